@@ -15,11 +15,11 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// rig is a store with two handles: one direct, one through a proxy that loses answers.
+// rig is a store with two handles. direct connects to the server, behind through a proxy that can lose answers.
 type rig struct {
 	proxy          *faultproxy.Proxy
 	direct, behind *etcd.Backend
-	events         storage.Watch // of the direct one
+	events         storage.Watch // of direct
 }
 
 func newRig(t *testing.T) *rig {
@@ -32,13 +32,14 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// result is what a call in the background returned.
+// result is the result of a call in the background.
 type result struct {
 	res *resourcepb.Resource
 	err error
 }
 
-func (r *rig) writing(t *testing.T, res *resourcepb.Resource) <-chan result {
+// startWrite writes res through the proxy, in the background.
+func (r *rig) startWrite(t *testing.T, res *resourcepb.Resource) <-chan result {
 	done := make(chan result, 1)
 	go func() {
 		out, err := r.behind.WriteCAS(fixture.Context(t), res)
@@ -47,24 +48,24 @@ func (r *rig) writing(t *testing.T, res *resourcepb.Resource) <-chan result {
 	return done
 }
 
-func (r *rig) deleting(t *testing.T, res *resourcepb.Resource) <-chan result {
+// startDelete deletes res through the proxy, in the background.
+func (r *rig) startDelete(t *testing.T, res *resourcepb.Resource) <-chan result {
 	done := make(chan result, 1)
 	go func() { done <- result{err: r.behind.DeleteCAS(fixture.Context(t), res.Id, res.Version)} }()
 	return done
 }
 
-// lose carries out a call whose request holds the pattern, and loses its answer after meanwhile has run: the request has been
-// carried out by then.
-func (r *rig) lose(t *testing.T, pattern string, call func() <-chan result, carriedOut func() bool, meanwhile func()) result {
+// loseAnswer starts a call whose request contains the pattern. Once the request is applied, it runs meanwhile and drops the answer.
+func (r *rig) loseAnswer(t *testing.T, pattern string, call func() <-chan result, applied func() bool, meanwhile func()) result {
 	t.Helper()
 	trap := r.proxy.HoldAnswer([]byte(pattern))
 	done := call()
 	select {
 	case <-trap.Sprung():
 	case <-fixture.Context(t).Done():
-		t.Fatal("the request did not come by")
+		t.Fatal("the proxy saw no such request")
 	}
-	fixture.Eventually(t, "the request is carried out", carriedOut)
+	fixture.Eventually(t, "the request is applied", applied)
 	meanwhile()
 	trap.Cut()
 	return <-done
@@ -75,12 +76,12 @@ func nothing() {}
 func (r *rig) wantWritten(t *testing.T, got result) *resourcepb.Resource {
 	t.Helper()
 	if got.err != nil {
-		t.Fatalf("the write that was carried out: %v", got.err)
+		t.Fatalf("the applied write: %v", got.err)
 	}
 	return got.res
 }
 
-// wantNoMore demands that nothing else happened: the next event is that of a write made here.
+// wantNoMore requires that there is no further event, by a write that must be the next one.
 func (r *rig) wantNoMore(t *testing.T) {
 	t.Helper()
 	wantNext(t, r.events, upserted(fixture.Write(t, r.direct, service("the-end"))))
@@ -90,7 +91,7 @@ func TestLostAnswerOfCreate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	res := service("lost-create")
-	got := r.wantWritten(t, r.lose(t, "lost-create", func() <-chan result { return r.writing(t, res) },
+	got := r.wantWritten(t, r.loseAnswer(t, "lost-create", func() <-chan result { return r.startWrite(t, res) },
 		func() bool { return fixture.Stored(t, r.direct, res.Id) != nil }, nothing))
 	if now := fixture.Stored(t, r.direct, res.Id); now.Version != got.Version {
 		t.Errorf("the write returned version %s, stored is %s", got.Version, now.Version)
@@ -103,22 +104,22 @@ func TestLostAnswerOfUpdate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	first := fixture.Write(t, r.behind, service("lost-update"))
-	got := r.wantWritten(t, r.lose(t, "lost-update", func() <-chan result { return r.writing(t, at(first, first.Version)) },
+	got := r.wantWritten(t, r.loseAnswer(t, "lost-update", func() <-chan result { return r.startWrite(t, at(first, first.Version)) },
 		func() bool { return fixture.Stored(t, r.direct, first.Id).Version != first.Version }, nothing))
 	wantNext(t, r.events, upserted(first), upserted(got))
 	r.wantNoMore(t)
 }
 
-// TestLostAnswerThenDeleted is the trap of a blind retry: it would create again what somebody has deleted.
+// A blind retry would create the resource again, although another caller has deleted it.
 func TestLostAnswerThenDeleted(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	res := service("lost-deleted")
-	got := r.wantWritten(t, r.lose(t, "lost-deleted", func() <-chan result { return r.writing(t, res) },
+	got := r.wantWritten(t, r.loseAnswer(t, "lost-deleted", func() <-chan result { return r.startWrite(t, res) },
 		func() bool { return fixture.Stored(t, r.direct, res.Id) != nil },
 		func() { fixture.Remove(t, r.direct, fixture.Stored(t, r.direct, res.Id)) }))
 	if now := fixture.Stored(t, r.direct, res.Id); now != nil {
-		t.Errorf("the write came back: %v", now)
+		t.Errorf("the write was applied again: %v", now)
 	}
 	wantNext(t, r.events, upserted(got), deleted(got))
 	r.wantNoMore(t)
@@ -128,13 +129,13 @@ func TestLostAnswerThenOverwritten(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	first := fixture.Write(t, r.behind, service("lost-overwritten"))
-	var over *resourcepb.Resource
-	got := r.wantWritten(t, r.lose(t, "lost-overwritten", func() <-chan result { return r.writing(t, at(first, first.Version)) },
+	var overwrite *resourcepb.Resource
+	got := r.wantWritten(t, r.loseAnswer(t, "lost-overwritten", func() <-chan result { return r.startWrite(t, at(first, first.Version)) },
 		func() bool { return fixture.Stored(t, r.direct, first.Id).Version != first.Version },
 		func() {
-			over = fixture.Write(t, r.direct, at(first, fixture.Stored(t, r.direct, first.Id).Version))
+			overwrite = fixture.Write(t, r.direct, at(first, fixture.Stored(t, r.direct, first.Id).Version))
 		}))
-	wantNext(t, r.events, upserted(first), upserted(got), upserted(over))
+	wantNext(t, r.events, upserted(first), upserted(got), upserted(overwrite))
 	r.wantNoMore(t)
 }
 
@@ -142,10 +143,10 @@ func TestLostAnswerOfDelete(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	first := fixture.Write(t, r.behind, service("lost-delete"))
-	got := r.lose(t, "lost-delete", func() <-chan result { return r.deleting(t, first) },
+	got := r.loseAnswer(t, "lost-delete", func() <-chan result { return r.startDelete(t, first) },
 		func() bool { return fixture.Stored(t, r.direct, first.Id) == nil }, nothing)
 	if got.err != nil {
-		t.Errorf("the delete that was carried out: %v", got.err)
+		t.Errorf("the applied delete: %v", got.err)
 	}
 	wantNext(t, r.events, upserted(first), deleted(first))
 	r.wantNoMore(t)
@@ -156,17 +157,17 @@ func TestLostAnswerOfDeleteThenCreated(t *testing.T) {
 	r := newRig(t)
 	first := fixture.Write(t, r.behind, service("lost-recreated"))
 	var second *resourcepb.Resource
-	got := r.lose(t, "lost-recreated", func() <-chan result { return r.deleting(t, first) },
+	got := r.loseAnswer(t, "lost-recreated", func() <-chan result { return r.startDelete(t, first) },
 		func() bool { return fixture.Stored(t, r.direct, first.Id) == nil },
 		func() { second = fixture.Write(t, r.direct, service("lost-recreated")) })
 	if got.err != nil {
-		t.Errorf("the delete that was carried out: %v", got.err)
+		t.Errorf("the applied delete: %v", got.err)
 	}
 	wantNext(t, r.events, upserted(first), deleted(first), upserted(second))
 	r.wantNoMore(t)
 }
 
-// TestLostAnswerOfFailure loses an answer that says no: the truth is still no.
+// If the lost answer was a failure, the call still fails.
 func TestLostAnswerOfFailure(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -215,28 +216,28 @@ func TestLostAnswerOfCommit(t *testing.T) {
 			return done
 		}
 	}
-	got := r.lose(t, "commit-new", commit(storage.Op{Write: service("commit-new")}, storage.Op{Delete: old.Id, Version: old.Version}),
+	got := r.loseAnswer(t, "commit-new", commit(storage.Op{Write: service("commit-new")}, storage.Op{Delete: old.Id, Version: old.Version}),
 		func() bool { return fixture.Stored(t, r.direct, old.Id) == nil },
 		func() { fixture.Remove(t, r.direct, fixture.Stored(t, r.direct, service("commit-new").Id)) })
 	if got.err != nil {
-		t.Errorf("the transaction that was carried out: %v", got.err)
+		t.Errorf("the applied transaction: %v", got.err)
 	}
 	if now := fixture.Stored(t, r.direct, service("commit-new").Id); now != nil {
-		t.Errorf("the transaction was carried out twice: %v", now)
+		t.Errorf("the transaction was applied twice: %v", now)
 	}
 
-	// Nothing but deletes.
+	// Only deletes.
 	one, two := fixture.Write(t, r.direct, service("commit-one")), fixture.Write(t, r.direct, service("commit-two"))
-	got = r.lose(t, "commit-one", commit(storage.Op{Delete: one.Id, Version: one.Version}, storage.Op{Delete: two.Id, Version: two.Version}),
+	got = r.loseAnswer(t, "commit-one", commit(storage.Op{Delete: one.Id, Version: one.Version}, storage.Op{Delete: two.Id, Version: two.Version}),
 		func() bool { return fixture.Stored(t, r.direct, one.Id) == nil },
 		func() { fixture.Write(t, r.direct, service("commit-one")) })
 	if got.err != nil {
-		t.Errorf("the transaction of deletes that was carried out: %v", got.err)
+		t.Errorf("the applied transaction of deletes: %v", got.err)
 	}
 }
 
-// TestUnreachableSaysUnknown is the one case in which the outcome stays open.
-func TestUnreachableSaysUnknown(t *testing.T) {
+// The outcome remains unknown only if the cluster is unreachable until the call ends.
+func TestUnreachableOutcomeUnknown(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	trap := r.proxy.HoldAnswer([]byte("unknown-outcome"))

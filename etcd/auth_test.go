@@ -17,8 +17,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// guarded is a server that wants to know who asks: root, and a user who may touch one prefix.
-type guarded struct {
+// authServer is a server with authentication. It has the users root and app. app has permissions for one prefix.
+type authServer struct {
 	*env.EtcdServer
 	root   *clientv3.Client
 	prefix string
@@ -26,9 +26,9 @@ type guarded struct {
 
 const password = "open-sesame"
 
-func newGuarded(t *testing.T) *guarded {
+func newAuthServer(t *testing.T) *authServer {
 	t.Helper()
-	g := &guarded{EtcdServer: env.StartEtcd(t)}
+	g := &authServer{EtcdServer: env.StartEtcd(t)}
 	g.prefix = g.Prefix(t)
 	ctx, c := fixture.Context(t), g.Client(t)
 	must := func(_ any, err error) {
@@ -54,15 +54,15 @@ func newGuarded(t *testing.T) *guarded {
 	return g
 }
 
-// url is that of the app's store, by way of an address.
-func (g *guarded) url(t *testing.T, addr, password string) string {
+// url returns the URL of app's store at an address.
+func (g *authServer) url(t *testing.T, addr, password string) string {
 	return strings.Replace(g.StoreURLIn(t, g.prefix), "etcd://"+g.Endpoint, "etcd://app:"+password+"@"+addr, 1)
 }
 
 // TestPermissions has rights to its own prefix alone, so nothing that the backend does reaches beyond it.
 func TestPermissions(t *testing.T) {
 	t.Parallel()
-	g := newGuarded(t)
+	g := newAuthServer(t)
 	b := open(t, g.url(t, g.Endpoint, password))
 	w := fixture.WatchChanges(t, b)
 	res := fixture.Write(t, b, service("a"))
@@ -75,19 +75,19 @@ func TestPermissions(t *testing.T) {
 
 	elsewhere := strings.Replace(g.url(t, g.Endpoint, password), g.prefix, "elsewhere", 1)
 	if _, err := etcd.Open(fixture.Context(t), parsed(t, elsewhere)); err == nil || errors.Is(err, storage.ErrInconsistent) {
-		t.Errorf("open a prefix without permission: %v, want a refusal", err)
+		t.Errorf("open a prefix without permission: %v, want a rejection", err)
 	}
 	_, err := etcd.Open(fixture.Context(t), parsed(t, g.url(t, g.Endpoint, "wrong-password")))
 	if err == nil || errors.Is(err, storage.ErrInconsistent) || strings.Contains(err.Error(), "wrong-password") {
-		t.Errorf("open with a wrong password: %v, want a refusal that does not show it", err)
+		t.Errorf("open with a wrong password: %v, want a rejection that does not show it", err)
 	}
 }
 
-// TestTokenExpiry has the server forget all tokens, which it does when they expire, and when it is restarted: also while no
-// watch stream stands, so that the next one comes with an old token.
+// A restarted server rejects all tokens, like expired ones. It restarts once with an open watch stream, and once without, so the next
+// stream starts with an old token.
 func TestTokenExpiry(t *testing.T) {
 	t.Parallel()
-	g := newGuarded(t)
+	g := newAuthServer(t)
 	proxy := faultproxy.New(t, g.Endpoint)
 	b := open(t, g.url(t, proxy.Addr(), password))
 	w := fixture.WatchChanges(t, b)
@@ -103,7 +103,7 @@ func TestTokenExpiry(t *testing.T) {
 	proxy.Resume()
 	res3 := fixture.Write(t, b, at(res2, res2.Version))
 	wantNext(t, w, upserted(res3))
-	// A change of the users makes every token one of an old revision.
+	// A change of the users outdates all tokens.
 	if _, err := g.root.UserAdd(fixture.Context(t), "another", password); err != nil {
 		t.Fatal(err)
 	}
@@ -112,11 +112,11 @@ func TestTokenExpiry(t *testing.T) {
 	wantNext(t, w, upserted(res4))
 }
 
-// TestRefusedWatch has the server refuse the watch for a while, because the permission is gone. What is written meanwhile comes
-// once it is back.
-func TestRefusedWatch(t *testing.T) {
+// The server rejects the watch while app lacks the permission. Once app has the permission again, the watch gets the writes of the
+// meantime.
+func TestRejectedWatch(t *testing.T) {
 	t.Parallel()
-	g := newGuarded(t)
+	g := newAuthServer(t)
 	proxy := faultproxy.New(t, g.Endpoint)
 	b := open(t, g.url(t, proxy.Addr(), password))
 	w := fixture.WatchChanges(t, b)
@@ -128,7 +128,7 @@ func TestRefusedWatch(t *testing.T) {
 	}
 	proxy.Cut()
 	if _, err := b.WriteCAS(fixture.Context(t), at(first, first.Version)); err == nil || errors.Is(err, storage.ErrCASFailure) {
-		t.Errorf("a write without permission: %v, want a refusal", err)
+		t.Errorf("a write without permission: %v, want a rejection", err)
 	}
 	if _, err := g.root.UserAdd(fixture.Context(t), "writer", password); err != nil {
 		t.Fatal(err)

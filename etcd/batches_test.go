@@ -16,7 +16,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// together calls f for each of n at once, and waits for all.
+// together calls f(0) to f(n-1) concurrently and waits for all.
 func together(n int, f func(i int)) {
 	var wg sync.WaitGroup
 	start := make(chan struct{})
@@ -30,8 +30,8 @@ func together(n int, f func(i int)) {
 	wg.Wait()
 }
 
-// TestBatchMembersGetTheirOwn sends creates, good and stale updates, foreign uids and deletes at once.
-func TestBatchMembersGetTheirOwn(t *testing.T) {
+// Each write of a batch gets its own result: creates, current and stale updates, other uids, and deletes.
+func TestBatchResults(t *testing.T) {
 	t.Parallel()
 	b := open(t, env.Etcd(t).StoreURL(t))
 	const n = 400
@@ -78,7 +78,7 @@ func TestBatchMembersGetTheirOwn(t *testing.T) {
 		switch {
 		case i%5 == 4:
 			if !errors.Is(err, storage.ErrNotFound) {
-				t.Errorf("%s is still there: %v", res.Id.Name, err)
+				t.Errorf("%s is still stored: %v", res.Id.Name, err)
 			}
 		case err != nil:
 			t.Errorf("%s: %v", res.Id.Name, err)
@@ -88,19 +88,19 @@ func TestBatchMembersGetTheirOwn(t *testing.T) {
 	})
 }
 
-// TestHotKey writes one key from many sides while others write keys of their own: exactly one of those that start from the same
-// version wins, and nobody waits for the end of the fight.
+// Many callers write one key from the same version, while others write other keys. Exactly one of them succeeds, and none of the calls
+// blocks.
 func TestHotKey(t *testing.T) {
 	t.Parallel()
 	b := open(t, env.Etcd(t).StoreURL(t))
 	const n = 200
-	var won atomic.Int64
+	var succeeded atomic.Int64
 	together(n, func(i int) {
 		if i%2 == 0 {
 			_, err := b.WriteCAS(fixture.Context(t), service("hot"))
 			switch {
 			case err == nil:
-				won.Add(1)
+				succeeded.Add(1)
 			case !errors.Is(err, storage.ErrCASFailure):
 				t.Errorf("hot: %v", err)
 			}
@@ -110,13 +110,13 @@ func TestHotKey(t *testing.T) {
 			t.Errorf("cool: %v", err)
 		}
 	})
-	if won.Load() != 1 {
-		t.Errorf("%d creations of one key succeeded, want 1", won.Load())
+	if succeeded.Load() != 1 {
+		t.Errorf("%d creations of one key succeeded, want 1", succeeded.Load())
 	}
 }
 
-// TestBatchLimits sends more operations and more bytes at once than one request may hold: owned resources, which take up to
-// three operations each, and large ones.
+// The concurrent writes exceed the operations and bytes of one request: owned resources with up to three operations each, and large
+// resources.
 func TestBatchLimits(t *testing.T) {
 	t.Parallel()
 	b := open(t, env.Etcd(t).StoreURL(t))
@@ -130,7 +130,7 @@ func TestBatchLimits(t *testing.T) {
 		return res
 	}
 	versions := make([]string, n)
-	for owner := range 2 { // the second time every edge moves
+	for owner := range 2 { // the second round changes all owner entries
 		together(n, func(i int) {
 			res := owned(i, owner)
 			res.Version = versions[i]
@@ -155,7 +155,7 @@ func TestBatchLimits(t *testing.T) {
 	together(len(largest), func(i int) { fixture.Remove(t, b, largest[i]) })
 }
 
-// TestLargestCommit is a transaction of MaxOps operations of three changes each, with the longest keys.
+// A transaction may have MaxOps operations of three changes each, with the longest keys.
 func TestLargestCommit(t *testing.T) {
 	t.Parallel()
 	b := open(t, env.Etcd(t).StoreURL(t))
@@ -194,22 +194,22 @@ func TestLargestCommit(t *testing.T) {
 	}
 }
 
-// TestPoisonedBatch has a server that takes less than the backend was told. What is too large for it fails alone.
-func TestPoisonedBatch(t *testing.T) {
+// If the server accepts less than max-request-bytes, only the writes that are too large for it fail.
+func TestBatchWithTooLargeWrite(t *testing.T) {
 	t.Parallel()
 	server := env.StartEtcd(t, "--max-request-bytes=65536")
 	b := open(t, server.StoreURL(t))
 	together(100, func(i int) {
 		if i%10 == 0 {
-			// The server refuses what is more than its limit and a margin of 512 KiB together before it looks at it.
+			// The server rejects a request that exceeds its limit by more than 512 KiB before it decodes it.
 			_, err := b.WriteCAS(fixture.Context(t), sized(fmt.Sprint("s", i), 100<<10+i*6000))
 			if err == nil || errors.Is(err, storage.ErrInconsistent) || errors.Is(err, storage.ErrCASFailure) {
-				t.Errorf("a write that is too large for the server: %v, want a refusal", err)
+				t.Errorf("a write that is too large for the server: %v, want a rejection", err)
 			}
 			return
 		}
 		if _, err := b.WriteCAS(fixture.Context(t), service(fmt.Sprint("s", i))); err != nil {
-			t.Errorf("its neighbour: %v", err)
+			t.Errorf("a small write in the same batch: %v", err)
 		}
 	})
 }

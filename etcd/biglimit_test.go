@@ -17,27 +17,27 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// limits notes the requests that ask for a range of keys without a bound on their number.
-type limits struct {
-	mu      sync.Mutex
-	without []int64
+// unlimitedRanges records the limits of range requests that do not limit the number of keys.
+type unlimitedRanges struct {
+	mu     sync.Mutex
+	limits []int64
 }
 
-func (l *limits) watch(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (l *unlimitedRanges) intercept(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if r, ok := req.(*pb.RangeRequest); ok && len(r.RangeEnd) > 0 && !r.CountOnly && r.Limit <= 0 {
 		l.mu.Lock()
-		l.without = append(l.without, r.Limit)
+		l.limits = append(l.limits, r.Limit)
 		l.mu.Unlock()
 	}
 	return invoke(ctx, method, req, reply, conn, opts...)
 }
 
-// However large the limit of a page or a scan is, the server is asked for a bounded number of resources at a time.
+// Requests to the server have a limit on the number of keys, whatever the limit of a page or a scan.
 func TestLargestLimits(t *testing.T) {
 	t.Parallel()
-	var asked limits
-	b := openThrough(t, env.Etcd(t), grpc.WithUnaryInterceptor(asked.watch))
-	const services, large = 424, 24 // one answer may not hold all that are large
+	var unlimited unlimitedRanges
+	b := openThrough(t, env.Etcd(t), grpc.WithUnaryInterceptor(unlimited.intercept))
+	const services, large = 424, 24 // all large services together exceed one response
 	var writers sync.WaitGroup
 	for i := range services {
 		size := 0
@@ -63,11 +63,11 @@ func TestLargestLimits(t *testing.T) {
 			opts.Continue = page.Continue
 		}
 		if read != services {
-			t.Errorf("pages of %d hold %d resources, expected %d", limit, read, services)
+			t.Errorf("pages of %d have %d resources, expected %d", limit, read, services)
 		}
-		if len(asked.without) > 0 {
-			t.Errorf("with a limit of %d, requests had the limits %v", limit, asked.without)
+		if len(unlimited.limits) > 0 {
+			t.Errorf("with a limit of %d, requests had the limits %v", limit, unlimited.limits)
 		}
-		asked.without = nil
+		unlimited.limits = nil
 	}
 }

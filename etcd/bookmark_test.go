@@ -17,7 +17,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-func ask(t testing.TB, w storage.Watch) {
+// requestBookmark requests a bookmark on the watch.
+func requestBookmark(t testing.TB, w storage.Watch) {
 	t.Helper()
 	if err := w.(storage.Bookmarker).Bookmark(t.Context()); err != nil {
 		t.Fatalf("Bookmark: %v", err)
@@ -31,8 +32,8 @@ func wantBookmark(t testing.TB, ctx context.Context, w storage.Watch) {
 	}
 }
 
-// TestBookmarkOfAnIdlePrefix changes what is not the store's, so that nothing but progress tells how far its watch is. If it came
-// only when the feed asks by itself, every 5 seconds, the time for all of it would not suffice.
+// Only keys outside the store change, so only progress responses show the position of its watch. The feed requests progress by itself
+// every 5 seconds; with those requests alone the test would time out.
 func TestBookmarkOfAnIdlePrefix(t *testing.T) {
 	t.Parallel()
 	server := env.Etcd(t)
@@ -42,25 +43,24 @@ func TestBookmarkOfAnIdlePrefix(t *testing.T) {
 	ctx := fixture.Context(t)
 	for range 50 {
 		other = fixture.Write(t, neighbour, at(other, other.Version))
-		ask(t, w)
+		requestBookmark(t, w)
 		wantBookmark(t, ctx, w)
 		resumed, err := b.WatchFrom(ctx, serviceType, tenancy, "", w.Cursor())
 		if err != nil {
 			t.Fatal(err)
 		}
-		ask(t, resumed)
+		requestBookmark(t, resumed)
 		wantBookmark(t, ctx, resumed)
 		resumed.Close()
 	}
 	wantNext(t, w, upserted(fixture.Write(t, b, service("mine"))))
 }
 
-// TestBookmarkDuringOutage asks while the cluster is out of reach, with writes on their way around the watch: the bookmark
-// comes when the cluster is back, and after them.
+// A bookmark requested during an outage arrives after the outage, and after the writes that another handle made meanwhile.
 func TestBookmarkDuringOutage(t *testing.T) {
 	t.Parallel()
 	server := env.Etcd(t)
-	for name, away := range map[string]func(*faultproxy.Proxy){
+	for name, startOutage := range map[string]func(*faultproxy.Proxy){
 		"refused": (*faultproxy.Proxy).Refuse,
 		"stalled": (*faultproxy.Proxy).Stall,
 	} {
@@ -71,15 +71,15 @@ func TestBookmarkDuringOutage(t *testing.T) {
 			direct, b := open(t, url), open(t, through(url, server.Endpoint, proxy.Addr()))
 			w := fixture.WatchChanges(t, b)
 			for round := range 3 {
-				away(proxy)
+				startOutage(proxy)
 				var want []string
 				for i := range 5 {
 					want = append(want, upserted(fixture.Write(t, direct, service(fmt.Sprint("s", round, "-", i)))))
 				}
-				ask(t, w)
-				soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-				if ev, err := w.Next(soon); !errors.Is(err, context.DeadlineExceeded) {
-					t.Fatalf("got %v, %v while the cluster is away", ev, err)
+				requestBookmark(t, w)
+				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+				if ev, err := w.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+					t.Fatalf("got %v, %v during the outage", ev, err)
 				}
 				cancel()
 				proxy.Resume()
@@ -90,8 +90,7 @@ func TestBookmarkDuringOutage(t *testing.T) {
 	}
 }
 
-// TestBookmarksUnderCuts has several watches ask for what has just been acknowledged to their writers, while connections
-// break all the time.
+// Each of several watches requests a bookmark after an acknowledged write, while connections break. The write must precede the bookmark.
 func TestBookmarksUnderCuts(t *testing.T) {
 	t.Parallel()
 	server := env.Etcd(t)
@@ -104,8 +103,8 @@ func TestBookmarksUnderCuts(t *testing.T) {
 		watches[i] = fixture.WatchChanges(t, b)
 	}
 	stop := make(chan struct{})
-	var cutting, asking sync.WaitGroup
-	cutting.Go(func() {
+	var cutter, readers sync.WaitGroup
+	cutter.Go(func() {
 		for tick := time.NewTicker(50 * time.Millisecond); ; {
 			select {
 			case <-tick.C:
@@ -117,7 +116,7 @@ func TestBookmarksUnderCuts(t *testing.T) {
 		}
 	})
 	for i, w := range watches {
-		asking.Go(func() {
+		readers.Go(func() {
 			for round := range rounds {
 				res, err := direct.WriteCAS(fixture.Context(t), service(fmt.Sprintf("s%d-%d", i, round)))
 				if err == nil {
@@ -129,23 +128,22 @@ func TestBookmarksUnderCuts(t *testing.T) {
 					if ev, err = w.Next(fixture.Context(t)); err != nil || ev.GetBookmark() != nil {
 						break
 					}
-					seen = seen || what(ev) == upserted(res)
+					seen = seen || eventText(ev) == upserted(res)
 				}
 				if err != nil || !seen {
-					t.Errorf("watch %d, round %d: %v; has seen what was acknowledged: %v", i, round, err, seen)
+					t.Errorf("watch %d, round %d: %v; has the acknowledged write: %v", i, round, err, seen)
 					return
 				}
 			}
 		})
 	}
-	asking.Wait()
+	readers.Wait()
 	close(stop)
-	cutting.Wait()
+	cutter.Wait()
 }
 
-// TestMoreOfABatch writes many resources at once, so that some of them share a revision: those are one commit. Writes one after
-// another are not.
-func TestMoreOfABatch(t *testing.T) {
+// Of many concurrent writes some share a revision, and so are one commit. Sequential writes are separate commits.
+func TestBatchIsOneCommit(t *testing.T) {
 	t.Parallel()
 	b := open(t, env.Etcd(t).StoreURL(t))
 	w := fixture.WatchChanges(t, b)
@@ -169,12 +167,12 @@ func TestMoreOfABatch(t *testing.T) {
 		}
 	}
 	if joined == 0 {
-		t.Error("no two of the writes were sent together, which this test needs")
+		t.Error("no two writes shared a batch; the test needs some that do")
 	}
 	for i := range 3 {
 		fixture.Write(t, b, service(fmt.Sprint("alone", i)))
 		if ev, err := w.Next(fixture.Context(t)); err != nil || ev.GetMore() {
-			t.Errorf("%v, %v: it is alone", ev, err)
+			t.Errorf("%v, %v: want a commit of one write", ev, err)
 		}
 	}
 }

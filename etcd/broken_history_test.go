@@ -22,15 +22,15 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// answers lets a test act on each answer of etcd to who reads history: after the server gave it, and before the reader has it.
-// The feed's own watch, which is told by the key it begins with, breaks once the test acts, so that no answer is about it.
-type answers struct {
-	feed string // the key that the feed's watch begins with
+// responseHook calls a function of the test for each response to a reader of history, before the reader gets it. The feed's own watch
+// fails while the function is set, so all responses are for the reader.
+type responseHook struct {
+	feed string // the start key of the feed's watch
 	mu   sync.Mutex
-	act  func(events int) // nil: nothing yet
+	act  func(events int) // nil: none
 }
 
-func (a *answers) came(events int) {
+func (a *responseHook) run(events int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.act != nil {
@@ -38,56 +38,56 @@ func (a *answers) came(events int) {
 	}
 }
 
-func (a *answers) set(act func(events int)) {
+func (a *responseHook) set(act func(events int)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.act = act
 }
 
-// unary is a grpc.UnaryClientInterceptor. History asks for counts only: for the newest revision, and whether one is kept.
-func (a *answers) unary(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+// unary is a grpc.UnaryClientInterceptor. A reader of history sends only count requests, for the newest revision and for checkRetained.
+func (a *responseHook) unary(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	err := invoke(ctx, method, req, reply, conn, opts...)
 	if get, ok := req.(*pb.RangeRequest); ok && err == nil && get.CountOnly {
-		a.came(0)
+		a.run(0)
 	}
 	return err
 }
 
 // stream is a grpc.StreamClientInterceptor.
-func (a *answers) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (a *responseHook) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	s, err := open(ctx, desc, conn, method, opts...)
-	return &answeredStream{ClientStream: s, answers: a}, err
+	return &hookedStream{ClientStream: s, hook: a}, err
 }
 
-type answeredStream struct {
+type hookedStream struct {
 	grpc.ClientStream
-	answers *answers
-	feed    atomic.Bool
+	hook *responseHook
+	feed atomic.Bool
 }
 
-func (s *answeredStream) SendMsg(m any) error {
+func (s *hookedStream) SendMsg(m any) error {
 	if create := m.(*pb.WatchRequest).GetCreateRequest(); create != nil {
-		s.feed.Store(string(create.Key) == s.answers.feed)
-		s.answers.mu.Lock()
-		defer s.answers.mu.Unlock()
-		if s.feed.Load() && s.answers.act != nil {
+		s.feed.Store(string(create.Key) == s.hook.feed)
+		s.hook.mu.Lock()
+		defer s.hook.mu.Unlock()
+		if s.feed.Load() && s.hook.act != nil {
 			return errors.New("the test breaks the feed's watch")
 		}
 	}
 	return s.ClientStream.SendMsg(m)
 }
 
-func (s *answeredStream) RecvMsg(m any) error {
+func (s *hookedStream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	if err == nil && !s.feed.Load() {
-		s.answers.came(len(m.(*pb.WatchResponse).Events))
+		s.hook.run(len(m.(*pb.WatchResponse).Events))
 	}
 	return err
 }
 
-// historyRig is a store with a history of several responses, which a handle behind a proxy is going to read.
+// historyRig is a store with a history of several responses, for a reader behind a proxy.
 type historyRig struct {
-	*answers
+	*responseHook
 	server *env.EtcdServer
 	proxy  *faultproxy.Proxy
 	behind *etcd.Backend
@@ -97,9 +97,9 @@ type historyRig struct {
 
 func newHistoryRig(t *testing.T) *historyRig {
 	t.Helper()
-	server := env.StartEtcd(t) // of its own: one test compacts it
+	server := env.StartEtcd(t) // not shared, because one test compacts it
 	prefix := server.Prefix(t)
-	r := &historyRig{answers: &answers{feed: prefix + "/\x00r"}, server: server, proxy: faultproxy.New(t, server.Endpoint)}
+	r := &historyRig{responseHook: &responseHook{feed: prefix + "/\x00r"}, server: server, proxy: faultproxy.New(t, server.Endpoint)}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{r.proxy.Addr()}, Logger: zap.NewNop(),
 		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(r.unary), grpc.WithChainStreamInterceptor(r.stream)},
@@ -130,8 +130,8 @@ func (r *historyRig) resume(t *testing.T) storage.Watch {
 	return w
 }
 
-// TestHistoryThroughABreakingConnection reads history over connections each of which brings two answers.
-func TestHistoryThroughABreakingConnection(t *testing.T) {
+// A reader gets all history over connections that break after two responses each.
+func TestHistoryOverBrokenConnections(t *testing.T) {
 	t.Parallel()
 	r := newHistoryRig(t)
 	w := r.resume(t)
@@ -146,9 +146,8 @@ func TestHistoryThroughABreakingConnection(t *testing.T) {
 	wantNext(t, w, upserted(fixture.Write(t, r.behind, service("s-after"))))
 }
 
-// TestHistoryCompactedBeforeItsProof compacts the cluster between an answer with events and the one that would prove that
-// none is missing.
-func TestHistoryCompactedBeforeItsProof(t *testing.T) {
+// The cluster is compacted between a response with events and the check that the history is retained.
+func TestHistoryCompactedBeforeCheck(t *testing.T) {
 	t.Parallel()
 	r := newHistoryRig(t)
 	w := r.resume(t)

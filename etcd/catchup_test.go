@@ -13,25 +13,24 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// TestCatchUpThroughOneWatch has a watch read many pages of history. To begin a watch of etcd for each would cost the server a
-// look at all that is still to come, again and again.
+// A watch reads many pages of history through one watch of etcd. For each watch of etcd the server scans all later changes.
 func TestCatchUpThroughOneWatch(t *testing.T) {
 	t.Parallel()
 	server := env.Etcd(t)
-	var begun atomic.Int64
+	var streams atomic.Int64
 	count := func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, stream grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-		begun.Add(1)
+		streams.Add(1)
 		return stream(ctx, desc, conn, method, opts...)
 	}
 	b := openThrough(t, server, grpc.WithChainStreamInterceptor(count))
 	cursor := fixture.WatchChanges(t, b).Cursor()
-	const changes = 2500 // one by one, since the server sends up to 1,000 revisions at once
+	const changes = 2500 // each with its own revision, since the server sends up to 1,000 revisions at once
 	res := fixture.Write(t, b, service("s"))
 	for range changes - 1 {
 		res = fixture.Write(t, b, at(res, res.Version))
 	}
 
-	before := begun.Load()
+	before := streams.Load()
 	w, err := b.WatchFrom(fixture.Context(t), serviceType, tenancy, "", cursor)
 	if err != nil {
 		t.Fatal(err)
@@ -42,8 +41,8 @@ func TestCatchUpThroughOneWatch(t *testing.T) {
 			t.Fatalf("event %d: %v", i, err)
 		}
 	}
-	if n := begun.Load() - before; n != 1 {
-		t.Errorf("%d watches of etcd were begun, want 1", n)
+	if n := streams.Load() - before; n != 1 {
+		t.Errorf("%d watches of etcd were opened, want 1", n)
 	}
 	wantNext(t, w, upserted(fixture.Write(t, b, service("after"))))
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// TestLeaderKilled takes the leader's power away under load.
+// The leader is killed under load.
 func TestLeaderKilled(t *testing.T) {
 	t.Parallel()
 	cluster := env.StartEtcdCluster(t)
@@ -30,7 +30,7 @@ func TestLeaderKilled(t *testing.T) {
 	l.finish(t, b, w)
 }
 
-// TestRollingRestart restarts every member in turn, as an upgrade does, under load.
+// All members restart in turn under load, as during an upgrade.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	cluster := env.StartEtcdCluster(t)
@@ -45,7 +45,7 @@ func TestRollingRestart(t *testing.T) {
 	l.finish(t, b, w)
 }
 
-// TestAllPaused freezes the whole cluster for a while, under load.
+// The whole cluster is paused for some time under load.
 func TestAllPaused(t *testing.T) {
 	t.Parallel()
 	cluster := env.StartEtcdCluster(t)
@@ -61,7 +61,7 @@ func TestAllPaused(t *testing.T) {
 	for _, consistency := range []storage.ReadConsistency{storage.StrongConsistency, storage.EventualConsistency} {
 		_, err := b.Read(ctx, consistency, service("a").Id)
 		if !errors.Is(err, storage.ErrInconsistent) && !errors.Is(err, ctx.Err()) {
-			t.Errorf("%v read while nobody answers: %v", consistency, err)
+			t.Errorf("%v read while all members are paused: %v", consistency, err)
 		}
 	}
 	for _, m := range cluster.Members {
@@ -71,8 +71,8 @@ func TestAllPaused(t *testing.T) {
 	l.finish(t, b, w)
 }
 
-// TestFollowerPartitioned cuts a follower off the others. Its clients must not read old data strongly, nor go back in time, and
-// their watches lose nothing and take nothing that the member says for proof of how far they are.
+// A follower is partitioned from the others. Its clients must not read stale data strongly, nor go back in time. Their watches lose no
+// event and get no bookmark from it.
 func TestFollowerPartitioned(t *testing.T) {
 	t.Parallel()
 	cluster := env.StartEtcdCluster(t)
@@ -85,7 +85,7 @@ func TestFollowerPartitioned(t *testing.T) {
 	}
 	behind := open(t, follower.StoreURLIn(t, prefix))
 	both := open(t, through(follower.StoreURLIn(t, prefix), follower.Endpoint, follower.Endpoint+","+leader.Endpoint))
-	everybody, watched, asked := fixture.WatchChanges(t, all), fixture.WatchChanges(t, behind), fixture.WatchChanges(t, behind)
+	allEvents, behindEvents, bookmarked := fixture.WatchChanges(t, all), fixture.WatchChanges(t, behind), fixture.WatchChanges(t, behind)
 
 	l := newLoad(t, all, 4, 2)
 	first := fixture.Write(t, all, service("a"))
@@ -95,41 +95,41 @@ func TestFollowerPartitioned(t *testing.T) {
 	l.progress(t, 50)
 	follower.Disconnect(t)
 	second := fixture.Write(t, all, at(first, first.Version))
-	ask(t, asked)
+	requestBookmark(t, bookmarked)
 
-	// The client of the follower alone: nothing rather than something old.
+	// The client of the follower alone gets an error instead of stale data.
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
 	var calls sync.WaitGroup
 	calls.Go(func() {
 		got, err := behind.Read(ctx, storage.StrongConsistency, first.Id)
 		if !errors.Is(err, storage.ErrInconsistent) {
-			t.Errorf("strong read from a member that is cut off: %v, %v; want ErrInconsistent", got, err)
+			t.Errorf("strong read from a partitioned member: %v, %v; want ErrInconsistent", got, err)
 		}
 	})
 	calls.Go(func() {
 		list, err := behind.List(ctx, storage.StrongConsistency, serviceType, tenancy, "")
 		if !errors.Is(err, storage.ErrInconsistent) {
-			t.Errorf("strong list from a member that is cut off: %v, %v; want ErrInconsistent", list, err)
+			t.Errorf("strong list from a partitioned member: %v, %v; want ErrInconsistent", list, err)
 		}
 	})
 	calls.Go(func() {
 		for {
-			ev, err := asked.Next(ctx)
+			ev, err := bookmarked.Next(ctx)
 			if err != nil {
 				return
 			}
 			if ev.GetBookmark() != nil {
-				t.Error("a bookmark from a member that is cut off")
+				t.Error("a bookmark from a partitioned member")
 			}
 		}
 	})
 	calls.Wait()
 	if got, err := behind.Read(fixture.Context(t), storage.EventualConsistency, first.Id); err != nil || got.Version != first.Version {
-		t.Errorf("eventual read from a member that is cut off: %v, %v; want the old version", got, err)
+		t.Errorf("eventual read from a partitioned member: %v, %v; want the old version", got, err)
 	}
 
-	// The client of both members never goes back, whichever it asks.
+	// The client of both members never goes back, whichever member answers.
 	got, err := both.Read(fixture.Context(t), storage.StrongConsistency, first.Id)
 	if err != nil || got.Version != second.Version {
 		t.Errorf("strong read: %v, %v; want version %s", got, err, second.Version)
@@ -149,26 +149,26 @@ func TestFollowerPartitioned(t *testing.T) {
 	follower.Reconnect(t)
 	follower.Await(t)
 	for {
-		ev, err := watched.Next(fixture.Context(t))
+		ev, err := behindEvents.Next(fixture.Context(t))
 		if err != nil {
-			t.Fatalf("the watch at the member that was cut off: %v", err)
+			t.Fatalf("the watch at the partitioned member: %v", err)
 		}
-		if what(ev) == upserted(second) {
+		if eventText(ev) == upserted(second) {
 			break
 		}
 	}
 	for ctx, seen := fixture.Context(t), false; ; {
-		ev, err := asked.Next(ctx)
+		ev, err := bookmarked.Next(ctx)
 		if err != nil {
-			t.Fatalf("the watch that was asked for a bookmark: %v", err)
+			t.Fatalf("the watch with the bookmark request: %v", err)
 		}
-		seen = seen || what(ev) == upserted(second)
+		seen = seen || eventText(ev) == upserted(second)
 		if ev.GetBookmark() != nil {
 			if !seen {
-				t.Error("a bookmark before what had been written when it was asked for")
+				t.Error("the bookmark came before a write that preceded its request")
 			}
 			break
 		}
 	}
-	l.finish(t, all, everybody)
+	l.finish(t, all, allEvents)
 }

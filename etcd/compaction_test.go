@@ -17,7 +17,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// compact compacts a server's history up to now, if it is not already.
+// compact compacts a server's history up to the current revision. It ignores ErrCompacted.
 func compact(t testing.TB, c *clientv3.Client) {
 	t.Helper()
 	resp, err := c.Get(fixture.Context(t), "x")
@@ -29,7 +29,7 @@ func compact(t testing.TB, c *clientv3.Client) {
 	}
 }
 
-func TestDisconnectedWatchGoesOn(t *testing.T) {
+func TestDisconnectedWatchContinues(t *testing.T) {
 	t.Parallel()
 	server := env.StartEtcd(t)
 	url := server.StoreURL(t)
@@ -40,7 +40,7 @@ func TestDisconnectedWatchGoesOn(t *testing.T) {
 	first := fixture.Write(t, writer, service("a"))
 	wantNext(t, w, upserted(first))
 	proxy.Refuse()
-	// What is compacted here, the watch has seen.
+	// The watch has seen all compacted revisions.
 	compact(t, server.Client(t))
 	second := fixture.Write(t, writer, at(first, first.Version))
 	fixture.Remove(t, writer, second)
@@ -67,7 +67,7 @@ func TestCompactionWhileDisconnected(t *testing.T) {
 	proxy.Resume()
 	wantEnd(t, w)
 
-	// Starting again works, from a snapshot only.
+	// The compacted cursor fails; a new watch works.
 	old, err := watcher.WatchFrom(fixture.Context(t), serviceType, tenancy, "", cursor)
 	if err == nil {
 		defer old.Close()
@@ -99,8 +99,7 @@ func TestCompactedContinueToken(t *testing.T) {
 	}
 }
 
-// TestCompactionRacingDeletes compacts at the very revisions of deletions, while watches that are live, and watches that are
-// just being opened, look on. Each sees everything, or ends.
+// The cluster is compacted at the very revisions of deletions. A live watch and a resumed watch each get all events, or end.
 func TestCompactionRacingDeletes(t *testing.T) {
 	t.Parallel()
 	server := env.StartEtcd(t)
@@ -121,7 +120,7 @@ func TestCompactionRacingDeletes(t *testing.T) {
 		both.Go(func() { compact(t, client) })
 		both.Wait()
 		compact(t, client)
-		live = sees(t, watcher, live, upserted(res), deleted(res))
+		live = wantNextOrEnd(t, watcher, live, upserted(res), deleted(res))
 		resumed, err := watcher.WatchFrom(fixture.Context(t), serviceType, tenancy, "", start)
 		if err != nil {
 			if !errors.Is(err, storage.ErrCompacted) {
@@ -129,12 +128,12 @@ func TestCompactionRacingDeletes(t *testing.T) {
 			}
 			continue
 		}
-		sees(t, watcher, resumed, upserted(res), deleted(res)).Close()
+		wantNextOrEnd(t, watcher, resumed, upserted(res), deleted(res)).Close()
 	}
 }
 
-// sees demands that a watch gives these events, or ends for want of history: then it returns a new one.
-func sees(t *testing.T, b storage.Backend, w storage.Watch, want ...string) storage.Watch {
+// wantNextOrEnd requires these events of a watch, or that the watch ends because history is compacted. Then it returns a new watch.
+func wantNextOrEnd(t *testing.T, b storage.Backend, w storage.Watch, want ...string) storage.Watch {
 	t.Helper()
 	for _, one := range want {
 		ev, err := w.Next(fixture.Context(t))
@@ -145,7 +144,7 @@ func sees(t *testing.T, b storage.Backend, w storage.Watch, want ...string) stor
 		if err != nil {
 			t.Fatalf("next: %v", err)
 		}
-		if got := what(ev); got != one {
+		if got := eventText(ev); got != one {
 			t.Fatalf("got %q, want %q", got, one)
 		}
 	}

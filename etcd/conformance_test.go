@@ -26,7 +26,7 @@ func TestConformance(t *testing.T) {
 	conformance.Run(t, conformance.Harness{
 		URL: func(t testing.TB) string {
 			if strings.Contains(t.Name(), "/Historian/Compact") {
-				return env.StartEtcd(t).StoreURL(t) // a compaction concerns all of a cluster
+				return env.StartEtcd(t).StoreURL(t) // a compaction affects the whole cluster
 			}
 			server := env.Etcd(t)
 			prefix := server.Prefix(t)
@@ -47,6 +47,6 @@ func TestConformance(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		NoBulk: "pages of one revision hold nothing in the server, and a transaction is the largest request",
+		NoBulk: "pages of one revision use no resources in the server, and a transaction is the largest request",
 	})
 }

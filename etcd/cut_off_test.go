@@ -16,30 +16,30 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// silent is a cluster that takes transactions and never answers.
-type silent struct {
+// unresponsive is a cluster that receives transactions and never answers.
+type unresponsive struct {
 	pb.KVClient
-	taken chan struct{}
+	received chan struct{}
 }
 
-func (s *silent) Txn(ctx context.Context, _ *pb.TxnRequest, _ ...grpc.CallOption) (*pb.TxnResponse, error) {
-	s.taken <- struct{}{}
+func (s *unresponsive) Txn(ctx context.Context, _ *pb.TxnRequest, _ ...grpc.CallOption) (*pb.TxnResponse, error) {
+	s.received <- struct{}{}
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
-func (s *silent) Put(ctx context.Context, _ *pb.PutRequest, _ ...grpc.CallOption) (*pb.PutResponse, error) {
+func (s *unresponsive) Put(ctx context.Context, _ *pb.PutRequest, _ ...grpc.CallOption) (*pb.PutResponse, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
-// Whoever wrote when the backend was closed is not told that nothing has happened.
-func TestWritesCutOffByClose(t *testing.T) {
+// A write that is in flight when the backend is closed fails with ErrInconsistent besides ErrClosed, because it may be applied.
+func TestCloseDuringWrites(t *testing.T) {
 	t.Parallel()
 	for name, writes := range map[string][][]string{"alone": {{"a"}}, "in a batch": {{"a"}, {"b"}}, "transaction": {{"a", "b"}}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := &silent{taken: make(chan struct{}, 100)}
+			server := &unresponsive{received: make(chan struct{}, 100)}
 			client := clientv3.NewCtxClient(t.Context())
 			b := &handle{client: client, kv: clientv3.NewKVFromKVClient(server, client), txns: server, opts: Options{MaxTxnOps: defaultTxnOps, MaxRequestBytes: defaultRequest}, layout: newLayout("p")}
 			b.lifetime, b.cancel = context.WithCancelCause(context.Background())
@@ -58,7 +58,7 @@ func TestWritesCutOffByClose(t *testing.T) {
 						t.Errorf("%v, expected ErrClosed and ErrInconsistent", err)
 					}
 				})
-				<-server.taken
+				<-server.received
 			}
 			if err := b.Close(); err != nil {
 				t.Error(err)

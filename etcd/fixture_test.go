@@ -36,21 +36,21 @@ func service(name string) *resourcepb.Resource {
 	}
 }
 
-// sized gives a service a payload.
+// sized returns a service with a payload of so many bytes.
 func sized(name string, bytes int) *resourcepb.Resource {
 	res := service(name)
 	res.Data = &anypb.Any{TypeUrl: "example.com/Blob", Value: []byte(strings.Repeat("x", bytes))}
 	return res
 }
 
-// at returns a resource to be written over a version.
+// at returns a copy of res that replaces the given version.
 func at(res *resourcepb.Resource, version string) *resourcepb.Resource {
 	out := service(res.Id.Name)
 	out.Id.Uid, out.Version = res.Id.Uid, version
 	return out
 }
 
-// open opens a store, closed with the test.
+// open opens a store and closes it at the end of the test.
 func open(t testing.TB, rawURL string) *etcd.Backend {
 	t.Helper()
 	b, err := etcd.Open(fixture.Context(t), parsed(t, rawURL))
@@ -74,7 +74,7 @@ func parsed(t testing.TB, rawURL string) *url.URL {
 	return u
 }
 
-// openThrough opens a store with a client of the test's own, to see or to change what it sends.
+// openThrough opens a store with a client that has these dial options, to observe or change requests and responses.
 func openThrough(t testing.TB, server *env.EtcdServer, options ...grpc.DialOption) *etcd.Backend {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint}, Logger: zap.NewNop(), DialOptions: options})
@@ -90,11 +90,11 @@ func openThrough(t testing.TB, server *env.EtcdServer, options ...grpc.DialOptio
 	return b
 }
 
-// through is the URL of a store with another server in it.
+// through returns the URL of a store with another server address.
 func through(url, from, to string) string { return strings.Replace(url, from, to, 1) }
 
-// what writes an event as text, so that lists of them compare: "+name version" or "-name version".
-func what(ev *resourcepb.WatchEvent) string {
+// eventText formats an event for comparison: "+name version" or "-name version".
+func eventText(ev *resourcepb.WatchEvent) string {
 	if res := ev.GetUpsert().GetResource(); res != nil {
 		return "+" + res.Id.Name + " " + res.Version
 	}
@@ -107,7 +107,7 @@ func what(ev *resourcepb.WatchEvent) string {
 func upserted(res *resourcepb.Resource) string { return "+" + res.Id.Name + " " + res.Version }
 func deleted(res *resourcepb.Resource) string  { return "-" + res.Id.Name + " " + res.Version }
 
-// wantNext demands the next events of a watch.
+// wantNext requires these as the next events of a watch.
 func wantNext(t testing.TB, w storage.Watch, want ...string) {
 	t.Helper()
 	for i, one := range want {
@@ -115,13 +115,13 @@ func wantNext(t testing.TB, w storage.Watch, want ...string) {
 		if err != nil {
 			t.Fatalf("event %d, %s: %v", i, one, err)
 		}
-		if got := what(ev); got != one {
+		if got := eventText(ev); got != one {
 			t.Fatalf("event %d is %q, want %q", i, got, one)
 		}
 	}
 }
 
-// wantEnd demands that the next word of a watch is its last, for want of history.
+// wantEnd requires that the watch ends because history is compacted.
 func wantEnd(t testing.TB, w storage.Watch) {
 	t.Helper()
 	ev, err := w.Next(fixture.Context(t))

@@ -14,10 +14,10 @@ import (
 	"github.com/ashlar-dev/storage/internal/codec"
 )
 
-// clean makes a legal part of a key, or a prefix, of any text.
+// clean turns any text into a legal part of a key or prefix.
 func clean(s string) string { return strings.ReplaceAll(strings.ToValidUTF8(s, "\u00e9"), "\x00", "") }
 
-// Keys of two stores never meet, those of one store keep their order, come back, and lie in the range of their filter.
+// Keys of two stores never coincide. Keys of one store keep their order, parse to the same key, and are in the range of their filter.
 func FuzzKeys(f *testing.F) {
 	f.Add("a", "g", "k", "p", "n", "name", "a", "g", "k", "p", "n", "name")
 	f.Add("a", "g", "k", "", "", "name", "a/b", "", "", "", "", "")
@@ -28,18 +28,18 @@ func FuzzKeys(f *testing.F) {
 		a := key.Key{Group: clean(g1), Kind: clean(k1), Partition: clean(p1), Namespace: clean(n1), Name: clean(name1)}
 		b := key.Key{Group: clean(g2), Kind: clean(k2), Partition: clean(p2), Namespace: clean(n2), Name: clean(name2)}
 		if got, err := one.parse(one.resource(a)); err != nil || got != a {
-			t.Errorf("%v came back as %v, %v", a, got, err)
+			t.Errorf("%v parses as %v, %v", a, got, err)
 		}
 		if bytes.Compare(one.resource(a), one.resource(b)) != a.Compare(b) {
-			t.Errorf("%v and %v are in another order in etcd", a, b)
+			t.Errorf("%v and %v have another order in etcd", a, b)
 		}
 		if prefix1 != prefix2 {
 			from, to := two.keyRange(&key.Filter{Group: "*", Kind: "*", Partition: "*", Namespace: "*"})
 			if at := one.resource(a); bytes.Compare(at, from) >= 0 && bytes.Compare(at, to) < 0 {
-				t.Errorf("%q of the store %q lies in the store %q", at, prefix1, prefix2)
+				t.Errorf("%q of the store %q is in the range of the store %q", at, prefix1, prefix2)
 			}
 			if _, err := two.parse(one.resource(a)); err == nil {
-				t.Errorf("%v of the store %q is one of %q, too", a, prefix1, prefix2)
+				t.Errorf("%v of the store %q parses in the store %q", a, prefix1, prefix2)
 			}
 		}
 		filter := key.Filter{Group: a.Group, Kind: a.Kind, Partition: "*", Namespace: a.Namespace, NamePrefix: a.Name}
@@ -50,7 +50,7 @@ func FuzzKeys(f *testing.F) {
 	})
 }
 
-// A value is a resource of its key, or damage that names the key and has a version to mend it by.
+// A value decodes to a resource of its key, or to a DamagedError with the key and a version with which it can be repaired.
 func FuzzValue(f *testing.F) {
 	l := newLayout("prefix")
 	res := resource("a", "uid", nil)
@@ -70,7 +70,7 @@ func FuzzValue(f *testing.F) {
 		switch {
 		case err == nil:
 			if b, ok := l.parseVersion(k, res.GetId().GetUid(), res.GetVersion()); !bytes.Equal(l.resource(key.Of(res.GetId())), at) || !ok || b.rev != 5 {
-				t.Errorf("%q holds %v", at, res)
+				t.Errorf("%q decodes to %v", at, res)
 			}
 		case errors.As(err, &damaged):
 			if b, ok := l.parseVersion(k, "any", damaged.Version); key.Of(damaged.ID) != k || !ok || b.rev != 5 {
@@ -84,7 +84,7 @@ func FuzzValue(f *testing.F) {
 	})
 }
 
-// What is stored of an owner's edge is a child, or an error.
+// An owner entry parses to the child in its key, or to an error.
 func FuzzOwnerEntry(f *testing.F) {
 	l := newLayout("prefix")
 	child := resource("a", "uid", nil)
@@ -93,12 +93,12 @@ func FuzzOwnerEntry(f *testing.F) {
 	f.Fuzz(func(t *testing.T, at, value []byte) {
 		id, _, err := l.parseEntry(&mvccpb.KeyValue{Key: at, Value: value})
 		if err == nil && !bytes.HasSuffix(at, key.Of(id).Bytes()) {
-			t.Errorf("the edge %q, %q shows %v", at, value, id)
+			t.Errorf("the owner entry %q, %q has the child %v", at, value, id)
 		}
 	})
 }
 
-// A version that is taken is written as it was made.
+// Each accepted version text is the text that version returns.
 func FuzzVersion(f *testing.F) {
 	l := newLayout("prefix")
 	k := key.Key{Group: "g", Kind: "k", Name: "a"}
@@ -109,12 +109,12 @@ func FuzzVersion(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		b, ok := l.parseVersion(k, "uid", text)
 		if ok && l.version(k, "uid", b) != text && l.version(k, "", b) != text {
-			t.Errorf("%q is taken for %+v", text, b)
+			t.Errorf("%q parses as %+v", text, b)
 		}
 	})
 }
 
-// A cursor of any content is taken or refused as what it is, and no bound of a list leads out of its filter.
+// A cursor of any content decodes or fails with ErrInvalid, and no bound of a list extends beyond its filter.
 func FuzzTokens(f *testing.F) {
 	b := &handle{layout: newLayout("prefix")}
 	var at source
@@ -133,20 +133,20 @@ func FuzzTokens(f *testing.F) {
 		}
 		if err == nil {
 			if again, err := at.Decode(at.Encode(p)); err != nil || again != p {
-				t.Errorf("%+v came back as %+v, %v", p, again, err)
+				t.Errorf("%+v decodes as %+v, %v", p, again, err)
 			}
 		}
 		l := b.list(&filter, storage.StrongConsistency)
 		from, end := l.next, l.end
 		l = b.listWithin(&filter, payload, nil, storage.StrongConsistency)
 		ahead := bytes.Compare(l.next, from) >= 0 && bytes.Compare(l.next, b.layout.within(payload)) >= 0
-		if over := bytes.Compare(l.next, end) >= 0; !ahead && !over || !bytes.Equal(l.end, end) {
-			t.Errorf("a list from %q on goes from %q to %q", payload, l.next, l.end)
+		if empty := bytes.Compare(l.next, end) >= 0; !ahead && !empty || !bytes.Equal(l.end, end) {
+			t.Errorf("a list from %q on has the range %q to %q", payload, l.next, l.end)
 		}
 	})
 }
 
-// No error about a URL shows its password, whoever forgot to escape it.
+// No error about a URL contains its password, even if the password is not escaped.
 func FuzzURL(f *testing.F) {
 	f.Add("etcd://user:", "", "@host:2379/prefix")
 	f.Add("etcds://user:", "%2F", "@one,two:1/p?ca=x&cert=y")
@@ -162,16 +162,16 @@ func FuzzURL(f *testing.F) {
 		got, err := parseURL(u)
 		switch {
 		case err == nil && (len(got.endpoints) == 0 || got.options.Prefix == "" || (got.user == "") != (got.password == "")):
-			t.Errorf("%s is taken for %+v", u, got)
+			t.Errorf("%s parses as %+v", u, got)
 		case err != nil && !errors.Is(err, storage.ErrInvalid):
 			t.Errorf("%s: %v, expected ErrInvalid", u, err)
 		case err != nil && strings.Contains(err.Error(), secret):
-			t.Errorf("the error shows the password: %v", err)
+			t.Errorf("the error contains the password: %v", err)
 		}
 	})
 }
 
-// isPassword reports whether a text is the password of a URL or follows it, because a / or ? in it is not escaped.
+// isPassword reports whether a text is part of the password of a URL, even if a / or ? in the password is not escaped.
 func isPassword(u *url.URL, text string) bool {
 	password, _ := u.User.Password()
 	return strings.Contains(password, text) || u.User == nil && strings.Contains(u.Host, ":") && strings.Contains(u.RequestURI(), "@")

@@ -26,7 +26,7 @@ func historian(t testing.TB, b storage.Backend) storage.Historian {
 	t.Helper()
 	h, ok := storage.As[storage.Historian](b)
 	if !ok {
-		t.Fatal("etcd is no Historian")
+		t.Fatal("the etcd backend is not a Historian")
 	}
 	return h
 }
@@ -40,7 +40,7 @@ func newest(t testing.TB, h storage.Historian) int64 {
 	return newest
 }
 
-// scanned reads all that is stored at a revision, 0 for now, a few at a time, as "name version created/modified/writes".
+// scanned reads all resources stored at a revision, page by page, as "name version created/modified/writes". 0 is the current revision.
 func scanned(t testing.TB, h storage.Historian, revision int64, opts storage.ScanOptions) (lines []string, at int64) {
 	t.Helper()
 	opts.Revision = revision
@@ -51,7 +51,7 @@ func scanned(t testing.TB, h storage.Historian, revision int64, opts storage.Sca
 			t.Fatalf("scan at %d: %v", revision, err)
 		}
 		if opts.Count && count >= 0 && scan.Count != count {
-			t.Errorf("%d of revision %d are still to come, expected %d", scan.Count, revision, count)
+			t.Errorf("%d resources of revision %d remain, expected %d", scan.Count, revision, count)
 		}
 		for _, r := range scan.Records {
 			lines = append(lines, line(&r))
@@ -60,7 +60,7 @@ func scanned(t testing.TB, h storage.Historian, revision int64, opts storage.Sca
 		opts.Revision = scan.Revision
 		if !scan.More {
 			if opts.Count && count != 0 {
-				t.Errorf("the end of revision %d has been read, but %d more were counted", revision, count)
+				t.Errorf("the scan of revision %d has ended, but %d more were counted", revision, count)
 			}
 			return lines, scan.Revision
 		}
@@ -73,11 +73,11 @@ func line(r *storage.Record) string {
 	return fmt.Sprintf("%s %s %d/%d/%d", r.Resource.GetId().GetName(), r.Resource.GetVersion(), r.Created, r.Modified, r.Writes)
 }
 
-// A scan at a revision shows what was stored then, with the numbers of its changes, and nothing else of what lies in etcd: no edges
-// from owners, no notes, no fences, no other store.
-func TestScanShowsTheStoreAsItWas(t *testing.T) {
+// A scan at a revision returns the resources stored then, with the numbers of their changes. It returns no other keys: no owner entries,
+// notes, fences, or resources of other stores.
+func TestScanAtRevision(t *testing.T) {
 	t.Parallel()
-	server := env.StartEtcd(t) // nobody else raises its revision
+	server := env.StartEtcd(t) // not shared, so other tests do not raise its revision
 	url := server.StoreURL(t)
 	b, other := open(t, url), open(t, server.StoreURLIn(t, server.Prefix(t)+"/inner"))
 	h := historian(t, b)
@@ -88,37 +88,37 @@ func TestScanShowsTheStoreAsItWas(t *testing.T) {
 	}
 	now := map[string]*storage.Record{}
 	var states []state
-	keep := func() {
+	record := func() {
 		s := state{rev: newest(t, h)}
 		for _, name := range slices.Sorted(maps.Keys(now)) {
 			s.lines = append(s.lines, line(now[name]))
 		}
 		states = append(states, s)
 	}
-	keep()
+	record()
 	owner := service("owner")
 	for i := range 40 {
 		name := fmt.Sprint("s", i%7)
 		fixture.Write(t, other, service(fmt.Sprint("other", i)))
-		was := now[name]
-		if was != nil && i%5 == 0 {
-			fixture.Remove(t, b, was.Resource)
+		old := now[name]
+		if old != nil && i%5 == 0 {
+			fixture.Remove(t, b, old.Resource)
 			delete(now, name)
-			keep()
+			record()
 			continue
 		}
 		res := service(name)
 		res.Owner = owner.Id
 		r := &storage.Record{Writes: 1}
-		if was != nil {
-			res.Version, r.Created, r.Writes = was.Resource.Version, was.Created, was.Writes+1
+		if old != nil {
+			res.Version, r.Created, r.Writes = old.Resource.Version, old.Created, old.Writes+1
 		}
 		r.Resource = fixture.Write(t, b, res)
-		if r.Modified = newest(t, h); was == nil {
+		if r.Modified = newest(t, h); old == nil {
 			r.Created = r.Modified
 		}
 		now[name] = r
-		keep()
+		record()
 	}
 	for _, reader := range []storage.Historian{h, historian(t, open(t, url))} {
 		for _, s := range states {
@@ -131,8 +131,8 @@ func TestScanShowsTheStoreAsItWas(t *testing.T) {
 	}
 }
 
-// The oldest revision is found out wherever the compaction came from, and what lies before it is ErrCompacted.
-func TestRevisionsTellOfCompaction(t *testing.T) {
+// Revisions returns the oldest revision after a compaction by any program. Earlier revisions fail with ErrCompacted.
+func TestRevisionsAfterCompaction(t *testing.T) {
 	t.Parallel()
 	server := env.StartEtcd(t)
 	url := server.StoreURL(t)
@@ -156,7 +156,7 @@ func TestRevisionsTellOfCompaction(t *testing.T) {
 				t.Errorf("reader %d: revisions %d to %d, %v; expected %d to %d", i, oldest, end, err, want, want+1)
 			}
 			if lines, _ := scanned(t, reader, want, storage.ScanOptions{}); len(lines) != 1 {
-				t.Errorf("reader %d finds %q at the oldest revision", i, lines)
+				t.Errorf("reader %d has %q at the oldest revision", i, lines)
 			}
 			_, err = reader.Scan(fixture.Context(t), storage.Span{}, storage.ScanOptions{Revision: want - 1})
 			if !errors.Is(err, storage.ErrCompacted) {
@@ -166,7 +166,7 @@ func TestRevisionsTellOfCompaction(t *testing.T) {
 	}
 }
 
-// Compact makes a revision the oldest one, which never goes back.
+// Compact makes a revision the oldest one. A later Compact of an earlier revision changes nothing.
 func TestCompact(t *testing.T) {
 	t.Parallel()
 	server := env.StartEtcd(t)
@@ -186,23 +186,23 @@ func TestCompact(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ at, want int }{{3, 3}, {1, 3}, {3, 3}, {5, 5}} {
-		for _, one := range []storage.Historian{h, other} {
-			if err := one.Compact(fixture.Context(t), revisions[c.at]); err != nil {
+		for _, historian := range []storage.Historian{h, other} {
+			if err := historian.Compact(fixture.Context(t), revisions[c.at]); err != nil {
 				t.Errorf("compact at change %d: %v", c.at, err)
 			}
 		}
 		wantOldest(revisions[c.want])
 	}
 	if err := h.Compact(fixture.Context(t), newest(t, h)+1); !errors.Is(err, storage.ErrFutureRevision) {
-		t.Errorf("compacting what is not there yet: %v, expected ErrFutureRevision", err)
+		t.Errorf("compact at a future revision: %v, expected ErrFutureRevision", err)
 	}
 	if _, err := h.Scan(fixture.Context(t), storage.Span{}, storage.ScanOptions{Revision: newest(t, h) + 1}); !errors.Is(err, storage.ErrFutureRevision) || errors.Is(err, storage.ErrCompacted) {
-		t.Errorf("reading what is not there yet: %v, expected ErrFutureRevision", err)
+		t.Errorf("scan at a future revision: %v, expected ErrFutureRevision", err)
 	}
 	wantOldest(revisions[5])
 }
 
-// requests counts what is sent to the server, by method, and the keys that come back.
+// requests counts the requests to the server by method, and the keys in the responses.
 type requests struct {
 	mu   sync.Mutex
 	sent map[string]int
@@ -225,7 +225,7 @@ func (r *requests) count(ctx context.Context, method string, req, reply any, con
 	return err
 }
 
-// take returns the number of requests to a method, and that of keys, since it was last asked.
+// take returns the numbers of requests to a method and of keys since the last call, and resets them.
 func (r *requests) take(method string) (sent, keys int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -234,8 +234,8 @@ func (r *requests) take(method string) (sent, keys int) {
 	return sent, keys
 }
 
-// A follower knows what was stored before each change. What it reads for that, it reads together.
-func TestFollowerReadsTheStateBeforeTogether(t *testing.T) {
+// A follower returns the version before each change, and reads many of those versions in one transaction.
+func TestFollowerReadsPreviousVersions(t *testing.T) {
 	t.Parallel()
 	var sent requests
 	server := env.StartEtcd(t)
@@ -295,8 +295,8 @@ func TestFollowerReadsTheStateBeforeTogether(t *testing.T) {
 	}
 }
 
-// Each swap has a revision of its own, however many are under way together, and each outcome is told as it was.
-func TestSwapsDoNotShareRevisions(t *testing.T) {
+// Each of many concurrent swaps has its own revision, and reports its own outcome.
+func TestSwapsHaveOwnRevisions(t *testing.T) {
 	t.Parallel()
 	b := open(t, env.Etcd(t).StoreURL(t))
 	h := historian(t, b)

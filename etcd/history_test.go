@@ -19,13 +19,13 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// load is clients that read, write and delete a few keys for as long as a test wants, and the history of what they did, for a
-// checker of linearizability. A state of a key is the name of the write that made it, or "".
+// load is a set of clients that read, write and delete a few keys until a test stops them. It records their operations for a check of
+// linearizability. The state of a key is the name of the write that stored it, or "".
 type load struct {
-	keys  int
-	began time.Time
-	stop  context.CancelFunc
-	done  sync.WaitGroup
+	keys    int
+	start   time.Time
+	stop    context.CancelFunc
+	clients sync.WaitGroup
 
 	mu      sync.Mutex
 	history []porcupine.Operation
@@ -42,11 +42,11 @@ const (
 	deleting
 )
 
-// input of an operation, as porcupine sees it.
+// input is the input of an operation for porcupine.
 type input struct {
 	key    int
 	action action
-	base   string // what the writer takes for stored
+	base   string // the stored state that the writer assumes
 	write  string
 }
 
@@ -63,7 +63,7 @@ type output struct {
 	state   string // of a read
 }
 
-// register is what a key is, to the checker.
+// register is the model of a key.
 var register = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		byKey := map[int][]porcupine.Operation{}
@@ -85,7 +85,7 @@ var register = porcupine.Model{
 		case i.action == reading:
 			return o.verdict == unknown || o.state == s, s
 		case o.verdict == unknown:
-			// Carried out at any time later, or never, which is as good as at the end of everything.
+			// Applied at any later time, or never. Never is equivalent to the end of the history.
 			if s == i.base {
 				return true, next
 			}
@@ -104,25 +104,25 @@ var register = porcupine.Model{
 func newLoad(t *testing.T, b storage.Backend, clients, keys int) *load {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	l := &load{keys: keys, began: time.Now(), stop: stop, acked: map[string]string{}}
+	l := &load{keys: keys, start: time.Now(), stop: stop, acked: map[string]string{}}
 	for c := range clients {
-		l.done.Go(func() { l.client(ctx, t, b, c) })
+		l.clients.Go(func() { l.client(ctx, t, b, c) })
 	}
-	t.Cleanup(func() { stop(); l.done.Wait() })
+	t.Cleanup(func() { stop(); l.clients.Wait() })
 	return l
 }
 
 func loadKey(k int) string { return fmt.Sprintf("load-%d", k) }
 
-// client does one thing after the other, at a pace that keeps the history checkable.
+// client runs one operation after the other. Its rate keeps the history short enough for the checker.
 func (l *load) client(ctx context.Context, t *testing.T, b storage.Backend, client int) {
-	pace := time.NewTicker(4 * time.Millisecond)
-	defer pace.Stop()
+	ticker := time.NewTicker(4 * time.Millisecond)
+	defer ticker.Stop()
 	for n := 0; ; n++ {
 		select {
 		case <-ctx.Done():
 			return
-		case <-pace.C:
+		case <-ticker.C:
 		}
 		k := rand.IntN(l.keys)
 		res, state, ok := l.read(t, b, client, k)
@@ -137,13 +137,13 @@ func (l *load) client(ctx context.Context, t *testing.T, b storage.Backend, clie
 	}
 }
 
-// call carries one operation out within a limit and notes it.
+// call runs one operation with a timeout and records it.
 func (l *load) call(client int, in input, f func(ctx context.Context) output) output {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	start := time.Since(l.began)
+	start := time.Since(l.start)
 	out := f(ctx)
-	end := time.Since(l.began)
+	end := time.Since(l.start)
 	if out.verdict == unknown {
 		l.unknown.Add(1)
 		end = 1000 * time.Hour
@@ -151,7 +151,7 @@ func (l *load) call(client int, in input, f func(ctx context.Context) output) ou
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if out.verdict == unknown && in.action != reading {
-		client = 1000 + len(l.history) // it may go on beside what its client does next
+		client = 1000 + len(l.history) // it may overlap the next operations of its client
 	}
 	if out.verdict != unknown || in.action != reading {
 		l.history = append(l.history, porcupine.Operation{ClientId: client, Input: in, Call: int64(start), Output: out, Return: int64(end)})
@@ -167,7 +167,7 @@ func (l *load) read(t *testing.T, b storage.Backend, client, k int) (res *resour
 		case errors.Is(err, storage.ErrNotFound):
 			return output{}
 		case err != nil:
-			return output{verdict: l.why(t, "read", err)}
+			return output{verdict: l.verdictOf(t, "read", err)}
 		}
 		return output{state: res.Metadata["state"]}
 	})
@@ -181,12 +181,12 @@ func (l *load) write(t *testing.T, b storage.Backend, client, k int, base *resou
 	l.call(client, input{key: k, action: writing, base: state, write: name}, func(ctx context.Context) output {
 		stored, err := b.WriteCAS(ctx, res)
 		if err != nil {
-			return output{verdict: l.why(t, "write", err)}
+			return output{verdict: l.verdictOf(t, "write", err)}
 		}
 		l.writes.Add(1)
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.acked[what(upsertOf(stored))] = name
+		l.acked[upserted(stored)] = name
 		return output{}
 	})
 }
@@ -194,18 +194,14 @@ func (l *load) write(t *testing.T, b storage.Backend, client, k int, base *resou
 func (l *load) remove(t *testing.T, b storage.Backend, client, k int, res *resourcepb.Resource, state string) {
 	l.call(client, input{key: k, action: deleting, base: state}, func(ctx context.Context) output {
 		if err := b.DeleteCAS(ctx, res.Id, res.Version); err != nil {
-			return output{verdict: l.why(t, "delete", err)}
+			return output{verdict: l.verdictOf(t, "delete", err)}
 		}
 		return output{}
 	})
 }
 
-func upsertOf(res *resourcepb.Resource) *resourcepb.WatchEvent {
-	return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_Upsert_{Upsert: &resourcepb.WatchEvent_Upsert{Resource: res}}}
-}
-
-// why reads an error: a comparison that failed, or an outcome that stays unknown. No other may come.
-func (l *load) why(t *testing.T, op string, err error) verdict {
+// verdictOf returns the verdict of an error. Only a failed comparison and an unknown outcome are legal.
+func (l *load) verdictOf(t *testing.T, op string, err error) verdict {
 	switch {
 	case errors.Is(err, storage.ErrCASFailure):
 		return failed
@@ -215,19 +211,18 @@ func (l *load) why(t *testing.T, op string, err error) verdict {
 	return unknown
 }
 
-// progress waits until so many more writes have been acknowledged.
+// progress waits for n more acknowledged writes.
 func (l *load) progress(t *testing.T, n int64) {
 	t.Helper()
 	target := l.writes.Load() + n
-	fixture.Eventually(t, "writes go on", func() bool { return l.writes.Load() >= target })
+	fixture.Eventually(t, "writes continue", func() bool { return l.writes.Load() >= target })
 }
 
-// finish stops the clients and checks the whole history, and that the watch, which was open all the time, has seen every
-// acknowledged write once.
+// finish stops the clients and checks the whole history. The watch, open since the start, must have each acknowledged write once.
 func (l *load) finish(t *testing.T, b storage.Backend, w storage.Watch) {
 	t.Helper()
 	l.stop()
-	l.done.Wait()
+	l.clients.Wait()
 	last := upserted(fixture.Write(t, b, service("the-end")))
 	seen := map[string]bool{}
 	for {
@@ -235,18 +230,18 @@ func (l *load) finish(t *testing.T, b storage.Backend, w storage.Watch) {
 		if err != nil {
 			t.Fatalf("the watch: %v", err)
 		}
-		one := what(ev)
-		if one == last {
+		text := eventText(ev)
+		if text == last {
 			break
 		}
-		if seen[one] {
-			t.Errorf("the watch gave %q twice", one)
+		if seen[text] {
+			t.Errorf("the watch has %q twice", text)
 		}
-		seen[one] = true
+		seen[text] = true
 	}
 	for version, name := range l.acked {
 		if !seen[version] {
-			t.Errorf("the watch left out %q, write %s", version, name)
+			t.Errorf("the watch lacks %q, write %s", version, name)
 		}
 	}
 	switch porcupine.CheckOperationsTimeout(register, l.history, fixture.Timeout) {

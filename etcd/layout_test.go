@@ -32,13 +32,13 @@ func TestVersions(t *testing.T) {
 			t.Errorf("%q parses as %+v, %v", text, got, ok)
 		}
 		other := newLayout("prefix")
-		for what, parsed := range map[string]bool{
+		for name, parsed := range map[string]bool{
 			"another uid":   second(l.parseVersion(k, "other", text)),
 			"another key":   second(l.parseVersion(key.Key{Group: "g", Kind: "k", Name: "b"}, "uid", text)),
 			"another store": second(other.parseVersion(k, "uid", text)),
 		} {
 			if parsed {
-				t.Errorf("the version of %s is taken for one of this", what)
+				t.Errorf("the version of %s parses", name)
 			}
 		}
 		for i := range text {
@@ -104,7 +104,7 @@ func TestOwnerEntries(t *testing.T) {
 			t.Errorf("got %v, want %v", id, child.Id)
 		}
 	}
-	// Owners that are told apart by nothing but where the name ends and the uid begins.
+	// These owners differ only in the boundary between name and uid.
 	one, two := key.Key{Group: "g", Kind: "k", Name: "ab"}, key.Key{Group: "g", Kind: "k", Name: "a"}
 	if ownerHash(one, "c") == ownerHash(two, "bc") {
 		t.Error("two owners have one hash")
@@ -117,10 +117,10 @@ func TestCursors(t *testing.T) {
 	for _, p := range []position{endOf(5), {5, "a\x00b\x00\x00\x00c"}} {
 		got, err := s.Decode(s.Encode(p))
 		if err != nil || got != p {
-			t.Errorf("%+v came back as %+v, %v", p, got, err)
+			t.Errorf("%+v decodes as %+v, %v", p, got, err)
 		}
 	}
 	if !(position{5, "a"}).less(endOf(5)) || !endOf(4).less(position{5, "a"}) || endOf(5).less(endOf(5)) {
-		t.Error("positions are out of order")
+		t.Error("positions have the wrong order")
 	}
 }

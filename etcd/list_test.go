@@ -9,7 +9,7 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-func TestAgain(t *testing.T) {
+func TestRetryRead(t *testing.T) {
 	t.Parallel()
 	compacted := fmt.Errorf("in the middle: %w", storage.ErrCompacted)
 	calls := 0
@@ -29,10 +29,10 @@ func TestAgain(t *testing.T) {
 		return 0, compacted
 	})
 	if !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, context.Canceled) {
-		t.Errorf("out of time: %v, want ErrInconsistent and the context's error", err)
+		t.Errorf("with an ended context: %v, want ErrInconsistent and the context's error", err)
 	}
 
-	other := errors.New("something else")
+	other := errors.New("another error")
 	if _, err := retryRead(t.Context(), func() (int, error) { return 0, other }); !errors.Is(err, other) {
 		t.Errorf("got %v, want %v", err, other)
 	}

@@ -10,8 +10,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// TestLostAnswerOfFence loses the answers to a change of the fence, which is undone by somebody else before the handle hears
-// about it: to make it once more would close, or open, the store behind their back.
+// The answer to a change of the fence is lost, and another handle undoes the change. A blind retry would apply the change again.
 func TestLostAnswerOfFence(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ before, change, undo *string }{
@@ -28,7 +27,7 @@ func TestLostAnswerOfFence(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			is := func(want bool) func() bool {
+			closed := func(want bool) func() bool {
 				return func() bool {
 					state, err := direct.Fence(fixture.Context(t))
 					if err != nil {
@@ -37,21 +36,21 @@ func TestLostAnswerOfFence(t *testing.T) {
 					return state.Closed == want
 				}
 			}
-			// What only the change says: a comparison (of the mod revision: field 6) of the epoch's key.
-			got := r.lose(t, "\x00mepoch\x30", func() <-chan result {
+			// Only the change compares the mod revision (field 6) of the epoch's key.
+			got := r.loseAnswer(t, "\x00mepoch\x30", func() <-chan result {
 				done := make(chan result, 1)
 				go func() { done <- result{err: behind.SetFence(fixture.Context(t), c.change)} }()
 				return done
-			}, is(c.change != nil), func() {
+			}, closed(c.change != nil), func() {
 				if err := direct.SetFence(fixture.Context(t), c.undo); err != nil {
 					t.Fatal(err)
 				}
 			})
 			if got.err != nil {
-				t.Errorf("the change that was made: %v", got.err)
+				t.Errorf("the applied change: %v", got.err)
 			}
-			if !is(c.change == nil)() {
-				t.Errorf("it was made once more, after somebody had undone it")
+			if !closed(c.change == nil)() {
+				t.Errorf("the change was applied again after it was undone")
 			}
 		})
 	}

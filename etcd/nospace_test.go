@@ -31,13 +31,13 @@ func TestNoSpace(t *testing.T) {
 	client := server.Client(t)
 	w := fixture.WatchChanges(t, b)
 
-	// Several at a time, so that one is under way as the quota is reached.
+	// Concurrent writers, so one write is in flight when the quota is reached.
 	var mu sync.Mutex
 	var all []*resourcepb.Resource
 	together(4, func(i int) {
 		for j := 0; ; j++ {
 			if j > 64 {
-				t.Error("the server took 32 MiB on a quota of 16")
+				t.Error("the server accepted 32 MiB with a quota of 16")
 				return
 			}
 			out, err := b.WriteCAS(fixture.Context(t), sized(fmt.Sprint("s", i, "-", j), 1<<19))
@@ -53,7 +53,7 @@ func TestNoSpace(t *testing.T) {
 		}
 	})
 	wantEach(t, w, all, upserted)
-	// Reads and deletes go on, also beside writes in one batch.
+	// Reads and deletes succeed, also in one batch with writes.
 	if got := fixture.Stored(t, b, all[0].Id); got.Version != all[0].Version {
 		t.Errorf("read version %s, want %s", got.Version, all[0].Version)
 	}
@@ -78,7 +78,7 @@ func TestNoSpace(t *testing.T) {
 	wantNext(t, w, upserted(fixture.Write(t, b, service("after"))))
 }
 
-// wantEach demands an event of each resource next, in whatever order.
+// wantEach requires one event of each resource next, in any order.
 func wantEach(t *testing.T, w storage.Watch, all []*resourcepb.Resource, event func(*resourcepb.Resource) string) {
 	t.Helper()
 	missing := map[string]bool{}
@@ -90,17 +90,17 @@ func wantEach(t *testing.T, w storage.Watch, all []*resourcepb.Resource, event f
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !missing[what(ev)] {
-			t.Fatalf("event %q, want one of %v", what(ev), slices.Collect(maps.Keys(missing)))
+		if !missing[eventText(ev)] {
+			t.Fatalf("event %q, want one of %v", eventText(ev), slices.Collect(maps.Keys(missing)))
 		}
-		delete(missing, what(ev))
+		delete(missing, eventText(ev))
 	}
 }
 
-// spaceless answers transactions that the server has carried out as the server does when they reach its quota.
-type spaceless struct{ on atomic.Bool }
+// noSpace replaces the responses to applied transactions by the error of a server that has reached its quota.
+type noSpace struct{ on atomic.Bool }
 
-func (s *spaceless) intercept(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (s *noSpace) intercept(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	err := invoke(ctx, method, req, reply, conn, opts...)
 	if txn, ok := req.(*pb.TxnRequest); ok && err == nil && s.on.Load() && puts(txn) {
 		return rpctypes.ErrGRPCNoSpace
@@ -115,11 +115,11 @@ func puts(txn *pb.TxnRequest) bool {
 	})
 }
 
-// TestCarriedOutWithoutSpace has the server say that there is no space for what it has carried out.
-func TestCarriedOutWithoutSpace(t *testing.T) {
+// The server answers applied writes with NOSPACE.
+func TestNoSpaceAfterApply(t *testing.T) {
 	t.Parallel()
 	server := env.Etcd(t)
-	var space spaceless
+	var space noSpace
 	b := openThrough(t, server, grpc.WithChainUnaryInterceptor(space.intercept))
 	w := fixture.WatchChanges(t, b)
 
@@ -129,7 +129,7 @@ func TestCarriedOutWithoutSpace(t *testing.T) {
 	next := fixture.Write(t, b, at(res, res.Version))
 	wantNext(t, w, upserted(next))
 	if _, err := b.WriteCAS(fixture.Context(t), at(res, res.Version)); !errors.Is(err, storage.ErrCASFailure) {
-		t.Errorf("over an old version: %v, want ErrCASFailure", err)
+		t.Errorf("a stale write: %v, want ErrCASFailure", err)
 	}
 	fixture.Remove(t, b, next)
 	wantNext(t, w, deleted(next))
@@ -144,7 +144,7 @@ func TestCarriedOutWithoutSpace(t *testing.T) {
 	together(len(all), func(i int) {
 		out, err := b.WriteCAS(fixture.Context(t), service(fmt.Sprint("many", i)))
 		if err != nil {
-			t.Errorf("one of many: %v", err)
+			t.Errorf("a write in a batch: %v", err)
 			return
 		}
 		all[i] = out

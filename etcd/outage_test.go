@@ -13,8 +13,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// TestCutsUnderLoad breaks all connections again and again in the middle of the traffic. Since the cluster is always there, no
-// outcome may stay unknown, and nothing may be done twice or reported wrongly.
+// All connections break repeatedly under load. The cluster is always available, so no outcome may remain unknown, and no operation may be
+// applied twice or reported wrongly.
 func TestCutsUnderLoad(t *testing.T) {
 	t.Parallel()
 	server := env.Etcd(t)
@@ -38,15 +38,15 @@ func TestCutsUnderLoad(t *testing.T) {
 	}
 	l.finish(t, b, w)
 	if n := l.unknown.Load(); n != 0 {
-		t.Errorf("%d outcomes stayed unknown although the server was always there", n)
+		t.Errorf("%d outcomes remained unknown although the server was always available", n)
 	}
 }
 
-// TestOutageEndsWatches has the cluster stay away for longer than the URL allows, refusing connections or answering nothing.
+// The cluster refuses connections, or does not answer, for longer than the URL parameter outage allows.
 func TestOutageEndsWatches(t *testing.T) {
 	t.Parallel()
 	server := env.Etcd(t)
-	for name, away := range map[string]func(*faultproxy.Proxy){
+	for name, startOutage := range map[string]func(*faultproxy.Proxy){
 		"refused": (*faultproxy.Proxy).Refuse,
 		"stalled": (*faultproxy.Proxy).Stall,
 	} {
@@ -56,13 +56,13 @@ func TestOutageEndsWatches(t *testing.T) {
 			prefix := server.Prefix(t)
 			b := open(t, through(server.StoreURLIn(t, prefix, "outage=3s"), server.Endpoint, proxy.Addr()))
 			w := fixture.WatchChanges(t, b)
-			away(proxy)
+			startOutage(proxy)
 			ev, err := w.Next(fixture.Context(t))
 			if !errors.Is(err, storage.ErrWatchClosed) || errors.Is(err, storage.ErrCompacted) {
 				t.Errorf("next: %v, %v; want ErrWatchClosed", ev, err)
 			}
 			proxy.Resume()
-			// Only this handle's watches have ended. It goes on itself, and others are patient.
+			// The handle itself still works, and handles with a longer outage keep their watches.
 			patient := open(t, through(server.StoreURLIn(t, prefix), server.Endpoint, proxy.Addr()))
 			again := fixture.WatchChanges(t, patient)
 			wantNext(t, again, upserted(fixture.Write(t, b, service("after"))))
@@ -70,7 +70,7 @@ func TestOutageEndsWatches(t *testing.T) {
 	}
 }
 
-// TestStalledConnection has the connection stand without a word for a while, and then go on.
+// A connection stalls for some time and then continues.
 func TestStalledConnection(t *testing.T) {
 	t.Parallel()
 	server := env.Etcd(t)
@@ -87,11 +87,11 @@ func TestStalledConnection(t *testing.T) {
 	wantNext(t, w, want...)
 }
 
-// TestQuietCursor has nothing happen to what a watch is about, while the store moves on and forgets: its cursor must not age.
-func TestQuietCursor(t *testing.T) {
+// The resources of a watch do not change, while the cluster changes and is compacted. The cursor of the watch must remain valid.
+func TestIdleCursor(t *testing.T) {
 	t.Parallel()
 	server := env.StartEtcd(t)
-	url := server.StoreURL(t, "outage=8s") // asks for progress every two seconds
+	url := server.StoreURL(t, "outage=8s") // requests progress every two seconds
 	b := open(t, url)
 	w := fixture.WatchChanges(t, b)
 	start := w.Cursor()

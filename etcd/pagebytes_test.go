@@ -21,8 +21,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// crowded returns a store with commits of several large resources each, under names in order, and the revision before them.
-func crowded(t *testing.T, ctx context.Context, commits, together, size int) (b *Backend, from int64) {
+// storeWithCommits returns a store with commits of several resources each, with names in order, and the revision before them.
+func storeWithCommits(t *testing.T, ctx context.Context, commits, together, size int) (b *Backend, from int64) {
 	t.Helper()
 	u, err := url.Parse(env.Etcd(t).StoreURL(t))
 	if err != nil {
@@ -53,15 +53,15 @@ func crowded(t *testing.T, ctx context.Context, commits, together, size int) (b 
 
 var everything = key.Filter{Group: storage.Wildcard, Kind: storage.Wildcard, Partition: storage.Wildcard, Namespace: storage.Wildcard}
 
-// A list takes a bounded number of bytes into memory at a time, whatever the sizes that it could not know before.
+// A list reads a bounded number of bytes into memory at a time, also if the resources are larger than the ones before.
 func TestListChunksAreBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	const commits, together, size = 12, 4, 240 << 10
-	b, _ := crowded(t, ctx, commits, together, size)
+	b, _ := storeWithCommits(t, ctx, commits, together, size)
 	l := b.handle.list(&everything, storage.StrongConsistency)
-	l.chunk = maxChunk // as after many small resources
+	l.chunk = maxChunk // the chunk size after many small resources
 	var names []string
 	for l.more {
 		if err := l.fetch(ctx); err != nil {
@@ -72,7 +72,7 @@ func TestListChunksAreBoundedInBytes(t *testing.T) {
 			got += len(kv.Value)
 		}
 		if got > maxResponseBytes {
-			t.Errorf("%d bytes came at once, expected %d at most", got, maxResponseBytes)
+			t.Errorf("a chunk has %d bytes, expected %d at most", got, maxResponseBytes)
 		}
 		for len(l.kvs) > 0 {
 			k, _, err := l.first()
@@ -87,13 +87,12 @@ func TestListChunksAreBoundedInBytes(t *testing.T) {
 	}
 }
 
-// What a reading of the past counts is what its filter matches within its bounds, at that revision, and no position inside of a revision
-// is read at.
+// ReadAt counts the resources that the filter matches within the bounds at that revision. It rejects a position inside a revision.
 func TestReadAtWithFilter(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	b, _ := crowded(t, ctx, 12, 4, 100)
+	b, _ := storeWithCommits(t, ctx, 12, 4, 100)
 	rev, err := b.handle.revision(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -112,24 +111,24 @@ func TestReadAtWithFilter(t *testing.T) {
 		var n int64
 		past, err := b.handle.ReadAt(ctx, q, func(*driver.Version) error { n++; return nil })
 		if err != nil || past.Count != c.want || n != min(3, c.want) || past.More != (c.want > 3) || past.At != at {
-			t.Errorf("%+v: %d taken, %+v, %v", c, n, past, err)
+			t.Errorf("%+v: %d read, %+v, %v", c, n, past, err)
 		}
 	}
 	inside := position{rev, "g"}
 	_, err = b.handle.ReadAt(ctx, &driver.HistoryQuery[position]{At: &inside}, func(*driver.Version) error { return nil })
 	if !errors.Is(err, storage.ErrInvalid) {
-		t.Errorf("reading inside of a revision: %v, expected ErrInvalid", err)
+		t.Errorf("read inside a revision: %v, expected ErrInvalid", err)
 	}
 }
 
-// etcd answers a watch that is behind with up to 1,000 revisions at once. A page of history ends by its bytes all the same, at a
-// whole revision, and the pages together leave nothing out.
+// etcd sends up to 1,000 revisions at once to a watch that lags. A page of history is limited by its bytes, ends at a complete revision, and
+// all pages together have no gap.
 func TestHistoryPagesAreBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	const commits, together, size = 12, 4, 240 << 10
-	b, from := crowded(t, ctx, commits, together, size)
+	b, from := storeWithCommits(t, ctx, commits, together, size)
 	h := newSource(b.handle).History(endOf(from), &everything)
 	defer h.Close()
 	var names []string
@@ -145,7 +144,7 @@ func TestHistoryPagesAreBoundedInBytes(t *testing.T) {
 			got += ev.Size
 			names = append(names, ev.Key.Name)
 		}
-		// The last response comes on top, with a revision that began in the one before.
+		// The last response may exceed the limit, with a revision that started in the response before.
 		if most := driver.PageBytes + 3*together*size; got > most {
 			t.Errorf("page %d has %d events of %d bytes, expected %d bytes at most", pages, len(events), got, most)
 		}

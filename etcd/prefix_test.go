@@ -15,7 +15,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// TestNestedPrefixes has stores whose prefixes are the beginnings of one another's keys. None sees anything of the others.
+// Stores whose prefixes are prefixes of each other's keys do not see each other's resources.
 func TestNestedPrefixes(t *testing.T) {
 	t.Parallel()
 	server := env.Etcd(t)
@@ -70,11 +70,11 @@ func TestNothingOutsideThePrefix(t *testing.T) {
 		}
 		outside++
 		if string(kv.Value) != "mine" || kv.Version != 1 {
-			t.Errorf("the key %q was touched", kv.Key)
+			t.Errorf("the key %q was changed", kv.Key)
 		}
 	}
 	if outside != 5 {
-		t.Errorf("%d keys are outside of the store, want 5", outside)
+		t.Errorf("%d keys are outside the store, want 5", outside)
 	}
 }
 
@@ -82,7 +82,7 @@ func TestNewerSchema(t *testing.T) {
 	t.Parallel()
 	server := env.Etcd(t)
 	prefix := server.Prefix(t)
-	if _, err := server.Client(t).Put(fixture.Context(t), prefix+"/\x00mstore", "ashlar 2 what only the future knows"); err != nil {
+	if _, err := server.Client(t).Put(fixture.Context(t), prefix+"/\x00mstore", "ashlar 2 unknown fields"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := etcd.Open(fixture.Context(t), parsed(t, server.StoreURLIn(t, prefix))); !errors.Is(err, storage.ErrNewerSchema) {
@@ -95,19 +95,19 @@ func TestCreateOff(t *testing.T) {
 	server := env.Etcd(t)
 	prefix := server.Prefix(t)
 	if _, err := etcd.Open(fixture.Context(t), parsed(t, server.StoreURLIn(t, prefix, "create=off"))); err == nil || !strings.Contains(err.Error(), prefix) {
-		t.Errorf("open where there is no store: %v, want an error that names the prefix", err)
+		t.Errorf("open a prefix without a store: %v, want an error with the prefix", err)
 	}
 	resp, err := server.Client(t).Get(fixture.Context(t), prefix, clientv3.WithPrefix())
 	if err != nil || len(resp.Kvs) != 0 {
-		t.Errorf("create=off has left %v, %v", resp.Kvs, err)
+		t.Errorf("create=off has written %v, %v", resp.Kvs, err)
 	}
 	res := fixture.Write(t, open(t, server.StoreURLIn(t, prefix)), service("a"))
 	if got := fixture.Stored(t, open(t, server.StoreURLIn(t, prefix, "create=off")), res.Id); got == nil {
-		t.Error("the store that is there is empty")
+		t.Error("create=off does not find the resource of the existing store")
 	}
 }
 
-// TestNew has a client of the caller's, which outlives the backend.
+// New uses the caller's client, and Close does not close it.
 func TestNew(t *testing.T) {
 	t.Parallel()
 	server := env.Etcd(t)

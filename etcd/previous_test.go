@@ -15,7 +15,7 @@ import (
 )
 
 // withoutPrevious is a watch stream whose events lack previous values, like the first events of a watch that etcd has just registered.
-// It calls stripped, if set, each time before it passes on such an event.
+// It calls stripped, if set, for each event from which it removes the value.
 type withoutPrevious struct {
 	grpc.ClientStream
 	stripped func()
@@ -48,8 +48,7 @@ func stripPrevious(stripped func()) grpc.DialOption {
 	})
 }
 
-// TestDeletionWithoutPreviousValue proves that a missing previous value is not taken for a compaction, neither by the feed nor by a
-// resumed watch.
+// Neither the feed nor a resumed watch mistakes a missing previous value for a compaction.
 func TestDeletionWithoutPreviousValue(t *testing.T) {
 	t.Parallel()
 	b := openThrough(t, env.Etcd(t), stripPrevious(nil))
@@ -69,7 +68,7 @@ func TestDeletionWithoutPreviousValue(t *testing.T) {
 	wantNext(t, resumed, want...)
 }
 
-// TestCompactedPreviousValue compacts the cluster at the revision of a deletion before the watch reads the deleted value.
+// The cluster is compacted at the revision of a deletion before the watch reads the deleted value.
 func TestCompactedPreviousValue(t *testing.T) {
 	t.Parallel()
 	server := env.StartEtcd(t)

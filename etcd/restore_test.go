@@ -13,8 +13,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// A backup that is restored as README.md says takes the store back, and nothing that a client has kept from after the backup
-// fits what is there then.
+// A backup restored as in README.md takes the store back. No version, cursor or token from after the backup matches the restored state.
 func TestRestoredBackup(t *testing.T) {
 	t.Parallel()
 	server := env.StartEtcdWithBackup(t)
@@ -27,8 +26,8 @@ func TestRestoredBackup(t *testing.T) {
 	cursors := []string{w.Cursor()}
 	server.Save(t)
 	lost := fixture.Write(t, b, at(changed, changed.Version))
-	gone := fixture.Write(t, b, service("gone"))
-	wantNext(t, w, upserted(lost), upserted(gone))
+	created := fixture.Write(t, b, service("created"))
+	wantNext(t, w, upserted(lost), upserted(created))
 	cursors = append(cursors, w.Cursor())
 	revision := newest(t, historian(t, b))
 	page, err := b.ListPage(fixture.Context(t), serviceType, tenancy, "", storage.ListOptions{Limit: 1})
@@ -50,24 +49,24 @@ func TestRestoredBackup(t *testing.T) {
 		}
 	}
 
-	wantPastGone(t, b, page.Continue, revision)
+	wantCompacted(t, b, page.Continue, revision)
 
 	if got := fixture.Stored(t, b, kept.Id); got == nil || got.Version != kept.Version {
-		t.Errorf("what was not written after the backup is %v, want version %s", got, kept.Version)
+		t.Errorf("a resource not changed after the backup is %v, want version %s", got, kept.Version)
 	}
-	if got := fixture.Stored(t, b, gone.Id); got != nil {
-		t.Errorf("what was created after the backup is there: %v", got)
+	if got := fixture.Stored(t, b, created.Id); got != nil {
+		t.Errorf("a resource created after the backup is stored: %v", got)
 	}
-	anew := fixture.WatchChanges(t, b)
+	restored := fixture.WatchChanges(t, b)
 	again := fixture.Write(t, b, at(changed, changed.Version))
 	if _, err := b.WriteCAS(fixture.Context(t), at(lost, lost.Version)); !errors.Is(err, storage.ErrCASFailure) {
-		t.Errorf("writing over a version from after the backup: %v, want ErrCASFailure", err)
+		t.Errorf("an update of a version from after the backup: %v, want ErrCASFailure", err)
 	}
-	wantNext(t, anew, upserted(again))
+	wantNext(t, restored, upserted(again))
 }
 
-// wantPastGone demands that neither a page nor a scan shows what was stored at a revision from before a restore.
-func wantPastGone(t *testing.T, b storage.Backend, token string, revision int64) {
+// wantCompacted requires that neither a page nor a scan reads a revision from before a restore.
+func wantCompacted(t *testing.T, b storage.Backend, token string, revision int64) {
 	t.Helper()
 	for _, consistency := range []storage.ReadConsistency{storage.EventualConsistency, storage.StrongConsistency} {
 		page, err := b.(storage.Pager).ListPage(fixture.Context(t), serviceType, tenancy, "", storage.ListOptions{Consistency: consistency, Continue: token})
@@ -81,8 +80,8 @@ func wantPastGone(t *testing.T, b storage.Backend, token string, revision int64)
 	}
 }
 
-// A backup that is restored as it is gives out revisions a second time. A handle that has seen them reads at none any more, even when
-// the cluster has come to it again.
+// A cluster restored without a bump uses revisions a second time. A handle that has seen such a revision does not read at it any more, even
+// after the cluster has reached it again.
 func TestRestoredBackupReusesRevisions(t *testing.T) {
 	t.Parallel()
 	server := env.StartEtcdWithBackup(t)
@@ -104,37 +103,37 @@ func TestRestoredBackupReusesRevisions(t *testing.T) {
 	restored := server.Restore(t)
 	proxy.Redirect(restored.Endpoint)
 	proxy.Cut()
-	stranger := restored.Client(t)
+	client := restored.Client(t)
 	for at := int64(0); at < revision; {
-		put, err := stranger.Put(fixture.Context(t), "stranger", "")
+		put, err := client.Put(fixture.Context(t), "other-program", "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		at = put.Header.Revision
 	}
-	wantPastGone(t, b, page.Continue, revision)
+	wantCompacted(t, b, page.Continue, revision)
 	if oldest, newest, err := h.Revisions(fixture.Context(t)); !errors.Is(err, storage.ErrCompacted) {
 		t.Errorf("the revisions of a cluster that went back: %d to %d, %v; want ErrCompacted", oldest, newest, err)
 	}
 	scan, err := h.Scan(fixture.Context(t), storage.Span{}, storage.ScanOptions{})
 	if !errors.Is(err, storage.ErrCompacted) {
-		t.Errorf("a scan of a cluster that went back says it shows revision %d, %v; want ErrCompacted", scan.Revision, err)
+		t.Errorf("a scan of a cluster that went back has revision %d, %v; want ErrCompacted", scan.Revision, err)
 	}
 }
 
-// A watch may have begun at a revision that the feed has not come to, because others write to the cluster. If a backup from before is
-// then restored as it is, the feed finds nothing missing of what it has published itself.
+// A watch may start at a revision that the feed has not reached, because other programs write to the cluster. If an earlier backup is then
+// restored without a bump, none of the revisions that the feed has published is missing, but the watch must end.
 func TestRestoredBackupBeforeAWatch(t *testing.T) {
 	t.Parallel()
 	server := env.StartEtcdWithBackup(t)
 	proxy := faultproxy.New(t, server.Endpoint)
 	b := open(t, through(server.StoreURL(t), server.Endpoint, proxy.Addr()))
 	fixture.Write(t, b, service("kept"))
-	fixture.WatchChanges(t, b) // the feed begins
+	fixture.WatchChanges(t, b) // starts the feed
 	server.Save(t)
-	stranger := server.Client(t)
+	client := server.Client(t)
 	for range 100 {
-		if _, err := stranger.Put(fixture.Context(t), "stranger", ""); err != nil {
+		if _, err := client.Put(fixture.Context(t), "other-program", ""); err != nil {
 			t.Fatal(err)
 		}
 	}

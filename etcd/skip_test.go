@@ -17,8 +17,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// crowds writes, into each of some partitions, many services in one namespace and two in another, "wanted".
-func crowds(t *testing.T, b *etcd.Backend, partitions, crowd int) (wanted []string) {
+// fillPartitions writes many services to one namespace of each partition, and two to the namespace "wanted".
+func fillPartitions(t *testing.T, b *etcd.Backend, partitions, crowd int) (wanted []string) {
 	t.Helper()
 	var writers sync.WaitGroup
 	for p := range partitions {
@@ -43,8 +43,7 @@ func crowds(t *testing.T, b *etcd.Backend, partitions, crowd int) (wanted []stri
 
 const rangeMethod = "/etcdserverpb.KV/Range"
 
-// A list, a page and the snapshot of a watch step over what they do not return, however much that is; where it is little, they read it,
-// many at a time.
+// A list, a page and the snapshot of a watch skip long runs of resources that do not match. They read short runs in large chunks.
 func TestFiltersSkip(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ partitions, crowd, requests, keys int }{
@@ -55,15 +54,15 @@ func TestFiltersSkip(t *testing.T) {
 			t.Parallel()
 			var sent requests
 			b := openThrough(t, env.Etcd(t), grpc.WithUnaryInterceptor(sent.count))
-			want := crowds(t, b, c.partitions, c.crowd)
+			want := fillPartitions(t, b, c.partitions, c.crowd)
 			filter := &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: "wanted"}
-			check := func(what string, got []string) {
+			check := func(name string, got []string) {
 				t.Helper()
 				if !slices.Equal(got, want) {
-					t.Errorf("%s shows %v, expected %v", what, got, want)
+					t.Errorf("%s has %v, expected %v", name, got, want)
 				}
 				if n, keys := sent.take(rangeMethod); n > c.requests || keys > c.keys {
-					t.Errorf("%s took %d requests and %d keys, expected %d and %d at most", what, n, keys, c.requests, c.keys)
+					t.Errorf("%s took %d requests and %d keys, expected at most %d and %d", name, n, keys, c.requests, c.keys)
 				}
 			}
 			sent.take("")
@@ -92,21 +91,21 @@ func TestFiltersSkip(t *testing.T) {
 	}
 }
 
-// A page of one resource of a filter that hardly anything matches takes no request for every few keys.
+// A page with one match among many resources takes few requests.
 func TestSparsePages(t *testing.T) {
 	t.Parallel()
 	var sent requests
 	b := openThrough(t, env.Etcd(t), grpc.WithUnaryInterceptor(sent.count))
-	want := crowds(t, b, 100, 3)
+	want := fillPartitions(t, b, 100, 3)
 	want = want[len(want)/2 : len(want)/2+1]
 	filter := &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}
 	sent.take("")
 	page, err := b.ListPage(fixture.Context(t), serviceType, filter, want[0], storage.ListOptions{Limit: 1})
 	if err != nil || !slices.Equal(names(page.Resources), want) {
-		t.Fatalf("the page shows %v, %v; expected %v", names(page.Resources), err, want)
+		t.Fatalf("the page has %v, %v; expected %v", names(page.Resources), err, want)
 	}
 	if n, _ := sent.take(rangeMethod); n > 6 {
-		t.Errorf("a page of one among %d took %d requests", 500, n)
+		t.Errorf("a page with one match among %d resources took %d requests", 500, n)
 	}
 }
 

@@ -35,7 +35,7 @@ type authority struct {
 	file string
 }
 
-// sign makes a certificate for a name and writes it and its key to files.
+// sign creates a certificate for a name, and writes it and its key to files. The first certificate is the authority's own.
 func (a *authority) sign(t *testing.T, name string, serial int64) (certFile, keyFile string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -76,7 +76,7 @@ func (a *authority) sign(t *testing.T, name string, serial int64) (certFile, key
 	return certFile, keyFile
 }
 
-// terminate speaks TLS in front of a server, to clients that have a certificate of the authority.
+// terminate starts a TLS proxy for a server. It accepts clients with a certificate of the authority.
 func terminate(t *testing.T, ca *authority, target string) (addr string) {
 	t.Helper()
 	certFile, keyFile := ca.sign(t, "etcd.test", 2)
@@ -141,10 +141,10 @@ func TestTLS(t *testing.T) {
 
 	for name, params := range map[string]url.Values{
 		"without a certificate": {"ca": {ca.file}, "server-name": {"etcd.test"}, "timeout": {"2s"}},
-		"under a wrong name":    {"ca": {ca.file}, "cert": {cert}, "key": {key}, "server-name": {"other.test"}, "timeout": {"2s"}},
+		"with a wrong name":     {"ca": {ca.file}, "cert": {cert}, "key": {key}, "server-name": {"other.test"}, "timeout": {"2s"}},
 	} {
 		if _, err := etcd.Open(t.Context(), parsed(t, at(params))); err == nil {
-			t.Errorf("%s the store opens", name)
+			t.Errorf("%s: the store opens", name)
 		} else {
 			t.Logf("%s: %v", name, err)
 		}

@@ -20,8 +20,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/torture"
 )
 
-// TestTorture has a cluster of three lose members, its leader and its quorum. Handles reach one member through a proxy, and all of
-// them around it.
+// A cluster of three members loses members, its leader and its quorum under load. Some handles connect to one member through a proxy, others
+// to all members without it.
 func TestTorture(t *testing.T) { torture.Run(t, "etcd", tortureCluster) }
 
 func tortureCluster(t *testing.T, o faults.Options) {
@@ -54,12 +54,12 @@ func tortureCluster(t *testing.T, o faults.Options) {
 			return func() { m.Start(t) }
 		}),
 		on(faults.QuorumAway, 1, func(random *rand.Rand) func() {
-			gone := random.Perm(len(cluster.Members))[:2]
-			for _, i := range gone {
+			frozen := random.Perm(len(cluster.Members))[:2]
+			for _, i := range frozen {
 				cluster.Members[i].Freeze(t)
 			}
 			return func() {
-				for _, i := range gone {
+				for _, i := range frozen {
 					cluster.Members[i].Wake(t)
 				}
 			}
@@ -72,19 +72,19 @@ func tortureCluster(t *testing.T, o faults.Options) {
 				leader.Await(t)
 			}
 		}),
-		torture.Compact(func(ctx context.Context) error { return forget(ctx, cluster.Endpoint) }),
+		torture.Compact(func(ctx context.Context) error { return compactCluster(ctx, cluster.Endpoint) }),
 	)
-	torture.Exempt(&h, "a member is one process, which is killed as a whole", faults.CrashSession)
+	torture.Exempt(&h, "a member is one process; KillServer kills it", faults.CrashSession)
 	torture.Exempt(&h, "the disks of the members are the host's", faults.StallDisk)
-	torture.Exempt(&h, "TestNoSpace exhausts the quota, which takes an operator to mend", faults.FillDisk)
+	torture.Exempt(&h, "TestNoSpace exhausts the quota; only an operator can disarm the alarm", faults.FillDisk)
 	torture.Exempt(&h, "etcd has members instead", faults.StandbyAway)
-	torture.Exempt(&h, "the time of day decides nothing but when a handle asks for a newer revision", faults.SkewClock)
+	torture.Exempt(&h, "the time of day affects only when a handle reads a newer revision", faults.SkewClock)
 	faults.Test(t, h, o)
 }
 
-// forget compacts a cluster's history up to now, as soon as the cluster can: a fault may just have ended.
-func forget(ctx context.Context, endpoints string) error {
-	// A client of its own: what one leaves running would be taken for the backend's.
+// compactCluster compacts a cluster up to the current revision. It retries, because a fault may just have ended.
+func compactCluster(ctx context.Context, endpoints string) error {
+	// A new client, closed at the end, because the suite would count its goroutines as the backend's.
 	c, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(endpoints, ","), DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
 	if err != nil {
 		return fmt.Errorf("compact etcd: %w", err)

@@ -94,12 +94,12 @@ func TestMalformedURLs(t *testing.T) {
 			t.Errorf("%s: %v, want ErrInvalid", raw, err)
 		}
 		if err != nil && strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: the error shows the password: %v", raw, err)
+			t.Errorf("%s: the error contains the password: %v", raw, err)
 		}
 	}
 }
 
-// TestREADME holds the table of parameters to the code.
+// README.md documents exactly the URL parameters of the code.
 func TestREADME(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("README.md")
@@ -115,6 +115,6 @@ func TestREADME(t *testing.T) {
 	_, list, _ := strings.Cut(err.Error(), "expected one of ")
 	known := strings.Split(list, ", ")
 	if !slices.Equal(documented, known) {
-		t.Errorf("README.md documents %v, the code knows %v", documented, known)
+		t.Errorf("README.md documents %v, the code has %v", documented, known)
 	}
 }
