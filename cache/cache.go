@@ -29,12 +29,12 @@ type Options struct {
 // Cache is a backend with a copy in memory. It has every capability of [storage.As] that the backend under it has and that is part of the
 // contract; tools that move stores need that backend itself.
 type Cache struct {
-	backend     storage.Backend
-	opts        Options
-	types       map[storage.UnversionedType]bool
-	copy        *replica.Replica[storedResource]
-	unconfirmed unconfirmedKeys
-	closed      atomic.Bool
+	backend         storage.Backend
+	opts            Options
+	types           map[storage.UnversionedType]bool
+	copy            *replica.Replica[storedResource]
+	unconfirmedKeys unconfirmedKeys
+	closed          atomic.Bool
 }
 
 var _ storage.Backend = (*Cache)(nil)
@@ -60,7 +60,7 @@ func New(ctx context.Context, backend storage.Backend, opts *Options) (*Cache, e
 	}
 	copied, err := replica.Open(ctx, backend, replica.Options[storedResource]{
 		Types:     c.opts.Types,
-		Decode:    c.store,
+		Decode:    c.encode,
 		Uid:       uid,
 		Size:      func(row *replica.Row[storedResource]) int { return len(row.Value.data) + len(row.Value.owner) },
 		Index:     &replica.Index[storedResource]{Keys: owners},
@@ -73,8 +73,8 @@ func New(ctx context.Context, backend storage.Backend, opts *Options) (*Cache, e
 	return c, nil
 }
 
-// store makes of a resource what is kept. It trims it, so the resource must not be anybody else's if there is something to trim.
-func (c *Cache) store(res *resourcepb.Resource) storedResource {
+// encode makes of a resource what is kept. It trims it, so the resource must not be anybody else's if there is something to trim.
+func (c *Cache) encode(res *resourcepb.Resource) storedResource {
 	if c.opts.Trim != nil {
 		c.opts.Trim(res)
 	}
@@ -88,7 +88,7 @@ func (c *Cache) store(res *resourcepb.Resource) storedResource {
 
 // uid returns the uid of what is stored.
 func uid(row *replica.Row[storedResource]) string {
-	res, err := resource(row)
+	res, err := decodeRow(row)
 	if err != nil {
 		return ""
 	}
@@ -140,7 +140,7 @@ func (c *Cache) Close() error {
 // begin is the first line of a call that memory may answer. Of several errors that apply it returns the first of these: storage.ErrClosed,
 // the problems of the arguments, the context's.
 func (c *Cache) begin(ctx context.Context, problems ...error) error {
-	if c.closed.Load() || c.copy.Ended() { // the copy ends when the backend under it is closed
+	if c.closed.Load() || c.copy.HasEnded() { // the copy ends when the backend under it is closed
 		return storage.ErrClosed
 	}
 	for _, problem := range problems {
@@ -151,8 +151,8 @@ func (c *Cache) begin(ctx context.Context, problems ...error) error {
 	return ctx.Err()
 }
 
-// wait calls something that waits for the copy, within the cache's timeout, and returns its error in the contract's words.
-func (c *Cache) wait(ctx context.Context, what func(context.Context) error) error {
+// waitForCopy calls something that waits for the copy, within the cache's timeout, and returns its error in the contract's words.
+func (c *Cache) waitForCopy(ctx context.Context, what func(context.Context) error) error {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.opts.Timeout)
@@ -170,8 +170,8 @@ func (c *Cache) holds(k key.Key) bool {
 	return len(c.types) == 0 || c.types[storage.UnversionedType{Group: k.Group, Kind: k.Kind}]
 }
 
-// meets reports whether some of what a list of a type finds may be copied.
-func (c *Cache) meets(typ storage.UnversionedType) bool {
+// overlaps reports whether some of what a list of a type finds may be copied.
+func (c *Cache) overlaps(typ storage.UnversionedType) bool {
 	for t := range c.types {
 		if (typ.Group == storage.Wildcard || typ.Group == t.Group) && (typ.Kind == storage.Wildcard || typ.Kind == t.Kind) {
 			return true

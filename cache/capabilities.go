@@ -59,7 +59,7 @@ type historian struct {
 func (h historian) Scan(ctx context.Context, span storage.Span, opts storage.ScanOptions) (storage.Scan, error) {
 	scan, err := h.Historian.Scan(ctx, span, opts)
 	if err == nil {
-		h.cache.unconfirmed.addAll()
+		h.cache.unconfirmedKeys.addAll()
 	}
 	return scan, err
 }
@@ -68,7 +68,7 @@ func (h historian) Scan(ctx context.Context, span storage.Span, opts storage.Sca
 func (h historian) Swap(ctx context.Context, swap storage.Swap) (storage.Swapped, error) {
 	swapped, err := h.Historian.Swap(ctx, swap)
 	if err == nil {
-		h.cache.unconfirmed.addAll()
+		h.cache.unconfirmedKeys.addAll()
 	}
 	return swapped, err
 }
@@ -92,7 +92,7 @@ type follower struct {
 func (f follower) Next(ctx context.Context) ([]storage.Change, int64, error) {
 	changes, revision, err := f.Follower.Next(ctx)
 	if len(changes) > 0 {
-		f.cache.unconfirmed.addAll()
+		f.cache.unconfirmedKeys.addAll()
 	}
 	return changes, revision, err
 }

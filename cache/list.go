@@ -25,7 +25,7 @@ func (c *Cache) List(ctx context.Context, consistency storage.ReadConsistency, t
 			return nil, fmt.Errorf("list: %w", err)
 		}
 		if cut != nil {
-			return resources(cut, f)
+			return decodeRows(cut, f)
 		}
 	}
 	all, err := c.backend.List(ctx, consistency, typ, tenancy, namePrefix)
@@ -37,25 +37,25 @@ func (c *Cache) List(ctx context.Context, consistency storage.ReadConsistency, t
 
 // cut returns a state of the store for a list of the keys that a function names; nil if the database has to tell.
 func (c *Cache) cut(ctx context.Context, consistency storage.ReadConsistency, of func(key.Key) bool) (*replica.View[storedResource], error) {
-	ok, err := c.memory(ctx, consistency, func() bool { return c.unconfirmed.about(of, c.shows) })
+	ok, err := c.fromCopy(ctx, consistency, func() bool { return c.unconfirmedKeys.hasMatch(of, c.copyVersion) })
 	if !ok || err != nil {
 		return nil, err
 	}
 	if consistency == storage.EventualConsistency {
-		settled := func(ctx context.Context) error { return c.copy.Settled(ctx, of) }
+		settled := func(ctx context.Context) error { return c.copy.AwaitLocalWrites(ctx, of) }
 		if !c.copy.Live() {
 			return nil, nil
 		}
-		if err := c.wait(ctx, settled); err != nil {
+		if err := c.waitForCopy(ctx, settled); err != nil {
 			return nil, err
 		}
 	}
 	return c.copy.Cut(), nil
 }
 
-func resources(cut *replica.View[storedResource], f key.Filter) (all []*resourcepb.Resource, err error) {
+func decodeRows(cut *replica.View[storedResource], f key.Filter) (all []*resourcepb.Resource, err error) {
 	for row := range cut.Select(f) {
-		res, err := resource(row)
+		res, err := decodeRow(row)
 		if err != nil {
 			return nil, fmt.Errorf("list: %w", err)
 		}
@@ -83,7 +83,7 @@ func (c *Cache) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*reso
 	var all []*resourcepb.ID
 	at := ownerIndexKey(id)
 	for row := range cut.Between(at, at+"\x00") {
-		res, err := resource(row)
+		res, err := decodeRow(row)
 		if err != nil {
 			return nil, fmt.Errorf("list the references to %v: %w", key.Of(id), err)
 		}
@@ -99,7 +99,7 @@ func (c *Cache) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*reso
 func (c *Cache) backendReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
 	all, err := c.backend.OwnerReferences(ctx, id)
 	if err == nil {
-		c.unconfirmed.addAll()
+		c.unconfirmedKeys.addAll()
 	}
 	return all, err
 }

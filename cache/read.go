@@ -22,7 +22,7 @@ func (c *Cache) Read(ctx context.Context, consistency storage.ReadConsistency, i
 	if !c.holds(k) {
 		return c.backend.Read(ctx, consistency, id)
 	}
-	ok, err := c.memory(ctx, consistency, func() bool { return c.unconfirmed.of(k, c.shows) })
+	ok, err := c.fromCopy(ctx, consistency, func() bool { return c.unconfirmedKeys.has(k, c.copyVersion) })
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read %v: %w", k, err)
@@ -33,7 +33,7 @@ func (c *Cache) Read(ctx context.Context, consistency storage.ReadConsistency, i
 	if row == nil {
 		return nil, fmt.Errorf("read %v: %w", k, storage.ErrNotFound)
 	}
-	res, err := resource(row)
+	res, err := decodeRow(row)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read %v: %w", k, err)
@@ -45,10 +45,10 @@ func (c *Cache) Read(ctx context.Context, consistency storage.ReadConsistency, i
 	return res, nil
 }
 
-// memory reports whether the copy may answer a call about keys of which a function tells whether one is in doubt. If not, the database
+// fromCopy reports whether the copy may answer a call about keys of which a function tells whether one is in doubt. If not, the database
 // may.
-func (c *Cache) memory(ctx context.Context, consistency storage.ReadConsistency, doubtful func() bool) (bool, error) {
-	if consistency == storage.EventualConsistency && (!c.unconfirmed.some.Load() || !doubtful()) {
+func (c *Cache) fromCopy(ctx context.Context, consistency storage.ReadConsistency, doubtful func() bool) (bool, error) {
+	if consistency == storage.EventualConsistency && (!c.unconfirmedKeys.hasAny.Load() || !doubtful()) {
 		return true, nil
 	}
 	if !c.copy.Bookmarks() || !c.copy.Live() {
@@ -59,21 +59,21 @@ func (c *Cache) memory(ctx context.Context, consistency storage.ReadConsistency,
 
 // backendRead has the backend read.
 func (c *Cache) backendRead(ctx context.Context, consistency storage.ReadConsistency, k key.Key, id *resourcepb.ID) (*resourcepb.Resource, error) {
-	number := c.unconfirmed.newest()
+	number := c.unconfirmedKeys.latest()
 	res, err := c.backend.Read(ctx, consistency, id)
 	var mismatch storage.GroupVersionMismatchError
 	switch {
 	case err == nil:
-		c.answer(k, res.GetVersion(), number)
+		c.noteAnswer(k, res.GetVersion(), number)
 	case errors.As(err, &mismatch):
-		c.answer(k, mismatch.Stored.GetVersion(), number)
+		c.noteAnswer(k, mismatch.Stored.GetVersion(), number)
 	case errors.Is(err, storage.ErrNotFound):
-		c.answer(k, "", number)
+		c.noteAnswer(k, "", number)
 	}
 	return res, err
 }
 
-// resource makes a resource, which is the caller's, of what is in memory.
-func resource(row *replica.Row[storedResource]) (*resourcepb.Resource, error) {
+// decodeRow makes a decodeRow, which is the caller's, of what is in memory.
+func decodeRow(row *replica.Row[storedResource]) (*resourcepb.Resource, error) {
 	return codec.Decode(row.Value.data, row.Version)
 }

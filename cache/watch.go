@@ -69,9 +69,9 @@ func (w *watch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 		return nil, err
 	}
 	if res := ev.GetUpsert().GetResource(); res != nil {
-		w.cache.event(key.Of(res.GetId()), res.GetVersion(), false)
+		w.cache.noteEvent(key.Of(res.GetId()), res.GetVersion(), false)
 	} else if res := ev.GetDelete().GetResource(); res != nil {
-		w.cache.event(key.Of(res.GetId()), res.GetVersion(), true)
+		w.cache.noteEvent(key.Of(res.GetId()), res.GetVersion(), true)
 	}
 	if ev.GetEndOfSnapshot() != nil {
 		w.cache.noteListing(w.typ, nil)

@@ -23,7 +23,7 @@ func (c *Cache) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resour
 		c.noteRefusal(res.GetId(), res.GetVersion(), err)
 		return nil, err
 	}
-	c.wrote(writing.End([]*resourcepb.Resource{c.trimmable(stored)}, nil), []*resourcepb.Resource{stored})
+	c.noteUnsure(writing.End([]*resourcepb.Resource{c.cloneForTrim(stored)}, nil), []*resourcepb.Resource{stored})
 	return stored, nil
 }
 
@@ -39,20 +39,20 @@ func (c *Cache) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string
 		c.noteRefusal(id, version, err)
 		return err
 	}
-	c.wrote(writing.End(nil, []*resourcepb.Resource{{Id: id, Version: version}}), nil)
+	c.noteUnsure(writing.End(nil, []*resourcepb.Resource{{Id: id, Version: version}}), nil)
 	return nil
 }
 
-// trimmable returns a resource that the copy may trim.
-func (c *Cache) trimmable(res *resourcepb.Resource) *resourcepb.Resource {
+// cloneForTrim returns a resource that the copy may trim.
+func (c *Cache) cloneForTrim(res *resourcepb.Resource) *resourcepb.Resource {
 	if c.opts.Trim == nil {
 		return res
 	}
 	return codec.Clone(res)
 }
 
-// wrote puts in doubt those keys of a commit that the copy is not sure of.
-func (c *Cache) wrote(unsure []key.Key, written []*resourcepb.Resource) {
+// noteUnsure puts in doubt those keys of a commit that the copy is not sure of.
+func (c *Cache) noteUnsure(unsure []key.Key, written []*resourcepb.Resource) {
 	for _, k := range unsure {
 		version := ""
 		for _, res := range written {
@@ -60,7 +60,7 @@ func (c *Cache) wrote(unsure []key.Key, written []*resourcepb.Resource) {
 				version = res.GetVersion()
 			}
 		}
-		c.unconfirmed.add(k, version)
+		c.unconfirmedKeys.add(k, version)
 	}
 }
 
@@ -104,10 +104,10 @@ func (t transactor) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb
 	var written []*resourcepb.Resource
 	for _, res := range results {
 		if res != nil && t.holds(key.Of(res.GetId())) {
-			written = append(written, t.trimmable(res))
+			written = append(written, t.cloneForTrim(res))
 		}
 	}
-	t.wrote(writing.End(written, deleted), written)
+	t.noteUnsure(writing.End(written, deleted), written)
 	return results, nil
 }
 

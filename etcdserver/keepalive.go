@@ -125,7 +125,7 @@ func (k *keepAlives) send(ctx context.Context, answer *pb.LeaseKeepAliveResponse
 
 // keepAlive renews a lease. The revision of the answer is one from before that: at a later one the lease may have been revoked.
 func (s *Server) keepAlive(ctx context.Context, id int64) (*pb.LeaseKeepAliveResponse, error) {
-	defer s.leases.Spare(leaseName(id))()
+	defer s.leases.Extend(leaseName(id))()
 	h, err := s.header(ctx)
 	if err != nil {
 		return nil, err

@@ -126,7 +126,7 @@ func (s *Server) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveReque
 	}
 	answer.TTL, answer.GrantedTTL = int64(left/time.Second), int64(l.TTL/time.Second)
 	if r.Keys {
-		ids, err := s.leases.Attached(ctx, l)
+		ids, err := s.leases.AttachedIDs(ctx, l)
 		if err != nil {
 			return nil, toStatus(ctx, fmt.Errorf("list the keys of a lease: %w", err))
 		}

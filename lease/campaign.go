@@ -16,9 +16,9 @@ type campaign struct {
 	holder string
 	obs    observation
 	watch  storage.Watch // nil if there is none
-	// modesty is how long, at most, the candidate lets others go first when the lock becomes free. It grows with each time that another one
+	// yieldLimit is how long, at most, the candidate lets others go first when the lock becomes free. It grows with each time that another one
 	// was faster: hundreds of candidates that try at once would have the next holder wait for hundreds of calls.
-	modesty time.Duration
+	yieldLimit time.Duration
 }
 
 // Campaign waits until this candidate holds the lock. Candidates have no order among each other. It goes on while the store is away. It
@@ -26,27 +26,27 @@ type campaign struct {
 // error also matches [ErrHeld] if the last answer of the store was that somebody holds the lock, and otherwise the store's last error. If the
 // context ends while a call is under way, the lock may be taken until its time to live has passed, by nobody.
 func (e *Elector) Campaign(ctx context.Context) (*Tenure, error) {
-	c := &campaign{Elector: e, holder: e.candidate()}
+	c := &campaign{Elector: e, holder: e.newHolderName()}
 	defer c.unwatch()
 	var why error // what was in the way, as far as it is known
 	for conflicts := 0; ; {
 		tenure, err := e.try(ctx, c.holder, &c.obs)
-		why = obstacle(ctx, err, why)
+		why = obstacleError(ctx, err, why)
 		switch {
 		case tenure != nil:
 			return tenure, nil
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("lock %q: %w: %w", e.name, ctx.Err(), why)
-		case err != nil && !passing(err):
+		case err != nil && !isTransient(err):
 			return nil, fmt.Errorf("lock %q: %w", e.name, err)
-		case conflict(err):
-			c.modesty = min(max(2*c.modesty, time.Millisecond), retry)
+		case isConflict(err):
+			c.yieldLimit = min(max(2*c.yieldLimit, time.Millisecond), retryPause)
 			if conflicts++; conflicts > 1 { // nothing was there to be seen of the one before
-				wait(ctx, rand.N(c.modesty+1))
+				wait(ctx, rand.N(c.yieldLimit+1))
 			}
 			c.observe(ctx)
 		case err != nil:
-			wait(ctx, retry)
+			wait(ctx, retryPause)
 		default:
 			conflicts = 0
 			c.observe(ctx)
@@ -54,11 +54,11 @@ func (e *Elector) Campaign(ctx context.Context) (*Tenure, error) {
 	}
 }
 
-// obstacle returns what keeps a candidate from the lock after a try that has failed with err, given what did so before. A try that the
+// obstacleError returns what keeps a candidate from the lock after a try that has failed with err, given what did so before. A try that the
 // context has ended knows nothing new.
-func obstacle(ctx context.Context, err, before error) error {
+func obstacleError(ctx context.Context, err, before error) error {
 	switch {
-	case err == nil, conflict(err):
+	case err == nil, isConflict(err):
 		return ErrHeld
 	case ctx.Err() != nil && before != nil:
 		return before
@@ -73,7 +73,7 @@ func (c *campaign) observe(ctx context.Context) {
 		typ := storage.UnversionedType{Group: lockType.Group, Kind: storage.Wildcard}
 		w, err := c.backend.WatchList(ctx, typ, c.tenancy, c.name)
 		if err != nil {
-			wait(ctx, retry)
+			wait(ctx, retryPause)
 			return
 		}
 		c.watch = w
@@ -93,13 +93,13 @@ func (c *campaign) observe(ctx context.Context) {
 			return
 		case err != nil:
 			c.unwatch()
-			wait(ctx, retry)
+			wait(ctx, retryPause)
 			return
-		case c.is(ev.GetDelete().GetResource(), lockType):
+		case c.matches(ev.GetDelete().GetResource(), lockType):
 			return
-		case c.is(ev.GetUpsert().GetResource(), heartbeatType):
+		case c.matches(ev.GetUpsert().GetResource(), heartbeatType):
 			c.obs.observeVersion(ev.GetUpsert().GetResource().GetVersion())
-		case c.is(ev.GetUpsert().GetResource(), lockType):
+		case c.matches(ev.GetUpsert().GetResource(), lockType):
 			holder, ttl, err := lockHolder(ev.GetUpsert().GetResource())
 			switch {
 			case err != nil, holder == c.holder: // a try whose answer was lost
@@ -107,14 +107,14 @@ func (c *campaign) observe(ctx context.Context) {
 			case holder != "":
 				c.obs.ttl, turn = ttl, time.Time{}
 			case turn.IsZero():
-				turn = time.Now().Add(rand.N(c.modesty + 1))
+				turn = time.Now().Add(rand.N(c.yieldLimit + 1))
 			}
 		}
 	}
 }
 
-// is reports whether a resource is one of the lock's two.
-func (c *campaign) is(res *resourcepb.Resource, typ *resourcepb.Type) bool {
+// matches reports whether a resource matches one of the lock's two.
+func (c *campaign) matches(res *resourcepb.Resource, typ *resourcepb.Type) bool {
 	return res.GetId().GetName() == c.name && res.GetId().GetType().GetKind() == typ.GetKind()
 }
 

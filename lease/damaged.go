@@ -52,7 +52,7 @@ func (k *Keeper) uid(name string) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if seen := k.leases[name]; seen != nil {
-		return seen.record
+		return seen.uid
 	}
 	return ""
 }

@@ -35,8 +35,8 @@ type Options struct {
 const (
 	defaultTTL = 15 * time.Second
 	minTTL     = time.Second
-	// retry is the pause after a failed call to the store.
-	retry = 250 * time.Millisecond
+	// retryPause is the pause after a failed call to the store.
+	retryPause = 250 * time.Millisecond
 )
 
 // NewElector returns a candidate for the lock of a name in a tenancy. The backend stays the caller's. Locks of one name have to have
@@ -63,11 +63,11 @@ func NewElector(b storage.Backend, tenancy *resourcepb.Tenancy, name string, o *
 // Try takes the lock if it is free, and returns [ErrHeld] if somebody holds it, dead or alive: only who waits can tell that. If the store
 // does not answer in time, the lock may be taken until its time to live has passed, by nobody.
 func (e *Elector) Try(ctx context.Context) (*Tenure, error) {
-	tenure, err := e.try(ctx, e.candidate(), &observation{})
+	tenure, err := e.try(ctx, e.newHolderName(), &observation{})
 	switch {
 	case tenure != nil:
 		return tenure, nil
-	case err == nil, conflict(err):
+	case err == nil, isConflict(err):
 		return nil, fmt.Errorf("lock %q: %w", e.name, ErrHeld)
 	}
 	return nil, fmt.Errorf("lock %q: %w", e.name, err)
@@ -83,8 +83,8 @@ func (e *Elector) Holder(ctx context.Context) (holder string, epoch int64, err e
 	return r.holder, r.epoch, nil
 }
 
-// candidate returns a name that no other candidate has.
-func (e *Elector) candidate() string {
+// newHolderName returns a name that no other newHolderName has.
+func (e *Elector) newHolderName() string {
 	unique := ulid.Make().String()
 	if e.opts.Holder == "" {
 		return unique
@@ -92,33 +92,33 @@ func (e *Elector) candidate() string {
 	return e.opts.Holder + " " + unique
 }
 
-// passing reports whether a call that failed with err may succeed later.
-func passing(err error) bool {
-	return errors.Is(err, storage.ErrInconsistent) || conflict(err)
+// isTransient reports whether a call that failed with err may succeed later.
+func isTransient(err error) bool {
+	return errors.Is(err, storage.ErrInconsistent) || isConflict(err)
 }
 
-// conflict reports whether a call failed because of what somebody else did.
-func conflict(err error) bool {
+// isConflict reports whether a call failed because of what somebody else did.
+func isConflict(err error) bool {
 	return errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid)
 }
 
 // observation is what a candidate has seen of the holder's signs of life.
 type observation struct {
-	beat  string    // the version of the newest heartbeat
-	since time.Time // when the candidate saw that one first
-	ttl   time.Duration
+	heartbeatVersion string    // the version of the newest heartbeat
+	since            time.Time // when the candidate saw that one first
+	ttl              time.Duration
 }
 
-// note takes in what is stored.
-func (o *observation) note(r *record) {
+// observeRecord takes in what is stored.
+func (o *observation) observeRecord(r *record) {
 	o.ttl = r.ttl
-	o.observeVersion(r.beat.GetVersion())
+	o.observeVersion(r.heartbeat.GetVersion())
 }
 
 // observeVersion takes in the version of a heartbeat.
 func (o *observation) observeVersion(version string) {
-	if o.since.IsZero() || version != o.beat {
-		o.beat, o.since = version, time.Now()
+	if o.since.IsZero() || version != o.heartbeatVersion {
+		o.heartbeatVersion, o.since = version, time.Now()
 	}
 }
 
@@ -129,7 +129,7 @@ func (e *Elector) try(ctx context.Context, holder string, obs *observation) (*Te
 	if err != nil {
 		return nil, err
 	}
-	obs.note(r)
+	obs.observeRecord(r)
 	lock, epoch := r.lock, r.epoch
 	ops := []storage.Op{{Check: r.lock.GetId(), Version: r.lock.GetVersion()}}
 	if r.holder != holder { // else it was won by a try whose answer was lost, and lacks a sign of life that is known to be new
@@ -137,19 +137,19 @@ func (e *Elector) try(ctx context.Context, holder string, obs *observation) (*Te
 			return nil, nil
 		}
 		epoch++
-		lock = e.next(r.lock, holder, epoch)
+		lock = e.newLock(r.lock, holder, epoch)
 		ops[0] = storage.Op{Write: lock}
 	}
 	// That the last heartbeat is still the one that was seen is part of the transaction.
-	stored, err := e.tx.Commit(ctx, append(ops, storage.Op{Write: e.nextBeat(r.beat, lock.GetId(), holder, epoch)}))
+	stored, err := e.tx.Commit(ctx, append(ops, storage.Op{Write: e.newHeartbeat(r.heartbeat, lock.GetId(), holder, epoch)}))
 	if err != nil {
 		return nil, err
 	}
 	if stored[0] != nil {
 		r = &record{lock: stored[0], holder: holder, epoch: epoch, ttl: e.opts.TTL}
 	}
-	r.beat = stored[1]
-	return e.tenure(r, began), nil
+	r.heartbeat = stored[1]
+	return e.startTenure(r, began), nil
 }
 
 // wait waits for some time, or for the end of ctx.

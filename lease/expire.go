@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// breath is the least time between two looks at all leases: so much later than necessary one may end.
-	breath = 100 * time.Millisecond
-	// atOnce is how many leases a keeper ends at the same time.
-	atOnce = 8
+	// scanInterval is the least time between two looks at all leases: so much later than necessary one may end.
+	scanInterval = 100 * time.Millisecond
+	// maxConcurrentEnds is how many leases a keeper ends at the same time.
+	maxConcurrentEnds = 8
 )
 
 // expire ends leases until ctx is over.
 func (k *Keeper) expire(ctx context.Context) {
 	var ending sync.WaitGroup
 	defer ending.Wait()
-	places := make(chan struct{}, atOnce)
+	places := make(chan struct{}, maxConcurrentEnds)
 	for ctx.Err() == nil {
 		all, next, changed := k.due(time.Now())
 		for _, d := range all {
@@ -34,7 +34,7 @@ func (k *Keeper) expire(ctx context.Context) {
 				defer func() { <-places }()
 				err := k.endExpired(ctx, d)
 				if err != nil && !errors.Is(err, storage.ErrCASFailure) {
-					wait(ctx, retry)
+					wait(ctx, retryPause)
 				}
 				k.retryEnding(d, err)
 			})
@@ -44,7 +44,7 @@ func (k *Keeper) expire(ctx context.Context) {
 		case <-changed:
 		case <-ctx.Done():
 		}
-		wait(ctx, breath)
+		wait(ctx, scanInterval)
 	}
 }
 
@@ -55,7 +55,7 @@ func (k *Keeper) endExpired(ctx context.Context, d expiring) error {
 		return k.sweep(ctx, d.leaseName)
 	case d.lease.hasEnded:
 		return k.end(ctx, d.lease)
-	case k.isSpared(d.name): // since it was found to be due: many may have been before it
+	case k.hasExtension(d.name): // since it was found to be due: many may have been before it
 		return storage.ErrCASFailure
 	}
 	last, err := k.readRecord(ctx, renewalType, d.name)
@@ -82,19 +82,19 @@ func (k *Keeper) end(ctx context.Context, l *Lease, proofs ...storage.Op) error 
 		}
 		l = &Lease{TTL: l.TTL, res: stored[0], hasEnded: true}
 	}
-	if err := k.await(ctx, l); errors.Is(err, storage.ErrNotFound) {
+	if err := k.awaitWatch(ctx, l); errors.Is(err, storage.ErrNotFound) {
 		return nil // another keeper has done all that
 	} else if err != nil {
 		return err
 	}
-	if err := k.clear(ctx, l.res.GetId()); err != nil {
+	if err := k.deleteAttached(ctx, l.res.GetId()); err != nil {
 		return err
 	}
-	return k.forget(ctx, l)
+	return k.deleteRecords(ctx, l)
 }
 
-// clear deletes what is attached to a lease to which nothing can be attached any more.
-func (k *Keeper) clear(ctx context.Context, lease *resourcepb.ID) error {
+// deleteAttached deletes what is attached to a lease to which nothing can be attached any more.
+func (k *Keeper) deleteAttached(ctx context.Context, lease *resourcepb.ID) error {
 	for {
 		left, err := k.backend.OwnerReferences(ctx, lease)
 		if err != nil || len(left) == 0 {
@@ -109,16 +109,16 @@ func (k *Keeper) clear(ctx context.Context, lease *resourcepb.ID) error {
 			deleted = deleted || did
 		}
 		if !deleted {
-			wait(ctx, breath) // the answer is older than the deletions
+			wait(ctx, scanInterval) // the answer is older than the deletions
 		}
 	}
 }
 
-// await waits until the keeper's watch has returned the record that says that a lease has ended. A reader who has seen that finds whatever
+// awaitWatch waits until the keeper's watch has returned the record that says that a lease has ended. A reader who has seen that finds whatever
 // was attached to the lease: nothing can be attached any more. It is storage.ErrNotFound if the record is not there any more.
-func (k *Keeper) await(ctx context.Context, l *Lease) error {
+func (k *Keeper) awaitWatch(ctx context.Context, l *Lease) error {
 	for {
-		seen, changed := k.has(l.res.GetId().GetName(), l.res.GetVersion())
+		seen, changed := k.hasSeen(l.res.GetId().GetName(), l.res.GetVersion())
 		if seen {
 			return nil
 		}
@@ -131,7 +131,7 @@ func (k *Keeper) await(ctx context.Context, l *Lease) error {
 		}
 		select {
 		case <-changed:
-		case <-k.blind:
+		case <-k.watchEndCh:
 			return storage.ErrClosed
 		case <-ctx.Done():
 			return ctx.Err()
@@ -155,7 +155,7 @@ func (k *Keeper) detach(ctx context.Context, id, lease *resourcepb.ID) (bool, er
 			return false, nil
 		case err != nil:
 			return false, err
-		case !isAttachedTo(res, lease):
+		case !hasOwner(res, lease):
 			return false, nil
 		}
 		err = k.backend.DeleteCAS(ctx, res.GetId(), res.GetVersion())
@@ -165,13 +165,13 @@ func (k *Keeper) detach(ctx context.Context, id, lease *resourcepb.ID) (bool, er
 	}
 }
 
-// isAttachedTo reports whether a resource is attached to a lease.
-func isAttachedTo(res *resourcepb.Resource, lease *resourcepb.ID) bool {
+// hasOwner reports whether a resource is attached to a lease.
+func hasOwner(res *resourcepb.Resource, lease *resourcepb.ID) bool {
 	return res.GetOwner().GetUid() == lease.GetUid() && res.GetOwner().GetName() == lease.GetName()
 }
 
-// forget deletes the record of a lease and its renewal.
-func (k *Keeper) forget(ctx context.Context, l *Lease) error {
+// deleteRecords deletes the record of a lease and its renewal.
+func (k *Keeper) deleteRecords(ctx context.Context, l *Lease) error {
 	ops := []storage.Op{{Delete: l.res.GetId(), Version: l.res.GetVersion()}}
 	last, err := k.readRecord(ctx, renewalType, l.res.GetId().GetName())
 	switch {

@@ -19,25 +19,25 @@ import (
 // number of processes, may keep the leases of one tenancy; as long as one of them runs, leases end. All methods may be called from any
 // number of goroutines.
 type Keeper struct {
-	backend storage.Backend
-	tx      storage.Transactor
-	tenancy *resourcepb.Tenancy
-	stop    context.CancelFunc
-	running sync.WaitGroup
-	blind   chan struct{} // closed when the keeper sees nothing any more
-	slots   chan struct{} // taken by renewals that the store is asked for
+	backend    storage.Backend
+	tx         storage.Transactor
+	tenancy    *resourcepb.Tenancy
+	stop       context.CancelFunc
+	running    sync.WaitGroup
+	watchEndCh chan struct{} // closed when the keeper sees nothing any more
+	slots      chan struct{} // taken by renewals that the store is asked for
 
-	mu       sync.Mutex
-	leases   map[string]*leaseState // by name
-	renewing map[string]int         // how many renewals of a lease are under way
-	orphans  map[leaseName]*orphan
-	changeCh chan struct{} // closed and made anew when leases, renewing or orphans changes
+	mu         sync.Mutex
+	leases     map[string]*leaseState // by name
+	extensions map[string]int         // how many renewals of a lease are under way
+	orphans    map[leaseName]*orphan
+	changeCh   chan struct{} // closed and made anew when leases, renewing or orphans changes
 }
 
 // leaseState is what a keeper has seen of a lease.
 type leaseState struct {
 	lease      *Lease // nil if its record was not seen, or cannot be read
-	record     string // the lease's uid, "" if none is stored
+	uid        string // the lease's uid, "" if none is stored
 	renewal    string // the version of the newest renewal, "" if none is stored
 	renewedUid string // the uid of the lease that the newest renewal is of
 	since      time.Time
@@ -57,8 +57,8 @@ func NewKeeper(b storage.Backend, tenancy *resourcepb.Tenancy) (*Keeper, error) 
 	ctx, cancel := context.WithCancel(context.Background())
 	k := &Keeper{
 		backend: b, tx: tx, tenancy: proto.CloneOf(tenancy), stop: cancel,
-		blind: make(chan struct{}), slots: make(chan struct{}, renewalsAtOnce),
-		leases: map[string]*leaseState{}, renewing: map[string]int{}, orphans: map[leaseName]*orphan{}, changeCh: make(chan struct{}),
+		watchEndCh: make(chan struct{}), slots: make(chan struct{}, maxConcurrentRenewals),
+		leases: map[string]*leaseState{}, extensions: map[string]int{}, orphans: map[leaseName]*orphan{}, changeCh: make(chan struct{}),
 	}
 	k.running.Go(func() { k.observe(ctx) })
 	k.running.Go(func() { k.expire(ctx) })
@@ -105,13 +105,13 @@ func (k *Keeper) Lease(ctx context.Context, name string) (*Lease, error) {
 	return l, err
 }
 
-// renewalsAtOnce is how many renewals a keeper asks the store for at the same time. Others wait, and their leases live meanwhile.
-const renewalsAtOnce = 32
+// maxConcurrentRenewals is how many renewals a keeper asks the store for at the same time. Others wait, and their leases live meanwhile.
+const maxConcurrentRenewals = 32
 
 // Renew has a lease live for another time to live, which it returns. It is [storage.ErrNotFound] if there is none, or if its end has begun.
 // A call that comes before the end is not too late, however long the store takes for it: this keeper does not end the lease meanwhile.
 func (k *Keeper) Renew(ctx context.Context, name string) (time.Duration, error) {
-	defer k.Spare(name)()
+	defer k.Extend(name)()
 	select {
 	case k.slots <- struct{}{}:
 		defer func() { <-k.slots }()
@@ -138,30 +138,30 @@ func (k *Keeper) Renew(ctx context.Context, name string) (time.Duration, error) 
 	}
 }
 
-// Spare has this keeper not end a lease by itself until what it returns is called, as Renew does while it runs: for who has something to do
+// Extend has this keeper not end a lease by itself until what it returns is called, as Renew does while it runs: for who has something to do
 // before the lease is renewed. Other keepers know nothing of it.
-func (k *Keeper) Spare(name string) (over func()) {
+func (k *Keeper) Extend(name string) (over func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.renewing[name]++
+	k.extensions[name]++
 	return func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		if k.renewing[name]--; k.renewing[name] > 0 {
+		if k.extensions[name]--; k.extensions[name] > 0 {
 			return
 		}
-		delete(k.renewing, name)
+		delete(k.extensions, name)
 		if seen := k.leases[name]; seen != nil && seen.lease != nil && time.Since(seen.since) >= seen.lease.TTL {
 			k.announce() // the lease was spared
 		}
 	}
 }
 
-// isSpared reports whether a lease is not to be ended at the moment.
-func (k *Keeper) isSpared(name string) bool {
+// hasExtension reports whether a lease is not to be ended at the moment.
+func (k *Keeper) hasExtension(name string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.renewing[name] > 0
+	return k.extensions[name] > 0
 }
 
 // announce tells who waits that something has changed. The caller holds the lock.
@@ -186,8 +186,8 @@ func (k *Keeper) Remaining(ctx context.Context, name string) (time.Duration, err
 	return max(0, l.TTL-time.Since(seen.since)), nil
 }
 
-// Attached returns the ids of what is attached to a lease.
-func (k *Keeper) Attached(ctx context.Context, l *Lease) ([]*resourcepb.ID, error) {
+// AttachedIDs returns the ids of what is attached to a lease.
+func (k *Keeper) AttachedIDs(ctx context.Context, l *Lease) ([]*resourcepb.ID, error) {
 	return k.backend.OwnerReferences(ctx, l.res.GetId())
 }
 

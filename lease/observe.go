@@ -11,7 +11,7 @@ import (
 
 // observe follows leases and their renewals until ctx is over or the backend is closed.
 func (k *Keeper) observe(ctx context.Context) {
-	defer close(k.blind)
+	defer close(k.watchEndCh)
 	for ctx.Err() == nil {
 		w, err := k.backend.WatchList(ctx, storage.UnversionedType{Group: leaseType.Group, Kind: storage.Wildcard}, k.tenancy, "")
 		if err == nil {
@@ -21,7 +21,7 @@ func (k *Keeper) observe(ctx context.Context) {
 		if errors.Is(err, storage.ErrClosed) {
 			return
 		}
-		wait(ctx, retry)
+		wait(ctx, retryPause)
 		if damaged := (*storage.DamagedError)(nil); errors.As(err, &damaged) {
 			_ = k.repair(ctx, damaged) // the next watch shows whether there is more to do
 		}
@@ -56,15 +56,15 @@ func (k *Keeper) follow(ctx context.Context, w storage.Watch) error {
 			if listed != nil {
 				listed[part{res.GetId().GetType().GetKind(), res.GetId().GetName()}] = true
 			}
-			k.see(res)
+			k.observeWrite(res)
 		}
 		k.announce()
 		k.mu.Unlock()
 	}
 }
 
-// see takes in a lease or a renewal that was written. What is neither of them is not a keeper's.
-func (k *Keeper) see(res *resourcepb.Resource) {
+// observeWrite takes in a lease or a renewal that was written. What is neither of them is not a keeper's.
+func (k *Keeper) observeWrite(res *resourcepb.Resource) {
 	if kind := res.GetId().GetType().GetKind(); kind != leaseType.Kind && kind != renewalType.Kind {
 		return
 	}
@@ -102,13 +102,13 @@ func (k *Keeper) observeDeletion(kind, name string) {
 	case kind == renewalType.Kind && seen.renewal != "":
 		seen.renewal, seen.since = "", time.Now()
 	}
-	if seen.record == "" && seen.renewal == "" {
+	if seen.uid == "" && seen.renewal == "" {
 		delete(k.leases, name)
 	}
 }
 
-// has reports whether the keeper's watch has returned a version of a lease's record; it also returns what is closed when the watch returns more.
-func (k *Keeper) has(name, version string) (bool, <-chan struct{}) {
+// hasSeen reports whether the keeper's watch hasSeen returned a version of a lease's record; it also returns what is closed when the watch returns more.
+func (k *Keeper) hasSeen(name, version string) (bool, <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	seen := k.leases[name]
@@ -129,23 +129,23 @@ func (k *Keeper) due(now time.Time) (all []expiring, next time.Duration, changed
 	next = time.Hour
 	for name, seen := range k.leases {
 		switch {
-		case seen.record == "":
+		case seen.uid == "":
 			k.noteOrphans(leaseName{name, seen.renewedUid}) // there is only a renewal
 		case seen.lease == nil || seen.ending:
 		case seen.lease.hasEnded:
 			seen.ending = true
-			all = append(all, expiring{leaseName{name, seen.record}, seen.lease, ""})
+			all = append(all, expiring{leaseName{name, seen.uid}, seen.lease, ""})
 		default:
 			left := seen.since.Add(seen.lease.TTL).Sub(now)
 			if left > 0 {
 				next = min(next, left)
 				continue
 			}
-			if k.renewing[name] > 0 {
+			if k.extensions[name] > 0 {
 				continue // its holder came in time, or what comes of it shows that it did not
 			}
 			seen.ending = true
-			all = append(all, expiring{leaseName{name, seen.record}, seen.lease, seen.renewal})
+			all = append(all, expiring{leaseName{name, seen.uid}, seen.lease, seen.renewal})
 		}
 	}
 	return k.dueOrphans(now, all, next)
@@ -157,7 +157,7 @@ func (k *Keeper) retryEnding(d expiring, err error) {
 	defer k.mu.Unlock()
 	switch seen := k.leases[d.name]; {
 	case d.lease == nil:
-		k.swept(d.leaseName, err)
+		k.finishSweep(d.leaseName, err)
 	case seen != nil:
 		seen.ending = false
 	}

@@ -20,16 +20,16 @@ type orphan struct {
 	ending bool // something here is about to sweep it
 }
 
-// settle is how long a renewal is seen without its lease before that counts as one that was deleted: some databases tell of the two one after
+// orphanDelay is how long a renewal is seen without its lease before that counts as one that was deleted: some databases tell of the two one after
 // the other.
-const settle = time.Second
+const orphanDelay = time.Second
 
 // observeReplacement takes in that the stored record of a lease is that of another uid, or "" for none.
 func (k *Keeper) observeReplacement(name string, seen *leaseState, uid string) {
-	if seen.record != "" && seen.record != uid && (seen.lease == nil || !seen.lease.hasEnded) {
-		k.noteOrphans(leaseName{name, seen.record})
+	if seen.uid != "" && seen.uid != uid && (seen.lease == nil || !seen.lease.hasEnded) {
+		k.noteOrphans(leaseName{name, seen.uid})
 	}
-	seen.record = uid
+	seen.uid = uid
 }
 
 // noteOrphans takes in that something may be left of a lease without a record.
@@ -42,7 +42,7 @@ func (k *Keeper) noteOrphans(l leaseName) {
 // dueOrphans adds those orphans to what is due that have waited for long enough.
 func (k *Keeper) dueOrphans(now time.Time, all []expiring, next time.Duration) ([]expiring, time.Duration, <-chan struct{}) {
 	for l, o := range k.orphans {
-		switch left := o.since.Add(settle).Sub(now); {
+		switch left := o.since.Add(orphanDelay).Sub(now); {
 		case o.ending:
 		case left > 0:
 			next = min(next, left)
@@ -54,8 +54,8 @@ func (k *Keeper) dueOrphans(now time.Time, all []expiring, next time.Duration) (
 	return all, next, k.changeCh
 }
 
-// swept takes in how a sweep went.
-func (k *Keeper) swept(l leaseName, err error) {
+// finishSweep takes in how a sweep went.
+func (k *Keeper) finishSweep(l leaseName, err error) {
 	if err == nil {
 		delete(k.orphans, l)
 	} else if o := k.orphans[l]; o != nil {
@@ -75,7 +75,7 @@ func (k *Keeper) sweep(ctx context.Context, l leaseName) error {
 	}
 	lease := k.id(leaseType, l.name)
 	if lease.Uid = l.uid; l.uid != "" {
-		if err := k.clear(ctx, lease); err != nil {
+		if err := k.deleteAttached(ctx, lease); err != nil {
 			return err
 		}
 	}

@@ -23,10 +23,10 @@ var (
 
 // record is what is stored of a lock: who holds it, and the newest sign of life. The zero record is that of a lock that nobody ever held.
 type record struct {
-	lock, beat *resourcepb.Resource // nil where nothing is stored
-	holder     string               // "" if the lock is free
-	epoch      int64
-	ttl        time.Duration // of the holder
+	lock, heartbeat *resourcepb.Resource // nil where nothing is stored
+	holder          string               // "" if the lock is free
+	epoch           int64
+	ttl             time.Duration // of the holder
 }
 
 // The fields of a lock's payload.
@@ -41,11 +41,11 @@ func (e *Elector) read(ctx context.Context) (*record, error) {
 	r := &record{}
 	var err error
 	// The heartbeat first: one that is older than the lock's record can only make a candidate wait, or its transaction fail.
-	if r.beat, err = e.one(ctx, heartbeatType); err != nil {
+	if r.heartbeat, err = e.readResource(ctx, heartbeatType); err != nil {
 		return nil, err
 	}
-	r.epoch = epochOf(r.beat) // epochs grow also where somebody deleted the lock's record
-	if r.lock, err = e.one(ctx, lockType); err != nil || r.lock == nil {
+	r.epoch = epochOf(r.heartbeat) // epochs grow also where somebody deleted the lock's record
+	if r.lock, err = e.readResource(ctx, lockType); err != nil || r.lock == nil {
 		return r, err
 	}
 	if r.holder, r.ttl, err = lockHolder(r.lock); err != nil {
@@ -83,8 +83,8 @@ func epochOf(res *resourcepb.Resource) int64 {
 	return 0
 }
 
-// one reads one resource of the lock, nil if it is not stored.
-func (e *Elector) one(ctx context.Context, typ *resourcepb.Type) (*resourcepb.Resource, error) {
+// readResource reads readResource resource of the lock, nil if it is not stored.
+func (e *Elector) readResource(ctx context.Context, typ *resourcepb.Type) (*resourcepb.Resource, error) {
 	res, err := e.backend.Read(ctx, storage.StrongConsistency, e.id(typ))
 	if errors.Is(err, storage.ErrNotFound) {
 		return nil, nil
@@ -96,8 +96,8 @@ func (e *Elector) id(typ *resourcepb.Type) *resourcepb.ID {
 	return &resourcepb.ID{Type: proto.CloneOf(typ), Tenancy: e.tenancy, Name: e.name}
 }
 
-// next returns the lock's resource for a holder in an epoch, to be written over the stored one.
-func (e *Elector) next(stored *resourcepb.Resource, holder string, epoch int64) *resourcepb.Resource {
+// newLock returns the lock's resource for a holder in an epoch, to be written over the stored one.
+func (e *Elector) newLock(stored *resourcepb.Resource, holder string, epoch int64) *resourcepb.Resource {
 	res := &resourcepb.Resource{Id: e.id(lockType), Version: stored.GetVersion(), Generation: ulid.Make().String()}
 	if res.Id.Uid = stored.GetId().GetUid(); res.Id.Uid == "" {
 		res.Id.Uid = ulid.Make().String()
@@ -110,8 +110,8 @@ func (e *Elector) next(stored *resourcepb.Resource, holder string, epoch int64) 
 	return res
 }
 
-// nextBeat returns the heartbeat of a lock in an epoch, to be written over the stored one.
-func (e *Elector) nextBeat(stored *resourcepb.Resource, lock *resourcepb.ID, holder string, epoch int64) *resourcepb.Resource {
+// newHeartbeat returns the heartbeat of a lock in an epoch, to be written over the stored one.
+func (e *Elector) newHeartbeat(stored *resourcepb.Resource, lock *resourcepb.ID, holder string, epoch int64) *resourcepb.Resource {
 	res := &resourcepb.Resource{Id: e.id(heartbeatType), Owner: lock, Version: stored.GetVersion(), Generation: ulid.Make().String()}
 	if res.Id.Uid = stored.GetId().GetUid(); res.Id.Uid == "" {
 		res.Id.Uid = ulid.Make().String()

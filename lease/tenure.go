@@ -26,22 +26,22 @@ type Tenure struct {
 	lock    *resourcepb.Resource // stands still
 	ttl     time.Duration
 
-	doneCh   chan struct{}
-	stop     context.CancelFunc
-	exitedCh chan struct{} // when the renewing goroutine has ended
+	endCh       chan struct{}
+	stop        context.CancelFunc
+	renewExitCh chan struct{} // when the renewing goroutine has ended
 
 	mu  sync.Mutex
 	err error
 }
 
-// tenure begins a tenure that was won by a try which began at that time, and keeps it up.
-func (e *Elector) tenure(r *record, began time.Time) *Tenure {
+// startTenure begins a startTenure that was won by a try which began at that time, and keeps it up.
+func (e *Elector) startTenure(r *record, began time.Time) *Tenure {
 	ctx, cancel := context.WithCancel(context.Background())
-	t := &Tenure{elector: e, epoch: r.epoch, lock: r.lock, ttl: r.ttl, doneCh: make(chan struct{}), stop: cancel, exitedCh: make(chan struct{})}
+	t := &Tenure{elector: e, epoch: r.epoch, lock: r.lock, ttl: r.ttl, endCh: make(chan struct{}), stop: cancel, renewExitCh: make(chan struct{})}
 	if time.Since(began) >= t.renewalTimeout() { // nobody has it begin anything
 		t.expire()
 	}
-	go t.renew(ctx, r.beat, r.holder, began)
+	go t.renew(ctx, r.heartbeat, r.holder, began)
 	return t
 }
 
@@ -54,7 +54,7 @@ func (t *Tenure) Fence() storage.Op {
 }
 
 // Done is closed when the tenure has ended.
-func (t *Tenure) Done() <-chan struct{} { return t.doneCh }
+func (t *Tenure) Done() <-chan struct{} { return t.endCh }
 
 // Err returns nil during the tenure, and then why it ended: [ErrLost], or context.Canceled after Resign.
 func (t *Tenure) Err() error {
@@ -68,8 +68,8 @@ func (t *Tenure) Err() error {
 func (t *Tenure) Resign(ctx context.Context) error {
 	t.end(context.Canceled)
 	t.stop()
-	<-t.exitedCh
-	free := t.elector.next(t.lock, "", t.epoch)
+	<-t.renewExitCh
+	free := t.elector.newLock(t.lock, "", t.epoch)
 	_, err := t.elector.backend.WriteCAS(ctx, free)
 	if errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid) {
 		return nil // another tenure has begun, or this one was resigned already
@@ -86,7 +86,7 @@ func (t *Tenure) end(why error) {
 	defer t.mu.Unlock()
 	if t.err == nil {
 		t.err = why
-		close(t.doneCh)
+		close(t.endCh)
 	}
 }
 
@@ -97,7 +97,7 @@ func (t *Tenure) expire() {
 
 // renew writes heartbeats until the tenure ends. good is when the last one that succeeded was begun.
 func (t *Tenure) renew(ctx context.Context, beat *resourcepb.Resource, holder string, good time.Time) {
-	defer close(t.exitedCh)
+	defer close(t.renewExitCh)
 	defer t.stop()
 	// A heartbeat that hangs must not keep the tenure up: its end is a timer of its own.
 	deadline := time.AfterFunc(t.renewalTimeout()-time.Since(good), func() {
@@ -118,7 +118,7 @@ func (t *Tenure) renew(ctx context.Context, beat *resourcepb.Resource, holder st
 		if !again { // a call that hangs must leave time for another one; a store that is slow is given more
 			limit = max(limit/2, 2*took)
 		}
-		stored, err := t.beat(ctx, limit, beat, holder)
+		stored, err := t.sendHeartbeat(ctx, limit, beat, holder)
 		again = err != nil
 		switch {
 		case err == nil:
@@ -130,7 +130,7 @@ func (t *Tenure) renew(ctx context.Context, beat *resourcepb.Resource, holder st
 			t.end(err)
 			return
 		default:
-			pause = min(retry, t.ttl/10)
+			pause = min(retryPause, t.ttl/10)
 		}
 	}
 }
@@ -138,13 +138,13 @@ func (t *Tenure) renew(ctx context.Context, beat *resourcepb.Resource, holder st
 // renewalTimeout is how long a tenure goes on without a sign of life.
 func (t *Tenure) renewalTimeout() time.Duration { return t.ttl - t.ttl/3 }
 
-// beat gives a sign of life, in a limited time, and proves that the tenure is the newest one.
-func (t *Tenure) beat(
+// sendHeartbeat gives a sign of life, in a limited time, and proves that the tenure is the newest one.
+func (t *Tenure) sendHeartbeat(
 	ctx context.Context, limit time.Duration, last *resourcepb.Resource, holder string,
 ) (*resourcepb.Resource, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	stored, err := t.elector.tx.Commit(ctx, []storage.Op{t.Fence(), {Write: t.elector.nextBeat(last, t.lock.GetId(), holder, t.epoch)}})
+	stored, err := t.elector.tx.Commit(ctx, []storage.Op{t.Fence(), {Write: t.elector.newHeartbeat(last, t.lock.GetId(), holder, t.epoch)}})
 	if err == nil {
 		return stored[1], nil
 	}
@@ -154,7 +154,7 @@ func (t *Tenure) beat(
 		return nil, fmt.Errorf("%w: another tenure of %q has begun", ErrLost, t.elector.name)
 	}
 	// The heartbeat is another one than the last that this tenure knows of, but the lock is its own: an earlier try took effect.
-	found, readErr := t.elector.one(ctx, heartbeatType)
+	found, readErr := t.elector.readResource(ctx, heartbeatType)
 	if readErr != nil {
 		return nil, readErr
 	}

@@ -44,7 +44,7 @@ func (c *Client[T]) ID(tenancy *resourcepb.Tenancy, name string) *resourcepb.ID 
 
 // Get returns a resource. If the id has a uid, another incarnation is [storage.ErrNotFound].
 func (c *Client[T]) Get(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*Object[T], error) {
-	if err := c.check(id); err != nil {
+	if err := c.checkID(id); err != nil {
 		return nil, err
 	}
 	res, err := c.backend.Read(ctx, consistency, id)
@@ -54,10 +54,10 @@ func (c *Client[T]) Get(ctx context.Context, consistency storage.ReadConsistency
 	return c.codec.Object(res)
 }
 
-// check refuses an id of another type.
-func (c *Client[T]) check(id *resourcepb.ID) error {
+// checkID refuses an id of another type.
+func (c *Client[T]) checkID(id *resourcepb.ID) error {
 	if storage.UnversionedTypeFrom(id.GetType()) != storage.UnversionedTypeFrom(c.typ) {
-		return fmt.Errorf("%w: %s is not of the client's type %s/%s", storage.ErrInvalid, named(id), c.typ.GetGroup(), c.typ.GetKind())
+		return fmt.Errorf("%w: %s is not of the client's type %s/%s", storage.ErrInvalid, idString(id), c.typ.GetGroup(), c.typ.GetKind())
 	}
 	return nil
 }
@@ -96,11 +96,11 @@ func (c *Client[T]) List(ctx context.Context, consistency storage.ReadConsistenc
 // Create stores a new resource, and returns it as it was stored. It makes the uid where there is none, and the generation. What exists
 // already is [storage.ErrCASFailure] or [storage.ErrWrongUid].
 func (c *Client[T]) Create(ctx context.Context, o Object[T]) (*Object[T], error) {
-	if err := c.check(o.ID); err != nil {
+	if err := c.checkID(o.ID); err != nil {
 		return nil, err
 	}
 	if o.Version != "" {
-		return nil, fmt.Errorf("%w: create %s: it has a version, so it exists", storage.ErrInvalid, named(o.ID))
+		return nil, fmt.Errorf("%w: create %s: it has a version, so it exists", storage.ErrInvalid, idString(o.ID))
 	}
 	o.ID = proto.CloneOf(o.ID)
 	if o.ID.Uid == "" {
@@ -128,7 +128,7 @@ func (c *Client[T]) store(ctx context.Context, o *Object[T]) (*Object[T], error)
 // changed nothing, nothing is written. It cannot change the uid, the name, the version or the generation, and statuses are for
 // UpdateStatus.
 func (c *Client[T]) Update(ctx context.Context, id *resourcepb.ID, change func(*Object[T]) error) (*Object[T], error) {
-	return c.swap(ctx, id, func(o *Object[T]) error {
+	return c.readModifyWrite(ctx, id, func(o *Object[T]) error {
 		key, version, statuses := proto.CloneOf(o.ID), o.Version, c.codec.Copy(o).Status
 		if err := change(o); err != nil {
 			return err
@@ -144,7 +144,7 @@ func (c *Client[T]) Update(ctx context.Context, id *resourcepb.ID, change func(*
 // UpdateStatus is Update for the status under one key, which is an empty one if there was none. The generation stays, and the time of the
 // update is set.
 func (c *Client[T]) UpdateStatus(ctx context.Context, id *resourcepb.ID, key string, change func(o *Object[T], status *resourcepb.Status) error) (*Object[T], error) {
-	return c.swap(ctx, id, func(o *Object[T]) error {
+	return c.readModifyWrite(ctx, id, func(o *Object[T]) error {
 		status := proto.CloneOf(o.Status[key])
 		if status == nil {
 			status = &resourcepb.Status{}
@@ -163,9 +163,9 @@ func (c *Client[T]) UpdateStatus(ctx context.Context, id *resourcepb.ID, key str
 	}, func(o *Object[T]) { o.Status[key].UpdatedAt = timestamppb.Now() })
 }
 
-// swap reads, changes and writes until no other writer was faster. stamp is called before what was changed is written.
-func (c *Client[T]) swap(ctx context.Context, id *resourcepb.ID, change func(*Object[T]) error, stamp func(*Object[T])) (*Object[T], error) {
-	if err := c.check(id); err != nil {
+// readModifyWrite reads, changes and writes until no other writer was faster. stamp is called before what was changed is written.
+func (c *Client[T]) readModifyWrite(ctx context.Context, id *resourcepb.ID, change func(*Object[T]) error, stamp func(*Object[T])) (*Object[T], error) {
+	if err := c.checkID(id); err != nil {
 		return nil, err
 	}
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
@@ -186,7 +186,7 @@ func (c *Client[T]) swap(ctx context.Context, id *resourcepb.ID, change func(*Ob
 			return stored, err
 		}
 		if err := wait(ctx, pause); err != nil {
-			return nil, fmt.Errorf("update %s: %w", named(id), errors.Join(err, storage.ErrCASFailure))
+			return nil, fmt.Errorf("update %s: %w", idString(id), errors.Join(err, storage.ErrCASFailure))
 		}
 	}
 }
@@ -217,13 +217,13 @@ type Preconditions struct {
 
 // Delete deletes a resource. What is not stored is gone already, which is success.
 func (c *Client[T]) Delete(ctx context.Context, id *resourcepb.ID, only Preconditions) error {
-	if err := c.check(id); err != nil {
+	if err := c.checkID(id); err != nil {
 		return err
 	}
 	id = proto.CloneOf(id)
 	if only.Uid != "" {
 		if id.Uid != "" && id.Uid != only.Uid {
-			return fmt.Errorf("%w: delete %s: the id has another uid than the precondition", storage.ErrInvalid, named(id))
+			return fmt.Errorf("%w: delete %s: the id has another uid than the precondition", storage.ErrInvalid, idString(id))
 		}
 		id.Uid = only.Uid
 	}
@@ -239,14 +239,14 @@ func (c *Client[T]) Delete(ctx context.Context, id *resourcepb.ID, only Precondi
 			return err
 		}
 		if only.Version != "" && only.Version != res.GetVersion() {
-			return fmt.Errorf("delete %s: %w", named(id), storage.ErrCASFailure)
+			return fmt.Errorf("delete %s: %w", idString(id), storage.ErrCASFailure)
 		}
 		err = c.backend.DeleteCAS(ctx, res.GetId(), res.GetVersion())
 		if only.Version != "" || !errors.Is(err, storage.ErrCASFailure) {
 			return err
 		}
 		if err := wait(ctx, pause); err != nil {
-			return fmt.Errorf("delete %s: %w", named(id), errors.Join(err, storage.ErrCASFailure))
+			return fmt.Errorf("delete %s: %w", idString(id), errors.Join(err, storage.ErrCASFailure))
 		}
 	}
 }

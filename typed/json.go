@@ -14,19 +14,19 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// deepest is how deep the messages of a Struct may lie in each other. It takes three of them for a JSON object in another one, and JSON that
+// maxDepth is how deep the messages of a Struct may lie in each other. It takes three of them for a JSON object in another one, and JSON that
 // becomes a Struct is up to 10,000 deep: with the limit of package proto, which is that, some could be written and not read.
-const deepest = 3*10_000 + 10
+const maxDepth = 3*10_000 + 10
 
 // JSON returns the codec of resources whose payload is a Go value, which is stored as the google.protobuf.Struct of its JSON object. So
 // ashlar get shows it, and programs in other languages read it.
 func JSON[T any]() *Codec[T] {
 	decode := func(payload []byte) (v T, err error) {
 		s := &structpb.Struct{}
-		if err := (proto.UnmarshalOptions{RecursionLimit: deepest}).Unmarshal(payload, s); err != nil {
+		if err := (proto.UnmarshalOptions{RecursionLimit: maxDepth}).Unmarshal(payload, s); err != nil {
 			return v, err
 		}
-		plain, err := object(s)
+		plain, err := jsonObject(s)
 		if err != nil {
 			return v, err
 		}
@@ -49,7 +49,7 @@ func JSON[T any]() *Codec[T] {
 		if err != nil {
 			return nil, err
 		}
-		if number := inexact(text); number != "" { // the text of a float64 is shorter than what that is; that of an integer may not be
+		if number := firstInexactNumber(text); number != "" { // the text of a float64 is shorter than what that is; that of an integer may not be
 			again, err := decode(payload)
 			if back, _ := json.Marshal(again); err != nil || !bytes.Equal(back, text) {
 				return nil, fmt.Errorf("the number %s cannot be stored exactly: tag the field with `json:\",string\"`", number)
@@ -76,9 +76,9 @@ func JSON[T any]() *Codec[T] {
 	}
 }
 
-// inexact returns the first whole number in a JSON text that is not the floating-point number of a Struct which it becomes, "" for none.
+// firstInexactNumber returns the first whole number in a JSON text that is not the floating-point number of a Struct which it becomes, "" for none.
 // These tell whole numbers apart up to 2^53.
-func inexact(text []byte) string {
+func firstInexactNumber(text []byte) string {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
 	for {
@@ -101,11 +101,11 @@ func inexact(text []byte) string {
 	}
 }
 
-// object returns what encoding/json writes as the object that a Struct holds.
-func object(s *structpb.Struct) (map[string]any, error) {
+// jsonObject returns what encoding/json writes as the jsonObject that a Struct holds.
+func jsonObject(s *structpb.Struct) (map[string]any, error) {
 	all := make(map[string]any, len(s.GetFields()))
 	for name, field := range s.GetFields() {
-		v, err := value(field)
+		v, err := jsonValue(field)
 		if err != nil {
 			return nil, err
 		}
@@ -114,9 +114,9 @@ func object(s *structpb.Struct) (map[string]any, error) {
 	return all, nil
 }
 
-// value returns what encoding/json writes as a value. A whole number gets all its digits: the shortest text of the floating-point number
+// jsonValue returns what encoding/json writes as a jsonValue. A whole number gets all its digits: the shortest text of the floating-point number
 // is that of another integer beyond 2^53.
-func value(v *structpb.Value) (any, error) {
+func jsonValue(v *structpb.Value) (any, error) {
 	switch kind := v.GetKind().(type) {
 	case *structpb.Value_NullValue:
 		return nil, nil
@@ -125,11 +125,11 @@ func value(v *structpb.Value) (any, error) {
 	case *structpb.Value_StringValue:
 		return kind.StringValue, nil
 	case *structpb.Value_StructValue:
-		return object(kind.StructValue)
+		return jsonObject(kind.StructValue)
 	case *structpb.Value_ListValue:
 		all := make([]any, 0, len(kind.ListValue.GetValues()))
 		for _, item := range kind.ListValue.GetValues() {
-			v, err := value(item)
+			v, err := jsonValue(item)
 			if err != nil {
 				return nil, err
 			}

@@ -47,12 +47,12 @@ type PayloadError struct {
 // Error implements the error interface.
 func (e *PayloadError) Error() string {
 	if e.Err != nil {
-		return fmt.Sprintf("the payload of %s does not decode as %s: %v", named(e.ID), e.Want, e.Err)
+		return fmt.Sprintf("the payload of %s does not decode as %s: %v", idString(e.ID), e.Want, e.Err)
 	}
 	if e.Got == "" {
-		return fmt.Sprintf("%s has no payload, expected %s", named(e.ID), e.Want)
+		return fmt.Sprintf("%s has no payload, expected %s", idString(e.ID), e.Want)
 	}
-	return fmt.Sprintf("the payload of %s is %s, expected %s", named(e.ID), e.Got, e.Want)
+	return fmt.Sprintf("the payload of %s is %s, expected %s", idString(e.ID), e.Got, e.Want)
 }
 
 // Unwrap returns why the payload does not decode.
@@ -89,7 +89,7 @@ func (c *Codec[T]) Object(res *resourcepb.Resource) (*Object[T], error) {
 func (c *Codec[T]) Resource(o *Object[T]) (*resourcepb.Resource, error) {
 	payload, err := c.encode(o.Data)
 	if err != nil {
-		return nil, fmt.Errorf("%w: the payload of %s does not encode: %w", storage.ErrInvalid, named(o.ID), err)
+		return nil, fmt.Errorf("%w: the payload of %s does not encode: %w", storage.ErrInvalid, idString(o.ID), err)
 	}
 	res := &resourcepb.Resource{
 		Id: o.ID, Owner: o.Owner, Version: o.Version, Generation: o.Generation, Metadata: o.Metadata, Status: o.Status,
@@ -120,8 +120,8 @@ func (c *Codec[T]) Same(a, b *Object[T]) bool {
 		maps.EqualFunc(a.Status, b.Status, func(x, y *resourcepb.Status) bool { return proto.Equal(x, y) })
 }
 
-// named returns the name of a resource as errors have it.
-func named(id *resourcepb.ID) string {
+// idString returns the name of a resource as errors have it.
+func idString(id *resourcepb.ID) string {
 	return fmt.Sprintf("%s/%s %q in %q/%q", id.GetType().GetGroup(), id.GetType().GetKind(), id.GetName(),
 		id.GetTenancy().GetPartition(), id.GetTenancy().GetNamespace())
 }

@@ -42,7 +42,7 @@ type Watch[T any] struct {
 // are, then Synced, then every change. The context bounds the call only.
 func (c *Client[T]) Watch(ctx context.Context, tenancy *resourcepb.Tenancy, prefix string) (*Watch[T], error) {
 	w, err := c.backend.WatchList(ctx, storage.UnversionedTypeFrom(c.typ), tenancy, prefix)
-	return c.watch(w, err)
+	return c.newWatch(w, err)
 }
 
 // WatchFrom returns a watch of the changes after a cursor. It is [storage.ErrInvalid] where the backend is no [storage.Resumer].
@@ -52,10 +52,10 @@ func (c *Client[T]) WatchFrom(ctx context.Context, tenancy *resourcepb.Tenancy, 
 		return nil, fmt.Errorf("%w: the backend cannot resume a watch", storage.ErrInvalid)
 	}
 	w, err := resumer.WatchFrom(ctx, storage.UnversionedTypeFrom(c.typ), tenancy, prefix, cursor)
-	return c.watch(w, err)
+	return c.newWatch(w, err)
 }
 
-func (c *Client[T]) watch(w storage.Watch, err error) (*Watch[T], error) {
+func (c *Client[T]) newWatch(w storage.Watch, err error) (*Watch[T], error) {
 	if err != nil {
 		return nil, err
 	}

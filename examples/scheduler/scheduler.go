@@ -277,7 +277,7 @@ func assignTask(tx *tables.Tx, id *resourcepb.ID) error {
 		return err
 	}
 	// The list only says which node to try, so the others may change meanwhile. The node itself is written.
-	up, err := nodes.List(tx.Unchecked(), nodeState.Is(false))
+	up, err := nodes.List(tx.UncheckedReader(), nodeState.Is(false))
 	up = slices.DeleteFunc(up, func(n *typed.Object[Node]) bool { return n.Data.Tasks >= n.Data.Room })
 	if err != nil || len(up) == 0 {
 		return err

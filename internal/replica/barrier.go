@@ -10,15 +10,15 @@ import (
 // barriers are the requests for proof of how far the copy is.
 type barriers struct {
 	haveBookmarks bool               // the watches are bookmarkers
-	to            storage.Bookmarker // the watch; nil while there is none
+	bookmarker    storage.Bookmarker // the watch; nil while there is none
 	requestCount  int64              // counts the requests that were sent, and the lists
-	flying        *barrier           // was sent, and is not answered
+	inFlight      *barrier           // was sent, and is not answered
 	next          *barrier           // is sent when flying is answered
 }
 
 // barrier is what callers wait for together.
 type barrier struct {
-	doneCh          chan struct{}
+	answerCh        chan struct{}
 	err             error
 	number          int64
 	earlierBarriers []*barrier // earlier ones, which end with it
@@ -30,7 +30,7 @@ func (b *barrier) finish(err error) {
 		one.finish(err)
 	}
 	b.err = err
-	close(b.doneCh)
+	close(b.answerCh)
 }
 
 // Barrier waits until everything that was acknowledged, to anybody, before the call is in the Views made after it. Callers that wait share
@@ -47,13 +47,13 @@ func (r *Replica[V]) Barrier(ctx context.Context) error {
 		return r.endErr
 	}
 	if r.barriers.next == nil {
-		r.barriers.next = &barrier{doneCh: make(chan struct{})}
+		r.barriers.next = &barrier{answerCh: make(chan struct{})}
 	}
 	mine := r.barriers.next
 	r.barriers.send()
 	r.mu.Unlock()
 	select {
-	case <-mine.doneCh:
+	case <-mine.answerCh:
 		return mine.err
 	case <-ctx.Done():
 		return ctx.Err()
@@ -62,26 +62,26 @@ func (r *Replica[V]) Barrier(ctx context.Context) error {
 
 // send sends the next request, if none is under way. The caller holds the replica's lock.
 func (b *barriers) send() {
-	if b.to == nil || b.flying != nil || b.next == nil {
+	if b.bookmarker == nil || b.inFlight != nil || b.next == nil {
 		return
 	}
-	b.flying, b.next = b.next, nil
+	b.inFlight, b.next = b.next, nil
 	b.requestCount++
-	b.flying.number = b.requestCount
+	b.inFlight.number = b.requestCount
 	// It notes the request and returns. If it fails the watch has ended, and what follows it sends the request again.
-	_ = b.to.Bookmark(context.Background())
+	_ = b.bookmarker.Bookmark(context.Background())
 }
 
-// watch says which watch answers from now on; nil while there is none. What was not answered is asked of it.
-func (b *barriers) watch(w storage.Watch) {
-	b.to, _ = w.(storage.Bookmarker)
-	if b.flying != nil {
+// setWatch says which setWatch answers from now on; nil while there is none. What was not answered is asked of it.
+func (b *barriers) setWatch(w storage.Watch) {
+	b.bookmarker, _ = w.(storage.Bookmarker)
+	if b.inFlight != nil {
 		if b.next == nil {
-			b.next = b.flying
+			b.next = b.inFlight
 		} else {
-			b.next.earlierBarriers = append(b.next.earlierBarriers, b.flying)
+			b.next.earlierBarriers = append(b.next.earlierBarriers, b.inFlight)
 		}
-		b.flying = nil
+		b.inFlight = nil
 	}
 	b.send()
 }
@@ -89,22 +89,22 @@ func (b *barriers) watch(w storage.Watch) {
 // finishRequest ends the waiting for the request under way, and returns its number. The caller holds the replica's lock, and has applied all
 // that came before the answer.
 func (b *barriers) finishRequest() int64 {
-	if b.flying == nil {
+	if b.inFlight == nil {
 		return 0
 	}
-	number := b.flying.number
-	b.flying.finish(nil)
-	b.flying = nil
+	number := b.inFlight.number
+	b.inFlight.finish(nil)
+	b.inFlight = nil
 	b.send()
 	return number
 }
 
 // end fails all requests.
 func (b *barriers) end(err error) {
-	for _, one := range []*barrier{b.flying, b.next} {
+	for _, one := range []*barrier{b.inFlight, b.next} {
 		if one != nil {
 			one.finish(err)
 		}
 	}
-	b.flying, b.next = nil, nil
+	b.inFlight, b.next = nil, nil
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/ashlar-dev/storage/driver/key"
 )
 
-// ask has own writes settled, of which a list did not tell, however long the database is out of reach.
-func (r *Replica[V]) ask() {
+// retryVerifyLocal has own writes settled, of which a list did not tell, however long the database is out of reach.
+func (r *Replica[V]) retryVerifyLocal() {
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		if err := r.verifyLocal(r.ctx); err == nil || errors.Is(err, storage.ErrClosed) {
 			return
@@ -36,7 +36,7 @@ func (r *Replica[V]) verifyLocal(ctx context.Context) error {
 	for _, k := range all {
 		for settled := false; !settled; {
 			var err error
-			if settled, err = r.compare(ctx, k); err != nil {
+			if settled, err = r.verifyKey(ctx, k); err != nil {
 				return err
 			}
 		}
@@ -44,14 +44,14 @@ func (r *Replica[V]) verifyLocal(ctx context.Context) error {
 	return nil
 }
 
-// compare reads a key, and holds what is stored against the own write that lies over it. It returns false if the watch has brought
+// verifyKey reads a key, and holds what is stored against the own write that lies over it. It returns false if the watch has brought
 // something for the key meanwhile, which may be older than what was read, or newer.
-func (r *Replica[V]) compare(ctx context.Context, k key.Key) (bool, error) {
+func (r *Replica[V]) verifyKey(ctx context.Context, k key.Key) (bool, error) {
 	r.mu.Lock()
 	o := r.localWrites[k]
 	var passed int
 	if o != nil {
-		passed = o.broughtSince
+		passed = o.arrivalCount
 	}
 	r.mu.Unlock()
 	if o == nil {
@@ -72,14 +72,14 @@ func (r *Replica[V]) compare(ctx context.Context, k key.Key) (bool, error) {
 	}
 	switch stored := res.GetVersion(); {
 	case r.localWrites[k] != o:
-	case o.broughtSince != passed:
+	case o.arrivalCount != passed:
 		return false, nil
 	case o.row != nil && o.version == stored: // the watch is going to bring it
 	case base == stored:
 		if stored == "" { // the base may be nothing yet, and not nothing any more
-			r.bury(k, o)
+			r.rememberDeletion(k, o)
 		}
-		r.uncover(k, o) // the write is older
+		r.removeLocal(k, o) // the write is older
 	default:
 		o.next = &coveredWrite{version: stored, isDeletion: stored == ""} // the write is older, and is newer or older than what the watch has brought
 	}

@@ -30,12 +30,12 @@ func (r *Replica[V]) prime(ctx context.Context, w storage.Watch) error {
 
 // feed applies what the watch returns, and opens another one when it has ended.
 func (r *Replica[V]) feed(ctx context.Context, w storage.Watch) {
-	defer close(r.doneCh)
+	defer close(r.feedEndCh)
 	var pause time.Duration
 	for {
-		some, err := r.follow(ctx, w)
+		some, err := r.applyWatch(ctx, w)
 		w.Close()
-		if pause = longer(pause); some {
+		if pause = nextPause(pause); some {
 			pause = 0 // watches that bring nothing at all must not have the store listed all the time
 		}
 		if w = r.reopen(ctx, err, pause); w == nil {
@@ -50,12 +50,12 @@ const (
 	maxPause = time.Second
 )
 
-// longer returns the pause after another one.
-func longer(pause time.Duration) time.Duration { return min(max(2*pause, minPause), maxPause) }
+// nextPause returns the pause after another one.
+func nextPause(pause time.Duration) time.Duration { return min(max(2*pause, minPause), maxPause) }
 
 // reopen lists everything anew, after a pause; nil if the replica was closed, or its backend.
 func (r *Replica[V]) reopen(ctx context.Context, err error, pause time.Duration) storage.Watch {
-	for ; ; pause = longer(pause) {
+	for ; ; pause = nextPause(pause) {
 		if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
 			r.end(fmt.Errorf("the copy: %w", storage.ErrClosed))
 			return nil
@@ -90,11 +90,11 @@ func (r *Replica[V]) end(err error) {
 	r.release()
 }
 
-// follow applies the changes of a watch until it ends, and reports whether it brought anything.
-func (r *Replica[V]) follow(ctx context.Context, w storage.Watch) (some bool, err error) {
+// applyWatch applies the changes of a watch until it ends, and reports whether it brought anything.
+func (r *Replica[V]) applyWatch(ctx context.Context, w storage.Watch) (some bool, err error) {
 	r.mu.Lock()
 	r.live = true
-	r.barriers.watch(w)
+	r.barriers.setWatch(w)
 	r.mu.Unlock()
 	var commit []watchChange[V]
 	for {
@@ -102,18 +102,18 @@ func (r *Replica[V]) follow(ctx context.Context, w storage.Watch) (some bool, er
 		if err != nil {
 			r.mu.Lock()
 			r.live = false
-			r.barriers.watch(nil)
+			r.barriers.setWatch(nil)
 			r.mu.Unlock()
 			return some, err
 		}
 		some = true
 		if ev.GetBookmark() != nil {
 			r.mu.Lock()
-			r.settle(r.barriers.finishRequest())
+			r.confirmUpTo(r.barriers.finishRequest())
 			r.mu.Unlock()
 			continue
 		}
-		if a, ok := r.arrival(ev); ok {
+		if a, ok := r.watchChange(ev); ok {
 			a.cursor = w.Cursor()
 			commit = append(commit, a)
 		}
@@ -133,7 +133,7 @@ type watchChange[V any] struct {
 	cursor  string
 }
 
-func (r *Replica[V]) arrival(ev *resourcepb.WatchEvent) (a watchChange[V], ok bool) {
+func (r *Replica[V]) watchChange(ev *resourcepb.WatchEvent) (a watchChange[V], ok bool) {
 	if res := ev.GetDelete().GetResource(); res != nil && r.has(res) {
 		return watchChange[V]{key: key.Of(res.GetId()), version: res.GetVersion()}, true
 	}
@@ -168,9 +168,9 @@ func (r *Replica[V]) apply(commit []watchChange[V]) {
 	changes := make([]change[V], 0, len(commit))
 	for _, a := range commit {
 		r.cursor = a.cursor
-		r.note(a.key, a.version, a.row == nil)
+		r.noteArrival(a.key, a.version, a.row == nil)
 		if a.row != nil {
-			r.raise(a.key, a.version)
+			r.applyDeletion(a.key, a.version)
 		}
 		o := r.localWrites[a.key]
 		var base *Row[V]
@@ -181,24 +181,24 @@ func (r *Replica[V]) apply(commit []watchChange[V]) {
 		}
 		overtaken := o != nil && o.overtakenBy(a.version, a.row == nil)
 		if !same(base, a.row) { // it is not the same again, as after a list that was no snapshot
-			changes = append(changes, change[V]{key: a.key, base: base, now: a.row, version: a.version, cursor: a.cursor, settles: overtaken})
+			changes = append(changes, change[V]{key: a.key, before: base, after: a.row, version: a.version, cursor: a.cursor, settles: overtaken})
 		}
 		switch {
 		case o == nil && !same(base, a.row):
 			r.set(a.key, a.row)
 		case o == nil:
-		case overtaken || o.isConfirmedBy(a.version, a.row == nil):
+		case overtaken || o.endsAt(a.version, a.row == nil):
 			delete(r.localWrites, a.key)
 			if overtaken && a.row == nil { // perhaps by the end of a life before the write
-				r.bury(a.key, o)
+				r.rememberDeletion(a.key, o)
 			}
 			if !same(o.row, a.row) {
 				r.set(a.key, a.row)
 			}
 		default:
 			o.base = a.row
-			o.broughtSince++
-			o.pass(a.version, a.row == nil)
+			o.arrivalCount++
+			o.notePassed(a.version, a.row == nil)
 		}
 	}
 	r.wakeWaiters()
@@ -212,7 +212,7 @@ func (r *Replica[V]) append(commit []change[V]) {
 	}
 	r.log.append(commit)
 	if r.view != nil {
-		r.view.at = r.log.end // it shows what own writes show, so nothing of this is new to it
+		r.view.logEnd = r.log.end // it shows what own writes show, so nothing of this is new to it
 	}
 	r.wakeWaiters()
 }
@@ -251,7 +251,7 @@ func (r *Replica[V]) relist(ctx context.Context, w storage.Watch, began int64) e
 	case !r.barriers.haveBookmarks:
 		return r.verifyLocal(ctx)
 	}
-	r.helping.Go(func() { _ = r.Barrier(ctx) }) // its answer settles them
+	r.helpers.Go(func() { _ = r.Barrier(ctx) }) // its answer settles them
 	return nil
 }
 
@@ -260,28 +260,28 @@ func (r *Replica[V]) relist(ctx context.Context, w storage.Watch, began int64) e
 func (r *Replica[V]) adopt(listed map[key.Key]*Row[V], began int64) {
 	var changes []change[V]
 	put := func(k key.Key, row *Row[V], version string) {
-		r.note(k, version, row == nil)
+		r.noteArrival(k, version, row == nil)
 		base := r.at(k)
 		if o := r.localWrites[k]; o != nil {
 			base = o.base
-			mine := o.is(version, row == nil)
-			if o.base = row; o.number >= began && (!mine || row == nil && o.pendingVersion != "") { // nothing is there yet, or nothing any more
-				o.broughtSince, o.next = o.broughtSince+1, nil
+			mine := o.matches(version, row == nil)
+			if o.base = row; o.barrierNumber >= began && (!mine || row == nil && o.pendingVersion != "") { // nothing is there yet, or nothing any more
+				o.arrivalCount, o.next = o.arrivalCount+1, nil
 				switch {
 				case !mine:
-					o.pass(version, row == nil)
+					o.notePassed(version, row == nil)
 				case base != nil:
 					version = base.Version
 				}
 				if !same(base, row) {
-					changes = append(changes, change[V]{key: k, base: base, now: row, version: version, cursor: r.cursor})
+					changes = append(changes, change[V]{key: k, before: base, after: row, version: version, cursor: r.cursor})
 				}
 				return
 			}
 			delete(r.localWrites, k)
-			changes = append(changes, change[V]{key: k, base: base, now: row, cursor: r.cursor, settles: true})
+			changes = append(changes, change[V]{key: k, before: base, after: row, cursor: r.cursor, settles: true})
 		} else if !same(base, row) {
-			changes = append(changes, change[V]{key: k, base: base, now: row, version: version, cursor: r.cursor})
+			changes = append(changes, change[V]{key: k, before: base, after: row, version: version, cursor: r.cursor})
 		}
 		if shown := r.at(k); !same(shown, row) {
 			r.set(k, row)
@@ -307,15 +307,15 @@ func (r *Replica[V]) adopt(listed map[key.Key]*Row[V], began int64) {
 	}
 	for _, all := range r.inflight {
 		for _, w := range all {
-			w.listedAgain = true
+			w.sawRelist = true
 		}
 	}
 	for k, o := range r.finishedWrites {
-		if o.number < began { // the list is newer than what was read
+		if o.barrierNumber < began { // the list is newer than what was read
 			delete(r.finishedWrites, k)
 		}
 	}
-	r.lists++
+	r.listCount++
 	r.view = nil
 	r.wakeWaiters()
 	r.append(changes)

@@ -21,29 +21,29 @@ type Follower[V any] struct {
 	r        *Replica[V]
 	position logPosition[V]
 	out      []Change[V]            // of the commit under way
-	within   bool                   // a commit is under way
+	inCommit bool                   // a commit is under way
 	overlays map[key.Key]overlay[V] // what the View showed beyond what the watch had brought
-	fallen   error                  // it fell behind the log
+	lagErr   error                  // it fell behind the log
 	once     sync.Once
 	closed   atomic.Bool
-	doneCh   chan struct{}
+	closeCh  chan struct{}
 }
 
 // BorrowAndFollow returns a View, which is borrowed, and a follower of what comes after it.
 func (r *Replica[V]) BorrowAndFollow() (*View[V], *Follower[V]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.borrow(), &Follower[V]{r: r, position: r.log.now(), overlays: r.overlays(), doneCh: make(chan struct{})}
+	return r.borrow(), &Follower[V]{r: r, position: r.log.endPosition(), overlays: r.overlays(), closeCh: make(chan struct{})}
 }
 
 // Next returns the changes of the next commit that is not empty, waiting for one if need be. They are good until the next call.
 // [storage.ErrWatchClosed] is final: the follower has fallen behind the log, or it was closed, or the replica.
 func (f *Follower[V]) Next(ctx context.Context) ([]Change[V], error) {
-	if !f.within {
+	if !f.inCommit {
 		f.out = f.out[:0]
 	}
 	for {
-		if err := f.Ended(ctx); err != nil {
+		if err := f.Err(ctx); err != nil {
 			return nil, err
 		}
 		c, err := f.read(ctx)
@@ -53,23 +53,23 @@ func (f *Follower[V]) Next(ctx context.Context) ([]Change[V], error) {
 		if c == nil {
 			continue
 		}
-		f.within = c.more
-		f.show(c)
-		if !f.within && len(f.out) > 0 {
+		f.inCommit = c.more
+		f.translate(c)
+		if !f.inCommit && len(f.out) > 0 {
 			return f.out, nil
 		}
 	}
 }
 
-// Ended returns why Next returns no more changes: it is over for good, or the context is.
-func (f *Follower[V]) Ended(ctx context.Context) error {
+// Err returns why Next returns no more changes: it is over for good, or the context is.
+func (f *Follower[V]) Err(ctx context.Context) error {
 	switch {
 	case f.closed.Load():
 		return fmt.Errorf("%w: it was closed", storage.ErrWatchClosed)
-	case f.r.Ended():
+	case f.r.HasEnded():
 		return fmt.Errorf("%w: %w", storage.ErrWatchClosed, f.r.Err())
-	case f.fallen != nil:
-		return f.fallen
+	case f.lagErr != nil:
+		return f.lagErr
 	}
 	return ctx.Err()
 }
@@ -81,8 +81,8 @@ func (f *Follower[V]) read(ctx context.Context) (*change[V], error) {
 		return c, nil
 	}
 	if !ok {
-		f.fallen = fmt.Errorf("%w: the reader fell behind the changes that are kept", storage.ErrWatchClosed)
-		return nil, f.fallen
+		f.lagErr = fmt.Errorf("%w: the reader fell behind the changes that are kept", storage.ErrWatchClosed)
+		return nil, f.lagErr
 	}
 	r := f.r
 	r.mu.Lock()
@@ -94,20 +94,20 @@ func (f *Follower[V]) read(ctx context.Context) (*change[V], error) {
 	r.mu.Unlock()
 	select {
 	case <-wake:
-	case <-f.doneCh:
+	case <-f.closeCh:
 	case <-ctx.Done():
 	}
 	return nil, nil
 }
 
-// show appends what a change is for who has seen the View.
-func (f *Follower[V]) show(c *change[V]) {
-	old := c.base
+// translate appends what a change is for who has seen the View.
+func (f *Follower[V]) translate(c *change[V]) {
+	old := c.before
 	if o, over := f.overlays[c.key]; over {
-		if c.settles || o.isConfirmedBy(c.version, c.now == nil) {
+		if c.settles || o.endsAt(c.version, c.after == nil) {
 			delete(f.overlays, c.key)
 		} else {
-			o.pass(c.version)
+			o.notePassed(c.version)
 			f.overlays[c.key] = o
 		}
 		if !c.settles {
@@ -115,8 +115,8 @@ func (f *Follower[V]) show(c *change[V]) {
 		}
 		old = o.row
 	}
-	if !same(old, c.now) {
-		f.out = append(f.out, Change[V]{Old: old, New: c.now, Cursor: c.cursor})
+	if !same(old, c.after) {
+		f.out = append(f.out, Change[V]{Old: old, New: c.after, Cursor: c.cursor})
 	}
 }
 
@@ -124,6 +124,6 @@ func (f *Follower[V]) show(c *change[V]) {
 func (f *Follower[V]) Close() {
 	f.once.Do(func() {
 		f.closed.Store(true)
-		close(f.doneCh)
+		close(f.closeCh)
 	})
 }

@@ -10,8 +10,8 @@ import (
 // change is a step of the log.
 type change[V any] struct {
 	key     key.Key
-	base    *Row[V] // before, in what the watch has brought; nil for nothing
-	now     *Row[V] // after; nil for nothing
+	before  *Row[V] // before, in what the watch has brought; nil for nothing
+	after   *Row[V] // after; nil for nothing
 	version string  // of now, or of what was deleted
 	cursor  string
 	settles bool // what own writes have laid over the key counts no more
@@ -40,9 +40,9 @@ type chunk[V any] struct {
 	changes [chunkLength]change[V]
 	bytes   int // that came with it: of what older chunks have no bytes are counted
 
-	length    atomic.Int32             // of the changes, those that are there. They never change
-	next      atomic.Pointer[chunk[V]] // nil while this one grows, and once it is forgotten
-	truncated atomic.Bool              // what comes after it is not reached from here any more
+	length  atomic.Int32             // of the changes, those that are there. They never change
+	next    atomic.Pointer[chunk[V]] // nil while this one grows, and once it is forgotten
+	isStale atomic.Bool              // what comes after it is not reached from here any more
 }
 
 // A chunk ends when it has so many changes, or bytes.
@@ -74,7 +74,7 @@ func (l *changeLog[V]) append(commit []change[V]) {
 			last.next.Store(next)
 			last, n = next, 0
 		}
-		bytes := changeCost + c.base.addUses(1) + c.now.addUses(1)
+		bytes := changeCost + c.before.addUses(1) + c.after.addUses(1)
 		last.bytes += bytes
 		l.bytes += bytes
 		l.end++
@@ -85,9 +85,9 @@ func (l *changeLog[V]) append(commit []change[V]) {
 		oldest := l.chunks[0]
 		for i := range oldest.length.Load() {
 			c := &oldest.changes[i]
-			l.bytes -= changeCost + c.base.addUses(-1) + c.now.addUses(-1)
+			l.bytes -= changeCost + c.before.addUses(-1) + c.after.addUses(-1)
 		}
-		oldest.truncated.Store(true)
+		oldest.isStale.Store(true)
 		oldest.next.Store(nil)
 		l.chunks[0] = nil
 		l.chunks = l.chunks[1:]
@@ -103,8 +103,10 @@ type logPosition[V any] struct {
 	at    int32
 }
 
-// now returns the place behind all changes.
-func (l *changeLog[V]) now() logPosition[V] { return logPosition[V]{l.last(), l.last().length.Load()} }
+// endPosition returns the place behind all changes.
+func (l *changeLog[V]) endPosition() logPosition[V] {
+	return logPosition[V]{l.last(), l.last().length.Load()}
+}
 
 // next returns the change at the place, which moves on; nil if there is none yet. false: it is forgotten.
 func (p *logPosition[V]) next() (*change[V], bool) {
@@ -115,7 +117,7 @@ func (p *logPosition[V]) next() (*change[V], bool) {
 		}
 		switch next := p.chunk.next.Load(); {
 		case next == nil:
-			return nil, !p.chunk.truncated.Load()
+			return nil, !p.chunk.isStale.Load()
 		case p.at == p.chunk.length.Load(): // it has not grown before the other one began
 			p.chunk, p.at = next, 0
 		}

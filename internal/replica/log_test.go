@@ -15,7 +15,7 @@ func held(l *changeLog[string]) (bytes int) {
 	rows := map[*Row[string]]bool{nil: true}
 	for _, c := range l.chunks {
 		for _, one := range c.changes[:c.length.Load()] {
-			for _, row := range []*Row[string]{one.base, one.now} {
+			for _, row := range []*Row[string]{one.before, one.after} {
 				if !rows[row] {
 					bytes += int(row.Weight)
 				}
@@ -33,16 +33,16 @@ func TestLogHoldsNoMoreThanItHasRoomFor(t *testing.T) {
 	const large, room = 1 << 20, 8 << 20
 	for name, next := range map[string]func(i int, last *Row[string]) change[string]{
 		"created": func(_ int, _ *Row[string]) change[string] {
-			return change[string]{now: &Row[string]{Weight: large}}
+			return change[string]{after: &Row[string]{Weight: large}}
 		},
 		"deleted": func(_ int, _ *Row[string]) change[string] {
-			return change[string]{base: &Row[string]{Weight: large}}
+			return change[string]{before: &Row[string]{Weight: large}}
 		},
 		"made small": func(_ int, _ *Row[string]) change[string] {
-			return change[string]{base: &Row[string]{Weight: large}, now: &Row[string]{Weight: 1}}
+			return change[string]{before: &Row[string]{Weight: large}, after: &Row[string]{Weight: 1}}
 		},
 		"replaced": func(_ int, last *Row[string]) change[string] {
-			return change[string]{base: last, now: &Row[string]{Weight: large}}
+			return change[string]{before: last, after: &Row[string]{Weight: large}}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestLogHoldsNoMoreThanItHasRoomFor(t *testing.T) {
 			var last *Row[string]
 			for i := range 1000 {
 				c := next(i, last)
-				last = c.now
+				last = c.after
 				c.key = key.Key{Name: fmt.Sprint(i)}
 				l.append([]change[string]{c})
 				if bytes := held(&l); bytes > room+2*chunkBytes+2*large {
@@ -82,7 +82,7 @@ func TestLogLength(t *testing.T) {
 	t.Parallel()
 	l := newLog[string](1000, 0)
 	for range 5000 {
-		l.append([]change[string]{{now: &Row[string]{Weight: 1}}, {now: &Row[string]{Weight: 1}}})
+		l.append([]change[string]{{after: &Row[string]{Weight: 1}}, {after: &Row[string]{Weight: 1}}})
 	}
 	if n := l.end - l.chunks[0].first; n < 1000 || n > 1000+2*chunkLength {
 		t.Errorf("%d changes are kept, 1000 are wanted", n)
@@ -103,7 +103,7 @@ func TestLogIsReadWhileItGrows(t *testing.T) {
 				n = 2000
 			}
 			l := newLog[string](n, log.room)
-			start := l.now()
+			start := l.endPosition()
 			var readers sync.WaitGroup
 			var fell atomic.Int32
 			for range 4 {
@@ -130,7 +130,7 @@ func TestLogIsReadWhileItGrows(t *testing.T) {
 				})
 			}
 			for i := range n {
-				l.append([]change[string]{{key: key.Key{Name: fmt.Sprint(i)}, now: &Row[string]{Weight: log.weight}}})
+				l.append([]change[string]{{key: key.Key{Name: fmt.Sprint(i)}, after: &Row[string]{Weight: log.weight}}})
 			}
 			readers.Wait()
 			late := start

@@ -11,10 +11,10 @@ import (
 type localWrite[V any] struct {
 	overlay[V]
 	base          *Row[V]        // what the watch has brought; nil for nothing
-	number        int64          // of the barriers asked for before: a later one settles it
+	barrierNumber int64          // of the barriers asked for before: a later one settles it
 	writeNumber   int64          // number of this write
 	coveredWrites []coveredWrite // what lay there before, and the watch has not brought either, in order; of many, some stand for those before them
-	broughtSince  int            // counts what the watch has brought since
+	arrivalCount  int            // counts what the watch has brought since
 	next          *coveredWrite  // was stored after the write, and the watch has yet to bring it; nil if that is not known
 }
 
@@ -28,8 +28,8 @@ type coveredWrite struct {
 // maxCovered is how many covered writes of a key are told apart, so that a watch that is away for long costs no memory for each of them.
 const maxCovered = 64
 
-// coverings returns what lies under a write that covers this one.
-func (o *localWrite[V]) coverings() []coveredWrite {
+// coverWith returns what lies under a write that covers this one.
+func (o *localWrite[V]) coverWith() []coveredWrite {
 	one := coveredWrite{o.version, o.row == nil, o.writeNumber}
 	if last := len(o.coveredWrites) - 1; len(o.coveredWrites) == maxCovered {
 		one.number = o.coveredWrites[last].number // who waits for that one waits for this one
@@ -39,17 +39,17 @@ func (o *localWrite[V]) coverings() []coveredWrite {
 	return append(o.coveredWrites, one)
 }
 
-// oldest returns the number of the oldest write that the watch has not brought.
-func (o *localWrite[V]) oldest() int64 {
+// oldestNumber returns the number of the oldestNumber write that the watch has not brought.
+func (o *localWrite[V]) oldestNumber() int64 {
 	if len(o.coveredWrites) > 0 {
 		return o.coveredWrites[0].number
 	}
 	return o.writeNumber
 }
 
-// isConfirmedBy reports whether a change that the watch has brought is the write, or comes after it.
-func (o *overlay[V]) isConfirmedBy(version string, deleted bool) bool {
-	return o.is(version, deleted) || deleted && o.row == nil && o.pendingVersion == ""
+// endsAt reports whether a change that the watch has brought is the write, or comes after it.
+func (o *overlay[V]) endsAt(version string, deleted bool) bool {
+	return o.matches(version, deleted) || deleted && o.row == nil && o.pendingVersion == ""
 }
 
 // overtakenBy reports whether a change that the watch has brought is known to come after the write.
@@ -57,26 +57,26 @@ func (o *localWrite[V]) overtakenBy(version string, deleted bool) bool {
 	return o.next != nil && deleted == o.next.isDeletion && (deleted || version == o.next.version)
 }
 
-// pass notes a change that does not settle the write.
-func (o *localWrite[V]) pass(version string, deleted bool) {
+// notePassed notes a change that does not settle the write.
+func (o *localWrite[V]) notePassed(version string, deleted bool) {
 	for i, one := range o.coveredWrites {
 		if one.version == version && one.isDeletion == deleted {
 			o.coveredWrites = o.coveredWrites[i+1:]
 			break
 		}
 	}
-	o.overlay.pass(version)
+	o.overlay.notePassed(version)
 }
 
-// pass notes a version that the watch has brought.
-func (o *overlay[V]) pass(version string) {
+// notePassed notes a version that the watch has brought.
+func (o *overlay[V]) notePassed(version string) {
 	if o.pendingVersion == version {
 		o.pendingVersion = ""
 	}
 }
 
-// is reports whether a change that the watch has brought is the write.
-func (o *overlay[V]) is(version string, deleted bool) bool {
+// matches reports whether a change that the watch has brought matches the write.
+func (o *overlay[V]) matches(version string, deleted bool) bool {
 	return o.version == version && deleted == (o.row == nil)
 }
 
@@ -96,15 +96,15 @@ type overlay[V any] struct {
 
 // Writing is a commit under way.
 type Writing[V any] struct {
-	r              *Replica[V]
-	keys           []key.Key
-	began          int64             // what had been laid before
-	broughtChanges map[overlaid]bool // what the watch has brought meanwhile
-	listedAgain    bool              // the store was listed anew meanwhile
+	r           *Replica[V]
+	keys        []key.Key
+	startNumber int64               // what had been laid before
+	arrivals    map[versionKey]bool // what the watch has brought meanwhile
+	sawRelist   bool                // the store was listed anew meanwhile
 }
 
-// overlaid is a version of a key, or its deletion.
-type overlaid struct {
+// versionKey is a version of a key, or its deletion.
+type versionKey struct {
 	key        key.Key
 	version    string
 	isDeletion bool
@@ -115,7 +115,7 @@ func (r *Replica[V]) Begin(keys []key.Key) *Writing[V] {
 	w := &Writing[V]{r: r, keys: keys}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	w.began = r.writeCount
+	w.startNumber = r.writeCount
 	for _, k := range keys {
 		r.inflight[k] = append(r.inflight[k], w)
 	}
@@ -138,8 +138,8 @@ func (w *Writing[V]) EndWith(rows []*Row[V], deleted []*resourcepb.Resource) (un
 	r := w.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if w.listedAgain && r.endErr == nil && !r.barriers.haveBookmarks {
-		r.helping.Go(r.ask) // the list may have had the write, or what came after it
+	if w.sawRelist && r.endErr == nil && !r.barriers.haveBookmarks {
+		r.helpers.Go(r.retryVerifyLocal) // the list may have had the write, or what came after it
 	}
 	for _, k := range w.keys {
 		others := r.inflight[k][:0]
@@ -153,12 +153,12 @@ func (w *Writing[V]) EndWith(rows []*Row[V], deleted []*resourcepb.Resource) (un
 		}
 	}
 	for _, row := range rows {
-		if !w.lay(row.Key, overlay[V]{row: row, version: row.Version}) {
+		if !w.applyLocal(row.Key, overlay[V]{row: row, version: row.Version}) {
 			unsure = append(unsure, row.Key)
 		}
 	}
 	for _, res := range deleted {
-		if k := key.Of(res.GetId()); !w.deletedNothing(k, res) && !w.lay(k, overlay[V]{version: res.GetVersion()}) {
+		if k := key.Of(res.GetId()); !w.deletedNothing(k, res) && !w.applyLocal(k, overlay[V]{version: res.GetVersion()}) {
 			unsure = append(unsure, k)
 		}
 	}
@@ -175,82 +175,82 @@ func (w *Writing[V]) deletedNothing(k key.Key, deleted *resourcepb.Resource) boo
 	return shown != nil && shown.Version == deleted.GetVersion() && w.r.opts.Uid(shown) != deleted.GetId().GetUid()
 }
 
-// lay puts a write over what the watch has brought, unless it has brought the write. It lays nothing and returns false if what it would
+// applyLocal puts a write over what the watch has brought, unless it has brought the write. It lays nothing and returns false if what it would
 // cover may be newer: what was listed anew or laid since the commit began, or, if nothing of this version is there to be deleted, what came
 // after that. Where watches prove nothing, it lays the write over what was listed anew, too, and returns false. The caller holds the lock.
-func (w *Writing[V]) lay(k key.Key, o overlay[V]) bool {
+func (w *Writing[V]) applyLocal(k key.Key, o overlay[V]) bool {
 	r := w.r
 	before := r.localWrites[k]
-	if w.broughtChanges[overlaid{k, o.version, o.row == nil}] {
-		if before != nil && before.writeNumber <= w.began { // it came before the write, so the watch has passed it
-			r.uncover(k, before)
+	if w.arrivals[versionKey{k, o.version, o.row == nil}] {
+		if before != nil && before.writeNumber <= w.startNumber { // it came before the write, so the watch has passed it
+			r.removeLocal(k, before)
 		}
 		return true
 	}
 	shown := r.at(k)
 	switch {
-	case w.listedAgain && r.barriers.haveBookmarks, before != nil && before.writeNumber > w.began:
+	case w.sawRelist && r.barriers.haveBookmarks, before != nil && before.writeNumber > w.startNumber:
 		return false
 	case o.row == nil && (shown == nil || shown.Version != o.version):
 		return false
 	}
 	r.writeCount++
-	over := &localWrite[V]{overlay: o, base: shown, number: r.barriers.requestCount, writeNumber: r.writeCount}
+	over := &localWrite[V]{overlay: o, base: shown, barrierNumber: r.barriers.requestCount, writeNumber: r.writeCount}
 	if before != nil {
 		over.base, over.pendingVersion = before.base, before.version
-		over.coveredWrites = before.coverings()
+		over.coveredWrites = before.coverWith()
 	}
 	r.localWrites[k] = over
 	delete(r.finishedWrites, k)
 	r.set(k, o.row)
-	return !w.listedAgain
+	return !w.sawRelist
 }
 
-// note tells commits under way what the watch has brought. The caller holds the lock.
-func (r *Replica[V]) note(k key.Key, version string, deleted bool) {
+// noteArrival tells commits under way what the watch has brought. The caller holds the lock.
+func (r *Replica[V]) noteArrival(k key.Key, version string, deleted bool) {
 	for _, w := range r.inflight[k] {
-		if w.broughtChanges == nil {
-			w.broughtChanges = map[overlaid]bool{}
+		if w.arrivals == nil {
+			w.arrivals = map[versionKey]bool{}
 		}
-		w.broughtChanges[overlaid{k, version, deleted}] = true
+		w.arrivals[versionKey{k, version, deleted}] = true
 	}
 }
 
-// settle drops what lies over the rest, and has for longer than a barrier that was asked for as this number. The caller holds the lock.
-func (r *Replica[V]) settle(number int64) {
+// confirmUpTo drops what lies over the rest, and has for longer than a barrier that was asked for as this number. The caller holds the lock.
+func (r *Replica[V]) confirmUpTo(number int64) {
 	for k, o := range r.localWrites {
-		if o.number < number {
-			r.uncover(k, o)
+		if o.barrierNumber < number {
+			r.removeLocal(k, o)
 		}
 	}
 	for k, o := range r.finishedWrites {
-		if o.number < number {
+		if o.barrierNumber < number {
 			delete(r.finishedWrites, k)
 		}
 	}
 }
 
-// uncover drops a write that lies over the rest: the watch has been where it was. The caller holds the lock.
-func (r *Replica[V]) uncover(k key.Key, o *localWrite[V]) {
+// removeLocal drops a write that lies over the rest: the watch has been where it was. The caller holds the lock.
+func (r *Replica[V]) removeLocal(k key.Key, o *localWrite[V]) {
 	delete(r.localWrites, k)
 	r.set(k, o.base)
-	r.append([]change[V]{{key: k, base: o.base, now: o.base, cursor: r.cursor, settles: true}})
+	r.append([]change[V]{{key: k, before: o.base, after: o.base, cursor: r.cursor, settles: true}})
 }
 
-// bury notes that a key was found empty after an own write, and that the watch may have yet to bring the write. The caller holds the lock.
-func (r *Replica[V]) bury(k key.Key, o *localWrite[V]) {
+// rememberDeletion notes that a key was found empty after an own write, and that the watch may have yet to bring the write. The caller holds the lock.
+func (r *Replica[V]) rememberDeletion(k key.Key, o *localWrite[V]) {
 	life := o.pendingVersion
 	if o.row != nil {
 		life = o.version
 	}
 	if life != "" {
-		r.finishedWrites[k] = &localWrite[V]{overlay: overlay[V]{version: o.version, pendingVersion: life}, number: r.barriers.requestCount, writeNumber: o.writeNumber, coveredWrites: o.coveredWrites}
+		r.finishedWrites[k] = &localWrite[V]{overlay: overlay[V]{version: o.version, pendingVersion: life}, barrierNumber: r.barriers.requestCount, writeNumber: o.writeNumber, coveredWrites: o.coveredWrites}
 	}
 }
 
-// raise lays the deletion over the copy that is the end of an own write, if the watch brings that after it was found gone: it is not shown
+// applyDeletion lays the deletion over the copy that is the end of an own write, if the watch brings that after it was found gone: it is not shown
 // again. The caller holds the lock.
-func (r *Replica[V]) raise(k key.Key, version string) {
+func (r *Replica[V]) applyDeletion(k key.Key, version string) {
 	o := r.finishedWrites[k]
 	if o == nil || r.localWrites[k] != nil {
 		return

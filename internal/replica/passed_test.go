@@ -29,7 +29,7 @@ func TestPassedWhatHasComeAndGone(t *testing.T) {
 	if err := r.Barrier(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Passed(ctx, before, key.Of(fixture.ID("a")), ""); err != nil {
+	if err := r.AwaitChange(ctx, before, key.Of(fixture.ID("a")), ""); err != nil {
 		t.Fatal(err)
 	}
 }

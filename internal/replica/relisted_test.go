@@ -65,7 +65,7 @@ func TestPassedByAnotherList(t *testing.T) {
 	before := r.View()
 	fixture.Remove(t, b, fixture.Write(t, b, fixture.Resource("a", "")))
 	passed := make(chan error, 1)
-	go func() { passed <- r.Passed(ctx, before, key.Of(fixture.ID("a")), "") }()
+	go func() { passed <- r.AwaitChange(ctx, before, key.Of(fixture.ID("a")), "") }()
 	close(b.end)
 	if err := <-passed; err != nil {
 		t.Fatal(err)

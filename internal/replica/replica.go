@@ -67,13 +67,13 @@ type Options[V any] struct {
 
 // Replica is a copy of some types of a store. Its methods may be called from any number of goroutines.
 type Replica[V any] struct {
-	backend storage.Backend
-	opts    Options[V]
-	types   map[storage.UnversionedType]bool
-	ctx     context.Context // over when the replica is closed
-	stop    context.CancelFunc
-	doneCh  chan struct{}  // closed when the feed has ended
-	helping sync.WaitGroup // the herald, and who ask the database about own writes
+	backend   storage.Backend
+	opts      Options[V]
+	types     map[storage.UnversionedType]bool
+	ctx       context.Context // over when the replica is closed
+	stop      context.CancelFunc
+	feedEndCh chan struct{}  // closed when the feed has ended
+	helpers   sync.WaitGroup // the herald, and who ask the database about own writes
 
 	mu             sync.Mutex
 	trees          *trees[V]
@@ -85,13 +85,13 @@ type Replica[V any] struct {
 	writeCount     int64                      // counts what was ever in own
 	bytes          int64                      // of all rows
 	live           bool                       // a watch feeds the copy
-	lists          int64                      // counts how often all was listed anew
+	listCount      int64                      // counts how often all was listed anew
 	cursor         string                     // the watch's, at or behind all that it has brought
 	inflight       map[key.Key][]*Writing[V]
 	log            changeLog[V]
 	wake           chan struct{} // closed at the next change; nil if nobody waits
-	waiting        int           // who waits for that
-	many           chan struct{} // has the herald wake them
+	waiterCount    int           // who waits for that
+	wakeAll        chan struct{} // has the herald wake them
 	barriers       barriers
 	endErr         error       // why there are no more changes
 	hasEnded       atomic.Bool // ended is set
@@ -101,7 +101,7 @@ type Replica[V any] struct {
 // [storage.ErrInvalid].
 func Open[V any](ctx context.Context, backend storage.Backend, opts Options[V]) (*Replica[V], error) {
 	r := &Replica[V]{
-		backend: backend, opts: opts, types: map[storage.UnversionedType]bool{}, doneCh: make(chan struct{}), many: make(chan struct{}, 1),
+		backend: backend, opts: opts, types: map[storage.UnversionedType]bool{}, feedEndCh: make(chan struct{}), wakeAll: make(chan struct{}, 1),
 		localWrites: map[key.Key]*localWrite[V]{}, finishedWrites: map[key.Key]*localWrite[V]{}, inflight: map[key.Key][]*Writing[V]{},
 		log: newLog[V](opts.LogLength, opts.LogBytes), trees: newTrees[V](), byHash: newByHash[V](),
 	}
@@ -124,7 +124,7 @@ func Open[V any](ctx context.Context, backend storage.Backend, opts Options[V]) 
 	r.live = true
 	r.ctx, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go r.feed(r.ctx, w)
-	r.helping.Go(r.broadcaster)
+	r.helpers.Go(r.broadcaster)
 	return r, nil
 }
 
@@ -140,8 +140,8 @@ func checkType(t storage.UnversionedType) error {
 // Close ends the replica and its followers.
 func (r *Replica[V]) Close() {
 	r.stop()
-	<-r.doneCh
-	r.helping.Wait()
+	<-r.feedEndCh
+	r.helpers.Wait()
 }
 
 // Bookmarks reports whether there are barriers.
@@ -177,8 +177,8 @@ func (r *Replica[V]) Size() (rows int, bytes int64) {
 	return r.trees.rows.Len(), r.bytes
 }
 
-// Ended reports whether the copy is not brought up to date any more, as Err does, and spares the lock.
-func (r *Replica[V]) Ended() bool { return r.hasEnded.Load() }
+// HasEnded reports whether the copy is not brought up to date any more, as Err does, and spares the lock.
+func (r *Replica[V]) HasEnded() bool { return r.hasEnded.Load() }
 
 // Err returns why the copy is not brought up to date any more; nil while it is.
 func (r *Replica[V]) Err() error {
@@ -223,7 +223,7 @@ func shared(s string) string { return unique.Make(s).Value() }
 // set puts a row in the place of what is there under its key; a nil row removes that. The caller holds the lock.
 func (r *Replica[V]) set(k key.Key, row *Row[V]) {
 	if len(r.borrowedViews) > 0 {
-		r.keep(k, r.at(k))
+		r.recordOldRow(k, r.at(k))
 	}
 	r.view = nil
 	old := r.trees.set(k, row, r.opts.Index)
@@ -245,12 +245,12 @@ const directWakeLimit = 4
 // wakeWaiters wakes those who wait for a change. The caller holds the lock: if many wait, it leaves them to the herald, so that it is not the
 // writer who wakes them all, and so that what comes meanwhile wakes nobody twice.
 func (r *Replica[V]) wakeWaiters() {
-	if r.waiting <= directWakeLimit {
+	if r.waiterCount <= directWakeLimit {
 		r.release()
 		return
 	}
 	select {
-	case r.many <- struct{}{}:
+	case r.wakeAll <- struct{}{}:
 	default:
 	}
 }
@@ -259,9 +259,9 @@ func (r *Replica[V]) wakeWaiters() {
 func (r *Replica[V]) broadcaster() {
 	for {
 		select {
-		case <-r.doneCh:
+		case <-r.feedEndCh:
 			return
-		case <-r.many:
+		case <-r.wakeAll:
 		}
 		r.mu.Lock()
 		r.release()
@@ -273,7 +273,7 @@ func (r *Replica[V]) broadcaster() {
 func (r *Replica[V]) release() {
 	if r.wake != nil {
 		close(r.wake)
-		r.wake, r.waiting = nil, 0
+		r.wake, r.waiterCount = nil, 0
 	}
 }
 
@@ -282,23 +282,23 @@ func (r *Replica[V]) wait() <-chan struct{} {
 	if r.wake == nil {
 		r.wake = make(chan struct{})
 	}
-	r.waiting++
+	r.waiterCount++
 	return r.wake
 }
 
-// Passed waits until the copy has been in another state of a key than a View, where the key has a version, "" for nothing. That it is in the
+// AwaitChange waits until the copy has been in another state of a key than a View, where the key has a version, "" for nothing. That it is in the
 // same state again, as when what was created was deleted, counts as well. So does a list of everything anew, which does not show what was
 // created and deleted before it.
-func (r *Replica[V]) Passed(ctx context.Context, v *View[V], k key.Key, version string) error {
+func (r *Replica[V]) AwaitChange(ctx context.Context, v *View[V], k key.Key, version string) error {
 	r.mu.Lock()
-	at := v.at
+	at := v.logEnd
 	for {
 		held := ""
 		if row := r.at(k); row != nil {
 			held = row.Version
 		}
 		var touched bool
-		if touched, at = r.log.touches(k, at); held != version || touched || r.lists != v.lists {
+		if touched, at = r.log.touches(k, at); held != version || touched || r.listCount != v.listCount {
 			r.mu.Unlock()
 			return nil
 		}

@@ -68,7 +68,7 @@ func TestSettledWaitsForWhatIsCovered(t *testing.T) {
 	}
 	first := write(fixture.Resource("a", "1"))
 	settled := make(chan error, 1)
-	go func() { settled <- r.Settled(ctx, func(key.Key) bool { return true }) }()
+	go func() { settled <- r.AwaitLocalWrites(ctx, func(key.Key) bool { return true }) }()
 	fixture.Eventually(t, "it waits", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -111,7 +111,7 @@ func TestPassedIsNotOverWithAnOwnWrite(t *testing.T) {
 	})
 	other := fixture.Write(t, b, own)
 	passed := make(chan error, 1)
-	go func() { passed <- r.Passed(ctx, r.View(), k, own.GetVersion()) }()
+	go func() { passed <- r.AwaitChange(ctx, r.View(), k, own.GetVersion()) }()
 	fixture.Eventually(t, "it waits, or has ended", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -149,7 +149,7 @@ func TestManyWritesOfAKeyAreFewToRemember(t *testing.T) {
 		write()
 	}
 	settled := make(chan error, 1)
-	go func() { settled <- r.Settled(ctx, func(key.Key) bool { return true }) }()
+	go func() { settled <- r.AwaitLocalWrites(ctx, func(key.Key) bool { return true }) }()
 	fixture.Eventually(t, "it waits", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -16,19 +16,19 @@ import (
 // Trees of its own would make every change that follows copy the nodes on its way. So a View that is borrowed has none at first: it is read
 // where the copy is, and notes the rows that change in the meantime as they were.
 type View[V any] struct {
-	r        *Replica[V]
-	ownTrees atomic.Pointer[trees[V]]
-	lists    int64 // how often the store had been listed anew
+	r         *Replica[V]
+	snapshot  atomic.Pointer[trees[V]]
+	listCount int64 // how often the store had been listed anew
 
 	// The replica's lock guards the rest.
-	at           int64       // a place in the log behind which are all changes that it does not show
+	logEnd       int64       // a place in the log behind which are all changes that it does not show
 	users        int         // who have borrowed it
 	reads        int         // what was looked up so far
-	changedSince []before[V] // since the moment
+	changedSince []oldRow[V] // since the moment
 }
 
-// before is a key with its row at the moment of a View; nil for nothing.
-type before[V any] struct {
+// oldRow is a key with its row at the moment of a View; nil for nothing.
+type oldRow[V any] struct {
 	key key.Key
 	row *Row[V]
 }
@@ -52,18 +52,18 @@ func (r *Replica[V]) Cut() *View[V] {
 	for k, o := range r.localWrites {
 		all.set(k, o.base, r.opts.Index)
 	}
-	cut.ownTrees.Store(all)
+	cut.snapshot.Store(all)
 	return cut
 }
 
-// Settled waits until the watch has brought the own writes, acknowledged before the call, to the keys that a function names.
-func (r *Replica[V]) Settled(ctx context.Context, of func(key.Key) bool) error {
+// AwaitLocalWrites waits until the watch has brought the own writes, acknowledged before the call, to the keys that a function names.
+func (r *Replica[V]) AwaitLocalWrites(ctx context.Context, of func(key.Key) bool) error {
 	r.mu.Lock()
 	until := r.writeCount
 	for {
 		open := false
 		for k, o := range r.localWrites {
-			if o.oldest() <= until && of(k) {
+			if o.oldestNumber() <= until && of(k) {
 				open = true
 				break
 			}
@@ -115,16 +115,16 @@ func (r *Replica[V]) borrow() *View[V] {
 func (v *View[V]) Return() {
 	v.r.mu.Lock()
 	defer v.r.mu.Unlock()
-	if v.users--; v.users == 0 && v.ownTrees.Load() == nil {
-		v.r.forget(v)
+	if v.users--; v.users == 0 && v.snapshot.Load() == nil {
+		v.r.untrack(v)
 		if v.r.view == v {
 			v.r.view = nil
 		}
 	}
 }
 
-// forget has changes not be noted for a View any more. The caller holds the lock.
-func (r *Replica[V]) forget(v *View[V]) {
+// untrack has changes not be noted for a View any more. The caller holds the lock.
+func (r *Replica[V]) untrack(v *View[V]) {
 	if i := slices.Index(r.borrowedViews, v); i >= 0 {
 		r.borrowedViews = slices.Delete(r.borrowedViews, i, i+1)
 	}
@@ -135,15 +135,17 @@ func (r *Replica[V]) viewLocked() *View[V] {
 	if r.view == nil {
 		r.view = r.newView()
 	}
-	r.view.settle()
+	r.view.copyTrees()
 	return r.view
 }
 
-func (r *Replica[V]) newView() *View[V] { return &View[V]{r: r, at: r.log.end, lists: r.lists} }
+func (r *Replica[V]) newView() *View[V] {
+	return &View[V]{r: r, logEnd: r.log.end, listCount: r.listCount}
+}
 
-// settle gives the View trees of its own. The caller holds the lock.
-func (v *View[V]) settle() *trees[V] {
-	if own := v.ownTrees.Load(); own != nil {
+// copyTrees gives the View trees of its own. The caller holds the lock.
+func (v *View[V]) copyTrees() *trees[V] {
+	if own := v.snapshot.Load(); own != nil {
 		return own
 	}
 	own := v.r.trees.copy()
@@ -151,30 +153,30 @@ func (v *View[V]) settle() *trees[V] {
 		own.set(was.key, was.row, v.r.opts.Index)
 	}
 	v.changedSince = nil
-	v.ownTrees.Store(own)
-	v.r.forget(v)
+	v.snapshot.Store(own)
+	v.r.untrack(v)
 	return own
 }
 
 // trees returns the trees of the View.
 func (v *View[V]) trees() *trees[V] {
-	if own := v.ownTrees.Load(); own != nil {
+	if own := v.snapshot.Load(); own != nil {
 		return own
 	}
 	v.r.mu.Lock()
 	defer v.r.mu.Unlock()
-	return v.settle()
+	return v.copyTrees()
 }
 
-// keep notes how a row was before it changes. The caller holds the lock.
-func (r *Replica[V]) keep(k key.Key, row *Row[V]) {
+// recordOldRow notes how a row was before it changes. The caller holds the lock.
+func (r *Replica[V]) recordOldRow(k key.Key, row *Row[V]) {
 	for i := len(r.borrowedViews) - 1; i >= 0; i-- {
 		switch v := r.borrowedViews[i]; {
 		case v.changedIndex(k) >= 0:
 		case len(v.changedSince) == maxChangedKeys:
-			v.settle()
+			v.copyTrees()
 		default:
-			v.changedSince = append(v.changedSince, before[V]{k, row})
+			v.changedSince = append(v.changedSince, oldRow[V]{k, row})
 		}
 	}
 }
@@ -191,12 +193,12 @@ func (v *View[V]) changedIndex(k key.Key) int {
 
 // Get returns the row of a key, nil for none.
 func (v *View[V]) Get(k key.Key) *Row[V] {
-	if own := v.ownTrees.Load(); own != nil {
+	if own := v.snapshot.Load(); own != nil {
 		return own.get(k)
 	}
 	v.r.mu.Lock()
 	if v.reads++; v.reads > maxBorrowedReads {
-		own := v.settle()
+		own := v.copyTrees()
 		v.r.mu.Unlock()
 		return own.get(k)
 	}
@@ -215,7 +217,7 @@ func (v *View[V]) All(t storage.UnversionedType) iter.Seq[*Row[V]] {
 // Select returns the rows that a filter matches, in key order.
 func (v *View[V]) Select(filter key.Filter) iter.Seq[*Row[V]] {
 	if begins, exact := filter.Prefix(); exact {
-		return v.run(begins)
+		return v.prefixRows(begins)
 	}
 	return func(yield func(*Row[V]) bool) {
 		rows := v.trees().rows
@@ -223,12 +225,12 @@ func (v *View[V]) Select(filter key.Filter) iter.Seq[*Row[V]] {
 		for more {
 			more = false
 			passed := 0
-			rows.Ascend(&Row[V]{Key: lowest(from)}, func(row *Row[V]) bool {
+			rows.Ascend(&Row[V]{Key: seekKey(from)}, func(row *Row[V]) bool {
 				if filter.Match(&row.Key) {
 					passed = 0
 					return yield(row)
 				}
-				if passed++; passed < stride {
+				if passed++; passed < seekAfter {
 					return true
 				}
 				from, more = filter.Seek(append(row.Key.Bytes(), 0))
@@ -238,26 +240,26 @@ func (v *View[V]) Select(filter key.Filter) iter.Seq[*Row[V]] {
 	}
 }
 
-// stride is how many rows a selection looks at in vain before it seeks: a seek costs about as much.
-const stride = 8
+// seekAfter is how many rows a selection looks at in vain before it seeks: a seek costs about as much.
+const seekAfter = 8
 
-// run returns the rows whose keys begin alike, which are neighbours. It looks for the one behind them once, and at none of their keys.
-func (v *View[V]) run(begins []byte) iter.Seq[*Row[V]] {
+// prefixRows returns the rows whose keys begin alike, which are neighbours. It looks for the one behind them once, and at none of their keys.
+func (v *View[V]) prefixRows(begins []byte) iter.Seq[*Row[V]] {
 	return func(yield func(*Row[V]) bool) {
 		rows := v.trees().rows
 		var behind *Row[V]
 		if end := key.PrefixEnd(begins); end != nil {
-			rows.Ascend(&Row[V]{Key: lowest(end)}, func(row *Row[V]) bool {
+			rows.Ascend(&Row[V]{Key: seekKey(end)}, func(row *Row[V]) bool {
 				behind = row
 				return false
 			})
 		}
-		rows.Ascend(&Row[V]{Key: lowest(begins)}, func(row *Row[V]) bool { return row != behind && yield(row) })
+		rows.Ascend(&Row[V]{Key: seekKey(begins)}, func(row *Row[V]) bool { return row != behind && yield(row) })
 	}
 }
 
-// lowest returns the lowest key whose bytes are not before these.
-func lowest(b []byte) (k key.Key) {
+// seekKey returns the seekKey key whose bytes are not before these.
+func seekKey(b []byte) (k key.Key) {
 	parts := bytes.SplitN(b, []byte{0}, 5)
 	for i, to := range []*string{&k.Group, &k.Kind, &k.Partition, &k.Namespace, &k.Name}[:len(parts)] {
 		*to = string(parts[i])

@@ -10,26 +10,26 @@ import (
 
 // Batch makes many changes that need not be atomic together, in few transactions: for the function that [Store.Batch] calls with it.
 type Batch struct {
-	store       *Store
-	ctx         context.Context
-	tx          *Tx               // of the Updates that are not committed yet; nil for none
-	waiting     []func(*Tx) error // these
-	commitCount int
-	failure     error
-	calling     bool // a function of Update
+	store          *Store
+	ctx            context.Context
+	tx             *Tx               // of the Updates that are not committed yet; nil for none
+	pendingUpdates []func(*Tx) error // these
+	commitCount    int
+	err            error
+	inUpdate       bool // a function of Update
 }
 
 // BatchError is returned, as *BatchError, by a Batch that was not committed as a whole.
 type BatchError struct {
-	// Committed is how many calls of [Batch.Update], from the first one on, are committed. Calls whose function failed do not count.
-	Committed int
+	// CommittedUpdates is how many calls of [Batch.Update], from the first one on, are committed. Calls whose function failed do not count.
+	CommittedUpdates int
 	// Err is why the Batch ended. If it is [storage.ErrInconsistent], some of the calls that follow may be committed too.
 	Err error
 }
 
 // Error implements the error interface.
 func (e *BatchError) Error() string {
-	return fmt.Sprintf("the batch ended after %d updates were committed: %v", e.Committed, e.Err)
+	return fmt.Sprintf("the batch ended after %d updates were committed: %v", e.CommittedUpdates, e.Err)
 }
 
 // Unwrap returns Err.
@@ -42,7 +42,7 @@ func (e *BatchError) Unwrap() error { return e.Err }
 // If fn returns an error, what is not committed yet is dropped. Batch then returns a [*BatchError], as when a transaction fails, which
 // says how many calls of Update are committed.
 func (s *Store) Batch(ctx context.Context, fn func(*Batch) error) error {
-	if err := s.usable(ctx); err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return err
 	}
 	b := &Batch{store: s, ctx: ctx}
@@ -54,16 +54,16 @@ func (s *Store) Batch(ctx context.Context, fn func(*Batch) error) error {
 	if err == nil {
 		return nil
 	}
-	if b.failure != nil && errors.Is(err, b.failure) {
+	if b.err != nil && errors.Is(err, b.err) {
 		return err
 	}
-	return &BatchError{Committed: b.commitCount, Err: err}
+	return &BatchError{CommittedUpdates: b.commitCount, Err: err}
 }
 
 // end has the Batch take nothing any more.
 func (b *Batch) end() {
-	if b.failure == nil {
-		b.failure = fmt.Errorf("%w: the batch is over: it is good until the function that got it returns", storage.ErrInvalid)
+	if b.err == nil {
+		b.err = fmt.Errorf("%w: the batch is over: it is good until the function that got it returns", storage.ErrInvalid)
 	}
 	if b.tx != nil {
 		b.tx.end()
@@ -79,25 +79,25 @@ func (b *Batch) end() {
 // transaction; they are dropped, too. [storage.ErrInvalid]: fn has called Update of its own Batch, or the Batch is over. A [*BatchError]
 // is final.
 func (b *Batch) Update(fn func(*Tx) error) error {
-	if b.calling {
+	if b.inUpdate {
 		return fmt.Errorf("%w: Update of a batch within a function of its Update", storage.ErrInvalid)
 	}
 	for {
-		if b.failure != nil {
-			return b.failure
+		if b.err != nil {
+			return b.err
 		}
 		if b.tx == nil {
 			b.tx = newTx(b.store, nil)
 		}
 		before := b.tx.savepoint()
-		err := b.call(fn)
+		err := b.run(fn)
 		full := false
 		if err == nil {
-			err = b.tx.fits()
-			full = errors.Is(err, storage.ErrTooLarge) && len(b.waiting) > 0
+			err = b.tx.checkSize()
+			full = errors.Is(err, storage.ErrTooLarge) && len(b.pendingUpdates) > 0
 		}
 		if err == nil {
-			b.waiting = append(b.waiting, fn)
+			b.pendingUpdates = append(b.pendingUpdates, fn)
 			return nil
 		}
 		b.tx.restore(before)
@@ -110,12 +110,12 @@ func (b *Batch) Update(fn func(*Tx) error) error {
 	}
 }
 
-// call calls the function of an Update. If it panics, what it has done is dropped.
-func (b *Batch) call(fn func(*Tx) error) error {
+// run calls the function of an Update. If it panics, what it has done is dropped.
+func (b *Batch) run(fn func(*Tx) error) error {
 	before, returned := b.tx.savepoint(), false
-	b.calling = true
+	b.inUpdate = true
 	defer func() {
-		if b.calling = false; !returned {
+		if b.inUpdate = false; !returned {
 			b.tx.restore(before)
 		}
 	}()
@@ -126,9 +126,9 @@ func (b *Batch) call(fn func(*Tx) error) error {
 
 // commit commits the calls of Update that wait for it.
 func (b *Batch) commit() error {
-	tx, calls := b.tx, b.waiting
-	if b.tx, b.waiting = nil, nil; b.failure != nil || len(calls) == 0 {
-		return b.failure
+	tx, calls := b.tx, b.pendingUpdates
+	if b.tx, b.pendingUpdates = nil, nil; b.err != nil || len(calls) == 0 {
+		return b.err
 	}
 	tx.end()
 	err := b.store.update(b.ctx, tx, func(tx *Tx) error {
@@ -150,8 +150,8 @@ func (b *Batch) commit() error {
 		calls = nil
 	}
 	if err != nil {
-		b.failure = &BatchError{Committed: b.commitCount, Err: err}
-		return b.failure
+		b.err = &BatchError{CommittedUpdates: b.commitCount, Err: err}
+		return b.err
 	}
 	b.commitCount += len(calls)
 	return nil

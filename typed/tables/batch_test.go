@@ -26,11 +26,11 @@ func TestBatchInABatch(t *testing.T) {
 				return err
 			}
 			return other.Batch(ctx, func(b *tables.Batch) error {
-				return errors.Join(add(b, "d"), &tables.BatchError{Committed: 2, Err: broken})
+				return errors.Join(add(b, "d"), &tables.BatchError{CommittedUpdates: 2, Err: broken})
 			})
 		})
 		outer := (*tables.BatchError)(nil)
-		if !errors.As(err, &outer) || outer.Committed != 0 || !errors.Is(err, broken) {
+		if !errors.As(err, &outer) || outer.CommittedUpdates != 0 || !errors.Is(err, broken) {
 			t.Errorf("none was committed: %v", err)
 		}
 	})

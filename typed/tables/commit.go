@@ -20,7 +20,7 @@ import (
 // in the same step as it writes. If another writer was faster, in whichever process, nothing is written: Update waits until the copy in
 // memory has seen what the other one did, and calls fn again, until ctx is over. So transactions are strictly serializable by key: no
 // update is lost, and no two transactions each write what the other one has read. A list shows what is there: an object that another
-// transaction creates in the meantime does not conflict with it, unless the table is [Table.Guarded]. What is read through [Tx.Unchecked]
+// transaction creates in the meantime does not conflict with it, unless the table is [Table.WithGuard]. What is read through [Tx.UncheckedReader]
 // is not compared.
 //
 // If fn returns an error, nothing is written, and Update returns the error; if fn has changed nothing, nothing is written either. Both are
@@ -36,11 +36,11 @@ import (
 // # Errors
 //
 // [storage.ErrTooLarge]: fn has read and changed more objects than the backend takes in one transaction ([storage.Transactor].MaxOps), or
-// changed more than 1 MiB; use [Store.Batch], or [Tx.Unchecked]. [storage.ErrInconsistent]: the answer of the database was lost, and the
+// changed more than 1 MiB; use [Store.Batch], or [Tx.UncheckedReader]. [storage.ErrInconsistent]: the answer of the database was lost, and the
 // changes have been made, all of them, or not; Update does not try again, because fn may have been carried out: look, by a [Linearizable]
 // View. The context's error together with [storage.ErrCASFailure]: others were always faster. [storage.ErrClosed] after Close.
 func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
-	if err := s.usable(ctx); err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return err
 	}
 	return s.update(ctx, nil, fn)
@@ -54,13 +54,13 @@ func (s *Store) update(ctx context.Context, tx *Tx, fn func(*Tx) error) error {
 		proven := cut != nil
 		if tx == nil {
 			tx = newTx(s, cut)
-			refused = tx.call(fn)
+			refused = tx.run(fn)
 		}
-		if refused != nil || !tx.changes() {
+		if refused != nil || !tx.hasChanges() {
 			if proven {
 				return refused
 			}
-			still, at, err := s.prove(ctx, tx)
+			still, at, err := s.verifyReads(ctx, tx)
 			switch {
 			case err != nil && refused == nil:
 				return err
@@ -72,16 +72,16 @@ func (s *Store) update(ctx context.Context, tx *Tx, fn func(*Tx) error) error {
 			cut, tx = at, nil
 			continue
 		}
-		if err := tx.fits(); err != nil {
+		if err := tx.checkSize(); err != nil {
 			return err
 		}
-		ops, keys := tx.ops()
+		ops, keys := tx.operations()
 		err := s.commit(ctx, tx, ops)
 		lost, conflict := conflictOf(err, keys)
 		if !conflict {
 			return err
 		}
-		if err := s.pass(ctx, tx, lost); err != nil {
+		if err := s.awaitConflict(ctx, tx, lost); err != nil {
 			return fmt.Errorf("update: %w", errors.Join(err, storage.ErrCASFailure))
 		}
 		cut, tx = nil, nil
@@ -103,13 +103,13 @@ func conflictOf(err error, keys []keyVersion) (keyVersion, bool) {
 	return keys[op.Index], true
 }
 
-// pass waits until the copy has seen what came in the way of a transaction. That may be over already, before the copy has it: then a
+// awaitConflict waits until the copy has seen what came in the way of a transaction. That may be over already, before the copy has it: then a
 // bookmark ends the waiting.
-func (s *Store) pass(ctx context.Context, tx *Tx, at keyVersion) error {
+func (s *Store) awaitConflict(ctx context.Context, tx *Tx, at keyVersion) error {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if !s.copy.Bookmarks() {
-		return s.copy.Passed(waiting, tx.r.rows, at.key, at.version)
+		return s.copy.AwaitChange(waiting, tx.r.rows, at.key, at.version)
 	}
 	done := make(chan struct{})
 	go func() {
@@ -118,7 +118,7 @@ func (s *Store) pass(ctx context.Context, tx *Tx, at keyVersion) error {
 			cancel()
 		}
 	}()
-	err := s.copy.Passed(waiting, tx.r.rows, at.key, at.version)
+	err := s.copy.AwaitChange(waiting, tx.r.rows, at.key, at.version)
 	over := waiting.Err() != nil && ctx.Err() == nil
 	cancel()
 	<-done
@@ -128,31 +128,31 @@ func (s *Store) pass(ctx context.Context, tx *Tx, at keyVersion) error {
 	return err
 }
 
-// prove finds out whether all that a transaction has read is still so, and where it is not, returns a state that is proven to be not older
+// verifyReads finds out whether all that a transaction has read is still so, and where it is not, returns a state that is proven to be not older
 // than the call, if there are such states. A View would not do: it shows own writes before what others have written between.
-func (s *Store) prove(ctx context.Context, tx *Tx) (bool, *replica.View[*entry], error) {
+func (s *Store) verifyReads(ctx context.Context, tx *Tx) (bool, *replica.View[*entry], error) {
 	if s.copy.Bookmarks() {
 		if err := s.copy.Barrier(ctx); err != nil {
 			return false, nil, err
 		}
 		now := &reading{store: s, rows: s.copy.Cut()}
 		for i := range tx.touchedKeys {
-			if was := &tx.touchedKeys[i]; versionOf(now.row(was.key)) != versionOf(was.seenEntry) {
+			if was := &tx.touchedKeys[i]; versionOf(now.row(was.key)) != versionOf(was.stored) {
 				return false, now.rows, nil
 			}
 		}
 		return !tx.hasListed, now.rows, nil
 	}
-	ops, keys := tx.ops()
+	ops, keys := tx.operations()
 	if len(ops) == 0 {
 		return true, nil, nil
 	}
-	if err := s.tooMany(len(ops)); err != nil {
+	if err := s.checkOpCount(len(ops)); err != nil {
 		return false, nil, err
 	}
 	_, err := s.transactor.Commit(ctx, ops)
 	if lost, conflict := conflictOf(err, keys); conflict {
-		return false, nil, s.copy.Passed(ctx, tx.r.rows, lost.key, lost.version)
+		return false, nil, s.copy.AwaitChange(ctx, tx.r.rows, lost.key, lost.version)
 	}
 	return err == nil, nil, err
 }
@@ -164,30 +164,30 @@ func versionOf(e *entry) string {
 	return e.version
 }
 
-// ops are the transaction as the database takes it, with what each operation expects.
-func (tx *Tx) ops() (ops []storage.Op, keys []keyVersion) {
+// operations are the transaction as the database takes it, with what each operation expects.
+func (tx *Tx) operations() (ops []storage.Op, keys []keyVersion) {
 	ops = make([]storage.Op, 0, len(tx.touchedKeys)+len(tx.guards))
 	keys = make([]keyVersion, 0, cap(ops))
 	for i := range tx.touchedKeys {
 		t := &tx.touchedKeys[i]
-		keys = append(keys, keyVersion{t.key, versionOf(t.seenEntry)})
+		keys = append(keys, keyVersion{t.key, versionOf(t.stored)})
 		switch {
-		case t.change != nil && t.change.now == nil:
-			ops = append(ops, storage.Op{Delete: t.seenEntry.id, Version: t.seenEntry.version, Present: true})
+		case t.change != nil && t.change.result == nil:
+			ops = append(ops, storage.Op{Delete: t.stored.id, Version: t.stored.version, Present: true})
 		case t.change != nil:
-			t.change.res.Version = versionOf(t.seenEntry)
+			t.change.res.Version = versionOf(t.stored)
 			ops = append(ops, storage.Op{Write: t.change.res})
-		case t.seenEntry != nil:
-			ops = append(ops, storage.Op{Check: t.seenEntry.id, Version: t.seenEntry.version})
+		case t.stored != nil:
+			ops = append(ops, storage.Op{Check: t.stored.id, Version: t.stored.version})
 		default:
 			// The id that the program has given is the program's, which may have changed it since.
 			ops = append(ops, storage.Op{Check: t.key.ID("", t.table.typ.GetGroupVersion())})
 		}
 	}
 	for t, g := range tx.guards {
-		id := t.guard()
+		id := t.guardID()
 		keys = append(keys, keyVersion{key.Of(id), g.version})
-		if g.isWritten {
+		if g.writes {
 			ops = append(ops, storage.Op{Write: &resourcepb.Resource{Id: id, Version: g.version}})
 		} else {
 			ops = append(ops, storage.Op{Check: id, Version: g.version})
@@ -199,7 +199,7 @@ func (tx *Tx) ops() (ops []storage.Op, keys []keyVersion) {
 // maxSize is what the resources of a transaction may have together, by the contract.
 const maxSize = 1 << 20
 
-func (s *Store) tooMany(n int) error {
+func (s *Store) checkOpCount(n int) error {
 	if most := s.transactor.MaxOps(); n > most {
 		return fmt.Errorf("%w: the Update has read or changed %d objects, the most is %d: use Batch, or Unchecked for what need not be compared",
 			storage.ErrTooLarge, n, most)
@@ -221,7 +221,7 @@ func (s *Store) commit(ctx context.Context, tx *Tx, ops []storage.Op) error {
 		}
 	}
 	writing := s.copy.Begin(keys)
-	results, err := s.carryOut(ctx, ops)
+	results, err := s.submit(ctx, ops)
 	if err != nil {
 		writing.EndWith(nil, nil)
 		return err
@@ -242,8 +242,8 @@ func (s *Store) commit(ctx context.Context, tx *Tx, ops []storage.Op) error {
 	return nil
 }
 
-// carryOut commits operations. A lone write is no transaction: a backend may take it together with those of others.
-func (s *Store) carryOut(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
+// submit commits operations. A lone write is no transaction: a backend may take it together with those of others.
+func (s *Store) submit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
 	if len(ops) > 1 || ops[0].Write == nil {
 		return s.transactor.Commit(ctx, ops)
 	}
@@ -256,10 +256,10 @@ func (s *Store) carryOut(ctx context.Context, ops []storage.Op) ([]*resourcepb.R
 
 // entryOfWrite returns the entry of what was written: that of the transaction, if decoding would make the same.
 func (s *Store) entryOfWrite(c *change, res *resourcepb.Resource) *entry {
-	if c == nil || c.now == nil || c.now.table == nil || c.now.table.setVersion == nil {
+	if c == nil || c.result == nil || c.result.table == nil || c.result.table.setVersion == nil {
 		return s.decode(res)
 	}
-	e := c.now
+	e := c.result
 	e.version = res.GetVersion()
 	e.table.setVersion(e.object, e.version)
 	e.values = e.table.values(e.object) // the version may be one of them

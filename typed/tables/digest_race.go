@@ -29,7 +29,7 @@ func digestOf(t *table, object any) digest {
 func (e *entry) check() {
 	if e != nil && e.object != nil && digestOf(e.table, e.object) != e.digest {
 		panic(fmt.Sprintf("store: %s was changed by the program: what a Reader returns and what was put is shared, use Edit for a copy",
-			nameOf(e.id)))
+			idString(e.id)))
 	}
 }
 
@@ -51,7 +51,7 @@ func (r *reading) assertUnchanged() {
 	}
 	for i := range r.tx.touchedKeys {
 		if c := r.tx.touchedKeys[i].change; c != nil {
-			c.now.check()
+			c.result.check()
 		}
 	}
 }

@@ -21,7 +21,7 @@ func TestWhoChangesSharedObjectsIsFound(t *testing.T) {
 				return err
 			},
 			"read unchecked": func(tx *tables.Tx) error {
-				all, err := numbers.List(tx.Unchecked())
+				all, err := numbers.List(tx.UncheckedReader())
 				all[0].Data.Value++
 				return err
 			},

@@ -41,7 +41,7 @@
 //	})
 //
 // [Store.Batch] makes many changes that need not be atomic together. Phantoms, that is objects which appear after a list has been read, are
-// for [Table.Guarded].
+// for [Table.WithGuard].
 //
 // # Watching
 //

@@ -47,7 +47,7 @@ func Example() {
 	}
 	// The first job that nobody has: two programs that do this at once get two jobs.
 	if err := s.Update(ctx, func(tx *tables.Tx) error {
-		free, err := jobs.List(tx.Unchecked(), byWorker.Is(""))
+		free, err := jobs.List(tx.UncheckedReader(), byWorker.Is(""))
 		if err != nil || len(free) == 0 {
 			return err
 		}

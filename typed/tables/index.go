@@ -34,7 +34,7 @@ func (x Index[T, K]) Is(value K) Query {
 
 // From matches the objects that have a value of at least first.
 func (x Index[T, K]) From(first K) Query {
-	return x.query(rangeQuery{from: string(appendValue(nil, first)), open: true, cost: costRange})
+	return x.query(rangeQuery{from: string(appendValue(nil, first)), toEnd: true, cost: costRange})
 }
 
 // To matches the objects that have a value below end.
@@ -48,7 +48,7 @@ func (x Index[T, K]) Between(first, end K) Query {
 }
 
 func (x Index[T, K]) query(q rangeQuery) Query {
-	q.index, q.of = x.Name, reflect.TypeFor[Index[T, K]]()
+	q.index, q.indexType = x.Name, reflect.TypeFor[Index[T, K]]()
 	return Query{&q}
 }
 
@@ -97,8 +97,8 @@ func indexPrefix(table, index int) string {
 	return string(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, uint32(table)), uint32(index)))
 }
 
-// after returns the first text behind all that begins with a place.
-func after(place string) string { return string(key.PrefixEnd([]byte(place))) }
+// prefixEnd returns the first text behind all that begins with a place.
+func prefixEnd(place string) string { return string(key.PrefixEnd([]byte(place))) }
 
 // ownerValue is the value of an owner, which without a uid is what those of its incarnations begin with.
 func ownerValue(id *resourcepb.ID) string {

@@ -55,7 +55,7 @@ func Owner(id *resourcepb.ID) Query {
 	from := ownerValue(id)
 	to := from + "\x00"
 	if id.GetUid() == "" {
-		to = after(from)
+		to = prefixEnd(from)
 	}
 	return Query{&rangeQuery{indexNumber: ownerIndex, from: from, to: to}}
 }
@@ -65,7 +65,7 @@ func NamePrefix(prefix string) Query { return Query{namePrefix(prefix)} }
 
 // In matches the objects of a tenancy. A unit that is [storage.Wildcard] matches every value.
 func In(tenancy *resourcepb.Tenancy) Query {
-	return Query{within{tenancy.GetPartition(), tenancy.GetNamespace()}}
+	return Query{tenancyQuery{tenancy.GetPartition(), tenancy.GetNamespace()}}
 }
 
 // And matches what all queries match. And() matches everything.
@@ -80,26 +80,26 @@ func Not(q Query) Query { return Query{not{q}} }
 // rangeQuery matches what has a value in a part of one index.
 type rangeQuery struct {
 	index       string       // its name, for one of the program's
-	of          reflect.Type // the Index that made the query; nil for one that every table has
+	indexType   reflect.Type // the Index that made the query; nil for one that every table has
 	indexNumber int
 	from, to    string
-	open        bool // it goes on to the end of the index, whatever to is
+	toEnd       bool // it goes on to the end of the index, whatever to is
 	cost        cost
 }
 
 func (q *rangeQuery) resolve(t *table) (query, error) {
 	out := *q
-	if q.of != nil {
+	if q.indexType != nil {
 		at, known := t.indexes[q.index]
-		if !known || at.of != q.of {
-			return nil, fmt.Errorf("%w: %s has no index %q of the type %v", storage.ErrInvalid, t, q.index, q.of)
+		if !known || at.indexType != q.indexType {
+			return nil, fmt.Errorf("%w: %s has no index %q of the type %v", storage.ErrInvalid, t, q.index, q.indexType)
 		}
 		out.indexNumber = at.indexNumber
 	}
 	p := indexPrefix(t.number, out.indexNumber)
 	out.from = p + q.from
-	if out.to = p + q.to; q.open {
-		out.to = after(p)
+	if out.to = p + q.to; q.toEnd {
+		out.to = prefixEnd(p)
 	}
 	return &out, nil
 }
@@ -126,17 +126,17 @@ func (q namePrefix) resolve(*table) (query, error)         { return q, nil }
 func (q namePrefix) match(e *entry) bool                   { return strings.HasPrefix(e.id.GetName(), string(q)) }
 func (q namePrefix) spans([]textRange) ([]textRange, cost) { return nil, costAll }
 
-type within struct{ partition, namespace string }
+type tenancyQuery struct{ partition, namespace string }
 
-func (q within) restrict(f *key.Filter) {
+func (q tenancyQuery) restrict(f *key.Filter) {
 	if f.Partition == storage.Wildcard && f.Namespace == storage.Wildcard {
 		f.Partition, f.Namespace = q.partition, q.namespace
 	}
 }
 
-func (q within) resolve(*table) (query, error)         { return q, nil }
-func (q within) spans([]textRange) ([]textRange, cost) { return nil, costAll }
-func (q within) match(e *entry) bool {
+func (q tenancyQuery) resolve(*table) (query, error)         { return q, nil }
+func (q tenancyQuery) spans([]textRange) ([]textRange, cost) { return nil, costAll }
+func (q tenancyQuery) match(e *entry) bool {
 	in := e.id.GetTenancy()
 	return (q.partition == in.GetPartition() || q.partition == storage.Wildcard) &&
 		(q.namespace == in.GetNamespace() || q.namespace == storage.Wildcard)

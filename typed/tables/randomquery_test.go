@@ -99,7 +99,7 @@ func TestRandomQueries(t *testing.T) {
 				asked, inside = nil, nil
 				for range 60 {
 					q := randomQuery(r, 3)
-					asked, inside = append(asked, q), append(inside, show(t, tx.Unchecked(), q.query))
+					asked, inside = append(asked, q), append(inside, show(t, tx.UncheckedReader(), q.query))
 				}
 				return nil
 			})

@@ -16,7 +16,7 @@ import (
 	"github.com/ashlar-dev/storage/typed"
 )
 
-// Reader is what the tables can be read with: a [View], a [Tx], or what [Tx.Unchecked] returns. It is good until the function that got it
+// Reader is what the tables can be read with: a [View], a [Tx], or what [Tx.UncheckedReader] returns. It is good until the function that got it
 // returns, and for one goroutine.
 type Reader interface{ reading() *reading }
 
@@ -49,7 +49,7 @@ func (s *Store) View(ctx context.Context, fn func(*View) error, opts ...ViewOpti
 	for _, opt := range opts {
 		opt(&o)
 	}
-	if err := s.usable(ctx); err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return err
 	}
 	r := &reading{store: s}
@@ -62,7 +62,7 @@ func (s *Store) View(ctx context.Context, fn func(*View) error, opts ...ViewOpti
 		r.rows = s.copy.Borrow()
 		defer r.rows.Return()
 	}
-	return r.show(fn)
+	return r.callView(fn)
 }
 
 // reading is a state of the store, as somebody reads it.
@@ -71,24 +71,24 @@ type reading struct {
 	rows         *replica.View[*entry]
 	tx           *Tx  // whose changes are part of the state; nil for none
 	recordsReads bool // reads are recorded in tx
-	finished     bool // rows is the replica's again
+	hasEnded     bool // rows is the replica's again
 	seenRows     seenEntries
 }
 
-// show calls a function with a View.
-func (r *reading) show(fn func(*View) error) error {
-	defer func() { r.finished = true }()
+// callView calls a function with a View.
+func (r *reading) callView(fn func(*View) error) error {
+	defer func() { r.hasEnded = true }()
 	err := fn(&View{r})
 	r.assertUnchanged()
 	return err
 }
 
-// usable refuses what a program has kept.
-func (r *reading) usable() error {
-	if r.finished {
+// checkOpen refuses what a program has kept.
+func (r *reading) checkOpen() error {
+	if r.hasEnded {
 		return fmt.Errorf("%w: the View is over: it is good until the function that got it returns", storage.ErrInvalid)
 	}
-	return r.tx.usable()
+	return r.tx.checkOpen()
 }
 
 // row returns the row of a key, nil for none.
@@ -113,7 +113,7 @@ func (r *reading) all(t *table) iter.Seq[*entry] {
 
 // get returns what is stored under an id, nil for nothing.
 func (r *reading) get(t *table, id *resourcepb.ID) (*entry, error) {
-	if err := errors.Join(t.owns(id), r.store.has(t), r.usable()); err != nil {
+	if err := errors.Join(t.checkID(id), r.store.checkTable(t), r.checkOpen()); err != nil {
 		return nil, err
 	}
 	k := key.Of(id)
@@ -123,7 +123,7 @@ func (r *reading) get(t *table, id *resourcepb.ID) (*entry, error) {
 			r.tx.noteRead(k, t, e)
 		}
 		if c := r.tx.changeOf(k); c != nil {
-			e = c.now
+			e = c.result
 		}
 	}
 	if e == nil || id.GetUid() != "" && id.GetUid() != e.id.GetUid() {
@@ -135,7 +135,7 @@ func (r *reading) get(t *table, id *resourcepb.ID) (*entry, error) {
 
 // list returns what is meant by all of the queries.
 func (r *reading) list(t *table, queries []Query) ([]*entry, error) {
-	if err := errors.Join(r.store.has(t), r.usable()); err != nil {
+	if err := errors.Join(r.store.checkTable(t), r.checkOpen()); err != nil {
 		return nil, err
 	}
 	q, err := and(queries).resolve(t)
@@ -197,12 +197,12 @@ func orderOf(q query) func(a, b *entry) int {
 		return func(a, b *entry) int { return a.key.Compare(b.key) }
 	}
 	return func(a, b *entry) int {
-		return cmp.Or(strings.Compare(a.first(spans[0]), b.first(spans[0])), a.key.Compare(b.key))
+		return cmp.Or(strings.Compare(a.lowestValue(spans[0]), b.lowestValue(spans[0])), a.key.Compare(b.key))
 	}
 }
 
-// first returns the lowest of the entry's values in a part of the index tree.
-func (e *entry) first(in textRange) (lowest string) {
+// lowestValue returns the lowest of the entry's values in a part of the index tree.
+func (e *entry) lowestValue(in textRange) (lowest string) {
 	for _, v := range e.values {
 		if v >= in.from && v < in.to && (lowest == "" || v < lowest) {
 			lowest = v
@@ -219,7 +219,7 @@ func (t *Table[T]) Get(r Reader, id *resourcepb.ID) (*typed.Object[T], error) {
 	case err != nil:
 		return nil, err
 	case e == nil:
-		return nil, fmt.Errorf("%s: %w", nameOf(id), storage.ErrNotFound)
+		return nil, fmt.Errorf("%s: %w", idString(id), storage.ErrNotFound)
 	case e.err != nil:
 		return nil, e.err
 	}
@@ -233,7 +233,7 @@ func (t *Table[T]) Get(r Reader, id *resourcepb.ID) (*typed.Object[T], error) {
 // that has one of these and no single value of an index), they come in the order of their lowest values in the range, and then of keys.
 //
 // A query by an index that the table does not have is [storage.ErrInvalid]. Objects whose payload is not the table's are left out: see
-// [Table.Damaged].
+// [Table.DecodeErrors].
 func (t *Table[T]) List(r Reader, queries ...Query) ([]*typed.Object[T], error) {
 	found, err := r.reading().list(t.table, queries)
 	if err != nil || len(found) == 0 {
@@ -246,10 +246,10 @@ func (t *Table[T]) List(r Reader, queries ...Query) ([]*typed.Object[T], error) 
 	return objects, nil
 }
 
-// Damaged returns an error for each resource of the table's type that is no object of the table, mostly a [*typed.PayloadError]; one
+// DecodeErrors returns an error for each resource of the table's type that is no object of the table, mostly a [*typed.PayloadError]; one
 // alone, [storage.ErrInvalid], if r is over.
-func (t *Table[T]) Damaged(r Reader) (problems []error) {
-	if err := r.reading().usable(); err != nil {
+func (t *Table[T]) DecodeErrors(r Reader) (problems []error) {
+	if err := r.reading().checkOpen(); err != nil {
 		return []error{err}
 	}
 	for e := range r.reading().all(t.table) {

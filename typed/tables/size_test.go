@@ -25,7 +25,7 @@ type note = typed.Object[*wrapperspb.StringValue]
 
 var (
 	notes        = tables.NewTable[*wrapperspb.StringValue](&resourcepb.Type{Group: "demo", GroupVersion: "v1", Kind: "Note"})
-	guardedNotes = notes.Guarded()
+	guardedNotes = notes.WithGuard()
 )
 
 // sized returns a new object that has so many bytes when it is stored.

@@ -192,13 +192,13 @@ func TestErrorsWithinABatch(t *testing.T) {
 				return nil
 			})
 			ended := (*tables.BatchError)(nil)
-			if want := 3 * (2 - c.lose/2); !errors.As(err, &ended) || !errors.Is(err, c.want) || ended.Committed != want {
+			if want := 3 * (2 - c.lose/2); !errors.As(err, &ended) || !errors.Is(err, c.want) || ended.CommittedUpdates != want {
 				t.Errorf("%s: %v, expected that %d are committed", c.what, err, want)
 			}
 			if err := s.View(ctx, func(v *tables.View) error {
 				found, err := numbers.List(v, tables.NamePrefix(c.what))
-				if len(found) < ended.Committed || len(found) > calls {
-					t.Errorf("%s: there are %d of %d, %d are said to be committed", c.what, len(found), calls, ended.Committed)
+				if len(found) < ended.CommittedUpdates || len(found) > calls {
+					t.Errorf("%s: there are %d of %d, %d are said to be committed", c.what, len(found), calls, ended.CommittedUpdates)
 				}
 				return err
 			}, tables.Linearizable); err != nil {

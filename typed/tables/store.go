@@ -32,7 +32,7 @@ func Open(ctx context.Context, backend storage.Backend, tables ...AnyTable) (*St
 	}
 	s := &Store{backend: backend, transactor: transactor, tables: map[storage.UnversionedType]*table{}}
 	for _, described := range tables {
-		if err := s.add(described.described()); err != nil {
+		if err := s.add(described.base()); err != nil {
 			return nil, err
 		}
 	}
@@ -51,12 +51,12 @@ func Open(ctx context.Context, backend storage.Backend, tables ...AnyTable) (*St
 }
 
 func (s *Store) add(t *table) error {
-	if t.broken != nil {
-		return t.broken
+	if t.openErr != nil {
+		return t.openErr
 	}
 	takes := map[storage.UnversionedType]*table{t.name(): t}
 	if t.hasGuard {
-		takes[storage.UnversionedTypeFrom(t.guard().Type)] = nil
+		takes[storage.UnversionedTypeFrom(t.guardID().Type)] = nil
 	}
 	for name, of := range takes {
 		if _, twice := s.tables[name]; twice {
@@ -87,8 +87,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// usable returns why a call cannot be carried out.
-func (s *Store) usable(ctx context.Context) error {
+// checkOpen returns why a call cannot be carried out.
+func (s *Store) checkOpen(ctx context.Context) error {
 	if s.closed.Load() {
 		return fmt.Errorf("the store: %w", storage.ErrClosed)
 	}
@@ -98,8 +98,8 @@ func (s *Store) usable(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// has refuses a table that is not one of the store's.
-func (s *Store) has(t *table) error {
+// checkTable refuses a table that is not one of the store's.
+func (s *Store) checkTable(t *table) error {
 	if s.tables[t.name()] != t {
 		return fmt.Errorf("%w: %s is not one of those that the store was opened with", storage.ErrInvalid, t)
 	}

@@ -29,7 +29,7 @@ var (
 	byValue    = tables.Index[*wrapperspb.Int64Value, int64]{Name: "value", Values: func(o *number) []int64 { return []int64{o.Data.GetValue()} }}
 	byDivisor  = tables.Index[*wrapperspb.Int64Value, int]{Name: "divisor", Values: divisors}
 	numbers    = tables.NewTable[*wrapperspb.Int64Value](numberType, byValue, byDivisor)
-	guarded    = numbers.Guarded()
+	guarded    = numbers.WithGuard()
 	home       = fixture.Tenancy
 )
 
@@ -333,12 +333,12 @@ func TestBatch(t *testing.T) {
 			return broken
 		})
 		ended := (*tables.BatchError)(nil)
-		if !errors.As(err, &ended) || !errors.Is(err, broken) || ended.Committed == 0 || ended.Committed >= many {
+		if !errors.As(err, &ended) || !errors.Is(err, broken) || ended.CommittedUpdates == 0 || ended.CommittedUpdates >= many {
 			t.Errorf("a batch that ended early: %v", err)
 		}
 		if err := s.View(ctx, func(v *tables.View) error {
-			if n := len(strings.Fields(show(t, v, tables.NamePrefix("m-")))); n != ended.Committed {
-				t.Errorf("%d objects, %d are said to be committed", n, ended.Committed)
+			if n := len(strings.Fields(show(t, v, tables.NamePrefix("m-")))); n != ended.CommittedUpdates {
+				t.Errorf("%d objects, %d are said to be committed", n, ended.CommittedUpdates)
 			}
 			return nil
 		}); err != nil {

@@ -22,7 +22,7 @@ type Table[T any] struct {
 }
 
 // AnyTable is a [Table], whatever its objects are.
-type AnyTable interface{ described() *table }
+type AnyTable interface{ base() *table }
 
 // table is what a Table is without the type of its objects.
 type table struct {
@@ -34,13 +34,13 @@ type table struct {
 	encode     func(object any) (*resourcepb.Resource, error)
 	values     func(object any) []string
 	setVersion func(object any, version string) // sets an object's version; nil if what is put may be another object when it is decoded
-	broken     error                            // why the table cannot be opened
+	openErr    error                            // why the table cannot be opened
 }
 
 // tableIndex is an index of a table.
 type tableIndex struct {
 	indexNumber int
-	of          reflect.Type
+	indexType   reflect.Type
 }
 
 // tables counts those of this process.
@@ -63,7 +63,7 @@ func newTable[T any](typ *resourcepb.Type, codec *typed.Codec[T], indexes []AnyI
 	prefixes := make([]string, len(indexes))
 	for i, x := range indexes {
 		if _, twice := t.indexes[x.name()]; twice {
-			t.broken = fmt.Errorf("%w: two indexes of %s have the name %q", storage.ErrInvalid, t, x.name())
+			t.openErr = fmt.Errorf("%w: two indexes of %s have the name %q", storage.ErrInvalid, t, x.name())
 		}
 		t.indexes[x.name()] = tableIndex{firstIndex + i, reflect.TypeOf(x)}
 		prefixes[i] = indexPrefix(t.number, firstIndex+i)
@@ -87,14 +87,14 @@ func newTable[T any](typ *resourcepb.Type, codec *typed.Codec[T], indexes []AnyI
 	return &Table[T]{table: t, codec: codec}
 }
 
-// Guarded returns the table with a guard against phantoms: an [Store.Update] that lists its objects fails to commit, and runs again, if
+// WithGuard returns the table with a guard against phantoms: an [Store.Update] that lists its objects fails to commit, and runs again, if
 // another one has changed, created or deleted any object of the table meanwhile.
 //
 // A guard is a resource, of the kind of the table with ".guard" behind it, that every Update which changes the table writes, and every
 // Update that lists the table checks. So those that write the table take turns, in all processes: guard small tables that change seldom,
 // or those whose rules cannot be kept otherwise ("at most three leaders"). A list then takes one check, however many objects it has. The
 // guard holds among programs that use the guarded table; what others write, it does not see.
-func (t *Table[T]) Guarded() *Table[T] {
+func (t *Table[T]) WithGuard() *Table[T] {
 	guarded := *t.table
 	guarded.hasGuard = true
 	return &Table[T]{table: &guarded, codec: t.codec}
@@ -105,7 +105,7 @@ func (t *Table[T]) ID(tenancy *resourcepb.Tenancy, name string) *resourcepb.ID {
 	return codec.CloneID(&resourcepb.ID{Type: t.typ, Tenancy: tenancy, Name: name})
 }
 
-func (t *table) described() *table { return t }
+func (t *table) base() *table { return t }
 
 // String names the table in errors.
 func (t *table) String() string {
@@ -114,18 +114,18 @@ func (t *table) String() string {
 
 func (t *table) name() storage.UnversionedType { return storage.UnversionedTypeFrom(t.typ) }
 
-// guard is the id of the table's guard.
-func (t *table) guard() *resourcepb.ID {
+// guardID is the id of the table's guardID.
+func (t *table) guardID() *resourcepb.ID {
 	return &resourcepb.ID{
 		Uid: "guard", Name: "guard", Tenancy: &resourcepb.Tenancy{},
 		Type: &resourcepb.Type{Group: t.typ.GetGroup(), GroupVersion: t.typ.GetGroupVersion(), Kind: t.typ.GetKind() + ".guard"},
 	}
 }
 
-// owns refuses an id of another table.
-func (t *table) owns(id *resourcepb.ID) error {
+// checkID refuses an id of another table.
+func (t *table) checkID(id *resourcepb.ID) error {
 	if storage.UnversionedTypeFrom(id.GetType()) != t.name() {
-		return fmt.Errorf("%w: %s is no object of %s", storage.ErrInvalid, nameOf(id), t)
+		return fmt.Errorf("%w: %s is no object of %s", storage.ErrInvalid, idString(id), t)
 	}
 	return nil
 }
@@ -158,8 +158,8 @@ func entryOf(t *table, res *resourcepb.Resource) *entry {
 	return e
 }
 
-// nameOf returns the name of a resource as errors have it.
-func nameOf(id *resourcepb.ID) string {
+// idString returns the name of a resource as errors have it.
+func idString(id *resourcepb.ID) string {
 	return fmt.Sprintf("%s/%s %q in %q/%q", id.GetType().GetGroup(), id.GetType().GetKind(), id.GetName(),
 		id.GetTenancy().GetPartition(), id.GetTenancy().GetNamespace())
 }

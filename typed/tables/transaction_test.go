@@ -145,7 +145,7 @@ func TestATransactionThatIsOver(t *testing.T) {
 			})
 		}()
 		for i, tx := range kept {
-			_, errGet := numbers.Get(tx.Unchecked(), id("a"))
+			_, errGet := numbers.Get(tx.UncheckedReader(), id("a"))
 			_, errList := numbers.List(tx)
 			for _, err := range []error{numbers.Put(tx, put("c", 1)), numbers.Delete(tx, id("a")), errGet, errList} {
 				if !errors.Is(err, storage.ErrInvalid) {

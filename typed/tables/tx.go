@@ -20,12 +20,12 @@ import (
 type Tx struct {
 	r           *reading
 	touchedKeys []touchedKey
-	at          map[key.Key]int // where touched has a key, once there are many
+	keyIndex    map[key.Key]int // where touched has a key, once there are many
 	undo        []undoRecord
 	size        int // of all that is written
 	hasListed   bool
 	guards      map[*table]guard
-	finished    bool // nothing that is done now would be committed
+	hasEnded    bool // nothing that is done now would be committed
 	borrows     bool // rows is borrowed
 }
 
@@ -33,24 +33,24 @@ func (tx *Tx) reading() *reading { return tx.r }
 
 // guard is what a transaction does with the guard of a table: it checks it, or writes it.
 type guard struct {
-	version   string // that the store holds; "" for none
-	isWritten bool
+	version string // that the store holds; "" for none
+	writes  bool
 }
 
 // touchedKey is a key that a transaction has read.
 type touchedKey struct {
-	key       key.Key
-	table     *table
-	seenEntry *entry // nil for nothing
-	change    *change
+	key    key.Key
+	table  *table
+	stored *entry // nil for nothing
+	change *change
 }
 
 // change is what a transaction does to a key.
 type change struct {
-	was  *entry               // what the store holds; nil for nothing
-	now  *entry               // what the transaction puts in its place; nil for nothing
-	res  *resourcepb.Resource // what is written, without its version
-	size int
+	stored *entry               // what the store holds; nil for nothing
+	result *entry               // what the transaction puts in its place; nil for nothing
+	res    *resourcepb.Resource // what is written, without its version
+	size   int
 }
 
 // undoRecord is a change as it was before another one took its place.
@@ -69,8 +69,8 @@ func newTx(s *Store, at *replica.View[*entry]) *Tx {
 	return tx
 }
 
-// call calls the function of an Update.
-func (tx *Tx) call(fn func(*Tx) error) error {
+// run calls the function of an Update.
+func (tx *Tx) run(fn func(*Tx) error) error {
 	defer tx.end()
 	err := fn(tx)
 	tx.r.assertUnchanged()
@@ -79,27 +79,27 @@ func (tx *Tx) call(fn func(*Tx) error) error {
 
 // end has the transaction take nothing any more, and gives back what it reads: its own change would have to be noted for that.
 func (tx *Tx) end() {
-	if tx.finished = true; tx.borrows {
+	if tx.hasEnded = true; tx.borrows {
 		tx.borrows = false
 		tx.r.rows.Return()
 	}
 }
 
-// usable refuses a transaction that a program has kept.
-func (tx *Tx) usable() error {
-	if tx != nil && tx.finished {
+// checkOpen refuses a transaction that a program has kept.
+func (tx *Tx) checkOpen() error {
+	if tx != nil && tx.hasEnded {
 		return fmt.Errorf("%w: the transaction is over: it is good until the function that got it returns", storage.ErrInvalid)
 	}
 	return nil
 }
 
-// smallQueryKeys is how many keys are found faster by a look at each.
-const smallQueryKeys = 8
+// linearSearchKeys is how many keys are found faster by a look at each.
+const linearSearchKeys = 8
 
 // find returns what a transaction has done with a key, nil for nothing. It is good until the next key is touched.
 func (tx *Tx) find(k key.Key) *touchedKey {
-	if tx.at != nil {
-		if i, known := tx.at[k]; known {
+	if tx.keyIndex != nil {
+		if i, known := tx.keyIndex[k]; known {
 			return &tx.touchedKeys[i]
 		}
 		return nil
@@ -120,14 +120,14 @@ func (tx *Tx) changeOf(k key.Key) *change {
 	return nil
 }
 
-// changes reports whether there is something to write.
-func (tx *Tx) changes() bool {
+// hasChanges reports whether there is something to write.
+func (tx *Tx) hasChanges() bool {
 	return slices.ContainsFunc(tx.touchedKeys, func(t touchedKey) bool { return t.change != nil })
 }
 
-// Unchecked reads what tx reads, its own changes included, without demanding that it is still so when tx is committed. Use it for what only
+// UncheckedReader reads what tx reads, its own changes included, without demanding that it is still so when tx is committed. Use it for what only
 // advises, such as a list of many objects to choose one from: then read that one again through tx.
-func (tx *Tx) Unchecked() Reader {
+func (tx *Tx) UncheckedReader() Reader {
 	unchecked := *tx.r
 	unchecked.recordsReads = false
 	return &View{&unchecked}
@@ -138,14 +138,14 @@ func (tx *Tx) noteRead(k key.Key, t *table, e *entry) {
 	if tx.find(k) != nil {
 		return
 	}
-	tx.touchedKeys = append(tx.touchedKeys, touchedKey{key: k, table: t, seenEntry: e})
+	tx.touchedKeys = append(tx.touchedKeys, touchedKey{key: k, table: t, stored: e})
 	switch n := len(tx.touchedKeys); {
-	case tx.at != nil:
-		tx.at[k] = n - 1
-	case n > smallQueryKeys:
-		tx.at = make(map[key.Key]int, 4*smallQueryKeys)
+	case tx.keyIndex != nil:
+		tx.keyIndex[k] = n - 1
+	case n > linearSearchKeys:
+		tx.keyIndex = make(map[key.Key]int, 4*linearSearchKeys)
 		for i := range tx.touchedKeys {
-			tx.at[tx.touchedKeys[i].key] = i
+			tx.keyIndex[tx.touchedKeys[i].key] = i
 		}
 	}
 }
@@ -154,7 +154,7 @@ func (tx *Tx) noteRead(k key.Key, t *table, e *entry) {
 func (tx *Tx) noteList(t *table, found []*entry) {
 	tx.hasListed = true
 	if t.hasGuard {
-		tx.guard(t, false)
+		tx.noteGuard(t, false)
 		return
 	}
 	for _, e := range found {
@@ -162,13 +162,13 @@ func (tx *Tx) noteList(t *table, found []*entry) {
 	}
 }
 
-// guard notes that a table was listed, or changed.
-func (tx *Tx) guard(t *table, written bool) {
+// noteGuard notes that a table was listed, or changed.
+func (tx *Tx) noteGuard(t *table, written bool) {
 	g, noted := tx.guards[t]
 	if !noted {
-		g.version = versionOf(tx.r.row(key.Of(t.guard())))
+		g.version = versionOf(tx.r.row(key.Of(t.guardID())))
 	}
-	g.isWritten = g.isWritten || written
+	g.writes = g.writes || written
 	if tx.guards == nil {
 		tx.guards = map[*table]guard{}
 	}
@@ -185,8 +185,8 @@ func (tx *Tx) merge(t *table, q query, found []*entry) []*entry {
 			continue
 		}
 		hidden[tx.touchedKeys[i].key] = true
-		if c.now != nil && c.now.table == t && q.match(c.now) {
-			mine = append(mine, c.now)
+		if c.result != nil && c.result.table == t && q.match(c.result) {
+			mine = append(mine, c.result)
 		}
 	}
 	if len(hidden) == 0 {
@@ -219,15 +219,15 @@ func (t *Table[T]) Put(tx *Tx, o *typed.Object[T]) error {
 	if err != nil {
 		return err
 	}
-	was, present := held.was, held.was != nil
-	again := held.now != nil && o.Version == "" && o.ID.GetUid() == "" // what the transaction has created is created again
+	was, present := held.stored, held.stored != nil
+	again := held.result != nil && o.Version == "" && o.ID.GetUid() == "" // what the transaction has created is created again
 	switch {
-	case held.now == nil && o.Version != "" || held.now != nil && o.Version != held.now.version || again:
-		return fmt.Errorf("put %s: %w", nameOf(o.ID), storage.ErrCASFailure)
-	case held.now != nil && o.ID.GetUid() != held.now.id.GetUid():
-		return fmt.Errorf("put %s: %w", nameOf(o.ID), storage.ErrWrongUid)
-	case held.now == nil && present && o.ID.GetUid() != "" && o.ID.GetUid() != was.id.GetUid():
-		return fmt.Errorf("put %s, which the transaction has deleted, with another uid: %w", nameOf(o.ID), storage.ErrWrongUid)
+	case held.result == nil && o.Version != "" || held.result != nil && o.Version != held.result.version || again:
+		return fmt.Errorf("put %s: %w", idString(o.ID), storage.ErrCASFailure)
+	case held.result != nil && o.ID.GetUid() != held.result.id.GetUid():
+		return fmt.Errorf("put %s: %w", idString(o.ID), storage.ErrWrongUid)
+	case held.result == nil && present && o.ID.GetUid() != "" && o.ID.GetUid() != was.id.GetUid():
+		return fmt.Errorf("put %s, which the transaction has deleted, with another uid: %w", idString(o.ID), storage.ErrWrongUid)
 	case o.ID.GetUid() == "" && present:
 		o.ID = codec.CloneID(o.ID)
 		o.ID.Uid = was.id.GetUid()
@@ -238,7 +238,7 @@ func (t *Table[T]) Put(tx *Tx, o *typed.Object[T]) error {
 	if present && was.object != nil {
 		old := was.object.(*typed.Object[T])
 		if t.codec.Same(old, o) {
-			tx.change(t.table, was.key, nil)
+			tx.setChange(t.table, was.key, nil)
 			return nil
 		}
 		probe := *o
@@ -255,11 +255,11 @@ func (t *Table[T]) Put(tx *Tx, o *typed.Object[T]) error {
 	}
 	size := sizeOf(res)
 	if size > maxSize {
-		return fmt.Errorf("put %s: %w: it has %d bytes, the most is %d", nameOf(o.ID), storage.ErrTooLarge, size, maxSize)
+		return fmt.Errorf("put %s: %w: it has %d bytes, the most is %d", idString(o.ID), storage.ErrTooLarge, size, maxSize)
 	}
 	now := &entry{key: key.Of(o.ID), id: o.ID, version: o.Version, table: t.table, object: o}
 	now.values, now.digest = t.values(o), digestOf(t.table, o)
-	tx.change(t.table, now.key, &change{was: was, now: now, res: res, size: size})
+	tx.setChange(t.table, now.key, &change{stored: was, result: now, res: res, size: size})
 	return nil
 }
 
@@ -270,14 +270,14 @@ func (t *Table[T]) Delete(tx *Tx, id *resourcepb.ID) error {
 	if err != nil {
 		return err
 	}
-	if held.now == nil || id.GetUid() != "" && id.GetUid() != held.now.id.GetUid() {
-		return fmt.Errorf("delete %s: %w", nameOf(id), storage.ErrNotFound)
+	if held.result == nil || id.GetUid() != "" && id.GetUid() != held.result.id.GetUid() {
+		return fmt.Errorf("delete %s: %w", idString(id), storage.ErrNotFound)
 	}
-	if held.was == nil {
-		tx.change(t.table, held.now.key, nil)
+	if held.stored == nil {
+		tx.setChange(t.table, held.result.key, nil)
 		return nil
 	}
-	tx.change(t.table, held.was.key, &change{was: held.was})
+	tx.setChange(t.table, held.stored.key, &change{stored: held.stored})
 	return nil
 }
 
@@ -287,15 +287,15 @@ func (tx *Tx) readCurrent(t *table, id *resourcepb.ID) (change, error) {
 		return change{}, err
 	}
 	was := tx.find(key.Of(id))
-	held := change{was: was.seenEntry, now: was.seenEntry}
+	held := change{stored: was.stored, result: was.stored}
 	if was.change != nil {
-		held.now = was.change.now
+		held.result = was.change.result
 	}
 	return held, nil
 }
 
-// change sets what is done to a key that was read; nil is nothing.
-func (tx *Tx) change(t *table, k key.Key, c *change) {
+// setChange sets what is done to a key that was read; nil is nothing.
+func (tx *Tx) setChange(t *table, k key.Key, c *change) {
 	at := tx.find(k)
 	if at.change == nil && c == nil {
 		return
@@ -307,8 +307,8 @@ func (tx *Tx) change(t *table, k key.Key, c *change) {
 		tx.size += c.size
 	}
 	i := len(tx.touchedKeys) - 1
-	if tx.at != nil {
-		i = tx.at[k]
+	if tx.keyIndex != nil {
+		i = tx.keyIndex[k]
 	} else {
 		for tx.touchedKeys[i].key != k {
 			i--
@@ -316,7 +316,7 @@ func (tx *Tx) change(t *table, k key.Key, c *change) {
 	}
 	tx.undo = append(tx.undo, undoRecord{i, at.change})
 	if at.change = c; t.hasGuard {
-		tx.guard(t, true)
+		tx.noteGuard(t, true)
 	}
 }
 
@@ -326,19 +326,19 @@ func sizeOf(res *resourcepb.Resource) int {
 	return codec.Size(res)
 }
 
-// fits returns why the transaction is too large for the backend.
-func (tx *Tx) fits() error {
+// checkSize returns why the transaction is too large for the backend.
+func (tx *Tx) checkSize() error {
 	size := tx.size
 	for t, g := range tx.guards {
-		if g.isWritten {
-			size += codec.Size(&resourcepb.Resource{Id: t.guard()})
+		if g.writes {
+			size += codec.Size(&resourcepb.Resource{Id: t.guardID()})
 		}
 	}
 	if size > maxSize {
 		return fmt.Errorf("%w: the objects that the Update has changed have %d bytes together, the most is %d: use Batch",
 			storage.ErrTooLarge, size, maxSize)
 	}
-	return tx.r.store.tooMany(len(tx.touchedKeys) + len(tx.guards))
+	return tx.r.store.checkOpCount(len(tx.touchedKeys) + len(tx.guards))
 }
 
 // savepoint is a transaction as it was.
@@ -359,7 +359,7 @@ func (tx *Tx) restore(p savepoint) {
 		tx.undo = tx.undo[:len(tx.undo)-1]
 	}
 	for _, t := range tx.touchedKeys[p.touchedKeys:] {
-		delete(tx.at, t.key)
+		delete(tx.keyIndex, t.key)
 	}
 	tx.touchedKeys, tx.size, tx.hasListed, tx.guards = tx.touchedKeys[:p.touchedKeys], p.size, p.hasListed, p.guards
 }

@@ -35,7 +35,7 @@ func TestKeptViews(t *testing.T) {
 			if _, err := numbers.List(v); !errors.Is(err, storage.ErrInvalid) {
 				t.Errorf("%d: list: %v", i, err)
 			}
-			if all := numbers.Damaged(v); len(all) != 1 || !errors.Is(all[0], storage.ErrInvalid) {
+			if all := numbers.DecodeErrors(v); len(all) != 1 || !errors.Is(all[0], storage.ErrInvalid) {
 				t.Errorf("%d: damaged: %v", i, all)
 			}
 		}

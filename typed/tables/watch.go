@@ -25,7 +25,7 @@ type Watch struct {
 	follower      *replica.Follower[*entry]
 	commit        []Event // of which the first ones have been returned
 	returnedCount int
-	lastReturned  reading // notes what was returned last
+	lastRead      reading // notes what was returned last
 }
 
 // Event is a change of one object. [Table.Event] says what it was.
@@ -76,7 +76,7 @@ func (t *Table[T]) Event(ev Event) (Change[T], bool) {
 // place is gone ends with [storage.ErrWatchClosed]: call ViewAndWatch again. The loss of the database for a while is not its problem: when
 // the copy had to be read anew, the watch shows what has changed in the meantime.
 func (s *Store) ViewAndWatch(ctx context.Context, fn func(*View) error, filters ...Filter) (*Watch, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	w := &Watch{filters: map[*table][]query{}}
@@ -84,7 +84,7 @@ func (s *Store) ViewAndWatch(ctx context.Context, fn func(*View) error, filters 
 		if f.table == nil {
 			return nil, fmt.Errorf("%w: the zero Filter", storage.ErrInvalid)
 		}
-		if err := s.has(f.table); err != nil {
+		if err := s.checkTable(f.table); err != nil {
 			return nil, err
 		}
 		q, err := and(f.queries).resolve(f.table)
@@ -97,7 +97,7 @@ func (s *Store) ViewAndWatch(ctx context.Context, fn func(*View) error, filters 
 	r.rows, w.follower = s.copy.BorrowAndFollow()
 	defer r.rows.Return()
 	if fn != nil {
-		if err := r.show(fn); err != nil {
+		if err := r.callView(fn); err != nil {
 			w.Close()
 			return nil, err
 		}
@@ -108,9 +108,9 @@ func (s *Store) ViewAndWatch(ctx context.Context, fn func(*View) error, filters 
 // Next returns the next event, waiting for one if need be. If ctx is over, its error is returned and nothing is consumed, also where there
 // is an event. After [storage.ErrWatchClosed] the watch is over; what it had not returned is dropped.
 func (w *Watch) Next(ctx context.Context) (Event, error) {
-	w.lastReturned.assertUnchanged()
-	w.lastReturned.seenRows = reading{}.seenRows
-	if err := w.follower.Ended(ctx); err != nil {
+	w.lastRead.assertUnchanged()
+	w.lastRead.seenRows = reading{}.seenRows
+	if err := w.follower.Err(ctx); err != nil {
 		return Event{}, err
 	}
 	for w.returnedCount == len(w.commit) {
@@ -122,7 +122,7 @@ func (w *Watch) Next(ctx context.Context) (Event, error) {
 	w.returnedCount++
 	for _, e := range []*entry{ev.old, ev.now} {
 		if e != nil {
-			w.lastReturned.note(e)
+			w.lastRead.note(e)
 		}
 	}
 	return ev, nil
