@@ -39,12 +39,6 @@ type Cache struct {
 
 var _ storage.Backend = (*Cache)(nil)
 
-// storedResource is a resource in memory.
-type storedResource struct {
-	data  []byte // without the version
-	owner string // the bytes of the owner's key and its uid; "" for none
-}
-
 // New returns a cache over a backend, which it owns from now on, when all is in memory. ctx bounds this call only. What is damaged in the
 // store fails it with a *storage.DamagedError.
 func New(ctx context.Context, backend storage.Backend, opts *Options) (*Cache, error) {
@@ -84,30 +78,6 @@ func (c *Cache) encode(res *resourcepb.Resource) storedResource {
 		panic(fmt.Sprintf("cache: Trim has left a resource that cannot be encoded: %v", err))
 	}
 	return storedResource{data: data[:len(data):len(data)], owner: ownerIndexKey(res.GetOwner())}
-}
-
-// uid returns the uid of what is stored.
-func uid(row *replica.Row[storedResource]) string {
-	res, err := decodeRow(row)
-	if err != nil {
-		return ""
-	}
-	return res.GetId().GetUid()
-}
-
-// ownerIndexKey is what the index has of an owner. A key has four NULs and a uid has none, so nothing is ambiguous.
-func ownerIndexKey(owner *resourcepb.ID) string {
-	if owner == nil {
-		return ""
-	}
-	return string(append(append(key.Of(owner).Bytes(), 0), owner.GetUid()...))
-}
-
-func owners(row *replica.Row[storedResource]) []string {
-	if row.Value.owner == "" {
-		return nil
-	}
-	return []string{row.Value.owner}
 }
 
 // Stats is what a cache holds.

@@ -9,7 +9,6 @@ import (
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/codec"
-	"github.com/ashlar-dev/storage/internal/replica"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -71,9 +70,4 @@ func (c *Cache) backendRead(ctx context.Context, consistency storage.ReadConsist
 		c.noteAnswer(k, "", number)
 	}
 	return res, err
-}
-
-// decodeRow makes a decodeRow, which is the caller's, of what is in memory.
-func decodeRow(row *replica.Row[storedResource]) (*resourcepb.Resource, error) {
-	return codec.Decode(row.Value.data, row.Version)
 }
