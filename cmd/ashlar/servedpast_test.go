@@ -159,7 +159,7 @@ func TestWhatNeedsTheStoreIsDocumented(t *testing.T) {
 	t.Parallel()
 	document, err := os.ReadFile("../../docs/service.md")
 	require.NoError(t, err)
-	_, section, _ := strings.Cut(string(document), "\n### What the command line does not do through a server\n")
+	_, section, _ := strings.Cut(string(document), "\n### Commands that need the store\n")
 	section, _, _ = strings.Cut(section, "\n### ")
 	root := newRoot(newRunner(t, "").app(nil, nil, nil))
 	root.InitDefaultCompletionCmd()
