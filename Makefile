@@ -106,7 +106,7 @@ test-faults: cc docker images ## Tests that take too long for every run: faults 
 	$(GO) test -tags 'integration soak' -count=1 -timeout $(TEST_TIMEOUT) -v $(TESTFLAGS) -run TestConformance ./cmd/ashlar
 
 .PHONY: torture
-torture: cc docker images ## Break databases under load for FOR (1m) each; BACKEND=memory|sqlite|postgres|etcd|dynamodb picks one, SEED=n repeats a run; the seed is random otherwise (make test: internal/torture/seeds.go)
+torture: cc docker images ## Break databases under load for FOR (1m) each; BACKEND=memory|sqlite|postgres|etcd|dynamodb picks one, SEED=n repeats a run; the seed is random otherwise (make test: internal/test/torture/seeds.go)
 	@case "$${BACKEND:-all}" in \
 	all) pkgs="./inmem ./sqlite ./postgres ./etcd ./dynamodb" ;; memory) pkgs=./inmem ;; sqlite|postgres|etcd|dynamodb) pkgs="./$$BACKEND" ;; \
 	*) echo "torture: unknown BACKEND=$$BACKEND, expected memory, sqlite, postgres, etcd or dynamodb" >&2; exit 2 ;; esac; \
