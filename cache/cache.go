@@ -14,20 +14,20 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Options are the options of a cache. Nil and zero values are the defaults.
+// Options configures a cache. Nil and zero values select the defaults.
 type Options struct {
-	// Types are what is copied, none of them a wildcard; no types: everything in the store. Reads of other types go to the backend. A copy of several types is fed by a
-	// watch of their group, or of the whole store if they are of several groups.
+	// Types are the copied types, without wildcards; none copies the whole store. Reads of other types go to the backend. One watch feeds the
+	// copy: of the type, of the group for several types of one group, or of the whole store for several groups.
 	Types []storage.UnversionedType
-	// Trim removes from a resource what need not be in memory, before it is put there. What Read and List return from memory lacks it, so
-	// that a program must not write such a resource back. It must leave the id, the owner and the version as they are.
+	// Trim removes parts of a resource before it is kept in memory. Read and List return the trimmed resource from memory, so a program must
+	// not write it back. Trim must not change the id, the owner or the version.
 	Trim func(*resourcepb.Resource)
-	// Timeout bounds calls that have to wait for the copy and whose context has no deadline: 30 seconds.
+	// Timeout bounds a call that waits for the copy if its context has no deadline. The default is 30 seconds.
 	Timeout time.Duration
 }
 
-// Cache is a backend with a copy in memory. It has every capability of [storage.As] that the backend under it has and that is part of the
-// contract; tools that move stores need that backend itself.
+// Cache is a backend with a copy in memory. It has every capability of [storage.As] that is part of the contract and that the inner backend
+// has. Tools that move stores need the inner backend instead.
 type Cache struct {
 	backend         storage.Backend
 	opts            Options
@@ -39,8 +39,8 @@ type Cache struct {
 
 var _ storage.Backend = (*Cache)(nil)
 
-// New returns a cache over a backend, which it owns from now on, when all is in memory. ctx bounds this call only. What is damaged in the
-// store fails it with a *storage.DamagedError.
+// New fills a cache over a backend and returns when the copy is complete. The cache owns the backend from then on. ctx bounds only this call.
+// New fails with a *storage.DamagedError if the store holds a damaged resource.
 func New(ctx context.Context, backend storage.Backend, opts *Options) (*Cache, error) {
 	c := &Cache{backend: backend, types: map[storage.UnversionedType]bool{}}
 	if opts != nil {
@@ -58,7 +58,7 @@ func New(ctx context.Context, backend storage.Backend, opts *Options) (*Cache, e
 		Uid:       uid,
 		Size:      func(row *replica.Row[storedResource]) int { return len(row.Value.data) + len(row.Value.owner) },
 		Index:     &replica.Index[storedResource]{Keys: owners},
-		LogLength: 1, // nobody follows
+		LogLength: 1, // the cache has no followers
 	})
 	if err != nil {
 		return nil, fmt.Errorf("fill the cache: %w", err)
@@ -67,39 +67,39 @@ func New(ctx context.Context, backend storage.Backend, opts *Options) (*Cache, e
 	return c, nil
 }
 
-// encode makes of a resource what is kept. It trims it, so the resource must not be anybody else's if there is something to trim.
+// encode returns the stored form of a resource. It may modify the resource if Options.Trim is set, so the caller must own it.
 func (c *Cache) encode(res *resourcepb.Resource) storedResource {
 	if c.opts.Trim != nil {
 		c.opts.Trim(res)
 	}
 	data, err := codec.Encode(res)
 	if err != nil {
-		// The backend has decoded it, so this is what Trim has left.
-		panic(fmt.Sprintf("cache: Trim has left a resource that cannot be encoded: %v", err))
+		// The backend has decoded the resource, so Trim made it invalid.
+		panic(fmt.Sprintf("cache: cannot encode a resource after Options.Trim: %v", err))
 	}
 	return storedResource{data: data[:len(data):len(data)], owner: ownerIndexKey(res.GetOwner())}
 }
 
-// Stats is what a cache holds.
+// Stats describes the contents of a cache.
 type Stats struct {
-	// Resources is their number.
+	// Resources is the number of resources.
 	Resources int
-	// Bytes is about what they take in memory.
+	// Bytes is the approximate memory they use.
 	Bytes int64
-	// Live says that a watch feeds the copy; otherwise it is being listed anew.
+	// Live reports whether a watch feeds the copy. It is false while the store is listed again.
 	Live bool
 }
 
-// Stats returns what the cache holds.
+// Stats returns the size and the state of the copy.
 func (c *Cache) Stats() Stats {
 	rows, bytes := c.copy.Size()
 	return Stats{Resources: rows, Bytes: bytes, Live: c.copy.Live()}
 }
 
-// Unwrap returns the backend under the cache. What is written to it is in the cache when the watch has brought it.
+// Unwrap returns the inner backend. A write to it reaches the cache through the watch.
 func (c *Cache) Unwrap() storage.Backend { return c.backend }
 
-// Close ends the cache and closes the backend.
+// Close closes the cache and the inner backend.
 func (c *Cache) Close() error {
 	c.closed.Store(true)
 	err := c.backend.Close()
@@ -107,10 +107,10 @@ func (c *Cache) Close() error {
 	return err
 }
 
-// begin is the first line of a call that memory may answer. Of several errors that apply it returns the first of these: storage.ErrClosed,
-// the problems of the arguments, the context's.
+// begin checks the preconditions of a call that the copy may answer. It returns the first error of: storage.ErrClosed, the argument errors,
+// the context's error.
 func (c *Cache) begin(ctx context.Context, problems ...error) error {
-	if c.closed.Load() || c.copy.HasEnded() { // the copy ends when the backend under it is closed
+	if c.closed.Load() || c.copy.HasEnded() { // closing the inner backend ends the copy
 		return storage.ErrClosed
 	}
 	for _, problem := range problems {
@@ -121,26 +121,26 @@ func (c *Cache) begin(ctx context.Context, problems ...error) error {
 	return ctx.Err()
 }
 
-// waitForCopy calls something that waits for the copy, within the cache's timeout, and returns its error in the contract's words.
-func (c *Cache) waitForCopy(ctx context.Context, what func(context.Context) error) error {
+// waitForCopy calls a function that waits for the copy, bounded by Options.Timeout, and maps its error to the contract's errors.
+func (c *Cache) waitForCopy(ctx context.Context, await func(context.Context) error) error {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.opts.Timeout)
 		defer cancel()
 	}
-	err := what(ctx)
+	err := await(ctx)
 	if err == nil || errors.Is(err, storage.ErrClosed) {
 		return err
 	}
 	return fmt.Errorf("%w: the copy has not caught up with the database: %w", storage.ErrInconsistent, err)
 }
 
-// holds reports whether a key's type is copied.
+// holds reports whether the type of a key is copied.
 func (c *Cache) holds(k key.Key) bool {
 	return len(c.types) == 0 || c.types[storage.UnversionedType{Group: k.Group, Kind: k.Kind}]
 }
 
-// overlaps reports whether some of what a list of a type finds may be copied.
+// overlaps reports whether a list of a type may include copied resources.
 func (c *Cache) overlaps(typ storage.UnversionedType) bool {
 	for t := range c.types {
 		if (typ.Group == storage.Wildcard || typ.Group == t.Group) && (typ.Kind == storage.Wildcard || typ.Kind == t.Kind) {
@@ -150,7 +150,7 @@ func (c *Cache) overlaps(typ storage.UnversionedType) bool {
 	return len(c.types) == 0
 }
 
-// covers reports whether everything that a filter matches is copied.
+// covers reports whether every resource that a filter matches is copied.
 func (c *Cache) covers(f key.Filter) bool {
 	return len(c.types) == 0 || c.types[storage.UnversionedType{Group: f.Group, Kind: f.Kind}]
 }

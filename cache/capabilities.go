@@ -7,8 +7,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// As finds what the backend under the cache has and the cache can uphold, for [storage.As]: storage.Pager, storage.Resumer,
-// storage.Transactor and storage.Historian. What tools need that move a store (package driver) is refused: it goes past the copy.
+// As implements the lookup of [storage.As]. It finds storage.Pager, storage.Resumer, storage.Transactor and storage.Historian if the inner
+// backend has them. It refuses the interfaces of package driver, with which tools move stores, because they bypass the copy.
 func (c *Cache) As(target any) bool {
 	switch target := target.(type) {
 	case **Cache:
@@ -34,22 +34,22 @@ func find[T any](c *Cache, target *T, wrap func(T) T) bool {
 	return ok
 }
 
-// pager is a cache over a Pager.
+// pager adds storage.Pager to a cache.
 type pager struct {
 	*Cache
 	inner storage.Pager
 }
 
-// ListPage implements storage.Pager. Pages come from the database.
+// ListPage implements storage.Pager. The database answers it.
 func (p pager) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts storage.ListOptions) (storage.Page, error) {
 	page, err := p.inner.ListPage(ctx, typ, tenancy, namePrefix, opts)
-	if err == nil { // also at a revision, which the copy may have yet to come by
+	if err == nil { // also for a page at a revision, which may be ahead of the copy
 		p.noteListing(typ, page.Resources)
 	}
 	return page, err
 }
 
-// historian is a cache over a Historian. What it shows of the present puts every key in doubt.
+// historian adds storage.Historian to a cache. Its answers about the present mark every key as unconfirmed.
 type historian struct {
 	storage.Historian
 	cache *Cache
@@ -82,7 +82,7 @@ func (h historian) Follow(ctx context.Context, span storage.Span, after int64) (
 	return follower{inner, h.cache}, nil
 }
 
-// follower notes what it shows.
+// follower marks every key as unconfirmed when it returns changes.
 type follower struct {
 	storage.Follower
 	cache *Cache

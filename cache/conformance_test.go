@@ -15,9 +15,9 @@ import (
 	_ "github.com/ashlar-dev/storage/sqlite"
 )
 
-// layered is a harness for caches over the stores at the URLs that a function returns.
+// layered returns a harness for caches over the stores whose URLs a function returns.
 func layered(storeURL func(t testing.TB) string) conformance.Harness {
-	var stores sync.Map // the URL of each handle
+	var stores sync.Map // the URL of each cache
 	open := func(t testing.TB, u string) storage.Backend {
 		backend, err := storage.Open(t.Context(), u)
 		if err != nil {
@@ -31,7 +31,7 @@ func layered(storeURL func(t testing.TB) string) conformance.Harness {
 		return cached
 	}
 	return conformance.Harness{
-		NoMover: "only the store below the cache is moved",
+		NoMover: "tools move the inner store",
 		Open:    func(t testing.TB) storage.Backend { return open(t, storeURL(t)) },
 		Another: func(t testing.TB, b storage.Backend) storage.Backend {
 			u, _ := stores.Load(b)

@@ -1,34 +1,38 @@
-// Package cache is a layer between a program and its backend that answers reads from memory. It keeps a copy of chosen types, which
-// one watch of the backend feeds, and is a backend itself:
+// Package cache answers reads from memory. A [Cache] is a backend around another backend: it keeps a copy of chosen types in memory, and one
+// watch of the inner backend feeds the copy.
 //
 //	backend, err := storage.Open(ctx, "postgres://…")
 //	cached, err := cache.New(ctx, backend, &cache.Options{Types: []storage.UnversionedType{{Group: "shop", Kind: "Order"}}})
 //
 // # Reads
 //
-// Eventual reads, lists and owner references come from the copy, without a word to the database. A program sees its own writes at once:
-// what was acknowledged lies over the copy until the watch brings it. A list waits for that, since it is one cut through the store, which
-// a write of one's own over an older copy would not be.
+// Eventual reads, eventual lists and owner references use the copy and make no database call. A program reads its own writes at once: an
+// acknowledged write overlays the copy until the watch delivers it. A list returns one consistent cut of the store, and a local write on top
+// of an older copy is not such a cut. So a list waits until the watch has delivered the local writes.
 //
-// A strong read or list is a barrier and then a look at the copy: the watch proves that it has brought everything which was acknowledged
-// before ([storage.Bookmarker]). All callers that wait share one round trip. Where the watches of a backend prove nothing, as DynamoDB's,
-// and while the copy has lost its watch, strong reads go to the database.
+// A strong read or list first waits for a barrier and then reads the copy. The barrier proves that the watch has delivered everything that was
+// acknowledged before the call ([storage.Bookmarker]). Concurrent callers share one round trip. Strong reads go to the database if the
+// backend's watches cannot prove this, as with DynamoDB, and while the copy has no watch.
 //
-// # What goes past the copy
+// # Calls that bypass the copy
 //
-// Pages, watches, other types, and what [storage.Historian] offers come from the backend, and may be ahead of the copy, as may be what a
-// write was refused for. An eventual read is never older than what the same Cache has shown before. So a key of which the copy may be behind
-// is held in doubt, until the copy has arrived there or a barrier has proven it; that is the only case in which an eventual read may cost a
-// round trip. A list, a page or the snapshot of a watch puts every key of the copy in doubt, because of what it lacks. Where watches prove
-// nothing, the database then answers for each key until it has shown what the copy shows.
+// Pages, watches, other types and [storage.Historian] calls are answered by the backend. These answers may be ahead of the copy, and so may
+// the state for which a write was refused. An eventual read is never older than an earlier answer of the same Cache. The Cache ensures it
+// like this:
+//
+//  1. An answer that may be ahead of the copy marks its key as unconfirmed. A list, a page or a watch snapshot marks every key of the copy,
+//     because the resources that it lacks count too.
+//  2. The mark is removed when the copy has reached the same version, or when a barrier has proven that the copy caught up.
+//  3. An eventual read of an unconfirmed key waits for a barrier. This is the only eventual read that may cost a round trip.
+//  4. If watches prove nothing, the database answers for an unconfirmed key until its answer equals the copy's state.
 //
 // # Loss of history
 //
-// When the backend ends the watch (storage.ErrCompacted, an outage that was too long), everything is listed anew, row by row, and the copy
-// moves to the new state at once. Until then eventual reads show the old one.
+// If the backend ends the watch (storage.ErrCompacted, or an outage that was too long), the Cache lists the store again, row by row, and then
+// switches the copy to the new state in one step. Until then, eventual reads return the old state.
 //
 // # Memory
 //
-// Resources lie in memory encoded, with about 200 bytes beside them. [Options].Trim leaves out what a program does not need;
-// [Cache.Stats] tells how much there is.
+// Resources are kept encoded, with about 200 bytes of overhead each. [Options].Trim removes parts that a program does not need, and
+// [Cache.Stats] returns the number of resources and their size.
 package cache

@@ -30,11 +30,11 @@ func ExampleNew() {
 	if _, err := cached.WriteCAS(ctx, &resourcepb.Resource{Id: id, Metadata: map[string]string{"state": "paid"}}); err != nil {
 		log.Fatal(err)
 	}
-	res, err := cached.Read(ctx, storage.EventualConsistency, id) // from memory, and the write is there
+	res, err := cached.Read(ctx, storage.EventualConsistency, id) // from memory, including the write
 	if err != nil {
 		log.Fatal(err)
 	}
-	all, err := cached.List(ctx, storage.StrongConsistency, orders, tenancy, "") // from memory, once the watch has proven how far it is
+	all, err := cached.List(ctx, storage.StrongConsistency, orders, tenancy, "") // from memory, after a barrier
 	if err != nil {
 		log.Fatal(err)
 	}

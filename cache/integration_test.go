@@ -30,7 +30,7 @@ func TestConformanceOverPostgres(t *testing.T) {
 func TestConformanceOverEtcd(t *testing.T) {
 	conformance.Run(t, layered(func(t testing.TB) string {
 		if strings.Contains(t.Name(), "/Historian/Compact") {
-			return env.StartEtcd(t).StoreURL(t) // a compaction concerns all of a cluster
+			return env.StartEtcd(t).StoreURL(t) // a compaction affects the whole cluster
 		}
 		return env.Etcd(t).StoreURL(t)
 	}))
@@ -39,11 +39,11 @@ func TestConformanceOverEtcd(t *testing.T) {
 func TestConformanceOverDynamoDB(t *testing.T) {
 	h := layered(func(t testing.TB) string { return env.DynamoDB(t).StoreURL(t, "poll=10ms", "idle-poll=200ms") })
 	h.Slow = true
-	h.ListIsNoSnapshot = "DynamoDB reads no two partitions, and no two pages, at the same moment"
-	h.NoOrderAcrossKeys = "each shard of a stream has an order of its own"
-	h.NoBookmarker = "shards of a stream do not say how far behind the table they are"
-	h.NoHistorian = "DynamoDB numbers nothing across keys, and keeps no versions"
-	h.NoCommitBounds = "the records of one transaction come by several shards"
+	h.ListIsNoSnapshot = "DynamoDB reads partitions and pages at different times"
+	h.NoOrderAcrossKeys = "a stream orders records only within a shard"
+	h.NoBookmarker = "the shards of a stream do not report their lag behind the table"
+	h.NoHistorian = "DynamoDB has no revisions across keys and keeps no old versions"
+	h.NoCommitBounds = "the records of one transaction arrive through several shards"
 	conformance.Run(t, h)
 }
 
@@ -60,10 +60,10 @@ func tortureOverPostgres(t *testing.T, o faults.Options) {
 		torture.Once(faults.KillServer, 1, func() { server.Kill(t); server.Start(t) }),
 		torture.Lasting(faults.Pause, 1, func() { server.Freeze(t) }, func() { server.Wake(t) }),
 	)
-	torture.Exempt(&h, "a lone server has nobody to lose", faults.StandbyAway, faults.QuorumAway, faults.ChangeLeader)
-	torture.Exempt(&h, "the adapter's own test does it; what the cache sees of it is the same as of the others",
+	torture.Exempt(&h, "a single server has no peers to lose", faults.StandbyAway, faults.QuorumAway, faults.ChangeLeader)
+	torture.Exempt(&h, "the adapter's test covers it, and the cache sees no difference from the other faults",
 		faults.FillDisk, faults.StallDisk, faults.SkewClock, faults.CrashSession)
-	torture.Exempt(&h, "the torture over SQLite does it", faults.Compact)
+	torture.Exempt(&h, "covered by TestTortureOverSQLite", faults.Compact)
 	o.Calm = max(o.Calm, 2*time.Second)
 	faults.Test(t, h, o)
 }

@@ -35,18 +35,18 @@ func (c *Cache) List(ctx context.Context, consistency storage.ReadConsistency, t
 	return all, err
 }
 
-// cut returns a state of the store for a list of the keys that a function names; nil if the database has to tell.
-func (c *Cache) cut(ctx context.Context, consistency storage.ReadConsistency, of func(key.Key) bool) (*replica.View[storedResource], error) {
-	ok, err := c.fromCopy(ctx, consistency, func() bool { return c.unconfirmedKeys.hasMatch(of, c.copyVersion) })
+// cut returns a consistent state of the store for a list of the keys that match. It returns nil if the caller must ask the database.
+func (c *Cache) cut(ctx context.Context, consistency storage.ReadConsistency, match func(key.Key) bool) (*replica.View[storedResource], error) {
+	ok, err := c.fromCopy(ctx, consistency, func() bool { return c.unconfirmedKeys.hasMatch(match, c.copyVersion) })
 	if !ok || err != nil {
 		return nil, err
 	}
 	if consistency == storage.EventualConsistency {
-		settled := func(ctx context.Context) error { return c.copy.AwaitLocalWrites(ctx, of) }
+		await := func(ctx context.Context) error { return c.copy.AwaitLocalWrites(ctx, match) }
 		if !c.copy.Live() {
 			return nil, nil
 		}
-		if err := c.waitForCopy(ctx, settled); err != nil {
+		if err := c.waitForCopy(ctx, await); err != nil {
 			return nil, err
 		}
 	}
@@ -70,7 +70,7 @@ func (c *Cache) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*reso
 	if err := c.begin(ctx, err); err != nil {
 		return nil, err
 	}
-	if len(c.types) > 0 { // what is not copied may have the owner too
+	if len(c.types) > 0 { // resources of other types may have the same owner
 		return c.backendReferences(ctx, id)
 	}
 	cut, err := c.cut(ctx, storage.EventualConsistency, func(key.Key) bool { return true })
@@ -95,7 +95,8 @@ func (c *Cache) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*reso
 	return all, nil
 }
 
-// backendReferences has the backend tell the references to an owner. The answer names no versions, so the copy cannot be held against it.
+// backendReferences asks the backend for the resources of an owner. The answer has no versions to compare with the copy, so it marks every key
+// as unconfirmed.
 func (c *Cache) backendReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
 	all, err := c.backend.OwnerReferences(ctx, id)
 	if err == nil {

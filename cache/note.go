@@ -9,7 +9,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// copyVersion returns the version of a key in the copy, "" for nothing.
+// copyVersion returns the version of a key in the copy, "" for none.
 func (c *Cache) copyVersion(k key.Key) string {
 	if row := c.copy.Get(k); row != nil {
 		return row.Version
@@ -17,32 +17,32 @@ func (c *Cache) copyVersion(k key.Key) string {
 	return ""
 }
 
-// noteEvent notes that a watch shows a change of a key: a version or, if deleted, the end of one.
+// noteEvent records that a watch of the program returned a version of a key, or its deletion.
 func (c *Cache) noteEvent(k key.Key, version string, deleted bool) {
 	if !c.holds(k) {
 		return
 	}
-	shown := c.copyVersion(k)
-	c.unconfirmedKeys.removeIfShown(k, shown)
+	current := c.copyVersion(k)
+	c.unconfirmedKeys.removeIfAt(k, current)
 	switch {
 	case deleted:
-		// What the copy shows is from before, or from after; if it is nothing too.
+		// The copy's state may be from before or after the deletion, even if it has no row.
 		c.unconfirmedKeys.add(k, "")
-	case shown != version:
+	case current != version:
 		c.unconfirmedKeys.add(k, version)
 	}
 }
 
-// noteAnswer notes that the backend shows a version of a key, "" for nothing, in an noteAnswer to a call that began after the doubt of a number:
-// an noteAnswer is not older than what was shown before.
+// noteAnswer records that the backend returned a version of a key, "" for none, for a call that began after the mark of the given number. Such
+// an answer is not older than the marked state.
 func (c *Cache) noteAnswer(k key.Key, version string, number int64) {
 	if c.holds(k) {
 		c.unconfirmedKeys.noteAnswer(k, version, number, c.copyVersion)
 	}
 }
 
-// noteRefusal notes that a write, a deletion or a check of an id at a version has failed. Where the copy shows what would have let it succeed,
-// or would have had it fail otherwise, it is behind.
+// noteRefusal records that the backend refused a write, a deletion or a check of an id at a version. If the copy's state does not explain the
+// error, the copy is behind.
 func (c *Cache) noteRefusal(id *resourcepb.ID, version string, err error) {
 	k := key.Of(id)
 	if !c.holds(k) {
@@ -56,31 +56,31 @@ func (c *Cache) noteRefusal(id *resourcepb.ID, version string, err error) {
 	}
 }
 
-// noteCheck notes that an id was found stored at a version, or absent if that is "".
+// noteCheck records that an id was stored at a version, or absent if the version is "".
 func (c *Cache) noteCheck(id *resourcepb.ID, version string) {
 	if k := key.Of(id); c.holds(k) && c.copyVersion(k) != version {
 		c.unconfirmedKeys.add(k, version)
 	}
 }
 
-// noteListing notes that the backend has shown some or all of the resources of a type. What it has not shown the copy may still show, or may
-// have yet to come by.
-func (c *Cache) noteListing(typ storage.UnversionedType, shown []*resourcepb.Resource) {
+// noteListing records that the backend returned some or all resources of a type. A resource that it did not return may still be in the copy, or
+// may reach the copy later, so every key is marked.
+func (c *Cache) noteListing(typ storage.UnversionedType, listed []*resourcepb.Resource) {
 	if !c.overlaps(typ) {
 		return
 	}
 	number := c.unconfirmedKeys.addAll()
 	if c.copy.Bookmarks() {
-		return // one proof settles it
+		return // one barrier confirms every key
 	}
-	for _, res := range shown {
+	for _, res := range listed {
 		if k := key.Of(res.GetId()); c.copyVersion(k) == res.GetVersion() {
 			c.unconfirmedKeys.exempt(k, number)
 		}
 	}
 }
 
-// proveProgress has the copy prove how far it is.
+// proveProgress waits until the copy has everything that was acknowledged before the call, and removes the marks from before it.
 func (c *Cache) proveProgress(ctx context.Context) error {
 	number := c.unconfirmedKeys.latest()
 	if err := c.waitForCopy(ctx, c.copy.Barrier); err != nil {

@@ -12,15 +12,15 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// What is trimmed is missing in memory, and in nothing else.
+// Options.Trim affects only the resources in memory.
 func TestTrim(t *testing.T) {
 	t.Parallel()
-	v := newValve(t)
-	c := over(t, v, &cache.Options{Trim: func(res *resourcepb.Resource) { res.Data = nil }})
+	v := newGate(t)
+	c := newCache(t, v, &cache.Options{Trim: func(res *resourcepb.Resource) { res.Data = nil }})
 	stored := fixture.Write(t, c, fixture.Resource("a", "payload"))
-	want(t, "the answer to a write", string(stored.GetData().GetValue()), "payload")
-	want(t, "a read from memory", shows(t, c, eventual, "a"), "")
-	want(t, "a read of the database", shows(t, c.Unwrap(), strong, "a"), "payload")
+	expect(t, "the answer to a write", string(stored.GetData().GetValue()), "payload")
+	expect(t, "a read from memory", readData(t, c, eventual, "a"), "")
+	expect(t, "a read of the database", readData(t, c.Unwrap(), strong, "a"), "payload")
 	before := c.Stats()
 	fixture.Write(t, c, fixture.Resource("b", strings.Repeat("x", 100_000)))
 	if after := c.Stats(); after.Resources != 2 || after.Bytes-before.Bytes > 1000 || after.Bytes <= before.Bytes {
@@ -28,34 +28,34 @@ func TestTrim(t *testing.T) {
 	}
 }
 
-// Other types are read from the database, alone and in lists of all types, and what such a list has shown a read of memory shows too.
+// Resources of other types come from the database, in reads and in lists of all types. A later read from memory is not older than such a list.
 func TestTypes(t *testing.T) {
 	t.Parallel()
-	v := newValve(t)
-	c := over(t, v, &cache.Options{Types: []storage.UnversionedType{fixture.Type, fixture.Type}})
+	v := newGate(t)
+	c := newCache(t, v, &cache.Options{Types: []storage.UnversionedType{fixture.Type, fixture.Type}})
 	release := v.hold()
 	other := fixture.Resource("a", "other")
 	other.Id.Type.Kind = "Other"
 	fixture.Write(t, v.Backend, other)
 	fixture.Write(t, v.Backend, fixture.Resource("a", "1"))
 	if res, err := c.Read(t.Context(), eventual, other.Id); err != nil || string(res.GetData().GetValue()) != "other" {
-		t.Errorf("a read of another type shows %v, %v", res, err)
+		t.Errorf("a read of another type returned %v, %v", res, err)
 	}
-	want(t, "a read of a copied type", shows(t, c, eventual, "a"), "nothing")
+	expect(t, "a read of a copied type", readData(t, c, eventual, "a"), "nothing")
 	if all, err := c.List(t.Context(), eventual, fixture.AllTypes, fixture.AllTenancies, ""); err != nil || len(all) != 2 {
-		t.Errorf("a list of all types shows %v, %v, expected 2 resources", all, err)
+		t.Errorf("a list of all types returned %v, %v, expected 2 resources", all, err)
 	}
-	got := afterProof(t, v, release, func() string { return shows(t, c, eventual, "a") })
-	want(t, "a read after the list", got, "1")
+	got := callBeforeRelease(t, v, release, func() string { return readData(t, c, eventual, "a") })
+	expect(t, "a read after the list", got, "1")
 	if n := c.Stats().Resources; n != 1 {
 		t.Errorf("%d resources are in memory, expected 1", n)
 	}
 }
 
-// What the backend has is found through the cache, as far as the cache upholds it.
+// A cache has the capabilities of the inner backend that it supports.
 func TestCapabilities(t *testing.T) {
 	t.Parallel()
-	c := storage.Backend(over(t, fixture.Open(t, "mem://"), nil))
+	c := storage.Backend(newCache(t, fixture.Open(t, "mem://"), nil))
 	_, pager := storage.As[storage.Pager](c)
 	_, resumer := storage.As[storage.Resumer](c)
 	_, transactor := storage.As[storage.Transactor](c)
@@ -64,14 +64,14 @@ func TestCapabilities(t *testing.T) {
 		t.Errorf("pager %v, resumer %v, transactor %v, historian %v, expected all", pager, resumer, transactor, historian)
 	}
 	if _, ok := storage.As[driver.Mover](c); ok {
-		t.Error("a cache is a driver.Mover, which goes past the copy")
+		t.Error("a cache must not be a driver.Mover, because that bypasses the copy")
 	}
 	if found, ok := storage.As[*cache.Cache](c); !ok || storage.Backend(found) != c {
-		t.Error("the cache itself is not found")
+		t.Error("storage.As does not find the cache itself")
 	}
 }
 
-// A cache is not made over a backend that is closed.
+// New fails over a closed backend.
 func TestNewOverClosedBackend(t *testing.T) {
 	t.Parallel()
 	b := fixture.Open(t, "mem://")

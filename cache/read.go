@@ -37,17 +37,17 @@ func (c *Cache) Read(ctx context.Context, consistency storage.ReadConsistency, i
 	case err != nil:
 		return nil, fmt.Errorf("read %v: %w", k, err)
 	case id.GetUid() != "" && id.GetUid() != res.GetId().GetUid():
-		return nil, fmt.Errorf("read %v: %w: it has another uid", k, storage.ErrNotFound)
+		return nil, fmt.Errorf("read %v: %w: the stored resource has another uid", k, storage.ErrNotFound)
 	case id.GetType().GetGroupVersion() != res.GetId().GetType().GetGroupVersion():
 		return nil, storage.GroupVersionMismatchError{RequestedType: codec.CloneID(id).GetType(), Stored: res}
 	}
 	return res, nil
 }
 
-// fromCopy reports whether the copy may answer a call about keys of which a function tells whether one is in doubt. If not, the database
-// may.
-func (c *Cache) fromCopy(ctx context.Context, consistency storage.ReadConsistency, doubtful func() bool) (bool, error) {
-	if consistency == storage.EventualConsistency && (!c.unconfirmedKeys.hasAny.Load() || !doubtful()) {
+// fromCopy reports whether the copy can answer a call; the backend answers otherwise. For a strong read, and for an eventual read of unconfirmed
+// keys, it first waits for a barrier.
+func (c *Cache) fromCopy(ctx context.Context, consistency storage.ReadConsistency, isUnconfirmed func() bool) (bool, error) {
+	if consistency == storage.EventualConsistency && (!c.unconfirmedKeys.hasAny.Load() || !isUnconfirmed()) {
 		return true, nil
 	}
 	if !c.copy.Bookmarks() || !c.copy.Live() {
@@ -56,7 +56,7 @@ func (c *Cache) fromCopy(ctx context.Context, consistency storage.ReadConsistenc
 	return true, c.proveProgress(ctx)
 }
 
-// backendRead has the backend read.
+// backendRead reads from the backend and records the answer.
 func (c *Cache) backendRead(ctx context.Context, consistency storage.ReadConsistency, k key.Key, id *resourcepb.ID) (*resourcepb.Resource, error) {
 	number := c.unconfirmedKeys.latest()
 	res, err := c.backend.Read(ctx, consistency, id)

@@ -7,18 +7,18 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// storedResource is a resource in memory.
+// storedResource is the in-memory form of a resource.
 type storedResource struct {
 	data  []byte // without the version
-	owner string // the bytes of the owner's key and its uid; "" for none
+	owner string // see ownerIndexKey; "" for none
 }
 
-// decodeRow makes a decodeRow, which is the caller's, of what is in memory.
+// decodeRow returns a new resource from a row. The caller owns it.
 func decodeRow(row *replica.Row[storedResource]) (*resourcepb.Resource, error) {
 	return codec.Decode(row.Value.data, row.Version)
 }
 
-// uid returns the uid of what is stored.
+// uid returns the uid of the resource in a row.
 func uid(row *replica.Row[storedResource]) string {
 	res, err := decodeRow(row)
 	if err != nil {
@@ -27,7 +27,8 @@ func uid(row *replica.Row[storedResource]) string {
 	return res.GetId().GetUid()
 }
 
-// ownerIndexKey is what the index has of an owner. A key has four NULs and a uid has none, so nothing is ambiguous.
+// ownerIndexKey returns the index key of an owner: the bytes of its key, a NUL, and its uid. A key has exactly four NULs and a uid has none, so
+// the encoding is unambiguous.
 func ownerIndexKey(owner *resourcepb.ID) string {
 	if owner == nil {
 		return ""

@@ -17,7 +17,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/torture"
 )
 
-// Caches by URL, for handles in processes of their own.
+// These schemes open caches by URL, for handles in other processes.
 func init() {
 	for _, scheme := range []string{"mem", "sqlite", "postgres", "etcd", "dynamodb"} {
 		storage.Register("cached-"+scheme, func(ctx context.Context, u *url.URL) (storage.Backend, error) {
@@ -34,7 +34,7 @@ func init() {
 	}
 }
 
-// TestTortureOverMemory has the history forgotten all the time, so that the copy is listed anew.
+// TestTortureOverMemory discards the history all the time, so that the copy must list the store again.
 func TestTortureOverMemory(t *testing.T) {
 	t.Parallel()
 	torture.Run(t, "cache over memory", tortureOverMemory)
@@ -49,13 +49,13 @@ func tortureOverMemory(t *testing.T, o faults.Options) {
 	}
 	for _, kind := range faults.Kinds() {
 		if kind != faults.Compact {
-			torture.Exempt(&h, "the store is memory of this process: nothing stands in front of it, and it ends with the process", kind)
+			torture.Exempt(&h, "the store is memory of this process: it has no connection, and it ends with the process", kind)
 		}
 	}
 	faults.Test(t, h, o)
 }
 
-// TestTortureOverSQLite has several processes, each with a cache, use one file, kills them, stops them, and has the history forgotten.
+// TestTortureOverSQLite runs several processes, each with a cache, on one file. It kills and stops processes and discards the history.
 func TestTortureOverSQLite(t *testing.T) {
 	t.Parallel()
 	torture.Run(t, "cache over sqlite", tortureOverSQLite)
@@ -66,9 +66,9 @@ func tortureOverSQLite(t *testing.T, o faults.Options) {
 	processes := faults.NewProcesses("cached-" + file)
 	h := faults.Harness{Open: processes.Open, Around: torture.Opener(file), Faults: processes.Faults()}
 	torture.Exempt(&h, "there is no connection", faults.Cut, faults.Delay, faults.Throttle, faults.LoseAnswer)
-	torture.Exempt(&h, "there is no server but the processes that use the file",
+	torture.Exempt(&h, "the processes that use the file are the only servers",
 		faults.Pause, faults.KillServer, faults.CrashSession, faults.Restart, faults.StandbyAway, faults.QuorumAway, faults.ChangeLeader)
-	torture.Exempt(&h, "there is one clock, the host's", faults.SkewClock)
+	torture.Exempt(&h, "all processes use the host's clock", faults.SkewClock)
 	torture.Exempt(&h, "the disk is the host's", faults.StallDisk, faults.FillDisk)
 	h.Faults = append(h.Faults, torture.Compact(func(ctx context.Context) error { return forgetLog(ctx, file) }))
 	faults.Test(t, h, o)
@@ -82,7 +82,7 @@ func forgetLog(ctx context.Context, file string) error {
 	}
 	defer db.Close()
 	for {
-		if err := db.BusyTimeout(time.Minute); err != nil { // who has the lock may be frozen
+		if err := db.BusyTimeout(time.Minute); err != nil { // the process that holds the lock may be frozen
 			return err
 		}
 		err = db.Exec(`UPDATE meta SET (followed, horizon) = (SELECT max(seq), max(seq) FROM log)`)

@@ -7,27 +7,28 @@ import (
 	"github.com/ashlar-dev/storage/driver/key"
 )
 
-// unconfirmedKeys are the keys of which the copy may be behind what the cache has shown. The zero value is ready to use.
+// unconfirmedKeys is the set of keys for which the copy may be older than an earlier answer of the cache. Each mark has a number, which grows
+// with each mark. The zero value is an empty set.
 type unconfirmedKeys struct {
-	hasAny atomic.Bool // there are any: what most reads look at
+	hasAny atomic.Bool // the set is not empty; the only field that most reads load
 
 	mu         sync.Mutex
 	keys       map[key.Key]unconfirmedKey
-	allNumber  int64            // the number of the newest doubt of every key; 0 for none
-	exceptions map[key.Key]bool // keys that the doubt of every key is not about
-	lastNumber int64            // the number of the newest doubt
+	allNumber  int64            // number of the newest mark of every key; 0 for none
+	exceptions map[key.Key]bool // keys that allNumber does not apply to
+	lastNumber int64            // number of the newest mark
 }
 
-// unconfirmedKey is that of a key.
+// unconfirmedKey is the mark of one key.
 type unconfirmedKey struct {
 	number  int64
-	version string // what was shown, which ends the doubt once the copy shows the same; "" if only proof ends it
+	version string // returned earlier; the copy at this version removes the mark. "" if only a barrier removes it
 }
 
-// maxUnconfirmed is how many keys are told apart. If there are more, every key is in doubt.
+// maxUnconfirmed bounds the individually marked keys. The next one marks every key instead.
 const maxUnconfirmed = 4096
 
-// add puts a key in doubt, of which a version was shown, or, if it is "", something that the copy cannot be held against.
+// add marks a key. version is the version that the caller has seen, or "" if the copy's version cannot confirm the key.
 func (d *unconfirmedKeys) add(k key.Key, version string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -37,10 +38,10 @@ func (d *unconfirmedKeys) add(k key.Key, version string) {
 // addLocked is add for a caller that holds the lock.
 func (d *unconfirmedKeys) addLocked(k key.Key, version string) {
 	d.lastNumber++
-	_, twice := d.keys[k]
+	_, marked := d.keys[k]
 	switch {
-	case twice:
-		d.keys[k] = unconfirmedKey{number: d.lastNumber} // nobody knows which of the two is the newer one
+	case marked:
+		d.keys[k] = unconfirmedKey{number: d.lastNumber} // the order of the two versions is unknown
 	case len(d.keys) >= maxUnconfirmed:
 		d.allNumber = d.lastNumber
 		clear(d.keys)
@@ -54,28 +55,29 @@ func (d *unconfirmedKeys) addLocked(k key.Key, version string) {
 	d.hasAny.Store(true)
 }
 
-// removeIfShown ends the doubt of a key of which the copy shows what was shown.
-func (d *unconfirmedKeys) removeIfShown(k key.Key, shown string) {
+// removeIfAt removes the mark of a key if the copy is at the marked version.
+func (d *unconfirmedKeys) removeIfAt(k key.Key, version string) {
 	if !d.hasAny.Load() {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if one, ok := d.keys[k]; ok && one.version != "" && one.version == shown {
+	if one, ok := d.keys[k]; ok && one.version != "" && one.version == version {
 		delete(d.keys, k)
 		d.hasAny.Store(d.allNumber != 0 || len(d.keys) > 0)
 	}
 }
 
-// noteAnswer ends the doubt of a key up to a number, and puts it in doubt anew unless the copy shows the version of an answer that is not
-// older. Nobody finds the key without a doubt in between.
-func (d *unconfirmedKeys) noteAnswer(k key.Key, version string, number int64, shows func(key.Key) string) {
+// noteAnswer records an answer of the backend to a call that began after the mark of the given number. It removes the key's marks up to that
+// number, and marks the key again unless the copy is at the answer's version. Both happen under one lock, so no reader finds the key unmarked
+// in between.
+func (d *unconfirmedKeys) noteAnswer(k key.Key, version string, number int64, copyVersion func(key.Key) string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if one, ok := d.keys[k]; ok && one.number <= number {
 		delete(d.keys, k)
 	}
-	if version == "" || shows(k) != version {
+	if version == "" || copyVersion(k) != version {
 		d.addLocked(k, version)
 		return
 	}
@@ -83,7 +85,7 @@ func (d *unconfirmedKeys) noteAnswer(k key.Key, version string, number int64, sh
 	d.hasAny.Store(d.allNumber != 0 || len(d.keys) > 0)
 }
 
-// addAll puts every key in doubt, and returns the number of that.
+// addAll marks every key and returns the number of the mark.
 func (d *unconfirmedKeys) addAll() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -95,15 +97,14 @@ func (d *unconfirmedKeys) addAll() int64 {
 	return d.lastNumber
 }
 
-// exempt notes that the copy shows of a key what was shown after the doubt of a number. The doubt of every key is then not one of this
-// key.
+// exempt excludes a key from the mark of every key. The copy must be at a version of the key that was read after the mark of the given number.
 func (d *unconfirmedKeys) exempt(k key.Key, number int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.exemptLocked(k, number)
 }
 
-// exemptLocked is confirm for a caller that holds the lock.
+// exemptLocked is exempt for a caller that holds the lock.
 func (d *unconfirmedKeys) exemptLocked(k key.Key, number int64) {
 	if d.allNumber == 0 || number < d.allNumber {
 		return
@@ -117,14 +118,14 @@ func (d *unconfirmedKeys) exemptLocked(k key.Key, number int64) {
 	d.exceptions[k] = true
 }
 
-// latest returns the number of the latest doubt.
+// latest returns the number of the newest mark.
 func (d *unconfirmedKeys) latest() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.lastNumber
 }
 
-// removeUpTo ends the doubts up to a number.
+// removeUpTo removes the marks up to a number.
 func (d *unconfirmedKeys) removeUpTo(number int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -140,13 +141,13 @@ func (d *unconfirmedKeys) removeUpTo(number int64) {
 	d.hasAny.Store(d.allNumber != 0 || len(d.keys) > 0)
 }
 
-// has reports whether a key is in doubt. shows returns the version that the copy shows has it, "" for nothing; where that is what was shown,
-// the doubt is over.
-func (d *unconfirmedKeys) has(k key.Key, shows func(key.Key) string) bool {
+// has reports whether a key is marked. It removes the key's mark if the copy is at the marked version; copyVersion returns the copy's version
+// of a key, "" for none.
+func (d *unconfirmedKeys) has(k key.Key, copyVersion func(key.Key) string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if one, ok := d.keys[k]; ok {
-		if one.version == "" || shows(k) != one.version {
+		if one.version == "" || copyVersion(k) != one.version {
 			return true
 		}
 		delete(d.keys, k)
@@ -155,19 +156,18 @@ func (d *unconfirmedKeys) has(k key.Key, shows func(key.Key) string) bool {
 	return d.allNumber != 0 && !d.exceptions[k]
 }
 
-// hasMatch reports whether a key that a function names is in doubt. shows returns the version that the copy shows of a key, "" for nothing;
-// where that is what was shown, the doubt is over.
-func (d *unconfirmedKeys) hasMatch(of func(key.Key) bool, shows func(key.Key) string) bool {
+// hasMatch reports whether a matching key is marked. Like has, it removes the marks of the matching keys that the copy confirms.
+func (d *unconfirmedKeys) hasMatch(match func(key.Key) bool, copyVersion func(key.Key) string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.allNumber != 0 {
 		return true
 	}
 	for k, one := range d.keys {
-		if !of(k) {
+		if !match(k) {
 			continue
 		}
-		if one.version == "" || shows(k) != one.version {
+		if one.version == "" || copyVersion(k) != one.version {
 			return true
 		}
 		delete(d.keys, k)

@@ -8,13 +8,13 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// WatchList implements storage.Backend. The watch is the backend's own.
+// WatchList implements storage.Backend. The watch is the inner backend's.
 func (c *Cache) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) (storage.Watch, error) {
 	w, err := c.backend.WatchList(ctx, typ, tenancy, namePrefix)
 	return c.wrapWatch(w, err, typ)
 }
 
-// resumer is a cache over a Resumer.
+// resumer adds storage.Resumer to a cache.
 type resumer struct {
 	*Cache
 	inner storage.Resumer
@@ -26,7 +26,7 @@ func (r resumer) WatchFrom(ctx context.Context, typ storage.UnversionedType, ten
 	return r.wrapWatch(w, err, typ)
 }
 
-// wrapWatch returns a watch with the capabilities of a backend's.
+// wrapWatch wraps a watch and keeps its capabilities.
 func (c *Cache) wrapWatch(inner storage.Watch, err error, typ storage.UnversionedType) (storage.Watch, error) {
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (c *Cache) wrapWatch(inner storage.Watch, err error, typ storage.Unversione
 	return w, nil
 }
 
-// watch notes what it shows.
+// watch records the events that it returns.
 type watch struct {
 	storage.Watch
 	cache *Cache

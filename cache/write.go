@@ -10,7 +10,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// WriteCAS implements storage.Backend. Reads after it show the write.
+// WriteCAS implements storage.Backend. Later reads return the write.
 func (c *Cache) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
 	k := key.Of(res.GetId())
 	if c.closed.Load() || !c.holds(k) {
@@ -27,7 +27,7 @@ func (c *Cache) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resour
 	return stored, nil
 }
 
-// DeleteCAS implements storage.Backend. Reads after it do not show what was deleted.
+// DeleteCAS implements storage.Backend. Later reads do not return the deleted resource.
 func (c *Cache) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
 	k := key.Of(id)
 	if c.closed.Load() || !c.holds(k) {
@@ -43,7 +43,7 @@ func (c *Cache) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string
 	return nil
 }
 
-// cloneForTrim returns a resource that the copy may trim.
+// cloneForTrim returns a resource that Options.Trim may modify.
 func (c *Cache) cloneForTrim(res *resourcepb.Resource) *resourcepb.Resource {
 	if c.opts.Trim == nil {
 		return res
@@ -51,12 +51,12 @@ func (c *Cache) cloneForTrim(res *resourcepb.Resource) *resourcepb.Resource {
 	return codec.Clone(res)
 }
 
-// noteUnsure puts in doubt those keys of a commit that the copy is not sure of.
+// noteUnsure marks the keys of a commit for which the copy cannot decide whether it is behind or ahead of the write.
 func (c *Cache) noteUnsure(unsure []key.Key, written []*resourcepb.Resource) {
 	for _, k := range unsure {
 		version := ""
 		for _, res := range written {
-			if c.copy.Bookmarks() && key.Of(res.GetId()) == k { // else the copy shows it, and nothing proves that it is not behind
+			if c.copy.Bookmarks() && key.Of(res.GetId()) == k { // without bookmarks the copy has the write, but cannot prove that it is not behind
 				version = res.GetVersion()
 			}
 		}
@@ -64,7 +64,7 @@ func (c *Cache) noteUnsure(unsure []key.Key, written []*resourcepb.Resource) {
 	}
 }
 
-// transactor is a cache over a Transactor.
+// transactor adds storage.Transactor to a cache.
 type transactor struct {
 	*Cache
 	inner storage.Transactor
@@ -73,7 +73,7 @@ type transactor struct {
 // MaxOps implements storage.Transactor.
 func (t transactor) MaxOps() int { return t.inner.MaxOps() }
 
-// Commit implements storage.Transactor. Reads after it show all of it.
+// Commit implements storage.Transactor. Later reads return all of its changes.
 func (t transactor) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
 	if t.closed.Load() {
 		return t.inner.Commit(ctx, ops)
@@ -81,12 +81,12 @@ func (t transactor) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb
 	var keys []key.Key
 	var deleted []*resourcepb.Resource
 	for i := range ops {
-		switch write, gone := ops[i].Write, ops[i].Delete; {
+		switch write, deletion := ops[i].Write, ops[i].Delete; {
 		case write != nil && t.holds(key.Of(write.GetId())):
 			keys = append(keys, key.Of(write.GetId()))
-		case gone != nil && t.holds(key.Of(gone)):
-			keys = append(keys, key.Of(gone))
-			deleted = append(deleted, &resourcepb.Resource{Id: gone, Version: ops[i].Version})
+		case deletion != nil && t.holds(key.Of(deletion)):
+			keys = append(keys, key.Of(deletion))
+			deleted = append(deleted, &resourcepb.Resource{Id: deletion, Version: ops[i].Version})
 		}
 	}
 	writing := t.copy.Begin(keys)
@@ -111,7 +111,7 @@ func (t transactor) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb
 	return results, nil
 }
 
-// noteFailure notes which operation of a commit was refused.
+// noteFailure records which operation of a commit was refused.
 func (c *Cache) noteFailure(ops []storage.Op, err error) {
 	var failed *storage.OpError
 	if !errors.As(err, &failed) || failed.Index >= len(ops) {

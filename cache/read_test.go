@@ -9,13 +9,13 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// What the snapshot of a watch lacks, a read does not show any more.
-func TestReadAfterASnapshot(t *testing.T) {
+// A read does not return a resource that the snapshot of an earlier watch lacked.
+func TestReadAfterSnapshot(t *testing.T) {
 	t.Parallel()
-	v := newValve(t)
-	c := over(t, v, nil)
+	v := newGate(t)
+	c := newCache(t, v, nil)
 	a := fixture.Write(t, c, fixture.Resource("a", "1"))
-	want(t, "a strong read", shows(t, c, strong, "a"), "1")
+	expect(t, "a strong read", readData(t, c, strong, "a"), "1")
 	release := v.hold()
 	fixture.Remove(t, v.Backend, a)
 	w, err := c.WatchList(t.Context(), fixture.AllTypes, fixture.AllTenancies, "a")
@@ -26,30 +26,30 @@ func TestReadAfterASnapshot(t *testing.T) {
 	if ev := fixture.Next(t, w); ev.GetEndOfSnapshot() == nil {
 		t.Fatalf("the snapshot has %v, expected nothing", ev)
 	}
-	got := afterProof(t, v, release, func() string { return shows(t, c, eventual, "a") })
-	want(t, "a read after the snapshot", got, "nothing")
+	got := callBeforeRelease(t, v, release, func() string { return readData(t, c, eventual, "a") })
+	expect(t, "a read after the snapshot", got, "nothing")
 }
 
-// What a list of the database lacks does not come back: the copy may have yet to come by what was created and deleted before.
-func TestReadAfterAListThatLacksIt(t *testing.T) {
+// A resource that a list of the database lacked does not appear later, although the copy may still have to replay its creation and deletion.
+func TestReadAfterListWithoutResource(t *testing.T) {
 	t.Parallel()
-	v := newValve(t)
-	c := over(t, v, &cache.Options{Types: []storage.UnversionedType{fixture.Type}})
+	v := newGate(t)
+	c := newCache(t, v, &cache.Options{Types: []storage.UnversionedType{fixture.Type}})
 	release := v.hold()
 	fixture.Remove(t, v.Backend, fixture.Write(t, v.Backend, fixture.Resource("a", "1")))
 	if all, err := c.List(t.Context(), eventual, fixture.AllTypes, fixture.AllTenancies, ""); err != nil || len(all) > 0 {
 		t.Fatalf("the list has %v, %v, expected nothing", all, err)
 	}
-	v.let(t, 1)
-	got := afterProof(t, v, release, func() string { return shows(t, c, eventual, "a") })
-	want(t, "a read after the list", got, "nothing")
+	v.passEvents(t, 1)
+	got := callBeforeRelease(t, v, release, func() string { return readData(t, c, eventual, "a") })
+	expect(t, "a read after the list", got, "nothing")
 }
 
-// References that the database tells of are found by a read.
+// A read finds the resources that OwnerReferences returned.
 func TestReadAfterReferences(t *testing.T) {
 	t.Parallel()
-	v := newValve(t)
-	c := over(t, v, &cache.Options{Types: []storage.UnversionedType{fixture.Type}})
+	v := newGate(t)
+	c := newCache(t, v, &cache.Options{Types: []storage.UnversionedType{fixture.Type}})
 	release := v.hold()
 	a := fixture.Resource("a", "1")
 	a.Owner = fixture.ID("owner")
@@ -57,17 +57,17 @@ func TestReadAfterReferences(t *testing.T) {
 	if ids, err := c.OwnerReferences(t.Context(), fixture.ID("owner")); err != nil || len(ids) != 1 {
 		t.Fatalf("the owner has the references %v, %v, expected one", ids, err)
 	}
-	got := afterProof(t, v, release, func() string { return shows(t, c, eventual, "a") })
-	want(t, "a read after the references", got, "1")
+	got := callBeforeRelease(t, v, release, func() string { return readData(t, c, eventual, "a") })
+	expect(t, "a read after the references", got, "1")
 }
 
-// A deletion of another uid, or of none, deletes nothing, though its version is stored.
-func TestDeletionOfAnotherUid(t *testing.T) {
+// A deletion with another uid, or with none, deletes nothing, although its version is stored.
+func TestDeleteWithOtherUid(t *testing.T) {
 	t.Parallel()
-	v := newValve(t)
-	c := over(t, v, nil)
+	v := newGate(t)
+	c := newCache(t, v, nil)
 	a := fixture.Write(t, c, fixture.Resource("a", "1"))
-	want(t, "a strong read", shows(t, c, strong, "a"), "1")
+	expect(t, "a strong read", readData(t, c, strong, "a"), "1")
 	defer v.hold()()
 	for _, uid := range []string{"", "another"} {
 		id := fixture.ID("a")
@@ -75,34 +75,34 @@ func TestDeletionOfAnotherUid(t *testing.T) {
 		if err := c.DeleteCAS(t.Context(), id, a.GetVersion()); err != nil {
 			t.Fatal(err)
 		}
-		want(t, "a read after the deletion", shows(t, c, eventual, "a"), "1")
+		expect(t, "a read after the deletion", readData(t, c, eventual, "a"), "1")
 		tx, _ := storage.As[storage.Transactor](storage.Backend(c))
 		if _, err := tx.Commit(t.Context(), []storage.Op{{Delete: id, Version: a.GetVersion()}}); err != nil {
 			t.Fatal(err)
 		}
-		want(t, "a read after the transaction", shows(t, c, eventual, "a"), "1")
+		expect(t, "a read after the transaction", readData(t, c, eventual, "a"), "1")
 	}
 }
 
-// A strong read of a type that is not copied has nothing to wait for.
-func TestStrongReadOfAnotherType(t *testing.T) {
+// A strong read of a type that is not copied needs no barrier.
+func TestStrongReadOfOtherType(t *testing.T) {
 	t.Parallel()
-	v := newValve(t)
-	c := over(t, v, &cache.Options{Types: []storage.UnversionedType{fixture.Type}})
+	v := newGate(t)
+	c := newCache(t, v, &cache.Options{Types: []storage.UnversionedType{fixture.Type}})
 	defer v.hold()()
 	other := fixture.Resource("a", "other")
 	other.Id.Type.Kind = "Other"
 	fixture.Write(t, v.Backend, other)
 	if res, err := c.Read(t.Context(), strong, other.Id); err != nil || string(res.GetData().GetValue()) != "other" {
-		t.Errorf("a read of another type shows %v, %v", res, err)
+		t.Errorf("a read of another type returned %v, %v", res, err)
 	}
-	if v.asked() > 0 {
-		t.Errorf("%d proofs were asked for, expected none", v.asked())
+	if v.bookmarkRequests() > 0 {
+		t.Errorf("%d bookmarks were requested, expected none", v.bookmarkRequests())
 	}
 }
 
-// Types are named one by one: a wildcard would be a type of that name, which nothing has.
-func TestWildcardsAreNoTypes(t *testing.T) {
+// Options.Types must name concrete types. A wildcard would mean a type with that literal name, which no resource has.
+func TestWildcardTypesAreRefused(t *testing.T) {
 	t.Parallel()
 	b := fixture.Open(t, "mem://")
 	for _, typ := range []storage.UnversionedType{fixture.AllTypes, {Group: fixture.Type.Group, Kind: "*"}, {}, {Group: "\xff", Kind: "K"}} {
@@ -116,34 +116,34 @@ func TestWildcardsAreNoTypes(t *testing.T) {
 	}
 }
 
-// While the store is listed anew, after the point that the list shows, a resource is created and deleted. It stays gone.
-func TestOwnLifeWhileListing(t *testing.T) {
+// A resource is created and deleted during a relist, after the list's position. It stays deleted.
+func TestCreateAndDeleteDuringRelist(t *testing.T) {
 	t.Parallel()
-	v := newValve(t)
-	c := over(t, v, nil)
+	v := newGate(t)
+	c := newCache(t, v, nil)
 	listing, wrote := make(chan struct{}), make(chan struct{})
-	v.listing = func() {
+	v.beforeSnapshot = func() {
 		close(listing)
 		<-wrote
 	}
-	v.end()
+	v.endWatches()
 	<-listing
 	fixture.Remove(t, c, fixture.Write(t, c, fixture.Resource("a", "1")))
 	release := v.hold()
 	close(wrote)
 	fixture.Eventually(t, "the list is the copy", func() bool { return c.Stats().Live })
-	want(t, "a read when the store is listed", shows(t, c, eventual, "a"), "nothing")
-	v.let(t, 1)
-	want(t, "a read when the copy has come by the creation", shows(t, c, eventual, "a"), "nothing")
+	expect(t, "a read when the store is listed", readData(t, c, eventual, "a"), "nothing")
+	v.passEvents(t, 1)
+	expect(t, "a read after the copy has replayed the creation", readData(t, c, eventual, "a"), "nothing")
 	release()
-	want(t, "a strong read", shows(t, c, strong, "a"), "nothing")
+	expect(t, "a strong read", readData(t, c, strong, "a"), "nothing")
 }
 
-// A program that closes the backend under a cache has closed the cache.
-func TestClosedBelow(t *testing.T) {
+// Closing the inner backend closes the cache.
+func TestInnerBackendClosed(t *testing.T) {
 	t.Parallel()
-	v := newValve(t)
-	c := over(t, v, nil)
+	v := newGate(t)
+	c := newCache(t, v, nil)
 	a := fixture.Write(t, c, fixture.Resource("a", "1"))
 	if err := v.Backend.Close(); err != nil {
 		t.Fatal(err)
@@ -157,12 +157,12 @@ func TestClosedBelow(t *testing.T) {
 	}
 }
 
-// Where watches prove nothing, a list of the database puts every key in doubt; those that it has shown as the copy shows them are not, and
-// the others only until a read of the database has shown the same.
-func TestReadAfterAListWithoutBookmarks(t *testing.T) {
+// Without bookmarks, a list of the database marks every key. It exempts the keys that it returned at the copy's version. Each other key stays
+// marked until a read of the database returns the copy's version.
+func TestReadAfterListWithoutBookmarks(t *testing.T) {
 	t.Parallel()
-	v := newValve(t)
-	c := over(t, mute{v}, nil)
+	v := newGate(t)
+	c := newCache(t, noBookmarks{v}, nil)
 	fixture.Write(t, c, fixture.Resource("a", "1"))
 	fixture.Write(t, c, fixture.Resource("b", "1"))
 	fixture.Eventually(t, "the copy has both", func() bool { return c.Stats().Resources == 2 })
@@ -170,8 +170,8 @@ func TestReadAfterAListWithoutBookmarks(t *testing.T) {
 		t.Fatalf("the list has %v, %v, expected one", all, err)
 	}
 	for range 10 {
-		want(t, "a read of what was listed", shows(t, c, eventual, "a"), "1")
-		want(t, "a read of what was not", shows(t, c, eventual, "b"), "1")
+		expect(t, "a read of what was listed", readData(t, c, eventual, "a"), "1")
+		expect(t, "a read of what was not", readData(t, c, eventual, "b"), "1")
 	}
 	if v.reads != 1 {
 		t.Errorf("%d reads went to the database, expected one", v.reads)
