@@ -16,11 +16,8 @@ import (
 
 // Elector is a candidate for a lock. Its methods may be called from any number of goroutines; each Campaign is a candidate of its own.
 type Elector struct {
-	backend storage.Backend
-	tx      storage.Transactor
-	tenancy *resourcepb.Tenancy
-	name    string
-	opts    Options
+	*lockStore
+	opts Options
 }
 
 // Options are the options of an Elector.
@@ -35,8 +32,6 @@ type Options struct {
 const (
 	defaultTTL = 15 * time.Second
 	minTTL     = time.Second
-	// retryPause is the pause after a failed call to the store.
-	retryPause = 250 * time.Millisecond
 )
 
 // NewElector returns a candidate for the lock of a name in a tenancy. The backend stays the caller's. Locks of one name have to have
@@ -46,14 +41,14 @@ func NewElector(b storage.Backend, tenancy *resourcepb.Tenancy, name string, o *
 	if !ok {
 		return nil, fmt.Errorf("%w: lock %q: the backend is no Transactor", storage.ErrInvalid, name)
 	}
-	e := &Elector{backend: b, tx: tx, tenancy: proto.CloneOf(tenancy), name: name}
+	e := &Elector{lockStore: &lockStore{backend: b, tx: tx, tenancy: proto.CloneOf(tenancy), name: name}}
 	if o != nil {
 		e.opts = *o
 	}
 	if e.opts.TTL == 0 {
 		e.opts.TTL = defaultTTL
 	}
-	e.opts.TTL = max(e.opts.TTL, minTTL)
+	e.ttl = max(e.opts.TTL, minTTL)
 	if !utf8.ValidString(e.opts.Holder) {
 		return nil, fmt.Errorf("%w: lock %q: the holder's name %q is not UTF-8", storage.ErrInvalid, name, e.opts.Holder)
 	}
@@ -146,7 +141,7 @@ func (e *Elector) try(ctx context.Context, holder string, obs *observation) (*Te
 		return nil, err
 	}
 	if stored[0] != nil {
-		r = &record{lock: stored[0], holder: holder, epoch: epoch, ttl: e.opts.TTL}
+		r = &record{lock: stored[0], holder: holder, epoch: epoch, ttl: e.ttl}
 	}
 	r.heartbeat = stored[1]
 	return e.startTenure(r, began), nil

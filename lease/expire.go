@@ -17,13 +17,20 @@ const (
 	maxConcurrentEnds = 8
 )
 
+// expirer ends the leases that have expired.
+type expirer struct {
+	*leaseStore
+	*leaseStates
+	watchEndCh chan struct{} // closed when the keeper's watch has ended for good
+}
+
 // expire ends leases until ctx is over.
-func (k *Keeper) expire(ctx context.Context) {
+func (e *expirer) expire(ctx context.Context) {
 	var ending sync.WaitGroup
 	defer ending.Wait()
 	places := make(chan struct{}, maxConcurrentEnds)
 	for ctx.Err() == nil {
-		all, next, changed := k.due(time.Now())
+		all, next, changed := e.due(time.Now())
 		for _, d := range all {
 			select {
 			case places <- struct{}{}:
@@ -32,11 +39,11 @@ func (k *Keeper) expire(ctx context.Context) {
 			}
 			ending.Go(func() {
 				defer func() { <-places }()
-				err := k.endExpired(ctx, d)
+				err := e.endExpired(ctx, d)
 				if err != nil && !errors.Is(err, storage.ErrCASFailure) {
 					wait(ctx, retryPause)
 				}
-				k.retryEnding(d, err)
+				e.retryEnding(d, err)
 			})
 		}
 		select {
@@ -49,60 +56,60 @@ func (k *Keeper) expire(ctx context.Context) {
 }
 
 // endExpired ends a lease of which the keeper has seen the end, or that nobody has renewed. It is storage.ErrCASFailure if somebody has.
-func (k *Keeper) endExpired(ctx context.Context, d expiring) error {
+func (e *expirer) endExpired(ctx context.Context, d expiring) error {
 	switch {
 	case d.lease == nil:
-		return k.sweep(ctx, d.leaseName)
+		return e.sweep(ctx, d.leaseName)
 	case d.lease.hasEnded:
-		return k.end(ctx, d.lease)
-	case k.hasExtension(d.name): // since it was found to be due: many may have been before it
+		return e.end(ctx, d.lease)
+	case e.hasExtension(d.name): // since it was found to be due: many may have been before it
 		return storage.ErrCASFailure
 	}
-	last, err := k.readRecord(ctx, renewalType, d.name)
+	last, err := e.readRecord(ctx, renewalType, d.name)
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
-		last = &resourcepb.Resource{Id: k.id(renewalType, d.name)} // the proof is that there is none
+		last = &resourcepb.Resource{Id: e.id(renewalType, d.name)} // the proof is that there is none
 	case err != nil:
 		return err
 	}
 	if last.GetVersion() != d.renewal {
 		return storage.ErrCASFailure
 	}
-	return k.end(ctx, d.lease, storage.Op{Check: last.GetId(), Version: d.renewal})
+	return e.end(ctx, d.lease, storage.Op{Check: last.GetId(), Version: d.renewal})
 }
 
 // end ends a lease: its record is marked, so that nothing more can be attached and nobody can renew it; then what is attached is deleted,
 // and then the record. Whoever finds a marked record goes on from there. The lease ends only if the proofs hold; it is
 // storage.ErrCASFailure if not, or if somebody else was faster.
-func (k *Keeper) end(ctx context.Context, l *Lease, proofs ...storage.Op) error {
+func (e *expirer) end(ctx context.Context, l *Lease, proofs ...storage.Op) error {
 	if !l.hasEnded {
-		stored, err := k.tx.Commit(ctx, append([]storage.Op{{Write: l.record(true)}}, proofs...))
+		stored, err := e.tx.Commit(ctx, append([]storage.Op{{Write: l.record(true)}}, proofs...))
 		if err != nil {
 			return err
 		}
 		l = &Lease{TTL: l.TTL, res: stored[0], hasEnded: true}
 	}
-	if err := k.awaitWatch(ctx, l); errors.Is(err, storage.ErrNotFound) {
+	if err := e.awaitWatch(ctx, l); errors.Is(err, storage.ErrNotFound) {
 		return nil // another keeper has done all that
 	} else if err != nil {
 		return err
 	}
-	if err := k.deleteAttached(ctx, l.res.GetId()); err != nil {
+	if err := e.deleteAttached(ctx, l.res.GetId()); err != nil {
 		return err
 	}
-	return k.deleteRecords(ctx, l)
+	return e.deleteRecords(ctx, l)
 }
 
 // deleteAttached deletes what is attached to a lease to which nothing can be attached any more.
-func (k *Keeper) deleteAttached(ctx context.Context, lease *resourcepb.ID) error {
+func (e *expirer) deleteAttached(ctx context.Context, lease *resourcepb.ID) error {
 	for {
-		left, err := k.backend.OwnerReferences(ctx, lease)
+		left, err := e.backend.OwnerReferences(ctx, lease)
 		if err != nil || len(left) == 0 {
 			return err
 		}
 		deleted := false
 		for _, id := range left {
-			did, err := k.detach(ctx, id, lease)
+			did, err := e.detach(ctx, id, lease)
 			if err != nil {
 				return err
 			}
@@ -116,13 +123,13 @@ func (k *Keeper) deleteAttached(ctx context.Context, lease *resourcepb.ID) error
 
 // awaitWatch waits until the keeper's watch has returned the record that says that a lease has ended. A reader who has seen that finds whatever
 // was attached to the lease: nothing can be attached any more. It is storage.ErrNotFound if the record is not there any more.
-func (k *Keeper) awaitWatch(ctx context.Context, l *Lease) error {
+func (e *expirer) awaitWatch(ctx context.Context, l *Lease) error {
 	for {
-		seen, changed := k.hasSeen(l.res.GetId().GetName(), l.res.GetVersion())
+		seen, changed := e.hasSeen(l.res.GetId().GetName(), l.res.GetVersion())
 		if seen {
 			return nil
 		}
-		stored, err := k.backend.Read(ctx, storage.StrongConsistency, l.res.GetId())
+		stored, err := e.backend.Read(ctx, storage.StrongConsistency, l.res.GetId())
 		switch {
 		case err != nil:
 			return err
@@ -131,7 +138,7 @@ func (k *Keeper) awaitWatch(ctx context.Context, l *Lease) error {
 		}
 		select {
 		case <-changed:
-		case <-k.watchEndCh:
+		case <-e.watchEndCh:
 			return storage.ErrClosed
 		case <-ctx.Done():
 			return ctx.Err()
@@ -140,9 +147,9 @@ func (k *Keeper) awaitWatch(ctx context.Context, l *Lease) error {
 }
 
 // detach deletes a resource if it is still attached to a lease, and reports whether it did.
-func (k *Keeper) detach(ctx context.Context, id, lease *resourcepb.ID) (bool, error) {
+func (e *expirer) detach(ctx context.Context, id, lease *resourcepb.ID) (bool, error) {
 	for {
-		res, err := k.backend.Read(ctx, storage.StrongConsistency, id)
+		res, err := e.backend.Read(ctx, storage.StrongConsistency, id)
 		damaged, mismatch := (*storage.DamagedError)(nil), storage.GroupVersionMismatchError{}
 		switch {
 		case errors.As(err, &mismatch):
@@ -158,7 +165,7 @@ func (k *Keeper) detach(ctx context.Context, id, lease *resourcepb.ID) (bool, er
 		case !hasOwner(res, lease):
 			return false, nil
 		}
-		err = k.backend.DeleteCAS(ctx, res.GetId(), res.GetVersion())
+		err = e.backend.DeleteCAS(ctx, res.GetId(), res.GetVersion())
 		if !errors.Is(err, storage.ErrCASFailure) {
 			return err == nil, err
 		}
@@ -171,9 +178,9 @@ func hasOwner(res *resourcepb.Resource, lease *resourcepb.ID) bool {
 }
 
 // deleteRecords deletes the record of a lease and its renewal.
-func (k *Keeper) deleteRecords(ctx context.Context, l *Lease) error {
+func (e *expirer) deleteRecords(ctx context.Context, l *Lease) error {
 	ops := []storage.Op{{Delete: l.res.GetId(), Version: l.res.GetVersion()}}
-	last, err := k.readRecord(ctx, renewalType, l.res.GetId().GetName())
+	last, err := e.readRecord(ctx, renewalType, l.res.GetId().GetName())
 	switch {
 	case err == nil:
 		ops = append(ops, storage.Op{Delete: last.GetId(), Version: last.GetVersion()})
@@ -182,12 +189,41 @@ func (k *Keeper) deleteRecords(ctx context.Context, l *Lease) error {
 	}
 	// A renewal that was read while the lease was stored is the lease's own. Otherwise another keeper has done all that, and the renewal may
 	// be that of a new lease of this name.
-	switch _, err = k.backend.Read(ctx, storage.StrongConsistency, l.res.GetId()); {
+	switch _, err = e.backend.Read(ctx, storage.StrongConsistency, l.res.GetId()); {
 	case errors.Is(err, storage.ErrNotFound):
 		return nil
 	case err != nil:
 		return err
 	}
-	_, err = k.tx.Commit(ctx, ops)
+	_, err = e.tx.Commit(ctx, ops)
+	return err
+}
+
+// sweep deletes what was attached to a lease without a record, and its renewal. Nothing can be attached to it any more, and as the keeper's
+// watch has gone past the record, whatever was attached is found.
+func (e *expirer) sweep(ctx context.Context, l leaseName) error {
+	stored, err := e.readRecord(ctx, leaseType, l.name)
+	switch {
+	case err == nil && stored.GetId().GetUid() == l.uid:
+		return nil // the watch is behind
+	case err != nil && !errors.Is(err, storage.ErrNotFound):
+		return err
+	}
+	lease := e.id(leaseType, l.name)
+	if lease.Uid = l.uid; l.uid != "" {
+		if err := e.deleteAttached(ctx, lease); err != nil {
+			return err
+		}
+	}
+	last, err := e.readRecord(ctx, renewalType, l.name)
+	switch {
+	case errors.Is(err, storage.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	case renewedUid(last) != l.uid:
+		return nil // it is another lease's
+	}
+	_, err = e.tx.Commit(ctx, []storage.Op{{Check: e.id(leaseType, l.name)}, {Delete: last.GetId(), Version: last.GetVersion()}})
 	return err
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/oklog/ulid/v2"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -19,29 +18,12 @@ import (
 // number of processes, may keep the leases of one tenancy; as long as one of them runs, leases end. All methods may be called from any
 // number of goroutines.
 type Keeper struct {
-	backend    storage.Backend
-	tx         storage.Transactor
-	tenancy    *resourcepb.Tenancy
-	stop       context.CancelFunc
-	running    sync.WaitGroup
-	watchEndCh chan struct{} // closed when the keeper sees nothing any more
-	slots      chan struct{} // taken by renewals that the store is asked for
-
-	mu         sync.Mutex
-	leases     map[string]*leaseState // by name
-	extensions map[string]int         // how many renewals of a lease are under way
-	orphans    map[leaseName]*orphan
-	changeCh   chan struct{} // closed and made anew when leases, renewing or orphans changes
-}
-
-// leaseState is what a keeper has seen of a lease.
-type leaseState struct {
-	lease      *Lease // nil if its record was not seen, or cannot be read
-	uid        string // the lease's uid, "" if none is stored
-	renewal    string // the version of the newest renewal, "" if none is stored
-	renewedUid string // the uid of the lease that the newest renewal is of
-	since      time.Time
-	ending     bool // something here is about to end it
+	*leaseStore
+	states  *leaseStates
+	expirer *expirer
+	stop    context.CancelFunc
+	running sync.WaitGroup
+	slots   chan struct{} // one for each concurrent renewal
 }
 
 // NewKeeper returns a keeper of the leases of a tenancy, and begins to end those that nobody renews. The backend stays the caller's, and is
@@ -55,13 +37,17 @@ func NewKeeper(b storage.Backend, tenancy *resourcepb.Tenancy) (*Keeper, error) 
 		return nil, fmt.Errorf("%w: leases: a keeper needs one tenancy, not %v", storage.ErrInvalid, tenancy)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	store := &leaseStore{backend: b, tx: tx, tenancy: proto.CloneOf(tenancy)}
+	states := newLeaseStates()
 	k := &Keeper{
-		backend: b, tx: tx, tenancy: proto.CloneOf(tenancy), stop: cancel,
-		watchEndCh: make(chan struct{}), slots: make(chan struct{}, maxConcurrentRenewals),
-		leases: map[string]*leaseState{}, extensions: map[string]int{}, orphans: map[leaseName]*orphan{}, changeCh: make(chan struct{}),
+		leaseStore: store, states: states, expirer: &expirer{store, states, make(chan struct{})},
+		stop: cancel, slots: make(chan struct{}, maxConcurrentRenewals),
 	}
-	k.running.Go(func() { k.observe(ctx) })
-	k.running.Go(func() { k.expire(ctx) })
+	k.running.Go(func() {
+		defer close(k.expirer.watchEndCh)
+		(&observer{store, states}).observe(ctx)
+	})
+	k.running.Go(func() { k.expirer.expire(ctx) })
 	return k, nil
 }
 
@@ -140,35 +126,7 @@ func (k *Keeper) Renew(ctx context.Context, name string) (time.Duration, error) 
 
 // Extend has this keeper not end a lease by itself until what it returns is called, as Renew does while it runs: for who has something to do
 // before the lease is renewed. Other keepers know nothing of it.
-func (k *Keeper) Extend(name string) (over func()) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.extensions[name]++
-	return func() {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		if k.extensions[name]--; k.extensions[name] > 0 {
-			return
-		}
-		delete(k.extensions, name)
-		if seen := k.leases[name]; seen != nil && seen.lease != nil && time.Since(seen.since) >= seen.lease.TTL {
-			k.announce() // the lease was spared
-		}
-	}
-}
-
-// hasExtension reports whether a lease is not to be ended at the moment.
-func (k *Keeper) hasExtension(name string) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.extensions[name] > 0
-}
-
-// announce tells who waits that something has changed. The caller holds the lock.
-func (k *Keeper) announce() {
-	close(k.changeCh)
-	k.changeCh = make(chan struct{})
-}
+func (k *Keeper) Extend(name string) (release func()) { return k.states.extend(name) }
 
 // Remaining returns how long a lease lives if nobody renews it, as far as this keeper has seen: not more than its time to live, and not
 // less than nothing.
@@ -177,13 +135,7 @@ func (k *Keeper) Remaining(ctx context.Context, name string) (time.Duration, err
 	if err != nil {
 		return 0, err
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	seen := k.leases[name]
-	if seen == nil || seen.since.IsZero() {
-		return l.TTL, nil
-	}
-	return max(0, l.TTL-time.Since(seen.since)), nil
+	return k.states.remaining(name, l.TTL), nil
 }
 
 // AttachedIDs returns the ids of what is attached to a lease.
@@ -217,7 +169,7 @@ func (k *Keeper) Revoke(ctx context.Context, name string) error {
 			if malformed != nil {
 				l = &Lease{res: res}
 			}
-			err = k.end(ctx, l)
+			err = k.expirer.end(ctx, l)
 		}
 		switch {
 		case err == nil:
@@ -226,29 +178,4 @@ func (k *Keeper) Revoke(ctx context.Context, name string) error {
 			return fmt.Errorf("revoke lease %q: %w", name, err)
 		}
 	}
-}
-
-// readRecord returns the record of a lease or its renewal, of whatever version.
-func (k *Keeper) readRecord(ctx context.Context, typ *resourcepb.Type, name string) (*resourcepb.Resource, error) {
-	res, err := k.backend.Read(ctx, storage.StrongConsistency, k.id(typ, name))
-	if mismatch := (storage.GroupVersionMismatchError{}); errors.As(err, &mismatch) {
-		return mismatch.Stored, nil
-	}
-	return res, err
-}
-
-func (k *Keeper) id(typ *resourcepb.Type, name string) *resourcepb.ID {
-	return &resourcepb.ID{Type: proto.CloneOf(typ), Tenancy: k.tenancy, Name: name}
-}
-
-// renewal returns the renewal of a lease, to be written over the stored one.
-func (k *Keeper) renewal(stored *resourcepb.Resource, l *Lease) *resourcepb.Resource {
-	res := &resourcepb.Resource{
-		Id: k.id(renewalType, l.res.GetId().GetName()), Version: stored.GetVersion(), Generation: ulid.Make().String(),
-		Data: payload(map[string]*structpb.Value{uidField: structpb.NewStringValue(l.res.GetId().GetUid())}),
-	}
-	if res.Id.Uid = stored.GetId().GetUid(); res.Id.Uid == "" {
-		res.Id.Uid = ulid.Make().String()
-	}
-	return res
 }

@@ -21,6 +21,15 @@ var (
 	heartbeatType = &resourcepb.Type{Group: "coordination", GroupVersion: "v1", Kind: "Heartbeat"}
 )
 
+// lockStore reads and writes the two resources of one lock.
+type lockStore struct {
+	backend storage.Backend
+	tx      storage.Transactor
+	tenancy *resourcepb.Tenancy
+	name    string
+	ttl     time.Duration // for new tenures
+}
+
 // record is what is stored of a lock: who holds it, and the newest sign of life. The zero record is that of a lock that nobody ever held.
 type record struct {
 	lock, heartbeat *resourcepb.Resource // nil where nothing is stored
@@ -28,6 +37,9 @@ type record struct {
 	epoch           int64
 	ttl             time.Duration // of the holder
 }
+
+// retryPause is the pause after a failed call to the store.
+const retryPause = 250 * time.Millisecond
 
 // The fields of a lock's payload.
 const (
@@ -37,15 +49,15 @@ const (
 )
 
 // read returns what is stored of the lock, linearizably for each of its two resources.
-func (e *Elector) read(ctx context.Context) (*record, error) {
+func (s *lockStore) read(ctx context.Context) (*record, error) {
 	r := &record{}
 	var err error
 	// The heartbeat first: one that is older than the lock's record can only make a candidate wait, or its transaction fail.
-	if r.heartbeat, err = e.readResource(ctx, heartbeatType); err != nil {
+	if r.heartbeat, err = s.readResource(ctx, heartbeatType); err != nil {
 		return nil, err
 	}
 	r.epoch = epochOf(r.heartbeat) // epochs grow also where somebody deleted the lock's record
-	if r.lock, err = e.readResource(ctx, lockType); err != nil || r.lock == nil {
+	if r.lock, err = s.readResource(ctx, lockType); err != nil || r.lock == nil {
 		return r, err
 	}
 	if r.holder, r.ttl, err = lockHolder(r.lock); err != nil {
@@ -84,35 +96,35 @@ func epochOf(res *resourcepb.Resource) int64 {
 }
 
 // readResource reads readResource resource of the lock, nil if it is not stored.
-func (e *Elector) readResource(ctx context.Context, typ *resourcepb.Type) (*resourcepb.Resource, error) {
-	res, err := e.backend.Read(ctx, storage.StrongConsistency, e.id(typ))
+func (s *lockStore) readResource(ctx context.Context, typ *resourcepb.Type) (*resourcepb.Resource, error) {
+	res, err := s.backend.Read(ctx, storage.StrongConsistency, s.id(typ))
 	if errors.Is(err, storage.ErrNotFound) {
 		return nil, nil
 	}
 	return res, err
 }
 
-func (e *Elector) id(typ *resourcepb.Type) *resourcepb.ID {
-	return &resourcepb.ID{Type: proto.CloneOf(typ), Tenancy: e.tenancy, Name: e.name}
+func (s *lockStore) id(typ *resourcepb.Type) *resourcepb.ID {
+	return &resourcepb.ID{Type: proto.CloneOf(typ), Tenancy: s.tenancy, Name: s.name}
 }
 
 // newLock returns the lock's resource for a holder in an epoch, to be written over the stored one.
-func (e *Elector) newLock(stored *resourcepb.Resource, holder string, epoch int64) *resourcepb.Resource {
-	res := &resourcepb.Resource{Id: e.id(lockType), Version: stored.GetVersion(), Generation: ulid.Make().String()}
+func (s *lockStore) newLock(stored *resourcepb.Resource, holder string, epoch int64) *resourcepb.Resource {
+	res := &resourcepb.Resource{Id: s.id(lockType), Version: stored.GetVersion(), Generation: ulid.Make().String()}
 	if res.Id.Uid = stored.GetId().GetUid(); res.Id.Uid == "" {
 		res.Id.Uid = ulid.Make().String()
 	}
 	res.Data = payload(map[string]*structpb.Value{
 		holderField: structpb.NewStringValue(holder),
 		epochField:  structpb.NewNumberValue(float64(epoch)),
-		ttlField:    structpb.NewStringValue(e.opts.TTL.String()),
+		ttlField:    structpb.NewStringValue(s.ttl.String()),
 	})
 	return res
 }
 
 // newHeartbeat returns the heartbeat of a lock in an epoch, to be written over the stored one.
-func (e *Elector) newHeartbeat(stored *resourcepb.Resource, lock *resourcepb.ID, holder string, epoch int64) *resourcepb.Resource {
-	res := &resourcepb.Resource{Id: e.id(heartbeatType), Owner: lock, Version: stored.GetVersion(), Generation: ulid.Make().String()}
+func (s *lockStore) newHeartbeat(stored *resourcepb.Resource, lock *resourcepb.ID, holder string, epoch int64) *resourcepb.Resource {
+	res := &resourcepb.Resource{Id: s.id(heartbeatType), Owner: lock, Version: stored.GetVersion(), Generation: ulid.Make().String()}
 	if res.Id.Uid = stored.GetId().GetUid(); res.Id.Uid == "" {
 		res.Id.Uid = ulid.Make().String()
 	}

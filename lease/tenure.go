@@ -21,10 +21,10 @@ var ErrHeld = errors.New("the lock is held")
 
 // Tenure is the time for which a candidate holds a lock.
 type Tenure struct {
-	elector *Elector
-	epoch   int64
-	lock    *resourcepb.Resource // stands still
-	ttl     time.Duration
+	store *lockStore
+	epoch int64
+	lock  *resourcepb.Resource // stands still
+	ttl   time.Duration
 
 	endCh       chan struct{}
 	stop        context.CancelFunc
@@ -35,9 +35,9 @@ type Tenure struct {
 }
 
 // startTenure begins a startTenure that was won by a try which began at that time, and keeps it up.
-func (e *Elector) startTenure(r *record, began time.Time) *Tenure {
+func (s *lockStore) startTenure(r *record, began time.Time) *Tenure {
 	ctx, cancel := context.WithCancel(context.Background())
-	t := &Tenure{elector: e, epoch: r.epoch, lock: r.lock, ttl: r.ttl, endCh: make(chan struct{}), stop: cancel, renewExitCh: make(chan struct{})}
+	t := &Tenure{store: s, epoch: r.epoch, lock: r.lock, ttl: r.ttl, endCh: make(chan struct{}), stop: cancel, renewExitCh: make(chan struct{})}
 	if time.Since(began) >= t.renewalTimeout() { // nobody has it begin anything
 		t.expire()
 	}
@@ -69,13 +69,13 @@ func (t *Tenure) Resign(ctx context.Context) error {
 	t.end(context.Canceled)
 	t.stop()
 	<-t.renewExitCh
-	free := t.elector.newLock(t.lock, "", t.epoch)
-	_, err := t.elector.backend.WriteCAS(ctx, free)
+	free := t.store.newLock(t.lock, "", t.epoch)
+	_, err := t.store.backend.WriteCAS(ctx, free)
 	if errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid) {
 		return nil // another tenure has begun, or this one was resigned already
 	}
 	if err != nil {
-		return fmt.Errorf("resign lock %q: %w", t.elector.name, err)
+		return fmt.Errorf("resign lock %q: %w", t.store.name, err)
 	}
 	return nil
 }
@@ -144,17 +144,17 @@ func (t *Tenure) sendHeartbeat(
 ) (*resourcepb.Resource, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	stored, err := t.elector.tx.Commit(ctx, []storage.Op{t.Fence(), {Write: t.elector.newHeartbeat(last, t.lock.GetId(), holder, t.epoch)}})
+	stored, err := t.store.tx.Commit(ctx, []storage.Op{t.Fence(), {Write: t.store.newHeartbeat(last, t.lock.GetId(), holder, t.epoch)}})
 	if err == nil {
 		return stored[1], nil
 	}
 	if failed := (*storage.OpError)(nil); !errors.As(err, &failed) {
 		return nil, err
 	} else if failed.Index == 0 {
-		return nil, fmt.Errorf("%w: another tenure of %q has begun", ErrLost, t.elector.name)
+		return nil, fmt.Errorf("%w: another tenure of %q has begun", ErrLost, t.store.name)
 	}
 	// The heartbeat is another one than the last that this tenure knows of, but the lock is its own: an earlier try took effect.
-	found, readErr := t.elector.readResource(ctx, heartbeatType)
+	found, readErr := t.store.readResource(ctx, heartbeatType)
 	if readErr != nil {
 		return nil, readErr
 	}

@@ -28,7 +28,6 @@ var knownCycles = map[string]int{
 	"internal/codec":      2,
 	"internal/feed":       8,
 	"internal/replica":    9,
-	"lease":               5,
 	"migrate":             12,
 	"postgres":            4,
 	"service":             3,
