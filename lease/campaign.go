@@ -10,38 +10,39 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// campaign is the way of one candidate to the lock.
+// campaign is one candidate's attempt to acquire the lock.
 type campaign struct {
 	*Elector
 	holder string
 	obs    observation
 	watch  storage.Watch // nil if there is none
-	// yieldLimit is how long, at most, the candidate lets others go first when the lock becomes free. It grows with each time that another one
-	// was faster: hundreds of candidates that try at once would have the next holder wait for hundreds of calls.
+	// yieldLimit is the maximum random delay before a try for a free lock. It doubles with each conflict: if hundreds of candidates tried at once,
+	// the next holder would wait for hundreds of calls.
 	yieldLimit time.Duration
 }
 
-// Campaign waits until this candidate holds the lock. Candidates have no order among each other. It goes on while the store is away. It
-// fails when the context is over, when the backend is closed, and when the store refuses what a lock is made of. If the context is over, the
-// error also matches [ErrHeld] if the last answer of the store was that somebody holds the lock, and otherwise the store's last error. If the
-// context ends while a call is under way, the lock may be taken until its time to live has passed, by nobody.
+// Campaign blocks until this candidate holds the lock. Candidates have no order. It retries while the store cannot be reached. It fails if the
+// context ends, if the backend is closed, or if the store refuses the lock's resources.
+//
+// If the context ends, the error also matches [ErrHeld] if another candidate held the lock by the store's last answer, and the store's last
+// error otherwise. If the context ends during a call, the lock may be taken, without a holder, until its time to live has passed.
 func (e *Elector) Campaign(ctx context.Context) (*Tenure, error) {
 	c := &campaign{Elector: e, holder: e.newHolderName()}
 	defer c.unwatch()
-	var why error // what was in the way, as far as it is known
+	var cause error // the last known obstacle
 	for conflicts := 0; ; {
 		tenure, err := e.try(ctx, c.holder, &c.obs)
-		why = obstacleError(ctx, err, why)
+		cause = obstacleError(ctx, err, cause)
 		switch {
 		case tenure != nil:
 			return tenure, nil
 		case ctx.Err() != nil:
-			return nil, fmt.Errorf("lock %q: %w: %w", e.name, ctx.Err(), why)
+			return nil, fmt.Errorf("lock %q: %w: %w", e.name, ctx.Err(), cause)
 		case err != nil && !isTransient(err):
 			return nil, fmt.Errorf("lock %q: %w", e.name, err)
 		case isConflict(err):
 			c.yieldLimit = min(max(2*c.yieldLimit, time.Millisecond), retryPause)
-			if conflicts++; conflicts > 1 { // nothing was there to be seen of the one before
+			if conflicts++; conflicts > 1 { // observe returned early after the previous conflict
 				wait(ctx, rand.N(c.yieldLimit+1))
 			}
 			c.observe(ctx)
@@ -54,8 +55,8 @@ func (e *Elector) Campaign(ctx context.Context) (*Tenure, error) {
 	}
 }
 
-// obstacleError returns what keeps a candidate from the lock after a try that has failed with err, given what did so before. A try that the
-// context has ended knows nothing new.
+// obstacleError returns the obstacle after a try that failed with err. A try that the context has ended adds no information, so the previous
+// obstacle remains.
 func obstacleError(ctx context.Context, err, before error) error {
 	switch {
 	case err == nil, isConflict(err):
@@ -66,8 +67,8 @@ func obstacleError(ctx context.Context, err, before error) error {
 	return err
 }
 
-// observe follows the holder's signs of life until there was none for its time, or the lock is free, or something is to be read. It may
-// return early: only a try proves anything.
+// observe follows the holder's heartbeats. It returns when none came for the time to live, when the lock is free, or when a record has to be
+// read. It may return early, because only a try proves anything.
 func (c *campaign) observe(ctx context.Context) {
 	if c.watch == nil {
 		typ := storage.UnversionedType{Group: lockType.Group, Kind: storage.Wildcard}
@@ -78,18 +79,18 @@ func (c *campaign) observe(ctx context.Context) {
 		}
 		c.watch = w
 	}
-	var turn time.Time // when to try, if the lock was seen free
+	var tryAt time.Time // set when the lock was observed free
 	for {
 		at := c.obs.since.Add(c.obs.ttl)
-		if !turn.IsZero() {
-			at = turn
+		if !tryAt.IsZero() {
+			at = tryAt
 		}
 		until, cancel := context.WithDeadline(ctx, at)
 		ev, err := c.watch.Next(until)
-		over := until.Err() != nil
+		timedOut := until.Err() != nil
 		cancel()
 		switch {
-		case err != nil && over:
+		case err != nil && timedOut:
 			return
 		case err != nil:
 			c.unwatch()
@@ -102,23 +103,23 @@ func (c *campaign) observe(ctx context.Context) {
 		case c.matches(ev.GetUpsert().GetResource(), lockType):
 			holder, ttl, err := lockHolder(ev.GetUpsert().GetResource())
 			switch {
-			case err != nil, holder == c.holder: // a try whose answer was lost
+			case err != nil, holder == c.holder: // an earlier try succeeded, but its answer was lost
 				return
 			case holder != "":
-				c.obs.ttl, turn = ttl, time.Time{}
-			case turn.IsZero():
-				turn = time.Now().Add(rand.N(c.yieldLimit + 1))
+				c.obs.ttl, tryAt = ttl, time.Time{}
+			case tryAt.IsZero():
+				tryAt = time.Now().Add(rand.N(c.yieldLimit + 1))
 			}
 		}
 	}
 }
 
-// matches reports whether a resource matches one of the lock's two.
+// matches reports whether a resource is the lock's resource of a type.
 func (c *campaign) matches(res *resourcepb.Resource, typ *resourcepb.Type) bool {
 	return res.GetId().GetName() == c.name && res.GetId().GetType().GetKind() == typ.GetKind()
 }
 
-// unwatch ends the watch.
+// unwatch closes the watch.
 func (c *campaign) unwatch() {
 	if c.watch != nil {
 		c.watch.Close()

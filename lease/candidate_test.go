@@ -16,28 +16,28 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// The environment of a candidate that is a process of its own.
+// Environment variables of a candidate process.
 const (
 	candidateStore    = "LEASE_TEST_STORE"    // URL of the store
-	candidateName     = "LEASE_TEST_NAME"     // who it is
-	candidateCareless = "LEASE_TEST_CARELESS" // set: it does not fence what it writes, and does not stop when it has lost the lock
+	candidateName     = "LEASE_TEST_NAME"     // the candidate's name
+	candidateUnfenced = "LEASE_TEST_UNFENCED" // if set, the candidate does not fence its writes and continues after it has lost the lock
 )
 
-// turn is how often a candidate counts before it resigns.
-const turn = 40
+// tenureIncrements is how often a candidate increments the counter before it resigns.
+const tenureIncrements = 40
 
-// counterID is the id of what the holder of the lock writes to.
+// counterID is the id of the counter that the holder of the lock increments.
 var counterID = &resourcepb.ID{
 	Type: &resourcepb.Type{Group: "coordination", GroupVersion: "v1", Kind: "Counter"}, Tenancy: system, Name: "job", Uid: "counter",
 }
 
-// count is what a counter says.
+// count is the content of the counter.
 type count struct {
 	n, epoch int64
 	holder   string
 }
 
-func counted(res *resourcepb.Resource) (count, error) {
+func decodeCount(res *resourcepb.Resource) (count, error) {
 	fields := &structpb.Struct{}
 	if res == nil {
 		return count{}, nil
@@ -58,8 +58,8 @@ func (c count) resource(version string) (*resourcepb.Resource, error) {
 	return &resourcepb.Resource{Id: proto.CloneOf(counterID), Version: version, Data: data}, err
 }
 
-// serveCandidate is the process of a candidate: it campaigns, counts while it holds the lock, resigns, and begins anew, until it is killed.
-// It returns false at once in other processes.
+// serveCandidate is the main function of a candidate process. It campaigns, increments the counter while it holds the lock, resigns, and repeats
+// until it is killed. It returns false immediately in other processes.
 func serveCandidate() bool {
 	url := os.Getenv(candidateStore)
 	if url == "" {
@@ -68,14 +68,14 @@ func serveCandidate() bool {
 	ctx := context.Background()
 	b, err := storage.Open(ctx, url)
 	if err == nil {
-		err = campaigns(ctx, b, os.Getenv(candidateName), os.Getenv(candidateCareless) != "")
+		err = runCandidate(ctx, b, os.Getenv(candidateName), os.Getenv(candidateUnfenced) != "")
 	}
 	fmt.Fprintln(os.Stderr, os.Getenv(candidateName), err)
 	os.Exit(1)
 	return true
 }
 
-func campaigns(ctx context.Context, b storage.Backend, name string, careless bool) error {
+func runCandidate(ctx context.Context, b storage.Backend, name string, unfenced bool) error {
 	e, err := lease.NewElector(b, system, "job", &lease.Options{TTL: time.Second, Holder: name})
 	if err != nil {
 		return err
@@ -85,23 +85,23 @@ func campaigns(ctx context.Context, b storage.Backend, name string, careless boo
 		if err != nil {
 			return err
 		}
-		for i := 0; careless || i < turn && tenure.Err() == nil; i++ {
-			if err := increment(ctx, b, name, tenure, careless); err != nil && !passing(err) {
+		for i := 0; unfenced || i < tenureIncrements && tenure.Err() == nil; i++ {
+			if err := increment(ctx, b, name, tenure, unfenced); err != nil && !isTransient(err) {
 				return err
 			}
-			<-time.After(5 * time.Millisecond) // the pace of the work, not a wait for anything
+			<-time.After(5 * time.Millisecond) // simulated work
 		}
-		if err := tenure.Resign(ctx); err != nil && !passing(err) {
+		if err := tenure.Resign(ctx); err != nil && !isTransient(err) {
 			return err
 		}
 	}
 }
 
-func passing(err error) bool {
+func isTransient(err error) bool {
 	return errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrInconsistent)
 }
 
-func increment(ctx context.Context, b storage.Backend, name string, tenure *lease.Tenure, careless bool) error {
+func increment(ctx context.Context, b storage.Backend, name string, tenure *lease.Tenure, unfenced bool) error {
 	tx, ok := storage.As[storage.Transactor](b)
 	if !ok {
 		return errors.New("no storage.Transactor")
@@ -110,7 +110,7 @@ func increment(ctx context.Context, b storage.Backend, name string, tenure *leas
 	if err != nil && !errors.Is(err, storage.ErrNotFound) {
 		return err
 	}
-	last, err := counted(stored)
+	last, err := decodeCount(stored)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func increment(ctx context.Context, b storage.Backend, name string, tenure *leas
 		return err
 	}
 	ops := []storage.Op{tenure.Fence(), {Write: next}}
-	if careless {
+	if unfenced {
 		ops = ops[1:]
 	}
 	_, err = tx.Commit(ctx, ops)

@@ -17,7 +17,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// damage puts bytes that are no resource where the one resource of a kind is stored in a file, as a change that watches see.
+// damage replaces the stored bytes of the single resource of a kind in a SQLite file by an invalid encoding, as a change that watches deliver.
 func damage(t *testing.T, b storage.Backend, path, kind string) {
 	t.Helper()
 	k := sqlite3.Quote(key.Of(only(t, b, "lease", kind).GetId()).Bytes())
@@ -35,89 +35,89 @@ func damage(t *testing.T, b storage.Backend, path, kind string) {
 	}
 }
 
-// A record that is damaged, of which the database cannot make a list nor a watch, stops the end of no other lease. Of a lease whose own
-// record is damaged the time to live is not known any more: it ends when it is revoked.
-func TestADamagedRecordStopsNoOtherLease(t *testing.T) {
+// A damaged record makes lists and watches fail, but does not prevent the end of other leases. A lease whose own record is damaged has lost its
+// time to live and ends when it is revoked.
+func TestDamagedRecordDoesNotBlockOtherLeases(t *testing.T) {
 	t.Parallel()
-	damagedRecords(t, func(t *testing.T) (storage.Backend, func(kind string)) {
+	testDamagedRecords(t, func(t *testing.T) (storage.Backend, func(kind string)) {
 		path := filepath.Join(t.TempDir(), "store.db")
 		b := fixture.Open(t, "sqlite:"+path)
 		return b, func(kind string) { damage(t, b, path, kind) }
 	})
 }
 
-// damagedRecords damages the records of leases, each on a store of its own.
-func damagedRecords(t *testing.T, open func(t *testing.T) (b storage.Backend, damage func(kind string))) {
+// testDamagedRecords damages the records of leases, each in its own store.
+func testDamagedRecords(t *testing.T, open func(t *testing.T) (b storage.Backend, damage func(kind string))) {
 	for _, kind := range []string{"Lease", "Renewal"} {
-		for name, blind := range map[string]bool{"seen": false, "before the keeper": true} {
+		for name, noKeeper := range map[string]bool{"with a keeper": false, "without a keeper": true} {
 			t.Run(kind+", "+name, func(t *testing.T) {
 				t.Parallel()
 				b, damage := open(t)
 				k := keeper(t, b)
-				attached(t, b, k, "damaged", time.Hour)
-				if blind {
+				grantAndAttach(t, b, k, "damaged", time.Hour)
+				if noKeeper {
 					k.Close()
 				}
 				damage(kind)
-				if blind {
+				if noKeeper {
 					k = keeper(t, b)
 				}
-				attached(t, b, k, "other", time.Second)
+				grantAndAttach(t, b, k, "other", time.Second)
 				fixture.Eventually(t, "the other lease ends", func() bool { return missing(t, b, "other") })
 				if missing(t, b, "damaged") {
-					t.Error("a lease ended before its time")
+					t.Error("a lease ended early")
 				}
 				if err := k.Revoke(fixture.Context(t), "damaged"); err != nil {
 					t.Error(err)
 				}
 				if !missing(t, b, "damaged") {
-					t.Error("what was attached outlives its lease")
+					t.Error("the attached resource outlived its lease")
 				}
 			})
 		}
 	}
 }
 
-// attached grants a lease and attaches a resource of the same name to it.
-func attached(t *testing.T, b storage.Backend, k *lease.Keeper, name string, ttl time.Duration) {
+// grantAndAttach grants a lease and attaches a resource of the same name to it.
+func grantAndAttach(t *testing.T, b storage.Backend, k *lease.Keeper, name string, ttl time.Duration) {
 	t.Helper()
 	if err := attach(fixture.Context(t), b, grant(t, k, name, ttl), name); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// A renewal that was damaged is written anew by whoever renews the lease; without that the lease ends.
-func TestALeaseWhoseRenewalIsDamaged(t *testing.T) {
+// A renewal of the lease replaces a damaged renewal record. Without one the lease ends.
+func TestDamagedRenewal(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
 	b := fixture.Open(t, "sqlite:"+path)
 	k := keeper(t, b)
-	attached(t, b, k, "session", 3*time.Second)
+	grantAndAttach(t, b, k, "session", 3*time.Second)
 	damage(t, b, path, "Renewal")
 	fixture.Eventually(t, "the lease is renewed", func() bool { return second(k.Renew(fixture.Context(t), "session")) == nil })
 	if missing(t, b, "session") {
-		t.Error("a lease ended before its time")
+		t.Error("a lease ended early")
 	}
 	damage(t, b, path, "Renewal")
 	fixture.Eventually(t, "the lease ends", func() bool { return missing(t, b, "session") })
 }
 
-// reads counts readings.
-type reads struct {
+// countingReads counts reads.
+type countingReads struct {
 	storage.Backend
 	storage.Transactor
 	n atomic.Int64
 }
 
-func (r *reads) Read(ctx context.Context, c storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
+func (r *countingReads) Read(ctx context.Context, c storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
 	r.n.Add(1)
 	return r.Backend.Read(ctx, c, id)
 }
 
-// Something that is neither a lease nor a renewal, and has the name of none, is none of a keeper's business.
-func TestAStrangerAmongTheLeases(t *testing.T) {
-	in(t, func(t *testing.T, b storage.Backend) {
-		r := &reads{Backend: b, Transactor: b.(storage.Transactor)}
+// A keeper ignores a resource that is neither a lease nor a renewal.
+func TestOtherKindInLeaseGroup(t *testing.T) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
+		r := &countingReads{Backend: b, Transactor: b.(storage.Transactor)}
 		k := keeper(t, r)
 		defer k.Close()
 		synctest.Wait()
@@ -127,7 +127,7 @@ func TestAStrangerAmongTheLeases(t *testing.T) {
 		<-time.After(time.Hour)
 		synctest.Wait()
 		if n := r.n.Load(); n > 10 {
-			t.Errorf("an idle keeper reads %d times in an hour", n)
+			t.Errorf("an idle keeper made %d reads in an hour", n)
 		}
 	})
 }

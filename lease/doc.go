@@ -1,34 +1,39 @@
-// Package lease has locks, leader election and leases over any [storage.Backend] that is a [storage.Transactor]. A lock gives one process
-// at a time a task; a lease ends what is attached to it when nobody renews it any more.
+// Package lease implements locks, leader election and leases on any [storage.Backend] that is a [storage.Transactor]. A lock assigns a task to
+// one process at a time. A lease deletes the resources that are attached to it when its holder stops renewing it.
 //
 //	candidate := lease.NewElector(backend, tenancy, "scheduler", nil)
-//	tenure, err := candidate.Campaign(ctx) // waits for its turn
+//	tenure, err := candidate.Campaign(ctx) // waits until the lock is free
 //	...
 //	_, err = tx.Commit(ctx, []storage.Op{{Write: task}, tenure.Fence()})
 //
-// # What is promised
+// # Guarantees of a lock
 //
-// At any time one process holds a lock, as far as the store can tell: each tenure has an epoch, epochs only grow, and whoever is overtaken
-// cannot commit anything any more that goes with its Fence. That holds whatever clocks do, and for a holder that was paused and does not
-// know yet. Work that does not go through the store is not fenced: do it only while Tenure.Done is open, and expect an overlap when a
-// process was paused.
+// At most one tenure can commit at any time:
 //
-// Nobody is overtaken early. The holder renews a heartbeat every third of the time to live. Another candidate takes over when it has seen,
-// by its own monotonic clock, the same heartbeat for the whole time to live, and in the same transaction proves that it is still the one
-// that is stored. No two clocks are compared. The price: a candidate that comes new waits the whole time, however long the holder has been
-// dead.
+//  1. Each tenure has an epoch, and epochs only grow.
+//  2. A transaction with the Fence of a tenure fails once a later tenure has begun. This holds for any clock error, and for a holder that was
+//     paused and has not noticed its loss.
+//  3. Work outside the store is not fenced. Do it only while Tenure.Done is open, and expect an overlap after a process was paused.
 //
-// The holder gives up by itself when it has not renewed for two thirds of the time to live, counted from the beginning of the last renewal
-// that succeeded. A renewal that hangs, as on a connection that is dead and does not say so, is given up early enough for another one.
+// A candidate never overtakes a live holder:
 //
-// # What is stored
+//  1. The holder renews a heartbeat every third of the time to live.
+//  2. Another candidate takes over after it has observed the same heartbeat for the whole time to live, measured by its own monotonic clock.
+//  3. The transaction that takes over proves that this heartbeat is still the stored one.
 //
-// A lock is two resources of one name: coordination/Lock says who holds it and in which epoch, and stands still during a tenure, so that
-// Fence can be a Check of its version; coordination/Heartbeat changes with each renewal, and is owned by the lock. Neither is ever deleted.
+// No two clocks are compared. The cost: a new candidate waits for the whole time to live, however long the holder has been dead.
+//
+// A holder ends its tenure itself if it has not renewed for two thirds of the time to live, counted from the start of the last successful
+// renewal. A renewal that hangs, as on a dead connection, times out early enough for another attempt.
+//
+// # Stored resources of a lock
+//
+// A lock is two resources of one name. coordination/Lock holds the holder and the epoch. It does not change during a tenure, so that Fence can
+// check its version. coordination/Heartbeat changes with each renewal and is owned by the lock. Neither is ever deleted.
 //
 // # Leases
 //
-// A lease is a resource that lives as long as somebody renews it. Others are attached to it by naming it as their owner, in a transaction
+// A lease is a resource that exists as long as it is renewed. Other resources are attached to it by naming it as their owner, in a transaction
 // that proves that the lease is alive:
 //
 //	keeper, err := lease.NewKeeper(backend, tenancy)
@@ -37,15 +42,25 @@
 //	endpoint.Owner = session.Owner()
 //	_, err = tx.Commit(ctx, []storage.Op{session.Alive(), {Write: endpoint}})
 //
-// A [Keeper] ends a lease when it has seen, by its own monotonic clock, the same renewal for the whole time to live, and proves in the
-// transaction that ends it that this is the one that is stored. So no lease ends early, whatever clocks do; the price is that time counts
-// anew when all keepers were restarted. The end begins with a mark in the lease's record: from then on nothing can be attached. Then what is
-// attached is deleted, each as it was read, and at last the record. Whichever keeper finds the mark goes on from there. A resource that was
-// rewritten without the owner is not attached any more and stays.
+// A [Keeper] ends a lease in these steps:
 //
-// A lease is two resources of one name: lease/Lease says for how long it lives, and stands still until its end; lease/Renewal changes
-// each time it is renewed, and names the lease's uid. If somebody deletes the record of a lease, keepers delete what was attached to it: one
-// that watched knows the uid, and the others find it in the renewal that is left. A lease whose record a keeper cannot read, one of another
-// version of this package, ends only when it is revoked. So does one whose record was damaged in the database: a keeper writes one without a
-// time to live in its place, since nobody can watch leases before. A renewal that was damaged is deleted, and the time to live counts anew.
+//  1. It has observed the same renewal for the whole time to live, by its own monotonic clock.
+//  2. A transaction marks the lease's record as ended, and proves that this renewal is still the stored one. Afterwards nothing can be
+//     attached.
+//  3. The keeper deletes each attached resource at the version that it has read, and then the record.
+//
+// Any keeper that finds the mark continues with step 3. No lease ends early, whatever the clocks do. The cost: the time to live starts again
+// after all keepers were restarted. A resource that was rewritten without the owner is no longer attached and stays.
+//
+// A lease is two resources of one name. lease/Lease holds the time to live and does not change until the lease ends. lease/Renewal changes with
+// each renewal and names the lease's uid.
+//
+// # Deleted and unreadable records
+//
+// If the record of a lease is deleted by another program, keepers delete its attached resources. A keeper that has watched the record knows the
+// uid; other keepers find it in the renewal.
+//
+// A lease whose record cannot be read, such as one of another version of this package, ends only when it is revoked. The same holds for a
+// record that was damaged in the database: nothing can watch leases before it is replaced, so a keeper replaces it with a record without a
+// time to live. A damaged renewal is deleted, and the time to live starts again.
 package lease

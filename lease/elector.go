@@ -14,18 +14,18 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Elector is a candidate for a lock. Its methods may be called from any number of goroutines; each Campaign is a candidate of its own.
+// Elector is a candidate for a lock. It is safe for concurrent use; each Campaign is a candidate of its own.
 type Elector struct {
 	*lockStore
 	opts Options
 }
 
-// Options are the options of an Elector.
+// Options configures an Elector.
 type Options struct {
-	// TTL is how long a holder is waited for that gives no sign of life. It is renewed every third of it. 0 is 15 seconds; less than a
-	// second is taken for a second.
+	// TTL is the time to live: how long other candidates wait without a heartbeat before they take over. The holder renews every third of it. The
+	// default is 15 seconds, the minimum is one second.
 	TTL time.Duration
-	// Holder names the candidate in the lock's record, for people: a text in UTF-8. A unique text is added. "" is fine.
+	// Holder is a readable name of the candidate for the lock's record, in UTF-8. A unique suffix is added. It may be empty.
 	Holder string
 }
 
@@ -34,12 +34,12 @@ const (
 	minTTL     = time.Second
 )
 
-// NewElector returns a candidate for the lock of a name in a tenancy. The backend stays the caller's. Locks of one name have to have
-// options of one TTL to be of much use, but nothing breaks where they have not: the holder's counts.
+// NewElector returns a candidate for the lock of a name in a tenancy. It does not close the backend. All candidates of a lock should use the same
+// TTL. Different ones are safe: the holder's TTL applies.
 func NewElector(b storage.Backend, tenancy *resourcepb.Tenancy, name string, o *Options) (*Elector, error) {
 	tx, ok := storage.As[storage.Transactor](b)
 	if !ok {
-		return nil, fmt.Errorf("%w: lock %q: the backend is no Transactor", storage.ErrInvalid, name)
+		return nil, fmt.Errorf("%w: lock %q: the backend is not a storage.Transactor", storage.ErrInvalid, name)
 	}
 	e := &Elector{lockStore: &lockStore{backend: b, tx: tx, tenancy: proto.CloneOf(tenancy), name: name}}
 	if o != nil {
@@ -55,8 +55,8 @@ func NewElector(b storage.Backend, tenancy *resourcepb.Tenancy, name string, o *
 	return e, nil
 }
 
-// Try takes the lock if it is free, and returns [ErrHeld] if somebody holds it, dead or alive: only who waits can tell that. If the store
-// does not answer in time, the lock may be taken until its time to live has passed, by nobody.
+// Try acquires the lock if it is free. It returns [ErrHeld] if the lock is held, even by a dead holder: only a waiting candidate can detect that.
+// If the store does not answer in time, the lock may be taken, without a holder, until its time to live has passed.
 func (e *Elector) Try(ctx context.Context) (*Tenure, error) {
 	tenure, err := e.try(ctx, e.newHolderName(), &observation{})
 	switch {
@@ -68,8 +68,8 @@ func (e *Elector) Try(ctx context.Context) (*Tenure, error) {
 	return nil, fmt.Errorf("lock %q: %w", e.name, err)
 }
 
-// Holder returns who holds the lock, as Options.Holder and a unique text, "" for nobody, and the epoch of the newest tenure, 0 if there was
-// none. That a holder is alive it does not say: one that died holds the lock until another candidate takes over.
+// Holder returns the holder's name (Options.Holder and a unique suffix), "" for a free lock, and the epoch of the latest tenure, 0 for none. The
+// holder may be dead: a dead holder remains in the record until another candidate takes over.
 func (e *Elector) Holder(ctx context.Context) (holder string, epoch int64, err error) {
 	r, err := e.read(ctx)
 	if err != nil {
@@ -78,7 +78,7 @@ func (e *Elector) Holder(ctx context.Context) (holder string, epoch int64, err e
 	return r.holder, r.epoch, nil
 }
 
-// newHolderName returns a name that no other newHolderName has.
+// newHolderName returns a name that is unique among all candidates.
 func (e *Elector) newHolderName() string {
 	unique := ulid.Make().String()
 	if e.opts.Holder == "" {
@@ -92,32 +92,32 @@ func isTransient(err error) bool {
 	return errors.Is(err, storage.ErrInconsistent) || isConflict(err)
 }
 
-// isConflict reports whether a call failed because of what somebody else did.
+// isConflict reports whether a call failed because of another writer.
 func isConflict(err error) bool {
 	return errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid)
 }
 
-// observation is what a candidate has seen of the holder's signs of life.
+// observation is the newest heartbeat that a candidate has observed.
 type observation struct {
-	heartbeatVersion string    // the version of the newest heartbeat
-	since            time.Time // when the candidate saw that one first
+	heartbeatVersion string    // of the heartbeat
+	since            time.Time // when the candidate first observed it
 	ttl              time.Duration
 }
 
-// observeRecord takes in what is stored.
+// observeRecord records the stored state of the lock.
 func (o *observation) observeRecord(r *record) {
 	o.ttl = r.ttl
 	o.observeVersion(r.heartbeat.GetVersion())
 }
 
-// observeVersion takes in the version of a heartbeat.
+// observeVersion records the version of a heartbeat.
 func (o *observation) observeVersion(version string) {
 	if o.since.IsZero() || version != o.heartbeatVersion {
 		o.heartbeatVersion, o.since = version, time.Now()
 	}
 }
 
-// try takes the lock if it is free, or if the holder gave no sign of life for its time. Without a tenure and an error, another one holds it.
+// try acquires the lock if it is free or if its holder has expired. It returns neither a tenure nor an error if another candidate holds it.
 func (e *Elector) try(ctx context.Context, holder string, obs *observation) (*Tenure, error) {
 	began := time.Now()
 	r, err := e.read(ctx)
@@ -127,7 +127,7 @@ func (e *Elector) try(ctx context.Context, holder string, obs *observation) (*Te
 	obs.observeRecord(r)
 	lock, epoch := r.lock, r.epoch
 	ops := []storage.Op{{Check: r.lock.GetId(), Version: r.lock.GetVersion()}}
-	if r.holder != holder { // else it was won by a try whose answer was lost, and lacks a sign of life that is known to be new
+	if r.holder != holder { // otherwise an earlier try won and its answer was lost: only a new heartbeat is needed
 		if r.holder != "" && time.Since(obs.since) < r.ttl {
 			return nil, nil
 		}
@@ -135,7 +135,7 @@ func (e *Elector) try(ctx context.Context, holder string, obs *observation) (*Te
 		lock = e.newLock(r.lock, holder, epoch)
 		ops[0] = storage.Op{Write: lock}
 	}
-	// That the last heartbeat is still the one that was seen is part of the transaction.
+	// The write of the heartbeat also proves that the observed one is still stored.
 	stored, err := e.tx.Commit(ctx, append(ops, storage.Op{Write: e.newHeartbeat(r.heartbeat, lock.GetId(), holder, epoch)}))
 	if err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func (e *Elector) try(ctx context.Context, holder string, obs *observation) (*Te
 	return e.startTenure(r, began), nil
 }
 
-// wait waits for some time, or for the end of ctx.
+// wait blocks for a duration or until ctx ends.
 func wait(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():

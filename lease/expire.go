@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// scanInterval is the least time between two looks at all leases: so much later than necessary one may end.
+	// scanInterval is the minimum time between two scans of all leases. A lease may end later by that much.
 	scanInterval = 100 * time.Millisecond
-	// maxConcurrentEnds is how many leases a keeper ends at the same time.
+	// maxConcurrentEnds bounds the leases that a keeper ends concurrently.
 	maxConcurrentEnds = 8
 )
 
@@ -24,7 +24,7 @@ type expirer struct {
 	watchEndCh chan struct{} // closed when the keeper's watch has ended for good
 }
 
-// expire ends leases until ctx is over.
+// expire ends leases until ctx ends.
 func (e *expirer) expire(ctx context.Context) {
 	var ending sync.WaitGroup
 	defer ending.Wait()
@@ -55,20 +55,20 @@ func (e *expirer) expire(ctx context.Context) {
 	}
 }
 
-// endExpired ends a lease of which the keeper has seen the end, or that nobody has renewed. It is storage.ErrCASFailure if somebody has.
+// endExpired ends a lease that is due. It returns storage.ErrCASFailure if the lease was renewed meanwhile.
 func (e *expirer) endExpired(ctx context.Context, d expiring) error {
 	switch {
 	case d.lease == nil:
 		return e.sweep(ctx, d.leaseName)
 	case d.lease.hasEnded:
 		return e.end(ctx, d.lease)
-	case e.hasExtension(d.name): // since it was found to be due: many may have been before it
+	case e.hasExtension(d.name): // an extension began after the lease became due; it may have waited for its turn
 		return storage.ErrCASFailure
 	}
 	last, err := e.readRecord(ctx, renewalType, d.name)
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
-		last = &resourcepb.Resource{Id: e.id(renewalType, d.name)} // the proof is that there is none
+		last = &resourcepb.Resource{Id: e.id(renewalType, d.name)} // the check below proves that it does not exist
 	case err != nil:
 		return err
 	}
@@ -78,9 +78,8 @@ func (e *expirer) endExpired(ctx context.Context, d expiring) error {
 	return e.end(ctx, d.lease, storage.Op{Check: last.GetId(), Version: d.renewal})
 }
 
-// end ends a lease: its record is marked, so that nothing more can be attached and nobody can renew it; then what is attached is deleted,
-// and then the record. Whoever finds a marked record goes on from there. The lease ends only if the proofs hold; it is
-// storage.ErrCASFailure if not, or if somebody else was faster.
+// end ends a lease: it marks the record, so that nothing can be attached or renewed, deletes the attached resources, and then the record. Any
+// keeper that finds a marked record continues from there. It returns storage.ErrCASFailure if a proof fails or another writer was faster.
 func (e *expirer) end(ctx context.Context, l *Lease, proofs ...storage.Op) error {
 	if !l.hasEnded {
 		stored, err := e.tx.Commit(ctx, append([]storage.Op{{Write: l.record(true)}}, proofs...))
@@ -90,7 +89,7 @@ func (e *expirer) end(ctx context.Context, l *Lease, proofs ...storage.Op) error
 		l = &Lease{TTL: l.TTL, res: stored[0], hasEnded: true}
 	}
 	if err := e.awaitWatch(ctx, l); errors.Is(err, storage.ErrNotFound) {
-		return nil // another keeper has done all that
+		return nil // another keeper has completed the end
 	} else if err != nil {
 		return err
 	}
@@ -100,15 +99,15 @@ func (e *expirer) end(ctx context.Context, l *Lease, proofs ...storage.Op) error
 	return e.deleteRecords(ctx, l)
 }
 
-// deleteAttached deletes what is attached to a lease to which nothing can be attached any more.
+// deleteAttached deletes the resources of a lease to which nothing can be attached any more.
 func (e *expirer) deleteAttached(ctx context.Context, lease *resourcepb.ID) error {
 	for {
-		left, err := e.backend.OwnerReferences(ctx, lease)
-		if err != nil || len(left) == 0 {
+		remaining, err := e.backend.OwnerReferences(ctx, lease)
+		if err != nil || len(remaining) == 0 {
 			return err
 		}
 		deleted := false
-		for _, id := range left {
+		for _, id := range remaining {
 			did, err := e.detach(ctx, id, lease)
 			if err != nil {
 				return err
@@ -116,13 +115,13 @@ func (e *expirer) deleteAttached(ctx context.Context, lease *resourcepb.ID) erro
 			deleted = deleted || did
 		}
 		if !deleted {
-			wait(ctx, scanInterval) // the answer is older than the deletions
+			wait(ctx, scanInterval) // OwnerReferences may lag behind the deletions
 		}
 	}
 }
 
-// awaitWatch waits until the keeper's watch has returned the record that says that a lease has ended. A reader who has seen that finds whatever
-// was attached to the lease: nothing can be attached any more. It is storage.ErrNotFound if the record is not there any more.
+// awaitWatch blocks until the keeper's watch has returned the record that marks a lease as ended. A reader that has observed this record finds
+// all attached resources, because nothing can be attached after it. It returns storage.ErrNotFound if the record was deleted.
 func (e *expirer) awaitWatch(ctx context.Context, l *Lease) error {
 	for {
 		seen, changed := e.hasSeen(l.res.GetId().GetName(), l.res.GetVersion())
@@ -133,7 +132,7 @@ func (e *expirer) awaitWatch(ctx context.Context, l *Lease) error {
 		switch {
 		case err != nil:
 			return err
-		case stored.GetVersion() != l.res.GetVersion(): // somebody rewrote it: the watch may have gone past
+		case stored.GetVersion() != l.res.GetVersion(): // rewritten by another program: the watch may have skipped this version
 			return storage.ErrCASFailure
 		}
 		select {
@@ -187,8 +186,8 @@ func (e *expirer) deleteRecords(ctx context.Context, l *Lease) error {
 	case !errors.Is(err, storage.ErrNotFound):
 		return err
 	}
-	// A renewal that was read while the lease was stored is the lease's own. Otherwise another keeper has done all that, and the renewal may
-	// be that of a new lease of this name.
+	// If the record still exists after the renewal was read, the renewal belongs to this lease. Otherwise another keeper has deleted the records,
+	// and the renewal may belong to a new lease of this name.
 	switch _, err = e.backend.Read(ctx, storage.StrongConsistency, l.res.GetId()); {
 	case errors.Is(err, storage.ErrNotFound):
 		return nil
@@ -199,8 +198,8 @@ func (e *expirer) deleteRecords(ctx context.Context, l *Lease) error {
 	return err
 }
 
-// sweep deletes what was attached to a lease without a record, and its renewal. Nothing can be attached to it any more, and as the keeper's
-// watch has gone past the record, whatever was attached is found.
+// sweep deletes the resources attached to a lease without a record, and its renewal. Nothing can be attached to it any more, and the keeper's
+// watch is past the record's deletion, so all attached resources are found.
 func (e *expirer) sweep(ctx context.Context, l leaseName) error {
 	stored, err := e.readRecord(ctx, leaseType, l.name)
 	switch {
@@ -222,7 +221,7 @@ func (e *expirer) sweep(ctx context.Context, l leaseName) error {
 	case err != nil:
 		return err
 	case renewedUid(last) != l.uid:
-		return nil // it is another lease's
+		return nil // it belongs to another lease
 	}
 	_, err = e.tx.Commit(ctx, []storage.Op{{Check: e.id(leaseType, l.name)}, {Delete: last.GetId(), Version: last.GetVersion()}})
 	return err

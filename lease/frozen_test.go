@@ -13,26 +13,26 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// standing is a backend whose keeper stands still between the last look at what is attached to a lease and the deletion of its record.
-type standing struct {
+// pausing is a backend whose keeper pauses once between the last OwnerReferences call for a lease and the deletion of its record.
+type pausing struct {
 	storage.Backend
 	storage.Transactor
-	stood     atomic.Bool
+	hasPaused atomic.Bool
 	meanwhile func()
 }
 
-func (f *standing) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
-	left, err := f.Backend.OwnerReferences(ctx, id)
-	if err == nil && len(left) == 0 && f.stood.CompareAndSwap(false, true) {
+func (f *pausing) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
+	remaining, err := f.Backend.OwnerReferences(ctx, id)
+	if err == nil && len(remaining) == 0 && f.hasPaused.CompareAndSwap(false, true) {
 		f.meanwhile()
 	}
-	return left, err
+	return remaining, err
 }
 
-func TestAFrozenKeeperLeavesTheNextLeaseAlone(t *testing.T) {
-	in(t, func(t *testing.T, b storage.Backend) {
+func TestFrozenKeeperDoesNotDeleteNextLease(t *testing.T) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
 		again := make(chan struct{})
-		f := &standing{Backend: b, Transactor: b.(storage.Transactor), meanwhile: func() {
+		f := &pausing{Backend: b, Transactor: b.(storage.Transactor), meanwhile: func() {
 			other := keeper(t, b)
 			defer other.Close()
 			for { // until the other keeper has ended the lease
@@ -62,26 +62,26 @@ func TestAFrozenKeeperLeavesTheNextLeaseAlone(t *testing.T) {
 	})
 }
 
-// crossed is a backend whose watches keep the order of each key only: a lease's record comes after the renewal that was written with it,
-// or after it.
-type crossed struct {
+// reordering is a backend whose watches keep only the order of each key: the record of a lease arrives after the renewal of the same, or of a
+// later, transaction.
+type reordering struct {
 	storage.Backend
 	storage.Transactor
 }
 
-func (c *crossed) WatchList(
+func (c *reordering) WatchList(
 	ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string,
 ) (storage.Watch, error) {
 	w, err := c.Backend.WatchList(ctx, typ, tenancy, prefix)
-	return &crossedWatch{Watch: w}, err
+	return &reorderingWatch{Watch: w}, err
 }
 
-type crossedWatch struct {
+type reorderingWatch struct {
 	storage.Watch
 	held, ready []*resourcepb.WatchEvent
 }
 
-func (w *crossedWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
+func (w *reorderingWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 	if len(w.ready) > 0 {
 		ev := w.ready[0]
 		w.ready = w.ready[1:]
@@ -103,9 +103,9 @@ func (w *crossedWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error)
 	}
 }
 
-func TestALeaseEndsWhoseEventsAreCrossed(t *testing.T) {
-	in(t, func(t *testing.T, b storage.Backend) {
-		k := keeper(t, &crossed{b, b.(storage.Transactor)})
+func TestLeaseEndsDespiteReorderedEvents(t *testing.T) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
+		k := keeper(t, &reordering{b, b.(storage.Transactor)})
 		defer k.Close()
 		grant(t, k, "session", time.Hour)
 		if err := k.Revoke(t.Context(), "session"); err != nil {
@@ -117,32 +117,32 @@ func TestALeaseEndsWhoseEventsAreCrossed(t *testing.T) {
 		<-time.After(11 * time.Second)
 		synctest.Wait()
 		if !missing(t, b, "attached") {
-			t.Error("what was attached outlives its lease")
+			t.Error("the attached resource outlived its lease")
 		}
 	})
 }
 
-func TestAClosedKeeperRevokesNothingForEver(t *testing.T) {
-	in(t, func(t *testing.T, b storage.Backend) {
+func TestRevokeAfterClose(t *testing.T) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
 		k := keeper(t, b)
 		grant(t, k, "session", time.Hour)
 		k.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := k.Revoke(ctx, "session"); !errors.Is(err, storage.ErrClosed) {
-			t.Errorf("a closed keeper revokes: %v", err)
+			t.Errorf("Revoke of a closed keeper: %v, expected ErrClosed", err)
 		}
 	})
 }
 
-func TestAKeeperKeepsOneTenancy(t *testing.T) {
-	in(t, func(t *testing.T, b storage.Backend) {
+func TestKeeperNeedsOneTenancy(t *testing.T) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
 		for _, tenancy := range []*resourcepb.Tenancy{
 			nil, {Partition: storage.Wildcard, Namespace: "n"}, {Partition: "p", Namespace: storage.Wildcard},
 		} {
 			k, err := lease.NewKeeper(b, tenancy)
 			if !errors.Is(err, storage.ErrInvalid) {
-				t.Errorf("a keeper of %v: %v", tenancy, err)
+				t.Errorf("a keeper of tenancy %v: %v, expected ErrInvalid", tenancy, err)
 			}
 			if k != nil {
 				k.Close()

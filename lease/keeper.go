@@ -14,9 +14,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Keeper grants leases, renews them and ends those that nobody renews, with all that is attached to them. Any number of keepers, in any
-// number of processes, may keep the leases of one tenancy; as long as one of them runs, leases end. All methods may be called from any
-// number of goroutines.
+// Keeper grants and renews leases, and ends leases that are no longer renewed together with their attached resources. Any number of keepers in
+// any number of processes may serve a tenancy; leases end as long as one of them runs. A Keeper is safe for concurrent use.
 type Keeper struct {
 	*leaseStore
 	states  *leaseStates
@@ -26,15 +25,14 @@ type Keeper struct {
 	slots   chan struct{} // one for each concurrent renewal
 }
 
-// NewKeeper returns a keeper of the leases of a tenancy, and begins to end those that nobody renews. The backend stays the caller's, and is
-// closed after the keeper.
+// NewKeeper returns a keeper of the leases of a tenancy and starts ending expired leases. Close the keeper before the backend.
 func NewKeeper(b storage.Backend, tenancy *resourcepb.Tenancy) (*Keeper, error) {
 	tx, ok := storage.As[storage.Transactor](b)
 	if !ok {
-		return nil, fmt.Errorf("%w: leases: the backend is no Transactor", storage.ErrInvalid)
+		return nil, fmt.Errorf("%w: leases: the backend is not a storage.Transactor", storage.ErrInvalid)
 	}
 	if p, n := tenancy.GetPartition(), tenancy.GetNamespace(); tenancy == nil || p == storage.Wildcard || n == storage.Wildcard {
-		return nil, fmt.Errorf("%w: leases: a keeper needs one tenancy, not %v", storage.ErrInvalid, tenancy)
+		return nil, fmt.Errorf("%w: leases: a keeper needs one tenancy without wildcards, got %v", storage.ErrInvalid, tenancy)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	store := &leaseStore{backend: b, tx: tx, tenancy: proto.CloneOf(tenancy)}
@@ -51,19 +49,17 @@ func NewKeeper(b storage.Backend, tenancy *resourcepb.Tenancy) (*Keeper, error) 
 	return k, nil
 }
 
-// Close ends the keeper. The leases live on, and end where another keeper runs, or when one does again. What was under way is given up
-// and done by that one.
+// Close stops the keeper. Leases continue to exist, and end when another keeper runs. That keeper also completes interrupted work.
 func (k *Keeper) Close() {
 	k.stop()
 	k.running.Wait()
 }
 
-// Grant makes a lease. It is [storage.ErrCASFailure] if there is one of that name, also one that has ended or was deleted and of which
-// something is left.
-// The time to live counts from the moment at which a keeper sees the lease, so it may live a little longer, and never shorter.
+// Grant creates a lease. It fails with [storage.ErrCASFailure] if a lease of that name exists, or if parts of an ended or deleted one remain. The
+// time to live starts when a keeper observes the lease, so the lease may live slightly longer, but never shorter.
 func (k *Keeper) Grant(ctx context.Context, name string, ttl time.Duration) (*Lease, error) {
 	if ttl <= 0 {
-		return nil, fmt.Errorf("%w: lease %q: a time to live of %v", storage.ErrInvalid, name, ttl)
+		return nil, fmt.Errorf("%w: lease %q: the time to live is %v, it must be positive", storage.ErrInvalid, name, ttl)
 	}
 	l := &Lease{TTL: ttl, res: &resourcepb.Resource{Id: k.id(leaseType, name), Generation: ulid.Make().String()}}
 	l.res.Id.Uid = ulid.Make().String()
@@ -78,7 +74,7 @@ func (k *Keeper) Grant(ctx context.Context, name string, ttl time.Duration) (*Le
 	return l, nil
 }
 
-// Lease returns a lease. It is [storage.ErrNotFound] if there is none, or if its end has begun.
+// Lease returns a lease. It fails with [storage.ErrNotFound] if the lease does not exist or has begun to end.
 func (k *Keeper) Lease(ctx context.Context, name string) (*Lease, error) {
 	res, err := k.readRecord(ctx, leaseType, name)
 	if err != nil {
@@ -91,11 +87,11 @@ func (k *Keeper) Lease(ctx context.Context, name string) (*Lease, error) {
 	return l, err
 }
 
-// maxConcurrentRenewals is how many renewals a keeper asks the store for at the same time. Others wait, and their leases live meanwhile.
+// maxConcurrentRenewals bounds the concurrent renewals of a keeper. The leases of waiting renewals do not end.
 const maxConcurrentRenewals = 32
 
-// Renew has a lease live for another time to live, which it returns. It is [storage.ErrNotFound] if there is none, or if its end has begun.
-// A call that comes before the end is not too late, however long the store takes for it: this keeper does not end the lease meanwhile.
+// Renew restarts the time to live of a lease and returns it. It fails with [storage.ErrNotFound] if the lease does not exist or has begun to
+// end. A call that starts in time is not too late, however slow the store is: this keeper does not end the lease during the call.
 func (k *Keeper) Renew(ctx context.Context, name string) (time.Duration, error) {
 	defer k.Extend(name)()
 	select {
@@ -120,16 +116,15 @@ func (k *Keeper) Renew(ctx context.Context, name string) (time.Duration, error) 
 		case !errors.Is(err, storage.ErrCASFailure) && !errors.Is(err, storage.ErrWrongUid):
 			return 0, fmt.Errorf("renew lease %q: %w", name, err)
 		}
-		// Another one has renewed it, or its end has begun: the next reading tells.
+		// The lease was renewed concurrently or has begun to end; the next read distinguishes the two.
 	}
 }
 
-// Extend has this keeper not end a lease by itself until what it returns is called, as Renew does while it runs: for who has something to do
-// before the lease is renewed. Other keepers know nothing of it.
+// Extend prevents this keeper from ending a lease until release is called, as Renew does during its call. Use it for work that precedes a
+// renewal. It does not affect other keepers.
 func (k *Keeper) Extend(name string) (release func()) { return k.states.extend(name) }
 
-// Remaining returns how long a lease lives if nobody renews it, as far as this keeper has seen: not more than its time to live, and not
-// less than nothing.
+// Remaining returns the time until a lease ends without a renewal, as observed by this keeper. The result is between zero and the time to live.
 func (k *Keeper) Remaining(ctx context.Context, name string) (time.Duration, error) {
 	l, err := k.Lease(ctx, name)
 	if err != nil {
@@ -138,12 +133,12 @@ func (k *Keeper) Remaining(ctx context.Context, name string) (time.Duration, err
 	return k.states.remaining(name, l.TTL), nil
 }
 
-// AttachedIDs returns the ids of what is attached to a lease.
+// AttachedIDs returns the ids of the resources attached to a lease.
 func (k *Keeper) AttachedIDs(ctx context.Context, l *Lease) ([]*resourcepb.ID, error) {
 	return k.backend.OwnerReferences(ctx, l.res.GetId())
 }
 
-// Names returns the names of the leases whose end has not begun, without those whose records cannot be read.
+// Names returns the names of the leases that have not begun to end. It omits leases whose records cannot be read.
 func (k *Keeper) Names(ctx context.Context) ([]string, error) {
 	list, err := k.backend.List(ctx, storage.StrongConsistency, storage.UnversionedTypeFrom(leaseType), k.tenancy, "")
 	if err != nil {
@@ -158,9 +153,9 @@ func (k *Keeper) Names(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// Revoke ends a lease at once, also one whose record cannot be read, and deletes what is attached to it. It is [storage.ErrNotFound] if
-// there is none. If it fails otherwise, the end may have begun; then keepers go on with it. It is [storage.ErrClosed] if the keeper was
-// closed meanwhile.
+// Revoke ends a lease immediately, even if its record cannot be read, and deletes its attached resources. It fails with [storage.ErrNotFound] if
+// the lease does not exist, and with [storage.ErrClosed] if the keeper was closed meanwhile. After any other error the lease may have begun to
+// end; keepers then complete that.
 func (k *Keeper) Revoke(ctx context.Context, name string) error {
 	for {
 		res, err := k.readRecord(ctx, leaseType, name)

@@ -54,8 +54,8 @@ func missing(t testing.TB, b storage.Backend, name string) bool {
 	return err != nil
 }
 
-func TestALeaseEndsWithWhatIsAttached(t *testing.T) {
-	in(t, func(t *testing.T, b storage.Backend) {
+func TestLeaseEndDeletesAttached(t *testing.T) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
 		k := keeper(t, b)
 		defer k.Close()
 		l := grant(t, k, "session", 10*time.Second)
@@ -72,27 +72,27 @@ func TestALeaseEndsWithWhatIsAttached(t *testing.T) {
 		}
 
 		<-time.After(9 * time.Second)
-		if left, err := k.Remaining(t.Context(), "session"); err != nil || left != time.Second {
-			t.Errorf("%v remain, %v", left, err)
+		if rest, err := k.Remaining(t.Context(), "session"); err != nil || rest != time.Second {
+			t.Errorf("Remaining: %v, %v, expected 1s", rest, err)
 		}
 		if ttl, err := k.Renew(t.Context(), "session"); err != nil || ttl != 10*time.Second {
-			t.Errorf("renewed for %v, %v", ttl, err)
+			t.Errorf("Renew: %v, %v, expected 10s", ttl, err)
 		}
 		<-time.After(9900 * time.Millisecond)
 		synctest.Wait()
 		if missing(t, b, "attached") {
-			t.Error("a lease ended before its time")
+			t.Error("a lease ended early")
 		}
 		<-time.After(500 * time.Millisecond)
 		synctest.Wait()
 		if !missing(t, b, "attached") {
-			t.Error("what was attached outlives its lease")
+			t.Error("the attached resource outlived its lease")
 		}
 		if missing(t, b, "detached") {
-			t.Error("what was detached ended with the lease")
+			t.Error("the detached resource was deleted with the lease")
 		}
 		if err := attach(t.Context(), b, l, "late"); !errors.Is(err, storage.ErrCASFailure) {
-			t.Errorf("attached to a lease that has ended: %v", err)
+			t.Errorf("attach to an ended lease: %v, expected ErrCASFailure", err)
 		}
 		for what, err := range map[string]error{
 			"renew":     second(k.Renew(t.Context(), "session")),
@@ -101,20 +101,20 @@ func TestALeaseEndsWithWhatIsAttached(t *testing.T) {
 			"lease":     second(k.Lease(t.Context(), "session")),
 		} {
 			if !errors.Is(err, storage.ErrNotFound) {
-				t.Errorf("%s of a lease that has ended: %v", what, err)
+				t.Errorf("%s of an ended lease: %v, expected ErrNotFound", what, err)
 			}
 		}
 		all, err := b.List(t.Context(), storage.StrongConsistency, storage.UnversionedType{Group: "lease", Kind: storage.Wildcard}, system, "")
 		if err != nil || len(all) != 0 {
-			t.Errorf("left of the lease: %v, %v", all, err)
+			t.Errorf("remaining records: %v, %v", all, err)
 		}
 	})
 }
 
 func second[T any](_ T, err error) error { return err }
 
-func TestAKeeperThatComesNewWaits(t *testing.T) {
-	in(t, func(t *testing.T, b storage.Backend) {
+func TestNewKeeperWaitsForTTL(t *testing.T) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
 		first := keeper(t, b)
 		l := grant(t, first, "session", 10*time.Second)
 		if err := attach(t.Context(), b, l, "attached"); err != nil {
@@ -122,13 +122,13 @@ func TestAKeeperThatComesNewWaits(t *testing.T) {
 		}
 		<-time.After(9 * time.Second)
 		first.Close()
-		<-time.After(time.Hour) // nobody keeps the lease
+		<-time.After(time.Hour) // no keeper runs
 		next := keeper(t, b)
 		defer next.Close()
 		<-time.After(9 * time.Second)
 		synctest.Wait()
 		if missing(t, b, "attached") {
-			t.Error("a keeper ended a lease that it has seen for less than its time to live")
+			t.Error("a keeper ended a lease that it had observed for less than the time to live")
 		}
 		<-time.After(2 * time.Second)
 		synctest.Wait()
@@ -138,47 +138,47 @@ func TestAKeeperThatComesNewWaits(t *testing.T) {
 	})
 }
 
-// halfway is a backend whose keeper never comes to delete what is attached.
-type halfway struct {
+// stuckReferences is a backend whose OwnerReferences call blocks, so its keeper never deletes attached resources.
+type stuckReferences struct {
 	storage.Backend
 	storage.Transactor
-	asked chan struct{}
-	once  sync.Once
+	callCh chan struct{}
+	once   sync.Once
 }
 
-func (h *halfway) OwnerReferences(ctx context.Context, _ *resourcepb.ID) ([]*resourcepb.ID, error) {
-	h.once.Do(func() { close(h.asked) })
+func (h *stuckReferences) OwnerReferences(ctx context.Context, _ *resourcepb.ID) ([]*resourcepb.ID, error) {
+	h.once.Do(func() { close(h.callCh) })
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
-func TestAKeeperGoesOnWhereAnotherOneStopped(t *testing.T) {
-	in(t, func(t *testing.T, b storage.Backend) {
-		h := &halfway{Backend: b, Transactor: b.(storage.Transactor), asked: make(chan struct{})}
+func TestKeeperCompletesInterruptedEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
+		h := &stuckReferences{Backend: b, Transactor: b.(storage.Transactor), callCh: make(chan struct{})}
 		first := keeper(t, h)
 		l := grant(t, first, "session", time.Second)
 		if err := attach(t.Context(), b, l, "attached"); err != nil {
 			t.Fatal(err)
 		}
-		<-h.asked
+		<-h.callCh
 		first.Close()
 		if missing(t, b, "attached") {
-			t.Fatal("the first keeper deleted what was attached")
+			t.Fatal("the first keeper deleted the attached resource")
 		}
 		if err := attach(t.Context(), b, l, "late"); !errors.Is(err, storage.ErrCASFailure) {
-			t.Errorf("attached to a lease whose end has begun: %v", err)
+			t.Errorf("attach to a lease that has begun to end: %v, expected ErrCASFailure", err)
 		}
 		next := keeper(t, b)
 		defer next.Close()
 		<-time.After(time.Second / 2)
 		synctest.Wait()
 		if !missing(t, b, "attached") {
-			t.Error("what was attached is left")
+			t.Error("the attached resource was not deleted")
 		}
 	})
 }
 
-// noOrphans attaches to leases while they end, and renews some: whatever was attached to a lease that has ended is gone.
+// noOrphans attaches resources to leases while they end and renews some. Every resource attached to an ended lease must be deleted.
 func noOrphans(t *testing.T, handles ...storage.Backend) {
 	t.Helper()
 	ctx := fixture.Context(t)
@@ -214,23 +214,23 @@ func noOrphans(t *testing.T, handles ...storage.Backend) {
 		}
 	}
 	all.Wait()
-	fixture.Eventually(t, "all that was attached is gone, and the leases", func() bool {
-		left, err := handles[0].List(ctx, storage.StrongConsistency, storage.UnversionedType{Group: storage.Wildcard, Kind: storage.Wildcard},
+	fixture.Eventually(t, "all leases and attached resources are deleted", func() bool {
+		remaining, err := handles[0].List(ctx, storage.StrongConsistency, storage.UnversionedType{Group: storage.Wildcard, Kind: storage.Wildcard},
 			&resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}, "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		// A lease's record goes last, so what is left without one is an orphan for ever.
+		// The record of a lease is deleted last, so a resource without it is an orphan forever.
 		alive := map[string]bool{}
-		for _, res := range left {
+		for _, res := range remaining {
 			alive[res.GetId().GetUid()] = res.GetId().GetType().GetKind() == "Lease"
 		}
-		for _, res := range left {
+		for _, res := range remaining {
 			if owner := res.GetOwner(); owner != nil && !alive[owner.GetUid()] {
-				t.Fatalf("%v is left without its lease", res.GetId())
+				t.Fatalf("%v outlived its lease", res.GetId())
 			}
 		}
-		return len(left) == 0
+		return len(remaining) == 0
 	})
 	if err := second(keepers[0].Renew(ctx, "lease0")); !errors.Is(err, storage.ErrNotFound) {
 		t.Error(err)
@@ -244,10 +244,10 @@ func TestNoOrphansInMemory(t *testing.T) {
 
 func TestNoOrphansOnSQLite(t *testing.T) {
 	t.Parallel()
-	noOrphans(t, opened(t, "sqlite:"+filepath.Join(t.TempDir(), "store.db"))...)
+	noOrphans(t, openTwice(t, "sqlite:"+filepath.Join(t.TempDir(), "store.db"))...)
 }
 
-func TestALeaseNeedsATimeToLive(t *testing.T) {
+func TestGrantNeedsPositiveTTL(t *testing.T) {
 	t.Parallel()
 	k := keeper(t, fixture.Open(t, "mem://"))
 	for _, ttl := range []time.Duration{0, -time.Second} {

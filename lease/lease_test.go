@@ -18,23 +18,25 @@ import (
 
 var system = &resourcepb.Tenancy{Partition: "default", Namespace: "system"}
 
-// cut is a backend that can be cut off from its store: calls hang until their context is over.
-type cut struct {
+// disconnectable is a backend that can be disconnected from its store: its commits block until their context ends.
+type disconnectable struct {
 	storage.Backend
 	storage.Transactor
 	mu  sync.Mutex
 	off bool
 }
 
-func newCut(b storage.Backend) *cut { return &cut{Backend: b, Transactor: b.(storage.Transactor)} }
+func newDisconnectable(b storage.Backend) *disconnectable {
+	return &disconnectable{Backend: b, Transactor: b.(storage.Transactor)}
+}
 
-func (c *cut) set(off bool) {
+func (c *disconnectable) set(off bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.off = off
 }
 
-func (c *cut) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
+func (c *disconnectable) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
 	c.mu.Lock()
 	off := c.off
 	c.mu.Unlock()
@@ -54,8 +56,8 @@ func elector(t *testing.T, b storage.Backend, name string) *lease.Elector {
 	return e
 }
 
-// in runs a test in a bubble with a clock of its own, over a store in memory.
-func in(t *testing.T, test func(t *testing.T, b storage.Backend)) {
+// inBubble runs a test in a synctest bubble, over a store in memory.
+func inBubble(t *testing.T, test func(t *testing.T, b storage.Backend)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := inmem.New(nil)
@@ -80,36 +82,36 @@ func resign(t *testing.T, tenure *lease.Tenure) {
 	}
 }
 
-// fenced reports whether a tenure can still commit.
-func fenced(t *testing.T, b storage.Backend, tenure *lease.Tenure) error {
+// commitFenced commits with the fence of a tenure and returns the error.
+func commitFenced(t *testing.T, b storage.Backend, tenure *lease.Tenure) error {
 	t.Helper()
 	_, err := b.(storage.Transactor).Commit(t.Context(), []storage.Op{tenure.Fence()})
 	return err
 }
 
-func TestAResignedLockIsHandedOverAtOnce(t *testing.T) {
-	in(t, func(t *testing.T, b storage.Backend) {
+func TestResignHandsOverImmediately(t *testing.T) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
 		first := campaign(t, elector(t, b, "job"))
 		next := make(chan *lease.Tenure)
 		go func() { next <- campaign(t, elector(t, b, "job")) }()
-		<-time.After(time.Hour) // of the bubble's clock: the holder renews all the time
+		<-time.After(time.Hour) // of the bubble's clock; the holder keeps renewing
 		if first.Err() != nil {
-			t.Fatalf("the tenure of a living holder ended: %v", first.Err())
+			t.Fatalf("the tenure of a live holder ended: %v", first.Err())
 		}
-		if err := fenced(t, b, first); err != nil {
+		if err := commitFenced(t, b, first); err != nil {
 			t.Fatal(err)
 		}
 		before := time.Now()
 		resign(t, first)
 		second := <-next
 		if took := time.Since(before); took != 0 {
-			t.Errorf("handing over took %v", took)
+			t.Errorf("the handover took %v", took)
 		}
 		if second.Epoch() != first.Epoch()+1 {
 			t.Errorf("epoch %d came after %d", second.Epoch(), first.Epoch())
 		}
-		if err := fenced(t, b, first); !errors.Is(err, storage.ErrCASFailure) {
-			t.Errorf("a tenure that was resigned commits: %v", err)
+		if err := commitFenced(t, b, first); !errors.Is(err, storage.ErrCASFailure) {
+			t.Errorf("commit with a resigned tenure: %v, expected ErrCASFailure", err)
 		}
 		resign(t, first)
 		resign(t, second)
@@ -119,39 +121,39 @@ func TestAResignedLockIsHandedOverAtOnce(t *testing.T) {
 	})
 }
 
-// A holder that cannot renew gives up by itself before another candidate takes over, which is not before the time to live.
-func TestAHolderThatIsCutOffIsOvertaken(t *testing.T) {
-	in(t, func(t *testing.T, b storage.Backend) {
-		line := newCut(b)
-		first := campaign(t, elector(t, line, "job"))
+// A holder that cannot renew ends its tenure before another candidate takes over, which does not happen before the time to live.
+func TestDisconnectedHolderIsOvertaken(t *testing.T) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
+		conn := newDisconnectable(b)
+		first := campaign(t, elector(t, conn, "job"))
 		next := make(chan *lease.Tenure)
 		go func() { next <- campaign(t, elector(t, b, "job")) }()
 		<-time.After(10 * time.Second)
 		synctest.Wait()
-		line.set(true)
-		began := time.Now() // the last sign of life was up to 3 s ago
+		conn.set(true)
+		began := time.Now() // the last heartbeat was up to 3 s ago
 		<-first.Done()
-		if gaveUp := time.Since(began); gaveUp > 6*time.Second || !errors.Is(first.Err(), lease.ErrLost) {
-			t.Errorf("the holder gave up after %v with %v", gaveUp, first.Err())
+		if lostAfter := time.Since(began); lostAfter > 6*time.Second || !errors.Is(first.Err(), lease.ErrLost) {
+			t.Errorf("the holder's tenure ended after %v with %v", lostAfter, first.Err())
 		}
 		second := <-next
 		if took := time.Since(began); took < 6*time.Second || took > 9*time.Second {
-			t.Errorf("the next candidate took over after %v, not 9 s after a sign of life that was up to 3 s old", took)
+			t.Errorf("the next candidate took over after %v, expected 9 s after a heartbeat that was up to 3 s old", took)
 		}
-		if err := fenced(t, b, first); !errors.Is(err, storage.ErrCASFailure) {
-			t.Errorf("a tenure that was overtaken commits: %v", err)
+		if err := commitFenced(t, b, first); !errors.Is(err, storage.ErrCASFailure) {
+			t.Errorf("commit with an overtaken tenure: %v, expected ErrCASFailure", err)
 		}
-		resign(t, first) // takes nothing from the second
-		if err := fenced(t, b, second); err != nil || second.Err() != nil {
-			t.Errorf("the resignation of an older tenure ended the newest: %v, %v", err, second.Err())
+		resign(t, first) // does not affect the second tenure
+		if err := commitFenced(t, b, second); err != nil || second.Err() != nil {
+			t.Errorf("resigning an older tenure ended the latest one: %v, %v", err, second.Err())
 		}
 		resign(t, second)
 	})
 }
 
-// A candidate that comes new does not overtake a living holder, whatever it has not seen.
-func TestNobodyIsOvertakenEarly(t *testing.T) {
-	in(t, func(t *testing.T, b storage.Backend) {
+// A new candidate does not overtake a live holder, although it has not observed earlier heartbeats.
+func TestLiveHolderIsNotOvertaken(t *testing.T) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
 		first := campaign(t, elector(t, b, "job"))
 		for range 50 {
 			ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
@@ -167,8 +169,8 @@ func TestNobodyIsOvertakenEarly(t *testing.T) {
 	})
 }
 
-// oneAtATime has many candidates, of two handles of a store, hold a lock in turns.
-func oneAtATime(t *testing.T, handles ...storage.Backend) {
+// testMutualExclusion lets many candidates, on two handles of a store, hold a lock in turns.
+func testMutualExclusion(t *testing.T, handles ...storage.Backend) {
 	t.Helper()
 	const candidates, turns = 6, 4
 	var mu sync.Mutex
@@ -190,11 +192,11 @@ func oneAtATime(t *testing.T, handles ...storage.Backend) {
 				}
 				mu.Lock()
 				if holds++; holds != 1 || tenure.Epoch() <= last {
-					t.Errorf("%d hold the lock, in epoch %d after %d", holds, tenure.Epoch(), last)
+					t.Errorf("%d candidates hold the lock, in epoch %d after %d", holds, tenure.Epoch(), last)
 				}
 				last = tenure.Epoch()
 				mu.Unlock()
-				if err := fenced(t, b, tenure); err != nil {
+				if err := commitFenced(t, b, tenure); err != nil {
 					t.Error(err)
 				}
 				mu.Lock()
@@ -206,12 +208,12 @@ func oneAtATime(t *testing.T, handles ...storage.Backend) {
 	}
 	all.Wait()
 	if last != candidates*turns {
-		t.Errorf("%d tenures came to epoch %d", candidates*turns, last)
+		t.Errorf("%d tenures ended at epoch %d", candidates*turns, last)
 	}
 }
 
-// opened opens a store by two handles.
-func opened(t *testing.T, url string) []storage.Backend {
+// openTwice opens two handles of a store.
+func openTwice(t *testing.T, url string) []storage.Backend {
 	t.Helper()
 	var handles []storage.Backend
 	for range 2 {
@@ -225,53 +227,53 @@ func opened(t *testing.T, url string) []storage.Backend {
 	return handles
 }
 
-func TestOneAtATimeInMemory(t *testing.T) {
+func TestMutualExclusionInMemory(t *testing.T) {
 	t.Parallel()
 	b := inmem.New(nil)
 	defer b.Close()
-	oneAtATime(t, b)
+	testMutualExclusion(t, b)
 }
 
-func TestOneAtATimeOnSQLite(t *testing.T) {
+func TestMutualExclusionOnSQLite(t *testing.T) {
 	t.Parallel()
-	oneAtATime(t, opened(t, "sqlite:"+filepath.Join(t.TempDir(), "store.db"))...)
+	testMutualExclusion(t, openTwice(t, "sqlite:"+filepath.Join(t.TempDir(), "store.db"))...)
 }
 
-func TestLocksOfOtherNamesAreApart(t *testing.T) {
-	in(t, func(t *testing.T, b storage.Backend) {
+func TestLocksOfDifferentNamesAreIndependent(t *testing.T) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
 		for _, name := range []string{"job", "job-2", "jo"} {
 			defer resign(t, campaign(t, elector(t, b, name)))
 		}
 	})
 }
 
-// A campaign that ends says what was in the way: a holder, or a store that does not answer.
-func TestWhatACampaignWaitedFor(t *testing.T) {
-	in(t, func(t *testing.T, b storage.Backend) {
+// The error of a failed campaign names the obstacle: a holder, or a store that does not answer.
+func TestCampaignErrorNamesObstacle(t *testing.T) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
 		first := campaign(t, elector(t, b, "job"))
 		defer resign(t, first)
 		for name, want := range map[string]error{"job": lease.ErrHeld, "free": storage.ErrInconsistent} {
-			line := newCut(b)
-			line.set(true)
+			conn := newDisconnectable(b)
+			conn.set(true)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			_, err := elector(t, line, name).Campaign(ctx)
+			_, err := elector(t, conn, name).Campaign(ctx)
 			cancel()
 			if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, want) {
-				t.Errorf("a campaign for %q in vain: %v, expected %v", name, err, want)
+				t.Errorf("the campaign for %q failed with %v, expected %v", name, err, want)
 			}
 			if errors.Is(err, lease.ErrHeld) != (want == lease.ErrHeld) {
-				t.Errorf("a campaign for %q in vain: %v", name, err)
+				t.Errorf("the campaign for %q failed with %v, expected no ErrHeld", name, err)
 			}
 		}
 	})
 }
 
-func TestAHolderHasATextForAName(t *testing.T) {
+func TestHolderNameMustBeUTF8(t *testing.T) {
 	t.Parallel()
 	b := inmem.New(nil)
 	defer b.Close()
 	_, err := lease.NewElector(b, system, "job", &lease.Options{Holder: "host-\xff"})
 	if !errors.Is(err, storage.ErrInvalid) {
-		t.Errorf("a holder whose name is no text: %v", err)
+		t.Errorf("a holder name that is not UTF-8: %v, expected ErrInvalid", err)
 	}
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// observer watches the records of leases and records their state in leaseStates.
+// observer watches the records of leases and updates leaseStates.
 type observer struct {
 	*leaseStore
 	*leaseStates
 }
 
-// observe follows leases and their renewals until ctx is over or the backend is closed.
+// observe watches leases and their renewals until ctx ends or the backend is closed.
 func (o *observer) observe(ctx context.Context) {
 	for ctx.Err() == nil {
 		w, err := o.backend.WatchList(ctx, storage.UnversionedType{Group: leaseType.Group, Kind: storage.Wildcard}, o.tenancy, "")
@@ -27,12 +27,12 @@ func (o *observer) observe(ctx context.Context) {
 		}
 		wait(ctx, retryPause)
 		if damaged := (*storage.DamagedError)(nil); errors.As(err, &damaged) {
-			_ = o.repair(ctx, damaged, o.uid) // the next watch shows whether there is more to do
+			_ = o.repair(ctx, damaged, o.uid) // the next watch fails if there is more to repair
 		}
 	}
 }
 
-// follow takes in what a watch returns, until that ends. What a watch from a snapshot does not mention any more is forgotten.
+// follow applies the events of a watch until the watch ends. It forgets leases that the snapshot of the watch lacks.
 func (o *observer) follow(ctx context.Context, w storage.Watch) error {
 	type part struct{ kind, name string }
 	listed := map[part]bool{}

@@ -17,52 +17,52 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// What was attached to a lease goes with it, also where somebody deleted the lease's records, while a keeper looked or not.
-func TestALeaseThatWasDeletedLeavesNothing(t *testing.T) {
+// Attached resources are deleted even if the lease's records were deleted by another program, with or without a running keeper.
+func TestDeletedLeaseLeavesNoOrphans(t *testing.T) {
 	for name, tc := range map[string]struct {
-		kinds []string
-		blind bool // no keeper runs meanwhile
+		kinds    []string
+		noKeeper bool // no keeper runs during the deletion
 	}{
 		"lease":             {kinds: []string{"Lease"}},
-		"lease, unseen":     {kinds: []string{"Lease"}, blind: true},
+		"lease, no keeper":  {kinds: []string{"Lease"}, noKeeper: true},
 		"lease and renewal": {kinds: []string{"Lease", "Renewal"}},
 		"renewal and lease": {kinds: []string{"Renewal", "Lease"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in(t, func(t *testing.T, b storage.Backend) {
+			inBubble(t, func(t *testing.T, b storage.Backend) {
 				k := keeper(t, b)
 				if err := attach(t.Context(), b, grant(t, k, "session", time.Hour), "attached"); err != nil {
 					t.Fatal(err)
 				}
 				fixture.Write(t, b, fixture.Resource("free", ""))
 				synctest.Wait()
-				if tc.blind {
+				if tc.noKeeper {
 					k.Close()
 				}
 				for _, kind := range tc.kinds {
 					remove(t, b, "lease", kind)
 				}
-				if tc.blind {
+				if tc.noKeeper {
 					k = keeper(t, b)
 				}
 				defer k.Close()
 				<-time.After(5 * time.Second)
 				synctest.Wait()
 				if !missing(t, b, "attached") || missing(t, b, "free") {
-					t.Error("what was attached to a lease that was deleted is left, or more is gone")
+					t.Error("the attached resource was not deleted, or the free one was")
 				}
-				left, err := b.List(t.Context(), storage.StrongConsistency, storage.UnversionedType{Group: "lease", Kind: storage.Wildcard}, system, "")
-				if err != nil || len(left) != 0 {
-					t.Errorf("left of the lease: %v, %v", left, err)
+				remaining, err := b.List(t.Context(), storage.StrongConsistency, storage.UnversionedType{Group: "lease", Kind: storage.Wildcard}, system, "")
+				if err != nil || len(remaining) != 0 {
+					t.Errorf("remaining records: %v, %v", remaining, err)
 				}
 			})
 		})
 	}
 }
 
-// A lease of the same name that is made before a deleted one was noticed takes over nothing and loses nothing.
-func TestALeaseThatWasDeletedAndMadeAgain(t *testing.T) {
-	in(t, func(t *testing.T, b storage.Backend) {
+// A lease is granted again before its deletion was noticed. It neither inherits nor loses resources.
+func TestDeletedLeaseGrantedAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
 		k := keeper(t, b)
 		defer k.Close()
 		if err := attach(t.Context(), b, grant(t, k, "session", time.Hour), "old"); err != nil {
@@ -77,34 +77,34 @@ func TestALeaseThatWasDeletedAndMadeAgain(t *testing.T) {
 		<-time.After(5 * time.Second)
 		synctest.Wait()
 		if !missing(t, b, "old") || missing(t, b, "new") {
-			t.Errorf("old is gone: %v, new is gone: %v", missing(t, b, "old"), missing(t, b, "new"))
+			t.Errorf("old resource deleted: %v, new resource deleted: %v", missing(t, b, "old"), missing(t, b, "new"))
 		}
 		only(t, b, "lease", "Lease")
 		only(t, b, "lease", "Renewal")
 	})
 }
 
-// late is a backend whose watches show no lease's record until they are told to.
-type late struct {
+// delayedLeases is a backend whose watches hold back lease records until now is closed.
+type delayedLeases struct {
 	storage.Backend
 	storage.Transactor
 	now chan struct{}
 }
 
-func (l *late) WatchList(
+func (l *delayedLeases) WatchList(
 	ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string,
 ) (storage.Watch, error) {
 	w, err := l.Backend.WatchList(ctx, typ, tenancy, prefix)
-	return &lateWatch{w, l.now, nil}, err
+	return &delayedWatch{w, l.now, nil}, err
 }
 
-type lateWatch struct {
+type delayedWatch struct {
 	storage.Watch
 	now  chan struct{}
 	held []*resourcepb.WatchEvent
 }
 
-func (w *lateWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
+func (w *delayedWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 	for {
 		select {
 		case <-w.now:
@@ -123,10 +123,10 @@ func (w *lateWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 	}
 }
 
-// A lease of which only the renewal was seen may be there all the same.
-func TestALeaseThatIsSeenLate(t *testing.T) {
-	in(t, func(t *testing.T, b storage.Backend) {
-		behind := &late{b, b.(storage.Transactor), make(chan struct{})}
+// A lease may exist although only its renewal was observed.
+func TestLeaseObservedAfterItsRenewal(t *testing.T) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
+		behind := &delayedLeases{b, b.(storage.Transactor), make(chan struct{})}
 		k := keeper(t, behind)
 		defer k.Close()
 		if err := attach(t.Context(), b, grant(t, k, "session", 10*time.Second), "attached"); err != nil {
@@ -135,7 +135,7 @@ func TestALeaseThatIsSeenLate(t *testing.T) {
 		<-time.After(time.Minute)
 		close(behind.now)
 		if missing(t, b, "attached") {
-			t.Fatal("what is attached to a lease was deleted because its record had not been seen")
+			t.Fatal("the attached resource was deleted although its lease exists")
 		}
 		if _, err := k.Renew(t.Context(), "session"); err != nil {
 			t.Error(err)
@@ -143,17 +143,17 @@ func TestALeaseThatIsSeenLate(t *testing.T) {
 		<-time.After(9 * time.Second)
 		synctest.Wait()
 		if missing(t, b, "attached") {
-			t.Error("a lease ended before its time")
+			t.Error("a lease ended early")
 		}
 		<-time.After(2 * time.Second)
 		synctest.Wait()
 		if !missing(t, b, "attached") {
-			t.Error("what was attached outlives its lease")
+			t.Error("the attached resource outlived its lease")
 		}
 	})
 }
 
-// rewrite changes the one resource of a kind, as a program of another version does it.
+// rewrite changes the single resource of a kind, like a program of another version.
 func rewrite(t *testing.T, b storage.Backend, kind string, change func(*resourcepb.Resource)) {
 	t.Helper()
 	res := proto.CloneOf(only(t, b, "lease", kind))
@@ -163,15 +163,15 @@ func rewrite(t *testing.T, b storage.Backend, kind string, change func(*resource
 	}
 }
 
-func newer(res *resourcepb.Resource) { res.Id.Type.GroupVersion = "v2" }
+func setNewerVersion(res *resourcepb.Resource) { res.Id.Type.GroupVersion = "v2" }
 
-func unreadable(res *resourcepb.Resource) {
+func setUnknownPayload(res *resourcepb.Resource) {
 	res.Data = &anypb.Any{TypeUrl: "type.example/unknown", Value: []byte{1}}
 }
 
-// Whoever wrote the newest renewal, it is one.
-func TestARenewalOfAnotherVersion(t *testing.T) {
-	in(t, func(t *testing.T, b storage.Backend) {
+// A renewal counts, whichever version of the package wrote it.
+func TestRenewalOfOtherVersion(t *testing.T) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
 		k := keeper(t, b)
 		defer k.Close()
 		for _, ends := range []func() error{
@@ -182,32 +182,32 @@ func TestARenewalOfAnotherVersion(t *testing.T) {
 				t.Fatal(err)
 			}
 			<-time.After(9 * time.Second)
-			rewrite(t, b, "Renewal", newer)
+			rewrite(t, b, "Renewal", setNewerVersion)
 			<-time.After(9 * time.Second)
 			synctest.Wait()
 			if missing(t, b, "attached") {
-				t.Error("a lease ended before its time")
+				t.Error("a lease ended early")
 			}
 			if _, err := k.Renew(t.Context(), "session"); err != nil {
 				t.Error(err)
 			}
-			rewrite(t, b, "Renewal", newer)
+			rewrite(t, b, "Renewal", setNewerVersion)
 			if err := ends(); err != nil {
 				t.Error(err)
 			}
 			synctest.Wait()
 			if !missing(t, b, "attached") {
-				t.Error("what was attached outlives its lease")
+				t.Error("the attached resource outlived its lease")
 			}
 		}
 	})
 }
 
-// A lease that this program does not understand is nobody's but its writer's: it does not end by itself, hides no other, and can be revoked.
-func TestALeaseThatCannotBeRead(t *testing.T) {
+// A lease whose record cannot be read does not expire, does not hide other leases, and can be revoked.
+func TestUnreadableLease(t *testing.T) {
 	for name, change := range map[string]func(*resourcepb.Resource){
-		"unknown payload": unreadable,
-		"newer version":   newer,
+		"unknown payload": setUnknownPayload,
+		"newer version":   setNewerVersion,
 		"no time to live": func(res *resourcepb.Resource) {
 			data, err := anypb.New(&structpb.Struct{})
 			if err != nil {
@@ -217,7 +217,7 @@ func TestALeaseThatCannotBeRead(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in(t, func(t *testing.T, b storage.Backend) {
+			inBubble(t, func(t *testing.T, b storage.Backend) {
 				k := keeper(t, b)
 				defer k.Close()
 				if err := attach(t.Context(), b, grant(t, k, "session", 10*time.Second), "attached"); err != nil {
@@ -228,19 +228,19 @@ func TestALeaseThatCannotBeRead(t *testing.T) {
 				<-time.After(time.Minute)
 				synctest.Wait()
 				if missing(t, b, "attached") {
-					t.Error("a lease of an unknown time to live ended")
+					t.Error("a lease with an unknown time to live ended")
 				}
 				if names, err := k.Names(t.Context()); err != nil || !slices.Equal(names, []string{"other"}) {
 					t.Errorf("%v, %v", names, err)
 				}
 				if _, err := k.Renew(t.Context(), "session"); err == nil || errors.Is(err, storage.ErrNotFound) {
-					t.Errorf("renewed: %v", err)
+					t.Errorf("Renew of an unreadable lease: %v", err)
 				}
 				if err := k.Revoke(t.Context(), "session"); err != nil {
 					t.Error(err)
 				}
 				if !missing(t, b, "attached") {
-					t.Error("what was attached outlives its lease")
+					t.Error("the attached resource outlived its lease")
 				}
 				only(t, b, "lease", "Lease")
 				only(t, b, "lease", "Renewal")

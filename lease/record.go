@@ -30,33 +30,33 @@ type lockStore struct {
 	ttl     time.Duration // for new tenures
 }
 
-// record is what is stored of a lock: who holds it, and the newest sign of life. The zero record is that of a lock that nobody ever held.
+// record is the stored state of a lock: its holder and the latest heartbeat. The zero record is a lock that was never held.
 type record struct {
-	lock, heartbeat *resourcepb.Resource // nil where nothing is stored
+	lock, heartbeat *resourcepb.Resource // nil if not stored
 	holder          string               // "" if the lock is free
 	epoch           int64
-	ttl             time.Duration // of the holder
+	ttl             time.Duration // the holder's
 }
 
 // retryPause is the pause after a failed call to the store.
 const retryPause = 250 * time.Millisecond
 
-// The fields of a lock's payload.
+// The payload fields of a lock.
 const (
 	holderField = "holder"
 	epochField  = "epoch"
 	ttlField    = "ttl"
 )
 
-// read returns what is stored of the lock, linearizably for each of its two resources.
+// read returns the stored state of the lock. Each of the two resources is read linearizably.
 func (s *lockStore) read(ctx context.Context) (*record, error) {
 	r := &record{}
 	var err error
-	// The heartbeat first: one that is older than the lock's record can only make a candidate wait, or its transaction fail.
+	// Read the heartbeat first: one older than the lock's record can only delay a candidate or fail its transaction.
 	if r.heartbeat, err = s.readResource(ctx, heartbeatType); err != nil {
 		return nil, err
 	}
-	r.epoch = epochOf(r.heartbeat) // epochs grow also where somebody deleted the lock's record
+	r.epoch = epochOf(r.heartbeat) // epochs keep growing even if the lock's record was deleted
 	if r.lock, err = s.readResource(ctx, lockType); err != nil || r.lock == nil {
 		return r, err
 	}
@@ -67,23 +67,23 @@ func (s *lockStore) read(ctx context.Context) (*record, error) {
 	return r, nil
 }
 
-// lockHolder returns who holds a lock, "" for nobody, and for how long that one is waited for without a sign of life.
+// lockHolder returns the holder of a lock, "" for none, and its time to live.
 func lockHolder(lock *resourcepb.Resource) (holder string, ttl time.Duration, err error) {
 	fields := &structpb.Struct{}
 	if err := lock.GetData().UnmarshalTo(fields); err != nil {
-		return "", 0, fmt.Errorf("lock %q: its record does not decode: %w", lock.GetId().GetName(), err)
+		return "", 0, fmt.Errorf("lock %q: cannot decode the record: %w", lock.GetId().GetName(), err)
 	}
 	ttl, err = time.ParseDuration(fields.GetFields()[ttlField].GetStringValue())
 	if err != nil || ttl <= 0 || epochOf(lock) < 1 {
-		return "", 0, fmt.Errorf("lock %q: its record is malformed: %v", lock.GetId().GetName(), fields)
+		return "", 0, fmt.Errorf("lock %q: the record has no valid epoch or time to live: %v", lock.GetId().GetName(), fields)
 	}
 	return fields.GetFields()[holderField].GetStringValue(), ttl, nil
 }
 
-// lastEpoch is the largest epoch after which a record can say the next one: its numbers are floating-point.
+// lastEpoch is the largest epoch with a representable successor: the record stores floating-point numbers.
 const lastEpoch = 1<<53 - 2
 
-// epochOf returns the epoch that a lock or its heartbeat names, 0 if none that a holder can have had.
+// epochOf returns the epoch in a lock or its heartbeat, 0 if it is missing or out of range.
 func epochOf(res *resourcepb.Resource) int64 {
 	fields := &structpb.Struct{}
 	if res.GetData().UnmarshalTo(fields) != nil {
@@ -95,7 +95,7 @@ func epochOf(res *resourcepb.Resource) int64 {
 	return 0
 }
 
-// readResource reads readResource resource of the lock, nil if it is not stored.
+// readResource reads one of the lock's resources, nil if it is not stored.
 func (s *lockStore) readResource(ctx context.Context, typ *resourcepb.Type) (*resourcepb.Resource, error) {
 	res, err := s.backend.Read(ctx, storage.StrongConsistency, s.id(typ))
 	if errors.Is(err, storage.ErrNotFound) {
@@ -108,7 +108,7 @@ func (s *lockStore) id(typ *resourcepb.Type) *resourcepb.ID {
 	return &resourcepb.ID{Type: proto.CloneOf(typ), Tenancy: s.tenancy, Name: s.name}
 }
 
-// newLock returns the lock's resource for a holder in an epoch, to be written over the stored one.
+// newLock returns the lock's resource for a holder and an epoch, which replaces the stored one.
 func (s *lockStore) newLock(stored *resourcepb.Resource, holder string, epoch int64) *resourcepb.Resource {
 	res := &resourcepb.Resource{Id: s.id(lockType), Version: stored.GetVersion(), Generation: ulid.Make().String()}
 	if res.Id.Uid = stored.GetId().GetUid(); res.Id.Uid == "" {
@@ -122,7 +122,7 @@ func (s *lockStore) newLock(stored *resourcepb.Resource, holder string, epoch in
 	return res
 }
 
-// newHeartbeat returns the heartbeat of a lock in an epoch, to be written over the stored one.
+// newHeartbeat returns the heartbeat of a lock in an epoch, which replaces the stored one.
 func (s *lockStore) newHeartbeat(stored *resourcepb.Resource, lock *resourcepb.ID, holder string, epoch int64) *resourcepb.Resource {
 	res := &resourcepb.Resource{Id: s.id(heartbeatType), Owner: lock, Version: stored.GetVersion(), Generation: ulid.Make().String()}
 	if res.Id.Uid = stored.GetId().GetUid(); res.Id.Uid == "" {
@@ -138,7 +138,7 @@ func (s *lockStore) newHeartbeat(stored *resourcepb.Resource, lock *resourcepb.I
 func payload(fields map[string]*structpb.Value) *anypb.Any {
 	data, err := anypb.New(&structpb.Struct{Fields: fields})
 	if err != nil {
-		panic(err) // a struct of these fields always encodes
+		panic(err) // cannot happen: a struct of these fields always encodes
 	}
 	return data
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// repair has a watch of the leases be possible again that failed because the record of one is damaged: as long as that is stored, no keeper
-// sees any lease. Nothing ends by it. Of a damaged record the time to live is lost: what takes its place cannot be read either, and its lease
-// ends when it is revoked. A damaged renewal is deleted, and the time to live counts anew.
+// repair removes a damaged record that makes a watch of the leases fail. No keeper observes any lease while such a record is stored. No lease ends
+// by a repair. A damaged lease record has lost its time to live; its replacement has none, so the lease ends when it is revoked. A damaged renewal
+// is deleted, and the time to live starts again.
 func (s *leaseStore) repair(ctx context.Context, damaged *storage.DamagedError, knownUid func(name string) string) error {
 	typ := renewalType
 	switch damaged.ID.GetType().GetKind() {
@@ -21,9 +21,9 @@ func (s *leaseStore) repair(ctx context.Context, damaged *storage.DamagedError, 
 		typ = leaseType
 	case renewalType.Kind:
 	default:
-		return damaged // it is no lease's
+		return damaged // the record does not belong to a lease
 	}
-	// What the watch has met may be older than what is stored.
+	// The watch may have failed at an older version than the stored one.
 	if _, err := s.readRecord(ctx, typ, damaged.ID.GetName()); !errors.As(err, &damaged) {
 		return err
 	}
@@ -33,15 +33,15 @@ func (s *leaseStore) repair(ctx context.Context, damaged *storage.DamagedError, 
 	return s.replace(ctx, damaged, knownUid(damaged.ID.GetName()))
 }
 
-// replace writes a record without a time to live over a damaged one, with the uid that attached resources name.
+// replace overwrites a damaged record with one that has no time to live and the uid that attached resources name.
 func (s *leaseStore) replace(ctx context.Context, damaged *storage.DamagedError, knownUid string) error {
 	res := &resourcepb.Resource{Id: s.id(leaseType, damaged.ID.GetName()), Version: damaged.Version, Generation: ulid.Make().String()}
 	last, err := s.readRecord(ctx, renewalType, damaged.ID.GetName())
 	if lost := (*storage.DamagedError)(nil); err != nil && !errors.Is(err, storage.ErrNotFound) && !errors.As(err, &lost) {
 		return err
 	}
-	// Not every database tells the uid. If nothing does, as where the renewal is damaged too, a new one is better than a record that stays
-	// damaged; a keeper that remembers the old one takes that lease for ended.
+	// Not every database reports the uid. If every source is missing, for example because the renewal is damaged too, a new uid is better than a
+	// damaged record. A keeper that knows the old uid then treats that lease as ended.
 	res.Id.Uid = cmp.Or(damaged.ID.GetUid(), knownUid, renewedUid(last), ulid.Make().String())
 	_, err = s.backend.WriteCAS(ctx, res)
 	return err

@@ -13,13 +13,13 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// stalling is a backend whose calls stand still while it is stalled.
+// stalling is a backend whose calls block while it is stalled.
 type stalling struct {
 	storage.Backend
 	storage.Transactor
 
 	mu   sync.Mutex
-	open chan struct{} // closed when calls go on, nil while they do
+	open chan struct{} // closed to resume calls; nil while they are not stalled
 }
 
 func (s *stalling) stall() {
@@ -64,10 +64,10 @@ func (s *stalling) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.
 	return s.Transactor.Commit(ctx, ops)
 }
 
-// A renewal that comes in time is not too late because the store stands still meanwhile, and after it a lease ends as any other.
-func TestARenewalInTimeOutlivesAStall(t *testing.T) {
-	in(t, func(t *testing.T, b storage.Backend) {
-		const leases = 40 // more than are renewed at the same time
+// A renewal that starts in time succeeds although the store stalls, and the lease expires normally afterwards.
+func TestRenewalDuringStall(t *testing.T) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
+		const leases = 40 // more than maxConcurrentRenewals
 		s := &stalling{Backend: b, Transactor: b.(storage.Transactor)}
 		k := keeper(t, s)
 		defer k.Close()
@@ -93,23 +93,23 @@ func TestARenewalInTimeOutlivesAStall(t *testing.T) {
 		<-time.After(9 * time.Second)
 		synctest.Wait()
 		for i := range leases {
-			if dead := i == leases-1; missing(t, b, name(i)) != dead {
-				t.Errorf("lease %d: what was attached is gone: %v", i, !dead)
+			if expired := i == leases-1; missing(t, b, name(i)) != expired {
+				t.Errorf("lease %d: attached resource deleted: %v", i, !expired)
 			}
 		}
 		<-time.After(2 * time.Second)
 		synctest.Wait()
 		for i := range leases {
 			if !missing(t, b, name(i)) {
-				t.Errorf("lease %d, which nobody renews any more, has not ended", i)
+				t.Errorf("lease %d is no longer renewed but has not ended", i)
 			}
 		}
 	})
 }
 
-// A renewal that fails keeps a lease no longer than it takes.
-func TestARenewalThatFailsEndsWithItself(t *testing.T) {
-	in(t, func(t *testing.T, b storage.Backend) {
+// A failing renewal delays the end of a lease only while it runs.
+func TestFailedRenewalDoesNotExtend(t *testing.T) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
 		s := &stalling{Backend: b, Transactor: b.(storage.Transactor)}
 		k := keeper(t, s)
 		defer k.Close()
@@ -121,31 +121,31 @@ func TestARenewalThatFailsEndsWithItself(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		if _, err := k.Renew(ctx, "session"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("renewed while the store stands still: %v", err)
+			t.Errorf("Renew during a stall: %v, expected DeadlineExceeded", err)
 		}
 		s.resume()
 		<-time.After(time.Second)
 		synctest.Wait()
 		if !missing(t, b, "attached") {
-			t.Error("a lease that nobody renews any more has not ended")
+			t.Error("a lease that is no longer renewed has not ended")
 		}
 	})
 }
 
-// slowRenewals is a backend in which renewals take five times as long as what else is written.
+// slowRenewals is a backend whose renewals take five times as long as other commits.
 type slowRenewals struct{ slow }
 
 func (s *slowRenewals) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
 	if ops[0].Check != nil {
-		wait := slow{s.Backend, s.Transactor, 5 * s.takes}
+		wait := slow{s.Backend, s.Transactor, 5 * s.delay}
 		return wait.Commit(ctx, ops)
 	}
 	return s.slow.Commit(ctx, ops)
 }
 
-// A renewal that is asked for while a lease waits for its turn to be ended comes before the end.
-func TestARenewalBeforeItsTurnToEnd(t *testing.T) {
-	in(t, func(t *testing.T, b storage.Backend) {
+// A renewal that starts while an expired lease waits to be ended takes precedence.
+func TestRenewalBeforePendingEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
 		const leases, atOnce = 40, 8
 		s := &slowRenewals{slow{b, b.(storage.Transactor), time.Second}}
 		k := keeper(t, s)
@@ -174,7 +174,7 @@ func TestARenewalBeforeItsTurnToEnd(t *testing.T) {
 			}
 		}
 		if late > atOnce {
-			t.Errorf("%d leases have ended while they were being renewed, expected those whose turn it was, %d", late, atOnce)
+			t.Errorf("%d leases ended during their renewal, expected at most the %d that were already ending", late, atOnce)
 		}
 	})
 }

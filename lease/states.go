@@ -7,7 +7,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// leaseStates holds what a keeper has observed of the leases of its tenancy.
+// leaseStates holds the state of the leases of a tenancy as observed by a keeper.
 type leaseStates struct {
 	mu         sync.Mutex
 	leases     map[string]*leaseState // by name
@@ -51,50 +51,50 @@ func (s *leaseStates) remaining(name string, ttl time.Duration) time.Duration {
 	return max(0, ttl-time.Since(seen.since))
 }
 
-// leaseName is a lease: another one of the same name has another uid.
+// leaseName identifies a lease. Another lease of the same name has another uid.
 type leaseName struct{ name, uid string }
 
-// orphan is what may be left of a lease that did not end, but whose record was deleted or replaced by somebody else than a keeper.
+// orphan is a lease that has lost its record without a regular end: the record was deleted or replaced by another program.
 type orphan struct {
 	since  time.Time
-	ending bool // something here is about to sweep it
+	ending bool // a sweep is under way
 }
 
-// orphanDelay is how long a renewal is seen without its lease before that counts as one that was deleted: some databases tell of the two one after
-// the other.
+// orphanDelay is how long a renewal must be observed without its lease before the lease counts as deleted. Some databases report the two
+// separately.
 const orphanDelay = time.Second
 
-// leaseState is what a keeper has seen of a lease.
+// leaseState is the observed state of one lease.
 type leaseState struct {
-	lease      *Lease // nil if its record was not seen, or cannot be read
-	uid        string // the lease's uid, "" if none is stored
-	renewal    string // the version of the newest renewal, "" if none is stored
-	renewedUid string // the uid of the lease that the newest renewal is of
+	lease      *Lease // nil if the record was not observed or cannot be read
+	uid        string // uid of the stored record, "" for none
+	renewal    string // version of the stored renewal, "" for none
+	renewedUid string // uid of the lease that the renewal names
 	since      time.Time
-	ending     bool // something here is about to end it
+	ending     bool // this keeper is ending it
 }
 
-// expiring is a lease that nobody has renewed for its time to live, or whose end has begun, or whose record was deleted.
+// expiring is a lease that is due: it was not renewed for its time to live, has begun to end, or has lost its record.
 type expiring struct {
 	leaseName
-	lease   *Lease // nil if its record was deleted
+	lease   *Lease // nil if the record was deleted
 	renewal string
 }
 
-// announce tells who waits that something has changed. The caller holds the lock.
+// announce wakes the waiters for a change. The caller holds the lock.
 func (s *leaseStates) announce() {
 	close(s.changeCh)
 	s.changeCh = make(chan struct{})
 }
 
-// hasExtension reports whether a lease is not to be ended at the moment.
+// hasExtension reports whether a lease must not be ended at the moment.
 func (s *leaseStates) hasExtension(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.extensions[name] > 0
 }
 
-// observeWrite takes in a lease or a renewal that was written. What is neither of them is not a keeper's.
+// observeWrite records a written lease or renewal. It ignores other kinds.
 func (s *leaseStates) observeWrite(res *resourcepb.Resource) {
 	if kind := res.GetId().GetType().GetKind(); kind != leaseType.Kind && kind != renewalType.Kind {
 		return
@@ -108,9 +108,9 @@ func (s *leaseStates) observeWrite(res *resourcepb.Resource) {
 	switch res.GetId().GetType().GetKind() {
 	case leaseType.Kind:
 		if seen.lease == nil && seen.renewal == "" {
-			seen.since = time.Now() // its renewal comes with it, unless somebody deleted that
+			seen.since = time.Now() // its renewal follows, unless it was deleted
 		}
-		// One that does not decode is left alone: nobody knows for how long it was to live.
+		// A record that does not decode leaves the lease nil: its time to live is unknown, so the lease does not expire.
 		s.observeReplacement(name, seen, res.GetId().GetUid())
 		seen.lease, _ = leaseOf(res)
 	case renewalType.Kind:
@@ -120,8 +120,8 @@ func (s *leaseStates) observeWrite(res *resourcepb.Resource) {
 	}
 }
 
-// observeDeletion takes in that a lease or a renewal is not stored any more. Each goes alone: on some databases the renewal of a new lease is seen
-// before the end of the old one of that name.
+// observeDeletion records the deletion of a lease or a renewal. The two are independent: on some databases the renewal of a new lease is observed
+// before the end of the previous lease of that name.
 func (s *leaseStates) observeDeletion(kind, name string) {
 	seen := s.leases[name]
 	switch {
@@ -138,7 +138,7 @@ func (s *leaseStates) observeDeletion(kind, name string) {
 	}
 }
 
-// observeReplacement takes in that the stored record of a lease is that of another uid, or "" for none.
+// observeReplacement records the uid of the stored record of a lease, "" for none.
 func (s *leaseStates) observeReplacement(name string, seen *leaseState, uid string) {
 	if seen.uid != "" && seen.uid != uid && (seen.lease == nil || !seen.lease.hasEnded) {
 		s.noteOrphans(leaseName{name, seen.uid})
@@ -146,7 +146,8 @@ func (s *leaseStates) observeReplacement(name string, seen *leaseState, uid stri
 	seen.uid = uid
 }
 
-// hasSeen reports whether the keeper's watch hasSeen returned a version of a lease's record; it also returns what is closed when the watch returns more.
+// hasSeen reports whether the keeper's watch has returned a version of a lease's record. It also returns the channel that is closed at the next
+// change.
 func (s *leaseStates) hasSeen(name, version string) (bool, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,7 +155,7 @@ func (s *leaseStates) hasSeen(name, version string) (bool, <-chan struct{}) {
 	return seen != nil && seen.lease != nil && seen.lease.res.GetVersion() == version, s.changeCh
 }
 
-// due returns the leases to end, marks them as ending, and returns when the next one may be due.
+// due returns the leases to end and marks them as ending. It also returns the time until the next lease may be due.
 func (s *leaseStates) due(now time.Time) (all []expiring, next time.Duration, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,19 +163,19 @@ func (s *leaseStates) due(now time.Time) (all []expiring, next time.Duration, ch
 	for name, seen := range s.leases {
 		switch {
 		case seen.uid == "":
-			s.noteOrphans(leaseName{name, seen.renewedUid}) // there is only a renewal
+			s.noteOrphans(leaseName{name, seen.renewedUid}) // only a renewal is stored
 		case seen.lease == nil || seen.ending:
 		case seen.lease.hasEnded:
 			seen.ending = true
 			all = append(all, expiring{leaseName{name, seen.uid}, seen.lease, ""})
 		default:
-			left := seen.since.Add(seen.lease.TTL).Sub(now)
-			if left > 0 {
-				next = min(next, left)
+			remaining := seen.since.Add(seen.lease.TTL).Sub(now)
+			if remaining > 0 {
+				next = min(next, remaining)
 				continue
 			}
 			if s.extensions[name] > 0 {
-				continue // its holder came in time, or what comes of it shows that it did not
+				continue // a renewal is under way; its end announces a change
 			}
 			seen.ending = true
 			all = append(all, expiring{leaseName{name, seen.uid}, seen.lease, seen.renewal})
@@ -183,13 +184,13 @@ func (s *leaseStates) due(now time.Time) (all []expiring, next time.Duration, ch
 	return s.dueOrphans(now, all, next)
 }
 
-// dueOrphans adds those orphans to what is due that have waited for long enough.
+// dueOrphans appends the orphans that are older than orphanDelay.
 func (s *leaseStates) dueOrphans(now time.Time, all []expiring, next time.Duration) ([]expiring, time.Duration, <-chan struct{}) {
 	for l, o := range s.orphans {
-		switch left := o.since.Add(orphanDelay).Sub(now); {
+		switch remaining := o.since.Add(orphanDelay).Sub(now); {
 		case o.ending:
-		case left > 0:
-			next = min(next, left)
+		case remaining > 0:
+			next = min(next, remaining)
 		default:
 			o.ending = true
 			all = append(all, expiring{leaseName: l})
@@ -198,14 +199,14 @@ func (s *leaseStates) dueOrphans(now time.Time, all []expiring, next time.Durati
 	return all, next, s.changeCh
 }
 
-// noteOrphans takes in that something may be left of a lease without a record.
+// noteOrphans records that a lease without a record may have attached resources.
 func (s *leaseStates) noteOrphans(l leaseName) {
 	if s.orphans[l] == nil {
 		s.orphans[l] = &orphan{since: time.Now()}
 	}
 }
 
-// retryEnding has another try made at a lease that did not end.
+// retryEnding makes a lease that did not end due again.
 func (s *leaseStates) retryEnding(d expiring, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,7 +219,7 @@ func (s *leaseStates) retryEnding(d expiring, err error) {
 	s.announce()
 }
 
-// finishSweep takes in how a sweep went.
+// finishSweep records the result of a sweep.
 func (s *leaseStates) finishSweep(l leaseName, err error) {
 	if err == nil {
 		delete(s.orphans, l)
@@ -227,7 +228,7 @@ func (s *leaseStates) finishSweep(l leaseName, err error) {
 	}
 }
 
-// uid returns the uid of the lease of a name, as far as this keeper has seen, or "".
+// uid returns the observed uid of the lease of a name, or "".
 func (s *leaseStates) uid(name string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

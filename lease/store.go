@@ -19,7 +19,7 @@ type leaseStore struct {
 	tenancy *resourcepb.Tenancy
 }
 
-// readRecord returns the record of a lease or its renewal, of whatever version.
+// readRecord reads the record of a lease or its renewal, of any version.
 func (s *leaseStore) readRecord(ctx context.Context, typ *resourcepb.Type, name string) (*resourcepb.Resource, error) {
 	res, err := s.backend.Read(ctx, storage.StrongConsistency, s.id(typ, name))
 	if mismatch := (storage.GroupVersionMismatchError{}); errors.As(err, &mismatch) {
@@ -32,7 +32,7 @@ func (s *leaseStore) id(typ *resourcepb.Type, name string) *resourcepb.ID {
 	return &resourcepb.ID{Type: proto.CloneOf(typ), Tenancy: s.tenancy, Name: name}
 }
 
-// renewal returns the renewal of a lease, to be written over the stored one.
+// renewal returns the next renewal of a lease, which replaces the stored one.
 func (s *leaseStore) renewal(stored *resourcepb.Resource, l *Lease) *resourcepb.Resource {
 	res := &resourcepb.Resource{
 		Id: s.id(renewalType, l.res.GetId().GetName()), Version: stored.GetVersion(), Generation: ulid.Make().String(),
@@ -44,7 +44,7 @@ func (s *leaseStore) renewal(stored *resourcepb.Resource, l *Lease) *resourcepb.
 	return res
 }
 
-// renewedUid returns the uid of the lease that a renewal is of, "" if it does not say.
+// renewedUid returns the uid of the lease that a renewal names, "" for none.
 func renewedUid(renewal *resourcepb.Resource) string {
 	fields := &structpb.Struct{}
 	if renewal.GetData().UnmarshalTo(fields) != nil {

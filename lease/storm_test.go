@@ -21,7 +21,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// storm is several processes that want one lock, while they are frozen, killed and cut off.
+// storm is several processes that compete for one lock while they are frozen, killed and disconnected.
 type storm struct {
 	t     *testing.T
 	names []string
@@ -29,25 +29,25 @@ type storm struct {
 	env   []string
 	procs map[string]*exec.Cmd
 
-	around  storage.Backend
-	w       storage.Watch
-	ordered bool // the watch has the order of commits of all keys
-	lock    lockState
-	counter count
-	wrong   string // what is not allowed to happen and was seen
+	direct    storage.Backend
+	w         storage.Watch
+	ordered   bool // the watch preserves the commit order across keys
+	lock      lockState
+	counter   count
+	violation string // the last violation of a rule
 }
 
-// lockState is what a lock's record says.
+// lockState is the content of a lock's record.
 type lockState struct {
-	holder, name string // name is that of the candidate
+	holder, name string // name is the candidate's name
 	epoch        int64
 }
 
-// newStorm starts a candidate for each URL. It watches the store through the last argument.
-func newStorm(t *testing.T, urls []string, around storage.Backend, ordered bool, env ...string) *storm {
+// newStorm starts a candidate for each URL. It watches the store through direct.
+func newStorm(t *testing.T, urls []string, direct storage.Backend, ordered bool, env ...string) *storm {
 	t.Helper()
-	s := &storm{t: t, urls: urls, env: env, procs: map[string]*exec.Cmd{}, around: around, ordered: ordered}
-	w, err := around.WatchList(fixture.Context(t), storage.UnversionedType{Group: "coordination", Kind: storage.Wildcard}, system, "")
+	s := &storm{t: t, urls: urls, env: env, procs: map[string]*exec.Cmd{}, direct: direct, ordered: ordered}
+	w, err := direct.WatchList(fixture.Context(t), storage.UnversionedType{Group: "coordination", Kind: storage.Wildcard}, system, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func (s *storm) start(name string) {
 
 func (s *storm) kill(name string) {
 	_ = s.procs[name].Process.Kill()
-	_ = s.procs[name].Wait() // it says that the process was killed
+	_ = s.procs[name].Wait() // returns an error, because the process was killed
 	delete(s.procs, name)
 }
 
@@ -97,7 +97,7 @@ func (s *storm) wake(name string) {
 	}
 }
 
-// until reads events until something holds, and notes in wrong what is not allowed.
+// until reads events until a condition holds, and records violations.
 func (s *storm) until(what string, holds func() bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), fixture.Timeout)
@@ -109,31 +109,31 @@ func (s *storm) until(what string, holds func() bool) {
 			s.t.Fatalf("until %s: %v; lock %+v, counter %+v", what, err, s.lock, s.counter)
 		}
 		if ev.GetDelete() != nil {
-			s.wrong = "a record was deleted"
+			s.violation = "a record was deleted"
 		}
 		if res := ev.GetUpsert().GetResource(); res != nil {
-			s.see(res)
+			s.observe(res)
 		}
 	}
 }
 
-// dump tells what is stored, whatever the watch has told, and has each candidate end and print what it was about.
+// dump logs the stored records, independently of the watch, and makes each candidate print its goroutines and exit.
 func (s *storm) dump() {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
 	defer cancel()
-	list, err := s.around.List(ctx, storage.StrongConsistency, storage.UnversionedType{Group: "coordination", Kind: storage.Wildcard}, system, "")
-	s.t.Logf("stored are %v, %v", list, err)
+	list, err := s.direct.List(ctx, storage.StrongConsistency, storage.UnversionedType{Group: "coordination", Kind: storage.Wildcard}, system, "")
+	s.t.Logf("stored: %v, %v", list, err)
 	for name, cmd := range s.procs {
 		s.t.Logf("%s is process %d", name, cmd.Process.Pid)
 		_ = cmd.Process.Signal(syscall.SIGQUIT)
 		_ = freeze.Wake(cmd.Process)
-		_ = cmd.Wait() // it says by which signal the process has ended
+		_ = cmd.Wait() // returns an error, because a signal ended the process
 	}
 }
 
-// see takes in a resource that was written, and holds it against what was written before.
-func (s *storm) see(res *resourcepb.Resource) {
+// observe records a written resource and checks it against the previous state.
+func (s *storm) observe(res *resourcepb.Resource) {
 	s.t.Helper()
 	fields := &structpb.Struct{}
 	if err := res.GetData().UnmarshalTo(fields); err != nil {
@@ -145,21 +145,21 @@ func (s *storm) see(res *resourcepb.Resource) {
 		now.name, _, _ = strings.Cut(now.holder, " ")
 		resigned := now.holder == "" && now.epoch == s.lock.epoch
 		if taken := now.holder != "" && now.epoch == s.lock.epoch+1; !resigned && !taken {
-			s.wrong = fmt.Sprintf("the lock is %+v after %+v", now, s.lock)
+			s.violation = fmt.Sprintf("the lock is %+v after %+v", now, s.lock)
 		}
 		s.lock = now
 	case "Counter":
-		now, err := counted(res)
+		now, err := decodeCount(res)
 		if err != nil {
 			s.t.Fatal(err)
 		}
 		switch {
 		case now.n != s.counter.n+1:
-			s.wrong = fmt.Sprintf("an update was lost: the counter is %+v after %+v", now, s.counter)
+			s.violation = fmt.Sprintf("an update was lost: the counter is %+v after %+v", now, s.counter)
 		case now.epoch < s.counter.epoch:
-			s.wrong = fmt.Sprintf("an older tenure wrote after a newer one: the counter is %+v after %+v", now, s.counter)
+			s.violation = fmt.Sprintf("an older tenure wrote after a newer one: the counter is %+v after %+v", now, s.counter)
 		case s.ordered && now.epoch != s.lock.epoch:
-			s.wrong = fmt.Sprintf("the counter is %+v while the lock is %+v", now, s.lock)
+			s.violation = fmt.Sprintf("the counter is %+v while the lock is %+v", now, s.lock)
 		}
 		s.counter = now
 	case "Heartbeat":
@@ -168,8 +168,8 @@ func (s *storm) see(res *resourcepb.Resource) {
 	}
 }
 
-// held waits until somebody holds the lock and counts, and returns the name.
-func (s *storm) held() string {
+// awaitHolder waits until a candidate holds the lock and counts. It returns the candidate's name.
+func (s *storm) awaitHolder() string {
 	s.t.Helper()
 	n := s.counter.n
 	s.until("the holder counts", func() bool {
@@ -178,23 +178,23 @@ func (s *storm) held() string {
 	return s.lock.name
 }
 
-// overtaken waits until another than the named candidate counts.
-func (s *storm) overtaken(name string) {
+// awaitTakeover waits until a candidate other than name counts.
+func (s *storm) awaitTakeover(name string) {
 	s.t.Helper()
 	s.until(name+" is overtaken", func() bool { return s.lock.name != name && s.counter.holder != name })
 }
 
-// stop stops the holder's process, outside of a transaction: within one it would keep the lock of a SQLite file.
+// stop stops the holder's process outside a transaction: inside one it would hold the lock of a SQLite file.
 func (s *storm) stop() (holder string) {
 	s.t.Helper()
 	for {
-		holder = s.held()
+		holder = s.awaitHolder()
 		if err := freeze.Stop(s.procs[holder].Process); err != nil {
 			s.t.Fatalf("%s: %v", holder, err)
 		}
 		ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Second)
 		probe := fixture.Resource("probe", "")
-		_, err := s.around.WriteCAS(ctx, probe)
+		_, err := s.direct.WriteCAS(ctx, probe)
 		cancel()
 		if err == nil || errors.Is(err, storage.ErrCASFailure) {
 			return holder
@@ -203,54 +203,54 @@ func (s *storm) stop() (holder string) {
 	}
 }
 
-// freeze stops the holder for so long that another takes its place, and wakes it while it believes that it holds the lock.
+// freeze stops the holder until another candidate takes over, and resumes it while it still believes that it holds the lock.
 func (s *storm) freeze() {
 	s.t.Helper()
 	holder := s.stop()
-	s.overtaken(holder)
+	s.awaitTakeover(holder)
 	s.wake(holder)
 	n := s.counter.n
-	s.until("work goes on", func() bool { return s.counter.n > n+turn })
+	s.until("work goes on", func() bool { return s.counter.n > n+tenureIncrements })
 }
 
-// crash kills the holder and starts it again.
+// crash kills the holder and restarts it.
 func (s *storm) crash() {
 	s.t.Helper()
-	holder := s.held()
+	holder := s.awaitHolder()
 	s.kill(holder)
-	s.overtaken(holder)
+	s.awaitTakeover(holder)
 	s.start(holder)
 }
 
-// cutOff lets the holder's connections stand until another takes its place, and then pass on what it has sent.
+// cutOff stalls the holder's connections until another candidate takes over, and then delivers the data that the holder has sent.
 func (s *storm) cutOff(links []*faultproxy.Proxy) {
 	s.t.Helper()
-	holder := s.held()
+	holder := s.awaitHolder()
 	var at int
 	if _, err := fmt.Sscanf(holder, "candidate%d", &at); err != nil {
 		s.t.Fatal(err)
 	}
 	links[at].Stall()
-	s.overtaken(holder)
+	s.awaitTakeover(holder)
 	links[at].Resume()
-	s.held()
+	s.awaitHolder()
 	links[at].Cut()
 }
 
 func (s *storm) check() {
 	s.t.Helper()
-	if s.wrong != "" {
-		s.t.Error(s.wrong)
+	if s.violation != "" {
+		s.t.Error(s.violation)
 	}
 }
 
 const rounds = 3
 
-// throughStorm checks the rules of locks, whatever befalls the processes: epochs only grow, one for each tenure, and nothing that goes with
-// the fence of an older tenure is written after a newer one began.
-func throughStorm(t *testing.T, urls []string, around string, ordered bool, links []*faultproxy.Proxy) {
+// runStorm checks the rules of locks under faults of the processes: epochs only grow, each tenure has one, and no write with the fence of an
+// older tenure follows the start of a later one.
+func runStorm(t *testing.T, urls []string, direct string, ordered bool, links []*faultproxy.Proxy) {
 	t.Helper()
-	s := newStorm(t, urls, fixture.Open(t, around), ordered)
+	s := newStorm(t, urls, fixture.Open(t, direct), ordered)
 	for range rounds {
 		s.freeze()
 		s.crash()
@@ -259,33 +259,33 @@ func throughStorm(t *testing.T, urls []string, around string, ordered bool, link
 		}
 		s.check()
 	}
-	s.held()
+	s.awaitHolder()
 	s.check()
 	if s.lock.epoch < 2*rounds {
-		t.Errorf("%d tenures", s.lock.epoch)
+		t.Errorf("the last epoch is %d, expected more tenures", s.lock.epoch)
 	}
 }
 
 func TestStormOnSQLite(t *testing.T) {
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "store.db")
-	throughStorm(t, []string{url, url, url}, url, true, nil)
+	runStorm(t, []string{url, url, url}, url, true, nil)
 }
 
-// The checks find a holder that was frozen and writes on without its fence.
-func TestStormFindsWhoDoesNotFence(t *testing.T) {
+// The checks detect a frozen holder that continues to write without its fence.
+func TestStormDetectsUnfencedHolder(t *testing.T) {
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "store.db")
-	s := newStorm(t, []string{url, url}, fixture.Open(t, url), true, candidateCareless+"=1")
+	s := newStorm(t, []string{url, url}, fixture.Open(t, url), true, candidateUnfenced+"=1")
 	holder := s.stop()
-	s.until("another holds the lock", func() bool { return s.lock.name != holder || s.wrong != "" })
+	s.until("another holds the lock", func() bool { return s.lock.name != holder || s.violation != "" })
 	s.wake(holder)
-	s.until("something wrong is seen", func() bool { return s.wrong != "" })
+	s.until("a violation is detected", func() bool { return s.violation != "" })
 }
 
-// No record has a time in it that a clock was asked for: how far clocks are apart cannot matter.
-func TestRecordsHaveNoTimes(t *testing.T) {
-	in(t, func(t *testing.T, b storage.Backend) {
+// Records contain no clock values, so clock differences cannot matter.
+func TestRecordsHaveNoTimestamps(t *testing.T) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
 		tenure := campaign(t, elector(t, b, "job"))
 		<-time.After(time.Minute)
 		defer resign(t, tenure)

@@ -10,7 +10,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// only returns the one resource of a kind that is stored in the tenancy of locks and leases.
+// only returns the single stored resource of a kind in the tenancy of locks and leases.
 func only(t *testing.T, b storage.Backend, group, kind string) *resourcepb.Resource {
 	t.Helper()
 	all, err := b.List(t.Context(), storage.StrongConsistency, storage.UnversionedType{Group: group, Kind: kind}, system, "")
@@ -20,7 +20,7 @@ func only(t *testing.T, b storage.Backend, group, kind string) *resourcepb.Resou
 	return all[0]
 }
 
-// remove deletes the one resource of a kind, as an operator does it.
+// remove deletes the single resource of a kind, like an operator would.
 func remove(t *testing.T, b storage.Backend, group, kind string) {
 	t.Helper()
 	res := only(t, b, group, kind)
@@ -29,17 +29,17 @@ func remove(t *testing.T, b storage.Backend, group, kind string) {
 	}
 }
 
-func TestALeaseWithoutItsRenewalEnds(t *testing.T) {
-	for name, anew := range map[string]bool{"same keeper": false, "new keeper": true} {
+func TestLeaseWithoutRenewalRecordExpires(t *testing.T) {
+	for name, newKeeper := range map[string]bool{"same keeper": false, "new keeper": true} {
 		t.Run(name, func(t *testing.T) {
-			in(t, func(t *testing.T, b storage.Backend) {
+			inBubble(t, func(t *testing.T, b storage.Backend) {
 				k := keeper(t, b)
 				if err := attach(t.Context(), b, grant(t, k, "session", 10*time.Second), "attached"); err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait()
 				remove(t, b, "lease", "Renewal")
-				if anew {
+				if newKeeper {
 					k.Close()
 					k = keeper(t, b)
 				}
@@ -47,21 +47,21 @@ func TestALeaseWithoutItsRenewalEnds(t *testing.T) {
 				<-time.After(9 * time.Second)
 				synctest.Wait()
 				if missing(t, b, "attached") {
-					t.Error("a lease ended before its time")
+					t.Error("a lease ended early")
 				}
 				<-time.After(2 * time.Second)
 				synctest.Wait()
 				if !missing(t, b, "attached") {
-					t.Error("what was attached outlives its lease")
+					t.Error("the attached resource outlived its lease")
 				}
 			})
 		})
 	}
 }
 
-// A holder whose renewal was deleted renews as ever.
-func TestALeaseWithoutItsRenewalIsRenewed(t *testing.T) {
-	in(t, func(t *testing.T, b storage.Backend) {
+// A holder can renew as usual after its renewal record was deleted.
+func TestRenewRestoresDeletedRenewalRecord(t *testing.T) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
 		k := keeper(t, b)
 		defer k.Close()
 		grant(t, k, "session", 10*time.Second)
@@ -76,15 +76,15 @@ func TestALeaseWithoutItsRenewalIsRenewed(t *testing.T) {
 	})
 }
 
-func TestANameWhoseLeaseWasDeletedIsGrantedAgain(t *testing.T) {
-	in(t, func(t *testing.T, b storage.Backend) {
+func TestGrantAfterLeaseRecordDeleted(t *testing.T) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
 		k := keeper(t, b)
 		defer k.Close()
 		grant(t, k, "session", 10*time.Second)
 		synctest.Wait()
 		remove(t, b, "lease", "Lease")
 		if _, err := k.Grant(t.Context(), "session", time.Hour); !errors.Is(err, storage.ErrCASFailure) {
-			t.Errorf("granted before what was deleted is gone: %v", err)
+			t.Errorf("granted before the deleted lease's resources were cleaned up: %v", err)
 		}
 		<-time.After(2 * time.Second)
 		if err := attach(t.Context(), b, grant(t, k, "session", 10*time.Second), "attached"); err != nil {
@@ -93,7 +93,7 @@ func TestANameWhoseLeaseWasDeletedIsGrantedAgain(t *testing.T) {
 		<-time.After(11 * time.Second)
 		synctest.Wait()
 		if !missing(t, b, "attached") {
-			t.Error("what was attached outlives its lease")
+			t.Error("the attached resource outlived its lease")
 		}
 	})
 }

@@ -17,25 +17,25 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// slow is a backend whose commits take a while.
+// slow is a backend whose commits take a fixed time.
 type slow struct {
 	storage.Backend
 	storage.Transactor
-	takes time.Duration
+	delay time.Duration
 }
 
 func (s *slow) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
 	select {
-	case <-time.After(s.takes):
+	case <-time.After(s.delay):
 		return s.Transactor.Commit(ctx, ops)
 	case <-ctx.Done():
 		return nil, errors.Join(storage.ErrInconsistent, ctx.Err())
 	}
 }
 
-// A sign of life that takes less than a third of the time to live is early enough.
-func TestAHolderWithASlowStoreKeepsItsLock(t *testing.T) {
-	in(t, func(t *testing.T, b storage.Backend) {
+// A heartbeat that takes less than a third of the time to live arrives in time.
+func TestSlowStoreKeepsTenure(t *testing.T) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
 		tenure := campaign(t, elector(t, &slow{b, b.(storage.Transactor), 2 * time.Second}, "job"))
 		select {
 		case <-tenure.Done():
@@ -46,8 +46,8 @@ func TestAHolderWithASlowStoreKeepsItsLock(t *testing.T) {
 	})
 }
 
-func TestTheLongestTimeToLive(t *testing.T) {
-	in(t, func(t *testing.T, b storage.Backend) {
+func TestMaximumTTL(t *testing.T) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
 		e, err := lease.NewElector(b, system, "job", &lease.Options{TTL: math.MaxInt64})
 		if err != nil {
 			t.Fatal(err)
@@ -62,9 +62,9 @@ func TestTheLongestTimeToLive(t *testing.T) {
 	})
 }
 
-// Candidates that were not fast enough see the next resignation as soon as any other.
-func TestALoserIsHandedTheLockAtOnce(t *testing.T) {
-	in(t, func(t *testing.T, b storage.Backend) {
+// A candidate that lost a race notices the next resignation without delay.
+func TestLosingCandidateGetsNextResignation(t *testing.T) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
 		const candidates = 5
 		first := campaign(t, elector(t, b, "job"))
 		next := make(chan *lease.Tenure)
@@ -78,22 +78,22 @@ func TestALoserIsHandedTheLockAtOnce(t *testing.T) {
 			resign(t, <-next)
 		}
 		if took := time.Since(began); took > 50*time.Millisecond {
-			t.Errorf("handing over %d times took %v", candidates, took)
+			t.Errorf("%d handovers took %v", candidates, took)
 		}
 	})
 }
 
-// A record of a time to live or an epoch that no holder can have had is refused, and nobody is overtaken by it.
-func TestForgedLocksAreRefused(t *testing.T) {
-	for name, forged := range map[string]map[string]any{
+// A record with an impossible time to live or epoch is rejected, and no holder is overtaken because of it.
+func TestInvalidLockRecords(t *testing.T) {
+	for name, invalid := range map[string]map[string]any{
 		"no time":       {"holder": "somebody", "epoch": 3, "ttl": "0s"},
 		"negative time": {"holder": "somebody", "epoch": 3, "ttl": "-15s"},
 		"last epoch":    {"holder": "somebody", "epoch": 1 << 53, "ttl": "15s"},
 		"infinite":      {"holder": "", "epoch": math.Inf(1), "ttl": "15s"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in(t, func(t *testing.T, b storage.Backend) {
-				fields, err := structpb.NewStruct(forged)
+			inBubble(t, func(t *testing.T, b storage.Backend) {
+				fields, err := structpb.NewStruct(invalid)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -111,16 +111,16 @@ func TestForgedLocksAreRefused(t *testing.T) {
 					resign(t, tenure)
 				}
 				if err == nil || errors.Is(err, lease.ErrHeld) {
-					t.Errorf("a forged record is believed: %v", err)
+					t.Errorf("an invalid record was accepted: %v", err)
 				}
 			})
 		})
 	}
 }
 
-// An epoch outlives the lock's record, and a waiting candidate sees that the lock has none any more.
-func TestEpochsGrowWhereALockWasDeleted(t *testing.T) {
-	in(t, func(t *testing.T, b storage.Backend) {
+// The epoch survives the deletion of the lock's record, and a waiting candidate notices the deletion.
+func TestEpochsGrowAfterLockDeleted(t *testing.T) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
 		first := campaign(t, elector(t, b, "job"))
 		next := make(chan *lease.Tenure)
 		go func() { next <- campaign(t, elector(t, b, "job")) }()
@@ -129,17 +129,17 @@ func TestEpochsGrowWhereALockWasDeleted(t *testing.T) {
 		remove(t, b, "coordination", "Lock")
 		second := <-next
 		if took := time.Since(began); took != 0 || second.Epoch() <= first.Epoch() {
-			t.Errorf("epoch %d came %v after epoch %d", second.Epoch(), took, first.Epoch())
+			t.Errorf("epoch %d began %v after epoch %d", second.Epoch(), took, first.Epoch())
 		}
-		if err := fenced(t, b, first); !errors.Is(err, storage.ErrWrongUid) {
-			t.Errorf("a tenure whose lock was deleted commits: %v", err)
+		if err := commitFenced(t, b, first); !errors.Is(err, storage.ErrWrongUid) {
+			t.Errorf("commit with a tenure whose lock was deleted: %v, expected ErrWrongUid", err)
 		}
 		resign(t, first)
 		resign(t, second)
 	})
 }
 
-// stuck is a backend of which one commit hangs, as on a connection that is dead and does not say so.
+// stuck is a backend with one commit that hangs, as on a dead connection.
 type stuck struct {
 	storage.Backend
 	storage.Transactor
@@ -155,9 +155,9 @@ func (s *stuck) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Res
 	return s.Transactor.Commit(ctx, ops)
 }
 
-// A sign of life that hangs is given up in time for another one.
-func TestAHolderOutlivesACallThatHangs(t *testing.T) {
-	in(t, func(t *testing.T, b storage.Backend) {
+// A heartbeat that hangs times out early enough for another attempt.
+func TestTenureSurvivesHangingCall(t *testing.T) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
 		tenure := campaign(t, elector(t, &stuck{Backend: b, Transactor: b.(storage.Transactor), hangs: 5}, "job"))
 		select {
 		case <-tenure.Done():
@@ -168,12 +168,12 @@ func TestAHolderOutlivesACallThatHangs(t *testing.T) {
 	})
 }
 
-// A tenure that began so slowly that it is over has ended when it is returned: nobody begins anything in it.
-func TestATenureThatIsWonTooSlowly(t *testing.T) {
-	in(t, func(t *testing.T, b storage.Backend) {
+// A tenure that was won after its renewal timeout is returned as ended, so no work begins in it.
+func TestTenureWonTooLate(t *testing.T) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
 		tenure := campaign(t, elector(t, &slow{b, b.(storage.Transactor), 6 * time.Second}, "job"))
 		if !errors.Is(tenure.Err(), lease.ErrLost) {
-			t.Errorf("a tenure that has gone on for two thirds of the time to live without a sign of life: %v", tenure.Err())
+			t.Errorf("a tenure won after two thirds of its time to live: %v, expected ErrLost", tenure.Err())
 		}
 		resign(t, tenure)
 	})

@@ -12,7 +12,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// refusing is a backend whose commits fail as if others were always faster.
+// refusing is a backend whose commits fail as if another writer were always faster.
 type refusing struct {
 	slow
 	commits atomic.Int64
@@ -23,22 +23,22 @@ func (r *refusing) Commit(context.Context, []storage.Op) ([]*resourcepb.Resource
 	return nil, &storage.OpError{Err: storage.ErrCASFailure}
 }
 
-// Where conflicts do not end, and nothing is to be seen of who is faster, a candidate does not try all the time.
+// If conflicts never end and no other holder is visible, a candidate does not retry in a tight loop.
 func TestConflictsWithoutProgress(t *testing.T) {
-	in(t, func(t *testing.T, b storage.Backend) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
 		r := &refusing{slow: slow{Backend: b, Transactor: b.(storage.Transactor)}}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if _, err := elector(t, r, "job").Campaign(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a campaign that cannot end well: %v", err)
+			t.Errorf("a campaign that cannot succeed: %v", err)
 		}
 		if n := r.commits.Load(); n < 60 || n > 1000 {
-			t.Errorf("%d tries in a minute", n)
+			t.Errorf("%d tries in a minute, expected 60 to 1000", n)
 		}
 	})
 }
 
-// counting is a backend that counts calls, each of which takes a moment.
+// counting is a backend that counts calls and delays commits.
 type counting struct {
 	slow
 	commits, watches atomic.Int64
@@ -56,9 +56,9 @@ func (c *counting) WatchList(
 	return c.Backend.WatchList(ctx, typ, tenancy, prefix)
 }
 
-// Candidates that were not fast enough let others go first: not all of those that wait try at each resignation, and none lists again.
-func TestACrowdOfCandidates(t *testing.T) {
-	in(t, func(t *testing.T, b storage.Backend) {
+// Candidates that lost a race delay their next try: not every waiting candidate tries at each resignation, and none opens another watch.
+func TestManyCandidates(t *testing.T) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
 		const candidates = 100
 		first := campaign(t, elector(t, b, "job"))
 		c := &counting{slow: slow{b, b.(storage.Transactor), time.Millisecond}}
@@ -72,10 +72,10 @@ func TestACrowdOfCandidates(t *testing.T) {
 			resign(t, <-next)
 		}
 		if most := int64(candidates * candidates / 4); c.commits.Load() > most {
-			t.Errorf("%d candidates have tried %d times", candidates, c.commits.Load())
+			t.Errorf("%d candidates made %d tries", candidates, c.commits.Load())
 		}
 		if c.watches.Load() != candidates {
-			t.Errorf("%d candidates have watched %d times", candidates, c.watches.Load())
+			t.Errorf("%d candidates opened %d watches", candidates, c.watches.Load())
 		}
 	})
 }
