@@ -109,7 +109,7 @@ func (s *Store) awaitConflict(ctx context.Context, tx *Tx, at keyVersion) error 
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if !s.copy.Bookmarks() {
-		return s.copy.AwaitChange(waiting, tx.r.rows, at.key, at.version)
+		return s.copy.AwaitChange(waiting, tx.rows, at.key, at.version)
 	}
 	done := make(chan struct{})
 	go func() {
@@ -118,7 +118,7 @@ func (s *Store) awaitConflict(ctx context.Context, tx *Tx, at keyVersion) error 
 			cancel()
 		}
 	}()
-	err := s.copy.AwaitChange(waiting, tx.r.rows, at.key, at.version)
+	err := s.copy.AwaitChange(waiting, tx.rows, at.key, at.version)
 	over := waiting.Err() != nil && ctx.Err() == nil
 	cancel()
 	<-done
@@ -152,16 +152,9 @@ func (s *Store) verifyReads(ctx context.Context, tx *Tx) (bool, *replica.View[*e
 	}
 	_, err := s.transactor.Commit(ctx, ops)
 	if lost, conflict := conflictOf(err, keys); conflict {
-		return false, nil, s.copy.AwaitChange(ctx, tx.r.rows, lost.key, lost.version)
+		return false, nil, s.copy.AwaitChange(ctx, tx.rows, lost.key, lost.version)
 	}
 	return err == nil, nil, err
-}
-
-func versionOf(e *entry) string {
-	if e == nil {
-		return ""
-	}
-	return e.version
 }
 
 // operations are the transaction as the database takes it, with what each operation expects.
@@ -194,17 +187,6 @@ func (tx *Tx) operations() (ops []storage.Op, keys []keyVersion) {
 		}
 	}
 	return ops, keys
-}
-
-// maxSize is what the resources of a transaction may have together, by the contract.
-const maxSize = 1 << 20
-
-func (s *Store) checkOpCount(n int) error {
-	if most := s.transactor.MaxOps(); n > most {
-		return fmt.Errorf("%w: the Update has read or changed %d objects, the most is %d: use Batch, or Unchecked for what need not be compared",
-			storage.ErrTooLarge, n, most)
-	}
-	return nil
 }
 
 // commit commits the operations of a transaction, and shows readers what they have done, all at once.
@@ -263,6 +245,6 @@ func (s *Store) entryOfWrite(c *change, res *resourcepb.Resource) *entry {
 	e.version = res.GetVersion()
 	e.table.setVersion(e.object, e.version)
 	e.values = e.table.values(e.object) // the version may be one of them
-	e.digest = digestOf(e.table, e.object)
+	e.digest = digestOf(e.table.encode, e.object)
 	return e
 }

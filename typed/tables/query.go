@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -226,4 +227,34 @@ func resolveAll(queries []Query, t *table) ([]Query, error) {
 		out[i] = Query{one}
 	}
 	return out, nil
+}
+
+// sortEntries puts entries in the order of a query, each once.
+func sortEntries(q query, found []*entry) []*entry {
+	order := orderOf(q)
+	if !slices.IsSortedFunc(found, order) {
+		slices.SortFunc(found, order)
+	}
+	return slices.Compact(found)
+}
+
+// orderOf returns the order in which a query lists: that of keys or, if it looks at one range of values, that of these first.
+func orderOf(q query) func(a, b *entry) int {
+	spans, c := q.spans(nil)
+	if c != costRange || len(spans) != 1 {
+		return func(a, b *entry) int { return a.key.Compare(b.key) }
+	}
+	return func(a, b *entry) int {
+		return cmp.Or(strings.Compare(a.lowestValue(spans[0]), b.lowestValue(spans[0])), a.key.Compare(b.key))
+	}
+}
+
+// lowestValue returns the lowest of the entry's values in a part of the index tree.
+func (e *entry) lowestValue(in textRange) (lowest string) {
+	for _, v := range e.values {
+		if v >= in.from && v < in.to && (lowest == "" || v < lowest) {
+			lowest = v
+		}
+	}
+	return lowest
 }

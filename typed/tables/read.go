@@ -1,13 +1,10 @@
 package tables
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
-	"strings"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
@@ -69,10 +66,10 @@ func (s *Store) View(ctx context.Context, fn func(*View) error, opts ...ViewOpti
 type reading struct {
 	store        *Store
 	rows         *replica.View[*entry]
-	tx           *Tx  // whose changes are part of the state; nil for none
-	recordsReads bool // reads are recorded in tx
-	hasEnded     bool // rows is the replica's again
-	seenRows     seenEntries
+	tx           *accessSet // whose changes are part of the state; nil for none
+	recordsReads bool       // reads are recorded in tx
+	hasEnded     bool       // rows is the replica's again
+	seenEntries  []*entry   // entries returned to the program, in builds with the race detector
 }
 
 // callView calls a function with a View.
@@ -89,6 +86,28 @@ func (r *reading) checkOpen() error {
 		return fmt.Errorf("%w: the View is over: it is good until the function that got it returns", storage.ErrInvalid)
 	}
 	return r.tx.checkOpen()
+}
+
+// note records an entry that is about to be returned to the program, to detect changes to it.
+func (r *reading) note(e *entry) {
+	e.assertUnchanged()
+	switch {
+	case !checksDigests:
+	case r.tx != nil: // also for an UncheckedReader
+		r.tx.seenEntries = append(r.tx.seenEntries, e)
+	default:
+		r.seenEntries = append(r.seenEntries, e)
+	}
+}
+
+// assertUnchanged panics if the program has changed an object that it has read or put, in builds with the race detector.
+func (r *reading) assertUnchanged() {
+	for _, e := range r.seenEntries {
+		e.assertUnchanged()
+	}
+	if r.tx != nil {
+		r.tx.assertUnchanged()
+	}
 }
 
 // row returns the row of a key, nil for none.
@@ -179,36 +198,6 @@ func (r *reading) scan(t *table, q query) (found []*entry) {
 		found = sortEntries(q, found)
 	}
 	return found
-}
-
-// sortEntries puts entries in the order of a query, each once.
-func sortEntries(q query, found []*entry) []*entry {
-	order := orderOf(q)
-	if !slices.IsSortedFunc(found, order) {
-		slices.SortFunc(found, order)
-	}
-	return slices.Compact(found)
-}
-
-// orderOf returns the order in which a query lists: that of keys or, if it looks at one range of values, that of these first.
-func orderOf(q query) func(a, b *entry) int {
-	spans, c := q.spans(nil)
-	if c != costRange || len(spans) != 1 {
-		return func(a, b *entry) int { return a.key.Compare(b.key) }
-	}
-	return func(a, b *entry) int {
-		return cmp.Or(strings.Compare(a.lowestValue(spans[0]), b.lowestValue(spans[0])), a.key.Compare(b.key))
-	}
-}
-
-// lowestValue returns the lowest of the entry's values in a part of the index tree.
-func (e *entry) lowestValue(in textRange) (lowest string) {
-	for _, v := range e.values {
-		if v >= in.from && v < in.to && (lowest == "" || v < lowest) {
-			lowest = v
-		}
-	}
-	return lowest
 }
 
 // Get returns an object. If there is none, or one with another uid than that of id, the error is [storage.ErrNotFound]. An object whose

@@ -105,3 +105,14 @@ func (s *Store) checkTable(t *table) error {
 	}
 	return nil
 }
+
+// maxSize is what the resources of a transaction may have together, by the contract.
+const maxSize = 1 << 20
+
+func (s *Store) checkOpCount(n int) error {
+	if most := s.transactor.MaxOps(); n > most {
+		return fmt.Errorf("%w: the Update has read or changed %d objects, the most is %d: use Batch, or Unchecked for what need not be compared",
+			storage.ErrTooLarge, n, most)
+	}
+	return nil
+}

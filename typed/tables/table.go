@@ -8,7 +8,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/typed"
@@ -23,25 +22,6 @@ type Table[T any] struct {
 
 // AnyTable is a [Table], whatever its objects are.
 type AnyTable interface{ base() *table }
-
-// table is what a Table is without the type of its objects.
-type table struct {
-	number     int // tells the tables of this process apart
-	typ        *resourcepb.Type
-	indexes    map[string]tableIndex
-	hasGuard   bool
-	object     func(*resourcepb.Resource) (any, error)
-	encode     func(object any) (*resourcepb.Resource, error)
-	values     func(object any) []string
-	setVersion func(object any, version string) // sets an object's version; nil if what is put may be another object when it is decoded
-	openErr    error                            // why the table cannot be opened
-}
-
-// tableIndex is an index of a table.
-type tableIndex struct {
-	indexNumber int
-	indexType   reflect.Type
-}
 
 // tables counts those of this process.
 var tables atomic.Uint32
@@ -103,63 +83,4 @@ func (t *Table[T]) WithGuard() *Table[T] {
 // ID returns the id of an object of the table, without a uid.
 func (t *Table[T]) ID(tenancy *resourcepb.Tenancy, name string) *resourcepb.ID {
 	return codec.CloneID(&resourcepb.ID{Type: t.typ, Tenancy: tenancy, Name: name})
-}
-
-func (t *table) base() *table { return t }
-
-// String names the table in errors.
-func (t *table) String() string {
-	return "the table of " + t.typ.GetGroup() + "/" + t.typ.GetKind()
-}
-
-func (t *table) name() storage.UnversionedType { return storage.UnversionedTypeFrom(t.typ) }
-
-// guardID is the id of the table's guardID.
-func (t *table) guardID() *resourcepb.ID {
-	return &resourcepb.ID{
-		Uid: "guard", Name: "guard", Tenancy: &resourcepb.Tenancy{},
-		Type: &resourcepb.Type{Group: t.typ.GetGroup(), GroupVersion: t.typ.GetGroupVersion(), Kind: t.typ.GetKind() + ".guard"},
-	}
-}
-
-// checkID refuses an id of another table.
-func (t *table) checkID(id *resourcepb.ID) error {
-	if storage.UnversionedTypeFrom(id.GetType()) != t.name() {
-		return fmt.Errorf("%w: %s is no object of %s", storage.ErrInvalid, idString(id), t)
-	}
-	return nil
-}
-
-// entry is a row of the copy.
-type entry struct {
-	key             key.Key
-	id              *resourcepb.ID
-	version         string
-	table           *table
-	object          any                  // a *typed.Object; nil if damaged or a guard
-	err             error                // why there is no object
-	damagedResource *resourcepb.Resource // what err is about
-	values          []string             // of all indexes
-	digest          digest
-}
-
-// entryOf decodes a resource; t is nil for a guard. What cannot be decoded is an entry too.
-func entryOf(t *table, res *resourcepb.Resource) *entry {
-	e := &entry{key: key.Of(res.GetId()), id: res.GetId(), version: res.GetVersion(), table: t}
-	if t == nil {
-		return e
-	}
-	if e.object, e.err = t.object(res); e.err != nil {
-		e.object, e.damagedResource = nil, res
-		return e
-	}
-	e.values = t.values(e.object)
-	e.digest = digestOf(t, e.object)
-	return e
-}
-
-// idString returns the name of a resource as errors have it.
-func idString(id *resourcepb.ID) string {
-	return fmt.Sprintf("%s/%s %q in %q/%q", id.GetType().GetGroup(), id.GetType().GetKind(), id.GetName(),
-		id.GetTenancy().GetPartition(), id.GetTenancy().GetNamespace())
 }

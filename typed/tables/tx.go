@@ -2,8 +2,6 @@ package tables
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/oklog/ulid/v2"
 
@@ -18,46 +16,12 @@ import (
 // Tx is a transaction under way, for the function that [Store.Update] or [Batch.Update] calls with it. What it reads is the store as a
 // [View] shows it, with its own changes.
 type Tx struct {
-	r           *reading
-	touchedKeys []touchedKey
-	keyIndex    map[key.Key]int // where touched has a key, once there are many
-	undo        []undoRecord
-	size        int // of all that is written
-	hasListed   bool
-	guards      map[*table]guard
-	hasEnded    bool // nothing that is done now would be committed
-	borrows     bool // rows is borrowed
+	accessSet
+	r       *reading
+	borrows bool // rows must be returned to the replica
 }
 
 func (tx *Tx) reading() *reading { return tx.r }
-
-// guard is what a transaction does with the guard of a table: it checks it, or writes it.
-type guard struct {
-	version string // that the store holds; "" for none
-	writes  bool
-}
-
-// touchedKey is a key that a transaction has read.
-type touchedKey struct {
-	key    key.Key
-	table  *table
-	stored *entry // nil for nothing
-	change *change
-}
-
-// change is what a transaction does to a key.
-type change struct {
-	stored *entry               // what the store holds; nil for nothing
-	result *entry               // what the transaction puts in its place; nil for nothing
-	res    *resourcepb.Resource // what is written, without its version
-	size   int
-}
-
-// undoRecord is a change as it was before another one took its place.
-type undoRecord struct {
-	at     int
-	change *change
-}
 
 // newTx returns a transaction on a state of the store; nil is that of a View.
 func newTx(s *Store, at *replica.View[*entry]) *Tx {
@@ -65,7 +29,8 @@ func newTx(s *Store, at *replica.View[*entry]) *Tx {
 	if at == nil {
 		at, tx.borrows = s.copy.Borrow(), true
 	}
-	tx.r = &reading{store: s, rows: at, tx: tx, recordsReads: true}
+	tx.rows = at
+	tx.r = &reading{store: s, rows: at, tx: &tx.accessSet, recordsReads: true}
 	return tx
 }
 
@@ -81,48 +46,8 @@ func (tx *Tx) run(fn func(*Tx) error) error {
 func (tx *Tx) end() {
 	if tx.hasEnded = true; tx.borrows {
 		tx.borrows = false
-		tx.r.rows.Return()
+		tx.rows.Return()
 	}
-}
-
-// checkOpen refuses a transaction that a program has kept.
-func (tx *Tx) checkOpen() error {
-	if tx != nil && tx.hasEnded {
-		return fmt.Errorf("%w: the transaction is over: it is good until the function that got it returns", storage.ErrInvalid)
-	}
-	return nil
-}
-
-// linearSearchKeys is how many keys are found faster by a look at each.
-const linearSearchKeys = 8
-
-// find returns what a transaction has done with a key, nil for nothing. It is good until the next key is touched.
-func (tx *Tx) find(k key.Key) *touchedKey {
-	if tx.keyIndex != nil {
-		if i, known := tx.keyIndex[k]; known {
-			return &tx.touchedKeys[i]
-		}
-		return nil
-	}
-	for i := range tx.touchedKeys {
-		if tx.touchedKeys[i].key == k {
-			return &tx.touchedKeys[i]
-		}
-	}
-	return nil
-}
-
-// changeOf returns the change of a key, nil for none.
-func (tx *Tx) changeOf(k key.Key) *change {
-	if t := tx.find(k); t != nil {
-		return t.change
-	}
-	return nil
-}
-
-// hasChanges reports whether there is something to write.
-func (tx *Tx) hasChanges() bool {
-	return slices.ContainsFunc(tx.touchedKeys, func(t touchedKey) bool { return t.change != nil })
 }
 
 // UncheckedReader reads what tx reads, its own changes included, without demanding that it is still so when tx is committed. Use it for what only
@@ -131,69 +56,6 @@ func (tx *Tx) UncheckedReader() Reader {
 	unchecked := *tx.r
 	unchecked.recordsReads = false
 	return &View{&unchecked}
-}
-
-// noteRead notes that what the store holds under a key was seen.
-func (tx *Tx) noteRead(k key.Key, t *table, e *entry) {
-	if tx.find(k) != nil {
-		return
-	}
-	tx.touchedKeys = append(tx.touchedKeys, touchedKey{key: k, table: t, stored: e})
-	switch n := len(tx.touchedKeys); {
-	case tx.keyIndex != nil:
-		tx.keyIndex[k] = n - 1
-	case n > linearSearchKeys:
-		tx.keyIndex = make(map[key.Key]int, 4*linearSearchKeys)
-		for i := range tx.touchedKeys {
-			tx.keyIndex[tx.touchedKeys[i].key] = i
-		}
-	}
-}
-
-// noteList notes what a list of a table has found in the store.
-func (tx *Tx) noteList(t *table, found []*entry) {
-	tx.hasListed = true
-	if t.hasGuard {
-		tx.noteGuard(t, false)
-		return
-	}
-	for _, e := range found {
-		tx.noteRead(e.key, t, e)
-	}
-}
-
-// noteGuard notes that a table was listed, or changed.
-func (tx *Tx) noteGuard(t *table, written bool) {
-	g, noted := tx.guards[t]
-	if !noted {
-		g.version = versionOf(tx.r.row(key.Of(t.guardID())))
-	}
-	g.writes = g.writes || written
-	if tx.guards == nil {
-		tx.guards = map[*table]guard{}
-	}
-	tx.guards[t] = g
-}
-
-// merge puts the changes of a transaction into what a query has found.
-func (tx *Tx) merge(t *table, q query, found []*entry) []*entry {
-	var mine []*entry
-	hidden := map[key.Key]bool{}
-	for i := range tx.touchedKeys {
-		c := tx.touchedKeys[i].change
-		if c == nil {
-			continue
-		}
-		hidden[tx.touchedKeys[i].key] = true
-		if c.result != nil && c.result.table == t && q.match(c.result) {
-			mine = append(mine, c.result)
-		}
-	}
-	if len(hidden) == 0 {
-		return found
-	}
-	found = slices.DeleteFunc(found, func(e *entry) bool { return hidden[e.key] })
-	return sortEntries(q, append(found, mine...))
 }
 
 // Edit returns a copy of an object, to be changed and given to [Table.Put]. Its errors are those of [Table.Get].
@@ -258,7 +120,7 @@ func (t *Table[T]) Put(tx *Tx, o *typed.Object[T]) error {
 		return fmt.Errorf("put %s: %w: it has %d bytes, the most is %d", idString(o.ID), storage.ErrTooLarge, size, maxSize)
 	}
 	now := &entry{key: key.Of(o.ID), id: o.ID, version: o.Version, table: t.table, object: o}
-	now.values, now.digest = t.values(o), digestOf(t.table, o)
+	now.values, now.digest = t.values(o), digestOf(t.encode, o)
 	tx.setChange(t.table, now.key, &change{stored: was, result: now, res: res, size: size})
 	return nil
 }
@@ -294,32 +156,6 @@ func (tx *Tx) readCurrent(t *table, id *resourcepb.ID) (change, error) {
 	return held, nil
 }
 
-// setChange sets what is done to a key that was read; nil is nothing.
-func (tx *Tx) setChange(t *table, k key.Key, c *change) {
-	at := tx.find(k)
-	if at.change == nil && c == nil {
-		return
-	}
-	if at.change != nil {
-		tx.size -= at.change.size
-	}
-	if c != nil {
-		tx.size += c.size
-	}
-	i := len(tx.touchedKeys) - 1
-	if tx.keyIndex != nil {
-		i = tx.keyIndex[k]
-	} else {
-		for tx.touchedKeys[i].key != k {
-			i--
-		}
-	}
-	tx.undo = append(tx.undo, undoRecord{i, at.change})
-	if at.change = c; t.hasGuard {
-		tx.noteGuard(t, true)
-	}
-}
-
 // sizeOf returns the size of a resource that is going to be written, and takes the version from it, which does not count.
 func sizeOf(res *resourcepb.Resource) int {
 	res.Version = ""
@@ -339,27 +175,4 @@ func (tx *Tx) checkSize() error {
 			storage.ErrTooLarge, size, maxSize)
 	}
 	return tx.r.store.checkOpCount(len(tx.touchedKeys) + len(tx.guards))
-}
-
-// savepoint is a transaction as it was.
-type savepoint struct {
-	touchedKeys, undo, size int
-	hasListed               bool
-	guards                  map[*table]guard
-}
-
-func (tx *Tx) savepoint() savepoint {
-	return savepoint{len(tx.touchedKeys), len(tx.undo), tx.size, tx.hasListed, maps.Clone(tx.guards)}
-}
-
-func (tx *Tx) restore(p savepoint) {
-	for len(tx.undo) > p.undo {
-		last := tx.undo[len(tx.undo)-1]
-		tx.touchedKeys[last.at].change = last.change
-		tx.undo = tx.undo[:len(tx.undo)-1]
-	}
-	for _, t := range tx.touchedKeys[p.touchedKeys:] {
-		delete(tx.keyIndex, t.key)
-	}
-	tx.touchedKeys, tx.size, tx.hasListed, tx.guards = tx.touchedKeys[:p.touchedKeys], p.size, p.hasListed, p.guards
 }

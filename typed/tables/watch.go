@@ -109,7 +109,7 @@ func (s *Store) ViewAndWatch(ctx context.Context, fn func(*View) error, filters 
 // is an event. After [storage.ErrWatchClosed] the watch is over; what it had not returned is dropped.
 func (w *Watch) Next(ctx context.Context) (Event, error) {
 	w.lastRead.assertUnchanged()
-	w.lastRead.seenRows = reading{}.seenRows
+	w.lastRead.seenEntries = w.lastRead.seenEntries[:0]
 	if err := w.follower.Err(ctx); err != nil {
 		return Event{}, err
 	}
