@@ -18,21 +18,21 @@ func applyCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE|DIR|-",
 		Short: "Create or update resources from YAML or JSON",
-		Long: `Create or update resources from YAML or JSON: a file, all .yaml, .yml and .json files of a folder and those below, or standard
-input. Each prints created, updated or unchanged, in the order of the files.
+		Long: `Create or update resources from YAML or JSON: from a file, from all .yaml, .yml and .json files of a directory and its subdirectories,
+or from standard input. Each prints created, updated or unchanged, in the order of the files.
 
-A document is a resource as get -o json shows it, or an object as Kubernetes writes it. Of the latter, apiVersion and kind become
+A document is a resource as printed by get -o json, or an object in the format of Kubernetes. In the latter, apiVersion and kind become
 the type (apps/v1: group apps, group version v1; v1: group core), metadata.namespace the namespace, labels and annotations
-metadata under label/ and annotation/, ownerReferences the owner; all the rest is the payload, a google.protobuf.Struct.
-Without a namespace it is that of -n, for every kind, and the partition is that of -p.
+metadata under label/ and annotation/, and ownerReferences the owner; everything else is the payload, a google.protobuf.Struct.
+Without a namespace, -n applies to every kind. The partition is that of -p.
 
-An owner is found by its name, among the files or in the store, and written before what it owns. If one is missing, or any
-document is wrong, nothing is written. A whole number that a Struct, whose numbers are 64-bit floating point, would change is
-an error: put it in quotes.
+An owner is found by its name, in the files or in the store, and written before the resources it owns. If an owner is missing, or any
+document is invalid, nothing is written. A Struct stores numbers as 64-bit floating point. A whole number that would change is an
+error: put it in quotes.
 
-An update replaces the content, keeps the uid and the statuses, gives a new generation, and is made again when somebody else
-was faster. A version in a document says which one it is to replace, a uid which resource: if something else is stored, that
-is a conflict.`,
+An update replaces the content, keeps the uid and the statuses, sets a new generation, and is retried after a concurrent change. A
+version in a document names the version to replace, a uid the resource. If the stored resource has another version or uid, that is a
+conflict.`,
 		Example: `  ashlar apply -f manifests/
   ashlar apply -f a.yaml -f b.json
   ashlar get apps/Deployment storefront -o json | jq '.data.value.spec.replicas=3' | ashlar apply -f -`,
@@ -40,7 +40,7 @@ is a conflict.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(files) == 0 {
-				return cli.Usagef("apply needs -f with a file, a folder, or - for standard input")
+				return cli.Usagef("apply needs -f with a file, a directory, or - for standard input")
 			}
 			ctx, cancel, err := a.Context(cmd)
 			if err != nil {
@@ -64,7 +64,7 @@ is a conflict.`,
 		},
 	}
 	where.flags(cmd, cli.DefaultTenancy)
-	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "file, folder, or - for standard input; may be given several times")
+	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "file, directory, or - for standard input; can be repeated")
 	return cmd
 }
 
@@ -72,7 +72,7 @@ func readManifests(a *cli.App, files []string, defaults manifest.Defaults) ([]*m
 	var objects []*manifest.Object
 	for i, file := range files {
 		if slices.Contains(files[:i], file) {
-			return nil, fmt.Errorf("-f %s is given twice", file)
+			return nil, fmt.Errorf("-f %s is set twice", file)
 		}
 		var read []*manifest.Object
 		var err error
@@ -87,7 +87,7 @@ func readManifests(a *cli.App, files []string, defaults manifest.Defaults) ([]*m
 		objects = append(objects, read...)
 	}
 	if len(objects) == 0 {
-		return nil, errors.New("there is no document to apply")
+		return nil, errors.New("no document to apply")
 	}
 	return objects, nil
 }

@@ -11,34 +11,34 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// parseType reads TYPE. Wildcards are for lists and watches.
+// parseType reads TYPE. Only lists and watches allow wildcards.
 func parseType(s string, wildcards bool) (storage.UnversionedType, error) {
 	if s == storage.Wildcard && wildcards {
 		return storage.UnversionedType{Group: storage.Wildcard, Kind: storage.Wildcard}, nil
 	}
 	i := strings.LastIndexByte(s, '/')
 	if i <= 0 || i == len(s)-1 {
-		wanted := "group/Kind, such as apps/Deployment"
+		expected := "group/Kind, such as apps/Deployment"
 		if wildcards {
-			wanted += ", or *"
+			expected += ", or *"
 		}
-		return storage.UnversionedType{}, cli.Usagef("TYPE is to be %s, found %q", wanted, s)
+		return storage.UnversionedType{}, cli.Usagef("TYPE must be %s, found %q", expected, s)
 	}
 	typ := storage.UnversionedType{Group: s[:i], Kind: s[i+1:]}
 	if !wildcards && (typ.Group == storage.Wildcard || typ.Kind == storage.Wildcard) {
-		return typ, cli.Usagef("TYPE is to be one type here, found %q", s)
+		return typ, cli.Usagef("TYPE must be a single type here, found %q", s)
 	}
 	return typ, nil
 }
 
-// tenancy is the pair of flags -p and -n.
+// tenancy holds the flags -p and -n.
 type tenancy struct {
 	partition, namespace string
 }
 
-func (t *tenancy) flags(cmd *cobra.Command, otherwise string) {
-	cmd.Flags().StringVarP(&t.namespace, "namespace", "n", otherwise, "namespace")
-	cmd.Flags().StringVarP(&t.partition, "partition", "p", otherwise, "partition")
+func (t *tenancy) flags(cmd *cobra.Command, byDefault string) {
+	cmd.Flags().StringVarP(&t.namespace, "namespace", "n", byDefault, "namespace")
+	cmd.Flags().StringVarP(&t.partition, "partition", "p", byDefault, "partition")
 }
 
 func (t *tenancy) proto() *resourcepb.Tenancy {
@@ -56,22 +56,22 @@ func (t *tenancy) id(typ, name string) (*resourcepb.ID, error) {
 	}, nil
 }
 
-// filter is what list and watch select by.
+// filter holds the flags by which list and watch select resources.
 type filter struct {
 	tenancy
 	prefix string
 	limit  int
 }
 
-func (f *filter) flags(cmd *cobra.Command, limited string) {
+func (f *filter) flags(cmd *cobra.Command, items string) {
 	f.tenancy.flags(cmd, storage.Wildcard)
-	cmd.Flags().StringVar(&f.prefix, "prefix", "", "only names that begin so")
-	cmd.Flags().IntVar(&f.limit, "limit", 0, "stop after so many "+limited+" (default: no limit)")
+	cmd.Flags().StringVar(&f.prefix, "prefix", "", "only names with this prefix")
+	cmd.Flags().IntVar(&f.limit, "limit", 0, "maximum number of "+items+" (default: no limit)")
 }
 
 func (f *filter) check() error {
 	if f.limit < 0 {
-		return cli.Usagef("--limit is to be 0 or more, found %d", f.limit)
+		return cli.Usagef("--limit must be 0 or more, found %d", f.limit)
 	}
 	return nil
 }

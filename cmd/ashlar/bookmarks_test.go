@@ -70,5 +70,5 @@ func TestBookmarksOfAStoreThatCannotTell(t *testing.T) {
 	require.NoError(t, err)
 	defer watch.Close()
 	w := watcher{app: &cli.App{}, bookmarks: true}
-	require.ErrorContains(t, w.show(context.Background(), plainWatch{watch}, false), "leave out --bookmarks")
+	require.ErrorContains(t, w.show(context.Background(), plainWatch{watch}, false), "omit --bookmarks")
 }

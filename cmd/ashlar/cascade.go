@@ -13,29 +13,29 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// deleter deletes a resource and, in a cascade, what it owns, and what that owns. Others go on working meanwhile, so each
-// deletion holds only if the resource and the owners between it and the first one are as they were read: a resource that has
-// come to another owner, with what it owns, is not deleted.
+// deleter deletes a resource and, in a cascade, everything it owns directly or indirectly. Other clients may write meanwhile. A deletion
+// therefore succeeds only if the resource and the owners between it and the first resource are unchanged: a resource that moved to another
+// owner is not deleted, and neither is anything it owns.
 type deleter struct {
 	backend  storage.Backend
 	out      io.Writer
 	cascade  bool
-	guard    *resourcepb.Resource   // must not have changed, unless it is nil
-	visiting map[key.Key]bool       // those under way: owners may own each other in a circle
-	owners   []*resourcepb.Resource // that a deletion depends on, the nearest one last
+	guard    *resourcepb.Resource   // must not have changed, unless nil
+	visiting map[key.Key]bool       // keys being deleted: owners may own each other in a circle
+	owners   []*resourcepb.Resource // on which a deletion depends, the nearest last
 }
 
-// ownerChangedError says that the resource with this key belongs to another owner now.
+// ownerChangedError reports that the resource with this key now belongs to another owner.
 type ownerChangedError struct{ key.Key }
 
 func (m ownerChangedError) Error() string { return fmt.Sprintf("%v has another owner now", m.Key) }
 
-// delete deletes a resource that was read, and what it owns if that is wanted. The first one is deleted whoever owns it.
+// delete deletes a resource that was read and, in a cascade, everything it owns. The first resource is deleted whatever its owner.
 func (d *deleter) delete(ctx context.Context, res *resourcepb.Resource) error {
 	return d.deleteFrom(ctx, res, nil)
 }
 
-// deleteFrom deletes a resource as long as it belongs to owner, if that is not nil.
+// deleteFrom deletes a resource while it belongs to owner, unless owner is nil.
 func (d *deleter) deleteFrom(ctx context.Context, res *resourcepb.Resource, owner *resourcepb.ID) error {
 	id := res.GetId()
 	d.visiting[key.Of(id)] = true
@@ -47,22 +47,22 @@ func (d *deleter) deleteFrom(ctx context.Context, res *resourcepb.Resource, owne
 		_, err := d.deleteOwned(ctx, id)
 		if depends {
 			last := len(d.owners) - 1
-			res, d.owners = d.owners[last], d.owners[:last] // as it was read last
+			res, d.owners = d.owners[last], d.owners[:last] // the latest version read
 		}
 		if err != nil {
-			delete(d.visiting, key.Of(id)) // it may be met again, under another owner of the cascade
+			delete(d.visiting, key.Of(id)) // the cascade may reach it again through another owner
 			return err
 		}
 	}
-	if res != nil { // nobody else has deleted it
+	if res != nil { // not deleted by another client
 		if err := d.deleteOne(ctx, res, owner); err != nil {
 			delete(d.visiting, key.Of(id))
 			return fmt.Errorf("delete %s: %w", cli.FullName(id), err)
 		}
 	}
-	delete(d.visiting, key.Of(id)) // what is born again under its key may be owned, too
+	delete(d.visiting, key.Of(id)) // a new resource under its key may be owned as well
 	for d.cascade {
-		// What came to be owned meanwhile is still found, by the uid of the owner.
+		// Resources that got this owner meanwhile are still found, by the uid of the owner.
 		if found, err := d.deleteOwned(ctx, id); err != nil || !found {
 			return err
 		}
@@ -70,11 +70,11 @@ func (d *deleter) deleteFrom(ctx context.Context, res *resourcepb.Resource, owne
 	return nil
 }
 
-// deleteOwned deletes what id owns and reports whether there was anything.
+// deleteOwned deletes the resources that id owns, and reports whether there were any.
 func (d *deleter) deleteOwned(ctx context.Context, id *resourcepb.ID) (bool, error) {
 	children, err := d.backend.OwnerReferences(ctx, id)
 	if err != nil {
-		return false, fmt.Errorf("what %s owns: %w", cli.FullName(id), err)
+		return false, fmt.Errorf("list the resources owned by %s: %w", cli.FullName(id), err)
 	}
 	found := false
 	for _, child := range children {
@@ -83,17 +83,17 @@ func (d *deleter) deleteOwned(ctx context.Context, id *resourcepb.ID) (bool, err
 		}
 		res, err := read(ctx, d.backend, child)
 		if errors.Is(err, storage.ErrNotFound) || err == nil && !sameResource(res.GetOwner(), id) {
-			continue // the references may lag
+			continue // owner references may lag
 		}
 		if err != nil {
 			return found, fmt.Errorf("get %s: %w", cli.FullName(child), err)
 		}
 		if markedForDeletion(d.backend, res) {
-			continue // it goes when its finalizers do
+			continue // the service deletes it when its finalizers are gone
 		}
 		err = d.deleteFrom(ctx, res, id)
-		var away ownerChangedError
-		if errors.As(err, &away) && away.Key == key.Of(child) {
+		var changed ownerChangedError
+		if errors.As(err, &changed) && changed.Key == key.Of(child) {
 			continue
 		}
 		if err != nil {
@@ -104,7 +104,7 @@ func (d *deleter) deleteOwned(ctx context.Context, id *resourcepb.ID) (bool, err
 	return found, nil
 }
 
-// deleteOne deletes deleteOne resource, again and again while others change it, but for its owner.
+// deleteOne deletes one resource. It retries after changes by other clients, unless the owner changed.
 func (d *deleter) deleteOne(ctx context.Context, res *resourcepb.Resource, owner *resourcepb.ID) error {
 	for {
 		err := d.tryDelete(ctx, res)
@@ -119,7 +119,7 @@ func (d *deleter) deleteOne(ctx context.Context, res *resourcepb.Resource, owner
 		}
 		next, err := read(ctx, d.backend, res.GetId())
 		if errors.Is(err, storage.ErrNotFound) {
-			return nil // somebody else deleted it
+			return nil // another client deleted it
 		}
 		if err != nil {
 			return err
@@ -131,15 +131,15 @@ func (d *deleter) deleteOne(ctx context.Context, res *resourcepb.Resource, owner
 	}
 }
 
-// printOutcome says what became of a resource that was deleted: a server only marks what has finalizers.
+// printOutcome prints the result of a deletion. A server only marks resources that have finalizers.
 func (d *deleter) printOutcome(ctx context.Context, id *resourcepb.ID) error {
 	outcome := "deleted"
 	if server, ok := d.backend.(*client.Backend); ok {
-		gone, err := server.IsDeleted(ctx, id)
+		deleted, err := server.IsDeleted(ctx, id)
 		if err != nil {
 			return err
 		}
-		if !gone {
+		if !deleted {
 			outcome = "marked for deletion, waits for its finalizers"
 		}
 	}
@@ -147,20 +147,20 @@ func (d *deleter) printOutcome(ctx context.Context, id *resourcepb.ID) error {
 	return err
 }
 
-// errGuarded says that the resource which must not have changed has.
-var errGuarded = fmt.Errorf("what owns it has changed: %w", storage.ErrCASFailure)
+// errGuarded reports that the guarded resource has changed.
+var errGuarded = fmt.Errorf("its owner has changed: %w", storage.ErrCASFailure)
 
-// errRetry says that an owner has changed, but is an owner still.
+// errRetry reports that an owner has changed but is still an owner.
 var errRetry = errors.New("an owner has changed")
 
-// tryDelete deletes a resource if it and the owners are as they were read.
+// tryDelete deletes a resource if it and its owners are unchanged.
 func (d *deleter) tryDelete(ctx context.Context, res *resourcepb.Resource) error {
 	transactor, ok := storage.As[storage.Transactor](d.backend)
 	if !ok || len(d.owners) == 0 {
 		return d.backend.DeleteCAS(ctx, res.GetId(), res.GetVersion())
 	}
 	ops := []storage.Op{{Delete: res.GetId(), Version: res.GetVersion()}}
-	first := max(0, len(d.owners)-transactor.MaxOps()+1) // of those that one transaction can look at
+	first := max(0, len(d.owners)-transactor.MaxOps()+1) // one transaction can check only so many
 	for _, owner := range d.owners[first:] {
 		if owner != nil {
 			ops = append(ops, storage.Op{Check: owner.GetId(), Version: owner.GetVersion()})
@@ -179,7 +179,8 @@ func (d *deleter) tryDelete(ctx context.Context, res *resourcepb.Resource) error
 	return d.rereadOwner(ctx, ops[failed.Index].Check)
 }
 
-// rereadOwner finds out what became of an owner: errRetry if it is one still, or was deleted. For the latter is what was wanted.
+// rereadOwner reads a changed owner again. It returns errRetry if the owner still has its own owner, or if it was deleted, because the
+// cascade would delete it anyway.
 func (d *deleter) rereadOwner(ctx context.Context, id *resourcepb.ID) error {
 	for i, owner := range d.owners {
 		if owner == nil || !sameResource(owner.GetId(), id) {
@@ -203,7 +204,7 @@ func (d *deleter) rereadOwner(ctx context.Context, id *resourcepb.ID) error {
 	return errRetry
 }
 
-// isGuarded reports whether this is the version that must not have changed.
+// isGuarded reports whether res is the version that must not change.
 func (d *deleter) isGuarded(res *resourcepb.Resource) bool {
 	return sameResource(res.GetId(), d.guard.GetId()) && res.GetVersion() == d.guard.GetVersion()
 }

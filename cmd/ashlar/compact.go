@@ -18,10 +18,10 @@ func revisionsCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revisions [TYPE]",
 		Short: "Show the oldest and the newest revision of the store",
-		Long: `Show the oldest revision at which the store can be read, and the newest one. A revision is the number of a change. What was before
-the oldest one is forgotten.
+		Long: `Show the oldest revision at which the store can be read, and the newest one. A revision is the number of a change. Changes before the
+oldest revision have been forgotten.
 
-They are those of the whole store. TYPE, -n and -p matter to a server only: it answers those who may list that type there.`,
+The revisions are those of the whole store. TYPE, -n and -p matter only with --server: a server answers callers who may list that type there.`,
 		Example: `  ashlar revisions
   ashlar revisions -o json
   ashlar revisions apps/Deployment -n shop --server 127.0.0.1:8502`,
@@ -71,19 +71,19 @@ func compactCommand(a *cli.App) *cobra.Command {
 	var keep int64
 	cmd := &cobra.Command{
 		Use:   "compact REVISION | --keep NUMBER",
-		Short: "Have the store forget what lies before a revision",
-		Long: `Have the store forget what lies before a revision, which becomes the oldest one. With --keep that is so many revisions before the
-newest. What is stored stays as it is: only the past goes, and cannot be brought back. Watches and listings of others that need what
-is forgotten begin anew. A store that has forgotten as much already stays as it is.
+		Short: "Forget the history before a revision",
+		Long: `Forget the history before a revision, which becomes the oldest one. With --keep it is the revision that many before the newest. Stored
+resources stay as they are. The history is lost for good. Watches and lists of other clients that need it must start again. If the
+store has already forgotten as much, nothing changes.
 
-On etcd it is the whole cluster that forgets, and with it all other stores and keys in it.`,
+On etcd this compacts the whole cluster, including all other stores and keys in it.`,
 		Example: `  ashlar compact 1200
   ashlar compact --keep 10000`,
 		Args: func(cmd *cobra.Command, given []string) error {
 			if len(given)+btoi(cmd.Flags().Changed("keep")) == 1 {
 				return nil
 			}
-			return cli.Usagef("compact takes either a revision or --keep NUMBER: ashlar revisions shows which revisions there are")
+			return cli.Usagef("compact takes either a revision or --keep NUMBER: ashlar revisions shows the available revisions")
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -91,10 +91,10 @@ On etcd it is the whole cluster that forgets, and with it all other stores and k
 			if len(args) > 0 {
 				var err error
 				if revision, err = strconv.ParseInt(args[0], 10, 64); err != nil || revision < 1 {
-					return cli.Usagef("a revision is a number from 1 on, found %q", args[0])
+					return cli.Usagef("a revision must be 1 or more, found %q", args[0])
 				}
 			} else if keep < 0 {
-				return cli.Usagef("--keep is to be 0 or more, found %d", keep)
+				return cli.Usagef("--keep must be 0 or more, found %d", keep)
 			}
 			ctx, cancel, err := a.Context(cmd)
 			if err != nil {
@@ -104,7 +104,7 @@ On etcd it is the whole cluster that forgets, and with it all other stores and k
 			return onHistorian(ctx, a, func(h storage.Historian) error { return compact(ctx, a, h, revision, keep) })
 		},
 	}
-	cmd.Flags().Int64Var(&keep, "keep", 0, "forget all but so many revisions before the newest")
+	cmd.Flags().Int64Var(&keep, "keep", 0, "number of revisions before the newest to keep")
 	return cmd
 }
 
@@ -115,7 +115,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// compact forgets what lies before a revision or, if that is 0, all but so many, and says what it did.
+// compact forgets the history before a revision, or all but the last keep revisions if revision is 0, and prints the result.
 func compact(ctx context.Context, a *cli.App, h storage.Historian, revision, keep int64) error {
 	before, newest, err := h.Revisions(ctx)
 	if err != nil {

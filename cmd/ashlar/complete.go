@@ -13,13 +13,13 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// completionTime is how long a shell waits for proposals.
+// completionTime bounds the time that a shell waits for proposals.
 const completionTime = 3 * time.Second
 
-// completionLimit bounds the names that are proposed.
+// completionLimit is the maximum number of proposed names.
 const completionLimit = 500
 
-// completeTypes proposes the types that the store holds.
+// completeTypes proposes the types in the store.
 func completeTypes(a *cli.App) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -39,7 +39,7 @@ func completeTypes(a *cli.App) cobra.CompletionFunc {
 	}
 }
 
-// completeNames proposes types, and then the names of that type.
+// completeNames proposes types, and then the names of the given type.
 func completeNames(a *cli.App, where *tenancy) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) != 1 {
@@ -52,7 +52,7 @@ func completeNames(a *cli.App, where *tenancy) cobra.CompletionFunc {
 		}
 		openExisting(cmd.Context(), a, func(ctx context.Context, backend storage.Backend) {
 			f := filter{tenancy: *where, prefix: begun, limit: completionLimit}
-			// What was found before an error is still worth proposing.
+			// Names found before an error are still useful proposals.
 			_ = eachResource(ctx, backend, typ, f, func(res *resourcepb.Resource) error {
 				proposals = append(proposals, res.GetId().GetName())
 				return nil
@@ -62,15 +62,15 @@ func completeNames(a *cli.App, where *tenancy) cobra.CompletionFunc {
 	}
 }
 
-// openExisting opens the store if it is there already: pressing the tab key creates nothing. Without a store there is nothing to
-// propose, and nobody to tell why.
+// openExisting opens the store if it already exists: completion must not create one. Without a store there are no proposals, and errors are
+// not shown.
 func openExisting(ctx context.Context, a *cli.App, do func(context.Context, storage.Backend)) {
 	ctx, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()
 	if a.Server.Address != "" {
 		if backend, err := a.Dial(); err == nil {
 			do(ctx, backend)
-			_ = backend.Close() // it was only read from
+			_ = backend.Close() // read-only
 		}
 		return
 	}
@@ -99,6 +99,6 @@ func openExisting(ctx context.Context, a *cli.App, do func(context.Context, stor
 		return
 	}
 	do(ctx, backend)
-	// It was only read from.
+	// read-only
 	_ = backend.Close()
 }

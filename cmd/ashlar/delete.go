@@ -18,10 +18,10 @@ func deleteCommand(a *cli.App) *cobra.Command {
 	var cascade bool
 	cmd := &cobra.Command{
 		Use:   "delete TYPE NAME",
-		Short: "Delete a resource, with --cascade also what it owns",
-		Long: `Delete a resource. What it owns stays, unless --cascade asks for that to be deleted too, and what that owns, and so on:
-the owned before their owners, so that a cascade that was cut off can be repeated. What others give to another owner meanwhile
-stays. A resource that is damaged, so that nothing can read it, is deleted like any other.`,
+		Short: "Delete a resource, with --cascade also the resources it owns",
+		Long: `Delete a resource. The resources it owns stay, unless --cascade deletes them as well, directly and indirectly. Owned resources are
+deleted before their owners, so an interrupted cascade can be repeated. Resources that move to another owner meanwhile stay. A damaged
+resource, which cannot be read, is deleted like any other.`,
 		Example: `  ashlar delete core/ConfigMap settings -n shop
   ashlar delete apps/Deployment storefront --cascade`,
 		Args:              cli.ExactArgs("TYPE", "NAME"),
@@ -31,7 +31,7 @@ stays. A resource that is damaged, so that nothing can read it, is deleted like 
 			if err != nil {
 				return err
 			}
-			guarded := cmd.Flags().Changed("version")
+			hasVersion := cmd.Flags().Changed("version")
 			ctx, cancel, err := a.Context(cmd)
 			if err != nil {
 				return err
@@ -43,14 +43,14 @@ stays. A resource that is damaged, so that nothing can read it, is deleted like 
 				if errors.As(err, &damaged) && damaged.Version != "" {
 					stored, err = &resourcepb.Resource{Id: damaged.ID, Version: damaged.Version}, nil
 				}
-				if err == nil && guarded && stored.GetVersion() != version {
+				if err == nil && hasVersion && stored.GetVersion() != version {
 					err = storage.ErrCASFailure
 				}
 				if err != nil {
 					return fmt.Errorf("delete %s: %w", cli.FullName(id), err)
 				}
 				d := deleter{backend: backend, out: a.Out, cascade: cascade, visiting: map[key.Key]bool{}}
-				if guarded {
+				if hasVersion {
 					d.guard = stored
 				}
 				return d.delete(ctx, stored)
@@ -58,7 +58,7 @@ stays. A resource that is damaged, so that nothing can read it, is deleted like 
 		},
 	}
 	where.flags(cmd, cli.DefaultTenancy)
-	cmd.Flags().BoolVar(&cascade, "cascade", false, "delete what it owns, too")
-	cmd.Flags().StringVar(&version, "version", "", "only if this version is stored")
+	cmd.Flags().BoolVar(&cascade, "cascade", false, "also delete the resources it owns")
+	cmd.Flags().StringVar(&version, "version", "", "delete only this version")
 	return cmd
 }

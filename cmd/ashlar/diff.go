@@ -19,14 +19,14 @@ func diffCommand(a *cli.App) *cobra.Command {
 	var from, to int64
 	cmd := &cobra.Command{
 		Use:   "diff --from REVISION [--to REVISION] TYPE",
-		Short: "Show what changed between two revisions",
-		Long: `Show which resources were created, changed and deleted between two revisions, and what of them is different. Without --to it is
-the newest revision. A resource that was changed and changed back is shown as changed, without differences; one that was
-created and deleted in between is not shown: see history. "replaced" was deleted and created again.
+		Short: "Show the differences between two revisions",
+		Long: `Show the resources that were created, changed and deleted between two revisions, and their differences. --to defaults to the newest
+revision. A resource that was changed and changed back is shown as changed, without differences. A resource that was created and
+deleted in between is not shown: see history. "replaced" means deleted and created again.
 
-TYPE is group/Kind, group/* or *. ashlar revisions shows which revisions there are. Version and generation, which every write
-changes, are not compared. With -o json there is one resource on a line: {"change":…,"before":…,"now":…}, where before and now
-have the resource and its revision.`,
+TYPE is group/Kind, group/* or *. ashlar revisions shows the available revisions. The version and the generation change with every
+write and are not compared. With -o json each resource is one line: {"change":…,"before":…,"now":…}, where before and now contain the
+resource and its revision.`,
 		Example: `  ashlar diff --from 120 --to 180 '*'
   ashlar diff --from 120 apps/Deployment -n shop
   ashlar diff --from 120 '*' -o name`,
@@ -39,11 +39,11 @@ have the resource and its revision.`,
 			}
 			switch {
 			case !cmd.Flags().Changed("from"):
-				return cli.Usagef("diff needs --from REVISION: ashlar revisions shows which there are")
+				return cli.Usagef("diff needs --from REVISION: ashlar revisions shows the available revisions")
 			case from < 1 || cmd.Flags().Changed("to") && to < 1:
-				return cli.Usagef("a revision is a number from 1 on")
+				return cli.Usagef("a revision must be 1 or more")
 			case to != 0 && to < from:
-				return cli.Usagef("--to is to be --from or more, found %d and %d", to, from)
+				return cli.Usagef("--to must be --from or more, found %d and %d", to, from)
 			}
 			ctx, cancel, err := a.Context(cmd)
 			if err != nil {
@@ -68,7 +68,7 @@ have the resource and its revision.`,
 	return cmd
 }
 
-// delta is a resource that is not the same at two revisions. A nil record says that there was none.
+// delta is a resource that differs between two revisions. A nil record means that it did not exist.
 type delta struct {
 	change      string
 	before, now *storage.Record
@@ -81,7 +81,7 @@ func (d *delta) id() *resourcepb.ID {
 	return d.before.Resource.GetId()
 }
 
-// differ walks over two states of a store side by side.
+// differ compares two states of a store side by side.
 type differ struct {
 	before, now *recordReader
 	limit       int
@@ -94,13 +94,13 @@ func (d *differ) each(ctx context.Context, do func(*delta) error) error {
 		return err
 	}
 	is, err := d.now.next(ctx)
-	for left := d.limit; err == nil && (was != nil || is != nil); {
+	for remaining := d.limit; err == nil && (was != nil || is != nil); {
 		diff := compareFirst(was, is)
 		if diff.change != "" {
 			if err := do(&diff); err != nil {
 				return err
 			}
-			if left--; left == 0 {
+			if remaining--; remaining == 0 {
 				return nil
 			}
 		}
@@ -116,7 +116,7 @@ func (d *differ) each(ctx context.Context, do func(*delta) error) error {
 	return err
 }
 
-// compareFirst compares what comes first of two records. Without a difference what is "".
+// compareFirst compares the record with the smaller key, or both if the keys are equal. If there is no difference, change is "".
 func compareFirst(was, is *storage.Record) delta {
 	order := 0
 	switch {
@@ -140,7 +140,7 @@ func compareFirst(was, is *storage.Record) delta {
 	return delta{before: was, now: is}
 }
 
-// delta writes one, with the fields that are different below it.
+// delta prints a difference, followed by the fields that differ.
 func (p *printer) delta(d *delta) error {
 	switch p.format {
 	case "json", "yaml":

@@ -13,8 +13,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/jsonpb"
 )
 
-// fields writes a line for each field that is different in two versions of a resource: + where it was not there, - where it is
-// not there any more, ~ where it is another. Of what was created or deleted as a whole it writes nothing.
+// fields prints a line for each field that differs between two versions of a resource: + for an added field, - for a removed one, ~ for a
+// changed one. It prints nothing for a resource that was created or deleted.
 func (p *printer) fields(before, now *storage.Record) error {
 	if before == nil || now == nil {
 		return nil
@@ -55,8 +55,8 @@ func (p *printer) fields(before, now *storage.Record) error {
 	return nil
 }
 
-// flatFields returns the fields of a resource by their paths, such as data.spec.replicas or data.spec.ports[0].name, as JSON shows their
-// values. What each write changes is left out.
+// flatFields returns the fields of a resource by their paths, such as data.spec.replicas or data.spec.ports[0].name, with their values as
+// JSON. It omits the fields that every write changes.
 func flatFields(r *storage.Record) (map[string]string, error) {
 	text, err := jsonpb.Marshal(r.Resource)
 	if err != nil {
@@ -100,7 +100,7 @@ func flatten(out map[string]string, path string, v any) {
 	}
 }
 
-// joinPath adds a name to a path, in quotes if it could be taken for something else.
+// joinPath appends a name to a path. It quotes names that would be ambiguous.
 func joinPath(path, name string) string {
 	for _, r := range name {
 		if !(r == '_' || r == '-' || r == '@' || r == '/' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z') {
@@ -117,10 +117,10 @@ func joinPath(path, name string) string {
 // member is a field of an object that a printer writes.
 type member struct {
 	name  string
-	value any // a text, a number or a *storage.Record; nil and "" are left out
+	value any // a text, a number or a *storage.Record; nil and "" are omitted
 }
 
-// object writes an object as a line of JSON, or as YAML.
+// object prints an object as a line of JSON, or as YAML.
 func (p *printer) object(members ...member) error {
 	var text bytes.Buffer
 	if err := writeObject(&text, members); err != nil {

@@ -21,16 +21,16 @@ func historyCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history TYPE NAME",
 		Short: "Show the versions of a resource that the store has kept",
-		Long: `Show each version of a resource that the store has kept, oldest first: its revision, what was done, and which fields are different
-from the version before. A resource that was deleted is shown too, and each of its lives if there were several.
+		Long: `Show each version of a resource that the store has kept, oldest first: its revision, the operation, and the fields that differ from the
+previous version. Deletions are shown as well. If the resource was deleted and created again, all of its lives are shown.
 
-The first line may be "kept": the version that was stored at the oldest revision of the store, with the revision of its own. What
-was before it is forgotten. A store forgets by itself, as its retention says, and by ashlar compact.
+The first line may be "kept": the version that was stored at the oldest revision of the store, with its own revision. Earlier versions
+have been forgotten, by the retention of the store or by ashlar compact.
 
-The time beside a version is that in its generation, where that is a ULID, as those are that apply writes: it comes from the
-clock of whoever wrote. A write that leaves the generation as it was, of a status for one, shows none. Stores keep no other time.
+The time of a version comes from its generation, if that is a ULID, as with apply: it is from the clock of the writer. A write that
+keeps the generation, such as a status update, has no time. Stores keep no other time.
 
-With -o json there is one version on a line: {"change":…,"revision":…,"time":…,"now":…}.`,
+With -o json each version is one line: {"change":…,"revision":…,"time":…,"now":…}.`,
 		Example: `  ashlar history apps/Deployment storefront -n shop
   ashlar history core/ConfigMap settings -o json`,
 		Args:              cli.ExactArgs("TYPE", "NAME"),
@@ -47,9 +47,9 @@ With -o json there is one version on a line: {"change":…,"revision":…,"time"
 			defer cancel()
 			return onHistory(ctx, a, filterOf(id), func(h historySource) error {
 				p := newPrinter(out.format, a.Out)
-				shown, err := historyOf(ctx, h, id, p.version)
-				if err == nil && !shown {
-					err = fmt.Errorf("%w, and was not in what the store has kept", storage.ErrNotFound)
+				found, err := historyOf(ctx, h, id, p.version)
+				if err == nil && !found {
+					err = fmt.Errorf("%w, and the store has kept no version of it", storage.ErrNotFound)
 				}
 				if err != nil {
 					return errors.Join(p.flush(), fmt.Errorf("history of %s: %w", cli.FullName(id), err))
@@ -63,23 +63,23 @@ With -o json there is one version on a line: {"change":…,"revision":…,"time"
 	return cmd
 }
 
-// filterOf returns a filter that a key matches first, and others that begin like it.
+// filterOf returns a filter that matches a key and longer keys with the same beginning.
 func filterOf(id *resourcepb.ID) *key.Filter {
 	k := key.Of(id)
 	return &key.Filter{Group: k.Group, Kind: k.Kind, Partition: k.Partition, Namespace: k.Namespace, NamePrefix: k.Name}
 }
 
-// version is one of a resource's versions, or a deletion.
+// version is a version of a resource, or its deletion.
 type version struct {
 	operation   string
 	revision    int64
 	before, now *storage.Record // now is nil for a deletion
 }
 
-// historyOf shows what the store has kept of a resource, oldest first, as it is read, and reports whether there was anything. What the
-// store forgets meanwhile is left out.
+// historyOf shows the versions of a resource that the store has kept, oldest first, while it reads them, and reports whether there were
+// any. It skips versions that the store forgets meanwhile.
 func historyOf(ctx context.Context, h historySource, id *resourcepb.ID, show func(*version) error) (shown bool, err error) {
-	last := int64(0) // of those shown
+	last := int64(0) // the last revision shown
 	once := func(v *version) error {
 		if v.revision <= last {
 			return nil
@@ -97,12 +97,12 @@ func historyOf(ctx context.Context, h historySource, id *resourcepb.ID, show fun
 			return last > 0, err
 		}
 		if later, _, unknown := h.Revisions(ctx, filterOf(id)); unknown != nil || later <= oldest {
-			return last > 0, err // another attempt would fail likewise
+			return last > 0, err // a retry would fail in the same way
 		}
 	}
 }
 
-// showChanges shows what was stored at the oldest revision, and all changes from there to the newest one.
+// showChanges shows the version stored at the oldest revision, and all changes from there to the newest one.
 func showChanges(ctx context.Context, h historySource, id *resourcepb.ID, oldest, newest int64, show func(*version) error) error {
 	first, _, err := h.RecordsAt(filterOf(id), oldest, 1)(ctx)
 	if err != nil {
@@ -121,7 +121,7 @@ func showChanges(ctx context.Context, h historySource, id *resourcepb.ID, oldest
 	})
 }
 
-// operation is what a change did.
+// operation returns the name of a change.
 func operation(c *storage.Change) string {
 	switch {
 	case c.Now == nil:
@@ -132,7 +132,7 @@ func operation(c *storage.Change) string {
 	return "changed"
 }
 
-// version writes one, with the fields that are different from the version before below it.
+// version prints a version, followed by the fields that differ from the previous version.
 func (p *printer) version(v *version) error {
 	when := v.time()
 	switch p.format {
@@ -154,7 +154,7 @@ func (p *printer) version(v *version) error {
 	return p.fields(v.before, v.now)
 }
 
-// time returns the time in the generation that came with this version, "" if none came, or if there is none in it.
+// time returns the time in the generation of this version. It returns "" if the generation is unchanged or contains no time.
 func (v *version) time() string {
 	if v.now == nil || v.before != nil && v.before.Resource.GetGeneration() == v.now.Resource.GetGeneration() {
 		return ""

@@ -103,7 +103,7 @@ func pastIsShown(t *testing.T, c *runner) {
 	require.Contains(t, c.ok("", "history", "core/ConfigMap", "a", "-o", "yaml"), "---\nchange: changed\n")
 	r := c.run("", "history", "core/ConfigMap", "nobody")
 	require.Equal(t, cli.ExitNotFound, r.code)
-	require.Contains(t, r.err, "was not in what the store has kept")
+	require.Contains(t, r.err, "the store has kept no version of it")
 
 	forgetting(t, c, first, second)
 }

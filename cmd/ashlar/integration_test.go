@@ -111,7 +111,7 @@ func TestMigrateForbidden(t *testing.T) {
 	r := c.run("", command...)
 	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.err, "permission denied for table resources")
-	require.Contains(t, r.err, "the same command goes on from here")
+	require.Contains(t, r.err, "the same command continues from here")
 	require.NotContains(t, r.err+r.out, password)
 	_, err = conn.Exec(ctx, "grant insert on "+schema+".resources to "+role)
 	require.NoError(t, err)

@@ -19,15 +19,15 @@ func listCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list TYPE",
 		Short: "Show the resources of a type, or of all",
-		Long: `Show the resources of a type, or of all, in all namespaces unless -n names one. TYPE is group/Kind, group/* or *.
+		Long: `Show the resources of one type or of all types, in all namespaces unless -n names one. TYPE is group/Kind, group/* or *.
 
-With --at it shows the resources as they were at a revision: ashlar revisions shows which there are.
+With --at the command shows the resources as they were at a revision: ashlar revisions shows the available revisions.
 
-With --watch it goes on: every change is a line below the table, until it is interrupted or --limit or --timeout is reached, which all
-end it with exit code 0. With -o json, yaml and name it is what ashlar watch shows.
+With --watch the command continues after the table with a line for every change, until it is interrupted or reaches --limit or --timeout,
+which all end it with exit code 0. With -o json, yaml and name the output is that of ashlar watch.
 
-With -o json there is one resource on a line, as protojson. A payload that cannot be shown so is given by its bytes, as
-{"@type":…,"@value":…} with base64 in it, and apply reads it back.`,
+With -o json each resource is one line of protojson. A payload that protojson cannot show is printed as bytes,
+{"@type":…,"@value":…} with base64, which apply can read.`,
 		Example: `  ashlar list apps/Deployment -n shop
   ashlar list '*' -o json
   ashlar list core/Pod --prefix storefront- --limit 10 -o name
@@ -41,11 +41,11 @@ With -o json there is one resource on a line, as protojson. A payload that canno
 				return err
 			}
 			if cmd.Flags().Changed("at") && at < 1 {
-				return cli.Usagef("a revision is a number from 1 on, found %d", at)
+				return cli.Usagef("a revision must be 1 or more, found %d", at)
 			}
 			if watch {
 				if cmd.Flags().Changed("at") {
-					return cli.Usagef("--at and --watch exclude each other: the past does not change")
+					return cli.Usagef("--at and --watch are mutually exclusive: an old revision does not change")
 				}
 				w := watcher{app: a, filter: f, out: out, list: out.format == "table"}
 				return w.run(cmd, args[0])
@@ -76,7 +76,7 @@ With -o json there is one resource on a line, as protojson. A payload that canno
 	}
 	f.flags(cmd, "resources")
 	out.flags(cmd)
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on with every change")
-	cmd.Flags().Int64Var(&at, "at", 0, "show what there was at this revision (default: what there is)")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "continue with every change")
+	cmd.Flags().Int64Var(&at, "at", 0, "show the resources at this revision (default: the newest)")
 	return cmd
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/ashlar-dev/storage/lease"
 )
 
-// The environment of a command that runs under a lock.
+// Environment variables of a command that runs under a lock.
 const (
 	lockName  = "ASHLAR_LOCK"
 	lockEpoch = "ASHLAR_LOCK_EPOCH"
@@ -27,9 +27,9 @@ const (
 
 const (
 	defaultLockTTL = 15 * time.Second
-	// resignTimeout is how long the store is given to free the lock. If it does not, the lock is free when its time to live has passed.
+	// resignTimeout bounds the attempt to free the lock. If it fails, the lock becomes free when its time to live has passed.
 	resignTimeout = 10 * time.Second
-	// holderTimeout bounds the read of the lock's holder after the time to wait for the lock has passed.
+	// holderTimeout bounds the read of the lock's holder after --wait has expired.
 	holderTimeout = 10 * time.Second
 )
 
@@ -37,42 +37,42 @@ func lockCommand(a *cli.App) *cobra.Command {
 	l := locker{app: a}
 	cmd := &cobra.Command{
 		Use:   "lock NAME [-- COMMAND [ARGUMENT...]]",
-		Short: "Run a command while holding a lock, or show who holds it",
-		Long: `Wait for a lock, run a command while holding it, and free it. The exit code is that of the command; 128 and the number of the signal
-if a signal ended it. Without a command: show who holds the lock, and in which epoch.
+		Short: "Run a command while holding a lock, or show its holder",
+		Long: `Wait for a lock, run a command while holding it, and release it. The exit code is that of the command, or 128 plus the signal number if
+a signal ended it. Without a command: show the holder of the lock, and its epoch.
 
-The lock is one for all that open the store and name the lock, the partition and the namespace alike. Who holds it renews it all the
-time. If that is not possible for two thirds of the time to live (--ttl), the command is told to end (SIGTERM), and killed before the
-time to live has passed. Only then can another process take over. If this program is killed, the command is killed with it (Linux), and
-the lock is free when the time to live has passed. If this program is told to end (Ctrl-C, SIGTERM, SIGHUP), the command is told to
-end; the second time (Ctrl-C, SIGTERM), it is killed. At a terminal only the command itself is told or killed, not what it has started:
-that can run on without the lock. Ctrl-Z stops this program with the command, and on Linux only then: a command that ignores it keeps
-the lock. A command that is woken when the lock was lost meanwhile is killed.
+All clients that use the same store, lock name, partition and namespace share one lock. The holder renews it continuously. If renewal
+fails for two thirds of the time to live (--ttl), the command receives SIGTERM, and it is killed before the time to live has passed. Only
+then can another process take over. If this program is killed, the command is killed with it (Linux), and the lock becomes free when the
+time to live has passed. If this program receives Ctrl-C, SIGTERM or SIGHUP, the command receives SIGTERM; on a second Ctrl-C or SIGTERM
+it is killed. At a terminal, signals reach only the command itself, not the processes it has started: these can continue without the
+lock. Ctrl-Z stops this program together with the command. On Linux it has no effect if the command ignores it: the command keeps the
+lock. A command that resumes after the lock was lost is killed.
 
-A machine that stands still with this program and its command, and wakes later, can find the lock taken over, while the command does not
-know yet. Every tenure has an epoch, a number that grows, in $ASHLAR_LOCK_EPOCH: have whatever the command writes to refuse numbers that
-are smaller than the largest it has seen. Programs in Go fence their writes to the store itself by package lease.`,
+A machine that suspends this program and its command can resume when another process already holds the lock, and the command does not know
+yet. Every tenure has an epoch, an increasing number, in $ASHLAR_LOCK_EPOCH: make the systems that the command writes to reject epochs
+smaller than the largest they have seen. Go programs fence their writes to the store itself with package lease.`,
 		Example: `  ashlar lock nightly-backup -- ./backup.sh
   ashlar lock deploy -n shop --wait 0s -- make deploy
   ashlar lock nightly-backup`,
 		Args: func(cmd *cobra.Command, given []string) error {
 			switch dash := cmd.ArgsLenAtDash(); {
 			case len(given) == 0 || dash == 0:
-				return cli.Usagef("lock takes the NAME of a lock, see ashlar lock --help")
+				return cli.Usagef("lock needs the NAME of a lock, see ashlar lock --help")
 			case len(given) > 1 && dash != 1:
 				return cli.Usagef("lock takes one NAME, then -- and the command, see ashlar lock --help")
 			case len(given) == 1 && dash == 1:
-				return cli.Usagef("there is no command behind --")
+				return cli.Usagef("no command after --")
 			}
 			return nil
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if l.hasWait = cmd.Flags().Changed("wait"); l.hasWait && l.wait < 0 {
-				return cli.Usagef("--wait is to be 0 or more")
+				return cli.Usagef("--wait must be 0 or more")
 			}
 			if l.ttl < time.Second {
-				return cli.Usagef("--ttl is to be a second or more")
+				return cli.Usagef("--ttl must be a second or more")
 			}
 			ctx, cancel, err := a.Context(cmd)
 			if err != nil {
@@ -83,8 +83,8 @@ are smaller than the largest it has seen. Programs in Go fence their writes to t
 		},
 	}
 	l.flags(cmd, cli.DefaultTenancy)
-	cmd.Flags().DurationVar(&l.ttl, "ttl", defaultLockTTL, "how long the lock stays taken when its holder gives no sign of life")
-	cmd.Flags().DurationVar(&l.wait, "wait", 0, "give up if the lock cannot be had in this time, with exit code 4 if it is held (default: wait for ever)")
+	cmd.Flags().DurationVar(&l.ttl, "ttl", defaultLockTTL, "time after which the lock of an unresponsive holder becomes free")
+	cmd.Flags().DurationVar(&l.wait, "wait", 0, "maximum time to wait for the lock, then exit, with code 4 if it is held (default: wait forever)")
 	return cmd
 }
 
@@ -101,7 +101,7 @@ func (l *locker) run(ctx context.Context, b storage.Backend, name string, comman
 	if err != nil {
 		host = "unknown"
 	}
-	host = strings.ToValidUTF8(host, "?") // the system takes any bytes
+	host = strings.ToValidUTF8(host, "?") // a host name may contain any bytes
 	elector, err := lease.NewElector(b, l.proto(), name, &lease.Options{TTL: l.ttl, Holder: fmt.Sprintf("%s/%d", host, os.Getpid())})
 	if err != nil {
 		return err
@@ -116,14 +116,14 @@ func (l *locker) run(ctx context.Context, b storage.Backend, name string, comman
 	err = l.runCommand(ctx, b, tenure, name, command)
 	free, cancel := context.WithTimeout(context.WithoutCancel(ctx), resignTimeout)
 	defer cancel()
-	if freed := tenure.Resign(free); freed != nil {
-		// The command has had the lock for as long as it ran: how it ended is the answer.
-		fmt.Fprintf(l.app.Err, "ashlar: the lock is free only when %v have passed: %s\n", l.ttl, cli.OneLine(freed))
+	if err := tenure.Resign(free); err != nil {
+		// The command held the lock while it ran, so its outcome is the result.
+		fmt.Fprintf(l.app.Err, "ashlar: the lock becomes free only after %v: %s\n", l.ttl, cli.OneLine(err))
 	}
 	return err
 }
 
-// show prints who holds the lock.
+// show prints the holder of the lock.
 func (l *locker) show(ctx context.Context, elector *lease.Elector) error {
 	holder, epoch, err := elector.Holder(ctx)
 	if err != nil {
@@ -139,7 +139,7 @@ func (l *locker) show(ctx context.Context, elector *lease.Elector) error {
 
 // campaign waits for the lock.
 func (l *locker) campaign(ctx context.Context, elector *lease.Elector, name string) (*lease.Tenure, error) {
-	held := &cli.CodedError{Code: cli.ExitConflict, Err: fmt.Errorf("lock %q is held by somebody else", name)}
+	held := &cli.CodedError{Code: cli.ExitConflict, Err: fmt.Errorf("lock %q is held by another process", name)}
 	if l.hasWait && l.wait == 0 {
 		tenure, err := elector.Try(ctx)
 		if errors.Is(err, lease.ErrHeld) {
@@ -160,8 +160,8 @@ func (l *locker) campaign(ctx context.Context, elector *lease.Elector, name stri
 	return tenure, err
 }
 
-// isHeld asks the store whether the lock is held. The time to wait may have passed before the store answered at all, and the exit code
-// must not depend on how busy the machine is.
+// isHeld asks the store whether the lock is held. --wait may expire before the store has answered at all, and the exit code must not depend
+// on the load of the machine.
 func isHeld(ctx context.Context, elector *lease.Elector) bool {
 	ctx, cancel := context.WithTimeout(ctx, holderTimeout)
 	defer cancel()
@@ -169,7 +169,7 @@ func isHeld(ctx context.Context, elector *lease.Elector) bool {
 	return err == nil && holder != ""
 }
 
-// runCommand runs a command in a tenure.
+// runCommand runs a command during a tenure.
 func (l *locker) runCommand(ctx context.Context, b storage.Backend, tenure *lease.Tenure, name string, command []string) error {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = l.app.In, l.app.Out, l.app.Err
@@ -194,28 +194,28 @@ func (l *locker) runCommand(ctx context.Context, b storage.Backend, tenure *leas
 	return &cli.CodedError{Code: code, Err: fmt.Errorf("%s: %w", command[0], err), AfterInterrupt: true}
 }
 
-// stillHeld reports whether nobody has taken the lock over, as far as the store can prove it.
+// stillHeld reports whether the store can prove that no other process has taken over the lock.
 func (l *locker) stillHeld(ctx context.Context, b storage.Backend, tenure *lease.Tenure) bool {
 	ctx, cancel := context.WithTimeout(ctx, l.ttl/6)
 	defer cancel()
 	tx, ok := storage.As[storage.Transactor](b)
 	if !ok {
-		return false // a backend without it has no locks
+		return false // such a backend has no locks
 	}
 	_, err := tx.Commit(ctx, []storage.Op{tenure.Fence()})
 	return err == nil && tenure.Err() == nil
 }
 
-// secondSignal returns a channel that is closed when this program has been told to end twice: if it died of that, what the command has started
-// would run on without the lock.
+// secondSignal returns a channel that is closed when this program has received two signals to end. If the program died of the second one,
+// the processes of the command would continue without the lock.
 func secondSignal() (<-chan struct{}, func()) {
-	signals, twice, over := make(chan os.Signal, 2), make(chan struct{}), make(chan struct{})
+	signals, twice, stopped := make(chan os.Signal, 2), make(chan struct{}), make(chan struct{})
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		for range 2 {
 			select {
 			case <-signals:
-			case <-over:
+			case <-stopped:
 				return
 			}
 		}
@@ -223,11 +223,11 @@ func secondSignal() (<-chan struct{}, func()) {
 	}()
 	return twice, func() {
 		signal.Stop(signals)
-		close(over)
+		close(stopped)
 	}
 }
 
-// hangupContext returns a context that also ends when the terminal does (SIGHUP), unless that is ignored, as under nohup.
+// hangupContext returns a context that also ends with the terminal (SIGHUP), unless that signal is ignored, as under nohup.
 func hangupContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	if signal.Ignored(syscall.SIGHUP) {
 		return context.WithCancel(ctx)

@@ -76,7 +76,7 @@ func TestLockThatIsHeld(t *testing.T) {
 	for _, wait := range []string{"0s", "1ns", "50ms"} {
 		refused := c.run("", "lock", "job", "--wait", wait, "--", "true")
 		require.Equal(t, cli.ExitConflict, refused.code, refused.err)
-		require.Equal(t, "ashlar: lock \"job\" is held by somebody else\n", refused.err)
+		require.Equal(t, "ashlar: lock \"job\" is held by another process\n", refused.err)
 	}
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	require.Equal(t, "ended", p.next())
@@ -136,6 +136,6 @@ func TestLockThatCannotBeFreed(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(again, nil, 0o600))
 	require.Equal(t, cli.ExitOK, p.end())
-	require.Contains(t, p.err.String(), "ashlar: the lock is free only when 1m0s have passed: ")
+	require.Contains(t, p.err.String(), "ashlar: the lock becomes free only after 1m0s: ")
 	require.NoError(t, tx.Rollback())
 }

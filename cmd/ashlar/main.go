@@ -1,15 +1,15 @@
-// Command ashlar looks into a store and changes it: any of the databases that Ashlar has an adapter for.
+// Command ashlar inspects and changes a store: any of the databases that Ashlar has an adapter for.
 //
 //	ashlar apply -f manifests/
 //	ashlar list '*'
 //	ashlar watch apps/Deployment -o json
 //	ashlar owned apps/Deployment storefront --recursive
 //
-// The store is named by --store or ASHLAR_STORE; without either it is a SQLite file in the user's data folder. See
-// ashlar --help, and package manifest for what apply reads.
+// The store is named by --store or ASHLAR_STORE; without either it is a SQLite file in the user's data directory. See ashlar --help, and
+// package manifest for the input of apply.
 //
-// The exit code is 0 if all went well, 1 if something failed, 2 if the command line is wrong, 3 if a resource is not there,
-// and 4 if somebody else's change was in the way.
+// The exit code is 0 on success, 1 after a failure, 2 for a wrong command line, 3 if a resource does not exist, and 4 if a concurrent
+// change caused a conflict.
 package main
 
 import (
@@ -35,26 +35,26 @@ import (
 )
 
 func main() {
-	if faults.ServeProcess() { // of ashlar conformance --faults
+	if faults.ServeProcess() { // a process of ashlar conformance --faults
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// After the first signal the next one has its usual effect: a command that cannot end cleanly can still be ended.
+	// After the first signal, the next one has its default effect, so a command that cannot end cleanly can still be ended.
 	context.AfterFunc(ctx, stop)
 	a := &cli.App{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv}
 	os.Exit(run(ctx, a, os.Args[1:]))
 }
 
-// run does what args say and returns the exit code.
+// run executes args and returns the exit code.
 func run(ctx context.Context, a *cli.App, args []string) int {
 	root := newRoot(a)
-	root.SetArgs(append([]string{}, args...)) // of a nil slice cobra makes those of the process
+	root.SetArgs(append([]string{}, args...)) // cobra replaces a nil slice with the arguments of the process
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
 	err := root.ExecuteContext(ctx)
 	if err != nil {
-		// A context that was cancelled says so in many words; the user knows.
+		// The errors of a cancelled context are verbose, and the user knows the reason.
 		if coded := (*cli.CodedError)(nil); ctx.Err() != nil && (!errors.As(err, &coded) || !coded.AfterInterrupt) {
 			err = cli.Failedf("interrupted")
 		}
@@ -66,15 +66,15 @@ func run(ctx context.Context, a *cli.App, args []string) int {
 func newRoot(a *cli.App) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "ashlar",
-		Short: "Look into a store of resources, and change it",
-		Long: `Look into a store of resources, and change it: in memory, SQLite, PostgreSQL, etcd or DynamoDB.
+		Short: "Inspect and change a store of resources",
+		Long: `Inspect and change a store of resources: in memory, SQLite, PostgreSQL, etcd or DynamoDB.
 
-The store is a URL, given by --store or ASHLAR_STORE. Without either it is a SQLite file in the user's data folder. Or --server names
-a server that serves a store (ashlar serve), for the commands that read and write resources.
+The store is a URL, set by --store or ASHLAR_STORE. Without either it is a SQLite file in the user's data directory. Instead of a store,
+--server names a server of a store (ashlar serve), for the commands that read and write resources.
 
-TYPE is group/Kind, such as apps/Deployment or core/Service; where several types are wanted, group/* or *.
+TYPE is group/Kind, such as apps/Deployment or core/Service; commands for several types also accept group/* and *.
 
-Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 4 conflict with somebody else's change.`,
+Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 4 conflict with a concurrent change.`,
 		Example: `  ashlar apply -f manifests/
   ashlar list '*'
   ashlar --store sqlite:///var/lib/app/store.db watch apps/Deployment -o json
@@ -97,8 +97,8 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 4 conflict with somebody
 		return cli.Usagef("%w, see %s --help", err, cmd.CommandPath())
 	})
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.Store, "store", "", "URL of the store (default $ASHLAR_STORE, else a SQLite file in the data folder)")
-	flags.DurationVar(&a.Timeout, "timeout", 0, "give up after this time; watch ends well after it (default: none)")
+	flags.StringVar(&a.Store, "store", "", "URL of the store (default $ASHLAR_STORE, else a SQLite file in the data directory)")
+	flags.DurationVar(&a.Timeout, "timeout", 0, "fail after this time; watch ends successfully after it (default: none)")
 	serverFlags(a, root)
 	root.AddCommand(
 		withServer(applyCommand(a)), withServer(getCommand(a)), withServer(listCommand(a)), withServer(watchCommand(a)), withServer(topCommand(a)),
@@ -110,32 +110,32 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 4 conflict with somebody
 	return root
 }
 
-// serverFlags adds the flags that name a server and say how to reach it.
+// serverFlags adds the flags that name a server and configure the connection.
 func serverFlags(a *cli.App, root *cobra.Command) {
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.Server.Address, "server", "", "host:port of a server of resources (ashlar serve), in the place of a store")
-	flags.StringVar(&a.Server.Token, "token", "", "token that the server knows you by (default $ASHLAR_TOKEN)")
-	flags.StringVar(&a.Server.CA, "ca", "", "file of the certificates that sign the server's (default: those of the system)")
+	flags.StringVar(&a.Server.Address, "server", "", "host:port of a server of resources (ashlar serve), instead of a store")
+	flags.StringVar(&a.Server.Token, "token", "", "token that identifies you to the server (default $ASHLAR_TOKEN)")
+	flags.StringVar(&a.Server.CA, "ca", "", "file of the certificates that sign the server's (default: the system's)")
 	flags.StringVar(&a.Server.Cert, "cert", "", "file of your certificate for the server")
 	flags.StringVar(&a.Server.Key, "key", "", "file of the private key of your certificate")
-	flags.BoolVar(&a.Server.Insecure, "insecure", false, "speak to a server on another machine without TLS")
+	flags.BoolVar(&a.Server.Insecure, "insecure", false, "connect to a server on another machine without TLS")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		switch {
 		case a.Server.Address == "":
 			return nil
 		case cmd.Annotations[serverAnnotation] == "":
-			return cli.Usagef("%s does not go through a server: it needs the store itself, by --store", cmd.Name())
+			return cli.Usagef("%s does not support --server: it needs the store itself, by --store", cmd.Name())
 		case a.Store != "":
-			return cli.Usagef("--server and --store exclude each other")
+			return cli.Usagef("--server and --store are mutually exclusive")
 		}
 		return nil
 	}
 }
 
-// serverAnnotation marks the commands that also go through a server.
+// serverAnnotation marks the commands that support --server.
 const serverAnnotation = "ashlar.dev/through-server"
 
-// withServer marks a command as one that also goes through a server.
+// withServer marks a command as supporting --server.
 func withServer(cmd *cobra.Command) *cobra.Command {
 	cmd.Annotations = map[string]string{serverAnnotation: "true"}
 	return cmd

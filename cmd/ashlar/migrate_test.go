@@ -156,12 +156,12 @@ func TestMigrateInterrupted(t *testing.T) {
 	c := newRunner(t, from)
 	c.ok("", "apply", "-f", boutique)
 	text := stopMigration(t, c, "follow", "--from", from, "--to", to)
-	require.Contains(t, text, "the same command goes on from here")
+	require.Contains(t, text, "the same command continues from here")
 	require.Contains(t, text, "the source is open for writing")
 	status := c.ok("", "migrate", "status", "--store", to)
 	require.Contains(t, status, "phase follow")
-	require.Equal(t, commandAfter(t, text, "To give it up"), commandAfter(t, strings.TrimSpace(status), "to give it up"))
-	require.Contains(t, c.ok("", commandAfter(t, text, "To give it up")...), "given up")
+	require.Equal(t, commandAfter(t, text, "To abort it"), commandAfter(t, strings.TrimSpace(status), "to abort"))
+	require.Contains(t, c.ok("", commandAfter(t, text, "To abort it")...), "aborted")
 	require.Contains(t, c.ok("", "migrate", "status", "--store", to), "open")
 }
 
@@ -169,7 +169,7 @@ func TestMigrateInterrupted(t *testing.T) {
 // on.
 func TestMigrateStoppedWhileClosed(t *testing.T) {
 	t.Parallel()
-	for purpose, leads := range map[string]string{"To go on": "complete: ", "To open the source again": "given up: the source takes writes"} {
+	for purpose, leads := range map[string]string{"To continue": "complete: ", "To open the source again": "aborted: the source accepts writes"} {
 		t.Run(purpose, func(t *testing.T) {
 			t.Parallel()
 			from, to := fileURL(t), fileURL(t)
@@ -179,7 +179,7 @@ func TestMigrateStoppedWhileClosed(t *testing.T) {
 			require.Contains(t, text, "the source is closed for writing until then")
 			require.Contains(t, c.ok("", commandAfter(t, text, purpose)...), leads)
 			written := c.run(configMap("late", ""), "apply", "-f", "-")
-			if purpose == "To go on" {
+			if purpose == "To continue" {
 				require.Contains(t, written.err, "closed for writing")
 			} else {
 				require.Equal(t, cli.ExitOK, written.code, written.err)

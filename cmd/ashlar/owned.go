@@ -19,7 +19,7 @@ func ownedCommand(a *cli.App) *cobra.Command {
 	var recursive bool
 	cmd := &cobra.Command{
 		Use:   "owned TYPE NAME",
-		Short: "Show what a resource owns",
+		Short: "Show the resources that a resource owns",
 		Example: `  ashlar owned apps/Deployment storefront
   ashlar owned apps/Deployment storefront --recursive -o name`,
 		Args:              cli.ExactArgs("TYPE", "NAME"),
@@ -53,7 +53,7 @@ func ownedCommand(a *cli.App) *cobra.Command {
 	}
 	where.flags(cmd, cli.DefaultTenancy)
 	out.flags(cmd)
-	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "also what that owns, and so on")
+	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "also show indirectly owned resources")
 	return cmd
 }
 
@@ -67,7 +67,7 @@ type ownedLister struct {
 func (o *ownedLister) show(ctx context.Context, owner *resourcepb.ID, depth int) error {
 	children, err := o.backend.OwnerReferences(ctx, owner)
 	if err != nil {
-		return fmt.Errorf("what %s owns: %w", cli.FullName(owner), err)
+		return fmt.Errorf("list the resources owned by %s: %w", cli.FullName(owner), err)
 	}
 	for _, child := range children {
 		if o.visited[key.Of(child)] {

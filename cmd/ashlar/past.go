@@ -13,22 +13,23 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// scanLimit is how many records are asked for at once.
+// scanLimit is the number of records per request.
 const scanLimit = 500
 
-// historySource is the past of a store, or as much of it as a server shows. It goes by filters, as a server's authorization does.
+// historySource reads the history of a store or, through a server, the permitted part of it. It selects by filters, like the authorization
+// of a server.
 type historySource interface {
-	// Revisions returns the oldest and the newest revision, to those who may list what matches.
+	// Revisions returns the oldest and the newest revision, to callers who may list the filter's matches.
 	Revisions(ctx context.Context, f *key.Filter) (oldest, newest int64, err error)
-	// RecordsAt returns a function that returns what matched at a revision, 0 being the newest one, in order, page by page, and whether
-	// there is more.
+	// RecordsAt returns a function that returns the next page of the records that matched at a revision, in order, and whether more follow.
+	// Revision 0 is the newest one.
 	RecordsAt(f *key.Filter, revision int64, limit int) func(context.Context) ([]storage.Record, bool, error)
-	// Changes calls do for the changes of a key after a revision, in order, until another one, which has to be there.
+	// Changes calls do for each change of a key, in order, from after (exclusive) until a revision (inclusive), which must exist.
 	Changes(ctx context.Context, id *resourcepb.ID, after, until int64, do func(*storage.Change) error) error
 }
 
-// onHistory opens the store, or connects to the server, for a command that needs what was there, and closes it. What is forgotten, or has
-// not happened yet, is an error that names the revisions there are for those who may list what matches.
+// onHistory opens the store, or connects to the server, for a command that reads the history, and closes it. If a revision is forgotten or
+// in the future, the error names the available revisions, for callers who may list the filter's matches.
 func onHistory(ctx context.Context, a *cli.App, f *key.Filter, do func(historySource) error) error {
 	return a.With(ctx, func(backend storage.Backend) error {
 		var h historySource
@@ -45,7 +46,7 @@ func onHistory(ctx context.Context, a *cli.App, f *key.Filter, do func(historySo
 	})
 }
 
-// onHistorian opens a store for a command that changes its past, and closes it.
+// onHistorian opens a store for a command that changes its history, and closes it.
 func onHistorian(ctx context.Context, a *cli.App, do func(storage.Historian) error) error {
 	return a.With(ctx, func(backend storage.Backend) error {
 		h, err := historianOf(backend)
@@ -59,12 +60,12 @@ func onHistorian(ctx context.Context, a *cli.App, do func(storage.Historian) err
 func historianOf(backend storage.Backend) (storage.Historian, error) {
 	h, ok := storage.As[storage.Historian](backend)
 	if !ok {
-		return nil, cli.Usagef("this store does not number its changes, so nothing can be shown of its past")
+		return nil, cli.Usagef("this store does not number its changes, so it has no history")
 	}
 	return h, nil
 }
 
-// addRevisions adds the revisions there are to an error about one that is not there.
+// addRevisions adds the available revisions to an error about a missing revision.
 func addRevisions(err error, revisions func() (oldest, newest int64, err error)) error {
 	if !errors.Is(err, storage.ErrCompacted) && !errors.Is(err, storage.ErrFutureRevision) {
 		return err
@@ -75,15 +76,15 @@ func addRevisions(err error, revisions func() (oldest, newest int64, err error))
 	return err
 }
 
-// storeHistory is the past of a store.
+// storeHistory is the history of a store.
 type storeHistory struct{ h storage.Historian }
 
-// Revisions implements chronicle.
+// Revisions implements historySource.
 func (s storeHistory) Revisions(ctx context.Context, _ *key.Filter) (oldest, newest int64, err error) {
 	return s.h.Revisions(ctx)
 }
 
-// RecordsAt implements chronicle.
+// RecordsAt implements historySource.
 func (s storeHistory) RecordsAt(f *key.Filter, revision int64, limit int) func(context.Context) ([]storage.Record, bool, error) {
 	filter, rest := *f, ranges.Of(f)
 	return func(ctx context.Context) (page []storage.Record, more bool, err error) {
@@ -101,7 +102,7 @@ func (s storeHistory) RecordsAt(f *key.Filter, revision int64, limit int) func(c
 	}
 }
 
-// Changes implements chronicle.
+// Changes implements historySource.
 func (s storeHistory) Changes(ctx context.Context, id *resourcepb.ID, after, until int64, do func(*storage.Change) error) error {
 	follower, err := s.h.Follow(ctx, ranges.OfKey(key.Of(id)), after)
 	if err != nil {
@@ -127,19 +128,19 @@ func (s storeHistory) Changes(ctx context.Context, id *resourcepb.ID, after, unt
 	}
 }
 
-// recordReader is what matched a filter at a revision, read page by page.
+// recordReader reads the records that matched a filter at a revision, page by page.
 type recordReader struct {
 	read func(context.Context) ([]storage.Record, bool, error)
 	page []storage.Record
 	more bool
 }
 
-// newRecordReader returns what matched at a revision; 0 is the newest one.
+// newRecordReader returns a reader of the records at a revision. Revision 0 is the newest one.
 func newRecordReader(h historySource, f *key.Filter, revision int64) *recordReader {
 	return &recordReader{read: h.RecordsAt(f, revision, scanLimit), more: true}
 }
 
-// next returns the next record, nil after the last one.
+// next returns the next record, or nil after the last one.
 func (p *recordReader) next(ctx context.Context) (*storage.Record, error) {
 	for len(p.page) == 0 {
 		if !p.more {
@@ -155,9 +156,9 @@ func (p *recordReader) next(ctx context.Context) (*storage.Record, error) {
 	return r, nil
 }
 
-// each calls do for the resources, in order, and for no more than limit, unless that is 0.
+// each calls do for the resources, in order, and for at most limit of them, unless that is 0.
 func (p *recordReader) each(ctx context.Context, limit int, do func(*resourcepb.Resource) error) error {
-	for left := limit; ; {
+	for remaining := limit; ; {
 		r, err := p.next(ctx)
 		if err != nil || r == nil {
 			return err
@@ -165,7 +166,7 @@ func (p *recordReader) each(ctx context.Context, limit int, do func(*resourcepb.
 		if err := do(r.Resource); err != nil {
 			return err
 		}
-		if left--; left == 0 {
+		if remaining--; remaining == 0 {
 			return nil
 		}
 	}

@@ -22,7 +22,7 @@ type output struct{ format string }
 
 func (o *output) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&o.format, "output", "o", "table", "table, json, yaml or name")
-	// An error here says that there is no such flag.
+	// An error means that the flag does not exist.
 	if err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(
 		[]string{"table", "json", "yaml", "name"}, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err)
@@ -34,10 +34,10 @@ func (o *output) check() error {
 	case "table", "json", "yaml", "name":
 		return nil
 	}
-	return cli.Usagef("-o is to be table, json, yaml or name, found %q", o.format)
+	return cli.Usagef("-o must be table, json, yaml or name, found %q", o.format)
 }
 
-// printer writes resources in one format. Its methods write to a buffer; flush empties it.
+// printer writes resources in one format. Its methods write to a buffer, and flush writes the buffer to the output.
 type printer struct {
 	format string
 	out    *bufio.Writer
@@ -51,7 +51,7 @@ func newPrinter(format string, out io.Writer) *printer {
 	return p
 }
 
-// resource writes a resource among others, depth levels below the first.
+// resource prints a resource of a list, indented by depth levels.
 func (p *printer) resource(res *resourcepb.Resource, depth int) error {
 	switch p.format {
 	case "json":
@@ -83,7 +83,7 @@ func (p *printer) resource(res *resourcepb.Resource, depth int) error {
 		cli.Printable(res.GetId().GetTenancy().GetNamespace()), cli.Printable(res.GetId().GetName()), owner)
 }
 
-// single writes the one resource that was asked for.
+// single prints a single resource.
 func (p *printer) single(res *resourcepb.Resource) error {
 	if p.format != "json" {
 		return p.resource(res, 0)
@@ -99,7 +99,7 @@ func (p *printer) single(res *resourcepb.Resource) error {
 	return p.line(wide.Bytes())
 }
 
-// event writes an event, and the position after it unless that is empty.
+// event prints an event, and the position after it unless that is empty.
 func (p *printer) event(ev *resourcepb.WatchEvent, cursor string) error {
 	if p.format == "json" || p.format == "yaml" {
 		text, err := jsonpb.MarshalEvent(ev)
@@ -129,7 +129,7 @@ func (p *printer) event(ev *resourcepb.WatchEvent, cursor string) error {
 	case p.format == "name":
 		words = append(words, cli.FullName(res.GetId()))
 	default:
-		// A stream has no widths to align by, so these are a guess.
+		// A stream has no known column widths, so these are a guess.
 		words = append(words, fmt.Sprintf("%-28s %-20s %s", cli.TypeName(res.GetId().GetType()),
 			cli.Printable(res.GetId().GetTenancy().GetPartition())+"/"+cli.Printable(res.GetId().GetTenancy().GetNamespace()),
 			cli.Printable(res.GetId().GetName())))
@@ -163,7 +163,7 @@ func (p *printer) row(cells ...string) error {
 	return err
 }
 
-// flush writes out what was printed. A table's columns are aligned between two calls.
+// flush writes the buffer to the output. The columns of a table are aligned between two calls.
 func (p *printer) flush() error {
 	if err := p.table.Flush(); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// read reads a resource whatever its group version is.
+// read reads a resource of any group version.
 func read(ctx context.Context, backend storage.Backend, id *resourcepb.ID) (*resourcepb.Resource, error) {
 	res, err := backend.Read(ctx, storage.StrongConsistency, id)
 	var mismatch storage.GroupVersionMismatchError
@@ -18,20 +18,20 @@ func read(ctx context.Context, backend storage.Backend, id *resourcepb.ID) (*res
 	return res, err
 }
 
-// errLimit ends each early.
+// errLimit ends eachPage early.
 var errLimit = errors.New("enough")
 
-// eachResource calls do for the resources that match, in order: page by page where the backend has pages.
+// eachResource calls do for the matching resources, in order, and page by page if the backend supports pages.
 func eachResource(ctx context.Context, backend storage.Backend, typ storage.UnversionedType, f filter,
 	do func(*resourcepb.Resource) error,
 ) error {
-	left := f.limit
+	remaining := f.limit
 	deliver := func(resources []*resourcepb.Resource) error {
 		for _, res := range resources {
 			if err := do(res); err != nil {
 				return err
 			}
-			if left--; left == 0 {
+			if remaining--; remaining == 0 {
 				return errLimit
 			}
 		}

@@ -17,9 +17,9 @@ import (
 func schemaCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schema",
-		Short: "Look after the tables of a Postgres store",
-		Long: `Look after the tables of a Postgres store. Opening one creates and upgrades them unless its URL has create=off: this is for
-those who want to do that themselves, at a time of their choice or as another database user.`,
+		Short: "Manage the tables of a Postgres store",
+		Long: `Manage the tables of a Postgres store. Opening a store creates and upgrades them, unless its URL has create=off. These commands do it
+separately, at a time of your choice or as another database user.`,
 		Args: cli.ExactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -73,7 +73,7 @@ func schemaStatusCommand(a *cli.App) *cobra.Command {
 func schemaUpCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:               "up",
-		Short:             "Create the tables, or bring them to this program's version",
+		Short:             "Create the tables, or upgrade them to this program's version",
 		Example:           "  ashlar schema up --store postgres://owner@db.example/app",
 		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -94,7 +94,7 @@ func schemaUpCommand(a *cli.App) *cobra.Command {
 	}
 }
 
-// onPostgres calls do with the store's URL, if that is one of Postgres: no other adapter has tables to look after.
+// onPostgres calls do with the store's URL if it is a Postgres URL: no other adapter has tables to manage.
 func onPostgres(a *cli.App, cmd *cobra.Command, do func(context.Context, *url.URL) error) error {
 	ctx, cancel, err := a.Context(cmd)
 	if err != nil {
@@ -107,9 +107,9 @@ func onPostgres(a *cli.App, cmd *cobra.Command, do func(context.Context, *url.UR
 	}
 	scheme, _, _ := strings.Cut(strings.ToLower(rawURL), ":")
 	if scheme != "postgres" && scheme != "postgresql" {
-		return cli.Usagef("only a Postgres store has a schema to look after: name one with --store or ASHLAR_STORE")
+		return cli.Usagef("only a Postgres store has a schema: name one with --store or ASHLAR_STORE")
 	}
-	// The error would repeat the URL, and with it a password.
+	// The error of url.Parse would repeat the URL, and with it a password.
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		return cli.Usagef("malformed %s URL", scheme)

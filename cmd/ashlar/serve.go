@@ -18,16 +18,17 @@ func serveCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the resources of a store by gRPC and HTTP",
-		Long: `Serve the resources of a store by gRPC and, as JSON, by HTTP under /api, until it is interrupted. docs/service.md tells about all of it.
+		Long: `Serve the resources of a store by gRPC and, as JSON, by HTTP under /api, until interrupted. See docs/service.md.
 
-The types that are served come from a directory of descriptor sets, or all are with --any-type. Callers are known by tokens, whose
-hashes are in a YAML file with what each may do. Metrics (/metrics) and probes (/healthz, /readyz) are at the HTTP address, or at
-one of their own. Traces go where the OTEL_EXPORTER_OTLP_… variables say. Logs go to standard error, and never hold a token.
+The types come from a directory of descriptor sets; --any-type serves all types. Callers are identified by tokens: a YAML file contains
+the hashes of the tokens and their permissions. Metrics (/metrics) and probes (/healthz, /readyz) are at the HTTP address, or at an
+address of their own. Traces are sent as configured by the OTEL_EXPORTER_OTLP_… variables. Logs go to standard error and never contain a
+token.
 
-SIGHUP has the token file and the certificates read again. SIGTERM and SIGINT end the server: calls under way may end, then watches
-are told to go on elsewhere; a second signal ends it at once.
+SIGHUP reloads the token file and the certificates. SIGTERM and SIGINT end the server: active calls may finish, then watches end so that
+clients reconnect elsewhere. A second signal ends the server at once.
 
-Without TLS it listens on addresses of this machine only, unless --insecure is given.`,
+Without TLS the server listens only on addresses of this machine, unless --insecure is set.`,
 		Example: `  ashlar serve --any-type --store sqlite:///var/lib/app/store.db
   ashlar serve --types /etc/ashlar/types --tokens /etc/ashlar/tokens.yaml --tls-cert server.pem --tls-key server-key.pem --listen :8502 --http :8500`,
 		Args:              cli.ExactArgs(),
@@ -56,10 +57,10 @@ Without TLS it listens on addresses of this machine only, unless --insecure is g
 	flags.StringVar(&c.Admin, "admin", "", "address of metrics and probes (default: that of --http)")
 	flags.StringVar(&c.Types, "types", "", "directory with the descriptor sets (*.binpb, *.pb) of the types that are served")
 	flags.BoolVar(&c.AnyType, "any-type", false, "serve every type, in namespaces, with any payload")
-	flags.StringVar(&c.Tokens, "tokens", "", "file that says which token may do what (default: everybody may do everything)")
+	flags.StringVar(&c.Tokens, "tokens", "", "file with the permissions of each token (default: all callers may do everything)")
 	flags.StringVar(&c.Cert, "tls-cert", "", "file of the server's certificate")
 	flags.StringVar(&c.Key, "tls-key", "", "file of the private key of the certificate")
-	flags.StringVar(&c.ClientCA, "client-ca", "", "file of the certificates that have to have signed those of clients")
+	flags.StringVar(&c.ClientCA, "client-ca", "", "file of the CA certificates for client certificates")
 	flags.BoolVar(&c.Insecure, "insecure", false, "listen on addresses that other machines reach without TLS")
 	flags.DurationVar(&c.Drain, "drain", 10*time.Second, "how long calls may go on when the server is to end")
 	flags.DurationVar(&c.ReadyTimeout, "ready-timeout", 2*time.Second, "how long a probe waits for the store")

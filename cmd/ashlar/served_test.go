@@ -186,20 +186,20 @@ func TestServeRefusesWhatIsNotSafe(t *testing.T) {
 		args []string
 		want string
 	}{
-		"all interfaces":      {[]string{"--any-type", "--listen", ":0"}, "other machines reach this address"},
-		"any address":         {[]string{"--any-type", "--listen", "0.0.0.0:0"}, "other machines reach this address"},
-		"any IPv6 address":    {[]string{"--any-type", "--listen", "[::]:0"}, "other machines reach this address"},
-		"HTTP":                {[]string{"--any-type", "--http", "0.0.0.0:0"}, "--http 0.0.0.0:0: other machines reach this address"},
-		"probes":              {[]string{"--any-type", "--admin", "0.0.0.0:0"}, "--admin 0.0.0.0:0: other machines reach this address"},
-		"no types":            {nil, "say which types are served"},
-		"types and all types": {[]string{"--any-type", "--types", dir}, "exclude each other"},
-		"half a certificate":  {[]string{"--any-type", "--tls-cert", "x.pem"}, "--tls-cert and --tls-key go together"},
+		"all interfaces":      {[]string{"--any-type", "--listen", ":0"}, "other machines can reach this address"},
+		"any address":         {[]string{"--any-type", "--listen", "0.0.0.0:0"}, "other machines can reach this address"},
+		"any IPv6 address":    {[]string{"--any-type", "--listen", "[::]:0"}, "other machines can reach this address"},
+		"HTTP":                {[]string{"--any-type", "--http", "0.0.0.0:0"}, "--http 0.0.0.0:0: other machines can reach this address"},
+		"probes":              {[]string{"--any-type", "--admin", "0.0.0.0:0"}, "--admin 0.0.0.0:0: other machines can reach this address"},
+		"no types":            {nil, "no types to serve"},
+		"types and all types": {[]string{"--any-type", "--types", dir}, "are mutually exclusive"},
+		"half a certificate":  {[]string{"--any-type", "--tls-cert", "x.pem"}, "--tls-cert and --tls-key must be set together"},
 		"clients without TLS": {[]string{"--any-type", "--client-ca", "x.pem"}, "--client-ca needs --tls-cert"},
 		"no address":          {[]string{"--any-type", "--listen", "nowhere"}, "missing port"},
 		"no gRPC":             {[]string{"--any-type", "--listen", ""}, "--listen needs an address"},
 		"log format":          {[]string{"--any-type", "--log-format", "xml"}, "text or json"},
 		"log level":           {[]string{"--any-type", "--log-level", "loud"}, "debug, info, warn or error"},
-		"another server":      {[]string{"--any-type", "--server", "127.0.0.1:1"}, "serve does not go through a server"},
+		"another server":      {[]string{"--any-type", "--server", "127.0.0.1:1"}, "serve does not support --server"},
 	} {
 		r := newRunner(t, memoryURL()).run("", append([]string{"serve"}, tc.args...)...)
 		require.Equal(t, cli.ExitUsage, r.code, "%s: %s", name, r.err)

@@ -68,7 +68,7 @@ func pastThroughServer(t *testing.T, store string) {
 	require.Contains(t, c.ok("", "history", "core/ConfigMap", "ab"), "  kept  ")
 	r := c.run("", "history", "core/ConfigMap", "nobody")
 	require.Equal(t, cli.ExitNotFound, r.code)
-	require.Contains(t, r.err, "was not in what the store has kept")
+	require.Contains(t, r.err, "the store has kept no version of it")
 	direct.ok("", "compact", "--keep", "0")
 	for _, c := range []*runner{c, direct} {
 		r := c.run("", "history", "core/ConfigMap", "a")
@@ -148,7 +148,7 @@ tokens:
 		require.Contains(t, r.err, `"shop" may not list`, "%v", args)
 		require.NotContains(t, r.err, "the store has", "%v", args)
 		require.Equal(t, cli.ExitFailed, s.cli(t).with("--token", reader).run("", args...).code, "who may read only lists no past: %v", args)
-		require.Contains(t, s.cli(t).run("", args...).err, "a token is needed", "%v", args)
+		require.Contains(t, s.cli(t).run("", args...).err, "a token is required", "%v", args)
 	}
 	s.signal(syscall.SIGTERM)
 	require.Equal(t, cli.ExitOK, s.end())

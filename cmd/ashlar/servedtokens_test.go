@@ -64,8 +64,8 @@ tokens:
 		require.Equal(t, cli.ExitFailed, r.code, name)
 		require.Contains(t, r.err, tc.want, name)
 	}
-	require.Contains(t, s.cli(t).run("", "list", "*").err, "a token is needed")
-	require.Contains(t, s.cli(t).with("--token", admin+"x").run("", "list", "*").err, "the token is not known")
+	require.Contains(t, s.cli(t).run("", "list", "*").err, "a token is required")
+	require.Contains(t, s.cli(t).with("--token", admin+"x").run("", "list", "*").err, "unknown token")
 
 	// A mistake in the file changes nothing, and the log names the line; without the mistake it counts at once.
 	write(t, dir, "tokens.yaml", "nobody: {}\n")
@@ -75,7 +75,7 @@ tokens:
 	write(t, dir, "tokens.yaml", "anonymous: {rules: [{types: [core/*], may: [list]}]}\n")
 	s.signal(syscall.SIGHUP)
 	s.says(`"msg":"reloaded"`)
-	require.Contains(t, all.run("", "list", "*").err, "the token is not known")
+	require.Contains(t, all.run("", "list", "*").err, "unknown token")
 	require.Empty(t, s.cli(t).ok("", "list", "core/*"), "who may list and not read sees nothing")
 
 	code, text := s.page("/metrics")

@@ -18,14 +18,14 @@ func serveEtcdCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "etcd",
 		Short: "Serve a store by etcd's API",
-		Long: `Serve a store by etcd's API, so that kube-apiserver, etcdctl and other clients of etcd use it as they use etcd, until it is
-interrupted. The store is one that numbers its changes: all but DynamoDB. Any number of servers may serve one store.
+		Long: `Serve a store by etcd's API, for kube-apiserver, etcdctl and other clients of etcd, until interrupted. The store must number its changes:
+every store except DynamoDB does. Several servers can serve one store.
 
-Clients find metrics, /health, /version and etcd's API in JSON (/v3/) at the same port. With --admin, metrics (/metrics) and probes (/healthz,
-/readyz) are at an address that asks nobody for a certificate. SIGHUP has the certificates read again. SIGTERM and SIGINT
-end the server: calls under way may end, then watches are told to go on elsewhere; a second signal ends it at once.
+Metrics, /health, /version and etcd's JSON API (/v3/) are at the same port. --admin adds an address for metrics (/metrics) and probes
+(/healthz, /readyz) that requires no certificate. SIGHUP reloads the certificates. SIGTERM and SIGINT end the server: active calls may
+finish, then watches end so that clients reconnect elsewhere. A second signal ends the server at once.
 
-Without TLS it listens on addresses of this machine only, unless --insecure is given. Callers are known by their certificates alone.`,
+Without TLS the server listens only on addresses of this machine, unless --insecure is set. Callers are identified only by certificates.`,
 		Example: `  ashlar serve etcd --store sqlite:kube.db
   ashlar serve etcd --store postgres://kube@db/kube --listen :2379 --tls-cert server.pem --tls-key server-key.pem --client-ca clients.pem`,
 		Args:              cli.ExactArgs(),
@@ -53,7 +53,7 @@ Without TLS it listens on addresses of this machine only, unless --insecure is g
 	flags.StringVar(&c.Admin, "admin", "", "address of metrics and probes, \"\" for none")
 	flags.StringVar(&c.Cert, "tls-cert", "", "file of the server's certificate")
 	flags.StringVar(&c.Key, "tls-key", "", "file of the private key of the certificate")
-	flags.StringVar(&c.ClientCA, "client-ca", "", "file of the certificates that have to have signed those of clients")
+	flags.StringVar(&c.ClientCA, "client-ca", "", "file of the CA certificates for client certificates")
 	flags.BoolVar(&c.Insecure, "insecure", false, "listen on addresses that other machines reach without TLS")
 	flags.DurationVar(&c.Drain, "drain", 10*time.Second, "how long calls may go on when the server is to end")
 	flags.DurationVar(&c.ReadyTimeout, "ready-timeout", 2*time.Second, "how long a probe waits for the store")

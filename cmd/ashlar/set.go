@@ -19,16 +19,16 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// concurrency is how many resources are on their way at once.
+// concurrency is the number of concurrent reads or writes.
 const concurrency = 8
 
-// set is what one apply applies, in the order of the files.
+// set is the input of one apply, in the order of the files.
 type set struct {
 	items []*item
 	byKey map[key.Key]*item
 }
 
-// newSet checks everything that can be checked without the store.
+// newSet performs all checks that do not need the store.
 func newSet(objects []*manifest.Object) (*set, error) {
 	s := &set{byKey: make(map[key.Key]*item, len(objects))}
 	for _, o := range objects {
@@ -46,7 +46,7 @@ func newSet(objects []*manifest.Object) (*set, error) {
 	return s, nil
 }
 
-// sample returns what is going to be written, with stand-ins of the right size for what is not known yet.
+// sample returns the resource to be written, with stand-ins of the right size for the fields that are not known yet.
 func sample(o *manifest.Object) *resourcepb.Resource {
 	res := proto.CloneOf(o.Resource)
 	standIn := newULID()
@@ -63,7 +63,7 @@ func sample(o *manifest.Object) *resourcepb.Resource {
 	return res
 }
 
-// findOwners connects what is owned to its owners, in the set or in the store.
+// findOwners connects resources to their owners, in the set or in the store.
 func (s *set) findOwners(ctx context.Context, backend storage.Backend) error {
 	stored, err := s.readOwners(ctx, backend)
 	if err != nil {
@@ -95,46 +95,46 @@ func (s *set) findOwners(ctx context.Context, backend storage.Backend) error {
 
 // readOwners returns the uids of the owners that are not in the set.
 func (s *set) readOwners(ctx context.Context, backend storage.Backend) (map[key.Key]string, error) {
-	wanted := map[key.Key]*resourcepb.ID{}
+	missing := map[key.Key]*resourcepb.ID{}
 	for _, it := range s.items {
 		for _, candidate := range it.object.Owners {
 			if k := key.Of(candidate); s.byKey[k] == nil {
-				wanted[k] = candidate
+				missing[k] = candidate
 			}
 		}
 	}
-	type answer struct {
+	type ownerUID struct {
 		key key.Key
 		uid string
 	}
-	answers := make(chan answer, len(wanted))
+	uids := make(chan ownerUID, len(missing))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(concurrency)
-	for k, id := range wanted {
+	for k, id := range missing {
 		group.Go(func() error {
 			res, err := read(ctx, backend, id)
 			if errors.Is(err, storage.ErrNotFound) {
 				return nil
 			}
 			if err != nil {
-				return fmt.Errorf("look for the owner %s: %w", cli.Describe(id), err)
+				return fmt.Errorf("find the owner %s: %w", cli.Describe(id), err)
 			}
-			answers <- answer{key: k, uid: res.GetId().GetUid()}
+			uids <- ownerUID{key: k, uid: res.GetId().GetUid()}
 			return nil
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	close(answers)
-	found := make(map[key.Key]string, len(wanted))
-	for a := range answers {
-		found[a.key] = a.uid
+	close(uids)
+	found := make(map[key.Key]string, len(missing))
+	for u := range uids {
+		found[u.key] = u.uid
 	}
 	return found, nil
 }
 
-// checkCycles refuses resources that own each other: none of them could be written first.
+// checkCycles rejects resources that own each other, because none of them could be written first.
 func (s *set) checkCycles() error {
 	safe := map[*item]bool{}
 	for _, it := range s.items {
@@ -154,8 +154,8 @@ func (s *set) checkCycles() error {
 	return nil
 }
 
-// apply writes the set: owners first, several at once, and prints what became of each in the order of the files. After a
-// failure nothing more is begun.
+// apply writes the set, owners first and several resources at once, and prints the outcomes in the order of the files. After a failure it
+// starts no more writes.
 func (s *set) apply(ctx context.Context, backend storage.Backend, out io.Writer) error {
 	slots := make(chan struct{}, concurrency)
 	failed := make(chan struct{})
@@ -169,7 +169,7 @@ func (s *set) apply(ctx context.Context, backend storage.Backend, out io.Writer)
 			defer func() { <-slots }()
 			it.outcome, it.id, it.err = it.write(ctx, backend)
 			if errors.Is(it.err, storage.ErrInvalid) {
-				it.err = cli.Failedf("%w", it.err) // a mistake in the document, which a server finds, and not in the command line
+				it.err = cli.Failedf("%w", it.err) // the server found a mistake in the document, not in the command line
 			}
 			if it.err != nil {
 				once.Do(func() { close(failed) })
@@ -192,7 +192,7 @@ func (s *set) apply(ctx context.Context, backend storage.Backend, out io.Writer)
 		}
 	}
 	if first != nil && len(s.items) > 1 {
-		return fmt.Errorf("%w (%d of %d were applied; it is safe to apply all again)", first, written, len(s.items))
+		return fmt.Errorf("%w (%d of %d were applied; apply can be repeated safely)", first, written, len(s.items))
 	}
 	return first
 }

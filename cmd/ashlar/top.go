@@ -22,14 +22,13 @@ func topCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top [TYPE]",
 		Short: "Show how many resources there are and how fast they change, live",
-		Long: `Show, live, how many resources of which types there are, how large they are, how often they are written and deleted, how far the
-picture can be behind the store, and what changed last. TYPE is group/Kind, group/* or, as without it, *.
+		Long: `Show live how many resources of each type exist, how large they are, how often they are written and deleted, how far the numbers may be
+behind the store, and the newest changes. TYPE is group/Kind, group/* or *, the default.
 
-On a terminal the picture is one that changes; q ends it, ? says which keys there are. Elsewhere it is some lines every interval. It ends
-with exit code 0 by q, Ctrl-C, SIGTERM, --limit or --timeout.
+On a terminal the display updates in place; q quits, ? lists the keys. Otherwise some lines are printed at every interval. The command
+ends with exit code 0 on q, Ctrl-C, SIGTERM, --limit or --timeout.
 
-How far it is behind is what the watch has proven: so long it took, when it was asked last, to show everything that had been written
-before. Not all stores can tell.`,
+"Behind by at most" is the time that the watch last took to prove that it had returned every earlier write. Not all stores support it.`,
 		Example: `  ashlar top
   ashlar top apps/* -n shop
   ashlar top --server 127.0.0.1:8502
@@ -49,7 +48,7 @@ before. Not all stores can tell.`,
 		},
 	}
 	t.filter.flags(cmd, "pictures")
-	cmd.Flags().DurationVar(&t.interval, "interval", time.Second, "time between two pictures")
+	cmd.Flags().DurationVar(&t.interval, "interval", time.Second, "time between two updates")
 	return cmd
 }
 
@@ -66,7 +65,7 @@ func (t *topper) run(cmd *cobra.Command, arg string) error {
 		return err
 	}
 	if t.interval < 100*time.Millisecond {
-		return cli.Usagef("--interval is to be 100ms or more, found %v", t.interval)
+		return cli.Usagef("--interval must be 100ms or more, found %v", t.interval)
 	}
 	ctx, cancel, err := t.app.Context(cmd)
 	if err != nil {
@@ -80,7 +79,7 @@ func (t *topper) run(cmd *cobra.Command, arg string) error {
 	return err
 }
 
-// show shows what a watch returns until the user has seen enough.
+// show shows the events of a watch until the user ends it.
 func (t *topper) show(ctx context.Context, b storage.Backend, typ storage.UnversionedType) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -88,7 +87,7 @@ func (t *topper) show(ctx context.Context, b storage.Backend, typ storage.Unvers
 	followed := make(chan error, 1)
 	go func() {
 		followed <- top.Follow(ctx, b, typ, t.filter.proto(), t.filter.prefix, tally)
-		cancel() // there is nothing more to show
+		cancel() // nothing more to show
 	}()
 	var err error
 	if t.terminal() {
@@ -107,7 +106,7 @@ func (t *topper) show(ctx context.Context, b storage.Backend, typ storage.Unvers
 	return err
 }
 
-// terminal reports whether a person sits at both ends.
+// terminal reports whether input and output are both a terminal.
 func (t *topper) terminal() bool {
 	for _, end := range []any{t.app.In, t.app.Out} {
 		f, ok := end.(*os.File)
@@ -118,7 +117,7 @@ func (t *topper) terminal() bool {
 	return true
 }
 
-// storeName names what is looked at, without what is secret.
+// storeName returns the name of the store or server, without secrets.
 func (t *topper) storeName() string {
 	if t.app.Server.Address != "" {
 		return t.app.Server.Address

@@ -126,7 +126,7 @@ func TestTopOnATerminal(t *testing.T) {
 	c.ok("", "delete", "core/ConfigMap", "late")
 	x.shows("delete")
 	x.press("?")
-	x.shows("pause, and go on")
+	x.shows("pause, and resume")
 	x.press("?")
 	x.shows("NEWEST CHANGES")
 	x.press("/nothing\r")

@@ -15,7 +15,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// typeCount is a line of what types shows.
+// typeCount is a line of the output of types.
 type typeCount struct {
 	Group string `json:"group"`
 	Kind  string `json:"kind"`
@@ -27,7 +27,7 @@ func typesCommand(a *cli.App) *cobra.Command {
 	var out output
 	cmd := &cobra.Command{
 		Use:   "types",
-		Short: "Show what types of resources there are, and how many of each",
+		Short: "Show the types of resources and the number of each",
 		Example: `  ashlar types
   ashlar types -n shop -o json`,
 		Args:              cli.ExactArgs(),

@@ -186,6 +186,6 @@ func TestTimeout(t *testing.T) {
 	// Nobody listens on this port, so there is no answer to wait for.
 	r := newRunner(t, "etcd://127.0.0.1:1/x").run("", "list", "*", "--timeout", "300ms")
 	require.Equal(t, cli.ExitFailed, r.code)
-	require.Contains(t, r.err, "gave up after 300ms")
+	require.Contains(t, r.err, "timed out after 300ms")
 	require.Equal(t, cli.ExitUsage, newRunner(t, "").run("", "list", "*").code, "no home, no default store")
 }

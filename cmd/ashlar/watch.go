@@ -18,18 +18,17 @@ func watchCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch TYPE",
 		Short: "Show resources, and every change to them",
-		Long: `Show the resources of a type, or of all, and then every change to them, until it is interrupted or --limit or --timeout is
-reached, which all end it with exit code 0. TYPE is group/Kind, group/* or *.
+		Long: `Show the resources of one type or of all types, and then every change to them, until the command is interrupted or reaches --limit or
+--timeout, which all end it with exit code 0. TYPE is group/Kind, group/* or *.
 
-With -o json there is one event on a line, as protojson: {"upsert":…}, {"delete":…}, and {"endOfSnapshot":{}} between what was
-there and what changes. --show-cursor adds the position after the event, from the end of the snapshot on, as another field
-"cursor" (yaml: likewise; table and name: a last word cursor=…). --cursor goes on from such a position: no snapshot, and
-exactly the changes after it. If a cursor is too old, watch without one again. "more":true says that the next event was
-committed together with this one.
+With -o json each event is one line of protojson: {"upsert":…}, {"delete":…}, and {"endOfSnapshot":{}} between the existing resources and
+the changes. --show-cursor adds the position after the event, from the end of the snapshot on, as the field "cursor" (yaml: likewise;
+table and name: a last word cursor=…). --cursor resumes at such a position: no snapshot, and exactly the changes after it. If a cursor is
+too old, watch again without one. "more":true marks an event that was committed together with the next one.
 
-With --bookmarks there is a line {"bookmark":{}} (table and name: bookmark) each time the watch has caught up: everything that
-was written to the store, by anybody, before the watch asked, is above it. It asks when it begins and after every change that
-follows a bookmark. Not all stores can tell.`,
+With --bookmarks there is a line {"bookmark":{}} (table and name: bookmark) each time the watch has caught up: every write to the store
+before the watch requested the bookmark is above it. It requests one at the beginning and after the first change that follows a
+bookmark. Not all stores support bookmarks.`,
 		Example: `  ashlar watch apps/Deployment
   ashlar watch '*' -o json --show-cursor
   ashlar watch '*' -o json --cursor AbC…
@@ -40,9 +39,9 @@ follows a bookmark. Not all stores can tell.`,
 	}
 	w.filter.flags(cmd, "changes and resources")
 	w.out.flags(cmd)
-	cmd.Flags().StringVar(&w.cursor, "cursor", "", "go on from this position, without a snapshot")
+	cmd.Flags().StringVar(&w.cursor, "cursor", "", "resume at this position, without a snapshot")
 	cmd.Flags().BoolVar(&w.showCursor, "show-cursor", false, "show the position after each event")
-	cmd.Flags().BoolVar(&w.bookmarks, "bookmarks", false, "say when everything that had been written is shown")
+	cmd.Flags().BoolVar(&w.bookmarks, "bookmarks", false, "print a line when the watch has caught up")
 	return cmd
 }
 
@@ -53,7 +52,7 @@ type watcher struct {
 	cursor     string
 	showCursor bool
 	bookmarks  bool
-	list       bool // the snapshot is a table, as of ashlar list
+	list       bool // show the snapshot as a table, for ashlar list
 }
 
 func (w *watcher) run(cmd *cobra.Command, arg string) error {
@@ -79,14 +78,14 @@ func (w *watcher) run(cmd *cobra.Command, arg string) error {
 		}
 		return fmt.Errorf("watch %s: %w", arg, err)
 	})
-	// The user may also lose patience before the watch is open.
+	// The watch may also be interrupted before it is open.
 	if cmd.Context().Err() != nil && isContextError(err) {
 		return nil
 	}
 	return err
 }
 
-// isContextError says whether err is only that of a context.
+// isContextError reports whether err is only the error of a context.
 func isContextError(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
@@ -100,22 +99,22 @@ func (w *watcher) open(ctx context.Context, backend storage.Backend, typ storage
 	}
 	resumer, ok := storage.As[storage.Resumer](backend)
 	if !ok {
-		return nil, cli.Usagef("this store cannot go on from a cursor")
+		return nil, cli.Usagef("this store cannot resume at a cursor")
 	}
 	return resumer.WatchFrom(ctx, typ, w.filter.proto(), w.filter.prefix, w.cursor)
 }
 
-// show prints events until the limit or an error. joined says that there is no snapshot to come.
-func (w *watcher) show(ctx context.Context, watch storage.Watch, joined bool) error {
+// show prints events until the limit or an error. synced reports whether the snapshot is complete or absent.
+func (w *watcher) show(ctx context.Context, watch storage.Watch, synced bool) error {
 	p := newPrinter(w.out.format, w.app.Out)
-	// A bookmark is asked for at the beginning, and again by the first change after one.
-	asking, marked := w.bookmarks, false
+	// A bookmark is requested at the beginning, and again by the first change after one.
+	request, marked := w.bookmarks, false
 	for shown := 0; ; {
-		if asking {
+		if request {
 			if err := requestBookmark(ctx, watch); err != nil {
 				return err
 			}
-			asking = false
+			request = false
 		}
 		ev, err := watch.Next(ctx)
 		if err != nil {
@@ -123,17 +122,17 @@ func (w *watcher) show(ctx context.Context, watch storage.Watch, joined bool) er
 		}
 		_, end := ev.GetEvent().(*resourcepb.WatchEvent_EndOfSnapshot_)
 		mark, bookmark := ev.GetEvent().(*resourcepb.WatchEvent_Bookmark_)
-		joined = joined || end
+		synced = synced || end
 		cursor := ""
-		// Inside a snapshot there is no position to go on from.
-		if w.showCursor && joined {
+		// A snapshot has no positions to resume at.
+		if w.showCursor && synced {
 			cursor = watch.Cursor()
 		}
 		if bookmark {
 			marked = true
-			mark.Bookmark.Cursor = "" // it is shown where those of other events are
+			mark.Bookmark.Cursor = "" // it is printed in the same place as for other events
 		}
-		if err := w.print(p, ev, cursor, joined); err != nil {
+		if err := w.print(p, ev, cursor, synced); err != nil {
 			return err
 		}
 		if end || bookmark {
@@ -142,15 +141,15 @@ func (w *watcher) show(ctx context.Context, watch storage.Watch, joined bool) er
 		if shown++; shown == w.filter.limit {
 			return p.flush()
 		}
-		asking, marked = marked, false
+		request, marked = marked, false
 	}
 }
 
-// print prints an event. joined says that the snapshot is complete with it.
-func (w *watcher) print(p *printer, ev *resourcepb.WatchEvent, cursor string, joined bool) error {
+// print prints an event. synced reports whether the snapshot is complete with this event.
+func (w *watcher) print(p *printer, ev *resourcepb.WatchEvent, cursor string, synced bool) error {
 	switch {
-	case w.list && !joined:
-		// A table is aligned when all of it is there.
+	case w.list && !synced:
+		// A table is aligned once it is complete.
 		return p.resource(ev.GetUpsert().GetResource(), 0)
 	case w.list && ev.GetEndOfSnapshot() != nil:
 		return p.flush()
@@ -158,11 +157,11 @@ func (w *watcher) print(p *printer, ev *resourcepb.WatchEvent, cursor string, jo
 	return errors.Join(p.event(ev, cursor), p.flush())
 }
 
-// requestBookmark has a bookmark event come.
+// requestBookmark requests a bookmark from the watch.
 func requestBookmark(ctx context.Context, watch storage.Watch) error {
 	b, ok := watch.(storage.Bookmarker)
 	if !ok {
-		return cli.Usagef("this store cannot tell when a watch has caught up: leave out --bookmarks")
+		return cli.Usagef("this store has no bookmarks: omit --bookmarks")
 	}
 	return b.Bookmark(ctx)
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// attempts bounds how often a write is made again because others interfere. Each time one of them got through.
+// attempts is the maximum number of retries of a write after conflicts. In each conflict another write succeeded.
 const attempts = 1000
 
-// errSkipped marks what was not begun because something else had failed.
+// errSkipped marks a resource that was not written because another one failed.
 var errSkipped = errors.New("skipped")
 
 func newULID() string { return ulid.Make().String() }
@@ -32,7 +32,7 @@ func (it *item) wait(slots chan<- struct{}, failed <-chan struct{}) error {
 		if it.parent.err != nil {
 			return errSkipped
 		}
-		// A server gives new resources uids of its own, whatever the documents say.
+		// A server assigns its own uids to new resources, whatever the documents contain.
 		if it.owner.Uid == "" || it.owner.Uid == it.parent.object.Resource.GetId().GetUid() {
 			it.owner.Uid = it.parent.id.GetUid()
 		}
@@ -50,19 +50,19 @@ func (it *item) wait(slots chan<- struct{}, failed <-chan struct{}) error {
 	}
 }
 
-// write creates or updates the resource, and begins again when others interfere.
+// write creates or updates the resource, and retries after conflicts.
 func (it *item) write(ctx context.Context, backend storage.Backend) (string, *resourcepb.ID, error) {
 	for attempt := 1; ; attempt++ {
 		outcome, id, err := it.tryWrite(ctx, backend)
-		interfered := errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid)
+		conflict := errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid)
 		var final *conflictError
-		if err == nil || !interfered || errors.As(err, &final) || attempt == attempts {
+		if err == nil || !conflict || errors.As(err, &final) || attempt == attempts {
 			return outcome, id, err
 		}
 	}
 }
 
-// conflictError is a conflict with what the document demands, which trying again cannot solve.
+// conflictError is a conflict with the version or uid in the document, which a retry cannot resolve.
 type conflictError struct{ err error }
 
 func (e *conflictError) Error() string { return e.err.Error() }
@@ -92,9 +92,9 @@ func (it *item) tryWrite(ctx context.Context, backend storage.Backend) (string, 
 	case err != nil:
 		return "", nil, err
 	case uid != "" && uid != stored.GetId().GetUid():
-		return "", nil, &conflictError{fmt.Errorf("%w: stored is %q, the document says %q", storage.ErrWrongUid, stored.GetId().GetUid(), uid)}
+		return "", nil, &conflictError{fmt.Errorf("%w: stored is %q, the document has %q", storage.ErrWrongUid, stored.GetId().GetUid(), uid)}
 	case version != "" && version != stored.GetVersion():
-		return "", nil, &conflictError{fmt.Errorf("%w: stored is %q, the document says %q", storage.ErrCASFailure, stored.GetVersion(), version)}
+		return "", nil, &conflictError{fmt.Errorf("%w: stored is %q, the document has %q", storage.ErrCASFailure, stored.GetVersion(), version)}
 	}
 	if isServer(backend) {
 		client.KeepMarks(want, stored)
@@ -111,7 +111,7 @@ func (it *item) tryWrite(ctx context.Context, backend storage.Backend) (string, 
 	return "updated", want.Id, err
 }
 
-// sameContent compares what apply decides about. Versions, generations, statuses and uids are not among it.
+// sameContent compares the fields that apply sets. It ignores versions, generations, statuses and uids.
 func sameContent(want, stored *resourcepb.Resource) bool {
 	a := &resourcepb.Resource{Owner: want.GetOwner(), Metadata: want.GetMetadata()}
 	b := &resourcepb.Resource{Owner: stored.GetOwner(), Metadata: stored.GetMetadata()}
@@ -119,7 +119,7 @@ func sameContent(want, stored *resourcepb.Resource) bool {
 		proto.Equal(a, b) && samePayload(want.GetData(), stored.GetData())
 }
 
-// samePayload compares payloads by what they mean, because the same message can be written in several ways.
+// samePayload compares payloads by meaning, because a message can be encoded in several ways.
 func samePayload(a, b *anypb.Any) bool {
 	if a.GetTypeUrl() != b.GetTypeUrl() {
 		return false
@@ -132,25 +132,25 @@ func samePayload(a, b *anypb.Any) bool {
 	return errA == nil && errB == nil && proto.Equal(ma, mb)
 }
 
-// isServer reports whether a backend is a server, where deletions may be deferred and some things are the server's to decide.
+// isServer reports whether a backend is a server, which may defer deletions and sets some fields itself.
 func isServer(b storage.Backend) bool {
 	_, ok := b.(*client.Backend)
 	return ok
 }
 
-// markedForDeletion reports whether a resource of a server is marked for deletion already.
+// markedForDeletion reports whether a server has marked a resource for deletion.
 func markedForDeletion(b storage.Backend, res *resourcepb.Resource) bool {
 	return isServer(b) && client.MarkedForDeletion(res)
 }
 
-// item is a resource that is to be applied.
+// item is a resource to be applied.
 type item struct {
 	object *manifest.Object
 	key    key.Key
-	parent *item          // the owner, if it is one of the set; written before
+	parent *item          // the owner, if it is in the set; it is written before
 	owner  *resourcepb.ID // the owner; its uid is set once it is known
 
-	done    chan struct{} // closed when the rest is set
+	done    chan struct{} // closed when the following fields are set
 	outcome string
 	id      *resourcepb.ID
 	err     error

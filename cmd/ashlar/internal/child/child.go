@@ -1,4 +1,4 @@
-// Package child runs a program that may only run while a condition holds.
+// Package child runs a command only while a condition holds.
 package child
 
 import (
@@ -9,34 +9,37 @@ import (
 	"time"
 )
 
-// ErrNotStarted says that there was no time left in which the command could have run.
+// ErrNotStarted is returned if the condition ended before the command could start.
 var ErrNotStarted = errors.New("it was not started")
 
-// Condition is what a command may run under. Its channels are closed once; a nil one never is.
+// Condition limits how long a command may run. Each of its channels is closed at most once; a nil channel is never closed.
 type Condition struct {
-	End     <-chan struct{} // closed when the command is to end
-	Kill    <-chan struct{} // closed when the command is to be killed
-	Revoked <-chan struct{} // closed when the condition is about to be lost
-	Grace   time.Duration   // how long after that the command is killed
-	// Holds reports, after this process and the command have stood still, whether the condition still holds.
+	End     <-chan struct{} // closed to request the end of the command
+	Kill    <-chan struct{} // closed to kill the command
+	Revoked <-chan struct{} // closed shortly before the condition ends
+	Grace   time.Duration   // time from Revoked until the command is killed
+	// Holds reports whether the condition still holds after this process and the command were stopped.
 	Holds func() bool
 }
 
-// Run runs a command until it exits, and returns what [exec.Cmd.Wait] does, or [ErrNotStarted] if the condition was over before. When the
-// condition says so, the command is told to end (SIGTERM), and if that was because the condition is lost it is killed after the grace time.
-// Where the system can do that, signals reach what the command started as well, unless this process has a terminal; if this process is
-// killed, the command is killed with it; and if this process is told to stop (SIGTSTP, by Ctrl-Z), the command stops first, and goes on only
-// if the condition still holds. On Linux this process does not stop if the command does not, as where nobody could wake them.
+// Run runs a command until it exits and returns the error of [exec.Cmd.Wait], or [ErrNotStarted] if the condition has already ended. When
+// End or Revoked is closed, the command receives SIGTERM; after Revoked it is killed once the grace time has passed.
+//
+// If the system supports it:
+//   - Signals also reach the processes that the command started, unless this process has a terminal.
+//   - If this process is killed, the command is killed as well.
+//   - If this process receives SIGTSTP (Ctrl-Z), the command stops first, and it resumes only if the condition still holds. On Linux this
+//     process does not stop if the command does not, for example in an orphaned group that no shell could wake.
 func Run(cmd *exec.Cmd, c Condition) error {
 	if isClosed(c.End) || isClosed(c.Kill) || isClosed(c.Revoked) {
 		return ErrNotStarted
 	}
 	setGroup(cmd)
-	pauses, children, forget := notifyPause()
-	defer forget()
+	pauses, children, stopNotify := notifyPause()
+	defer stopNotify()
 	started, exited := make(chan error, 1), make(chan error, 1)
 	go func() {
-		// The system kills the command when the thread that started it ends: it has to be one that lives as long.
+		// The kernel kills the command when the thread that started it ends, so this thread must live as long as the command.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -49,35 +52,35 @@ func Run(cmd *exec.Cmd, c Condition) error {
 		return err
 	}
 	end, kill, lost := c.End, c.Kill, c.Revoked
-	told, asked := false, false
+	signalled, pausePending := false, false
 	var grace <-chan time.Time
-	paused := func() {
-		if asked && suspend(cmd) {
-			asked = false
+	tryPause := func() {
+		if pausePending && suspend(cmd) {
+			pausePending = false
 			pauseProcess(cmd, pauses, c.Holds)
 		}
 	}
 	for {
 		select {
 		case err := <-exited:
-			if told {
-				signal(cmd, syscall.SIGKILL) // what it started may have outlived it
+			if signalled {
+				signal(cmd, syscall.SIGKILL) // processes that the command started may have outlived it
 			}
 			return err
 		case <-pauses:
-			asked = true
-			paused()
-		case <-children: // one may stand still
-			paused()
+			pausePending = true
+			tryPause()
+		case <-children: // the command may have stopped
+			tryPause()
 		case <-end:
-			end, told = nil, true
+			end, signalled = nil, true
 			terminate(cmd)
 		case <-lost:
-			lost, told = nil, true
+			lost, signalled = nil, true
 			terminate(cmd)
 			grace = time.After(c.Grace)
 		case <-kill:
-			kill, told = nil, true
+			kill, signalled = nil, true
 			signal(cmd, syscall.SIGKILL)
 		case <-grace:
 			signal(cmd, syscall.SIGKILL)
@@ -95,8 +98,8 @@ func isClosed(closed <-chan struct{}) bool {
 	}
 }
 
-// Code returns the exit code that err, the answer of Run, stands for: 128 and the number of the signal that ended the command, as shells do
-// it, and -1 if it was not even started.
+// Code returns the exit code for err, an error of Run: 128 plus the signal number if a signal ended the command, as shells do, and -1 if
+// the command was not started.
 func Code(err error) int {
 	var exit *exec.ExitError
 	switch {

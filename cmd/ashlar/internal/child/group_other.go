@@ -12,11 +12,11 @@ func setGroup(*exec.Cmd) {}
 
 func signal(cmd *exec.Cmd, sig syscall.Signal) { signalProcess(cmd, sig) }
 
-// terminate does nothing: there is no such signal, and only killing is possible.
+// terminate does nothing: the system has no such signal, so the command can only be killed.
 func terminate(*exec.Cmd) {}
 
-// notifyPause never tells of anything: there is no such signal.
-func notifyPause() (pauses, children <-chan os.Signal, forget func()) { return nil, nil, func() {} }
+// notifyPause returns nil channels: the system has no such signals.
+func notifyPause() (pauses, children <-chan os.Signal, stop func()) { return nil, nil, func() {} }
 
 func suspend(*exec.Cmd) bool { return false }
 

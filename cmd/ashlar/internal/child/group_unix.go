@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// setGroup makes the command a group of its own, so that it can be ended with all that it starts. The system stops a group that uses a
-// terminal unless it is the one in the foreground, also if its standard input is something else (ssh and sudo ask at /dev/tty): where this
-// process has a terminal, the command stays in the group of this process.
+// setGroup puts the command into its own process group, so that a signal reaches every process it starts. The system stops a background
+// group that reads from a terminal, even if its standard input is something else (ssh and sudo read from /dev/tty). If this process has a
+// terminal, the command therefore stays in the group of this process.
 func setGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	dieWithParent(cmd.SysProcAttr)
@@ -21,7 +21,7 @@ func setGroup(cmd *exec.Cmd) {
 	}
 }
 
-// terminate tells the command to end. One that stands still hears of it when it is woken.
+// terminate sends SIGTERM to the command. A stopped command receives it when SIGCONT wakes it.
 func terminate(cmd *exec.Cmd) {
 	signal(cmd, syscall.SIGTERM)
 	signal(cmd, syscall.SIGCONT)
@@ -32,12 +32,12 @@ func signal(cmd *exec.Cmd, sig syscall.Signal) {
 		signalProcess(cmd, sig)
 		return
 	}
-	// It fails if nothing of the group is left, which is what was wanted.
+	// The call fails if the group has no process left, which is the desired state.
 	_ = syscall.Kill(-cmd.Process.Pid, sig)
 }
 
-// notifyPause returns a channel that gets the signals by which terminals stop this process, and one that gets those that tell of its children.
-func notifyPause() (pauses, children <-chan os.Signal, forget func()) {
+// notifyPause returns a channel for the signals with which terminals stop this process, and one for the signals about its children.
+func notifyPause() (pauses, children <-chan os.Signal, stop func()) {
 	all, others := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	if !ossignal.Ignored(syscall.SIGTSTP) {
 		ossignal.Notify(all, syscall.SIGTSTP)
@@ -49,8 +49,8 @@ func notifyPause() (pauses, children <-chan os.Signal, forget func()) {
 	}
 }
 
-// suspend reports whether the command stands still after this process was told to stop. Where the command has the same terminal, that tells it,
-// too; but it may ignore that, and so does the system where no shell could wake it (a group that is orphaned, as with ssh -t).
+// suspend reports whether the command is stopped after this process received SIGTSTP. A command on the same terminal has received the
+// signal, too, but may ignore it. The system also ignores it for an orphaned group, which no shell could wake (ssh -t).
 func suspend(cmd *exec.Cmd) bool {
 	if !cmd.SysProcAttr.Setpgid {
 		return isStopped(cmd)
@@ -59,26 +59,26 @@ func suspend(cmd *exec.Cmd) bool {
 	return true
 }
 
-// pauseProcess stops this process, as the signal would have done, and returns when somebody has woken it. The command stands still by then. One that
-// does not hold any more what it ran under is killed, if it can be before it has gone on.
+// pauseProcess stops this process, as the signal would have done, and returns after SIGCONT. The command is already stopped. If its
+// condition no longer holds, the command is killed, if possible before it resumes.
 func pauseProcess(cmd *exec.Cmd, pauses <-chan os.Signal, holds func() bool) {
-	// The call may return before this process stands still.
+	// Kill may return before this process has stopped.
 	woken := make(chan os.Signal, 1)
 	ossignal.Notify(woken, syscall.SIGCONT)
 	defer ossignal.Stop(woken)
-	standing := syscall.Kill(os.Getpid(), syscall.SIGSTOP) == nil
-	for standing {
+	stopped := syscall.Kill(os.Getpid(), syscall.SIGSTOP) == nil
+	for stopped {
 		select {
 		case <-woken:
-			standing = false
-		case <-pauses: // it was woken and stopped again, and a signal that stops has the system forget the one that wakes
-			standing = syscall.Kill(os.Getpid(), syscall.SIGSTOP) == nil
+			stopped = false
+		case <-pauses: // stopped again after SIGCONT; a pending stop signal discards SIGCONT
+			stopped = syscall.Kill(os.Getpid(), syscall.SIGSTOP) == nil
 		}
 	}
 	switch {
 	case !holds():
 		signal(cmd, syscall.SIGKILL)
-	case cmd.SysProcAttr.Setpgid: // else the terminal wakes it
+	case cmd.SysProcAttr.Setpgid: // otherwise the terminal wakes it
 		signal(cmd, syscall.SIGCONT)
 	}
 }

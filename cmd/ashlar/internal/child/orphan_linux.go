@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dieWithParent has the kernel kill the command when this process ends.
+// dieWithParent makes the kernel kill the command when this process ends.
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
 // isStopped reports whether the command is stopped.

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// dieWithParent does nothing: only Linux offers it.
+// dieWithParent does nothing: only Linux supports it.
 func dieWithParent(*syscall.SysProcAttr) {}
 
-// isStopped takes it that the command does what the terminal tells it: only Linux says so without waiting for its end.
+// isStopped assumes that the command obeys the terminal: only Linux reports a stopped child without waiting for its exit.
 func isStopped(*exec.Cmd) bool { return true }

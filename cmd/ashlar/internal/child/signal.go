@@ -6,6 +6,6 @@ import (
 )
 
 func signalProcess(cmd *exec.Cmd, sig os.Signal) {
-	// It fails if the process has ended, which is what was wanted.
+	// The call fails if the process has ended, which is the desired state.
 	_ = cmd.Process.Signal(sig)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/client"
 )
 
-// App is one run of the command: what it talks to, and the flags that all commands have.
+// App is one run of the command: its input and output, and the flags that all commands share.
 type App struct {
 	In       io.Reader
 	Out, Err io.Writer
@@ -28,20 +28,20 @@ type App struct {
 	Timeout time.Duration
 }
 
-// Context returns the Context of a command: that of the run, with the time that the user gives it.
+// Context returns the context of a command: the context of the run, bounded by --timeout.
 func (a *App) Context(cmd *cobra.Command) (context.Context, context.CancelFunc, error) {
 	switch {
 	case a.Timeout < 0:
-		return nil, nil, Usagef("--timeout is to be more than nothing")
+		return nil, nil, Usagef("--timeout must be more than 0")
 	case a.Timeout == 0:
 		ctx, cancel := context.WithCancel(cmd.Context())
 		return ctx, cancel, nil
 	}
-	ctx, cancel := context.WithTimeoutCause(cmd.Context(), a.Timeout, Failedf("gave up after %v", a.Timeout))
+	ctx, cancel := context.WithTimeoutCause(cmd.Context(), a.Timeout, Failedf("timed out after %v", a.Timeout))
 	return ctx, cancel, nil
 }
 
-// With opens the store, or connects to the server, calls do, and closes it.
+// With opens the store, or connects to the server, calls do, and closes the backend.
 func (a *App) With(ctx context.Context, do func(storage.Backend) error) error {
 	backend, err := a.Open(ctx)
 	if err != nil {
@@ -88,21 +88,21 @@ func (a *App) Dial() (*client.Backend, error) {
 	return client.Dial(o)
 }
 
-// ExactArgs demands the positional arguments that usage lists.
+// ExactArgs requires the positional arguments that usage lists.
 func ExactArgs(usage ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, given []string) error {
 		if len(given) == len(usage) {
 			return nil
 		}
-		wanted := "no arguments"
+		expected := "no arguments"
 		if len(usage) > 0 {
-			wanted = strings.Join(usage, " and ")
+			expected = strings.Join(usage, " and ")
 		}
-		return Usagef("%s takes %s, found %d arguments, see %s --help", cmd.Name(), wanted, len(given), cmd.CommandPath())
+		return Usagef("%s takes %s, found %d arguments, see %s --help", cmd.Name(), expected, len(given), cmd.CommandPath())
 	}
 }
 
-// StoreURL returns the URL of the store. It creates the folder of the default one.
+// StoreURL returns the URL of the store and creates the directory of the default store.
 func (a *App) StoreURL() (string, error) {
 	if a.Store != "" {
 		return a.Store, nil
@@ -115,19 +115,19 @@ func (a *App) StoreURL() (string, error) {
 		return "", err
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return "", fmt.Errorf("make the folder of the default store: %w (name another store with --store)", err)
+		return "", fmt.Errorf("create the directory of the default store: %w (name another store with --store)", err)
 	}
 	return (&url.URL{Scheme: "sqlite", Path: file}).String(), nil
 }
 
 // DefaultFile returns the path of the default store.
 func (a *App) DefaultFile() (string, error) {
-	// The XDG specification says that a relative path is to be ignored.
+	// The XDG specification says that relative paths are ignored.
 	folder := a.Getenv("XDG_DATA_HOME")
 	if !filepath.IsAbs(folder) {
 		home := a.Getenv("HOME")
 		if !filepath.IsAbs(home) {
-			return "", Usagef("there is no home folder for the default store: name a store with --store or ASHLAR_STORE")
+			return "", Usagef("no home directory for the default store: name a store with --store or ASHLAR_STORE")
 		}
 		folder = filepath.Join(home, ".local", "share")
 	}

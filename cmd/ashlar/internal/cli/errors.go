@@ -18,23 +18,23 @@ const (
 	ExitConflict = 4
 )
 
-// CodedError is an error whose exit code does not follow from the contract's errors in it.
+// CodedError is an error with its own exit code, which takes precedence over the contract's errors in its chain.
 type CodedError struct {
 	Code int
 	Err  error
-	// AfterInterrupt says that it counts AfterInterrupt an interruption, too: the command went on to its end then.
+	// AfterInterrupt reports that the error is shown even after an interrupt, because the command still ran to its end.
 	AfterInterrupt bool
 }
 
 func (e *CodedError) Error() string { return e.Err.Error() }
 func (e *CodedError) Unwrap() error { return e.Err }
 
-// Usagef is a mistake in the command line.
+// Usagef returns an error for a wrong command line.
 func Usagef(format string, args ...any) error {
 	return &CodedError{Code: ExitUsage, Err: fmt.Errorf(format, args...)}
 }
 
-// Failedf is any other failure, such as a mistake in a file, whatever it wraps.
+// Failedf returns any other error, such as a mistake in a file. The errors it wraps do not change the exit code.
 func Failedf(format string, args ...any) error {
 	return &CodedError{Code: ExitFailed, Err: fmt.Errorf(format, args...)}
 }
@@ -56,7 +56,7 @@ func ExitCode(err error) int {
 	return ExitFailed
 }
 
-// Cause puts the user's own timeout in place of what a backend makes of it.
+// Cause adds the user's own timeout to an error that a backend returned because of it.
 func Cause(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() == nil {
 		return err
@@ -68,7 +68,7 @@ func Cause(ctx context.Context, err error) error {
 	return err
 }
 
-// OneLine returns an error's text without line breaks and other control characters, which names may hold.
+// OneLine returns the text of an error without line breaks and other control characters, which names may contain.
 func OneLine(err error) string {
 	var text strings.Builder
 	for line := range strings.SplitSeq(strings.TrimSpace(err.Error()), "\n") {
@@ -79,7 +79,7 @@ func OneLine(err error) string {
 		default:
 			text.WriteString("; ")
 		}
-		text.WriteString(strings.TrimSpace(line)) // drivers indent what belongs together
+		text.WriteString(strings.TrimSpace(line)) // drivers indent nested errors
 	}
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

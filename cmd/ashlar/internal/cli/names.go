@@ -9,7 +9,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// DefaultTenancy is the partition and the namespace of what names none.
+// DefaultTenancy is the partition and the namespace of resources that name none.
 const DefaultTenancy = "default"
 
 func TypeName(t *resourcepb.Type) string {
@@ -20,7 +20,7 @@ func FullName(id *resourcepb.ID) string {
 	return TypeName(id.GetType()) + "/" + Printable(id.GetName())
 }
 
-// Printable returns s in quotes if it would upset a table or a terminal.
+// Printable returns s, in quotes if it would break a table or a terminal.
 func Printable(s string) string {
 	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strconv.Quote(s)
@@ -28,7 +28,7 @@ func Printable(s string) string {
 	return s
 }
 
-// Describe names a resource with its tenancy, as far as that is not the default.
+// Describe returns the type, tenancy and name of a resource. It omits the default partition.
 func Describe(id *resourcepb.ID) string {
 	name := Printable(id.GetName())
 	if id.GetTenancy().GetPartition() != DefaultTenancy {

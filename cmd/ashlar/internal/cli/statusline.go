@@ -10,16 +10,16 @@ import (
 	"golang.org/x/term"
 )
 
-// StatusLine says how far something is: a line that changes on a terminal, else a line now and then. It is not safe for use by
-// several goroutines.
+// StatusLine shows progress: on a terminal as one line that it rewrites, otherwise as an occasional line. It is not safe for concurrent
+// use.
 type StatusLine struct {
 	out       io.Writer
 	terminal  bool
 	printedAt time.Time
-	width     int // of what is on the terminal's line
+	width     int // of the text on the terminal's line
 }
 
-// plainEvery is how often a line is written where there is no terminal.
+// plainEvery is the time between two lines if the output is not a terminal.
 const plainEvery = 10 * time.Second
 
 func NewStatusLine(out io.Writer) *StatusLine {
@@ -30,7 +30,7 @@ func NewStatusLine(out io.Writer) *StatusLine {
 	return s
 }
 
-// Show shows a text. News is written also where the last line was written a moment ago.
+// Show shows a text. If news is set, the text is written even shortly after the previous line.
 func (s *StatusLine) Show(text string, news bool) {
 	switch {
 	case s.terminal:
@@ -43,16 +43,16 @@ func (s *StatusLine) Show(text string, news bool) {
 	}
 }
 
-// Wait suppresses the first line for plainEvery where there is no terminal.
+// Wait suppresses the first line for plainEvery if the output is not a terminal.
 func (s *StatusLine) Wait() { s.printedAt = time.Now() }
 
-// Print prints a line that stays.
+// Print prints a permanent line.
 func (s *StatusLine) Print(text string) {
 	s.Clear()
 	_, _ = fmt.Fprintln(s.out, text)
 }
 
-// Clear makes room on the terminal's line.
+// Clear clears the terminal's line.
 func (s *StatusLine) Clear() {
 	if s.width > 0 {
 		_, _ = fmt.Fprintf(s.out, "\r%s\r", strings.Repeat(" ", s.width))
@@ -60,7 +60,7 @@ func (s *StatusLine) Clear() {
 	}
 }
 
-// End leaves the last text on the terminal.
+// End keeps the last text on the terminal.
 func (s *StatusLine) End() {
 	if s.width > 0 {
 		_, _ = fmt.Fprintln(s.out)

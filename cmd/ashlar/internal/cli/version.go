@@ -6,7 +6,7 @@ import (
 	"runtime/debug"
 )
 
-// VersionLine says what the Go toolchain noted at the build: the module's version, or else the commit.
+// VersionLine returns the build information of the Go toolchain: the version of the module, and the commit.
 func VersionLine() string {
 	commit, changed := "", ""
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -22,7 +22,7 @@ func VersionLine() string {
 	return fmt.Sprintf("ashlar %s (%s%s%s)", BuildVersion(), runtime.Version(), commit, changed)
 }
 
-// BuildVersion returns the version of the module that the program was built of.
+// BuildVersion returns the version of the module that the program was built from.
 func BuildVersion() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version

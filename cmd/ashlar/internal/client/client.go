@@ -19,28 +19,28 @@ import (
 	"github.com/ashlar-dev/storage/service"
 )
 
-// Backend is a resource service as a storage backend.
+// Backend is a storage backend that calls a resource service.
 type Backend struct {
 	conn     *grpc.ClientConn
 	service  resourcegrpc.ResourceServiceClient
 	history  resourcegrpc.HistoryServiceClient
 	address  string
-	lifetime context.Context         // over when the backend is closed
-	cancel   context.CancelCauseFunc // ends open
-	// Bookmarks has watches that are opened from now on return bookmarks about once a second, without being asked.
+	lifetime context.Context         // ends when the backend is closed
+	cancel   context.CancelCauseFunc // ends lifetime
+	// Bookmarks makes watches opened from now on return bookmarks about once a second, without a request.
 	Bookmarks bool
 }
 
-// callTimeout bounds calls whose context has no deadline, as a store's own timeout does.
+// callTimeout bounds calls whose context has no deadline, like the timeout of a store.
 const callTimeout = 30 * time.Second
 
-// pageSize is the number of resources that are asked for at once where the caller names none.
+// pageSize is the maximum number of resources per request, and the default if the caller sets no limit.
 const pageSize = 500
 
-// errClosed is what the watches of a closed backend end with.
+// errClosed ends the watches of a closed backend.
 var errClosed = fmt.Errorf("%w: %w", storage.ErrClosed, storage.ErrWatchClosed)
 
-// checkOpen returns the error of a call that is not to be sent: the backend is closed, or the caller's time is over.
+// checkOpen returns an error if the backend is closed or ctx has ended.
 func (b *Backend) checkOpen(ctx context.Context) error {
 	if b.lifetime.Err() != nil {
 		return storage.ErrClosed
@@ -56,7 +56,7 @@ func withCallTimeout(ctx context.Context) (context.Context, context.CancelFunc) 
 	return context.WithTimeout(ctx, callTimeout)
 }
 
-// call calls the service, strongly if that is asked for, within a bounded time.
+// call calls a method of the service within a bounded time, with strong consistency if c says so.
 func call[Req, Res any](ctx context.Context, b *Backend, c storage.ReadConsistency,
 	method func(context.Context, Req, ...grpc.CallOption) (Res, error), req Req,
 ) (Res, error) {
@@ -73,7 +73,7 @@ func call[Req, Res any](ctx context.Context, b *Backend, c storage.ReadConsisten
 	return res, b.translateError(ctx, err)
 }
 
-// Read returns a resource. Without a group version in the id it is the one that is stored, of whichever version.
+// Read returns a resource. If the id has no group version, any stored group version matches.
 func (b *Backend) Read(ctx context.Context, c storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
 	if id.GetType().GetGroupVersion() == "" {
 		return b.readAny(ctx, c, id)
@@ -90,7 +90,7 @@ func (b *Backend) Read(ctx context.Context, c storage.ReadConsistency, id *resou
 	return res.GetResource(), err
 }
 
-// readAny returns what is stored under an id, of whichever group version.
+// readAny returns the resource stored under an id, whatever its group version.
 func (b *Backend) readAny(ctx context.Context, c storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
 	id = proto.CloneOf(id)
 	if id.GetType() == nil {
@@ -101,7 +101,7 @@ func (b *Backend) readAny(ctx context.Context, c storage.ReadConsistency, id *re
 	return res.GetResource(), err
 }
 
-// WriteCAS creates a resource if it has no version, and updates it otherwise. The service chooses the uid of a new resource and every
+// WriteCAS creates a resource without a version, and updates a resource with one. The service chooses the uid of a new resource and every
 // generation.
 func (b *Backend) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
 	if res.GetId() == nil {
@@ -123,7 +123,7 @@ func (b *Backend) DeleteCAS(ctx context.Context, id *resourcepb.ID, version stri
 	return err
 }
 
-// invalid is the error of a call that cannot be sent for what it asks.
+// invalid returns the error of a call whose arguments cannot be sent.
 func (b *Backend) invalid(text string) error {
 	if b.lifetime.Err() != nil {
 		return storage.ErrClosed
@@ -136,16 +136,16 @@ func allVersions(typ storage.UnversionedType) *resourcepb.Type {
 	return &resourcepb.Type{Group: typ.Group, GroupVersion: storage.Wildcard, Kind: typ.Kind}
 }
 
-// List returns the resources that match and that the caller may see.
+// List returns the matching resources that the caller may see.
 func (b *Backend) List(ctx context.Context, c storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) ([]*resourcepb.Resource, error) {
 	res, err := call(ctx, b, c, b.service.List, &resourcepb.ListRequest{Type: allVersions(typ), Tenancy: tenancy, NamePrefix: namePrefix})
 	return res.GetResources(), err
 }
 
-// ListPage returns a page of what List returns: all of it if the server's store has no pages.
+// ListPage returns a page of a list, or the whole list if the server's store has no pages.
 func (b *Backend) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts storage.ListOptions) (storage.Page, error) {
 	if opts.Revision != 0 {
-		return storage.Page{}, fmt.Errorf("%w: pages of a server are of the present: RecordsAt reads the past", storage.ErrInvalid)
+		return storage.Page{}, fmt.Errorf("%w: a server lists pages of the newest revision only: use RecordsAt to read an older one", storage.ErrInvalid)
 	}
 	if opts.Limit == 0 {
 		opts.Limit = pageSize
@@ -166,7 +166,7 @@ func (b *Backend) ListPage(ctx context.Context, typ storage.UnversionedType, ten
 	return storage.Page{Resources: res.GetResources(), Continue: res.GetContinue(), Cursor: res.GetCursor()}, err
 }
 
-// OwnerReferences returns the ids of what a resource owns and the caller may see.
+// OwnerReferences returns the ids of the resources that a resource owns and the caller may see.
 func (b *Backend) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
 	var ids []*resourcepb.ID
 	for token := ""; ; {
@@ -183,7 +183,7 @@ func (b *Backend) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*re
 	}
 }
 
-// Close closes the connection, and ends the watches.
+// Close closes the connection and ends the watches.
 func (b *Backend) Close() error {
 	if b.lifetime.Err() != nil {
 		return nil
@@ -192,7 +192,7 @@ func (b *Backend) Close() error {
 	return b.conn.Close()
 }
 
-// The marks that the service keeps in the metadata of a resource.
+// Metadata keys in which the service keeps its marks.
 const (
 	deletionTimestamp = "deletionTimestamp"
 	finalizers        = "finalizers"
@@ -203,7 +203,7 @@ func MarkedForDeletion(res *resourcepb.Resource) bool {
 	return res.GetMetadata()[deletionTimestamp] != ""
 }
 
-// IsDeleted reports whether a resource that was just deleted is gone. Otherwise it waits for its finalizers.
+// IsDeleted reports whether a resource that was just deleted no longer exists. Otherwise it waits for its finalizers.
 func (b *Backend) IsDeleted(ctx context.Context, id *resourcepb.ID) (bool, error) {
 	res, err := b.Read(ctx, storage.StrongConsistency, id)
 	if errors.Is(err, storage.ErrNotFound) {
@@ -212,8 +212,8 @@ func (b *Backend) IsDeleted(ctx context.Context, id *resourcepb.ID) (bool, error
 	return !MarkedForDeletion(res), err
 }
 
-// KeepMarks adds to a resource that is to replace a stored one the marks of the latter which it does not mention: they belong to the service
-// and to controllers, and who writes the content does not know of them.
+// KeepMarks copies the service's marks from a stored resource to its replacement res, unless res sets them. The marks belong to the service
+// and to controllers, and a manifest does not contain them.
 func KeepMarks(res, stored *resourcepb.Resource) {
 	for _, mark := range []string{deletionTimestamp, finalizers} {
 		value, there := stored.GetMetadata()[mark]
@@ -226,16 +226,16 @@ func KeepMarks(res, stored *resourcepb.Resource) {
 	}
 }
 
-// translateError returns an error of a call as a store would have returned it.
+// translateError returns the error that a store would have returned.
 func (b *Backend) translateError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
 	if b.lifetime.Err() != nil {
-		return fmt.Errorf("%w: %w", storage.ErrClosed, storage.ErrInconsistent) // it was cut off
+		return fmt.Errorf("%w: %w", storage.ErrClosed, storage.ErrInconsistent) // the call was cut off
 	}
-	if over := ctx.Err(); over != nil {
-		return fmt.Errorf("%w: %w", storage.ErrInconsistent, over)
+	if ended := ctx.Err(); ended != nil {
+		return fmt.Errorf("%w: %w", storage.ErrInconsistent, ended)
 	}
 	s := status.Convert(err)
 	kind, reasoned := error(nil), false

@@ -23,42 +23,42 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
 )
 
-// Options say how to reach a server.
+// Options configure a connection to a server.
 type Options struct {
-	// Address of the server, host:port.
+	// Address is the server's host:port.
 	Address string
-	// Token that the server knows the caller by; empty for none.
+	// Token identifies the caller to the server. Empty: none.
 	Token string
-	// CA is the file of the certificates that have to have signed the server's. Empty: those of the system.
+	// CA is the file of the certificates that sign the server's certificate. Empty: the system's certificates.
 	CA string
-	// Cert and Key are the files of the caller's certificate and its private key; empty for none.
+	// Cert and Key are the files of the caller's certificate and private key. Empty: none.
 	Cert, Key string
-	// Insecure speaks without TLS to a server on another machine, too. A server on this machine is spoken to with TLS only if one of the
-	// files is given.
+	// Insecure disables TLS for servers on other machines, too. A connection to a server on this machine uses TLS only if one of the files
+	// is set.
 	Insecure bool
 }
 
-// The time after which a silent connection is asked for a sign of life, and the time it has for that.
+// Keepalive: the idle time before a ping, and the time allowed for its answer.
 const (
 	pingAfter   = 30 * time.Second
 	pingTimeout = 20 * time.Second
 )
 
-// reconnectBackoff says how soon a server that could not be reached is tried reconnectBackoff.
+// reconnectBackoff sets the pauses between two attempts to reach a server.
 var reconnectBackoff = backoff.Config{BaseDelay: minPause, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxPause}
 
-// connectTimeout is how long the server may take to accept a connection.
+// connectTimeout is the time a server has to accept a connection.
 const connectTimeout = 20 * time.Second
 
-// Dial returns a backend that calls a server. The server is looked for at the first call.
+// Dial returns a backend that calls a server. It connects at the first call.
 func Dial(o Options) (*Backend, error) {
 	host, port, err := net.SplitHostPort(o.Address)
 	if err != nil || port == "" {
-		return nil, fmt.Errorf("%w: a server is to be host:port, found %q", storage.ErrInvalid, o.Address)
+		return nil, fmt.Errorf("%w: a server must be host:port, found %q", storage.ErrInvalid, o.Address)
 	}
 	if strings.ContainsFunc(o.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		// It would fail at every call, in words that name no token. Its text is not for messages.
-		return nil, fmt.Errorf("%w: the token holds a space, a line break or a character that is not ASCII", storage.ErrInvalid)
+		// Otherwise every call would fail with an error that does not mention the token. The token itself never appears in messages.
+		return nil, fmt.Errorf("%w: the token contains a space, a line break or a character that is not ASCII", storage.ErrInvalid)
 	}
 	creds, err := o.credentials(host)
 	if err != nil {
@@ -94,14 +94,14 @@ func (o *Options) withToken(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+o.Token)
 }
 
-// credentials returns how to speak to a host.
+// credentials returns the transport credentials for a host.
 func (o *Options) credentials(host string) (credentials.TransportCredentials, error) {
 	files := o.CA != "" || o.Cert != "" || o.Key != ""
 	ip := net.ParseIP(host)
 	local := host == "localhost" || ip != nil && ip.IsLoopback()
 	switch {
 	case files && o.Insecure:
-		return nil, fmt.Errorf("%w: certificates and speaking without TLS exclude each other", storage.ErrInvalid)
+		return nil, fmt.Errorf("%w: certificates and --insecure exclude each other", storage.ErrInvalid)
 	case o.Insecure, local && !files:
 		return insecure.NewCredentials(), nil
 	}
@@ -109,19 +109,19 @@ func (o *Options) credentials(host string) (credentials.TransportCredentials, er
 	if o.CA != "" {
 		pem, err := os.ReadFile(o.CA)
 		if err != nil {
-			return nil, fmt.Errorf("read the certificates that sign the server's: %w", err)
+			return nil, fmt.Errorf("read the certificates of the server's signers: %w", err)
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, errors.New("read the certificates that sign the server's: " + o.CA + " holds no certificate in PEM")
+			return nil, errors.New("read the certificates of the server's signers: " + o.CA + " contains no PEM certificate")
 		}
 	}
 	if o.Cert != "" || o.Key != "" {
-		own, err := tls.LoadX509KeyPair(o.Cert, o.Key)
+		pair, err := tls.LoadX509KeyPair(o.Cert, o.Key)
 		if err != nil {
 			return nil, fmt.Errorf("read the certificate %s and the key %s: %w", o.Cert, o.Key, err)
 		}
-		c.Certificates = []tls.Certificate{own}
+		c.Certificates = []tls.Certificate{pair}
 	}
 	return credentials.NewTLS(c), nil
 }

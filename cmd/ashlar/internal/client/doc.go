@@ -1,7 +1,7 @@
-// Package client makes a storage backend of a connection to a resource service, as far as a service can be one. It is what the command line
-// works with when it is given a server in the place of a store.
+// Package client implements a storage backend over a connection to a resource service, as far as a service allows it. The command line uses
+// it if --server names a server instead of a store.
 //
-// What a service does in another way than a store shows: it chooses uids and generations, keeps owners as they are, takes no status with a
-// write, marks for deletion what has finalizers, and leaves out what the caller may not see. There are no transactions, and
-// nothing of damage; the past is read by filters and keys, not by spans, and not changed.
+// A service differs from a store, and the backend shows these differences. A service chooses uids and generations, keeps owners as they
+// are, accepts no status with a write, marks resources with finalizers for deletion, and omits resources that the caller may not see. It
+// has no transactions and reports no damage. Its history is read by filters and keys, not by ranges, and it cannot be changed.
 package client

@@ -14,8 +14,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// historyError returns an error of the history service as a store would have returned it. A server whose store has no past, or that is older
-// than the history service, was asked for what it cannot do.
+// historyError returns the error that a store would have returned. A server is called without support if its store has no history or if it
+// predates the history service.
 func (b *Backend) historyError(ctx context.Context, err error) error {
 	if status.Code(err) == codes.Unimplemented && ctx.Err() == nil {
 		return fmt.Errorf("%w: the server %s: %s", storage.ErrInvalid, b.address, status.Convert(err).Message())
@@ -28,7 +28,8 @@ func filterScope(f *key.Filter) (*resourcepb.Type, *resourcepb.Tenancy) {
 	return allVersions(storage.UnversionedType{Group: f.Group, Kind: f.Kind}), &resourcepb.Tenancy{Partition: f.Partition, Namespace: f.Namespace}
 }
 
-// Revisions returns the oldest and the newest revision of the server's store, to those who may list what matches a filter.
+// Revisions returns the oldest and the newest revision of the server's store. The caller must be allowed to list the filter's type and
+// tenancy.
 func (b *Backend) Revisions(ctx context.Context, f *key.Filter) (oldest, newest int64, err error) {
 	if err := b.checkOpen(ctx); err != nil {
 		return 0, 0, err
@@ -40,8 +41,8 @@ func (b *Backend) Revisions(ctx context.Context, f *key.Filter) (oldest, newest 
 	return res.GetOldest(), res.GetNewest(), b.historyError(ctx, err)
 }
 
-// RecordsAt returns a function that returns what matched a filter at a revision, and the caller may see, in order, page by page, and
-// whether there is more. The revision 0 is the newest one.
+// RecordsAt returns a function that returns the next page of the records that matched a filter at a revision and that the caller may see,
+// in order, and whether more follow. Revision 0 is the newest one.
 func (b *Backend) RecordsAt(f *key.Filter, revision int64, limit int) func(context.Context) ([]storage.Record, bool, error) {
 	typ, tenancy := filterScope(f)
 	req := &resourcepb.ListAtRequest{
@@ -65,7 +66,7 @@ func (b *Backend) RecordsAt(f *key.Filter, revision int64, limit int) func(conte
 	}
 }
 
-// Changes calls do for the changes of a key after a revision, in order, until another one, as far as the caller may see them.
+// Changes calls do for each change of a key that the caller may see, in order, from after (exclusive) until a revision (inclusive).
 func (b *Backend) Changes(ctx context.Context, id *resourcepb.ID, after, until int64, do func(*storage.Change) error) error {
 	if err := b.checkOpen(ctx); err != nil {
 		return err
@@ -92,7 +93,7 @@ func (b *Backend) Changes(ctx context.Context, id *resourcepb.ID, after, until i
 	return b.historyError(ctx, err)
 }
 
-// recordOf returns a record of an answer, nil for nil.
+// recordOf converts a record of a response. It returns nil for nil.
 func recordOf(r *resourcepb.Record) *storage.Record {
 	if r == nil {
 		return nil

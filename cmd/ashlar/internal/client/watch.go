@@ -18,26 +18,26 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Bookmarks come so often to those who want them, and to others, so that the position of a quiet watch does not age.
+// Bookmark intervals. Hidden bookmarks keep the position of a quiet watch recent.
 const (
 	bookmarkInterval       = time.Second
 	hiddenBookmarkInterval = 30 * time.Second
 )
 
-// A watch whose server went away looks for it again for so long, with pauses between these.
+// A watch that lost its server tries to reconnect for at most maxOutage, with pauses between minPause and maxPause.
 const (
 	maxOutage = 5 * time.Minute
 	minPause  = 100 * time.Millisecond
 	maxPause  = 5 * time.Second
 )
 
-// WatchList returns a watch that begins with a snapshot. Between the snapshot and its end it goes on by itself when the server goes away
-// and comes back, or another one answers at its address.
+// WatchList returns a watch that begins with a snapshot. After the snapshot it survives an outage of the server, and also its replacement
+// by another server at the same address.
 func (b *Backend) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) (storage.Watch, error) {
 	return b.watch(ctx, typ, tenancy, namePrefix, "")
 }
 
-// WatchFrom returns a watch that goes on from a cursor.
+// WatchFrom returns a watch that resumes at a cursor.
 func (b *Backend) WatchFrom(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix, cursor string) (storage.Watch, error) {
 	if cursor == "" {
 		return nil, fmt.Errorf("%w: the cursor is empty", storage.ErrInvalid)
@@ -45,7 +45,7 @@ func (b *Backend) WatchFrom(ctx context.Context, typ storage.UnversionedType, te
 	return b.watch(ctx, typ, tenancy, namePrefix, cursor)
 }
 
-// watch returns a watch whose first stream stands: the server has opened it in the store.
+// watch returns a watch whose first stream is open: the server has opened the watch in its store.
 func (b *Backend) watch(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix, cursor string) (*watch, error) {
 	if err := b.checkOpen(ctx); err != nil {
 		return nil, err
@@ -73,13 +73,13 @@ func (b *Backend) watch(ctx context.Context, typ storage.UnversionedType, tenanc
 	return w, nil
 }
 
-// watch is a watch of a server.
+// watch is a watch on a server.
 type watch struct {
 	backend       *Backend
-	req           *resourcepb.WatchListRequest // of the next stream
-	showBookmarks bool                         // bookmarks are returned
+	req           *resourcepb.WatchListRequest // for the next stream
+	showBookmarks bool                         // deliver bookmarks to the caller
 
-	ctx      context.Context // over when the watch is closed; its cause is what Next returns then
+	ctx      context.Context // ends when the watch is closed; Next returns its cause
 	stop     context.CancelCauseFunc
 	events   chan *resourcepb.WatchEvent
 	errReady chan struct{} // closed when err is set
@@ -90,16 +90,16 @@ type watch struct {
 	bookmarkRequested bool // for a bookmark
 }
 
-// stream is one call of the service for a watch.
+// stream is one call of the service on behalf of a watch.
 type stream struct {
 	grpc.ServerStreamingClient[resourcepb.WatchEvent]
 	end func()
 }
 
-// run receives events, from one stream after another, until the watch ends.
+// run receives events from one stream after another until the watch ends.
 func (w *watch) run(s *stream) {
 	defer close(w.errReady)
-	var since time.Time // of the first failure that nothing followed; zero for none
+	var since time.Time // time of the first failure without progress since; zero for none
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		progress, err := false, error(nil)
 		if s == nil {
@@ -136,7 +136,7 @@ func (w *watch) run(s *stream) {
 	}
 }
 
-// closedError returns the error of a watch that cannot go on.
+// closedError returns the error of a watch that cannot continue.
 func closedError(err error) error {
 	if errors.Is(err, storage.ErrWatchClosed) {
 		return err
@@ -144,7 +144,8 @@ func closedError(err error) error {
 	return fmt.Errorf("%w: %w", storage.ErrWatchClosed, err)
 }
 
-// dropBookmarks reports whether an error says that the server's store has no bookmarks, and the watch can do without: from then on it does.
+// dropBookmarks reports whether err says that the server's store has no bookmarks and the watch can continue without them. If so, it stops
+// requesting bookmarks.
 func (w *watch) dropBookmarks(err error) bool {
 	if status.Code(err) != codes.Unimplemented || w.req.GetBookmarkInterval() == nil || w.showBookmarks {
 		return false
@@ -153,7 +154,7 @@ func (w *watch) dropBookmarks(err error) bool {
 	return true
 }
 
-// translateError returns an error of a stream as a store would have returned it.
+// translateError returns the error that a store would have returned from a stream.
 func (w *watch) translateError(ctx context.Context, err error) error {
 	if status.Code(err) == codes.Unimplemented {
 		return fmt.Errorf("%w: %s", storage.ErrInvalid, status.Convert(err).Message())
@@ -161,7 +162,7 @@ func (w *watch) translateError(ctx context.Context, err error) error {
 	return w.backend.translateError(ctx, err)
 }
 
-// open opens a stream. When it returns, within the time of bound, the server has opened its watch, or refused to.
+// open opens a stream. It returns, within the time of bound, after the server has opened or refused its watch.
 func (w *watch) open(bound context.Context) (*stream, error) {
 	ctx, end := context.WithCancel(w.ctx)
 	stop := context.AfterFunc(bound, end)
@@ -169,7 +170,7 @@ func (w *watch) open(bound context.Context) (*stream, error) {
 	if err == nil {
 		var header metadata.MD
 		if header, err = s.Header(); err == nil && header == nil {
-			_, err = s.Recv() // it ended without a header: this says why
+			_, err = s.Recv() // the stream ended without a header; Recv returns the reason
 		}
 	}
 	if !stop() && err == nil {
@@ -182,7 +183,7 @@ func (w *watch) open(bound context.Context) (*stream, error) {
 	return &stream{s, end}, nil
 }
 
-// receive receives the events of one stream until it ends, and reports whether there were any.
+// receive delivers the events of one stream until it ends, and reports whether there were any.
 func (w *watch) receive(s *stream) (progress bool, err error) {
 	defer s.end()
 	for {
@@ -197,7 +198,7 @@ func (w *watch) receive(s *stream) (progress bool, err error) {
 	}
 }
 
-// deliver hands an event to Next, and notes where a next stream goes on. It reports whether the watch is still open.
+// deliver passes an event to Next and saves the position for the next stream. It reports whether the watch is still open.
 func (w *watch) deliver(ev *resourcepb.WatchEvent) bool {
 	cursor := ev.GetCursor()
 	mark, bookmark := ev.GetEvent().(*resourcepb.WatchEvent_Bookmark_)
@@ -220,13 +221,13 @@ func (w *watch) deliver(ev *resourcepb.WatchEvent) bool {
 	return true
 }
 
-// takeBookmarkRequest reports whether a bookmark was asked for, which this one then answers.
+// takeBookmarkRequest reports whether a bookmark was requested, and clears the request.
 func (w *watch) takeBookmarkRequest() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	asked := w.bookmarkRequested
+	requested := w.bookmarkRequested
 	w.bookmarkRequested = false
-	return asked && w.showBookmarks
+	return requested && w.showBookmarks
 }
 
 func (w *watch) advance(cursor string) {
@@ -237,9 +238,9 @@ func (w *watch) advance(cursor string) {
 	}
 }
 
-// Next returns the next event. An event's position is that of Cursor.
+// Next returns the next event. Cursor returns its position, so the event has none.
 func (w *watch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
-	select { // what has ended stays so, whatever else there is
+	select { // an ended watch returns its error even if an event is ready
 	case <-w.errReady:
 		return nil, w.err
 	case <-w.ctx.Done():
@@ -262,15 +263,15 @@ func (w *watch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 	}
 }
 
-// Cursor returns the position behind the last event.
+// Cursor returns the position after the last event.
 func (w *watch) Cursor() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.position
 }
 
-// Bookmark has the next bookmark of the server returned, which proves what was acknowledged before the server asked for it: about a second
-// ago at most. It needs Backend.Bookmarks.
+// Bookmark requests that the next bookmark of the server is returned. It proves that the watch has returned everything acknowledged before
+// the server requested it, which was at most about a second ago. Backend.Bookmarks must be set.
 func (w *watch) Bookmark(context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/scratchstore"
 )
 
-// conformanceRun is what the user wants to know of a database.
+// conformanceRun holds the flags of the conformance command.
 type conformanceRun struct {
 	faults       bool
 	during       time.Duration
@@ -31,35 +31,35 @@ type conformanceRun struct {
 	report       string
 	parallel     int
 
-	run     *regexp.Regexp // nil: everything
-	noCases bool           // the part under faults is all
+	run     *regexp.Regexp // nil for all
+	noCases bool           // run only the part under faults
 }
 
-// faultsCase is what --run calls the part under faults.
+// faultsCase is the name of the part under faults for --run.
 const faultsCase = "Faults"
 
 func Command(a *cli.App) *cobra.Command {
 	var q conformanceRun
 	cmd := &cobra.Command{
 		Use:   "conformance",
-		Short: "Ask whether a database, with its settings, keeps the promises",
-		Long: `Ask whether a database, with its settings, keeps the promises that every store is to keep: compare-and-swap, fresh reads, watches
-that miss and repeat nothing, transactions, and so on. Each is shown with ✓, or with what was wrong. The exit code is 1 if a
-promise was broken.
+		Short: "Test whether a database, with its settings, keeps the guarantees",
+		Long: `Test whether a database, with its settings, keeps the guarantees of every store: compare-and-swap, fresh reads, watches that miss and
+repeat nothing, transactions, and so on. Each guarantee is shown with ✓, or with its violations. The exit code is 1 if a guarantee was
+broken.
 
-The store itself is not touched. The command works in stores of its own beside it, in the same database and with the other
-parameters of the URL: schemas (Postgres), prefixes below the store's (etcd), a table (DynamoDB), files in a folder (SQLite).
-Their names begin with ashlar_conformance_, and they are deleted at the end, also after a failure and after Ctrl-C. The user
-of the URL has to be allowed to create them.
+The command does not touch the store itself. It creates scratch stores beside it, in the same database and with the other parameters
+of the URL: schemas (Postgres), prefixes below the store's (etcd), a table (DynamoDB), files in a directory (SQLite). Their names begin
+with ashlar_conformance_. They are deleted at the end, also after a failure and after Ctrl-C. The user of the URL must be allowed to
+create them.
 
---faults goes on under faults: many clients work at once for as long as --for says, while their connections are cut, delayed and
-throttled and answers get lost, and what all of them saw is checked as one history. That happens between this command and the
-database: nobody else notices. Where connections are encrypted no answers get lost, because requests cannot be told apart.
-Memory and SQLite have no connections; clients get into each other's way all the same.
+--faults adds a run under faults: for the time of --for, many clients work at once while their connections are cut, delayed and throttled
+and answers are lost. Everything they observed is checked as one history. The faults affect only the connections between this command and
+the database, not other clients. On encrypted connections no answers are lost, because a proxy cannot recognize requests. Memory and
+SQLite have no connections; there, only the concurrency of the clients is tested.
 
-What happens to the server itself is up to you. --crash-command is a command for the shell that crashes it, or has it fail over, and
-brings it back; it is run at random moments, and the database has to answer within two minutes after it. EVERYBODY WHO USES THE
-SERVER SUFFERS. Only so can the command see that a database acknowledges what it then forgets.`,
+Faults of the server itself are up to you. --crash-command is a shell command that crashes the server, or makes it fail over, and brings
+it back. It runs at random moments, and the database must answer within two minutes after it. THIS AFFECTS EVERY USER OF THE SERVER. Only
+a crash can show that a database acknowledges writes and then loses them.`,
 		Example: `  ashlar conformance --store postgres://db.example/app
   ashlar conformance --store postgres://db.example/app --faults --for 2m --report report.html
   ashlar conformance --store postgres://localhost/app --faults --crash-command 'docker kill pg; docker wait pg; docker start pg'
@@ -81,17 +81,17 @@ SERVER SUFFERS. Only so can the command see that a database acknowledges what it
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&q.faults, "faults", false, "go on under faults")
-	flags.DurationVar(&q.during, "for", time.Minute, "how long to go on under faults")
-	flags.StringVar(&q.crashCommand, "crash-command", "", "a command for the shell that crashes the server and brings it back, for --faults")
-	flags.Uint64Var(&q.seed, "seed", 0, "have --faults choose as in the run that showed this seed (default: a new one)")
-	flags.StringVar(&q.pattern, "run", "", "ask only what matches this regular expression: cases are topic/case, the part under faults is Faults")
+	flags.BoolVar(&q.faults, "faults", false, "also run under faults")
+	flags.DurationVar(&q.during, "for", time.Minute, "how long to run under faults")
+	flags.StringVar(&q.crashCommand, "crash-command", "", "shell command that crashes the server and brings it back, for --faults")
+	flags.Uint64Var(&q.seed, "seed", 0, "repeat the choices of the --faults run that printed this seed (default: a new seed)")
+	flags.StringVar(&q.pattern, "run", "", "run only what matches this regular expression: cases are topic/case, the part under faults is Faults")
 	flags.StringVar(&q.report, "report", "", "also write a report to this file, as HTML")
-	flags.IntVar(&q.parallel, "parallel", 4, "how many cases run at once")
+	flags.IntVar(&q.parallel, "parallel", 4, "number of cases that run at once")
 	return cmd
 }
 
-// check refuses flags that contradict each other.
+// check rejects contradictory flags.
 func (q *conformanceRun) check(cmd *cobra.Command) (err error) {
 	if !q.faults {
 		for _, name := range []string{"for", "crash-command", "seed"} {
@@ -101,10 +101,10 @@ func (q *conformanceRun) check(cmd *cobra.Command) (err error) {
 		}
 	}
 	if q.during <= 0 {
-		return cli.Usagef("--for is to be more than nothing")
+		return cli.Usagef("--for must be more than 0")
 	}
 	if q.parallel <= 0 {
-		return cli.Usagef("--parallel is to be 1 or more, found %d", q.parallel)
+		return cli.Usagef("--parallel must be 1 or more, found %d", q.parallel)
 	}
 	if q.pattern == "" {
 		return nil
@@ -113,7 +113,7 @@ func (q *conformanceRun) check(cmd *cobra.Command) (err error) {
 		return cli.Usagef("--run: %w", err)
 	}
 	if q.faults && !q.run.MatchString(faultsCase) {
-		return cli.Usagef("--faults goes on with what is called %s, which --run %s leaves out", faultsCase, strconv.Quote(q.pattern))
+		return cli.Usagef("the part under faults is called %s, but --run %s does not match it", faultsCase, strconv.Quote(q.pattern))
 	}
 	q.noCases = !slices.ContainsFunc(conformance.Guarantees(), func(g conformance.Guarantee) bool {
 		return slices.ContainsFunc(g.Cases, q.run.MatchString)
@@ -124,7 +124,7 @@ func (q *conformanceRun) check(cmd *cobra.Command) (err error) {
 	return nil
 }
 
-// ask asks, shows the answers, and deletes what it was asked in.
+// checkStore runs the suite, prints the results, and deletes the stores it created.
 func checkStore(ctx context.Context, a *cli.App, q *conformanceRun) (err error) {
 	rawURL, err := a.StoreURL()
 	if err != nil {
@@ -138,36 +138,36 @@ func checkStore(ctx context.Context, a *cli.App, q *conformanceRun) (err error) 
 		if problem := space.Drop(context.WithoutCancel(ctx)); problem != nil && !errors.Is(problem, storage.ErrInconsistent) {
 			err = errors.Join(err, cleanupError(ctx, a, space, problem))
 		}
-		return fmt.Errorf("open a store of its own: %w", err)
+		return fmt.Errorf("open a scratch store: %w", err)
 	}
-	show := newProgress(a.Err)
+	progress := newProgress(a.Err)
 	defer func() {
 		if problem := cleanup(ctx, space); problem != nil {
 			err = errors.Join(err, cleanupError(ctx, a, space, problem))
 		}
 	}()
-	answers := &results{store: redactURL(rawURL), location: space.Location, started: time.Now()}
-	asked := answers.collect(ctx, q, space, show)
-	show.clear()
-	answers.took = time.Since(answers.started)
-	if len(answers.cases) == 0 && answers.faults == nil {
-		return asked // nothing was answered
+	r := &results{store: redactURL(rawURL), location: space.Location, started: time.Now()}
+	runErr := r.collect(ctx, q, space, progress)
+	progress.clear()
+	r.took = time.Since(r.started)
+	if len(r.cases) == 0 && r.faults == nil {
+		return runErr
 	}
-	if err := answers.print(a.Out); err != nil {
+	if err := r.print(a.Out); err != nil {
 		return err
 	}
 	if q.report != "" {
-		if err := answers.writeReport(q.report); err != nil {
+		if err := r.writeReport(q.report); err != nil {
 			return err
 		}
 	}
-	if asked != nil {
-		return asked
+	if runErr != nil {
+		return runErr
 	}
-	return answers.verdict()
+	return r.verdict()
 }
 
-// openOnce makes a store.
+// openOnce creates a store.
 func openOnce(ctx context.Context, storeURL string) error {
 	b, err := storage.Open(ctx, storeURL)
 	if err != nil {
@@ -176,7 +176,8 @@ func openOnce(ctx context.Context, storeURL string) error {
 	return b.Close()
 }
 
-// cleanupError is the error about what is cleanupError in the database. Of a command that was interrupted no error is shown, so it gets a line.
+// cleanupError returns an error about stores that could not be deleted. The errors of an interrupted command are not shown, so it also
+// prints a line then.
 func cleanupError(ctx context.Context, a *cli.App, space *scratchstore.Space, problem error) error {
 	err := cli.Failedf("%s could not be deleted: %w", space.Location, problem)
 	if ctx.Err() != nil {
@@ -185,10 +186,10 @@ func cleanupError(ctx context.Context, a *cli.App, space *scratchstore.Space, pr
 	return err
 }
 
-// cleanupTimeout is how long a database may take to answer so that what was made in it can be deleted.
+// cleanupTimeout bounds the time until a database answers so that the scratch stores can be deleted.
 const cleanupTimeout = time.Minute
 
-// cleanup deletes the space whatever became of ctx. A database that was disturbed may need a moment until it answers.
+// cleanup deletes the scratch stores even if ctx has ended. A database may need a moment to answer after faults.
 func cleanup(ctx context.Context, space *scratchstore.Space) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
@@ -207,7 +208,7 @@ func cleanup(ctx context.Context, space *scratchstore.Space) error {
 	}
 }
 
-// collect collects the answers. An error says that not everything could be asked.
+// collect runs the cases and the faults. An error means that the run is incomplete.
 func (n *results) collect(ctx context.Context, q *conformanceRun, space *scratchstore.Space, show *progress) error {
 	var stores atomic.Int64
 	next := func() string { return space.Store(int(stores.Add(1))).String() }
@@ -224,19 +225,19 @@ func (n *results) collect(ctx context.Context, q *conformanceRun, space *scratch
 	}
 	report, err := n.runFaults(ctx, q, h, next(), space.Requests, show)
 	if err == nil || report != nil && len(report.Violations) > 0 {
-		n.faults = report // one that was given up has not been checked
+		n.faults = report // an interrupted run without violations was not checked
 	}
 	return err
 }
 
-// harnessFor is what the suite is to know of a kind of database: what it does not promise (see docs/semantics.md), and the limit that
-// the URL sets.
+// harnessFor returns what the suite must know about a kind of database: the promises it does not make (see docs/semantics.md), and the size
+// limit that the URL sets.
 func harnessFor(storeURL string) (h conformance.Harness) {
 	u, err := url.Parse(storeURL)
 	if err != nil {
-		return h // whoever opens it will say so
+		return h // opening the store reports the error
 	}
-	h.MaxSize, _ = strconv.Atoi(u.Query().Get("max-size")) // one that is malformed is found when it is opened
+	h.MaxSize, _ = strconv.Atoi(u.Query().Get("max-size")) // opening the store reports a malformed value
 	switch u.Scheme {
 	case "etcd":
 		h.NoCompact = "a compaction concerns all of the cluster, which others may use"
@@ -251,7 +252,7 @@ func harnessFor(storeURL string) (h conformance.Harness) {
 	return h
 }
 
-// runFaults asks under faults.
+// runFaults runs the suite under faults.
 func (n *results) runFaults(ctx context.Context, q *conformanceRun, c conformance.Harness, storeURL string, requests []string, show *progress) (*faults.Report, error) {
 	w := newFaultProxies(requests)
 	defer w.close()

@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/conformance/faults"
 )
 
-// progress shows how far the conformance command is.
+// progress shows the progress of the conformance command.
 type progress struct {
 	mu       sync.Mutex
 	line     *cli.StatusLine
@@ -20,11 +20,11 @@ type progress struct {
 
 func newProgress(out io.Writer) *progress {
 	p := &progress{line: cli.NewStatusLine(out)}
-	p.line.Wait() // what takes only a moment is not worth a line
+	p.line.Wait() // a short run needs no line
 	return p
 }
 
-// showCase shows that a case is done. One that failed is worth a line at once.
+// showCase shows that a case has finished. A failed case gets its own line at once.
 func (p *progress) showCase(r conformance.Result, done, of int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -35,7 +35,7 @@ func (p *progress) showCase(r conformance.Result, done, of int) {
 	p.line.Show(fmt.Sprintf("%d of %d cases, %d failed", done, of, p.failures), false)
 }
 
-// showFaults shows how far a run under faults is, until stop is called.
+// showFaults shows the progress of a run under faults until stop is called.
 func (p *progress) showFaults(o *faults.Options) (stop func()) {
 	var last string
 	began := time.Now()
@@ -67,7 +67,7 @@ func (p *progress) showFaults(o *faults.Options) (stop func()) {
 	return func() { close(end); <-ended }
 }
 
-// clear makes room for what follows.
+// clear clears the line for the output that follows.
 func (p *progress) clear() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,15 +19,15 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// faultProxies is the faultProxies from the clients under faults to the database: a proxy in front of each address that they connect to.
+// faultProxies routes the connections of the clients under faults: it runs a proxy in front of each address of the database.
 type faultProxies struct {
-	requests []string // see scratch.Space
+	requests []string // see scratchstore.Space
 
 	mu           sync.Mutex
 	byAddress    map[string]*proxy.Proxy
 	all          []*proxy.Proxy
 	usesTLS      bool
-	bypassReason string // why connections do not lead through a proxy; "" if they do
+	bypassReason string // why connections bypass the proxies; "" if they do not
 }
 
 func newFaultProxies(requests []string) *faultProxies {
@@ -47,7 +47,7 @@ func (w *faultProxies) dial(ctx context.Context, network, address string) (net.C
 	var d net.Dialer
 	if !strings.HasPrefix(network, "tcp") {
 		w.mu.Lock()
-		w.bypassReason = "the connection is a Unix socket, where no proxy can stand in between"
+		w.bypassReason = "the connection is a Unix socket, which cannot be proxied"
 		w.mu.Unlock()
 		return d.DialContext(ctx, network, address)
 	}
@@ -62,8 +62,8 @@ func (w *faultProxies) dial(ctx context.Context, network, address string) (net.C
 	return &tlsDetector{Conn: conn, proxies: w}, nil
 }
 
-// proxyFor returns the proxy in front of an address. One that cannot be reached gets none, so that a client with several to choose
-// from is told at once.
+// proxyFor returns the proxy in front of an address. It fails for an unreachable address, so that a client with several addresses learns at
+// once and tries another.
 func (w *faultProxies) proxyFor(ctx context.Context, address string) (*proxy.Proxy, error) {
 	w.mu.Lock()
 	p := w.byAddress[address]
@@ -76,7 +76,7 @@ func (w *faultProxies) proxyFor(ctx context.Context, address string) (*proxy.Pro
 	if err != nil {
 		return nil, err
 	}
-	_ = conn.Close() // it was reached
+	_ = conn.Close() // the address is reachable
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if p := w.byAddress[address]; p != nil {
@@ -90,13 +90,13 @@ func (w *faultProxies) proxyFor(ctx context.Context, address string) (*proxy.Pro
 	return p, nil
 }
 
-// tlsDetector is a connection that reports whether it is encrypted.
+// tlsDetector is a connection that detects encryption.
 type tlsDetector struct {
 	net.Conn
 	proxies *faultProxies
 }
 
-// Write sees the record in which TLS begins. Nothing else that is spoken here begins so.
+// Write detects the first record of TLS. No other protocol used here begins with these bytes.
 func (c *tlsDetector) Write(b []byte) (int, error) {
 	if len(b) > 5 && b[0] == 0x16 && b[1] == 3 {
 		c.proxies.mu.Lock()
@@ -106,8 +106,8 @@ func (c *tlsDetector) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// harness opens the store once, to see where its connections lead, and makes the harness. Every other handle is in a process of its
-// own, unless the store is in memory.
+// harness opens the store once to learn the addresses of its connections, and returns the harness. Every second handle runs in a process of
+// its own, unless the store is in memory.
 func (w *faultProxies) harness(ctx context.Context, storeURL, crashCommand string) (faults.Harness, error) {
 	open := func(ctx context.Context) (storage.Backend, error) {
 		return storage.Open(dial.With(ctx, w.dial), storeURL)
@@ -116,7 +116,7 @@ func (w *faultProxies) harness(ctx context.Context, storeURL, crashCommand strin
 		Open:   open,
 		Around: func(ctx context.Context) (storage.Backend, error) { return storage.Open(ctx, storeURL) },
 		Exempt: map[faults.Kind]string{},
-		// A server that joins later has a proxy that stays until the end.
+		// A server that joins later gets a proxy that lives until the end.
 		IgnoreGoroutines: []string{"github.com/ashlar-dev/storage/conformance/faults/proxy.(*Proxy).accept"},
 	}
 	b, err := open(ctx)
@@ -127,11 +127,11 @@ func (w *faultProxies) harness(ctx context.Context, storeURL, crashCommand strin
 		return h, fmt.Errorf("close the store: %w", err)
 	}
 	for _, kind := range faults.Kinds() {
-		h.Exempt[kind] = "it takes who runs the server"
+		h.Exempt[kind] = "only the operator of the server can inject it"
 	}
 	w.addConnectionFaults(&h)
 	for _, kind := range []faults.Kind{faults.KillClient, faults.FreezeClient} {
-		h.Exempt[kind] = "no other process can use the store, or the system cannot do it"
+		h.Exempt[kind] = "no other process can use the store, or the system does not support it"
 	}
 	if !strings.HasPrefix(storeURL, "mem:") {
 		processes := faults.NewProcesses(storeURL)
@@ -144,14 +144,14 @@ func (w *faultProxies) harness(ctx context.Context, storeURL, crashCommand strin
 		}
 		addFaults(&h, processes.Faults()...)
 	}
-	h.Exempt[faults.KillServer] = "there is no --crash-command"
+	h.Exempt[faults.KillServer] = "--crash-command is not set"
 	if crashCommand != "" {
 		addFaults(&h, crashFault(crashCommand, h.Around))
 	}
 	return h, nil
 }
 
-// addFaults has the database suffer something.
+// addFaults adds faults to the harness.
 func addFaults(h *faults.Harness, more ...faults.Fault) {
 	for _, f := range more {
 		delete(h.Exempt, f.Kind)
@@ -159,14 +159,14 @@ func addFaults(h *faults.Harness, more ...faults.Fault) {
 	}
 }
 
-// addConnectionFaults adds the faults of the addConnectionFaults that there are.
+// addConnectionFaults adds the faults that the existing connections allow.
 func (w *faultProxies) addConnectionFaults(h *faults.Harness) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	kinds := []faults.Kind{faults.Cut, faults.Delay, faults.Throttle, faults.LoseAnswer}
 	if len(w.all) == 0 {
 		if w.bypassReason == "" {
-			w.bypassReason = "there is no connection"
+			w.bypassReason = "the store has no connections"
 		}
 		for _, kind := range kinds {
 			h.Exempt[kind] = w.bypassReason
@@ -175,7 +175,7 @@ func (w *faultProxies) addConnectionFaults(h *faults.Harness) {
 	}
 	for i, f := range faults.Connection(w.all[0], w.requests...) {
 		if f.Kind == faults.LoseAnswer && w.usesTLS {
-			h.Exempt[f.Kind] = "connections are encrypted, so that requests cannot be told apart on the way"
+			h.Exempt[f.Kind] = "connections are encrypted, so a proxy cannot recognize requests"
 			continue
 		}
 		f.Inject = func(ctx context.Context, random *rand.Rand) (func(context.Context) error, error) {
@@ -185,28 +185,28 @@ func (w *faultProxies) addConnectionFaults(h *faults.Harness) {
 	}
 }
 
-// pick is one of the proxies.
+// pick returns a random proxy.
 func (w *faultProxies) pick(random *rand.Rand) *proxy.Proxy {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.all[random.IntN(len(w.all))]
 }
 
-// crashFault is the fault that a command of the user's brings about. It is over when the database answers.
+// crashFault is the fault that the user's command injects. It ends when the database answers.
 func crashFault(command string, open func(context.Context) (storage.Backend, error)) faults.Fault {
 	return faults.Fault{Kind: faults.KillServer, Weight: 2, Touches: "server", Inject: func(ctx context.Context, _ *rand.Rand) (func(context.Context) error, error) {
-		var said bytes.Buffer
+		var output bytes.Buffer
 		cmd := exec.CommandContext(ctx, "sh", "-c", command)
-		cmd.Stdout, cmd.Stderr = &said, &said
-		cmd.WaitDelay = 5 * time.Second // for what it has left running, which holds its output
+		cmd.Stdout, cmd.Stderr = &output, &output
+		cmd.WaitDelay = 5 * time.Second // for processes that the command left running, which keep its output open
 		if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-			return nil, fmt.Errorf("--crash-command: %w: %s", err, bytes.TrimSpace(said.Bytes()))
+			return nil, fmt.Errorf("--crash-command: %w: %s", err, bytes.TrimSpace(output.Bytes()))
 		}
 		return nil, awaitAnswer(ctx, open)
 	}}
 }
 
-// awaitAnswer returns when the database answers a strong read.
+// awaitAnswer waits until the database answers a strong read.
 func awaitAnswer(ctx context.Context, open func(context.Context) (storage.Backend, error)) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

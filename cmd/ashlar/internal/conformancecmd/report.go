@@ -19,7 +19,7 @@ var reportText string
 
 var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{"short": cli.Duration, "counts": faultCounts}).Parse(reportText))
 
-// writeReport writes the report, and replaces a file of that name once all of it is there.
+// writeReport writes the report to a temporary file, which replaces the named file once it is complete.
 func (n *results) writeReport(name string) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {
@@ -27,7 +27,7 @@ func (n *results) writeReport(name string) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = os.Remove(f.Name()) // it is of no use to anybody
+			_ = os.Remove(f.Name()) // incomplete, so useless
 		}
 	}()
 	err = reportTemplate.Execute(f, struct {

@@ -15,26 +15,26 @@ import (
 	"github.com/ashlar-dev/storage/conformance/faults"
 )
 
-// results are what a database has shown of itself.
+// results are the results of one run against a database.
 type results struct {
 	store, location string
 	started         time.Time
 	took            time.Duration
 	cases           []conformance.Result
-	faults          *faults.Report // nil: nobody asked
+	faults          *faults.Report // nil if the run had no faults
 }
 
-// guaranteeResult is what became of one guarantee.
+// guaranteeResult is the result for one guarantee.
 type guaranteeResult struct {
 	Text     string
 	Took     time.Duration
-	Ran      int      // cases, and 1 for a run under faults
-	Failures []string // what was wrong
-	DataLoss bool     // acknowledged writes
-	Skipped  []string // why something was left out
+	Ran      int      // cases, plus 1 for a run under faults
+	Failures []string // violations found
+	DataLoss bool     // acknowledged writes were lost
+	Skipped  []string // reasons why something was not run
 }
 
-// Mark is the answer in one character: kept, broken, or not asked.
+// Mark returns the result as one character: kept, broken, or not run.
 func (w *guaranteeResult) Mark() string {
 	switch {
 	case len(w.Failures) > 0:
@@ -45,19 +45,19 @@ func (w *guaranteeResult) Mark() string {
 	return "✓"
 }
 
-// byGuarantee sorts the answers by what they are about. Guarantees that nobody asked about are left out.
+// byGuarantee groups the results by guarantee. It omits guarantees that the run did not cover.
 func (n *results) byGuarantee() (all []*guaranteeResult) {
-	results := map[string]conformance.Result{}
+	byCase := map[string]conformance.Result{}
 	for _, r := range n.cases {
-		results[r.Case] = r
+		byCase[r.Case] = r
 	}
-	var told []string // checks that a guarantee has told about
+	var covered []string // checks that belong to a guarantee
 	for _, g := range conformance.Guarantees() {
 		w := &guaranteeResult{Text: g.Text}
 		for _, name := range g.Cases {
-			r, asked := results[name]
+			r, found := byCase[name]
 			switch {
-			case !asked:
+			case !found:
 			case r.NotRun != "":
 				if !slices.Contains(w.Skipped, r.NotRun) {
 					w.Skipped = append(w.Skipped, r.NotRun)
@@ -72,7 +72,7 @@ func (n *results) byGuarantee() (all []*guaranteeResult) {
 		}
 		if n.faults != nil {
 			n.addFaultResults(g, w)
-			told = append(told, g.Checks...)
+			covered = append(covered, g.Checks...)
 		}
 		if w.Ran > 0 || len(w.Skipped) > 0 {
 			all = append(all, w)
@@ -80,7 +80,7 @@ func (n *results) byGuarantee() (all []*guaranteeResult) {
 	}
 	if n.faults != nil {
 		for _, v := range n.faults.Violations {
-			if !slices.Contains(told, v.Check) {
+			if !slices.Contains(covered, v.Check) {
 				all = append(all, &guaranteeResult{Text: v.Check, Ran: 1, Failures: []string{v.Text}})
 			}
 		}
@@ -88,10 +88,10 @@ func (n *results) byGuarantee() (all []*guaranteeResult) {
 	return all
 }
 
-// lossCheck is the check that finds acknowledged writes lost.
+// lossCheck is the check that detects lost acknowledged writes.
 const lossCheck = "acknowledged changes stay"
 
-// addFaultResults adds what the run under faults has to say about a guarantee.
+// addFaultResults adds the results of the run under faults to a guarantee.
 func (n *results) addFaultResults(g conformance.Guarantee, w *guaranteeResult) {
 	for _, v := range n.faults.Violations {
 		if slices.Contains(g.Checks, v.Check) {
@@ -103,7 +103,7 @@ func (n *results) addFaultResults(g conformance.Guarantee, w *guaranteeResult) {
 	case len(g.Checks) == 0:
 		return
 	case len(g.Cases) == 0 && !disturbed:
-		w.Skipped = append(w.Skipped, "no fault came to pass")
+		w.Skipped = append(w.Skipped, "no fault was injected")
 		return
 	case slices.Contains(g.Checks, lossCheck) && !crashed:
 		w.Skipped = append(w.Skipped, "the database did not crash (see --crash-command)")
@@ -111,7 +111,7 @@ func (n *results) addFaultResults(g conformance.Guarantee, w *guaranteeResult) {
 	w.Ran++
 }
 
-// broken are the guarantees that were not kept; that of acknowledged writes, whose loss breaks others as well, is the first.
+// broken returns the broken guarantees. The loss of acknowledged writes comes first, because it also breaks others.
 func (n *results) broken() (broken []*guaranteeResult) {
 	for _, w := range n.byGuarantee() {
 		switch {
@@ -125,7 +125,7 @@ func (n *results) broken() (broken []*guaranteeResult) {
 	return broken
 }
 
-// verdict is an error if a guarantee was broken.
+// verdict returns an error if a guarantee was broken.
 func (n *results) verdict() error {
 	broken := n.broken()
 	if len(broken) == 0 {
@@ -138,7 +138,7 @@ func (n *results) verdict() error {
 	return cli.Failedf("a guarantee is broken: %s%s", broken[0].Text, more)
 }
 
-// print writes the table.
+// print writes the table of results.
 func (n *results) print(out io.Writer) error {
 	b := bufio.NewWriter(out)
 	marks, all := map[string]int{}, n.byGuarantee()
@@ -179,12 +179,12 @@ func faultCounts(f *faults.Report) string {
 	return strings.Join(parts, ", ")
 }
 
-// indent is a text for below a line of the table: its first lines, without what would upset a terminal.
+// indent formats a text to go below a line of the table: its first lines, without characters that would break a terminal.
 func indent(text string) string {
-	const most, indent = 12, "             "
+	const maxLines, indent = 12, "             "
 	lines := strings.Split(strings.TrimSpace(text), "\n")
-	if len(lines) > most {
-		lines = append(lines[:most], "…")
+	if len(lines) > maxLines {
+		lines = append(lines[:maxLines], "…")
 	}
 	for i, line := range lines {
 		lines[i] = indent + strings.Map(func(r rune) rune {
@@ -197,7 +197,7 @@ func indent(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// redactURL is a store's URL without what it may hold of secrets.
+// redactURL returns a store's URL without passwords.
 func redactURL(rawURL string) string {
 	u, err := url.Parse(rawURL)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"sort"
 )
 
-// jsonReader reads JSON values that stand one after another, as list and watch print them.
+// jsonReader reads consecutive JSON values, as list and watch print them.
 type jsonReader struct {
 	dec      *json.Decoder
 	newlines []int
@@ -38,7 +38,7 @@ func (r *jsonReader) next() (*node, error) {
 	return r.value(token, 0)
 }
 
-// line returns the line of what was read last.
+// line returns the line of the last token.
 func (r *jsonReader) line() int { return r.lineOf(int(r.dec.InputOffset()) - 1) }
 
 func (r *jsonReader) lineOf(offset int) int { return 1 + sort.SearchInts(r.newlines, offset) }
@@ -48,7 +48,7 @@ func (r *jsonReader) syntaxError(err error) error {
 	var syntax *json.SyntaxError
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return errAt(r.lineOf(r.size-1), "malformed JSON: it ends in the middle of a value")
+		return errAt(r.lineOf(r.size-1), "malformed JSON: it ends inside a value")
 	case errors.As(err, &syntax):
 		line = max(line, r.lineOf(int(syntax.Offset)-1))
 	}
@@ -106,10 +106,10 @@ func (r *jsonReader) object(line, depth int) (*node, error) {
 		}
 		name, ok := token.(string)
 		if !ok {
-			return nil, errAt(r.line(), "malformed JSON: a field's name is not text")
+			return nil, errAt(r.line(), "malformed JSON: a field name is not text")
 		}
 		if seen[name] {
-			return nil, errAt(r.line(), "the field %q is there twice", name)
+			return nil, errAt(r.line(), "duplicate field %q", name)
 		}
 		seen[name] = true
 		at := r.line()

@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	// LabelPrefix stands before the key of a label in a resource's metadata.
+	// LabelPrefix is prepended to the key of a label in a resource's metadata.
 	LabelPrefix = "label/"
-	// AnnotationPrefix stands before the key of an annotation in a resource's metadata.
+	// AnnotationPrefix is prepended to the key of an annotation in a resource's metadata.
 	AnnotationPrefix = "annotation/"
 )
 
-// listItems returns the items of a List, and nil for anything else.
+// listItems returns the items of a List, and nil for any other object.
 func listItems(n *node) []*node {
 	k, items := n.get("kind"), n.get("items")
 	if k == nil || !strings.HasSuffix(k.text, "List") || items == nil || items.kind != list {
@@ -25,7 +25,7 @@ func listItems(n *node) []*node {
 	version, single := n.get("apiVersion"), strings.TrimSuffix(k.text, "List")
 	out := make([]*node, 0, len(items.items))
 	for _, item := range items.items {
-		// The items of a PodList may leave out what the list says already.
+		// The items of a PodList may omit the fields that the list already gives.
 		if item.kind == object && version != nil && single != "" && item.get("kind") == nil && item.get("apiVersion") == nil {
 			filled := *item
 			filled.fields = append([]field{
@@ -39,7 +39,7 @@ func listItems(n *node) []*node {
 	return out
 }
 
-// readKubernetes reads a document of the Kubernetes shape.
+// readKubernetes reads a document in the format of Kubernetes.
 func readKubernetes(n *node, defaults Defaults) (*Object, error) {
 	typ, err := typeOf(n)
 	if err != nil {
@@ -50,7 +50,7 @@ func readKubernetes(n *node, defaults Defaults) (*Object, error) {
 		return nil, errAt(n.line, "metadata is missing")
 	}
 	if meta.kind != object {
-		return nil, errAt(meta.line, "metadata is to be an object, found %v", meta.kind)
+		return nil, errAt(meta.line, "metadata must be an object, found %v", meta.kind)
 	}
 	name, err := requiredText(meta, "metadata", "name")
 	if err != nil {

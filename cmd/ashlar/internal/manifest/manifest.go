@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// ReadPath reads a file, or all .yaml, .yml and .json files in a folder and those below it, in the order of their names.
+// ReadPath reads a file, or all .yaml, .yml and .json files in a directory and its subdirectories, in the order of their names.
 func ReadPath(path string, defaults Defaults) ([]*Object, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -31,7 +31,7 @@ func ReadPath(path string, defaults Defaults) ([]*Object, error) {
 		if !slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(file))) {
 			return nil
 		}
-		// A link to a file counts as one; a link to a folder is not followed, as it may lead in a circle.
+		// A link to a file is read. A link to a directory is not followed, because it may lead in a circle.
 		if info, err := os.Stat(file); err != nil {
 			return err
 		} else if !info.Mode().IsRegular() {
@@ -60,10 +60,10 @@ func readFile(path string, defaults Defaults) ([]*Object, error) {
 	return objects, errors.Join(err, f.Close())
 }
 
-// reader gives the documents of a stream, and io.EOF after the last one.
+// reader returns the documents of a stream, and io.EOF after the last one.
 type reader interface{ next() (*node, error) }
 
-// Read reads all documents of a stream, which are YAML, or JSON values one after another. name is what errors call it.
+// Read reads all documents of a stream: YAML documents, or consecutive JSON values. Errors mention name.
 func Read(name string, r io.Reader, defaults Defaults) ([]*Object, error) {
 	data, err := io.ReadAll(r)
 	if err != nil {
@@ -76,7 +76,7 @@ func Read(name string, r io.Reader, defaults Defaults) ([]*Object, error) {
 	asJSON := strings.EqualFold(filepath.Ext(name), ".json")
 	start := bytes.TrimLeft(data, " \t\r\n")
 	if !asJSON && (bytes.HasPrefix(start, []byte("{")) || bytes.HasPrefix(start, []byte("["))) {
-		// Most of JSON is YAML, but not all: \/ and surrogate pairs are not. And most of what begins so in a .yaml is JSON.
+		// Most JSON is valid YAML, but not \/ and surrogate pairs. Most .yaml files that begin like JSON are JSON.
 		objects, err := readAll(name, newJSONReader(data), defaults)
 		if err == nil {
 			return objects, nil
@@ -122,10 +122,10 @@ func readAll(name string, r reader, defaults Defaults) ([]*Object, error) {
 	}
 }
 
-// appendObjects appends the object that n is, or those of the list that it is.
+// appendObjects appends the object in n, or the objects of the list in n.
 func appendObjects(objects []*Object, where Position, n *node, defaults Defaults) ([]*Object, error) {
 	if n.kind != object {
-		return nil, errAt(n.line, "a document is to be an object, found %v", n.kind)
+		return nil, errAt(n.line, "a document must be an object, found %v", n.kind)
 	}
 	var o *Object
 	var err error
@@ -144,7 +144,7 @@ func appendObjects(objects []*Object, where Position, n *node, defaults Defaults
 	case n.get("id") != nil:
 		o, err = readResource(n, defaults)
 	default:
-		return nil, errAt(n.line, "neither an object of the Kubernetes shape (apiVersion, kind, metadata) nor a resource (id)")
+		return nil, errAt(n.line, "neither an object in the format of Kubernetes (apiVersion, kind, metadata) nor a resource (id)")
 	}
 	if err != nil {
 		return nil, err

@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// maxDepth bounds how deep a document is nested. A Struct takes three levels of messages for each level, and decoding stops
-// at 10,000.
+// maxDepth bounds the nesting of a document. A Struct needs three levels of messages for each level, and decoding stops at 10,000.
 const maxDepth = 1000
 
-// maxNodes bounds what aliases can expand a small document to.
+// maxNodes bounds the size to which aliases can expand a small document.
 const maxNodes = 2_000_000
 
 type kind int
@@ -29,11 +28,11 @@ func (k kind) String() string {
 	return [...]string{"nothing", "a boolean", "a number", "text", "a list", "an object"}[k]
 }
 
-// node is a value in a document, the same for YAML and JSON, with its line.
+// node is a value in a document, in the same form for YAML and JSON, with its line.
 type node struct {
 	kind   kind
 	line   int
-	text   string // of a text; of a number its JSON literal; of a boolean true or false
+	text   string // the text; the JSON literal of a number; true or false for a boolean
 	items  []*node
 	fields []field
 }
@@ -44,7 +43,7 @@ type field struct {
 	value *node
 }
 
-// get returns the field of this name, or nil. A field that is there without a value counts as missing.
+// get returns the field of this name, or nil. A field without a value counts as missing.
 func (n *node) get(name string) *node {
 	for _, f := range n.fields {
 		if f.name == name && f.value.kind != null {
@@ -54,7 +53,7 @@ func (n *node) get(name string) *node {
 	return nil
 }
 
-// lineError is a mistake at a line of a document.
+// lineError is an error at a line of a document.
 type lineError struct {
 	line int
 	err  error
@@ -107,5 +106,5 @@ func quote(s string) []byte {
 	return b
 }
 
-// isWhole says whether a JSON literal is written as a isWhole number.
+// isWhole reports whether a JSON literal is written as a whole number.
 func isWhole(literal string) bool { return !strings.ContainsAny(literal, ".eE") }

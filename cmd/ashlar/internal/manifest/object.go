@@ -12,14 +12,14 @@ type Defaults struct {
 	Partition, Namespace string
 }
 
-// Position says where something was read.
+// Position is the location of an object in its input.
 type Position struct {
 	File     string
 	Document int // from 1
-	Line     int // from 1; 0 is unknown
+	Line     int // from 1; 0 if unknown
 }
 
-// String is for error texts.
+// String returns the position for error texts.
 func (w Position) String() string {
 	if w.Line == 0 {
 		return fmt.Sprintf("%s: document %d", w.File, w.Document)
@@ -30,42 +30,42 @@ func (w Position) String() string {
 // Object is a resource that was read.
 type Object struct {
 	Position Position
-	// Resource as it is to be written. Its uid, version and generation may be missing.
+	// Resource is the resource to write. Its uid, version and generation may be missing.
 	Resource *resourcepb.Resource
-	// Owners are the ids, without uids, under which the owner is to be looked for, in this order. Where there are any,
-	// Resource.Owner is not set.
+	// Owners are the candidate ids of the owner, without uids, in the order in which to look them up. If there are any, Resource.Owner is
+	// not set.
 	Owners []*resourcepb.ID
 }
 
-// addMetadata takes labels or annotations over.
+// addMetadata copies labels or annotations into the metadata of the resource.
 func (o *Object) addMetadata(prefix, path string, n *node) error {
 	if n.kind == null {
 		return nil
 	}
 	if n.kind != object {
-		return errAt(n.line, "%s is to be an object, found %v", path, n.kind)
+		return errAt(n.line, "%s must be an object, found %v", path, n.kind)
 	}
 	for _, f := range n.fields {
 		if f.value.kind != text && f.value.kind != null {
-			return errAt(f.value.line, "%s: %q is to be text, found %v; put it in quotes", path, f.name, f.value.kind)
+			return errAt(f.value.line, "%s: %q must be text, found %v; put it in quotes", path, f.name, f.value.kind)
 		}
 		o.Resource.Metadata[prefix+f.name] = f.value.text
 	}
 	return nil
 }
 
-// setOwners finds the one setOwners among the references.
+// setOwners sets Owners from the owner references.
 func (o *Object) setOwners(n *node, tenancy *resourcepb.Tenancy, defaults Defaults) error {
 	if n.kind == null || n.kind == list && len(n.items) == 0 {
 		return nil
 	}
 	if n.kind != list {
-		return errAt(n.line, "metadata.ownerReferences is to be a list, found %v", n.kind)
+		return errAt(n.line, "metadata.ownerReferences must be a list, found %v", n.kind)
 	}
 	chosen := n.items[0]
 	for _, ref := range n.items {
 		if ref.kind != object {
-			return errAt(ref.line, "metadata.ownerReferences is to hold objects, found %v", ref.kind)
+			return errAt(ref.line, "metadata.ownerReferences must contain objects, found %v", ref.kind)
 		}
 		if c := ref.get("controller"); c != nil && c.kind == boolean && c.text == "true" {
 			chosen = ref
@@ -89,7 +89,7 @@ func (o *Object) setOwners(n *node, tenancy *resourcepb.Tenancy, defaults Defaul
 	return nil
 }
 
-// requiredText returns a field that must be there, and be text that is not empty.
+// requiredText returns a field that must exist and be a non-empty text.
 func requiredText(n *node, path, name string) (string, error) {
 	full := strings.TrimPrefix(path+"."+name, ".")
 	f := n.get(name)
@@ -97,14 +97,14 @@ func requiredText(n *node, path, name string) (string, error) {
 	case f == nil:
 		return "", errAt(n.line, "%s is missing", full)
 	case f.kind != text:
-		return "", errAt(f.line, "%s is to be text, found %v; put it in quotes", full, f.kind)
+		return "", errAt(f.line, "%s must be text, found %v; put it in quotes", full, f.kind)
 	case f.text == "":
 		return "", errAt(f.line, "%s is empty", full)
 	}
 	return f.text, nil
 }
 
-// typeOf reads apiVersion and kind, of an object or of a reference to one.
+// typeOf reads apiVersion and kind of an object or of a reference.
 func typeOf(n *node) (*resourcepb.Type, error) {
 	version, err := requiredText(n, "", "apiVersion")
 	if err != nil {
@@ -119,7 +119,7 @@ func typeOf(n *node) (*resourcepb.Type, error) {
 		group, version = "core", group
 	}
 	if group == "" || version == "" || strings.Contains(version, "/") {
-		return nil, errAt(n.get("apiVersion").line, "apiVersion is to be GROUP/VERSION, or VERSION alone for the core group, found %q",
+		return nil, errAt(n.get("apiVersion").line, "apiVersion must be GROUP/VERSION, or VERSION alone for the core group, found %q",
 			n.get("apiVersion").text)
 	}
 	return &resourcepb.Type{Group: group, GroupVersion: version, Kind: k}, nil

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// pack puts an object into an Any, as a Struct. The same object always gives the same bytes.
+// pack encodes an object as a Struct in an Any. The same object always yields the same bytes.
 func pack(fields []field) (*anypb.Any, error) {
 	s, err := toStruct(fields)
 	if err != nil {
@@ -66,20 +66,20 @@ func toValue(n *node) (*structpb.Value, error) {
 	return structpb.NewNullValue(), nil
 }
 
-// float returns a number as a Struct holds it, and refuses those that would come back as others.
+// float returns a number as a Struct stores it, and rejects numbers that would change.
 func float(n *node) (float64, error) {
 	f, err := strconv.ParseFloat(n.text, 64)
 	if err != nil {
 		return 0, errAt(n.line, "the number %s is out of range; put it in quotes", n.text)
 	}
 	if isWhole(n.text) && strconv.FormatFloat(f, 'f', -1, 64) != n.text {
-		return 0, errAt(n.line, "the number %s would become %s, as payloads hold 64-bit floating point; put it in quotes",
+		return 0, errAt(n.line, "the number %s would become %s, because payloads contain 64-bit floating point; put it in quotes",
 			n.text, strconv.FormatFloat(f, 'f', -1, 64))
 	}
 	return f, nil
 }
 
-// checkNumbers refuses what float refuses, in all of n.
+// checkNumbers applies float to all numbers in n.
 func checkNumbers(n *node) error {
 	if n.kind == number {
 		_, err := float(n)

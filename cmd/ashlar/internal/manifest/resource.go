@@ -8,10 +8,10 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// floatTypes are the payloads whose numbers are 64-bit floatTypes point, by the end of their type URL.
+// floatTypes are the payloads whose numbers are 64-bit floating point, as suffixes of the type URL.
 var floatTypes = []string{"/google.protobuf.Struct", "/google.protobuf.Value", "/google.protobuf.ListValue"}
 
-// readResource reads a document that is a readResource.
+// readResource reads a document that contains a resource.
 func readResource(n *node, defaults Defaults) (*Object, error) {
 	if data := n.get("data"); data != nil {
 		if typ := data.get("@type"); typ != nil {

@@ -17,14 +17,14 @@ import (
 // yamlReader reads the documents of a YAML stream.
 type yamlReader struct {
 	dec   *yaml.Decoder
-	nodes int // of the document under way, aliases expanded
+	nodes int // of the current document, with aliases expanded
 }
 
 func newYAMLReader(data []byte) *yamlReader {
 	return &yamlReader{dec: yaml.NewDecoder(bytes.NewReader(data))}
 }
 
-// next returns the next document, or io.EOF. One that holds nothing is a null node.
+// next returns the next document, or io.EOF. An empty document is a null node.
 func (r *yamlReader) next() (*node, error) {
 	var doc yaml.Node
 	if err := r.dec.Decode(&doc); err != nil {
@@ -40,11 +40,11 @@ func (r *yamlReader) next() (*node, error) {
 	return r.value(doc.Content[0], 0)
 }
 
-// linePrefix is how the YAML library says where.
+// linePrefix matches the position in the errors of the YAML library.
 var linePrefix = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// malformedError finds the line in the library's error. The library counts from 0 and leaves 0 out, but adds 1 for mistakes
-// inside a word: those of the grammar all say what was expected.
+// malformedError extracts the line from an error of the library. The library counts from 0 and omits 0, but adds 1 for errors inside a
+// word; the messages of grammar errors all begin with what was expected.
 func malformedError(err error) error {
 	message := err.Error()
 	found := linePrefix.FindStringSubmatch(message)
@@ -97,14 +97,14 @@ func (r *yamlReader) object(y *yaml.Node, depth int) (*node, error) {
 			k = k.Alias
 		}
 		if k.Kind != yaml.ScalarNode {
-			return nil, errAt(k.Line, "a field's name is not text")
+			return nil, errAt(k.Line, "a field name is not text")
 		}
 		if k.ShortTag() == "!!merge" {
 			merged = append(merged, y.Content[i+1])
 			continue
 		}
 		if seen[k.Value] {
-			return nil, errAt(k.Line, "the field %q is there twice", k.Value)
+			return nil, errAt(k.Line, "duplicate field %q", k.Value)
 		}
 		seen[k.Value] = true
 		value, err := r.value(y.Content[i+1], depth+1)
@@ -137,14 +137,14 @@ func (r *yamlReader) object(y *yaml.Node, depth int) (*node, error) {
 	return n, nil
 }
 
-// digits are a whole number, also where the library takes it for a floating-point one because it is so large.
+// digits matches a whole number, even one so large that the library takes it for floating point.
 var digits = regexp.MustCompile(`^[-+]?[0-9_]+$`)
 
 func scalar(y *yaml.Node) (*node, error) {
 	n := &node{kind: text, line: y.Line, text: y.Value}
 	switch tag := y.ShortTag(); tag {
 	case "!!str":
-		// The library follows YAML 1.2 here, Kubernetes 1.1. Of a bare y and n each makes something else: text is harmless.
+		// The library follows YAML 1.2 here, and Kubernetes YAML 1.1. They disagree on a bare y and n, so those stay text.
 		if y.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle|yaml.TaggedStyle) == 0 {
 			switch y.Value {
 			case "yes", "Yes", "YES", "on", "On", "ON":
@@ -159,7 +159,7 @@ func scalar(y *yaml.Node) (*node, error) {
 	case "!!bool":
 		var b bool
 		if err := y.Decode(&b); err != nil {
-			return nil, errAt(y.Line, "%q is no boolean", y.Value)
+			return nil, errAt(y.Line, "%q is not a boolean", y.Value)
 		}
 		n.kind, n.text = boolean, strconv.FormatBool(b)
 	case "!!int":
@@ -172,7 +172,7 @@ func scalar(y *yaml.Node) (*node, error) {
 		case y.Decode(&unsigned) == nil:
 			n.text = strconv.FormatUint(unsigned, 10)
 		default:
-			return nil, errAt(y.Line, "%q is no whole number", y.Value)
+			return nil, errAt(y.Line, "%q is not a whole number", y.Value)
 		}
 	case "!!float":
 		n.kind = number
@@ -184,10 +184,10 @@ func scalar(y *yaml.Node) (*node, error) {
 		}
 		var f float64
 		if err := y.Decode(&f); err != nil {
-			return nil, errAt(y.Line, "%q is no number", y.Value)
+			return nil, errAt(y.Line, "%q is not a number", y.Value)
 		}
 		if math.IsInf(f, 0) || math.IsNaN(f) {
-			return nil, errAt(y.Line, "%s has no place in JSON; put it in quotes", y.Value)
+			return nil, errAt(y.Line, "%s cannot be written in JSON; put it in quotes", y.Value)
 		}
 		n.text = strconv.FormatFloat(f, 'g', -1, 64)
 	case "!!binary":

@@ -18,17 +18,17 @@ func Command(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Move a store's data to another database",
-		Long: `Move a store's data to another database, whichever the two are: everything but the versions, which are the target's own.
+		Long: `Move a store's data to another database of any kind: everything except the versions, which the target assigns.
 
-Without --live the data is copied once and compared; nobody should write to the source meanwhile. With --live programs go on
-writing to the source: the data is copied, then the changes are followed, until you type "cutover" and Enter, or until the lag is
-proven to be below --cutover-when-lag-below. At the cutover the source is closed for writing (programs get an error that names the
-target), the rest is brought over, and both sides are compared. Then the target is the store.
+Without --live the data is copied once and compared; no program may write to the source meanwhile. With --live programs continue to
+write to the source: the data is copied and the changes are followed until you type "cutover" and Enter, or until the lag is proven to
+be below --cutover-when-lag-below. The cutover closes the source for writing (programs get an error that names the target), copies the
+remaining changes, and compares both sides. Then the target is the store.
 
-Stopped at any moment, by Ctrl-C or by a failure, the same command goes on where it was: the target remembers. A cutover that fails
-opens the source again; one that is stopped leaves it closed, and says how to go on. The target has to be empty, unless --merge,
---overwrite or --mirror says what becomes of what it holds; --merge and --overwrite go with --live only where the source's watches
-can prove that they have shown everything.`,
+If the command is stopped, by Ctrl-C or by a failure, the same command resumes: the target stores its state. A cutover that fails opens
+the source again; a cutover that is stopped leaves it closed and prints how to continue. The target must be empty, unless --merge,
+--overwrite or --mirror decides about its contents. --merge and --overwrite work with --live only if the watches of the source can prove
+that they are complete.`,
 		Example: `  ashlar migrate --from sqlite:///var/lib/app/store.db --to postgres://db.example/app --dry-run
   ashlar migrate --from sqlite:///var/lib/app/store.db --to postgres://db.example/app --live
   ashlar migrate verify --from sqlite:///var/lib/app/store.db --to postgres://db.example/app`,
@@ -54,9 +54,9 @@ can prove that they have shown everything.`,
 	}
 	f.storePair.flags(cmd)
 	flags := cmd.Flags()
-	flags.BoolVar(&f.live, "live", false, "follow the source's changes until the cutover")
-	flags.DurationVar(&f.lag, "cutover-when-lag-below", 0, "with --live: cut over as soon as the target is less than this behind")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "say what would be done, and do nothing")
+	flags.BoolVar(&f.live, "live", false, "follow the changes of the source until the cutover")
+	flags.DurationVar(&f.lag, "cutover-when-lag-below", 0, "with --live: cut over as soon as the lag of the target is below this")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "print what would be done, and change nothing")
 	f.addTargetFlags(cmd)
 	cmd.AddCommand(migrateVerifyCommand(a), migrateStatusCommand(a), migrateAbortCommand(a), migrateUnfenceCommand(a))
 	return cmd
@@ -80,7 +80,7 @@ func move(ctx context.Context, a *cli.App, from, to storage.Backend, o *migrate.
 	return show.result(r, o)
 }
 
-// awaitCutover waits for the operator's word. It ends with the input, or with the process.
+// awaitCutover waits until the operator types "cutover". It ends with the input, or with the process.
 func awaitCutover(a *cli.App, cutover chan<- struct{}) {
 	for lines := bufio.NewScanner(a.In); lines.Scan(); {
 		if strings.TrimSpace(lines.Text()) == "cutover" {
@@ -90,7 +90,7 @@ func awaitCutover(a *cli.App, cutover chan<- struct{}) {
 	}
 }
 
-// dryRun compares, and says what a migration would do about it.
+// dryRun compares the stores and prints what a migration would do.
 func dryRun(ctx context.Context, a *cli.App, from, to storage.Backend, f migrateFlags) error {
 	r, err := migrate.Verify(ctx, from, to, nil)
 	if err != nil {

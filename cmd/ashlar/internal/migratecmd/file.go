@@ -19,8 +19,8 @@ func ExportCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "export FILE",
 		Short: "Write all of a store to a file",
-		Long: `Write all of a store to a file, compressed and with a checksum: everything but the versions. FILE may be - for the standard
-output. A file of that name is replaced once the export is complete, not before.`,
+		Long: `Write all of a store to a file, compressed and with a checksum: everything except the versions. If FILE is -, it is written to
+standard output. An existing file is replaced only after the export is complete.`,
 		Example: "  ashlar export store.ashlar\n  ashlar export - | ssh elsewhere ashlar import -",
 		Args:    cli.ExactArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -40,7 +40,7 @@ output. A file of that name is replaced once the export is complete, not before.
 	}
 }
 
-// exportFile writes beside the file and renames, so that nobody finds half an export.
+// exportFile writes a temporary file next to the target and renames it, so that no reader finds a partial export.
 func exportFile(ctx context.Context, b storage.Backend, name string) (s *migrate.Summary, err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {
@@ -48,7 +48,7 @@ func exportFile(ctx context.Context, b storage.Backend, name string) (s *migrate
 	}
 	defer func() {
 		if err != nil {
-			_ = os.Remove(f.Name()) // it is of no use to anybody
+			_ = os.Remove(f.Name()) // incomplete, so useless
 		}
 	}()
 	s, err = migrate.Export(ctx, b, f)
@@ -65,10 +65,10 @@ func ImportCommand(a *cli.App) *cobra.Command {
 	var f migrateFlags
 	cmd := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Bring a file that export has written into a store",
-		Long: `Bring a file that export has written into a store. The file, - for the standard input, is read to its end and checked first: one
-that was altered or cut off is refused before anything is written. The store has to be empty, unless --merge, --overwrite or
---mirror says what becomes of what it holds. An import that was interrupted goes on with --mirror.`,
+		Short: "Load an exported file into a store",
+		Long: `Load an exported file into a store. The file, - for standard input, is first read to its end and checked: a file that was modified or
+truncated is rejected before anything is written. The store must be empty, unless --merge, --overwrite or --mirror decides about its
+contents. An interrupted import continues with --mirror.`,
 		Example: "  ashlar import store.ashlar --store postgres://db.example/app",
 		Args:    cli.ExactArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -98,14 +98,14 @@ that was altered or cut off is refused before anything is written. The store has
 	return cmd
 }
 
-// openSeekable opens a file that can be read more than once: of the standard input it makes a copy.
+// openSeekable opens a file for repeated reads. It copies standard input to a temporary file.
 func openSeekable(a *cli.App, name string) (io.ReadSeeker, func(), error) {
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
 			return nil, nil, cli.Failedf("import: %w", err)
 		}
-		return f, func() { _ = f.Close() }, nil // it was only read
+		return f, func() { _ = f.Close() }, nil // read-only
 	}
 	f, err := os.CreateTemp("", "ashlar-import-*")
 	if err != nil {

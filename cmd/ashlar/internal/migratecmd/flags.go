@@ -14,12 +14,12 @@ import (
 	"github.com/ashlar-dev/storage/migrate"
 )
 
-// storePair are the two stores of a migration.
+// storePair holds the URLs of the two stores of a migration.
 type storePair struct{ from, to string }
 
 func (f *storePair) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.from, "from", "", "URL of the store that is moved")
-	cmd.Flags().StringVar(&f.to, "to", "", "URL of the store that it is moved to")
+	cmd.Flags().StringVar(&f.from, "from", "", "URL of the source store")
+	cmd.Flags().StringVar(&f.to, "to", "", "URL of the target store")
 }
 
 // open opens both stores, calls do, and closes them.
@@ -45,22 +45,22 @@ func (f *storePair) open(ctx context.Context, do func(from, to storage.Backend) 
 	return do(from, to)
 }
 
-// A migration that has ended early says what state the source is in, and which commands lead on. They show stores by the names
-// that migrate.Name gives them, because a URL may hold a password.
+// When a migration ends early, the error reports the state of the source and the commands to continue with. They show stores by
+// migrate.Name, because a URL may contain a password.
 
-// commandLine is a commandLine line about both stores.
+// commandLine returns a command line for both stores.
 func (f *storePair) commandLine(sub string, flags ...string) string {
 	words := append([]string{"ashlar", "migrate"}, strings.Fields(sub)...)
 	words = append(words, "--from", shellQuote(migrate.Name(f.from)), "--to", shellQuote(migrate.Name(f.to)))
 	return strings.Join(append(words, flags...), " ")
 }
 
-// abortError is the error of giving a migration up, with the way on: once begun, it can be done again.
+// abortError returns the error of a failed abort, with the command to repeat it. An abort can be repeated once it has begun.
 func (f *storePair) abortError(err error) error {
 	if errors.Is(err, storage.ErrInvalid) || errors.Is(err, migrate.ErrBusy) || errors.Is(err, migrate.ErrUnsupported) {
 		return fmt.Errorf("abort: %w", err)
 	}
-	return fmt.Errorf("abort: %w; to do it again: %s; to open the source whatever the target says: %s", err, f.commandLine("abort"), unfenceCommand(f.from))
+	return fmt.Errorf("abort: %w; to repeat it: %s; to open the source whatever the state of the target: %s", err, f.commandLine("abort"), unfenceCommand(f.from))
 }
 
 // migrateFlags are the flags of migrate.
@@ -72,16 +72,16 @@ type migrateFlags struct {
 	parallel                                     int
 }
 
-// addTargetFlags are the flags about how the target is changed.
+// addTargetFlags adds the flags that control the changes to the target.
 func (f *migrateFlags) addTargetFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.BoolVar(&f.merge, "merge", false, "into a target that is not empty; what differs there is an error")
-	flags.BoolVar(&f.overwrite, "overwrite", false, "into a target that is not empty; what differs there is replaced")
-	flags.BoolVar(&f.mirror, "mirror", false, "make the target equal to the source: replace what differs, delete what the source lacks")
-	flags.Float64Var(&f.rate, "rate", 0, "change at most so many resources a second (default: no limit)")
-	flags.IntVar(&f.parallel, "parallel", 32, "so many writers to the target")
-	flags.DurationVar(&f.timeout, "patience", time.Minute, "give up when a database has not answered, or had no room, for so long")
-	flags.BoolVar(&f.json, "json", false, "tell about the progress in JSON, a line each")
+	flags.BoolVar(&f.merge, "merge", false, "allow a target that is not empty; a different resource there is an error")
+	flags.BoolVar(&f.overwrite, "overwrite", false, "allow a target that is not empty; a different resource there is replaced")
+	flags.BoolVar(&f.mirror, "mirror", false, "make the target equal to the source: replace different resources, delete those missing in the source")
+	flags.Float64Var(&f.rate, "rate", 0, "maximum number of resources changed per second (default: no limit)")
+	flags.IntVar(&f.parallel, "parallel", 32, "number of concurrent writers to the target")
+	flags.DurationVar(&f.timeout, "patience", time.Minute, "fail if a database has not answered, or had no space, for this time")
+	flags.BoolVar(&f.json, "json", false, "print the progress as lines of JSON")
 }
 
 func (f *migrateFlags) options() (*migrate.Options, error) {
@@ -101,16 +101,16 @@ func (f *migrateFlags) options() (*migrate.Options, error) {
 	}
 	switch {
 	case chosen > 1:
-		return nil, cli.Usagef("--merge, --overwrite and --mirror exclude each other")
+		return nil, cli.Usagef("--merge, --overwrite and --mirror are mutually exclusive")
 	case f.lag < 0 || f.lag > 0 && !f.live:
-		return nil, cli.Usagef("--cutover-when-lag-below is to be more than nothing, and goes with --live")
+		return nil, cli.Usagef("--cutover-when-lag-below must be more than 0, and requires --live")
 	case f.rate < 0 || f.parallel < 1 || f.timeout <= 0:
-		return nil, cli.Usagef("--rate, --parallel and --patience are to be more than nothing")
+		return nil, cli.Usagef("--rate, --parallel and --patience must be more than 0")
 	}
 	return o, nil
 }
 
-// resumeCommand is the command line that was given.
+// resumeCommand returns the command line of this migration.
 func (f *migrateFlags) resumeCommand() string {
 	var flags []string
 	for _, flag := range []struct {
@@ -127,26 +127,26 @@ func (f *migrateFlags) resumeCommand() string {
 	return f.commandLine("", flags...)
 }
 
-// nextStep says how a migration that has ended early can be gone on with.
+// nextStep returns how to continue a migration that ended early.
 func (f *migrateFlags) nextStep(r *migrate.Result) string {
 	source := "the source is open for writing"
-	abort := "give it up"
+	abort := "abort it"
 	if r.Closed {
 		source, abort = "the source is closed for writing until then", "open the source again"
 	}
 	switch r.Next {
 	case migrate.Again:
-		return fmt.Sprintf("nothing is lost: the same command goes on from here (phase %q), and %s. To go on: %s. To %s: %s", r.Phase, source,
+		return fmt.Sprintf("nothing is lost: the same command continues from here (phase %q), and %s. To continue: %s. To %s: %s", r.Phase, source,
 			f.resumeCommand(), abort, f.commandLine("abort"))
 	case migrate.GiveUp:
 		return fmt.Sprintf("nothing is lost, but the same command would fail again. To %s: %s", abort, f.commandLine("abort"))
 	case migrate.Leave:
-		return fmt.Sprintf("another process goes on with it, or has given it up. To see: ashlar migrate status --store %s", shellQuote(migrate.Name(f.to)))
+		return fmt.Sprintf("another process continues it, or has aborted it. To check: ashlar migrate status --store %s", shellQuote(migrate.Name(f.to)))
 	}
 	return ""
 }
 
-// withNextStep is the error of a migration that has withNextStep early, with the way on.
+// withNextStep adds the next step to the error of a migration that ended early.
 func (f *migrateFlags) withNextStep(ctx context.Context, show *reporter, r *migrate.Result, err error) error {
 	text := f.nextStep(r)
 	switch {
@@ -159,12 +159,12 @@ func (f *migrateFlags) withNextStep(ctx context.Context, show *reporter, r *migr
 	return fmt.Errorf("%w; %s", err, text)
 }
 
-// unfenceCommand is the command line that opens a store.
+// unfenceCommand returns the command line that opens a store for writing.
 func unfenceCommand(url string) string {
 	return "ashlar migrate unfence --store " + shellQuote(migrate.Name(url))
 }
 
-// shellQuote quotes a word for a shell, where it needs to be.
+// shellQuote quotes a word for a shell, if necessary.
 func shellQuote(word string) string {
 	plain := func(r rune) bool {
 		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-_./:=@%+,", r)

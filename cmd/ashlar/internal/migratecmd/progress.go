@@ -11,13 +11,13 @@ import (
 	"github.com/ashlar-dev/storage/migrate"
 )
 
-// reporter shows how far a reporter is: a line that changes on a terminal, else a line now and then, or JSON.
+// reporter shows the progress of a migration: as a line that it rewrites on a terminal, as an occasional line elsewhere, or as JSON.
 type reporter struct {
 	out   io.Writer
 	json  bool
 	mu    sync.Mutex
 	phase migrate.Phase
-	line  *cli.StatusLine // of people
+	line  *cli.StatusLine // unless json is set
 }
 
 func newReporter(a *cli.App, asJSON bool) *reporter {
@@ -28,7 +28,7 @@ func (m *reporter) progress(p migrate.Progress) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if p.Warning != nil {
-		m.print(fmt.Sprintf("trying again: %s", cli.OneLine(p.Warning)), map[string]any{"warning": cli.OneLine(p.Warning)})
+		m.print(fmt.Sprintf("retrying: %s", cli.OneLine(p.Warning)), map[string]any{"warning": cli.OneLine(p.Warning)})
 	}
 	switch {
 	case m.json:
@@ -38,7 +38,7 @@ func (m *reporter) progress(p migrate.Progress) {
 			"etaSeconds": p.Left.Seconds(), "lagSeconds": p.Lag.Seconds(), "elapsedSeconds": p.Elapsed.Seconds(),
 		}
 		if p.Lag < 0 {
-			object["lagSeconds"] = nil // nothing is proven yet
+			object["lagSeconds"] = nil // the lag is not known yet
 		}
 		m.writeJSON(object)
 	default:
@@ -47,7 +47,7 @@ func (m *reporter) progress(p migrate.Progress) {
 	m.phase = p.Phase
 }
 
-// describeProgress is a progress in a line.
+// describeProgress returns the progress as one line.
 func describeProgress(p migrate.Progress) string {
 	switch p.Phase {
 	case migrate.Following:
@@ -67,14 +67,14 @@ func describeProgress(p migrate.Progress) string {
 		bar = "[" + strings.Repeat("#", full) + strings.Repeat(".", width-full) + "] "
 		of = fmt.Sprintf(" of %d", p.Total)
 	}
-	left := ""
+	eta := ""
 	if p.Left > 0 {
-		left = ", " + cli.Duration(p.Left) + " left"
+		eta = ", " + cli.Duration(p.Left) + " left"
 	}
-	return fmt.Sprintf("%-8s %s%d%s, %.0f/s%s", p.Phase, bar, p.Listed, of, p.Rate, left)
+	return fmt.Sprintf("%-8s %s%d%s, %.0f/s%s", p.Phase, bar, p.Listed, of, p.Rate, eta)
 }
 
-// note says something to people.
+// note prints a message for the operator.
 func (m *reporter) note(text string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -90,7 +90,7 @@ func (m *reporter) print(text string, object map[string]any) {
 	_, _ = fmt.Fprintln(m.out, text)
 }
 
-// writeJSON writes JSON.
+// writeJSON writes one line of JSON.
 func (m *reporter) writeJSON(object map[string]any) {
 	text, err := json.Marshal(object)
 	if err == nil {
@@ -98,14 +98,14 @@ func (m *reporter) writeJSON(object map[string]any) {
 	}
 }
 
-// end leaves the last state on the terminal.
+// end keeps the last state on the terminal.
 func (m *reporter) end() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.line.End()
 }
 
-// result says what was done.
+// result prints the result of a migration.
 func (m *reporter) result(r *migrate.Result, o *migrate.Options) error {
 	if m.json {
 		object := map[string]any{
@@ -126,7 +126,7 @@ func (m *reporter) result(r *migrate.Result, o *migrate.Options) error {
 	_, err := fmt.Fprintf(m.out, "created %d, replaced %d, deleted %d, found %d equal, followed %d changes, in %s\nverified: %v\n",
 		r.Done.Created, r.Done.Replaced, r.Done.Deleted, r.Done.Skipped, r.Done.Applied, cli.Duration(r.Elapsed), r.Report)
 	if err == nil && r.Phase == migrate.Complete {
-		_, err = fmt.Fprintf(m.out, "complete: %s takes no more writes (closed %s ago); use %s\n", o.From, cli.Duration(r.Fenced), o.To)
+		_, err = fmt.Fprintf(m.out, "complete: %s accepts no more writes (closed %s ago); use %s\n", o.From, cli.Duration(r.Fenced), o.To)
 	}
 	return err
 }

@@ -20,8 +20,8 @@ func migrateVerifyCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Compare two stores",
-		Long: `Compare two stores, everything but the versions, and show what differs: missing is what only the source has, extra what only
-the target has. The exit code is 1 if anything differs. While programs write, what they change may show up.`,
+		Long: `Compare two stores, everything except the versions, and print the differences: missing is only in the source, extra only in the
+target. The exit code is 1 if there are any. While programs write, their changes may appear as differences.`,
 		Example:           "  ashlar migrate verify --from sqlite:///var/lib/app/store.db --to postgres://db.example/app",
 		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -35,7 +35,7 @@ the target has. The exit code is 1 if anything differs. While programs write, wh
 		},
 	}
 	f.flags(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "show what differs in JSON, a line each")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the differences as lines of JSON")
 	return cmd
 }
 
@@ -102,14 +102,14 @@ func migrateStatusCommand(a *cli.App) *cobra.Command {
 					return err
 				}
 				if fenced {
-					_, err = fmt.Fprintf(a.Out, "closed for writing: it has moved to %s (if that is not in use, open this one with ashlar migrate unfence)\n",
+					_, err = fmt.Fprintf(a.Out, "closed for writing: it has moved to %s (if that store is not in use, open this one with ashlar migrate unfence)\n",
 						cli.Printable(target))
 				}
 				if s != nil && err == nil {
-					_, err = fmt.Fprintf(a.Out, "target of a migration from %s: phase %s, begun %s, last sign of life %s\n", cli.Printable(s.From), s.Phase,
+					_, err = fmt.Fprintf(a.Out, "target of a migration from %s: phase %s, started %s, last activity %s\n", cli.Printable(s.From), s.Phase,
 						s.Started.Format(time.RFC3339), s.Updated.Format(time.RFC3339))
 					if err == nil && s.Phase != migrate.Complete {
-						_, err = fmt.Fprintf(a.Out, "to go on: the command that it was begun with; to give it up: %s\n",
+						_, err = fmt.Fprintf(a.Out, "to continue: the original command; to abort: %s\n",
 							(&storePair{from: s.From, to: s.To}).commandLine("abort"))
 					}
 				}
@@ -126,9 +126,9 @@ func migrateAbortCommand(a *cli.App) *cobra.Command {
 	var f storePair
 	cmd := &cobra.Command{
 		Use:   "abort",
-		Short: "Give up a migration that is not complete",
-		Long: `Give up a migration that is not complete: the source takes writes again, should the cutover have begun, and the target takes
-part in none any more. What was copied stays in the target. A process at work on it stops by itself. If in doubt, do it again.`,
+		Short: "Abort a migration that is not complete",
+		Long: `Abort a migration that is not complete. The source accepts writes again if the cutover had begun, and the target no longer takes part
+in a migration. Copied data stays in the target. A process that works on the migration stops by itself. If in doubt, repeat the command.`,
 		Example:           "  ashlar migrate abort --from sqlite:///var/lib/app/store.db --to postgres://db.example/app",
 		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -142,7 +142,7 @@ part in none any more. What was copied stays in the target. A process at work on
 				if err := migrate.Abort(ctx, from, to); err != nil {
 					return f.abortError(err)
 				}
-				_, err := fmt.Fprintln(a.Out, "given up: the source takes writes")
+				_, err := fmt.Fprintln(a.Out, "aborted: the source accepts writes")
 				return err
 			})
 		},
@@ -154,9 +154,9 @@ part in none any more. What was copied stays in the target. A process at work on
 func migrateUnfenceCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "unfence",
-		Short: "Let a store take writes again that a migration has closed",
-		Long: `Let a store take writes again that a migration has closed. Do so only where the target is not in use, or else to migrate back into
-it: two stores in use go different ways.`,
+		Short: "Open a store for writing that a migration has closed",
+		Long: `Open a store for writing that a migration has closed. Do this only if the target is not in use, or to migrate back into this store: two
+stores in use diverge.`,
 		Example:           "  ashlar migrate unfence --store sqlite:///var/lib/app/store.db",
 		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -165,7 +165,7 @@ it: two stores in use go different ways.`,
 				if err := migrate.Unfence(ctx, b); err != nil {
 					return fmt.Errorf("unfence: %w", err)
 				}
-				_, err := fmt.Fprintln(a.Out, "the store takes writes")
+				_, err := fmt.Fprintln(a.Out, "the store accepts writes")
 				return err
 			})
 		},

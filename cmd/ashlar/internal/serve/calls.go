@@ -9,11 +9,11 @@ import (
 	"google.golang.org/grpc"
 )
 
-// calls counts the calls under way that end by themselves: all but watches.
+// calls counts the active calls that end by themselves: all except watches.
 type calls struct {
 	mu    sync.Mutex
 	count int
-	idle  chan struct{} // closed when the count comes to 0; nil unless somebody waits
+	idle  chan struct{} // closed when count reaches 0; nil without a waiter
 }
 
 func (c *calls) begin() {
@@ -31,7 +31,7 @@ func (c *calls) end() {
 	}
 }
 
-// wait waits until no call is under way, or for the end of ctx.
+// wait blocks until no call is active or ctx ends.
 func (c *calls) wait(ctx context.Context) {
 	c.mu.Lock()
 	if c.count == 0 {
@@ -55,7 +55,7 @@ func (c *calls) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, nex
 	return next(ctx, req)
 }
 
-// rangeStream counts the rangeStream that etcd's API sends in parts.
+// rangeStream counts the lists that etcd's API sends in parts.
 func (c *calls) rangeStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	if info.FullMethod == etcdserverpb.KV_RangeStream_FullMethodName {
 		c.begin()

@@ -9,16 +9,16 @@ import (
 	"sync/atomic"
 )
 
-// certificates are the server's certificate and those that clients' certificates are signed by, read from files and read again on demand.
+// certificates holds the server's certificate and the CA certificates for clients. It reads them from files, and again on demand.
 type certificates struct {
 	cert, key, clientCA string
 	current             atomic.Pointer[identity]
 }
 
-// identity is what the files of certificates held when they were read.
+// identity is the contents of the files at the last read.
 type identity struct {
 	server    tls.Certificate
-	clientCAs *x509.CertPool // nil if clientCAs need no certificate
+	clientCAs *x509.CertPool // nil if clients need no certificate
 }
 
 // newCertificates reads the files. It returns nil if none are configured.
@@ -30,7 +30,7 @@ func newCertificates(c *Config) (*certificates, error) {
 	return files, files.load()
 }
 
-// load reads the files. If that fails, what was read before stays.
+// load reads the files. If it fails, the previous contents stay in use.
 func (f *certificates) load() error {
 	var read identity
 	var err error
@@ -40,19 +40,19 @@ func (f *certificates) load() error {
 	if f.clientCA != "" {
 		pem, err := os.ReadFile(f.clientCA)
 		if err != nil {
-			return fmt.Errorf("read the certificates that sign those of clients: %w", err)
+			return fmt.Errorf("read the client CA: %w", err)
 		}
 		read.clientCAs = x509.NewCertPool()
 		if !read.clientCAs.AppendCertsFromPEM(pem) {
-			return fmt.Errorf("read the certificates that sign those of clients: %w", errors.New(f.clientCA+" holds no certificate in PEM"))
+			return fmt.Errorf("read the client CA: %w", errors.New(f.clientCA+" contains no PEM certificate"))
 		}
 	}
 	f.current.Store(&read)
 	return nil
 }
 
-// config returns the configuration of a listener that speaks some protocols. With clients it demands certificates of them, if there is a
-// file to check these by.
+// config returns the configuration of a listener for some protocols. If clients is set and a client CA is configured, clients must present
+// a certificate.
 func (f *certificates) config(clients bool, protocols ...string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,

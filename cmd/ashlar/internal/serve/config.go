@@ -10,48 +10,48 @@ import (
 	"time"
 )
 
-// Config is what can be set of a server.
+// Config is the configuration of a server.
 type Config struct {
 	// Store is the URL of the store.
 	Store string
 	// Listen is the address of the gRPC server.
 	Listen string
-	// HTTP is the address of the HTTP server; empty for none.
+	// HTTP is the address of the HTTP server. Empty: none.
 	HTTP string
-	// Admin is the address of metrics and probes; empty if they are served at HTTP.
+	// Admin is the address of metrics and probes. Empty: they are served at HTTP.
 	Admin string
 
 	// Cert and Key are the files of the server's certificate and private key, in PEM. Both empty: no TLS.
 	Cert, Key string
-	// ClientCA is the file of the certificates, in PEM, by which those of clients have to be signed. Empty: clients need none.
+	// ClientCA is the file of the PEM certificates that must have signed the certificates of clients. Empty: clients need none.
 	ClientCA string
-	// Insecure allows addresses that other machines reach without TLS.
+	// Insecure allows addresses without TLS that other machines can reach.
 	Insecure bool
 
-	// Tokens is the token file. Empty: everybody may do everything.
+	// Tokens is the token file. Empty: all callers may do everything.
 	Tokens string
-	// Types is a directory of descriptor sets; AnyType takes every type. One of them is needed.
+	// Types is a directory of descriptor sets. AnyType accepts every type. Exactly one of them must be set.
 	Types   string
 	AnyType bool
 
-	// Drain is how long calls may go on when the server is told to stop.
+	// Drain is the time that active calls have to end when the server stops.
 	Drain time.Duration
-	// ReadyTimeout is how long a probe waits for the store's answer.
+	// ReadyTimeout bounds the time that a probe waits for the store.
 	ReadyTimeout time.Duration
 
-	// Logger is told what happens.
+	// Logger receives the log of the server.
 	Logger *slog.Logger
-	// Reload has the token file and the certificates read again at each signal; nil for never.
+	// Reload makes the server read the token file and the certificates again at each signal. Nil: never.
 	Reload <-chan os.Signal
-	// Version is the program's, for traces.
+	// Version is the version of the program, for traces.
 	Version string
 }
 
-// NewLogger returns a logger that writes lines of a format, "text" or "json", from a level on: "debug", "info", "warn" or "error".
+// NewLogger returns a logger with the format "text" or "json" and the minimum level "debug", "info", "warn" or "error".
 func NewLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("the log level is to be debug, info, warn or error, found %q", level)
+		return nil, fmt.Errorf("the log level must be debug, info, warn or error, found %q", level)
 	}
 	options := &slog.HandlerOptions{Level: l}
 	switch format {
@@ -60,27 +60,27 @@ func NewLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	case "json":
 		return slog.New(slog.NewJSONHandler(w, options)), nil
 	}
-	return nil, fmt.Errorf("the log format is to be text or json, found %q", format)
+	return nil, fmt.Errorf("the log format must be text or json, found %q", format)
 }
 
-// Check returns what is wrong with the configuration, as far as it shows without opening anything.
+// Check returns the errors of the configuration that can be found without opening anything.
 func (c *Config) Check() error {
-	var wrong []error
-	fault := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
+	var errs []error
+	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	switch {
 	case c.Types == "" && !c.AnyType:
-		fault("say which types are served: --types with a directory of descriptor sets, or --any-type")
+		fault("no types to serve: set --types to a directory of descriptor sets, or --any-type")
 	case c.Types != "" && c.AnyType:
-		fault("--types and --any-type exclude each other")
+		fault("--types and --any-type are mutually exclusive")
 	}
 	if (c.Cert == "") != (c.Key == "") {
-		fault("--tls-cert and --tls-key go together")
+		fault("--tls-cert and --tls-key must be set together")
 	}
 	if c.ClientCA != "" && c.Cert == "" {
 		fault("--client-ca needs --tls-cert and --tls-key")
 	}
 	if c.Drain < 0 || c.ReadyTimeout <= 0 {
-		fault("--drain is to be 0 or more, --ready-timeout more than 0")
+		fault("--drain must be 0 or more, and --ready-timeout more than 0")
 	}
 	if c.Listen == "" {
 		fault("--listen needs an address")
@@ -92,17 +92,17 @@ func (c *Config) Check() error {
 			}
 		}
 	}
-	return errors.Join(wrong...)
+	return errors.Join(errs...)
 }
 
-// checkAddress refuses an address that is none, and one that other machines reach if what is sent there can be read on the way.
+// checkAddress rejects an invalid address, and an address without TLS that other machines can reach.
 func (c *Config) checkAddress(address string) error {
 	at, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
 		return err
 	}
 	if c.Cert == "" && !c.Insecure && !at.IP.IsLoopback() {
-		return errors.New("other machines reach this address: set --tls-cert and --tls-key, or --insecure to go without TLS")
+		return errors.New("other machines can reach this address: set --tls-cert and --tls-key, or --insecure to serve without TLS")
 	}
 	return nil
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/ashlar-dev/storage/service"
 )
 
-// RunEtcd serves the keys of a store by etcd's API until ctx is over, as Run serves resources. Of the configuration, tokens, types and the
-// address for HTTP have no meaning here.
+// RunEtcd serves the keys of a store through etcd's API until ctx ends, as Run serves resources. It ignores the tokens, the types and the
+// HTTP address of the configuration.
 func RunEtcd(ctx context.Context, config Config) (err error) {
 	s := &server{config: &config, metrics: newMetrics()}
 	if s.certificates, err = newCertificates(&config); err != nil {
@@ -32,7 +32,7 @@ func RunEtcd(ctx context.Context, config Config) (err error) {
 	}
 	defer func() {
 		for _, l := range nonNil(listeners) {
-			_ = l.Close() // the servers have closed it, unless they never came to serve
+			_ = l.Close() // already closed by the servers, unless they did not start
 		}
 	}()
 	backend, err := storage.Open(ctx, config.Store)
@@ -101,20 +101,20 @@ func RunEtcd(ctx context.Context, config Config) (err error) {
 	})
 	config.Logger.InfoContext(ctx, "listening", append(where, "tls", s.certificates != nil)...)
 	if config.ClientCA == "" {
-		config.Logger.WarnContext(ctx, "no certificates of clients are asked for: whoever reaches the server may do everything")
+		config.Logger.WarnContext(ctx, "clients need no certificate: everyone who can reach the server may do everything")
 	}
 	err = group.Wait()
 	config.Logger.InfoContext(ctx, "stopped")
 	return err
 }
 
-// minEtcdPings is the least time between two pings of a client: that of etcd's servers, which etcd's clients reckon with.
+// minEtcdPings is the minimum time between two pings of a client. It equals the limit of etcd's servers, which etcd's clients respect.
 const minEtcdPings = 5 * time.Second
 
-// serveEtcdHTTP serves etcd's clients of HTTP/1, until its server is shut down.
+// serveEtcdHTTP serves etcd's HTTP/1 clients until the server is shut down.
 func (s *server) serveEtcdHTTP(group *errgroup.Group, port *sharedPort, json *gateway) {
 	h := s.newHTTP(s.etcdHandler(json), true)
-	h.TLSConfig = nil // the port has dealt with it
+	h.TLSConfig = nil // the shared port terminates TLS
 	s.http = append(s.http, h)
 	group.Go(func() error {
 		if err := h.Serve(port); !errors.Is(err, http.ErrServerClosed) {
@@ -124,7 +124,8 @@ func (s *server) serveEtcdHTTP(group *errgroup.Group, port *sharedPort, json *ga
 	})
 }
 
-// newEtcdGRPC returns a gRPC server for etcd's clients, without services. A client sends all of its watches through one connection.
+// newEtcdGRPC returns a gRPC server for etcd's clients, without services. A client sends all of its watches over one connection, so the
+// number of streams is not limited.
 func (s *server) newEtcdGRPC(creds credentials.TransportCredentials) *grpc.Server {
 	log := requestLog{s.config.Logger}
 	guard := guard{metrics: s.metrics, log: log}
@@ -142,8 +143,8 @@ func (s *server) newEtcdGRPC(creds credentials.TransportCredentials) *grpc.Serve
 	)
 }
 
-// drainEtcd ends the server: nothing new is accepted, calls go on until they end or their time is over, and then watches end, with
-// Unavailable, so that clients go on elsewhere. What still runs after that is cut off.
+// drainEtcd stops the server. It accepts nothing new, waits until active calls end or the drain time has passed, and then ends watches with
+// Unavailable, so that clients continue elsewhere. It cuts off any call that still runs after that.
 func (s *server) drainEtcd(keys *etcdserver.Server) {
 	s.config.Logger.Info("draining", "for", s.config.Drain)
 	s.ready.draining.Store(true)
@@ -163,7 +164,7 @@ func (s *server) drainEtcd(keys *etcdserver.Server) {
 	defer cancel()
 	for _, h := range s.http {
 		if h.Shutdown(last) != nil {
-			_ = h.Close() // its time is over
+			_ = h.Close() // the time to shut down has passed
 		}
 	}
 	select {

@@ -16,17 +16,17 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// gateway translates etcd's API in JSON, below /v3/, to calls of a gRPC server of its own in this process.
+// gateway translates etcd's JSON API under /v3/ into calls of a separate gRPC server in this process.
 type gateway struct {
 	handler  http.Handler
 	listener *bufconn.Listener
 	conn     *grpc.ClientConn
 }
 
-// gatewayBuffer is how much may be on its way between the gateway and its server.
+// gatewayBuffer is the size of the buffer between the gateway and its server.
 const gatewayBuffer = 1 << 20
 
-// maxEtcdJSON is the largest body of a request: bytes grow by a third there.
+// maxEtcdJSON is the largest body of a request. JSON encodes bytes in base64, a third larger.
 const maxEtcdJSON = 2 * maxEtcdRequest
 
 func newGateway(ctx context.Context) (*gateway, error) {
@@ -49,7 +49,7 @@ func newGateway(ctx context.Context) (*gateway, error) {
 		gw.RegisterClusterHandler, gw.RegisterMaintenanceHandler, gw.RegisterAuthHandler,
 	} {
 		if err := register(ctx, mux, g.conn); err != nil {
-			_ = g.conn.Close() // nobody has called
+			_ = g.conn.Close() // it has no calls
 			return nil, err
 		}
 	}
@@ -57,19 +57,19 @@ func newGateway(ctx context.Context) (*gateway, error) {
 	return g, nil
 }
 
-// rejectBrowsers refuses what a page in a browser sends: etcd's API knows nothing of pages, and one that the user of this machine looks at is not to
-// reach a server that trusts whoever reaches it.
+// rejectBrowsers rejects requests that a web page sends. etcd's API does not support browsers, and a page open on this machine must not
+// reach a server that trusts everyone who can connect.
 func rejectBrowsers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if from := r.Header.Get("Sec-Fetch-Site"); r.Header.Get("Origin") != "" || from != "" && from != "none" {
-			writeText(w, http.StatusForbidden, "pages in browsers are not served")
+			writeText(w, http.StatusForbidden, "requests from browsers are not allowed")
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// etcdHandler returns what etcd serves by HTTP at the port of its clients.
+// etcdHandler returns the HTTP handler that etcd serves at its client port.
 func (s *server) etcdHandler(g *gateway) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/v3/", g.handler)
@@ -100,12 +100,12 @@ func (s *server) etcdHandler(g *gateway) http.Handler {
 	return rejectBrowsers(mux)
 }
 
-func writeJSON(w http.ResponseWriter, code int, what any) {
+func writeJSON(w http.ResponseWriter, code int, value any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(what) // whoever asked may have gone
+	_ = json.NewEncoder(w).Encode(value) // the client may have disconnected
 }
 
-// maxEtcdRequest is the largest request: that of etcd by default. No transaction of a store takes more.
+// maxEtcdRequest is the largest request, equal to etcd's default. No transaction of a store may be larger.
 const maxEtcdRequest = 2 << 20

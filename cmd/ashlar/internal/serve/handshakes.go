@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// handshakes are the connections on which the client has not introduced itself yet. The graceful stop of a gRPC server waits for each of
-// them, before it tells the other clients anything: a port scanner would hold it up.
+// handshakes tracks the connections whose client has not sent its HTTP/2 preface yet. A graceful stop of a gRPC server waits for each of
+// them before it notifies the other clients, so a port scanner would delay it.
 type handshakes struct {
 	credentials.TransportCredentials
 
@@ -18,17 +18,17 @@ type handshakes struct {
 	pending map[net.Conn]struct{}
 }
 
-// helloSize is the number of bytes with which a client of HTTP/2 begins: the preface, and the header of its settings.
+// helloSize is the number of bytes that begin an HTTP/2 connection: the preface, and the header of the settings frame.
 const helloSize = 24 + 9
 
 func newHandshakes(creds credentials.TransportCredentials) *handshakes {
 	return &handshakes{TransportCredentials: creds, pending: map[net.Conn]struct{}{}}
 }
 
-// ServerHandshake is called by the gRPC server with every connection.
+// ServerHandshake is called by the gRPC server for every connection.
 func (g *handshakes) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	if !g.begin(raw) {
-		return nil, nil, errors.New("the server is about to stop")
+		return nil, nil, errors.New("the server is stopping")
 	}
 	conn, info, err := g.TransportCredentials.ServerHandshake(raw)
 	if err != nil {
@@ -53,17 +53,17 @@ func (g *handshakes) end(raw net.Conn) {
 	delete(g.pending, raw)
 }
 
-// close closes these connections, now and from now on.
+// close closes all pending connections, and rejects new ones.
 func (g *handshakes) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = true
 	for raw := range g.pending {
-		_ = raw.Close() // nothing was said there that could be lost
+		_ = raw.Close() // no request was read yet
 	}
 }
 
-// handshakeConn is a connection that counts what the client has said until it has introduced itself. One goroutine at a time reads it.
+// handshakeConn counts the bytes that the client has sent until the HTTP/2 preface is complete. It is read by one goroutine at a time.
 type handshakeConn struct {
 	net.Conn
 	all       *handshakes
@@ -71,7 +71,7 @@ type handshakeConn struct {
 	remaining int
 }
 
-// Read reads what the client says.
+// Read reads from the connection and counts the bytes.
 func (c *handshakeConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if c.remaining > 0 {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// headerTimeout is how long a client may take to send the headers of a request, and idleTimeout how long a connection may lie idle.
+// headerTimeout is the time a client has to send the headers of a request. idleTimeout is the maximum idle time of a connection.
 const (
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
@@ -25,5 +25,5 @@ func writeText(w http.ResponseWriter, code int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
-	_, _ = io.WriteString(w, text+"\n") // whoever asked may have gone
+	_, _ = io.WriteString(w, text+"\n") // the client may have disconnected
 }

@@ -6,7 +6,7 @@ import (
 	"net"
 )
 
-// listen opens the addresses, of which all but the first may be empty.
+// listen opens the addresses. All except the first may be empty.
 func listen(ctx context.Context, addresses ...string) ([]net.Listener, error) {
 	listeners := make([]net.Listener, len(addresses))
 	for i, address := range addresses {
@@ -17,7 +17,7 @@ func listen(ctx context.Context, addresses ...string) ([]net.Listener, error) {
 		if err != nil {
 			for _, open := range listeners[:i] {
 				if open != nil {
-					_ = open.Close() // nobody was served there yet
+					_ = open.Close() // nothing was served there yet
 				}
 			}
 			return nil, fmt.Errorf("listen: %w", err)
@@ -27,7 +27,7 @@ func listen(ctx context.Context, addresses ...string) ([]net.Listener, error) {
 	return listeners, nil
 }
 
-// nonNil returns those listeners that there are.
+// nonNil returns the listeners that are not nil.
 func nonNil(listeners []net.Listener) (some []net.Listener) {
 	for _, l := range listeners {
 		if l != nil {

@@ -13,22 +13,22 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// requestLog writes a line for every call: what was called, by whom, how long it took and what became of it. It never sees metadata or
-// headers, where tokens are.
+// requestLog writes a line for every call: method, caller, duration and outcome. It never reads metadata or headers, because they contain
+// tokens.
 type requestLog struct{ logger *slog.Logger }
 
-// caller is where the name of who calls is noted, once that is known. A stream notes it again and again.
+// caller holds the name of the caller, once it is known. A stream may set it repeatedly.
 type caller struct{ name atomic.Pointer[string] }
 
 type callerKey struct{}
 
-// withCaller returns a context in which note remembers a name.
+// withCaller returns a context in which setCaller stores a name.
 func withCaller(ctx context.Context) (context.Context, *caller) {
 	c := &caller{}
 	return context.WithValue(ctx, callerKey{}, c), c
 }
 
-// setCaller remembers who calls.
+// setCaller stores the name of the caller.
 func setCaller(ctx context.Context, name string) {
 	if c, ok := ctx.Value(callerKey{}).(*caller); ok {
 		c.name.Store(&name)
@@ -85,8 +85,8 @@ func (l requestLog) call(ctx context.Context, method string, who *caller, began 
 	l.logger.LogAttrs(ctx, level, "call", attrs...)
 }
 
-// levelOf returns the level at which a call is logged: what the server failed at is a warning, who was refused is worth knowing, and the
-// rest is for those who look closely.
+// levelOf returns the log level of a call: failures of the server are warnings, rejected callers are informational, and everything else is
+// for debugging.
 func levelOf(code codes.Code) slog.Level {
 	switch code {
 	case codes.Internal, codes.Unknown, codes.DataLoss, codes.Unavailable, codes.DeadlineExceeded, codes.Unimplemented:
@@ -99,7 +99,7 @@ func levelOf(code codes.Code) slog.Level {
 	return slog.LevelDebug
 }
 
-// handler logs the requests of an HTTP handler. Of the URL it logs the path, which is all that says what was asked for.
+// handler logs the requests of an HTTP handler. It logs the path of the URL but not the query.
 func (l requestLog) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
@@ -118,14 +118,14 @@ func (l requestLog) handler(next http.Handler) http.Handler {
 	})
 }
 
-// statusRecorder is a response of which the code is known.
+// statusRecorder is a response writer that records the status code.
 type statusRecorder struct {
 	http.ResponseWriter
 	code  int
 	wrote bool
 }
 
-// WriteHeader notes the code of the response.
+// WriteHeader records the status code.
 func (a *statusRecorder) WriteHeader(code int) {
 	if !a.wrote && code >= http.StatusOK {
 		a.code, a.wrote = code, true
@@ -133,11 +133,11 @@ func (a *statusRecorder) WriteHeader(code int) {
 	a.ResponseWriter.WriteHeader(code)
 }
 
-// Write writes some of the body, and with that the header.
+// Write writes a part of the body, and thereby the header.
 func (a *statusRecorder) Write(b []byte) (int, error) {
 	a.wrote = true
 	return a.ResponseWriter.Write(b)
 }
 
-// Unwrap lets http.ResponseController reach the response, to flush it.
+// Unwrap gives http.ResponseController access to the underlying writer, to flush it.
 func (a *statusRecorder) Unwrap() http.ResponseWriter { return a.ResponseWriter }

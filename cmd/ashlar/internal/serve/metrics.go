@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// metrics are the server's metrics: those of the process, of gRPC calls and of HTTP requests.
+// metrics holds the server's metrics: of the process, of gRPC calls and of HTTP requests.
 type metrics struct {
 	registry *prometheus.Registry
 	grpc     *grpcprom.ServerMetrics
@@ -30,11 +30,11 @@ func newMetrics() *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		grpc:     grpcprom.NewServerMetrics(grpcprom.WithServerHandlingTimeHistogram()),
-		streams:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "grpc_server_streams", Help: "Streams that are open, such as watches."}),
-		panics:   prometheus.NewCounter(prometheus.CounterOpts{Name: "grpc_server_panics_total", Help: "Calls that ended by a panic."}),
-		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "http_requests_in_flight", Help: "Requests to /api that are under way."}),
+		streams:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "grpc_server_streams", Help: "Open streams, such as watches."}),
+		panics:   prometheus.NewCounter(prometheus.CounterOpts{Name: "grpc_server_panics_total", Help: "Calls that ended with a panic."}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "http_requests_in_flight", Help: "Active requests to /api."}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "http_request_duration_seconds", Help: "Time that requests to /api took; of a watch, all the time that it was open.",
+			Name: "http_request_duration_seconds", Help: "Duration of requests to /api; of a watch, the time that it was open.",
 			Buckets: prometheus.DefBuckets,
 		}, []string{"method", "code"}),
 	}
@@ -48,19 +48,19 @@ func (m *metrics) handler(next http.Handler) http.Handler {
 	return promhttp.InstrumentHandlerInFlight(m.inFlight, promhttp.InstrumentHandlerDuration(m.duration, next))
 }
 
-// prometheusHandler is what Prometheus reads.
+// prometheusHandler returns the handler that Prometheus scrapes.
 func (m *metrics) prometheusHandler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
 }
 
-// stream counts the streams that are open.
+// stream counts the open streams.
 func (m *metrics) stream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	m.streams.Inc()
 	defer m.streams.Dec()
 	return next(srv, s)
 }
 
-// guard keeps a call that panics from ending the process, and with it all other calls.
+// guard prevents a panic in a call from ending the process and all other calls.
 type guard struct {
 	metrics *metrics
 	log     requestLog
@@ -76,7 +76,7 @@ func (g guard) stream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo,
 	return next(srv, s)
 }
 
-// handler is the same for HTTP. What was begun to be answered is cut off, so that nobody takes it for the whole.
+// handler guards an HTTP handler. It cuts off a response that has begun, so that the client does not take it for complete.
 func (g guard) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer := &statusRecorder{ResponseWriter: w}
@@ -86,7 +86,7 @@ func (g guard) handler(next http.Handler) http.Handler {
 				return
 			}
 			if err, is := cause.(error); is && errors.Is(err, http.ErrAbortHandler) {
-				panic(cause) // a handler's own way to cut off its answer
+				panic(cause) // the handler aborts its response on purpose
 			}
 			g.logPanic(r.Context(), r.Method+" "+r.URL.Path, cause)
 			if answer.wrote {
@@ -98,7 +98,7 @@ func (g guard) handler(next http.Handler) http.Handler {
 	})
 }
 
-// panicText is what a caller is told of a panic.
+// panicText is the error text for callers after a panic.
 const panicText = "the server failed at this call, see its log"
 
 // logPanic logs a panic.

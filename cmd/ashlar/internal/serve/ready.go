@@ -12,25 +12,25 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// readiness knows whether calls can be served: the store answers, and the server is not about to stop.
+// readiness reports whether calls can be served: the store answers, and the server is not stopping.
 type readiness struct {
 	backend  storage.Backend
 	timeout  time.Duration
 	draining atomic.Bool
 
 	mu    sync.Mutex
-	probe *probe // the one under way, nil if there is none
+	probe *probe // the active probe, or nil
 }
 
-// probe is one look at the store. All who ask meanwhile wait for it, so that a store in need is not asked by everybody.
+// probe is one read of the store. Concurrent checks share it, so that they do not add load to a slow store.
 type probe struct {
 	done chan struct{}
 	err  error // set when done is closed
 }
 
-var errDraining = errors.New("the server is about to stop")
+var errDraining = errors.New("the server is stopping")
 
-// check returns nil if calls can be served. It takes no longer than the timeout, whatever the store does.
+// check returns nil if calls can be served. It returns within the timeout, even if the store does not answer.
 func (r *readiness) check(ctx context.Context) error {
 	if r.draining.Load() {
 		return errDraining
@@ -46,7 +46,7 @@ func (r *readiness) check(ctx context.Context) error {
 	}
 }
 
-// currentProbe returns the probe under way, and begins one if there is none. A store that never answers is asked once.
+// currentProbe returns the active probe, and starts one if there is none. A store that never answers gets one request at a time.
 func (r *readiness) currentProbe() *probe {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,7 +70,7 @@ func (r *readiness) currentProbe() *probe {
 	return p
 }
 
-// probeID is an id under which nothing can be stored through the service, whose names are in lower case.
+// probeID is an id that cannot exist: the names of stored resources are in lower case.
 var probeID = &resourcepb.ID{
 	Name: "READY?", Type: &resourcepb.Type{Group: "internal", GroupVersion: "v1", Kind: "Probe"}, Tenancy: &resourcepb.Tenancy{},
 }

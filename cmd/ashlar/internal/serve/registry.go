@@ -4,7 +4,7 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// newRegistry returns the types that the configuration names. With rules, callers may do what the token file says.
+// newRegistry returns the types of the configuration. If rules is set, the token file decides what callers may do.
 func newRegistry(c *Config, rules bool) (*registry.Registry, error) {
 	with := func(t registry.Type) registry.Type {
 		if rules {

@@ -9,8 +9,7 @@ import (
 	"github.com/ashlar-dev/storage/service"
 )
 
-// Run serves the resources of a store until ctx is over, and then lets the calls under way end. It returns nil if it ended because it
-// was told to.
+// Run serves the resources of a store until ctx ends, and then waits for active calls to end. It returns nil if it ended because ctx did.
 func Run(ctx context.Context, config Config) (err error) {
 	if err := config.Check(); err != nil {
 		return err
@@ -39,7 +38,7 @@ func Run(ctx context.Context, config Config) (err error) {
 	defer func() {
 		for _, l := range listeners {
 			if l != nil {
-				_ = l.Close() // the servers have closed it, unless they never came to serve
+				_ = l.Close() // already closed by the servers, unless they did not start
 			}
 		}
 	}()

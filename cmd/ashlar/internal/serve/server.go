@@ -30,11 +30,11 @@ import (
 	"github.com/ashlar-dev/storage/service/web"
 )
 
-// server is a server and all that it is made of.
+// server holds the parts of a server.
 type server struct {
 	config       *Config
 	certificates *certificates // nil without TLS
-	tokens       *tokens       // nil if everybody may do everything
+	tokens       *tokens       // nil if all callers may do everything
 	traces       *sdktrace.TracerProvider
 	metrics      *metrics
 	calls        calls
@@ -45,17 +45,17 @@ type server struct {
 	resources *service.Server
 	grpc      *grpc.Server
 	health    *health.Server
-	// healthCtx is over when watches of health are to end, which stopHealth brings about.
+	// healthCtx ends when watches of the health service must end. stopHealth ends it.
 	healthCtx  context.Context
 	stopHealth func()
 	http       []*http.Server
 }
 
-// drainGrace is how long calls may still run after watches were ended and their own time is over.
+// drainGrace is the time that calls have after their watches were ended and the drain time has passed.
 const drainGrace = time.Second
 
-// drain ends the server: nothing new is accepted, calls go on until they end or their time is over, and then watches end, with
-// Unavailable. What still runs after that is cut off.
+// drain stops the server. It accepts nothing new, waits until active calls end or the drain time has passed, and then ends watches with
+// Unavailable. It cuts off any call that still runs after that.
 func (s *server) drain() {
 	s.config.Logger.Info("draining", "for", s.config.Drain)
 	s.ready.draining.Store(true)
@@ -74,7 +74,7 @@ func (s *server) drain() {
 	for _, h := range s.http {
 		all.Go(func() {
 			if h.Shutdown(last) != nil {
-				_ = h.Close() // its time is over
+				_ = h.Close() // the time to shut down has passed
 			}
 		})
 	}
@@ -84,7 +84,8 @@ func (s *server) drain() {
 	all.Wait()
 }
 
-// healthStream ends watches of gRPC's health service when the server drains. That service tells them only that it is not ready any more.
+// healthStream ends watches of gRPC's health service when the server drains. The health service itself only reports that the server is not
+// ready.
 func (s *server) healthStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	if info.FullMethod != grpc_health_v1.Health_Watch_FullMethodName {
 		return next(srv, stream)
@@ -100,10 +101,10 @@ func (s *server) healthStream(srv any, stream grpc.ServerStream, info *grpc.Stre
 	return err
 }
 
-// probeInterval is the time between two looks at the store for gRPC's health service, whose watchers are told of changes.
+// probeInterval is the time between two probes of the store for gRPC's health service.
 const probeInterval = 10 * time.Second
 
-// updateHealth keeps the health service up to date with what the probe of the store says.
+// updateHealth keeps the health service in line with the probes of the store.
 func (s *server) updateHealth(ctx context.Context) error {
 	ticker := time.NewTicker(probeInterval)
 	defer ticker.Stop()
@@ -122,7 +123,7 @@ func (s *server) updateHealth(ctx context.Context) error {
 			s.config.Logger.InfoContext(ctx, "the store answers again")
 			s.health.Resume()
 			if s.ready.draining.Load() {
-				s.health.Shutdown() // the drain came in between
+				s.health.Shutdown() // the drain began in the meantime
 			}
 			continue
 		}
@@ -131,7 +132,7 @@ func (s *server) updateHealth(ctx context.Context) error {
 	}
 }
 
-// reload reads the token file and the certificates again when that is asked for. What cannot be read leaves what was read before.
+// reload reads the token file and the certificates again at each signal. If a file cannot be read, the previous contents stay in use.
 func (s *server) reload(ctx context.Context) error {
 	for {
 		select {
@@ -139,12 +140,12 @@ func (s *server) reload(ctx context.Context) error {
 			return nil
 		case <-s.config.Reload:
 		}
-		read := func(what string, load func() error) {
+		read := func(name string, load func() error) {
 			if err := load(); err != nil {
-				s.config.Logger.ErrorContext(ctx, "not reloaded, what was read before stays", "what", what, "error", err)
+				s.config.Logger.ErrorContext(ctx, "not reloaded, the previous contents stay in use", "what", name, "error", err)
 				return
 			}
-			s.config.Logger.InfoContext(ctx, "reloaded", "what", what)
+			s.config.Logger.InfoContext(ctx, "reloaded", "what", name)
 		}
 		if s.tokens != nil {
 			read("tokens", s.tokens.load)
@@ -155,7 +156,7 @@ func (s *server) reload(ctx context.Context) error {
 	}
 }
 
-// flushTraces sends the traces that were not sent yet.
+// flushTraces sends the pending traces.
 func (s *server) flushTraces() error {
 	if s.traces == nil {
 		return nil
@@ -165,9 +166,9 @@ func (s *server) flushTraces() error {
 	return s.traces.Shutdown(ctx)
 }
 
-// serve serves at the listeners for gRPC, HTTP and probes, of which the last two may be nil, until ctx is over or one of them fails.
+// serve serves at the listeners for gRPC, HTTP and probes until ctx ends or one of them fails. The last two listeners may be nil.
 func (s *server) serve(ctx context.Context, listeners []net.Listener) error {
-	work, stop := context.WithCancel(context.WithoutCancel(ctx)) // what runs until the end of the drain
+	work, stop := context.WithCancel(context.WithoutCancel(ctx)) // ends after the drain
 	defer stop()
 	group, failed := errgroup.WithContext(ctx)
 	where := []any{"grpc", listeners[0].Addr().String()}
@@ -211,7 +212,7 @@ func (s *server) serve(ctx context.Context, listeners []net.Listener) error {
 	})
 	s.config.Logger.InfoContext(ctx, "listening", append(where, "tls", s.certificates != nil)...)
 	if s.tokens == nil {
-		s.config.Logger.WarnContext(ctx, "no token file: whoever reaches the server may do everything")
+		s.config.Logger.WarnContext(ctx, "no token file: everyone who can reach the server may do everything")
 	}
 	err := group.Wait()
 	s.config.Logger.InfoContext(ctx, "stopped")
@@ -245,11 +246,11 @@ func (s *server) newGRPC() *grpc.Server {
 	return grpc.NewServer(options...)
 }
 
-// newHTTP returns an HTTP server for a handler. With clients it demands certificates of them, if the configuration does.
+// newHTTP returns an HTTP server for a handler. If clients is set, it requires client certificates as configured.
 func (s *server) newHTTP(handler http.Handler, clients bool) *http.Server {
 	h := &http.Server{
 		Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
-		ErrorLog: slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelDebug), // such as failed handshakes of strangers
+		ErrorLog: slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelDebug), // such as failed handshakes of unknown clients
 	}
 	if s.certificates != nil {
 		h.TLSConfig = s.certificates.config(clients, "h2", "http/1.1")
@@ -257,7 +258,7 @@ func (s *server) newHTTP(handler http.Handler, clients bool) *http.Server {
 	return h
 }
 
-// apiHandler is what is served below /api.
+// apiHandler returns the handler for /api.
 func (s *server) apiHandler() http.Handler {
 	h := http.StripPrefix("/api", web.NewHandler(s.resources.Client(), s.types, nil))
 	log := requestLog{s.config.Logger}
@@ -281,7 +282,7 @@ func (s *server) addAdmin(mux *http.ServeMux) {
 	})
 }
 
-// notReadyText returns what strangers are told of why the server is not ready, and logs the rest.
+// notReadyText returns the public reason why the server is not ready, and logs the error.
 func (s *server) notReadyText(ctx context.Context, err error) string {
 	if errors.Is(err, errDraining) {
 		return err.Error()

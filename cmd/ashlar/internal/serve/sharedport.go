@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// sharedPort are the credentials of a gRPC server at whose port clients of HTTP/1 are served as well, as etcd's are. It is the listener of
-// these: a connection is theirs unless it begins as one of HTTP/2.
+// sharedPort lets a gRPC server share its port with HTTP/1 clients, as etcd does. It is the credentials of the gRPC server, and the
+// listener of the HTTP server: a connection belongs to the latter unless it begins with the HTTP/2 preface.
 type sharedPort struct {
 	credentials.TransportCredentials
 
@@ -25,10 +25,10 @@ type sharedPort struct {
 	closed  chan struct{}
 }
 
-// The protocols of a shared port, with TLS. A client that speaks both, and so is none of gRPC, is to have the first one.
+// Protocols of a shared port with TLS. A client that supports both is not a gRPC client, so it gets the first one.
 var sharedProtocols = []string{"http/1.1", "h2"}
 
-// http2Preface is what only clients of HTTP/2 begin with.
+// http2Preface is the beginning of every HTTP/2 connection.
 const http2Preface = "PRI * "
 
 func newSharedPort(certificates *certificates, address net.Addr) *sharedPort {
@@ -53,14 +53,14 @@ func (l sharedListener) Accept() (net.Conn, error) {
 	return &sharedConn{Conn: conn}, nil
 }
 
-// sharedConn is a connection as the gRPC server has it. That server takes back the time that it has given the client, also where it has been told
-// that the connection is not its own any more: the time that whoever owns it now has given.
+// sharedConn is a connection as the gRPC server sees it. After the handshake that server resets the deadline even of a connection that was
+// handed off, which would discard the deadline of the new owner.
 type sharedConn struct {
 	net.Conn
-	handedOff atomic.Bool // to somebody else
+	handedOff atomic.Bool // to the HTTP server
 }
 
-// SetDeadline sets the time for reading and writing.
+// SetDeadline sets the read and write deadlines, unless the connection was handed off.
 func (c *sharedConn) SetDeadline(at time.Time) error {
 	if c.handedOff.Load() {
 		return nil
@@ -68,11 +68,11 @@ func (c *sharedConn) SetDeadline(at time.Time) error {
 	return c.Conn.SetDeadline(at)
 }
 
-// ServerHandshake is called by the gRPC server with every connection, which comes from lending and is given a time to come to its end.
+// ServerHandshake is called by the gRPC server for every connection. The connection comes from sharedListener and has a deadline.
 func (p *sharedPort) ServerHandshake(accepted net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	borrowed, is := accepted.(*sharedConn)
 	if !is {
-		return nil, nil, fmt.Errorf("the connection is a %T, and not one that can be given away", accepted)
+		return nil, nil, fmt.Errorf("the connection is a %T, which cannot be handed off", accepted)
 	}
 	raw := borrowed.Conn
 	conn, info, err := p.startTLS(raw)
@@ -89,39 +89,39 @@ func (p *sharedPort) ServerHandshake(accepted net.Conn) (net.Conn, credentials.A
 	case string(begun.prefix) == http2Preface:
 		return begun, info, nil
 	case err != nil:
-		_ = conn.Close() // no request is as short as that
+		_ = conn.Close() // no request is this short
 		return nil, nil, err
 	}
 	borrowed.handedOff.Store(true)
 	if err := raw.SetDeadline(time.Time{}); err != nil {
-		_ = conn.Close() // it has ended
+		_ = conn.Close() // the connection has ended
 		return nil, nil, err
 	}
 	select {
 	case p.conns <- begun:
 		return nil, nil, credentials.ErrConnDispatched
 	case <-p.closed:
-		_ = conn.Close() // nothing was said there that could be lost
+		_ = conn.Close() // no request was read yet
 		return nil, nil, net.ErrClosed
 	}
 }
 
-// startTLS begins TLS on a connection, if that is set up. The credentials of gRPC would refuse a client that does not say which protocols it
-// speaks, as clients of HTTP/1 need not.
+// startTLS begins TLS on a connection if it is configured. The credentials of gRPC reject clients that do not negotiate a protocol, as
+// HTTP/1 clients need not.
 func (p *sharedPort) startTLS(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	if p.config == nil {
 		return p.TransportCredentials.ServerHandshake(raw)
 	}
 	conn := tls.Server(raw, p.config)
 	if err := conn.Handshake(); err != nil {
-		_ = conn.Close() // the first error tells more
+		_ = conn.Close() // the handshake error is more useful
 		return nil, nil, err
 	}
 	common := credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}
 	return conn, credentials.TLSInfo{State: conn.ConnectionState(), CommonAuthInfo: common}, nil
 }
 
-// Accept returns the next connection of a client of HTTP/1.
+// Accept returns the next connection of an HTTP/1 client.
 func (p *sharedPort) Accept() (net.Conn, error) {
 	select {
 	case conn := <-p.conns:
@@ -131,7 +131,7 @@ func (p *sharedPort) Accept() (net.Conn, error) {
 	}
 }
 
-// Close has no further client of HTTP/1 served. The port stays open.
+// Close stops accepting HTTP/1 clients. The port stays open.
 func (p *sharedPort) Close() error {
 	p.closing.Do(func() { close(p.closed) })
 	return nil
@@ -140,13 +140,13 @@ func (p *sharedPort) Close() error {
 // Addr returns the address of the port.
 func (p *sharedPort) Addr() net.Addr { return p.address }
 
-// prefixedConn is a connection of which the first bytes were read.
+// prefixedConn is a connection whose first bytes were already read.
 type prefixedConn struct {
 	net.Conn
 	prefix []byte
 }
 
-// Read reads what the client says, from its first byte on.
+// Read returns the bytes of the connection, beginning with the prefix.
 func (c *prefixedConn) Read(b []byte) (int, error) {
 	if len(c.prefix) == 0 {
 		return c.Conn.Read(b)

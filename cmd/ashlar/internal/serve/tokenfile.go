@@ -19,18 +19,18 @@ import (
 // readPolicy reads a token file:
 //
 //	tokens:
-//	  - name: deployer                # who it is, for logs and error texts
+//	  - name: deployer                # for logs and error texts
 //	    sha256: 2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824
 //	    rules:
 //	      - types: [apps/*, core/ConfigMap]
-//	        partition: default        # or *, the default, or the beginning of names and *
+//	        partition: default        # or *, the default, or a prefix followed by *
 //	        namespace: shop-*
 //	        may: [read, list, write]
-//	anonymous:                        # who brings no token; nobody may if this is left out
+//	anonymous:                        # callers without a token; without this entry they are rejected
 //	  rules:
 //	    - {types: ["*"], may: [read, list]}
 //
-// It holds no token, only their hashes. All that is wrong with it is reported at once, with the lines.
+// The file contains no tokens, only their hashes. All errors are reported at once, with their lines.
 func readPolicy(file string) (*policy, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -57,7 +57,7 @@ func readPolicy(file string) (*policy, error) {
 		}
 	}
 	if len(r.errs) == 0 && len(p.principals) == 0 && p.anonymous == nil {
-		r.errorf(nil, "it allows nobody anything: expected tokens, anonymous or both")
+		r.errorf(nil, "it grants no access: expected tokens, anonymous or both")
 	}
 	return p, errors.Join(r.errs...)
 }
@@ -73,11 +73,11 @@ func (r *yamlReader) principal(n *yaml.Node) *principal {
 		case "sha256":
 			hash, err := hex.DecodeString(r.text(value))
 			if err != nil || len(hash) != len(h.hash) {
-				r.errorf(value, "sha256 is to be the SHA-256 of the token, %d hexadecimal digits", 2*len(h.hash))
+				r.errorf(value, "sha256 must be the SHA-256 of the token, %d hexadecimal digits", 2*len(h.hash))
 			}
 			copy(h.hash[:], hash)
 			if h.hash == sha256.Sum256(nil) {
-				r.errorf(value, "this is the SHA-256 of nothing: the token was empty when it was taken")
+				r.errorf(value, "this is the SHA-256 of an empty token")
 			}
 			hashed = true
 		case "rules":
@@ -85,7 +85,7 @@ func (r *yamlReader) principal(n *yaml.Node) *principal {
 		}
 	}
 	if h.name == "" {
-		r.errorf(n, "name is missing: it says in logs whose token this is")
+		r.errorf(n, "name is missing: it identifies the token in logs")
 	}
 	if !hashed {
 		r.errorf(n, "sha256 is missing: the SHA-256 of the token, in hexadecimal digits")
@@ -93,16 +93,16 @@ func (r *yamlReader) principal(n *yaml.Node) *principal {
 	return h
 }
 
-// distinct refuses names and tokens that are there twice.
+// distinct rejects duplicate names and tokens.
 func (r *yamlReader) distinct(list *yaml.Node, holders []*principal) {
 	names, hashes := map[string]int{}, map[[32]byte]int{}
 	for i, h := range holders {
 		line := list.Content[i].Line
 		if before, ok := names[h.name]; ok && h.name != "" {
-			r.errorf(list.Content[i], "the name %q is there twice, first in line %d", h.name, before)
+			r.errorf(list.Content[i], "duplicate name %q, first in line %d", h.name, before)
 		}
 		if before, ok := hashes[h.hash]; ok && h.hash != [32]byte{} {
-			r.errorf(list.Content[i], "the token is there twice, first in line %d", before)
+			r.errorf(list.Content[i], "duplicate token, first in line %d", before)
 		}
 		names[h.name], hashes[h.hash] = line, line
 	}
@@ -117,39 +117,39 @@ func (r *yamlReader) rules(list *yaml.Node) []rule {
 }
 
 func (r *yamlReader) rule(n *yaml.Node) rule {
-	made := rule{partition: storage.Wildcard, namespace: storage.Wildcard}
+	parsed := rule{partition: storage.Wildcard, namespace: storage.Wildcard}
 	for key, value := range r.object(n, "types", "partition", "namespace", "may") {
 		switch key.Value {
 		case "types":
 			for _, t := range r.list(value) {
-				made.types = append(made.types, r.typ(t))
+				parsed.types = append(parsed.types, r.typ(t))
 			}
 		case "partition":
-			made.partition = r.pattern(value)
+			parsed.partition = r.pattern(value)
 		case "namespace":
-			made.namespace = r.pattern(value)
+			parsed.namespace = r.pattern(value)
 		case "may":
 			for _, action := range r.list(value) {
 				switch r.text(action) {
 				case "read":
-					made.read = true
+					parsed.read = true
 				case "list":
-					made.list = true
+					parsed.list = true
 				case "write":
-					made.write = true
+					parsed.write = true
 				default:
-					r.errorf(action, "may is a list of read, list and write, found %q", action.Value)
+					r.errorf(action, "may must be a list of read, list and write, found %q", action.Value)
 				}
 			}
 		}
 	}
-	if len(made.types) == 0 {
+	if len(parsed.types) == 0 {
 		r.errorf(n, "types is missing: a list of group/Kind, group/* or *")
 	}
-	if !made.read && !made.list && !made.write {
+	if !parsed.read && !parsed.list && !parsed.write {
 		r.errorf(n, "may is missing: a list of read, list and write")
 	}
-	return made
+	return parsed
 }
 
 // typ reads group/Kind, group/* or *.
@@ -161,27 +161,27 @@ func (r *yamlReader) typ(n *yaml.Node) storage.UnversionedType {
 	group, kind, ok := strings.Cut(text, "/")
 	if !ok || group == "" || kind == "" || strings.Contains(group, storage.Wildcard) || strings.Contains(kind, "/") ||
 		kind != storage.Wildcard && strings.Contains(kind, storage.Wildcard) {
-		r.errorf(n, "a type is to be group/Kind, group/* or *, found %q", text)
+		r.errorf(n, "a type must be group/Kind, group/* or *, found %q", text)
 	}
 	return storage.UnversionedType{Group: group, Kind: kind}
 }
 
-// pattern reads a name, or the beginning of one and "*".
+// pattern reads a name, or a prefix followed by "*".
 func (r *yamlReader) pattern(n *yaml.Node) string {
 	text := r.text(n)
 	if strings.Contains(strings.TrimSuffix(text, storage.Wildcard), storage.Wildcard) {
-		r.errorf(n, "there is one * at most, at the end, found %q", text)
+		r.errorf(n, "only one * is allowed, at the end, found %q", text)
 	}
 	return text
 }
 
-// policy is what a token file says.
+// policy is the content of a token file.
 type policy struct {
 	principals []*principal
-	anonymous  *principal // who brings no token; nil if nobody may
+	anonymous  *principal // callers without a token; nil if they are rejected
 }
 
-// find returns who has a token, nil if nobody has.
+// find returns the owner of a token, or nil.
 func (p *policy) find(token string) *principal {
 	var found *principal
 	hash := sha256.Sum256([]byte(token))
@@ -193,14 +193,14 @@ func (p *policy) find(token string) *principal {
 	return found
 }
 
-// principal is who has a token.
+// principal is the owner of a token.
 type principal struct {
 	name  string
 	hash  [sha256.Size]byte
 	rules []rule
 }
 
-// OperatorRead returns nil for those who may read and list everything.
+// OperatorRead returns nil if the principal may read and list everything.
 func (h *principal) OperatorRead() error {
 	if err := h.may("read", anyType, anyTenancy); err != nil {
 		return err
@@ -208,7 +208,7 @@ func (h *principal) OperatorRead() error {
 	return h.may("list", anyType, anyTenancy)
 }
 
-// OperatorWrite returns nil for those who may write everything.
+// OperatorWrite returns nil if the principal may write everything.
 func (h *principal) OperatorWrite() error { return h.may("write", anyType, anyTenancy) }
 
 // may returns nil if one of the rules allows an action, "read", "list" or "write".
@@ -225,8 +225,8 @@ func (h *principal) may(action string, t *resourcepb.Type, in *resourcepb.Tenanc
 
 // rule allows some actions on the resources of some types in some tenancies.
 type rule struct {
-	types                []storage.UnversionedType // a "*" is any
-	partition, namespace string                    // each a text, or the beginning of one and "*"
+	types                []storage.UnversionedType // "*" matches any
+	partition, namespace string                    // each a name, or a prefix followed by "*"
 	read, list, write    bool
 }
 
@@ -243,13 +243,13 @@ func (r *rule) matchesType(t *resourcepb.Type) bool {
 	return false
 }
 
-// matches reports whether a unit of a tenancy is what a pattern allows. The unit "*" of a list over all of them needs the pattern "*".
+// matches reports whether a pattern allows a partition or namespace. A list over all of them passes "*", which only the pattern "*" allows.
 func matches(pattern, unit string) bool {
 	prefix, open := strings.CutSuffix(pattern, storage.Wildcard)
 	if !open {
 		return unit == pattern
 	}
-	return strings.HasPrefix(unit, prefix) // a prefix holds no "*"
+	return strings.HasPrefix(unit, prefix) // a prefix contains no "*"
 }
 
 var (

@@ -10,7 +10,7 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// tokens knows who calls with which token, and what they may do. The token file can be read again at any time.
+// tokens authenticates callers and holds their rules. The token file can be read again at any time.
 type tokens struct {
 	file    string
 	current atomic.Pointer[policy]
@@ -22,7 +22,7 @@ func newTokens(file string) (*tokens, error) {
 	return t, t.load()
 }
 
-// load reads the token file. If that fails, what was read before stays.
+// load reads the token file. If it fails, the previous contents stay in use.
 func (t *tokens) load() error {
 	p, err := readPolicy(t.file)
 	if err == nil {
@@ -31,7 +31,7 @@ func (t *tokens) load() error {
 	return err
 }
 
-// authenticate is the Authenticate function of the service. It takes as long for a token that is known as for one that is not.
+// authenticate is the Authenticate function of the service. It takes as long for an unknown token as for a known one.
 func (t *tokens) authenticate(ctx context.Context, token string, _ *resourcepb.Tenancy) (registry.Caller, error) {
 	p := t.current.Load()
 	who := p.anonymous
@@ -43,12 +43,12 @@ func (t *tokens) authenticate(ctx context.Context, token string, _ *resourcepb.T
 		setCaller(ctx, who.name)
 		return who, nil
 	case token == "":
-		return nil, fmt.Errorf("%w: a token is needed", service.ErrUnauthenticated)
+		return nil, fmt.Errorf("%w: a token is required", service.ErrUnauthenticated)
 	}
-	return nil, fmt.Errorf("%w: the token is not known", service.ErrUnauthenticated)
+	return nil, fmt.Errorf("%w: unknown token", service.ErrUnauthenticated)
 }
 
-// withRules returns a type with the hooks that ask the caller's rules.
+// withRules returns a type with hooks that check the caller's rules.
 func withRules(t registry.Type) registry.Type {
 	t.MayRead = func(c registry.Caller, id *resourcepb.ID, _ *resourcepb.Resource) error {
 		return c.(*principal).may("read", id.GetType(), id.GetTenancy())

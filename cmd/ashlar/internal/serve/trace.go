@@ -13,9 +13,9 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// newTraces returns a provider of traces that sends them by OTLP, if the standard environment variables of OpenTelemetry say where to:
-// OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT. The exporters and the SDK read all others. Without an endpoint the
-// result is nil, and no span is made.
+// newTraces returns a provider that sends traces by OTLP, if the standard environment variables of OpenTelemetry set an endpoint:
+// OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT. The exporters and the SDK read all other variables. Without an
+// endpoint it returns nil, and no span is created.
 func newTraces(ctx context.Context, version string) (*sdktrace.TracerProvider, error) {
 	if firstEnv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT") == "" ||
 		strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") || os.Getenv("OTEL_TRACES_EXPORTER") == "none" {
@@ -29,12 +29,12 @@ func newTraces(ctx context.Context, version string) (*sdktrace.TracerProvider, e
 	case "", "http/protobuf":
 		exporter, err = otlptracehttp.New(ctx)
 	default:
-		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL is to be grpc or http/protobuf, found %q", protocol)
+		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL must be grpc or http/protobuf, found %q", protocol)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("set up the export of traces: %w", err)
 	}
-	// Later ones win, so the environment's names do.
+	// Later options win, so the environment overrides the names.
 	about, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(
 		attribute.String("service.name", "ashlar"), attribute.String("service.version", version),
 	), resource.WithFromEnv())
@@ -44,7 +44,7 @@ func newTraces(ctx context.Context, version string) (*sdktrace.TracerProvider, e
 	return sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about)), nil
 }
 
-// firstEnv returns the firstEnv of some environment variables that is set.
+// firstEnv returns the first non-empty value of some environment variables.
 func firstEnv(names ...string) string {
 	for _, name := range names {
 		if v := os.Getenv(name); v != "" {

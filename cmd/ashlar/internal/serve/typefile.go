@@ -15,14 +15,14 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// readTypeFile reads a file of types, if there is one:
+// readTypeFile reads a file of types, if it exists:
 //
 //	types:
 //	  - type: catalog.v1.Service           # group, version and kind
-//	    message: acme.inventory.Service    # the payload, of one of the descriptor sets
-//	    scope: namespace                   # or partition, or cluster; what the message declares if it is left out
+//	    message: acme.inventory.Service    # the payload, from one of the descriptor sets
+//	    scope: namespace                   # or partition, or cluster; default: the scope that the message declares
 //
-// All that is wrong with it is reported at once, with the lines.
+// All errors are reported at once, with their lines.
 func readTypeFile(path string, files *protoregistry.Files) ([]registry.Type, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -76,12 +76,12 @@ func (r *yamlReader) namedType(n *yaml.Node, files *protoregistry.Files) (t regi
 	return t
 }
 
-// typeName reads group.version.Kind, where the group may hold dots.
+// typeName reads group.version.Kind. The group may contain dots.
 func (r *yamlReader) typeName(n *yaml.Node) *resourcepb.Type {
 	parts := strings.Split(r.text(n), ".")
 	last := len(parts) - 1
 	if last < 2 {
-		r.errorf(n, "a type is to be group.version.Kind, found %q", n.Value)
+		r.errorf(n, "a type must be group.version.Kind, found %q", n.Value)
 		return nil
 	}
 	return &resourcepb.Type{Group: strings.Join(parts[:last-1], "."), GroupVersion: parts[last-1], Kind: parts[last]}
@@ -94,7 +94,7 @@ func (r *yamlReader) scope(n *yaml.Node) registry.Scope {
 			return s
 		}
 	}
-	r.errorf(n, "a scope is to be namespace, partition or cluster, found %q", text)
+	r.errorf(n, "a scope must be namespace, partition or cluster, found %q", text)
 	return registry.ScopeUndefined
 }
 

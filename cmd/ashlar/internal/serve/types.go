@@ -20,12 +20,12 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// typeFile is the file in a directory of descriptor sets that says which messages are types, beside those that say so themselves.
+// typeFile is the file in a directory of descriptor sets that names types in addition to the messages that declare a scope.
 const typeFile = "types.yaml"
 
 // readTypes returns the types in a directory: the messages in its descriptor sets (*.binpb, *.pb) that declare a scope by the option 8500,
-// and those that types.yaml names. A message that declares a scope is the type whose group and version are the last two parts of its
-// package, and whose kind is its name: acme.catalog.v1.Service is catalog.v1.Service. For other names there is types.yaml.
+// and the types in types.yaml. For a message that declares a scope, the group and version are the last two parts of its package, and the
+// kind is its name: acme.catalog.v1.Service is catalog.v1.Service. For other names use types.yaml.
 func readTypes(dir string) ([]registry.Type, error) {
 	files, err := readDescriptorSets(dir)
 	if err != nil {
@@ -36,14 +36,14 @@ func readTypes(dir string) ([]registry.Type, error) {
 		return nil, err
 	}
 	types := named
-	var wrong []error
+	var errs []error
 	for _, m := range messagesWithScope(files) {
 		if slices.ContainsFunc(named, func(t registry.Type) bool { return descriptor(t).FullName() == m.FullName() }) {
-			continue // types.yaml knows better
+			continue // types.yaml takes precedence
 		}
 		parts := strings.Split(string(m.ParentFile().Package()), ".")
 		if len(parts) < 2 {
-			wrong = append(wrong, fmt.Errorf("%s declares a scope, but its package has no group and version at the end: name its type in %s", m.FullName(), typeFile))
+			errs = append(errs, fmt.Errorf("%s declares a scope, but its package has no group and version at the end: name its type in %s", m.FullName(), typeFile))
 			continue
 		}
 		types = append(types, registry.Type{
@@ -51,13 +51,13 @@ func readTypes(dir string) ([]registry.Type, error) {
 			Proto: dynamicpb.NewMessage(m), Scope: registry.DeclaredScope(m),
 		})
 	}
-	if len(types) == 0 && len(wrong) == 0 {
-		wrong = append(wrong, fmt.Errorf("no message of the descriptor sets in %s declares a scope, and there is no %s that names one", dir, typeFile))
+	if len(types) == 0 && len(errs) == 0 {
+		errs = append(errs, fmt.Errorf("no message of the descriptor sets in %s declares a scope, and there is no %s that names one", dir, typeFile))
 	}
-	return types, errors.Join(wrong...)
+	return types, errors.Join(errs...)
 }
 
-// messagesWithScope returns the messages that declare a scope, in the order of their names.
+// messagesWithScope returns the messages that declare a scope, sorted by name.
 func messagesWithScope(files *protoregistry.Files) (found []protoreflect.MessageDescriptor) {
 	files.RangeFiles(func(file protoreflect.FileDescriptor) bool {
 		for i := range file.Messages().Len() {
@@ -71,14 +71,14 @@ func messagesWithScope(files *protoregistry.Files) (found []protoreflect.Message
 	return found
 }
 
-// readDescriptorSets returns the files of all descriptor sets in a directory. A file may be in several of them, if it is the same.
+// readDescriptorSets returns the files of all descriptor sets in a directory. Several sets may contain the same file.
 func readDescriptorSets(dir string) (*protoregistry.Files, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("read the types: %w", err)
 	}
 	all := &descriptorpb.FileDescriptorSet{}
-	from := map[string]string{} // the set that a file came from first
+	from := map[string]string{} // the first set that contained a file
 	known := map[string]*descriptorpb.FileDescriptorProto{}
 	for _, e := range entries {
 		if ext := filepath.Ext(e.Name()); e.IsDir() || ext != ".binpb" && ext != ".pb" {
@@ -91,7 +91,7 @@ func readDescriptorSets(dir string) (*protoregistry.Files, error) {
 		}
 		var set descriptorpb.FileDescriptorSet
 		if err := proto.Unmarshal(text, &set); err != nil || len(set.GetFile()) == 0 {
-			return nil, fmt.Errorf("%s is no descriptor set, such as `buf build -o` and `protoc --include_imports --descriptor_set_out` write", path)
+			return nil, fmt.Errorf("%s is not a descriptor set: write it with `buf build -o` or `protoc --include_imports --descriptor_set_out`", path)
 		}
 		for _, file := range set.GetFile() {
 			before := known[file.GetName()]
@@ -100,12 +100,12 @@ func readDescriptorSets(dir string) (*protoregistry.Files, error) {
 				known[file.GetName()], from[file.GetName()] = file, path
 				all.File = append(all.File, file)
 			case !sameSchema(before, file):
-				return nil, fmt.Errorf("the schema %s in %s is another one than in %s", file.GetName(), path, from[file.GetName()])
+				return nil, fmt.Errorf("the schema %s in %s differs from the one in %s", file.GetName(), path, from[file.GetName()])
 			}
 		}
 	}
 	if len(all.GetFile()) == 0 {
-		return nil, fmt.Errorf("there is no descriptor set (*.binpb, *.pb) in %s", dir)
+		return nil, fmt.Errorf("no descriptor set (*.binpb, *.pb) in %s", dir)
 	}
 	addKnownImports(all, known)
 	files, err := protodesc.NewFiles(all)
@@ -115,7 +115,7 @@ func readDescriptorSets(dir string) (*protoregistry.Files, error) {
 	return files, nil
 }
 
-// sameSchema compares two schemas but for comments, which depend on how they were compiled.
+// sameSchema compares two schemas without their comments, which depend on how they were compiled.
 func sameSchema(a, b *descriptorpb.FileDescriptorProto) bool {
 	bare := func(f *descriptorpb.FileDescriptorProto) *descriptorpb.FileDescriptorProto {
 		f = proto.CloneOf(f)
@@ -125,7 +125,7 @@ func sameSchema(a, b *descriptorpb.FileDescriptorProto) bool {
 	return proto.Equal(bare(a), bare(b))
 }
 
-// addKnownImports adds to a set those imports that it lacks and that this program has: the files of google/protobuf.
+// addKnownImports adds missing imports that this program knows: the files of google/protobuf.
 func addKnownImports(all *descriptorpb.FileDescriptorSet, known map[string]*descriptorpb.FileDescriptorProto) {
 	for i := 0; i < len(all.GetFile()); i++ {
 		for _, path := range all.GetFile()[i].GetDependency() {

@@ -95,16 +95,16 @@ func TestDirectoriesWithMistakes(t *testing.T) {
 		named string
 		want  []string
 	}{
-		"nothing":             {nil, "", []string{"there is no descriptor set"}},
-		"no set":              {map[string]*descriptorpb.FileDescriptorProto{"a.pb": nil}, "", []string{"a.pb is no descriptor set"}},
+		"nothing":             {nil, "", []string{"no descriptor set"}},
+		"no set":              {map[string]*descriptorpb.FileDescriptorProto{"a.pb": nil}, "", []string{"a.pb is not a descriptor set"}},
 		"no type":             {map[string]*descriptorpb.FileDescriptorProto{"a.pb": schema("a.proto", "a.b", message("A", 0))}, "", []string{"no message of the descriptor sets", "declares a scope"}},
 		"no group":            {map[string]*descriptorpb.FileDescriptorProto{"a.pb": schema("a.proto", "v1", message("A", registry.ScopeNamespace))}, "", []string{"v1.A declares a scope, but its package has no group and version"}},
 		"no version":          {map[string]*descriptorpb.FileDescriptorProto{"a.pb": schema("a.proto", "acme.catalog", message("A", registry.ScopeNamespace))}, "", []string{`the group version "catalog" does not match`}},
-		"two of one":          {map[string]*descriptorpb.FileDescriptorProto{"a.pb": good, "b.pb": schema(good.GetName(), "acme.catalog.v1", message("B", 0))}, "", []string{"is another one than in"}},
+		"two of one":          {map[string]*descriptorpb.FileDescriptorProto{"a.pb": good, "b.pb": schema(good.GetName(), "acme.catalog.v1", message("B", 0))}, "", []string{"differs from the one in"}},
 		"an import":           {map[string]*descriptorpb.FileDescriptorProto{"a.pb": {Name: proto.String("a.proto"), Dependency: []string{"b.proto"}}}, "", []string{`could not resolve import "b.proto"`, "with all their imports"}},
 		"unknown message":     {map[string]*descriptorpb.FileDescriptorProto{"a.pb": good}, "types:\n  - {type: a.v1.B, message: a.B, scope: cluster}", []string{`types.yaml: line 2: no descriptor set has the message "a.B"`}},
-		"unknown scope":       {map[string]*descriptorpb.FileDescriptorProto{"a.pb": good}, "types:\n  - {type: a.v1.B, message: acme.catalog.v1.Service, scope: galaxy}", []string{"line 2: a scope is to be namespace, partition or cluster"}},
-		"short name":          {map[string]*descriptorpb.FileDescriptorProto{"a.pb": good}, "types:\n  - {type: v1.B, message: acme.catalog.v1.Service}", []string{"line 2: a type is to be group.version.Kind"}},
+		"unknown scope":       {map[string]*descriptorpb.FileDescriptorProto{"a.pb": good}, "types:\n  - {type: a.v1.B, message: acme.catalog.v1.Service, scope: galaxy}", []string{"line 2: a scope must be namespace, partition or cluster"}},
+		"short name":          {map[string]*descriptorpb.FileDescriptorProto{"a.pb": good}, "types:\n  - {type: v1.B, message: acme.catalog.v1.Service}", []string{"line 2: a type must be group.version.Kind"}},
 		"no name, no message": {map[string]*descriptorpb.FileDescriptorProto{"a.pb": good}, "types:\n  - {message: acme.catalog.v1.Service}\n  - {type: a.v1.B}", []string{"line 2: type is missing", "line 3: message is missing"}},
 		"no scope":            {map[string]*descriptorpb.FileDescriptorProto{"a.pb": schema("a.proto", "a.b", message("A", 0))}, "types:\n  - {type: a.v1.Bb, message: a.b.A}", []string{"line 2: scope is missing"}},
 		"unknown key":         {map[string]*descriptorpb.FileDescriptorProto{"a.pb": good}, "kinds: []", []string{`line 1: unknown key "kinds", expected types`}},

@@ -12,13 +12,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// yamlReader reads a YAML file node by node and collects what is wrong with it, with the lines.
+// yamlReader reads a YAML file node by node and collects its errors, with their lines.
 type yamlReader struct {
 	file string
 	errs []error
 }
 
-// errorf notes what is wrong at a node, nil for the whole file.
+// errorf records an error at a node; nil means the whole file.
 func (r *yamlReader) errorf(n *yaml.Node, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if n == nil {
@@ -28,12 +28,12 @@ func (r *yamlReader) errorf(n *yaml.Node, format string, args ...any) {
 	r.errs = append(r.errs, fmt.Errorf("%s: line %d: %s", r.file, n.Line, text))
 }
 
-// unknownKey notes a key that is none of those expected.
+// unknownKey records a key that is not expected.
 func (r *yamlReader) unknownKey(key *yaml.Node, expected ...string) {
 	r.errorf(key, "unknown key %q, expected %s", key.Value, strings.Join(expected, ", "))
 }
 
-// document returns the keys and values of the object that the file consists of.
+// document returns the keys and values of the top-level object of the file.
 func (r *yamlReader) document(text []byte) iter.Seq2[*yaml.Node, *yaml.Node] {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var doc, more yaml.Node
@@ -42,7 +42,7 @@ func (r *yamlReader) document(text []byte) iter.Seq2[*yaml.Node, *yaml.Node] {
 	case errors.Is(err, io.EOF):
 		r.errorf(nil, "it is empty")
 	case err != nil:
-		r.errorf(nil, "%s", strings.TrimPrefix(err.Error(), "yaml: ")) // it has the line
+		r.errorf(nil, "%s", strings.TrimPrefix(err.Error(), "yaml: ")) // the text contains the line
 	case !errors.Is(decoder.Decode(&more), io.EOF):
 		r.errorf(nil, "expected one YAML document")
 	default:
@@ -51,8 +51,8 @@ func (r *yamlReader) document(text []byte) iter.Seq2[*yaml.Node, *yaml.Node] {
 	return func(func(*yaml.Node, *yaml.Node) bool) {}
 }
 
-// object returns the keys and values of an object. Keys that are none of those expected, if any are, and keys that are there twice are
-// faults, and left out.
+// object returns the keys and values of an object. Duplicate keys, and keys that are not expected, are recorded as errors and skipped.
+// Without expected keys, all are allowed.
 func (r *yamlReader) object(n *yaml.Node, expected ...string) iter.Seq2[*yaml.Node, *yaml.Node] {
 	return func(yield func(key, value *yaml.Node) bool) {
 		if n.Kind != yaml.MappingNode {
@@ -64,7 +64,7 @@ func (r *yamlReader) object(n *yaml.Node, expected ...string) iter.Seq2[*yaml.No
 			key, value := n.Content[i], n.Content[i+1]
 			switch {
 			case seen[key.Value]:
-				r.errorf(key, "the key %q is there twice", key.Value)
+				r.errorf(key, "duplicate key %q", key.Value)
 				continue
 			case len(expected) > 0 && !slices.Contains(expected, key.Value):
 				r.unknownKey(key, expected...)
@@ -87,7 +87,7 @@ func (r *yamlReader) list(n *yaml.Node) []*yaml.Node {
 	return n.Content
 }
 
-// text returns a text that is not empty.
+// text returns the text of a scalar that is not null.
 func (r *yamlReader) text(n *yaml.Node) string {
 	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
 		r.errorf(n, "expected a text")

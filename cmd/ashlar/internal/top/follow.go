@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// bookmarkInterval is the time between two questions how far the watch is.
+	// bookmarkInterval is the minimum time between two bookmark requests.
 	bookmarkInterval = 2 * time.Second
-	// retryPause is the time before another watch is opened.
+	// retryPause is the pause before another watch is opened.
 	retryPause = time.Second
 )
 
-// Follow counts the resources of a filter in t until ctx is over, which is no error. When a watch ends, it opens another one. It fails
-// when the first one cannot be opened, and when the backend is closed.
+// Follow counts the resources that match a filter in t until ctx ends, which is not an error. When a watch ends, it opens another one. It
+// fails if the first watch cannot be opened, or if the backend is closed.
 func Follow(
 	ctx context.Context, b storage.Backend, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, t *Tally,
 ) error {
@@ -47,15 +47,15 @@ func Follow(
 	}
 }
 
-// followWatch counts what one watch returns, until it ends.
+// followWatch counts the events of one watch until it ends.
 func followWatch(ctx context.Context, w storage.Watch, t *Tally) error {
 	ctx, cancel := context.WithCancel(ctx)
-	var asking sync.WaitGroup
-	defer asking.Wait()
+	var requests sync.WaitGroup
+	defer requests.Wait()
 	defer cancel()
-	asked := make(chan time.Time, 1) // holds the time of a question that is not answered
+	pending := make(chan time.Time, 1) // the time of an unanswered bookmark request
 	if b, ok := w.(storage.Bookmarker); ok {
-		asking.Go(func() { requestBookmarks(ctx, b, asked) })
+		requests.Go(func() { requestBookmarks(ctx, b, pending) })
 	}
 	for {
 		ev, err := w.Next(ctx)
@@ -67,18 +67,18 @@ func followWatch(ctx context.Context, w storage.Watch, t *Tally) error {
 			continue
 		}
 		select {
-		case at := <-asked:
+		case at := <-pending:
 			t.SetLag(time.Since(at))
-		default: // one that nobody here asked for
+		default: // not requested by this function
 		}
 	}
 }
 
-// requestBookmarks asks the watch how far it is, again and again, once the last question is answered.
-func requestBookmarks(ctx context.Context, b storage.Bookmarker, asked chan time.Time) {
+// requestBookmarks requests one bookmark after another, each once the previous request is answered.
+func requestBookmarks(ctx context.Context, b storage.Bookmarker, pending chan time.Time) {
 	for {
 		select {
-		case asked <- time.Now():
+		case pending <- time.Now():
 			if b.Bookmark(ctx) != nil {
 				return // the watch has ended
 			}

@@ -10,10 +10,10 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Order is what rows are sorted by.
+// Order is the sort order of rows.
 type Order int
 
-// The orders. All but the first have the largest first.
+// Sort orders. All except ByType put the largest first.
 const (
 	ByType Order = iota
 	ByResources
@@ -22,7 +22,7 @@ const (
 	orders
 )
 
-// String returns the column's name.
+// String returns the name of the column.
 func (o Order) String() string { return [...]string{"type", "resources", "bytes", "changes"}[o] }
 
 func (p *Picture) sort(by Order, reverse bool) {
@@ -48,36 +48,36 @@ func (p *Picture) sort(by Order, reverse bool) {
 
 func name(t storage.UnversionedType) string { return t.Group + "/" + t.Kind }
 
-// Row is what a picture says of a type.
+// Row is the line of a type in a picture.
 type Row struct {
 	Type            storage.UnversionedType
 	Resources       int
 	Bytes           int64
-	Writes, Deletes float64 // in a second
+	Writes, Deletes float64 // per second
 }
 
-// Picture is what a tally says at a moment. Nobody changes it.
+// Picture is the state of a tally at one moment. It does not change.
 type Picture struct {
 	At    time.Time
 	Since time.Duration // since the tally began
 	Rows  []Row         // by type
 	Total Row
-	// Changes are the newest ones, the newest first.
+	// Changes are the newest changes, newest first.
 	Changes []Change
-	// Complete says that all resources were counted that there are.
+	// Complete reports whether all resources have been counted.
 	Complete bool
-	// Lag is how long the watch took to prove that it shows everything, when it was asked last; Proven says that it did.
+	// Lag is the time that the watch last took to prove that it was up to date. LagKnown reports whether it has done so.
 	Lag      time.Duration
 	LagKnown bool
-	// Note says why the counting had to begin anew, or does not go on.
+	// Note is the reason why counting started again or has stopped.
 	Note string
 }
 
 // Change is a change that a watch has returned.
 type Change struct {
-	// At is when it was seen, by the clock of this program.
+	// At is the time of receipt, by the clock of this program.
 	At time.Time
-	// Action happened: "create", "update" or "delete".
+	// Action is "create", "update" or "delete".
 	Action string
 	ID     *resourcepb.ID
 }

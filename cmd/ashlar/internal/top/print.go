@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Print writes a picture of a tally to out every interval until ctx is over: for places that are no terminal. limit bounds the pictures; 0
-// is no bound.
+// Print writes a picture of a tally to out at every interval until ctx ends, for output that is not a terminal. limit bounds the number of
+// pictures; 0 means no limit.
 func Print(ctx context.Context, out io.Writer, t *Tally, interval time.Duration, limit int) error {
 	ticks := time.NewTicker(interval)
 	defer ticks.Stop()
@@ -32,7 +32,7 @@ func Print(ctx context.Context, out io.Writer, t *Tally, interval time.Duration,
 	}
 }
 
-// lines are a picture as text, with the changes after a time.
+// lines returns a picture as text, with the changes after a time.
 func lines(p *Picture, after time.Time) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s  %s\n", p.At.Format(time.RFC3339), summary(p))

@@ -8,9 +8,9 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// Screen is a tally on a terminal. It is a tea.Model: run it by tea.NewProgram.
+// Screen shows a tally on a terminal. It is a tea.Model: run it with tea.NewProgram.
 type Screen struct {
-	// Store is what is counted, for the first line.
+	// Store is the name of the store, for the first line.
 	Store string
 
 	tally         *Tally
@@ -24,12 +24,12 @@ type Screen struct {
 	typing        bool
 }
 
-// NewScreen returns a screen that shows a new picture every interval.
+// NewScreen returns a screen that shows a new picture at every interval.
 func NewScreen(store string, t *Tally, interval time.Duration) *Screen {
 	return &Screen{Store: store, tally: t, interval: interval, picture: t.Picture(time.Now()), width: 80, height: 24}
 }
 
-// tick has the screen show a new picture.
+// tick makes the screen show a new picture.
 type tick time.Time
 
 func (s *Screen) next() tea.Cmd {
@@ -59,7 +59,7 @@ func (s *Screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return s, nil
 }
 
-// handleKey does what a key is for.
+// handleKey handles a key press.
 func (s *Screen) handleKey(key string) tea.Cmd {
 	switch key {
 	case "q", "ctrl+c":
@@ -80,7 +80,7 @@ func (s *Screen) handleKey(key string) tea.Cmd {
 	return nil
 }
 
-// editFilter takes a key of the filter's text.
+// editFilter handles a key press while the filter is edited.
 func (s *Screen) editFilter(msg tea.KeyPressMsg) {
 	switch msg.String() {
 	case "enter":
@@ -108,16 +108,16 @@ const keyHelp = "q quit   p pause   s sort   r reverse   / filter   ? help"
 
 var helpText = []string{
 	"", "  q, Ctrl-C   quit",
-	"  p, space    pause, and go on",
+	"  p, space    pause, and resume",
 	"  s           sort by type, resources, bytes or changes",
 	"  r           reverse the order",
 	"  /           show only types and names that contain a text; Enter keeps it, Esc drops it",
 	"  ?           show this, or the table",
-	"", "  Rates are the mean of the last ten seconds. \"Behind by at most\" is how long the watch took to prove, when it was asked",
-	"  last, that it shows everything that had been written.",
+	"", "  Rates are means over the last ten seconds. \"Behind by at most\" is the time that the watch last took to prove that it",
+	"  was up to date.",
 }
 
-// lines are the screen's lines, from the top.
+// lines returns the lines of the screen, from the top.
 func (s *Screen) lines() []string {
 	out := []string{bold("ashlar top  " + printable(s.Store)), summary(s.picture)}
 	if s.help {
@@ -137,13 +137,13 @@ func (s *Screen) lines() []string {
 	return out
 }
 
-// status is the last line.
+// status returns the last line.
 func (s *Screen) status() string {
 	switch {
 	case s.typing:
 		return "filter: " + s.filter + "_"
 	case s.paused:
-		return bold("PAUSED at "+s.picture.At.Format(time.TimeOnly)) + "   p goes on"
+		return bold("PAUSED at "+s.picture.At.Format(time.TimeOnly)) + "   p resumes"
 	}
 	state := "by " + s.by.String()
 	if s.reverse {
@@ -155,7 +155,7 @@ func (s *Screen) status() string {
 	return keyHelp + "   (" + state + ")"
 }
 
-// table are the types, and below them the newest changes.
+// table returns the types, followed by the newest changes.
 func (s *Screen) table() []string {
 	p := *s.picture
 	p.Rows = append([]Row(nil), p.Rows...)
@@ -166,10 +166,10 @@ func (s *Screen) table() []string {
 			rows = append(rows, p.Rows[i].cells())
 		}
 	}
-	// The changes get a third of the screen at least, and what the types leave.
+	// The changes get at least a third of the screen, plus the space that the types do not need.
 	room := max(s.height-6, 2)
-	most := max(room*2/3, 1)
-	hidden := max(len(rows)-most, 0)
+	maxRows := max(room*2/3, 1)
+	hidden := max(len(rows)-maxRows, 0)
 	rows = rows[:len(rows)-hidden]
 	out := []string{"", bold(alignRow(columns, widths(rows)))}
 	for _, row := range rows {
@@ -192,7 +192,7 @@ func (s *Screen) matches(text string) bool {
 	return strings.Contains(strings.ToLower(text), strings.ToLower(s.filter))
 }
 
-// widths are those of the columns.
+// widths returns the widths of the columns.
 func widths(rows [][5]string) (w [5]int) {
 	for i, c := range columns {
 		w[i] = len(c)
@@ -205,7 +205,7 @@ func widths(rows [][5]string) (w [5]int) {
 	return w
 }
 
-// alignRow is a row, with names on the left of their columns and numbers on the right.
+// alignRow formats a row, with names aligned to the left and numbers to the right.
 func alignRow(row [5]string, w [5]int) string {
 	var s strings.Builder
 	for i, cell := range row {

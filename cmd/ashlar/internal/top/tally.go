@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// rateWindow is the seconds that rates are the mean of.
+	// rateWindow is the number of seconds over which rates are averaged.
 	rateWindow = 10
-	// maxChanges is how many of the newest changes are kept.
+	// maxChanges is the number of changes that are kept.
 	maxChanges = 200
 )
 
-// Tally counts what a watch returns. It takes 16 bytes and a bit for each resource, whatever the resource's size. Its methods may be
-// called from any number of goroutines.
+// Tally counts the events of a watch. It needs a little more than 16 bytes for each resource, whatever the resource's size. Its methods are
+// safe for concurrent use.
 type Tally struct {
 	seed maphash.Seed
 
@@ -29,32 +29,32 @@ type Tally struct {
 	start    time.Time
 	types    map[storage.UnversionedType]*count
 	sizes    map[uint64]uint32 // of the resources, by a hash of the key
-	changes  []Change          // the newest last
+	changes  []Change          // newest last
 	complete bool
 	lag      time.Duration
 	lagKnown bool
 	note     string
 }
 
-// count is what is known of a type.
+// count holds the counts of a type.
 type count struct {
 	resources int
 	bytes     int64
 	seconds   [rateWindow]second
 }
 
-// second is what happened in one.
+// second holds the counts of one second.
 type second struct {
 	at              int64 // Unix time
 	writes, deletes int
 }
 
-// NewTally returns a tally in which nothing was counted yet.
+// NewTally returns an empty tally.
 func NewTally(now time.Time) *Tally {
 	return &Tally{seed: maphash.MakeSeed(), start: now, types: map[storage.UnversionedType]*count{}, sizes: map[uint64]uint32{}}
 }
 
-// Relist has the tally begin anew with the snapshot that follows, and says why. The newest changes stay.
+// Relist resets the counts for the snapshot that follows and sets the reason. It keeps the newest changes.
 func (t *Tally) Relist(note string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -83,7 +83,7 @@ func (t *Tally) Count(ev *resourcepb.WatchEvent, now time.Time) {
 	}
 }
 
-// SetLag notes that the watch has proven to show everything that was written until so long ago.
+// SetLag records the time that the watch took to prove that it was up to date.
 func (t *Tally) SetLag(lag time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -107,14 +107,14 @@ func (t *Tally) upsert(res *resourcepb.Resource, now time.Time) {
 	before, known := t.sizes[at]
 	t.sizes[at] = size
 	c.bytes += int64(size) - int64(before)
-	what := "update"
+	action := "update"
 	if !known {
 		c.resources++
-		what = "create"
+		action = "create"
 	}
 	if t.complete {
 		c.second(now).writes++
-		t.addChange(Change{now, what, res.GetId()})
+		t.addChange(Change{now, action, res.GetId()})
 	}
 }
 
@@ -136,7 +136,7 @@ func (t *Tally) addChange(c Change) {
 	t.changes = append(t.changes, c)
 }
 
-// second returns the count of a second.
+// second returns the counts of a second.
 func (c *count) second(now time.Time) *second {
 	s := &c.seconds[now.Unix()%rateWindow]
 	if s.at != now.Unix() {
@@ -145,12 +145,12 @@ func (c *count) second(now time.Time) *second {
 	return s
 }
 
-// Picture returns what was counted so far.
+// Picture returns the current counts.
 func (t *Tally) Picture(now time.Time) *Picture {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := &Picture{At: now, Since: now.Sub(t.start), Complete: t.complete, Lag: t.lag, LagKnown: t.lagKnown, Note: t.note}
-	// A rate is one of whole seconds, of which the present one is none yet.
+	// Rates cover whole seconds, so the current second does not count.
 	seconds := min(max(now.Sub(t.start).Seconds(), 1), rateWindow-1)
 	for typ, c := range t.types {
 		row := Row{Type: typ, Resources: c.resources, Bytes: c.bytes}

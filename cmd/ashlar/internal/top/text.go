@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// summary is a picture in one line.
+// summary returns a picture as one line.
 func summary(p *Picture) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s, %s, %s, %s writes/s, %s deletes/s", plural(len(p.Rows), "type"), plural(p.Total.Resources, "resource"),
@@ -28,14 +28,14 @@ func summary(p *Picture) string {
 	return s.String()
 }
 
-// cells are the columns of a row.
+// cells returns the columns of a row.
 func (r *Row) cells() [5]string {
 	return [5]string{printable(name(r.Type)), number(r.Resources), size(r.Bytes), rate(r.Writes), rate(r.Deletes)}
 }
 
 var columns = [5]string{"TYPE", "RESOURCES", "SIZE", "WRITES/S", "DELETES/S"}
 
-// line is a change in one line.
+// line returns a change as one line.
 func (c *Change) line() string {
 	id := c.ID
 	return fmt.Sprintf("%s  %-6s  %s  %s  %s", c.At.Format(time.TimeOnly), c.Action, printable(id.GetType().GetGroup()+"/"+id.GetType().GetKind()),
@@ -49,14 +49,14 @@ func tenancyText(t *resourcepb.Tenancy) string {
 	return printable(t.GetPartition() + "/" + t.GetNamespace())
 }
 
-func plural(n int, what string) string {
+func plural(n int, noun string) string {
 	if n == 1 {
-		return "1 " + what
+		return "1 " + noun
 	}
-	return number(n) + " " + what + "s"
+	return number(n) + " " + noun + "s"
 }
 
-// number returns a number with its thousands apart.
+// number formats a number with thousands separators.
 func number(n int) string {
 	digits := strconv.Itoa(n)
 	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
@@ -65,7 +65,7 @@ func number(n int) string {
 	return digits
 }
 
-// size returns a size with a decimal unit.
+// size formats a size with a decimal unit.
 func size(n int64) string {
 	const units = "kMGTPE"
 	if n < 1000 {
@@ -96,7 +96,7 @@ func lag(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// printable returns s in quotes if it would upset a terminal.
+// printable returns s, in quotes if it would break a terminal.
 func printable(s string) string {
 	if s == "" || !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strconv.Quote(s)
