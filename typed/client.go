@@ -16,23 +16,21 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Client reads and writes the resources of one type. All its methods may be called from any number of goroutines. Errors of the backend
-// come wrapped: test them with errors.Is.
+// Client reads and writes the resources of one type. It is safe for concurrent use. It wraps errors of the backend; test them with errors.Is.
 type Client[T any] struct {
 	backend storage.Backend
 	typ     *resourcepb.Type
 	codec   *Codec[T]
 }
 
-// New returns a client for resources whose payload is the protobuf message T, a pointer to a generated type. The backend stays the
-// caller's.
+// New returns a client for resources with a payload of the protobuf message T, a pointer to a generated type. It does not close the backend.
 func New[T proto.Message](b storage.Backend, typ *resourcepb.Type) *Client[T] {
 	return &Client[T]{backend: b, typ: proto.CloneOf(typ), codec: Messages[T]()}
 }
 
-// NewJSON returns a client for resources whose payload is a Go value that encoding/json writes as an object. It is stored as a
-// google.protobuf.Struct, whose numbers are floating-point ones: a value with an integer that these cannot hold is refused. The backend
-// stays the caller's.
+// NewJSON returns a client for resources with a payload of a Go value that encoding/json encodes as an object. The payload is stored as a
+// google.protobuf.Struct. Its numbers are floating-point, so a write fails if an integer cannot be represented exactly. NewJSON does not close
+// the backend.
 func NewJSON[T any](b storage.Backend, typ *resourcepb.Type) *Client[T] {
 	return &Client[T]{backend: b, typ: proto.CloneOf(typ), codec: JSON[T]()}
 }
@@ -42,7 +40,7 @@ func (c *Client[T]) ID(tenancy *resourcepb.Tenancy, name string) *resourcepb.ID 
 	return &resourcepb.ID{Type: proto.CloneOf(c.typ), Tenancy: proto.CloneOf(tenancy), Name: name}
 }
 
-// Get returns a resource. If the id has a uid, another incarnation is [storage.ErrNotFound].
+// Get returns a resource. It fails with [storage.ErrNotFound] if the id has a uid and the stored resource has another one.
 func (c *Client[T]) Get(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*Object[T], error) {
 	if err := c.checkID(id); err != nil {
 		return nil, err
@@ -54,18 +52,18 @@ func (c *Client[T]) Get(ctx context.Context, consistency storage.ReadConsistency
 	return c.codec.Object(res)
 }
 
-// checkID refuses an id of another type.
+// checkID returns an error for an id of another type.
 func (c *Client[T]) checkID(id *resourcepb.ID) error {
 	if storage.UnversionedTypeFrom(id.GetType()) != storage.UnversionedTypeFrom(c.typ) {
-		return fmt.Errorf("%w: %s is not of the client's type %s/%s", storage.ErrInvalid, idString(id), c.typ.GetGroup(), c.typ.GetKind())
+		return fmt.Errorf("%w: %s does not have the client's type %s/%s", storage.ErrInvalid, idString(id), c.typ.GetGroup(), c.typ.GetKind())
 	}
 	return nil
 }
 
-// List returns the resources of a tenancy, each unit of which may be "*", whose names begin with a prefix, in the order of
-// [storage.Backend]. All are of one snapshot where the backend can hold one. They are read in pages where the backend is a [storage.Pager].
+// List returns the resources of a tenancy with a name prefix, in the order of [storage.Backend]. Each tenancy unit may be "*". The list is one
+// snapshot if the backend supports that. It is read in pages if the backend is a [storage.Pager].
 //
-// What cannot be decoded comes as a [*PayloadError], without an object, and the list goes on. Any other error is its end.
+// A resource that cannot be decoded yields a nil object and a [*PayloadError], and the list continues. Any other error ends the list.
 func (c *Client[T]) List(ctx context.Context, consistency storage.ReadConsistency, tenancy *resourcepb.Tenancy, prefix string) iter.Seq2[*Object[T], error] {
 	return func(yield func(*Object[T], error) bool) {
 		pager, paged := storage.As[storage.Pager](c.backend)
@@ -93,14 +91,14 @@ func (c *Client[T]) List(ctx context.Context, consistency storage.ReadConsistenc
 	}
 }
 
-// Create stores a new resource, and returns it as it was stored. It makes the uid where there is none, and the generation. What exists
-// already is [storage.ErrCASFailure] or [storage.ErrWrongUid].
+// Create stores a new resource and returns the stored state. It assigns a uid if the id has none, and a generation. It fails with
+// [storage.ErrCASFailure] or [storage.ErrWrongUid] if the resource exists.
 func (c *Client[T]) Create(ctx context.Context, o Object[T]) (*Object[T], error) {
 	if err := c.checkID(o.ID); err != nil {
 		return nil, err
 	}
 	if o.Version != "" {
-		return nil, fmt.Errorf("%w: create %s: it has a version, so it exists", storage.ErrInvalid, idString(o.ID))
+		return nil, fmt.Errorf("%w: create %s: the version must be empty for a new resource", storage.ErrInvalid, idString(o.ID))
 	}
 	o.ID = proto.CloneOf(o.ID)
 	if o.ID.Uid == "" {
@@ -123,10 +121,10 @@ func (c *Client[T]) store(ctx context.Context, o *Object[T]) (*Object[T], error)
 	return c.codec.Object(stored)
 }
 
-// Update reads a resource, has change change it, and writes it if no other writer was faster; else it does so again, until the context is
-// over. It returns the resource as it is stored. change is called with a new copy each time; its error ends Update, which returns it. If it
-// changed nothing, nothing is written. It cannot change the uid, the name, the version or the generation, and statuses are for
-// UpdateStatus.
+// Update reads a resource, calls change with a copy, and writes the result. If another writer was faster, it repeats this until the context ends.
+// It returns the stored resource. It writes nothing if change changes nothing, and returns the error of change.
+//
+// change cannot modify the uid, the name, the version or the generation. Use UpdateStatus for statuses.
 func (c *Client[T]) Update(ctx context.Context, id *resourcepb.ID, change func(*Object[T]) error) (*Object[T], error) {
 	return c.readModifyWrite(ctx, id, func(o *Object[T]) error {
 		key, version, statuses := proto.CloneOf(o.ID), o.Version, c.codec.Copy(o).Status
@@ -141,8 +139,8 @@ func (c *Client[T]) Update(ctx context.Context, id *resourcepb.ID, change func(*
 	}, func(o *Object[T]) { o.Generation = ulid.Make().String() })
 }
 
-// UpdateStatus is Update for the status under one key, which is an empty one if there was none. The generation stays, and the time of the
-// update is set.
+// UpdateStatus is Update for the status under one key. change receives an empty status if none is stored. The generation stays the same, and the
+// status's update time is set.
 func (c *Client[T]) UpdateStatus(ctx context.Context, id *resourcepb.ID, key string, change func(o *Object[T], status *resourcepb.Status) error) (*Object[T], error) {
 	return c.readModifyWrite(ctx, id, func(o *Object[T]) error {
 		status := proto.CloneOf(o.Status[key])
@@ -153,7 +151,7 @@ func (c *Client[T]) UpdateStatus(ctx context.Context, id *resourcepb.ID, key str
 			return err
 		}
 		if o.Status[key] == nil && proto.Equal(status, &resourcepb.Status{}) {
-			return nil // there is none still
+			return nil // the status is still absent
 		}
 		if o.Status == nil {
 			o.Status = map[string]*resourcepb.Status{}
@@ -163,7 +161,7 @@ func (c *Client[T]) UpdateStatus(ctx context.Context, id *resourcepb.ID, key str
 	}, func(o *Object[T]) { o.Status[key].UpdatedAt = timestamppb.Now() })
 }
 
-// readModifyWrite reads, changes and writes until no other writer was faster. stamp is called before what was changed is written.
+// readModifyWrite reads, changes and writes a resource until no other writer is faster. stamp is called before a changed object is written.
 func (c *Client[T]) readModifyWrite(ctx context.Context, id *resourcepb.ID, change func(*Object[T]) error, stamp func(*Object[T])) (*Object[T], error) {
 	if err := c.checkID(id); err != nil {
 		return nil, err
@@ -191,13 +189,13 @@ func (c *Client[T]) readModifyWrite(ctx context.Context, id *resourcepb.ID, chan
 	}
 }
 
-// The pauses between two tries of a write that another one overtook; each is up to half as long again.
+// The pauses after a conflict. A random addition of up to one half is added to each.
 const (
 	minPause = time.Millisecond
 	maxPause = 200 * time.Millisecond
 )
 
-// wait waits for pause, or returns the error of a context that is over before.
+// wait blocks for pause and a random addition. It returns the context's error if the context ends first.
 func wait(ctx context.Context, pause time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -207,25 +205,25 @@ func wait(ctx context.Context, pause time.Duration) error {
 	}
 }
 
-// Preconditions restrict a deletion. The zero value restricts nothing.
+// Preconditions restrict a deletion. The zero value adds no restriction.
 type Preconditions struct {
-	// Version has to be the one stored, unless it is "": else nothing is deleted, and the error is [storage.ErrCASFailure].
+	// Version, if not "", must be the stored version. Otherwise Delete fails with [storage.ErrCASFailure].
 	Version string
-	// Uid has to be the one stored, unless it is "". Another one means that the resource is gone already.
+	// Uid, if not "", must be the stored uid. Another uid means that the resource is already deleted, so Delete succeeds.
 	Uid string
 }
 
-// Delete deletes a resource. What is not stored is gone already, which is success.
-func (c *Client[T]) Delete(ctx context.Context, id *resourcepb.ID, only Preconditions) error {
+// Delete deletes a resource. It succeeds if the resource is not stored.
+func (c *Client[T]) Delete(ctx context.Context, id *resourcepb.ID, pre Preconditions) error {
 	if err := c.checkID(id); err != nil {
 		return err
 	}
 	id = proto.CloneOf(id)
-	if only.Uid != "" {
-		if id.Uid != "" && id.Uid != only.Uid {
-			return fmt.Errorf("%w: delete %s: the id has another uid than the precondition", storage.ErrInvalid, idString(id))
+	if pre.Uid != "" {
+		if id.Uid != "" && id.Uid != pre.Uid {
+			return fmt.Errorf("%w: delete %s: the uids of the id and of the precondition differ", storage.ErrInvalid, idString(id))
 		}
-		id.Uid = only.Uid
+		id.Uid = pre.Uid
 	}
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		res, err := c.backend.Read(ctx, storage.StrongConsistency, id)
@@ -238,11 +236,11 @@ func (c *Client[T]) Delete(ctx context.Context, id *resourcepb.ID, only Precondi
 		if err != nil {
 			return err
 		}
-		if only.Version != "" && only.Version != res.GetVersion() {
+		if pre.Version != "" && pre.Version != res.GetVersion() {
 			return fmt.Errorf("delete %s: %w", idString(id), storage.ErrCASFailure)
 		}
 		err = c.backend.DeleteCAS(ctx, res.GetId(), res.GetVersion())
-		if only.Version != "" || !errors.Is(err, storage.ErrCASFailure) {
+		if pre.Version != "" || !errors.Is(err, storage.ErrCASFailure) {
 			return err
 		}
 		if err := wait(ctx, pause); err != nil {

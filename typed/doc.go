@@ -1,5 +1,5 @@
-// Package typed reads and writes the resources of one type with their payloads decoded: as protobuf messages, or as Go values by way of JSON.
-// No code is generated.
+// Package typed reads and writes the resources of one type with decoded payloads: as protobuf messages, or as Go values stored as JSON. It needs
+// no generated code.
 //
 //	services := typed.New[*shoppb.Service](backend, &resourcepb.Type{Group: "shop", GroupVersion: "v1", Kind: "Service"})
 //
@@ -10,8 +10,8 @@
 //		return nil
 //	})
 //
-// Update reads, calls the function, and compares and swaps; when another writer was faster it reads again and calls the function again.
-// Nothing is written if the function changed nothing.
+// Update reads, calls the function, and writes with compare-and-swap. If another writer was faster, it reads again and calls the function again.
+// It writes nothing if the function changes nothing.
 //
-// An [Object] belongs to who got it: changing one changes no other, and nothing in the store.
+// The caller owns the [Object] values that it receives: changing one affects neither other objects nor the store.
 package typed

@@ -14,12 +14,12 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// maxDepth is how deep the messages of a Struct may lie in each other. It takes three of them for a JSON object in another one, and JSON that
-// becomes a Struct is up to 10,000 deep: with the limit of package proto, which is that, some could be written and not read.
+// maxDepth bounds the nesting of the messages of a Struct. One level of JSON takes up to three nested messages, and JSON of up to 10,000 levels
+// can be encoded. The default limit of package proto is 10,000 messages, so some stored payloads could not be read.
 const maxDepth = 3*10_000 + 10
 
-// JSON returns the codec of resources whose payload is a Go value, which is stored as the google.protobuf.Struct of its JSON object. So
-// ashlar get shows it, and programs in other languages read it.
+// JSON returns the codec of resources with a payload of a Go value, stored as the google.protobuf.Struct of its JSON object. So ashlar get can
+// display it, and programs in other languages can read it.
 func JSON[T any]() *Codec[T] {
 	decode := func(payload []byte) (v T, err error) {
 		s := &structpb.Struct{}
@@ -43,13 +43,13 @@ func JSON[T any]() *Codec[T] {
 		}
 		s := &structpb.Struct{}
 		if err := protojson.Unmarshal(text, s); err != nil {
-			return nil, fmt.Errorf("its JSON is no object: %w", err)
+			return nil, fmt.Errorf("its JSON is not an object: %w", err)
 		}
 		payload, err := proto.MarshalOptions{Deterministic: true}.Marshal(s)
 		if err != nil {
 			return nil, err
 		}
-		if number := firstInexactNumber(text); number != "" { // the text of a float64 is shorter than what that is; that of an integer may not be
+		if number := firstInexactNumber(text); number != "" { // a float64 may print as another integer than its value, so compare the round trip
 			again, err := decode(payload)
 			if back, _ := json.Marshal(again); err != nil || !bytes.Equal(back, text) {
 				return nil, fmt.Errorf("the number %s cannot be stored exactly: tag the field with `json:\",string\"`", number)
@@ -76,15 +76,15 @@ func JSON[T any]() *Codec[T] {
 	}
 }
 
-// firstInexactNumber returns the first whole number in a JSON text that is not the floating-point number of a Struct which it becomes, "" for none.
-// These tell whole numbers apart up to 2^53.
+// firstInexactNumber returns the first whole number in a JSON text that a float64 cannot represent, "" for none. All whole numbers up to 2^53 can
+// be represented.
 func firstInexactNumber(text []byte) string {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
 	for {
 		token, err := dec.Token()
 		if err != nil {
-			return "" // the end: the text was decoded before
+			return "" // the end of the text, which was validated before
 		}
 		number, ok := token.(json.Number)
 		if !ok {
@@ -93,7 +93,7 @@ func firstInexactNumber(text []byte) string {
 		whole, integer := new(big.Int).SetString(number.String(), 10)
 		f, err := number.Float64()
 		if !integer || err != nil {
-			continue // a fraction, which is as exact as a float64 is; what is too large for one has been refused already
+			continue // fractions are as exact as a float64; numbers that are too large were rejected before
 		}
 		if stored, _ := big.NewFloat(f).Int(nil); stored.Cmp(whole) != 0 {
 			return number.String()
@@ -101,7 +101,7 @@ func firstInexactNumber(text []byte) string {
 	}
 }
 
-// jsonObject returns what encoding/json writes as the jsonObject that a Struct holds.
+// jsonObject converts a Struct to a value that encoding/json encodes as the same object.
 func jsonObject(s *structpb.Struct) (map[string]any, error) {
 	all := make(map[string]any, len(s.GetFields()))
 	for name, field := range s.GetFields() {
@@ -114,8 +114,8 @@ func jsonObject(s *structpb.Struct) (map[string]any, error) {
 	return all, nil
 }
 
-// jsonValue returns what encoding/json writes as a jsonValue. A whole number gets all its digits: the shortest text of the floating-point number
-// is that of another integer beyond 2^53.
+// jsonValue converts a value of a Struct to a value for encoding/json. It formats whole numbers with all digits: the shortest text of a
+// floating-point number beyond 2^53 is another integer.
 func jsonValue(v *structpb.Value) (any, error) {
 	switch kind := v.GetKind().(type) {
 	case *structpb.Value_NullValue:
@@ -146,5 +146,5 @@ func jsonValue(v *structpb.Value) (any, error) {
 		}
 		return f, nil
 	}
-	return nil, errors.New("it holds a value of no kind")
+	return nil, errors.New("it contains a value without a kind")
 }

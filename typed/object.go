@@ -13,41 +13,40 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Object is a resource with its payload decoded.
+// Object is a resource with a decoded payload.
 type Object[T any] struct {
-	// ID names the resource. A new one needs no uid: Create makes it.
+	// ID identifies the resource. Create assigns the uid of a new resource.
 	ID *resourcepb.ID
-	// Owner is the resource that this one belongs to, with its uid; nil for none.
+	// Owner is the id of the owning resource, with its uid; nil for none.
 	Owner *resourcepb.ID
-	// Version is the store's mark of this state of the resource.
+	// Version identifies this state of the resource in the store.
 	Version string
-	// Generation is a ULID that is new whenever anything but a status is written.
+	// Generation is a ULID that changes with every write except a status update.
 	Generation string
-	// Metadata is arbitrary text about the resource.
+	// Metadata is arbitrary text under names.
 	Metadata map[string]string
-	// Status holds what each controller reports, under a key of its own.
+	// Status holds the report of each controller under the controller's key.
 	Status map[string]*resourcepb.Status
 	// Data is the payload.
 	Data T
 
-	unknown protoreflect.RawFields // of the resource, as programs that are newer than this one may have written; never changed
+	unknown protoreflect.RawFields // fields of the resource that only newer programs know; preserved
 }
 
-// PayloadError is returned, as *PayloadError, where the payload of a stored resource is not what the client takes: another message, or
-// bytes that are none.
+// PayloadError is returned, as *PayloadError, if the payload of a stored resource does not have the expected message type or cannot be decoded.
 type PayloadError struct {
-	// ID of the resource.
+	// ID is the id of the resource.
 	ID *resourcepb.ID
-	// Got is the name of the message that is stored, and Want the name of the one that the client takes.
+	// Got is the name of the stored message, and Want the name of the expected one.
 	Got, Want string
-	// Err says why a payload of the right message does not decode; nil for another message.
+	// Err is the decoding error of a payload of the expected message; nil for another message.
 	Err error
 }
 
 // Error implements the error interface.
 func (e *PayloadError) Error() string {
 	if e.Err != nil {
-		return fmt.Sprintf("the payload of %s does not decode as %s: %v", idString(e.ID), e.Want, e.Err)
+		return fmt.Sprintf("the payload of %s cannot be decoded as %s: %v", idString(e.ID), e.Want, e.Err)
 	}
 	if e.Got == "" {
 		return fmt.Sprintf("%s has no payload, expected %s", idString(e.ID), e.Want)
@@ -55,11 +54,11 @@ func (e *PayloadError) Error() string {
 	return fmt.Sprintf("the payload of %s is %s, expected %s", idString(e.ID), e.Got, e.Want)
 }
 
-// Unwrap returns why the payload does not decode.
+// Unwrap returns Err.
 func (e *PayloadError) Unwrap() error { return e.Err }
 
-// Codec translates between resources and objects. It is for packages that keep objects of several types, as package store does; a [Client]
-// has its own.
+// Codec translates between resources and objects. It is for packages that hold objects of several types, such as package tables. A [Client] has
+// its own.
 type Codec[T any] struct {
 	message string // the full name of the message
 	decode  func(payload []byte) (T, error)
@@ -68,7 +67,7 @@ type Codec[T any] struct {
 	equal   func(a, b T) bool
 }
 
-// Object decodes a resource, which becomes part of the object. A payload that is not what the codec takes is a [*PayloadError].
+// Object decodes a resource. The object shares the resource's memory. It fails with a [*PayloadError] if the payload is not the codec's.
 func (c *Codec[T]) Object(res *resourcepb.Resource) (*Object[T], error) {
 	o := &Object[T]{
 		ID: res.GetId(), Owner: res.GetOwner(), Version: res.GetVersion(), Generation: res.GetGeneration(),
@@ -85,11 +84,12 @@ func (c *Codec[T]) Object(res *resourcepb.Resource) (*Object[T], error) {
 	return o, nil
 }
 
-// Resource encodes an object. The resource shares all but the payload with it. Data that does not encode is [storage.ErrInvalid].
+// Resource encodes an object. The resource shares all memory except the payload with it. It fails with [storage.ErrInvalid] if the data cannot
+// be encoded.
 func (c *Codec[T]) Resource(o *Object[T]) (*resourcepb.Resource, error) {
 	payload, err := c.encode(o.Data)
 	if err != nil {
-		return nil, fmt.Errorf("%w: the payload of %s does not encode: %w", storage.ErrInvalid, idString(o.ID), err)
+		return nil, fmt.Errorf("%w: the payload of %s cannot be encoded: %w", storage.ErrInvalid, idString(o.ID), err)
 	}
 	res := &resourcepb.Resource{
 		Id: o.ID, Owner: o.Owner, Version: o.Version, Generation: o.Generation, Metadata: o.Metadata, Status: o.Status,
@@ -120,7 +120,7 @@ func (c *Codec[T]) Same(a, b *Object[T]) bool {
 		maps.EqualFunc(a.Status, b.Status, func(x, y *resourcepb.Status) bool { return proto.Equal(x, y) })
 }
 
-// idString returns the name of a resource as errors have it.
+// idString formats an id for errors.
 func idString(id *resourcepb.ID) string {
 	return fmt.Sprintf("%s/%s %q in %q/%q", id.GetType().GetGroup(), id.GetType().GetKind(), id.GetName(),
 		id.GetTenancy().GetPartition(), id.GetTenancy().GetNamespace())

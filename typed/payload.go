@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Messages returns the codec of resources whose payload is the protobuf message T, a pointer to a generated type.
+// Messages returns the codec of resources with a payload of the protobuf message T, a pointer to a generated type.
 func Messages[T proto.Message]() *Codec[T] {
 	var none T
 	typ := none.ProtoReflect().Type()
@@ -18,7 +18,7 @@ func Messages[T proto.Message]() *Codec[T] {
 		},
 		encode: func(m T) ([]byte, error) {
 			if !m.ProtoReflect().IsValid() {
-				return nil, errors.New("it is nil")
+				return nil, errors.New("the message is nil")
 			}
 			return proto.MarshalOptions{Deterministic: true}.Marshal(m)
 		},

@@ -168,7 +168,7 @@ func TestWrongPayload(t *testing.T) {
 		}
 		for name, want := range map[string]string{
 			"a-other":  `the payload of demo/Counter "a-other" in "default"/"shop" is google.protobuf.Duration, expected google.protobuf.Int64Value`,
-			"b-broken": `the payload of demo/Counter "b-broken" in "default"/"shop" does not decode as google.protobuf.Int64Value`,
+			"b-broken": `the payload of demo/Counter "b-broken" in "default"/"shop" cannot be decoded as google.protobuf.Int64Value`,
 			"c-none":   `demo/Counter "c-none" in "default"/"shop" has no payload, expected google.protobuf.Int64Value`,
 		} {
 			_, err := c.Update(ctx, c.ID(shop, name), func(*counter) error { t.Error("the function was called"); return nil })

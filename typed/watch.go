@@ -8,15 +8,15 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Event is one step of a watch.
+// Event is one event of a watch.
 type Event[T any] struct {
-	// Kind says what happened.
+	// Kind is the kind of the event.
 	Kind EventKind
-	// Object is the resource as it is now or, for Deleted, as it was last stored.
+	// Object is the resource after the change or, for Deleted, its last stored state.
 	Object *Object[T]
-	// Before is the resource as it was before a change; nil if nothing was stored, or the backend keeps no history.
+	// Before is the resource before the change; nil if it did not exist, or if the backend has no history.
 	Before *Object[T]
-	// More says that the next event belongs to the same commit.
+	// More reports that the next event belongs to the same commit.
 	More bool
 }
 
@@ -24,28 +24,28 @@ type Event[T any] struct {
 type EventKind int
 
 const (
-	// Put says that a resource was created or updated, or that it is part of the snapshot.
+	// Put is the event of a resource that was created or updated, or that is part of the snapshot.
 	Put EventKind = iota + 1
-	// Deleted says that a resource is gone.
+	// Deleted is the event of a deleted resource.
 	Deleted
-	// Synced says that the snapshot is complete.
+	// Synced is the event at the end of the snapshot.
 	Synced
 )
 
-// Watch is a stream of events. Next is for one goroutine at a time; Cursor and Close may be called from any.
+// Watch is a stream of events. Next must not be called concurrently; Cursor and Close may be called from any goroutine.
 type Watch[T any] struct {
 	codec *Codec[T]
 	watch storage.Watch
 }
 
-// Watch returns a watch of the resources of a tenancy, each unit of which may be "*", whose names begin with a prefix: first those there
-// are, then Synced, then every change. The context bounds the call only.
+// Watch returns a watch of the resources of a tenancy with a name prefix. Each tenancy unit may be "*". The watch returns the stored resources,
+// then Synced, then every change. The context bounds only this call.
 func (c *Client[T]) Watch(ctx context.Context, tenancy *resourcepb.Tenancy, prefix string) (*Watch[T], error) {
 	w, err := c.backend.WatchList(ctx, storage.UnversionedTypeFrom(c.typ), tenancy, prefix)
 	return c.newWatch(w, err)
 }
 
-// WatchFrom returns a watch of the changes after a cursor. It is [storage.ErrInvalid] where the backend is no [storage.Resumer].
+// WatchFrom returns a watch of the changes after a cursor. It fails with [storage.ErrInvalid] if the backend is not a [storage.Resumer].
 func (c *Client[T]) WatchFrom(ctx context.Context, tenancy *resourcepb.Tenancy, prefix, cursor string) (*Watch[T], error) {
 	resumer, ok := storage.As[storage.Resumer](c.backend)
 	if !ok {
@@ -65,8 +65,8 @@ func (c *Client[T]) newWatch(w storage.Watch, err error) (*Watch[T], error) {
 	return &Watch[T]{codec: c.codec, watch: w}, nil
 }
 
-// Next returns the next event, and waits for it if need be. It fails as [storage.Watch] says. A resource that does not decode is a
-// [*PayloadError]: its event is passed, and the next call goes on with the next one.
+// Next blocks until the next event and returns it. It fails like [storage.Watch]. It returns a [*PayloadError] for a resource that cannot be
+// decoded, and skips the event; the next call continues behind it.
 func (w *Watch[T]) Next(ctx context.Context) (Event[T], error) {
 	for {
 		ev, err := w.watch.Next(ctx)
@@ -90,14 +90,14 @@ func (w *Watch[T]) Next(ctx context.Context) (Event[T], error) {
 			return Event[T]{}, err
 		}
 		if ev.GetBefore() != nil {
-			// What was stored before may be of another kind of payload: then only what is stored now is told.
+			// The earlier state may have another payload type. Then the event has only the current object.
 			out.Before, _ = w.codec.Object(ev.GetBefore())
 		}
 		return out, nil
 	}
 }
 
-// Cursor returns a position behind the last event, for WatchFrom; see [storage.Watch].
+// Cursor returns a position behind the last event, for WatchFrom. See [storage.Watch].
 func (w *Watch[T]) Cursor() string { return w.watch.Cursor() }
 
 // Close ends the watch.

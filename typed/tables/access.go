@@ -49,27 +49,27 @@ type touchedKey struct {
 	change *change
 }
 
-// change is what a transaction does to a key.
+// change is the change that a transaction makes to a key.
 type change struct {
-	stored *entry               // what the store holds; nil for nothing
-	result *entry               // what the transaction puts in its place; nil for nothing
-	res    *resourcepb.Resource // what is written, without its version
+	stored *entry               // in the store; nil for none
+	result *entry               // after the change; nil for a deletion
+	res    *resourcepb.Resource // written resource, without its version
 	size   int
 }
 
-// guard is what a transaction does with the guard of a table: it checks it, or writes it.
+// guard is the access to the guard of a table: a check, or a write.
 type guard struct {
-	version string // that the store holds; "" for none
+	version string // stored version; "" for none
 	writes  bool
 }
 
-// undoRecord is a change as it was before another one took its place.
+// undoRecord is a change before it was replaced.
 type undoRecord struct {
 	at     int
 	change *change
 }
 
-// linearSearchKeys is how many keys are found faster by a look at each.
+// linearSearchKeys is the number of keys up to which a linear search is faster than a map.
 const linearSearchKeys = 8
 
 // indexOf returns the index of a key in touchedKeys, -1 for none.
@@ -104,12 +104,12 @@ func (a *accessSet) changeOf(k key.Key) *change {
 	return nil
 }
 
-// hasChanges reports whether there is something to write.
+// hasChanges reports whether there is anything to write.
 func (a *accessSet) hasChanges() bool {
 	return slices.ContainsFunc(a.touchedKeys, func(t touchedKey) bool { return t.change != nil })
 }
 
-// noteRead notes that what the store holds under a key was seen.
+// noteRead records the stored entry of a key that was read.
 func (a *accessSet) noteRead(k key.Key, t *table, e *entry) {
 	if a.find(k) != nil {
 		return
@@ -126,7 +126,7 @@ func (a *accessSet) noteRead(k key.Key, t *table, e *entry) {
 	}
 }
 
-// noteList notes what a list of a table has found in the store.
+// noteList records the stored entries that a list of a table has found.
 func (a *accessSet) noteList(t *table, found []*entry) {
 	a.hasListed = true
 	if t.hasGuard {
@@ -138,10 +138,10 @@ func (a *accessSet) noteList(t *table, found []*entry) {
 	}
 }
 
-// noteGuard notes that a table was listed, or changed.
+// noteGuard records that a table with a guard was listed or changed.
 func (a *accessSet) noteGuard(t *table, written bool) {
-	g, noted := a.guards[t]
-	if !noted {
+	g, exists := a.guards[t]
+	if !exists {
 		g.version = versionOf(a.storedEntry(key.Of(t.guardID())))
 	}
 	g.writes = g.writes || written
@@ -151,7 +151,7 @@ func (a *accessSet) noteGuard(t *table, written bool) {
 	a.guards[t] = g
 }
 
-// merge puts the changes of a transaction into what a query has found.
+// merge applies the changes of the transaction to the result of a query.
 func (a *accessSet) merge(t *table, q query, found []*entry) []*entry {
 	var mine []*entry
 	hidden := map[key.Key]bool{}
@@ -172,7 +172,7 @@ func (a *accessSet) merge(t *table, q query, found []*entry) []*entry {
 	return sortEntries(q, append(found, mine...))
 }
 
-// setChange sets what is done to a key that was read; nil is nothing.
+// setChange sets the change of a key that was read; nil removes it.
 func (a *accessSet) setChange(t *table, k key.Key, c *change) {
 	i := a.indexOf(k)
 	at := &a.touchedKeys[i]
@@ -191,7 +191,7 @@ func (a *accessSet) setChange(t *table, k key.Key, c *change) {
 	}
 }
 
-// savepoint is a transaction as it was.
+// savepoint is the state of an accessSet to which it can be restored.
 type savepoint struct {
 	touchedKeys, undo, size int
 	hasListed               bool

@@ -8,39 +8,39 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// Batch makes many changes that need not be atomic together, in few transactions: for the function that [Store.Batch] calls with it.
+// Batch makes many changes that need not be atomic together in few transactions. [Store.Batch] passes it to a function.
 type Batch struct {
 	store          *Store
 	ctx            context.Context
-	tx             *Tx               // of the Updates that are not committed yet; nil for none
-	pendingUpdates []func(*Tx) error // these
+	tx             *Tx               // of the uncommitted updates; nil for none
+	pendingUpdates []func(*Tx) error // the functions of these updates
 	commitCount    int
 	err            error
-	inUpdate       bool // a function of Update
+	inUpdate       bool // a function of Update is running
 }
 
-// BatchError is returned, as *BatchError, by a Batch that was not committed as a whole.
+// BatchError is returned, as *BatchError, by a Batch that was not committed completely.
 type BatchError struct {
-	// CommittedUpdates is how many calls of [Batch.Update], from the first one on, are committed. Calls whose function failed do not count.
+	// CommittedUpdates is the number of calls of [Batch.Update], from the first one, that were committed. Failed calls do not count.
 	CommittedUpdates int
-	// Err is why the Batch ended. If it is [storage.ErrInconsistent], some of the calls that follow may be committed too.
+	// Err is the reason. If it is [storage.ErrInconsistent], some of the following calls may have been committed too.
 	Err error
 }
 
 // Error implements the error interface.
 func (e *BatchError) Error() string {
-	return fmt.Sprintf("the batch ended after %d updates were committed: %v", e.CommittedUpdates, e.Err)
+	return fmt.Sprintf("the batch failed after %d committed updates: %v", e.CommittedUpdates, e.Err)
 }
 
 // Unwrap returns Err.
 func (e *BatchError) Unwrap() error { return e.Err }
 
-// Batch calls fn, which makes changes by [Batch.Update]. The changes of one such call are atomic; those of several may be committed
-// together or one after the other, in the order of the calls. A transaction ends where the next changes would take it beyond what the
-// backend takes ([storage.Transactor].MaxOps) or 1 MiB; the last one ends with fn.
+// Batch calls fn, which makes changes with [Batch.Update]. The changes of one such call are atomic. Those of several calls are committed together
+// or one after the other, in the order of the calls. A transaction is committed before it would exceed the backend's limits
+// ([storage.Transactor].MaxOps) or 1 MiB; the last one is committed when fn returns.
 //
-// If fn returns an error, what is not committed yet is dropped. Batch then returns a [*BatchError], as when a transaction fails, which
-// says how many calls of Update are committed.
+// If fn returns an error, uncommitted changes are discarded. Batch then returns a [*BatchError] with the number of committed calls of Update, as it
+// does if a transaction fails.
 func (s *Store) Batch(ctx context.Context, fn func(*Batch) error) error {
 	if err := s.checkOpen(ctx); err != nil {
 		return err
@@ -60,27 +60,28 @@ func (s *Store) Batch(ctx context.Context, fn func(*Batch) error) error {
 	return &BatchError{CommittedUpdates: b.commitCount, Err: err}
 }
 
-// end has the Batch take nothing any more.
+// end makes the Batch refuse further calls.
 func (b *Batch) end() {
 	if b.err == nil {
-		b.err = fmt.Errorf("%w: the batch is over: it is good until the function that got it returns", storage.ErrInvalid)
+		b.err = fmt.Errorf("%w: the batch has ended: use it only until the function that received it returns", storage.ErrInvalid)
 	}
 	if b.tx != nil {
 		b.tx.end()
 	}
 }
 
-// Update calls fn with a transaction that shows what earlier calls have done, and has its changes committed with theirs or later. fn may
-// be called several times, as by [Store.Update], and also after Update has returned, as long as its Batch has not: it must not use what
-// changes meanwhile, such as the variables of a loop that was written for an old version of Go.
+// Update calls fn with a transaction that includes the changes of earlier calls, and commits fn's changes with theirs or later. Like the function
+// of [Store.Update], fn may be called several times, also after this call of Update has returned but before its Batch returns. So it must not use
+// variables that change meanwhile.
 //
-// If fn returns an error, its changes are dropped and Update returns the error; the batch goes on. What fn has read for its error is not
-// checked. An error that fn returns when it is called again ends the batch. [storage.ErrTooLarge]: the changes of fn alone do not fit a
-// transaction; they are dropped, too. [storage.ErrInvalid]: fn has called Update of its own Batch, or the Batch is over. A [*BatchError]
-// is final.
+// If fn returns an error, Update discards fn's changes and returns the error, and the batch continues. Update does not verify the reads behind that
+// error. An error from a later call of fn ends the batch.
+//
+// Errors: [storage.ErrTooLarge] if the changes of fn alone exceed a transaction; they are discarded. [storage.ErrInvalid] if fn has called Update
+// of its own Batch, or if the Batch has ended. A [*BatchError] is final.
 func (b *Batch) Update(fn func(*Tx) error) error {
 	if b.inUpdate {
-		return fmt.Errorf("%w: Update of a batch within a function of its Update", storage.ErrInvalid)
+		return fmt.Errorf("%w: Update of a batch was called by a function of its own Update", storage.ErrInvalid)
 	}
 	for {
 		if b.err != nil {
@@ -110,7 +111,7 @@ func (b *Batch) Update(fn func(*Tx) error) error {
 	}
 }
 
-// run calls the function of an Update. If it panics, what it has done is dropped.
+// run calls the function of an Update. It discards the function's changes if the function panics.
 func (b *Batch) run(fn func(*Tx) error) error {
 	before, returned := b.tx.savepoint(), false
 	b.inUpdate = true
@@ -124,7 +125,7 @@ func (b *Batch) run(fn func(*Tx) error) error {
 	return err
 }
 
-// commit commits the calls of Update that wait for it.
+// commit commits the pending calls of Update.
 func (b *Batch) commit() error {
 	tx, calls := b.tx, b.pendingUpdates
 	if b.tx, b.pendingUpdates = nil, nil; b.err != nil || len(calls) == 0 {
@@ -140,7 +141,7 @@ func (b *Batch) commit() error {
 		return nil
 	})
 	if errors.Is(err, storage.ErrTooLarge) && len(calls) > 1 {
-		// They fitted when they were called first, and do not in view of what others have done.
+		// The calls fitted together at first, but no longer do after changes of other writers. Commit them one by one.
 		for _, fn := range calls {
 			if err = b.store.update(b.ctx, nil, fn); err != nil {
 				break

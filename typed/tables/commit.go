@@ -11,34 +11,40 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Update calls fn with a transaction, and then commits what fn has done, all of it or nothing.
+// Update calls fn with a transaction and then commits all changes of fn, or none.
 //
 // # Isolation
 //
-// No lock is held. fn reads one state of the store, with its own changes on top, and may take its time. Update then has the database
-// compare every object that fn has read with what is stored now, also those that fn found absent and those that its lists have returned,
-// in the same step as it writes. If another writer was faster, in whichever process, nothing is written: Update waits until the copy in
-// memory has seen what the other one did, and calls fn again, until ctx is over. So transactions are strictly serializable by key: no
-// update is lost, and no two transactions each write what the other one has read. A list shows what is there: an object that another
-// transaction creates in the meantime does not conflict with it, unless the table is [Table.WithGuard]. What is read through [Tx.UncheckedReader]
-// is not compared.
+// No lock is held while fn runs, so fn may take its time. A transaction proceeds like this:
 //
-// If fn returns an error, nothing is written, and Update returns the error; if fn has changed nothing, nothing is written either. Both are
-// checked: unless what fn has read is still so, fn is called again. (An error of fn cannot be checked where the watches of the backend are
-// no [storage.Bookmarker] and fn has read more than fits a transaction.) What cannot be checked before ctx is over, or the store is closed,
-// is no answer: Update then returns the error that says so, and of fn's no more than its text.
+//  1. fn reads one state of the store, isCaughtUplaid by its own changes.
+//  2. The database compares every object that fn has read with the stored one, in the same step as it writes. This includes objects that fn
+//     found absent and objects that its lists have returned.
+//  3. If another writer of any process was faster, nothing is written. Update waits until the copy in memory has the conflicting change, and
+//     calls fn again, until ctx ends.
 //
-// # What fn may do
+// So transactions are strictly serializable by key: no update is lost, and no two transactions each write an object that the other one has read.
+// An object that another transaction creates does not conflict with an earlier list, unless the table has a guard ([Table.WithGuard]). Reads
+// through [Tx.UncheckedReader] are not compared.
 //
-// fn may be called several times, so it must have no effect but by tx and by variables that it sets anew each time. It must not call
-// methods of the Store that write.
+// Update writes nothing if fn returns an error, which Update returns, or if fn changes nothing. It verifies the reads in both cases, and calls fn
+// again if they are outdated. One case cannot be verified: fn fails, the backend's watches are not a [storage.Bookmarker], and fn has read more
+// than fits a transaction. If ctx ends or the store is closed before the verification, Update returns that error, with only the text of fn's
+// error.
+//
+// # Rules for fn
+//
+// fn may be called several times. It must have no effects except through tx and through variables that it sets anew in each call. It must not call
+// writing methods of the Store.
 //
 // # Errors
 //
-// [storage.ErrTooLarge]: fn has read and changed more objects than the backend takes in one transaction ([storage.Transactor].MaxOps), or
-// changed more than 1 MiB; use [Store.Batch], or [Tx.UncheckedReader]. [storage.ErrInconsistent]: the answer of the database was lost, and the
-// changes have been made, all of them, or not; Update does not try again, because fn may have been carried out: look, by a [Linearizable]
-// View. The context's error together with [storage.ErrCASFailure]: others were always faster. [storage.ErrClosed] after Close.
+//   - [storage.ErrTooLarge]: fn has accessed more objects than the backend allows in a transaction ([storage.Transactor].MaxOps), or has changed
+//     more than 1 MiB. Use [Store.Batch] or [Tx.UncheckedReader].
+//   - [storage.ErrInconsistent]: the database's answer was lost. Either all changes were made or none. Update does not retry, because that could
+//     apply fn twice; read a [Linearizable] View to find out.
+//   - the context's error together with [storage.ErrCASFailure]: other writers were faster until the context ended.
+//   - [storage.ErrClosed]: the store is closed.
 func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
 	if err := s.checkOpen(ctx); err != nil {
 		return err
@@ -46,30 +52,30 @@ func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
 	return s.update(ctx, nil, fn)
 }
 
-// update is Update. If tx is not nil, it is the first try, in which fn has been called already, without an error.
+// update implements Update. A non-nil tx is the first attempt, for which fn has already been called without an error.
 func (s *Store) update(ctx context.Context, tx *Tx, fn func(*Tx) error) error {
-	var cut *replica.View[*entry] // proven to be not older than this call; nil for none
+	var cut *replica.View[*entry] // a state proven to be no older than this call; nil for none
 	for {
-		var refused error
+		var fnErr error
 		proven := cut != nil
 		if tx == nil {
 			tx = newTx(s, cut)
-			refused = tx.run(fn)
+			fnErr = tx.run(fn)
 		}
-		if refused != nil || !tx.hasChanges() {
+		if fnErr != nil || !tx.hasChanges() {
 			if proven {
-				return refused
+				return fnErr
 			}
-			still, at, err := s.verifyReads(ctx, tx)
+			valid, current, err := s.verifyReads(ctx, tx)
 			switch {
-			case err != nil && refused == nil:
+			case err != nil && fnErr == nil:
 				return err
-			case err != nil && !errors.Is(err, storage.ErrTooLarge): // whoever looks for the error in what is returned would believe it
-				return fmt.Errorf("update: %w: so what its function has returned is not checked: %s", err, refused.Error())
-			case err != nil, still:
-				return refused
+			case err != nil && !errors.Is(err, storage.ErrTooLarge): // do not wrap fnErr: errors.Is must not find an unverified error
+				return fmt.Errorf("update: %w: cannot verify the error of its function: %s", err, fnErr.Error())
+			case err != nil, valid:
+				return fnErr
 			}
-			cut, tx = at, nil
+			cut, tx = current, nil
 			continue
 		}
 		if err := tx.checkSize(); err != nil {
@@ -77,24 +83,24 @@ func (s *Store) update(ctx context.Context, tx *Tx, fn func(*Tx) error) error {
 		}
 		ops, keys := tx.operations()
 		err := s.commit(ctx, tx, ops)
-		lost, conflict := conflictOf(err, keys)
-		if !conflict {
+		conflict, found := conflictOf(err, keys)
+		if !found {
 			return err
 		}
-		if err := s.awaitConflict(ctx, tx, lost); err != nil {
+		if err := s.awaitConflict(ctx, tx, conflict); err != nil {
 			return fmt.Errorf("update: %w", errors.Join(err, storage.ErrCASFailure))
 		}
 		cut, tx = nil, nil
 	}
 }
 
-// keyVersion is a key with the version that a transaction has seen, "" for nothing.
+// keyVersion is a key with the version that a transaction has read, "" for none.
 type keyVersion struct {
 	key     key.Key
 	version string
 }
 
-// conflictOf returns what a commit was refused for, if another writer was faster.
+// conflictOf returns the key for which a commit was refused because another writer was faster.
 func conflictOf(err error, keys []keyVersion) (keyVersion, bool) {
 	var op *storage.OpError
 	if !errors.As(err, &op) || !errors.Is(op.Err, storage.ErrCASFailure) && !errors.Is(op.Err, storage.ErrWrongUid) {
@@ -103,13 +109,13 @@ func conflictOf(err error, keys []keyVersion) (keyVersion, bool) {
 	return keys[op.Index], true
 }
 
-// awaitConflict waits until the copy has seen what came in the way of a transaction. That may be over already, before the copy has it: then a
-// bookmark ends the waiting.
-func (s *Store) awaitConflict(ctx context.Context, tx *Tx, at keyVersion) error {
+// awaitConflict waits until the copy has a change of the conflicting key. The conflict may already be isCaughtUp before it reaches the copy; then a
+// barrier ends the wait.
+func (s *Store) awaitConflict(ctx context.Context, tx *Tx, conflict keyVersion) error {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if !s.copy.Bookmarks() {
-		return s.copy.AwaitChange(waiting, tx.rows, at.key, at.version)
+		return s.copy.AwaitChange(waiting, tx.rows, conflict.key, conflict.version)
 	}
 	done := make(chan struct{})
 	go func() {
@@ -118,18 +124,18 @@ func (s *Store) awaitConflict(ctx context.Context, tx *Tx, at keyVersion) error 
 			cancel()
 		}
 	}()
-	err := s.copy.AwaitChange(waiting, tx.rows, at.key, at.version)
-	over := waiting.Err() != nil && ctx.Err() == nil
+	err := s.copy.AwaitChange(waiting, tx.rows, conflict.key, conflict.version)
+	isCaughtUp := waiting.Err() != nil && ctx.Err() == nil
 	cancel()
 	<-done
-	if over {
+	if isCaughtUp {
 		return nil
 	}
 	return err
 }
 
-// verifyReads finds out whether all that a transaction has read is still so, and where it is not, returns a state that is proven to be not older
-// than the call, if there are such states. A View would not do: it shows own writes before what others have written between.
+// verifyReads reports whether all reads of a transaction are still valid. If not, it also returns a state that is proven to be no older than the
+// call, if the backend has bookmarks. A View would not do, because it shows local writes without earlier writes of others.
 func (s *Store) verifyReads(ctx context.Context, tx *Tx) (bool, *replica.View[*entry], error) {
 	if s.copy.Bookmarks() {
 		if err := s.copy.Barrier(ctx); err != nil {
@@ -137,7 +143,7 @@ func (s *Store) verifyReads(ctx context.Context, tx *Tx) (bool, *replica.View[*e
 		}
 		now := &reading{store: s, rows: s.copy.Cut()}
 		for i := range tx.touchedKeys {
-			if was := &tx.touchedKeys[i]; versionOf(now.row(was.key)) != versionOf(was.stored) {
+			if t := &tx.touchedKeys[i]; versionOf(now.row(t.key)) != versionOf(t.stored) {
 				return false, now.rows, nil
 			}
 		}
@@ -151,13 +157,13 @@ func (s *Store) verifyReads(ctx context.Context, tx *Tx) (bool, *replica.View[*e
 		return false, nil, err
 	}
 	_, err := s.transactor.Commit(ctx, ops)
-	if lost, conflict := conflictOf(err, keys); conflict {
-		return false, nil, s.copy.AwaitChange(ctx, tx.rows, lost.key, lost.version)
+	if conflict, found := conflictOf(err, keys); found {
+		return false, nil, s.copy.AwaitChange(ctx, tx.rows, conflict.key, conflict.version)
 	}
 	return err == nil, nil, err
 }
 
-// operations are the transaction as the database takes it, with what each operation expects.
+// operations returns the operations of the transaction, and the expected version for each.
 func (tx *Tx) operations() (ops []storage.Op, keys []keyVersion) {
 	ops = make([]storage.Op, 0, len(tx.touchedKeys)+len(tx.guards))
 	keys = make([]keyVersion, 0, cap(ops))
@@ -173,7 +179,7 @@ func (tx *Tx) operations() (ops []storage.Op, keys []keyVersion) {
 		case t.stored != nil:
 			ops = append(ops, storage.Op{Check: t.stored.id, Version: t.stored.version})
 		default:
-			// The id that the program has given is the program's, which may have changed it since.
+			// Build the id from the key: the program may have changed its own id meanwhile.
 			ops = append(ops, storage.Op{Check: t.key.ID("", t.table.typ.GetGroupVersion())})
 		}
 	}
@@ -189,7 +195,7 @@ func (tx *Tx) operations() (ops []storage.Op, keys []keyVersion) {
 	return ops, keys
 }
 
-// commit commits the operations of a transaction, and shows readers what they have done, all at once.
+// commit commits the operations of a transaction and makes the changes visible to readers in one step.
 func (s *Store) commit(ctx context.Context, tx *Tx, ops []storage.Op) error {
 	keys := make([]key.Key, 0, len(ops))
 	var deleted []*resourcepb.Resource
@@ -218,13 +224,13 @@ func (s *Store) commit(ctx context.Context, tx *Tx, ops []storage.Op) error {
 		}
 	}
 	if unsure := writing.EndWith(rows, deleted); len(unsure) > 0 && s.copy.Bookmarks() {
-		// The copy had to be listed anew meanwhile. What is committed is committed, also if ctx ends here.
+		// The copy was listed again meanwhile. Ignore the error: the commit has succeeded even if ctx ends here.
 		_ = s.copy.Barrier(ctx)
 	}
 	return nil
 }
 
-// submit commits operations. A lone write is no transaction: a backend may take it together with those of others.
+// submit commits operations. It sends a single write outside a transaction, because a backend may batch it with other writes.
 func (s *Store) submit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
 	if len(ops) > 1 || ops[0].Write == nil {
 		return s.transactor.Commit(ctx, ops)
@@ -236,7 +242,7 @@ func (s *Store) submit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Res
 	return []*resourcepb.Resource{res}, err
 }
 
-// entryOfWrite returns the entry of what was written: that of the transaction, if decoding would make the same.
+// entryOfWrite returns the entry of a written resource. It reuses the transaction's entry if decoding would produce the same object.
 func (s *Store) entryOfWrite(c *change, res *resourcepb.Resource) *entry {
 	if c == nil || c.result == nil || c.result.table == nil || c.result.table.setVersion == nil {
 		return s.decode(res)
@@ -244,7 +250,7 @@ func (s *Store) entryOfWrite(c *change, res *resourcepb.Resource) *entry {
 	e := c.result
 	e.version = res.GetVersion()
 	e.table.setVersion(e.object, e.version)
-	e.values = e.table.values(e.object) // the version may be one of them
+	e.values = e.table.values(e.object) // an index may use the version
 	e.digest = digestOf(e.table.encode, e.object)
 	return e
 }

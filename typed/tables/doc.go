@@ -1,37 +1,37 @@
-// Package tables is what control planes are written against: tables of objects in memory, with indexes, transactions and watches, over any
-// [storage.Backend] that is a [storage.Transactor]. Any number of processes share the database.
+// Package tables is for control planes: it keeps tables of objects in memory, with indexes, transactions and watches, over any [storage.Backend]
+// that is a [storage.Transactor]. Any number of processes can share the database.
 //
 // # Tables
 //
-// A [Table] is the resources of one type with their payloads decoded; an [Index] finds them by what a function takes from them. Both are
-// variables of the program, and no code is generated:
+// A [Table] holds the resources of one type with decoded payloads. An [Index] finds objects by values that a function computes from them. Both
+// are variables of the program; no code is generated:
 //
-//	var ByNode = store.Index[*pb.Task, string]{Name: "node", Values: func(t *typed.Object[*pb.Task]) []string {
+//	var ByNode = tables.Index[*pb.Task, string]{Name: "node", Values: func(t *typed.Object[*pb.Task]) []string {
 //		return []string{t.Data.Node}
 //	}}
-//	var Tasks = store.NewTable[*pb.Task](taskType, ByNode)
+//	var Tasks = tables.NewTable[*pb.Task](taskType, ByNode)
 //
-//	s, err := store.Open(ctx, backend, Tasks, Nodes)
+//	s, err := tables.Open(ctx, backend, Tasks, Nodes)
 //
 // # Reading
 //
-// [Store.View] calls a function with the store at one moment, out of memory. It sees all that was written through the same Store; with
-// [Linearizable], all that was acknowledged to anybody.
+// [Store.View] calls a function with the store at one moment, from memory. The view includes all earlier writes through the same Store. With
+// [Linearizable] it includes everything that any program had acknowledged.
 //
-//	err := s.View(ctx, func(v *store.View) error {
-//		idle, err := Tasks.List(v, ByNode.Is(""), store.NamePrefix("web-"))
+//	err := s.View(ctx, func(v *tables.View) error {
+//		idle, err := Tasks.List(v, ByNode.Is(""), tables.NamePrefix("web-"))
 //		…
 //	})
 //
-// Objects are shared between all readers and are not copied: they must not be changed. Tests that run under the race detector find out who
-// does.
+// Objects are shared between all readers without copying, so a program must not change them. Builds with the race detector panic on such a
+// change.
 //
 // # Writing
 //
-// [Store.Update] calls a function with a transaction, and commits what it has done if nothing that it has read was changed meanwhile, by
-// whomever; else it calls the function again.
+// [Store.Update] calls a function with a transaction and commits its changes if nothing that it has read was changed meanwhile, in any process.
+// Otherwise it calls the function again.
 //
-//	err := s.Update(ctx, func(tx *store.Tx) error {
+//	err := s.Update(ctx, func(tx *tables.Tx) error {
 //		task, err := Tasks.Edit(tx, id)
 //		if err != nil {
 //			return err
@@ -40,15 +40,16 @@
 //		return Tasks.Put(tx, task)
 //	})
 //
-// [Store.Batch] makes many changes that need not be atomic together. Phantoms, that is objects which appear after a list has been read, are
-// for [Table.WithGuard].
+// [Store.Batch] makes many changes that need not be atomic together. [Table.WithGuard] protects against phantoms, which are objects that appear
+// after a list was read.
 //
 // # Watching
 //
-// [Store.ViewAndWatch] returns a stream of the changes after a View, with the object as it was and as it is, and says where commits end.
+// [Store.ViewAndWatch] returns a stream of the changes after a View. Each event has the object before and after the change, and the last event of
+// a commit is marked.
 //
 // # DynamoDB
 //
-// Its changes have no order over several objects, and its watches cannot prove how far they are. So a View there is no cut, there is no
-// [Linearizable], and ends of commits are not told. Transactions are what they are elsewhere.
+// DynamoDB does not order changes of several objects, and its watches cannot prove how far they are. So a View is not one cut, [Linearizable] is
+// not available, and commits have no marked end. Transactions have the same guarantees as elsewhere.
 package tables

@@ -9,17 +9,17 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// table is what a Table is without the type of its objects.
+// table is a Table without the type of its objects.
 type table struct {
-	number     int // tells the tables of this process apart
+	number     int // unique in this process
 	typ        *resourcepb.Type
 	indexes    map[string]tableIndex
 	hasGuard   bool
 	object     func(*resourcepb.Resource) (any, error)
 	encode     func(object any) (*resourcepb.Resource, error)
 	values     func(object any) []string
-	setVersion func(object any, version string) // sets an object's version; nil if what is put may be another object when it is decoded
-	openErr    error                            // why the table cannot be opened
+	setVersion func(object any, version string) // sets an object's version; nil if decoding may change an object that was put
+	openErr    error                            // error of Open for this table
 }
 
 // tableIndex is an index of a table.
@@ -28,14 +28,14 @@ type tableIndex struct {
 	indexType   reflect.Type
 }
 
-// String names the table in errors.
+// String returns the name of the table for errors.
 func (t *table) String() string {
 	return "the table of " + t.typ.GetGroup() + "/" + t.typ.GetKind()
 }
 
 func (t *table) name() storage.UnversionedType { return storage.UnversionedTypeFrom(t.typ) }
 
-// guardID is the id of the table's guardID.
+// guardID returns the id of the table's guard.
 func (t *table) guardID() *resourcepb.ID {
 	return &resourcepb.ID{
 		Uid: "guard", Name: "guard", Tenancy: &resourcepb.Tenancy{},
@@ -43,30 +43,30 @@ func (t *table) guardID() *resourcepb.ID {
 	}
 }
 
-// checkID refuses an id of another table.
+// checkID returns an error for an id of another table.
 func (t *table) checkID(id *resourcepb.ID) error {
 	if storage.UnversionedTypeFrom(id.GetType()) != t.name() {
-		return fmt.Errorf("%w: %s is no object of %s", storage.ErrInvalid, idString(id), t)
+		return fmt.Errorf("%w: %s is not an object of %s", storage.ErrInvalid, idString(id), t)
 	}
 	return nil
 }
 
 func (t *table) base() *table { return t }
 
-// entry is a row of the copy.
+// entry is the value of a row of the copy.
 type entry struct {
 	key             key.Key
 	id              *resourcepb.ID
 	version         string
 	table           *table
-	object          any                  // a *typed.Object; nil if damaged or a guard
-	err             error                // why there is no object
+	object          any                  // a *typed.Object; nil if it cannot be decoded, and for a guard
+	err             error                // decoding error
 	damagedResource *resourcepb.Resource // what err is about
-	values          []string             // of all indexes
+	values          []string             // in all indexes
 	digest          digest
 }
 
-// entryOf decodes a resource; t is nil for a guard. What cannot be decoded is an entry too.
+// entryOf returns the entry of a resource. t is nil for a guard. An entry of a resource that cannot be decoded has an error and no object.
 func entryOf(t *table, res *resourcepb.Resource) *entry {
 	e := &entry{key: key.Of(res.GetId()), id: res.GetId(), version: res.GetVersion(), table: t}
 	if t == nil {
@@ -81,7 +81,7 @@ func entryOf(t *table, res *resourcepb.Resource) *entry {
 	return e
 }
 
-// idString returns the name of a resource as errors have it.
+// idString formats an id for errors.
 func idString(id *resourcepb.ID) string {
 	return fmt.Sprintf("%s/%s %q in %q/%q", id.GetType().GetGroup(), id.GetType().GetKind(), id.GetName(),
 		id.GetTenancy().GetPartition(), id.GetTenancy().GetNamespace())

@@ -6,32 +6,32 @@ import (
 	"github.com/ashlar-dev/storage/typed"
 )
 
-// Index finds the objects of a [Table] by values that a function takes from them. Give it to [NewTable]; its methods make queries.
+// Index finds the objects of a [Table] by values that a function computes from them. Pass it to [NewTable]; its methods create queries.
 type Index[T any, K Value] struct {
-	// Name tells the indexes of a table apart.
+	// Name is unique among the indexes of a table.
 	Name string
-	// Values returns the values of an object: none, one or several. It is called for each state of an object, from several goroutines; for
-	// one that is put, again once it is stored and has its version. It must not change the object, nor keep it.
+	// Values returns the values of an object: none, one or several. It is called concurrently, for each state of an object. For an object that
+	// is put, it is called again when the object is stored and has its version. It must neither modify nor retain the object.
 	Values func(*typed.Object[T]) []K
 }
 
-// Is matches the objects that have a value.
+// Is matches the objects with a value.
 func (x Index[T, K]) Is(value K) Query {
 	from := string(appendValue(nil, value))
 	return x.query(rangeQuery{from: from, to: from + "\x00"})
 }
 
-// From matches the objects that have a value of at least first.
+// From matches the objects with a value of at least first.
 func (x Index[T, K]) From(first K) Query {
 	return x.query(rangeQuery{from: string(appendValue(nil, first)), toEnd: true, cost: costRange})
 }
 
-// To matches the objects that have a value below end.
+// To matches the objects with a value below end.
 func (x Index[T, K]) To(end K) Query {
 	return x.query(rangeQuery{to: string(appendValue(nil, end)), cost: costRange})
 }
 
-// Between matches the objects that have a value of at least first and below end.
+// Between matches the objects with a value of at least first and below end.
 func (x Index[T, K]) Between(first, end K) Query {
 	return x.query(rangeQuery{from: string(appendValue(nil, first)), to: string(appendValue(nil, end)), cost: costRange})
 }
@@ -41,7 +41,7 @@ func (x Index[T, K]) query(q rangeQuery) Query {
 	return Query{&q}
 }
 
-// AnyIndex is an [Index] of a table of T, whatever its values are.
+// AnyIndex is an [Index] of a table of T with any value type.
 type AnyIndex[T any] interface {
 	name() string
 	values(o *typed.Object[T], prefix string, to []string) []string
@@ -49,7 +49,7 @@ type AnyIndex[T any] interface {
 
 func (x Index[T, K]) name() string { return x.Name }
 
-// values appends the values of an object, each behind a prefix, in a form whose bytes have their order.
+// values appends the values of an object. Each has the prefix and an encoding that preserves the order of values.
 func (x Index[T, K]) values(o *typed.Object[T], prefix string, to []string) []string {
 	for _, v := range x.Values(o) {
 		to = append(to, string(appendValue([]byte(prefix), v)))

@@ -12,46 +12,46 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Query says which objects of a table are meant. Make one by the methods of an [Index], or by [Metadata], [Owner], [NamePrefix], [In],
-// [And], [Or] and [Not].
+// Query selects objects of a table. Create one with the methods of an [Index], or with [Metadata], [Owner], [NamePrefix], [In], [And], [Or] and
+// [Not].
 //
-// A query looks at an index, if it has one to look at, and otherwise at all objects of the table, or those of a tenancy or
-// with a prefix, if it is one by In or NamePrefix, or an And that has one.
+// A query uses an index if it can. Otherwise it scans all objects of the table, or only those of a tenancy or a name prefix if the query is, or is
+// an And of, In or NamePrefix.
 type Query struct{ query }
 
 type query interface {
-	// resolve returns the query for one table, with the places of its indexes.
+	// resolve returns the query for one table, with the numbers of its indexes.
 	resolve(*table) (query, error)
-	// match reports whether an entry is meant.
+	// match reports whether the query selects an entry.
 	match(*entry) bool
-	// spans returns parts of the index tree that together have every entry that is meant, and what kind of parts they are.
+	// spans returns ranges of the index tree that together contain every selected entry, and the cost of scanning them.
 	spans(to []textRange) ([]textRange, cost)
-	// restrict leaves out of a filter keys of objects that are not meant.
+	// restrict narrows a filter to the keys of selected objects.
 	restrict(*key.Filter)
 }
 
-// cost is what it takes to find the entries that a query means.
+// cost is the cost of finding the entries that a query selects.
 type cost int
 
 const (
-	costValue cost = iota // one value of an index, or several such
+	costValue cost = iota // single values of an index
 	costRange             // a range of values
-	costAll               // a look at all objects of the table
+	costAll               // a scan of all objects of the table
 )
 
-// textRange is a part of the index tree: the texts from from up to to, which is not part of it.
+// textRange is a range of texts in the index tree, from from inclusive to to exclusive.
 type textRange struct{ from, to string }
 
-// single reports whether there is one text at most in a span, so that what stands there is in the order of its keys.
+// single reports whether the range holds at most one text. Its entries are then in key order.
 func (s textRange) single() bool { return s.to == s.from+"\x00" }
 
-// Metadata matches the objects whose metadata have this value under this name. It uses an index.
+// Metadata matches the objects with a metadata value under a name. It uses an index.
 func Metadata(name, value string) Query {
 	from := metadataValue(name, value)
 	return Query{&rangeQuery{indexNumber: metadataIndex, from: from, to: from + "\x00"}}
 }
 
-// Owner matches the objects of an owner; if id has no uid, those of all its incarnations. It uses an index.
+// Owner matches the objects of an owner, or of all incarnations of the owner if id has no uid. It uses an index.
 func Owner(id *resourcepb.ID) Query {
 	from := ownerValue(id)
 	to := from + "\x00"
@@ -61,30 +61,30 @@ func Owner(id *resourcepb.ID) Query {
 	return Query{&rangeQuery{indexNumber: ownerIndex, from: from, to: to}}
 }
 
-// NamePrefix matches the objects whose names begin with a prefix.
+// NamePrefix matches the objects with a name prefix.
 func NamePrefix(prefix string) Query { return Query{namePrefix(prefix)} }
 
-// In matches the objects of a tenancy. A unit that is [storage.Wildcard] matches every value.
+// In matches the objects of a tenancy. A unit of [storage.Wildcard] matches every value.
 func In(tenancy *resourcepb.Tenancy) Query {
 	return Query{tenancyQuery{tenancy.GetPartition(), tenancy.GetNamespace()}}
 }
 
-// And matches what all queries match. And() matches everything.
+// And matches the objects that all queries match. And() matches everything.
 func And(queries ...Query) Query { return Query{and(queries)} }
 
-// Or matches what one query or more matches. Or() matches nothing.
+// Or matches the objects that at least one query matches. Or() matches nothing.
 func Or(queries ...Query) Query { return Query{or(queries)} }
 
-// Not matches what a query does not match.
+// Not matches the objects that a query does not match.
 func Not(q Query) Query { return Query{not{q}} }
 
-// rangeQuery matches what has a value in a part of one index.
+// rangeQuery matches the entries with a value in a range of one index.
 type rangeQuery struct {
-	index       string       // its name, for one of the program's
-	indexType   reflect.Type // the Index that made the query; nil for one that every table has
+	index       string       // name of a program's index
+	indexType   reflect.Type // type of the Index that created the query; nil for a built-in index
 	indexNumber int
 	from, to    string
-	toEnd       bool // it goes on to the end of the index, whatever to is
+	toEnd       bool // the range extends to the end of the index; to is ignored
 	cost        cost
 }
 
@@ -93,7 +93,7 @@ func (q *rangeQuery) resolve(t *table) (query, error) {
 	if q.indexType != nil {
 		at, known := t.indexes[q.index]
 		if !known || at.indexType != q.indexType {
-			return nil, fmt.Errorf("%w: %s has no index %q of the type %v", storage.ErrInvalid, t, q.index, q.indexType)
+			return nil, fmt.Errorf("%w: %s has no index %q of type %v", storage.ErrInvalid, t, q.index, q.indexType)
 		}
 		out.indexNumber = at.indexNumber
 	}
@@ -165,7 +165,7 @@ func (q and) match(e *entry) bool {
 	return true
 }
 
-// spans returns those of the cheapest member: what the others mean is found among them.
+// spans returns the spans of the cheapest member, because an entry must match every member.
 func (q and) spans(to []textRange) (spans []textRange, c cost) {
 	c = costAll
 	for i := range q {
@@ -190,14 +190,14 @@ func (q or) match(e *entry) bool {
 }
 
 func (q or) spans(to []textRange) ([]textRange, cost) {
-	most := costValue
+	highest := costValue
 	for i := range q {
 		s, c := q[i].spans(to)
-		if to, most = s, max(most, c); most == costAll {
+		if to, highest = s, max(highest, c); highest == costAll {
 			return nil, costAll
 		}
 	}
-	return to, most
+	return to, highest
 }
 
 type not struct{ Query }
@@ -218,7 +218,7 @@ func resolveAll(queries []Query, t *table) ([]Query, error) {
 	out := make([]Query, len(queries))
 	for i, q := range queries {
 		if q.query == nil {
-			return nil, fmt.Errorf("%w: the zero Query", storage.ErrInvalid)
+			return nil, fmt.Errorf("%w: the query is the zero Query", storage.ErrInvalid)
 		}
 		one, err := q.query.resolve(t)
 		if err != nil {
@@ -229,7 +229,7 @@ func resolveAll(queries []Query, t *table) ([]Query, error) {
 	return out, nil
 }
 
-// sortEntries puts entries in the order of a query, each once.
+// sortEntries sorts entries in the order of a query and removes duplicates.
 func sortEntries(q query, found []*entry) []*entry {
 	order := orderOf(q)
 	if !slices.IsSortedFunc(found, order) {
@@ -238,7 +238,7 @@ func sortEntries(q query, found []*entry) []*entry {
 	return slices.Compact(found)
 }
 
-// orderOf returns the order in which a query lists: that of keys or, if it looks at one range of values, that of these first.
+// orderOf returns the order of a query's list: key order, or first by value if the query scans one range of values.
 func orderOf(q query) func(a, b *entry) int {
 	spans, c := q.spans(nil)
 	if c != costRange || len(spans) != 1 {
@@ -249,7 +249,7 @@ func orderOf(q query) func(a, b *entry) int {
 	}
 }
 
-// lowestValue returns the lowest of the entry's values in a part of the index tree.
+// lowestValue returns the lowest of the entry's values in a range.
 func (e *entry) lowestValue(in textRange) (lowest string) {
 	for _, v := range e.values {
 		if v >= in.from && v < in.to && (lowest == "" || v < lowest) {

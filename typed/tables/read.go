@@ -13,11 +13,11 @@ import (
 	"github.com/ashlar-dev/storage/typed"
 )
 
-// Reader is what the tables can be read with: a [View], a [Tx], or what [Tx.UncheckedReader] returns. It is good until the function that got it
-// returns, and for one goroutine.
+// Reader is the argument of all reads of tables: a [View], a [Tx], or the result of [Tx.UncheckedReader]. It is valid until the function that
+// received it returns, and must not be used concurrently.
 type Reader interface{ reading() *reading }
 
-// View is the store at one moment, for the function that [Store.View] or [Store.ViewAndWatch] calls with it.
+// View is the store at one moment. [Store.View] and [Store.ViewAndWatch] pass it to a function.
 type View struct{ r *reading }
 
 func (v *View) reading() *reading { return v.r }
@@ -27,20 +27,20 @@ type ViewOption func(*viewOptions)
 
 type viewOptions struct{ linearizable bool }
 
-// Linearizable has a View show everything that was acknowledged, to anybody, before the call of View. It costs about one round trip to the
-// database, which callers that wait at the same time share. Where the watches of the backend are no [storage.Bookmarker], View then
-// returns [storage.ErrInvalid].
+// Linearizable makes a View include everything that any program had acknowledged before the call of View. It costs about one round trip to the
+// database, which concurrent callers share. View fails with [storage.ErrInvalid] if the backend's watches are not a [storage.Bookmarker].
 func Linearizable(o *viewOptions) { o.linearizable = true }
 
-// View calls fn with the store as it is in memory: the state after some commit, and over it all that was written through this Store before.
-// It is never a part of a commit, and does not change while fn runs, however long. It may lag behind what others have written, by as much
-// as the watch of the backend does, and may then show an own write before what another program has written to another object just before
-// that. With [Linearizable] it is the state after one commit, behind which all are that were acknowledged before the call. (DynamoDB has
-// no order of commits over several objects: there each object by itself is in a state that it had.)
+// View calls fn with the state of the store in memory: the state after some commit, overlaid by all earlier writes through this Store. A view never
+// contains part of a commit, and does not change while fn runs.
 //
-// What fn reads is shared with other readers and must not be changed. In builds for the race detector, View panics if it was.
+// The view may lag behind other programs' writes, by the delay of the backend's watch. So it may include a local write without an earlier write of
+// another program to another object. With [Linearizable] the view is the state after one commit, and includes all commits acknowledged before the
+// call. (DynamoDB has no order of commits across objects: each object is in a state of its own history.)
 //
-// It returns the error of fn; that of the context, or [storage.ErrClosed], before fn was called.
+// Objects that fn reads are shared with other readers, and fn must not change them. View panics on such a change in builds with the race detector.
+//
+// View returns the error of fn. It returns the context's error or [storage.ErrClosed] without calling fn.
 func (s *Store) View(ctx context.Context, fn func(*View) error, opts ...ViewOption) error {
 	var o viewOptions
 	for _, opt := range opts {
@@ -62,13 +62,13 @@ func (s *Store) View(ctx context.Context, fn func(*View) error, opts ...ViewOpti
 	return r.callView(fn)
 }
 
-// reading is a state of the store, as somebody reads it.
+// reading is a state of the store for one reader.
 type reading struct {
 	store        *Store
 	rows         *replica.View[*entry]
-	tx           *accessSet // whose changes are part of the state; nil for none
-	recordsReads bool       // reads are recorded in tx
-	hasEnded     bool       // rows is the replica's again
+	tx           *accessSet // the transaction whose changes are part of the state; nil for none
+	recordsReads bool       // record reads in tx
+	hasEnded     bool       // the reader must not be used any more
 	seenEntries  []*entry   // entries returned to the program, in builds with the race detector
 }
 
@@ -80,10 +80,10 @@ func (r *reading) callView(fn func(*View) error) error {
 	return err
 }
 
-// checkOpen refuses what a program has kept.
+// checkOpen returns an error once the function that received the reader has returned.
 func (r *reading) checkOpen() error {
 	if r.hasEnded {
-		return fmt.Errorf("%w: the View is over: it is good until the function that got it returns", storage.ErrInvalid)
+		return fmt.Errorf("%w: the View has ended: use it only until the function that received it returns", storage.ErrInvalid)
 	}
 	return r.tx.checkOpen()
 }
@@ -110,7 +110,7 @@ func (r *reading) assertUnchanged() {
 	}
 }
 
-// row returns the row of a key, nil for none.
+// row returns the entry of a key, nil for none.
 func (r *reading) row(k key.Key) *entry {
 	row := r.rows.Get(k)
 	if row == nil {
@@ -119,7 +119,7 @@ func (r *reading) row(k key.Key) *entry {
 	return row.Value
 }
 
-// all returns the rows of a table, without the changes of a transaction.
+// all returns the entries of a table, without the changes of a transaction.
 func (r *reading) all(t *table) iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		for row := range r.rows.All(t.name()) {
@@ -130,7 +130,7 @@ func (r *reading) all(t *table) iter.Seq[*entry] {
 	}
 }
 
-// get returns what is stored under an id, nil for nothing.
+// get returns the entry of an id, nil for none.
 func (r *reading) get(t *table, id *resourcepb.ID) (*entry, error) {
 	if err := errors.Join(t.checkID(id), r.store.checkTable(t), r.checkOpen()); err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func (r *reading) get(t *table, id *resourcepb.ID) (*entry, error) {
 	return e, nil
 }
 
-// list returns what is meant by all of the queries.
+// list returns the entries that all queries select.
 func (r *reading) list(t *table, queries []Query) ([]*entry, error) {
 	if err := errors.Join(r.store.checkTable(t), r.checkOpen()); err != nil {
 		return nil, err
@@ -174,7 +174,7 @@ func (r *reading) list(t *table, queries []Query) ([]*entry, error) {
 	return found, nil
 }
 
-// scan returns the rows that a query means, in the order of the query.
+// scan returns the stored entries that a query selects, in the order of the query.
 func (r *reading) scan(t *table, q query) (found []*entry) {
 	spans, c := q.spans(nil)
 	if c == costAll {
@@ -200,8 +200,8 @@ func (r *reading) scan(t *table, q query) (found []*entry) {
 	return found
 }
 
-// Get returns an object. If there is none, or one with another uid than that of id, the error is [storage.ErrNotFound]. An object whose
-// payload is not the table's is a [*typed.PayloadError]. The object is shared: it must not be changed.
+// Get returns an object. It fails with [storage.ErrNotFound] if the object does not exist or has another uid than id. It fails with a
+// [*typed.PayloadError] if the payload is not the table's. The object is shared and must not be changed.
 func (t *Table[T]) Get(r Reader, id *resourcepb.ID) (*typed.Object[T], error) {
 	e, err := r.reading().get(t.table, id)
 	switch {
@@ -215,14 +215,13 @@ func (t *Table[T]) Get(r Reader, id *resourcepb.ID) (*typed.Object[T], error) {
 	return e.object.(*typed.Object[T]), nil
 }
 
-// List returns the objects that all of the queries mean, all objects of the table if there are no queries. They are shared, and must not
-// be changed.
+// List returns the objects that all queries select, or all objects of the table without queries. They are shared and must not be changed.
 //
-// They come in the order of their keys. If the query looks at a range of an index ([Index.From], [Index.To], [Index.Between], or an [And]
-// that has one of these and no single value of an index), they come in the order of their lowest values in the range, and then of keys.
+// The objects are in key order. If the query scans a range of an index ([Index.From], [Index.To], [Index.Between], or an [And] with one of these and
+// without a single index value), they are ordered by their lowest value in the range and then by key.
 //
-// A query by an index that the table does not have is [storage.ErrInvalid]. Objects whose payload is not the table's are left out: see
-// [Table.DecodeErrors].
+// List fails with [storage.ErrInvalid] for a query with an index that the table does not have. It omits objects whose payload is not the table's;
+// see [Table.DecodeErrors].
 func (t *Table[T]) List(r Reader, queries ...Query) ([]*typed.Object[T], error) {
 	found, err := r.reading().list(t.table, queries)
 	if err != nil || len(found) == 0 {
@@ -235,8 +234,8 @@ func (t *Table[T]) List(r Reader, queries ...Query) ([]*typed.Object[T], error) 
 	return objects, nil
 }
 
-// DecodeErrors returns an error for each resource of the table's type that is no object of the table, mostly a [*typed.PayloadError]; one
-// alone, [storage.ErrInvalid], if r is over.
+// DecodeErrors returns an error, usually a [*typed.PayloadError], for each resource of the table's type that is not an object of the table. It returns
+// only [storage.ErrInvalid] if r has ended.
 func (t *Table[T]) DecodeErrors(r Reader) (problems []error) {
 	if err := r.reading().checkOpen(); err != nil {
 		return []error{err}

@@ -10,8 +10,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Store is tables over a backend, with a copy of their objects in memory. Its methods may be called from any number of goroutines, and any
-// number of processes may have a store open on the same database.
+// Store is a set of tables over a backend, with a copy of their objects in memory. It is safe for concurrent use, and any number of processes may
+// open a store on the same database.
 type Store struct {
 	backend    storage.Backend
 	transactor storage.Transactor
@@ -20,24 +20,24 @@ type Store struct {
 	closed     atomic.Bool
 }
 
-// Open returns a store of the objects of some tables, once all of them are in memory. The backend stays the caller's: close it after the
-// Store. It must be a [storage.Transactor], else the error is [storage.ErrInvalid]; so are two tables of one type.
+// Open returns a store of the given tables when all objects are in memory. It does not close the backend; close the backend after the Store. It fails
+// with [storage.ErrInvalid] if the backend is not a [storage.Transactor], or if two tables have the same type.
 //
-// The copy is fed by one watch. It survives the loss of the database as that does; when the watch has ended for good, because its history
-// is gone or the database was away for too long, all is listed again.
+// One watch feeds the copy. Like any watch, it survives outages of the database. If it ends for good, because its history was discarded or an outage
+// was too long, the store is listed again.
 func Open(ctx context.Context, backend storage.Backend, tables ...AnyTable) (*Store, error) {
 	transactor, ok := storage.As[storage.Transactor](backend)
 	if !ok {
-		return nil, fmt.Errorf("%w: the backend is no Transactor", storage.ErrInvalid)
+		return nil, fmt.Errorf("%w: the backend is not a storage.Transactor", storage.ErrInvalid)
 	}
 	s := &Store{backend: backend, transactor: transactor, tables: map[storage.UnversionedType]*table{}}
-	for _, described := range tables {
-		if err := s.add(described.base()); err != nil {
+	for _, any := range tables {
+		if err := s.add(any.base()); err != nil {
 			return nil, err
 		}
 	}
 	if len(s.tables) == 0 {
-		return nil, fmt.Errorf("%w: a store without tables", storage.ErrInvalid)
+		return nil, fmt.Errorf("%w: a store needs at least one table", storage.ErrInvalid)
 	}
 	copied, err := replica.Open(ctx, backend, replica.Options[*entry]{
 		Types: s.types(), Decode: s.decode,
@@ -54,15 +54,15 @@ func (s *Store) add(t *table) error {
 	if t.openErr != nil {
 		return t.openErr
 	}
-	takes := map[storage.UnversionedType]*table{t.name(): t}
+	types := map[storage.UnversionedType]*table{t.name(): t}
 	if t.hasGuard {
-		takes[storage.UnversionedTypeFrom(t.guardID().Type)] = nil
+		types[storage.UnversionedTypeFrom(t.guardID().Type)] = nil
 	}
-	for name, of := range takes {
-		if _, twice := s.tables[name]; twice {
-			return fmt.Errorf("%w: two tables of %s/%s", storage.ErrInvalid, name.Group, name.Kind)
+	for name, owner := range types {
+		if _, exists := s.tables[name]; exists {
+			return fmt.Errorf("%w: two tables have the type %s/%s", storage.ErrInvalid, name.Group, name.Kind)
 		}
-		s.tables[name] = of
+		s.tables[name] = owner
 	}
 	return nil
 }
@@ -74,12 +74,12 @@ func (s *Store) types() (types []storage.UnversionedType) {
 	return types
 }
 
-// decode makes a row of the copy. What does not decode is a row too: readers are told.
+// decode returns the entry of a resource. A resource that cannot be decoded becomes an entry with an error for readers.
 func (s *Store) decode(res *resourcepb.Resource) *entry {
 	return entryOf(s.tables[storage.UnversionedTypeFrom(res.GetId().GetType())], res)
 }
 
-// Close ends all watches and frees the copy. Calls after it return [storage.ErrClosed]; closing twice is fine.
+// Close ends all watches and frees the copy. Later calls return [storage.ErrClosed]. Closing twice is allowed.
 func (s *Store) Close() error {
 	if !s.closed.Swap(true) {
 		s.copy.Close()
@@ -87,7 +87,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// checkOpen returns why a call cannot be carried out.
+// checkOpen returns the reason why the store cannot serve a call.
 func (s *Store) checkOpen(ctx context.Context) error {
 	if s.closed.Load() {
 		return fmt.Errorf("the store: %w", storage.ErrClosed)
@@ -98,21 +98,21 @@ func (s *Store) checkOpen(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// checkTable refuses a table that is not one of the store's.
+// checkTable returns an error for a table that is not part of the store.
 func (s *Store) checkTable(t *table) error {
 	if s.tables[t.name()] != t {
-		return fmt.Errorf("%w: %s is not one of those that the store was opened with", storage.ErrInvalid, t)
+		return fmt.Errorf("%w: %s was not passed to Open", storage.ErrInvalid, t)
 	}
 	return nil
 }
 
-// maxSize is what the resources of a transaction may have together, by the contract.
+// maxSize bounds the total size of the resources of a transaction, by the contract.
 const maxSize = 1 << 20
 
 func (s *Store) checkOpCount(n int) error {
-	if most := s.transactor.MaxOps(); n > most {
-		return fmt.Errorf("%w: the Update has read or changed %d objects, the most is %d: use Batch, or Unchecked for what need not be compared",
-			storage.ErrTooLarge, n, most)
+	if maxOps := s.transactor.MaxOps(); n > maxOps {
+		return fmt.Errorf("%w: the Update has accessed %d objects, the limit is %d: use Batch, or UncheckedReader for reads that need no check",
+			storage.ErrTooLarge, n, maxOps)
 	}
 	return nil
 }

@@ -13,27 +13,27 @@ import (
 	"github.com/ashlar-dev/storage/typed"
 )
 
-// Table is the objects of one resource type, with indexes. It is a description: make it once, as a variable of the program, and give it
-// to [Open], to that of several stores if need be.
+// Table is the objects of one resource type, with indexes. It is a description: create it once, as a variable of the program, and pass it to [Open].
+// Several stores may share it.
 type Table[T any] struct {
 	*table
 	codec *typed.Codec[T]
 }
 
-// AnyTable is a [Table], whatever its objects are.
+// AnyTable is a [Table] of any object type.
 type AnyTable interface{ base() *table }
 
-// tables counts those of this process.
+// tables counts the tables of this process.
 var tables atomic.Uint32
 
-// NewTable describes the resources of a type whose payload is the protobuf message T, a pointer to a generated type.
+// NewTable returns a table of resources with a payload of the protobuf message T, a pointer to a generated type.
 func NewTable[T proto.Message](typ *resourcepb.Type, indexes ...AnyIndex[T]) *Table[T] {
 	t := newTable(typ, typed.Messages[T](), indexes)
 	t.setVersion = func(object any, version string) { object.(*typed.Object[T]).Version = version }
 	return t
 }
 
-// NewJSONTable describes the resources of a type whose payload is a Go value by way of JSON; see [typed.NewJSON].
+// NewJSONTable returns a table of resources with a payload of a Go value stored as JSON; see [typed.NewJSON].
 func NewJSONTable[T any](typ *resourcepb.Type, indexes ...AnyIndex[T]) *Table[T] {
 	return newTable(typ, typed.JSON[T](), indexes)
 }
@@ -42,7 +42,7 @@ func newTable[T any](typ *resourcepb.Type, codec *typed.Codec[T], indexes []AnyI
 	t := &table{number: int(tables.Add(1)), typ: proto.CloneOf(typ), indexes: map[string]tableIndex{}}
 	prefixes := make([]string, len(indexes))
 	for i, x := range indexes {
-		if _, twice := t.indexes[x.name()]; twice {
+		if _, exists := t.indexes[x.name()]; exists {
 			t.openErr = fmt.Errorf("%w: two indexes of %s have the name %q", storage.ErrInvalid, t, x.name())
 		}
 		t.indexes[x.name()] = tableIndex{firstIndex + i, reflect.TypeOf(x)}
@@ -67,13 +67,13 @@ func newTable[T any](typ *resourcepb.Type, codec *typed.Codec[T], indexes []AnyI
 	return &Table[T]{table: t, codec: codec}
 }
 
-// WithGuard returns the table with a guard against phantoms: an [Store.Update] that lists its objects fails to commit, and runs again, if
-// another one has changed, created or deleted any object of the table meanwhile.
+// WithGuard returns the table with a guard against phantoms: a [Store.Update] that has listed the table conflicts with every change, creation or
+// deletion of an object of the table.
 //
-// A guard is a resource, of the kind of the table with ".guard" behind it, that every Update which changes the table writes, and every
-// Update that lists the table checks. So those that write the table take turns, in all processes: guard small tables that change seldom,
-// or those whose rules cannot be kept otherwise ("at most three leaders"). A list then takes one check, however many objects it has. The
-// guard holds among programs that use the guarded table; what others write, it does not see.
+// The guard is a resource whose kind is the table's with the suffix ".guard". Every Update that changes the table writes it, and every Update that
+// lists the table checks it. So writers of the table take turns, across all processes. Use a guard for small tables that rarely change, or for rules
+// that need one ("at most three leaders"). A list then needs one check, however many objects it returns. The guard protects only programs that use
+// the guarded table; it does not detect other writers.
 func (t *Table[T]) WithGuard() *Table[T] {
 	guarded := *t.table
 	guarded.hasGuard = true

@@ -13,8 +13,7 @@ import (
 	"github.com/ashlar-dev/storage/typed"
 )
 
-// Tx is a transaction under way, for the function that [Store.Update] or [Batch.Update] calls with it. What it reads is the store as a
-// [View] shows it, with its own changes.
+// Tx is a running transaction. [Store.Update] and [Batch.Update] pass it to a function. It reads the state of a [View], overlaid by its own changes.
 type Tx struct {
 	accessSet
 	r       *reading
@@ -23,7 +22,7 @@ type Tx struct {
 
 func (tx *Tx) reading() *reading { return tx.r }
 
-// newTx returns a transaction on a state of the store; nil is that of a View.
+// newTx returns a transaction on a state of the store; nil selects the current View.
 func newTx(s *Store, at *replica.View[*entry]) *Tx {
 	tx := &Tx{}
 	if at == nil {
@@ -42,7 +41,7 @@ func (tx *Tx) run(fn func(*Tx) error) error {
 	return err
 }
 
-// end has the transaction take nothing any more, and gives back what it reads: its own change would have to be noted for that.
+// end makes the transaction refuse further calls. It returns the borrowed view first, so that the view need not record the transaction's own changes.
 func (tx *Tx) end() {
 	if tx.hasEnded = true; tx.borrows {
 		tx.borrows = false
@@ -50,15 +49,15 @@ func (tx *Tx) end() {
 	}
 }
 
-// UncheckedReader reads what tx reads, its own changes included, without demanding that it is still so when tx is committed. Use it for what only
-// advises, such as a list of many objects to choose one from: then read that one again through tx.
+// UncheckedReader returns a reader of the same state as tx, including its changes, whose reads are not compared when tx is committed. Use it for
+// advisory reads, such as a list of many objects to choose one from, and then read the chosen object again through tx.
 func (tx *Tx) UncheckedReader() Reader {
 	unchecked := *tx.r
 	unchecked.recordsReads = false
 	return &View{&unchecked}
 }
 
-// Edit returns a copy of an object, to be changed and given to [Table.Put]. Its errors are those of [Table.Get].
+// Edit returns a copy of an object, to be changed and passed to [Table.Put]. Its errors are those of [Table.Get].
 func (t *Table[T]) Edit(tx *Tx, id *resourcepb.ID) (*typed.Object[T], error) {
 	o, err := t.Get(tx, id)
 	if err != nil {
@@ -67,29 +66,32 @@ func (t *Table[T]) Edit(tx *Tx, id *resourcepb.ID) (*typed.Object[T], error) {
 	return t.codec.Copy(o), nil
 }
 
-// Put stores an object when tx is committed, and shows it to what tx reads from now on. The object belongs to the store then.
+// Put stores an object when tx is committed. Later reads of tx include it. The store owns the object afterwards.
 //
-// Without a version it is created: it gets a uid if it has none (that of the object which tx has deleted under this key, if so), and if
-// the store or tx holds an object of this key, the error is [storage.ErrCASFailure]. With a version, it replaces the object of this
-// version, as [Table.Edit] or an earlier read has returned it: if the store holds another version by now, the error is
-// [storage.ErrCASFailure], if it holds another uid [storage.ErrWrongUid], and nothing is put. An object that is as the store has it is not
-// written. The generation is set anew, unless nothing but statuses has changed.
+// Without a version, Put creates the object:
+//   - It assigns a uid if the object has none: the uid of the object that tx has deleted under this key, or a new one.
+//   - It fails with [storage.ErrCASFailure] if the store or tx holds an object of this key.
 //
-// As other errors of fn, these are checked against the newest state before [Store.Update] returns them.
+// With a version, as returned by [Table.Edit] or an earlier read, Put replaces the object at this version:
+//   - It fails with [storage.ErrCASFailure] if the store holds another version, and with [storage.ErrWrongUid] if it holds another uid.
+//   - It does not write an object that equals the stored one.
+//
+// Put sets a new generation unless only statuses have changed. Like all errors of fn, these are verified against the latest state before
+// [Store.Update] returns them.
 func (t *Table[T]) Put(tx *Tx, o *typed.Object[T]) error {
-	held, err := tx.readCurrent(t.table, o.ID)
+	current, err := tx.readCurrent(t.table, o.ID)
 	if err != nil {
 		return err
 	}
-	was, present := held.stored, held.stored != nil
-	again := held.result != nil && o.Version == "" && o.ID.GetUid() == "" // what the transaction has created is created again
+	was, present := current.stored, current.stored != nil
+	again := current.result != nil && o.Version == "" && o.ID.GetUid() == "" // created twice in this transaction
 	switch {
-	case held.result == nil && o.Version != "" || held.result != nil && o.Version != held.result.version || again:
+	case current.result == nil && o.Version != "" || current.result != nil && o.Version != current.result.version || again:
 		return fmt.Errorf("put %s: %w", idString(o.ID), storage.ErrCASFailure)
-	case held.result != nil && o.ID.GetUid() != held.result.id.GetUid():
+	case current.result != nil && o.ID.GetUid() != current.result.id.GetUid():
 		return fmt.Errorf("put %s: %w", idString(o.ID), storage.ErrWrongUid)
-	case held.result == nil && present && o.ID.GetUid() != "" && o.ID.GetUid() != was.id.GetUid():
-		return fmt.Errorf("put %s, which the transaction has deleted, with another uid: %w", idString(o.ID), storage.ErrWrongUid)
+	case current.result == nil && present && o.ID.GetUid() != "" && o.ID.GetUid() != was.id.GetUid():
+		return fmt.Errorf("put %s with another uid than the object that the transaction has deleted: %w", idString(o.ID), storage.ErrWrongUid)
 	case o.ID.GetUid() == "" && present:
 		o.ID = codec.CloneID(o.ID)
 		o.ID.Uid = was.id.GetUid()
@@ -117,7 +119,7 @@ func (t *Table[T]) Put(tx *Tx, o *typed.Object[T]) error {
 	}
 	size := sizeOf(res)
 	if size > maxSize {
-		return fmt.Errorf("put %s: %w: it has %d bytes, the most is %d", idString(o.ID), storage.ErrTooLarge, size, maxSize)
+		return fmt.Errorf("put %s: %w: the object has %d bytes, the limit is %d", idString(o.ID), storage.ErrTooLarge, size, maxSize)
 	}
 	now := &entry{key: key.Of(o.ID), id: o.ID, version: o.Version, table: t.table, object: o}
 	now.values, now.digest = t.values(o), digestOf(t.encode, o)
@@ -125,44 +127,44 @@ func (t *Table[T]) Put(tx *Tx, o *typed.Object[T]) error {
 	return nil
 }
 
-// Delete deletes an object when tx is committed, and hides it from what tx reads from now on. If there is none, or one with another uid
-// than that of id, the error is [storage.ErrNotFound].
+// Delete deletes an object when tx is committed. Later reads of tx do not include it. It fails with [storage.ErrNotFound] if the object does not
+// exist or has another uid than id.
 func (t *Table[T]) Delete(tx *Tx, id *resourcepb.ID) error {
-	held, err := tx.readCurrent(t.table, id)
+	current, err := tx.readCurrent(t.table, id)
 	if err != nil {
 		return err
 	}
-	if held.result == nil || id.GetUid() != "" && id.GetUid() != held.result.id.GetUid() {
+	if current.result == nil || id.GetUid() != "" && id.GetUid() != current.result.id.GetUid() {
 		return fmt.Errorf("delete %s: %w", idString(id), storage.ErrNotFound)
 	}
-	if held.stored == nil {
-		tx.setChange(t.table, held.result.key, nil)
+	if current.stored == nil {
+		tx.setChange(t.table, current.result.key, nil)
 		return nil
 	}
-	tx.setChange(t.table, held.stored.key, &change{stored: held.stored})
+	tx.setChange(t.table, current.stored.key, &change{stored: current.stored})
 	return nil
 }
 
-// readCurrent returns what the store holds under an id, and what the transaction has put in its place so far. It counts as read.
+// readCurrent returns the stored entry of an id and its entry in the transaction. It counts as a read.
 func (tx *Tx) readCurrent(t *table, id *resourcepb.ID) (change, error) {
 	if _, err := tx.r.get(t, id); err != nil {
 		return change{}, err
 	}
 	was := tx.find(key.Of(id))
-	held := change{stored: was.stored, result: was.stored}
+	current := change{stored: was.stored, result: was.stored}
 	if was.change != nil {
-		held.result = was.change.result
+		current.result = was.change.result
 	}
-	return held, nil
+	return current, nil
 }
 
-// sizeOf returns the size of a resource that is going to be written, and takes the version from it, which does not count.
+// sizeOf clears the version of a resource, which does not count, and returns the size.
 func sizeOf(res *resourcepb.Resource) int {
 	res.Version = ""
 	return codec.Size(res)
 }
 
-// checkSize returns why the transaction is too large for the backend.
+// checkSize returns an error if the transaction is too large for the backend.
 func (tx *Tx) checkSize() error {
 	size := tx.size
 	for t, g := range tx.guards {
@@ -171,7 +173,7 @@ func (tx *Tx) checkSize() error {
 		}
 	}
 	if size > maxSize {
-		return fmt.Errorf("%w: the objects that the Update has changed have %d bytes together, the most is %d: use Batch",
+		return fmt.Errorf("%w: the objects changed by the Update have %d bytes, the limit is %d: use Batch",
 			storage.ErrTooLarge, size, maxSize)
 	}
 	return tx.r.store.checkOpCount(len(tx.touchedKeys) + len(tx.guards))

@@ -9,14 +9,14 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Value is what an index has for values: text in the order of its bytes, whole numbers, or false before true.
+// Value is the type of the values of an index: text in byte order, integers, or false before true.
 type Value interface {
 	~string | ~bool |
 		~int | ~int8 | ~int16 | ~int32 | ~int64 |
 		~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64
 }
 
-// appendValue appends a value in a form whose bytes have the order of values.
+// appendValue appends an encoding of a value that preserves the order of values.
 func appendValue[K Value](to []byte, value K) []byte {
 	switch v := reflect.ValueOf(value); v.Kind() {
 	case reflect.String:
@@ -33,23 +33,23 @@ func appendValue[K Value](to []byte, value K) []byte {
 	}
 }
 
-// indexPrefix is what the values of an index of a table stand behind in the tree that all indexes share. It has the same length for all.
+// indexPrefix returns the prefix of the values of one index in the tree that all indexes share. All prefixes have the same length.
 func indexPrefix(table, index int) string {
 	return string(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, uint32(table)), uint32(index)))
 }
 
-// prefixEnd returns the first text behind all that begins with a place.
-func prefixEnd(place string) string { return string(key.PrefixEnd([]byte(place))) }
+// prefixEnd returns the first text after all texts with a prefix.
+func prefixEnd(prefix string) string { return string(key.PrefixEnd([]byte(prefix))) }
 
-// ownerValue is the value of an owner, which without a uid is what those of its incarnations begin with.
+// ownerValue returns the index value of an owner. Without a uid it is a prefix of the values of all its incarnations.
 func ownerValue(id *resourcepb.ID) string {
 	return string(key.Of(id).Bytes()) + "\x00" + id.GetUid()
 }
 
-// metadataValue is the value of an entry of the metadata.
+// metadataValue returns the index value of a metadata entry.
 func metadataValue(name, value string) string { return strconv.Itoa(len(name)) + ":" + name + value }
 
-// The indexes that every table has; those of the program follow.
+// The indexes of every table. The program's indexes follow.
 const (
 	ownerIndex = iota
 	metadataIndex

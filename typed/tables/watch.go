@@ -9,45 +9,46 @@ import (
 	"github.com/ashlar-dev/storage/typed"
 )
 
-// Filter says which changes a [Watch] shows. [Table.Where] makes one.
+// Filter selects the changes that a [Watch] returns. [Table.Where] creates one.
 type Filter struct {
 	table   *table
 	queries []Query
 }
 
-// Where returns a filter that matches the changes of an object which all of the queries mean, before the change or after it. So a watch
-// shows what begins to match and what ceases to. Without queries it matches all changes of the table.
+// Where returns a filter for the changes of objects that all queries select before or after the change. So a watch also returns the changes with
+// which an object starts or stops matching. Without queries it selects all changes of the table.
 func (t *Table[T]) Where(queries ...Query) Filter { return Filter{t.table, queries} }
 
-// Watch is a stream of the changes of a store. Next is for one goroutine at a time; Close may be called from any.
+// Watch is a stream of the changes of a store. Next must not be called concurrently; Close may be called from any goroutine.
 type Watch struct {
 	filters       map[*table][]query
 	follower      *replica.Follower[*entry]
-	commit        []Event // of which the first ones have been returned
+	commit        []Event // events of the current commit
 	returnedCount int
-	lastRead      reading // notes what was returned last
+	lastRead      reading // the last returned objects
 }
 
-// Event is a change of one object. [Table.Event] says what it was.
+// Event is a change of one object. [Table.Event] returns its content.
 type Event struct {
-	// More says that the next event belongs to the same commit: a reader who goes on until it is false has a state that existed.
+	// More reports that the next event belongs to the same commit. A reader that has applied the events up to one without More has a state that
+	// existed in the store.
 	More bool
-	// Cursor is a position at or behind the change, for [storage.Resumer]; "" where the backend cannot resume.
+	// Cursor is a position at or behind the change, for [storage.Resumer]; "" if the backend cannot resume.
 	Cursor string
 
 	old, now *entry
 }
 
-// Change is an [Event] of an object of one table.
+// Change is the content of an [Event] for an object of one table.
 type Change[T any] struct {
-	// Old is the object before the change; nil if there was none.
+	// Old is the object before the change; nil if it did not exist.
 	Old *typed.Object[T]
-	// New is the object after the change; nil if it was deleted.
+	// New is the object after the change; nil for a deletion.
 	New *typed.Object[T]
 }
 
-// Event returns what an event says of an object of the table, and whether it is about one. The objects are shared: they must not be
-// changed. An object whose payload is not the table's is told as if there was none.
+// Event returns the change of an object of the table, and reports whether the event is about such an object. The objects are shared and must not be
+// changed. An object whose payload is not the table's is treated as absent.
 func (t *Table[T]) Event(ev Event) (Change[T], bool) {
 	of := ev.now
 	if of == nil {
@@ -66,15 +67,14 @@ func (t *Table[T]) Event(ev Event) (Change[T], bool) {
 	return c, true
 }
 
-// ViewAndWatch calls fn with the store as [Store.View] does, and returns a watch of every change after that state: none is missing, and
-// none that the view has shown already comes again. No lock is held while fn runs. fn may be nil.
+// ViewAndWatch calls fn with a View, as [Store.View] does, and returns a watch of every change after that state, without gaps and without
+// repetitions. No lock is held while fn runs. fn may be nil.
 //
-// The watch shows the changes that match one filter or more; all of all tables, if there are none. If fn returns an error, there is no
-// watch and ViewAndWatch returns the error.
+// The watch returns the changes that at least one filter selects, or all changes without filters. If fn returns an error, ViewAndWatch returns it and
+// no watch.
 //
-// A watch holds no queue of its own: it reads where the copy in memory keeps its newest changes. One that falls so far behind that its
-// place is gone ends with [storage.ErrWatchClosed]: call ViewAndWatch again. The loss of the database for a while is not its problem: when
-// the copy had to be read anew, the watch shows what has changed in the meantime.
+// A watch has no queue of its own: it reads the bounded log of changes in memory. If it falls behind the log it ends with [storage.ErrWatchClosed];
+// call ViewAndWatch again. It survives outages of the database: if the copy had to be listed again, the watch returns the differences.
 func (s *Store) ViewAndWatch(ctx context.Context, fn func(*View) error, filters ...Filter) (*Watch, error) {
 	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func (s *Store) ViewAndWatch(ctx context.Context, fn func(*View) error, filters 
 	w := &Watch{filters: map[*table][]query{}}
 	for _, f := range filters {
 		if f.table == nil {
-			return nil, fmt.Errorf("%w: the zero Filter", storage.ErrInvalid)
+			return nil, fmt.Errorf("%w: the filter is the zero Filter", storage.ErrInvalid)
 		}
 		if err := s.checkTable(f.table); err != nil {
 			return nil, err
@@ -105,8 +105,8 @@ func (s *Store) ViewAndWatch(ctx context.Context, fn func(*View) error, filters 
 	return w, nil
 }
 
-// Next returns the next event, waiting for one if need be. If ctx is over, its error is returned and nothing is consumed, also where there
-// is an event. After [storage.ErrWatchClosed] the watch is over; what it had not returned is dropped.
+// Next blocks until the next event and returns it. If ctx has ended, it returns the context's error and consumes nothing, even if an event is ready.
+// [storage.ErrWatchClosed] is final, and discards events that were not returned.
 func (w *Watch) Next(ctx context.Context) (Event, error) {
 	w.lastRead.assertUnchanged()
 	w.lastRead.seenEntries = w.lastRead.seenEntries[:0]
@@ -151,7 +151,7 @@ func (w *Watch) read(ctx context.Context) error {
 	return nil
 }
 
-// visible returns what programs see of a row: nil for what is damaged, or a guard.
+// visible returns the entry of a row, nil for a guard and for a resource that cannot be decoded.
 func visible(row *replica.Row[*entry]) *entry {
 	if row == nil || row.Value.object == nil {
 		return nil
@@ -159,10 +159,10 @@ func visible(row *replica.Row[*entry]) *entry {
 	return row.Value
 }
 
-// Close ends the watch. Closing twice is fine.
+// Close ends the watch. Closing twice is allowed.
 func (w *Watch) Close() { w.follower.Close() }
 
-// matches reports whether an event is to be shown.
+// matches reports whether the watch returns an event.
 func (w *Watch) matches(t *table, ev *Event) bool {
 	if len(w.filters) == 0 {
 		return true
