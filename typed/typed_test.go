@@ -27,7 +27,7 @@ var (
 	shop        = &resourcepb.Tenancy{Partition: "default", Namespace: "shop"}
 )
 
-// onEach runs a test on backends that are cheap to have.
+// onEach runs a test on each embedded backend.
 func onEach(t *testing.T, test func(ctx context.Context, t *testing.T, b storage.Backend)) {
 	t.Parallel()
 	for _, url := range []string{"mem://", "sqlite:" + filepath.Join(t.TempDir(), "store.db")} {
@@ -47,7 +47,7 @@ func onEach(t *testing.T, test func(ctx context.Context, t *testing.T, b storage
 
 type counter = typed.Object[*wrapperspb.Int64Value]
 
-func TestLife(t *testing.T) {
+func TestLifecycle(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, b storage.Backend) {
 		c := typed.New[*wrapperspb.Int64Value](b, counterType)
 		w, err := c.Watch(ctx, shop, "")
@@ -60,11 +60,11 @@ func TestLife(t *testing.T) {
 			t.Fatal(made, err)
 		}
 		if _, err := c.Create(ctx, counter{ID: made.ID, Data: wrapperspb.Int64(2)}); !errors.Is(err, storage.ErrCASFailure) {
-			t.Errorf("what exists was created: %v", err)
+			t.Errorf("create of an existing resource: %v, expected ErrCASFailure", err)
 		}
 		same, err := c.Update(ctx, made.ID, func(o *counter) error { return nil })
 		if err != nil || same.Version != made.Version {
-			t.Errorf("an update that changes nothing wrote: %v, %v", same, err)
+			t.Errorf("an update without a change wrote: %v, %v", same, err)
 		}
 		two, err := c.Update(ctx, made.ID, func(o *counter) error {
 			o.Data.Value, o.ID.Name, o.ID.Uid, o.Version, o.Generation, o.Status = 2, "b", "x", "y", "z", nil
@@ -75,7 +75,7 @@ func TestLife(t *testing.T) {
 		}
 		stop := errors.New("stop")
 		if _, err := c.Update(ctx, made.ID, func(*counter) error { return stop }); err != stop {
-			t.Errorf("the function's error became %v", err)
+			t.Errorf("Update returned %v, expected the function's error", err)
 		}
 		st, err := c.UpdateStatus(ctx, made.ID, "me", func(o *counter, s *resourcepb.Status) error {
 			s.ObservedGeneration = o.Generation
@@ -86,10 +86,10 @@ func TestLife(t *testing.T) {
 			t.Fatal(st, err)
 		}
 		if again, err := c.UpdateStatus(ctx, made.ID, "me", func(*counter, *resourcepb.Status) error { return nil }); err != nil || again.Version != st.Version {
-			t.Errorf("a status that was not changed was written: %v, %v", again, err)
+			t.Errorf("an unchanged status was written: %v, %v", again, err)
 		}
 		if err := c.Delete(ctx, made.ID, typed.Preconditions{Version: two.Version}); !errors.Is(err, storage.ErrCASFailure) {
-			t.Errorf("an older version was deleted: %v", err)
+			t.Errorf("delete of an outdated version: %v, expected ErrCASFailure", err)
 		}
 		if err := c.Delete(ctx, c.ID(shop, "a"), typed.Preconditions{Uid: "another"}); err != nil {
 			t.Error(err)
@@ -118,13 +118,13 @@ func TestLife(t *testing.T) {
 			seen = append(seen, text)
 		}
 		if got, want := strings.Join(seen, ", "), "3, 1 1, 1 2 was 1, 1 2 was 2, 2 2 was 2"; got != want {
-			t.Errorf("the watch showed %q, not %q", got, want)
+			t.Errorf("the watch returned %q, expected %q", got, want)
 		}
 	})
 }
 
-// No update is lost among many, and none is given up.
-func TestUpdatesAreNotLost(t *testing.T) {
+// Concurrent updates are neither lost nor abandoned.
+func TestConcurrentUpdates(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, b storage.Backend) {
 		c := typed.New[*wrapperspb.Int64Value](b, counterType)
 		if _, err := c.Create(ctx, counter{ID: c.ID(shop, "a"), Data: wrapperspb.Int64(0)}); err != nil {
@@ -142,12 +142,12 @@ func TestUpdatesAreNotLost(t *testing.T) {
 		}
 		all.Wait()
 		if o, err := c.Get(ctx, storage.StrongConsistency, c.ID(shop, "a")); err != nil || o.Data.GetValue() != 200 {
-			t.Errorf("200 updates came to %v (%v)", o, err)
+			t.Errorf("after 200 updates the value is %v (%v)", o, err)
 		}
 	})
 }
 
-// A payload of another kind is an error that names it, wherever it is met, and changes nothing.
+// A payload of another message type is an error that names it, in every call, and changes nothing.
 func TestWrongPayload(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, b storage.Backend) {
 		c := typed.New[*wrapperspb.Int64Value](b, counterType)
@@ -187,19 +187,19 @@ func TestWrongPayload(t *testing.T) {
 			}
 		}
 		if objects != 1 || faults != 3 {
-			t.Errorf("the list has %d objects and %d faults, not 1 and 3", objects, faults)
+			t.Errorf("the list has %d objects and %d errors, expected 1 and 3", objects, faults)
 		}
 		if _, err := c.Create(ctx, counter{ID: c.ID(shop, "nil")}); !errors.Is(err, storage.ErrInvalid) {
-			t.Errorf("an object without a payload was created: %v", err)
+			t.Errorf("create without a payload: %v, expected ErrInvalid", err)
 		}
 		if _, err := c.Get(ctx, storage.StrongConsistency, &resourcepb.ID{Type: &resourcepb.Type{Group: "x", Kind: "Y"}, Tenancy: shop, Name: "z"}); !errors.Is(err, storage.ErrInvalid) {
-			t.Errorf("an id of another type was read: %v", err)
+			t.Errorf("get with an id of another type: %v, expected ErrInvalid", err)
 		}
 	})
 }
 
-// place is a payload that is no protobuf message.
-type place struct {
+// city is a payload that is not a protobuf message.
+type city struct {
 	City   string   `json:"city"`
 	People int64    `json:"people"`
 	Exact  uint64   `json:"exact,string"`
@@ -208,23 +208,23 @@ type place struct {
 
 func TestJSON(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, b storage.Backend) {
-		c := typed.NewJSON[place](b, &resourcepb.Type{Group: "demo", GroupVersion: "v1", Kind: "Place"})
-		in := place{City: "Ulm", People: 1 << 53, Exact: math.MaxUint64, Names: []string{"a"}}
-		made, err := c.Create(ctx, typed.Object[place]{ID: c.ID(shop, "ulm"), Data: in})
+		c := typed.NewJSON[city](b, &resourcepb.Type{Group: "demo", GroupVersion: "v1", Kind: "Place"})
+		in := city{City: "Ulm", People: 1 << 53, Exact: math.MaxUint64, Names: []string{"a"}}
+		made, err := c.Create(ctx, typed.Object[city]{ID: c.ID(shop, "ulm"), Data: in})
 		if err != nil || fmt.Sprint(made.Data) != fmt.Sprint(in) {
 			t.Fatal(made, err)
 		}
-		changed, err := c.Update(ctx, made.ID, func(o *typed.Object[place]) error { o.Data.Names[0] = "b"; return nil })
+		changed, err := c.Update(ctx, made.ID, func(o *typed.Object[city]) error { o.Data.Names[0] = "b"; return nil })
 		if err != nil || changed.Data.Names[0] != "b" || made.Data.Names[0] != "a" {
 			t.Error(changed, made, err)
 		}
-		_, err = c.Update(ctx, made.ID, func(o *typed.Object[place]) error { o.Data.People = 1<<53 + 1; return nil })
+		_, err = c.Update(ctx, made.ID, func(o *typed.Object[city]) error { o.Data.People = 1<<53 + 1; return nil })
 		if !errors.Is(err, storage.ErrInvalid) || !strings.Contains(err.Error(), "9007199254740993 cannot be stored exactly") {
-			t.Errorf("an integer that a Struct cannot hold: %v", err)
+			t.Errorf("an integer that a Struct cannot represent: %v", err)
 		}
 		list := typed.NewJSON[[]string](b, &resourcepb.Type{Group: "demo", GroupVersion: "v1", Kind: "List"})
 		if _, err := list.Create(ctx, typed.Object[[]string]{ID: list.ID(shop, "x"), Data: []string{"a"}}); !errors.Is(err, storage.ErrInvalid) {
-			t.Errorf("a value that is no JSON object: %v", err)
+			t.Errorf("a value that is not a JSON object: %v, expected ErrInvalid", err)
 		}
 	})
 }

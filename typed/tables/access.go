@@ -36,7 +36,7 @@ func (a *accessSet) storedEntry(k key.Key) *entry {
 // checkOpen returns an error once the transaction has ended.
 func (a *accessSet) checkOpen() error {
 	if a != nil && a.hasEnded {
-		return fmt.Errorf("%w: the transaction has ended: use it only until the function that received it returns", storage.ErrInvalid)
+		return fmt.Errorf("%w: the transaction has ended: it is valid only inside the function", storage.ErrInvalid)
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func (s *Store) Batch(ctx context.Context, fn func(*Batch) error) error {
 // end makes the Batch refuse further calls.
 func (b *Batch) end() {
 	if b.err == nil {
-		b.err = fmt.Errorf("%w: the batch has ended: use it only until the function that received it returns", storage.ErrInvalid)
+		b.err = fmt.Errorf("%w: the batch has ended: it is valid only inside the function", storage.ErrInvalid)
 	}
 	if b.tx != nil {
 		b.tx.end()

@@ -8,8 +8,8 @@ import (
 	"github.com/ashlar-dev/storage/typed/tables"
 )
 
-// The error of a batch counts its own updates, whatever error its function returns.
-func TestBatchInABatch(t *testing.T) {
+// The error of a batch counts its own updates, even if its function returns the error of another batch.
+func TestNestedBatches(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
 		s, other := open(t, url, numbers), open(t, url, numbers)
 		broken := errors.New("broken")
@@ -31,7 +31,7 @@ func TestBatchInABatch(t *testing.T) {
 		})
 		outer := (*tables.BatchError)(nil)
 		if !errors.As(err, &outer) || outer.CommittedUpdates != 0 || !errors.Is(err, broken) {
-			t.Errorf("none was committed: %v", err)
+			t.Errorf("the error is %v, expected no committed updates", err)
 		}
 	})
 }

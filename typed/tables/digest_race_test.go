@@ -11,8 +11,8 @@ import (
 	"github.com/ashlar-dev/storage/typed/tables"
 )
 
-// Builds for the race detector find who changes what belongs to the store, however it was come by.
-func TestWhoChangesSharedObjectsIsFound(t *testing.T) {
+// Builds with the race detector panic if a program changes an object of the store, however it obtained the object.
+func TestChangesOfSharedObjectsPanic(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
 		for name, wrong := range map[string]func(tx *tables.Tx) error{
 			"read": func(tx *tables.Tx) error {
@@ -41,15 +41,15 @@ func TestWhoChangesSharedObjectsIsFound(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
-			if found := found(func() { _ = s.Update(ctx, wrong) }); !strings.Contains(found, "was changed by the program") {
-				t.Errorf("who changes what was %s: %q", name, found)
+			if found := panicMessage(func() { _ = s.Update(ctx, wrong) }); !strings.Contains(found, "was changed by the program") {
+				t.Errorf("change of an object that was %s: panic %q", name, found)
 			}
 		}
 	})
 }
 
-// found returns what a function panics with.
-func found(fn func()) (with string) {
+// panicMessage returns the panic value of a function.
+func panicMessage(fn func()) (with string) {
 	defer func() { with = fmt.Sprint(recover()) }()
 	fn()
 	return ""

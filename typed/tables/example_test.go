@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/typed/tables"
 )
 
-// Job is what the examples store.
+// Job is the payload in the examples.
 type Job struct {
 	Worker string `json:"worker"`
 }
@@ -45,7 +45,7 @@ func Example() {
 	}); err != nil {
 		log.Fatal(err)
 	}
-	// The first job that nobody has: two programs that do this at once get two jobs.
+	// Take the first free job. Two programs that do this concurrently get two different jobs.
 	if err := s.Update(ctx, func(tx *tables.Tx) error {
 		free, err := jobs.List(tx.UncheckedReader(), byWorker.Is(""))
 		if err != nil || len(free) == 0 {
@@ -99,8 +99,8 @@ func ExampleStore_ViewAndWatch() {
 	for _, worker := range []string{"ada", "bob"} {
 		if err := s.Update(ctx, func(tx *tables.Tx) error {
 			job := &typed.Object[Job]{ID: jobs.ID(office, "copy")}
-			if held, err := jobs.Edit(tx, job.ID); err == nil {
-				job = held
+			if stored, err := jobs.Edit(tx, job.ID); err == nil {
+				job = stored
 			}
 			job.Data.Worker = worker
 			return jobs.Put(tx, job)

@@ -13,8 +13,8 @@ import (
 	"github.com/ashlar-dev/storage/typed/tables"
 )
 
-// A filter shows every change of what is meant before it or after it, and no other: who applies them to what a View has shown, and asks of
-// each object whether it is still meant, holds what a later View shows.
+// A filter selects every change of an object that matches before or after it, and no other change. A reader that applies these changes to the
+// objects of a View, and drops objects that stop matching, has the same objects as a later View.
 func TestRandomFilters(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
 		seed := rand.Uint64()
@@ -22,8 +22,8 @@ func TestRandomFilters(t *testing.T) {
 		s := open(t, url, numbers)
 		const end = 1000
 		for round := range int64(20) {
-			q, held := randomQuery(r, 3), map[string]string{}
-			w, err := s.ViewAndWatch(ctx, func(v *tables.View) error { return hold(v, q, held) },
+			q, versions := randomQuery(r, 3), map[string]string{}
+			w, err := s.ViewAndWatch(ctx, func(v *tables.View) error { return recordVersions(v, q, versions) },
 				numbers.Where(q.query), numbers.Where(byValue.From(end)))
 			if err != nil {
 				t.Fatal(err)
@@ -39,24 +39,24 @@ func TestRandomFilters(t *testing.T) {
 				}
 				c, _ := numbers.Event(ev)
 				ended = c.New != nil && c.New.Data.GetValue() == end+round
-				if err := follow(held, q, c); err != nil && !ended {
-					t.Fatalf("seed %d: %s: %v", seed, q.says, err)
+				if err := applyChange(versions, q, c); err != nil && !ended {
+					t.Fatalf("seed %d: %s: %v", seed, q.text, err)
 				}
 			}
 			w.Close()
 			shown := map[string]string{}
-			if err := s.View(ctx, func(v *tables.View) error { return hold(v, q, shown) }, tables.Linearizable); err != nil {
+			if err := s.View(ctx, func(v *tables.View) error { return recordVersions(v, q, shown) }, tables.Linearizable); err != nil {
 				t.Fatal(err)
 			}
-			if !maps.Equal(held, shown) {
-				t.Fatalf("seed %d: %s: held %v, shown %v", seed, q.says, held, shown)
+			if !maps.Equal(versions, shown) {
+				t.Fatalf("seed %d: %s: the watch results in %v, a View has %v", seed, q.text, versions, shown)
 			}
 		}
 	})
 }
 
-// hold holds the versions of what a View shows of a query.
-func hold(v *tables.View, q meant, to map[string]string) error {
+// recordVersions records the versions of the objects that a query selects in a View.
+func recordVersions(v *tables.View, q testQuery, to map[string]string) error {
 	found, err := numbers.List(v, q.query)
 	for _, o := range found {
 		to[o.ID.Name] = o.Version
@@ -64,20 +64,20 @@ func hold(v *tables.View, q meant, to map[string]string) error {
 	return err
 }
 
-// follow applies a change to what is held, and fails if it is not of what is meant, or does not continue what is held.
-func follow(held map[string]string, q meant, c tables.Change[*wrapperspb.Int64Value]) error {
-	means := func(o *typed.Object[*wrapperspb.Int64Value]) bool { return o != nil && q.means(o) }
-	if !means(c.Old) && !means(c.New) {
-		return fmt.Errorf("shown, and not meant: %v", c)
+// applyChange applies a change to the recorded versions. It fails if the change does not match the query or does not follow the recorded state.
+func applyChange(versions map[string]string, q testQuery, c tables.Change[*wrapperspb.Int64Value]) error {
+	matches := func(o *typed.Object[*wrapperspb.Int64Value]) bool { return o != nil && q.matches(o) }
+	if !matches(c.Old) && !matches(c.New) {
+		return fmt.Errorf("the change does not match the query: %v", c)
 	}
-	if means(c.Old) {
-		if held[c.Old.ID.Name] != c.Old.Version {
-			return fmt.Errorf("before it was %v, held is %q", c.Old, held[c.Old.ID.Name])
+	if matches(c.Old) {
+		if versions[c.Old.ID.Name] != c.Old.Version {
+			return fmt.Errorf("the change has the old object %v, the recorded version is %q", c.Old, versions[c.Old.ID.Name])
 		}
-		delete(held, c.Old.ID.Name)
+		delete(versions, c.Old.ID.Name)
 	}
-	if means(c.New) {
-		held[c.New.ID.Name] = c.New.Version
+	if matches(c.New) {
+		versions[c.New.ID.Name] = c.New.Version
 	}
 	return nil
 }

@@ -14,113 +14,113 @@ import (
 	"github.com/ashlar-dev/storage/typed/tables"
 )
 
-// meant is a query with what it means.
-type meant struct {
-	says  string
-	query tables.Query
-	means func(o *number) bool
+// testQuery is a query with a predicate that computes the same result.
+type testQuery struct {
+	text    string
+	query   tables.Query
+	matches func(o *number) bool
 }
 
-// randomQuery makes a query of parts that lie so deep in each other.
-func randomQuery(r *rand.Rand, depth int) meant {
+// randomQuery returns a random query with up to depth levels of nesting.
+func randomQuery(r *rand.Rand, depth int) testQuery {
 	if depth > 0 && r.IntN(3) > 0 {
-		var parts []meant
+		var parts []testQuery
 		for range r.IntN(4) {
 			parts = append(parts, randomQuery(r, depth-1))
 		}
 		var queries []tables.Query
-		var says []string
+		var texts []string
 		for _, p := range parts {
-			queries, says = append(queries, p.query), append(says, p.says)
+			queries, texts = append(queries, p.query), append(texts, p.text)
 		}
-		text := "(" + strings.Join(says, ", ") + ")"
+		text := "(" + strings.Join(texts, ", ") + ")"
 		switch r.IntN(3) {
 		case 0:
-			return meant{"and" + text, tables.And(queries...), func(o *number) bool {
-				return !slices.ContainsFunc(parts, func(p meant) bool { return !p.means(o) })
+			return testQuery{"and" + text, tables.And(queries...), func(o *number) bool {
+				return !slices.ContainsFunc(parts, func(p testQuery) bool { return !p.matches(o) })
 			}}
 		case 1:
-			return meant{"or" + text, tables.Or(queries...), func(o *number) bool {
-				return slices.ContainsFunc(parts, func(p meant) bool { return p.means(o) })
+			return testQuery{"or" + text, tables.Or(queries...), func(o *number) bool {
+				return slices.ContainsFunc(parts, func(p testQuery) bool { return p.matches(o) })
 			}}
 		}
 		p := randomQuery(r, depth-1)
-		return meant{"not " + p.says, tables.Not(p.query), func(o *number) bool { return !p.means(o) }}
+		return testQuery{"not " + p.text, tables.Not(p.query), func(o *number) bool { return !p.matches(o) }}
 	}
 	n, m := r.Int64N(14)-4, r.Int64N(14)-4
 	d := int(n)
 	name, other := fmt.Sprint("n", r.IntN(4)), []string{"default", storage.Wildcard, "none", ""}[r.IntN(4)]
 	switch r.IntN(10) {
 	case 0:
-		return meant{fmt.Sprint("value ", n), byValue.Is(n), func(o *number) bool { return o.Data.Value == n }}
+		return testQuery{fmt.Sprint("value ", n), byValue.Is(n), func(o *number) bool { return o.Data.Value == n }}
 	case 1:
-		return meant{fmt.Sprint("value from ", n), byValue.From(n), func(o *number) bool { return o.Data.Value >= n }}
+		return testQuery{fmt.Sprint("value from ", n), byValue.From(n), func(o *number) bool { return o.Data.Value >= n }}
 	case 2:
-		return meant{fmt.Sprint("value to ", n), byValue.To(n), func(o *number) bool { return o.Data.Value < n }}
+		return testQuery{fmt.Sprint("value to ", n), byValue.To(n), func(o *number) bool { return o.Data.Value < n }}
 	case 3:
-		return meant{fmt.Sprint("value ", n, " to ", m), byValue.Between(n, m), func(o *number) bool {
+		return testQuery{fmt.Sprint("value ", n, " to ", m), byValue.Between(n, m), func(o *number) bool {
 			return o.Data.Value >= n && o.Data.Value < m
 		}}
 	case 4:
-		return meant{fmt.Sprint("divisor ", n), byDivisor.Is(d), func(o *number) bool { return slices.Contains(divisors(o), d) }}
+		return testQuery{fmt.Sprint("divisor ", n), byDivisor.Is(d), func(o *number) bool { return slices.Contains(divisors(o), d) }}
 	case 5:
-		return meant{fmt.Sprint("divisor from ", n), byDivisor.From(d), func(o *number) bool {
+		return testQuery{fmt.Sprint("divisor from ", n), byDivisor.From(d), func(o *number) bool {
 			return slices.ContainsFunc(divisors(o), func(v int) bool { return v >= d })
 		}}
 	case 6:
-		return meant{"prefix " + name, tables.NamePrefix(name), func(o *number) bool { return strings.HasPrefix(o.ID.Name, name) }}
+		return testQuery{"prefix " + name, tables.NamePrefix(name), func(o *number) bool { return strings.HasPrefix(o.ID.Name, name) }}
 	case 7:
-		return meant{"in " + other, tables.In(&resourcepb.Tenancy{Partition: "default", Namespace: other}), func(o *number) bool {
+		return testQuery{"in " + other, tables.In(&resourcepb.Tenancy{Partition: "default", Namespace: other}), func(o *number) bool {
 			return other == storage.Wildcard || o.ID.Tenancy.Namespace == other
 		}}
 	case 8:
-		return meant{"metadata " + name, tables.Metadata("m", name), func(o *number) bool { return o.Metadata["m"] == name }}
+		return testQuery{"metadata " + name, tables.Metadata("m", name), func(o *number) bool { return o.Metadata["m"] == name }}
 	}
 	owner := id(name)
-	return meant{"owner " + name, tables.Owner(owner), func(o *number) bool { return o.Owner.GetName() == name }}
+	return testQuery{"owner " + name, tables.Owner(owner), func(o *number) bool { return o.Owner.GetName() == name }}
 }
 
-// A query finds what a look at all objects finds, each once; and in a transaction, with its changes, the same in the same order as a View
-// after it.
+// A query returns the same objects as a scan of all objects, each once. In a transaction it returns them, including the transaction's changes, in the
+// same order as a later View.
 func TestRandomQueries(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
 		seed := rand.Uint64()
 		r := rand.New(rand.NewPCG(seed, 1))
 		s := open(t, url, numbers)
 		for step := range 40 {
-			var asked []meant
-			var inside []string
+			var queries []testQuery
+			var results []string
 			update(ctx, t, s, func(tx *tables.Tx) error {
 				for range r.IntN(6) {
 					if err := randomChange(r, tx); err != nil {
 						return err
 					}
 				}
-				asked, inside = nil, nil
+				queries, results = nil, nil
 				for range 60 {
 					q := randomQuery(r, 3)
-					asked, inside = append(asked, q), append(inside, show(t, tx.UncheckedReader(), q.query))
+					queries, results = append(queries, q), append(results, listNames(t, tx.UncheckedReader(), q.query))
 				}
 				return nil
 			})
 			if err := s.View(ctx, func(v *tables.View) error {
 				all, err := numbers.List(v)
-				for i, q := range asked {
+				for i, q := range queries {
 					var want []string
 					for _, o := range all {
-						if q.means(o) {
+						if q.matches(o) {
 							want = append(want, o.ID.Name)
 						}
 					}
-					got := show(t, v, q.query)
+					got := listNames(t, v, q.query)
 					found := strings.Fields(got)
 					slices.Sort(found)
 					slices.Sort(want)
 					if !slices.Equal(found, want) {
-						t.Fatalf("seed %d, step %d: %s finds %q, a look at all %q", seed, step, q.says, found, want)
+						t.Fatalf("seed %d, step %d: query %s returned %q, a scan %q", seed, step, q.text, found, want)
 					}
-					if got != inside[i] {
-						t.Fatalf("seed %d, step %d: %s finds %q in the transaction, and %q after it", seed, step, q.says, inside[i], got)
+					if got != results[i] {
+						t.Fatalf("seed %d, step %d: query %s returned %q in the transaction, and %q after it", seed, step, q.text, results[i], got)
 					}
 				}
 				return err

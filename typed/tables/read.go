@@ -83,7 +83,7 @@ func (r *reading) callView(fn func(*View) error) error {
 // checkOpen returns an error once the function that received the reader has returned.
 func (r *reading) checkOpen() error {
 	if r.hasEnded {
-		return fmt.Errorf("%w: the View has ended: use it only until the function that received it returns", storage.ErrInvalid)
+		return fmt.Errorf("%w: the View has ended: it is valid only inside the function", storage.ErrInvalid)
 	}
 	return r.tx.checkOpen()
 }

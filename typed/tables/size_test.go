@@ -18,7 +18,7 @@ import (
 	"github.com/ashlar-dev/storage/typed/tables"
 )
 
-// mebibyte is what a resource may have, and what those of a transaction may have together.
+// mebibyte is the limit for a resource, and for the resources of a transaction together.
 const mebibyte = 1 << 20
 
 type note = typed.Object[*wrapperspb.StringValue]
@@ -28,11 +28,11 @@ var (
 	guardedNotes = notes.WithGuard()
 )
 
-// sized returns a new object that has so many bytes when it is stored.
+// sized returns a new object with a given stored size.
 func sized(t *testing.T, name string, size int) *note {
 	t.Helper()
 	o := &note{ID: notes.ID(home, name)}
-	ulid := strings.Repeat("0", 26) // what the store gives has this length
+	ulid := strings.Repeat("0", 26) // the length of assigned ULIDs
 	for missing := size; missing != 0; {
 		o.Data = wrapperspb.String(strings.Repeat("x", len(o.Data.GetValue())+missing))
 		payload, err := anypb.New(o.Data)
@@ -62,9 +62,8 @@ func deleteNotes(ctx context.Context, s *tables.Store, names ...string) error {
 	})
 }
 
-// What the backend takes the store takes: an object of exactly 1 MiB can be created, changed and deleted. One of more is refused, and no
-// Batch helps.
-func TestTheLargestObject(t *testing.T) {
+// An object of exactly 1 MiB can be created, changed and deleted, as on the backend. A larger one is refused without advice to use a Batch.
+func TestLargestObject(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
 		s := open(t, url, notes)
 		if err := putNote(ctx, s, notes, sized(t, "a", mebibyte)); err != nil {
@@ -90,16 +89,16 @@ func TestTheLargestObject(t *testing.T) {
 	})
 }
 
-// What can be created can be deleted, however large it is and whatever else is deleted with it.
-func TestDeletionsAreNeverTooLarge(t *testing.T) {
+// Every created object can be deleted, whatever its size and whatever other objects are deleted with it.
+func TestDeletionsIgnoreSize(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
-		const most = 1 << 16
-		s := open(t, url+"?max-size="+fmt.Sprint(most), notes)
-		if err := putNote(ctx, s, notes, sized(t, "a", most)); err != nil {
+		const maxSize = 1 << 16
+		s := open(t, url+"?max-size="+fmt.Sprint(maxSize), notes)
+		if err := putNote(ctx, s, notes, sized(t, "a", maxSize)); err != nil {
 			t.Fatal(err)
 		}
-		full := sized(t, "b", most/2)
-		full.Metadata = map[string]string{"m": strings.Repeat("m", most/2-12)}
+		full := sized(t, "b", maxSize/2)
+		full.Metadata = map[string]string{"m": strings.Repeat("m", maxSize/2-12)}
 		if err := putNote(ctx, s, notes, full); err != nil {
 			t.Fatal(err)
 		}
@@ -117,20 +116,20 @@ func TestDeletionsAreNeverTooLarge(t *testing.T) {
 		if err := deleteNotes(ctx, s, "c", "d"); err != nil {
 			t.Error("two at once:", err)
 		}
-		left, err := fixture.Open(t, url).List(ctx, storage.StrongConsistency, fixture.AllTypes, fixture.AllTenancies, "")
-		if err != nil || len(left) != 0 {
-			t.Errorf("%d are left, %v", len(left), err)
+		remaining, err := fixture.Open(t, url).List(ctx, storage.StrongConsistency, fixture.AllTypes, fixture.AllTenancies, "")
+		if err != nil || len(remaining) != 0 {
+			t.Errorf("%d resources remain, %v", len(remaining), err)
 		}
 	})
 }
 
-// The guard of a table counts: what does not fit beside it is refused by name.
-func TestAGuardTakesRoom(t *testing.T) {
+// The guard of a table counts towards the size of a transaction.
+func TestGuardCountsTowardsSize(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
 		s := open(t, url, guardedNotes)
 		err := putNote(ctx, s, guardedNotes, sized(t, "a", mebibyte))
 		if !errors.Is(err, storage.ErrTooLarge) || !strings.Contains(err.Error(), "the Update") {
-			t.Errorf("an object of the largest size beside its guard: %v", err)
+			t.Errorf("an object of the maximum size together with a guard: %v, expected ErrTooLarge", err)
 		}
 		if err := putNote(ctx, s, guardedNotes, sized(t, "a", mebibyte-200)); err != nil {
 			t.Error(err)

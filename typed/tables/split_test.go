@@ -14,15 +14,15 @@ import (
 	"github.com/ashlar-dev/storage/typed/tables"
 )
 
-// counting is a backend that takes few operations at a time and counts those of each commit. It can lose the answer of one.
+// counting is a backend with a low limit of operations that records the number of operations of each commit. It can lose the answer of one commit.
 type counting struct {
 	storage.Backend
 	storage.Transactor
-	most int
+	maxOps int
 
-	mu   sync.Mutex
-	sent []int
-	lose int // the number of the commit whose answer is lost; 0 for none
+	mu         sync.Mutex
+	sent       []int
+	lostCommit int // the number of the commit whose answer is lost; 0 for none
 }
 
 func (b *counting) As(target any) bool {
@@ -33,36 +33,36 @@ func (b *counting) As(target any) bool {
 	return ok
 }
 
-func (b *counting) MaxOps() int { return b.most }
+func (b *counting) MaxOps() int { return b.maxOps }
 
 func (b *counting) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
 	results, err := b.Transactor.Commit(ctx, ops)
-	return results, b.sends(len(ops), err)
+	return results, b.record(len(ops), err)
 }
 
 func (b *counting) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
 	stored, err := b.Backend.WriteCAS(ctx, res)
-	return stored, b.sends(1, err)
+	return stored, b.record(1, err)
 }
 
-func (b *counting) sends(ops int, err error) error {
+func (b *counting) record(ops int, err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.sent = append(b.sent, ops); len(b.sent) == b.lose && err == nil {
+	if b.sent = append(b.sent, ops); len(b.sent) == b.lostCommit && err == nil {
 		return storage.ErrInconsistent
 	}
 	return err
 }
 
-// counted opens a store that sends at most this many operations at a time.
-func counted(ctx context.Context, t *testing.T, url string, most int) (*tables.Store, *counting) {
+// openLimited opens a store over a backend with a limit of operations.
+func openLimited(ctx context.Context, t *testing.T, url string, maxOps int) (*tables.Store, *counting) {
 	t.Helper()
 	b := fixture.Open(t, url)
 	transactor, ok := storage.As[storage.Transactor](b)
 	if !ok {
 		t.Fatal("no transactor")
 	}
-	few := &counting{Backend: b, Transactor: transactor, most: most}
+	few := &counting{Backend: b, Transactor: transactor, maxOps: maxOps}
 	s, err := tables.Open(ctx, few, numbers, notes)
 	if err != nil {
 		t.Fatal(err)
@@ -71,8 +71,8 @@ func counted(ctx context.Context, t *testing.T, url string, most int) (*tables.S
 	return s, few
 }
 
-// A batch fills every transaction to the last operation, and to the last byte.
-func TestWhereABatchIsSplit(t *testing.T) {
+// A batch fills every transaction up to the last operation and the last byte.
+func TestBatchSplitsAtLimits(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
 		for _, c := range []struct {
 			what   string
@@ -86,25 +86,25 @@ func TestWhereABatchIsSplit(t *testing.T) {
 			{"two in each call", 5, func(tx *tables.Tx, i int) error {
 				return errors.Join(putNumber(tx, 2*i), putNumber(tx, 2*i+1))
 			}, []int{4, 4, 2}},
-			{"what is read counts", 5, func(tx *tables.Tx, i int) error {
+			{"reads count", 5, func(tx *tables.Tx, i int) error {
 				_, err := numbers.Get(tx, id("another"))
 				if errors.Is(err, storage.ErrNotFound) {
 					err = nil
 				}
 				return errors.Join(err, putNumber(tx, i))
 			}, []int{5, 2}},
-			{"two halves of what fits", 4, func(tx *tables.Tx, i int) error {
+			{"two halves of the limit", 4, func(tx *tables.Tx, i int) error {
 				return notes.Put(tx, sized(t, fmt.Sprint("half-", i), mebibyte/2))
 			}, []int{2, 2}},
-			{"a byte too much for two", 3, func(tx *tables.Tx, i int) error {
+			{"one byte too many for two", 3, func(tx *tables.Tx, i int) error {
 				return notes.Put(tx, sized(t, fmt.Sprint("more-", i), mebibyte/2+i%2))
 			}, []int{1, 1, 1}},
-			{"all that fits in each", 2, func(tx *tables.Tx, i int) error {
+			{"the limit in each", 2, func(tx *tables.Tx, i int) error {
 				return notes.Put(tx, sized(t, fmt.Sprint("full-", i), mebibyte))
 			}, []int{1, 1}},
 			{"nothing", 3, func(*tables.Tx, int) error { return nil }, nil},
 		} {
-			s, b := counted(ctx, t, url, 5)
+			s, b := openLimited(ctx, t, url, 5)
 			if err := s.Batch(ctx, func(batch *tables.Batch) error {
 				for i := range c.number {
 					if err := batch.Update(func(tx *tables.Tx) error { return c.puts(tx, i) }); err != nil {
@@ -119,8 +119,8 @@ func TestWhereABatchIsSplit(t *testing.T) {
 				t.Errorf("%s: the transactions have %v operations, expected %v", c.what, b.sent, c.want)
 			}
 			update(ctx, t, open(t, url, numbers, notes), func(tx *tables.Tx) error {
-				left, err := numbers.List(tx)
-				for _, o := range left {
+				remaining, err := numbers.List(tx)
+				for _, o := range remaining {
 					err = errors.Join(err, numbers.Delete(tx, o.ID))
 				}
 				return err
@@ -131,12 +131,12 @@ func TestWhereABatchIsSplit(t *testing.T) {
 
 func putNumber(tx *tables.Tx, i int) error { return numbers.Put(tx, put(fmt.Sprint("n-", i), 1)) }
 
-// A call that fails or does not fit by itself is left out, and the batch goes on. An error between two transactions, the program's or a lost
-// answer, says how many calls are committed.
-func TestErrorsWithinABatch(t *testing.T) {
+// A call of Update that fails or is too large is left out, and the batch continues. An error between two transactions, of the program or a lost answer,
+// reports the number of committed calls.
+func TestBatchErrors(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
 		failed := errors.New("failed on purpose")
-		s, _ := counted(ctx, t, url, 3)
+		s, _ := openLimited(ctx, t, url, 3)
 		if err := s.Batch(ctx, func(b *tables.Batch) error {
 			for i := range 6 {
 				want := error(nil)
@@ -163,21 +163,21 @@ func TestErrorsWithinABatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := s.View(ctx, func(v *tables.View) error {
-			if names := show(t, v); names != "n-0 n-2 n-3 n-5" {
-				t.Errorf("there are %q", names)
+			if names := listNames(t, v); names != "n-0 n-2 n-3 n-5" {
+				t.Errorf("stored objects: %q", names)
 			}
 			return nil
 		}); err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range []struct {
-			what string
-			lose int
-			fail int
-			want error
+			what       string
+			lostCommit int
+			fail       int
+			want       error
 		}{{"the program fails", 0, 7, failed}, {"an answer is lost", 2, -1, storage.ErrInconsistent}} {
-			s, b := counted(ctx, t, url, 3)
-			b.lose = c.lose
+			s, b := openLimited(ctx, t, url, 3)
+			b.lostCommit = c.lostCommit
 			calls := 0
 			err := s.Batch(ctx, func(b *tables.Batch) error {
 				for i := range 12 {
@@ -192,13 +192,13 @@ func TestErrorsWithinABatch(t *testing.T) {
 				return nil
 			})
 			ended := (*tables.BatchError)(nil)
-			if want := 3 * (2 - c.lose/2); !errors.As(err, &ended) || !errors.Is(err, c.want) || ended.CommittedUpdates != want {
-				t.Errorf("%s: %v, expected that %d are committed", c.what, err, want)
+			if want := 3 * (2 - c.lostCommit/2); !errors.As(err, &ended) || !errors.Is(err, c.want) || ended.CommittedUpdates != want {
+				t.Errorf("%s: %v, expected %d committed updates", c.what, err, want)
 			}
 			if err := s.View(ctx, func(v *tables.View) error {
 				found, err := numbers.List(v, tables.NamePrefix(c.what))
 				if len(found) < ended.CommittedUpdates || len(found) > calls {
-					t.Errorf("%s: there are %d of %d, %d are said to be committed", c.what, len(found), calls, ended.CommittedUpdates)
+					t.Errorf("%s: %d of %d objects are stored, the error reports %d committed updates", c.what, len(found), calls, ended.CommittedUpdates)
 				}
 				return err
 			}, tables.Linearizable); err != nil {

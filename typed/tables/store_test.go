@@ -42,10 +42,10 @@ func divisors(o *number) (some []int) {
 	return some
 }
 
-// stores counts those in memory, which live as long as the process.
+// stores counts the stores in memory, which live as long as the process.
 var stores atomic.Int64
 
-// onEach runs a test on backends that are cheap to have.
+// onEach runs a test on each embedded backend.
 func onEach(t *testing.T, test func(ctx context.Context, t *testing.T, url string)) {
 	t.Parallel()
 	for _, name := range []string{"mem", "sqlite"} {
@@ -60,10 +60,10 @@ func onEach(t *testing.T, test func(ctx context.Context, t *testing.T, url strin
 	}
 }
 
-// open opens a store on a handle of its own.
-func open(t *testing.T, url string, described ...tables.AnyTable) *tables.Store {
+// open opens a store on its own handle.
+func open(t *testing.T, url string, all ...tables.AnyTable) *tables.Store {
 	t.Helper()
-	s, err := tables.Open(fixture.Context(t), fixture.Open(t, url), described...)
+	s, err := tables.Open(fixture.Context(t), fixture.Open(t, url), all...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,8 +96,8 @@ func create(ctx context.Context, t *testing.T, s *tables.Store, values map[strin
 	})
 }
 
-// show returns the names of what a list returns.
-func show(t *testing.T, r tables.Reader, queries ...tables.Query) string {
+// listNames returns the names of the listed objects.
+func listNames(t *testing.T, r tables.Reader, queries ...tables.Query) string {
 	t.Helper()
 	found, err := numbers.List(r, queries...)
 	if err != nil {
@@ -110,7 +110,7 @@ func show(t *testing.T, r tables.Reader, queries ...tables.Query) string {
 	return strings.Join(names, " ")
 }
 
-func TestLife(t *testing.T) {
+func TestLifecycle(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
 		s := open(t, url, numbers)
 		create(ctx, t, s, map[string]int64{"a": 1})
@@ -122,7 +122,7 @@ func TestLife(t *testing.T) {
 			}
 			first = o
 			if o.Data.Value != 1 || o.ID.Uid == "" || o.Generation == "" || o.Version == "" {
-				t.Errorf("created %v", o)
+				t.Errorf("the created object is %v", o)
 			}
 			o.Data.Value = 2
 			if err := numbers.Put(tx, o); err != nil {
@@ -130,10 +130,10 @@ func TestLife(t *testing.T) {
 			}
 			again, err := numbers.Get(tx, id("a"))
 			if err != nil || again.Data.Value != 2 {
-				t.Errorf("a transaction does not see its own write: %v, %v", again, err)
+				t.Errorf("a transaction does not read its own write: %v, %v", again, err)
 			}
-			if names := show(t, tx, byValue.Is(2)); names != "a" {
-				t.Errorf("nor in an index: %q", names)
+			if names := listNames(t, tx, byValue.Is(2)); names != "a" {
+				t.Errorf("a transaction does not find its own write by an index: %q", names)
 			}
 			return nil
 		})
@@ -141,25 +141,25 @@ func TestLife(t *testing.T) {
 			return numbers.Put(tx, &number{ID: first.ID, Version: "stale", Data: wrapperspb.Int64(3)})
 		})
 		if !errors.Is(err, storage.ErrCASFailure) {
-			t.Errorf("a stale object: %v", err)
+			t.Errorf("put with an outdated version: %v, expected ErrCASFailure", err)
 		}
 		err = s.Update(ctx, func(tx *tables.Tx) error { return numbers.Put(tx, put("a", 3)) })
 		if !errors.Is(err, storage.ErrCASFailure) {
-			t.Errorf("what exists is created: %v", err)
+			t.Errorf("create of an existing object: %v, expected ErrCASFailure", err)
 		}
 		update(ctx, t, s, func(tx *tables.Tx) error { return numbers.Delete(tx, id("a")) })
 		err = s.Update(ctx, func(tx *tables.Tx) error { return numbers.Delete(tx, id("a")) })
 		if !errors.Is(err, storage.ErrNotFound) {
-			t.Errorf("what is deleted is deleted: %v", err)
+			t.Errorf("second deletion: %v, expected ErrNotFound", err)
 		}
-		if left := fixture.Stored(t, fixture.Open(t, url), id("a")); left != nil {
-			t.Errorf("stored after the deletion: %v", left)
+		if remaining := fixture.Stored(t, fixture.Open(t, url), id("a")); remaining != nil {
+			t.Errorf("stored after the deletion: %v", remaining)
 		}
 		create(ctx, t, s, map[string]int64{"a": 5})
 		if err := s.View(ctx, func(v *tables.View) error {
 			o, err := numbers.Get(v, id("a"))
 			if err != nil || o.Data.Value != 5 || o.ID.Uid == first.ID.Uid {
-				t.Errorf("created anew: %v, %v", o, err)
+				t.Errorf("the recreated object is %v, %v", o, err)
 			}
 			return nil
 		}); err != nil {
@@ -211,13 +211,13 @@ func TestQueries(t *testing.T) {
 				{"a aa b c d", []tables.Query{tables.In(home)}},
 				{"", []tables.Query{tables.In(&resourcepb.Tenancy{Partition: "*", Namespace: "none"})}},
 			} {
-				if got := show(t, v, c.queries...); got != c.want {
+				if got := listNames(t, v, c.queries...); got != c.want {
 					t.Errorf("%v: %q, want %q", c.queries, got, c.want)
 				}
 			}
 			other := tables.Index[*wrapperspb.Int64Value, string]{Name: "value"}
 			if _, err := numbers.List(v, other.Is("x")); !errors.Is(err, storage.ErrInvalid) {
-				t.Errorf("an index of another type: %v", err)
+				t.Errorf("query by an index of another type: %v, expected ErrInvalid", err)
 			}
 			return nil
 		}); err != nil {
@@ -226,8 +226,8 @@ func TestQueries(t *testing.T) {
 	})
 }
 
-// Two stores count in one object; no count is lost, and each of the two sees what it did itself.
-func TestTwoHandlesCount(t *testing.T) {
+// Two stores increment one object concurrently, and no increment is lost.
+func TestConcurrentCounters(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
 		const rounds, writers = 40, 2
 		first := open(t, url, numbers)
@@ -265,8 +265,8 @@ func TestTwoHandlesCount(t *testing.T) {
 	})
 }
 
-// Of several who take the same object, by deleting it, one has it.
-func TestADeletionHappensOnce(t *testing.T) {
+// Only one of several concurrent deletions of an object succeeds.
+func TestDeletionSucceedsOnce(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
 		s, other := open(t, url, numbers), open(t, url, numbers)
 		for round := range 20 {
@@ -288,7 +288,7 @@ func TestADeletionHappensOnce(t *testing.T) {
 			}
 			wg.Wait()
 			if took != 1 {
-				t.Fatalf("%d have deleted it", took)
+				t.Fatalf("%d deletions succeeded", took)
 			}
 		}
 	})
@@ -309,7 +309,7 @@ func TestBatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := s.View(ctx, func(v *tables.View) error {
-			if n := len(strings.Fields(show(t, v))); n != many {
+			if n := len(strings.Fields(listNames(t, v))); n != many {
 				t.Errorf("%d objects, want %d", n, many)
 			}
 			return nil
@@ -321,7 +321,7 @@ func TestBatch(t *testing.T) {
 			return errors.Join(err, numbers.Put(tx, put("one more", 1)))
 		})
 		if !errors.Is(err, storage.ErrTooLarge) || !strings.Contains(err.Error(), "Batch") {
-			t.Errorf("too large for a transaction: %v", err)
+			t.Errorf("a transaction that is too large: %v", err)
 		}
 		broken := errors.New("broken")
 		err = s.Batch(ctx, func(b *tables.Batch) error {
@@ -334,11 +334,11 @@ func TestBatch(t *testing.T) {
 		})
 		ended := (*tables.BatchError)(nil)
 		if !errors.As(err, &ended) || !errors.Is(err, broken) || ended.CommittedUpdates == 0 || ended.CommittedUpdates >= many {
-			t.Errorf("a batch that ended early: %v", err)
+			t.Errorf("a failed batch: %v", err)
 		}
 		if err := s.View(ctx, func(v *tables.View) error {
-			if n := len(strings.Fields(show(t, v, tables.NamePrefix("m-")))); n != ended.CommittedUpdates {
-				t.Errorf("%d objects, %d are said to be committed", n, ended.CommittedUpdates)
+			if n := len(strings.Fields(listNames(t, v, tables.NamePrefix("m-")))); n != ended.CommittedUpdates {
+				t.Errorf("%d objects are stored, the error reports %d committed updates", n, ended.CommittedUpdates)
 			}
 			return nil
 		}); err != nil {
@@ -353,7 +353,7 @@ func TestViewAndWatch(t *testing.T) {
 		create(ctx, t, s, map[string]int64{"a": 1, "b": 2})
 		var names string
 		w, err := s.ViewAndWatch(ctx, func(v *tables.View) error {
-			names = show(t, v)
+			names = listNames(t, v)
 			return nil
 		}, numbers.Where(byDivisor.Is(2)))
 		if err != nil {
@@ -361,7 +361,7 @@ func TestViewAndWatch(t *testing.T) {
 		}
 		defer w.Close()
 		if names != "a b" {
-			t.Errorf("the view shows %q", names)
+			t.Errorf("the view has %q", names)
 		}
 		create(ctx, t, other, map[string]int64{"c": 4, "d": 5, "e": 6})
 		update(ctx, t, s, func(tx *tables.Tx) error {
@@ -403,17 +403,17 @@ func TestViewAndWatch(t *testing.T) {
 	})
 }
 
-// A list of a guarded table conflicts with what is created meanwhile.
-func TestGuardedTablesHaveNoPhantoms(t *testing.T) {
+// A list of a table with a guard conflicts with concurrent creations.
+func TestGuardPreventsPhantoms(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
-		const most = 3
+		const limit = 3
 		var wg sync.WaitGroup
 		stores := []*tables.Store{open(t, url, guarded), open(t, url, guarded)}
 		for i := range 8 {
 			wg.Go(func() {
 				if err := stores[i%2].Update(ctx, func(tx *tables.Tx) error {
 					all, err := guarded.List(tx)
-					if err != nil || len(all) >= most {
+					if err != nil || len(all) >= limit {
 						return err
 					}
 					return guarded.Put(tx, put(fmt.Sprint("leader-", i), 1))
@@ -425,8 +425,8 @@ func TestGuardedTablesHaveNoPhantoms(t *testing.T) {
 		wg.Wait()
 		if err := stores[0].View(ctx, func(v *tables.View) error {
 			all, err := guarded.List(v)
-			if len(all) != most {
-				t.Errorf("%d leaders, at most %d are allowed", len(all), most)
+			if len(all) != limit {
+				t.Errorf("%d leaders, at most %d are allowed", len(all), limit)
 			}
 			return err
 		}, tables.Linearizable); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/ashlar-dev/storage/typed/tables"
 )
 
-// A program may use one id again and again. What it found absent under the first name conflicts with what is created there.
-func TestAnIDThatIsUsedAgain(t *testing.T) {
+// A program may reuse one id variable for several reads. The absence of an object under the first name still conflicts with its creation.
+func TestReusedIDVariable(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
 		s, other := open(t, url, numbers), open(t, url, numbers)
 		tries := 0
@@ -30,8 +30,8 @@ func TestAnIDThatIsUsedAgain(t *testing.T) {
 			return numbers.Put(tx, put("found", int64(found)))
 		})
 		if err := s.View(ctx, func(v *tables.View) error {
-			if names := show(t, v, byValue.Is(1)); names != "a found" {
-				t.Errorf("after %d tries these are 1: %q", tries, names)
+			if names := listNames(t, v, byValue.Is(1)); names != "a found" {
+				t.Errorf("after %d tries the objects with value 1 are %q", tries, names)
 			}
 			return nil
 		}); err != nil {
@@ -40,10 +40,10 @@ func TestAnIDThatIsUsedAgain(t *testing.T) {
 	})
 }
 
-// Where watches cannot prove how far they are, what was read as absent is compared by the database.
-func TestAbsenceIsProven(t *testing.T) {
+// Without bookmarks, the database verifies reads of absent objects.
+func TestAbsenceIsVerifiedWithoutBookmarks(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
-		s, err := tables.Open(ctx, &markless{fixture.Open(t, url)}, numbers)
+		s, err := tables.Open(ctx, &noBookmarks{fixture.Open(t, url)}, numbers)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,8 +60,8 @@ func TestAbsenceIsProven(t *testing.T) {
 	})
 }
 
-// Of two transactions that each turn one object into another, one finds it gone. Readers of the backend see the deletion and nothing else.
-func TestWhatIsDeletedHasToBeThere(t *testing.T) {
+// Two transactions replace the same object by another object. One of them finds it deleted. The backend has one deletion and one creation.
+func TestConflictingDeletions(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
 		s, other := open(t, url, numbers), open(t, url, numbers)
 		create(ctx, t, s, map[string]int64{"token": 1})
@@ -80,7 +80,7 @@ func TestWhatIsDeletedHasToBeThere(t *testing.T) {
 			}
 			return take("mine")(tx)
 		})
-		if !errors.Is(err, storage.ErrNotFound) || tries < 2 { // another one may prove what the second has found
+		if !errors.Is(err, storage.ErrNotFound) || tries < 2 { // a third attempt may verify the result of the second one
 			t.Errorf("%v after %d tries", err, tries)
 		}
 		deleted, written := 0, 0
@@ -91,7 +91,7 @@ func TestWhatIsDeletedHasToBeThere(t *testing.T) {
 			case ev.GetUpsert().GetResource().GetId().GetName() == "theirs":
 				written++
 			default:
-				t.Errorf("what nobody has done: %v", ev)
+				t.Errorf("unexpected event: %v", ev)
 			}
 		}
 		if deleted != 1 || written != 1 {
@@ -100,10 +100,10 @@ func TestWhatIsDeletedHasToBeThere(t *testing.T) {
 	})
 }
 
-// markless is a backend whose watches are no bookmarkers.
-type markless struct{ storage.Backend }
+// noBookmarks is a backend whose watches have no bookmarks.
+type noBookmarks struct{ storage.Backend }
 
-func (b *markless) As(target any) bool {
+func (b *noBookmarks) As(target any) bool {
 	transactor, ok := target.(*storage.Transactor)
 	if ok {
 		*transactor, ok = storage.As[storage.Transactor](b.Backend)
@@ -111,27 +111,27 @@ func (b *markless) As(target any) bool {
 	return ok
 }
 
-func (b *markless) WatchList(
+func (b *noBookmarks) WatchList(
 	ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string,
 ) (storage.Watch, error) {
 	w, err := b.Backend.WatchList(ctx, typ, tenancy, prefix)
 	return struct{ storage.Watch }{w}, err
 }
 
-// A transaction that a program has kept takes nothing any more: it would be lost in silence.
-func TestATransactionThatIsOver(t *testing.T) {
+// A transaction refuses calls after its end, because their changes would be lost.
+func TestTransactionAfterEnd(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
 		s := open(t, url, numbers)
-		var kept []*tables.Tx
+		var ended []*tables.Tx
 		update(ctx, t, s, func(tx *tables.Tx) error {
-			kept = append(kept, tx)
+			ended = append(ended, tx)
 			return numbers.Put(tx, put("a", 1))
 		})
 		var batch *tables.Batch
 		if err := s.Batch(ctx, func(b *tables.Batch) error {
 			batch = b
 			return b.Update(func(tx *tables.Tx) error {
-				kept = append(kept, tx)
+				ended = append(ended, tx)
 				return numbers.Put(tx, put("b", 1))
 			})
 		}); err != nil {
@@ -140,11 +140,11 @@ func TestATransactionThatIsOver(t *testing.T) {
 		func() {
 			defer func() { _ = recover() }()
 			_ = s.Update(ctx, func(tx *tables.Tx) error {
-				kept = append(kept, tx)
+				ended = append(ended, tx)
 				panic("on purpose")
 			})
 		}()
-		for i, tx := range kept {
+		for i, tx := range ended {
 			_, errGet := numbers.Get(tx.UncheckedReader(), id("a"))
 			_, errList := numbers.List(tx)
 			for _, err := range []error{numbers.Put(tx, put("c", 1)), numbers.Delete(tx, id("a")), errGet, errList} {
@@ -155,13 +155,13 @@ func TestATransactionThatIsOver(t *testing.T) {
 		}
 		err := batch.Update(func(tx *tables.Tx) error { return numbers.Put(tx, put("c", 1)) })
 		if !errors.Is(err, storage.ErrInvalid) {
-			t.Errorf("a batch that is over: %v", err)
+			t.Errorf("update of an ended batch: %v, expected ErrInvalid", err)
 		}
 	})
 }
 
-// A function of a batch that panics leaves nothing, and one must not call the batch again: what it has done so far could be committed.
-func TestAFunctionOfABatchIsAtomic(t *testing.T) {
+// A function of a batch that panics leaves no changes. A function must not call its batch, because its own changes so far could be committed.
+func TestBatchFunctionIsAtomic(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
 		s := open(t, url, numbers)
 		if err := s.Batch(ctx, func(b *tables.Batch) error {
@@ -176,15 +176,15 @@ func TestAFunctionOfABatchIsAtomic(t *testing.T) {
 				_ = numbers.Put(tx, put("outer", 1))
 				return b.Update(func(tx *tables.Tx) error { return numbers.Put(tx, put("inner", 1)) })
 			}); !errors.Is(err, storage.ErrInvalid) {
-				t.Errorf("a call within a call: %v", err)
+				t.Errorf("nested call of Update: %v, expected ErrInvalid", err)
 			}
 			return b.Update(func(tx *tables.Tx) error { return numbers.Put(tx, put("whole", 1)) })
 		}); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.View(ctx, func(v *tables.View) error {
-			if names := show(t, v); names != "whole" {
-				t.Errorf("there are %q", names)
+			if names := listNames(t, v); names != "whole" {
+				t.Errorf("stored objects: %q", names)
 			}
 			return nil
 		}); err != nil {

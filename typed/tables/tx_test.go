@@ -14,8 +14,8 @@ import (
 	"github.com/ashlar-dev/storage/typed/tables"
 )
 
-// Whether calls of Batch.Update are committed together or one after the other makes no difference to what they are told.
-func TestCreatedTwice(t *testing.T) {
+// Calls of Batch.Update get the same errors whether they are committed together or separately.
+func TestCreateTwice(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
 		s := open(t, url, numbers)
 		for _, name := range []string{"together", "apart"} {
@@ -26,7 +26,7 @@ func TestCreatedTwice(t *testing.T) {
 					t.Error(err)
 				}
 				if err := fn(create); !errors.Is(err, storage.ErrCASFailure) {
-					t.Errorf("created %s for the second time: %v", name, err)
+					t.Errorf("second creation of %s: %v, expected ErrCASFailure", name, err)
 				}
 			}
 			if name == "apart" {
@@ -43,8 +43,8 @@ func TestCreatedTwice(t *testing.T) {
 	})
 }
 
-// Which tables go together does not depend on their order: a guard's name is taken only by a table that has one.
-func TestTablesBesideAGuard(t *testing.T) {
+// A table with a guard also occupies the guard's type, whatever the order of the tables.
+func TestGuardTypeConflicts(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
 	b := fixture.Open(t, fmt.Sprint("mem://store-", stores.Add(1)))
@@ -61,7 +61,7 @@ func TestTablesBesideAGuard(t *testing.T) {
 	} {
 		s, err := tables.Open(ctx, b, c.tables...)
 		if c.fit != (err == nil) || !c.fit && !errors.Is(err, storage.ErrInvalid) {
-			t.Errorf("tables %v: %v, expected to fit: %v", c.tables, err, c.fit)
+			t.Errorf("tables %v: %v, expected success: %v", c.tables, err, c.fit)
 		}
 		if err == nil {
 			s.Close()

@@ -9,14 +9,14 @@ import (
 	"github.com/ashlar-dev/storage/typed/tables"
 )
 
-// A View that a program has kept tells nothing any more: it would be of no moment.
-func TestKeptViews(t *testing.T) {
+// A View refuses reads after its function has returned.
+func TestViewAfterEnd(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
 		s := open(t, url, numbers)
 		create(ctx, t, s, map[string]int64{"a": 1})
-		var kept []*tables.View
+		var ended []*tables.View
 		keep := func(v *tables.View) error {
-			kept = append(kept, v)
+			ended = append(ended, v)
 			_, err := numbers.Get(v, id("a"))
 			return err
 		}
@@ -28,7 +28,7 @@ func TestKeptViews(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer w.Close()
-		for i, v := range kept {
+		for i, v := range ended {
 			if _, err := numbers.Get(v, id("a")); !errors.Is(err, storage.ErrInvalid) {
 				t.Errorf("%d: get: %v", i, err)
 			}
@@ -36,7 +36,7 @@ func TestKeptViews(t *testing.T) {
 				t.Errorf("%d: list: %v", i, err)
 			}
 			if all := numbers.DecodeErrors(v); len(all) != 1 || !errors.Is(all[0], storage.ErrInvalid) {
-				t.Errorf("%d: damaged: %v", i, all)
+				t.Errorf("%d: decode errors: %v", i, all)
 			}
 		}
 	})

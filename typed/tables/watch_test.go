@@ -10,8 +10,8 @@ import (
 	"github.com/ashlar-dev/storage/typed/tables"
 )
 
-// Next looks at its context and at Close before it returns what it has: a reader that is slower than the writers would never end.
-func TestEndsOfAWatch(t *testing.T) {
+// Next checks its context and Close before it returns an event. Otherwise a reader that is slower than the writers could never be stopped.
+func TestWatchNextPrefersErrors(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
 		s := open(t, url, numbers)
 		w, err := s.ViewAndWatch(ctx, nil)
@@ -22,18 +22,18 @@ func TestEndsOfAWatch(t *testing.T) {
 		create(ctx, t, s, map[string]int64{"a": 1, "b": 2, "c": 3})
 		over, cancel := context.WithCancel(ctx)
 		cancel()
-		for range 2 { // before the commit is read, and within it
+		for range 2 { // before the commit is read, and in the middle of it
 			if _, err := w.Next(over); !errors.Is(err, context.Canceled) {
-				t.Errorf("the context is over: %v", err)
+				t.Errorf("after the end of the context: %v", err)
 			}
 			if ev, err := w.Next(ctx); err != nil || !ev.More {
-				t.Fatalf("what was not consumed: %v, %v", ev, err)
+				t.Fatalf("the next event is %v, %v", ev, err)
 			}
 		}
 		w.Close()
 		for _, ctx := range []context.Context{ctx, over} {
 			if _, err := w.Next(ctx); !errors.Is(err, storage.ErrWatchClosed) {
-				t.Errorf("the watch is closed: %v", err)
+				t.Errorf("after Close of the watch: %v, expected ErrWatchClosed", err)
 			}
 		}
 		w, err = s.ViewAndWatch(ctx, nil)
@@ -48,16 +48,16 @@ func TestEndsOfAWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := w.Next(ctx); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrClosed) {
-			t.Errorf("the store is closed: %v", err)
+			t.Errorf("after Close of the store: %v, expected ErrWatchClosed and ErrClosed", err)
 		}
 	})
 }
 
-// What has changed while there was no watch, which a list shows in the end, has a cursor too: a program goes on from there.
-func TestCursorOfWhatWasListed(t *testing.T) {
+// Changes that were found by a relist have a cursor from which a program can resume.
+func TestCursorAfterRelist(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
 		other := open(t, url, numbers)
-		b := &blind{Backend: fixture.Open(t, url), ended: make(chan struct{}, 1), refused: make(chan struct{}, 10)}
+		b := &unwatchable{Backend: fixture.Open(t, url), openFailed: make(chan struct{}, 1), writeRefused: make(chan struct{}, 10)}
 		s, err := tables.Open(ctx, b, numbers)
 		if err != nil {
 			t.Fatal(err)
@@ -68,10 +68,10 @@ func TestCursorOfWhatWasListed(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer w.Close()
-		b.shut.Store(true)
+		b.disabled.Store(true)
 		create(ctx, t, other, map[string]int64{"a": 1})
-		<-b.ended
-		b.shut.Store(false)
+		<-b.openFailed
+		b.disabled.Store(false)
 		ev, err := w.Next(ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -80,7 +80,7 @@ func TestCursorOfWhatWasListed(t *testing.T) {
 		resumer, _ := storage.As[storage.Resumer](b.Backend)
 		on, err := resumer.WatchFrom(ctx, fixture.AllTypes, fixture.AllTenancies, "", ev.Cursor)
 		if err != nil {
-			t.Fatalf("go on from the cursor %q: %v", ev.Cursor, err)
+			t.Fatalf("resume from the cursor %q: %v", ev.Cursor, err)
 		}
 		defer on.Close()
 		if next := fixture.Next(t, on).GetUpsert().GetResource().GetId().GetName(); next != "b" {

@@ -19,27 +19,27 @@ import (
 	"github.com/ashlar-dev/storage/typed/tables/tablestest"
 )
 
-// defects are stores each of which breaks a rule.
+// defects are broken stores. Each violates one rule.
 var defects = []struct {
-	bug   string
-	rule  string
-	says  string
-	layer func(b storage.Backend) *layer                            // around the backend
-	store func(s, another *tables.Store, t target) tablestest.Store // around the store
+	defect  string
+	rule    string
+	message string
+	layer   func(b storage.Backend) *layer                            // wraps the backend
+	store   func(s, another *tables.Store, t target) tablestest.Store // wraps the store
 }{
-	{bug: "commits have no ends", rule: "S1", says: "a part of a commit|of 8 objects|says that more follows", layer: func(b storage.Backend) *layer {
+	{defect: "commits without an end", rule: "S1", message: "part of a commit|of 8 objects|has More", layer: func(b storage.Backend) *layer {
 		return &layer{Backend: b, event: func(_ bool, ev *resourcepb.WatchEvent) *resourcepb.WatchEvent {
 			ev.More = false
 			return ev
 		}}
 	}},
-	{bug: "views of a copy that lags", rule: "S2", says: "a View shows", store: func(s, another *tables.Store, _ target) tablestest.Store {
+	{defect: "views of a lagging copy", rule: "S2", message: "a View has", store: func(s, another *tables.Store, _ target) tablestest.Store {
 		return lagging{s, another}
 	}},
-	{bug: "linearizable views that are not", rule: "S3", says: "a Linearizable View shows", store: func(s, _ *tables.Store, _ target) tablestest.Store {
+	{defect: "linearizable views that ignore the option", rule: "S3", message: "a Linearizable View has", store: func(s, _ *tables.Store, _ target) tablestest.Store {
 		return eventual{s}
 	}},
-	{bug: "what is read is not compared", rule: "S4", says: "write skew|not serializable", layer: func(b storage.Backend) *layer {
+	{defect: "reads are not compared", rule: "S4", message: "write skew|not serializable", layer: func(b storage.Backend) *layer {
 		return &layer{Backend: b, commit: func(ops []storage.Op) (kept []storage.Op) {
 			for _, op := range ops {
 				if op.Check == nil {
@@ -49,7 +49,7 @@ var defects = []struct {
 			return kept
 		}}
 	}},
-	{bug: "what has to be there may be gone", rule: "S4", says: "write skew|not serializable", layer: func(b storage.Backend) *layer {
+	{defect: "deletions of absent objects succeed", rule: "S4", message: "write skew|not serializable", layer: func(b storage.Backend) *layer {
 		return &layer{Backend: b, commit: func(ops []storage.Op) []storage.Op {
 			kept := slices.Clone(ops)
 			for i := range kept {
@@ -58,7 +58,7 @@ var defects = []struct {
 			return kept
 		}}
 	}},
-	{bug: "changes that are not told", rule: "S5", says: "does not come to|does not continue", layer: func(b storage.Backend) *layer {
+	{defect: "missing changes", rule: "S5", message: "does not reach|does not continue", layer: func(b storage.Backend) *layer {
 		return &layer{Backend: b, event: func(_ bool, ev *resourcepb.WatchEvent) *resourcepb.WatchEvent {
 			if ev.GetUpsert().GetResource().GetId().GetName() == "the end" {
 				return nil
@@ -66,33 +66,33 @@ var defects = []struct {
 			return ev
 		}}
 	}},
-	{bug: "a gap between view and watch", rule: "S5", says: "does not continue|does not come to", store: func(s, _ *tables.Store, t target) tablestest.Store {
+	{defect: "a gap between view and watch", rule: "S5", message: "does not continue|does not reach", store: func(s, _ *tables.Store, t target) tablestest.Store {
 		return gap{s, t}
 	}},
-	{bug: "watches that begin before the view", rule: "S5", says: "does not continue|comes again", store: func(s, _ *tables.Store, t target) tablestest.Store {
+	{defect: "watches that start before the view", rule: "S5", message: "does not continue|comes isRelist", store: func(s, _ *tables.Store, t target) tablestest.Store {
 		return early{s, t}
 	}},
-	{bug: "objects that are changed", rule: "S6", says: "a look at all objects|was changed by the program", store: func(s, _ *tables.Store, t target) tablestest.Store {
+	{defect: "changes of shared objects", rule: "S6", message: "a scan|was changed by the program", store: func(s, _ *tables.Store, t target) tablestest.Store {
 		return changing{s, t}
 	}},
-	{bug: "objects that are changed", rule: "S7", says: "has changed: it was|was changed by the program", store: func(s, _ *tables.Store, t target) tablestest.Store {
+	{defect: "changes of shared objects", rule: "S7", message: "was modified: it was|was changed by the program", store: func(s, _ *tables.Store, t target) tablestest.Store {
 		return changing{s, t}
 	}},
-	{bug: "a second list that leaves something out", rule: "S8", says: "does not come to|does not continue|a View after ends", layer: func(b storage.Backend) *layer {
-		return &layer{Backend: b, event: func(again bool, ev *resourcepb.WatchEvent) *resourcepb.WatchEvent {
-			if again && strings.HasPrefix(ev.GetUpsert().GetResource().GetId().GetName(), "still-") {
+	{defect: "an incomplete relist", rule: "S8", message: "does not reach|does not continue|a View after watch ends", layer: func(b storage.Backend) *layer {
+		return &layer{Backend: b, event: func(isRelist bool, ev *resourcepb.WatchEvent) *resourcepb.WatchEvent {
+			if isRelist && strings.HasPrefix(ev.GetUpsert().GetResource().GetId().GetName(), "still-") {
 				return nil
 			}
 			return ev
 		}}
 	}},
-	{bug: "own writes that a list has not", rule: "S8", says: "a View after ends|does not continue|does not come to", store: func(s, another *tables.Store, _ target) tablestest.Store {
+	{defect: "local writes missing after a relist", rule: "S8", message: "a View after watch ends|does not continue|does not reach", store: func(s, another *tables.Store, _ target) tablestest.Store {
 		return lagging{s, another}
 	}},
 }
 
-// Every rule has a broken store, which it finds.
-func TestEveryRuleFindsItsDefects(t *testing.T) {
+// Every rule detects its broken stores.
+func TestRulesDetectDefects(t *testing.T) {
 	t.Parallel()
 	rules := map[string]tablestest.Rule{}
 	found := map[string]bool{}
@@ -101,10 +101,10 @@ func TestEveryRuleFindsItsDefects(t *testing.T) {
 	}
 	for _, d := range defects {
 		found[d.rule] = true
-		t.Run(d.rule+"/"+d.bug, func(t *testing.T) {
+		t.Run(d.rule+"/"+d.defect, func(t *testing.T) {
 			t.Parallel()
 			h := at(memory)
-			h.Patience = 5 * time.Second
+			h.Timeout = 5 * time.Second
 			if d.layer != nil {
 				handles := h.Handles
 				h.Handles = func(t testing.TB) func(context.Context) (storage.Backend, error) {
@@ -116,43 +116,43 @@ func TestEveryRuleFindsItsDefects(t *testing.T) {
 				}
 			}
 			if d.store != nil {
-				h.Store = func(ctx context.Context, b storage.Backend, described ...tables.AnyTable) (tablestest.Store, error) {
-					s, err := tables.Open(ctx, b, described...)
+				h.Store = func(ctx context.Context, b storage.Backend, all ...tables.AnyTable) (tablestest.Store, error) {
+					s, err := tables.Open(ctx, b, all...)
 					if err != nil {
 						return nil, err
 					}
-					another, err := tables.Open(ctx, &layer{Backend: b, late: true}, described...)
-					return &both{d.store(s, another, described[0].(target)), s, another}, err
+					another, err := tables.Open(ctx, &layer{Backend: b, delayEvents: true}, all...)
+					return &broken{d.store(s, another, all[0].(target)), s, another}, err
 				}
 			}
 			err := tablestest.Check(t, h, rules[d.rule])
-			if err == nil || !regexp.MustCompile(d.says).MatchString(err.Error()) {
-				t.Errorf("found %v, want %q", err, d.says)
+			if err == nil || !regexp.MustCompile(d.message).MatchString(err.Error()) {
+				t.Errorf("the rule returned %v, expected %q", err, d.message)
 			}
 		})
 	}
 	for name := range rules {
 		if !found[name] {
-			t.Errorf("there is no defect for %s", name)
+			t.Errorf("rule %s has no defect", name)
 		}
 	}
 }
 
-// target is the table of the suite.
+// target is the suite's table.
 type target = *tables.Table[*wrapperspb.Int64Value]
 
-// both closes a broken store and those that it is made of.
-type both struct {
+// broken is a broken store that also closes the stores it is made of.
+type broken struct {
 	tablestest.Store
 	one, other *tables.Store
 }
 
-func (b *both) Close() error {
+func (b *broken) Close() error {
 	b.other.Close()
 	return b.one.Close()
 }
 
-// lagging views another copy.
+// lagging reads views from another copy.
 type lagging struct {
 	*tables.Store
 	copy *tables.Store
@@ -162,14 +162,14 @@ func (s lagging) View(ctx context.Context, fn func(*tables.View) error, opts ...
 	return s.copy.View(ctx, fn, opts...)
 }
 
-// eventual forgets the options of views.
+// eventual ignores the options of views.
 type eventual struct{ *tables.Store }
 
 func (s eventual) View(ctx context.Context, fn func(*tables.View) error, _ ...tables.ViewOption) error {
 	return s.Store.View(ctx, fn)
 }
 
-// gap lets something happen between the view and the watch.
+// gap commits a change between the view and the watch.
 type gap struct {
 	*tables.Store
 	t target
@@ -187,7 +187,7 @@ func (s gap) ViewAndWatch(ctx context.Context, fn func(*tables.View) error, filt
 	return s.Store.ViewAndWatch(ctx, nil, filters...)
 }
 
-// early opens the watch before something happens that the view shows.
+// early opens the watch before a change that the view includes.
 type early struct {
 	*tables.Store
 	t target
@@ -206,7 +206,7 @@ func (s early) ViewAndWatch(ctx context.Context, fn func(*tables.View) error, fi
 
 var created atomic.Int64
 
-// create creates an object of a new name.
+// create creates an object with a new name.
 func create(ctx context.Context, s *tables.Store, t target) error {
 	return s.Update(ctx, func(tx *tables.Tx) error {
 		return t.Put(tx, &typed.Object[*wrapperspb.Int64Value]{
@@ -216,7 +216,7 @@ func create(ctx context.Context, s *tables.Store, t target) error {
 	})
 }
 
-// changing changes an object that it has read, after each View.
+// changing modifies an object that it has read, after each View.
 type changing struct {
 	*tables.Store
 	t target
@@ -235,13 +235,13 @@ func (s changing) View(ctx context.Context, fn func(*tables.View) error, opts ..
 	})
 }
 
-// layer is a backend that changes what goes through it.
+// layer is a backend that modifies commits and events.
 type layer struct {
 	storage.Backend
-	late    bool // its events come with the next ones
-	commit  func([]storage.Op) []storage.Op
-	event   func(again bool, ev *resourcepb.WatchEvent) *resourcepb.WatchEvent // again: of a list that is not the first
-	watches atomic.Int64
+	delayEvents bool // each event is delivered at the next one
+	commit      func([]storage.Op) []storage.Op
+	event       func(isRelist bool, ev *resourcepb.WatchEvent) *resourcepb.WatchEvent // isRelist: the event belongs to a list after the first one
+	watches     atomic.Int64
 }
 
 func (l *layer) As(target any) bool {
@@ -297,7 +297,7 @@ func (w *layerWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 				continue
 			}
 		}
-		if w.layer.late && !snapshot {
+		if w.layer.delayEvents && !snapshot {
 			ev, w.held = w.held, ev
 			if ev.GetEndOfSnapshot() != nil {
 				continue

@@ -1,8 +1,8 @@
-// Package tablestest tests package tables over every backend: rules S1 to S8. It has no code outside of its tests.
+// Package tablestest tests package tables on every backend with the rules S1 to S8. It contains only tests.
 //
-// Each rule gets a new, empty database and two stores on two handles of it, which write at the same time. An exemption is a sentence that
-// gives the reason, and is printed.
+// Each rule gets a new, empty database and two stores on two handles, which write concurrently. An exemption is a sentence with the reason, and is
+// printed.
 //
-// No check reads a clock. Races are provoked by load, so a run may miss a fault, but reports none that is not there. The suite's own tests
-// hold a broken store for every rule, which that rule finds.
+// No check depends on a clock. Load provokes races, so a run may miss a defect but never reports a false one. For every rule there is a broken store
+// that the rule must detect.
 package tablestest

@@ -12,9 +12,9 @@ import (
 	"github.com/ashlar-dev/storage/typed/tables"
 )
 
-// faults opens a third store through a handle that breaks: its watches end, also as if their history was gone, and answers to its commits
-// are lost, some before they reach the database. All the while it writes, as the others do. What it has acknowledged it shows at once;
-// its watch shows what changed while the copy was away; and in the end all stores have what the database has.
+// faults opens a third store through a faulty handle: its watches end, also as after a loss of history, and answers to its commits are lost, some
+// before they reach the database. Meanwhile all stores write. The store must include its acknowledged writes at once, its watch must deliver the
+// changes made while the copy had no watch, and finally all stores must equal the database.
 func faults(w *world) error {
 	var broken *faulty
 	s, err := w.open(func(b storage.Backend) storage.Backend {
@@ -24,27 +24,27 @@ func faults(w *world) error {
 	if err != nil {
 		return err
 	}
-	h := held{}
+	h := state{}
 	watch, err := s.ViewAndWatch(w.ctx, h.view)
 	if err != nil {
 		return err
 	}
 	defer watch.Close()
 	all := names(members)
-	if err := set(w.ctx, w.at(0), to(1), "still-1", "still-2"); err != nil { // which nobody changes
+	if err := set(w.ctx, w.at(0), to(1), "still-1", "still-2"); err != nil { // these stay unchanged
 		return err
 	}
 	write := func(ctx context.Context) error {
-		return together(ctx, repeat(rounds, func(ctx context.Context, i int) error {
+		return runAll(ctx, repeat(rounds, func(ctx context.Context, i int) error {
 			if i%6 == 5 {
 				broken.end()
 			}
 			if err := changeAny(ctx, w.at(0), all); err != nil {
 				return err
 			}
-			return growThrough(ctx, s, broken)
+			return growAndCheck(ctx, s, broken)
 		}), repeat(2*rounds, func(ctx context.Context, _ int) error { return changeAny(ctx, w.at(1), all) }),
-			repeat(rounds, func(ctx context.Context, _ int) error { return mayBeLost(changeAny(ctx, s, all)) }))
+			repeat(rounds, func(ctx context.Context, _ int) error { return ignoreLost(changeAny(ctx, s, all)) }))
 	}
 	if err := write(w.ctx); err != nil {
 		return err
@@ -59,13 +59,13 @@ func faults(w *world) error {
 		return err
 	}
 	if err := follow(w.ctx, watch, h, want); err != nil {
-		return fmt.Errorf("after ends of the watch: %w", err)
+		return fmt.Errorf("after watch ends: %w", err)
 	}
 	return converge(w)
 }
 
-// growThrough writes through a store whose answers may be lost, and looks whether it shows what was acknowledged.
-func growThrough(ctx context.Context, s Store, broken *faulty) error {
+// growAndCheck writes through a store that may lose answers, and checks that a View includes an acknowledged write.
+func growAndCheck(ctx context.Context, s Store, broken *faulty) error {
 	broken.lose(0.2)
 	var wrote int64
 	err := set(ctx, s, func(old int64) int64 {
@@ -73,25 +73,25 @@ func growThrough(ctx context.Context, s Store, broken *faulty) error {
 		return wrote
 	}, "grows")
 	if err != nil {
-		return mayBeLost(err)
+		return ignoreLost(err)
 	}
 	return s.View(ctx, func(v *tables.View) error {
 		if shown, err := value(v, "grows"); err != nil || shown < wrote {
-			return fmt.Errorf("%d was acknowledged, a View after ends of the watch shows %d, %v", wrote, shown, err)
+			return fmt.Errorf("%d was acknowledged, a View after watch ends has %d, %v", wrote, shown, err)
 		}
 		return nil
 	})
 }
 
-// mayBeLost forgives an answer that was lost.
-func mayBeLost(err error) error {
+// ignoreLost returns nil for a lost answer.
+func ignoreLost(err error) error {
 	if errors.Is(err, storage.ErrInconsistent) {
 		return nil
 	}
 	return err
 }
 
-// stored returns the versions of what the database has.
+// stored returns the versions of the stored objects.
 func stored(w *world) (map[string]string, error) {
 	list, err := w.handles[0].List(w.ctx, storage.StrongConsistency, storage.UnversionedType{Group: "storetest", Kind: "Number"},
 		&resourcepb.Tenancy{Partition: "default", Namespace: "default"}, "")
@@ -105,7 +105,7 @@ func stored(w *world) (map[string]string, error) {
 	return want, nil
 }
 
-// converge waits until all stores show what the database has. Nobody writes any more.
+// converge waits until all stores equal the database. All writers must have finished.
 func converge(w *world) error {
 	want, err := stored(w)
 	if err != nil {
@@ -129,14 +129,14 @@ func converge(w *world) error {
 				break
 			}
 			if _, err := watch.Next(w.ctx); err != nil {
-				return fmt.Errorf("store %d does not come to what the database has: %s: %w", i, differs, err)
+				return fmt.Errorf("store %d does not reach the database's state: %s: %w", i, differs, err)
 			}
 		}
 	}
 	return nil
 }
 
-// difference says in what a View differs from the versions stored; "" for in nothing.
+// difference describes the difference between a View and the stored versions, "" for none.
 func difference(v *tables.View, want map[string]string) string {
 	all, err := numbers.List(v)
 	if err != nil {
@@ -144,16 +144,16 @@ func difference(v *tables.View, want map[string]string) string {
 	}
 	for _, o := range all {
 		if want[o.ID.Name] != o.Version {
-			return fmt.Sprintf("it shows version %s of %s, %s is stored", o.Version, o.ID.Name, want[o.ID.Name])
+			return fmt.Sprintf("the View has version %s of %s, %s is stored", o.Version, o.ID.Name, want[o.ID.Name])
 		}
 	}
 	if len(all) != len(want) {
-		return fmt.Sprintf("it shows %d objects of %d", len(all), len(want))
+		return fmt.Sprintf("the View has %d objects of %d", len(all), len(want))
 	}
 	return ""
 }
 
-// faulty is a backend whose watches can be ended, and whose answers to commits get lost.
+// faulty is a backend that can end its watches and lose answers to commits.
 type faulty struct {
 	storage.Backend
 
@@ -162,7 +162,7 @@ type faulty struct {
 	lost    float64
 }
 
-// As implements what [storage.As] asks a layer.
+// As implements the lookup of [storage.As].
 func (f *faulty) As(target any) bool {
 	transactor, ok := target.(*storage.Transactor)
 	if ok {
@@ -171,14 +171,14 @@ func (f *faulty) As(target any) bool {
 	return ok
 }
 
-// lose sets how many answers are lost.
+// lose sets the share of lost answers.
 func (f *faulty) lose(share float64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.lost = share
 }
 
-// end ends all watches, as if their history was gone.
+// end ends all watches, as after a loss of history.
 func (f *faulty) end() {
 	f.mu.Lock()
 	watches := f.watches
@@ -229,8 +229,8 @@ func (f *faulty) WatchList(ctx context.Context, typ storage.UnversionedType, ten
 	if err != nil {
 		return nil, err
 	}
-	living, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	w := &endable{Watch: inner, living: living, end: cancel}
+	alive, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	w := &endable{Watch: inner, alive: alive, end: cancel}
 	f.mu.Lock()
 	f.watches = append(f.watches, w)
 	f.mu.Unlock()
@@ -243,17 +243,17 @@ func (f *faulty) WatchList(ctx context.Context, typ storage.UnversionedType, ten
 // endable is a watch that can be ended.
 type endable struct {
 	storage.Watch
-	living context.Context
-	end    context.CancelFunc
+	alive context.Context
+	end   context.CancelFunc
 }
 
 // Next implements storage.Watch.
 func (w *endable) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 	both, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(w.living, cancel)()
+	defer context.AfterFunc(w.alive, cancel)()
 	ev, err := w.Watch.Next(both)
-	if w.living.Err() != nil {
+	if w.alive.Err() != nil {
 		return nil, fmt.Errorf("%w: ended on purpose: %w", storage.ErrWatchClosed, storage.ErrCompacted)
 	}
 	return ev, err
@@ -265,7 +265,7 @@ func (w *endable) Close() {
 	w.Watch.Close()
 }
 
-// endableBookmarker is an endable of a watch that is a Bookmarker.
+// endableBookmarker is an endable of a Bookmarker.
 type endableBookmarker struct {
 	*endable
 	storage.Bookmarker

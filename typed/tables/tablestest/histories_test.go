@@ -15,12 +15,12 @@ import (
 	"github.com/ashlar-dev/storage/typed/tables"
 )
 
-// transaction is what an Update has read and written: 0 is no object.
+// transaction is the values that an Update has read and written; 0 is an absent object.
 type transaction struct {
 	reads, writes map[string]int64
 }
 
-// The size of a history: so many clients make so many transactions each, on so many objects.
+// The size of a history: clients, transactions of each client, and objects.
 const (
 	historyClients = 4
 	historyLength  = 8
@@ -28,11 +28,10 @@ const (
 	historyCount   = 12
 )
 
-// histories makes short concurrent histories of transactions that read some objects, also absent ones, and write others or none, and has
-// a checker find an order in which they could have happened one after the other. It begins with cases that only transactions pass which
-// compare what they have read and do not write, and which delete only what is there.
+// histories runs short concurrent histories of transactions that read some objects, also absent ones, and write others or none. A checker searches for
+// a serial order. It starts with two cases that fail unless reads are compared and unless deletions require the object.
 func histories(w *world) error {
-	if err := errors.Join(skew(w), taking(w)); err != nil {
+	if err := errors.Join(writeSkew(w), exclusiveTakes(w)); err != nil {
 		return err
 	}
 	for h := range historyCount {
@@ -43,15 +42,15 @@ func histories(w *world) error {
 	return nil
 }
 
-// skew has two transactions take leave at the same time, each of which demands that the other one stays.
-func skew(w *world) error {
+// writeSkew lets two transactions delete one of two objects each, concurrently, on the condition that the other object stays.
+func writeSkew(w *world) error {
 	for round := range rounds {
 		doctors := []string{fmt.Sprint("a", round), fmt.Sprint("b", round)}
 		if err := set(w.ctx, w.at(0), to(1), doctors...); err != nil {
 			return err
 		}
 		if err := set(w.ctx, w.at(1), func(old int64) int64 { return max(old, 1) }, doctors...); err != nil {
-			return err // the other store has them now
+			return err // afterwards the other store has them
 		}
 		var met sync.WaitGroup
 		met.Add(2)
@@ -61,7 +60,7 @@ func skew(w *world) error {
 				var once sync.Once
 				return w.at(i).Update(ctx, func(tx *tables.Tx) error {
 					staying, err := value(tx, doctors[1-i])
-					once.Do(func() { // both have read before one of them writes
+					once.Do(func() { // both read before either writes
 						met.Done()
 						met.Wait()
 					})
@@ -72,39 +71,39 @@ func skew(w *world) error {
 				})
 			})
 		}
-		if err := together(w.ctx, leave...); err != nil {
+		if err := runAll(w.ctx, leave...); err != nil {
 			return err
 		}
-		left := 0
+		remaining := 0
 		if err := w.at(0).Update(w.ctx, func(tx *tables.Tx) error {
-			left = 0
+			remaining = 0
 			for _, name := range doctors {
 				n, err := value(tx, name)
 				if err != nil {
 					return err
 				}
-				left += int(n)
+				remaining += int(n)
 			}
 			return nil
 		}); err != nil {
 			return err
 		}
-		if left != 1 {
-			return fmt.Errorf("write skew: of two that leave only if the other one stays, %d stay", left)
+		if remaining != 1 {
+			return fmt.Errorf("write skew: %d of two objects remain, expected 1", remaining)
 		}
 	}
 	return nil
 }
 
-// taking has two transactions turn the same object into one of their own at the same time.
-func taking(w *world) error {
+// exclusiveTakes lets two transactions concurrently replace the same object by another one.
+func exclusiveTakes(w *world) error {
 	for round := range rounds {
 		token := fmt.Sprint("token", round)
 		if err := set(w.ctx, w.at(0), to(1), token); err != nil {
 			return err
 		}
 		if err := set(w.ctx, w.at(1), func(old int64) int64 { return max(old, 1) }, token); err != nil {
-			return err // the other store has it now
+			return err // afterwards the other store has it
 		}
 		var met sync.WaitGroup
 		met.Add(2)
@@ -114,39 +113,39 @@ func taking(w *world) error {
 			take = append(take, func(ctx context.Context) error {
 				var once sync.Once
 				return w.at(i).Update(ctx, func(tx *tables.Tx) error {
-					there, err := value(tx, token)
-					once.Do(func() { // both have read it before one of them takes it
+					tokenValue, err := value(tx, token)
+					once.Do(func() { // both read it before either takes it
 						met.Done()
 						met.Wait()
 					})
-					if taken[i] = there == 1; err != nil || !taken[i] {
+					if taken[i] = tokenValue == 1; err != nil || !taken[i] {
 						return err
 					}
 					return errors.Join(numbers.Delete(tx, id(token)), change(tx, fmt.Sprint(token, "-", i), to(1)))
 				})
 			})
 		}
-		if err := together(w.ctx, take...); err != nil {
+		if err := runAll(w.ctx, take...); err != nil {
 			return err
 		}
 		if taken[0] == taken[1] {
-			return fmt.Errorf("not serializable: of two that turn one object into another, it is %v that both have", taken[0])
+			return fmt.Errorf("not serializable: two transactions replaced one object, both succeeded: %v", taken[0])
 		}
 	}
 	return nil
 }
 
-// history makes one history and has it checked.
+// history runs one history and checks it.
 func history(w *world, prefix string) error {
 	var mu sync.Mutex
 	var ops []porcupine.Operation
 	began := time.Now()
 	client := func(c int) func(context.Context) error {
 		return repeat(historyLength, func(ctx context.Context, i int) error {
-			plan := planned(prefix, int64(1+c*historyLength+i))
+			plan := randomPlan(prefix, int64(1+c*historyLength+i))
 			call := time.Since(began)
 			var done transaction
-			if err := w.at(c).Update(ctx, func(tx *tables.Tx) error { return plan.carryOut(tx, &done) }); err != nil {
+			if err := w.at(c).Update(ctx, func(tx *tables.Tx) error { return plan.execute(tx, &done) }); err != nil {
 				return err
 			}
 			mu.Lock()
@@ -159,26 +158,26 @@ func history(w *world, prefix string) error {
 	for c := range clients {
 		clients[c] = client(c)
 	}
-	if err := together(w.ctx, clients...); err != nil {
+	if err := runAll(w.ctx, clients...); err != nil {
 		return err
 	}
 	switch porcupine.CheckOperationsTimeout(model, ops, 20*time.Second) {
 	case porcupine.Illegal:
 		return fmt.Errorf("a history is not serializable: %v", ops)
 	case porcupine.Unknown:
-		return errors.New("the checker found no answer in time")
+		return errors.New("the checker timed out")
 	}
 	return nil
 }
 
-// plan is what a transaction is going to do.
+// plan is the operations of a transaction.
 type plan struct {
 	reads  []string
 	writes map[string]int64
 }
 
-// planned makes a random plan. Every transaction writes a value of its own, or deletes.
-func planned(prefix string, own int64) plan {
+// randomPlan returns a random plan. Every transaction writes a unique value, or deletes.
+func randomPlan(prefix string, uniqueValue int64) plan {
 	p := plan{writes: map[string]int64{}}
 	for k := range historyKeys {
 		name := fmt.Sprint(prefix, k)
@@ -187,7 +186,7 @@ func planned(prefix string, own int64) plan {
 		}
 		switch rand.IntN(6) {
 		case 0, 1:
-			p.writes[name] = own
+			p.writes[name] = uniqueValue
 		case 2:
 			p.writes[name] = 0
 		}
@@ -195,7 +194,7 @@ func planned(prefix string, own int64) plan {
 	return p
 }
 
-func (p *plan) carryOut(tx *tables.Tx, done *transaction) error {
+func (p *plan) execute(tx *tables.Tx, done *transaction) error {
 	*done = transaction{map[string]int64{}, p.writes}
 	for _, name := range p.reads {
 		n, err := value(tx, name)
@@ -218,7 +217,7 @@ func (p *plan) carryOut(tx *tables.Tx, done *transaction) error {
 	return nil
 }
 
-// model is the objects as one transaction after the other leaves them.
+// model is the serial execution of transactions.
 var model = porcupine.Model{
 	Init: func() any { return map[string]int64{} },
 	Step: func(state, input, _ any) (bool, any) {

@@ -9,11 +9,10 @@ import (
 	"github.com/ashlar-dev/storage/typed/tables"
 )
 
-// indexes compares after every step of a random history what queries find by an index with what they find by a look at all objects, in
-// Views and in transactions that have changed something.
+// indexes compares queries by an index with a scan after every step of a random history, in Views and in transactions with changes.
 func indexes(w *world) error {
 	all := names(members)
-	return together(w.ctx, repeat(rounds, func(ctx context.Context, i int) error {
+	return runAll(w.ctx, repeat(rounds, func(ctx context.Context, i int) error {
 		s := w.at(i)
 		if err := changeAny(ctx, s, all); err != nil {
 			return err
@@ -37,7 +36,7 @@ func indexes(w *world) error {
 	}), repeat(rounds, func(ctx context.Context, _ int) error { return changeAny(ctx, w.at(1), all) }))
 }
 
-// existing returns the names of what exists.
+// existing returns the names of the existing objects.
 func existing(r tables.Reader) (found []string) {
 	all, err := numbers.List(r)
 	if err != nil {
@@ -49,7 +48,7 @@ func existing(r tables.Reader) (found []string) {
 	return found
 }
 
-// compareQueries fails if an index finds something else than a look at all objects.
+// compareQueries fails if a query by an index and a scan differ.
 func compareQueries(r tables.Reader) error {
 	all, err := numbers.List(r)
 	if err != nil {
@@ -57,9 +56,9 @@ func compareQueries(r tables.Reader) error {
 	}
 	for n := range 6 {
 		for _, c := range []struct {
-			what  string
-			query tables.Query
-			means func(*object) bool
+			what    string
+			query   tables.Query
+			matches func(*object) bool
 		}{
 			{"value is", byValue.Is(int64(n)), func(o *object) bool { return o.Data.Value == int64(n) }},
 			{"value from", byValue.From(int64(n)), func(o *object) bool { return o.Data.Value >= int64(n) }},
@@ -73,7 +72,7 @@ func compareQueries(r tables.Reader) error {
 				return slices.Contains(divisors(o), n) || o.Data.Value < 2
 			}},
 		} {
-			if err := compareQuery(r, fmt.Sprint(c.what, " ", n), c.query, all, c.means); err != nil {
+			if err := compareQuery(r, fmt.Sprint(c.what, " ", n), c.query, all, c.matches); err != nil {
 				return err
 			}
 		}
@@ -81,10 +80,10 @@ func compareQueries(r tables.Reader) error {
 	return nil
 }
 
-func compareQuery(r tables.Reader, what string, q tables.Query, all []*object, means func(*object) bool) error {
+func compareQuery(r tables.Reader, what string, q tables.Query, all []*object, matches func(*object) bool) error {
 	var want, got []string
 	for _, o := range all {
-		if means(o) {
+		if matches(o) {
 			want = append(want, o.ID.Name)
 		}
 	}
@@ -97,13 +96,13 @@ func compareQuery(r tables.Reader, what string, q tables.Query, all []*object, m
 	}
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
-		return fmt.Errorf("the query %s finds %q, a look at all objects %q", what, strings.Join(got, " "), strings.Join(want, " "))
+		return fmt.Errorf("the query %s returned %q, a scan %q", what, strings.Join(got, " "), strings.Join(want, " "))
 	}
 	return nil
 }
 
-// shared keeps what Views and watches have returned, and looks at the end whether it is still what it was.
-func shared(w *world) error {
+// sharedObjects retains the objects that Views and watches have returned, and checks at the end that they are unchanged.
+func sharedObjects(w *world) error {
 	all := names(members)
 	if err := set(w.ctx, w.at(0), to(1), all...); err != nil {
 		return err
@@ -113,10 +112,10 @@ func shared(w *world) error {
 		return err
 	}
 	defer watch.Close()
-	var kept []keptObject
+	var snapshots []snapshot
 	keep := func(o *object) {
 		if o != nil {
-			kept = append(kept, keptObject{o, fmt.Sprint(o)})
+			snapshots = append(snapshots, snapshot{o, fmt.Sprint(o)})
 		}
 	}
 	if err := repeat(rounds, func(ctx context.Context, i int) error {
@@ -143,16 +142,16 @@ func shared(w *world) error {
 	})(w.ctx); err != nil {
 		return err
 	}
-	for _, k := range kept {
+	for _, k := range snapshots {
 		if now := fmt.Sprint(k.object); now != k.was {
-			return fmt.Errorf("an object that was returned has changed: it was %s, and is %s", k.was, now)
+			return fmt.Errorf("a returned object was modified: it was %s, and is %s", k.was, now)
 		}
 	}
 	return nil
 }
 
-// keptObject is an object with what it was.
-type keptObject struct {
+// snapshot is an object with its original text.
+type snapshot struct {
 	object *object
 	was    string
 }

@@ -32,8 +32,8 @@ func TestDynamoDB(t *testing.T) {
 	t.Parallel()
 	h := at(func(t testing.TB) string { return env.DynamoDB(t).StoreURL(t) })
 	h.Exempt = map[string]string{
-		"S1": "changes of several objects have no order, so a View is no cut and ends of commits are not told",
-		"S3": "its watches cannot prove how far they are, so there are no Linearizable Views",
+		"S1": "changes of several objects have no order, so a View is not a cut and commits have no marked end",
+		"S3": "its watches have no bookmarks, so there are no Linearizable Views",
 	}
 	tablestest.Run(t, h)
 }

@@ -15,20 +15,20 @@ func TestPeersOnSQLite(t *testing.T) {
 	RunPeers(t, peersOnSQLite(t).URL, true)
 }
 
-// The histories find processes that do not compare what they have read.
-func TestPeersFindWhoDoesNotCompare(t *testing.T) {
+// The histories detect processes that do not compare their reads.
+func TestPeersDetectMissingChecks(t *testing.T) {
 	t.Parallel()
 	o := peersOnSQLite(t)
-	o.Careless = true
+	o.SkipChecks = true
 	if err := runPeers(t, o); err == nil || !strings.Contains(err.Error(), "not serializable") {
-		t.Errorf("two processes that do not compare what they have read: %v", err)
+		t.Errorf("two processes that do not compare their reads: %v", err)
 	}
 }
 
-// A program that forgets ServePeer must not start itself again and again.
+// A program that does not call ServePeer must not start copies of itself recursively.
 func TestPeersStartNoPeers(t *testing.T) {
 	t.Setenv(peerVariable, "1")
 	if err := (&remote{}).start(); err == nil {
-		t.Error("a peer has started another one")
+		t.Error("a peer has started another peer")
 	}
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/ashlar-dev/storage/typed/tables"
 )
 
-// peerVariable is in the environment of a process that serves a store, and does not test.
+// peerVariable is set in the environment of a process that serves a store.
 const peerVariable = "ASHLAR_STORETEST_PEER"
 
-// ServePeer returns false at once, unless this process was started to serve a store: then it does so until nobody wants it any more.
+// ServePeer returns false immediately unless this process was started to serve a store. In that case it serves the store until its input ends.
 func ServePeer() bool {
 	if os.Getenv(peerVariable) == "" {
 		return false
@@ -39,30 +39,30 @@ func ServePeer() bool {
 	return true
 }
 
-// pipes are the two ends of a connection.
+// pipes is the two ends of a connection.
 type pipes struct {
 	io.ReadCloser
 	io.Writer
 }
 
-// Peer is a store in a process of its own, with a watch that is followed from the beginning. Its methods are called by [remote].
+// Peer is a store in its own process, with a watch from the beginning. [remote] calls its methods.
 type Peer struct {
 	b storage.Backend
 	s *tables.Store
 
 	mu       sync.Mutex
-	h        held
-	moved    chan struct{} // closed when h changes
-	wrong    error
-	followed sync.WaitGroup
+	h        state
+	changeCh chan struct{} // closed when h changes
+	err      error
+	follower sync.WaitGroup
 	stop     context.CancelFunc
 }
 
-// PeerOptions say what a peer opens.
+// PeerOptions configures a peer.
 type PeerOptions struct {
-	URL      string
-	Careless bool // what is read is not compared
-	Ordered  bool // commits have ends
+	URL        string
+	SkipChecks bool // do not compare reads
+	Ordered    bool // commits have a marked end
 }
 
 // Open opens the store.
@@ -73,25 +73,25 @@ func (p *Peer) Open(o PeerOptions, _ *struct{}) (err error) {
 		return err
 	}
 	under := p.b
-	if o.Careless {
-		under = careless{p.b}
+	if o.SkipChecks {
+		under = unchecked{p.b}
 	}
 	if p.s, err = tables.Open(ctx, under, numbers); err != nil {
 		return err
 	}
-	p.h, p.moved = held{}, make(chan struct{})
+	p.h, p.changeCh = state{}, make(chan struct{})
 	watch, err := p.s.ViewAndWatch(ctx, p.h.view)
 	if err != nil {
 		return err
 	}
-	p.followed.Go(func() {
+	p.follower.Go(func() {
 		defer watch.Close()
 		for {
 			ev, err := watch.Next(ctx)
 			if ctx.Err() != nil {
 				return
 			}
-			p.take(ev, err, o.Ordered)
+			p.applyEvent(ev, err, o.Ordered)
 			if err != nil {
 				return
 			}
@@ -100,8 +100,8 @@ func (p *Peer) Open(o PeerOptions, _ *struct{}) (err error) {
 	return nil
 }
 
-// take takes in an event, and looks whether it continues what was held and a commit is whole.
-func (p *Peer) take(ev tables.Event, err error, ordered bool) {
+// applyEvent applies an event and checks that it follows the state and that commits are complete.
+func (p *Peer) applyEvent(ev tables.Event, err error, ordered bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err == nil {
@@ -112,52 +112,52 @@ func (p *Peer) take(ev tables.Event, err error, ordered bool) {
 		for name, o := range p.h {
 			shown[name] = o.Data.GetValue()
 		}
-		err = whole(shown)
+		err = checkWhole(shown)
 	}
-	if p.wrong == nil {
-		p.wrong = err
+	if p.err == nil {
+		p.err = err
 	}
-	close(p.moved)
-	p.moved = make(chan struct{})
+	close(p.changeCh)
+	p.changeCh = make(chan struct{})
 }
 
-// whole fails if what is shown is the state in the middle of a commit: all members have one value, or there are none of them.
-func whole(shown map[string]int64) error {
+// checkWhole fails if a state lies within a commit: all members must have one value, or none may exist.
+func checkWhole(shown map[string]int64) error {
 	all := names(members)
 	for _, name := range all {
 		if shown[name] != shown[all[0]] {
-			return fmt.Errorf("a part of a commit is shown: %v", shown)
+			return fmt.Errorf("the state has part of a commit: %v", shown)
 		}
 	}
 	return nil
 }
 
-// Work is a transaction: what it reads, and what it writes.
+// Work is the reads and writes of a transaction.
 type Work struct {
 	Reads  []string
 	Writes map[string]int64
 }
 
-// Transact carries out a transaction, and returns what it has read.
+// Transact runs a transaction and returns the values that it has read.
 func (p *Peer) Transact(work Work, read *map[string]int64) error {
 	var done transaction
 	err := p.s.Update(context.Background(), func(tx *tables.Tx) error {
-		return (&plan{work.Reads, work.Writes}).carryOut(tx, &done)
+		return (&plan{work.Reads, work.Writes}).execute(tx, &done)
 	})
 	*read = done.reads
 	return err
 }
 
-// Raise adds one to each of some objects, in one transaction, and shows what a View has right after it.
-func (p *Peer) Raise(some []string, shown *map[string]int64) error {
+// Increment increments some objects in one transaction, and returns the values of a View after it.
+func (p *Peer) Increment(some []string, shown *map[string]int64) error {
 	if err := set(context.Background(), p.s, plus(1), some...); err != nil {
 		return err
 	}
-	return p.Look(false, shown)
+	return p.ReadAll(false, shown)
 }
 
-// Look returns what a View shows.
-func (p *Peer) Look(linearizable bool, shown *map[string]int64) error {
+// ReadAll returns the values of a View.
+func (p *Peer) ReadAll(linearizable bool, shown *map[string]int64) error {
 	var opts []tables.ViewOption
 	if linearizable {
 		opts = append(opts, tables.Linearizable)
@@ -172,16 +172,16 @@ func (p *Peer) Look(linearizable bool, shown *map[string]int64) error {
 	}, opts...)
 }
 
-// Reach waits until the watch has come to what is stored, and fails if it has shown something wrong on the way.
-func (p *Peer) Reach(want map[string]string, _ *struct{}) error {
+// AwaitState waits until the watch has reached the stored state. It fails if the watch has violated a rule.
+func (p *Peer) AwaitState(want map[string]string, _ *struct{}) error {
 	for {
 		p.mu.Lock()
-		moved, wrong, there := p.moved, p.wrong, p.h.is(want)
+		changeCh, err, reached := p.changeCh, p.err, p.h.equals(want)
 		p.mu.Unlock()
-		if wrong != nil || there {
-			return wrong
+		if err != nil || reached {
+			return err
 		}
-		<-moved
+		<-changeCh
 	}
 }
 
@@ -190,15 +190,15 @@ func (p *Peer) close() error {
 		return nil
 	}
 	p.stop()
-	p.followed.Wait()
+	p.follower.Wait()
 	return errors.Join(p.s.Close(), p.b.Close())
 }
 
-// careless is a backend that does not compare what a transaction has read and does not write.
-type careless struct{ storage.Backend }
+// unchecked is a backend that does not compare the reads of a transaction.
+type unchecked struct{ storage.Backend }
 
-// As implements what [storage.As] asks a layer.
-func (c careless) As(target any) bool {
+// As implements the lookup of [storage.As].
+func (c unchecked) As(target any) bool {
 	transactor, ok := target.(*storage.Transactor)
 	if ok {
 		*transactor = c
@@ -207,38 +207,38 @@ func (c careless) As(target any) bool {
 }
 
 // Commit implements storage.Transactor.
-func (c careless) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
+func (c unchecked) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
 	tx, _ := storage.As[storage.Transactor](c.Backend)
 	return tx.Commit(ctx, slices.DeleteFunc(ops, func(op storage.Op) bool { return op.Check != nil }))
 }
 
 // MaxOps implements storage.Transactor.
-func (c careless) MaxOps() int {
+func (c unchecked) MaxOps() int {
 	tx, _ := storage.As[storage.Transactor](c.Backend)
 	return tx.MaxOps()
 }
 
-// remote is a [Peer] as the process that has started it sees it.
+// remote is the parent's handle of a [Peer].
 type remote struct {
 	options PeerOptions
 
-	cmd *exec.Cmd // the process that was started last
+	cmd *exec.Cmd // the latest process
 
 	mu     sync.Mutex
 	client *rpc.Client
 	alive  chan struct{} // closed once the store is open
 }
 
-// start starts the process and has it open the store. A process that is itself a peer must never start others.
+// start starts the process and opens its store. A process that is itself a peer must never start others.
 func (r *remote) start() error {
 	if os.Getenv(peerVariable) != "" {
-		return errors.New("a peer starts no peers")
+		return errors.New("a peer must not start a peer")
 	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(self, "-test.run=^$") // if it did not know what it is for, it would do nothing
+	cmd := exec.Command(self, "-test.run=^$") // does nothing in a program without ServePeer
 	cmd.Env, cmd.Stderr = append(os.Environ(), peerVariable+"=1"), os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -266,7 +266,7 @@ func (r *remote) start() error {
 	return nil
 }
 
-// errKilled is what a call returns whose process was killed before it had answered.
+// errKilled is the error of a call whose process was killed before its answer.
 var errKilled = errors.New("the process was killed")
 
 func (r *remote) call(ctx context.Context, method string, args, reply any) error {
@@ -294,21 +294,21 @@ func (r *remote) call(ctx context.Context, method string, args, reply any) error
 	}
 }
 
-// kill ends the process as kill -9 does. Calls wait until it is started again.
+// kill ends the process like kill -9. Calls block until it is restarted.
 func (r *remote) kill() {
 	r.mu.Lock()
 	r.alive = make(chan struct{})
 	r.mu.Unlock()
 	_ = r.cmd.Process.Kill()
-	_ = r.cmd.Wait() // it says that the process was killed
+	_ = r.cmd.Wait() // returns an error, because the process was killed
 }
 
-// close has the process end by itself, and returns what it did not end well with, such as the findings of the race detector.
+// close lets the process exit and returns its exit error, such as findings of the race detector.
 func (r *remote) close() error {
 	if r.client == nil {
 		return nil
 	}
-	_ = r.client.Close() // after which it reads the end of its input
+	_ = r.client.Close() // ends the input of the process
 	kill := time.AfterFunc(time.Minute, func() { _ = r.cmd.Process.Kill() })
 	defer kill.Stop()
 	return r.cmd.Wait()

@@ -12,7 +12,7 @@ import (
 	"github.com/ashlar-dev/storage/typed/tables"
 )
 
-// Store is what the suite asks of a [tables.Store].
+// Store is the part of [tables.Store] that the suite uses.
 type Store interface {
 	View(ctx context.Context, fn func(*tables.View) error, opts ...tables.ViewOption) error
 	Update(ctx context.Context, fn func(*tables.Tx) error) error
@@ -21,25 +21,25 @@ type Store interface {
 	Close() error
 }
 
-// Harness says what is tested.
+// Harness describes the tested store.
 type Harness struct {
-	// Handles makes a new, empty database, and returns a function that opens a handle of it. What they are is cleaned up with t; the
-	// suite closes the handles.
+	// Handles creates a new, empty database and returns a function that opens a handle of it. The database is removed after t; the suite closes
+	// the handles.
 	Handles func(t testing.TB) func(context.Context) (storage.Backend, error)
 	// Store opens a store over a handle; nil is [tables.Open].
-	Store func(ctx context.Context, b storage.Backend, described ...tables.AnyTable) (Store, error)
-	// Exempt says of a rule why the backend cannot be held to it.
+	Store func(ctx context.Context, b storage.Backend, all ...tables.AnyTable) (Store, error)
+	// Exempt maps the names of rules that do not apply to the backend to the reason.
 	Exempt map[string]string
-	// Patience is how long a rule may take; 0 is two minutes.
-	Patience time.Duration
+	// Timeout bounds the duration of a rule; 0 is two minutes.
+	Timeout time.Duration
 }
 
-// Rule is something that a store promises.
+// Rule is a guarantee of a store.
 type Rule struct {
-	// Name is that of the subtest.
+	// Name is the name of the subtest.
 	Name string
-	// Says is the rule.
-	Says string
+	// Text is the guarantee.
+	Text string
 
 	check func(*world) error
 }
@@ -47,18 +47,18 @@ type Rule struct {
 // Rules returns all rules.
 func Rules() []Rule {
 	return []Rule{
-		{"S1", "a View is never torn: it shows all of a commit or nothing", torn},
-		{"S2", "what was written through a store is in all its Views that follow", ownWrites},
-		{"S3", "a Linearizable View shows every acknowledged write", fresh},
+		{"S1", "a View contains all of a commit or nothing", viewsAreWhole},
+		{"S2", "a View includes all earlier writes through the same store", readYourWrites},
+		{"S3", "a Linearizable View includes every acknowledged write", linearizableViews},
 		{"S4", "transactions are strictly serializable by key: no lost update, no write skew", histories},
-		{"S5", "ViewAndWatch shows every change after its View, once, with the object before it", watching},
-		{"S6", "an index finds what a look at all objects finds", indexes},
-		{"S7", "objects that are shared do not change", shared},
+		{"S5", "ViewAndWatch returns every change after its View once, with the object before it", watches},
+		{"S6", "a query by an index returns the same objects as a scan", indexes},
+		{"S7", "shared objects do not change", sharedObjects},
 		{"S8", "the copy survives ends of its watch, lost history and lost answers", faults},
 	}
 }
 
-// Run holds a store to all rules, each in a subtest.
+// Run checks a store against all rules, each in a subtest.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
 	for name := range h.Exempt {
@@ -69,29 +69,29 @@ func Run(t *testing.T, h Harness) {
 	for _, rule := range Rules() {
 		t.Run(rule.Name, func(t *testing.T) {
 			t.Parallel()
-			if why, exempt := h.Exempt[rule.Name]; exempt {
-				t.Logf("exempt from %s (%s): %s", rule.Name, rule.Says, why)
+			if reason, exempt := h.Exempt[rule.Name]; exempt {
+				t.Logf("exempt from %s (%s): %s", rule.Name, rule.Text, reason)
 				return
 			}
 			if err := Check(t, h, rule); err != nil {
-				t.Errorf("%s, %s: %v", rule.Name, rule.Says, err)
+				t.Errorf("%s, %s: %v", rule.Name, rule.Text, err)
 			}
 		})
 	}
 }
 
-// Check holds a store to one rule, and returns what is wrong.
+// Check checks a store against one rule and returns the violation.
 func Check(t testing.TB, h Harness, rule Rule) (err error) {
 	t.Helper()
-	if h.Patience == 0 {
-		h.Patience = 2 * time.Minute
+	if h.Timeout == 0 {
+		h.Timeout = 2 * time.Minute
 	}
 	if h.Store == nil {
-		h.Store = func(ctx context.Context, b storage.Backend, described ...tables.AnyTable) (Store, error) {
-			return tables.Open(ctx, b, described...)
+		h.Store = func(ctx context.Context, b storage.Backend, all ...tables.AnyTable) (Store, error) {
+			return tables.Open(ctx, b, all...)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), h.Patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), h.Timeout)
 	defer cancel()
 	w := &world{ctx: ctx, h: h, handle: h.Handles(t)}
 	defer func() { err = errors.Join(err, w.close()) }()
@@ -100,5 +100,5 @@ func Check(t testing.TB, h Harness, rule Rule) (err error) {
 			return fmt.Errorf("open: %w", err)
 		}
 	}
-	return guarded(ctx, func(context.Context) error { return rule.check(w) })
+	return recoverPanic(ctx, func(context.Context) error { return rule.check(w) })
 }

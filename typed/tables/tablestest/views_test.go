@@ -9,21 +9,21 @@ import (
 	"github.com/ashlar-dev/storage/typed/tables"
 )
 
-// How much is done for a rule.
+// The amount of work for a rule.
 const (
 	rounds  = 60
 	members = 8
 )
 
-// torn has two writers raise all of some objects by one, again and again, each time in one transaction: in every View they are the same. So
-// they are after every commit that a watch tells.
-func torn(w *world) error {
+// viewsAreWhole lets two writers increment a set of objects, each time in one transaction. The objects are equal in every View, and after every
+// commit of a watch.
+func viewsAreWhole(w *world) error {
 	all := names(members)
 	if err := set(w.ctx, w.at(0), to(1), all...); err != nil {
 		return err
 	}
 	write := func(ctx context.Context) error {
-		return together(ctx, repeat(rounds, func(ctx context.Context, _ int) error { return set(ctx, w.at(0), plus(1), all...) }),
+		return runAll(ctx, repeat(rounds, func(ctx context.Context, _ int) error { return set(ctx, w.at(0), plus(1), all...) }),
 			repeat(rounds, func(ctx context.Context, _ int) error { return set(ctx, w.at(1), plus(1), all...) }))
 	}
 	var meanwhile []func(context.Context) error
@@ -31,7 +31,7 @@ func torn(w *world) error {
 		meanwhile = append(meanwhile, func(ctx context.Context) error { return w.at(i).View(ctx, equal) },
 			func(ctx context.Context) error { return w.at(i).View(ctx, equal, tables.Linearizable) })
 	}
-	if err := during(w.ctx, write, meanwhile...); err != nil {
+	if err := whileRunning(w.ctx, write, meanwhile...); err != nil {
 		return err
 	}
 	return commitsAreWhole(w, all)
@@ -45,17 +45,17 @@ func equal(v *tables.View) error {
 	}
 	for _, o := range all {
 		if o.Data.Value != all[0].Data.Value {
-			return fmt.Errorf("a View shows a part of a commit: %s has %d, %s has %d",
+			return fmt.Errorf("a View has part of a commit: %s is %d, %s is %d",
 				all[0].ID.Name, all[0].Data.Value, o.ID.Name, o.Data.Value)
 		}
 	}
 	if len(all) != 0 && len(all) != members {
-		return fmt.Errorf("a View shows %d of %d objects", len(all), members)
+		return fmt.Errorf("a View has %d of %d objects", len(all), members)
 	}
 	return nil
 }
 
-// commitsAreWhole follows a watch of transactions of the other store.
+// commitsAreWhole watches the transactions of the other store.
 func commitsAreWhole(w *world, all []string) error {
 	watch, err := w.at(0).ViewAndWatch(w.ctx, nil)
 	if err != nil {
@@ -72,14 +72,14 @@ func commitsAreWhole(w *world, all []string) error {
 				return err
 			}
 			if last := i+1 == len(all); ev.More == last {
-				return fmt.Errorf("event %d of a commit of %d says that more follows: %v", i+1, len(all), ev.More)
+				return fmt.Errorf("event %d of a commit of %d has More: %v", i+1, len(all), ev.More)
 			}
 		}
 	}
 	return nil
 }
 
-// repeat returns a function that calls another one some times.
+// repeat returns a function that calls fn several times.
 func repeat(times int, fn func(ctx context.Context, i int) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for i := range times {
@@ -91,9 +91,9 @@ func repeat(times int, fn func(ctx context.Context, i int) error) func(context.C
 	}
 }
 
-// ownWrites looks after every write of a store whether it shows it, while the other store changes the same objects: what grows never
-// shrinks, and what was deleted has gone or is another one.
-func ownWrites(w *world) error {
+// readYourWrites checks after every write of a store that a View includes it, while the other store changes the same objects. Counters never decrease,
+// and a deleted object is absent or recreated.
+func readYourWrites(w *world) error {
 	all := names(3)
 	grow := func(s Store) func(context.Context) error {
 		return repeat(2*rounds, func(ctx context.Context, i int) error {
@@ -107,13 +107,13 @@ func ownWrites(w *world) error {
 			}
 			return s.View(ctx, func(v *tables.View) error {
 				if shown, err := value(v, name); err != nil || shown < wrote {
-					return fmt.Errorf("%d was written to %s, a View shows %d, %v", wrote, name, shown, err)
+					return fmt.Errorf("%d was written to %s, a View has %d, %v", wrote, name, shown, err)
 				}
 				return nil
 			})
 		})
 	}
-	comeAndGo := func(s Store, name string) func(context.Context) error {
+	createAndDelete := func(s Store, name string) func(context.Context) error {
 		return repeat(rounds, func(ctx context.Context, _ int) error {
 			if err := set(ctx, s, plus(1), name); err != nil {
 				return err
@@ -127,26 +127,26 @@ func ownWrites(w *world) error {
 			return shows(ctx, s, name, false)
 		})
 	}
-	return together(w.ctx, grow(w.at(0)), grow(w.at(0)), grow(w.at(1)), comeAndGo(w.at(0), "mine"), comeAndGo(w.at(1), "yours"))
+	return runAll(w.ctx, grow(w.at(0)), grow(w.at(0)), grow(w.at(1)), createAndDelete(w.at(0), "mine"), createAndDelete(w.at(1), "yours"))
 }
 
-// shows fails unless an object exists in a View, or not.
+// shows fails if an object does not have the expected existence in a View.
 func shows(ctx context.Context, s Store, name string, exists bool) error {
 	return s.View(ctx, func(v *tables.View) error {
 		found, err := numbers.List(v, tables.NamePrefix(name))
 		if err == nil && (len(found) == 1) != exists {
-			return fmt.Errorf("a View shows %d objects of the name %s after a write that left one: %v", len(found), name, exists)
+			return fmt.Errorf("a View has %d objects named %s, expected to exist: %v", len(found), name, exists)
 		}
 		return err
 	})
 }
 
-// fresh looks through one store for what the other one has written.
-func fresh(w *world) error {
+// linearizableViews writes through one store and checks that the linearizable Views of the other store include the writes.
+func linearizableViews(w *world) error {
 	if err := w.at(0).View(w.ctx, func(*tables.View) error { return nil }, tables.Linearizable); errors.Is(err, storage.ErrInvalid) {
 		return fmt.Errorf("the backend has no bookmarks: %w", err)
 	}
-	return together(w.ctx, repeat(2*rounds, func(ctx context.Context, i int) error {
+	return runAll(w.ctx, repeat(2*rounds, func(ctx context.Context, i int) error {
 		n := int64(i + 1)
 		if err := set(ctx, w.at(i), to(n), "a", "b"); err != nil {
 			return err
@@ -154,7 +154,7 @@ func fresh(w *world) error {
 		return w.at(i+1).View(ctx, func(v *tables.View) error {
 			for _, name := range []string{"a", "b"} {
 				if shown, err := value(v, name); err != nil || shown < n {
-					return fmt.Errorf("%d was acknowledged, a Linearizable View shows %d, %v", n, shown, err)
+					return fmt.Errorf("%d was acknowledged, a Linearizable View has %d, %v", n, shown, err)
 				}
 			}
 			return nil

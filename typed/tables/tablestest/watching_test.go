@@ -10,14 +10,14 @@ import (
 	"github.com/ashlar-dev/storage/typed/tables"
 )
 
-// held is a state as somebody holds it who follows a watch.
-type held map[string]*object
+// state is the objects that a reader of a watch has.
+type state map[string]*object
 
-// apply puts an event into what is held, and fails if it does not continue that.
-func (h held) apply(ev tables.Event) error {
+// apply applies an event. It fails if the event does not follow the state.
+func (h state) apply(ev tables.Event) error {
 	c, ok := numbers.Event(ev)
 	if !ok {
-		return fmt.Errorf("the event is of no table: %v", ev)
+		return fmt.Errorf("the event belongs to no table: %v", ev)
 	}
 	of := c.New
 	if of == nil {
@@ -26,10 +26,10 @@ func (h held) apply(ev tables.Event) error {
 	name := of.ID.Name
 	before := h[name]
 	if before == nil && c.Old != nil || before != nil && (c.Old == nil || before.Version != c.Old.Version || !proto.Equal(before.Data, c.Old.Data)) {
-		return fmt.Errorf("the event of %s does not continue: it says that before it was %v, it was %v", name, c.Old, before)
+		return fmt.Errorf("the event of %s does not continue the state: its old object is %v, the state has %v", name, c.Old, before)
 	}
 	if before != nil && c.New != nil && before.Version == c.New.Version {
-		return fmt.Errorf("the event of %s comes again", name)
+		return fmt.Errorf("the event of %s is repeated", name)
 	}
 	if h[name] = c.New; c.New == nil {
 		delete(h, name)
@@ -37,8 +37,8 @@ func (h held) apply(ev tables.Event) error {
 	return nil
 }
 
-// view makes what is held that of a View.
-func (h held) view(v *tables.View) error {
+// view replaces the state by a View.
+func (h state) view(v *tables.View) error {
 	all, err := numbers.List(v)
 	clear(h)
 	for _, o := range all {
@@ -47,8 +47,8 @@ func (h held) view(v *tables.View) error {
 	return err
 }
 
-// is reports whether what is held has these versions.
-func (h held) is(want map[string]string) bool {
+// equals reports whether the state has these versions.
+func (h state) equals(want map[string]string) bool {
 	for name, version := range want {
 		if o := h[name]; o == nil || o.Version != version {
 			return false
@@ -57,7 +57,7 @@ func (h held) is(want map[string]string) bool {
 	return len(h) == len(want)
 }
 
-// changeAny makes a random change, at times of several objects.
+// changeAny makes a random change of one or several objects.
 func changeAny(ctx context.Context, s Store, of []string) error {
 	some := []string{pick(of)}
 	if rand.IntN(3) == 0 {
@@ -80,27 +80,26 @@ func changeAny(ctx context.Context, s Store, of []string) error {
 	})
 }
 
-// watching opens watches while both stores write, follows each for a while, and one of each store to the end, where it has come to what a
-// View shows.
-func watching(w *world) error {
+// watches opens watches while both stores write. It reads each for a while, and one of each store until it has reached the database's state.
+func watches(w *world) error {
 	all := names(members)
 	write := func(ctx context.Context) error {
-		return together(ctx, repeat(2*rounds, func(ctx context.Context, _ int) error { return changeAny(ctx, w.at(0), all) }),
+		return runAll(ctx, repeat(2*rounds, func(ctx context.Context, _ int) error { return changeAny(ctx, w.at(0), all) }),
 			repeat(2*rounds, func(ctx context.Context, _ int) error { return changeAny(ctx, w.at(1), all) }))
 	}
 	var meanwhile, ends []func(context.Context) error
 	var want map[string]string
 	for i := range w.stores {
-		h := held{}
+		h := state{}
 		watch, err := w.at(i).ViewAndWatch(w.ctx, h.view)
 		if err != nil {
 			return err
 		}
 		defer watch.Close()
 		ends = append(ends, func(ctx context.Context) error { return follow(ctx, watch, h, want) })
-		meanwhile = append(meanwhile, func(ctx context.Context) error { return brief(ctx, w.at(i), all) })
+		meanwhile = append(meanwhile, func(ctx context.Context) error { return shortWatch(ctx, w.at(i), all) })
 	}
-	if err := during(w.ctx, write, meanwhile...); err != nil {
+	if err := whileRunning(w.ctx, write, meanwhile...); err != nil {
 		return err
 	}
 	err := set(w.ctx, w.at(0), to(1), "the end")
@@ -110,12 +109,12 @@ func watching(w *world) error {
 	if want, err = stored(w); err != nil {
 		return err
 	}
-	return together(w.ctx, ends...)
+	return runAll(w.ctx, ends...)
 }
 
-// brief opens a watch, and follows it past a change of its own.
-func brief(ctx context.Context, s Store, all []string) error {
-	h := held{}
+// shortWatch opens a watch and reads it until it includes a change of its own.
+func shortWatch(ctx context.Context, s Store, all []string) error {
+	h := state{}
 	watch, err := s.ViewAndWatch(ctx, h.view)
 	if err != nil {
 		return err
@@ -140,19 +139,19 @@ func brief(ctx context.Context, s Store, all []string) error {
 	return nil
 }
 
-func (h held) value(name string) int64 {
+func (h state) value(name string) int64 {
 	if o := h[name]; o != nil {
 		return o.Data.Value
 	}
 	return 0
 }
 
-// follow follows a watch to the end of a history: then it has come to what the database has.
-func follow(ctx context.Context, watch *tables.Watch, h held, want map[string]string) error {
-	for !h.is(want) {
+// follow reads a watch until it has reached the stored state.
+func follow(ctx context.Context, watch *tables.Watch, h state, want map[string]string) error {
+	for !h.equals(want) {
 		ev, err := watch.Next(ctx)
 		if err != nil {
-			return fmt.Errorf("a watch does not come to what is stored, %v, but to %v: %w", want, h, err)
+			return fmt.Errorf("a watch does not reach the stored state %v, it has %v: %w", want, h, err)
 		}
 		if err := h.apply(ev); err != nil {
 			return err

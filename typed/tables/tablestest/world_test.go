@@ -17,7 +17,7 @@ import (
 
 type object = typed.Object[*wrapperspb.Int64Value]
 
-// What the suite stores: numbers, found by themselves and by the numbers up to 4 that divide them.
+// The suite's table: numbers, indexed by value and by their divisors up to 4.
 var (
 	byValue   = tables.Index[*wrapperspb.Int64Value, int64]{Name: "value", Values: func(o *object) []int64 { return []int64{o.Data.GetValue()} }}
 	byDivisor = tables.Index[*wrapperspb.Int64Value, int]{Name: "divisor", Values: divisors}
@@ -37,7 +37,7 @@ func id(name string) *resourcepb.ID {
 	return numbers.ID(&resourcepb.Tenancy{Partition: "default", Namespace: "default"}, name)
 }
 
-// world is one database, and the stores on it.
+// world is one database and the stores on it.
 type world struct {
 	ctx     context.Context
 	h       Harness
@@ -46,7 +46,7 @@ type world struct {
 	handles []storage.Backend
 }
 
-// open opens a store on a handle of its own, around which wrap puts something.
+// open opens a store on its own handle, wrapped by wrap.
 func (w *world) open(wrap func(storage.Backend) storage.Backend) (Store, error) {
 	b, err := w.handle(w.ctx)
 	if err != nil {
@@ -74,7 +74,7 @@ func (w *world) close() (err error) {
 // at returns one of the stores.
 func (w *world) at(i int) Store { return w.stores[i%len(w.stores)] }
 
-// set creates objects or gives them values, in one transaction.
+// set creates or changes objects in one transaction.
 func set(ctx context.Context, s Store, value func(old int64) int64, names ...string) error {
 	return s.Update(ctx, func(tx *tables.Tx) error {
 		for _, name := range names {
@@ -86,7 +86,7 @@ func set(ctx context.Context, s Store, value func(old int64) int64, names ...str
 	})
 }
 
-// change gives an object a value, from the one that it has, 0 if it does not exist.
+// change sets the value of an object, computed from its current value, 0 if it does not exist.
 func change(tx *tables.Tx, name string, value func(old int64) int64) error {
 	o, err := numbers.Edit(tx, id(name))
 	if errors.Is(err, storage.ErrNotFound) {
@@ -123,8 +123,8 @@ func names(n int) []string {
 	return all
 }
 
-// together runs functions until one fails or all are done. Their context ends with the first that fails.
-func together(ctx context.Context, fns ...func(ctx context.Context) error) error {
+// runAll runs functions concurrently until all have returned. Their context ends with the first error, which runAll returns.
+func runAll(ctx context.Context, fns ...func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	errs := make([]error, len(fns))
@@ -133,7 +133,7 @@ func together(ctx context.Context, fns ...func(ctx context.Context) error) error
 	var wg sync.WaitGroup
 	for i, fn := range fns {
 		wg.Go(func() {
-			if errs[i] = guarded(ctx, fn); errs[i] != nil {
+			if errs[i] = recoverPanic(ctx, fn); errs[i] != nil {
 				first.Do(func() {
 					cause = errs[i]
 					cancel()
@@ -145,8 +145,8 @@ func together(ctx context.Context, fns ...func(ctx context.Context) error) error
 	return cause
 }
 
-// guarded returns a panic as an error: in builds for the race detector, that is how a store says that shared objects were changed.
-func guarded(ctx context.Context, fn func(context.Context) error) (err error) {
+// recoverPanic returns a panic as an error. In builds with the race detector, the store panics if shared objects were changed.
+func recoverPanic(ctx context.Context, fn func(context.Context) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)
@@ -155,8 +155,8 @@ func guarded(ctx context.Context, fn func(context.Context) error) (err error) {
 	return fn(ctx)
 }
 
-// during runs functions as long as work is not done.
-func during(ctx context.Context, work func(ctx context.Context) error, meanwhile ...func(ctx context.Context) error) error {
+// whileRunning runs functions repeatedly until work returns.
+func whileRunning(ctx context.Context, work func(ctx context.Context) error, meanwhile ...func(ctx context.Context) error) error {
 	done := make(chan struct{})
 	fns := []func(ctx context.Context) error{func(ctx context.Context) error {
 		defer close(done)
@@ -178,7 +178,7 @@ func during(ctx context.Context, work func(ctx context.Context) error, meanwhile
 			}
 		})
 	}
-	return together(ctx, fns...)
+	return runAll(ctx, fns...)
 }
 
 func pick[T any](from []T) T { return from[rand.IntN(len(from))] }

@@ -15,23 +15,23 @@ import (
 	"github.com/ashlar-dev/storage/typed/tables"
 )
 
-// blind is a backend whose watches end at once after their snapshot while it is shut, and cannot be opened then.
-type blind struct {
+// unwatchable is a backend whose watches can be disabled: open watches then end, and new ones fail.
+type unwatchable struct {
 	storage.Backend
-	shut    atomic.Bool
-	ended   chan struct{} // is sent to when a watch was to be opened in vain
-	refused chan struct{} // is sent to when a write was refused
+	disabled     atomic.Bool
+	openFailed   chan struct{} // receives when opening a watch has failed
+	writeRefused chan struct{} // receives when a write was refused
 }
 
-func (b *blind) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
+func (b *unwatchable) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
 	stored, err := b.Backend.WriteCAS(ctx, res)
 	if errors.Is(err, storage.ErrCASFailure) {
-		b.refused <- struct{}{}
+		b.writeRefused <- struct{}{}
 	}
 	return stored, err
 }
 
-func (b *blind) As(target any) bool {
+func (b *unwatchable) As(target any) bool {
 	transactor, ok := target.(*storage.Transactor)
 	if ok {
 		*transactor, ok = storage.As[storage.Transactor](b.Backend)
@@ -39,12 +39,12 @@ func (b *blind) As(target any) bool {
 	return ok
 }
 
-func (b *blind) WatchList(
+func (b *unwatchable) WatchList(
 	ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string,
 ) (storage.Watch, error) {
-	if b.shut.Load() {
+	if b.disabled.Load() {
 		select {
-		case b.ended <- struct{}{}:
+		case b.openFailed <- struct{}{}:
 		default:
 		}
 		return nil, storage.ErrInconsistent
@@ -53,44 +53,44 @@ func (b *blind) WatchList(
 	if err != nil {
 		return nil, err
 	}
-	return &blindWatch{Watch: w, Bookmarker: w.(storage.Bookmarker), b: b}, nil
+	return &unwatchableWatch{Watch: w, Bookmarker: w.(storage.Bookmarker), b: b}, nil
 }
 
-type blindWatch struct {
+type unwatchableWatch struct {
 	storage.Watch
 	storage.Bookmarker
-	b *blind
+	b *unwatchable
 }
 
-func (w *blindWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
+func (w *unwatchableWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 	ev, err := w.Watch.Next(ctx)
-	if w.b.shut.Load() {
+	if w.b.disabled.Load() {
 		return nil, storage.ErrWatchClosed
 	}
 	return ev, err
 }
 
-// While there is no watch, an Update that was refused waits: until its context ends, with an error that says both, until there is a watch
-// again, or until the store is closed, as a Linearizable View does.
-func TestWaitingWithoutAWatch(t *testing.T) {
+// Without a watch, an Update with a conflict blocks until its context ends, until there is a watch again, or until the store is closed. A Linearizable
+// View does the same.
+func TestUpdateWaitsWithoutWatch(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
 		outside := fixture.Open(t, url)
-		b := &blind{Backend: fixture.Open(t, url), ended: make(chan struct{}, 1), refused: make(chan struct{}, 10)}
+		b := &unwatchable{Backend: fixture.Open(t, url), openFailed: make(chan struct{}, 1), writeRefused: make(chan struct{}, 10)}
 		s, err := tables.Open(ctx, b, numbers)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer s.Close()
 		create(ctx, t, s, map[string]int64{"a": 1})
-		behind := func(value int64) { // has the copy miss a change
+		behind := func(value int64) { // disables the watch and then changes the object
 			t.Helper()
-			b.shut.Store(true)
+			b.disabled.Store(true)
 			res := fixture.Stored(t, outside, id("a"))
 			if res.Data, err = anypb.New(wrapperspb.Int64(value)); err != nil {
 				t.Fatal(err)
 			}
 			fixture.Write(t, outside, res)
-			<-b.ended
+			<-b.openFailed
 		}
 		increase := func(ctx context.Context) error {
 			return s.Update(ctx, func(tx *tables.Tx) error {
@@ -106,19 +106,19 @@ func TestWaitingWithoutAWatch(t *testing.T) {
 		over, cancel := context.WithCancel(ctx)
 		waiting := make(chan error, 1)
 		go func() { waiting <- increase(over) }()
-		<-b.refused
+		<-b.writeRefused
 		cancel()
 		if err := <-waiting; !errors.Is(err, context.Canceled) || !errors.Is(err, storage.ErrCASFailure) {
-			t.Errorf("the context ended: %v", err)
+			t.Errorf("after the end of the context: %v", err)
 		}
 		go func() { waiting <- increase(ctx) }()
-		<-b.refused
-		b.shut.Store(false)
+		<-b.writeRefused
+		b.disabled.Store(false)
 		if err := <-waiting; err != nil {
 			t.Error(err)
 		}
 		if err := s.View(ctx, func(v *tables.View) error {
-			if names := show(t, v, byValue.Is(11)); names != "a" {
+			if names := listNames(t, v, byValue.Is(11)); names != "a" {
 				t.Errorf("%q is 11", names)
 			}
 			return nil
@@ -129,13 +129,13 @@ func TestWaitingWithoutAWatch(t *testing.T) {
 		go func() { waiting <- increase(ctx) }()
 		viewing := make(chan error, 1)
 		go func() { viewing <- s.View(ctx, func(*tables.View) error { return nil }, tables.Linearizable) }()
-		<-b.refused
+		<-b.writeRefused
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
 		for _, ended := range []chan error{waiting, viewing} {
 			if err := <-ended; !errors.Is(err, storage.ErrClosed) {
-				t.Errorf("the store was closed: %v", err)
+				t.Errorf("after Close: %v, expected ErrClosed", err)
 			}
 		}
 	})

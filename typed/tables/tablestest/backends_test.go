@@ -13,7 +13,7 @@ import (
 	"github.com/ashlar-dev/storage/typed/tables/tablestest"
 )
 
-// at returns handles of a database with a URL.
+// at returns a harness for the databases at the URLs that a function returns.
 func at(url func(testing.TB) string) tablestest.Harness {
 	return tablestest.Harness{Handles: func(t testing.TB) func(context.Context) (storage.Backend, error) {
 		url := url(t)
@@ -21,7 +21,7 @@ func at(url func(testing.TB) string) tablestest.Harness {
 	}}
 }
 
-// stores counts those in memory, which live as long as the process.
+// stores counts the stores in memory, which live as long as the process.
 var stores atomic.Int64
 
 func memory(testing.TB) string { return fmt.Sprint("mem://storetest-", stores.Add(1)) }

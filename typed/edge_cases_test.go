@@ -23,8 +23,8 @@ type numbers struct {
 	Floats   []float64
 }
 
-// Whole numbers that a Struct holds come back digit by digit.
-func TestJSONWholeNumbers(t *testing.T) {
+// Integers that a Struct can represent are read back exactly.
+func TestJSONIntegersRoundTrip(t *testing.T) {
 	t.Parallel()
 	c := typed.JSON[numbers]()
 	in := numbers{
@@ -42,44 +42,44 @@ func TestJSONWholeNumbers(t *testing.T) {
 	}
 	for i, n := range in.Signed {
 		if out.Data.Signed[i] != n {
-			t.Errorf("%d comes back as %d", n, out.Data.Signed[i])
+			t.Errorf("%d was read back as %d", n, out.Data.Signed[i])
 		}
 	}
 	for i, n := range in.Unsigned {
 		if out.Data.Unsigned[i] != n {
-			t.Errorf("%d comes back as %d", n, out.Data.Unsigned[i])
+			t.Errorf("%d was read back as %d", n, out.Data.Unsigned[i])
 		}
 	}
 	for i, n := range in.Floats {
 		if out.Data.Floats[i] != n {
-			t.Errorf("%g comes back as %g", n, out.Data.Floats[i])
+			t.Errorf("%g was read back as %g", n, out.Data.Floats[i])
 		}
 	}
 }
 
-// A function that takes the id or its type away changes nothing by that.
-func TestUpdateWithoutAnID(t *testing.T) {
+// A change function that removes the id or its type does not affect the stored id.
+func TestUpdateCannotChangeID(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, b storage.Backend) {
 		c := typed.New[*wrapperspb.Int64Value](b, counterType)
 		made, err := c.Create(ctx, counter{ID: c.ID(shop, "a"), Data: wrapperspb.Int64(1)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, spoil := range []func(o *counter){
+		for _, modify := range []func(o *counter){
 			func(o *counter) { o.ID = nil },
 			func(o *counter) { o.ID.Type = nil },
 			func(o *counter) { o.ID = &resourcepb.ID{Uid: "other", Name: "other"} },
 		} {
-			got, err := c.Update(ctx, made.ID, func(o *counter) error { spoil(o); o.Data.Value++; return nil })
+			got, err := c.Update(ctx, made.ID, func(o *counter) error { modify(o); o.Data.Value++; return nil })
 			if err != nil || !proto.Equal(got.ID, made.ID) {
-				t.Errorf("the update returns %v, %v, expected the id %v", got, err, made.ID)
+				t.Errorf("the update returned %v, %v, expected the id %v", got, err, made.ID)
 			}
 		}
 	})
 }
 
-// A function that leaves a status empty which was not there changes nothing.
-func TestUpdateStatusOfNothing(t *testing.T) {
+// A change function that leaves an absent status empty writes nothing.
+func TestUpdateStatusUnchanged(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, b storage.Backend) {
 		c := typed.New[*wrapperspb.Int64Value](b, counterType)
 		made, err := c.Create(ctx, counter{ID: c.ID(shop, "a"), Data: wrapperspb.Int64(1)})
@@ -88,12 +88,12 @@ func TestUpdateStatusOfNothing(t *testing.T) {
 		}
 		got, err := c.UpdateStatus(ctx, made.ID, "watcher", func(*counter, *resourcepb.Status) error { return nil })
 		if err != nil || got.Version != made.Version || len(got.Status) > 0 {
-			t.Errorf("the update returns %v, %v, expected version %s without a status", got, err, made.Version)
+			t.Errorf("the update returned %v, %v, expected version %s without a status", got, err, made.Version)
 		}
 	})
 }
 
-// Fields of a resource that this program does not know survive an update.
+// An update preserves fields of a resource that only newer programs know.
 func TestUpdateKeepsUnknownFields(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, b storage.Backend) {
 		c := typed.New[*wrapperspb.Int64Value](b, counterType)
@@ -114,24 +114,24 @@ func TestUpdateKeepsUnknownFields(t *testing.T) {
 		}
 		stored, err := b.Read(ctx, storage.StrongConsistency, res.Id)
 		if err != nil || string(stored.ProtoReflect().GetUnknown()) != string(unknown) {
-			t.Errorf("%v is stored, %v, expected the unknown field", stored, err)
+			t.Errorf("stored: %v, %v, expected the unknown field", stored, err)
 		}
 	})
 }
 
-// What is deep enough to be written can be read.
+// Every payload that can be written can be read, whatever its depth.
 func TestDeepJSON(t *testing.T) {
 	t.Parallel()
 	b := fixture.Open(t, "mem://")
 	c := typed.NewJSON[map[string]any](b, &resourcepb.Type{Group: "demo", GroupVersion: "v1", Kind: "Deep"})
-	for name, around := range map[string]func(any) any{
+	for name, wrap := range map[string]func(any) any{
 		"list":   func(v any) any { return []any{v} },
 		"object": func(v any) any { return map[string]any{"a": v} },
 	} {
 		for _, depth := range []int{3_400, 9_998, 9_999} {
 			var v any = "x"
 			for range depth {
-				v = around(v)
+				v = wrap(v)
 			}
 			id := c.ID(fixture.Tenancy, fmt.Sprint(name, depth))
 			_, err := c.Create(t.Context(), typed.Object[map[string]any]{ID: id, Data: map[string]any{"v": v}})

@@ -9,7 +9,7 @@ import (
 	"github.com/ashlar-dev/storage/typed/tables/tablestest"
 )
 
-// A store over watches that cannot prove how far they are, as those of DynamoDB, over a database that is fast enough to be asked often.
+// TestWithoutBookmarks tests a store over watches without bookmarks, like DynamoDB's, on a fast database.
 func TestWithoutBookmarks(t *testing.T) {
 	t.Parallel()
 	h := at(memory)
@@ -18,21 +18,21 @@ func TestWithoutBookmarks(t *testing.T) {
 		open := handles(t)
 		return func(ctx context.Context) (storage.Backend, error) {
 			b, err := open(ctx)
-			return &markless{b}, err
+			return &noBookmarks{b}, err
 		}
 	}
 	h.Exempt = map[string]string{
-		"S1": "it looks at Linearizable Views, too",
-		"S3": "its watches cannot prove how far they are, so there are no Linearizable Views",
+		"S1": "the rule uses Linearizable Views",
+		"S3": "its watches have no bookmarks, so there are no Linearizable Views",
 	}
 	tablestest.Run(t, h)
 }
 
-// markless is a backend whose watches are no bookmarkers.
-type markless struct{ storage.Backend }
+// noBookmarks is a backend whose watches have no bookmarks.
+type noBookmarks struct{ storage.Backend }
 
-// As implements what [storage.As] asks a layer.
-func (b *markless) As(target any) bool {
+// As implements the lookup of [storage.As].
+func (b *noBookmarks) As(target any) bool {
 	transactor, ok := target.(*storage.Transactor)
 	if ok {
 		*transactor, ok = storage.As[storage.Transactor](b.Backend)
@@ -41,7 +41,7 @@ func (b *markless) As(target any) bool {
 }
 
 // WatchList implements storage.Backend.
-func (b *markless) WatchList(
+func (b *noBookmarks) WatchList(
 	ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string,
 ) (storage.Watch, error) {
 	w, err := b.Backend.WatchList(ctx, typ, tenancy, prefix)

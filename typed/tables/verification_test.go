@@ -12,19 +12,19 @@ import (
 	"github.com/ashlar-dev/storage/typed/tables"
 )
 
-// While nothing proves how far the copy is, what a function has concluded from it is no answer: the error says that it was not checked.
-func TestAnErrorThatCannotBeChecked(t *testing.T) {
+// While the copy cannot prove how far it is, the result of a function is unverified. Update returns the reason instead of the function's error.
+func TestUnverifiedError(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
 		other := open(t, url, numbers)
-		b := &blind{Backend: fixture.Open(t, url), ended: make(chan struct{}, 1), refused: make(chan struct{}, 10)}
+		b := &unwatchable{Backend: fixture.Open(t, url), openFailed: make(chan struct{}, 1), writeRefused: make(chan struct{}, 10)}
 		s, err := tables.Open(ctx, b, numbers)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		b.shut.Store(true)
-		create(ctx, t, other, map[string]int64{"a": 1}) // which the copy misses
-		<-b.ended
+		b.disabled.Store(true)
+		create(ctx, t, other, map[string]int64{"a": 1}) // the copy does not get this change
+		<-b.openFailed
 		over, cancel := context.WithCancel(ctx)
 		err = s.Update(over, func(tx *tables.Tx) error {
 			defer cancel()
@@ -32,13 +32,13 @@ func TestAnErrorThatCannotBeChecked(t *testing.T) {
 			return err
 		})
 		if !errors.Is(err, context.Canceled) || errors.Is(err, storage.ErrNotFound) {
-			t.Errorf("what was stored before the call was not found: %v, expected the context's error alone", err)
+			t.Errorf("Update returned %v, expected only the context's error", err)
 		}
 	})
 }
 
-// An index by the version finds what was written before the watch has brought it.
-func TestAnIndexOfVersions(t *testing.T) {
+// An index by version finds a local write before the watch delivers it.
+func TestIndexByVersion(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
 		byVersion := tables.Index[*wrapperspb.Int64Value, string]{Name: "version", Values: func(o *number) []string { return []string{o.Version} }}
 		table := tables.NewTable[*wrapperspb.Int64Value](numberType, byVersion)
@@ -62,7 +62,7 @@ func TestAnIndexOfVersions(t *testing.T) {
 				}
 				found, err := table.List(v, byVersion.Is(o.Version))
 				if err != nil || len(found) != 1 {
-					t.Errorf("the index finds %d objects of version %s, %v", len(found), o.Version, err)
+					t.Errorf("the index has %d objects of version %s, %v", len(found), o.Version, err)
 				}
 				return nil
 			}); err != nil {
@@ -72,8 +72,8 @@ func TestAnIndexOfVersions(t *testing.T) {
 	})
 }
 
-// What a transaction deletes and creates anew keeps the uid, and is of the type that it is created with.
-func TestCreatedAnewUnderAnotherGroupVersion(t *testing.T) {
+// An object that a transaction deletes and recreates keeps its uid and gets the new group version.
+func TestRecreateWithOtherGroupVersion(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
 		s := open(t, url, numbers)
 		create(ctx, t, s, map[string]int64{"a": 1})
