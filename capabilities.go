@@ -44,7 +44,7 @@ type Pager interface {
 	//
 	// A continue token belongs to its filter and works with any limit. It is [ErrInvalid] with another filter, and so is text that
 	// is no token. A token is valid for at least 5 minutes after the first page was read, unless the history that it needs is
-	// compacted on request ([Historian].Compact, or etcd's own compaction). Later the error may be [ErrCompacted]: list again from
+	// compacted on request (history.Historian.Compact, or etcd's own compaction). Later the error may be [ErrCompacted]: list again from
 	// the start. An abandoned listing needs no cleanup. A backend that holds listings itself returns [ErrInconsistent] for a new one
 	// while it holds its maximum: retry later. It never drops one listing for another.
 	ListPage(ctx context.Context, typ UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts ListOptions) (Page, error)
@@ -59,8 +59,8 @@ type ListOptions struct {
 	// Continue is the token of the previous page, or "" for the first page.
 	Continue string
 	// Revision is the revision at which the listing reads the store; 0 is the present. It applies to the first page. With a revision,
-	// continue tokens are valid as long as the revision is kept. It is [ErrInvalid] if the backend is no [Historian], which
-	// documents the other errors.
+	// continue tokens are valid as long as the revision is kept. It is [ErrInvalid] if the backend keeps no history. Package
+	// history documents the other errors.
 	Revision int64
 }
 

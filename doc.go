@@ -39,6 +39,5 @@
 //
 // # History
 //
-// All adapters except dynamodb number their changes and retain old versions for a limited time. A [Historian] reads the store at
-// a revision, writes conditionally on a revision, and follows changes from a revision on, each with the previous state.
+// All adapters except dynamodb number their changes and retain old versions for a limited time: see package history.
 package storage

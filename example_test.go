@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	_ "github.com/ashlar-dev/storage/inmem"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -159,7 +160,7 @@ func ExampleHistorian() {
 		log.Fatal(err)
 	}
 
-	historian, ok := storage.As[storage.Historian](backend)
+	historian, ok := storage.As[history.Historian](backend)
 	if !ok {
 		log.Fatal("this backend keeps no history")
 	}
@@ -171,7 +172,7 @@ func ExampleHistorian() {
 		log.Fatal(err)
 	}
 
-	then, err := historian.Scan(ctx, storage.Span{}, storage.ScanOptions{Revision: before})
+	then, err := historian.Scan(ctx, history.Span{}, history.ScanOptions{Revision: before})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -179,7 +180,7 @@ func ExampleHistorian() {
 		fmt.Printf("at revision %d there was %s\n", then.Revision, record.Resource.Id.Name)
 	}
 
-	follower, err := historian.Follow(ctx, storage.Span{}, before)
+	follower, err := historian.Follow(ctx, history.Span{}, before)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -109,7 +109,7 @@ func TestDriversStayWithTheirAdapters(t *testing.T) {
 			}
 		case onTop(pkg):
 			mayLink(pkg, "google.golang.org/grpc") // the etcd client's too, but the service is one of gRPC
-		case name == "", name == "conformance", name == "conformance/faults", name == "driver", name == "driver/backend", name == "driver/key", name == "migrate", name == "resourcepb":
+		case name == "", name == "conformance", name == "conformance/faults", name == "driver", name == "driver/backend", name == "driver/key", name == "history", name == "migrate", name == "resourcepb":
 			mayLink(pkg)
 		}
 	}

@@ -4,10 +4,11 @@ import (
 	"context"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// As implements the lookup of [storage.As]. It finds storage.Pager, storage.Resumer, storage.Transactor and storage.Historian if the inner
+// As implements the lookup of [storage.As]. It finds storage.Pager, storage.Resumer, storage.Transactor and history.Historian if the inner
 // backend has them. It refuses the interfaces of package driver, with which tools move stores, because they bypass the copy.
 func (c *Cache) As(target any) bool {
 	switch target := target.(type) {
@@ -20,8 +21,8 @@ func (c *Cache) As(target any) bool {
 		return find(c, target, func(inner storage.Resumer) storage.Resumer { return resumer{c, inner} })
 	case *storage.Transactor:
 		return find(c, target, func(inner storage.Transactor) storage.Transactor { return transactor{c, inner} })
-	case *storage.Historian:
-		return find(c, target, func(inner storage.Historian) storage.Historian { return historian{inner, c} })
+	case *history.Historian:
+		return find(c, target, func(inner history.Historian) history.Historian { return historian{inner, c} })
 	}
 	return false
 }
@@ -49,14 +50,14 @@ func (p pager) ListPage(ctx context.Context, typ storage.UnversionedType, tenanc
 	return page, err
 }
 
-// historian adds storage.Historian to a cache. Its answers about the present mark every key as unconfirmed.
+// historian adds history.Historian to a cache. Its answers about the present mark every key as unconfirmed.
 type historian struct {
-	storage.Historian
+	history.Historian
 	cache *Cache
 }
 
-// Scan implements storage.Historian.
-func (h historian) Scan(ctx context.Context, span storage.Span, opts storage.ScanOptions) (storage.Scan, error) {
+// Scan implements history.Historian.
+func (h historian) Scan(ctx context.Context, span history.Span, opts history.ScanOptions) (history.ScanResult, error) {
 	scan, err := h.Historian.Scan(ctx, span, opts)
 	if err == nil {
 		h.cache.unconfirmedKeys.addAll()
@@ -64,8 +65,8 @@ func (h historian) Scan(ctx context.Context, span storage.Span, opts storage.Sca
 	return scan, err
 }
 
-// Swap implements storage.Historian.
-func (h historian) Swap(ctx context.Context, swap storage.Swap) (storage.Swapped, error) {
+// Swap implements history.Historian.
+func (h historian) Swap(ctx context.Context, swap history.Swap) (history.SwapResult, error) {
 	swapped, err := h.Historian.Swap(ctx, swap)
 	if err == nil {
 		h.cache.unconfirmedKeys.addAll()
@@ -73,8 +74,8 @@ func (h historian) Swap(ctx context.Context, swap storage.Swap) (storage.Swapped
 	return swapped, err
 }
 
-// Follow implements storage.Historian.
-func (h historian) Follow(ctx context.Context, span storage.Span, after int64) (storage.Follower, error) {
+// Follow implements history.Historian.
+func (h historian) Follow(ctx context.Context, span history.Span, after int64) (history.Follower, error) {
 	inner, err := h.Historian.Follow(ctx, span, after)
 	if err != nil {
 		return nil, err
@@ -84,12 +85,12 @@ func (h historian) Follow(ctx context.Context, span storage.Span, after int64) (
 
 // follower marks every key as unconfirmed when it returns changes.
 type follower struct {
-	storage.Follower
+	history.Follower
 	cache *Cache
 }
 
-// Next implements storage.Follower.
-func (f follower) Next(ctx context.Context) ([]storage.Change, int64, error) {
+// Next implements history.Follower.
+func (f follower) Next(ctx context.Context) ([]history.Change, int64, error) {
 	changes, revision, err := f.Follower.Next(ctx)
 	if len(changes) > 0 {
 		f.cache.unconfirmedKeys.addAll()

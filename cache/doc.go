@@ -16,7 +16,7 @@
 //
 // # Calls that bypass the copy
 //
-// Pages, watches, other types and [storage.Historian] calls are answered by the backend. These answers may be ahead of the copy, and so may
+// Pages, watches, other types and [history.Historian] calls are answered by the backend. These answers may be ahead of the copy, and so may
 // the state for which a write was refused. An eventual read is never older than an earlier answer of the same Cache. The Cache ensures it
 // like this:
 //

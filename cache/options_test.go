@@ -8,6 +8,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/cache"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -59,7 +60,7 @@ func TestCapabilities(t *testing.T) {
 	_, pager := storage.As[storage.Pager](c)
 	_, resumer := storage.As[storage.Resumer](c)
 	_, transactor := storage.As[storage.Transactor](c)
-	_, historian := storage.As[storage.Historian](c)
+	_, historian := storage.As[history.Historian](c)
 	if !pager || !resumer || !transactor || !historian {
 		t.Errorf("pager %v, resumer %v, transactor %v, historian %v, expected all", pager, resumer, transactor, historian)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -99,8 +100,8 @@ func (p gatedHistorian) As(target any) bool {
 	switch target := target.(type) {
 	case *storage.Pager:
 		*target, ok = storage.As[storage.Pager](p.Backend)
-	case *storage.Historian:
-		*target, ok = storage.As[storage.Historian](p.Backend)
+	case *history.Historian:
+		*target, ok = storage.As[history.Historian](p.Backend)
 	}
 	return ok
 }
@@ -112,7 +113,7 @@ func TestReadAfterPageAtRevision(t *testing.T) {
 	c := newCache(t, gatedHistorian{v}, nil)
 	release := v.hold()
 	fixture.Write(t, v.Backend, fixture.Resource("a", "1"))
-	history, _ := storage.As[storage.Historian](storage.Backend(c))
+	history, _ := storage.As[history.Historian](storage.Backend(c))
 	pages, _ := storage.As[storage.Pager](storage.Backend(c))
 	_, newest, err := history.Revisions(t.Context())
 	if err != nil {

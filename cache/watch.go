@@ -5,6 +5,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -33,13 +34,13 @@ func (c *Cache) wrapWatch(inner storage.Watch, err error, typ storage.Unversione
 	}
 	w := &watch{inner, c, typ}
 	bookmarker, bookmarks := inner.(storage.Bookmarker)
-	recaller, recalls := inner.(storage.Recaller)
+	recaller, recalls := inner.(history.Recaller)
 	switch {
 	case bookmarks && recalls:
 		return struct {
 			*watch
 			storage.Bookmarker
-			storage.Recaller
+			history.Recaller
 		}{w, bookmarker, recaller}, nil
 	case bookmarks:
 		return struct {
@@ -49,7 +50,7 @@ func (c *Cache) wrapWatch(inner storage.Watch, err error, typ storage.Unversione
 	case recalls:
 		return struct {
 			*watch
-			storage.Recaller
+			history.Recaller
 		}{w, recaller}, nil
 	}
 	return w, nil

@@ -57,7 +57,7 @@ type Harness struct {
 	NoTransactor string
 	// NoBookmarker says why a watch is no storage.Bookmarker.
 	NoBookmarker string
-	// NoHistorian says why the backend is no storage.Historian.
+	// NoHistorian says why the backend is no history.Historian.
 	NoHistorian string
 	// NoCompact says why the history of a store cannot be compacted while other cases run.
 	NoCompact string

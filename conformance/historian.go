@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -38,12 +39,12 @@ func historianEmpty(s *suite) {
 	if oldest < 1 || newest < oldest {
 		s.Fatalf("an empty store has revisions from %d to %d", oldest, newest)
 	}
-	scan, err := h.Scan(s.ctx, storage.Span{}, storage.ScanOptions{Revision: newest, Count: true})
+	scan, err := h.Scan(s.ctx, history.Span{}, history.ScanOptions{Revision: newest, Count: true})
 	s.noError("Scan", err)
 	if len(scan.Records) > 0 || scan.Count > 0 || scan.More || scan.Revision != newest {
 		s.Fatalf("a scan of an empty store: %+v", scan)
 	}
-	f, err := h.Follow(s.ctx, storage.Span{}, newest)
+	f, err := h.Follow(s.ctx, history.Span{}, newest)
 	s.noError("Follow", err)
 	defer f.Close()
 	nextProgress(s, f)
@@ -59,14 +60,14 @@ func historianEmpty(s *suite) {
 func historianScans(s *suite) {
 	h := s.historian()
 	past := randomWrites(s, h, s.scale(40))
-	handles := []storage.Historian{h}
+	handles := []history.Historian{h}
 	if s.h.OneHandle == "" {
 		handles = append(handles, s.historianOf(s.another()))
 	}
 	for _, h := range handles {
 		for range 2 {
 			for i, m := range past {
-				got, _ := scanAll(s, h, storage.Span{}, storage.ScanOptions{Revision: m.revision, Limit: i % 4})
+				got, _ := scanAll(s, h, history.Span{}, history.ScanOptions{Revision: m.revision, Limit: i % 4})
 				sameRecords(s, fmt.Sprintf("the scan at revision %d", m.revision), got, m.state.records())
 			}
 		}
@@ -78,12 +79,12 @@ func historianScanOptions(s *suite) {
 	all := createMany(s, 7)
 	before := newestRevision(s, h)
 	s.delete(all[3])
-	scan, err := h.Scan(s.ctx, storage.Span{}, storage.ScanOptions{Revision: before, Limit: 2, Count: true})
+	scan, err := h.Scan(s.ctx, history.Span{}, history.ScanOptions{Revision: before, Limit: 2, Count: true})
 	s.noError("Scan", err)
 	if len(scan.Records) != 2 || scan.Count != 7 || !scan.More {
 		s.Fatalf("2 of 7 at revision %d: %d records, count %d, more %v", before, len(scan.Records), scan.Count, scan.More)
 	}
-	scan, err = h.Scan(s.ctx, storage.Span{}, storage.ScanOptions{Count: true, KeysOnly: true})
+	scan, err = h.Scan(s.ctx, history.Span{}, history.ScanOptions{Count: true, KeysOnly: true})
 	s.noError("Scan", err)
 	if len(scan.Records) != 6 || scan.Count != 6 || scan.More {
 		s.Fatalf("the keys of 6: %d records, count %d, more %v", len(scan.Records), scan.Count, scan.More)
@@ -94,7 +95,7 @@ func historianScanOptions(s *suite) {
 			s.Fatalf("key %d: %s", i, recordText(r))
 		}
 	}
-	if scan, err = h.Scan(s.ctx, storage.Span{}, storage.ScanOptions{Limit: 6}); err != nil || scan.More || len(scan.Records) != 6 {
+	if scan, err = h.Scan(s.ctx, history.Span{}, history.ScanOptions{Limit: 6}); err != nil || scan.More || len(scan.Records) != 6 {
 		s.Fatalf("6 of 6: %d records, more %v, %v", len(scan.Records), scan.More, err)
 	}
 }
@@ -108,14 +109,14 @@ func historianScanBytes(s *suite) {
 	}
 	for _, revision := range []int64{0, newestRevision(s, h)} {
 		for size, want := range map[int]int{1: 1, 1000 << 10: 2, math.MaxInt: all} {
-			scan, err := h.Scan(s.ctx, storage.Span{}, storage.ScanOptions{Revision: revision, Bytes: size, Count: true})
+			scan, err := h.Scan(s.ctx, history.Span{}, history.ScanOptions{Revision: revision, Bytes: size, Count: true})
 			s.noError("Scan", err)
 			if len(scan.Records) != want || scan.More != (want < all) || scan.Count != all {
 				s.Fatalf("%d bytes at revision %d of %d times 900 KiB: %d records, count %d, more %v",
 					size, revision, all, len(scan.Records), scan.Count, scan.More)
 			}
 		}
-		if scan, err := h.Scan(s.ctx, storage.Span{}, storage.ScanOptions{Revision: revision}); err != nil || !scan.More {
+		if scan, err := h.Scan(s.ctx, history.Span{}, history.ScanOptions{Revision: revision}); err != nil || !scan.More {
 			s.Fatalf("6 times 900 KiB at revision %d are more than 4 MiB: %d records, more %v, %v", revision, len(scan.Records), scan.More, err)
 		}
 	}
@@ -133,11 +134,11 @@ func historianSpans(s *suite) {
 		}
 	}
 	slices.SortFunc(all, func(x, y *resourcepb.Resource) int { return cmp.Compare(keyOf(x.Id), keyOf(y.Id)) })
-	_, err := h.Scan(s.ctx, storage.Span{From: thingID(strings.Repeat("l", 257))}, storage.ScanOptions{})
+	_, err := h.Scan(s.ctx, history.Span{From: thingID(strings.Repeat("l", 257))}, history.ScanOptions{})
 	s.wantError("a bound that is too long", err, storage.ErrInvalid)
 	for i := range all {
 		for _, j := range []int{i, min(i+1, len(all)-1), len(all) - 1, mathrand.IntN(len(all))} {
-			records, _ := scanAll(s, h, storage.Span{From: all[i].Id, To: all[j].Id}, storage.ScanOptions{Limit: 1 + i%5})
+			records, _ := scanAll(s, h, history.Span{From: all[i].Id, To: all[j].Id}, history.ScanOptions{Limit: 1 + i%5})
 			var got []*resourcepb.Resource
 			for _, r := range records {
 				got = append(got, r.Resource)
@@ -151,29 +152,29 @@ func historianBadInput(s *suite) {
 	h := s.historian()
 	s.create("one")
 	newest := newestRevision(s, h)
-	_, err := h.Scan(s.ctx, storage.Span{}, storage.ScanOptions{Revision: newest + futureOffset})
+	_, err := h.Scan(s.ctx, history.Span{}, history.ScanOptions{Revision: newest + futureOffset})
 	s.wantError("Scan at a revision to come", err, storage.ErrFutureRevision)
-	_, err = h.Follow(s.ctx, storage.Span{}, newest+futureOffset)
+	_, err = h.Follow(s.ctx, history.Span{}, newest+futureOffset)
 	s.wantError("Follow from a revision to come", err, storage.ErrFutureRevision)
 	s.wantError("Compact at a revision to come", h.Compact(s.ctx, newest+futureOffset), storage.ErrFutureRevision)
 	for what, call := range map[string]func() error{
-		"a negative revision": func() error { _, err := h.Scan(s.ctx, storage.Span{}, storage.ScanOptions{Revision: -1}); return err },
-		"negative bytes":      func() error { _, err := h.Scan(s.ctx, storage.Span{}, storage.ScanOptions{Bytes: -1}); return err },
-		"a negative limit":    func() error { _, err := h.Scan(s.ctx, storage.Span{}, storage.ScanOptions{Limit: -1}); return err },
+		"a negative revision": func() error { _, err := h.Scan(s.ctx, history.Span{}, history.ScanOptions{Revision: -1}); return err },
+		"negative bytes":      func() error { _, err := h.Scan(s.ctx, history.Span{}, history.ScanOptions{Bytes: -1}); return err },
+		"a negative limit":    func() error { _, err := h.Scan(s.ctx, history.Span{}, history.ScanOptions{Limit: -1}); return err },
 		"a bound with a NUL": func() error {
-			_, err := h.Scan(s.ctx, storage.Span{From: thingID("a\x00b")}, storage.ScanOptions{})
+			_, err := h.Scan(s.ctx, history.Span{From: thingID("a\x00b")}, history.ScanOptions{})
 			return err
 		},
-		"following from nothing": func() error { _, err := h.Follow(s.ctx, storage.Span{}, 0); return err },
+		"following from nothing": func() error { _, err := h.Follow(s.ctx, history.Span{}, 0); return err },
 		"compacting nothing":     func() error { return h.Compact(s.ctx, 0) },
-		"a swap of nothing":      func() error { _, err := h.Swap(s.ctx, storage.Swap{}); return err },
+		"a swap of nothing":      func() error { _, err := h.Swap(s.ctx, history.Swap{}); return err },
 		"a swap that is two": func() error {
-			_, err := h.Swap(s.ctx, storage.Swap{Write: newThing("a"), Delete: thingID("a")})
+			_, err := h.Swap(s.ctx, history.Swap{Write: newThing("a"), Delete: thingID("a")})
 			return err
 		},
-		"a swap at less than none": func() error { _, err := h.Swap(s.ctx, storage.Swap{Write: newThing("a"), Expect: -1}); return err },
+		"a swap at less than none": func() error { _, err := h.Swap(s.ctx, history.Swap{Write: newThing("a"), Expect: -1}); return err },
 		"a swap without a uid": func() error {
-			_, err := h.Swap(s.ctx, storage.Swap{Write: newResource(withUid(thingID("a"), ""))})
+			_, err := h.Swap(s.ctx, history.Swap{Write: newResource(withUid(thingID("a"), ""))})
 			return err
 		},
 	} {
@@ -181,6 +182,6 @@ func historianBadInput(s *suite) {
 	}
 	large := newThing("large")
 	large.Data.Value = make([]byte, s.h.MaxSize)
-	_, err = h.Swap(s.ctx, storage.Swap{Write: large})
+	_, err = h.Swap(s.ctx, history.Swap{Write: large})
 	s.wantError("a swap of a resource that is too large", err, storage.ErrTooLarge)
 }

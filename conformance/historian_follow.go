@@ -6,17 +6,18 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 func historianFollow(s *suite) {
 	h := s.historian()
-	early, err := h.Follow(s.ctx, storage.Span{}, newestRevision(s, h))
+	early, err := h.Follow(s.ctx, history.Span{}, newestRevision(s, h))
 	s.noError("Follow", err)
 	defer early.Close()
 	past := randomWrites(s, h, s.scale(40))
 	for i, m := range past {
-		late, err := h.Follow(s.ctx, storage.Span{}, m.revision)
+		late, err := h.Follow(s.ctx, history.Span{}, m.revision)
 		s.noError("Follow", err)
 		defer late.Close()
 		checkReplay(s, late, past[i:])
@@ -29,7 +30,7 @@ func historianFollowRange(s *suite) {
 	h := s.historian()
 	transactor, _ := storage.As[storage.Transactor](s.b)
 	from, to := thingID("m"), thingID("n")
-	f, err := h.Follow(s.ctx, storage.Span{From: from, To: to}, newestRevision(s, h))
+	f, err := h.Follow(s.ctx, history.Span{From: from, To: to}, newestRevision(s, h))
 	s.noError("Follow", err)
 	defer f.Close()
 	s.create("a")
@@ -64,10 +65,10 @@ func historianRestart(s *suite) {
 	past[len(past)-1].revision = last.revision
 	past = append(past, randomWrites(s, h, s.scale(10))[1:]...)
 	for _, m := range past {
-		got, _ := scanAll(s, h, storage.Span{}, storage.ScanOptions{Revision: m.revision})
+		got, _ := scanAll(s, h, history.Span{}, history.ScanOptions{Revision: m.revision})
 		sameRecords(s, fmt.Sprintf("the scan at revision %d", m.revision), got, m.state.records())
 	}
-	f, err := h.Follow(s.ctx, storage.Span{}, past[0].revision)
+	f, err := h.Follow(s.ctx, history.Span{}, past[0].revision)
 	s.noError("Follow", err)
 	defer f.Close()
 	checkReplay(s, f, past)
@@ -79,9 +80,9 @@ func historianRecall(s *suite) {
 	w, err := s.b.WatchList(s.ctx, anything, anywhere, "")
 	s.noError("WatchList", err)
 	defer w.Close()
-	recaller, ok := w.(storage.Recaller)
+	recaller, ok := w.(history.Recaller)
 	if !ok {
-		s.Fatal("the watch is no storage.Recaller")
+		s.Fatal("the watch is no history.Recaller")
 	}
 	recaller.Recall()
 	past := randomWrites(s, h, s.scale(30))

@@ -2,11 +2,12 @@ package conformance
 
 import (
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 )
 
 func historianSwap(s *suite) {
 	h := s.historian()
-	swap := func(what string, sw storage.Swap, done bool) storage.Swapped {
+	swap := func(what string, sw history.Swap, done bool) history.SwapResult {
 		s.Helper()
 		swapped, err := h.Swap(s.ctx, sw)
 		s.noError(what, err)
@@ -15,7 +16,7 @@ func historianSwap(s *suite) {
 		}
 		return swapped
 	}
-	refused := func(what string, sw storage.Swap, stored *storage.Record) {
+	refused := func(what string, sw history.Swap, stored *history.Record) {
 		s.Helper()
 		swapped := swap(what, sw, false)
 		switch {
@@ -29,40 +30,40 @@ func historianSwap(s *suite) {
 		}
 	}
 	res := newThing("a")
-	refused("a write over an absent resource", storage.Swap{Write: res, Expect: newestRevision(s, h)}, nil)
-	refused("a deletion of an absent resource", storage.Swap{Delete: res.Id, Expect: newestRevision(s, h)}, nil)
-	swap("a deletion of nothing, as expected", storage.Swap{Delete: res.Id}, true)
+	refused("a write over an absent resource", history.Swap{Write: res, Expect: newestRevision(s, h)}, nil)
+	refused("a deletion of an absent resource", history.Swap{Delete: res.Id, Expect: newestRevision(s, h)}, nil)
+	swap("a deletion of nothing, as expected", history.Swap{Delete: res.Id}, true)
 	s.checkAbsent(res.Id)
 
-	first := swap("a creation", storage.Swap{Write: res}, true)
+	first := swap("a creation", history.Swap{Write: res}, true)
 	s.checkStored(first.Stored.Resource)
 	if r := first.Stored; r.Modified != first.Revision || r.Created != first.Revision || r.Writes != 1 {
 		s.Fatalf("a creation at revision %d: %s", first.Revision, recordText(*r))
 	}
-	refused("a second creation", storage.Swap{Write: res}, first.Stored)
-	refused("a deletion that expects nothing", storage.Swap{Delete: res.Id}, first.Stored)
+	refused("a second creation", history.Swap{Write: res}, first.Stored)
+	refused("a deletion that expects nothing", history.Swap{Delete: res.Id}, first.Stored)
 
 	next := withNewData(first.Stored.Resource)
 	next.Version = "does not matter"
-	second := swap("an update", storage.Swap{Write: next, Expect: first.Revision}, true)
+	second := swap("an update", history.Swap{Write: next, Expect: first.Revision}, true)
 	s.checkStored(second.Stored.Resource)
 	if r := second.Stored; second.Revision <= first.Revision || r.Created != first.Revision || r.Modified != second.Revision || r.Writes != 2 {
 		s.Fatalf("an update at revision %d after the creation at %d: %s", second.Revision, first.Revision, recordText(*r))
 	}
-	refused("an update at the revision before", storage.Swap{Write: next, Expect: first.Revision}, second.Stored)
-	refused("a deletion at the revision before", storage.Swap{Delete: res.Id, Expect: first.Revision}, second.Stored)
-	_, err := h.Swap(s.ctx, storage.Swap{Write: newThing("a"), Expect: second.Revision})
+	refused("an update at the revision before", history.Swap{Write: next, Expect: first.Revision}, second.Stored)
+	refused("a deletion at the revision before", history.Swap{Delete: res.Id, Expect: first.Revision}, second.Stored)
+	_, err := h.Swap(s.ctx, history.Swap{Write: newThing("a"), Expect: second.Revision})
 	s.wantError("a write with another uid", err, storage.ErrWrongUid)
 	s.checkStored(second.Stored.Resource)
 
-	gone := swap("a deletion", storage.Swap{Delete: withUid(res.Id, ""), Expect: second.Revision}, true)
+	gone := swap("a deletion", history.Swap{Delete: withUid(res.Id, ""), Expect: second.Revision}, true)
 	s.checkAbsent(res.Id)
 	s.noError("the deleted record", compareRecords(*gone.Stored, *second.Stored))
 	if gone.Revision <= second.Revision {
 		s.Fatalf("the deletion of a resource with revision %d has revision %d", second.Revision, gone.Revision)
 	}
-	refused("an update of a deleted resource", storage.Swap{Write: next, Expect: second.Revision}, nil)
-	again := swap("a creation over a deleted resource", storage.Swap{Write: newThing("a")}, true)
+	refused("an update of a deleted resource", history.Swap{Write: next, Expect: second.Revision}, nil)
+	again := swap("a creation over a deleted resource", history.Swap{Write: newThing("a")}, true)
 	if r := again.Stored; r.Created != again.Revision || r.Writes != 1 {
 		s.Fatalf("a creation over a deleted resource, at revision %d: %s", again.Revision, recordText(*r))
 	}
@@ -71,11 +72,11 @@ func historianSwap(s *suite) {
 
 // historianTurns changes a resource by swaps of two handles and by WriteCAS in turn. A handle must not take its own last swap
 // for the stored state.
-func historianTurns(s *suite, stored *storage.Record) {
-	handles := []storage.Historian{s.historian(), s.historianOf(s.another())}
-	try := func(h storage.Historian, expect int64) storage.Swapped {
+func historianTurns(s *suite, stored *history.Record) {
+	handles := []history.Historian{s.historian(), s.historianOf(s.another())}
+	try := func(h history.Historian, expect int64) history.SwapResult {
 		s.Helper()
-		swapped, err := h.Swap(s.ctx, storage.Swap{Write: withNewData(stored.Resource), Expect: expect})
+		swapped, err := h.Swap(s.ctx, history.Swap{Write: withNewData(stored.Resource), Expect: expect})
 		s.noError("a swap in turn", err)
 		return swapped
 	}

@@ -10,10 +10,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-func newestRevision(s *suite, h storage.Historian) int64 {
+func newestRevision(s *suite, h history.Historian) int64 {
 	s.Helper()
 	_, newest, err := h.Revisions(s.ctx)
 	s.noError("Revisions", err)
@@ -21,7 +22,7 @@ func newestRevision(s *suite, h storage.Historian) int64 {
 }
 
 // scanAll reads a span in parts of limit records, all at the revision of the first.
-func scanAll(s *suite, h storage.Historian, span storage.Span, opts storage.ScanOptions) (records []storage.Record, revision int64) {
+func scanAll(s *suite, h history.Historian, span history.Span, opts history.ScanOptions) (records []history.Record, revision int64) {
 	s.Helper()
 	for {
 		scan, err := h.Scan(s.ctx, span, opts)
@@ -52,9 +53,9 @@ func nextKey(id *resourcepb.ID) *resourcepb.ID {
 }
 
 // state is the content of a store, by key.
-type state map[string]storage.Record
+type state map[string]history.Record
 
-func stateOf(records []storage.Record) state {
+func stateOf(records []history.Record) state {
 	st := make(state, len(records))
 	for _, r := range records {
 		st[keyOf(r.Resource.Id)] = r
@@ -62,8 +63,8 @@ func stateOf(records []storage.Record) state {
 	return st
 }
 
-func (st state) records() []storage.Record {
-	records := make([]storage.Record, 0, len(st))
+func (st state) records() []history.Record {
+	records := make([]history.Record, 0, len(st))
 	for _, k := range slices.Sorted(maps.Keys(st)) {
 		records = append(records, st[k])
 	}
@@ -71,7 +72,7 @@ func (st state) records() []storage.Record {
 }
 
 // apply applies a change to the state and compares its previous record with the state.
-func (st state) apply(c storage.Change) error {
+func (st state) apply(c history.Change) error {
 	record := cmp.Or(c.Now, c.Before)
 	if record == nil {
 		return fmt.Errorf("the change of revision %d has neither Now nor Before", c.Revision)
@@ -99,18 +100,18 @@ func (st state) apply(c storage.Change) error {
 	return nil
 }
 
-func compareRecords(got, want storage.Record) error {
+func compareRecords(got, want history.Record) error {
 	if !proto.Equal(got.Resource, want.Resource) || got.Created != want.Created || got.Modified != want.Modified || got.Writes != want.Writes {
 		return fmt.Errorf("\n got %s\nwant %s", recordText(got), recordText(want))
 	}
 	return nil
 }
 
-func recordText(r storage.Record) string {
+func recordText(r history.Record) string {
 	return fmt.Sprintf("created %d, modified %d, writes %d: %s", r.Created, r.Modified, r.Writes, shortText(r.Resource))
 }
 
-func sameRecords(s *suite, what string, got, want []storage.Record) {
+func sameRecords(s *suite, what string, got, want []history.Record) {
 	s.Helper()
 	for i := range max(len(got), len(want)) {
 		switch {
@@ -133,13 +134,13 @@ type stateAt struct {
 
 // randomWrites makes n changes of every kind on few keys, one after the other. It returns the state before the first change and
 // after each.
-func randomWrites(s *suite, h storage.Historian, n int) []stateAt {
+func randomWrites(s *suite, h history.Historian, n int) []stateAt {
 	s.Helper()
 	transactor, ok := storage.As[storage.Transactor](s.b)
 	if !ok {
 		s.Fatal("the backend is no storage.Transactor")
 	}
-	records, revision := scanAll(s, h, storage.Span{}, storage.ScanOptions{})
+	records, revision := scanAll(s, h, history.Span{}, history.ScanOptions{})
 	past := []stateAt{{revision, stateOf(records)}}
 	for i := range n {
 		now := maps.Clone(past[i].state)
@@ -152,7 +153,7 @@ func randomWrites(s *suite, h storage.Historian, n int) []stateAt {
 }
 
 // liveOnce makes one change, or one transaction of two, and puts its resources into the state, without numbers.
-func randomWrite(s *suite, h storage.Historian, transactor storage.Transactor, now state, names []string, i int) string {
+func randomWrite(s *suite, h history.Historian, transactor storage.Transactor, now state, names []string, i int) string {
 	s.Helper()
 	next := func(name string) (*resourcepb.Resource, bool) {
 		was, there := now[keyOf(thingID(name))]
@@ -161,7 +162,7 @@ func randomWrite(s *suite, h storage.Historian, transactor storage.Transactor, n
 		}
 		return withNewData(was.Resource), true
 	}
-	put := func(res *resourcepb.Resource) { now[keyOf(res.Id)] = storage.Record{Resource: res} }
+	put := func(res *resourcepb.Resource) { now[keyOf(res.Id)] = history.Record{Resource: res} }
 	res, there := next(names[0])
 	was := now[keyOf(res.Id)]
 	switch what := i % 6; {
@@ -173,13 +174,13 @@ func randomWrite(s *suite, h storage.Historian, transactor storage.Transactor, n
 		delete(now, keyOf(res.Id))
 		return "DeleteCAS"
 	case what == 2 && there:
-		swapped, err := h.Swap(s.ctx, storage.Swap{Delete: res.Id, Expect: was.Modified})
+		swapped, err := h.Swap(s.ctx, history.Swap{Delete: res.Id, Expect: was.Modified})
 		s.noError("Swap", err)
 		checkSwapped(s, swapped, was.Modified)
 		delete(now, keyOf(res.Id))
 		return "Swap"
 	case what == 3:
-		swapped, err := h.Swap(s.ctx, storage.Swap{Write: res, Expect: was.Modified})
+		swapped, err := h.Swap(s.ctx, history.Swap{Write: res, Expect: was.Modified})
 		s.noError("Swap", err)
 		checkSwapped(s, swapped, was.Modified)
 		put(swapped.Stored.Resource)
@@ -201,7 +202,7 @@ func randomWrite(s *suite, h storage.Historian, transactor storage.Transactor, n
 	return "Commit"
 }
 
-func checkSwapped(s *suite, swapped storage.Swapped, expected int64) {
+func checkSwapped(s *suite, swapped history.SwapResult, expected int64) {
 	s.Helper()
 	if !swapped.Done || swapped.Stored == nil {
 		s.Fatalf("Swap at the revision %d that is stored: %+v", expected, swapped)
@@ -209,7 +210,7 @@ func checkSwapped(s *suite, swapped storage.Swapped, expected int64) {
 }
 
 // checkRevision reads the revisions of the changes between two states and compares them with the expected ones.
-func checkRevision(s *suite, h storage.Historian, what string, before, now stateAt, names []string) {
+func checkRevision(s *suite, h history.Historian, what string, before, now stateAt, names []string) {
 	s.Helper()
 	if now.revision <= before.revision {
 		s.Fatalf("the newest revision is %d after %s, it was %d before", now.revision, what, before.revision)
@@ -221,7 +222,7 @@ func checkRevision(s *suite, h storage.Historian, what string, before, now state
 		if !there || was.Resource != nil && was.Resource.Version == is.Resource.Version {
 			continue
 		}
-		records, _ := scanAll(s, h, storage.Span{From: id, To: nextKey(id)}, storage.ScanOptions{Revision: now.revision})
+		records, _ := scanAll(s, h, history.Span{From: id, To: nextKey(id)}, history.ScanOptions{Revision: now.revision})
 		if len(records) != 1 {
 			s.Fatalf("after %s a scan of one key finds %d records", what, len(records))
 		}
@@ -241,7 +242,7 @@ func checkRevision(s *suite, h storage.Historian, what string, before, now state
 }
 
 // nextCommit returns the next answer of a follower.
-func nextCommit(s *suite, f storage.Follower) ([]storage.Change, int64) {
+func nextCommit(s *suite, f history.Follower) ([]history.Change, int64) {
 	s.Helper()
 	ctx, cancel := s.timeoutContext()
 	defer cancel()
@@ -259,7 +260,7 @@ func nextCommit(s *suite, f storage.Follower) ([]storage.Change, int64) {
 }
 
 // progress asks a follower for a bookmark and demands that it comes with no change.
-func nextProgress(s *suite, f storage.Follower) int64 {
+func nextProgress(s *suite, f history.Follower) int64 {
 	s.Helper()
 	s.noError("Bookmark", f.Bookmark(s.ctx))
 	changes, revision := nextCommit(s, f)
@@ -270,7 +271,7 @@ func nextProgress(s *suite, f storage.Follower) int64 {
 }
 
 // followToNewest returns everything that a follower has up to the newest revision, as commits.
-func followToNewest(s *suite, f storage.Follower) (commits [][]storage.Change, revision int64) {
+func followToNewest(s *suite, f history.Follower) (commits [][]history.Change, revision int64) {
 	s.Helper()
 	s.noError("Bookmark", f.Bookmark(s.ctx))
 	last := int64(0)
@@ -293,7 +294,7 @@ func followToNewest(s *suite, f storage.Follower) (commits [][]storage.Change, r
 }
 
 // checkReplay demands that a follower reports all changes since the first of these states.
-func checkReplay(s *suite, f storage.Follower, past []stateAt) {
+func checkReplay(s *suite, f history.Follower, past []stateAt) {
 	s.Helper()
 	commits, revision := followToNewest(s, f)
 	if len(commits) != len(past)-1 {
@@ -314,7 +315,7 @@ func checkReplay(s *suite, f storage.Follower, past []stateAt) {
 	}
 }
 
-func resourcesOf(records []storage.Record) []*resourcepb.Resource {
+func resourcesOf(records []history.Record) []*resourcepb.Resource {
 	var all []*resourcepb.Resource
 	for _, r := range records {
 		all = append(all, r.Resource)
@@ -327,9 +328,9 @@ func resourcesOf(records []storage.Record) []*resourcepb.Resource {
 const futureOffset = 1_000_000_000
 
 // recordOf reads the record of a resource that is stored.
-func recordOf(s *suite, h storage.Historian, id *resourcepb.ID) *storage.Record {
+func recordOf(s *suite, h history.Historian, id *resourcepb.ID) *history.Record {
 	s.Helper()
-	scan, err := h.Scan(s.ctx, storage.Span{From: id, To: nextKey(id)}, storage.ScanOptions{})
+	scan, err := h.Scan(s.ctx, history.Span{From: id, To: nextKey(id)}, history.ScanOptions{})
 	s.noError("a scan of one resource", err)
 	if len(scan.Records) != 1 {
 		s.Fatalf("a scan of one resource: %d records", len(scan.Records))

@@ -11,13 +11,14 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // The reference computes the state at a revision from its log. Revision 1 is the empty store, and each change has the next
 // revision.
 
-var _ storage.Historian = (*handle)(nil)
+var _ history.Historian = (*handle)(nil)
 
 func (h *handle) Revisions(ctx context.Context) (oldest, newest int64, err error) {
 	if err := h.enter(ctx); err != nil {
@@ -53,7 +54,7 @@ func (h *handle) past(revision int64) state {
 			continue
 		}
 		number := int64(i) + 2
-		r := storage.Record{Resource: c.res, Created: number, Modified: number, Writes: 1}
+		r := history.Record{Resource: c.res, Created: number, Modified: number, Writes: 1}
 		if was, there := st[k]; there {
 			r.Created, r.Writes = was.Created, was.Writes+1
 		}
@@ -62,7 +63,7 @@ func (h *handle) past(revision int64) state {
 	return st
 }
 
-func within(span storage.Span, id *resourcepb.ID, closed bool) bool {
+func within(span history.Span, id *resourcepb.ID, closed bool) bool {
 	k := []byte(keyOf(id))
 	if span.From != nil && bytes.Compare(k, []byte(keyOf(span.From))) < 0 {
 		return false
@@ -74,7 +75,7 @@ func within(span storage.Span, id *resourcepb.ID, closed bool) bool {
 	return order < 0 || closed && order == 0
 }
 
-func checkSpan(span storage.Span) error {
+func checkSpan(span history.Span) error {
 	for _, id := range []*resourcepb.ID{span.From, span.To} {
 		if id != nil && (strings.Count(keyOf(id), "\x00") != 4 || len(id.Name) > 256) {
 			return invalid("a bound with a NUL, or one that is too long")
@@ -83,13 +84,13 @@ func checkSpan(span storage.Span) error {
 	return nil
 }
 
-func (h *handle) Scan(ctx context.Context, span storage.Span, opts storage.ScanOptions) (storage.Scan, error) {
+func (h *handle) Scan(ctx context.Context, span history.Span, opts history.ScanOptions) (history.ScanResult, error) {
 	var problem error
 	if min(opts.Revision, int64(opts.Limit), int64(opts.Bytes)) < 0 {
 		problem = invalid("a negative option")
 	}
 	if err := h.enter(ctx, problem, checkSpan(span)); err != nil {
-		return storage.Scan{}, err
+		return history.ScanResult{}, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -97,7 +98,7 @@ func (h *handle) Scan(ctx context.Context, span storage.Span, opts storage.ScanO
 		opts.Revision = h.revision()
 	}
 	if err := h.reach(opts.Revision); err != nil {
-		return storage.Scan{}, err
+		return history.ScanResult{}, err
 	}
 	at := opts.Revision
 	if h.has("scans show the present") {
@@ -107,7 +108,7 @@ func (h *handle) Scan(ctx context.Context, span storage.Span, opts storage.ScanO
 	if h.has("large scans end early") {
 		most = min(most, 4<<20)
 	}
-	scan := storage.Scan{Revision: opts.Revision}
+	scan := history.ScanResult{Revision: opts.Revision}
 	for _, r := range h.past(at).records() {
 		if !within(span, r.Resource.Id, h.has("a span's end is part of it")) {
 			continue
@@ -125,7 +126,7 @@ func (h *handle) Scan(ctx context.Context, span storage.Span, opts storage.ScanO
 		scan.Records = append(scan.Records, r)
 	}
 	if scan.More {
-		scan.Rest = storage.Span{From: nextKey(scan.Records[len(scan.Records)-1].Resource.Id), To: span.To}
+		scan.Rest = history.Span{From: nextKey(scan.Records[len(scan.Records)-1].Resource.Id), To: span.To}
 	}
 	switch {
 	case !opts.Count:
@@ -136,7 +137,7 @@ func (h *handle) Scan(ctx context.Context, span storage.Span, opts storage.ScanO
 	return scan, nil
 }
 
-func (h *handle) Swap(ctx context.Context, swap storage.Swap) (storage.Swapped, error) {
+func (h *handle) Swap(ctx context.Context, swap history.Swap) (history.SwapResult, error) {
 	id := swap.Delete
 	problem := error(nil)
 	switch {
@@ -147,7 +148,7 @@ func (h *handle) Swap(ctx context.Context, swap storage.Swap) (storage.Swapped, 
 		problem = checkOps([]storage.Op{{Write: swap.Write}}, 1)
 	}
 	if err := h.enter(ctx, problem); err != nil {
-		return storage.Swapped{}, err
+		return history.SwapResult{}, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -155,7 +156,7 @@ func (h *handle) Swap(ctx context.Context, swap storage.Swap) (storage.Swapped, 
 	is, there := st[keyOf(id)]
 	remembers := swap.Expect != 0 && swap.Expect == h.swapped[keyOf(id)] && h.has("a swap compares with what the handle remembers")
 	if is.Modified != swap.Expect && !remembers && !h.has("a swap does not compare") {
-		swapped := storage.Swapped{Revision: h.revision()}
+		swapped := history.SwapResult{Revision: h.revision()}
 		if there && !h.has("a refusal tells nothing") {
 			is.Resource = clone(is.Resource)
 			swapped.Stored = &is
@@ -168,18 +169,18 @@ func (h *handle) Swap(ctx context.Context, swap storage.Swap) (storage.Swapped, 
 	op := storage.Op{Write: swap.Write}
 	switch {
 	case swap.Delete != nil && !there:
-		return storage.Swapped{Done: true, Revision: h.revision()}, nil
+		return history.SwapResult{Done: true, Revision: h.revision()}, nil
 	case swap.Delete != nil:
 		op = storage.Op{Delete: is.Resource.Id, Version: is.Resource.Version}
 	case there && is.Resource.Id.Uid != swap.Write.Id.Uid:
-		return storage.Swapped{}, storage.ErrWrongUid
+		return history.SwapResult{}, storage.ErrWrongUid
 	}
 	written := h.apply([]storage.Op{op})
 	if h.swapped == nil {
 		h.swapped = make(map[string]int64)
 	}
 	h.swapped[keyOf(id)] = h.revision()
-	swapped := storage.Swapped{Done: true, Revision: h.revision(), Stored: &is}
+	swapped := history.SwapResult{Done: true, Revision: h.revision(), Stored: &is}
 	if h.has("swaps tell the revision before") {
 		swapped.Revision--
 	}
@@ -210,7 +211,7 @@ func (h *handle) Compact(ctx context.Context, revision int64) error {
 	return nil
 }
 
-func (h *handle) Follow(ctx context.Context, span storage.Span, after int64) (storage.Follower, error) {
+func (h *handle) Follow(ctx context.Context, span history.Span, after int64) (history.Follower, error) {
 	var problem error
 	if after <= 0 {
 		problem = invalid("revision %d", after)
@@ -242,11 +243,11 @@ func (h *handle) Follow(ctx context.Context, span storage.Span, after int64) (st
 // follower is a watch whose events are computed again.
 type follower struct {
 	*watch
-	span  storage.Span
-	begun []storage.Change
+	span  history.Span
+	begun []history.Change
 }
 
-func (f *follower) Next(ctx context.Context) ([]storage.Change, int64, error) {
+func (f *follower) Next(ctx context.Context) ([]history.Change, int64, error) {
 	for {
 		f.h.mu.Lock()
 		compacted := int64(f.position)+1 < f.h.floor()
@@ -293,7 +294,7 @@ func (f *follower) add(ev *resourcepb.WatchEvent, revision int64, now, before st
 	if !within(f.span, res.Id, false) && !f.h.has("followers know no span") {
 		return
 	}
-	c := storage.Change{Revision: revision, More: true}
+	c := history.Change{Revision: revision, More: true}
 	if f.h.has("commits come in parts") {
 		c.More = ev.More
 	}
@@ -308,7 +309,7 @@ func (f *follower) add(ev *resourcepb.WatchEvent, revision int64, now, before st
 	f.begun = append(f.begun, c)
 }
 
-// Recall implements storage.Recaller.
+// Recall implements history.Recaller.
 func (w *watch) Recall() { w.recalls = true }
 
 // recall adds the state before the last change of the watch.

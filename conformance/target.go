@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -61,16 +62,16 @@ func (s *target) resumer() storage.Resumer {
 }
 
 // historian returns s.b's history.
-func (s *target) historian() storage.Historian {
+func (s *target) historian() history.Historian {
 	s.Helper()
 	return s.historianOf(s.b)
 }
 
-func (s *target) historianOf(b storage.Backend) storage.Historian {
+func (s *target) historianOf(b storage.Backend) history.Historian {
 	s.Helper()
-	h, ok := storage.As[storage.Historian](b)
+	h, ok := storage.As[history.Historian](b)
 	if !ok {
-		s.Fatal("the backend is no storage.Historian")
+		s.Fatal("the backend is no history.Historian")
 	}
 	return h
 }

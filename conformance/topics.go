@@ -6,6 +6,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/history"
 )
 
 // Run runs the suite against h. Each case is a subtest named topic/case with a store of its own. Cases of a topic run in
@@ -73,7 +74,7 @@ func probe(h *Harness, t testing.TB) {
 	_, pager := storage.As[storage.Pager](s.b)
 	_, resumer := storage.As[storage.Resumer](s.b)
 	_, transactor := storage.As[storage.Transactor](s.b)
-	_, historian := storage.As[storage.Historian](s.b)
+	_, historian := storage.As[history.Historian](s.b)
 	_, mover := storage.As[driver.Mover](s.b)
 	_, guards := storage.As[driver.GuardedMover](s.b)
 	_, bulk := storage.As[driver.Bulk](s.b)
@@ -85,7 +86,7 @@ func probe(h *Harness, t testing.TB) {
 		{"storage.Pager", "NoPager", pager, h.NoPager},
 		{"storage.Resumer", "NoResumer", resumer, h.NoResumer},
 		{"storage.Transactor", "NoTransactor", transactor, h.NoTransactor},
-		{"storage.Historian", "NoHistorian", historian, h.NoHistorian},
+		{"history.Historian", "NoHistorian", historian, h.NoHistorian},
 		{"driver.Mover", "NoMover", mover, h.NoMover},
 		{"driver.GuardedMover", "NoGuards", guards, cmp.Or(h.NoGuards, h.NoMover)},
 		{"driver.Bulk", "NoBulk", bulk, cmp.Or(h.NoBulk, h.NoMover)},

@@ -9,9 +9,9 @@ import (
 )
 
 // Historian is a Driver that can be read as it was at an earlier position, and numbers its changes. Its backend is a
-// storage.Historian, and pages of listings, and the snapshots of watches, are read at the position of the first one, so that their tokens
+// history.Historian, and pages of listings, and the snapshots of watches, are read at the position of the first one, so that their tokens
 // are good in any process. So a position has to be readable for TokenLifetime after it was the present, unless Compact was called.
-// storage.Historian says what revisions are. Event.Revision, Created and Writes, and Mutation.Revision, are set.
+// history.Historian says what revisions are. Event.Revision, Created and Writes, and Mutation.Revision, are set.
 type Historian[P any] interface {
 	// ReadAt reads records, in key order, as they were at one position, and gives each to add, whose error ends the reading and is
 	// returned as it is; add keeps nothing of a Version but its Resource. It looks at what is forgotten in the same snapshot as at
@@ -20,7 +20,7 @@ type Historian[P any] interface {
 	// Before returns what was stored just before each of these events, which are of one page or batch of the Source, nil for
 	// nothing. What may be gone is an error that matches storage.ErrCompacted.
 	Before(ctx context.Context, events []*Event[P]) ([]*Version, error)
-	// Revisions returns the oldest position at which the store can be read and the newest one, as storage.Historian does: with a
+	// Revisions returns the oldest position at which the store can be read and the newest one, as history.Historian does: with a
 	// strong read.
 	Revisions(ctx context.Context) (oldest, newest int64, err error)
 	// PositionAt returns the position that has everything up to a revision and nothing else, once no change up to it can appear

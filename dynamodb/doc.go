@@ -51,7 +51,7 @@
 // A list is no single cut through the store: each resource in it is as it was at some moment of the call. A snapshot that a
 // watch begins with is the same, and the changes that follow continue it key by key, without a gap or a repeat.
 //
-// A backend is no storage.Historian. The changes of a table have no common order, only those of each key, and the table keeps no old
+// A backend is no history.Historian. The changes of a table have no common order, only those of each key, and the table keeps no old
 // state that could be read. A counter that every write raised would number them, at twice the price and as fast as one item takes
 // writes.
 package dynamodb

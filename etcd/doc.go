@@ -21,7 +21,7 @@
 //
 // # History
 //
-// Revisions are etcd's own. They can be read back to the last compaction of the cluster. Compact of the storage.Historian compacts
+// Revisions are etcd's own. They can be read back to the last compaction of the cluster. Compact of the history.Historian compacts
 // the whole cluster, including the history of all other stores and programs.
 //
 // # Lost answers

@@ -21,7 +21,7 @@ import (
 )
 
 // Backend is a store in etcd. It has all capabilities: [storage.Pager], [storage.Resumer] and [storage.Transactor], its watches are
-// [storage.Bookmarker]s, and [storage.As] finds its [storage.Historian]. The Historian's revisions are etcd's own. Its Compact compacts
+// [storage.Bookmarker]s, and [storage.As] finds its [history.Historian]. The Historian's revisions are etcd's own. Its Compact compacts
 // the whole cluster, including the history of all other stores and programs.
 type Backend struct {
 	*backend.Backend[position]

@@ -17,21 +17,22 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-func historian(t testing.TB, b storage.Backend) storage.Historian {
+func historian(t testing.TB, b storage.Backend) history.Historian {
 	t.Helper()
-	h, ok := storage.As[storage.Historian](b)
+	h, ok := storage.As[history.Historian](b)
 	if !ok {
 		t.Fatal("the etcd backend is not a Historian")
 	}
 	return h
 }
 
-func newest(t testing.TB, h storage.Historian) int64 {
+func newest(t testing.TB, h history.Historian) int64 {
 	t.Helper()
 	_, newest, err := h.Revisions(fixture.Context(t))
 	if err != nil {
@@ -41,10 +42,10 @@ func newest(t testing.TB, h storage.Historian) int64 {
 }
 
 // scanned reads all resources stored at a revision, page by page, as "name version created/modified/writes". 0 is the current revision.
-func scanned(t testing.TB, h storage.Historian, revision int64, opts storage.ScanOptions) (lines []string, at int64) {
+func scanned(t testing.TB, h history.Historian, revision int64, opts history.ScanOptions) (lines []string, at int64) {
 	t.Helper()
 	opts.Revision = revision
-	var span storage.Span
+	var span history.Span
 	for count := int64(-1); ; {
 		scan, err := h.Scan(fixture.Context(t), span, opts)
 		if err != nil {
@@ -69,7 +70,7 @@ func scanned(t testing.TB, h storage.Historian, revision int64, opts storage.Sca
 	}
 }
 
-func line(r *storage.Record) string {
+func line(r *history.Record) string {
 	return fmt.Sprintf("%s %s %d/%d/%d", r.Resource.GetId().GetName(), r.Resource.GetVersion(), r.Created, r.Modified, r.Writes)
 }
 
@@ -86,7 +87,7 @@ func TestScanAtRevision(t *testing.T) {
 		rev   int64
 		lines []string
 	}
-	now := map[string]*storage.Record{}
+	now := map[string]*history.Record{}
 	var states []state
 	record := func() {
 		s := state{rev: newest(t, h)}
@@ -109,7 +110,7 @@ func TestScanAtRevision(t *testing.T) {
 		}
 		res := service(name)
 		res.Owner = owner.Id
-		r := &storage.Record{Writes: 1}
+		r := &history.Record{Writes: 1}
 		if old != nil {
 			res.Version, r.Created, r.Writes = old.Resource.Version, old.Created, old.Writes+1
 		}
@@ -120,9 +121,9 @@ func TestScanAtRevision(t *testing.T) {
 		now[name] = r
 		record()
 	}
-	for _, reader := range []storage.Historian{h, historian(t, open(t, url))} {
+	for _, reader := range []history.Historian{h, historian(t, open(t, url))} {
 		for _, s := range states {
-			for _, opts := range []storage.ScanOptions{{Limit: 2, Count: true}, {KeysOnly: true, Limit: 3}, {}} {
+			for _, opts := range []history.ScanOptions{{Limit: 2, Count: true}, {KeysOnly: true, Limit: 3}, {}} {
 				if lines, at := scanned(t, reader, s.rev, opts); !slices.Equal(lines, s.lines) || at != s.rev {
 					t.Fatalf("at revision %d with %+v:\n%q of revision %d, expected\n%q", s.rev, opts, lines, at, s.lines)
 				}
@@ -151,14 +152,14 @@ func TestRevisionsAfterCompaction(t *testing.T) {
 		compact(t, client)
 		want := newest(t, h)
 		res = fixture.Write(t, b, at(res, res.Version))
-		for i, reader := range []storage.Historian{h, h, historian(t, open(t, url))} {
+		for i, reader := range []history.Historian{h, h, historian(t, open(t, url))} {
 			if oldest, end, err := reader.Revisions(fixture.Context(t)); oldest != want || end != want+1 || err != nil {
 				t.Errorf("reader %d: revisions %d to %d, %v; expected %d to %d", i, oldest, end, err, want, want+1)
 			}
-			if lines, _ := scanned(t, reader, want, storage.ScanOptions{}); len(lines) != 1 {
+			if lines, _ := scanned(t, reader, want, history.ScanOptions{}); len(lines) != 1 {
 				t.Errorf("reader %d has %q at the oldest revision", i, lines)
 			}
-			_, err = reader.Scan(fixture.Context(t), storage.Span{}, storage.ScanOptions{Revision: want - 1})
+			_, err = reader.Scan(fixture.Context(t), history.Span{}, history.ScanOptions{Revision: want - 1})
 			if !errors.Is(err, storage.ErrCompacted) {
 				t.Errorf("reader %d before the oldest revision: %v, expected ErrCompacted", i, err)
 			}
@@ -179,14 +180,14 @@ func TestCompact(t *testing.T) {
 	}
 	wantOldest := func(want int64) {
 		t.Helper()
-		for _, reader := range []storage.Historian{h, other} {
+		for _, reader := range []history.Historian{h, other} {
 			if oldest, _, err := reader.Revisions(fixture.Context(t)); oldest != want || err != nil {
 				t.Errorf("the oldest revision is %d, %v; expected %d", oldest, err, want)
 			}
 		}
 	}
 	for _, c := range []struct{ at, want int }{{3, 3}, {1, 3}, {3, 3}, {5, 5}} {
-		for _, historian := range []storage.Historian{h, other} {
+		for _, historian := range []history.Historian{h, other} {
 			if err := historian.Compact(fixture.Context(t), revisions[c.at]); err != nil {
 				t.Errorf("compact at change %d: %v", c.at, err)
 			}
@@ -196,7 +197,7 @@ func TestCompact(t *testing.T) {
 	if err := h.Compact(fixture.Context(t), newest(t, h)+1); !errors.Is(err, storage.ErrFutureRevision) {
 		t.Errorf("compact at a future revision: %v, expected ErrFutureRevision", err)
 	}
-	if _, err := h.Scan(fixture.Context(t), storage.Span{}, storage.ScanOptions{Revision: newest(t, h) + 1}); !errors.Is(err, storage.ErrFutureRevision) || errors.Is(err, storage.ErrCompacted) {
+	if _, err := h.Scan(fixture.Context(t), history.Span{}, history.ScanOptions{Revision: newest(t, h) + 1}); !errors.Is(err, storage.ErrFutureRevision) || errors.Is(err, storage.ErrCompacted) {
 		t.Errorf("scan at a future revision: %v, expected ErrFutureRevision", err)
 	}
 	wantOldest(revisions[5])
@@ -242,34 +243,34 @@ func TestFollowerReadsPreviousVersions(t *testing.T) {
 	b := openThrough(t, server, grpc.WithUnaryInterceptor(sent.count))
 	h := historian(t, b)
 	const services = 300
-	before := make([]*storage.Record, services)
+	before := make([]*history.Record, services)
 	for i := range before {
-		before[i] = &storage.Record{Resource: fixture.Write(t, b, service(fmt.Sprintf("s%03d", i))), Writes: 1}
+		before[i] = &history.Record{Resource: fixture.Write(t, b, service(fmt.Sprintf("s%03d", i))), Writes: 1}
 		before[i].Created = newest(t, h)
 		before[i].Modified = before[i].Created
 	}
 	start := newest(t, h)
 	var want []string
 	for i, r := range before {
-		second := &storage.Record{Resource: fixture.Write(t, b, at(r.Resource, r.Resource.Version)), Created: r.Created, Writes: 2}
+		second := &history.Record{Resource: fixture.Write(t, b, at(r.Resource, r.Resource.Version)), Created: r.Created, Writes: 2}
 		second.Modified = newest(t, h)
 		want = append(want, line(r)+" > "+line(second))
 		if i%10 == 0 {
 			fixture.Remove(t, b, second.Resource)
 			want = append(want, line(second)+" > nothing")
-			third := &storage.Record{Resource: fixture.Write(t, b, service(r.Resource.Id.Name)), Writes: 1}
+			third := &history.Record{Resource: fixture.Write(t, b, service(r.Resource.Id.Name)), Writes: 1}
 			third.Modified = newest(t, h)
 			third.Created = third.Modified
 			want = append(want, "nothing > "+line(third))
 		}
 	}
 	sent.take("")
-	f, err := h.Follow(fixture.Context(t), storage.Span{}, start)
+	f, err := h.Follow(fixture.Context(t), history.Span{}, start)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	text := func(r *storage.Record) string {
+	text := func(r *history.Record) string {
 		if r == nil {
 			return "nothing"
 		}
@@ -309,9 +310,9 @@ func TestSwapsHaveOwnRevisions(t *testing.T) {
 			name := fmt.Sprint("s", i)
 			var expect int64
 			for j := range 12 {
-				swap := storage.Swap{Write: service(name), Expect: expect}
+				swap := history.Swap{Write: service(name), Expect: expect}
 				if j%4 == 3 {
-					swap = storage.Swap{Delete: service(name).Id, Expect: expect}
+					swap = history.Swap{Delete: service(name).Id, Expect: expect}
 				}
 				s, err := h.Swap(fixture.Context(t), swap)
 				if err != nil || !s.Done {
@@ -346,7 +347,7 @@ func TestSwapsHaveOwnRevisions(t *testing.T) {
 	if len(revisions) != int(done.Load()) || done.Load() != 8*12 {
 		t.Errorf("%d swaps have %d revisions", done.Load(), len(revisions))
 	}
-	lines, _ := scanned(t, h, 0, storage.ScanOptions{})
+	lines, _ := scanned(t, h, 0, history.ScanOptions{})
 	for _, l := range lines {
 		var name, version string
 		var created, modified, writes int64

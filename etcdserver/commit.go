@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -26,7 +27,7 @@ type commit struct {
 // change is what a commit does with a key.
 type change struct {
 	id     *resourcepb.ID
-	before *storage.Record      // nil for nothing stored
+	before *history.Record      // nil for nothing stored
 	write  *resourcepb.Resource // nil where nothing is put
 	lease  int64                // of what is written
 	delete bool
@@ -108,7 +109,7 @@ func (c *commit) revision(ctx context.Context, s *Server, stored []*resourcepb.R
 			changing = append(changing, key)
 		}
 	}
-	span := storage.Span{From: idAt(slices.Min(changing)), To: idAt(slices.Max(changing))}
+	span := history.Span{From: idAt(slices.Min(changing)), To: idAt(slices.Max(changing))}
 	span.To.Name += "\x01"
 	follower, err := s.history.Follow(ctx, span, c.after)
 	if err != nil {
@@ -139,7 +140,7 @@ const longestSearch = 30 * time.Second
 
 // includes reports whether a change is one of the commit. A key that it has deleted was stored as it was read: had another one deleted that, the
 // commit had failed.
-func (c *commit) includes(ch *storage.Change, stored []*resourcepb.Resource) bool {
+func (c *commit) includes(ch *history.Change, stored []*resourcepb.Resource) bool {
 	one := c.keys[changedKey(ch)]
 	switch {
 	case one == nil || !one.changes():
@@ -183,7 +184,7 @@ func ours(res *resourcepb.Resource, stored []*resourcepb.Resource) bool {
 }
 
 // commits cuts changes into those of each commit.
-func commits(changes []storage.Change) (all [][]storage.Change) {
+func commits(changes []history.Change) (all [][]history.Change) {
 	for begin, i := 0, 0; i < len(changes); i++ {
 		if !changes[i].More {
 			all = append(all, changes[begin:i+1])
@@ -194,7 +195,7 @@ func commits(changes []storage.Change) (all [][]storage.Change) {
 }
 
 // changedKey returns the key that a change is of, "" for what is no key.
-func changedKey(c *storage.Change) string {
+func changedKey(c *history.Change) string {
 	r := c.Now
 	if r == nil {
 		r = c.Before

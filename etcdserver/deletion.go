@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 )
 
 // DeleteRange implements etcd's KV service. Every key that the range had before the call is deleted, and of what is created meanwhile only
@@ -73,7 +74,7 @@ func (s *Server) sweep(ctx context.Context, r *pb.DeleteRangeRequest, revision i
 	span, ok := requestRange(r.Key, r.RangeEnd)
 	last := revision
 	for more := ok; more; {
-		scan, err := s.history.Scan(ctx, span, storage.ScanOptions{Revision: revision, Limit: s.commits.MaxOps()})
+		scan, err := s.history.Scan(ctx, span, history.ScanOptions{Revision: revision, Limit: s.commits.MaxOps()})
 		if errors.Is(err, storage.ErrCompacted) && ctx.Err() == nil { // nothing is known of that revision any more: a later one will do
 			if _, revision, err = s.history.Revisions(ctx); err == nil {
 				all.revision = revision
@@ -94,7 +95,7 @@ func (s *Server) sweep(ctx context.Context, r *pb.DeleteRangeRequest, revision i
 		return all, nil
 	}
 	span, _ = requestRange(r.Key, r.RangeEnd)
-	left, err := s.history.Scan(ctx, span, storage.ScanOptions{Revision: last, Limit: 1, KeysOnly: true})
+	left, err := s.history.Scan(ctx, span, history.ScanOptions{Revision: last, Limit: 1, KeysOnly: true})
 	if err == nil && len(left.Records) == 0 {
 		all.revision = last
 	}
@@ -106,7 +107,7 @@ func (s *Server) sweep(ctx context.Context, r *pb.DeleteRangeRequest, revision i
 
 // deleteAll deletes keys that were read at a revision, together if nobody has changed one of them since, and returns those that it has
 // deleted. One that was created anew is spared.
-func (s *Server) deleteAll(ctx context.Context, read []storage.Record, at int64) (deleted []*change, last int64, err error) {
+func (s *Server) deleteAll(ctx context.Context, read []history.Record, at int64) (deleted []*change, last int64, err error) {
 	together := commit{after: at, keys: map[string]*change{}}
 	for i := range read {
 		one := &change{id: read[i].Resource.GetId(), before: &read[i], delete: true}
@@ -122,7 +123,7 @@ func (s *Server) deleteAll(ctx context.Context, read []storage.Record, at int64)
 	for _, key := range together.order {
 		one := together.keys[key]
 		for one.before != nil && one.before.Created <= at {
-			swapped, err := s.history.Swap(ctx, storage.Swap{Delete: one.id, Expect: one.before.Modified})
+			swapped, err := s.history.Swap(ctx, history.Swap{Delete: one.id, Expect: one.before.Modified})
 			if err != nil {
 				return deleted, last, err
 			}

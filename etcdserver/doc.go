@@ -1,5 +1,5 @@
 // Package etcdserver serves a store by etcd's API, so that etcd's clients, Kubernetes' API server among them, run on any backend that is a
-// [storage.Historian] and a [storage.Transactor]: memory, SQLite, Postgres and etcd itself.
+// [history.Historian] and a [storage.Transactor]: memory, SQLite, Postgres and etcd itself.
 //
 //	s, err := etcdserver.New(backend, nil)
 //	...

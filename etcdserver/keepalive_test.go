@@ -14,6 +14,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/etcdserver"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/inmem"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -21,7 +22,7 @@ import (
 // slow is a store whose commits take a while.
 type slow struct {
 	storage.Backend
-	storage.Historian
+	history.Historian
 	storage.Transactor
 	takes time.Duration
 }
@@ -74,7 +75,7 @@ func slowly(t *testing.T, ttl int64, test func(leases []int64, stream *keepAlive
 	synctest.Test(t, func(t *testing.T) {
 		b := inmem.New(nil)
 		defer b.Close()
-		h, ok := storage.As[storage.Historian](b)
+		h, ok := storage.As[history.Historian](b)
 		if !ok {
 			t.Fatal("memory has no history")
 		}

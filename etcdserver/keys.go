@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -78,23 +78,23 @@ func keyOf(id *resourcepb.ID) []byte {
 
 // requestRange returns the span of a request: one key, the keys from key up to end, or all from key on if end is a single NUL. It is false if no
 // key can lie in it.
-func requestRange(key, end []byte) (storage.Span, bool) {
+func requestRange(key, end []byte) (history.Span, bool) {
 	if len(end) == 0 {
 		id, err := idOf(key)
 		if err != nil {
-			return storage.Span{}, false // such a key is never stored
+			return history.Span{}, false // such a key is never stored
 		}
 		to := idAt(string(key))
 		to.Name += "\x01"
-		return storage.Span{From: id, To: to}, true
+		return history.Span{From: id, To: to}, true
 	}
 	from, to := bound(key), beyond
 	if !isAll(end) {
 		if to = bound(end); bytes.Compare(key, end) >= 0 {
-			return storage.Span{}, false
+			return history.Span{}, false
 		}
 	}
-	return storage.Span{From: from, To: to}, from != beyond
+	return history.Span{From: from, To: to}, from != beyond
 }
 
 // isAll reports whether the end of a range says that it has none.

@@ -8,20 +8,21 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // meddled is a store in which something happens just before or after a commit, or just before somebody follows it, once it is asked for.
 type meddled struct {
 	storage.Backend
-	storage.Historian
+	history.Historian
 	storage.Transactor
 	commits, committed, follows atomic.Pointer[func()]
 }
 
 func meddle(t *testing.T, b storage.Backend) *meddled {
 	t.Helper()
-	h, numbered := storage.As[storage.Historian](b)
+	h, numbered := storage.As[history.Historian](b)
 	tx, commits := storage.As[storage.Transactor](b)
 	if !numbered || !commits {
 		t.Fatal("the store has no history or no transactions")
@@ -40,14 +41,14 @@ func (m *meddled) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.R
 	return stored, err
 }
 
-func (m *meddled) Swap(ctx context.Context, swap storage.Swap) (storage.Swapped, error) {
+func (m *meddled) Swap(ctx context.Context, swap history.Swap) (history.SwapResult, error) {
 	if do := m.commits.Swap(nil); do != nil {
 		(*do)()
 	}
 	return m.Historian.Swap(ctx, swap)
 }
 
-func (m *meddled) Follow(ctx context.Context, span storage.Span, after int64) (storage.Follower, error) {
+func (m *meddled) Follow(ctx context.Context, span history.Span, after int64) (history.Follower, error) {
 	if do := m.follows.Swap(nil); do != nil {
 		(*do)()
 	}

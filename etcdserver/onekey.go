@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -68,7 +69,7 @@ func asOneKey(r *pb.TxnRequest) *oneKey {
 }
 
 // guess returns what is stored if the comparison holds, as far as a swap wants to know it, and false if the comparison does not say it.
-func (t *oneKey) guess() (*storage.Record, bool) {
+func (t *oneKey) guess() (*history.Record, bool) {
 	if len(t.request.Compare) != 1 || t.request.Compare[0].Result != pb.Compare_EQUAL {
 		return nil, false
 	}
@@ -90,7 +91,7 @@ func (t *oneKey) guess() (*storage.Record, bool) {
 	c := t.request.Compare[0]
 	switch {
 	case c.Target == pb.Compare_MOD && c.GetModRevision() > 0:
-		return &storage.Record{Modified: c.GetModRevision()}, true
+		return &history.Record{Modified: c.GetModRevision()}, true
 	case c.Target == pb.Compare_MOD && c.GetModRevision() == 0,
 		c.Target == pb.Compare_CREATE && c.GetCreateRevision() == 0,
 		c.Target == pb.Compare_VERSION && c.GetVersion() == 0:
@@ -125,7 +126,7 @@ func (t *oneKey) run(ctx context.Context, s *Server) (*pb.TxnResponse, error) {
 
 // state is what is stored of the key at a revision.
 type state struct {
-	stored   *storage.Record
+	stored   *history.Record
 	revision int64
 }
 
@@ -174,7 +175,7 @@ func (t *oneKey) apply(ctx context.Context, s *Server, now state, holds bool) (*
 		if one.delete {
 			now.stored = swapped.Stored // all of it, where it was guessed
 		}
-		v = view{revision: swapped.Revision, before: map[string]*storage.Record{string(keyOf(t.id)): now.stored}}
+		v = view{revision: swapped.Revision, before: map[string]*history.Record{string(keyOf(t.id)): now.stored}}
 	}
 	answer := &pb.TxnResponse{Header: header(v.revision), Succeeded: holds}
 	for _, op := range branch {
@@ -191,7 +192,7 @@ func (t *oneKey) apply(ctx context.Context, s *Server, now state, holds bool) (*
 }
 
 // change returns what an operation changes, nil for one that reads.
-func (t *oneKey) change(op *pb.RequestOp, stored *storage.Record) (*change, error) {
+func (t *oneKey) change(op *pb.RequestOp, stored *history.Record) (*change, error) {
 	switch op := op.Request.(type) {
 	case *pb.RequestOp_RequestPut:
 		return putting(op.RequestPut, t.id, stored)

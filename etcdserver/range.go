@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 )
 
 // Range implements etcd's KV service.
@@ -80,7 +81,7 @@ func (s *Server) rangeAt(ctx context.Context, r *pb.RangeRequest, revision int64
 		_, newest, err := s.history.Revisions(ctx)
 		return &pb.RangeResponse{}, newest, err
 	}
-	opts := storage.ScanOptions{Revision: max(revision, 0), Limit: clamp(r.Limit), Bytes: math.MaxInt}
+	opts := history.ScanOptions{Revision: max(revision, 0), Limit: clamp(r.Limit), Bytes: math.MaxInt}
 	opts.KeysOnly = r.KeysOnly && r.SortTarget != pb.RangeRequest_VALUE
 	switch {
 	case selects(r):
@@ -129,7 +130,7 @@ func (s *Server) readable(ctx context.Context, revision int64) error {
 func clamp(limit int64) int { return int(min(max(limit, 0), 1<<30)) }
 
 // scan reads a span as of one revision: all of it, or as much as the limit says, in as many steps as it takes.
-func (s *Server) scan(ctx context.Context, span storage.Span, opts storage.ScanOptions) (storage.Scan, error) {
+func (s *Server) scan(ctx context.Context, span history.Span, opts history.ScanOptions) (history.ScanResult, error) {
 	for {
 		scan, err := s.scanOnce(ctx, span, opts)
 		if errors.Is(err, storage.ErrCompacted) && opts.Revision == 0 && ctx.Err() == nil {
@@ -139,14 +140,14 @@ func (s *Server) scan(ctx context.Context, span storage.Span, opts storage.ScanO
 	}
 }
 
-func (s *Server) scanOnce(ctx context.Context, span storage.Span, opts storage.ScanOptions) (storage.Scan, error) {
+func (s *Server) scanOnce(ctx context.Context, span history.Span, opts history.ScanOptions) (history.ScanResult, error) {
 	all, err := s.history.Scan(ctx, span, opts)
 	for err == nil && all.More && (opts.Limit == 0 || len(all.Records) < opts.Limit) {
-		next := storage.ScanOptions{Revision: all.Revision, KeysOnly: opts.KeysOnly, Bytes: opts.Bytes}
+		next := history.ScanOptions{Revision: all.Revision, KeysOnly: opts.KeysOnly, Bytes: opts.Bytes}
 		if opts.Limit > 0 {
 			next.Limit = opts.Limit - len(all.Records)
 		}
-		var page storage.Scan
+		var page history.ScanResult
 		if page, err = s.history.Scan(ctx, all.Rest, next); err == nil {
 			all.Records = append(all.Records, page.Records...)
 			all.More, all.Rest = page.More, page.Rest

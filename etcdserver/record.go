@@ -5,7 +5,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -41,7 +41,7 @@ func valueOf(res *resourcepb.Resource) []byte {
 func leaseOf(res *resourcepb.Resource) int64 { return leaseNumber(res.GetOwner().GetName()) }
 
 // pair returns a record as etcd's clients know it, nil for none.
-func pair(r *storage.Record) *mvccpb.KeyValue {
+func pair(r *history.Record) *mvccpb.KeyValue {
 	if r == nil {
 		return nil
 	}

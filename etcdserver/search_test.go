@@ -11,24 +11,25 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/etcdserver"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/inmem"
 )
 
 // silent is a store whose followers learn nothing.
 type silent struct {
 	storage.Backend
-	storage.Historian
+	history.Historian
 	storage.Transactor
 }
 
-func (s silent) Follow(ctx context.Context, span storage.Span, after int64) (storage.Follower, error) {
+func (s silent) Follow(ctx context.Context, span history.Span, after int64) (history.Follower, error) {
 	f, err := s.Historian.Follow(ctx, span, after)
 	return &silentFollower{f}, err
 }
 
-type silentFollower struct{ storage.Follower }
+type silentFollower struct{ history.Follower }
 
-func (silentFollower) Next(ctx context.Context) ([]storage.Change, int64, error) {
+func (silentFollower) Next(ctx context.Context) ([]history.Change, int64, error) {
 	<-ctx.Done()
 	return nil, 0, ctx.Err()
 }
@@ -40,7 +41,7 @@ func TestTransactionWhoseRevisionIsNotFoundEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := inmem.New(nil)
 		defer b.Close()
-		h, ok := storage.As[storage.Historian](b)
+		h, ok := storage.As[history.Historian](b)
 		if !ok {
 			t.Fatal("memory has no history")
 		}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/lease"
 )
 
@@ -33,7 +34,7 @@ type Server struct {
 	pb.UnimplementedAuthServer
 
 	backend storage.Backend
-	history storage.Historian
+	history history.Historian
 	commits storage.Transactor
 	leases  *lease.Keeper
 	opts    Options
@@ -57,7 +58,7 @@ func New(b storage.Backend, o *Options) (*Server, error) {
 		s.opts.Logger = slog.Default()
 	}
 	var ok bool
-	if s.history, ok = storage.As[storage.Historian](b); !ok {
+	if s.history, ok = storage.As[history.Historian](b); !ok {
 		return nil, fmt.Errorf("%w: etcd's API needs a store whose changes have revisions, and this one's have none", storage.ErrInvalid)
 	}
 	if s.commits, ok = storage.As[storage.Transactor](b); !ok {

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -77,7 +78,7 @@ func (t *transaction) run(ctx context.Context, r *pb.TxnRequest) (*pb.TxnRespons
 	if err != nil {
 		return nil, err
 	}
-	v.before, v.swept = map[string]*storage.Record{}, map[string]bool{}
+	v.before, v.swept = map[string]*history.Record{}, map[string]bool{}
 	for key, c := range t.commit.keys {
 		if c.changes() {
 			v.before[key] = c.before
@@ -176,7 +177,7 @@ func (t *transaction) compare(ctx context.Context, c *pb.Compare) (holds, whole 
 	if err != nil || len(all) == 0 {
 		return compares(c, nil), true, err
 	}
-	i := slices.IndexFunc(all, func(r storage.Record) bool { return !compares(c, &r) })
+	i := slices.IndexFunc(all, func(r history.Record) bool { return !compares(c, &r) })
 	if i < 0 {
 		return true, true, nil
 	}
@@ -185,12 +186,12 @@ func (t *transaction) compare(ctx context.Context, c *pb.Compare) (holds, whole 
 }
 
 // scan reads a range as the transaction sees it.
-func (t *transaction) scan(ctx context.Context, key, end []byte, limit int) ([]storage.Record, error) {
+func (t *transaction) scan(ctx context.Context, key, end []byte, limit int) ([]history.Record, error) {
 	span, ok := requestRange(key, end)
 	if !ok {
 		return nil, nil
 	}
-	scan, err := t.server.scanOnce(ctx, span, storage.ScanOptions{Revision: t.commit.after, Limit: limit, Bytes: math.MaxInt})
+	scan, err := t.server.scanOnce(ctx, span, history.ScanOptions{Revision: t.commit.after, Limit: limit, Bytes: math.MaxInt})
 	return scan.Records, err
 }
 
@@ -279,7 +280,7 @@ func (t *transaction) delete(ctx context.Context, r *pb.DeleteRangeRequest) erro
 }
 
 // changeOf returns what the transaction knows of a key that it has read.
-func (t *transaction) changeOf(r *storage.Record) *change {
+func (t *transaction) changeOf(r *history.Record) *change {
 	key := string(keyOf(r.Resource.GetId()))
 	if t.commit.keys[key] == nil {
 		t.commit.keys[key] = &change{id: r.Resource.GetId(), before: r}

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 )
 
 // turns has those who change one key whatever is stored there do so one after the other. All at once, each would be overtaken by one of the
@@ -20,7 +20,7 @@ type turn struct {
 	slot  chan struct{} // holds an element while it is somebody's
 	users int           // who has it, and who waits
 	// last is what the one before has stored, as far as that is known. It belongs to whom the turn does.
-	last *storage.Record
+	last *history.Record
 }
 
 // turnTimeout is how long a turn is waited for. Whoever has it may wait for a store that does not answer: then the others are not to wait for

@@ -14,29 +14,30 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/etcdserver"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/inmem"
 )
 
 // counted is a store whose swaps take a while and are counted.
 type counted struct {
 	storage.Backend
-	storage.Historian
+	history.Historian
 	storage.Transactor
 	swaps atomic.Int64
 	takes time.Duration
 	away  atomic.Bool // it does not answer
 }
 
-func (c *counted) Swap(ctx context.Context, swap storage.Swap) (storage.Swapped, error) {
+func (c *counted) Swap(ctx context.Context, swap history.Swap) (history.SwapResult, error) {
 	c.swaps.Add(1)
 	select {
 	case <-time.After(c.takes):
 		if c.away.Load() {
-			return storage.Swapped{}, storage.ErrInconsistent
+			return history.SwapResult{}, storage.ErrInconsistent
 		}
 		return c.Historian.Swap(ctx, swap)
 	case <-ctx.Done():
-		return storage.Swapped{}, errors.Join(storage.ErrInconsistent, ctx.Err())
+		return history.SwapResult{}, errors.Join(storage.ErrInconsistent, ctx.Err())
 	}
 }
 
@@ -59,7 +60,7 @@ func TestPutsOfOneKeyTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := inmem.New(nil)
 		defer b.Close()
-		h, ok := storage.As[storage.Historian](b)
+		h, ok := storage.As[history.Historian](b)
 		if !ok {
 			t.Fatal("memory has no history")
 		}

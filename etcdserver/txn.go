@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 )
 
 // Txn implements etcd's KV service.
@@ -183,7 +184,7 @@ func addNested(t *pb.TxnRequest, all *changes, put func(key string) error) error
 }
 
 // compares reports whether a comparison holds for what is stored, nil for nothing.
-func compares(c *pb.Compare, stored *storage.Record) bool {
+func compares(c *pb.Compare, stored *history.Record) bool {
 	kv := pair(stored)
 	if kv == nil {
 		if c.Target == pb.Compare_VALUE {

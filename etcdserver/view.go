@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -16,7 +17,7 @@ import (
 type view struct {
 	revision int64
 	// before is what was stored, nil for nothing, under the keys that the transaction has still to change.
-	before map[string]*storage.Record
+	before map[string]*history.Record
 	// swept are keys that the transaction has deleted after the revision.
 	swept map[string]bool
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 )
 
 // watch is one watch of a stream.
@@ -25,7 +26,7 @@ type watch struct {
 	endedCh  chan struct{} // closed when nothing more is sent
 
 	// Both belong to the stream's lock.
-	follower     storage.Follower // nil until it is there
+	follower     history.Follower // nil until it is there
 	sentRevision int64            // everything up to this revision has been sent
 }
 
@@ -94,7 +95,7 @@ func (w *watch) end(stream, ctx context.Context, err error) {
 }
 
 // open begins to follow what the request asks for, from a revision on.
-func (w *watch) open(stream, ctx context.Context) (follower storage.Follower, from, newest int64, err error) {
+func (w *watch) open(stream, ctx context.Context) (follower history.Follower, from, newest int64, err error) {
 	for {
 		follower, from, newest, err = w.openOnce(stream, ctx)
 		if !errors.Is(err, storage.ErrCompacted) || from <= newest || ctx.Err() != nil {
@@ -104,7 +105,7 @@ func (w *watch) open(stream, ctx context.Context) (follower storage.Follower, fr
 	}
 }
 
-func (w *watch) openOnce(stream, ctx context.Context) (follower storage.Follower, from, newest int64, err error) {
+func (w *watch) openOnce(stream, ctx context.Context) (follower history.Follower, from, newest int64, err error) {
 	s := w.stream.server
 	oldest, newest, err := s.history.Revisions(stream)
 	if err != nil {
@@ -115,7 +116,7 @@ func (w *watch) openOnce(stream, ctx context.Context) (follower storage.Follower
 	}
 	span, ok := requestRange(w.request.Key, w.request.RangeEnd)
 	if !ok {
-		span = storage.Span{From: beyond, To: beyond} // nothing is ever stored there
+		span = history.Span{From: beyond, To: beyond} // nothing is ever stored there
 	}
 	after := min(from-1, newest)
 	if oldest == firstRevision {
@@ -129,7 +130,7 @@ func (w *watch) openOnce(stream, ctx context.Context) (follower storage.Follower
 }
 
 // follow sends changes until there are none to come.
-func (w *watch) follow(ctx context.Context, follower storage.Follower, from int64) error {
+func (w *watch) follow(ctx context.Context, follower history.Follower, from int64) error {
 	interval := w.stream.server.opts.ProgressInterval
 	var notice *time.Timer
 	due := make(chan struct{}, 1)
@@ -182,7 +183,7 @@ func (w *watch) raiseSent(revision int64) {
 }
 
 // events returns those changes from a revision on that the request asks for.
-func (w *watch) events(changes []storage.Change, from int64) []*mvccpb.Event {
+func (w *watch) events(changes []history.Change, from int64) []*mvccpb.Event {
 	events := make([]*mvccpb.Event, 0, len(changes))
 	for i := range changes {
 		c := &changes[i]

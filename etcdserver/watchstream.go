@@ -11,7 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 
-	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 )
 
 // Watch implements etcd's Watch service. Nothing that reads requests ever waits for an answer to be sent: some clients send and receive by
@@ -219,7 +219,7 @@ func (w *watchStream) prove(ctx context.Context) {
 	default:
 		w.progressRevisions = append(w.progressRevisions, newest)
 	}
-	var followers []storage.Follower
+	var followers []history.Follower
 	for _, one := range w.watches {
 		if one.follower != nil && one.sentRevision < newest {
 			followers = append(followers, one.follower)
@@ -250,7 +250,7 @@ func (w *watchStream) progress() {
 		}
 	}
 	answer := known && len(left) < len(w.progressRevisions)
-	var behind []storage.Follower
+	var behind []history.Follower
 	switch {
 	case !known:
 		left = nil // no watch is left to speak of

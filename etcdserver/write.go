@@ -7,7 +7,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
-	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -48,7 +48,7 @@ func (s *Server) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, er
 	}
 }
 
-func putAnswer(r *pb.PutRequest, before *storage.Record, revision int64) *pb.PutResponse {
+func putAnswer(r *pb.PutRequest, before *history.Record, revision int64) *pb.PutResponse {
 	answer := &pb.PutResponse{Header: header(revision)}
 	if r.PrevKv {
 		answer.PrevKv = pair(before)
@@ -70,7 +70,7 @@ func checkPut(r *pb.PutRequest) error {
 }
 
 // putting returns the change that a request makes of what is stored.
-func putting(r *pb.PutRequest, id *resourcepb.ID, before *storage.Record) (*change, error) {
+func putting(r *pb.PutRequest, id *resourcepb.ID, before *history.Record) (*change, error) {
 	if (r.IgnoreValue || r.IgnoreLease) && before == nil {
 		return nil, rpctypes.ErrGRPCKeyNotFound
 	}
@@ -85,8 +85,8 @@ func putting(r *pb.PutRequest, id *resourcepb.ID, before *storage.Record) (*chan
 }
 
 // swap changes one key, if it was not changed since it was read.
-func (s *Server) swap(ctx context.Context, c *change) (storage.Swapped, error) {
-	swap := storage.Swap{Write: c.write, Expect: modRevision(c.before)}
+func (s *Server) swap(ctx context.Context, c *change) (history.SwapResult, error) {
+	swap := history.Swap{Write: c.write, Expect: modRevision(c.before)}
 	if c.delete {
 		swap.Delete = c.id
 	}
@@ -96,7 +96,7 @@ func (s *Server) swap(ctx context.Context, c *change) (storage.Swapped, error) {
 	// A key is attached by a transaction in which its lease lives.
 	stored, revision, err := s.get(ctx, c.id)
 	if err != nil || modRevision(stored) != swap.Expect {
-		return storage.Swapped{Stored: stored, Revision: revision}, err
+		return history.SwapResult{Stored: stored, Revision: revision}, err
 	}
 	key := string(keyOf(c.id))
 	both := &commit{
@@ -106,18 +106,18 @@ func (s *Server) swap(ctx context.Context, c *change) (storage.Swapped, error) {
 	done, err := both.run(ctx, s)
 	switch {
 	case err == nil:
-		return storage.Swapped{Done: true, Revision: done}, nil
+		return history.SwapResult{Done: true, Revision: done}, nil
 	case !errors.Is(err, errConcurrentChange):
-		return storage.Swapped{}, err
+		return history.SwapResult{}, err
 	}
 	stored, revision, err = s.get(ctx, c.id)
-	return storage.Swapped{Stored: stored, Revision: revision}, err
+	return history.SwapResult{Stored: stored, Revision: revision}, err
 }
 
 // get reads one key, linearizably, and returns nil if nothing is stored.
-func (s *Server) get(ctx context.Context, id *resourcepb.ID) (*storage.Record, int64, error) {
+func (s *Server) get(ctx context.Context, id *resourcepb.ID) (*history.Record, int64, error) {
 	span, _ := requestRange(keyOf(id), nil)
-	scan, err := s.history.Scan(ctx, span, storage.ScanOptions{Limit: 1})
+	scan, err := s.history.Scan(ctx, span, history.ScanOptions{Limit: 1})
 	if err != nil || len(scan.Records) == 0 {
 		return nil, scan.Revision, err
 	}
@@ -125,7 +125,7 @@ func (s *Server) get(ctx context.Context, id *resourcepb.ID) (*storage.Record, i
 }
 
 // modRevision returns the revision of a key's last change, 0 if nothing is stored.
-func modRevision(r *storage.Record) int64 {
+func modRevision(r *history.Record) int64 {
 	if r == nil {
 		return 0
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
+	past "github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -92,8 +93,8 @@ func TestKeysAreReadInParts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h, _ := storage.As[storage.Historian](storage.Backend(b))
-	scan, err := h.Scan(ctx, storage.Span{}, storage.ScanOptions{KeysOnly: true, Count: true})
+	h, _ := storage.As[past.Historian](storage.Backend(b))
+	scan, err := h.Scan(ctx, past.Span{}, past.ScanOptions{KeysOnly: true, Count: true})
 	if err != nil || !scan.More || scan.Count != keys || len(scan.Records) == 0 {
 		t.Errorf("%d of %d records, more is %v: %v", len(scan.Records), scan.Count, scan.More, err)
 	}

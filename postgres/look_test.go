@@ -11,6 +11,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
+	past "github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/batch"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -94,10 +95,10 @@ func TestLookIsFinal(t *testing.T) {
 	if v := after.found[string(second.Bytes())]; v == nil || v.ModRevision != h.RevisionOf(after.at) || v.ModRevision <= h.RevisionOf(before.at) {
 		t.Errorf("what was written behind the other session is %+v, as of revision %d", v, h.RevisionOf(after.at))
 	}
-	historian, _ := storage.As[storage.Historian](b)
+	historian, _ := storage.As[past.Historian](b)
 	end := second
 	end.Name += "\x01"
-	scan, err := historian.Scan(ctx, storage.Span{From: second.ID("", ""), To: end.ID("", "")}, storage.ScanOptions{KeysOnly: true, Count: true})
+	scan, err := historian.Scan(ctx, past.Span{From: second.ID("", ""), To: end.ID("", "")}, past.ScanOptions{KeysOnly: true, Count: true})
 	if err != nil || len(scan.Records) != 1 || scan.Count != 1 || scan.Revision != h.RevisionOf(after.at) || scan.Records[0].Resource.Version != two.Version {
 		t.Errorf("a scan of the key alone: %+v, %v", scan, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
@@ -20,7 +21,7 @@ func TestLostAfterCompact(t *testing.T) {
 	for range 3 {
 		stored = fixture.Write(t, direct, stored)
 	}
-	h, ok := storage.As[storage.Historian](direct)
+	h, ok := storage.As[history.Historian](direct)
 	if !ok {
 		t.Fatal("the backend is no Historian")
 	}

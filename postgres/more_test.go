@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
+	past "github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/codec"
 )
 
@@ -19,7 +20,7 @@ func TestMoreIsThere(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	b := opened(t, ctx) // which has three resources
-	historian, _ := storage.As[storage.Historian](b)
+	historian, _ := storage.As[past.Historian](b)
 	// As many as a page of keys alone holds.
 	_, err := b.handle.database.main.Exec(ctx, b.handle.database.sql.withNames(`
 insert into $resources (key, uid, version, group_version, data, created, writes, modified, modified_place)
@@ -28,14 +29,14 @@ from generate_series(1, $1::int) n`), rangeRows)
 	if err != nil {
 		t.Fatal(err)
 	}
-	of := func(group string) storage.Span {
+	of := func(group string) past.Span {
 		id := named("", "").Id
 		id.Type.Group, id.Type.Kind = group, ""
 		to := named("", "").Id
 		to.Type.Group, to.Type.Kind = group+"\x01", ""
-		return storage.Span{From: id, To: to}
+		return past.Span{From: id, To: to}
 	}
-	check := func(what string, group string, opts storage.ScanOptions, want int, more bool) {
+	check := func(what string, group string, opts past.ScanOptions, want int, more bool) {
 		t.Helper()
 		scan, err := historian.Scan(ctx, of(group), opts)
 		if err != nil || len(scan.Records) != want || scan.More != more {
@@ -44,13 +45,13 @@ from generate_series(1, $1::int) n`), rangeRows)
 		if !more {
 			return
 		}
-		rest, err := historian.Scan(ctx, scan.Rest, storage.ScanOptions{Limit: 1, KeysOnly: true, Revision: opts.Revision})
+		rest, err := historian.Scan(ctx, scan.Rest, past.ScanOptions{Limit: 1, KeysOnly: true, Revision: opts.Revision})
 		if err != nil || len(rest.Records) == 0 {
 			t.Errorf("%s: what is said to be more is %v, %v", what, rest.Records, err)
 		}
 	}
 	size := 0
-	all, err := historian.Scan(ctx, of("g"), storage.ScanOptions{})
+	all, err := historian.Scan(ctx, of("g"), past.ScanOptions{})
 	if err != nil || len(all.Records) != 3 {
 		t.Fatalf("%d records: %v", len(all.Records), err)
 	}
@@ -65,15 +66,15 @@ from generate_series(1, $1::int) n`), rangeRows)
 		t.Fatal(err)
 	}
 	for at, more := range map[int64]bool{all.Revision: false, 0: true} {
-		check(fmt.Sprint("bytes at ", at), "g", storage.ScanOptions{Bytes: size, Revision: at}, 3, more)
-		check(fmt.Sprint("limit at ", at), "g", storage.ScanOptions{Limit: 3, Revision: at}, 3, more)
+		check(fmt.Sprint("bytes at ", at), "g", past.ScanOptions{Bytes: size, Revision: at}, 3, more)
+		check(fmt.Sprint("limit at ", at), "g", past.ScanOptions{Limit: 3, Revision: at}, 3, more)
 	}
-	check("all bytes", "g", storage.ScanOptions{Bytes: size + 1}, 4, false)
-	check("keys alone", "k", storage.ScanOptions{KeysOnly: true}, rangeRows, false)
+	check("all bytes", "g", past.ScanOptions{Bytes: size + 1}, 4, false)
+	check("keys alone", "k", past.ScanOptions{KeysOnly: true}, rangeRows, false)
 	other := named("z", "")
 	other.Id.Type.Group = "k"
 	if _, err := b.WriteCAS(ctx, other); err != nil {
 		t.Fatal(err)
 	}
-	check("more keys alone", "k", storage.ScanOptions{KeysOnly: true}, rangeRows, true)
+	check("more keys alone", "k", past.ScanOptions{KeysOnly: true}, rangeRows, true)
 }

@@ -27,7 +27,7 @@ func init() {
 	storage.Register("postgresql", open)
 }
 
-// Backend is a store in a Postgres database. It implements storage.Backend, Pager, Resumer and Transactor, it is a storage.Historian
+// Backend is a store in a Postgres database. It implements storage.Backend, Pager, Resumer and Transactor, it is a history.Historian
 // (found by storage.As), and its watches are storage.Bookmarkers.
 type Backend struct {
 	*backend.Backend[position]

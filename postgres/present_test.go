@@ -10,6 +10,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
+	past "github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
@@ -25,7 +26,7 @@ func TestPresentIsNeverCompacted(t *testing.T) {
 			storeURL := env.Postgres(t).StoreURL(t)
 			other := openHandle(t, ctx, storeURL)
 			b, tr := openTraced(t, ctx, storeURL)
-			historian, _ := storage.As[storage.Historian](b)
+			historian, _ := storage.As[past.Historian](b)
 			stalled := acquire(t, ctx, other.handle.database.main)
 			execute := func(sql string) {
 				t.Helper()
@@ -65,16 +66,16 @@ func TestPresentIsNeverCompacted(t *testing.T) {
 			one := key.Of(stored.Id)
 			end := one
 			end.Name += "\x01"
-			var got *storage.Record
+			var got *past.Record
 			switch what {
 			case "a swap":
-				var swapped storage.Swapped
-				swapped, err = historian.Swap(ctx, storage.Swap{Write: named("one", "mine"), Expect: 1})
+				var swapped past.SwapResult
+				swapped, err = historian.Swap(ctx, past.Swap{Write: named("one", "mine"), Expect: 1})
 				got = swapped.Stored
 			case "a key":
-				got, err = only(historian.Scan(ctx, storage.Span{From: one.ID("", ""), To: end.ID("", "")}, storage.ScanOptions{}))
+				got, err = only(historian.Scan(ctx, past.Span{From: one.ID("", ""), To: end.ID("", "")}, past.ScanOptions{}))
 			default:
-				got, err = only(historian.Scan(ctx, storage.Span{}, storage.ScanOptions{}))
+				got, err = only(historian.Scan(ctx, past.Span{}, past.ScanOptions{}))
 			}
 			tr.sends.Store(nil)
 			if err != nil || !forgotten || got == nil || got.Resource.Version != stored.Version {
@@ -85,7 +86,7 @@ func TestPresentIsNeverCompacted(t *testing.T) {
 }
 
 // only is the one record of a scan.
-func only(scan storage.Scan, err error) (*storage.Record, error) {
+func only(scan past.ScanResult, err error) (*past.Record, error) {
 	if err != nil || len(scan.Records) != 1 {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
+	past "github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -183,11 +184,11 @@ func appearsLater(
 			}
 		}
 	default:
-		historian, _ := storage.As[storage.Historian](b)
+		historian, _ := storage.As[past.Historian](b)
 		waiting, stop := context.WithTimeout(ctx, 10*time.Second)
 		defer stop()
 		defer func() { commit() }()
-		if scan, err := historian.Scan(waiting, storage.Span{}, storage.ScanOptions{}); err == nil && len(scan.Records) > 0 {
+		if scan, err := historian.Scan(waiting, past.Span{}, past.ScanOptions{}); err == nil && len(scan.Records) > 0 {
 			t.Errorf("all is said to be final up to %d while a lower number is under way", scan.Revision)
 		}
 	}

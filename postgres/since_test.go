@@ -13,6 +13,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
+	past "github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -26,17 +27,17 @@ func TestChangedSince(t *testing.T) {
 	t.Log("seed", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	b := opened(t, ctx)
-	h, _ := storage.As[storage.Historian](b)
+	h, _ := storage.As[past.Historian](b)
 	const keys, changes = 8, 120
 	id := func(i int) *resourcepb.ID { return named(fmt.Sprint("k", i), "").Id }
 	now := map[int]int64{} // keys with the revisions of their last changes
-	past := map[int64]map[int]int64{}
+	states := map[int64]map[int]int64{}
 	for n := range changes {
 		i := random.IntN(keys)
 		if n > changes/2 {
 			i %= keys / 2 // the others have not changed since
 		}
-		swap := storage.Swap{Expect: now[i]}
+		swap := past.Swap{Expect: now[i]}
 		if now[i] != 0 && random.IntN(2) == 0 {
 			swap.Delete = id(i)
 		} else {
@@ -49,18 +50,18 @@ func TestChangedSince(t *testing.T) {
 		if delete(now, i); swap.Write != nil {
 			now[i] = done.Revision
 		}
-		past[done.Revision] = maps.Clone(now)
+		states[done.Revision] = maps.Clone(now)
 	}
 	quiet := 0
-	for revision, state := range past {
+	for revision, state := range states {
 		for range 4 {
 			from, to := random.IntN(keys), random.IntN(keys+1)
 			if from > to {
 				from, to = to, from
 			}
-			span := storage.Span{From: id(from), To: id(to)}
+			span := past.Span{From: id(from), To: id(to)}
 			limit := 1 + random.IntN(keys)
-			scan, err := h.Scan(ctx, span, storage.ScanOptions{Revision: revision, Limit: limit, Count: true})
+			scan, err := h.Scan(ctx, span, past.ScanOptions{Revision: revision, Limit: limit, Count: true})
 			if err != nil {
 				t.Fatal(err)
 			}

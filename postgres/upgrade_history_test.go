@@ -11,6 +11,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
@@ -57,7 +58,7 @@ func TestUpgradeToHistory(t *testing.T) {
 		}
 	}
 	b := fixture.Open(t, server.StoreURLIn(t, schema))
-	h, ok := storage.As[storage.Historian](b)
+	h, ok := storage.As[history.Historian](b)
 	if !ok {
 		t.Fatal("the backend is no Historian")
 	}
@@ -73,7 +74,7 @@ func TestUpgradeToHistory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	scan, err := h.Scan(ctx, storage.Span{}, storage.ScanOptions{Revision: oldest})
+	scan, err := h.Scan(ctx, history.Span{}, history.ScanOptions{Revision: oldest})
 	if err != nil || len(scan.Records) != many {
 		t.Fatalf("%d resources at the oldest revision, expected %d, %v", len(scan.Records), many, err)
 	}

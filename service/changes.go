@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/ranges"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -42,7 +43,7 @@ type changes struct {
 	filter   *ranges.Filter
 	name     string // "" for all
 	until    int64
-	follower storage.Follower
+	follower history.Follower
 
 	ctx  context.Context // of the call; over when the server drains, too
 	free func()          // ends ctx
@@ -91,7 +92,7 @@ func (s *Server) changes(ctx context.Context, req *resourcepb.ChangesRequest) (c
 }
 
 // follow begins to follow the changes after a revision.
-func (c *changes) follow(h storage.Historian, after int64) error {
+func (c *changes) follow(h history.Historian, after int64) error {
 	_, newest, err := h.Revisions(c.ctx)
 	switch {
 	case err != nil:
@@ -167,7 +168,7 @@ func (c *changes) fetch() error {
 }
 
 // commit readies what the caller may see of the changes of a commit.
-func (c *changes) commit(all []storage.Change) error {
+func (c *changes) commit(all []history.Change) error {
 	var last *resourcepb.Change
 	for i := range all {
 		seen, err := c.seen(&all[i])
@@ -186,7 +187,7 @@ func (c *changes) commit(all []storage.Change) error {
 }
 
 // seen returns a change as the caller may see it, nil for nothing.
-func (c *changes) seen(change *storage.Change) (*resourcepb.Change, error) {
+func (c *changes) seen(change *history.Change) (*resourcepb.Change, error) {
 	either := change.Now
 	if either == nil {
 		either = change.Before

@@ -5,7 +5,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/ranges"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -50,13 +50,13 @@ func (s *Server) ListAt(ctx context.Context, req *resourcepb.ListAtRequest) (*re
 // page reads on until the page is full and there is one more record that the caller may see, or nothing is left. So a continue token names
 // what the caller may see, and says of what it may not see not even that there is something.
 func (v *sight) page(
-	ctx context.Context, h storage.Historian, filter *ranges.Filter, rest storage.Span, revision int64, limit int,
+	ctx context.Context, h history.Historian, filter *ranges.Filter, rest history.Span, revision int64, limit int,
 ) (*resourcepb.ListAtResponse, error) {
 	if limit == 0 {
 		limit = maxPastRecords
 	}
 	out := &resourcepb.ListAtResponse{Revision: revision}
-	opts := storage.ScanOptions{Limit: min(limit, maxPastRecords-1) + 1}
+	opts := history.ScanOptions{Limit: min(limit, maxPastRecords-1) + 1}
 	size := 0
 	for more := true; more; {
 		opts.Revision = out.Revision

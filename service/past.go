@@ -8,14 +8,15 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/ranges"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // historian returns the store as one whose past can be read.
-func (s *Server) historian() (storage.Historian, error) {
-	h, ok := storage.As[storage.Historian](s.backend)
+func (s *Server) historian() (history.Historian, error) {
+	h, ok := storage.As[history.Historian](s.backend)
 	if !ok {
 		return nil, status.Error(codes.Unimplemented, "the store does not number its changes, so nothing can be shown of its past")
 	}
@@ -69,7 +70,7 @@ func (v *sight) filter(prefix string) *ranges.Filter {
 }
 
 // spanOf returns the span of a filter behind a continue token, which names the last resource of the page before; "" for the whole span.
-func spanOf(f *ranges.Filter, token string) (storage.Span, error) {
+func spanOf(f *ranges.Filter, token string) (history.Span, error) {
 	if token == "" {
 		return f.Span(), nil
 	}
@@ -78,13 +79,13 @@ func spanOf(f *ranges.Filter, token string) (storage.Span, error) {
 		err = errNoToken
 	}
 	if err != nil {
-		return storage.Span{}, err
+		return history.Span{}, err
 	}
 	return f.After(last), nil
 }
 
 // shown returns a record as the caller may see it, nil for nothing.
-func (v *sight) shown(ctx context.Context, r *storage.Record) (*resourcepb.Record, error) {
+func (v *sight) shown(ctx context.Context, r *history.Record) (*resourcepb.Record, error) {
 	if r == nil || !means(v.name, r.Resource.GetId().GetType()) {
 		return nil, nil
 	}

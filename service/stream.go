@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/service/registry"
 )
@@ -107,7 +108,7 @@ func (s *Server) watch(ctx context.Context, req *resourcepb.WatchListRequest, te
 
 // prepare asks the watch for what the request wants of it, before the first event.
 func (st *stream) prepare() error {
-	recaller, ok := st.watch.(storage.Recaller)
+	recaller, ok := st.watch.(history.Recaller)
 	// A stream that goes on from a cursor does not know what an earlier one has sent: what was stored before a change says it.
 	if ok && (st.req.GetBefore() || st.req.GetCursor() != "" && st.sent != nil) {
 		recaller.Recall()

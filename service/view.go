@@ -6,7 +6,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -84,7 +84,7 @@ func (st *stream) showed(ev *resourcepb.WatchEvent, res *resourcepb.Resource) (b
 	case ev.GetBefore() != nil:
 		return st.shows(ev.GetBefore())
 	}
-	if _, ok := st.watch.(storage.Recaller); ok {
+	if _, ok := st.watch.(history.Recaller); ok {
 		return false, nil // there was nothing before
 	}
 	return false, refusal(codes.OutOfRange, "COMPACTED",

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
+	past "github.com/ashlar-dev/storage/history"
 )
 
 // A scan of many keys ends at a number of bytes, as one of resources does.
@@ -21,8 +22,8 @@ func TestKeysAreReadInParts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h, _ := storage.As[storage.Historian](storage.Backend(s))
-	scan, err := h.Scan(t.Context(), storage.Span{}, storage.ScanOptions{KeysOnly: true, Count: true})
+	h, _ := storage.As[past.Historian](storage.Backend(s))
+	scan, err := h.Scan(t.Context(), past.Span{}, past.ScanOptions{KeysOnly: true, Count: true})
 	if err != nil || !scan.More || scan.Count != keys || len(scan.Records) == 0 {
 		t.Errorf("%d of %d records, more is %v: %v", len(scan.Records), scan.Count, scan.More, err)
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // Backend is an opened SQLite file. It implements storage.Backend, storage.Pager, storage.Resumer and storage.Transactor, and its
-// watches are storage.Bookmarkers and storage.Recallers. storage.As finds its storage.Historian.
+// watches are storage.Bookmarkers and history.Recallers. storage.As finds its history.Historian.
 type Backend struct {
 	*backend.Backend[position]
 	handle *handle

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -59,7 +60,7 @@ func (c *Client[T]) newWatch(w storage.Watch, err error) (*Watch[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	if recaller, ok := w.(storage.Recaller); ok {
+	if recaller, ok := w.(history.Recaller); ok {
 		recaller.Recall()
 	}
 	return &Watch[T]{codec: c.codec, watch: w}, nil

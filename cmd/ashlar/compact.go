@@ -10,6 +10,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
+	"github.com/ashlar-dev/storage/history"
 )
 
 func revisionsCommand(a *cli.App) *cobra.Command {
@@ -101,7 +102,7 @@ On etcd this compacts the whole cluster, including all other stores and keys in 
 				return err
 			}
 			defer cancel()
-			return onHistorian(ctx, a, func(h storage.Historian) error { return compact(ctx, a, h, revision, keep) })
+			return onHistorian(ctx, a, func(h history.Historian) error { return compact(ctx, a, h, revision, keep) })
 		},
 	}
 	cmd.Flags().Int64Var(&keep, "keep", 0, "number of revisions before the newest to keep")
@@ -116,7 +117,7 @@ func btoi(b bool) int {
 }
 
 // compact forgets the history before a revision, or all but the last keep revisions if revision is 0, and prints the result.
-func compact(ctx context.Context, a *cli.App, h storage.Historian, revision, keep int64) error {
+func compact(ctx context.Context, a *cli.App, h history.Historian, revision, keep int64) error {
 	before, newest, err := h.Revisions(ctx)
 	if err != nil {
 		return err

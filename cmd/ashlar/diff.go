@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -71,7 +71,7 @@ resource and its revision.`,
 // delta is a resource that differs between two revisions. A nil record means that it did not exist.
 type delta struct {
 	change      string
-	before, now *storage.Record
+	before, now *history.Record
 }
 
 func (d *delta) id() *resourcepb.ID {
@@ -117,7 +117,7 @@ func (d *differ) each(ctx context.Context, do func(*delta) error) error {
 }
 
 // compareFirst compares the record with the smaller key, or both if the keys are equal. If there is no difference, change is "".
-func compareFirst(was, is *storage.Record) delta {
+func compareFirst(was, is *history.Record) delta {
 	order := 0
 	switch {
 	case was == nil:

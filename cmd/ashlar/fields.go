@@ -9,13 +9,13 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/jsonpb"
 )
 
 // fields prints a line for each field that differs between two versions of a resource: + for an added field, - for a removed one, ~ for a
 // changed one. It prints nothing for a resource that was created or deleted.
-func (p *printer) fields(before, now *storage.Record) error {
+func (p *printer) fields(before, now *history.Record) error {
 	if before == nil || now == nil {
 		return nil
 	}
@@ -57,7 +57,7 @@ func (p *printer) fields(before, now *storage.Record) error {
 
 // flatFields returns the fields of a resource by their paths, such as data.spec.replicas or data.spec.ports[0].name, with their values as
 // JSON. It omits the fields that every write changes.
-func flatFields(r *storage.Record) (map[string]string, error) {
+func flatFields(r *history.Record) (map[string]string, error) {
 	text, err := jsonpb.Marshal(r.Resource)
 	if err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func joinPath(path, name string) string {
 // member is a field of an object that a printer writes.
 type member struct {
 	name  string
-	value any // a text, a number or a *storage.Record; nil and "" are omitted
+	value any // a text, a number or a *history.Record; nil and "" are omitted
 }
 
 // object prints an object as a line of JSON, or as YAML.
@@ -137,7 +137,7 @@ func writeObject(out *bytes.Buffer, members []member) error {
 	for _, m := range members {
 		var value []byte
 		switch v := m.value.(type) {
-		case *storage.Record:
+		case *history.Record:
 			if v == nil {
 				continue
 			}

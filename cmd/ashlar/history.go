@@ -12,6 +12,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -73,7 +74,7 @@ func filterOf(id *resourcepb.ID) *key.Filter {
 type version struct {
 	operation   string
 	revision    int64
-	before, now *storage.Record // now is nil for a deletion
+	before, now *history.Record // now is nil for a deletion
 }
 
 // historyOf shows the versions of a resource that the store has kept, oldest first, while it reads them, and reports whether there were
@@ -116,13 +117,13 @@ func showChanges(ctx context.Context, h historySource, id *resourcepb.ID, oldest
 	if oldest == newest {
 		return nil
 	}
-	return h.Changes(ctx, id, oldest, newest, func(c *storage.Change) error {
+	return h.Changes(ctx, id, oldest, newest, func(c *history.Change) error {
 		return show(&version{operation: operation(c), revision: c.Revision, before: c.Before, now: c.Now})
 	})
 }
 
 // operation returns the name of a change.
-func operation(c *storage.Change) string {
+func operation(c *history.Change) string {
 	switch {
 	case c.Now == nil:
 		return "deleted"

@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/jsonpb"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -186,11 +186,11 @@ func TestPastIsAsDocumented(t *testing.T) {
 func TestTimesOfVersions(t *testing.T) {
 	t.Parallel()
 	const early, late = "01ARZ3NDEKTSV4RRFFQ69G5FAV", "01BX5ZZKBKACTAV9WEVGEMMVRZ"
-	record := func(generation string) *storage.Record {
-		return &storage.Record{Resource: &resourcepb.Resource{Generation: generation}}
+	record := func(generation string) *history.Record {
+		return &history.Record{Resource: &resourcepb.Resource{Generation: generation}}
 	}
 	for _, c := range []struct {
-		before, now *storage.Record
+		before, now *history.Record
 		want        string
 	}{
 		{nil, record(early), "2016-07-30T23:54:10Z"},

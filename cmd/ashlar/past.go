@@ -9,6 +9,7 @@ import (
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/client"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/ranges"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -23,9 +24,9 @@ type historySource interface {
 	Revisions(ctx context.Context, f *key.Filter) (oldest, newest int64, err error)
 	// RecordsAt returns a function that returns the next page of the records that matched at a revision, in order, and whether more follow.
 	// Revision 0 is the newest one.
-	RecordsAt(f *key.Filter, revision int64, limit int) func(context.Context) ([]storage.Record, bool, error)
+	RecordsAt(f *key.Filter, revision int64, limit int) func(context.Context) ([]history.Record, bool, error)
 	// Changes calls do for each change of a key, in order, from after (exclusive) until a revision (inclusive), which must exist.
-	Changes(ctx context.Context, id *resourcepb.ID, after, until int64, do func(*storage.Change) error) error
+	Changes(ctx context.Context, id *resourcepb.ID, after, until int64, do func(*history.Change) error) error
 }
 
 // onHistory opens the store, or connects to the server, for a command that reads the history, and closes it. If a revision is forgotten or
@@ -47,7 +48,7 @@ func onHistory(ctx context.Context, a *cli.App, f *key.Filter, do func(historySo
 }
 
 // onHistorian opens a store for a command that changes its history, and closes it.
-func onHistorian(ctx context.Context, a *cli.App, do func(storage.Historian) error) error {
+func onHistorian(ctx context.Context, a *cli.App, do func(history.Historian) error) error {
 	return a.With(ctx, func(backend storage.Backend) error {
 		h, err := historianOf(backend)
 		if err != nil {
@@ -57,8 +58,8 @@ func onHistorian(ctx context.Context, a *cli.App, do func(storage.Historian) err
 	})
 }
 
-func historianOf(backend storage.Backend) (storage.Historian, error) {
-	h, ok := storage.As[storage.Historian](backend)
+func historianOf(backend storage.Backend) (history.Historian, error) {
+	h, ok := storage.As[history.Historian](backend)
 	if !ok {
 		return nil, cli.Usagef("this store does not number its changes, so it has no history")
 	}
@@ -77,7 +78,7 @@ func addRevisions(err error, revisions func() (oldest, newest int64, err error))
 }
 
 // storeHistory is the history of a store.
-type storeHistory struct{ h storage.Historian }
+type storeHistory struct{ h history.Historian }
 
 // Revisions implements historySource.
 func (s storeHistory) Revisions(ctx context.Context, _ *key.Filter) (oldest, newest int64, err error) {
@@ -85,10 +86,10 @@ func (s storeHistory) Revisions(ctx context.Context, _ *key.Filter) (oldest, new
 }
 
 // RecordsAt implements historySource.
-func (s storeHistory) RecordsAt(f *key.Filter, revision int64, limit int) func(context.Context) ([]storage.Record, bool, error) {
+func (s storeHistory) RecordsAt(f *key.Filter, revision int64, limit int) func(context.Context) ([]history.Record, bool, error) {
 	filter, rest := *f, ranges.Of(f)
-	return func(ctx context.Context) (page []storage.Record, more bool, err error) {
-		scan, err := s.h.Scan(ctx, rest, storage.ScanOptions{Revision: revision, Limit: limit})
+	return func(ctx context.Context) (page []history.Record, more bool, err error) {
+		scan, err := s.h.Scan(ctx, rest, history.ScanOptions{Revision: revision, Limit: limit})
 		if err != nil {
 			return nil, false, err
 		}
@@ -103,7 +104,7 @@ func (s storeHistory) RecordsAt(f *key.Filter, revision int64, limit int) func(c
 }
 
 // Changes implements historySource.
-func (s storeHistory) Changes(ctx context.Context, id *resourcepb.ID, after, until int64, do func(*storage.Change) error) error {
+func (s storeHistory) Changes(ctx context.Context, id *resourcepb.ID, after, until int64, do func(*history.Change) error) error {
 	follower, err := s.h.Follow(ctx, ranges.OfKey(key.Of(id)), after)
 	if err != nil {
 		return err
@@ -130,8 +131,8 @@ func (s storeHistory) Changes(ctx context.Context, id *resourcepb.ID, after, unt
 
 // recordReader reads the records that matched a filter at a revision, page by page.
 type recordReader struct {
-	read func(context.Context) ([]storage.Record, bool, error)
-	page []storage.Record
+	read func(context.Context) ([]history.Record, bool, error)
+	page []history.Record
 	more bool
 }
 
@@ -141,7 +142,7 @@ func newRecordReader(h historySource, f *key.Filter, revision int64) *recordRead
 }
 
 // next returns the next record, or nil after the last one.
-func (p *recordReader) next(ctx context.Context) (*storage.Record, error) {
+func (p *recordReader) next(ctx context.Context) (*history.Record, error) {
 	for len(p.page) == 0 {
 		if !p.more {
 			return nil, nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/inmem"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -37,7 +38,7 @@ func TestPastIsReadInPages(t *testing.T) {
 		require.NoError(t, err)
 		want = append(want, res.Id.Name)
 	}
-	h, ok := storage.As[storage.Historian](storage.Backend(b))
+	h, ok := storage.As[history.Historian](storage.Backend(b))
 	require.True(t, ok)
 	_, newest, err := h.Revisions(ctx)
 	require.NoError(t, err)
@@ -59,21 +60,21 @@ func TestPastIsReadInPages(t *testing.T) {
 
 // attentive counts the answers of a store's followers.
 type attentive struct {
-	storage.Historian
+	history.Historian
 	answers int
 }
 
 type attentiveFollower struct {
-	storage.Follower
+	history.Follower
 	of *attentive
 }
 
-func (a *attentive) Follow(ctx context.Context, span storage.Span, after int64) (storage.Follower, error) {
+func (a *attentive) Follow(ctx context.Context, span history.Span, after int64) (history.Follower, error) {
 	f, err := a.Historian.Follow(ctx, span, after)
 	return attentiveFollower{f, a}, err
 }
 
-func (f attentiveFollower) Next(ctx context.Context) ([]storage.Change, int64, error) {
+func (f attentiveFollower) Next(ctx context.Context) ([]history.Change, int64, error) {
 	f.of.answers++
 	return f.Follower.Next(ctx)
 }
@@ -85,7 +86,7 @@ func TestHistoryIsShownAsItIsRead(t *testing.T) {
 	ctx := context.Background()
 	b := inmem.New(nil)
 	defer b.Close()
-	inner, _ := storage.As[storage.Historian](storage.Backend(b))
+	inner, _ := storage.As[history.Historian](storage.Backend(b))
 	h := &attentive{Historian: inner}
 	res := &resourcepb.Resource{Id: numbered("a")}
 	res.Id.Uid = "u"

@@ -248,7 +248,7 @@ func (c *client) pages(strong bool, patience time.Duration) {
 		began := c.round.run.now()
 		page, err := pager.ListPage(ctx, thing, roundTenancy(c.round.namespace), "", opts)
 		cancel()
-		c.round.run.checkTimeout(c.round.history, k, began, patience)
+		c.round.run.checkTimeout(c.round.roundLog, k, began, patience)
 		if err != nil {
 			if attempt++; attempt < 3 && n > 0 && errors.Is(err, storage.ErrInconsistent) {
 				continue // the token is as good as before

@@ -193,7 +193,7 @@ func TestNoHistorian(t *testing.T) {
 		b, err := around(ctx)
 		return struct{ storage.Backend }{b}, err
 	}
-	if _, err := Run(t.Context(), h, Options{}); err == nil || !strings.Contains(err.Error(), "is no storage.Historian") {
+	if _, err := Run(t.Context(), h, Options{}); err == nil || !strings.Contains(err.Error(), "is no history.Historian") {
 		t.Errorf("got error %v", err)
 	}
 }

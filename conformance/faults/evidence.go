@@ -11,7 +11,7 @@ import (
 
 // evidence is the history of a round, put in order.
 type evidence struct {
-	*history
+	*roundLog
 	run             *run
 	round           *round
 	observations    []observation // one of each follower
@@ -32,7 +32,7 @@ type observation struct {
 
 // collectEvidence collects the history of a round that has ended.
 func collectEvidence(r *run, n *round, sights []observation) *evidence {
-	e := &evidence{history: n.copy(), run: r, round: n, keyHistories: map[string]*keyHistory{}, writes: map[string]*call{}, appliedCalls: map[*call]bool{}, latest: map[*call]time.Duration{}}
+	e := &evidence{roundLog: n.copy(), run: r, round: n, keyHistories: map[string]*keyHistory{}, writes: map[string]*call{}, appliedCalls: map[*call]bool{}, latest: map[*call]time.Duration{}}
 	e.observations = sights
 	for i, s := range sights {
 		if i == 0 || e.hasGap(e.witness) && !e.hasGap(s) || e.hasGap(e.witness) == e.hasGap(s) && len(s.events) > len(e.witness.events) {

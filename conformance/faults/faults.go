@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 )
 
 // Run runs workers, followers and faults on the store of the harness and checks the result. It returns an error if the run was
@@ -65,16 +66,16 @@ func openHandles(r *run, ctx context.Context) error {
 	return nil
 }
 
-// reasoned returns an error if a handle of this process is no storage.Historian without a reason, or is one in spite of it.
+// reasoned returns an error if a handle of this process is no history.Historian without a reason, or is one in spite of it.
 func checkCapability(r *run, handle int, b storage.Backend) error {
 	if _, apart := b.(*process); apart {
 		return nil
 	}
-	switch _, ok := storage.As[storage.Historian](b); {
+	switch _, ok := storage.As[history.Historian](b); {
 	case !ok && r.h.NoHistorian == "":
-		return fmt.Errorf("faults: handle %d is no storage.Historian and Harness.NoHistorian does not say why", handle)
+		return fmt.Errorf("faults: handle %d is no history.Historian and Harness.NoHistorian does not say why", handle)
 	case ok && r.h.NoHistorian != "":
-		return fmt.Errorf("faults: handle %d is a storage.Historian although Harness.NoHistorian says: %s", handle, r.h.NoHistorian)
+		return fmt.Errorf("faults: handle %d is a history.Historian although Harness.NoHistorian says: %s", handle, r.h.NoHistorian)
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ func (f *follower) follow(ctx context.Context) {
 		short, cancel := context.WithTimeout(ctx, nextFor)
 		ev, err := f.watch.Next(short)
 		cancel()
-		f.run.checkTimeout(f.current().history, &call{kind: "Next", client: f.name, handle: f.handle, begin: began, returnedAt: f.run.now()}, began, nextFor)
+		f.run.checkTimeout(f.current().roundLog, &call{kind: "Next", client: f.name, handle: f.handle, begin: began, returnedAt: f.run.now()}, began, nextFor)
 		switch {
 		case err != nil && short.Err() != nil && errors.Is(err, short.Err()):
 			odds = 2 // a quiet watch is the case that bookmarks are for

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 )
 
 // followLogger writes a chronicle.
 type followLogger struct {
 	*followLog
 	round    *round
-	keyRange storage.Span
+	keyRange history.Span
 	since    time.Duration // when the first revision was the newest
 	resumes  int           // one in this many answers closes the follower, and a new one continues; 0: none
 	random   *rand.Rand
@@ -35,7 +36,7 @@ func startRevision(r *round, ctx context.Context) (first int64, since time.Durat
 }
 
 // newestRevision returns the range of revisions, retrying until the store answers.
-func newestRevision(r *round, ctx context.Context, h storage.Historian) (oldest, newest int64, err error) {
+func newestRevision(r *round, ctx context.Context, h history.Historian) (oldest, newest int64, err error) {
 	for began := r.run.now(); ; {
 		short, cancel := context.WithTimeout(ctx, longTimeout)
 		oldest, newest, err = h.Revisions(short)
@@ -86,7 +87,7 @@ func scanAfresh(r *round, ctx context.Context, handle int) (*view, bool) {
 	h, _ := r.run.historian(handle)
 	c := newClient(r, "chronicler", handle)
 	for began := r.run.now(); ctx.Err() == nil && r.run.now()-began < r.run.o.Timeout; {
-		if v, ok := scanPresent(c, h, storage.ScanOptions{}, longTimeout); ok {
+		if v, ok := scanPresent(c, h, history.ScanOptions{}, longTimeout); ok {
 			return v, true
 		}
 	}
@@ -139,7 +140,7 @@ func (c *followLogger) follow(ctx context.Context) {
 		short, cancel := context.WithTimeout(ctx, nextFor)
 		changes, revision, err := f.Next(short)
 		cancel()
-		c.round.run.checkTimeout(c.round.history, &call{kind: "Next of a follower", client: c.name, handle: c.handle, begin: began, returnedAt: c.round.run.now()}, began, nextFor)
+		c.round.run.checkTimeout(c.round.roundLog, &call{kind: "Next of a follower", client: c.name, handle: c.handle, begin: began, returnedAt: c.round.run.now()}, began, nextFor)
 		switch {
 		case err != nil && short.Err() != nil && errors.Is(err, short.Err()):
 			asked = c.requestBookmark(ctx, f, asked)
@@ -178,7 +179,7 @@ func (c *followLogger) follow(ctx context.Context) {
 }
 
 // open opens a follower after the changes recorded so far. It returns false if that is not possible.
-func (c *followLogger) open(ctx context.Context) (storage.Follower, bool) {
+func (c *followLogger) open(ctx context.Context) (history.Follower, bool) {
 	h, ok := c.round.run.historian(c.handle)
 	for began := c.round.run.now(); ok && ctx.Err() == nil; {
 		short, cancel := context.WithTimeout(ctx, longTimeout)
@@ -199,13 +200,13 @@ func (c *followLogger) open(ctx context.Context) (storage.Follower, bool) {
 }
 
 // noFollower replaces a follower that was closed and not reopened.
-type noFollower struct{ storage.Follower }
+type noFollower struct{ history.Follower }
 
 func (noFollower) Close() {}
 
 // requestBookmark requests a bookmark when the follower is quiet, and more often while the final revision is known. It returns
 // the time at which it requested the outstanding bookmark.
-func (c *followLogger) requestBookmark(ctx context.Context, f storage.Follower, owed time.Duration) time.Duration {
+func (c *followLogger) requestBookmark(ctx context.Context, f history.Follower, owed time.Duration) time.Duration {
 	waiting := c.until.Load() > 0
 	if !waiting && (owed > 0 || c.random.IntN(2) == 0) {
 		return owed
@@ -230,7 +231,7 @@ func (c *followLogger) addBookmark(asked time.Duration, revision int64) {
 }
 
 // addChanges notes changes and holds their numbers against those before.
-func (c *followLogger) addChanges(changes []storage.Change, revision int64) {
+func (c *followLogger) addChanges(changes []history.Change, revision int64) {
 	last, now := c.at, c.round.run.now()
 	group := 0
 	if len(c.changes) > 0 {

@@ -34,7 +34,7 @@ type Harness struct {
 	ListIsNoSnapshot  string
 	NoOrderAcrossKeys string
 
-	// NoHistorian says why the backend is no storage.Historian, as in conformance.Harness. It is an error if a handle is none
+	// NoHistorian says why the backend is no history.Historian, as in conformance.Harness. It is an error if a handle is none
 	// and the reason is empty, or if a handle is one and there is a reason. Handles of [Processes] are not checked.
 	NoHistorian string
 

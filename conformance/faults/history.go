@@ -7,12 +7,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// history is the calls and observations of one round.
-type history struct {
+// roundLog is the calls and observations of one round.
+type roundLog struct {
 	full              func() // called when there are enough calls for one round
 	mu                sync.Mutex
 	calls             []*call
@@ -43,13 +43,13 @@ type bookmark struct {
 }
 
 // copy is the history as it is now.
-func (h *history) copy() *history {
+func (h *roundLog) copy() *roundLog {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return &history{calls: h.calls, bookmarks: h.bookmarks, probes: h.probes, waits: h.waits, faults: h.faults, compactionReports: h.compactionReports, views: h.views, readings: h.readings, reports: h.reports}
+	return &roundLog{calls: h.calls, bookmarks: h.bookmarks, probes: h.probes, waits: h.waits, faults: h.faults, compactionReports: h.compactionReports, views: h.views, readings: h.readings, reports: h.reports}
 }
 
-func (h *history) addCall(c *call) {
+func (h *roundLog) addCall(c *call) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c.id = len(h.calls)
@@ -59,7 +59,7 @@ func (h *history) addCall(c *call) {
 }
 
 // report records a violation that needs no further evidence.
-func (h *history) report(v Violation) {
+func (h *roundLog) report(v Violation) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.reports = append(h.reports, v)
@@ -120,7 +120,7 @@ func (r record) String() string {
 }
 
 // recordOf returns a record in the words of a history; nil is nothing.
-func recordOf(r *storage.Record) record {
+func recordOf(r *history.Record) record {
 	if r == nil {
 		return record{}
 	}
@@ -159,7 +159,7 @@ type compactionReport struct {
 	err      error
 }
 
-// followLog is the changes of a round that a storage.Follower reported from a revision on.
+// followLog is the changes of a round that a history.Follower reported from a revision on.
 type followLog struct {
 	name   string
 	handle int
@@ -243,33 +243,33 @@ func (c change) String() string {
 }
 
 // addFault notes a fault.
-func (h *history) addFault(e episode) {
+func (h *roundLog) addFault(e episode) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.faults = append(h.faults, e)
 }
 
 // addBookmark notes a bookmark.
-func (h *history) addBookmark(b bookmark) {
+func (h *roundLog) addBookmark(b bookmark) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.bookmarks = append(h.bookmarks, b)
 }
 
-func (h *history) addCompaction(g compactionReport) {
+func (h *roundLog) addCompaction(g compactionReport) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.compactionReports = append(h.compactionReports, g)
 }
 
 // addView notes a view, read notes a reading.
-func (h *history) addView(v *view) {
+func (h *roundLog) addView(v *view) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.views = append(h.views, v)
 }
 
-func (h *history) addReading(n reading) {
+func (h *roundLog) addReading(n reading) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.readings = append(h.readings, n)

@@ -126,7 +126,7 @@ func (p *process) Close() error {
 	return err
 }
 
-// As offers the capabilities of the handle in the other process, without storage.Historian: the handles of this process scan
+// As offers the capabilities of the handle in the other process, without history.Historian: the handles of this process scan
 // revisions, and they read the same history.
 func (p *process) As(target any) bool {
 	p.mu.Lock()

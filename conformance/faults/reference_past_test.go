@@ -10,12 +10,13 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 )
 
 // The reference computes the state at a revision from its log. Revision 1 is the empty store, and each change has its own
 // revision.
 
-var _ storage.Historian = (*handle)(nil)
+var _ history.Historian = (*handle)(nil)
 
 // reserve takes the revisions of a transaction before it is decided. Only with a defect do other callers see later revisions
 // first.
@@ -66,8 +67,8 @@ func (s *server) reach(revision int64) error {
 }
 
 // past returns the state of a range at a revision, in order.
-func (s *server) past(span storage.Span, revision int64) (all []storage.Record) {
-	records := map[string]storage.Record{}
+func (s *server) past(span history.Span, revision int64) (all []history.Record) {
+	records := map[string]history.Record{}
 	for _, c := range s.log {
 		if c.revision <= revision && within(span, c.key) {
 			c.onto(records)
@@ -77,24 +78,24 @@ func (s *server) past(span storage.Span, revision int64) (all []storage.Record) 
 		r.Resource = proto.CloneOf(r.Resource)
 		all = append(all, r)
 	}
-	slices.SortFunc(all, func(a, b storage.Record) int { return cmp.Compare(keyOf(a.Resource.Id), keyOf(b.Resource.Id)) })
+	slices.SortFunc(all, func(a, b history.Record) int { return cmp.Compare(keyOf(a.Resource.Id), keyOf(b.Resource.Id)) })
 	return all
 }
 
 // onto makes a change.
-func (c entry) onto(records map[string]storage.Record) {
+func (c entry) onto(records map[string]history.Record) {
 	if c.deleted {
 		delete(records, c.key)
 		return
 	}
-	r := storage.Record{Resource: c.res, Created: c.revision, Modified: c.revision, Writes: 1}
+	r := history.Record{Resource: c.res, Created: c.revision, Modified: c.revision, Writes: 1}
 	if was, there := records[c.key]; there {
 		r.Created, r.Writes = was.Created, was.Writes+1
 	}
 	records[c.key] = r
 }
 
-func within(span storage.Span, key string) bool {
+func within(span history.Span, key string) bool {
 	return (span.From == nil || key >= keyOf(span.From)) && (span.To == nil || key < keyOf(span.To))
 }
 
@@ -110,7 +111,7 @@ func (h *handle) Revisions(ctx context.Context) (oldest, newest int64, err error
 	return oldest, newest, err
 }
 
-func (h *handle) Scan(ctx context.Context, span storage.Span, opts storage.ScanOptions) (scan storage.Scan, err error) {
+func (h *handle) Scan(ctx context.Context, span history.Span, opts history.ScanOptions) (scan history.ScanResult, err error) {
 	var refused error
 	err = h.exchange(ctx, func() {
 		h.mu.Lock()
@@ -127,25 +128,25 @@ func (h *handle) Scan(ctx context.Context, span storage.Span, opts storage.ScanO
 		if opts.Limit > 0 && len(scan.Records) > opts.Limit {
 			scan.Records, scan.More = scan.Records[:opts.Limit], true
 			last := scan.Records[opts.Limit-1].Resource.Id
-			scan.Rest = storage.Span{From: keyRangeOf(last.Tenancy.Namespace, last.Name).To, To: span.To}
+			scan.Rest = history.Span{From: keyRangeOf(last.Tenancy.Namespace, last.Name).To, To: span.To}
 		}
 	})
 	return scan, cmp.Or(err, refused)
 }
 
-func (h *handle) Swap(ctx context.Context, swap storage.Swap) (swapped storage.Swapped, err error) {
+func (h *handle) Swap(ctx context.Context, swap history.Swap) (swapped history.SwapResult, err error) {
 	var refused error
 	err = h.exchange(ctx, func() { swapped, refused = h.swap(swap) })
 	return swapped, cmp.Or(err, refused)
 }
 
 // swap is the server's side of a swap.
-func (s *server) swap(swap storage.Swap) (swapped storage.Swapped, err error) {
+func (s *server) swap(swap history.Swap) (swapped history.SwapResult, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id := cmp.Or(swap.Delete, swap.Write.GetId())
 	span := keyRangeOf(id.Tenancy.Namespace, id.Name)
-	var is storage.Record
+	var is history.Record
 	if all := s.past(span, s.revision); len(all) > 0 {
 		is = all[0]
 	}
@@ -161,12 +162,12 @@ func (s *server) swap(swap storage.Swap) (swapped storage.Swapped, err error) {
 		op.Delete = nil
 	}
 	results := s.apply([]storage.Op{op})
-	swapped = storage.Swapped{Done: true, Revision: s.revision, Stored: &is}
+	swapped = history.SwapResult{Done: true, Revision: s.revision, Stored: &is}
 	if s.sometimes("a swap tells the revision before", 10) {
 		swapped.Revision--
 	}
 	if results[0] != nil {
-		swapped.Stored = &storage.Record{Resource: results[0], Created: s.revision, Modified: s.revision, Writes: 1}
+		swapped.Stored = &history.Record{Resource: results[0], Created: s.revision, Modified: s.revision, Writes: 1}
 	}
 	return swapped, nil
 }
@@ -176,8 +177,8 @@ func (h *handle) Compact(context.Context, int64) error {
 	return nil
 }
 
-func (h *handle) Follow(ctx context.Context, span storage.Span, after int64) (storage.Follower, error) {
-	f := &reader{span: span, records: map[string]storage.Record{}, older: map[string]storage.Record{}}
+func (h *handle) Follow(ctx context.Context, span history.Span, after int64) (history.Follower, error) {
+	f := &reader{span: span, records: map[string]history.Record{}, older: map[string]history.Record{}}
 	var refused error
 	err := h.exchange(ctx, func() {
 		h.mu.Lock()
@@ -201,16 +202,16 @@ func (h *handle) Follow(ctx context.Context, span storage.Span, after int64) (st
 	return f, nil
 }
 
-// reader is a storage.Follower: a watch that reads whole commits, with previous states.
+// reader is a history.Follower: a watch that reads whole commits, with previous states.
 type reader struct {
 	*watch
-	span    storage.Span
+	span    history.Span
 	at      int64
-	records map[string]storage.Record // the state at the position of the watch
-	older   map[string]storage.Record // the state before that; used by a defect only
+	records map[string]history.Record // the state at the position of the watch
+	older   map[string]history.Record // the state before that; used by a defect only
 }
 
-func (r *reader) Next(ctx context.Context) ([]storage.Change, int64, error) {
+func (r *reader) Next(ctx context.Context) ([]history.Change, int64, error) {
 	for {
 		open, cuts := r.h.wire.state()
 		select {
@@ -246,7 +247,7 @@ func (r *reader) Next(ctx context.Context) ([]storage.Change, int64, error) {
 
 // commit returns the changes of the next commit, an outstanding bookmark if there are none, or a channel that is closed when
 // there may be more.
-func (r *reader) commit(cuts int) (changes []storage.Change, told bool, wake <-chan struct{}) {
+func (r *reader) commit(cuts int) (changes []history.Change, told bool, wake <-chan struct{}) {
 	h := r.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -281,8 +282,8 @@ func (r *reader) commit(cuts int) (changes []storage.Change, told bool, wake <-c
 	return nil, false, h.wake
 }
 
-func (r *reader) tell(c entry, before storage.Record) storage.Change {
-	told := storage.Change{Revision: c.revision, More: true}
+func (r *reader) tell(c entry, before history.Record) history.Change {
+	told := history.Change{Revision: c.revision, More: true}
 	if !c.deleted {
 		now := r.records[c.key]
 		now.Resource = proto.CloneOf(now.Resource)

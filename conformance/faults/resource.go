@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -82,15 +83,15 @@ func ownerOf(id *resourcepb.ID) string {
 
 // keyRangeOf returns the range of all keys of a namespace, or of one key. No name of a run continues with a character as low as
 // the one here.
-func keyRangeOf(namespace, key string) storage.Span {
+func keyRangeOf(namespace, key string) history.Span {
 	const next = "\x01"
 	if key != "" {
-		return storage.Span{From: idOf(namespace, key, ""), To: idOf(namespace, key+next, "")}
+		return history.Span{From: idOf(namespace, key, ""), To: idOf(namespace, key+next, "")}
 	}
-	return storage.Span{From: idOf(namespace, "", ""), To: idOf(namespace+next, "", "")}
+	return history.Span{From: idOf(namespace, "", ""), To: idOf(namespace+next, "", "")}
 }
 
-func resourcesOf(records []storage.Record) (all []*resourcepb.Resource) {
+func resourcesOf(records []history.Record) (all []*resourcepb.Resource) {
 	for _, r := range records {
 		all = append(all, r.Resource)
 	}

@@ -8,7 +8,7 @@ import (
 
 // round is a part of a run with keys of its own.
 type round struct {
-	*history
+	*roundLog
 	run        *run
 	number     int
 	namespace  string
@@ -20,7 +20,7 @@ type round struct {
 }
 
 func newRound(r *run, number int) *round {
-	n := &round{history: &history{}, run: r, number: number, namespace: fmt.Sprintf("round-%d", number)}
+	n := &round{roundLog: &roundLog{}, run: r, number: number, namespace: fmt.Sprintf("round-%d", number)}
 	for i := range r.o.Keys {
 		n.keys = append(n.keys, keyName(i))
 	}

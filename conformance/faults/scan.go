@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 )
 
 // scanRound reads the keys of the round as they are or, one time in three, at the revision of an earlier scan: whole or in
@@ -16,7 +17,7 @@ func scanRound(c *client, patience time.Duration) {
 	if !ok {
 		return
 	}
-	var opts storage.ScanOptions
+	var opts history.ScanOptions
 	if c.random.IntN(2) == 0 {
 		opts.Limit = 1 + c.random.IntN(4)
 	}
@@ -30,7 +31,7 @@ func scanRound(c *client, patience time.Duration) {
 }
 
 // scanPresent reads the keys of the round as they are. It returns false if the store gave no answer.
-func scanPresent(c *client, h storage.Historian, opts storage.ScanOptions, patience time.Duration) (*view, bool) {
+func scanPresent(c *client, h history.Historian, opts history.ScanOptions, patience time.Duration) (*view, bool) {
 	k := c.begin("scan", 0)
 	k.strong, k.isSnapshot = true, true
 	records, revision, first, err := scanParts(c, h, k, pinned{since: k.begin}, keyRangeOf(c.round.namespace, ""), opts, patience)
@@ -51,7 +52,7 @@ func scanPresent(c *client, h storage.Historian, opts storage.ScanOptions, patie
 
 // scanAtRevision reads the keys of the round at an earlier revision. Its result is not a read of the present, so the call has
 // no parts.
-func scanAtRevision(c *client, h storage.Historian, at pinned, opts storage.ScanOptions, patience time.Duration) {
+func scanAtRevision(c *client, h history.Historian, at pinned, opts history.ScanOptions, patience time.Duration) {
 	k := c.begin("scan of the past", 0)
 	records, _, _, err := scanParts(c, h, k, at, keyRangeOf(c.round.namespace, ""), opts, patience)
 	if err == nil {
@@ -64,13 +65,13 @@ func scanAtRevision(c *client, h storage.Historian, at pinned, opts storage.Scan
 }
 
 // parts scans a span in parts until its end. It returns the revision that they were at, and when the first one was there.
-func scanParts(c *client, h storage.Historian, k *call, at pinned, span storage.Span, opts storage.ScanOptions, patience time.Duration) (all []storage.Record, revision int64, first time.Duration, err error) {
+func scanParts(c *client, h history.Historian, k *call, at pinned, span history.Span, opts history.ScanOptions, patience time.Duration) (all []history.Record, revision int64, first time.Duration, err error) {
 	for attempt, n := 0, 0; ; n++ {
 		ctx, cancel := c.callContext(patience)
 		began := c.round.run.now()
 		scan, err := h.Scan(ctx, span, opts)
 		cancel()
-		c.round.run.checkTimeout(c.round.history, k, began, patience)
+		c.round.run.checkTimeout(c.round.roundLog, k, began, patience)
 		if err != nil {
 			if attempt++; attempt < 3 && n > 0 && errors.Is(err, storage.ErrInconsistent) {
 				continue // the revision is as good as before
@@ -98,7 +99,7 @@ func scanParts(c *client, h storage.Historian, k *call, at pinned, span storage.
 	}
 }
 
-func viewOf(c *client, k *call, revision int64, keys []string, records []storage.Record) *view {
+func viewOf(c *client, k *call, revision int64, keys []string, records []history.Record) *view {
 	v := &view{call: k, revision: revision, keys: keys, records: make(map[string]record, len(records))}
 	for i := range records {
 		v.records[records[i].Resource.GetId().GetName()] = recordOf(&records[i])
@@ -116,7 +117,7 @@ func swapKey(c *client, key string, patience time.Duration) {
 	if !ok {
 		return
 	}
-	swap := storage.Swap{Expect: seen.modRevision}
+	swap := history.Swap{Expect: seen.modRevision}
 	var p part
 	if seen.uid != "" && c.random.IntN(4) == 0 {
 		swap.Delete, p = idOf(c.round.namespace, key, ""), part{verb: remove, key: key, expected: seen.state}
@@ -143,7 +144,7 @@ func swapKey(c *client, key string, patience time.Duration) {
 }
 
 // noteConflict records the stored state that a failed swap returned, which is a strong read of the key.
-func noteConflict(c *client, swap *call, swapped storage.Swapped) {
+func noteConflict(c *client, swap *call, swapped history.SwapResult) {
 	key, is := swap.parts[0].key, recordOf(swapped.Stored)
 	k := c.begin("answer of a swap", 0, readPart(key, nil))
 	k.begin, k.strong = swap.begin, true
@@ -157,12 +158,12 @@ func noteConflict(c *client, swap *call, swapped storage.Swapped) {
 }
 
 // scanKey reads one key with a scan. It returns false if the store gave no answer.
-func scanKey(c *client, h storage.Historian, key string, patience time.Duration) (record, bool) {
+func scanKey(c *client, h history.Historian, key string, patience time.Duration) (record, bool) {
 	ctx, cancel := c.callContext(patience)
 	defer cancel()
 	k := c.begin("scan of a key", patience, part{verb: read, key: key})
 	k.strong = true
-	scan, err := h.Scan(ctx, keyRangeOf(c.round.namespace, key), storage.ScanOptions{})
+	scan, err := h.Scan(ctx, keyRangeOf(c.round.namespace, key), history.ScanOptions{})
 	if err == nil && len(scan.Records) > 0 {
 		k.parts[0] = readPart(key, scan.Records[0].Resource)
 		c.checkContent(scan.Records[0].Resource)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 )
 
 // run is a run under way.
@@ -28,7 +29,7 @@ func addViolations(r *run, found []Violation) {
 }
 
 // checkTimeout notes a part of a call that ended just now, if it took longer than it should have.
-func (r *run) checkTimeout(h *history, k *call, began, patience time.Duration) {
+func (r *run) checkTimeout(h *roundLog, k *call, began, patience time.Duration) {
 	if w := (wait{k, began, r.now(), patience}); r.overdue(w, 0) != "" {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -84,12 +85,12 @@ func (r *run) source(purpose string) *rand.Rand {
 	return rand.New(rand.NewPCG(r.o.Seed, h))
 }
 
-// historian returns the storage.Historian of a handle.
-func (r *run) historian(handle int) (storage.Historian, bool) {
+// historian returns the history.Historian of a handle.
+func (r *run) historian(handle int) (history.Historian, bool) {
 	if r.h.NoHistorian != "" {
 		return nil, false
 	}
-	return storage.As[storage.Historian](r.handles[handle])
+	return storage.As[history.Historian](r.handles[handle])
 }
 
 // longTimeout is the deadline of most calls.

@@ -17,14 +17,14 @@ func TestStarved(t *testing.T) {
 		err:   fmt.Errorf("%w: %w", storage.ErrInconsistent, context.DeadlineExceeded),
 	}
 	for _, c := range []struct{ others, violations int }{{0, 0}, {19, 0}, {20, 1}, {100, 1}} {
-		h := &history{calls: []*call{forgotten}}
+		h := &roundLog{calls: []*call{forgotten}}
 		for i := range c.others {
 			at := 2*time.Second + time.Duration(i)*time.Millisecond
 			h.calls = append(h.calls, &call{kind: "delete", begin: at, returnedAt: at + time.Millisecond, end: at + time.Millisecond, timeout: longTimeout,
 				outcome: outcomeDone, parts: []part{{verb: remove, key: "key"}}})
 		}
 		r := &run{clock: &clock{start: time.Now()}}
-		e := collectEvidence(r, &round{history: h, run: r, keys: []string{"key"}}, nil)
+		e := collectEvidence(r, &round{roundLog: h, run: r, keys: []string{"key"}}, nil)
 		if found := checkOutcomes(e); len(found) != c.violations {
 			t.Errorf("overtaken by %d changes: %v, expected %d violations", c.others, found, c.violations)
 		}

@@ -16,7 +16,7 @@ import (
 
 // Backend is a Driver as a storage backend. It implements storage.Backend, storage.Pager, storage.Resumer and storage.Transactor; its
 // watches are storage.Bookmarkers where the driver's Source is a Prover. Where the driver is a [Historian], storage.As finds a
-// storage.Historian, and its watches are storage.Recallers. An adapter's exported type may embed it.
+// history.Historian, and its watches are history.Recallers. An adapter's exported type may embed it.
 type Backend[P any] struct {
 	driver driver.Driver[P]
 	// The optional parts of the driver, nil for those that it lacks.

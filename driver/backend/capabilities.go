@@ -8,13 +8,14 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/history"
 )
 
-// As provides a storage.Historian, [driver.Mover], [driver.GuardedMover] or [driver.Bulk] if the driver is one, for storage.As. The
+// As provides a history.Historian, [driver.Mover], [driver.GuardedMover] or [driver.Bulk] if the driver is one, for storage.As. The
 // tier adds to each call the error of a closed backend, a deadline, and the operation in the text of an error.
 func (b *Backend[P]) As(target any) (ok bool) {
 	switch t := target.(type) {
-	case *storage.Historian:
+	case *history.Historian:
 		if ok = b.historian != nil; ok {
 			*t = historian[P]{b}
 		}

@@ -6,13 +6,14 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/internal/feed"
 )
 
-// Follow implements storage.Historian.
-func (h historian[P]) Follow(ctx context.Context, span storage.Span, after int64) (storage.Follower, error) {
+// Follow implements history.Historian.
+func (h historian[P]) Follow(ctx context.Context, span history.Span, after int64) (history.Follower, error) {
 	from, to, badSpan := check.Span(span)
 	ctx, done, err := h.b.begin(ctx, badSpan, check.Revision(after))
 	if err != nil {
@@ -60,11 +61,11 @@ type follower[P any] struct {
 	*feed.Follower[P]
 	h             driver.Historian[P]
 	from, to      *driver.Key
-	pendingCommit []storage.Change // of a commit whose end has not come yet
+	pendingCommit []history.Change // of a commit whose end has not come yet
 }
 
-// Next implements storage.Follower.
-func (f *follower[P]) Next(ctx context.Context) ([]storage.Change, int64, error) {
+// Next implements history.Follower.
+func (f *follower[P]) Next(ctx context.Context) ([]history.Change, int64, error) {
 	for {
 		d, err := f.Follower.Next(ctx)
 		switch {
@@ -91,13 +92,13 @@ func (f *follower[P]) within(k *driver.Key) bool {
 }
 
 // changeOf returns what a feed's follower has delivered, which others hold too, as a change that is the caller's.
-func changeOf[P any](d feed.Change[P]) storage.Change {
-	c := storage.Change{Revision: d.Event.Revision, More: true}
+func changeOf[P any](d feed.Change[P]) history.Change {
+	c := history.Change{Revision: d.Event.Revision, More: true}
 	if v := d.Before; v != nil {
-		c.Before = &storage.Record{Resource: v.Resource, Created: v.CreateRevision, Modified: v.ModRevision, Writes: v.Writes}
+		c.Before = &history.Record{Resource: v.Resource, Created: v.CreateRevision, Modified: v.ModRevision, Writes: v.Writes}
 	}
 	if ev := d.Event; !ev.Delete {
-		c.Now = &storage.Record{Resource: codec.Clone(ev.Resource), Created: ev.CreateRevision, Modified: ev.Revision, Writes: ev.Writes}
+		c.Now = &history.Record{Resource: codec.Clone(ev.Resource), Created: ev.CreateRevision, Modified: ev.Revision, Writes: ev.Writes}
 	}
 	return c
 }

@@ -9,17 +9,18 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// historian is a backend as a storage.Historian.
+// historian is a backend as a history.Historian.
 type historian[P any] struct{ b *Backend[P] }
 
-var _ storage.Historian = historian[int]{}
+var _ history.Historian = historian[int]{}
 
-// Revisions implements storage.Historian.
+// Revisions implements history.Historian.
 func (h historian[P]) Revisions(ctx context.Context) (oldest, newest int64, err error) {
 	ctx, done, err := h.b.begin(ctx)
 	if err != nil {
@@ -33,12 +34,12 @@ func (h historian[P]) Revisions(ctx context.Context) (oldest, newest int64, err 
 	return oldest, newest, nil
 }
 
-// Scan implements storage.Historian.
-func (h historian[P]) Scan(ctx context.Context, span storage.Span, opts storage.ScanOptions) (storage.Scan, error) {
+// Scan implements history.Historian.
+func (h historian[P]) Scan(ctx context.Context, span history.Span, opts history.ScanOptions) (history.ScanResult, error) {
 	from, to, badSpan := check.Span(span)
 	ctx, done, err := h.b.begin(ctx, badSpan, check.Scan(opts))
 	if err != nil {
-		return storage.Scan{}, err
+		return history.ScanResult{}, err
 	}
 	defer done()
 	q := driver.HistoryQuery[P]{
@@ -50,12 +51,12 @@ func (h historian[P]) Scan(ctx context.Context, span storage.Span, opts storage.
 	}
 	scan, err := h.scan(ctx, q, opts.Revision)
 	if err != nil {
-		return storage.Scan{}, callError("scan", nil, err)
+		return history.ScanResult{}, callError("scan", nil, err)
 	}
 	if n := len(scan.Records); scan.More && n > 0 {
 		after := key.Of(scan.Records[n-1].Resource.GetId())
 		after.Name += "\x01" // names hold no NUL, so none lies between
-		scan.Rest = storage.Span{From: after.ID("", ""), To: codec.CloneID(span.To)}
+		scan.Rest = history.Span{From: after.ID("", ""), To: codec.CloneID(span.To)}
 	}
 	return scan, nil
 }
@@ -76,7 +77,7 @@ func boundary(k *driver.Key) []byte {
 	return k.Bytes()
 }
 
-func (h historian[P]) scan(ctx context.Context, q driver.HistoryQuery[P], revision int64) (storage.Scan, error) {
+func (h historian[P]) scan(ctx context.Context, q driver.HistoryQuery[P], revision int64) (history.ScanResult, error) {
 	if at, known := h.b.positions.get(revision); known {
 		q.At = &at
 		scan, err := h.scanAt(ctx, q, revision)
@@ -88,7 +89,7 @@ func (h historian[P]) scan(ctx context.Context, q driver.HistoryQuery[P], revisi
 	if revision != 0 {
 		at, err := h.b.historian.PositionAt(ctx, revision)
 		if err != nil {
-			return storage.Scan{}, err
+			return history.ScanResult{}, err
 		}
 		q.At = &at
 	}
@@ -96,7 +97,7 @@ func (h historian[P]) scan(ctx context.Context, q driver.HistoryQuery[P], revisi
 }
 
 // scanAt is scan where the position is known, or that of the present.
-func (h historian[P]) scanAt(ctx context.Context, q driver.HistoryQuery[P], revision int64) (scan storage.Scan, err error) {
+func (h historian[P]) scanAt(ctx context.Context, q driver.HistoryQuery[P], revision int64) (scan history.ScanResult, err error) {
 	past, err := h.b.historian.ReadAt(ctx, &q, func(v *driver.Version) error {
 		r, err := recordOf(v, q.KeysOnly)
 		if err == nil {
@@ -115,8 +116,8 @@ func (h historian[P]) scanAt(ctx context.Context, q driver.HistoryQuery[P], revi
 }
 
 // recordOf returns a version as a record, which is the caller's.
-func recordOf(v *driver.Version, keysOnly bool) (storage.Record, error) {
-	r := storage.Record{Created: v.CreateRevision, Modified: v.ModRevision, Writes: v.Writes}
+func recordOf(v *driver.Version, keysOnly bool) (history.Record, error) {
+	r := history.Record{Created: v.CreateRevision, Modified: v.ModRevision, Writes: v.Writes}
 	if !keysOnly {
 		var err error
 		r.Resource, err = v.Decode()
@@ -127,7 +128,7 @@ func recordOf(v *driver.Version, keysOnly bool) (storage.Record, error) {
 	return r, err
 }
 
-// Compact implements storage.Historian.
+// Compact implements history.Historian.
 func (h historian[P]) Compact(ctx context.Context, revision int64) error {
 	ctx, done, err := h.b.begin(ctx, check.Revision(revision))
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/backend"
+	"github.com/ashlar-dev/storage/history"
 )
 
 // paged is a driver of a store that has more than any page, and whose revision is its position.
@@ -42,10 +43,10 @@ func TestNextPagesAreReadAtOnce(t *testing.T) {
 	d := &paged{newest: 7}
 	b := backend.New(d, backend.Options[uint64]{})
 	t.Cleanup(func() { _ = b.Close() }) // never fails
-	h, _ := storage.As[storage.Historian](b)
+	h, _ := storage.As[history.Historian](b)
 	scan := func(revision int64, want error, lookedUp int) {
 		t.Helper()
-		got, err := h.Scan(t.Context(), storage.Span{}, storage.ScanOptions{Revision: revision})
+		got, err := h.Scan(t.Context(), history.Span{}, history.ScanOptions{Revision: revision})
 		if !errors.Is(err, want) || want == nil && got.Revision != 7 || d.lookedUp != lookedUp {
 			t.Fatalf("revision %d: at %d, %v, looked up %d times; expected %v and %d", revision, got.Revision, err, d.lookedUp, want, lookedUp)
 		}
@@ -54,7 +55,7 @@ func TestNextPagesAreReadAtOnce(t *testing.T) {
 	scan(0, nil, 1)
 	scan(7, nil, 1)
 	for d.newest = 8; d.newest < 1000; d.newest++ {
-		if _, err := h.Scan(t.Context(), storage.Span{}, storage.ScanOptions{}); err != nil {
+		if _, err := h.Scan(t.Context(), history.Span{}, history.ScanOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,17 +8,18 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Swap implements storage.Historian. It looks at what is stored, and makes the change depend on its version, which no other change of
+// Swap implements history.Historian. It looks at what is stored, and makes the change depend on its version, which no other change of
 // the key ever has.
-func (h historian[P]) Swap(ctx context.Context, swap storage.Swap) (storage.Swapped, error) {
+func (h historian[P]) Swap(ctx context.Context, swap history.Swap) (history.SwapResult, error) {
 	k, problem := check.Swap(swap, h.b.opts.MaxSize)
 	ctx, done, err := h.b.begin(ctx, problem)
 	if err != nil {
-		return storage.Swapped{}, err
+		return history.SwapResult{}, err
 	}
 	defer done()
 	try := h.swapKnown
@@ -33,13 +34,13 @@ func (h historian[P]) Swap(ctx context.Context, swap storage.Swap) (storage.Swap
 		case errors.Is(err, storage.ErrCASFailure):
 			err = fmt.Errorf("%w: others were first until the time was over: %w", storage.ErrInconsistent, ctx.Err())
 		}
-		return storage.Swapped{}, callError("swap", k, err)
+		return history.SwapResult{}, callError("swap", k, err)
 	}
 }
 
 // swapKnown is swapOnce without the look, where it is known what has to be stored: nothing, or what this handle has swapped before. If
 // something else is stored, the error is storage.ErrCASFailure.
-func (h historian[P]) swapKnown(ctx context.Context, k driver.Key, swap storage.Swap) (storage.Swapped, error) {
+func (h historian[P]) swapKnown(ctx context.Context, k driver.Key, swap history.Swap) (history.SwapResult, error) {
 	known := h.recent(k, swap.Expect)
 	switch {
 	case swap.Write == nil, known == nil && swap.Expect != 0:
@@ -50,10 +51,10 @@ func (h historian[P]) swapKnown(ctx context.Context, k driver.Key, swap storage.
 	return h.carryOut(ctx, k, swap, known)
 }
 
-func (h historian[P]) swapOnce(ctx context.Context, k driver.Key, swap storage.Swap) (storage.Swapped, error) {
+func (h historian[P]) swapOnce(ctx context.Context, k driver.Key, swap history.Swap) (history.SwapResult, error) {
 	stored, _, err := h.readStored(ctx, k, false)
 	if err != nil {
-		return storage.Swapped{}, err
+		return history.SwapResult{}, err
 	}
 	if modRevision(stored) == swap.Expect && (stored != nil || swap.Write != nil) {
 		return h.carryOut(ctx, k, swap, stored)
@@ -62,17 +63,17 @@ func (h historian[P]) swapOnce(ctx context.Context, k driver.Key, swap storage.S
 	stored, revision, err := h.readStored(ctx, k, true)
 	switch {
 	case err != nil:
-		return storage.Swapped{}, err
+		return history.SwapResult{}, err
 	case modRevision(stored) != swap.Expect:
-		return storage.Swapped{Revision: revision, Stored: stored}, nil
+		return history.SwapResult{Revision: revision, Stored: stored}, nil
 	case stored == nil && swap.Delete != nil:
-		return storage.Swapped{Done: true, Revision: revision}, nil
+		return history.SwapResult{Done: true, Revision: revision}, nil
 	}
-	return storage.Swapped{}, storage.ErrCASFailure // by now it is what it should be
+	return history.SwapResult{}, storage.ErrCASFailure // by now it is what it should be
 }
 
 // readStored reads what is stored under a key, nil for nothing, and the revision of the read, which is one only if it is final.
-func (h historian[P]) readStored(ctx context.Context, k driver.Key, final bool) (*storage.Record, int64, error) {
+func (h historian[P]) readStored(ctx context.Context, k driver.Key, final bool) (*history.Record, int64, error) {
 	from := k.Bytes()
 	scan, err := h.scan(ctx, driver.HistoryQuery[P]{
 		Consistency: storage.StrongConsistency, Final: final, Key: &k, From: from, To: append(from[:len(from):len(from)], 0), Limit: 1,
@@ -83,7 +84,7 @@ func (h historian[P]) readStored(ctx context.Context, k driver.Key, final bool) 
 	return &scan.Records[0], scan.Revision, nil
 }
 
-func modRevision(r *storage.Record) int64 {
+func modRevision(r *history.Record) int64 {
 	if r == nil {
 		return 0
 	}
@@ -91,7 +92,7 @@ func modRevision(r *storage.Record) int64 {
 }
 
 // carryOut makes the change if what is stored is still what was seen.
-func (h historian[P]) carryOut(ctx context.Context, k driver.Key, swap storage.Swap, stored *storage.Record) (storage.Swapped, error) {
+func (h historian[P]) carryOut(ctx context.Context, k driver.Key, swap history.Swap, stored *history.Record) (history.SwapResult, error) {
 	m := driver.Mutation{Exclusive: true, Verb: driver.Write, Key: k, Uid: swap.Write.GetId().GetUid(), Resource: swap.Write}
 	if swap.Delete != nil {
 		m = driver.Mutation{Exclusive: true, Verb: driver.Delete, Key: k, Uid: stored.Resource.GetId().GetUid()}
@@ -102,22 +103,22 @@ func (h historian[P]) carryOut(ctx context.Context, k driver.Key, swap storage.S
 	one := []driver.Mutation{m}
 	switch err := singleError(h.b.driver.Apply(ctx, one)); {
 	case errors.Is(err, storage.ErrWrongUid) && (stored == nil || stored.Resource.GetId().GetUid() == m.Uid):
-		return storage.Swapped{}, storage.ErrCASFailure // somebody else has created it since
+		return history.SwapResult{}, storage.ErrCASFailure // somebody else has created it since
 	case err != nil:
-		return storage.Swapped{}, err
+		return history.SwapResult{}, err
 	}
 	m = one[0]
 	if m.Revision == 0 {
-		return storage.Swapped{}, storage.ErrCASFailure // somebody else has deleted it
+		return history.SwapResult{}, storage.ErrCASFailure // somebody else has deleted it
 	}
 	if !m.Settled {
 		if err := h.awaitFinal(ctx, m.Revision); err != nil {
-			return storage.Swapped{}, err
+			return history.SwapResult{}, err
 		}
 	}
-	swapped := storage.Swapped{Done: true, Revision: m.Revision, Stored: stored}
+	swapped := history.SwapResult{Done: true, Revision: m.Revision, Stored: stored}
 	if m.Verb == driver.Write {
-		record := storage.Record{Resource: result(&m), Created: m.Revision, Modified: m.Revision, Writes: 1}
+		record := history.Record{Resource: result(&m), Created: m.Revision, Modified: m.Revision, Writes: 1}
 		if stored != nil {
 			record.Created, record.Writes = stored.Created, stored.Writes+1
 		}
@@ -138,7 +139,7 @@ func (h historian[P]) awaitFinal(ctx context.Context, revision int64) error {
 }
 
 // remember notes what a swap has stored.
-func (h historian[P]) remember(k driver.Key, stored *storage.Record) {
+func (h historian[P]) remember(k driver.Key, stored *history.Record) {
 	// The texts may be parts of larger ones.
 	k = driver.Key{
 		Group: strings.Clone(k.Group), Kind: strings.Clone(k.Kind), Name: strings.Clone(k.Name),
@@ -152,12 +153,12 @@ func (h historian[P]) remember(k driver.Key, stored *storage.Record) {
 
 // recent returns the record of a key if this handle's last swap left it at a revision, otherwise nil. Only the uid and the version of
 // its resource are set.
-func (h historian[P]) recent(k driver.Key, revision int64) *storage.Record {
+func (h historian[P]) recent(k driver.Key, revision int64) *history.Record {
 	s, known := h.b.swaps.get(k)
 	if !known || s.modified != revision {
 		return nil
 	}
-	return &storage.Record{
+	return &history.Record{
 		Resource: &resourcepb.Resource{Id: &resourcepb.ID{Uid: s.uid}, Version: s.version},
 		Created:  s.created, Modified: s.modified, Writes: s.writes,
 	}

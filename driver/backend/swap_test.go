@@ -9,6 +9,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/backend"
+	"github.com/ashlar-dev/storage/history"
 )
 
 // contended is a driver of an empty store in which somebody else is always first.
@@ -42,11 +43,11 @@ func TestSwapRunsOutOfTime(t *testing.T) {
 		}
 	}}, backend.Options[uint64]{})
 	t.Cleanup(func() { _ = b.Close() }) // never fails
-	h, ok := storage.As[storage.Historian](b)
+	h, ok := storage.As[history.Historian](b)
 	if !ok {
-		t.Fatal("the backend is no storage.Historian")
+		t.Fatal("the backend is no history.Historian")
 	}
-	_, err := h.Swap(ctx, storage.Swap{Write: resource()})
+	_, err := h.Swap(ctx, history.Swap{Write: resource()})
 	if !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, context.Canceled) || errors.Is(err, storage.ErrCASFailure) {
 		t.Errorf("got %v", err)
 	}
@@ -61,9 +62,9 @@ func TestLimitsDoNotOverflow(t *testing.T) {
 	d := &contended{}
 	b := backend.New(d, backend.Options[uint64]{})
 	t.Cleanup(func() { _ = b.Close() }) // never fails
-	h, _ := storage.As[storage.Historian](b)
+	h, _ := storage.As[history.Historian](b)
 	for limit, want := range map[int]int{0: 0, 7: 7, math.MaxInt: 1 << 24} {
-		if _, err := h.Scan(t.Context(), storage.Span{}, storage.ScanOptions{Limit: limit}); err != nil || d.limit != want {
+		if _, err := h.Scan(t.Context(), history.Span{}, history.ScanOptions{Limit: limit}); err != nil || d.limit != want {
 			t.Errorf("limit %d came to the driver as %d: %v", limit, d.limit, err)
 		}
 	}

@@ -1,4 +1,4 @@
-// Package kubernetes keeps the objects of Kubernetes API servers in any backend that is a [storage.Historian]: in memory, in SQLite,
+// Package kubernetes keeps the objects of Kubernetes API servers in any backend that is a [history.Historian]: in memory, in SQLite,
 // in Postgres or in etcd. It is for servers that are linked with it: aggregated API servers, and servers of custom resources. A
 // kube-apiserver needs no change: it talks to package etcdserver by gRPC.
 //

@@ -44,7 +44,7 @@ type compactor interface {
 	Stop()
 }
 
-// New returns a store in a backend, which has to be a [storage.Historian] and stays the caller's: close it after the store. Any number
+// New returns a store in a backend, which has to be a [history.Historian] and stays the caller's: close it after the store. Any number
 // of stores and of servers of package etcdserver, in other processes too, may have the same backend.
 func New(backend storage.Backend, opts *Options) (*Store, error) {
 	if opts == nil {

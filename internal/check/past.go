@@ -1,8 +1,8 @@
 package check
 
 import (
-	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -15,7 +15,7 @@ func Revision(revision int64) error {
 }
 
 // Scan checks the options of a scan.
-func Scan(opts storage.ScanOptions) error {
+func Scan(opts history.ScanOptions) error {
 	switch {
 	case opts.Revision < 0:
 		return invalid("revision is %d, expected 0 or more", opts.Revision)
@@ -28,7 +28,7 @@ func Scan(opts storage.ScanOptions) error {
 }
 
 // Span checks a span and returns the keys that bound it, nil for no bound.
-func Span(span storage.Span) (from, to *key.Key, err error) {
+func Span(span history.Span) (from, to *key.Key, err error) {
 	if from, err = bound("span.from", span.From); err != nil {
 		return nil, nil, err
 	}
@@ -59,7 +59,7 @@ func bound(field string, id *resourcepb.ID) (*key.Key, error) {
 }
 
 // Swap checks a swap and returns its key. maxSize is as for Resource.
-func Swap(swap storage.Swap, maxSize int) (key.Key, error) {
+func Swap(swap history.Swap, maxSize int) (key.Key, error) {
 	switch {
 	case (swap.Write == nil) == (swap.Delete == nil):
 		return key.Key{}, invalid("a swap has a resource to write or an id to delete, and not both")

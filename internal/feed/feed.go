@@ -28,7 +28,7 @@ type Options[P any] struct {
 	// OnDelivered, if set, is called with each event just before a watch returns it.
 	OnDelivered func(*driver.Event[P])
 	// Before, if set, returns what was stored just before each of some events of one batch or page, nil for nothing. Its watches are
-	// storage.Recallers.
+	// history.Recallers.
 	Before func(ctx context.Context, events []*driver.Event[P]) ([]*driver.Version, error)
 }
 

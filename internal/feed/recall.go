@@ -3,17 +3,17 @@ package feed
 import (
 	"context"
 
-	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/codec"
 )
 
 // recaller is a watch that can tell what was stored before each change.
 type recaller[P any] struct{ bookmarker[P] }
 
-var _ storage.Recaller = recaller[int]{}
+var _ history.Recaller = recaller[int]{}
 
-// Recall implements storage.Recaller.
+// Recall implements history.Recaller.
 func (r recaller[P]) Recall() { r.watch.recalls.Store(true) }
 
 // maxPreviousReads is how many changes are looked up at a time. What was stored before them is up to 1 MiB each, however small they are.

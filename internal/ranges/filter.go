@@ -3,6 +3,7 @@ package ranges
 import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -23,10 +24,10 @@ func (f *Filter) Match(id *resourcepb.ID) bool {
 }
 
 // Span returns a span with all keys that the filter selects.
-func (f *Filter) Span() storage.Span { return Of(&f.keys) }
+func (f *Filter) Span() history.Span { return Of(&f.keys) }
 
 // After returns the part of Span behind an id that the filter selects.
-func (f *Filter) After(id *resourcepb.ID) storage.Span {
+func (f *Filter) After(id *resourcepb.ID) history.Span {
 	s, k := f.Span(), key.Of(id)
 	k.Name += "\x01" // names hold no NUL, so none lies between
 	s.From = k.ID("", "")

@@ -6,12 +6,13 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // Of returns a span with all keys that a filter matches, and few others where it begins with fixed parts.
-func Of(f *key.Filter) storage.Span {
+func Of(f *key.Filter) history.Span {
 	fixed := []string{f.Group, f.Kind, f.Partition, f.Namespace, f.NamePrefix}
 	for i, part := range fixed {
 		if part == storage.Wildcard && i < 4 || part == "" && i == 4 {
@@ -20,9 +21,9 @@ func Of(f *key.Filter) storage.Span {
 		}
 	}
 	if len(fixed) == 0 {
-		return storage.Span{}
+		return history.Span{}
 	}
-	s := storage.Span{From: idOf(fixed...)}
+	s := history.Span{From: idOf(fixed...)}
 	if len(fixed) < 5 {
 		s.To = after(fixed...)
 	} else if name, ok := afterPrefix(f.NamePrefix); ok {
@@ -34,8 +35,8 @@ func Of(f *key.Filter) storage.Span {
 }
 
 // OfKey returns the span of one key.
-func OfKey(k key.Key) storage.Span {
-	return storage.Span{From: k.ID("", ""), To: After(k)}
+func OfKey(k key.Key) history.Span {
+	return history.Span{From: k.ID("", ""), To: After(k)}
 }
 
 // After returns the lowest id after a key, nil if there is none.

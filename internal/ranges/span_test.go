@@ -9,6 +9,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/check"
 )
 
@@ -67,7 +68,7 @@ func TestAfter(t *testing.T) {
 			require.LessOrEqual(t, other.Compare(k), 0)
 			return
 		}
-		_, _, err := check.Span(storage.Span{From: next})
+		_, _, err := check.Span(history.Span{From: next})
 		require.NoError(t, err)
 		require.Positive(t, key.Of(next).Compare(k))
 		require.Equal(t, other.Compare(k) > 0, other.Compare(key.Of(next)) >= 0, "%q, %q and %q", k, other, key.Of(next))

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -22,9 +23,9 @@ var historyCases = topic{"History", []testCase{
 }}
 
 // historian returns the store's past, false if the store has none: then the case demands that the server says so, and is over.
-func (s *suite) historian() (storage.Historian, bool) {
+func (s *suite) historian() (history.Historian, bool) {
 	s.Helper()
-	h, ok := storage.As[storage.Historian](s.store)
+	h, ok := storage.As[history.Historian](s.store)
 	if !ok {
 		for what, call := range past {
 			s.fails(what+" of a store without a past", call(s, s.ctx, thing), codes.Unimplemented, "the store does not number its changes")
@@ -42,7 +43,7 @@ var past = map[string]func(s *suite, ctx context.Context, t *resourcepb.Type) er
 		return only(s.ListAt(ctx, &resourcepb.ListAtRequest{Type: t, Tenancy: &resourcepb.Tenancy{}}))
 	},
 	"Changes": func(s *suite, ctx context.Context, t *resourcepb.Type) error {
-		h, ok := storage.As[storage.Historian](s.store)
+		h, ok := storage.As[history.Historian](s.store)
 		after := int64(1)
 		if ok {
 			oldest, _, err := h.Revisions(ctx)

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -216,7 +217,7 @@ func bare(ev *resourcepb.WatchEvent) *resourcepb.WatchEvent {
 func watchBefore(s *suite) {
 	probe, err := s.store.WatchList(s.ctx, everything, anywhere, "")
 	s.succeeds("watch the store", err)
-	_, ok := probe.(storage.Recaller)
+	_, ok := probe.(history.Recaller)
 	probe.Close()
 	if !ok {
 		s.fails("WatchList with the state before", s.watched(s.ctx, &resourcepb.WatchListRequest{Type: thing, Before: true}),

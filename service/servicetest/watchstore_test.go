@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -67,7 +68,7 @@ func (s *suite) recalls() bool {
 	probe, err := s.store.WatchList(s.ctx, storage.UnversionedTypeFrom(thing), anywhere, "")
 	s.succeeds("watch the store", err)
 	defer probe.Close()
-	_, ok := probe.(storage.Recaller)
+	_, ok := probe.(history.Recaller)
 	return ok
 }
 

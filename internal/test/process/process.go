@@ -10,6 +10,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/conformance/faults"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -55,13 +56,13 @@ func Run(t *testing.T, storeURL string) {
 		}
 	})
 	t.Run("revisions", func(t *testing.T) {
-		h, ok := storage.As[storage.Historian](here)
+		h, ok := storage.As[history.Historian](here)
 		if !ok {
-			t.Fatal("the backend is no storage.Historian")
+			t.Fatal("the backend is no history.Historian")
 		}
 		for range listings {
 			w.goOn(t)
-			scan, err := h.Scan(fixture.Context(t), storage.Span{}, storage.ScanOptions{})
+			scan, err := h.Scan(fixture.Context(t), history.Span{}, history.ScanOptions{})
 			if err != nil || len(scan.Records) == 0 {
 				t.Fatalf("scan: %d records, %v", len(scan.Records), err)
 			}
@@ -71,7 +72,7 @@ func Run(t *testing.T, storeURL string) {
 				l.page(t, []storage.Backend{there, here}[page%2])
 			}
 			l.check(t, roundOf(t, scan.Records[0].Resource))
-			again, err := h.Scan(fixture.Context(t), storage.Span{}, storage.ScanOptions{Revision: scan.Revision})
+			again, err := h.Scan(fixture.Context(t), history.Span{}, history.ScanOptions{Revision: scan.Revision})
 			if err != nil || len(again.Records) != len(l.resources) {
 				t.Fatalf("scan at revision %d: %d records, %v; its listing in other processes has %d", scan.Revision, len(again.Records), err, len(l.resources))
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -43,12 +44,12 @@ func (b *Backend) Revisions(ctx context.Context, f *key.Filter) (oldest, newest 
 
 // RecordsAt returns a function that returns the next page of the records that matched a filter at a revision and that the caller may see,
 // in order, and whether more follow. Revision 0 is the newest one.
-func (b *Backend) RecordsAt(f *key.Filter, revision int64, limit int) func(context.Context) ([]storage.Record, bool, error) {
+func (b *Backend) RecordsAt(f *key.Filter, revision int64, limit int) func(context.Context) ([]history.Record, bool, error) {
 	typ, tenancy := filterScope(f)
 	req := &resourcepb.ListAtRequest{
 		Type: typ, Tenancy: tenancy, NamePrefix: f.NamePrefix, Revision: revision, Limit: int32(min(limit, pageSize)),
 	}
-	return func(ctx context.Context) (page []storage.Record, more bool, err error) {
+	return func(ctx context.Context) (page []history.Record, more bool, err error) {
 		if err := b.checkOpen(ctx); err != nil {
 			return nil, false, err
 		}
@@ -67,7 +68,7 @@ func (b *Backend) RecordsAt(f *key.Filter, revision int64, limit int) func(conte
 }
 
 // Changes calls do for each change of a key that the caller may see, in order, from after (exclusive) until a revision (inclusive).
-func (b *Backend) Changes(ctx context.Context, id *resourcepb.ID, after, until int64, do func(*storage.Change) error) error {
+func (b *Backend) Changes(ctx context.Context, id *resourcepb.ID, after, until int64, do func(*history.Change) error) error {
 	if err := b.checkOpen(ctx); err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func (b *Backend) Changes(ctx context.Context, id *resourcepb.ID, after, until i
 		if c, err = stream.Recv(); err != nil {
 			break
 		}
-		change := storage.Change{Revision: c.GetRevision(), Now: recordOf(c.GetNow()), Before: recordOf(c.GetBefore()), More: c.GetMore()}
+		change := history.Change{Revision: c.GetRevision(), Now: recordOf(c.GetNow()), Before: recordOf(c.GetBefore()), More: c.GetMore()}
 		if err := do(&change); err != nil {
 			return err
 		}
@@ -94,9 +95,9 @@ func (b *Backend) Changes(ctx context.Context, id *resourcepb.ID, after, until i
 }
 
 // recordOf converts a record of a response. It returns nil for nil.
-func recordOf(r *resourcepb.Record) *storage.Record {
+func recordOf(r *resourcepb.Record) *history.Record {
 	if r == nil {
 		return nil
 	}
-	return &storage.Record{Resource: r.GetResource(), Created: r.GetCreated(), Modified: r.GetModified(), Writes: r.GetWrites()}
+	return &history.Record{Resource: r.GetResource(), Created: r.GetCreated(), Modified: r.GetModified(), Writes: r.GetWrites()}
 }

@@ -1,18 +1,17 @@
-package storage
-
-import (
-	"context"
-
-	"github.com/ashlar-dev/storage/resourcepb"
-)
-
-// Historian is a backend that numbers its changes and can be read as of an earlier number. Find it with [As].
+// Package history is the interface of stores that number their changes and retain old versions for a limited time: all adapters of
+// this module except dynamodb. A caller reads such a store at a revision, writes on the condition of a revision, and follows the
+// changes after a revision, each with the previous state.
+//
+//	h, ok := storage.As[history.Historian](backend)
+//
+// Programs that list and watch by type and tenancy do not need this package: [storage.ListOptions] has a revision, too. It is for
+// servers of other protocols, such as package etcdserver, and for tools.
 //
 // # Revisions
 //
 // A revision is the number of a change. Revisions increase in commit order and are never reused, also not after a restart or a
 // fail-over. Only a store restored from an older backup continues from the backup's revision. A new store has revision 1 (on
-// etcd, the revision of the cluster). The changes of one [Transactor.Commit] share a revision, or have consecutive ones. A
+// etcd, the revision of the cluster). The changes of one [storage.Transactor].Commit share a revision, or have consecutive ones. A
 // revision has no meaning in another store.
 //
 // An answer with a revision includes every change up to it. No change up to it can appear later.
@@ -20,21 +19,32 @@ import (
 // # Retention
 //
 // A backend discards the history before its oldest revision, on request ([Historian.Compact]) and by its retention settings. A
-// request for an older revision fails with [ErrCompacted], a request for a revision that does not exist yet with
-// [ErrFutureRevision].
+// request for an older revision fails with [storage.ErrCompacted], a request for a revision that does not exist yet with
+// [storage.ErrFutureRevision].
+package history
+
+import (
+	"context"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// Historian is a backend that numbers its changes and can be read at an earlier revision. Find it with [storage.As].
 type Historian interface {
 	// Revisions returns the oldest revision at which the store can be read, and the newest one. The newest one is strong: it
 	// includes everything acknowledged before the call.
 	Revisions(ctx context.Context) (oldest, newest int64, err error)
 	// Scan reads the resources in a span at a revision, in key order.
-	Scan(ctx context.Context, span Span, opts ScanOptions) (Scan, error)
+	Scan(ctx context.Context, span Span, opts ScanOptions) (ScanResult, error)
 	// Swap writes or deletes a resource, atomically and durably, if the key was last changed at the expected revision. As with
-	// Backend.WriteCAS, the outcome is never a guess.
-	Swap(ctx context.Context, swap Swap) (Swapped, error)
+	// [storage.Backend].WriteCAS, the outcome is never a guess.
+	Swap(ctx context.Context, swap Swap) (SwapResult, error)
 	// Follow returns the changes in a span after a revision, at the earliest the oldest one.
 	Follow(ctx context.Context, span Span, after int64) (Follower, error)
 	// Compact discards the history before a revision, which becomes the oldest one. It does nothing if the oldest revision is not
-	// smaller. Followers, watches and listings that still need the discarded history end with ErrCompacted.
+	// smaller. Followers, watches and listings that still need the discarded history end with
+	// storage.ErrCompacted.
 	Compact(ctx context.Context, revision int64) error
 }
 
@@ -49,7 +59,7 @@ type ScanOptions struct {
 	Revision int64
 	// Limit is the maximum number of records; 0 is unlimited.
 	Limit int
-	// Bytes ends the scan after the resource that reaches this total size, with Scan.More set; 0 is 4 MiB. The whole result is held
+	// Bytes ends the scan after the resource that reaches this total size, with ScanResult.More set; 0 is 4 MiB. The whole result is held
 	// in memory, with some databases on the server as well.
 	Bytes int
 	// KeysOnly omits everything from a resource but the key and the version.
@@ -67,8 +77,8 @@ type Record struct {
 	Writes int64
 }
 
-// Scan is a part of a store at a revision.
-type Scan struct {
+// ScanResult is a part of a store at a revision.
+type ScanResult struct {
 	Records []Record
 	// Revision is the revision of the scan. To continue, scan Rest at it.
 	Revision int64
@@ -90,8 +100,8 @@ type Swap struct {
 	Expect int64
 }
 
-// Swapped is the result of a swap.
-type Swapped struct {
+// SwapResult is the result of a swap.
+type SwapResult struct {
 	// Done reports whether the swap was applied. Otherwise the key was last changed at another revision.
 	Done bool
 	// Revision is the revision of the change. If the swap was not applied, it is one at which Stored was stored.
@@ -112,15 +122,16 @@ type Change struct {
 // Follower is a stream of changes. Only one goroutine may call Next at a time; Bookmark and Close are safe for concurrent use.
 type Follower interface {
 	// Next returns the next changes, in order and in whole commits, and the revision up to which all changes have been returned. It
-	// blocks until there are some. An empty result answers a Bookmark. It fails as Watch.Next does.
+	// blocks until there are some. An empty result answers a Bookmark. It fails as
+	// storage.Watch.Next does.
 	Next(ctx context.Context) (changes []Change, revision int64, err error)
 	// Bookmark makes Next return, with or without changes, once everything acknowledged before this call has been returned.
-	Bookmarker
-	// Close ends the follower, as Watch.Close does.
+	storage.Bookmarker
+	// Close ends the follower, as storage.Watch.Close does.
 	Close()
 }
 
-// Recaller is a [Watch] that can return the previous state with each change. Find it by a type assertion.
+// Recaller is a [storage.Watch] that can return the previous state with each change. Find it by a type assertion.
 type Recaller interface {
 	// Recall makes all later change events contain the resource stored just before them (WatchEvent.before), if there was one. Call
 	// it before the first Next.
