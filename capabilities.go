@@ -9,19 +9,20 @@ import (
 
 // As returns a capability of a backend, such as [Pager], [Resumer] or [Transactor], and reports whether the backend has it.
 //
-// As works as errors.As does for one error. A backend has a capability if it implements the interface. Otherwise As calls the
-// backend's method
+// A backend has a capability if its type implements the interface. Otherwise As calls the backend's method
 //
 //	As(target any) bool
 //
 // if there is one, with a pointer to a variable of type T. The method sets the variable and returns true if the backend has the
 // capability. As never looks inside a backend that wraps another one.
 //
-// A layer around another backend learns at run time what that one can do. It holds the backend in a field of type [Backend], so that
-// no method of the other's is promoted, and provides from its method As each capability that it can uphold, as a value that wraps the
-// other's. It does not implement optional interfaces itself: a caller would find them whatever the other backend can do. A type that
-// embeds a concrete backend, such as *sqlite.Backend, has all of its capabilities, except for the methods that the type declares
-// itself.
+// The type comes first because a type that embeds a concrete backend, such as *sqlite.Backend, also gets its method As, which does
+// not know the methods that replace the embedded ones. Such a type has all capabilities of the embedded backend and cannot refuse
+// one.
+//
+// A layer that can refuse holds the other backend in a field of type [Backend], so that no capability is promoted, and declares no
+// optional methods itself. Its method As provides each capability that the other backend has and the layer can uphold, as a value
+// that wraps the other's. It returns false for all others, and thus for capabilities that are newer than the layer.
 func As[T any](backend Backend) (T, bool) {
 	if target, ok := backend.(T); ok {
 		return target, true

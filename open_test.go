@@ -5,10 +5,13 @@ import (
 	"errors"
 	"io"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/inmem"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -69,7 +72,7 @@ func TestRegisterPanicsOnMistakes(t *testing.T) {
 	}
 }
 
-// layer passes on one capability of the backend that it wraps, and refuses the rest.
+// layer passes on the Pager of the backend that it wraps, and refuses all other capabilities.
 type layer struct{ storage.Backend }
 
 func (l layer) As(target any) bool {
@@ -80,25 +83,39 @@ func (l layer) As(target any) bool {
 	return false
 }
 
-func TestAsAsksTheLayer(t *testing.T) {
+func TestALayerCanRefuseCapabilities(t *testing.T) {
 	t.Parallel()
 	b := inmem.New(nil)
 	defer b.Close()
-	if _, ok := storage.As[storage.Resumer](b); !ok {
-		t.Error("the backend's own capability was not found")
+	has := func(backend storage.Backend) map[string]bool {
+		found := map[string]bool{}
+		_, found["Pager"] = storage.As[storage.Pager](backend)
+		_, found["Resumer"] = storage.As[storage.Resumer](backend)
+		_, found["Transactor"] = storage.As[storage.Transactor](backend)
+		_, found["Historian"] = storage.As[history.Historian](backend)
+		_, found["Mover"] = storage.As[driver.Mover](backend)
+		return found
 	}
-	if _, ok := storage.As[storage.Pager](layer{b}); !ok {
-		t.Error("the layer passes this one on")
-	}
-	if _, ok := storage.As[storage.Resumer](layer{b}); ok {
-		t.Error("the layer refuses this one")
-	}
-	if _, ok := storage.As[storage.Pager](struct{ storage.Backend }{b}); ok {
-		t.Error("As must not look inside a layer by itself")
+	for _, c := range []struct {
+		name    string
+		backend storage.Backend
+		want    []string
+	}{
+		{"a backend", b, []string{"Pager", "Resumer", "Transactor", "Historian", "Mover"}},
+		{"a layer", layer{b}, []string{"Pager"}},
+		{"a layer over a layer", layer{layer{b}}, []string{"Pager"}},
+		{"a wrapper without a method As", struct{ storage.Backend }{b}, nil},
+		{"a layer over that wrapper", layer{struct{ storage.Backend }{b}}, nil},
+	} {
+		for capability, found := range has(c.backend) {
+			if found != slices.Contains(c.want, capability) {
+				t.Errorf("%s: As found a %s: %v, expected %v", c.name, capability, found, !found)
+			}
+		}
 	}
 }
 
-// counted has a Commit of its own, and the rest from the backend that it embeds.
+// counted replaces the Commit of the backend that it embeds.
 type counted struct {
 	*inmem.Backend
 	commits *int
@@ -109,21 +126,21 @@ func (c counted) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Re
 	return c.Backend.Commit(ctx, ops)
 }
 
-func TestAsFindsWhatALayerOverrides(t *testing.T) {
+func TestAsFindsReplacedMethods(t *testing.T) {
 	t.Parallel()
 	b := inmem.New(nil)
 	defer b.Close()
 	commits := 0
 	transactor, ok := storage.As[storage.Transactor](counted{b, &commits})
 	if !ok {
-		t.Fatal("the layer has no Commit")
+		t.Fatal("As found no Transactor")
 	}
 	if _, err := transactor.Commit(t.Context(), nil); err != nil || commits != 1 {
-		t.Errorf("%v after %d commits of the layer, expected one", err, commits)
+		t.Errorf("the replaced Commit returned %v and was called %d times, expected nil and once", err, commits)
 	}
 	if _, ok := storage.As[interface {
 		Snapshot(ctx context.Context, w io.Writer) error
 	}](b); !ok {
-		t.Error("a method of the adapter's own was not found")
+		t.Error("As did not find a method that only this adapter has")
 	}
 }
