@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"regexp"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -11,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 )
 
 // ErrNoSpace reports that the cluster has reached its quota, so it accepts deletes but no writes. The failed call has changed nothing.
@@ -92,12 +95,32 @@ func unavailable(ctx context.Context, cause error) error {
 	case ctx.Err() != nil && (cause == nil || errors.Is(cause, ctx.Err())):
 		return fmt.Errorf("%w: %w", storage.ErrInconsistent, ctx.Err())
 	case ctx.Err() != nil:
-		return fmt.Errorf("%w: %w (%w)", storage.ErrInconsistent, ctx.Err(), cause)
+		return driver.Unreachable(fmt.Errorf("%w: %w (%w)", storage.ErrInconsistent, ctx.Err(), dialError(cause)))
 	case errors.Is(cause, storage.ErrInconsistent):
 		return cause
 	}
-	return fmt.Errorf("%w: %w", storage.ErrInconsistent, cause)
+	return driver.Unreachable(fmt.Errorf("%w: %w", storage.ErrInconsistent, dialError(cause)))
 }
+
+// dialFailure matches the text that gRPC gives to the failure of a dial.
+var dialFailure = regexp.MustCompile(`Error while dialing: dial tcp (\S+:\d+): (?:connect: )?([^"]+)"`)
+
+// dialError returns the failure of a dial as a net.OpError, because gRPC reports it only as text. It returns any other error
+// unchanged.
+func dialError(err error) error {
+	var lost *lostAnswer
+	m := dialFailure.FindStringSubmatch(err.Error())
+	if m == nil || errors.As(err, &lost) {
+		return err
+	}
+	return &net.OpError{Op: "dial", Net: "tcp", Addr: dialAddress(m[1]), Err: errors.New(m[2])}
+}
+
+// dialAddress is the address in a dialError.
+type dialAddress string
+
+func (dialAddress) Network() string  { return "tcp" }
+func (a dialAddress) String() string { return string(a) }
 
 // isToken reports whether the server rejected the authentication token of a request. The client then obtains a new one.
 func isToken(err error) bool {

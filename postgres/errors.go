@@ -140,7 +140,7 @@ func inconsistent(ctx context.Context, last error) error {
 	if errors.Is(last, over) {
 		return fmt.Errorf("%w: %w", storage.ErrInconsistent, over)
 	}
-	return fmt.Errorf("%w: %w, after: %w", storage.ErrInconsistent, over, last)
+	return driver.Unreachable(fmt.Errorf("%w: %w, after: %w", storage.ErrInconsistent, over, last))
 }
 
 var errMoved = errors.New("the server was replaced by another one between two statements")

@@ -23,7 +23,7 @@ func (d *database) open(ctx context.Context) error {
 		if err != nil {
 			var refused *pgconn.PgError
 			if !errors.As(err, &refused) && ctx.Err() == nil {
-				return permanent{fmt.Errorf("%w: %w", storage.ErrInconsistent, err)}
+				return permanent{driver.Unreachable(fmt.Errorf("%w: %w", storage.ErrInconsistent, err))}
 			}
 			return err
 		}

@@ -219,7 +219,7 @@ func connect(ctx context.Context, u *url.URL) (*pgx.Conn, *target, error) {
 	}
 	conn, err := pgx.ConnectConfig(ctx, t.pool.ConnConfig)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", storage.ErrInconsistent, err)
+		return nil, nil, driver.Unreachable(fmt.Errorf("%w: %w", storage.ErrInconsistent, err))
 	}
 	return conn, t, nil
 }

@@ -152,6 +152,7 @@ func callError(operation string, on fmt.Stringer, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, storage.ErrInconsistent) {
 		err = fmt.Errorf("%w: %w", storage.ErrInconsistent, err)
 	}
+	err = driver.Unreachable(err)
 	if on == nil {
 		return fmt.Errorf("%s: %w", operation, err)
 	}

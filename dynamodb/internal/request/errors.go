@@ -12,6 +12,7 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 )
 
 // Outcome is what an error says about the request that met it.
@@ -93,9 +94,9 @@ func Inconsistent(ctx context.Context, cause error) error {
 		if cause == nil || errors.Is(cause, err) {
 			return fmt.Errorf("%w: %w", storage.ErrInconsistent, err)
 		}
-		return fmt.Errorf("%w: %w: %w", storage.ErrInconsistent, err, Plain(cause))
+		return driver.Unreachable(fmt.Errorf("%w: %w: %w", storage.ErrInconsistent, err, Plain(cause)))
 	}
-	return fmt.Errorf("%w: %w", storage.ErrInconsistent, Plain(cause))
+	return driver.Unreachable(fmt.Errorf("%w: %w", storage.ErrInconsistent, Plain(cause)))
 }
 
 // Plain strips an error of the SDK to what says something: the operation and the service's own words, without request ids.

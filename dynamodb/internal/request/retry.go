@@ -2,7 +2,9 @@ package request
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -24,6 +26,9 @@ func Retry(ctx context.Context, clock *Clock, send func(option func(*dynamodb.Op
 			return a.maybe.Load(), Plain(err)
 		}
 		if !Sleep(ctx, pause/2+rand.N(pause/2)) {
+			if dial := a.dial.Load(); dial != nil && errors.Is(err, ctx.Err()) {
+				err = *dial // the SDK returns only that the time ended during its pause
+			}
 			return a.maybe.Load(), Inconsistent(ctx, err)
 		}
 	}
@@ -47,11 +52,18 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 // attempts sees what the SDK's own retries hide: whether one of the attempts may have been carried out.
 type attempts struct {
 	maybe atomic.Bool
+	dial  atomic.Pointer[error] // the error of the last attempt if that could not connect
 	clock *Clock
 }
 
 // note takes in the error of an attempt.
 func (a *attempts) note(err error) Outcome {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" {
+		a.dial.Store(&err)
+	} else if !errors.Is(err, context.DeadlineExceeded) {
+		a.dial.Store(nil)
+	}
 	fate := Classify(err)
 	if fate == Unknown {
 		a.maybe.Store(true)
