@@ -15,7 +15,7 @@ import (
 	"github.com/ashlar-dev/storage/dynamodb/internal/streams"
 )
 
-// linger is how long the stream is read on after the last watch was closed.
+// linger is how long the stream is read after the last watch was closed.
 const linger = 30 * time.Second
 
 // Backend is a store in a DynamoDB table. It implements [storage.Backend], [storage.Pager], [storage.Resumer] and
@@ -32,7 +32,7 @@ var (
 	_ storage.Transactor = (*Backend)(nil)
 )
 
-// handle is an opened store as a driver: parts that each have a job of their own.
+// handle is an opened store as a driver. It embeds its parts.
 type handle struct {
 	*reader // Get, Children
 	*lister // Scan, List, Page, Snapshot
@@ -43,8 +43,8 @@ type handle struct {
 	table   *table
 	id      driver.StoreID
 	source  *streams.Source
-	stop    context.CancelFunc // ends what runs for the handle
-	release func()             // frees the clients, where they are the backend's own
+	stop    context.CancelFunc // stops the handle's goroutines
+	release func()             // closes the clients if the backend owns them
 }
 
 var (
@@ -54,7 +54,7 @@ var (
 	_ driver.Mover                          = (*handle)(nil)
 )
 
-// New opens a store with clients that stay the caller's. The context bounds the opening only.
+// New opens a store with clients that the caller owns. The context bounds only the opening.
 func New(ctx context.Context, db *dynamodb.Client, streamsClient *dynamodbstreams.Client, opts *Options) (*Backend, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -84,7 +84,7 @@ func New(ctx context.Context, db *dynamodb.Client, streamsClient *dynamodbstream
 	}, nil
 }
 
-// newHandle wires the parts together.
+// newHandle composes the parts.
 func newHandle(t *table, id driver.StoreID, client *dynamodbstreams.Client) *handle {
 	life, stop := context.WithCancel(context.Background())
 	r := newReader(t)
@@ -117,7 +117,7 @@ func (h *handle) Close() error {
 	return nil
 }
 
-// Open opens the store that a dynamodb: URL names, with clients of its own. See the package comment for the URL.
+// Open opens the store of a dynamodb: URL with clients of its own. The package comment describes the URL.
 func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func init() {
 	storage.Register("dynamodb", func(ctx context.Context, u *url.URL) (storage.Backend, error) {
 		b, err := Open(ctx, u)
 		if err != nil {
-			return nil, err // not b, which is a nil pointer
+			return nil, err // not b, a nil pointer of a concrete type
 		}
 		return b, nil
 	})

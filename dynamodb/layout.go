@@ -22,8 +22,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// The table has two binary keys. A partition key begins with the store's prefix, a NUL and the class of the item, so that
-// several stores share a table and never meet:
+// The table has two binary keys. A partition key begins with the store's prefix, a NUL and the class of the item, so stores in the
+// same table have disjoint keys:
 //
 //	class        partition key, after prefix NUL class   sort key
 //	resources    group NUL kind                          partition NUL namespace NUL name
@@ -33,12 +33,12 @@ import (
 //	store        -                                       "store"
 //	ticks        number                                  "tick"
 //	notes        -                                       name, see driver.Mover
-//	fence        -                                       "fence", while the store is, or is to be, closed for writing
-//	gates        epoch of the fence, number              "gate", once it is shut
-//	recalls      token of the transaction, 0             "gate", as if it were the gate of a fence for it alone
+//	fence        -                                       "fence", while the store is closed for writing or about to be
+//	gates        epoch of the fence, number              "gate", once it is closed
+//	recalls      token of the transaction, 0             "gate", like the gate of a fence for this transaction alone
 //
-// Key parts hold no NUL, so byte order is the order of the key's tuple, and nothing is escaped. The sort key of a resource has
-// 767 bytes at most, where DynamoDB allows 1,024.
+// Key parts contain no NUL, so byte order equals the order of the key's tuple, and no escaping is necessary. The sort key of a
+// resource has at most 767 bytes; DynamoDB allows 1,024.
 const (
 	classResource = 'r'
 	classPart     = 'p'
@@ -54,19 +54,19 @@ const (
 const (
 	attrPK      = "pk"
 	attrSK      = "sk"
-	attrVersion = "v"   // resources and tombstones: see stamp
-	attrUid     = "u"   // resources only: tells them from tombstones
+	attrVersion = "v"   // resources and tombstones: see versionRing
+	attrUid     = "u"   // resources only: distinguishes them from tombstones
 	attrData    = "d"   // a resource, an edge's child, or a part of a resource: a codec byte and the bytes
 	attrOwner   = "w"   // edges: the owner's key and uid
-	attrExpires = "ttl" // tombstones, retired parts, ticks: unix seconds from which DynamoDB may remove the item
+	attrExpires = "ttl" // tombstones, retired parts, ticks: Unix time in seconds after which DynamoDB may remove the item
 	attrStoreID = "id"
 	attrSchema  = "schema"
 )
 
-// schemaVersion is that of the items' layout.
+// schemaVersion is the version of the items' layout.
 const schemaVersion = 1
 
-// layout makes the keys of one store.
+// layout builds the keys of one store.
 type layout struct{ prefix string }
 
 func (l layout) pk(class byte, rest ...byte) []byte {
@@ -76,7 +76,7 @@ func (l layout) pk(class byte, rest ...byte) []byte {
 	return append(b, rest...)
 }
 
-// class tells what kind of item of this store a partition key is of; 0: of another store.
+// class returns the class of an item of this store from its partition key, or 0 if the key belongs to another store.
 func (l layout) class(pk []byte) (class byte, rest []byte) {
 	if len(pk) < len(l.prefix)+2 || string(pk[:len(l.prefix)]) != l.prefix || pk[len(l.prefix)] != 0 {
 		return 0, nil
@@ -92,7 +92,7 @@ func (l layout) resource(k key.Key) item {
 	return keys(l.typePK(k.Group, k.Kind), []byte(k.Partition+"\x00"+k.Namespace+"\x00"+k.Name))
 }
 
-// resourceAt is where a resource would be whose key, of this type, has these bytes.
+// resourceAt returns the keys of the item for a resource of this type whose key has these bytes.
 func (l layout) resourceAt(group, kind string, keyBytes []byte) item {
 	return keys(l.typePK(group, kind), keyBytes[len(group)+len(kind)+2:])
 }
@@ -124,7 +124,7 @@ func (l layout) tick(n uint16) item {
 	return keys(l.pk(classTick, binary.BigEndian.AppendUint16(nil, n)...), []byte("tick"))
 }
 
-// tickNumber undoes tick.
+// tickNumber is the inverse of tick.
 func (l layout) tickNumber(it item) (n uint16, ok bool) {
 	class, rest := l.class(it.bytes(attrPK))
 	if class != classTick || len(rest) != 2 {
@@ -133,7 +133,7 @@ func (l layout) tickNumber(it item) (n uint16, ok bool) {
 	return binary.BigEndian.Uint16(rest), true
 }
 
-// keyOf undoes resource.
+// keyOf is the inverse of resource.
 func (l layout) keyOf(it item) (key.Key, error) {
 	class, rest := l.class(it.bytes(attrPK))
 	group, kind, ok := strings.Cut(string(rest), "\x00")
@@ -144,12 +144,12 @@ func (l layout) keyOf(it item) (key.Key, error) {
 	return key.Key{Group: group, Kind: kind, Partition: parts[0], Namespace: parts[1], Name: parts[2]}, nil
 }
 
-// ownerBytes identify an owner: its key and uid.
+// ownerBytes returns the bytes that identify an owner: its key and uid.
 func ownerBytes(owner *resourcepb.ID) []byte {
 	return append(append(key.Of(owner).Bytes(), 0), owner.GetUid()...)
 }
 
-// ownerHash is the part of an edge's partition key that says whose edges these are; all zero for no owner.
+// ownerHash is the part of an edge's partition key that identifies the owner. It is zero without an owner.
 func ownerHash(owner *resourcepb.ID) (h [16]byte) {
 	if owner != nil {
 		sum := sha256.Sum256(ownerBytes(owner))
@@ -158,7 +158,7 @@ func ownerHash(owner *resourcepb.ID) (h [16]byte) {
 	return h
 }
 
-// item is a row of the table, or the keys of one.
+// item is an item of the table, or only its keys.
 type item map[string]types.AttributeValue
 
 func keys(pk, sk []byte) item {
@@ -178,16 +178,18 @@ func (it item) bytes(name string) []byte {
 	return nil
 }
 
-// address is the primary key as text, for maps.
+// address returns the primary key as text, for maps.
 func (it item) address() string {
 	pk := it.bytes(attrPK)
 	return string(binary.BigEndian.AppendUint16(nil, uint16(len(pk)))) + string(pk) + string(it.bytes(attrSK))
 }
 
-// edgeIDSize is the most that an edge holds of a child's id. Only a group version is ever longer, which nothing else bounds.
+// edgeIDSize is the size limit of a child's id in an edge. Only a group version, whose length is not limited elsewhere, can exceed
+// it.
 const edgeIDSize = 8 << 10
 
-// edgeData is what an edge shows of a child: its id, or nothing where that is too long, and is to be read from the child.
+// edgeData returns the data that an edge stores about a child: its id, or a mark if the id is too long and must be read from the
+// child.
 func edgeData(id *resourcepb.ID) ([]byte, error) {
 	if proto.Size(id) <= edgeIDSize {
 		return proto.Marshal(id)
@@ -198,14 +200,14 @@ func edgeData(id *resourcepb.ID) ([]byte, error) {
 	return append([]byte{edgeLong}, data...), err
 }
 
-// edgeLong begins the data of an edge whose child's group version is left out. No message begins with it.
+// edgeLong begins the data of an edge that omits the child's group version. No encoded message begins with it.
 const edgeLong = 0
 
-// How long DynamoDB keeps what is no longer needed by a read.
+// Retention of items that are needed only by slow readers.
 const (
-	// tombstoneTTL is how long a deletion is remembered, for writers whose answer was lost and for scans that meet the key.
+	// tombstoneTTL is the retention of a tombstone, which serves writers whose answer was lost and scans that reach the key.
 	tombstoneTTL = 2 * time.Hour
-	// retiredPartTTL is longer than the 24 hours of a stream, whose records point at parts.
+	// retiredPartTTL exceeds the 24 hours of a stream, whose records refer to parts.
 	retiredPartTTL = 26 * time.Hour
 )
 
@@ -213,23 +215,23 @@ func expires(now time.Time, life time.Duration) types.AttributeValue {
 	return numberValue(now.Add(life).Unix())
 }
 
-// A versionRing is what a write leaves on its item, and, as text, the version of the resource. It lets the next writer, who was
-// given it as the version, do without a read:
+// A versionRing is stored in an item by each write; as text, it is the version of the resource. The next writer passes it as the
+// expected version, and therefore needs no read:
 //
-//   - token is the write's own, random, so no version is ever used twice, not even after a restore;
-//   - ring holds the tokens of the writes before, newest first, so that a writer whose answer was lost finds out what became
-//     of the write;
-//   - count rises with every write of the key and never falls below the time in milliseconds, by AWS's clock, so that two states
-//     of a key can be compared, also across deletion and re-creation;
-//   - parts, owner and groupVersion say which other items belong to the resource: the parts of its data and its owner's edge.
+//   - token is the write's own, random, so a version is never used twice, even after a restore;
+//   - ring contains the tokens of the previous writes, newest first, so a writer whose answer was lost can find out whether its
+//     write was applied;
+//   - count rises with every write of the key and is never below the time in milliseconds, by AWS's clock, so two states of a key
+//     can be ordered, even across deletion and re-creation;
+//   - parts, owner and groupVersion identify the other items of the resource: the parts of its data and its owner's edge.
 //
-// A deletion leaves a tombstone with a versionRing of its own, so the chain goes on through it.
+// A deletion leaves a tombstone with a versionRing of its own, which continues the chain.
 type versionRing struct {
 	token        [16]byte
 	count        uint64
 	parts        uint8
 	owner        [16]byte // hash of the owner, zero for none
-	groupVersion [8]byte  // hash of the group version that the owner's edge shows, zero without an owner
+	groupVersion [8]byte  // hash of the group version in the owner's edge, zero without an owner
 	ring         [][8]byte
 }
 
@@ -246,7 +248,7 @@ func newToken() (t [16]byte) {
 
 func short(token [16]byte) [8]byte { return [8]byte(token[:8]) }
 
-// next returns the stamp of a new write upon s, which is nil where nothing is known to be stored.
+// next returns the versionRing of a new write after s. s is nil if no stored state is known.
 func (s *versionRing) next(now time.Time) *versionRing {
 	n := &versionRing{token: newToken(), count: uint64(now.UnixMilli())}
 	if s != nil {
@@ -257,7 +259,7 @@ func (s *versionRing) next(now time.Time) *versionRing {
 	return n
 }
 
-// follows reports whether the write with this token is s itself or one of those shortly before it.
+// follows reports whether the write with this token is s itself or one of its recent predecessors.
 func (s *versionRing) follows(token [16]byte) bool {
 	if s.token == token {
 		return true
@@ -280,7 +282,7 @@ func (s *versionRing) setOwner(id, owner *resourcepb.ID) {
 
 func (s *versionRing) hasOwner() bool { return s.owner != [16]byte{} }
 
-// bytes is what the item holds.
+// bytes returns the stored form.
 func (s *versionRing) bytes() []byte {
 	b := make([]byte, 0, ringBaseSize+8*len(s.ring))
 	b = append(b, ringFormat)
@@ -295,7 +297,7 @@ func (s *versionRing) bytes() []byte {
 	return b
 }
 
-// version is what the caller sees.
+// version returns the text form, which callers see.
 func (s *versionRing) version() string { return base64.RawURLEncoding.EncodeToString(s.bytes()) }
 
 func parseRing(b []byte) (*versionRing, bool) {
@@ -312,35 +314,35 @@ func parseRing(b []byte) (*versionRing, bool) {
 	return s, true
 }
 
-// parseVersion undoes version. Any other text is a version that nothing has.
+// parseVersion is the inverse of version. Any other text is a version that no resource has.
 func parseVersion(text string) (*versionRing, bool) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil {
 		return nil, false
 	}
 	s, ok := parseRing(b)
-	if !ok || s.count == 0 || s.parts > maxParts || s.version() != text { // the decoder overlooks line breaks
+	if !ok || s.count == 0 || s.parts > maxParts || s.version() != text { // the decoder ignores line breaks
 		return nil, false
 	}
 	return s, true
 }
 
-// The first byte of stored data says how the rest is to be read.
+// The first byte of stored data is its codec.
 const (
 	codecPlain = 0
 	codecZstd  = 1
 )
 
 const (
-	// compressFrom is the size from which compression is tried.
+	// compressFrom is the minimum size for compression.
 	compressFrom = 1 << 10
-	// inlineSize is the most data an item of its own holds, and partSize that of each part. DynamoDB ends at 400 KB for the
-	// whole item, keys and names included.
+	// inlineSize is the size limit of data in the item itself, and partSize that of each part. DynamoDB limits an item, including
+	// keys and attribute names, to 400 KB.
 	inlineSize = 384 << 10
 	partSize   = 384 << 10
-	// maxInflatedSize bounds what a damaged item could make us decompress.
+	// maxInflatedSize bounds the decompression of a damaged item.
 	maxInflatedSize = driver.MaxSize + 64<<10
-	// maxParts is more than the largest resource has.
+	// maxParts is an upper bound for the parts of the largest resource.
 	maxParts = (maxInflatedSize + partSize - 1) / partSize
 )
 
@@ -348,13 +350,13 @@ var codecs = sync.OnceValue(func() (c struct {
 	enc *zstd.Encoder
 	dec *zstd.Decoder
 }) {
-	// Errors of these constructors come from wrong options only.
+	// These constructors fail only on invalid options.
 	c.enc, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(2))
 	c.dec, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(maxInflatedSize))
 	return c
 })
 
-// pack makes stored data of an encoded resource, compressed where that helps.
+// pack returns the stored form of an encoded resource, compressed if that is smaller.
 func pack(data []byte) []byte {
 	if len(data) >= compressFrom {
 		packed := codecs().enc.EncodeAll(data, append(make([]byte, 0, len(data)/2), codecZstd))
@@ -365,7 +367,7 @@ func pack(data []byte) []byte {
 	return append([]byte{codecPlain}, data...)
 }
 
-// unpack undoes pack.
+// unpack is the inverse of pack.
 func unpack(packed []byte) ([]byte, error) {
 	if len(packed) == 0 {
 		return nil, errors.New("stored data is empty")
@@ -380,10 +382,10 @@ func unpack(packed []byte) ([]byte, error) {
 		}
 		return data, nil
 	}
-	return nil, fmt.Errorf("stored data has codec %d, which this program does not know", packed[0])
+	return nil, fmt.Errorf("stored data has codec %d, which this program does not support", packed[0])
 }
 
-// split cuts packed data into parts, if it has to, and the rest that the item itself holds.
+// split divides packed data into parts, if it is too large, and the rest for the item itself.
 func split(packed []byte) (parts [][]byte, rest []byte) {
 	for len(packed) > inlineSize {
 		parts, packed = append(parts, packed[:partSize]), packed[partSize:]
@@ -391,16 +393,16 @@ func split(packed []byte) (parts [][]byte, rest []byte) {
 	return parts, packed
 }
 
-// headItem is the decoded form of an item of the resource class: a resource, whose data may lie in parts, or a tombstone.
+// headItem is a decoded item of the resource class: a resource, whose data may be in parts, or a tombstone.
 type headItem struct {
 	key    key.Key
 	ring   *versionRing
 	live   bool
 	uid    string
-	packed []byte // empty for tombstones; what comes after the parts where there are some
+	packed []byte // empty for tombstones; if there are parts, the data after them
 }
 
-// head decodes an item. The error is a *storage.DamagedError where at least the key can be read.
+// head decodes an item. The error is a *storage.DamagedError if the key is readable.
 func (l layout) head(it item) (*headItem, error) {
 	k, err := l.keyOf(it)
 	if err != nil {
@@ -409,17 +411,17 @@ func (l layout) head(it item) (*headItem, error) {
 	uid := it.bytes(attrUid)
 	s, ok := parseRing(it.bytes(attrVersion))
 	if !ok || s.parts > maxParts {
-		return nil, codec.DamageError(k, string(uid), "", errors.New("the item has no readable stamp"))
+		return nil, codec.DamageError(k, string(uid), "", errors.New("the item has no readable version"))
 	}
 	return &headItem{key: k, ring: s, live: uid != nil, uid: string(uid), packed: it.bytes(attrData)}, nil
 }
 
-// damageError is the error for what the head should lead to.
+// damageError returns the error for damaged data of the head's resource.
 func (h *headItem) damageError(err error) error {
 	return codec.DamageError(h.key, h.uid, h.ring.version(), err)
 }
 
-// decode makes a resource of a head and the packed data that belongs to it.
+// decode returns the resource of a head and its packed data.
 func (h *headItem) decode(packed []byte) (*resourcepb.Resource, error) {
 	data, err := unpack(packed)
 	if err != nil {
@@ -428,7 +430,7 @@ func (h *headItem) decode(packed []byte) (*resourcepb.Resource, error) {
 	return h.decodeUnpacked(data)
 }
 
-// decodeUnpacked decodes data that is already decompressed.
+// decodeUnpacked decodes decompressed data.
 func (h *headItem) decodeUnpacked(data []byte) (*resourcepb.Resource, error) {
 	res, err := codec.DecodeOf(h.key, data, h.ring.version())
 	var damaged *storage.DamagedError
@@ -441,7 +443,7 @@ func (h *headItem) decodeUnpacked(data []byte) (*resourcepb.Resource, error) {
 	return res, err
 }
 
-// decisionState is what the decision tables want to know of a head.
+// decisionState returns the input of the decision tables for a head.
 func (h *headItem) decisionState() driver.Stored {
 	if h == nil || !h.live {
 		return driver.Stored{}

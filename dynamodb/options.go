@@ -11,36 +11,37 @@ import (
 	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 )
 
-// Options say which store a backend opens, and how. Zero values are sensible, but for Table.
+// Options select the store and configure the backend. The zero values are sensible, except for Table.
 type Options struct {
 	// Table is the table's name.
 	Table string
-	// Prefix tells the stores in one table apart. "" is a store, too.
+	// Prefix distinguishes the stores of a table. The empty prefix is a store as well.
 	Prefix string
-	// NoCreate refuses a table, or a store in it, that is not there.
+	// NoCreate makes opening fail if the table, or the store in it, does not exist.
 	NoCreate bool
-	// PointInTimeRecovery is switched on for a table that is created.
+	// PointInTimeRecovery enables point-in-time recovery on a table that is created.
 	PointInTimeRecovery bool
-	// Tags of a table that is created.
+	// Tags are set on a table that is created.
 	Tags map[string]string
 
-	// Timeout bounds calls whose context has no deadline: 30 seconds.
+	// Timeout bounds calls whose context has no deadline. The default is 30 seconds.
 	Timeout time.Duration
-	// MaxSize is the largest resource, in bytes: 1 MiB, which is also the most.
+	// MaxSize is the size limit of a resource in bytes. The default is 1 MiB, which is also the maximum.
 	MaxSize int
-	// Outage is how long watches survive without the stream: 5 minutes. At most 12 hours, half of what a stream remembers.
+	// Outage is how long watches survive without the stream. The default is 5 minutes, the maximum 12 hours: half of a stream's
+	// retention.
 	Outage time.Duration
-	// Poll is the pause between two looks at the stream while something happens: 200 milliseconds.
+	// Poll is the pause between two reads of the stream during activity. The default is 200 milliseconds.
 	Poll time.Duration
-	// IdlePoll is the longest pause between two looks at the stream in quiet times: 2 seconds.
+	// IdlePoll is the longest pause between two reads of the stream without activity. The default is 2 seconds.
 	IdlePoll time.Duration
 
-	// FenceWait is how long closing the store for writing takes, during which it stays open: 16 minutes. AWS accepts a
-	// request for 15 minutes after it was signed, and only when that is over are all requests on their way known to be
-	// refused by the fence. Shorter is for emulators, and must be the same for all handles of a store.
+	// FenceWait is the duration of closing the store for writing, during which it stays open. The default is 16 minutes. AWS
+	// accepts a request for 15 minutes after it was signed, so only then is every request in flight known to be refused by the
+	// fence. A shorter time is for emulators, and must be the same for all handles of a store.
 	FenceWait time.Duration
 
-	// Spent, if set, is told the capacity units that each request consumed. It is called from many goroutines.
+	// Spent, if set, receives the capacity units that each request consumed. It is called concurrently.
 	Spent func(units float64)
 }
 

@@ -30,8 +30,8 @@ func newReader(t *table) *reader {
 	}}
 }
 
-// newBatcher returns a batcher of reads. A lone read is a GetItem; reads that arrive while others are under way leave together as
-// a BatchGetItem, which costs the same in capacity.
+// newBatcher returns a batcher of reads. A single read is a GetItem; reads that arrive while others are in flight are sent together
+// as a BatchGetItem, which consumes the same capacity.
 func newBatcher(t *table, strong bool) *batch.Batcher[item, item] {
 	return batch.New(batch.Options[item]{MaxCalls: 100, Workers: 2, WorkerAt: 32}, func(ctx context.Context, calls []*batch.Call[item, item]) {
 		if len(calls) == 1 {
@@ -53,7 +53,7 @@ func newBatcher(t *table, strong bool) *batch.Batcher[item, item] {
 			}
 		})
 		for _, c := range calls {
-			c.Done(nil, err) // those that were not found, or not reached
+			c.Done(nil, err) // items that were not found, or not reached
 		}
 	})
 }
@@ -70,7 +70,7 @@ func (r *reader) Get(ctx context.Context, consistency storage.ReadConsistency, k
 	return res, err
 }
 
-// get returns what is stored under a key: no head if nothing ever was (as far as anybody knows), no resource if there is none.
+// get returns the state of a key: no head if no write of the key is known, and no resource if none is stored.
 func (r *reader) get(ctx context.Context, consistency storage.ReadConsistency, k key.Key) (*headItem, *resourcepb.Resource, error) {
 	if consistency == storage.EventualConsistency && r.marks.distrust() {
 		consistency = storage.StrongConsistency
@@ -101,7 +101,7 @@ func (r *reader) get(ctx context.Context, consistency storage.ReadConsistency, k
 	}
 }
 
-// head reads the head of a key, nil if there is none.
+// head reads the head of a key. It returns nil if there is none.
 func (r *reader) head(ctx context.Context, consistency storage.ReadConsistency, k key.Key) (*headItem, error) {
 	it, err := r.batchers[consistency].Do(ctx, r.table.resource(k))
 	if it == nil || err != nil {
@@ -110,7 +110,7 @@ func (r *reader) head(ctx context.Context, consistency storage.ReadConsistency, 
 	return r.table.head(it)
 }
 
-// resourceOf decodes a head that was read a while ago, nil if the resource has been deleted meanwhile.
+// resourceOf decodes a head that was read earlier. It returns nil if the resource has been deleted meanwhile.
 func (r *reader) resourceOf(ctx context.Context, h *headItem) (*resourcepb.Resource, error) {
 	packed, err := r.gather(ctx, h)
 	if errors.Is(err, errPartsGone) {
@@ -123,15 +123,15 @@ func (r *reader) resourceOf(ctx context.Context, h *headItem) (*resourcepb.Resou
 	return h.decode(packed)
 }
 
-// errPartsGone says that a head was read after its parts' time was over. What is stored now has its parts, unless it is damaged.
-var errPartsGone = errors.New("parts of the stored data are gone")
+// errPartsGone means that the parts of an old head have expired. The stored head has its parts, unless it is damaged.
+var errPartsGone = errors.New("parts of the stored data do not exist")
 
-// gather returns the packed data of a head, from its parts where it has some.
+// gather returns the packed data of a head, including its parts.
 //
-// Parts are written once, in the transaction that writes the head, under the token of that write; they are never changed. When
-// the resource is overwritten or deleted they are retired: kept for longer than a stream remembers, then removed by DynamoDB.
-// So whoever has a head, from a read or from the stream, finds exactly the parts that belong to it, and no reader ever sees a
-// mixture of two versions.
+// Parts are written once, in the transaction that writes the head, under the token of that write; they are never changed. When the
+// resource is overwritten or deleted they are retired: kept for longer than a stream's retention, then removed by DynamoDB. A
+// reader with a head, from a read or from the stream, therefore finds exactly the parts that belong to it, and never a mixture of
+// two versions.
 func (r *reader) gather(ctx context.Context, h *headItem) ([]byte, error) {
 	if h.ring.parts == 0 {
 		return h.packed, nil
@@ -163,8 +163,9 @@ func (r *reader) gather(ctx context.Context, h *headItem) ([]byte, error) {
 	return append(packed, h.packed...), nil
 }
 
-// Children implements driver.Driver. Each reference is an item of its own, an edge, written and removed in the transaction that
-// writes its child, and read strongly: a global index would lag, and whoever saw the owner's delete event could miss children.
+// Children implements driver.Driver. Each reference is an item of its own, an edge. The transaction that writes its child also
+// writes or removes it. Edges are read strongly: a global index would lag, and after the owner's delete event a caller could miss
+// children.
 func (r *reader) Children(ctx context.Context, owner driver.Key, uid string) ([]*resourcepb.ID, error) {
 	id := owner.ID(uid, "")
 	hash, whole := ownerHash(id), ownerBytes(id)
@@ -194,7 +195,7 @@ func (r *reader) Children(ctx context.Context, owner driver.Key, uid string) ([]
 	return children, nil
 }
 
-// childOf returns the id that an edge of the owner shows, nil if the child has left the owner meanwhile.
+// childOf returns the id in an edge of the owner. It returns nil if the child has left the owner meanwhile.
 func (r *reader) childOf(ctx context.Context, edge item, owner *resourcepb.ID) (*resourcepb.ID, error) {
 	data := edge.bytes(attrData)
 	long := len(data) > 0 && data[0] == edgeLong

@@ -19,10 +19,10 @@ import (
 	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 )
 
-// setup makes a table and a store ready when they are opened.
+// setup prepares a table and a store when they are opened.
 type setup struct{ *table }
 
-// open makes sure that the table is there and is one of ours, and returns the store's id.
+// open ensures that the table exists and has the right form, and returns the store's id.
 func (s setup) open(ctx context.Context) (driver.StoreID, error) {
 	description, err := s.await(ctx, false)
 	if request.HasCode(err, "ResourceNotFoundException") && !s.opts.NoCreate {
@@ -32,7 +32,7 @@ func (s setup) open(ctx context.Context) (driver.StoreID, error) {
 	}
 	none := driver.StoreID{}
 	if request.HasCode(err, "ResourceNotFoundException") {
-		return none, fmt.Errorf("table %s does not exist in region %s, and it is not to be created: %w", s.name, s.db.Options().Region, err)
+		return none, fmt.Errorf("table %s does not exist in region %s, and creation is off: %w", s.name, s.db.Options().Region, err)
 	}
 	if err != nil {
 		return none, fmt.Errorf("open table %s in region %s: %w", s.name, s.db.Options().Region, err)
@@ -55,7 +55,7 @@ func (s setup) open(ctx context.Context) (driver.StoreID, error) {
 	return id, nil
 }
 
-// await waits until the table can be used. One that was made just now may not be seen yet.
+// await waits until the table is usable. A table that was created just now may not be visible yet.
 func (s setup) await(ctx context.Context, made bool) (*types.TableDescription, error) {
 	for {
 		description, err := s.describe(ctx)
@@ -72,7 +72,7 @@ func (s setup) await(ctx context.Context, made bool) (*types.TableDescription, e
 	}
 }
 
-// checkKeys compares an existing table's keys with what is needed.
+// checkKeys compares an existing table's keys with the required ones.
 func checkKeys(table *types.TableDescription) error {
 	kinds := map[string]types.ScalarAttributeType{}
 	for _, a := range table.AttributeDefinitions {
@@ -92,14 +92,14 @@ func checkKeys(table *types.TableDescription) error {
 func checkStream(s *types.StreamSpecification) error {
 	switch {
 	case s == nil || !aws.ToBool(s.StreamEnabled):
-		return errors.New("its stream is off, expected a stream with NEW_AND_OLD_IMAGES")
+		return errors.New("its stream is disabled, expected a stream with NEW_AND_OLD_IMAGES")
 	case s.StreamViewType != types.StreamViewTypeNewAndOldImages:
 		return fmt.Errorf("its stream shows %s, expected NEW_AND_OLD_IMAGES", s.StreamViewType)
 	}
 	return nil
 }
 
-// create creates the table. Another process may do the same at the same time.
+// create creates the table. Other processes may create it concurrently.
 func (s setup) create(ctx context.Context) error {
 	in := &dynamodb.CreateTableInput{
 		TableName:   &s.name,
@@ -121,13 +121,14 @@ func (s setup) create(ctx context.Context) error {
 	}
 	_, err := retry(ctx, s.table, s.db.CreateTable, in)
 	if request.HasCode(err, "ResourceInUseException") {
-		return nil // somebody else was faster, and does the rest
+		return nil // another process was faster and completes the setup
 	}
 	return err
 }
 
-// finish switches on what cannot be part of creating a table. Whoever created it may have died before, so each opening looks.
-// The time-to-live comes last: where it is on, all is done. A program that is not allowed to look, or to change it, does without.
+// finish enables the settings that CreateTable does not accept. The process that created the table may have died before, so each
+// opening checks them. The time-to-live comes last: if it is enabled, the rest is as well. A program without permission to read or
+// change the settings works without them.
 func (s setup) finish(ctx context.Context) error {
 	out, err := retry(ctx, s.table, s.db.DescribeTimeToLive, &dynamodb.DescribeTimeToLiveInput{TableName: &s.name})
 	switch {
@@ -152,12 +153,12 @@ func (s setup) finish(ctx context.Context) error {
 		TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String(attrExpires), Enabled: aws.Bool(true)},
 	})
 	if request.HasCode(err, "AccessDeniedException", "ValidationException") {
-		return nil // the latter: another process was faster
+		return nil // enabled by another process
 	}
 	return err
 }
 
-// openStore reads the item that says which store this is, or makes it.
+// openStore reads the item that describes the store, or creates it.
 func (s setup) openStore(ctx context.Context) (driver.StoreID, error) {
 	for {
 		it, err := s.get(ctx, true, s.store())
@@ -167,7 +168,7 @@ func (s setup) openStore(ctx context.Context) (driver.StoreID, error) {
 		case it != nil:
 			return storeID(it)
 		case s.opts.NoCreate:
-			return driver.StoreID{}, fmt.Errorf("there is no store with prefix %q, and it is not to be created", s.prefix)
+			return driver.StoreID{}, fmt.Errorf("there is no store with prefix %q, and creation is off", s.prefix)
 		}
 		var id driver.StoreID
 		_, _ = rand.Read(id[:]) // never fails
@@ -179,31 +180,32 @@ func (s setup) openStore(ctx context.Context) (driver.StoreID, error) {
 	}
 }
 
-// storeID returns the id in the item that describes a store, if this program knows its schema.
+// storeID returns the id from the item that describes a store, if this program supports its schema.
 func storeID(it item) (driver.StoreID, error) {
 	id, schema := it.bytes(attrStoreID), it.bytes(attrSchema)
 	switch {
 	case len(id) != len(driver.StoreID{}) || len(schema) != 1:
 		return driver.StoreID{}, errors.New("the item that describes the store is malformed")
 	case schema[0] > schemaVersion:
-		return driver.StoreID{}, fmt.Errorf("%w: its schema is %d, this program knows %d", storage.ErrNewerSchema, schema[0], schemaVersion)
+		return driver.StoreID{}, fmt.Errorf("%w: its schema is %d, this program supports %d", storage.ErrNewerSchema, schema[0], schemaVersion)
 	}
 	return driver.StoreID(id), nil
 }
 
-// registry is the list of the types that a store has ever held, each an item, so that a wildcard list is one query for each type.
+// registry is the list of all types that a store has ever contained, one item each. It makes a list with wildcards one query for
+// each type.
 type registry struct {
 	table        *table
 	enteredTypes sync.Map // of storage.UnversionedType: entered
 }
 
-// enter enters the type of a key, once for each process, before the first resource of it is created.
+// enter adds the type of a key, once in each process, before the first resource of the type is created.
 func (r *registry) enter(ctx context.Context, k key.Key) error {
 	typ := storage.UnversionedType{Group: k.Group, Kind: k.Kind}
 	if _, known := r.enteredTypes.Load(typ); known {
 		return nil
 	}
-	// A put that changes nothing leaves no record in the stream.
+	// A put without changes makes no record in the stream.
 	err := r.table.put(ctx, r.table.typeEntry(k.Group, k.Kind), condition{})
 	if err == nil {
 		r.enteredTypes.Store(typ, true)
@@ -211,7 +213,7 @@ func (r *registry) enter(ctx context.Context, k key.Key) error {
 	return err
 }
 
-// types returns those that a filter is about, in order. It reads strongly: a type is entered before the first resource of it is
+// types returns the types that match a filter, in order. It reads strongly, because a type is entered before its first resource is
 // written.
 func (r *registry) types(ctx context.Context, f key.Filter) ([]storage.UnversionedType, error) {
 	if f.Kind != storage.Wildcard {

@@ -12,7 +12,7 @@ import (
 	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 )
 
-// table sends requests for the items of a store. Every other part of the adapter stands on it.
+// table sends requests for the items of a store. All other parts of the adapter use it.
 type table struct {
 	layout
 	db    *dynamodb.Client
@@ -21,7 +21,7 @@ type table struct {
 	opts  *Options
 }
 
-// retry sends a request until its fate is known; see request.Retry. It is for requests that may be carried out more than once.
+// retry sends a request until its outcome is known; see request.Retry. It is for requests that are safe to repeat.
 func retry[I, O any](ctx context.Context, t *table, send func(context.Context, I, ...func(*dynamodb.Options)) (O, error), in I) (out O, err error) {
 	_, err = request.Retry(ctx, t.clock, func(option func(*dynamodb.Options)) error {
 		out, err = send(ctx, in, option)
@@ -30,7 +30,7 @@ func retry[I, O any](ctx context.Context, t *table, send func(context.Context, I
 	return out, err
 }
 
-// condition is one that an item has to meet for a request to be carried out. The zero value is none.
+// condition is a condition of a request on an item. The zero value is no condition.
 type condition struct {
 	text   string
 	values item
@@ -38,7 +38,7 @@ type condition struct {
 
 var absent = condition{text: "attribute_not_exists(pk)"}
 
-// versionEquals is the condition that an item has this stamp, epoch or revision.
+// versionEquals returns the condition that an item has this version, epoch or revision.
 func versionEquals(v []byte) condition { return condition{"v = :v", item{":v": binaryValue(v)}} }
 
 func (c condition) expression() *string {
@@ -48,13 +48,13 @@ func (c condition) expression() *string {
 	return &c.text
 }
 
-// get reads an item, nil if it is not there.
+// get reads an item. It returns nil if the item does not exist.
 func (t *table) get(ctx context.Context, strong bool, keys item) (item, error) {
 	it, _, err := t.getAt(ctx, strong, keys)
 	return it, err
 }
 
-// getAt reads an item, and AWS's time then.
+// getAt reads an item, and returns AWS's time of the answer as well.
 func (t *table) getAt(ctx context.Context, strong bool, keys item) (item, time.Time, error) {
 	out, err := retry(ctx, t, t.db.GetItem, &dynamodb.GetItemInput{
 		TableName: &t.name, Key: keys, ConsistentRead: &strong, ReturnConsumedCapacity: t.capacity(),
@@ -66,7 +66,8 @@ func (t *table) getAt(ctx context.Context, strong bool, keys item) (item, time.T
 	return out.Item, t.clock.Observe(out.ResultMetadata), nil
 }
 
-// getAll reads up to 100 items and passes on those that exist, in any order. DynamoDB may leave some for another time.
+// getAll reads up to 100 items and passes on the existing ones, in any order. DynamoDB may leave some unprocessed, which are
+// requested again.
 func (t *table) getAll(ctx context.Context, strong bool, wanted []item, found func(item)) error {
 	left := make([]map[string]types.AttributeValue, len(wanted))
 	for i, w := range wanted {
@@ -103,7 +104,7 @@ func (t *table) getAll(ctx context.Context, strong bool, wanted []item, found fu
 	return err
 }
 
-// query reads one answer's worth of a partition, from after start on: at most limit items, if that is not 0.
+// query reads one answer's items of a partition, after start. If limit is not 0, it returns at most that many.
 func (t *table) query(ctx context.Context, strong bool, pk, begins []byte, start item, limit int) (items []item, next item, err error) {
 	in := &dynamodb.QueryInput{
 		TableName: &t.name, ConsistentRead: &strong, ExclusiveStartKey: start,
@@ -157,7 +158,7 @@ func (t *table) remove(ctx context.Context, keys item, on condition) error {
 	return err
 }
 
-// describe returns what the table is.
+// describe returns the description of the table.
 func (t *table) describe(ctx context.Context) (*types.TableDescription, error) {
 	out, err := retry(ctx, t, t.db.DescribeTable, &dynamodb.DescribeTableInput{TableName: &t.name})
 	if err != nil {
@@ -179,35 +180,35 @@ func (t *table) spent(c *types.ConsumedCapacity) {
 	}
 }
 
-// check is a condition on an item as an operation of a transaction.
+// check returns a condition on an item as an operation of a transaction.
 func (t *table) check(keys item, on condition) types.TransactWriteItem {
 	return types.TransactWriteItem{ConditionCheck: &types.ConditionCheck{
 		TableName: &t.name, Key: keys, ConditionExpression: on.expression(), ExpressionAttributeValues: on.values,
 	}}
 }
 
-// What an error of the SDK says about the fate of a request is in package request.
+// Package request classifies the SDK's errors by the outcome of the request.
 
-// errUnprocessed is what DynamoDB means by an answer without items: it is throttling.
+// errUnprocessed represents an answer without items, which means throttling.
 var errUnprocessed = request.NewError(request.NotApplied, "BatchGetItem: all keys were left unprocessed")
 
 // conditionFailed reports whether a request was refused because of its condition.
 func conditionFailed(err error) bool { return request.HasCode(err, "ConditionalCheckFailedException") }
 
-// failedCondition is the code of a reason.
+// failedCondition is the code of a cancellation reason.
 const failedCondition = "ConditionalCheckFailed"
 
-// errCondition says that a condition of a commit does not hold, and that nothing was changed.
-var errCondition = errors.New("the condition does not hold")
+// errCondition means that a condition of a transaction failed and nothing was changed.
+var errCondition = errors.New("the condition failed")
 
-// conditionError passes through retry as a refusal, without losing the exception.
+// conditionError passes through retry as a refusal, and keeps the exception.
 type conditionError struct{ error }
 
 func (e *conditionError) Unwrap() error        { return e.error }
 func (e *conditionError) Is(target error) bool { return target == errCondition }
 
-// whyCancelled turns the reasons into an error that retry understands: a failed condition or worse settles it, a conflict with
-// another transaction or throttling does not.
+// whyCancelled converts cancellation reasons into an error that retry understands. A failed condition, or a permanent failure, is
+// final; a conflict with another transaction, or throttling, is not.
 func whyCancelled(cancelled *types.TransactionCanceledException, err error) ([]types.CancellationReason, error) {
 	condition := false
 	for _, r := range cancelled.CancellationReasons {

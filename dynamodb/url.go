@@ -27,7 +27,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/scratchstore"
 )
 
-// settings are what a URL says about the way to AWS.
+// settings are the connection settings of a URL.
 type settings struct {
 	region, endpoint, profile, roleARN string
 	fips                               bool
@@ -38,7 +38,7 @@ func parseURL(u *url.URL) (*Options, *settings, error) {
 		return fmt.Errorf("%w: %s", storage.ErrInvalid, fmt.Sprintf(format, args...))
 	}
 	if u.User != nil {
-		return nil, nil, invalid("a dynamodb URL has no user and no keys in it: they come from the environment, a profile or a role")
+		return nil, nil, invalid("a dynamodb URL contains no user or keys: set them in the environment, a profile or a role")
 	}
 	if u.Opaque != "" || u.Host == "" || u.Port() != "" {
 		return nil, nil, invalid("expected dynamodb://table or dynamodb://table/prefix")
@@ -90,8 +90,8 @@ func (s *settings) apply(endpoint **string) {
 	}
 }
 
-// load finds region and credentials the way every AWS tool does, and makes the HTTP client. Connections are kept in numbers that
-// fit many callers at once: each request has one for itself.
+// load finds region and credentials in the standard sources of AWS tools, and creates the HTTP client. The client keeps many
+// connections, because each concurrent request needs one for itself.
 func (s *settings) load(ctx context.Context) (aws.Config, *http.Transport, error) {
 	client := awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
 		t.MaxIdleConns, t.MaxIdleConnsPerHost = 512, 256
@@ -103,11 +103,11 @@ func (s *settings) load(ctx context.Context) (aws.Config, *http.Transport, error
 		}
 	})
 	options := []func(*config.LoadOptions) error{
-		config.WithHTTPClient(client), // where AWS_CA_BUNDLE is taken into account
-		// A request that is given up, as the stream's is at Close, is no news: the SDK would warn about it on the standard error.
+		config.WithHTTPClient(client), // adds the certificates of AWS_CA_BUNDLE
+		// Without this, the SDK logs a warning to standard error for each cancelled request, such as the stream's at Close.
 		config.WithLogger(logging.Nop{}),
-		// Each client gets a retryer of its own, so that a throttled stream does not slow writes down. The backend goes on
-		// where the SDK gives up, within the caller's deadline.
+		// Each client gets its own retryer, so that a throttled stream does not slow down writes. After the SDK's last attempt the
+		// backend itself continues, within the caller's deadline.
 		config.WithRetryer(func() aws.Retryer {
 			return awsretry.NewAdaptiveMode(func(o *awsretry.AdaptiveModeOptions) {
 				o.StandardOptions = append(o.StandardOptions, func(o *awsretry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = 3, 2*time.Second })
@@ -135,12 +135,12 @@ func (s *settings) load(ctx context.Context) (aws.Config, *http.Transport, error
 		transport = built.GetTransport()
 	}
 	cfg.HTTPClient = &http.Client{
-		Transport:     transport, // of our own, to be closed
+		Transport:     transport, // closed with the backend
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	if cfg.Region == "" {
 		if !s.emulator() {
-			return cfg, nil, fmt.Errorf("%w: no AWS region: expected URL parameter region, AWS_REGION, or one in the profile", storage.ErrInvalid)
+			return cfg, nil, fmt.Errorf("%w: no AWS region: expected URL parameter region, AWS_REGION, or a region in the profile", storage.ErrInvalid)
 		}
 		cfg.Region = "us-east-1"
 	}
@@ -151,8 +151,8 @@ func (s *settings) load(ctx context.Context) (aws.Config, *http.Transport, error
 	return cfg, transport, nil
 }
 
-// emulator reports whether requests go to something that is not AWS and nobody has set up an identity: an emulator wants requests to
-// be signed, but not by whom.
+// emulator reports whether requests go to an endpoint outside of AWS and no identity is configured. An emulator requires signed
+// requests but accepts any identity.
 func (s *settings) emulator() bool {
 	if !strings.HasPrefix(s.endpoint, "http://") || s.profile != "" || s.roleARN != "" {
 		return false
@@ -167,7 +167,7 @@ func (s *settings) emulator() bool {
 
 func init() { scratchstore.Register(newScratch, "dynamodb") }
 
-// newScratch names a table, with a prefix for each store.
+// newScratch returns the name of a scratch table, which has a prefix for each store.
 func newScratch(u *url.URL, name string) (*scratchstore.Space, error) {
 	store := func(number int) *url.URL {
 		other := *u
@@ -181,7 +181,7 @@ func newScratch(u *url.URL, name string) (*scratchstore.Space, error) {
 	}
 	opts, s, err := parseURL(store(0))
 	if err != nil {
-		return nil, err // the table's name is too long
+		return nil, err // the name of the table is too long
 	}
 	return &scratchstore.Space{
 		Location: "the table " + opts.Table,
@@ -199,7 +199,7 @@ func newScratch(u *url.URL, name string) (*scratchstore.Space, error) {
 			}
 			return err
 		},
-		// Names of keys are encoded in what is sent; the operation is not.
+		// Requests contain key names in encoded form, but the operation in plain text.
 		Requests: []string{
 			"DynamoDB_20120810.TransactWriteItems", "DynamoDB_20120810.PutItem", "DynamoDB_20120810.UpdateItem",
 			"DynamoDB_20120810.DeleteItem", "DynamoDB_20120810.GetItem",
