@@ -16,7 +16,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/codec"
 )
 
-// records is what package streams, which is the source of changes, has to know of the table.
+// records gives package streams, the source of changes, access to the table.
 type records struct{ reader *reader }
 
 var _ streams.Table = records{}
@@ -33,9 +33,9 @@ func (r records) Stream(ctx context.Context) (string, error) {
 	return aws.ToString(description.LatestStreamArn), nil
 }
 
-// Event implements streams.Table. A record may be about something else than a resource: another store in the table, a part, an edge.
-// It goes by the images, not by the record's name for what happened: a deletion is a put of a tombstone, the removal of a
-// tombstone by DynamoDB is no change, and an operator's DeleteItem is a deletion.
+// Event implements streams.Table. A record may concern something other than a resource: another store in the table, a part, an
+// edge. Event uses the images, not the record's event name: a deletion is a put of a tombstone, the removal of a tombstone by
+// DynamoDB is no change, and an operator's DeleteItem is a deletion.
 func (r records) Event(ctx context.Context, record *types.Record) (ev *streams.Event, count uint64, err error) {
 	if record.Dynamodb == nil {
 		return nil, 0, errors.New("a stream record is empty")
@@ -47,7 +47,7 @@ func (r records) Event(ctx context.Context, record *types.Record) (ev *streams.E
 	}
 	k, err := l.keyOf(keys)
 	if err != nil {
-		return nil, 0, fmt.Errorf("%w: a record of the stream cannot be read: %w", storage.ErrCompacted, err)
+		return nil, 0, fmt.Errorf("%w: a record of the stream cannot be decoded: %w", storage.ErrCompacted, err)
 	}
 	ev = &streams.Event{Key: k}
 	after, err := l.image(keys, record.Dynamodb.NewImage)
@@ -85,7 +85,7 @@ func (r records) Event(ctx context.Context, record *types.Record) (ev *streams.E
 	return ev, count, nil
 }
 
-// image decodes what an item was. An error is about damage: the key was read before.
+// image decodes an image of an item. An error means damage, because the key was decoded before.
 func (l layout) image(keys item, image map[string]types.AttributeValue) (*headItem, error) {
 	if len(image) == 0 {
 		return nil, nil
@@ -95,7 +95,7 @@ func (l layout) image(keys item, image map[string]types.AttributeValue) (*headIt
 	return l.head(it)
 }
 
-// fromStream turns an image into an item. Heads hold binary attributes only, but for the time that DynamoDB looks at.
+// fromStream converts an image into an item. Heads have only binary attributes, except for the time-to-live.
 func fromStream(image map[string]types.AttributeValue) item {
 	it := make(item, len(image)+2)
 	for name, v := range image {

@@ -19,58 +19,57 @@ import (
 	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 )
 
-// To compare the fence with every write would make each a transaction, at twice the price. So a handle looks at the fence now and
-// then, and what it saw permits it to write for a while:
+// A comparison with the fence in every write would make each a transaction, at twice the price. Instead, a handle reads the fence
+// from time to time, and the result permits writes for a limited time:
 //
-//   - nothing: writes carry no condition on the fence;
-//   - a fence that is announced: the store is open still, and each write is a transaction with the condition that one of the
-//     fence's gates is not shut;
-//   - a fence that is closed: no writes.
+//   - no fence: writes have no condition on the fence;
+//   - an announced fence: the store is still open, and each write is a transaction with the condition that one of the fence's gates
+//     is not closed;
+//   - a closed fence: no writes.
 //
-// A write is signed no later than the permission lasts after the look that grants it, and AWS accepts it for request.SignatureTTL
-// after that, if it is held up. So FenceWait after the announcement, which is much longer than the two, there is no request any more
-// that does not carry the condition. Then the gates are shut, and from the last one on no write takes effect, wherever it has been in
-// between.
+// A write is signed before the permission expires, and AWS accepts a delayed request for request.SignatureTTL after its signature.
+// FenceWait is much longer than both, so when it has passed since the announcement, every request in flight has the condition. Then
+// the gates are closed. After the last one no write is applied, however long it was delayed.
 //
-// Two transactions with a condition on one item get into each other's way, so there are many gates. Their keys have the fence's
-// epoch in them, so that no late request of one closing has a part in another.
+// Two transactions with a condition on the same item conflict, so there are many gates. Their keys contain the fence's epoch, so
+// that a delayed request of one closing cannot affect another.
 const (
 	gates = 64
-	// maxShutting bounds the gates that are being shut at once.
+	// maxShutting limits the gates that are closed concurrently.
 	maxShutting = 16
 )
 
-// The fence's item has an epoch (attrVersion) that is its own, the target (attrData), and attrShut once it is closed.
+// The fence's item has its own epoch (attrVersion), the target (attrData), and attrShut once it is closed.
 const attrShut = "x"
 
-// fence is what a look saw.
+// fence is the result of reading the fence.
 type fence struct {
-	epoch  []byte // nil: there is none
+	epoch  []byte // nil: there is no fence
 	target string
 	shut   bool
 }
 
-// readFence returns the fence, and AWS's time then.
+// readFence returns the fence, and AWS's time of the read.
 func (t *table) readFence(ctx context.Context) (fence, time.Time, error) {
 	it, at, err := t.getAt(ctx, true, t.fence())
 	return fence{epoch: it.bytes(attrVersion), target: string(it.bytes(attrData)), shut: it.bytes(attrShut) != nil}, at, err
 }
 
-// anyGate is the condition of a write that one gate of the announced fence is not shut.
+// anyGate is the condition of a write that one gate of the announced fence is not closed.
 func (t *table) anyGate(f fence) types.TransactWriteItem {
 	return t.check(t.gate(f.epoch, mathrand.N(gates)), absent)
 }
 
-// errClosedMeanwhile says that somebody else has changed the fence while this process was closing the store.
-var errClosedMeanwhile = fmt.Errorf("%w: the fence was taken away, or closed for another target, while the store was being closed", storage.ErrCASFailure)
+// errClosedMeanwhile means that another process has changed the fence while this process was closing the store.
+var errClosedMeanwhile = fmt.Errorf("%w: the fence was removed, or closed for another target, while the store was being closed", storage.ErrCASFailure)
 
-// closer closes a store for writing, and opens it.
+// closer closes a store for writing and opens it.
 type closer struct {
 	table *table
 	lease *writeLease
 }
 
-// Fence implements driver.Mover. A fence that is only announced keeps nobody from writing.
+// Fence implements driver.Mover. A fence that is only announced does not block writers.
 func (c *closer) Fence(ctx context.Context) (driver.FenceState, error) {
 	f, _, err := c.table.readFence(ctx)
 	if err != nil || !f.shut {
@@ -79,11 +78,12 @@ func (c *closer) Fence(ctx context.Context) (driver.FenceState, error) {
 	return driver.FenceState{Target: f.target, Closed: true}, nil
 }
 
-// SetFence implements driver.Mover. The store stays open for FenceWait after the fence was announced; writes are transactions
-// meanwhile, at twice the price. Then it is closed for all handles at once: no request that was signed before, or is still on its way,
-// takes effect. A context without a deadline gives it the time that it needs, and one whose deadline is too near is refused at once. If
-// it fails before the store is closed, the announcement is withdrawn, or, where that fails too, left there, which keeps nobody from
-// writing. Of several closings at a time the first one names the target; for another target the others fail with a conflict.
+// SetFence implements driver.Mover. The store stays open for FenceWait after the fence was announced; meanwhile writes are
+// transactions, at twice the price. Then it is closed for all handles at once: no request that was signed before, or is still in
+// flight, is applied. With a context without a deadline, SetFence takes the time that it needs; with a deadline that is too early
+// it fails at once. If it fails before the store is closed, it withdraws the announcement. If that fails as well, the announcement
+// stays, and blocks no writers. If several processes close the store concurrently, the first one decides the target; those with
+// another target fail with a conflict.
 func (c *closer) SetFence(ctx context.Context, target *string) error {
 	if target == nil {
 		return c.open(ctx)
@@ -121,7 +121,7 @@ func (c *closer) open(ctx context.Context) error {
 	})
 }
 
-// step runs a step of what takes longer than a call, and bounds its time where the caller does not.
+// step runs a step of a long operation, and bounds its time if the caller does not.
 func (c *closer) step(ctx context.Context, do func(context.Context) error) error {
 	if c.lease.lifetime.Err() != nil {
 		return storage.ErrClosed
@@ -134,8 +134,8 @@ func (c *closer) step(ctx context.Context, do func(context.Context) error) error
 	return do(ctx)
 }
 
-// announce returns the fence that is there, or announces one, and AWS's time at which it was there for certain. With an error it
-// returns the one that it may have announced.
+// announce returns the existing fence, or announces one, and AWS's time at which the fence certainly existed. With an error it
+// returns the fence that it may have announced.
 func (c *closer) announce(ctx context.Context, target string) (f fence, at time.Time, err error) {
 	it, epoch, own := c.table.fence(), make([]byte, 16), fence{}
 	_, _ = rand.Read(epoch) // never fails
@@ -146,7 +146,7 @@ func (c *closer) announce(ctx context.Context, target string) (f fence, at time.
 			switch {
 			case err != nil:
 				return err
-			case f.shut && f.target != target && own.epoch != nil: // it was open at the first look
+			case f.shut && f.target != target && own.epoch != nil: // it was open at the first read
 				return errClosedMeanwhile
 			case f.epoch != nil:
 				return nil
@@ -163,8 +163,8 @@ func (c *closer) announce(ctx context.Context, target string) (f fence, at time.
 	return f, at, err
 }
 
-// withdraw takes an announcement back, if there may be one, because of an error, which it returns. It has the condition that the
-// fence is not closed: whoever closes the same one at the same time may have reported its success already.
+// withdraw removes an announcement, if there may be one, because of an error, which it returns. It is conditional on the fence
+// being open: a concurrent caller that closed the same fence may have reported its success already.
 func (c *closer) withdraw(ctx context.Context, f fence, err error) error {
 	if f.epoch == nil {
 		return err
@@ -177,15 +177,15 @@ func (c *closer) withdraw(ctx context.Context, f fence, err error) error {
 	return err
 }
 
-// fenceAnnounced is the condition that a fence is there, and not closed.
+// fenceAnnounced is the condition that a fence exists and is not closed.
 func fenceAnnounced(epoch []byte) condition {
 	on := versionEquals(epoch)
 	on.text += " AND attribute_not_exists(" + attrShut + ")"
 	return on
 }
 
-// shutGates waits until every write on its way has the fence's condition, shuts the gates, and closes the fence for target, unless
-// somebody else has closed it for another one by then.
+// shutGates waits until every write in flight has the fence's condition, closes the gates, and closes the fence for target, unless
+// another process has closed it for another target.
 func (c *closer) shutGates(ctx context.Context, f fence, target string, since time.Time) error {
 	for {
 		at, err := c.confirmFence(ctx, f)
@@ -222,12 +222,12 @@ func (c *closer) shutGates(ctx context.Context, f fence, target string, since ti
 		return err
 	})
 	if now.Closed && now.Target == target {
-		return nil // by an attempt whose answer was lost, or by somebody else for the same target
+		return nil // by an attempt whose answer was lost, or by another process for the same target
 	}
 	return errors.Join(err, lookErr)
 }
 
-// confirmFence returns AWS's time at which the announced fence was still there.
+// confirmFence returns AWS's time at which the announced fence still existed.
 func (c *closer) confirmFence(ctx context.Context, f fence) (at time.Time, err error) {
 	err = c.step(ctx, func(ctx context.Context) error {
 		var now fence
@@ -240,7 +240,7 @@ func (c *closer) confirmFence(ctx context.Context, f fence) (at time.Time, err e
 	return at, err
 }
 
-// putShut stores a closed fence in the place of the same one, on a condition.
+// putShut replaces the fence by a closed one with the same epoch, on a condition.
 func (c *closer) putShut(ctx context.Context, f fence, target string, on condition) error {
 	it := c.table.fence()
 	it[attrVersion], it[attrData], it[attrShut] = binaryValue(f.epoch), binaryValue([]byte(target)), binaryValue([]byte{1})
@@ -253,8 +253,8 @@ func (c *closer) putShut(ctx context.Context, f fence, target string, on conditi
 	})
 }
 
-// remove removes a fence. If it is not there, it was removed, perhaps by an attempt whose answer was lost; another one is
-// nobody's business here.
+// remove removes a fence. If the fence does not exist, it was removed, perhaps by an attempt whose answer was lost. Another fence
+// is left alone.
 func (c *closer) remove(ctx context.Context, on condition) error {
 	c.lease.forget()
 	err := c.table.remove(ctx, c.table.fence(), on)
@@ -264,7 +264,7 @@ func (c *closer) remove(ctx context.Context, on condition) error {
 	return err
 }
 
-// writeLease is a handle's permission to write; fence.go says what for. A look at the fence grants it.
+// writeLease is a handle's permission to write, which a read of the fence grants; see the comment at the top of the file.
 type writeLease struct {
 	table    *table
 	lifetime context.Context // of the handle
@@ -273,22 +273,22 @@ type writeLease struct {
 	mu      sync.Mutex
 	saw     fence
 	until   time.Time     // by AWS's clock
-	renewal *leaseRenewal // under way
+	renewal *leaseRenewal // in flight
 }
 
 func newWriteLease(life context.Context, t *table) *writeLease {
 	return &writeLease{table: t, lifetime: life, lasts: min(30*time.Second, t.opts.FenceWait/8)}
 }
 
-// leaseRenewal is one for all who wait for it. It goes on when they leave.
+// leaseRenewal is shared by all waiting callers. It continues when they leave.
 type leaseRenewal struct {
 	doneCh chan struct{}
 	err    error
 }
 
-// Reasons for asking again.
+// Reasons to repeat a request.
 var (
-	errNotPermitted = request.NewError(request.NotApplied, "the permission to write was over before the request was signed")
+	errNotPermitted = request.NewError(request.NotApplied, "the permission to write expired before the request was signed")
 	errGateShut     = request.NewError(request.NotApplied, "the store is being closed for writing")
 )
 
@@ -298,12 +298,12 @@ type grant struct {
 	until time.Time
 }
 
-// option keeps a request from being signed too late.
+// option prevents a request from being signed after the permission expires.
 func (g *grant) option(o *dynamodb.Options) {
 	request.SignedBy("AshlarPermitted", g.until, errNotPermitted)(o)
 }
 
-// with sends a write with the permission for it, looking for a fence where that is necessary.
+// with sends a write with permission. It reads the fence if necessary.
 func (p *writeLease) with(ctx context.Context, send func(g *grant) error) error {
 	for {
 		g, l := p.get()
@@ -317,20 +317,20 @@ func (p *writeLease) with(ctx context.Context, send func(g *grant) error) error 
 		select {
 		case <-l.doneCh:
 		case <-ctx.Done():
-			return fmt.Errorf("%w: the look for a fence was not answered", errNotPermitted)
+			return fmt.Errorf("%w: the read of the fence was not answered", errNotPermitted)
 		}
 		switch {
 		case p.lifetime.Err() != nil:
 			return storage.ErrClosed
 		case l.err != nil && request.Classify(l.err) != request.Rejected:
-			return fmt.Errorf("%w: look for a fence: %w", errNotPermitted, l.err)
+			return fmt.Errorf("%w: read the fence: %w", errNotPermitted, l.err)
 		case l.err != nil:
 			return l.err
 		}
 	}
 }
 
-// get returns the permission, if there is one, or the look that will tell.
+// get returns the permission, if there is one, or else the renewal in flight.
 func (p *writeLease) get() (*grant, *leaseRenewal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -345,14 +345,14 @@ func (p *writeLease) get() (*grant, *leaseRenewal) {
 	return nil, p.renewal
 }
 
-// forget has the next write look.
+// forget makes the next write read the fence.
 func (p *writeLease) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.until = time.Time{}
 }
 
-// renew looks at the fence.
+// renew reads the fence.
 func (p *writeLease) renew(l *leaseRenewal) {
 	ctx, cancel := context.WithTimeout(p.lifetime, p.table.opts.Timeout)
 	defer cancel()
@@ -363,7 +363,7 @@ func (p *writeLease) renew(l *leaseRenewal) {
 		p.saw, p.until = saw, at.Add(p.lasts)
 	}
 	if err == nil && saw.shut {
-		p.until = time.Time{} // the next write looks again
+		p.until = time.Time{} // the next write reads the fence again
 		err = driver.FenceError(saw.target)
 	}
 	p.renewal = nil

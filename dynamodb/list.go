@@ -19,17 +19,17 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// lister reads what a filter matches: whole, page by page, or as the snapshot of a watch.
+// lister reads the resources that match a filter: all at once, page by page, or as the snapshot of a watch.
 type lister struct {
 	reader   *reader
 	registry *registry
 	source   *streams.Source
 
-	pageItems int // after which a page ends
+	pageItems int // limit of examined items in a page
 }
 
-// List implements driver.Driver. Each resource is read at the consistency asked for, but DynamoDB holds no snapshot: what is
-// written while the list is read may be in it or not.
+// List implements driver.Driver. Each resource is read with the requested consistency, but DynamoDB has no snapshots: a resource
+// written during the call may be in the list or not.
 func (l *lister) List(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, rows driver.Rows) error {
 	return l.scan(ctx, scanRange{filter: *f, consistency: consistency}, func(h *headItem) (bool, error) {
 		if !h.live {
@@ -43,24 +43,24 @@ func (l *lister) List(ctx context.Context, consistency storage.ReadConsistency, 
 	})
 }
 
-// scanRange is what a scan is about: a filter, from the key after another on.
+// scanRange is the range of a scan: a filter, and the key after which the scan begins.
 type scanRange struct {
 	filter      key.Filter
 	consistency storage.ReadConsistency
 	after       *key.Key
-	limit       int // of the items in the first answer, 0: as many as DynamoDB gives; those after it are larger and larger
-	// onSkipped, where it is not nil, is told of each key that does not match, and reports whether to go on.
+	limit       int // number of items in the first answer, 0 for DynamoDB's maximum; later answers grow
+	// onSkipped, if set, is called with each key that does not match, and reports whether to continue.
 	onSkipped func(key.Key) bool
 }
 
-// Where few items match, an answer of the size of the page would bring next to none: each one that did not fill the page is followed
-// by a larger one, up to maxLimit items.
+// If few items match, an answer of the size of a page would contain almost none. Each answer that does not fill the page is
+// followed by a larger one, up to maxLimit items.
 const (
 	growth   = 4
 	maxLimit = 1000
 )
 
-// scan visits the heads, tombstones among them, that match the filter, in order, until visit returns false.
+// scan visits the heads that match the filter, including tombstones, in order, until visit returns false.
 func (l *lister) scan(ctx context.Context, r scanRange, visit func(*headItem) (bool, error)) error {
 	types, err := l.registry.types(ctx, r.filter)
 	if err != nil {
@@ -83,7 +83,7 @@ func (l *lister) scan(ctx context.Context, r scanRange, visit func(*headItem) (b
 	return nil
 }
 
-// scanType scans one type. It reports whether to go on.
+// scanType scans one type. It reports whether to continue.
 func (l *lister) scanType(ctx context.Context, r *scanRange, visit func(*headItem) (bool, error)) (bool, error) {
 	f, marks := r.filter, l.reader.marks
 	prefix, exact := f.Prefix()
@@ -99,7 +99,7 @@ func (l *lister) scanType(ctx context.Context, r *scanRange, visit func(*headIte
 			if !ok {
 				return true, nil
 			}
-			// DynamoDB begins after a key, which need not exist. What lies between this one and the target does not match.
+			// DynamoDB begins after a key, which need not exist. No key between this one and the target matches.
 			if before := target[:len(target)-1]; string(before) > from {
 				start, from = l.reader.table.resourceAt(f.Group, f.Kind, before), string(before)
 			}
@@ -133,7 +133,7 @@ func (l *lister) scanType(ctx context.Context, r *scanRange, visit func(*headIte
 	}
 }
 
-// answer reads one answer's worth of heads. upTo is the key where the next one begins, "" if this is the last.
+// answer reads the heads of one answer. upTo is the key at which the next answer begins, or "" if this is the last.
 func (l *lister) answer(ctx context.Context, strong bool, f key.Filter, begins []byte, start item, limit int) (heads []*headItem, next item, upTo string, err error) {
 	t := l.reader.table
 	items, next, err := t.query(ctx, strong, t.typePK(f.Group, f.Kind), begins, start, limit)
@@ -161,11 +161,11 @@ func (l *lister) answer(ctx context.Context, strong bool, f key.Filter, begins [
 	return heads, next, upTo, nil
 }
 
-// defaultPageItems ends a page early by the items that were looked at, tombstones and such as do not match among them.
+// defaultPageItems ends a page after this many examined items, including tombstones and items that do not match.
 const defaultPageItems = 20_000
 
-// Page implements driver.Pager. DynamoDB holds no snapshot: a page shows each resource as it is when the page is read. The pages
-// follow the order of the keys, so what exists unchanged throughout is in exactly one of them.
+// Page implements driver.Pager. DynamoDB has no snapshots: a page contains each resource as of its own read. The pages follow the
+// order of the keys, so a resource that exists unchanged throughout is in exactly one of them.
 func (l *lister) Page(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, from []byte, limit int) (driver.ListedPage[*streams.Position], error) {
 	listing := &listing{filter: *f, consistency: consistency}
 	var err error
@@ -209,8 +209,8 @@ func (l *lister) Page(ctx context.Context, consistency storage.ReadConsistency, 
 	return page, err
 }
 
-// listing is a listing between two pages. A continue token holds all of it but the filter, so that any process can go on, at any
-// time.
+// listing is the state of a listing between two pages. A continue token contains all of it except the filter, so any process can
+// continue, at any time.
 type listing struct {
 	filter      driver.Filter
 	consistency storage.ReadConsistency
@@ -225,7 +225,7 @@ func (l *listing) encode() []byte {
 }
 
 func (l *listing) decode(from []byte) error {
-	invalid := fmt.Errorf("%w: this is no continue token", storage.ErrInvalid)
+	invalid := fmt.Errorf("%w: not a continue token", storage.ErrInvalid)
 	var fields [3][]byte
 	for i := range fields {
 		field, n := protowire.ConsumeBytes(from)
@@ -236,7 +236,7 @@ func (l *listing) decode(from []byte) error {
 	}
 	after, badKey := key.Parse(fields[1])
 	at, badPosition := streams.DecodePosition(fields[2])
-	prefix, _ := l.filter.Prefix() // a page may end behind a key that does not match
+	prefix, _ := l.filter.Prefix() // a page may end after a key that does not match
 	if badKey != nil || badPosition != nil || !bytes.HasPrefix(fields[1], prefix) || len(fields[0]) != 1 ||
 		storage.ReadConsistency(fields[0][0]) > storage.StrongConsistency {
 		return invalid
@@ -245,12 +245,12 @@ func (l *listing) decode(from []byte) error {
 	return nil
 }
 
-// snapshotMemory is how much of a snapshot that waits for its watch is held in memory; the rest goes to a temporary file.
+// snapshotMemory is the part of an unread snapshot that is held in memory; the rest is in a temporary file.
 const snapshotMemory = 4 << 20
 
-// Snapshot implements driver.Snapshotter: a strong list. Each resource in it is as it was at some moment between the call and its
-// return, and the changes that follow are exactly those after that moment, key by key. What was acknowledged before the call is before
-// the position.
+// Snapshot implements driver.Snapshotter by a strong list. Each resource was read at some moment between the call and its return,
+// and the changes that follow are exactly those after that moment, key by key. The position includes everything that was
+// acknowledged before the call.
 func (l *lister) Snapshot(ctx context.Context, called time.Time, f *driver.Filter) (driver.Snapshot, *streams.Position, error) {
 	at, err := l.source.AwaitAcknowledged(ctx, called)
 	if err != nil {
@@ -265,11 +265,11 @@ func (l *lister) Snapshot(ctx context.Context, called time.Time, f *driver.Filte
 	return &snapshot{rows: rows, reader: rows.Read(0)}, l.source.Join(at, baseline), nil
 }
 
-// snapshot reads what the filter matches into rows, and at which states it showed each key into baseline.
+// snapshot reads the resources that match the filter into rows, and the state of each key that it read into baseline.
 //
-// A record of a state that the scan showed may come later in the stream than at, and so may those of the states before it. The
-// counts of the stamps tell them, for deleted keys those of the tombstones. A key that has neither was deleted so long ago that at
-// is after it: that is what the time since at is checked for.
+// A record of a state that the scan returned may come later in the stream than at, and so may records of earlier states. The counts
+// of the versionRings identify them, for deleted keys those of the tombstones. A key without either was deleted so long ago that at
+// is later. The comparison of the elapsed time with tombstoneTTL ensures that.
 func (l *lister) snapshot(ctx context.Context, filter driver.Filter, at *streams.Position, rows *spill.Spool, baseline *streams.Baseline) error {
 	err := l.scan(ctx, scanRange{filter: filter, consistency: storage.StrongConsistency}, func(h *headItem) (bool, error) {
 		if err := baseline.Add(h.key, h.ring.count); err != nil || !h.live {
@@ -283,7 +283,7 @@ func (l *lister) snapshot(ctx context.Context, filter driver.Filter, at *streams
 		if err != nil {
 			return false, h.damageError(err)
 		}
-		if _, err := h.decodeUnpacked(data); err != nil { // whose key nobody knows later
+		if _, err := h.decodeUnpacked(data); err != nil { // later the key would be unknown
 			return false, err
 		}
 		version := h.ring.version()
@@ -294,7 +294,7 @@ func (l *lister) snapshot(ctx context.Context, filter driver.Filter, at *streams
 		return err
 	}
 	if took := l.reader.table.clock.Now().Sub(at.AsOf()); took > tombstoneTTL/2 {
-		return fmt.Errorf("%w: reading the snapshot took %v, and what was deleted meanwhile is not known for longer than %v", storage.ErrInconsistent, took, tombstoneTTL)
+		return fmt.Errorf("%w: reading the snapshot took %v, but deletions are known only for %v", storage.ErrInconsistent, took, tombstoneTTL)
 	}
 	if err := rows.Seal(); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// notes keeps the notes of a migration, each an item.
+// notes stores the notes of a migration, one item each.
 type notes struct{ table *table }
 
 // ReadNote implements driver.Mover.
@@ -17,7 +17,8 @@ func (n *notes) ReadNote(ctx context.Context, name string) (value []byte, revisi
 	return it.bytes(attrData), hex.EncodeToString(it.bytes(attrVersion)), err
 }
 
-// WriteNote implements driver.Mover. Repeated after a lost answer, it may meet itself; the caller then reads.
+// WriteNote implements driver.Mover. A repetition after a lost answer may conflict with the first attempt; the caller then reads
+// the note.
 func (n *notes) WriteNote(ctx context.Context, name string, value []byte, revision string) (string, error) {
 	next := make([]byte, 16)
 	_, _ = rand.Read(next) // never fails
@@ -42,14 +43,14 @@ func (n *notes) DeleteNote(ctx context.Context, name, revision string) error {
 	err := n.table.remove(ctx, n.table.note(name), on)
 	if conditionFailed(err) {
 		if _, now, err := n.ReadNote(ctx, name); err != nil || now == "" {
-			return err // it is not there any more
+			return err // it was deleted
 		}
 		return driver.Conflict(name)
 	}
 	return err
 }
 
-// atRevision is the condition that a note has a revision, or does not exist.
+// atRevision returns the condition that a note has a revision, or does not exist.
 func atRevision(revision string) condition {
 	if revision == "" {
 		return absent

@@ -15,22 +15,22 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// plan is how one key is to be changed: the new item, the condition for it, and the items that go with it. It is composed
-// from the stamp in the version that the caller gave, without reading anything.
+// plan is the change of one key: the new item, its condition, and the items that belong to it. It is composed from the versionRing
+// in the caller's version, without a read.
 type plan struct {
 	key  key.Key
-	base *versionRing // nil: nothing may be stored
-	dead bool         // base is a tombstone's
-	uid  string       // that base must have, unless dead
+	base *versionRing // nil: no resource may be stored
+	dead bool         // base belongs to a tombstone
+	uid  string       // required uid of the base, unless dead
 	next *versionRing
 
 	put   item
 	parts []item
-	edge  item // to be put, nil for none
-	cut   item // the edge to be deleted, nil for none
+	edge  item // to put, nil for none
+	cut   item // the edge to delete, nil for none
 }
 
-// planWrite composes a write of res upon base.
+// planWrite composes a write of res over base.
 func (l layout) planWrite(k key.Key, res *resourcepb.Resource, base *versionRing, dead bool, now time.Time) (*plan, error) {
 	data, err := codec.Encode(res)
 	if err != nil {
@@ -52,7 +52,7 @@ func (l layout) planWrite(k key.Key, res *resourcepb.Resource, base *versionRing
 	return p, l.planEdges(p, res)
 }
 
-// planEdges changes the owner's edge if the write changes what it shows.
+// planEdges changes the owner's edge if the write changes the data in it.
 func (l layout) planEdges(p *plan, res *resourcepb.Resource) error {
 	if p.base != nil && p.base.owner == p.next.owner && p.base.groupVersion == p.next.groupVersion {
 		return nil
@@ -72,7 +72,7 @@ func (l layout) planEdges(p *plan, res *resourcepb.Resource) error {
 	return nil
 }
 
-// planDelete composes a deletion: a tombstone takes the resource's place.
+// planDelete composes a deletion: a tombstone replaces the resource.
 func (l layout) planDelete(k key.Key, uid string, base *versionRing, now time.Time) *plan {
 	p := &plan{key: k, base: base, uid: uid, next: base.next(now)}
 	p.put = l.resource(k)
@@ -84,29 +84,29 @@ func (l layout) planDelete(k key.Key, uid string, base *versionRing, now time.Ti
 	return p
 }
 
-// condition is the one on the item itself.
+// condition returns the condition of the plan's own item.
 func (p *plan) condition() condition {
 	switch {
 	case p.base == nil:
 		return absent
 	case p.dead:
-		// DynamoDB may remove the tombstone between our seeing it and the write.
+		// DynamoDB may remove the tombstone between the read and the write.
 		return condition{"attribute_not_exists(pk) OR v = :base", item{":base": binaryValue(p.base.bytes())}}
 	}
 	return ringAndUid(p.base, p.uid)
 }
 
-// ringAndUid is the condition that a resource has a stamp and a uid.
+// ringAndUid is the condition that a resource has a versionRing and a uid.
 func ringAndUid(base *versionRing, uid string) condition {
 	return condition{"v = :base AND u = :uid", item{":base": binaryValue(base.bytes()), ":uid": binaryValue([]byte(uid))}}
 }
 
-// isSingleItem reports whether the plan is a single item.
+// isSingleItem reports whether the plan changes only its own item.
 func (p *plan) isSingleItem() bool {
 	return len(p.parts) == 0 && p.edge == nil && p.cut == nil && (p.base == nil || p.base.parts == 0)
 }
 
-// others are the items that go with the plan's own, as operations of a transaction.
+// others returns the other items of the plan, as operations of a transaction.
 func (p *plan) others(t *table) (items []types.TransactWriteItem) {
 	if p.cut != nil {
 		items = append(items, types.TransactWriteItem{Delete: &types.Delete{TableName: &t.name, Key: p.cut}})
@@ -123,7 +123,7 @@ func (p *plan) others(t *table) (items []types.TransactWriteItem) {
 	return items
 }
 
-// retirement is what retires the parts of the state before, as operations of a transaction.
+// retirement returns the operations of a transaction that retire the parts of the previous state.
 func (p *plan) retirement(t *table, now time.Time) (items []types.TransactWriteItem) {
 	if p.base == nil {
 		return nil
@@ -139,33 +139,33 @@ func (p *plan) retirement(t *table, now time.Time) (items []types.TransactWriteI
 	return items
 }
 
-// composedFor is how long a request may be sent after it was composed. Its count holds the time, by which readers tell for how long
-// a replica may not have it; a process that was stopped in between composes it anew.
+// composedFor is how long a request may be sent after it was composed. Its count contains the time, and readers derive from it how
+// long a replica may lack the write. A process that was suspended in between composes the request again.
 const composedFor = 5 * time.Minute
 
-// errComposed says that a request was not sent because it was composed too long ago.
+// errComposed means that a request was not sent because it was composed too long ago.
 var errComposed = request.NewError(request.Rejected, "the request was composed too long ago")
 
-// fresh keeps a request from being sent too long after it was composed.
+// fresh prevents a request from being sent too long after it was composed.
 func fresh(composed time.Time) func(*dynamodb.Options) {
 	return request.SignedBy("AshlarComposed", composed.Add(composedFor), errComposed)
 }
 
-// wasApplied reports whether the plan was carried out although its condition does not hold (any more). old is what is stored, maybe says
-// that an earlier attempt may have been carried out.
+// wasApplied reports whether the plan was applied although its condition does not hold (any more). old is the stored item. maybe
+// reports that an earlier attempt may have been applied.
 //
-// A repeated request that was applied finds its own ring, not its base. So it was applied before if the stored ring is its own or follows
-// its own. Otherwise it was not applied, unless more writes than the ring holds came in between.
+// A repeated request that was applied finds its own ring, not its base. So it was applied before if the stored ring is its own or
+// follows its own. Otherwise it was not applied, unless more writes than the ring holds came in between.
 func (p *plan) wasApplied(old *headItem, maybe bool) (bool, error) {
 	switch {
 	case old == nil:
-		return false, nil // what was made and then deleted leaves a tombstone for hours
+		return false, nil // a resource that was created and deleted leaves a tombstone for hours
 	case old.ring.follows(p.next.token):
 		return true, nil
 	case !maybe, len(old.ring.ring) < ringSize, old.ring.count <= p.next.count+ringSize:
-		return false, nil // else more than ringSize writes would have followed, each counting one up
+		return false, nil // otherwise more than ringSize writes would have followed, and each raises the count
 	case p.base != nil && old.ring.follows(p.base.token):
 		return false, nil
 	}
-	return false, fmt.Errorf("%w: the answer was lost, and the resource was written too often since to tell what became of the request", storage.ErrInconsistent)
+	return false, fmt.Errorf("%w: the answer was lost, and too many writes of the resource followed to determine the outcome", storage.ErrInconsistent)
 }

@@ -10,19 +10,19 @@ import (
 	"github.com/ashlar-dev/storage/driver/key"
 )
 
-// Eventually consistent reads come from replicas that lag, usually by less than a second. So that they are monotonic for the
-// handle all the same, it remembers the newest state of each key that it has shown to anybody, for as long as any replica could
-// possibly lag behind it: settled. An answer that is older than what is remembered is asked for again, strongly. States that
-// were written longer ago need not be remembered, so a quiet store costs nothing.
+// Eventually consistent reads come from replicas that lag, usually by less than a second. To make them monotonic for the handle, it
+// remembers the newest state of each key that it has returned, for as long as any replica could lag behind it: settled. An answer
+// that is older than the remembered state is repeated as a strong read. States that were written longer ago need not be remembered,
+// so a quiet store costs nothing.
 //
-// The memory is bounded. Where the bound forces an entry out before its time, eventual reads are made strongly until that time
-// is over: dearer, never wrong.
+// The memory is bounded. If the bound evicts an entry early, all eventual reads are made strongly until that entry would have
+// expired: more expensive, never wrong.
 const (
 	settledAfter = 30 * time.Minute
 	maxMarks     = 100_000
 )
 
-// watermarks are the newest states that a handle has shown.
+// watermarks are the newest states that a handle has returned.
 type watermarks struct {
 	mu       sync.Mutex
 	entries  btree.Map[string, watermark]
@@ -45,13 +45,13 @@ type watermarkTime struct {
 
 func newWatermarks(now func() time.Time) *watermarks { return &watermarks{max: maxMarks, now: now} }
 
-// recent reports whether a state was written so lately that a replica might not have it. The count holds AWS's time when the write
-// was composed; it was sent within composedFor, and accepted within request.SignatureTTL after that, which settled has room for.
+// recent reports whether a state was written so recently that a replica might lack it. The count contains AWS's time when the write
+// was composed. It was sent within composedFor, and accepted within request.SignatureTTL after that; settled exceeds their sum.
 func recent(count uint64, now time.Time) bool {
 	return count > uint64(now.Add(-settledAfter).UnixMilli())
 }
 
-// note remembers what was read of a key; h is nil where nothing was.
+// note remembers the state of a key that was read; h is nil if none was found.
 func (w *watermarks) note(k key.Key, h *headItem) {
 	if h != nil {
 		w.noteState(k, h.ring.count, h.live)
@@ -75,7 +75,7 @@ func (w *watermarks) noteState(k key.Key, count uint64, live bool) {
 		first := w.queue[0]
 		w.queue = w.queue[1:]
 		if known, _ := w.entries.Get(first.key); known.count != first.count {
-			continue // a newer state stands further back
+			continue // a newer state of the key is further back in the queue
 		}
 		w.entries.Delete(first.key)
 		if until := first.at.Add(settledAfter); until.After(now) {
@@ -84,14 +84,14 @@ func (w *watermarks) noteState(k key.Key, count uint64, live bool) {
 	}
 }
 
-// distrust reports whether something was forgotten before its time, so that eventual reads cannot be checked.
+// distrust reports whether an entry was evicted early, so that eventual reads cannot be checked.
 func (w *watermarks) distrust() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return !w.doubtful.IsZero() && w.now().Before(w.doubtful)
 }
 
-// stale reports whether an answer is older than one given before.
+// stale reports whether an answer is older than an earlier one.
 func (w *watermarks) stale(k key.Key, h *headItem) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -108,13 +108,13 @@ func (w *watermarks) stale(k key.Key, h *headItem) bool {
 	return h.ring.count < known.count
 }
 
-// anyStale reports whether one of the heads is older than one given before.
+// anyStale reports whether one of the heads is older than an earlier answer.
 func (w *watermarks) anyStale(heads []*headItem) bool {
 	return slices.ContainsFunc(heads, func(h *headItem) bool { return w.stale(h.key, h) })
 }
 
-// missing reports whether a live resource that was shown before in the range (after, upTo] is not among heads, which are in order. after
-// "" is the beginning of what begins with prefix, upTo "" its end.
+// missing reports whether a live resource that was returned before in the range (after, upTo] is absent from heads, which are in
+// order. An empty after is the beginning of the keys with prefix, an empty upTo their end.
 func (w *watermarks) missing(prefix, after, upTo string, heads []*headItem) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -18,13 +18,13 @@ import (
 	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 )
 
-// writer carries out mutations.
+// writer applies mutations.
 type writer struct {
 	table    *table
 	reader   *reader
 	registry *registry
 	lease    *writeLease
-	onChange func() // is told of every success
+	onChange func() // called after every success
 }
 
 // Apply implements driver.Driver.
@@ -59,24 +59,24 @@ func (w *writer) Apply(ctx context.Context, mutations []driver.Mutation) error {
 	return nil
 }
 
-// commit is mutations under way, all together or not at all.
+// commit applies a set of mutations atomically.
 type commit struct {
 	*writer
 	steps []step
 
-	// Of the last try.
+	// State of the last attempt.
 	token      [16]byte
-	recallable bool // it has the condition that it was not recalled
+	recallable bool // it is conditional on not having been recalled
 }
 
-// lone reports whether the commit is one change, which may be one request on one item.
+// lone reports whether the commit is a single change, which can be one request on one item.
 func (c *commit) lone() bool { return len(c.steps) == 1 && c.steps[0].Verb != driver.Check }
 
-// idle reports whether there is nothing to do: a lone delete of what is not there.
+// idle reports whether the commit changes nothing: a single delete of an absent resource.
 func (c *commit) idle() bool { return c.lone() && c.steps[0].skip }
 
-// prepare reads the versions. A mutation whose version no store ever made needs a look at the store, because a lower one may
-// be the first to fail.
+// prepare parses the versions. If no store can have issued the version of a mutation, the stored state must be read, because a
+// mutation with a lower index may fail first.
 func (c *commit) prepare(ctx context.Context, mutations []driver.Mutation) error {
 	foreign := false
 	for i := range mutations {
@@ -107,11 +107,11 @@ func (c *commit) prepare(ctx context.Context, mutations []driver.Mutation) error
 	return nil
 }
 
-// try sends the commit once. again reports that it was refused for a reason that the steps now take into account, or was not sent in
-// time.
+// try makes one attempt. again reports that the commit was refused for a reason that the steps now take into account, or was not
+// sent in time.
 //
-// It asks until the fate of the request is known. That can do no harm: one that was carried out already finds its own stamps, not
-// those that it is conditional on; see plan.wasApplied.
+// It repeats the request until its outcome is known. This is safe: a repeated request that was already applied finds its own
+// versionRings instead of those that it is conditional on; see plan.wasApplied.
 func (c *commit) try(ctx context.Context) (again bool, err error) {
 	now := c.table.clock.Now()
 	for i := range c.steps {
@@ -154,7 +154,7 @@ func (c *commit) try(ctx context.Context) (again bool, err error) {
 	return c.refusalError(ctx, reasons, maybe)
 }
 
-// refusalError looks at what is stored where conditions failed. The first reasons are those of the steps.
+// refusalError reads the stored state for each failed condition. The first reasons belong to the steps, in their order.
 func (c *commit) refusalError(ctx context.Context, reasons []types.CancellationReason, maybe bool) (again bool, err error) {
 	var first *storage.OpError
 	for i := range min(len(c.steps), len(reasons)) {
@@ -167,7 +167,7 @@ func (c *commit) refusalError(ctx context.Context, reasons []types.CancellationR
 			return false, err
 		}
 		if s.plan != nil {
-			// If it was made, then by an attempt whose answer was lost.
+			// If it was applied, then by an attempt whose answer was lost.
 			if made, err := s.plan.wasApplied(h, maybe); made || err != nil {
 				return false, err
 			}
@@ -192,8 +192,8 @@ func (c *commit) refusalError(ctx context.Context, reasons []types.CancellationR
 	return true, nil
 }
 
-// readConflict returns the item stored instead of a step's base, or nil. The refusal of a lone change contains it. DynamoDB could return it
-// for several changes as well, but not for large items: an answer must be smaller than 4 MB.
+// readConflict returns the item stored instead of a step's base, or nil. The refusal of a lone change contains it. DynamoDB could
+// return it for several changes as well, but not for large items: an answer must be smaller than 4 MB.
 func (c *commit) readConflict(ctx context.Context, s *step, refusal item) (*headItem, error) {
 	switch {
 	case !c.lone():
@@ -205,25 +205,25 @@ func (c *commit) readConflict(ctx context.Context, s *step, refusal item) (*head
 }
 
 const (
-	// maxOps is such that every operation may be a write that moves its resource from one owner to another, three items each,
-	// with two parts for the largest resources and the condition of a fence, within DynamoDB's 100 items.
+	// maxOps is chosen so that every operation can move its resource from one owner to another, three items each, with two parts
+	// for the largest resources and the condition of a fence, within DynamoDB's limit of 100 items.
 	maxOps   = 32
 	maxItems = 100
-	// maxRetired bounds the parts that are retired within the transaction, for DynamoDB's 4 MB.
+	// maxRetired limits the parts that are retired within the transaction, because of DynamoDB's limit of 4 MB.
 	maxRetired = 6
 )
 
 // step is one mutation of a commit.
 type step struct {
 	*driver.Mutation
-	base *versionRing // from the version given, or a tombstone's
-	dead bool         // base is a tombstone's
-	skip bool         // a delete of what is not there
+	base *versionRing // from the caller's version, or from a tombstone
+	dead bool         // base belongs to a tombstone
+	skip bool         // a delete of an absent resource
 
-	plan *plan // what the last try sent, nil for what changes nothing
+	plan *plan // the plan of the last attempt, nil for a step without changes
 }
 
-// decide decides what a step does in view of what is stored: an error, or how to try it.
+// decide compares a step with the stored state. It returns an error, or prepares the next attempt.
 func (s *step) decide(h *headItem) error {
 	changes, err := s.Decide(h.decisionState())
 	if err != nil {
@@ -235,13 +235,13 @@ func (s *step) decide(h *headItem) error {
 	case s.Verb == driver.Write && s.Version == "":
 		s.base, s.dead = nil, false
 		if h != nil {
-			s.base, s.dead = h.ring, true // a tombstone: go on with its chain
+			s.base, s.dead = h.ring, true // a tombstone: continue its chain
 		}
 	}
 	return nil
 }
 
-// compose makes the step's plan.
+// compose builds the step's plan.
 func (s *step) compose(t *table, now time.Time) (err error) {
 	s.plan = nil
 	switch {
@@ -253,7 +253,7 @@ func (s *step) compose(t *table, now time.Time) (err error) {
 	return err
 }
 
-// conditionItem is the operation that has the step's condition.
+// conditionItem returns the operation with the step's condition.
 func (s *step) conditionItem(t *table) types.TransactWriteItem {
 	on := condition{text: "attribute_not_exists(u)"}
 	switch {
@@ -272,11 +272,11 @@ func (s *step) conditionItem(t *table) types.TransactWriteItem {
 
 // items are the operations of a transaction.
 type items struct {
-	all  []types.TransactWriteItem // the steps' own first
-	late []types.TransactWriteItem // what follows when it is done
+	all  []types.TransactWriteItem // the steps' own items first
+	late []types.TransactWriteItem // operations that follow the transaction
 }
 
-// items are the commit as a transaction, with the retirement of replaced parts as long as that fits.
+// items returns the commit as a transaction. It includes the retirement of replaced parts if they fit.
 func (c *commit) items(now time.Time) *items {
 	is := &items{all: make([]types.TransactWriteItem, len(c.steps), maxItems)}
 	for i := range c.steps {
@@ -308,7 +308,7 @@ func (c *commit) items(now time.Time) *items {
 	return is
 }
 
-// put makes one attempt at a plan that is a single item. On errCondition there is one reason.
+// put makes one attempt at a plan with a single item. With errCondition there is one reason.
 func (c *commit) put(ctx context.Context, p *plan, options ...func(*dynamodb.Options)) ([]types.CancellationReason, error) {
 	on := p.condition()
 	out, err := c.table.db.PutItem(ctx, &dynamodb.PutItemInput{
@@ -327,9 +327,9 @@ func (c *commit) put(ctx context.Context, p *plan, options ...func(*dynamodb.Opt
 	return nil, err
 }
 
-// transact makes one attempt at a transaction, with the condition of a fence that is announced. Its token makes DynamoDB itself
-// recognise a repetition, which has to be the same request to the letter, for ten minutes; with another condition it is another
-// transaction, and has another token. On errCondition the reasons line up with the items.
+// transact makes one attempt at a transaction, with the condition of an announced fence. Its client token makes DynamoDB recognise
+// a repetition for ten minutes. A repetition must be the identical request, so a transaction with another condition needs another
+// token. With errCondition the reasons correspond to the items.
 func (c *commit) transact(ctx context.Context, g *grant, items []types.TransactWriteItem, options ...func(*dynamodb.Options)) ([]types.CancellationReason, error) {
 	own, token := len(items), c.token
 	if g.epoch != nil {
@@ -359,7 +359,7 @@ func (c *commit) transact(ctx context.Context, g *grant, items []types.TransactW
 	return nil, err
 }
 
-// retireAfterCommit retires parts on their own after the transaction. Nothing depends on it but the room they take.
+// retireAfterCommit retires parts separately after the transaction. A failure only wastes storage.
 func (c *commit) retireAfterCommit(ctx context.Context, late []types.TransactWriteItem) {
 	for _, it := range late {
 		out, err := retry(ctx, c.table, c.table.db.UpdateItem, &dynamodb.UpdateItemInput{
@@ -374,12 +374,12 @@ func (c *commit) retireAfterCommit(ctx context.Context, late []types.TransactWri
 	}
 }
 
-// The condition of a plan, that its base is stored, never holds again once it has failed. That something is absent can hold again,
-// and an attempt that was held up on its way then takes effect although a later one was refused. So a transaction that changes
-// something on such a condition has one more: that it was not recalled. A refusal beside attempts whose fate is unknown is
-// answered after the recall, when they have taken effect or never will.
+// The condition of a plan, that its base is stored, can never hold again after it has failed. The condition that a resource is
+// absent can hold again, and a delayed attempt can then be applied although a later one was refused. A transaction with changes on
+// such a condition therefore has one more condition: that it was not recalled. If a refusal arrives while the outcome of earlier
+// attempts is unknown, the commit is recalled before it returns; after that each attempt has been applied or never will be.
 
-// mayConditionRecur reports whether something is changed on a condition that may hold again.
+// mayConditionRecur reports whether a change depends on a condition that can hold again.
 func (c *commit) mayConditionRecur() bool {
 	changes, absent := false, false
 	for i := range c.steps {
@@ -390,12 +390,12 @@ func (c *commit) mayConditionRecur() bool {
 	return changes && absent
 }
 
-// notRecalled is the condition that the transaction was not recalled.
+// notRecalled returns the condition that the transaction was not recalled.
 func (c *commit) notRecalled() types.TransactWriteItem {
 	return c.table.check(c.table.gate(c.token[:], 0), absent)
 }
 
-// tookEffect recalls the last try, and reports whether it had taken effect before.
+// tookEffect recalls the last attempt, and reports whether it had been applied before.
 func (c *commit) tookEffect(ctx context.Context) (bool, error) {
 	it := c.table.gate(c.token[:], 0)
 	it[attrExpires] = expires(c.table.clock.Now(), tombstoneTTL)
