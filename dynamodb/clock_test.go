@@ -15,7 +15,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// The clock of a client that watches and resumes is wrong, by more than AWS accepts, too: no event is lost.
+// TestSkewedClocks watches and resumes with local clocks that are wrong, by more than AWS accepts as well. No event is lost.
 func TestSkewedClocks(t *testing.T) {
 	t.Parallel()
 	for _, ahead := range []time.Duration{-40 * time.Minute, -10 * time.Minute, -3 * time.Minute, 10 * time.Minute, 40 * time.Minute} {
@@ -46,10 +46,10 @@ func TestSkewedClocks(t *testing.T) {
 	}
 }
 
-// late is a local clock that is 40 minutes behind.
+// late returns a local time that is 40 minutes behind.
 func late() time.Time { return time.Now().Add(-40 * time.Minute) }
 
-// What a snapshot showed does not come again, whatever the clock of the one who wrote it.
+// TestJoinWithAWriterBehind checks that a watch does not repeat states of its snapshot, even if the writer's clock is wrong.
 func TestJoinWithAWriterBehind(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -57,7 +57,7 @@ func TestJoinWithAWriterBehind(t *testing.T) {
 	dynamodb.SetLocalClock(writer, late)
 	first := fixture.Write(t, writer, box("a", nil))
 	gone := fixture.Write(t, writer, box("gone", nil))
-	// While the snapshot is read, the stream stands still and the resources change.
+	// While the snapshot is read, the stream is paused and the resources change.
 	reading, written := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	s.SetGate(func(op string) {
@@ -91,15 +91,15 @@ func TestJoinWithAWriterBehind(t *testing.T) {
 	}
 	defer w.Close()
 	if shown := afterSnapshot(t, w); shown["a"] != second.GetVersion() || shown["gone"] != "" {
-		t.Fatalf("the snapshot shows %v", shown)
+		t.Fatalf("the snapshot contains %v", shown)
 	}
 	third := fixture.Write(t, writer, second)
 	if name, version, _ := seen(fixture.Next(t, w)); version != third.GetVersion() {
-		t.Errorf("the snapshot was followed by another event of %s than the next change", name)
+		t.Errorf("the first event of %s after the snapshot is not the next change", name)
 	}
 }
 
-// Eventual reads are monotonic, whatever the clock of the one who wrote.
+// Eventual reads are monotonic, even if the writer's clock is wrong.
 func TestMonotonicReadsOfAWriterBehind(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -122,8 +122,8 @@ func TestMonotonicReadsOfAWriterBehind(t *testing.T) {
 	}
 }
 
-// A process is stopped after it has composed a write and before it signs it. The count in the stamp, by which others tell how old a
-// state may be, is that of the time when the write is sent.
+// A process is suspended after it has composed a write and before it signs it. The count in the version, from which readers derive
+// the age of a state, must have the time at which the write is sent.
 func TestStoppedWriter(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -156,8 +156,8 @@ func TestStoppedWriter(t *testing.T) {
 	}
 }
 
-// GetRecords answers without records, many times, before it gives what is there, and the pages that a reader gets are slow: nothing
-// that was acknowledged is missing after a resumption, and nothing comes twice after a snapshot.
+// GetRecords returns many empty answers before it returns the records, and a reader's pages are slow. A resumed watch misses
+// nothing acknowledged, and a watch repeats nothing after its snapshot.
 func TestEmptyPagesBeforeData(t *testing.T) {
 	t.Parallel()
 	const writers, shards = 6, 20

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// TestConformance runs the suite on AWS's emulator: one table, a prefix for each store.
+// TestConformance runs the suite on AWS's emulator, with one table and a prefix for each store.
 func TestConformance(t *testing.T) {
 	var prefixes sync.Map // by URL
 	conformance.Run(t, conformance.Harness{
@@ -34,14 +34,14 @@ func TestConformance(t *testing.T) {
 			prefix, _ := prefixes.Load(storeURL)
 			replaceData(t, env.DynamoDB(t), prefix.(string), id, data)
 		},
-		NoGuards: "a condition on another item makes a write a transaction, at twice the price",
+		NoGuards: "a condition on another item turns a write into a transaction, at twice the price",
 		NoBulk:   "a query has no faster form, and the database writes no faster in bulk under a condition",
-		// Every case shares the emulator, which does some hundred writes a second for all of them.
+		// All cases share the emulator, which handles some hundred writes a second in total.
 		Slow:              true,
-		ListIsNoSnapshot:  "DynamoDB reads no two partitions, and no two pages, at the same moment",
+		ListIsNoSnapshot:  "DynamoDB reads different partitions, and different pages, at different moments",
 		NoOrderAcrossKeys: "each shard of a stream has an order of its own",
-		NoBookmarker:      "shards of a stream do not say how far behind the table they are",
-		NoHistorian:       "DynamoDB numbers nothing across keys, and keeps no versions",
-		NoCommitBounds:    "the records of one transaction come by several shards",
+		NoBookmarker:      "a shard of a stream does not report its lag behind the table",
+		NoHistorian:       "DynamoDB has no numbers across keys, and keeps no versions",
+		NoCommitBounds:    "the records of one transaction arrive through several shards",
 	})
 }

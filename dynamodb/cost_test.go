@@ -23,7 +23,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// TestCosts holds the README's table of request units to what the emulator says a call consumed.
+// TestCosts compares the README's table of request units with the emulator's figures.
 func TestCosts(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("README.md")
@@ -41,9 +41,9 @@ func TestCosts(t *testing.T) {
 	}
 	var mu sync.Mutex
 	total := 0.0
-	// Now and then a handle looks, before a write, whether it still may write: a strong read of one unit, at most every 2.5
-	// seconds. On a slow machine that falls into the measured calls.
-	began, looks := time.Now(), 0 // before the first look, which opening the store takes
+	// From time to time a handle reads the fence before a write: a strong read of one unit, at most every 2.5 seconds. On a slow
+	// machine such reads are among the measured calls.
+	began, looks := time.Now(), 0 // before the first read of the fence, at opening
 	b, err := dynamodb.New(t.Context(), awsdynamodb.NewFromConfig(cfg), dynamodbstreams.NewFromConfig(cfg), &dynamodb.Options{
 		Table: server.Table, Prefix: server.Prefix(t),
 		Spent: func(units float64) { mu.Lock(); defer mu.Unlock(); total += units },

@@ -15,7 +15,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// replaceData replaces the encoded resource of an item and gives it another version, as a write of the adapter does.
+// replaceData replaces the encoded resource of an item and gives it another version, like a write of the adapter.
 func replaceData(t testing.TB, server *env.DynamoDBServer, prefix string, id *resourcepb.ID, data []byte) {
 	client := rawClient(server)
 	at := map[string]types.AttributeValue{
@@ -42,7 +42,7 @@ func replaceData(t testing.TB, server *env.DynamoDBServer, prefix string, id *re
 	}
 }
 
-// rawClient is a client of the server's, to change items behind the adapter's back.
+// rawClient returns a client that changes items without the adapter.
 func rawClient(server *env.DynamoDBServer) *awsdynamodb.Client {
 	return awsdynamodb.New(awsdynamodb.Options{
 		Region: server.Region, BaseEndpoint: &server.Endpoint,

@@ -2,8 +2,8 @@ package dynamodb
 
 import "time"
 
-// SetLocalClock has a backend go by another local clock.
+// SetLocalClock replaces the local clock of a backend.
 func SetLocalClock(b *Backend, now func() time.Time) { b.handle.table.clock.SetLocal(now) }
 
-// SetPageItems has the pages of a backend end after other numbers of items.
+// SetPageItems sets the number of examined items after which a page of a backend ends.
 func SetPageItems(b *Backend, n int) { b.handle.pageItems = n }

@@ -15,8 +15,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// Shards split, roll over and close while writers write, some of their children are listed late, and iterators expire: every
-// event comes once, in the order of its key.
+// Shards split, roll over and close under load, some of their children are listed late, and iterators expire. Every event arrives
+// once, in the order of its key.
 func TestShardsChangeUnderLoad(t *testing.T) {
 	t.Parallel()
 	const writers, writes = 8, 60
@@ -25,7 +25,7 @@ func TestShardsChangeUnderLoad(t *testing.T) {
 		"Split":  func(s *dynamofake.Server, _ int) { s.Split(false) },
 		"Expire": func(s *dynamofake.Server, _ int) { s.ExpireIterators() },
 		"ChildrenListedLate": func(s *dynamofake.Server, n int) {
-			// The last of the six shows them: there may be writes after it.
+			// The last of the six lists all shards, because writes may follow it.
 			if n%2 == 0 && n < 6 {
 				s.Split(true)
 			} else {
@@ -47,21 +47,21 @@ func TestShardsChangeUnderLoad(t *testing.T) {
 					disturb(s, int(n)/(writers*writes/6))
 				}
 			})
-			// The last disturbance may have hidden the shards that the last writes go to: they are listed late, not never.
+			// The last disturbance may have hidden the shards of the last writes. They are listed late, but they are listed.
 			shown := make(chan struct{})
 			go func() { defer close(shown); running.Wait(); s.Show() }()
 			got := follow(t, w, writers)
 			<-shown
 			for name, versions := range got {
 				if want := j.of(name); !slices.Equal(versions, want) {
-					t.Errorf("%s: saw %d events, %d writes, or in another order", name, len(versions), len(want))
+					t.Errorf("%s: %d events for %d writes, or a different order", name, len(versions), len(want))
 				}
 			}
 		})
 	}
 }
 
-// A snapshot taken while others write goes on with exactly the change after the one it shows.
+// A watch whose snapshot is taken under load continues with exactly the change after each state in the snapshot.
 func TestJoinUnderWriteLoad(t *testing.T) {
 	t.Parallel()
 	const writers, writes, watches = 6, 500, 12
@@ -77,7 +77,7 @@ func TestJoinUnderWriteLoad(t *testing.T) {
 			close(begun)
 		}
 		if i == writes-1 {
-			<-opened // so that every watch has something to see
+			<-opened // ensures that every watch has events
 		}
 	})
 	go func() { running.Wait(); close(all) }()
@@ -109,10 +109,10 @@ func TestJoinUnderWriteLoad(t *testing.T) {
 			if version, ok := r.shown[name]; ok {
 				from = slices.Index(want, version) + 1
 				if from == 0 {
-					t.Fatalf("watch %d showed a version of %s that no write returned", i, name)
+					t.Fatalf("watch %d returned a version of %s that no write returned", i, name)
 				}
 			} else if from = len(want) - len(r.got[name]); from < 0 || from > 0 && want[from-1][:8] != "deleted " {
-				t.Fatalf("watch %d: %s was not in the snapshot, but its events begin in the middle of its life", i, name)
+				t.Fatalf("watch %d: %s was not in the snapshot, but its first event is not its creation", i, name)
 			}
 			if !slices.Equal(r.got[name], want[from:]) {
 				t.Errorf("watch %d, %s: %d events after the snapshot, expected %d", i, name, len(r.got[name]), len(want[from:]))
@@ -121,7 +121,7 @@ func TestJoinUnderWriteLoad(t *testing.T) {
 	}
 }
 
-// A watch resumed in another process finds its way through shards that have been split meanwhile.
+// A watch resumed in another process continues across shards that were split meanwhile.
 func TestResumeAcrossShards(t *testing.T) {
 	t.Parallel()
 	const writers, writes = 5, 40
@@ -189,7 +189,7 @@ func TestResumeAcrossShards(t *testing.T) {
 	}
 }
 
-// A stream that was disabled and enabled again is another stream: what was written between is in neither.
+// A stream that was disabled and enabled again is a different stream. Neither contains the writes in between.
 func TestStreamDisabled(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -212,7 +212,7 @@ func TestStreamDisabled(t *testing.T) {
 	}
 	again := watch(t, b)
 	if shown := afterSnapshot(t, again); shown["a"] != first.GetVersion() {
-		t.Fatalf("the new snapshot shows %v", shown)
+		t.Fatalf("the new snapshot contains %v", shown)
 	}
 	second := fixture.Write(t, b, first)
 	if _, version, _ := seen(fixture.Next(t, again)); version != second.GetVersion() {
@@ -240,7 +240,7 @@ func TestTrimmedHistory(t *testing.T) {
 	} else if !errors.Is(err, storage.ErrCompacted) {
 		t.Fatal(err)
 	}
-	// Nothing is lost for those who have read all of it.
+	// A watch that has returned everything loses nothing.
 	last = fixture.Write(t, b, last)
 	now, err := b.WatchFrom(t.Context(), boxType, tenancy, "", fresh)
 	if err != nil {
@@ -254,7 +254,7 @@ func TestTrimmedHistory(t *testing.T) {
 	}
 }
 
-// A stream that fails for a while is waited for; one that stays away ends the watches.
+// A watch survives a short failure of the stream. A long one ends the watch.
 func TestStreamOutage(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -278,11 +278,11 @@ func TestStreamOutage(t *testing.T) {
 	}
 	again := watch(t, impatient)
 	if shown := afterSnapshot(t, again); shown["a"] != stored.GetVersion() {
-		t.Fatalf("the new snapshot shows %v", shown)
+		t.Fatalf("the new snapshot contains %v", shown)
 	}
 }
 
-// Removals by DynamoDB itself are no changes, and those by an operator's hand are deletions.
+// The removal of a tombstone by DynamoDB is no change. The deletion of an item by an operator is a deletion.
 func TestExpiredTombstones(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -297,15 +297,15 @@ func TestExpiredTombstones(t *testing.T) {
 	}
 	s.Expire('r')
 	if n := s.Items('r'); n != 0 {
-		t.Fatalf("%d items are left", n)
+		t.Fatalf("%d items remain", n)
 	}
 	again := fixture.Write(t, b, box("a", nil))
 	if _, version, _ := seen(fixture.Next(t, w)); version != again.GetVersion() {
-		t.Fatal("another event than that of the new creation")
+		t.Fatal("the event is not the new creation")
 	}
 }
 
-// An idle store is asked no more often than IdlePoll says.
+// An idle stream is read no more often than IdlePoll allows.
 func TestIdlePolling(t *testing.T) {
 	t.Parallel()
 	const idle = 50 * time.Millisecond
@@ -318,7 +318,7 @@ func TestIdlePolling(t *testing.T) {
 	polls := 0
 	s.SetFaults(func(op string) dynamofake.Fault {
 		if polls++; polls == 15 {
-			once.Do(func() { close(quiet) }) // the pauses have doubled up to idle long since
+			once.Do(func() { close(quiet) }) // by now the pauses have doubled up to IdlePoll
 		}
 		return dynamofake.Fault{}
 	})

@@ -22,7 +22,7 @@ func fencing(t *testing.T, b *dynamodb.Backend, target string) <-chan error {
 	return done
 }
 
-// pass has AWS's time pass until something has happened.
+// pass advances AWS's time until happened receives a value.
 func pass[T any](t *testing.T, s *dynamofake.Server, happened <-chan T) T {
 	t.Helper()
 	for range 10_000 {
@@ -33,7 +33,7 @@ func pass[T any](t *testing.T, s *dynamofake.Server, happened <-chan T) T {
 			s.Advance(10 * time.Second)
 		}
 	}
-	t.Fatal("it did not happen in a day of AWS's time")
+	t.Fatal("no result within a day of AWS's time")
 	panic("unreachable")
 }
 
@@ -44,7 +44,7 @@ func announced(s *dynamofake.Server) {
 	}
 }
 
-// A store is open while it is being closed, and afterwards for nobody, whoever wrote before.
+// A store stays open while it is being closed. Afterwards it refuses every writer.
 func TestFence(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -68,7 +68,7 @@ func TestFence(t *testing.T) {
 		}
 	}()
 	select {
-	case <-open: // and AWS's time stands still until then
+	case <-open: // AWS's time does not advance until then
 	case <-over:
 	}
 	if err := pass(t, s, done); err != nil {
@@ -82,7 +82,7 @@ func TestFence(t *testing.T) {
 		t.Errorf("%d writes while the store was being closed", writes)
 	}
 	if now, err := b.Read(t.Context(), storage.StrongConsistency, res.GetId()); err != nil || now.GetVersion() != res.GetVersion() {
-		t.Errorf("the store holds another version than the last that was acknowledged: %v", err)
+		t.Errorf("the stored version is not the last acknowledged one: %v", err)
 	}
 	if err := gateOf(b).SetFence(t.Context(), new("mem://elsewhere")); err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func TestFence(t *testing.T) {
 	fixture.Write(t, b, box("b", nil))
 }
 
-// A request that is held up on its way, and given up by the one who sent it, arrives after the store was closed: it has no effect.
+// A delayed request, whose client has cancelled it, arrives after the store was closed. It is not applied.
 func TestLateRequest(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -130,7 +130,7 @@ func TestLateRequest(t *testing.T) {
 				<-arrived
 				giveUp()
 				if err := <-written; !errors.Is(err, storage.ErrInconsistent) {
-					t.Errorf("a write that was given up: %v", err)
+					t.Errorf("a cancelled write: %v", err)
 				}
 			}
 			if c.before {
@@ -139,7 +139,7 @@ func TestLateRequest(t *testing.T) {
 			done := fencing(t, b, "mem://there")
 			announced(s)
 			if !c.before {
-				s.Advance(10 * time.Minute) // the permission from before is over, and the signature is good when the gates are shut
+				s.Advance(10 * time.Minute) // the old permission has expired, and the signature is still valid when the gates are closed
 				if _, err := writer.Read(t.Context(), storage.StrongConsistency, res.GetId()); err != nil {
 					t.Fatal(err)
 				}
@@ -150,15 +150,15 @@ func TestLateRequest(t *testing.T) {
 			}
 			close(late)
 			<-applied
-			fixture.Write(t, handle(t, s, func(o *dynamodb.Options) { o.Prefix = "another" }), box("a", nil)) // comes after it
+			fixture.Write(t, handle(t, s, func(o *dynamodb.Options) { o.Prefix = "another" }), box("a", nil)) // arrives after it
 			if now, err := b.Read(t.Context(), storage.StrongConsistency, res.GetId()); err != nil || now.GetVersion() != res.GetVersion() {
-				t.Errorf("a write took effect after the store was closed: %v", err)
+				t.Errorf("a write was applied after the store was closed: %v", err)
 			}
 		})
 	}
 }
 
-// A writer is stopped between its look at the fence and the signing of its request, and goes on when the store is closed.
+// A writer is suspended between its read of the fence and the signature of its request, and resumes after the store was closed.
 func TestStoppedBeforeTheFence(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -178,12 +178,11 @@ func TestStoppedBeforeTheFence(t *testing.T) {
 		t.Errorf("got %v, expected ErrFenced", err)
 	}
 	if now, err := b.Read(t.Context(), storage.StrongConsistency, res.GetId()); err != nil || now.GetVersion() != res.GetVersion() {
-		t.Errorf("a write took effect after the store was closed: %v", err)
+		t.Errorf("a write was applied after the store was closed: %v", err)
 	}
 }
 
-// Closing has a time of its own: a short timeout of the URL does not keep it from succeeding. A deadline that is too near is said at
-// once.
+// The duration of closing a store is independent of the URL's timeout. A deadline that is too early fails at once.
 func TestFenceWithAShortTimeout(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -192,7 +191,7 @@ func TestFenceWithAShortTimeout(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	if err := gateOf(b).SetFence(ctx, new("mem://there")); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, storage.ErrInconsistent) {
-		t.Errorf("with a deadline that is too near: %v", err)
+		t.Errorf("with a deadline that is too early: %v", err)
 	}
 	res = fixture.Write(t, b, res)
 	if err := pass(t, s, fencing(t, b, "mem://there")); err != nil {
@@ -203,7 +202,7 @@ func TestFenceWithAShortTimeout(t *testing.T) {
 	}
 }
 
-// A closing that is given up, at whatever point, leaves the store open.
+// A closing that is cancelled, at any point, leaves the store open.
 func TestFenceGivenUp(t *testing.T) {
 	t.Parallel()
 	for name, fails := range map[string]func(s *dynamofake.Server, cancel func()){
@@ -249,7 +248,7 @@ func TestFenceGivenUp(t *testing.T) {
 			transactions := s.Calls("TransactWriteItems")
 			res = fixture.Write(t, b, res)
 			if s.Calls("TransactWriteItems") != transactions {
-				t.Error("the announcement is still there")
+				t.Error("the announcement was not withdrawn")
 			}
 			for _, b := range []*dynamodb.Backend{b, other} {
 				if fence, err := gateOf(b).Fence(t.Context()); fence.Closed || err != nil {
@@ -257,7 +256,7 @@ func TestFenceGivenUp(t *testing.T) {
 				}
 				res = fixture.Write(t, b, res)
 			}
-			// There is a way on.
+			// The store can still be closed.
 			if err := pass(t, s, fencing(t, other, "mem://there")); err != nil {
 				t.Fatal(err)
 			}
@@ -268,7 +267,7 @@ func TestFenceGivenUp(t *testing.T) {
 	}
 }
 
-// The answer to the removal of a fence is lost, and before it is asked for again another fence is there: that one stays.
+// The answer to the removal of a fence is lost, and before the removal is repeated there is a new fence. The new fence stays.
 func TestUnfenceRepeated(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -315,13 +314,13 @@ func TestUnfenceRepeated(t *testing.T) {
 	}
 }
 
-// A look for the fence that is not answered holds up nobody longer than wanted.
+// A read of the fence that is not answered does not delay callers beyond their deadlines.
 func TestDeadlineWhileLooking(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
 	b := handle(t, s)
 	res := fixture.Write(t, b, box("a", nil))
-	s.Advance(time.Hour) // the permission is over
+	s.Advance(time.Hour) // the permission expires
 	if _, err := b.Read(t.Context(), storage.StrongConsistency, res.GetId()); err != nil {
 		t.Fatal(err)
 	}
@@ -354,7 +353,7 @@ func TestDeadlineWhileLooking(t *testing.T) {
 	}
 }
 
-// A write takes longer to be sent than a permission lasts, as a megabyte does on a slow line: it gets through.
+// A write takes longer to send than a permission lasts, like a megabyte on a slow line. It succeeds.
 func TestSlowLine(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -373,7 +372,7 @@ func TestSlowLine(t *testing.T) {
 	}
 }
 
-// Two programs close a store. One succeeds; the other one gives up afterwards. The store stays closed.
+// Two programs close a store. One succeeds, and then the other one is cancelled. The store stays closed.
 func TestFenceGivenUpBesideAnother(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -390,7 +389,7 @@ func TestFenceGivenUpBesideAnother(t *testing.T) {
 	}
 	giveUp()
 	if err := <-given; err == nil {
-		t.Fatal("the closing that was given up succeeded")
+		t.Fatal("the cancelled closing succeeded")
 	}
 	if fence, err := gateOf(b).Fence(t.Context()); !fence.Closed || err != nil {
 		t.Errorf("the store is open again: %+v, %v", fence, err)
@@ -400,8 +399,8 @@ func TestFenceGivenUpBesideAnother(t *testing.T) {
 	}
 }
 
-// Two programs close a store for different targets at the same time. One of them succeeds, and the store stays closed for its target:
-// by then the programs that use the store may have moved there.
+// Two programs close a store for different targets concurrently. One of them succeeds, and the store stays closed for its target,
+// because programs may already have moved there.
 func TestTwoTargets(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -415,7 +414,7 @@ func TestTwoTargets(t *testing.T) {
 	freezer.Wait()
 	looks := s.Calls("GetItem")
 	closings["mem://there"] = fencing(t, second, "mem://there")
-	for s.Calls("GetItem") < looks+2 { // it has found the announcement, and waits
+	for s.Calls("GetItem") < looks+2 { // it has read the announcement, and waits
 		<-time.After(time.Millisecond)
 	}
 	freezer.Thaw()
@@ -438,7 +437,7 @@ func TestTwoTargets(t *testing.T) {
 	}
 }
 
-// A closing for one target was announced, and its process is gone. A closing for another target is not held up by that.
+// A closing for one target was announced, and its process is dead. This does not delay a closing for another target.
 func TestAnnouncementOfAnotherTarget(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -454,7 +453,7 @@ func TestAnnouncementOfAnotherTarget(t *testing.T) {
 	}
 	freezer.Thaw()
 	if err := pass(t, s, stopped); !errors.Is(err, storage.ErrCASFailure) {
-		t.Errorf("the process that was taken for gone: %v", err)
+		t.Errorf("the process that was assumed dead: %v", err)
 	}
 	if state, err := gateOf(b).Fence(t.Context()); state.Target != "mem://there" || !state.Closed || err != nil {
 		t.Errorf("the fence is %+v, %v", state, err)

@@ -31,7 +31,7 @@ func newHandle(t testing.TB, s *dynamofake.Server, change ...func(*dynamodb.Opti
 	return newHandleThrough(t, s, func(*awsdynamodb.Options) {}, change...)
 }
 
-// handleThrough opens a handle whose client has an option of the test's own.
+// handleThrough opens a handle whose client has an additional option.
 func handleThrough(t testing.TB, s *dynamofake.Server, option func(*awsdynamodb.Options), change ...func(*dynamodb.Options)) *dynamodb.Backend {
 	t.Helper()
 	b, err := newHandleThrough(t, s, option, change...)
@@ -56,7 +56,7 @@ func newHandleThrough(t testing.TB, s *dynamofake.Server, option func(*awsdynamo
 	return b, nil
 }
 
-// gateOf is what closes a store for writing.
+// gateOf returns the Mover of a backend.
 func gateOf(b storage.Backend) driver.Mover {
 	f, _ := storage.As[driver.Mover](b)
 	return f
@@ -120,7 +120,7 @@ func closedWith(t testing.TB, w storage.Watch, targets ...error) {
 	}
 }
 
-// journal is what successful writes returned: the versions of each name in order, and deletions as "deleted ".
+// journal records the results of successful writes: the versions of each name in order, and deletions as "deleted ".
 type journal struct {
 	mu       sync.Mutex
 	versions map[string][]string
@@ -141,7 +141,7 @@ func (j *journal) of(name string) []string {
 	return slices.Clone(j.versions[name])
 }
 
-// load has each of n writers create a box, write it many times, delete it and create it anew, and so on.
+// load starts n writers. Each creates a box, writes it many times, deletes it, creates it again, and so on.
 func load(t testing.TB, b storage.Backend, j *journal, n, writes int, between func(i int)) *sync.WaitGroup {
 	t.Helper()
 	var writers sync.WaitGroup
@@ -181,7 +181,7 @@ func load(t testing.TB, b storage.Backend, j *journal, n, writes int, between fu
 	return &writers
 }
 
-// seen is one event in the journal's words.
+// seen converts an event into the journal's form.
 func seen(ev *resourcepb.WatchEvent) (name, version string, last bool) {
 	if d := ev.GetDelete(); d != nil {
 		return d.GetResource().GetId().GetName(), "deleted " + d.GetResource().GetVersion(), false
@@ -190,7 +190,7 @@ func seen(ev *resourcepb.WatchEvent) (name, version string, last bool) {
 	return res.GetId().GetName(), res.GetVersion(), string(res.GetData().GetValue()) == "last"
 }
 
-// follow reads events until each of n names has had its last one, and returns what it saw.
+// follow reads events until each of n names has had its last one, and returns the events.
 func follow(t testing.TB, w storage.Watch, n int) map[string][]string {
 	t.Helper()
 	got := map[string][]string{}

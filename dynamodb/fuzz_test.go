@@ -15,10 +15,10 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// clean makes a legal part of a key, or a prefix, of any text.
+// clean turns any text into a legal part of a key, or a prefix.
 func clean(s string) string { return strings.ReplaceAll(strings.ToValidUTF8(s, "\u00e9"), "\x00", "") }
 
-// Keys of two stores never meet, those of one store keep their order, and come back.
+// Keys of two stores are disjoint, keys of one store keep their order, and decoding returns the encoded key.
 func FuzzKeys(f *testing.F) {
 	f.Add("a", "g", "k", "p", "n", "name", "a", "g", "k", "p", "n", "name")
 	f.Add("a", "g", "k", "", "", "name", "ar", "", "", "", "", "")
@@ -28,7 +28,7 @@ func FuzzKeys(f *testing.F) {
 		a := key.Key{Group: clean(g1), Kind: clean(k1), Partition: clean(p1), Namespace: clean(n1), Name: clean(name1)}
 		b := key.Key{Group: clean(g2), Kind: clean(k2), Partition: clean(p2), Namespace: clean(n2), Name: clean(name2)}
 		if got, err := one.keyOf(one.resource(a)); err != nil || got != a {
-			t.Errorf("%v came back as %v, %v", a, got, err)
+			t.Errorf("%v was decoded as %v, %v", a, got, err)
 		}
 		order := func(l layout) int {
 			if by := bytes.Compare(l.resource(a).bytes(attrPK), l.resource(b).bytes(attrPK)); by != 0 {
@@ -37,17 +37,17 @@ func FuzzKeys(f *testing.F) {
 			return bytes.Compare(l.resource(a).bytes(attrSK), l.resource(b).bytes(attrSK))
 		}
 		if order(one) != a.Compare(b) {
-			t.Errorf("%v and %v are in another order in DynamoDB", a, b)
+			t.Errorf("%v and %v have a different order in DynamoDB", a, b)
 		}
 		if one != two {
 			if _, err := two.keyOf(one.resource(a)); err == nil || one.resource(a).address() == two.resource(b).address() {
-				t.Errorf("%v of the store %q is one of %q, too", a, one.prefix, two.prefix)
+				t.Errorf("%v of the store %q is also a key of %q", a, one.prefix, two.prefix)
 			}
 		}
 	})
 }
 
-// An item is a resource of its key, or damage that names the key; nothing that it claims takes much memory.
+// An item is a resource of its key, or damage that names the key. It never causes a large allocation.
 func FuzzItem(f *testing.F) {
 	l := layout{"test"}
 	res := &resourcepb.Resource{Id: key.Key{Group: "g", Kind: "k", Name: "a"}.ID("uid", "v1")}
@@ -91,7 +91,7 @@ func FuzzItem(f *testing.F) {
 	})
 }
 
-// A cursor and a continue token of any content are taken or refused as what they are.
+// Decoding accepts or refuses a cursor and a continue token of any content without a failure.
 func FuzzTokens(f *testing.F) {
 	var src streams.Source
 	at, err := src.Decode([]byte("\x05arn:x\xa4\x8b\xb0\x99\x09\x07shard-1\x0217\x07shard-2\x01$"))
@@ -118,19 +118,19 @@ func FuzzTokens(f *testing.F) {
 			}
 			return
 		}
-		if !bytes.HasPrefix(l.after.Bytes(), prefix) { // a page may end behind a key that does not match
-			t.Errorf("a continue token of %q goes on after %v, which is outside of the list", payload, l.after)
+		if !bytes.HasPrefix(l.after.Bytes(), prefix) { // a page may end after a key that does not match
+			t.Errorf("a continue token of %q continues after %v, which is outside of the list", payload, l.after)
 		}
 		if l.consistency != storage.EventualConsistency && l.consistency != storage.StrongConsistency {
 			t.Errorf("a continue token of %q has the consistency %v", payload, l.consistency)
 		}
 		if _, err := src.Decode(src.Encode(l.at)); err != nil {
-			t.Errorf("a continue token of %q gives pages a cursor that is none: %v", payload, err)
+			t.Errorf("a continue token of %q makes pages with an invalid cursor: %v", payload, err)
 		}
 	})
 }
 
-// No error about a URL shows what somebody took for a place for credentials.
+// An error about a URL contains no text that may be a credential in the wrong place.
 func FuzzURL(f *testing.F) {
 	f.Add("dynamodb://key:", "", "@table/prefix")
 	f.Add("dynamodb://key:1?", "", "@table")

@@ -20,7 +20,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// content makes a payload of a size that no other generation has: repeated bytes if it is to be compressible, else random ones.
+// content returns a payload of a size that is unique to its generation: repeated bytes if compressible, random bytes otherwise.
 func content(generation, size int, compressible bool) []byte {
 	random := rand.NewChaCha8([32]byte{byte(generation), byte(generation >> 8)})
 	data := make([]byte, size)
@@ -36,7 +36,7 @@ func content(generation, size int, compressible bool) []byte {
 	return data
 }
 
-// whole reports whether a payload is that of one generation.
+// whole returns an error if a payload is not the complete payload of one generation.
 func whole(res *resourcepb.Resource, sizes []int) error {
 	data := res.GetData().GetValue()
 	var generation int
@@ -44,13 +44,13 @@ func whole(res *resourcepb.Resource, sizes []int) error {
 		return err
 	}
 	if want := content(generation, sizes[generation%len(sizes)], generation%2 == 0); !bytes.Equal(data, want) {
-		return fmt.Errorf("generation %d has %d bytes that are not its own", generation, len(data))
+		return fmt.Errorf("generation %d has %d bytes of another generation", generation, len(data))
 	}
 	return nil
 }
 
-// A resource grows and shrinks between one byte and almost 1 MiB, so that the number of its parts changes all the time. Nobody
-// ever sees a mixture of two versions: not those who read, not those who list, not those who watch.
+// A resource grows and shrinks between one byte and almost 1 MiB, so the number of its parts changes all the time. Readers, lists
+// and watches never observe a partial resource.
 func TestSizesAndParts(t *testing.T) {
 	t.Parallel()
 	sizes := []int{1, 1<<20 - 200, 300, 500 << 10, 1023, 900 << 10, 390 << 10, 70_000, 800 << 10, 1024}
@@ -110,7 +110,7 @@ func TestSizesAndParts(t *testing.T) {
 	for g := range generations {
 		res := fixture.Next(t, w).GetUpsert().GetResource()
 		if res.GetGeneration() != fmt.Sprint(g) {
-			t.Fatalf("generation %s came, expected %d", res.GetGeneration(), g)
+			t.Fatalf("got generation %s, expected %d", res.GetGeneration(), g)
 		}
 		if err := whole(res, sizes); err != nil {
 			t.Fatal(err)
@@ -118,18 +118,18 @@ func TestSizesAndParts(t *testing.T) {
 	}
 	last := fixture.Next(t, w).GetDelete().GetResource()
 	if err := whole(last, sizes); err != nil || last.GetVersion() != current.GetVersion() {
-		t.Errorf("the deletion carries another state than the last: %v", err)
+		t.Errorf("the deletion does not contain the last state: %v", err)
 	}
 	if s.Items('p') == 0 {
-		t.Error("nothing was kept in parts")
+		t.Error("no resource was stored in parts")
 	}
 	s.Expire('p')
 	if n := s.Items('p'); n != 0 {
-		t.Errorf("%d parts would stay for ever", n)
+		t.Errorf("%d parts have no expiry", n)
 	}
 }
 
-// A watch that comes late finds the parts of what was overwritten long since.
+// A watch that starts from an old cursor finds the parts of resources that were overwritten since.
 func TestHistoryOfParts(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -177,7 +177,7 @@ func TestCommitWithParts(t *testing.T) {
 	}
 	list, err := b.List(t.Context(), storage.StrongConsistency, boxType, tenancy, "")
 	if err != nil || len(list) != 2 {
-		t.Fatalf("%d resources are left, expected 2: %v", len(list), err)
+		t.Fatalf("%d resources remain, expected 2: %v", len(list), err)
 	}
 	for _, res := range list {
 		if len(res.GetData().GetValue()) != 450<<10 {
@@ -187,11 +187,11 @@ func TestCommitWithParts(t *testing.T) {
 	}
 	s.Expire('p')
 	if n := s.Items('p'); n != 0 {
-		t.Errorf("%d parts would stay for ever", n)
+		t.Errorf("%d parts have no expiry", n)
 	}
 }
 
-// A page of a list is bounded by the bytes of its resources, not by those that they take in the table.
+// A page of a list is limited by the size of its resources, not by their compressed size in the table.
 func TestPageOfCompressibleResources(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -213,8 +213,7 @@ func TestPageOfCompressibleResources(t *testing.T) {
 	}
 }
 
-// A resource of which somebody has deleted a part is damaged, and says so at once: it is not read again and again until the
-// deadline.
+// A resource with a missing part is damaged. Reads report that at once, without repeating the read until the deadline.
 func TestDeletedPart(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)

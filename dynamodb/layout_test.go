@@ -14,7 +14,7 @@ func TestPack(t *testing.T) {
 		data := bytes.Repeat([]byte("abcdefgh"), size/8+1)[:size]
 		packed := pack(data)
 		if got, err := unpack(packed); err != nil || !bytes.Equal(got, data) {
-			t.Errorf("%d bytes do not come back: %v", size, err)
+			t.Errorf("%d bytes are not restored: %v", size, err)
 		}
 		if size >= compressFrom && len(packed) > size/4 {
 			t.Errorf("%d bytes take %d", size, len(packed))
@@ -51,14 +51,14 @@ func TestStampChain(t *testing.T) {
 	}
 	for i, s := range chain {
 		if i > 0 && s.count <= chain[i-1].count {
-			t.Errorf("the count does not rise")
+			t.Errorf("the count did not rise")
 		}
 		if got, want := last.follows(s.token), i >= len(chain)-1-ringSize; got != want {
-			t.Errorf("the last stamp follows number %d of %d: %v", i, len(chain), got)
+			t.Errorf("the last version follows number %d of %d: %v", i, len(chain), got)
 		}
 	}
 	parsed, ok := parseVersion(last.version())
 	if !ok || !bytes.Equal(parsed.bytes(), last.bytes()) {
-		t.Error("a version does not come back")
+		t.Error("a version is not restored")
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A page of a filter that hardly anything matches does not take a query for every few items.
+// A page of a sparse filter does not need a query for every few items.
 func TestSparsePage(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -53,7 +53,7 @@ func TestSparsePage(t *testing.T) {
 	}
 }
 
-// crowds is a store of some partitions with many resources in one namespace and two in another, "wanted".
+// crowds creates a store of some partitions, each with many resources in one namespace and two in another, "wanted".
 func crowds(t *testing.T, s *dynamofake.Server, partitions, crowd int) *dynamodb.Backend {
 	t.Helper()
 	b := handle(t, s)
@@ -76,7 +76,7 @@ func crowds(t *testing.T, s *dynamofake.Server, partitions, crowd int) *dynamodb
 	return b
 }
 
-// A list reads what it returns and steps over what it does not, however much that is.
+// A list skips resources that do not match, however many there are.
 func TestListSkips(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -96,12 +96,12 @@ func TestListSkips(t *testing.T) {
 			t.Errorf("listed %v, expected %v", names, want)
 		}
 		if n := s.Calls("Query") - before; n > 4*2+2 {
-			t.Errorf("%d queries over 4 partitions, each of which has 200 resources to step over, expected 2 for each", n)
+			t.Errorf("%d queries over 4 partitions, each with 200 resources to skip, expected 2 for each", n)
 		}
 	}
 }
 
-// A page ends after so many items, whether they match or not, and the next one goes on behind them.
+// A page ends after a number of examined items, whether they match or not, and the next page continues after them.
 func TestPagesOfWhatDoesNotMatch(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -136,8 +136,8 @@ func TestPagesOfWhatDoesNotMatch(t *testing.T) {
 	}
 }
 
-// A listing in pages reads nothing of the stream, so it takes none of the places of those who do, and writes nothing. Its cursor
-// leads to all that came after it.
+// A paged listing does not read the stream, so it uses none of the stream's reader slots, and it writes nothing. Its cursor returns
+// all later changes.
 func TestPagesReadNoStream(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -154,13 +154,13 @@ func TestPagesReadNoStream(t *testing.T) {
 		t.Errorf("%d items were written by a listing", n)
 	}
 	if n := s.Calls("GetRecords"); n != 0 {
-		t.Errorf("a listing asked %d times for the records of the stream", n)
+		t.Errorf("a listing read the records of the stream %d times", n)
 	}
 	b := handle(t, s)
 	for _, other := range []*dynamodb.Backend{b, handle(t, s)} {
 		afterSnapshot(t, watch(t, other))
 	}
-	// Where others take the places, pages go on.
+	// Pages continue if all reader slots are in use.
 	if _, err := third.ListPage(t.Context(), boxType, tenancy, "", storage.ListOptions{}); err != nil {
 		t.Error(err)
 	}
@@ -182,20 +182,20 @@ func TestPagesReadNoStream(t *testing.T) {
 	}
 }
 
-// A table whose creator died before it could switch on the time-to-live has it on after the next opening.
+// If the creator of a table died before it enabled the time-to-live, the next opening enables it.
 func TestUnfinishedTable(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
 	s.SetTimeToLive(false)
 	if _, err := newHandle(t, s, func(o *dynamodb.Options) { o.NoCreate = true }); err == nil {
-		t.Fatal("opened what is not there")
+		t.Fatal("opened a table that does not exist")
 	}
 	if s.TimeToLive() {
-		t.Error("changed a table that is not to be created")
+		t.Error("changed a table although creation is off")
 	}
 	handle(t, s)
 	if !s.TimeToLive() {
-		t.Error("the time-to-live is off")
+		t.Error("the time-to-live is disabled")
 	}
 	denied := dynamofake.New(t)
 	denied.SetFaults(func(op string) dynamofake.Fault {
@@ -207,7 +207,7 @@ func TestUnfinishedTable(t *testing.T) {
 	fixture.Write(t, handle(t, denied), box("a", nil))
 }
 
-// A group version is as long as a resource may be, in a resource that has an owner, too.
+// A group version may be as long as a resource, even if the resource has an owner.
 func TestLongGroupVersion(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -226,7 +226,7 @@ func TestLongGroupVersion(t *testing.T) {
 		return ids
 	}
 	if ids := references(owner.GetId()); len(ids) != 1 || ids[0].GetType().GetGroupVersion() != child.GetId().GetType().GetGroupVersion() || ids[0].GetUid() != child.GetId().GetUid() {
-		t.Fatalf("%d references, or others", len(ids))
+		t.Fatalf("%d references, or wrong ones", len(ids))
 	}
 	child.Owner = other.GetId()
 	child = fixture.Write(t, b, child)
@@ -235,11 +235,12 @@ func TestLongGroupVersion(t *testing.T) {
 	}
 	fixture.Remove(t, b, child)
 	if ids := references(other.GetId()); len(ids) != 0 {
-		t.Errorf("%d references to what was deleted", len(ids))
+		t.Errorf("%d references to a deleted resource", len(ids))
 	}
 }
 
-// Thirty-two operations on large resources: all succeed, or the first that does not is named, while a fence is announced, too.
+// A transaction has thirty-two operations on large resources. All succeed, or the error names the first that failed, also while a
+// fence is announced.
 func TestCommitOnLargeResources(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -273,8 +274,7 @@ func TestCommitOnLargeResources(t *testing.T) {
 	}
 }
 
-// The largest transaction that there is: every operation moves its resource to another owner, two have parts, and a fence is
-// announced.
+// The largest possible transaction: every operation moves its resource to another owner, two have parts, and a fence is announced.
 func TestLargestCommit(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -309,8 +309,8 @@ func TestLargestCommit(t *testing.T) {
 	}
 }
 
-// Listings leave out shards for a while: one that has been read to its end and whose child is known, one that is open when the
-// reader begins. Each event comes once, in the order of its key, after a resumption, too.
+// Listings omit shards for a while: one that was read to its end and whose child is known, and one that is open when the reader
+// starts. Each event arrives once, in the order of its key, after a resumption as well.
 func TestIncompleteListings(t *testing.T) {
 	t.Parallel()
 	const writers = 6
@@ -358,7 +358,7 @@ func TestIncompleteListings(t *testing.T) {
 				for n := range writers {
 					name := fmt.Sprintf("box-%02d", n)
 					if want := j.of(name); !slices.Equal(got[name], want) {
-						t.Errorf("%s, %s: %d events, %d writes, or in another order", what, name, len(got[name]), len(want))
+						t.Errorf("%s, %s: %d events, %d writes, or a different order", what, name, len(got[name]), len(want))
 					}
 				}
 			}
@@ -366,7 +366,7 @@ func TestIncompleteListings(t *testing.T) {
 	}
 }
 
-// showSoon lists all shards again after a number of listings.
+// showSoon makes listings complete again after a number of them.
 func showSoon(s *dynamofake.Server, listings int) {
 	s.SetFaults(func(op string) dynamofake.Fault {
 		if op == "DescribeStream" {
@@ -378,7 +378,7 @@ func showSoon(s *dynamofake.Server, listings int) {
 	})
 }
 
-// A version that says that its write had more parts than any has is one that does not match.
+// A version with more parts than any resource has matches nothing.
 func TestVersionWithManyParts(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// The stream's listing is throttled for a while: a page waits for it, within its deadline, and no longer.
+// The listing of the stream is throttled for a while. A page waits for it until its deadline, and no longer.
 func TestPageWhileTheStreamIsThrottled(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -31,7 +31,7 @@ func TestPageWhileTheStreamIsThrottled(t *testing.T) {
 		t.Errorf("after the throttling: %v", err)
 	}
 	left.Store(1 << 40)
-	other := handle(t, s) // which may take longer than the call has
+	other := handle(t, s) // opening may take longer than the call's deadline
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	_, err := other.ListPage(ctx, boxType, tenancy, "", storage.ListOptions{})
@@ -40,7 +40,7 @@ func TestPageWhileTheStreamIsThrottled(t *testing.T) {
 	}
 }
 
-// A snapshot that waits for the stream when the backend is closed ends with ErrClosed.
+// A snapshot that waits for the stream fails with ErrClosed when the backend is closed.
 func TestCloseWhileAWatchWaitsForTheStream(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -67,10 +67,10 @@ func TestCloseWhileAWatchWaitsForTheStream(t *testing.T) {
 	}
 }
 
-// brief is the time of calls, and of outages, where a test waits for their end: enough to open a store and a watch on a busy machine.
+// brief bounds calls and outages in tests that wait for their end. It is long enough to open a store and a watch on a busy machine.
 const brief = 3 * time.Second
 
-// The parts of a large resource cannot be read: the watch ends after the outage, it is not silent for ever.
+// The parts of a large resource cannot be read. The watch ends after the outage instead of staying silent for ever.
 func TestWatchWithoutParts(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -89,7 +89,7 @@ func TestWatchWithoutParts(t *testing.T) {
 	}
 }
 
-// A stream that takes requests and does not answer them: the watch ends after the outage.
+// A stream accepts requests but does not answer. The watch ends after the outage.
 func TestStreamThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)

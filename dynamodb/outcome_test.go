@@ -20,7 +20,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// every returns a fault for every nth request that writes.
+// every returns a fault for every nth write request.
 func every(n int, fault dynamofake.Fault) func(string) dynamofake.Fault {
 	count := 0
 	return func(op string) dynamofake.Fault {
@@ -34,7 +34,7 @@ func every(n int, fault dynamofake.Fault) func(string) dynamofake.Fault {
 	}
 }
 
-// Answers get lost after the request was carried out, whatever way: success is reported as success, each write happens once.
+// Answers of applied requests are lost in several ways. Success is reported as success, and each write is applied once.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]dynamofake.Fault{
@@ -83,21 +83,21 @@ func TestLostAnswers(t *testing.T) {
 					}
 				}
 				if !slices.Equal(got, want) {
-					t.Errorf("the watch saw %d changes, %d were made, or others", len(got), len(want))
+					t.Errorf("the watch returned %d changes for %d writes, or wrong ones", len(got), len(want))
 				}
 			})
 		}
 	}
 }
 
-// The answers of a write that retires parts are lost, and time passes before it is asked for again: the repetition is the same request
-// to the letter, or DynamoDB, which knows its token, would refuse it as another one.
+// The answers of a write that retires parts are lost, and the repetition comes later. It must be the identical request, because
+// DynamoDB knows its token and would refuse a different one.
 func TestLostAnswerOfARetirement(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
 	b := handle(t, s)
 	large := fixture.Write(t, b, box("large", content(1, 900<<10, false)))
-	left := 5 // more than the SDK asks by itself
+	left := 5 // more attempts than the SDK makes
 	s.SetFaults(func(op string) dynamofake.Fault {
 		if op != "TransactWriteItems" || left == 0 {
 			return dynamofake.Fault{}
@@ -113,22 +113,22 @@ func TestLostAnswerOfARetirement(t *testing.T) {
 	large.Data.Value = nil
 	stored := fixture.Write(t, b, large)
 	if now, err := b.Read(t.Context(), storage.StrongConsistency, large.GetId()); err != nil || now.GetVersion() != stored.GetVersion() {
-		t.Errorf("another version is stored than the write returned: %v", err)
+		t.Errorf("the stored version is not the one that the write returned: %v", err)
 	}
 	if left > 0 {
-		t.Errorf("%d answers were not asked for", left)
+		t.Errorf("%d lost answers were not requested again", left)
 	}
 }
 
-// The answer of a write is lost, and before the SDK asks again another writer has gone on: what is reported is what happened.
+// The answer of a write is lost, and another writer continues before the SDK repeats it. The result is the true outcome.
 func TestLostAnswerOvertaken(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		prepare  func(t *testing.T, b *dynamodb.Backend) *resourcepb.Resource
 		overtake func(t *testing.T, b *dynamodb.Backend, stored *resourcepb.Resource)
-		loses    int // which PutItem
+		loses    int // number of the PutItem
 		exists   bool
-		unknown  bool // nobody can tell
+		unknown  bool // the outcome cannot be determined
 	}{
 		"CreatedThenDeleted": {
 			prepare:  func(*testing.T, *dynamodb.Backend) *resourcepb.Resource { return box("a", nil) },
@@ -189,8 +189,8 @@ func TestLostAnswerOvertaken(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer b.Close()
-			fixture.Write(t, b, box("other", nil)) // the type is in the registry now
-			// The request that is carried out is lost; what asks again waits until another writer has gone on.
+			fixture.Write(t, b, box("other", nil)) // enters the type
+			// The answer of the applied request is lost. The repetition waits until another writer has written.
 			var lost atomic.Bool
 			retried, overtaken := make(chan struct{}), make(chan struct{})
 			var once sync.Once
@@ -230,7 +230,7 @@ func TestLostAnswerOvertaken(t *testing.T) {
 					t.Errorf("got %v, expected ErrInconsistent", err)
 				}
 			} else if err != nil {
-				t.Errorf("the write was carried out, and reported as %v", err)
+				t.Errorf("the write was applied, but returned %v", err)
 			}
 			_, err = other.Read(t.Context(), storage.StrongConsistency, res.GetId())
 			if exists := err == nil; exists != c.exists {
@@ -240,7 +240,7 @@ func TestLostAnswerOvertaken(t *testing.T) {
 	}
 }
 
-// A conflict is a conflict, also when requests fail on the way there.
+// A conflict is reported as a conflict, even if earlier requests failed.
 func TestConflictAfterFailures(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -259,7 +259,7 @@ func TestConflictAfterFailures(t *testing.T) {
 		return dynamofake.Fault{}
 	})
 	if _, err := b.WriteCAS(t.Context(), box("a", nil)); !errors.Is(err, storage.ErrCASFailure) && !errors.Is(err, storage.ErrInconsistent) {
-		t.Errorf("creating what exists: %v", err)
+		t.Errorf("creating an existing resource: %v", err)
 	}
 	fail = 2
 	if err := b.DeleteCAS(t.Context(), second.GetId(), second.GetVersion()); err != nil {
@@ -267,7 +267,7 @@ func TestConflictAfterFailures(t *testing.T) {
 	}
 }
 
-// Throttling and failures that do not end: each call ends within its deadline and says so, and nothing is written twice.
+// Throttling and failures do not end. Each call fails at its deadline, and nothing is written twice.
 func TestStorms(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]dynamofake.Fault{
@@ -323,13 +323,13 @@ func TestStorms(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// What the storm let through came once; then the last write comes. A request whose caller has given up may still arrive, now
-			// that nothing holds it back.
+			// Every write that was applied during the failures has one event; then the last write follows. A request whose caller
+			// has given up may still arrive now.
 			last, err := b.WriteCAS(t.Context(), stored)
 			if errors.Is(err, storage.ErrCASFailure) {
 				late, readErr := b.Read(t.Context(), storage.StrongConsistency, a.GetId())
 				if readErr != nil || late.GetVersion() == stored.GetVersion() {
-					t.Fatalf("refused, though nobody else wrote: %v; %v", err, readErr)
+					t.Fatalf("refused without another writer: %v; %v", err, readErr)
 				}
 				last, err = b.WriteCAS(t.Context(), late)
 			}
@@ -340,7 +340,7 @@ func TestStorms(t *testing.T) {
 			for {
 				name, version, _ := seen(fixture.Next(t, w))
 				if versions[version] {
-					t.Errorf("an event came twice")
+					t.Errorf("an event was repeated")
 				}
 				versions[version] = true
 				if name == "a" && version == last.GetVersion() {
@@ -348,13 +348,13 @@ func TestStorms(t *testing.T) {
 				}
 			}
 			if len(versions) > 4 {
-				t.Errorf("%d changes, of 4 that were asked for", len(versions))
+				t.Errorf("%d changes for 4 writes", len(versions))
 			}
 		})
 	}
 }
 
-// BatchGetItem leaves keys for another time, and the same key is wanted by several callers.
+// BatchGetItem leaves keys unprocessed, and several callers request the same key.
 func TestUnprocessedKeys(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -386,7 +386,7 @@ func TestUnprocessedKeys(t *testing.T) {
 					t.Errorf("read: %v", err)
 				}
 				if _, err := b.Read(t.Context(), storage.StrongConsistency, box("none", nil).GetId()); !errors.Is(err, storage.ErrNotFound) {
-					t.Errorf("read of nothing: %v", err)
+					t.Errorf("read of an absent resource: %v", err)
 				}
 			}
 		})
@@ -397,8 +397,8 @@ func TestUnprocessedKeys(t *testing.T) {
 	}
 }
 
-// A transaction is held up on its way and sent again. The second attempt is refused by a check that something is absent. Then it is
-// absent again, and the first attempt arrives: what was reported as refused must not happen.
+// A transaction is delayed and sent again. A check that a resource is absent refuses the second attempt. Then the resource is
+// absent again, and the first attempt arrives. The refused transaction must not be applied.
 func TestCommitRefusedThenLate(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -426,7 +426,7 @@ func TestCommitRefusedThenLate(t *testing.T) {
 	fixture.Remove(t, other, blocker)
 	close(late)
 	<-applied
-	fixture.Write(t, handle(t, s, func(o *dynamodb.Options) { o.Prefix = "another" }), box("a", nil)) // comes after it
+	fixture.Write(t, handle(t, s, func(o *dynamodb.Options) { o.Prefix = "another" }), box("a", nil)) // arrives after it
 	now, readErr := b.Read(t.Context(), storage.StrongConsistency, res.GetId())
 	if readErr != nil {
 		t.Fatal(readErr)

@@ -14,7 +14,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// toStream turns an item into an image.
+// toStream converts an item into an image.
 func toStream(it item) map[string]types.AttributeValue {
 	image := map[string]types.AttributeValue{}
 	for name, v := range it {
@@ -23,7 +23,7 @@ func toStream(it item) map[string]types.AttributeValue {
 	return image
 }
 
-// The size of an event is that of its resource, not that of the record, which holds it compressed.
+// The size of an event is the size of its resource, not of the record, which contains it compressed.
 func TestSizeOfAnEvent(t *testing.T) {
 	t.Parallel()
 	tab := &table{layout: layout{"p"}}
@@ -43,7 +43,7 @@ func TestSizeOfAnEvent(t *testing.T) {
 			t.Fatal(err, ev.Damage)
 		}
 		if ev.Size != codec.Size(ev.Resource) || ev.Size < size || count != p.next.count {
-			t.Errorf("an event of %d bytes counts as %d, its state as number %d", codec.Size(ev.Resource), ev.Size, count)
+			t.Errorf("an event of %d bytes has the size %d, its state the count %d", codec.Size(ev.Resource), ev.Size, count)
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// The fake's eventually consistent reads are several writes behind. A handle that has been shown a state never shows an older
-// one: not in a read, a list or a page, whether it knows the state from a write, a read or an event.
+// The fake's eventually consistent reads lag several writes. A handle that has returned a state never returns an older one, from a
+// read, a list or a page, whether it knows the state from a write, a read or an event.
 func TestMonotonicReads(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -38,7 +38,7 @@ func TestMonotonicReads(t *testing.T) {
 			t.Errorf("%s: a deleted resource was read again: %v", who, err)
 		}
 		if _, err := b.Read(t.Context(), storage.EventualConsistency, fresh.GetId()); err != nil {
-			t.Errorf("%s: a new resource is not there: %v", who, err)
+			t.Errorf("%s: a new resource is missing: %v", who, err)
 		}
 		list, err := b.List(t.Context(), storage.EventualConsistency, boxType, tenancy, "")
 		if err != nil {
@@ -56,7 +56,7 @@ func TestMonotonicReads(t *testing.T) {
 	w := watch(t, stranger) // its snapshot is read strongly
 	shown := afterSnapshot(t, w)
 	if shown["a"] != second.GetVersion() || shown["fresh"] == "" || shown["gone"] != "" {
-		t.Fatalf("the snapshot shows %v", shown)
+		t.Fatalf("the snapshot contains %v", shown)
 	}
 	second = fixture.Write(t, b, second)
 	fresh = fixture.Write(t, b, fresh)
@@ -76,12 +76,12 @@ func current(t *testing.T, what string, list []*resourcepb.Resource, want ...*re
 	}
 	for _, res := range want {
 		if got[res.GetId().GetName()] != res.GetVersion() {
-			t.Errorf("%s: %s is an old one, or missing", what, res.GetId().GetName())
+			t.Errorf("%s: %s is old or missing", what, res.GetId().GetName())
 		}
 	}
 }
 
-// A list over many answers of the database is monotonic in each of them.
+// A list that needs many answers of the database is monotonic in each of them.
 func TestMonotonicLongList(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)

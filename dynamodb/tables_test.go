@@ -13,7 +13,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// A table that cannot hold a store is refused in words that say what is wrong and what was expected.
+// Opening a table that cannot contain a store fails with the difference from the expected table.
 func TestUnfitTables(t *testing.T) {
 	t.Parallel()
 	denied := func(denied string) func(*dynamofake.Server) {
@@ -45,17 +45,17 @@ func TestUnfitTables(t *testing.T) {
 		},
 		"NoStream": {
 			make: func(s *dynamofake.Server) { s.Disable() },
-			want: []string{"stream is off", "expected a stream with NEW_AND_OLD_IMAGES"},
+			want: []string{"stream is disabled", "expected a stream with NEW_AND_OLD_IMAGES"},
 		},
 		"NoTable": {
 			make:   func(*dynamofake.Server) {},
 			change: func(o *dynamodb.Options) { o.Table, o.NoCreate = "elsewhere", true },
-			want:   []string{"elsewhere", "region eu-north-1", "not to be created"},
+			want:   []string{"elsewhere", "region eu-north-1", "creation is off"},
 		},
 		"NoStore": {
 			make:   func(*dynamofake.Server) {},
 			change: func(o *dynamodb.Options) { o.NoCreate = true },
-			want:   []string{"no store with prefix", "not to be created"},
+			want:   []string{"no store with prefix", "creation is off"},
 		},
 		"NotAllowedToDescribe": {make: denied("DescribeTable"), want: []string{"AccessDeniedException", "region eu-north-1"}},
 		"NotAllowedToRead":     {make: denied("GetItem"), want: []string{"AccessDeniedException", "GetItem"}},
@@ -82,13 +82,13 @@ func TestUnfitTables(t *testing.T) {
 				}
 			}
 			if strings.Contains(err.Error(), "RequestID") {
-				t.Errorf("the error is not for people: %v", err)
+				t.Errorf("the error contains internal details: %v", err)
 			}
 		})
 	}
 }
 
-// A backend that may write but not read the stream says so when a watch is opened, and serves everything else.
+// A backend that may write but not read the stream reports that when a watch is opened, and serves all other calls.
 func TestNotAllowedToWatch(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -108,7 +108,7 @@ func TestNotAllowedToWatch(t *testing.T) {
 	}
 }
 
-// What the service refuses is an error of its own, and no reason to go on asking.
+// A refusal by the service is returned as an error and is not retried.
 func TestRefusedWrite(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -125,7 +125,8 @@ func TestRefusedWrite(t *testing.T) {
 	}
 }
 
-// A write that changes no owner is one request, with nothing read before it; so is the deletion of what has no owner.
+// A write that changes no owner is one request, without a read before it. The same holds for the deletion of a resource without an
+// owner.
 func TestRequestsOfAWrite(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -162,8 +163,8 @@ func TestRequestsOfAWrite(t *testing.T) {
 	count("a creation over a tombstone", 2, func() { fixture.Write(t, b, box("owner", nil)) })
 }
 
-// Options.Spent is told of every request that consumes units: also of those that enter a type, retire parts, close the store, or
-// show a watch how far it is.
+// Options.Spent receives every request that consumes units, including requests that enter a type, retire parts, close the store, or
+// write ticks.
 func TestEveryRequestIsAccounted(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -185,9 +186,9 @@ func TestEveryRequestIsAccounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.Calls("UpdateItem") == 0 {
-		t.Error("no parts were retired on their own")
+		t.Error("no parts were retired separately")
 	}
-	// The stream's reader goes on: one that was sent may not be answered yet.
+	// The stream's reader continues, so its last request may not be answered yet.
 	fixture.Eventually(t, "each request of one unit to be accounted for", func() bool {
 		total := 0
 		for _, op := range []string{"PutItem", "GetItem", "UpdateItem", "DeleteItem", "BatchGetItem", "Query", "TransactWriteItems"} {

@@ -17,28 +17,28 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/torture"
 )
 
-// TestTorture disturbs the connections to AWS's emulator, and has it stop for a while.
+// TestTorture disturbs the connections to AWS's emulator, and pauses it.
 func TestTorture(t *testing.T) { torture.Run(t, "dynamodb", tortureEmulator) }
 
 func tortureEmulator(t *testing.T, o faults.Options) {
 	server := env.StartDynamoDB(t)
 	h := torture.Proxied(t, server.StoreURL(t, "poll=10ms", "idle-poll=200ms"), strings.TrimPrefix(server.Endpoint, "http://"),
-		// The names of keys are encoded in what is sent; the operation is not.
+		// Requests contain key names in encoded form, but the operation in plain text.
 		"DynamoDB_20120810.TransactWriteItems", "DynamoDB_20120810.PutItem", "DynamoDB_20120810.UpdateItem", "DynamoDB_20120810.DeleteItem", "DynamoDB_20120810.GetItem")
 	skew := skewed(&h)
 	h.Faults = append(h.Faults, torture.Lasting(faults.Pause, 2, func() { server.Freeze(t) }, func() { server.Wake(t) }), skew)
 	torture.Exempt(&h, "the emulator keeps its data in memory", faults.KillServer, faults.Restart, faults.CrashSession, faults.StallDisk, faults.FillDisk)
 	torture.Exempt(&h, "the emulator is one process", faults.StandbyAway, faults.QuorumAway, faults.ChangeLeader)
 	torture.Exempt(&h, "a stream is kept for a day", faults.Compact)
-	h.ListIsNoSnapshot = "DynamoDB reads no two partitions, and no two pages, at the same moment"
+	h.ListIsNoSnapshot = "DynamoDB reads different partitions, and different pages, at different moments"
 	h.NoOrderAcrossKeys = "each shard of a stream has an order of its own"
-	h.NoHistorian = "DynamoDB numbers nothing across keys, and keeps no versions"
-	h.NoBookmarker = "shards of a stream do not say how far behind the table they are"
-	h.NoCommitBounds = "the records of one transaction come by several shards"
+	h.NoHistorian = "DynamoDB has no numbers across keys, and keeps no versions"
+	h.NoBookmarker = "a shard of a stream does not report its lag behind the table"
+	h.NoCommitBounds = "the records of one transaction arrive through several shards"
 	faults.Test(t, h, o)
 }
 
-// skewed is a fault that sets the local clock of a handle, and the harness with handles that it can find.
+// skewed returns a fault that sets the local clock of a handle, and adds to the harness the means to find handles.
 func skewed(h *faults.Harness) faults.Fault {
 	var mu sync.Mutex
 	var handles []*dynamodb.Backend

@@ -12,7 +12,7 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// The table of URL parameters in the README is the one that the code knows.
+// The README's table of URL parameters equals the parameters of the code.
 func TestReadmeParameters(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("README.md")
@@ -58,7 +58,7 @@ func TestURLs(t *testing.T) {
 		if !errors.Is(err, storage.ErrInvalid) {
 			t.Errorf("%s: got %v, expected ErrInvalid", bad, err)
 		} else if strings.Contains(err.Error(), "word") {
-			t.Errorf("%s: the error shows what it must not: %v", bad, err)
+			t.Errorf("%s: the error contains a secret: %v", bad, err)
 		}
 	}
 	u, _ := url.Parse("dynamodb://Table.x/some/prefix?region=r&tags=a:b,c:&create=off&pitr=on&fips=on")
