@@ -12,8 +12,8 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// Clock is AWS's: the date of its last answer, and the time that has passed here since. The local clock may be wrong by any
-// amount, only its pace counts.
+// Clock is AWS's clock: the date of its last answer plus the local time that has passed since. The local clock may be wrong by any
+// amount; only its rate counts.
 type Clock struct {
 	mu    sync.Mutex
 	local func() time.Time
@@ -21,17 +21,17 @@ type Clock struct {
 	read  time.Time // by the local clock
 }
 
-// NewClock returns a clock that goes by the local one until the first answer.
+// NewClock returns a clock that uses the local one until the first answer.
 func NewClock() *Clock { return &Clock{local: time.Now} }
 
-// SetLocal has the clock go by another local one, for tests.
+// SetLocal replaces the local clock, for tests.
 func (c *Clock) SetLocal(now func() time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.local, c.read = now, now()
 }
 
-// Now returns AWS's time. It is never ahead of the true one by more than the answers are late in being read.
+// Now returns AWS's time. It is ahead of the true time by at most the delay between an answer and its processing.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -41,8 +41,8 @@ func (c *Clock) Now() time.Time {
 	return c.date.Add(max(0, c.local().Sub(c.read)))
 }
 
-// Observe takes the date from the metadata of an answer, and returns it: AWS's time when the answer was given, not when it is read,
-// nor that of another answer that is read at the same time. Where it has none it returns AWS's time.
+// Observe takes the date from the metadata of an answer and returns it: AWS's time when it gave this answer, regardless of when the
+// answer is processed and of other answers. Without a date it returns AWS's present time.
 func (c *Clock) Observe(answer middleware.Metadata) time.Time {
 	if date, ok := awsmiddleware.GetServerTime(answer); ok {
 		c.mu.Lock()
@@ -53,14 +53,14 @@ func (c *Clock) Observe(answer middleware.Metadata) time.Time {
 	return c.Now()
 }
 
-// SignatureTTL is how long AWS accepts a signature. Attempts of one call are signed one by one, so that what is to be known of a
-// signature is asked of each. AWS refuses a request that arrives later than SignatureTTL after the time in its signature, wherever
-// it was held up. So a bound for that time is a bound for the time at which a request can take effect, which no deadline of a context
-// is: what was sent stays sent.
+// SignatureTTL is how long AWS accepts a signature. Each attempt of a call is signed separately, so a limit on signatures must be
+// checked for each attempt. AWS refuses a request that arrives later than SignatureTTL after the time in its signature, wherever it
+// was delayed. A limit for this time therefore limits when a request can be applied. The deadline of a context does not, because a
+// sent request stays sent.
 const SignatureTTL = 15 * time.Minute
 
-// SignedBy is an option that refuses to send an attempt whose signature is of a later time than that, with the error late. Options
-// of one request differ in id.
+// SignedBy is an option that refuses to send an attempt whose signature is later than until, with the error late. Options of the
+// same request need different ids.
 func SignedBy(id string, until time.Time, late error) func(*dynamodb.Options) {
 	check := middleware.FinalizeMiddlewareFunc(id, func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
 		if r, ok := in.Request.(*smithyhttp.Request); ok {

@@ -12,7 +12,8 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// The time of a look at the fence is that in its own answer, also if that is read late and others' answers are read meanwhile.
+// The time of a read of the fence is the date of its own answer, even if that is processed late and other answers are processed
+// meanwhile.
 func TestObserveBesideOthers(t *testing.T) {
 	t.Parallel()
 	answer := func(at time.Time) middleware.Metadata {

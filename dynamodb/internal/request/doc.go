@@ -1,8 +1,8 @@
-// Package request sends requests to AWS: again and again until their fate is known, signed by a clock that is AWS's own, and with
-// errors in words for people.
+// Package request sends requests to AWS. It repeats them until their outcome is known, signs them by AWS's own clock, and
+// simplifies error texts.
 //
-// The SDK repeats a request by itself and says nothing of it. What a writer has to know is whether any attempt, also one of those,
-// may have been carried out: Retry returns it beside the error.
+// The SDK repeats a request by itself without reporting it. A writer must know whether any attempt, including those, may have been
+// applied: Retry returns this beside the error.
 //
-// The package knows neither the table nor its stream; both are built on it.
+// The package depends on neither the table nor its stream; both use it.
 package request

@@ -15,17 +15,17 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// Outcome is what an error says about the request that met it.
+// Outcome is the outcome of a failed request, as far as its error shows it.
 type Outcome int
 
-// The fates of a request.
+// The outcomes of a request.
 const (
-	Rejected   Outcome = iota // DynamoDB did not do it and will not do it
-	NotApplied                // DynamoDB did not do it, but may if asked again
-	Unknown                   // it may have been done; asking again tells
+	Rejected   Outcome = iota // not applied, and a repetition will fail as well
+	NotApplied                // not applied, but a repetition may succeed
+	Unknown                   // it may have been applied; a repetition shows that
 )
 
-// NewError returns an error, for a reason on this side, that says what becomes of the request.
+// NewError returns an error of this program with an outcome of the request.
 func NewError(fate Outcome, text string) error { return &outcomeError{fate, text} }
 
 type outcomeError struct {
@@ -35,7 +35,7 @@ type outcomeError struct {
 
 func (e *outcomeError) Error() string { return e.text }
 
-// notAppliedCodes are answers of status 400 that another try may mend.
+// notAppliedCodes are errors with status 400 after which a repetition may succeed.
 var notAppliedCodes = []string{
 	"ThrottlingException", "Throttling", "ThrottledException", "RequestLimitExceeded", "RequestThrottled", "RequestThrottledException",
 	"ProvisionedThroughputExceededException", "LimitExceededException", "SlowDown", "BandwidthLimitExceeded",
@@ -43,7 +43,7 @@ var notAppliedCodes = []string{
 	"RequestTimeTooSkewed", "PriorRequestNotComplete",
 }
 
-// Classify reads an error of the SDK, or of NewError.
+// Classify returns the outcome of an error of the SDK, or of NewError.
 func Classify(err error) Outcome {
 	if errors.Is(err, storage.ErrFenced) || errors.Is(err, storage.ErrClosed) {
 		return Rejected
@@ -73,7 +73,7 @@ func Classify(err error) Outcome {
 	return Rejected
 }
 
-// neverSent recognises what goes wrong inside the SDK before anything is sent, and always will.
+// neverSent recognises permanent failures inside the SDK before anything was sent.
 func neverSent(err error) bool {
 	var params smithy.InvalidParamsError
 	if errors.As(err, &params) {
@@ -88,7 +88,7 @@ func neverSent(err error) bool {
 	return false
 }
 
-// Inconsistent is the error of a call whose time is over. cause may be nil.
+// Inconsistent returns the error of a call whose context ended. cause may be nil.
 func Inconsistent(ctx context.Context, cause error) error {
 	if err := ctx.Err(); err != nil {
 		if cause == nil || errors.Is(cause, err) {
@@ -99,7 +99,7 @@ func Inconsistent(ctx context.Context, cause error) error {
 	return driver.Unreachable(fmt.Errorf("%w: %w", storage.ErrInconsistent, Plain(cause)))
 }
 
-// Plain strips an error of the SDK to what says something: the operation and the service's own words, without request ids.
+// Plain reduces an error of the SDK to the operation and the service's message, without request ids.
 func Plain(err error) error {
 	var api smithy.APIError
 	if !errors.As(err, &api) {

@@ -12,9 +12,9 @@ import (
 	"github.com/aws/smithy-go/middleware"
 )
 
-// Retry sends a request until there is an answer that settles it, or the time is over: then the error matches
-// storage.ErrInconsistent. maybe reports whether any attempt, those inside the SDK included, may have been carried out without our
-// knowing: sending the request again must do no harm then. send passes option on to the SDK.
+// Retry sends a request until an answer is final or the context ends; then the error matches storage.ErrInconsistent. maybe reports
+// whether any attempt, including those inside the SDK, may have been applied without an answer; repeating the request must then be
+// safe. send passes option on to the SDK.
 func Retry(ctx context.Context, clock *Clock, send func(option func(*dynamodb.Options)) error) (maybe bool, err error) {
 	a := attempts{clock: clock}
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
@@ -34,7 +34,7 @@ func Retry(ctx context.Context, clock *Clock, send func(option func(*dynamodb.Op
 	}
 }
 
-// Sleep waits, and reports whether ctx is still alive.
+// Sleep waits, and reports whether ctx is still valid.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	if ctx.Err() != nil {
 		return false
@@ -49,14 +49,14 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// attempts sees what the SDK's own retries hide: whether one of the attempts may have been carried out.
+// attempts records the outcomes of the SDK's own attempts, which the SDK hides: whether one of them may have been applied.
 type attempts struct {
 	maybe atomic.Bool
 	dial  atomic.Pointer[error] // the error of the last attempt if that could not connect
 	clock *Clock
 }
 
-// note takes in the error of an attempt.
+// note records the error of an attempt.
 func (a *attempts) note(err error) Outcome {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" {
@@ -71,7 +71,7 @@ func (a *attempts) note(err error) Outcome {
 	return fate
 }
 
-// option looks at the answer to each attempt, for its date too. What fails before an attempt is sent is nothing to it.
+// option inspects the answer to each attempt, and its date. Failures before an attempt is sent do not count.
 func (a *attempts) option(o *dynamodb.Options) {
 	look := middleware.DeserializeMiddlewareFunc("AshlarAttempts", func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
 		out, answer, err := next.HandleDeserialize(ctx, in)

@@ -9,11 +9,11 @@ import (
 	"github.com/ashlar-dev/storage/internal/spill"
 )
 
-// Baseline is what a snapshot showed of each key: the count of its state, those of tombstones among them. A record of that state, or
-// of one before it, may come after the position from which the stream is followed, and is no news. It is needed until the reader
-// has proven that it has passed the snapshot's end: then no such record can come any more.
+// Baseline contains the count of the state of each key in a snapshot, including tombstones. A record of that state, or of an
+// earlier one, may come after the position from which the stream is read, and must be skipped. The baseline is needed until the
+// reader has proven that it has passed the snapshot's end: then no such record can follow.
 //
-// It is in the order of keys, in a temporary file where it is large; of every few keys the place is in memory.
+// It is sorted by key and stored in a temporary file if it is large; memory holds the offset of every 64th key.
 type Baseline struct {
 	until uint64 // the proof after which it is not needed
 
@@ -30,13 +30,13 @@ type baselinePosition struct {
 
 const (
 	baselineMemory = 256 << 10 // of rows in memory
-	baselineEvery  = 64        // rows between two places
+	baselineEvery  = 64        // rows between two offsets
 )
 
 // NewBaseline returns an empty baseline.
 func NewBaseline() *Baseline { return &Baseline{rows: spill.New(baselineMemory)} }
 
-// Add notes a key, which comes after all that were added before.
+// Add adds a key, which must follow all earlier ones.
 func (b *Baseline) Add(k key.Key, count uint64) error {
 	name := k.Bytes()
 	if b.count%baselineEvery == 0 {
@@ -46,10 +46,10 @@ func (b *Baseline) Add(k key.Key, count uint64) error {
 	return b.rows.Append(append(binary.BigEndian.AppendUint64(nil, count), name...))
 }
 
-// Seal ends the adding.
+// Seal ends the additions.
 func (b *Baseline) Seal() error { return b.rows.Seal() }
 
-// has reports whether the snapshot showed this state of a key or a later one.
+// has reports whether the snapshot contained this state of a key or a later one.
 func (b *Baseline) has(k key.Key, count uint64) bool {
 	if b == nil {
 		return false
@@ -65,7 +65,7 @@ func (b *Baseline) has(k key.Key, count uint64) bool {
 	for range baselineEvery {
 		row, err := rows.Next()
 		if err != nil || string(row[8:]) > name {
-			return false // there are no more rows; files without a name do not fail otherwise
+			return false // no more rows; reads of an unlinked file do not fail otherwise
 		}
 		if string(row[8:]) == name {
 			return count <= binary.BigEndian.Uint64(row)
@@ -74,7 +74,7 @@ func (b *Baseline) has(k key.Key, count uint64) bool {
 	return false
 }
 
-// Close frees what b holds.
+// Close releases the storage of b.
 func (b *Baseline) Close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/ashlar-dev/storage/driver/key"
 )
 
-// What a snapshot showed of many keys is found again, in memory for a few of them only.
+// A baseline of many keys finds each of them, with offsets of only a few in memory.
 func TestBaseline(t *testing.T) {
 	t.Parallel()
 	const keys = 50_000
@@ -25,7 +25,7 @@ func TestBaseline(t *testing.T) {
 		t.Fatal(err)
 	}
 	if most := keys/baselineEvery + 1; len(b.positions) > most {
-		t.Errorf("%d places in memory, expected %d", len(b.positions), most)
+		t.Errorf("%d offsets in memory, expected %d", len(b.positions), most)
 	}
 	for i := 0; i < keys; i += 111 {
 		for count, want := range map[uint64]bool{uint64(i): true, uint64(i + 10): true, uint64(i + 11): false} {
@@ -36,10 +36,10 @@ func TestBaseline(t *testing.T) {
 		between := name(i)
 		between.Name += "x"
 		if b.has(between, 1) {
-			t.Fatalf("has a key after %d that was not shown", i)
+			t.Fatalf("has a key after %d that was not added", i)
 		}
 	}
 	if b.has(key.Key{Group: "a"}, 1) || b.has(key.Key{Group: "z"}, 1) || (*Baseline)(nil).has(name(0), 1) {
-		t.Error("has a key outside of what was shown")
+		t.Error("has a key outside of the added range")
 	}
 }

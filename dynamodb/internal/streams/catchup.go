@@ -10,19 +10,19 @@ import (
 	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 )
 
-// backlogReader reads history: from a position until it has what the reader had read when it began. The end is known by the numbers
-// of records, never by an answer without any: those come before data, too.
+// backlogReader reads history from a position up to the position that the reader had at the start. It recognises the end by the
+// numbers of records, never by an empty answer, because empty answers also precede records.
 type backlogReader struct {
 	*shards
 	at, target *Position
 	filter     *key.Filter
 	iterators  map[string]string
-	empty      int // answers without records, one after the other
+	empty      int // consecutive answers without records
 	events     []*Event
 	size       int // of the events, in bytes
 }
 
-// read goes on until there are limit events, or driver.PageBytes of them, or history is used up.
+// read continues until it has limit events, or driver.PageBytes of them, or has reached its end.
 func (c *backlogReader) read(ctx context.Context, limit int) (more bool, err error) {
 	listed := false
 	for len(c.events) < limit && c.size < driver.PageBytes {
@@ -44,7 +44,7 @@ func (c *backlogReader) read(ctx context.Context, limit int) (more bool, err err
 		}
 		if len(next) == 0 {
 			if listed {
-				return false, fmt.Errorf("the shards of the stream that are listed do not lead from %v to %v", c.at, c.target)
+				return false, fmt.Errorf("the listed shards of the stream do not lead from %v to %v", c.at, c.target)
 			}
 			listed = true
 			if _, err := c.list(ctx, c.at); err != nil {
@@ -55,7 +55,7 @@ func (c *backlogReader) read(ctx context.Context, limit int) (more bool, err err
 	return true, nil
 }
 
-// isFurther reports whether a reader at seq has read more of a shard than one at from.
+// isFurther reports whether a reader at seq has read more of a shard than a reader at from.
 func isFurther(seq, from string) bool {
 	return (isRecordNumber(seq) || seq == shardEnd) && compareSeq(seq, from) > 0
 }
@@ -74,8 +74,8 @@ func (c *backlogReader) nextShard() (shardPosition, bool) {
 	return shardPosition{}, false
 }
 
-// isComplete reports whether everything in the target was read. A shard of which nothing says how it is related to the target may
-// have records that are part of it.
+// isComplete reports whether everything in the target was read. A shard whose relation to the target is unknown may contain records
+// of the target.
 func (c *backlogReader) isComplete() bool {
 	for _, pl := range c.at.shards {
 		_, there := c.target.get(pl.shard)

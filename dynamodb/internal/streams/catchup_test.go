@@ -17,14 +17,13 @@ import (
 	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 )
 
-// A reading of history that begins at a time passes all records from before it, without a pause after each page of them: pauses are for
-// answers in which there is nothing at all.
+// A read of history that begins at a time skips all earlier records without a pause after each page. Pauses are for empty answers.
 func TestPagesFromBeforeATimeAreSkippedAtOnce(t *testing.T) {
 	t.Parallel()
 	old := `{"Records":[{"dynamodb":{"SequenceNumber":"100","ApproximateCreationDateTime":1000}}],"NextShardIterator":"next"}`
 	for answer, pauses := range map[string]bool{old: false, `{"Records":[],"NextShardIterator":"next"}`: true} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = io.Copy(w, strings.NewReader(answer)) // a reader that left hears nothing
+			_, _ = io.Copy(w, strings.NewReader(answer)) // the reader may have disconnected
 		}))
 		t.Cleanup(server.Close)
 		client := dynamodbstreams.New(dynamodbstreams.Options{

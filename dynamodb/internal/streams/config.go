@@ -11,23 +11,23 @@ import (
 	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 )
 
-// Event is one change, as the feed knows it.
+// Event is a change in the form of the feed.
 type Event = driver.Event[*Position]
 
-// Table is what the package needs of the table whose stream it reads.
+// Table is the table whose stream the package reads.
 type Table interface {
 	// Stream returns the ARN of the table's stream.
 	Stream(ctx context.Context) (string, error)
-	// Event makes an event, without its position, of a record; nil for one that is no change of the store. count is the count of
-	// the state that the record leaves, by which states of one key can be compared.
+	// Event converts a record into an event without its position, or nil if the record is no change of the store. count is the
+	// count of the resulting state, which orders the states of a key.
 	Event(ctx context.Context, r *types.Record) (ev *Event, count uint64, err error)
-	// WriteTick stores data in the item of a tick; it need not last longer than an hour.
+	// WriteTick stores data in the item of a tick. An hour of retention is sufficient.
 	WriteTick(ctx context.Context, n uint16, data []byte) error
-	// Tick undoes WriteTick; ok is false for any other record.
+	// Tick is the inverse of WriteTick; ok is false for any other record.
 	Tick(r *types.Record) (n uint16, data []byte, ok bool)
 }
 
-// Config is what a Source needs.
+// Config is the configuration of a Source.
 type Config struct {
 	Client *dynamodbstreams.Client
 	Table  Table
@@ -35,7 +35,7 @@ type Config struct {
 	Clock  *request.Clock
 
 	Timeout  time.Duration // of one call of the stream's API
-	Outage   time.Duration // for which a run survives without the stream
-	Poll     time.Duration // pause between two rounds while something happens
+	Outage   time.Duration // how long a run survives without the stream
+	Poll     time.Duration // pause between two rounds during activity
 	IdlePoll time.Duration // longest pause between two rounds
 }

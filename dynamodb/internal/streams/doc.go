@@ -1,31 +1,31 @@
-// Package streams reads the changes of a table from its DynamoDB stream, and is the [driver.Source] that serves them.
+// Package streams reads the changes of a table from its DynamoDB stream. It is the [driver.Source] of the adapter.
 //
 // # Shards
 //
-// A stream is a set of shards. Each has records in order, which have numbers. DynamoDB closes a shard every few hours, or when its
-// partition splits, and goes on in one or more children, whose records come after all of the parent's. The changes of one key are in
-// one shard at a time. Between shards that do not descend from each other there is no order, so a [Position] says how far each shard
-// is read.
+// A stream is a set of shards. Each contains records in order, with numbers. DynamoDB closes a shard every few hours, or when its
+// partition splits, and continues in one or more children, whose records follow all of the parent's. The changes of a key are in
+// one shard at a time. Shards that do not descend from each other have no order, so a [Position] contains the progress in each
+// shard.
 //
 //	shard 1 ──────────► $                     $  read to its end
 //	                    ├──► shard 2 ──► 17      read up to record 17
-//	                    └──► shard 3             not begun
+//	                    └──► shard 3             not started
 //
 // # Parts
 //
-//	Source      what the driver tier sees; opens a reader for each run
-//	reader      follows the open shards in rounds and publishes what it finds
-//	prover      proves, by ticks of its own, that the reader has passed a moment
-//	backlogReader     reads from an older position up to where the reader stands, for watches that resume or fell behind
-//	shards      the three calls of the stream's API, and the records in an answer as events
-//	tree        which shard descends from which, as far as listings have shown it
-//	Position    how far each shard is read: what a cursor holds
-//	Baseline    what a snapshot showed, so that the records which it was ahead of are left out
+//	Source         the driver.Source; opens a reader for each run
+//	reader         reads the open shards in rounds and publishes their events
+//	prover         proves, by its own ticks, that the reader has passed a moment
+//	backlogReader  reads from an older position up to the reader's, for watches that resume or lag
+//	shards         the three calls of the stream's API; converts records into events
+//	tree           the known shards and their parents
+//	Position       the progress in each shard, the content of a cursor
+//	Baseline       the states in a snapshot, so that older records are skipped
 //
-// Each part knows only those below it in this list. What a record means, and how a tick is stored, the package asks a [Table].
+// Each part uses only the parts below it in this list. A [Table] decodes records and stores ticks.
 //
 // # Proofs
 //
-// An answer without records says nothing: such answers come before data, too. So the prover writes ticks, small items of its own, and
-// takes a moment for passed when every open shard has shown one that was written after it.
+// An answer without records proves nothing, because such answers also precede records. The prover therefore writes ticks, small
+// items of its own, and considers a moment passed when every open shard has returned a tick that was written after it.
 package streams

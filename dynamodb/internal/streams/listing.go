@@ -7,14 +7,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 )
 
-// listing is what DescribeStream says.
+// listing is the result of DescribeStream.
 type listing struct {
 	parents  map[string]string
 	closed   map[string]bool
 	disabled bool
 }
 
-// add takes in one answer.
+// add adds one answer.
 func (l *listing) add(d *types.StreamDescription) {
 	l.disabled = d.StreamStatus == types.StreamStatusDisabled || d.StreamStatus == types.StreamStatusDisabling
 	for _, shard := range d.Shards {
@@ -24,8 +24,8 @@ func (l *listing) add(d *types.StreamDescription) {
 	}
 }
 
-// position returns where a reader begins that wants all that comes after asOf: in the shards that are open, but for those that are
-// listed beside an ancestor that is open, too, and come after it; and at the end of those that have no children yet.
+// position returns the start of a reader that needs everything after asOf: in the open shards, except those that are listed beside
+// an open ancestor and therefore follow it; and at the end of shards without children.
 func (l *listing) position(stream string, asOf time.Time) *Position {
 	parent := map[string]bool{}
 	for _, p := range l.parents {

@@ -11,11 +11,11 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Position is a place in the store's history: how far each shard of the stream is read. It is never changed once it is shared.
+// Position is a point in the store's history: the progress in each shard of the stream. A shared Position is never changed.
 //
-// Positions say more than which shards are open, so that a reader who comes back a day later finds the way: a shard that was
-// read to its end stays until all of its children are at their end, too (or DynamoDB has forgotten it), and those of its children
-// that are not in the position are still to be read, from their beginning.
+// A position contains more than the open shards, so that a reader that returns a day later can continue. A shard that was read to
+// its end stays until all of its children are at their end too (or DynamoDB has deleted it). Children that are not in the position
+// are still to be read, from their beginning.
 type Position struct {
 	stream string // ARN
 	shards []shardPosition
@@ -24,25 +24,25 @@ type Position struct {
 	proofNumber uint64    // of the end of a batch: the reader's last proof
 	baseline    *Baseline // of a snapshot
 
-	// Of an event: where it stands, which is not in shards yet, and the count of its stamp.
+	// For events: the record's place, which is not yet in shards, and the count of its state.
 	shard, seq string
 	count      uint64
 }
 
-// shardPosition is how far one shard is read: "" from its beginning, the number of the last record, ended, or since a time of AWS's clock
-// in unix seconds: from its beginning, but for the records before that.
+// shardPosition is the progress in one shard: "" at its beginning, the number of the last record, ended, or a time of AWS's clock
+// in Unix seconds: from its beginning, without the records before that time.
 type shardPosition struct{ shard, seq string }
 
 const shardEnd = "$"
 
-// apart is how far the time of a record may be from the time at which its write was acknowledged, both by AWS's clock: it is
-// called approximate, and the emulator rounds it down to the minute.
+// apart is the maximum difference between the time of a record and the time at which its write was acknowledged, both by AWS's
+// clock. AWS calls the former approximate, and the emulator rounds it down to the minute.
 const apart = 2 * time.Minute
 
-// since is the place of a shard of which all that was acknowledged before t is known.
+// since returns the progress in a shard if everything acknowledged before t is known.
 func since(t time.Time) string { t = t.Add(-apart); return "@" + strconv.FormatInt(t.Unix(), 10) }
 
-// sinceTime undoes since.
+// sinceTime is the inverse of since.
 func sinceTime(seq string) (time.Time, bool) {
 	if !strings.HasPrefix(seq, "@") {
 		return time.Time{}, false
@@ -54,7 +54,7 @@ func sinceTime(seq string) (time.Time, bool) {
 // isRecordNumber reports whether seq is the number of a record.
 func isRecordNumber(seq string) bool { return seq != "" && seq != shardEnd && seq[0] != '@' }
 
-// rank orders the kinds of places.
+// rank orders the kinds of progress.
 func rank(seq string) int {
 	switch {
 	case seq == "":
@@ -67,7 +67,7 @@ func rank(seq string) int {
 	return 2
 }
 
-// compareSeq orders places in one shard. Sequence numbers are decimal numbers of up to 40 digits.
+// compareSeq orders the progress in one shard. Sequence numbers are decimal numbers of up to 40 digits.
 func compareSeq(a, b string) int {
 	if r := rank(a) - rank(b); r != 0 {
 		return r
@@ -90,7 +90,7 @@ func (p *Position) get(shard string) (seq string, there bool) {
 	return "", false
 }
 
-// with returns p with one shard read further.
+// with returns p with progress in one shard.
 func (p *Position) with(shard, seq string) *Position {
 	q := *p
 	i, there := p.find(shard)
@@ -127,7 +127,7 @@ func (p *Position) within(o *Position) bool {
 	return true
 }
 
-// isAfter reports whether p is further than from, in what it has read or what is proven of it.
+// isAfter reports whether p is ahead of from, in what it has read or in its proof.
 func (p *Position) isAfter(from *Position) bool {
 	return p.proofNumber != from.proofNumber || len(p.shards) != len(from.shards) || !p.within(from)
 }
@@ -143,10 +143,10 @@ func (p *Position) active() int {
 	return n
 }
 
-// AsOf returns a moment, by AWS's clock, before which everything that was acknowledged is in the position.
+// AsOf returns a moment, by AWS's clock. Everything acknowledged before it is in the position.
 func (p *Position) AsOf() time.Time { return p.asOf }
 
-// Count returns the count of the state that an event leaves, by the event's position.
+// Count returns the count of the state after an event, from the event's position.
 func (p *Position) Count() uint64 { return p.count }
 
 // Encode returns the position as bytes, for cursors and continue tokens.
@@ -159,7 +159,7 @@ func (p *Position) Encode() []byte {
 	return b
 }
 
-// DecodePosition undoes Encode.
+// DecodePosition is the inverse of Encode.
 func DecodePosition(b []byte) (*Position, error) {
 	p := &Position{}
 	var err error

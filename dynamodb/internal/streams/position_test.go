@@ -34,7 +34,7 @@ func FuzzDecodePosition(f *testing.F) {
 	})
 }
 
-// Places in a shard are in one order, whatever a cursor says.
+// compareSeq is a total order, for any content of a cursor.
 func FuzzCompareSeq(f *testing.F) {
 	f.Add("", "@12", "$")
 	f.Add("000000000000000000007", "12", "@0")

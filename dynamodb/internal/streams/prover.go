@@ -17,45 +17,45 @@ import (
 	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 )
 
-// prover proves that the reader has passed all that was acknowledged before a moment.
+// prover proves that the reader has passed everything that was acknowledged before a moment.
 //
-// An answer without records says nothing, and an iterator at the end of a shard has no number. So the prover writes ticks: small
-// items, written after that moment for the sake of the records that they leave. Once every shard that is open has shown one, and
-// every one that was written has been seen, the proof is complete; then each shard has a number, too.
+// An answer without records proves nothing, and an iterator at the end of a shard has no number. The prover therefore writes ticks:
+// small items, written after that moment for the records that they cause. The proof is complete when every open shard has returned
+// a tick and every written tick has been found; then each shard also has a number.
 //
-// Which shard a tick goes to is DynamoDB's choice, by the hash of its key. The key that reached a shard once is used for it again,
-// so that a proof takes a tick for each open shard; the first ones, and those after a split, take some more.
+// DynamoDB assigns a tick to a shard by the hash of its key. A key that reached a shard once is used for it again, so a proof needs
+// one tick for each open shard. The first proofs, and those after a split, need some more.
 //
-// There is one proof at a time, for all who wait for one. One is made when the reader begins, before each snapshot, after it, and
-// from time to time, so that the positions of a quiet store do not grow old.
+// One proof at a time serves all waiting callers. A proof is made when the reader starts, before each snapshot, after it, and
+// periodically, so that the positions of a quiet store stay recent.
 type prover struct {
 	*Config
 	name    [16]byte // in its ticks
-	wake    func()   // has the reader make a round soon
+	wake    func()   // makes the reader start a round soon
 	writers sync.WaitGroup
 
 	mu             sync.Mutex
-	requestedProof uint64    // the newest proof that was asked for
-	startedProof   uint64    // the newest proof that was started
-	completedProof uint64    // the newest that is complete
-	since          time.Time // when the newest complete one was begun, by the local clock
-	began          time.Time // when the newest was begun, by the local clock
+	requestedProof uint64    // the newest requested proof
+	startedProof   uint64    // the newest started proof
+	completedProof uint64    // the newest complete proof
+	since          time.Time // start of the newest complete proof, by the local clock
+	began          time.Time // start of the newest proof, by the local clock
 	asOf           time.Time // the same by AWS's
-	ticks          uint64    // written
+	ticks          uint64    // number of written ticks
 	waiting        map[uint64]bool
 	writing        bool              // ticks are being written
-	tickErr        error             // what kept the last ticks from being written
+	tickErr        error             // the error of the last ticks
 	provenShards   map[string]bool   // shards that returned a tick of this proof, or whose parent did
-	tickOfShard    map[string]uint16 // which tick goes to a shard
+	tickOfShard    map[string]uint16 // the tick that reaches a shard
 	round          chan struct{}     // closed when a round of the reader ends
 }
 
 const (
-	// proveEvery is how often a proof is made without anybody's asking.
+	// proveEvery is the interval of proofs without a request.
 	proveEvery = 30 * time.Minute
 	// tickTime bounds the writing of a tick.
 	tickTime = 10 * time.Second
-	// tickKeys is the number of keys that ticks have, tickBatch that of the ticks written at once to find shards.
+	// tickKeys is the number of keys of ticks, tickBatch the number of ticks that are written at once to find shards.
 	tickKeys, tickBatch = 1 << 12, 64
 )
 
@@ -65,7 +65,7 @@ func newProver(config *Config, wake func()) *prover {
 	return p
 }
 
-// ask asks for a proof that begins after the call, and returns its number.
+// ask requests a proof that begins after the call, and returns its number.
 func (p *prover) ask() uint64 {
 	p.mu.Lock()
 	p.requestedProof = p.startedProof + 1
@@ -104,7 +104,7 @@ func (p *prover) wait(ctx context.Context, moment time.Time, stopped <-chan stru
 	}
 }
 
-// endRound has those who wait look again.
+// endRound wakes the waiting callers.
 func (p *prover) endRound() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,8 +112,8 @@ func (p *prover) endRound() {
 	p.round = make(chan struct{})
 }
 
-// advance goes on with the proof that is under way, or begins one. It is called between two rounds, with the position after the
-// last. complete gets the proven position before anybody learns of the proof.
+// advance continues the proof in progress, or starts one. It is called between two rounds, with the position after the last one.
+// complete receives the proven position before any caller learns of the proof.
 func (p *prover) advance(ctx context.Context, pos *Position, t *tree, complete func(*Position)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,8 +139,8 @@ func (p *prover) advance(ctx context.Context, pos *Position, t *tree, complete f
 	}
 }
 
-// lacking returns the shards in which the proof has not arrived yet. A child that is known stands for its parent only once it is being
-// read: before that nothing of it is.
+// lacking returns the shards that the proof has not reached yet. A known child counts instead of its parent only when it is being
+// read; before that none of its records were read.
 func (p *prover) lacking(pos *Position, t *tree) []string {
 	var lacking []string
 	for _, pl := range pos.shards {
@@ -158,7 +158,7 @@ func (p *prover) ticksFor(lacking []string, pos *Position) []uint16 {
 	for _, shard := range lacking {
 		if n, ok := p.tickOfShard[shard]; ok {
 			numbers = append(numbers, n)
-			delete(p.tickOfShard, shard) // unless it shows it again
+			delete(p.tickOfShard, shard) // restored if the tick appears there again
 		} else {
 			unknown = true
 		}
@@ -174,8 +174,8 @@ func (p *prover) ticksFor(lacking []string, pos *Position) []uint16 {
 	return numbers
 }
 
-// writeTicks writes ticks of the newest proof. It runs beside the reading. A tick whose answer was lost may come or not, and is
-// not waited for.
+// writeTicks writes ticks of the newest proof, concurrently with the reading. A tick whose answer was lost may appear or not, and
+// the proof does not wait for it.
 func (p *prover) writeTicks(ctx context.Context, numbers []uint16) {
 	var tickErr error
 	for _, n := range numbers {
@@ -206,12 +206,12 @@ func (p *prover) writeTick(ctx context.Context, n uint16, serial, proof uint64) 
 	data := append([]byte{}, p.name[:]...)
 	data = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(data, serial), proof)
 	if err := p.Table.WriteTick(ctx, n, data); err != nil {
-		return fmt.Errorf("write a tick, by which the stream's reader knows how far it is: %w", err)
+		return fmt.Errorf("write a tick, which shows the progress of the stream's reader: %w", err)
 	}
 	return nil
 }
 
-// findTicks looks for the prover's own ticks among the records of a shard.
+// findTicks searches the records of a shard for the prover's own ticks.
 func (p *prover) findTicks(shard string, records []types.Record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -229,7 +229,7 @@ func (p *prover) findTicks(shard string, records []types.Record) {
 	}
 }
 
-// inherit notes that a shard, which is read from its beginning, has what its parent has had.
+// inherit records that a shard, which is read from its beginning, has the proofs of its parent.
 func (p *prover) inherit(shard, parent string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -238,14 +238,14 @@ func (p *prover) inherit(shard, parent string) {
 	}
 }
 
-// proving reports whether a proof is under way, and for how long.
+// proving reports whether a proof is in progress, and since when.
 func (p *prover) proving() (bool, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.startedProof > p.completedProof, time.Since(p.began)
 }
 
-// unproven is the error of a reader whose first proof cannot be had.
+// unproven returns the error of a reader whose first proof fails.
 func (p *prover) unproven() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -255,7 +255,7 @@ func (p *prover) unproven() error {
 	case p.tickErr != nil && request.Classify(p.tickErr) == request.Rejected:
 		return p.tickErr
 	case time.Since(p.began) > p.Outage && p.startedProof > 0:
-		return fmt.Errorf("%w: the stream did not show what was written for %v", storage.ErrInconsistent, p.Outage)
+		return fmt.Errorf("%w: the stream returned no written tick for %v", storage.ErrInconsistent, p.Outage)
 	}
 	return nil
 }

@@ -13,30 +13,29 @@ import (
 	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 )
 
-// reader follows the stream of the table, from its end at the moment of its opening.
+// reader reads the stream of the table, from its end at the time of opening.
 //
-// It goes in rounds: each reads one page of every shard that it may read, and publishes what it found as one batch. While
-// something happens the rounds follow each other at the interval Poll; in quiet times the pauses double up to IdlePoll. A write
-// through the same backend wakes it.
+// It works in rounds: each reads one page of every readable shard, and publishes the events as one batch. During activity the
+// rounds follow at the interval Poll; otherwise the pauses double up to IdlePoll. A write through the same backend wakes it.
 type reader struct {
 	shards
 	prover    *prover
 	kick      chan struct{}
-	stoppedCh chan struct{} // closed when the run is over
+	stoppedCh chan struct{} // closed when the run has ended
 
 	mu    sync.Mutex
 	pos   *Position
-	ready bool // pos is good for a cursor
+	ready bool // pos is valid for a cursor
 
-	// Of the goroutine that runs.
+	// Used only by the goroutine of run.
 	iterators      map[string]string
 	listAt         time.Time     // when to list the shards next
-	await          time.Duration // pause between listings while a shard that is not listed yet is awaited
-	streamDisabled bool          // the stream was seen disabled
+	await          time.Duration // pause between listings while waiting for an unlisted shard
+	streamDisabled bool          // a listing showed the stream disabled
 	lastGood       time.Time
 }
 
-// maxFetches bounds the calls of one round that are under way at once.
+// maxFetches limits the concurrent calls of a round.
 const maxFetches = 16
 
 func newReader(config *Config) *reader {
@@ -69,7 +68,7 @@ func (r *reader) wake() {
 	}
 }
 
-// running reports whether the reader is reading, and has a position that is good for a cursor.
+// running reports whether the reader is reading, and has a position that is valid for a cursor.
 func (r *reader) running() bool {
 	select {
 	case <-r.stoppedCh:
@@ -81,7 +80,7 @@ func (r *reader) running() bool {
 	return r.ready
 }
 
-// open finds the stream and its shards and stands at the end of those that are open. It goes on trying while DynamoDB is away.
+// open finds the stream and its shards and starts at the end of the open ones. It retries while DynamoDB is unavailable.
 func (r *reader) open(ctx context.Context) error {
 	begun := time.Now()
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
@@ -97,7 +96,7 @@ func (r *reader) open(ctx context.Context) error {
 }
 
 func (r *reader) tryOpen(ctx context.Context) (err error) {
-	r.tree, r.iterators = newTree(), map[string]string{} // the table may have got another stream since the last attempt
+	r.tree, r.iterators = newTree(), map[string]string{} // the table may have a different stream since the last attempt
 	if r.stream, err = ask(ctx, r.Timeout, r.Table.Stream); err != nil {
 		return err
 	}
@@ -119,7 +118,7 @@ func (r *reader) tryOpen(ctx context.Context) (err error) {
 	return nil
 }
 
-// run reads until ctx is over.
+// run reads until ctx ends.
 func (r *reader) run(ctx context.Context, ready func(*Position), publish func([]*Event, *Position)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer r.prover.writers.Wait()
@@ -129,7 +128,7 @@ func (r *reader) run(ctx context.Context, ready func(*Position), publish func([]
 		switch {
 		case r.ready:
 			publish(events, end)
-		case end.proofNumber > 0: // what came before is in nobody's history
+		case end.proofNumber > 0: // changes before this position are in no history
 			r.mu.Lock()
 			r.ready = true
 			r.mu.Unlock()
@@ -175,7 +174,7 @@ func (r *reader) run(ctx context.Context, ready func(*Position), publish func([]
 	}
 }
 
-// turn is one round, with what is published of it. It returns an error only where there is no going on.
+// turn is one round and the publication of its events. It returns an error only if the run cannot continue.
 func (r *reader) turn(ctx context.Context, publish func([]*Event, *Position)) (found, full bool, err error) {
 	before := r.position()
 	events, after, full, err := r.poll(ctx)
@@ -197,14 +196,14 @@ func (r *reader) turn(ctx context.Context, publish func([]*Event, *Position)) (f
 	case ctx.Err() != nil, errors.Is(err, storage.ErrCompacted), errors.Is(err, errStreamEnded):
 		return false, false, err
 	case time.Since(r.lastGood) > r.Outage:
-		return false, false, fmt.Errorf("the stream stayed out of reach for %v: %w", r.Outage, err)
+		return false, false, fmt.Errorf("the stream was unreachable for %v: %w", r.Outage, err)
 	default:
 		full = false
 	}
 	return len(events) > 0, full, nil
 }
 
-// poll reads a page of every shard that is not at its end. What could be read counts, also beside an error.
+// poll reads a page of every shard that is not at its end. Events that could be read are returned even with an error.
 func (r *reader) poll(ctx context.Context) (events []*Event, pos *Position, full bool, err error) {
 	pos = r.position()
 	pages := make([]*page, len(pos.shards))
@@ -245,16 +244,16 @@ func (r *reader) poll(ctx context.Context) (events []*Event, pos *Position, full
 }
 
 const (
-	// listEvery is how often the shards are listed without a reason, so that a stream that was disabled is noticed.
+	// listEvery is the interval of listings without a reason, which detect a disabled stream.
 	listEvery = 5 * time.Minute
-	// listPause is the least time between two listings while a shard is awaited, maxListPause the longest.
+	// listPause is the shortest pause between two listings while a shard is awaited, maxListPause the longest.
 	listPause, maxListPause = 250 * time.Millisecond, 10 * time.Second
 )
 
 // errStreamEnded ends all watches.
-var errStreamEnded = errors.New("the stream was disabled: what was written since is not in any history")
+var errStreamEnded = errors.New("the stream was disabled: later writes are in no history")
 
-// follow lists the shards when it is time to, and goes on to the children of those that are at their end.
+// follow lists the shards when it is due, and continues with the children of shards that are at their end.
 func (r *reader) follow(ctx context.Context) error {
 	pos := r.position()
 	if r.streamDisabled && pos.active() == 0 {
@@ -291,10 +290,10 @@ func (r *reader) follow(ctx context.Context) error {
 	return nil
 }
 
-// overdue reports whether a proof takes so long that the ticks may have gone to a shard that was not listed.
+// overdue reports whether a proof takes so long that its ticks may be in a shard that was not listed.
 func (r *reader) overdue() bool {
 	if r.await > 0 {
-		return false // the next listing is near
+		return false // the next listing is due soon
 	}
 	proving, took := r.prover.proving()
 	return proving && took > time.Second

@@ -15,7 +15,7 @@ import (
 	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 )
 
-// largeEvents is a table in which each record is a resource of that many bytes, and no tick can be written.
+// largeEvents is a table in which each record is a resource of that many bytes. Ticks cannot be written.
 type largeEvents int
 
 func (largeEvents) Stream(context.Context) (string, error) { return "arn:x", nil }
@@ -31,8 +31,8 @@ func (largeEvents) WriteTick(ctx context.Context, _ uint16, _ []byte) error {
 
 func (largeEvents) Tick(*types.Record) (uint16, []byte, bool) { return 0, nil, false }
 
-// An answer of the stream may hold a thousand resources of 1 MiB that were compressed to next to nothing: it is taken in pieces that
-// are bounded by what they take in memory, and nothing of it is left out.
+// An answer of the stream may contain a thousand resources of 1 MiB, highly compressed. The reader takes it in pieces that are
+// limited by their size in memory, and omits nothing.
 func TestEventsAreBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	const records, size = 20, 1000 << 10
@@ -49,16 +49,16 @@ func TestEventsAreBoundedInBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(events)*size > driver.PageBytes+1<<20 {
-			t.Fatalf("%d events of %d bytes each were taken at once", len(events), size)
+			t.Fatalf("%d events of %d bytes each were returned at once", len(events), size)
 		}
 		for i, ev := range events {
 			if want := fmt.Sprint(100 + taken + i); ev.At.shard != "s" || ev.At.seq != want {
-				t.Fatalf("an event stands at %q in %q, expected %s in s", ev.At.seq, ev.At.shard, want)
+				t.Fatalf("an event is at %q in %q, expected %s in s", ev.At.seq, ev.At.shard, want)
 			}
 		}
 		left, taken = left[len(p.records):], taken+len(events)
 		if seq, _ := next.get("s"); p.shardEnded != (len(left) == 0) || (seq == shardEnd) != p.shardEnded || len(p.records) == 0 {
-			t.Fatalf("%d records are left, the page has ended: %v, the place is %q", len(left), p.shardEnded, seq)
+			t.Fatalf("%d records remain, page ended: %v, progress %q", len(left), p.shardEnded, seq)
 		}
 		pos = next
 	}
@@ -67,8 +67,8 @@ func TestEventsAreBoundedInBytes(t *testing.T) {
 	}
 }
 
-// A process that stood still for a day begins a shard, of which it has read nothing, with what the stream still remembers: its beginning
-// may have been trimmed. Where it has read something, DynamoDB says so by itself.
+// A process that was suspended for a day starts a shard of which it has read nothing. The beginning of the shard may have been
+// trimmed. If the process had read a part of the shard, DynamoDB itself would report the trim.
 func TestShardBegunTooLate(t *testing.T) {
 	t.Parallel()
 	s := &shards{Config: &Config{Table: largeEvents(1), Timeout: time.Minute, Clock: request.NewClock()}}
@@ -93,12 +93,12 @@ func TestShardBegunTooLate(t *testing.T) {
 	}
 }
 
-// A shard that is read to its end has its child listed already, which is not being read yet. What was written lately is in the child: a
-// proof that asks no shard for anything would say that it has been passed.
+// A shard is read to its end, and its child is listed but not being read yet. Recent writes are in the child. A proof that requires
+// no shard would wrongly be complete.
 func TestNoProofBetweenShards(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // no tick is to be written
+	cancel() // prevents ticks
 	r := newReader(&Config{Table: largeEvents(0), Clock: request.NewClock()})
 	r.tree.update(map[string]string{"parent": "", "child": "parent"}, &Position{})
 	r.setPosition(&Position{shards: []shardPosition{{"parent", shardEnd}}})
@@ -110,7 +110,8 @@ func TestNoProofBetweenShards(t *testing.T) {
 	}
 }
 
-// An attempt to open the stream fails half way, and the table is created anew before the next: nothing of its old stream is left over.
+// An attempt to open the stream fails half way, and the table is created again before the next attempt. Nothing of its old stream
+// must remain.
 func TestOpenForgetsAnAttempt(t *testing.T) {
 	t.Parallel()
 	r := newReader(&Config{Table: noStream{}, Clock: request.NewClock(), Timeout: time.Minute})
@@ -120,13 +121,13 @@ func TestOpenForgetsAnAttempt(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.tree.knows("old") || len(r.iterators) > 0 {
-		t.Error("the reader knows a shard of the attempt before")
+		t.Error("the reader has a shard of the previous attempt")
 	}
 }
 
 var errNoStream = errors.New("no stream")
 
-// noStream is a table that tells no stream.
+// noStream is a table without a stream.
 type noStream struct{ largeEvents }
 
 func (noStream) Stream(context.Context) (string, error) { return "", errNoStream }

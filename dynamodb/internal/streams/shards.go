@@ -16,15 +16,15 @@ import (
 	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 )
 
-// shards makes the calls of the stream's API.
+// shards calls the stream's API.
 type shards struct {
 	*Config
 	stream string
 	tree   *tree
-	large  atomic.Int32 // so many records were too many bytes for a page; 0: none lately were
+	large  atomic.Int32 // number of records that exceeded a page's bytes; 0: none recently
 }
 
-// ask waits for one answer, for Timeout at most: the reader's context has no deadline, and what is never answered is an outage.
+// ask waits for one answer, for Timeout at most. The reader's context has no deadline, and a missing answer is an outage.
 func ask[T any](ctx context.Context, timeout time.Duration, call func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -56,9 +56,9 @@ func (s *shards) list(ctx context.Context, keep *Position) (*listing, error) {
 	return l, nil
 }
 
-// next returns the places where a reader at p goes on in shards that it has not begun. A child is read from its beginning; of a
-// shard whose parent is gone, or that has none, all that p knows is what was acknowledged before asOf. more says that there are
-// others, which have to wait for a listing that does not leave out their parents.
+// next returns where a reader at p continues in shards that it has not started. A child is read from its beginning. For a shard
+// without a parent, or with a deleted one, p is known to contain only the records acknowledged before asOf. more reports that there
+// are further shards, which must wait for a listing that contains their parents.
 func (s *shards) next(ctx context.Context, p *Position) (places []shardPosition, more bool, err error) {
 	children, roots, unlisted := s.tree.ready(p)
 	for shard, parent := range unlisted {
@@ -81,7 +81,7 @@ func (s *shards) next(ctx context.Context, p *Position) (places []shardPosition,
 	return places, more, nil
 }
 
-// iterator opens a shard at a place.
+// iterator opens a shard at a position.
 func (s *shards) iterator(ctx context.Context, at shardPosition) (string, error) {
 	in := &dynamodbstreams.GetShardIteratorInput{StreamArn: &s.stream, ShardId: &at.shard}
 	if isRecordNumber(at.seq) {
@@ -114,10 +114,10 @@ type page struct {
 	records    []types.Record
 	next       string
 	shardEnded bool // the shard is closed and was read to its end
-	full       bool // there is probably more
+	full       bool // more records are likely
 }
 
-// fetch reads a page from a place. An iterator lives for some minutes; one that has expired is made anew from the place.
+// fetch reads a page from a position. An iterator expires after some minutes and is then replaced.
 func (s *shards) fetch(ctx context.Context, at shardPosition, iterator string) (*page, error) {
 	most := s.maxRecords()
 	for fresh := false; ; fresh = true {
@@ -149,10 +149,11 @@ func (s *shards) fetch(ctx context.Context, at shardPosition, iterator string) (
 	}
 }
 
-// maxRecords is the most that GetRecords returns.
+// maxRecords is the maximum that GetRecords returns.
 const maxRecords = 1000
 
-// maxRecords is how many records to ask for: what is cut off a page is asked for once more, and stands in memory until then.
+// maxRecords returns the number of records to request. Records beyond a page's size limit are requested again, and use memory until
+// then.
 func (s *shards) maxRecords() int32 {
 	if large := s.large.Load(); large > 0 {
 		return min(large, maxRecords)
@@ -169,15 +170,15 @@ func (s *shards) recordPageSize(n int, cut bool) {
 	}
 }
 
-// historyLost recognises the errors that say that history is gone.
+// historyLost recognises the errors that mean deleted history.
 func historyLost(err error) error {
 	switch {
 	case request.HasCode(err, "TrimmedDataAccessException"):
 		return fmt.Errorf("%w: the stream has been trimmed: %w", storage.ErrCompacted, request.Plain(err))
 	case request.HasCode(err, "ResourceNotFoundException"):
-		return fmt.Errorf("%w: the stream or a shard of it is gone: %w", storage.ErrCompacted, request.Plain(err))
+		return fmt.Errorf("%w: the stream or one of its shards does not exist: %w", storage.ErrCompacted, request.Plain(err))
 	case request.HasCode(err, "ValidationException"):
-		return fmt.Errorf("%w: the stream does not know the position: %w", storage.ErrCompacted, request.Plain(err))
+		return fmt.Errorf("%w: the position is unknown to the stream: %w", storage.ErrCompacted, request.Plain(err))
 	}
 	return request.Plain(err)
 }
@@ -189,15 +190,15 @@ func creationTime(r *types.Record) time.Time {
 	return aws.ToTime(r.Dynamodb.ApproximateCreationDateTime)
 }
 
-// events makes events of a page, and the position after it. It cuts the page short where the resources are too many bytes, most of
-// which may not be in the records but compressed or in parts, and before a record that cannot be read now: the rest of the page is
-// fetched again.
+// events converts a page into events, and returns the position after it. It ends the page early if the resources have too many
+// bytes, which may be compressed or in parts and therefore not in the records, and before a record that cannot be decoded now. The
+// rest of the page is fetched again.
 //
-// A shard of which nothing was read is read from the oldest record that there is. It is the first only as long as the stream remembers
-// the time of the position: a process may have stood still since, or the catching up have taken long.
+// An unread shard is read from its oldest available record. That is its first record only while the stream retains the time of the
+// position: the process may have been suspended since, or catching up may have taken long.
 func (s *shards) events(ctx context.Context, pos *Position, shard string, p *page) (*Position, []*Event, error) {
 	if at, _ := pos.get(shard); !isRecordNumber(at) && s.Clock.Now().Sub(pos.asOf) > shardMemory {
-		return nil, nil, fmt.Errorf("%w: the beginning of a shard may have been trimmed: the position is older than the %v that a stream remembers", storage.ErrCompacted, shardMemory)
+		return nil, nil, fmt.Errorf("%w: the beginning of a shard may have been trimmed: the position is older than the stream's retention of %v", storage.ErrCompacted, shardMemory)
 	}
 	var events []*Event
 	last, size, cut := "", 0, false
@@ -233,7 +234,7 @@ func (s *shards) events(ctx context.Context, pos *Position, shard string, p *pag
 	return pos, events, nil
 }
 
-// event makes an event of a record, nil for one that is no change. pos is the position before the page.
+// event converts a record into an event, or nil if it is no change. pos is the position before the page.
 func (s *shards) event(ctx context.Context, pos *Position, shard string, r *types.Record) (*Event, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()

@@ -14,19 +14,18 @@ import (
 	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 )
 
-// Source reads the table's stream for the feed. There is one for each opened backend, because DynamoDB allows two readers of a
-// shard only.
+// Source reads the table's stream for the feed. An opened backend has one, because DynamoDB allows only two readers of a shard.
 type Source struct {
 	Config
 
 	mu      sync.Mutex
 	live    *reader // of the current run, or the last one; nil before the first
-	listing *listed // for positions where nothing is being read
+	listing *listed // for positions while no reader is running
 }
 
 var _ driver.Source[*Position] = (*Source)(nil)
 
-// NewSource returns a source that reads nothing yet.
+// NewSource returns a source that is not reading yet.
 func NewSource(config Config) *Source { return &Source{Config: config} }
 
 // Run implements driver.Source.
@@ -57,7 +56,7 @@ func (s *Source) tree() *tree {
 	return newTree()
 }
 
-// Wake has the stream polled soon: something was written.
+// Wake makes the reader poll soon, because the handle has written.
 func (s *Source) Wake() {
 	if r := s.reader(); r != nil {
 		r.wake()
@@ -72,7 +71,7 @@ func (s *Source) Contains(at *Position, ev *Event) bool {
 // Advance implements driver.Source.
 func (s *Source) Advance(at *Position, ev *Event) *Position { return s.tree().merge(at, ev.At) }
 
-// Merge implements driver.Source. What a snapshot showed is forgotten once it is proven that no older change can come any more.
+// Merge implements driver.Source. It drops the baseline of a snapshot when a proof excludes older changes.
 func (s *Source) Merge(at, end *Position) *Position {
 	merged := s.tree().merge(at, end)
 	if merged.baseline != nil && end.proofNumber >= merged.baseline.until {
@@ -89,7 +88,7 @@ func (*Source) Encode(at *Position) []byte { return at.Encode() }
 func (*Source) Decode(b []byte) (*Position, error) {
 	at, err := DecodePosition(b)
 	if err != nil {
-		return nil, fmt.Errorf("%w: this is no cursor", storage.ErrInvalid)
+		return nil, fmt.Errorf("%w: not a cursor", storage.ErrInvalid)
 	}
 	return at, nil
 }
@@ -101,16 +100,16 @@ func (s *Source) History(from *Position, f *driver.Filter) driver.History[*Posit
 	})
 }
 
-// page reads the shards from a position until it has caught up with where the feed's own reader stood at the beginning.
+// page reads the shards from a position until it has reached the position that the feed's own reader had at the start.
 func (s *Source) page(ctx context.Context, from *Position, f *driver.Filter, limit int) ([]*Event, *Position, bool, error) {
 	r := s.reader()
 	switch {
 	case r == nil:
-		return nil, nil, false, errors.New("the stream is not being read")
+		return nil, nil, false, errors.New("the stream has no reader")
 	case from.stream != r.stream:
-		return nil, nil, false, fmt.Errorf("%w: the table's stream is another one now (it was disabled and enabled, or the table was restored)", storage.ErrCompacted)
+		return nil, nil, false, fmt.Errorf("%w: the table has a different stream now (it was disabled and enabled, or the table was restored)", storage.ErrCompacted)
 	case s.Clock.Now().Sub(from.asOf) > shardMemory:
-		return nil, nil, false, fmt.Errorf("%w: the cursor is older than the %v that a stream remembers", storage.ErrCompacted, shardMemory)
+		return nil, nil, false, fmt.Errorf("%w: the cursor is older than the stream's retention of %v", storage.ErrCompacted, shardMemory)
 	}
 	c := &backlogReader{shards: &r.shards, at: from, target: r.position(), filter: f, iterators: map[string]string{}}
 	more, err := c.read(ctx, limit)
@@ -120,8 +119,8 @@ func (s *Source) page(ctx context.Context, from *Position, f *driver.Filter, lim
 	return c.events, c.at, more, nil
 }
 
-// AwaitAcknowledged waits until the reader has passed all that was acknowledged before called, by the local clock, and returns its position.
-// It is for use during a run.
+// AwaitAcknowledged waits until the reader has passed everything that was acknowledged before called, by the local clock, and
+// returns its position. Use it only during a run.
 func (s *Source) AwaitAcknowledged(ctx context.Context, called time.Time) (*Position, error) {
 	r := s.reader()
 	if err := r.prover.wait(ctx, called, r.stoppedCh); err != nil {
@@ -130,7 +129,8 @@ func (s *Source) AwaitAcknowledged(ctx context.Context, called time.Time) (*Posi
 	return r.position(), nil
 }
 
-// Join returns the position of a snapshot that was read after at, and showed the baseline, which belongs to the source from then on.
+// Join returns the position of a snapshot that was read after at and returned the baseline. The source owns the baseline from then
+// on.
 func (s *Source) Join(at *Position, b *Baseline) *Position {
 	b.until = s.reader().prover.ask()
 	joined := *at
@@ -138,18 +138,18 @@ func (s *Source) Join(at *Position, b *Baseline) *Position {
 	return &joined
 }
 
-// listed is a listing of the stream that serves for a while: a shard that has been closed since leads to its children.
+// listed is a cached listing of the stream. If a shard has been closed since, it leads to its children.
 type listed struct {
 	listing *listing
 	stream  string
 	until   time.Time // by the local clock
 }
 
-// listedFor is how long a listing serves. DynamoDB allows ten a second for the whole account.
+// listedFor is how long a listing is reused. DynamoDB allows ten listings a second for the whole account.
 const listedFor = time.Minute
 
-// Before returns a position from which all is read that is acknowledged after the call, and some that was before: the reader's, or
-// where there is none, the present time in each shard. Nothing of the stream is read for it.
+// Before returns a position before everything that is acknowledged after the call: the reader's, or without a reader the present
+// time in each shard. It reads no records.
 func (s *Source) Before(ctx context.Context) (*Position, error) {
 	if r := s.reader(); r != nil && r.running() {
 		return r.position(), nil

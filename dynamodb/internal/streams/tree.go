@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// tree is what is known of the shards of one stream: which descends from which.
+// tree contains the known shards of one stream and their parents.
 //
-// A listing may leave out a shard, so the tree forgets none because of that: only what was in no listing for longer than a stream
-// remembers is gone.
+// A listing may omit a shard, so an omission does not remove it from the tree. Only a shard that was in no listing for longer than
+// the retention of a stream has been deleted.
 type tree struct {
 	mu     sync.RWMutex
 	shards map[string]node
@@ -18,7 +18,7 @@ type tree struct {
 
 type node struct {
 	parent     string    // "" for none
-	lastListed time.Time // when it was last in a listing
+	lastListed time.Time // time of the last listing with the shard
 }
 
 // remembered is how long DynamoDB keeps the records of a stream, forgetAfter how long the tree keeps a shard that is not listed.
@@ -29,7 +29,7 @@ const (
 
 func newTree() *tree { return &tree{shards: map[string]node{}} }
 
-// update takes in a listing of the stream: the parent of each shard. Shards in keep are not forgotten.
+// update applies a listing of the stream: the parent of each shard. Shards in keep stay in the tree.
 func (t *tree) update(parents map[string]string, keep *Position) {
 	now := time.Now()
 	t.mu.Lock()
@@ -44,7 +44,7 @@ func (t *tree) update(parents map[string]string, keep *Position) {
 	}
 }
 
-// orphan notes that a shard's parent does not exist any more.
+// orphan records that a shard's parent does not exist any more.
 func (t *tree) orphan(shard string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -78,8 +78,8 @@ func (t *tree) hasChild(shard string) bool {
 	return false
 }
 
-// childrenKnown reports whether all known children of the shard are in p, or come before one that is: a reader at p goes on there. A shard
-// without a known child is not.
+// childrenKnown reports whether all known children of the shard are in p, or precede one that is: a reader at p continues there. It
+// returns false for a shard without a known child.
 func (t *tree) childrenKnown(shard string, p *Position) (continued bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -126,9 +126,9 @@ func (t *tree) before(p *Position) map[string]bool {
 	return before
 }
 
-// ready returns the unread shards that a reader at p may begin: children whose parent is read to its end, and roots, which have no
-// parent. unlisted are the parents, by child, that keep a shard from being either because no listing has shown them: they are gone,
-// or were left out.
+// ready returns the unread shards that a reader at p may start: children whose parent is read to its end, and roots, which have no
+// parent. unlisted contains the parents, by child, that prevent both because no listing has contained them: they were deleted, or
+// omitted.
 func (t *tree) ready(p *Position) (children, roots []string, unlisted map[string]string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -152,8 +152,8 @@ func (t *tree) ready(p *Position) (children, roots []string, unlisted map[string
 	return children, roots, unlisted
 }
 
-// prune drops from p the shards that are read to their end and no longer needed: all of their known children are at their end as
-// well, or they are gone from the stream.
+// prune removes from p the shards that are read to their end and no longer needed: all of their known children are at their end as
+// well, or they were deleted from the stream.
 func (t *tree) prune(p *Position) *Position {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -188,7 +188,7 @@ func (t *tree) covers(p *Position, shard, seq string) bool {
 	return t.precedes(shard, p)
 }
 
-// merge returns what both positions have read together.
+// merge returns the union of two positions.
 func (t *tree) merge(p, o *Position) *Position {
 	if o.shard != "" {
 		o = o.with(o.shard, o.seq)

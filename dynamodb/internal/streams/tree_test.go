@@ -24,7 +24,7 @@ func TestTree(t *testing.T) {
 		ready := append(children, roots...)
 		slices.Sort(ready)
 		if !slices.Equal(ready, c.want) {
-			t.Errorf("at %v %v may be begun, expected %v", c.at, ready, c.want)
+			t.Errorf("at %v %v may be started, expected %v", c.at, ready, c.want)
 		}
 	}
 	p := &Position{shards: []shardPosition{{"a", shardEnd}, {"b", "7"}}}

@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// Advance sets the server's clock forward, or back: either time passes, or the clocks of its clients are wrong.
+// Advance sets the server's clock forward, or back: time passes, or the clocks of its clients are wrong.
 func (s *Server) Advance(by time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ahead += by
 }
 
-// SetLag has eventually consistent reads show states this many writes old.
+// SetLag makes eventually consistent reads return states that are this many writes old.
 func (s *Server) SetLag(states int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.table.lag = states
 }
 
-// SetSchema changes what DescribeTable says about the table.
+// SetSchema changes the table's description in DescribeTable.
 func (s *Server) SetSchema(hash, sort, kind, view string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,7 +39,7 @@ func (s *Server) Items(class byte) int {
 	return n
 }
 
-// Expire removes an item as DynamoDB does when its time is over.
+// Expire removes an item as DynamoDB does after its time-to-live.
 func (s *Server) Expire(class byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,28 +50,28 @@ func (s *Server) Expire(class byte) {
 	}
 }
 
-// SetQueryPage changes how many items an answer of Query has at most, from 7.
+// SetQueryPage changes the maximum number of items in an answer of Query. The default is 7.
 func (s *Server) SetQueryPage(items int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.table.page = items
 }
 
-// SetTimeToLive says whether DescribeTable's table has its time-to-live switched on.
+// SetTimeToLive sets whether DescribeTable reports an enabled time-to-live.
 func (s *Server) SetTimeToLive(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.table.noTTL = !on
 }
 
-// TimeToLive reports whether it is switched on.
+// TimeToLive reports whether the time-to-live is enabled.
 func (s *Server) TimeToLive() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.table.noTTL
 }
 
-// Roll closes every open shard and goes on in one child of each, as happens every few hours.
+// Roll closes every open shard and continues in one child of each, as AWS does every few hours.
 func (s *Server) Roll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,43 +80,43 @@ func (s *Server) Roll() {
 	}
 }
 
-// Split closes the oldest open shard and goes on in two children. With hidden the children are in no listing before Show.
+// Split closes the oldest open shard and continues in two children. With hidden, no listing before Show contains the children.
 func (s *Server) Split(hidden bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stream.divide(s.stream.open()[0], 2, hidden)
 }
 
-// SetEmptyPages has each answer of GetRecords that holds records come after n that hold none, as AWS says is normal.
+// SetEmptyPages makes n empty answers precede each answer of GetRecords with records, which AWS documents as normal.
 func (s *Server) SetEmptyPages(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stream.empty = n
 }
 
-// SetOmissions has DescribeStream leave out the shards for which omit is true, counted from 0 in the order of their making; nil:
-// none.
+// SetOmissions makes DescribeStream omit the shards for which omit returns true; shards are counted from 0 in the order of their
+// creation. With nil it omits none.
 func (s *Server) SetOmissions(omit func(shard int, closed bool) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stream.omits = omit
 }
 
-// SetReaders has GetRecords refuse all but the first n clients that read the same shard within a second. AWS has room for two.
+// SetReaders makes GetRecords refuse all but the first n clients that read the same shard within a second. AWS allows two.
 func (s *Server) SetReaders(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stream.limit = n
 }
 
-// Shards returns how many shards the stream has had.
+// Shards returns the number of shards that the stream has had.
 func (s *Server) Shards() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.stream.shards)
 }
 
-// Show lists all shards.
+// Show makes listings contain all shards.
 func (s *Server) Show() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,21 +125,21 @@ func (s *Server) Show() {
 	}
 }
 
-// SetShards has the stream begin anew with a number of shards. Call it before anything is written.
+// SetShards restarts the stream with a number of shards. Call it before the first write.
 func (s *Server) SetShards(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stream = newStream(1, n)
 }
 
-// ExpireIterators has all iterators expire.
+// ExpireIterators expires all iterators.
 func (s *Server) ExpireIterators() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stream.epoch++
 }
 
-// Trim forgets all records that are there, as DynamoDB does after a day.
+// Trim deletes all present records, as DynamoDB does after a day.
 func (s *Server) Trim() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +148,7 @@ func (s *Server) Trim() {
 	}
 }
 
-// Disable switches the stream off; Enable switches it on again, which makes another one.
+// Disable disables the stream. Enable then creates a new one.
 func (s *Server) Disable() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,29 +159,30 @@ func (s *Server) Disable() {
 	}
 }
 
-// Enable switches a disabled stream on.
+// Enable enables a disabled stream.
 func (s *Server) Enable() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stream = newStream(len(s.old)+1, 1)
 }
 
-// SetFaults has f decide what happens to each request. f is called under a lock, one request at a time; nil: nothing happens.
+// SetFaults makes f decide the fault of each request. f is called under a lock, one request at a time. With nil there are no
+// faults.
 func (s *Server) SetFaults(f func(op string) Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = f
 }
 
-// SetGate has f called when a request has arrived in full and before it is looked at, without a lock. f may wait: the request is
-// carried out when f returns, also if its client has given up meanwhile.
+// SetGate makes f run when a request has been received completely, before it is processed, without a lock. f may block: the request
+// is processed when f returns, even if its client has given up meanwhile.
 func (s *Server) SetGate(f func(op string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gate = f
 }
 
-// Calls returns how often an operation was asked for.
+// Calls returns the number of requests of an operation.
 func (s *Server) Calls(op string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

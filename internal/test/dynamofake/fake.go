@@ -1,6 +1,6 @@
-// Package dynamofake answers the two HTTP APIs of DynamoDB as far as the adapter uses them, for tests of what an emulator never does:
-// shards that split, roll over and close, iterators that expire, stale reads, throttling, answers that are lost on the way. The
-// answers are real ones, over a real connection, to the real SDK.
+// Package dynamofake implements the parts of DynamoDB's two HTTP APIs that the adapter uses, for tests of behaviour that no
+// emulator has: shards that split, roll over and close, iterators that expire, stale reads, throttling, lost answers. The answers
+// travel over a real connection to the real SDK.
 package dynamofake
 
 import (
@@ -21,18 +21,18 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 )
 
-// Fault is what happens to one request.
+// Fault is the treatment of one request.
 type Fault struct {
-	// Code refuses the request with an error of this name, and Status, which is 400 if it is 0. It is not carried out.
+	// Code refuses the request with an error of this name, and Status, whose default is 400. The request is not applied.
 	Code   string
 	Status int
-	// Lost carries the request out and closes the connection without an answer.
+	// Lost applies the request and closes the connection without an answer.
 	Lost bool
-	// Cut carries the request out and closes the connection in the middle of the answer.
+	// Cut applies the request and closes the connection in the middle of the answer.
 	Cut bool
-	// Failed carries the request out and answers with an internal error.
+	// Failed applies the request and answers with an internal error.
 	Failed bool
-	// Unprocessed leaves this many keys of a BatchGetItem for another time.
+	// Unprocessed leaves this many keys of a BatchGetItem unprocessed.
 	Unprocessed int
 }
 
@@ -43,16 +43,16 @@ type Server struct {
 	faults  func(op string) Fault
 	gate    func(op string)
 	calls   map[string]int
-	ahead   time.Duration // of the server's clock before this process's
+	ahead   time.Duration // difference between the server's clock and this process's
 	clients int
 
 	table  *table
 	stream *stream
-	// streams that the table had before, by ARN.
+	// Earlier streams of the table, by ARN.
 	old map[string]*stream
 }
 
-// New starts a server that the end of the test stops. Its table is there already, empty.
+// New starts a server with an empty table. The end of the test stops it.
 func New(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{calls: map[string]int{}, table: newTable(), old: map[string]*stream{}}
@@ -63,8 +63,7 @@ func New(t testing.TB) *Server {
 	return s
 }
 
-// Clients returns clients of the SDK, as a program would make them, that retry without long pauses. Each pair is another client
-// to the server.
+// Clients returns clients of the SDK that retry without long pauses. Each pair is a separate client for the server.
 func (s *Server) Clients(t testing.TB, options ...func(*dynamodb.Options)) (*dynamodb.Client, *dynamodbstreams.Client) {
 	t.Helper()
 	s.mu.Lock()
@@ -126,7 +125,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// hangUp closes the connection, with half an answer if cut.
+// hangUp closes the connection, with half an answer if cut is set.
 func hangUp(w http.ResponseWriter, body []byte, cut bool) {
 	conn, buf, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -139,7 +138,7 @@ func hangUp(w http.ResponseWriter, body []byte, cut bool) {
 	_ = conn.Close()
 }
 
-// do carries out a request, under the lock.
+// do processes a request, under the lock.
 func (s *Server) do(op string, in *request) (Fault, []byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,14 +155,14 @@ func (s *Server) do(op string, in *request) (Fault, []byte, error) {
 		if status == 0 {
 			status = http.StatusBadRequest
 		}
-		return fault, nil, &refusal{status: status, code: fault.Code, message: "by the test's wish"}
+		return fault, nil, &refusal{status: status, code: fault.Code, message: "requested by the test"}
 	}
 	out, err := s.answer(op, in, fault)
 	if err != nil && !fault.Failed {
 		return fault, nil, err
 	}
 	if fault.Failed {
-		return fault, nil, &refusal{status: http.StatusInternalServerError, code: "InternalServerError", message: "by the test's wish"}
+		return fault, nil, &refusal{status: http.StatusInternalServerError, code: "InternalServerError", message: "requested by the test"}
 	}
 	if in.ReturnConsumedCapacity != "" {
 		addCapacity(op, out)
@@ -172,7 +171,7 @@ func (s *Server) do(op string, in *request) (Fault, []byte, error) {
 	return fault, body, err
 }
 
-// addCapacity adds to an answer that the request consumed one unit, whatever it was.
+// addCapacity adds one consumed unit to an answer, whatever the request was.
 func addCapacity(op string, out any) {
 	unit := object{"TableName": Table, "CapacityUnits": 1}
 	switch answer := out.(object); op {
@@ -211,7 +210,7 @@ func (s *Server) answer(op string, in *request, fault Fault) (any, error) {
 		"DescribeStream": (*stream).describe, "GetShardIterator": (*stream).getShardIterator, "GetRecords": (*stream).getRecords,
 	}[op]
 	if call == nil {
-		return nil, refuse("UnknownOperationException", "the fake does not know %s", op)
+		return nil, refuse("UnknownOperationException", "the fake does not support %s", op)
 	}
 	arn := in.StreamArn
 	if arn == "" {
@@ -226,7 +225,7 @@ func (s *Server) answer(op string, in *request, fault Fault) (any, error) {
 
 func (s *Server) now() time.Time { return time.Now().Add(s.ahead) }
 
-// checkSignature refuses a request that is carried out too long after, or before, the time that its client signed it with.
+// checkSignature refuses a request if the server's time differs too much from the time in its signature.
 func (s *Server) checkSignature(signed time.Time) error {
 	if off := s.now().Sub(signed); off > signatureLife || off < -signatureLife {
 		return refuse("InvalidSignatureException", "Signature expired, or not yet current: %v is too far from %v", signed, s.now())
@@ -234,10 +233,10 @@ func (s *Server) checkSignature(signed time.Time) error {
 	return nil
 }
 
-// signatureLife is for how long AWS accepts a signature, at most.
+// signatureLife is how long AWS accepts a signature, at most.
 const signatureLife = 15 * time.Minute
 
-// credential is the name with which a request was signed.
+// credential returns the access key of a request's signature.
 func credential(r *http.Request) string {
 	_, rest, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
 	name, _, _ := strings.Cut(rest, "/")
@@ -254,7 +253,7 @@ func (s *Server) find(arn string) (*stream, error) {
 	return nil, refuse("ResourceNotFoundException", "Requested resource not found: Stream: %s not found", arn)
 }
 
-// Now is the server's time, which it puts into the Date of its answers and into the records of the stream.
+// Now returns the server's time, which appears in the Date of its answers and in the records of the stream.
 func (s *Server) Now() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

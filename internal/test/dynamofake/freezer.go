@@ -9,8 +9,8 @@ import (
 	"github.com/aws/smithy-go/middleware"
 )
 
-// Freezer stops a client as if its process were stopped: between the composing of a request and its signing. The context of the
-// request does not end meanwhile.
+// Freezer suspends a client between the composition of a request and its signature, as if its process were suspended. The context
+// of the request does not end meanwhile.
 type Freezer struct {
 	operation string
 
@@ -19,17 +19,17 @@ type Freezer struct {
 	held   chan struct{} // closed when the first request is held
 }
 
-// NewFreezer returns a freezer for the requests of an operation. It freezes nothing yet.
+// NewFreezer returns a freezer for the requests of an operation. It is not frozen.
 func NewFreezer(operation string) *Freezer { return &Freezer{operation: operation} }
 
-// Freeze has the next requests stop until Thaw.
+// Freeze suspends the next requests until Thaw.
 func (f *Freezer) Freeze() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.thawed, f.held = make(chan struct{}), make(chan struct{})
 }
 
-// Wait returns when a request has been stopped.
+// Wait returns when a request has been suspended.
 func (f *Freezer) Wait() {
 	f.mu.Lock()
 	held := f.held
@@ -37,7 +37,7 @@ func (f *Freezer) Wait() {
 	<-held
 }
 
-// Thaw lets everything go on.
+// Thaw resumes all requests.
 func (f *Freezer) Thaw() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -45,7 +45,7 @@ func (f *Freezer) Thaw() {
 	f.thawed = nil
 }
 
-// Option is for the client that is to be stopped.
+// Option is for the client that the freezer suspends.
 func (f *Freezer) Option(o *dynamodb.Options) {
 	stop := middleware.SerializeMiddlewareFunc("Freezer", func(ctx context.Context, in middleware.SerializeInput, next middleware.SerializeHandler) (middleware.SerializeOutput, middleware.Metadata, error) {
 		if awsmiddleware.GetOperationName(ctx) == f.operation {

@@ -14,14 +14,14 @@ type stream struct {
 	arn     string
 	enabled bool
 	roots   []*shard
-	shards  []*shard // in order of their making
+	shards  []*shard // in order of creation
 	number  int      // of the last record
 	epoch   int      // of iterators; those of earlier ones have expired
-	page    int      // records in an answer
-	empty   int      // answers without records before each that has some
+	page    int      // maximum number of records in an answer
+	empty   int      // number of empty answers before each answer with records
 	omits   func(shard int, closed bool) bool
-	readers map[int]map[string]time.Time // of each shard: when a client last read it
-	limit   int                          // of the readers of one shard
+	readers map[int]map[string]time.Time // by shard and client, the time of the last read
+	limit   int                          // maximum number of readers of a shard
 }
 
 type shard struct {
@@ -31,7 +31,7 @@ type shard struct {
 	records  []object
 	trimmed  int
 	closed   bool
-	hidden   bool // from DescribeStream
+	hidden   bool // omitted by DescribeStream
 }
 
 func newStream(generation, roots int) *stream {
@@ -48,7 +48,7 @@ func (st *stream) newShard(parent *shard) *shard {
 	return sh
 }
 
-// record appends to the shard that an item belongs to: down the tree from its root to a shard that is open.
+// record appends to the open shard of an item, found from the root of its tree.
 func (st *stream) record(now time.Time, at address, before, after item) {
 	if !st.enabled {
 		return
@@ -66,7 +66,7 @@ func (st *stream) record(now time.Time, at address, before, after item) {
 		"SequenceNumber": fmt.Sprintf("%021d", 100*st.number), "StreamViewType": "NEW_AND_OLD_IMAGES", "SizeBytes": 1,
 		"ApproximateCreationDateTime": now.Unix(),
 	}
-	// The name is wrong on purpose now and then: on AWS it says REMOVE for DynamoDB's own removals only by other fields.
+	// The name is sometimes wrong on purpose: AWS distinguishes its own removals from REMOVE only by other fields.
 	name := "MODIFY"
 	if before != nil {
 		change["OldImage"] = before
@@ -86,7 +86,7 @@ func either(a, b item) item {
 	return b
 }
 
-// open returns the shards that are written to.
+// open returns the open shards.
 func (st *stream) open() []*shard {
 	var open []*shard
 	for _, sh := range st.shards {
@@ -106,7 +106,7 @@ func (st *stream) divide(sh *shard, n int, hidden bool) {
 	}
 }
 
-// describePage is how many shards an answer lists.
+// describePage is the number of shards in an answer.
 const describePage = 10
 
 func (st *stream) describe(in *request) (any, error) {
@@ -193,7 +193,7 @@ func (st *stream) getRecords(in *request) (any, error) {
 	return out, nil
 }
 
-// admit gives a client one of the places at a shard.
+// admit gives a client one of the reader slots of a shard.
 func (st *stream) admit(shard int, client string) error {
 	if st.limit == 0 {
 		return nil

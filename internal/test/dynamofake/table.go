@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// table holds the items, and their former states for stale reads.
+// table contains the items, and their earlier states for stale reads.
 type table struct {
 	items map[address]item
 	past  map[address][]item // nil for absent
-	done  map[string]string  // tokens of transactions, and what they were
+	done  map[string]string  // transactions by their token
 	// record appends a change to the stream.
 	record func(at address, before, after item)
 
 	noTTL bool
-	// lag is how many states back an eventually consistent read looks.
+	// lag is the number of states by which eventually consistent reads are old.
 	lag int
-	// page is how many items an answer of Query has at most.
+	// page is the maximum number of items in an answer of Query.
 	page int
-	// name and keys are what DescribeTable shows.
+	// Name and keys in DescribeTable.
 	hash, sort, kind, view string
 }
 
@@ -51,7 +51,7 @@ func (t *table) describe(in *request, st *stream) (any, error) {
 	return object{"Table": description}, nil
 }
 
-// read returns what a read of a kind finds, nil for nothing.
+// read returns the item that a read of a kind finds, or nil.
 func (t *table) read(at address, consistent bool) item {
 	if !consistent && t.lag > 0 {
 		if past := t.past[at]; len(past) > 0 {
@@ -85,18 +85,18 @@ func (t *table) holds(w *write) (bool, error) {
 	case "attribute_not_exists(u) OR u <> :uid":
 		return stored["u"] == nil || !same("u", ":uid"), nil
 	}
-	return false, refuse("ValidationException", "the fake does not know the condition %q", w.ConditionExpression)
+	return false, refuse("ValidationException", "the fake does not support the condition %q", w.ConditionExpression)
 }
 
-// action is what becomes of an item.
+// action is the effect on an item.
 type action int
 
 const (
-	put action = iota // also: delete, where there is nothing to put
+	put action = iota // also delete, if there is no item to put
 	update
 )
 
-// apply stores and leaves a record in the stream.
+// apply stores a state and appends a record to the stream.
 func (t *table) apply(w *write, do action) {
 	at := w.address()
 	before := t.items[at]

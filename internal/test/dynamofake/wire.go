@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// request holds the fields of all requests that are understood.
+// request has the fields of all supported requests.
 type request struct {
-	client string    // who signed it
+	client string    // access key of the signature
 	signed time.Time // the time in the signature
 
 	TableName                           string
@@ -50,7 +50,7 @@ func refuse(code, format string, args ...any) *refusal {
 	return &refusal{status: http.StatusBadRequest, code: code, message: fmt.Sprintf(format, args...)}
 }
 
-// item is an item as it stands in requests: attribute, type, value.
+// item is an item in the form of requests: attribute, type, value.
 type item map[string]map[string]any
 
 func (it item) binary(name string) string {
@@ -79,7 +79,7 @@ func (w *write) address() address {
 	return w.Key.address()
 }
 
-// member is one of a transaction. Exactly one of its fields is set.
+// member is an element of a transaction. Exactly one of its fields is set.
 type member struct{ Put, Delete, Update, ConditionCheck *write }
 
 func (m *member) write() *write {
@@ -91,7 +91,7 @@ func (m *member) write() *write {
 	return m.ConditionCheck
 }
 
-// size is that of the names and the binary values.
+// size returns the size of the names and the binary values.
 func (it item) size() int {
 	size := 0
 	for name, value := range it {
@@ -105,7 +105,7 @@ func (it item) size() int {
 	return size
 }
 
-// tooLarge is DynamoDB's bound of an item.
+// tooLarge checks DynamoDB's size limit of an item.
 func (it item) tooLarge() error {
 	if it.size() > 400<<10 {
 		return refuse("ValidationException", "Item size has exceeded the maximum allowed size")
@@ -119,7 +119,7 @@ func sumOf(members []member) uint64 {
 	return h.Sum64()
 }
 
-// The most that a transaction may have.
+// Limits of a transaction.
 const (
 	transactItems = 100
 	transactBytes = 4 << 20
