@@ -35,7 +35,7 @@ type outcomeError struct {
 
 func (e *outcomeError) Error() string { return e.text }
 
-// notAppliedCodes are errors with status 400 after which a repetition may succeed.
+// notAppliedCodes are errors with status 400 that may disappear in a repetition.
 var notAppliedCodes = []string{
 	"ThrottlingException", "Throttling", "ThrottledException", "RequestLimitExceeded", "RequestThrottled", "RequestThrottledException",
 	"ProvisionedThroughputExceededException", "LimitExceededException", "SlowDown", "BandwidthLimitExceeded",
