@@ -69,8 +69,8 @@ func TestBorrowedViewsAreMoments(t *testing.T) {
 			}
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			if len(r.borrowedViews) != 0 {
-				t.Errorf("%d Views are noted as borrowed, all were returned", len(r.borrowedViews))
+			if len(r.views.borrowed) != 0 {
+				t.Errorf("%d Views are noted as borrowed, all were returned", len(r.views.borrowed))
 			}
 		})
 	}

@@ -24,7 +24,7 @@ func TestWriteThatAListBroughtIsShown(t *testing.T) {
 	w = r.Begin([]key.Key{k})
 	second := fixture.Write(t, b, first)
 	r.mu.Lock()
-	r.adopt(map[key.Key]*Row[string]{k: r.row(second)}, r.localWrites[k].barrierNumber)
+	r.adopt(map[key.Key]*Row[string]{k: r.makeRow(second)}, r.acknowledged[k].barrierNumber)
 	r.mu.Unlock()
 	if unsure := w.End([]*resourcepb.Resource{second}, nil); len(unsure) > 0 {
 		t.Errorf("the copy is not sure of %v", unsure)

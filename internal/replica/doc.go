@@ -1,19 +1,24 @@
-// Package replica keeps a copy of some types of a store in memory, with indexes: what package store stands on.
+// Package replica keeps a copy of some types of a store in memory, with indexes. Packages cache and typed/tables build on it.
 //
 // # The copy
 //
-// One watch feeds it. What the watch returns is applied up to the end of a commit, so a [View] is one cut. A View is a copy of the trees,
-// which share their nodes until one of them is written.
+// One watch feeds the copy. Its changes are applied at the end of each commit, so a [View] is one cut. A View is a copy of the trees, which
+// share their nodes until one of them is modified.
 //
-// # Own writes
+// # Local writes
 //
-// A program sees its own writes at once, before the watch brings them. They lie over what the watch has brought (own, in own.go), each
-// until the watch brings the very version. A write may also come by the watch before it is acknowledged; then nothing may lie over what
-// has come since. So who writes says so before ([Replica.Begin]), and what comes for these keys in the meantime is noted. When the watch
-// had to be opened anew it is not known whether the list has a write that was acknowledged meanwhile: a bookmark tells.
+// A program reads its own writes at once, before the watch delivers them. A local write goes through these states:
+//
+//  1. Sent: [Replica.Begin] was called before the backend was asked. Versions of the keys that the watch delivers from now on are recorded.
+//  2. Acknowledged: [Writing.End] was called after the backend's answer. The write overlays the copy, unless the watch has already delivered
+//     it, or a later state.
+//  3. Confirmed: the watch has delivered the very version, or a bookmark proves that the watch is past it. The overlay is removed.
+//
+// If the watch was reopened meanwhile, the list of the new watch may or may not include an acknowledged write: its state is unknown until a
+// bookmark confirms it. Without bookmarks, a read of the key from the database decides.
 //
 // # Followers
 //
-// A [Follower] reads the log of changes from the point of a View on. The log is bounded, whatever the followers do, and followers hold
-// positions in it. When the store was listed anew, the log gets what differs.
+// A [Follower] reads the log of changes, starting at a View. The log is bounded, however slow the followers are; each of them holds a position
+// in the log. After a relist, the log gets the differences.
 package replica

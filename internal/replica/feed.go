@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/ashlar-dev/storage"
@@ -11,68 +13,85 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// prime fills the trees with the snapshot of the first watch, row by row.
-func (r *Replica[V]) prime(ctx context.Context, w storage.Watch) error {
+// feed applies a watch to the state, and opens the next watch when one has ended.
+type feed[V any] struct {
+	*localWrites[V]
+	types   []storage.UnversionedType // none for all
+	endCh   chan struct{}             // closed when the feed has ended
+	helpers sync.WaitGroup            // the broadcaster and verifications
+}
+
+// open opens the one watch of all types.
+func (f *feed[V]) open(ctx context.Context) (storage.Watch, error) {
+	all := storage.UnversionedType{Group: storage.Wildcard, Kind: storage.Wildcard}
+	if len(f.types) > 0 {
+		all = f.types[0]
+	}
+	for _, t := range f.types {
+		switch {
+		case t == all:
+		case t.Group == all.Group:
+			all.Kind = storage.Wildcard
+		default:
+			all.Group, all.Kind = storage.Wildcard, storage.Wildcard
+		}
+	}
+	return f.backend.WatchList(ctx, all, &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}, "")
+}
+
+// hasType reports whether a resource has one of the copied types.
+func (f *feed[V]) hasType(res *resourcepb.Resource) bool {
+	return len(f.types) == 0 || slices.Contains(f.types, storage.UnversionedTypeFrom(res.GetId().GetType()))
+}
+
+// prime fills the rows with the snapshot of the first watch, row by row.
+func (f *feed[V]) prime(ctx context.Context, w storage.Watch) error {
 	for {
 		ev, err := w.Next(ctx)
 		switch {
 		case err != nil:
 			return err
 		case ev.GetEndOfSnapshot() != nil:
-			r.cursor = w.Cursor()
+			f.cursor = w.Cursor()
 			return nil
-		case r.has(ev.GetUpsert().GetResource()):
-			row := r.row(ev.GetUpsert().GetResource())
-			r.set(row.Key, row)
+		case f.hasType(ev.GetUpsert().GetResource()):
+			row := f.makeRow(ev.GetUpsert().GetResource())
+			f.set(row.Key, row)
 		}
 	}
 }
 
-// feed applies what the watch returns, and opens another one when it has ended.
-func (r *Replica[V]) feed(ctx context.Context, w storage.Watch) {
-	defer close(r.feedEndCh)
+// run applies watches until ctx ends or the backend is closed.
+func (f *feed[V]) run(ctx context.Context, w storage.Watch) {
+	defer close(f.endCh)
 	var pause time.Duration
 	for {
-		some, err := r.applyWatch(ctx, w)
+		hasEvents, err := f.applyWatch(ctx, w)
 		w.Close()
-		if pause = nextPause(pause); some {
-			pause = 0 // watches that bring nothing at all must not have the store listed all the time
+		if pause = nextPause(pause); hasEvents {
+			pause = 0 // watches that end without an event must not cause continuous relists
 		}
-		if w = r.reopen(ctx, err, pause); w == nil {
+		if w = f.reopen(ctx, err, pause); w == nil {
 			return
 		}
 	}
 }
 
-// The pauses between two tries to list everything anew.
-const (
-	minPause = 20 * time.Millisecond
-	maxPause = time.Second
-)
-
-// nextPause returns the pause after another one.
-func nextPause(pause time.Duration) time.Duration { return min(max(2*pause, minPause), maxPause) }
-
-// reopen lists everything anew, after a pause; nil if the replica was closed, or its backend.
-func (r *Replica[V]) reopen(ctx context.Context, err error, pause time.Duration) storage.Watch {
+// reopen lists the store again after a pause and returns the new watch. It returns nil if ctx has ended or the backend was closed.
+func (f *feed[V]) reopen(ctx context.Context, err error, pause time.Duration) storage.Watch {
 	for ; ; pause = nextPause(pause) {
 		if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
-			r.end(fmt.Errorf("the copy: %w", storage.ErrClosed))
+			f.end(fmt.Errorf("the copy: %w", storage.ErrClosed))
 			return nil
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		}
-		timer.Stop()
-		r.mu.Lock()
-		r.barriers.requestCount++ // what is acknowledged from now on is perhaps not in the list
-		began := r.barriers.requestCount
-		r.mu.Unlock()
+		_ = sleep(ctx, pause) // if ctx has ended, open fails
+		f.mu.Lock()
+		f.barriers.requestCount++ // the list may lack writes that are acknowledged from now on
+		began := f.barriers.requestCount
+		f.mu.Unlock()
 		var w storage.Watch
-		if w, err = r.open(ctx); err == nil {
-			if err = r.relist(ctx, w, began); err == nil {
+		if w, err = f.open(ctx); err == nil {
+			if err = f.relistFrom(ctx, w, began); err == nil {
 				return w
 			}
 			w.Close()
@@ -80,148 +99,77 @@ func (r *Replica[V]) reopen(ctx context.Context, err error, pause time.Duration)
 	}
 }
 
-// end tells all who wait that nothing comes any more.
-func (r *Replica[V]) end(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.endErr = err
-	r.hasEnded.Store(true)
-	r.barriers.end(err)
-	r.release()
-}
-
-// applyWatch applies the changes of a watch until it ends, and reports whether it brought anything.
-func (r *Replica[V]) applyWatch(ctx context.Context, w storage.Watch) (some bool, err error) {
-	r.mu.Lock()
-	r.live = true
-	r.barriers.setWatch(w)
-	r.mu.Unlock()
-	var commit []watchChange[V]
+// applyWatch applies the changes of a watch until it ends, and reports whether it had any events.
+func (f *feed[V]) applyWatch(ctx context.Context, w storage.Watch) (hasEvents bool, err error) {
+	f.mu.Lock()
+	f.isLive = true
+	f.barriers.setWatch(w)
+	f.mu.Unlock()
+	var commit []change[V]
 	for {
 		ev, err := w.Next(ctx)
 		if err != nil {
-			r.mu.Lock()
-			r.live = false
-			r.barriers.setWatch(nil)
-			r.mu.Unlock()
-			return some, err
+			f.mu.Lock()
+			f.isLive = false
+			f.barriers.setWatch(nil)
+			f.mu.Unlock()
+			return hasEvents, err
 		}
-		some = true
+		hasEvents = true
 		if ev.GetBookmark() != nil {
-			r.mu.Lock()
-			r.confirmUpTo(r.barriers.finishRequest())
-			r.mu.Unlock()
+			f.mu.Lock()
+			f.confirmUpTo(f.barriers.finishRequest())
+			f.mu.Unlock()
 			continue
 		}
-		if a, ok := r.watchChange(ev); ok {
-			a.cursor = w.Cursor()
-			commit = append(commit, a)
+		if c, ok := f.changeOf(ev); ok {
+			c.cursor = w.Cursor()
+			commit = append(commit, c)
 		}
 		if !ev.GetMore() && len(commit) > 0 {
-			r.apply(commit)
+			f.applyCommit(commit)
 			clear(commit)
 			commit = commit[:0]
 		}
 	}
 }
 
-// watchChange is a change that the watch has brought.
-type watchChange[V any] struct {
-	key     key.Key
-	version string  // of the row, or of what was deleted
-	row     *Row[V] // nil for a deletion
-	cursor  string
-}
-
-func (r *Replica[V]) watchChange(ev *resourcepb.WatchEvent) (a watchChange[V], ok bool) {
-	if res := ev.GetDelete().GetResource(); res != nil && r.has(res) {
-		return watchChange[V]{key: key.Of(res.GetId()), version: res.GetVersion()}, true
+// changeOf returns the change of an event without its earlier state, if the event is one of a copied type. It reuses the row of a local write.
+func (f *feed[V]) changeOf(ev *resourcepb.WatchEvent) (c change[V], ok bool) {
+	if res := ev.GetDelete().GetResource(); res != nil && f.hasType(res) {
+		return change[V]{key: key.Of(res.GetId()), version: res.GetVersion()}, true
 	}
 	res := ev.GetUpsert().GetResource()
-	if res == nil || !r.has(res) {
-		return a, false
+	if res == nil || !f.hasType(res) {
+		return c, false
 	}
-	row := r.rowOf(res)
+	row := f.rowOf(res)
 	if row == nil {
-		row = r.row(res)
+		row = f.makeRow(res)
 	}
-	return watchChange[V]{key: row.Key, version: row.Version, row: row}, true
+	return change[V]{key: row.Key, version: row.Version, after: row}, true
 }
 
-// rowOf returns the row of a resource that this program has written, nil if it has not.
-func (r *Replica[V]) rowOf(res *resourcepb.Resource) *Row[V] {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.localWrites) == 0 {
-		return nil
-	}
-	if o := r.localWrites[key.Of(res.GetId())]; o != nil && o.row != nil && o.version == res.GetVersion() {
-		return o.row
-	}
-	return nil
-}
-
-// apply makes a commit visible.
-func (r *Replica[V]) apply(commit []watchChange[V]) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// applyCommit makes a commit visible.
+func (f *feed[V]) applyCommit(commit []change[V]) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	changes := make([]change[V], 0, len(commit))
-	for _, a := range commit {
-		r.cursor = a.cursor
-		r.noteArrival(a.key, a.version, a.row == nil)
-		if a.row != nil {
-			r.applyDeletion(a.key, a.version)
-		}
-		o := r.localWrites[a.key]
-		var base *Row[V]
-		if o != nil {
-			base = o.base
-		} else {
-			base = r.at(a.key)
-		}
-		overtaken := o != nil && o.overtakenBy(a.version, a.row == nil)
-		if !same(base, a.row) { // it is not the same again, as after a list that was no snapshot
-			changes = append(changes, change[V]{key: a.key, before: base, after: a.row, version: a.version, cursor: a.cursor, settles: overtaken})
-		}
-		switch {
-		case o == nil && !same(base, a.row):
-			r.set(a.key, a.row)
-		case o == nil:
-		case overtaken || o.endsAt(a.version, a.row == nil):
-			delete(r.localWrites, a.key)
-			if overtaken && a.row == nil { // perhaps by the end of a life before the write
-				r.rememberDeletion(a.key, o)
-			}
-			if !same(o.row, a.row) {
-				r.set(a.key, a.row)
-			}
-		default:
-			o.base = a.row
-			o.arrivalCount++
-			o.notePassed(a.version, a.row == nil)
+	for _, c := range commit {
+		f.cursor = c.cursor
+		if f.apply(&c) {
+			changes = append(changes, c)
 		}
 	}
-	r.wakeWaiters()
-	r.append(changes)
+	f.waiters.notify()
+	f.append(changes)
 }
 
-// append puts a commit into the log, and wakes who waits for it. The caller holds the lock.
-func (r *Replica[V]) append(commit []change[V]) {
-	if len(commit) == 0 {
-		return
-	}
-	r.log.append(commit)
-	if r.view != nil {
-		r.view.logEnd = r.log.end // it shows what own writes show, so nothing of this is new to it
-	}
-	r.wakeWaiters()
-}
-
-// relist brings the copy to what a new watch shows at first, all at once, and tells followers what has changed. Own writes of a number
-// from began on were acknowledged after the watch was asked for.
-func (r *Replica[V]) relist(ctx context.Context, w storage.Watch, began int64) error {
+// relistFrom replaces the copy by the snapshot of a new watch, in one step, and appends the differences to the log. began is the number of
+// barriers when the watch was requested.
+func (f *feed[V]) relistFrom(ctx context.Context, w storage.Watch, began int64) error {
 	listed := map[key.Key]*Row[V]{}
-	held := r.View()
+	current := f.View()
 	for {
 		ev, err := w.Next(ctx)
 		if err != nil {
@@ -231,92 +179,73 @@ func (r *Replica[V]) relist(ctx context.Context, w storage.Watch, began int64) e
 			break
 		}
 		res := ev.GetUpsert().GetResource()
-		if !r.has(res) {
+		if !f.hasType(res) {
 			continue
 		}
-		row := held.Get(key.Of(res.GetId()))
+		row := current.Get(key.Of(res.GetId()))
 		if row == nil || row.Version != res.GetVersion() {
-			row = r.row(res)
+			row = f.makeRow(res)
 		}
 		listed[row.Key] = row
 	}
-	r.mu.Lock()
-	r.cursor = w.Cursor()
-	r.adopt(listed, began)
-	some := len(r.localWrites) > 0
-	r.mu.Unlock()
+	f.mu.Lock()
+	f.cursor = w.Cursor()
+	f.adopt(listed, began)
+	hasWrites := len(f.acknowledged) > 0
+	f.mu.Unlock()
 	switch {
-	case !some:
+	case !hasWrites:
 		return nil
-	case !r.barriers.haveBookmarks:
-		return r.verifyLocal(ctx)
+	case !f.barriers.haveBookmarks:
+		return f.verifyAll(ctx)
 	}
-	r.helpers.Go(func() { _ = r.Barrier(ctx) }) // its answer settles them
+	f.helpers.Go(func() { _ = f.Barrier(ctx) }) // its answer confirms the writes
 	return nil
 }
 
-// adopt makes what was listed the state of the copy. Own writes from before the list was asked for are part of it or overwritten; of later
-// ones it is not known. The caller holds the lock.
-func (r *Replica[V]) adopt(listed map[key.Key]*Row[V], began int64) {
-	var changes []change[V]
-	put := func(k key.Key, row *Row[V], version string) {
-		r.noteArrival(k, version, row == nil)
-		base := r.at(k)
-		if o := r.localWrites[k]; o != nil {
-			base = o.base
-			mine := o.matches(version, row == nil)
-			if o.base = row; o.barrierNumber >= began && (!mine || row == nil && o.pendingVersion != "") { // nothing is there yet, or nothing any more
-				o.arrivalCount, o.next = o.arrivalCount+1, nil
-				switch {
-				case !mine:
-					o.notePassed(version, row == nil)
-				case base != nil:
-					version = base.Version
-				}
-				if !same(base, row) {
-					changes = append(changes, change[V]{key: k, before: base, after: row, version: version, cursor: r.cursor})
-				}
-				return
-			}
-			delete(r.localWrites, k)
-			changes = append(changes, change[V]{key: k, before: base, after: row, cursor: r.cursor, settles: true})
-		} else if !same(base, row) {
-			changes = append(changes, change[V]{key: k, before: base, after: row, version: version, cursor: r.cursor})
-		}
-		if shown := r.at(k); !same(shown, row) {
-			r.set(k, row)
-		}
-	}
-	var gone []*Row[V]
-	r.trees.rows.Scan(func(row *Row[V]) bool {
+// adopt makes the listed rows the state of the copy. The caller holds the lock.
+func (f *feed[V]) adopt(listed map[key.Key]*Row[V], began int64) {
+	var absent []*Row[V]
+	f.rows.trees.rows.Scan(func(row *Row[V]) bool {
 		if listed[row.Key] == nil {
-			gone = append(gone, row)
+			absent = append(absent, row)
 		}
 		return true
 	})
-	for k, o := range r.localWrites {
-		if o.row == nil && listed[k] == nil {
-			gone = append(gone, &Row[V]{Key: k, Version: o.version})
+	for k, write := range f.acknowledged {
+		if write.row == nil && listed[k] == nil {
+			absent = append(absent, &Row[V]{Key: k, Version: write.version})
 		}
 	}
-	for _, row := range gone {
+	var changes []change[V]
+	put := func(k key.Key, row *Row[V], version string) {
+		if c, ok := f.relist(k, row, version, began); ok {
+			changes = append(changes, c)
+		}
+	}
+	for _, row := range absent {
 		put(row.Key, nil, row.Version)
 	}
 	for k, row := range listed {
 		put(k, row, row.Version)
 	}
-	for _, all := range r.inflight {
-		for _, w := range all {
-			w.sawRelist = true
+	f.finishRelist(began)
+	f.views.listCount++
+	f.views.current = nil
+	f.waiters.notify()
+	f.append(changes)
+}
+
+// broadcast wakes the waiters when they are many, until the feed has ended.
+func (f *feed[V]) broadcast() {
+	for {
+		select {
+		case <-f.endCh:
+			return
+		case <-f.waiters.wakeAll:
 		}
+		f.mu.Lock()
+		f.waiters.release()
+		f.mu.Unlock()
 	}
-	for k, o := range r.finishedWrites {
-		if o.barrierNumber < began { // the list is newer than what was read
-			delete(r.finishedWrites, k)
-		}
-	}
-	r.listCount++
-	r.view = nil
-	r.wakeWaiters()
-	r.append(changes)
 }

@@ -3,7 +3,6 @@ package replica
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"github.com/ashlar-dev/storage"
@@ -12,32 +11,31 @@ import (
 
 // Change is a change that a follower returns.
 type Change[V any] struct {
-	Old, New *Row[V] // nil for nothing
-	Cursor   string  // at or behind it; "" if not known
+	Old, New *Row[V] // nil for none
+	Cursor   string  // at or behind the change; "" if unknown
 }
 
-// Follower reads the log from a View on. Next is for one goroutine at a time; Close may be called from any.
+// Follower reads the log from a View on. Next must not be called concurrently; Close may be called from any goroutine.
 type Follower[V any] struct {
-	r        *Replica[V]
+	state    *state[V]
 	position logPosition[V]
-	out      []Change[V]            // of the commit under way
-	inCommit bool                   // a commit is under way
-	overlays map[key.Key]overlay[V] // what the View showed beyond what the watch had brought
-	lagErr   error                  // it fell behind the log
-	once     sync.Once
-	closed   atomic.Bool
+	out      []Change[V]            // of the current commit
+	inCommit bool                   // the current commit has more changes
+	overlays map[key.Key]overlay[V] // unconfirmed local writes that the View included
+	lagErr   error                  // set when the follower has fallen behind the log
+	isClosed atomic.Bool
 	closeCh  chan struct{}
 }
 
-// BorrowAndFollow returns a View, which is borrowed, and a follower of what comes after it.
-func (r *Replica[V]) BorrowAndFollow() (*View[V], *Follower[V]) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.borrow(), &Follower[V]{r: r, position: r.log.endPosition(), overlays: r.overlays(), closeCh: make(chan struct{})}
+// BorrowAndFollow returns a borrowed View and a follower of the changes after it.
+func (l *localWrites[V]) BorrowAndFollow() (*View[V], *Follower[V]) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.views.borrow(), &Follower[V]{state: l.state, position: l.log.endPosition(), overlays: l.overlays(), closeCh: make(chan struct{})}
 }
 
-// Next returns the changes of the next commit that is not empty, waiting for one if need be. They are good until the next call.
-// [storage.ErrWatchClosed] is final: the follower has fallen behind the log, or it was closed, or the replica.
+// Next blocks until the next commit that is not empty and returns its changes, which are valid until the next call. [storage.ErrWatchClosed] is
+// final: the follower has fallen behind the log, or the follower or the replica was closed.
 func (f *Follower[V]) Next(ctx context.Context) ([]Change[V], error) {
 	if !f.inCommit {
 		f.out = f.out[:0]
@@ -50,9 +48,6 @@ func (f *Follower[V]) Next(ctx context.Context) ([]Change[V], error) {
 		if err != nil {
 			return nil, err
 		}
-		if c == nil {
-			continue
-		}
 		f.inCommit = c.more
 		f.translate(c)
 		if !f.inCommit && len(f.out) > 0 {
@@ -61,49 +56,41 @@ func (f *Follower[V]) Next(ctx context.Context) ([]Change[V], error) {
 	}
 }
 
-// Err returns why Next returns no more changes: it is over for good, or the context is.
+// Err returns the error of Next: the follower's final error, or the context's.
 func (f *Follower[V]) Err(ctx context.Context) error {
 	switch {
-	case f.closed.Load():
-		return fmt.Errorf("%w: it was closed", storage.ErrWatchClosed)
-	case f.r.HasEnded():
-		return fmt.Errorf("%w: %w", storage.ErrWatchClosed, f.r.Err())
+	case f.isClosed.Load():
+		return fmt.Errorf("%w: the follower was closed", storage.ErrWatchClosed)
+	case f.state.hasEnded.Load():
+		return fmt.Errorf("%w: %w", storage.ErrWatchClosed, f.state.Err())
 	case f.lagErr != nil:
 		return f.lagErr
 	}
 	return ctx.Err()
 }
 
-// read returns the next change of the log. If there is none yet it waits, and returns nil once there may be one.
+// read blocks until the next change of the log and returns it.
 func (f *Follower[V]) read(ctx context.Context) (*change[V], error) {
-	c, ok := f.position.next()
-	if c != nil {
-		return c, nil
+	c, isKept := f.position.next()
+	if c == nil && isKept {
+		if err := f.state.waitFor(ctx, f.closeCh, func() bool {
+			c, isKept = f.position.next()
+			return c != nil || !isKept
+		}); err != nil {
+			return nil, f.Err(ctx)
+		}
 	}
-	if !ok {
-		f.lagErr = fmt.Errorf("%w: the reader fell behind the changes that are kept", storage.ErrWatchClosed)
+	if !isKept {
+		f.lagErr = fmt.Errorf("%w: the reader fell behind the log of changes", storage.ErrWatchClosed)
 		return nil, f.lagErr
 	}
-	r := f.r
-	r.mu.Lock()
-	if c, ok = f.position.next(); c != nil || !ok || r.endErr != nil {
-		r.mu.Unlock()
-		return c, nil
-	}
-	wake := r.wait()
-	r.mu.Unlock()
-	select {
-	case <-wake:
-	case <-f.closeCh:
-	case <-ctx.Done():
-	}
-	return nil, nil
+	return c, nil
 }
 
-// translate appends what a change is for who has seen the View.
+// translate appends a change as seen by a reader of the View, which may have included local writes before the watch delivered them.
 func (f *Follower[V]) translate(c *change[V]) {
 	old := c.before
-	if o, over := f.overlays[c.key]; over {
+	if o, exists := f.overlays[c.key]; exists {
 		if c.settles || o.endsAt(c.version, c.after == nil) {
 			delete(f.overlays, c.key)
 		} else {
@@ -111,7 +98,7 @@ func (f *Follower[V]) translate(c *change[V]) {
 			f.overlays[c.key] = o
 		}
 		if !c.settles {
-			return // the View has shown it, or what came after it
+			return // the View included this change, or a later one
 		}
 		old = o.row
 	}
@@ -120,10 +107,9 @@ func (f *Follower[V]) translate(c *change[V]) {
 	}
 }
 
-// Close ends the follower. Closing twice is fine.
+// Close ends the follower. Closing twice is allowed.
 func (f *Follower[V]) Close() {
-	f.once.Do(func() {
-		f.closed.Store(true)
+	if !f.isClosed.Swap(true) {
 		close(f.closeCh)
-	})
+	}
 }

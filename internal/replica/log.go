@@ -7,45 +7,45 @@ import (
 	"github.com/ashlar-dev/storage/driver/key"
 )
 
-// change is a step of the log.
+// change is a change in the log.
 type change[V any] struct {
 	key     key.Key
-	before  *Row[V] // before, in what the watch has brought; nil for nothing
-	after   *Row[V] // after; nil for nothing
-	version string  // of now, or of what was deleted
+	before  *Row[V] // row before the change, without local writes; nil for none
+	after   *Row[V] // row after the change; nil for none
+	version string  // version of after, or the deleted version
 	cursor  string
-	settles bool // what own writes have laid over the key counts no more
-	more    bool // the commit goes on
+	settles bool // the overlay of a local write of the key has ended
+	more    bool // the next change belongs to the same commit
 }
 
-// The bounds of a log, unless the options say otherwise.
+// The default bounds of a log.
 const (
 	logLength = 65536
 	logBytes  = 32 << 20
 )
 
-// changeLog is the newest changes, in chunks: a reader who holds on to one holds on to no more than that. The replica's lock guards it;
-// readers need none for what is in a chunk.
+// changeLog holds the latest changes in chunks. A reader retains at most one forgotten chunk. The replica's lock guards the log; readers access the
+// changes of a chunk without it.
 type changeLog[V any] struct {
-	chunks    []*chunk[V] // one at least; only the last one grows
-	end       int64       // the place of the next change
-	bytes     int         // of all changes, and of all rows that they are about, each once
+	chunks    []*chunk[V] // at least one; only the last one grows
+	end       int64       // position of the next change
+	bytes     int         // size of all changes and of their rows, each row counted once
 	maxChunks int
 	capacity  int
 }
 
-// chunk is a run of changes.
+// chunk is a sequence of changes.
 type chunk[V any] struct {
-	first   int64 // the place of its first change
+	first   int64 // position of the first change
 	changes [chunkLength]change[V]
-	bytes   int // that came with it: of what older chunks have no bytes are counted
+	bytes   int // size of its changes, and of their rows that no older chunk has
 
-	length  atomic.Int32             // of the changes, those that are there. They never change
-	next    atomic.Pointer[chunk[V]] // nil while this one grows, and once it is forgotten
-	isStale atomic.Bool              // what comes after it is not reached from here any more
+	length  atomic.Int32             // number of changes; those never change
+	next    atomic.Pointer[chunk[V]] // nil while this chunk grows, and after it was forgotten
+	isStale atomic.Bool              // the chunk was forgotten, and next is lost
 }
 
-// A chunk ends when it has so many changes, or bytes.
+// The maximum number of changes and of bytes of a chunk.
 const (
 	chunkLength = 256
 	chunkBytes  = 1 << 20
@@ -61,7 +61,7 @@ func newLog[V any](length, bytes int) changeLog[V] {
 	return changeLog[V]{chunks: []*chunk[V]{{}}, maxChunks: length, capacity: bytes}
 }
 
-// append puts a commit behind the others, and forgets the oldest chunks beyond the bounds.
+// append appends a commit, and forgets the oldest chunks beyond the bounds.
 func (l *changeLog[V]) append(commit []change[V]) {
 	for i := range commit {
 		c := &commit[i]
@@ -97,18 +97,18 @@ func (l *changeLog[V]) append(commit []change[V]) {
 // last returns the chunk that grows.
 func (l *changeLog[V]) last() *chunk[V] { return l.chunks[len(l.chunks)-1] }
 
-// logPosition is where a reader has come to in a log.
+// logPosition is the position of a reader in a log.
 type logPosition[V any] struct {
 	chunk *chunk[V]
 	at    int32
 }
 
-// endPosition returns the place behind all changes.
+// endPosition returns the position behind all changes.
 func (l *changeLog[V]) endPosition() logPosition[V] {
 	return logPosition[V]{l.last(), l.last().length.Load()}
 }
 
-// next returns the change at the place, which moves on; nil if there is none yet. false: it is forgotten.
+// next returns the change at the position and advances it. It returns nil if there is none yet, and false if the change was forgotten.
 func (p *logPosition[V]) next() (*change[V], bool) {
 	for {
 		if p.at < p.chunk.length.Load() {
@@ -118,16 +118,16 @@ func (p *logPosition[V]) next() (*change[V], bool) {
 		switch next := p.chunk.next.Load(); {
 		case next == nil:
 			return nil, !p.chunk.isStale.Load()
-		case p.at == p.chunk.length.Load(): // it has not grown before the other one began
+		case p.at == p.chunk.length.Load(): // the chunk did not grow before its successor began
 			p.chunk, p.at = next, 0
 		}
 	}
 }
 
-// changeCost is about what a change takes beside its rows.
+// changeCost is the approximate size of a change without its rows.
 const changeCost = 200
 
-// addUses counts one use of a row by a log more, or less. It returns what the row takes, if the use is the only one.
+// addUses adds to the number of uses of a row by the log. It returns the row's size if the first use begins or the last one ends, and 0 otherwise.
 func (r *Row[V]) addUses(more int32) int {
 	if r == nil {
 		return 0
@@ -139,8 +139,7 @@ func (r *Row[V]) addUses(more int32) int {
 	return int(r.Weight)
 }
 
-// touches reports whether there is a change of a key from a place on, or may have been one that is forgotten, and the place of the next
-// change.
+// touches reports whether the log has a change of a key from a position on, or may have forgotten one. It also returns the end of the log.
 func (l *changeLog[V]) touches(k key.Key, at int64) (bool, int64) {
 	if at < l.chunks[0].first {
 		return true, l.end

@@ -72,13 +72,13 @@ func TestSettledWaitsForWhatIsCovered(t *testing.T) {
 	fixture.Eventually(t, "it waits", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return r.wake != nil
+		return r.waiters.wake != nil
 	})
 	write(first)
 	fixture.Eventually(t, "it waits again, or has ended", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return r.wake != nil || len(settled) > 0
+		return r.waiters.wake != nil || len(settled) > 0
 	})
 	if len(settled) > 0 && r.Cut().Get(key.Of(first.GetId())) == nil {
 		t.Error("it has ended although a cut does not have the write")
@@ -107,7 +107,7 @@ func TestPassedIsNotOverWithAnOwnWrite(t *testing.T) {
 	fixture.Eventually(t, "the watch has brought the write", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return len(r.localWrites) == 0
+		return len(r.acknowledged) == 0
 	})
 	other := fixture.Write(t, b, own)
 	passed := make(chan error, 1)
@@ -115,7 +115,7 @@ func TestPassedIsNotOverWithAnOwnWrite(t *testing.T) {
 	fixture.Eventually(t, "it waits, or has ended", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return r.wake != nil || len(passed) > 0
+		return r.waiters.wake != nil || len(passed) > 0
 	})
 	if len(passed) > 0 {
 		t.Error("it has ended before the other write has come")
@@ -153,13 +153,13 @@ func TestManyWritesOfAKeyAreFewToRemember(t *testing.T) {
 	fixture.Eventually(t, "it waits", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return r.wake != nil
+		return r.waiters.wake != nil
 	})
 	for range all - before {
 		write()
 	}
 	r.mu.Lock()
-	if n := len(r.localWrites[k].coveredWrites); n > 100 {
+	if n := len(r.acknowledged[k].coveredWrites); n > 100 {
 		t.Errorf("%d writes of one key are remembered", n)
 	}
 	r.mu.Unlock()

@@ -2,176 +2,92 @@ package replica
 
 import (
 	"bytes"
-	"context"
 	"iter"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
 )
 
-// View is the copy at one moment. It is good for any number of goroutines.
+// View is the copy at one moment. It is safe for concurrent use.
 //
-// Trees of its own would make every change that follows copy the nodes on its way. So a View that is borrowed has none at first: it is read
-// where the copy is, and notes the rows that change in the meantime as they were.
+// A View with its own trees makes every later change copy the nodes on its path. So a borrowed View has no trees at first: it reads the current
+// rows, and records the old state of rows that change.
 type View[V any] struct {
-	r         *Replica[V]
+	views     *views[V]
 	snapshot  atomic.Pointer[trees[V]]
-	listCount int64 // how often the store had been listed anew
+	listCount int64 // value of views at its creation
 
-	// The replica's lock guards the rest.
-	logEnd       int64       // a place in the log behind which are all changes that it does not show
-	users        int         // who have borrowed it
-	reads        int         // what was looked up so far
-	changedSince []oldRow[V] // since the moment
+	// The replica's lock guards the following fields.
+	logEnd       int64       // log position; all changes that the View lacks are behind it
+	users        int         // number of borrowers
+	reads        int         // number of lookups
+	changedSince []oldRow[V] // rows that have changed since its creation
 }
 
-// oldRow is a key with its row at the moment of a View; nil for nothing.
+// oldRow is the row of a key at the moment of a View; nil for none.
 type oldRow[V any] struct {
 	key key.Key
 	row *Row[V]
 }
 
-// A View gets trees of its own when so many rows have changed, or when so many were looked up.
+// A View gets its own trees after so many changed keys, or lookups.
 const (
 	maxChangedKeys   = 32
 	maxBorrowedReads = 64
 )
 
-// Cut returns the copy as the watch has brought it: the state after some commit. Own writes that the watch has not brought are not part of
-// it, since what others have written between is not either.
-func (r *Replica[V]) Cut() *View[V] {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.localWrites) == 0 {
-		return r.viewLocked()
-	}
-	cut := r.newView()
-	all := r.trees.copy()
-	for k, o := range r.localWrites {
-		all.set(k, o.base, r.opts.Index)
-	}
-	cut.snapshot.Store(all)
-	return cut
+// views creates the Views of the rows.
+type views[V any] struct {
+	mu        *sync.Mutex // the replica's
+	rows      *rows[V]
+	log       *changeLog[V]
+	current   *View[V]   // of the current state; nil if it has changed since
+	borrowed  []*View[V] // borrowed Views without own trees
+	listCount int64      // number of relists
 }
 
-// AwaitLocalWrites waits until the watch has brought the own writes, acknowledged before the call, to the keys that a function names.
-func (r *Replica[V]) AwaitLocalWrites(ctx context.Context, of func(key.Key) bool) error {
-	r.mu.Lock()
-	until := r.writeCount
-	for {
-		open := false
-		for k, o := range r.localWrites {
-			if o.oldestNumber() <= until && of(k) {
-				open = true
-				break
-			}
-		}
-		switch {
-		case !open:
-			r.mu.Unlock()
-			return nil
-		case r.endErr != nil:
-			defer r.mu.Unlock()
-			return r.endErr
-		}
-		wake := r.wait()
-		r.mu.Unlock()
-		select {
-		case <-wake:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		r.mu.Lock()
+func (s *views[V]) newView() *View[V] {
+	return &View[V]{views: s, logEnd: s.log.end, listCount: s.listCount}
+}
+
+// borrow returns a View of the current state, which need not have own trees. The caller holds the lock.
+func (s *views[V]) borrow() *View[V] {
+	if s.current == nil {
+		s.current = s.newView()
+		s.borrowed = append(s.borrowed, s.current)
+	}
+	s.current.users++
+	return s.current
+}
+
+// settled returns a View of the current state with own trees. The caller holds the lock.
+func (s *views[V]) settled() *View[V] {
+	if s.current == nil {
+		s.current = s.newView()
+	}
+	s.current.copyTrees()
+	return s.current
+}
+
+// untrack stops recording changes for a View. The caller holds the lock.
+func (s *views[V]) untrack(v *View[V]) {
+	if i := slices.Index(s.borrowed, v); i >= 0 {
+		s.borrowed = slices.Delete(s.borrowed, i, i+1)
 	}
 }
 
-// View returns the copy as it is: a cut, and all own writes over it.
-func (r *Replica[V]) View() *View[V] {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.viewLocked()
-}
-
-// Borrow returns what View does. The caller gives it back soon: it is cheaper as long as it is for a few rows and not for long.
-func (r *Replica[V]) Borrow() *View[V] {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.borrow()
-}
-
-// borrow is Borrow for a caller that holds the lock.
-func (r *Replica[V]) borrow() *View[V] {
-	if r.view == nil {
-		r.view = r.newView()
-		r.borrowedViews = append(r.borrowedViews, r.view)
+// beforeChange records the row of a key for the borrowed Views, before it changes. The caller holds the lock.
+func (s *views[V]) beforeChange(k key.Key) {
+	s.current = nil
+	if len(s.borrowed) == 0 {
+		return
 	}
-	r.view.users++
-	return r.view
-}
-
-// Return gives back what was borrowed, which must not be read any more.
-func (v *View[V]) Return() {
-	v.r.mu.Lock()
-	defer v.r.mu.Unlock()
-	if v.users--; v.users == 0 && v.snapshot.Load() == nil {
-		v.r.untrack(v)
-		if v.r.view == v {
-			v.r.view = nil
-		}
-	}
-}
-
-// untrack has changes not be noted for a View any more. The caller holds the lock.
-func (r *Replica[V]) untrack(v *View[V]) {
-	if i := slices.Index(r.borrowedViews, v); i >= 0 {
-		r.borrowedViews = slices.Delete(r.borrowedViews, i, i+1)
-	}
-}
-
-// viewLocked is View for a caller that holds the lock.
-func (r *Replica[V]) viewLocked() *View[V] {
-	if r.view == nil {
-		r.view = r.newView()
-	}
-	r.view.copyTrees()
-	return r.view
-}
-
-func (r *Replica[V]) newView() *View[V] {
-	return &View[V]{r: r, logEnd: r.log.end, listCount: r.listCount}
-}
-
-// copyTrees gives the View trees of its own. The caller holds the lock.
-func (v *View[V]) copyTrees() *trees[V] {
-	if own := v.snapshot.Load(); own != nil {
-		return own
-	}
-	own := v.r.trees.copy()
-	for _, was := range v.changedSince {
-		own.set(was.key, was.row, v.r.opts.Index)
-	}
-	v.changedSince = nil
-	v.snapshot.Store(own)
-	v.r.untrack(v)
-	return own
-}
-
-// trees returns the trees of the View.
-func (v *View[V]) trees() *trees[V] {
-	if own := v.snapshot.Load(); own != nil {
-		return own
-	}
-	v.r.mu.Lock()
-	defer v.r.mu.Unlock()
-	return v.copyTrees()
-}
-
-// recordOldRow notes how a row was before it changes. The caller holds the lock.
-func (r *Replica[V]) recordOldRow(k key.Key, row *Row[V]) {
-	for i := len(r.borrowedViews) - 1; i >= 0; i-- {
-		switch v := r.borrowedViews[i]; {
+	row := s.rows.get(k)
+	for i := len(s.borrowed) - 1; i >= 0; i-- {
+		switch v := s.borrowed[i]; {
 		case v.changedIndex(k) >= 0:
 		case len(v.changedSince) == maxChangedKeys:
 			v.copyTrees()
@@ -181,32 +97,72 @@ func (r *Replica[V]) recordOldRow(k key.Key, row *Row[V]) {
 	}
 }
 
-// changedIndex returns where changed has a key, -1 for nowhere. The caller holds the lock.
-func (v *View[V]) changedIndex(k key.Key) int {
-	for i := range v.changedSince {
-		if v.changedSince[i].key == k {
-			return i
+// advance moves the current View to the end of the log: it includes the local writes, so the appended changes are not new to it. The caller holds
+// the lock.
+func (s *views[V]) advance() {
+	if s.current != nil {
+		s.current.logEnd = s.log.end
+	}
+}
+
+// Return ends the use of a borrowed View.
+func (v *View[V]) Return() {
+	v.views.mu.Lock()
+	defer v.views.mu.Unlock()
+	if v.users--; v.users == 0 && v.snapshot.Load() == nil {
+		v.views.untrack(v)
+		if v.views.current == v {
+			v.views.current = nil
 		}
 	}
-	return -1
+}
+
+// copyTrees gives the View its own trees and returns them. The caller holds the lock.
+func (v *View[V]) copyTrees() *trees[V] {
+	if snapshot := v.snapshot.Load(); snapshot != nil {
+		return snapshot
+	}
+	snapshot := v.views.rows.trees.copy()
+	for _, old := range v.changedSince {
+		snapshot.set(old.key, old.row, v.views.rows.index)
+	}
+	v.changedSince = nil
+	v.snapshot.Store(snapshot)
+	v.views.untrack(v)
+	return snapshot
+}
+
+// trees returns the trees of the View.
+func (v *View[V]) trees() *trees[V] {
+	if snapshot := v.snapshot.Load(); snapshot != nil {
+		return snapshot
+	}
+	v.views.mu.Lock()
+	defer v.views.mu.Unlock()
+	return v.copyTrees()
+}
+
+// changedIndex returns the index of a key in changedSince, -1 for none. The caller holds the lock.
+func (v *View[V]) changedIndex(k key.Key) int {
+	return slices.IndexFunc(v.changedSince, func(old oldRow[V]) bool { return old.key == k })
 }
 
 // Get returns the row of a key, nil for none.
 func (v *View[V]) Get(k key.Key) *Row[V] {
-	if own := v.snapshot.Load(); own != nil {
-		return own.get(k)
+	if snapshot := v.snapshot.Load(); snapshot != nil {
+		return snapshot.get(k)
 	}
-	v.r.mu.Lock()
+	v.views.mu.Lock()
 	if v.reads++; v.reads > maxBorrowedReads {
-		own := v.copyTrees()
-		v.r.mu.Unlock()
-		return own.get(k)
+		snapshot := v.copyTrees()
+		v.views.mu.Unlock()
+		return snapshot.get(k)
 	}
-	defer v.r.mu.Unlock()
+	defer v.views.mu.Unlock()
 	if i := v.changedIndex(k); i >= 0 {
 		return v.changedSince[i].row
 	}
-	return v.r.at(k)
+	return v.views.rows.get(k)
 }
 
 // All returns the rows of a type in key order.
@@ -216,21 +172,21 @@ func (v *View[V]) All(t storage.UnversionedType) iter.Seq[*Row[V]] {
 
 // Select returns the rows that a filter matches, in key order.
 func (v *View[V]) Select(filter key.Filter) iter.Seq[*Row[V]] {
-	if begins, exact := filter.Prefix(); exact {
-		return v.prefixRows(begins)
+	if prefix, exact := filter.Prefix(); exact {
+		return v.prefixRows(prefix)
 	}
 	return func(yield func(*Row[V]) bool) {
 		rows := v.trees().rows
 		from, more := filter.Seek(nil)
 		for more {
 			more = false
-			passed := 0
+			mismatches := 0
 			rows.Ascend(&Row[V]{Key: seekKey(from)}, func(row *Row[V]) bool {
 				if filter.Match(&row.Key) {
-					passed = 0
+					mismatches = 0
 					return yield(row)
 				}
-				if passed++; passed < seekAfter {
+				if mismatches++; mismatches < seekAfter {
 					return true
 				}
 				from, more = filter.Seek(append(row.Key.Bytes(), 0))
@@ -240,25 +196,25 @@ func (v *View[V]) Select(filter key.Filter) iter.Seq[*Row[V]] {
 	}
 }
 
-// seekAfter is how many rows a selection looks at in vain before it seeks: a seek costs about as much.
+// seekAfter is the number of consecutive mismatches after which a selection seeks. A seek costs about as much as reading so many rows.
 const seekAfter = 8
 
-// prefixRows returns the rows whose keys begin alike, which are neighbours. It looks for the one behind them once, and at none of their keys.
-func (v *View[V]) prefixRows(begins []byte) iter.Seq[*Row[V]] {
+// prefixRows returns the rows with a key prefix, which are neighbours. It searches for the row behind them once instead of comparing each key.
+func (v *View[V]) prefixRows(prefix []byte) iter.Seq[*Row[V]] {
 	return func(yield func(*Row[V]) bool) {
 		rows := v.trees().rows
 		var behind *Row[V]
-		if end := key.PrefixEnd(begins); end != nil {
+		if end := key.PrefixEnd(prefix); end != nil {
 			rows.Ascend(&Row[V]{Key: seekKey(end)}, func(row *Row[V]) bool {
 				behind = row
 				return false
 			})
 		}
-		rows.Ascend(&Row[V]{Key: seekKey(begins)}, func(row *Row[V]) bool { return row != behind && yield(row) })
+		rows.Ascend(&Row[V]{Key: seekKey(prefix)}, func(row *Row[V]) bool { return row != behind && yield(row) })
 	}
 }
 
-// seekKey returns the seekKey key whose bytes are not before these.
+// seekKey returns the lowest key whose bytes are at or behind b.
 func seekKey(b []byte) (k key.Key) {
 	parts := bytes.SplitN(b, []byte{0}, 5)
 	for i, to := range []*string{&k.Group, &k.Kind, &k.Partition, &k.Namespace, &k.Name}[:len(parts)] {
@@ -267,8 +223,8 @@ func seekKey(b []byte) (k key.Key) {
 	return k
 }
 
-// Between returns the rows that have a key in the index of at least from and below to, by these and then by their own keys. A row comes as
-// often as it has such a key.
+// Between returns the rows with an index key from from (inclusive) to to (exclusive), ordered by index key and then by key. A row is returned once for
+// each such index key.
 func (v *View[V]) Between(from, to string) iter.Seq[*Row[V]] {
 	return func(yield func(*Row[V]) bool) {
 		v.trees().index.Ascend(indexedRow[V]{from, &Row[V]{}}, func(x indexedRow[V]) bool { return x.at < to && yield(x.row) })

@@ -27,7 +27,6 @@ var knownCycles = map[string]int{
 	"examples/bboltstore": 5,
 	"internal/codec":      2,
 	"internal/feed":       8,
-	"internal/replica":    9,
 	"migrate":             12,
 	"postgres":            4,
 	"service":             3,
