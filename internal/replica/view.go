@@ -153,12 +153,13 @@ func (v *View[V]) Get(k key.Key) *Row[V] {
 		return snapshot.get(k)
 	}
 	v.views.mu.Lock()
+	defer v.views.mu.Unlock()
 	if v.reads++; v.reads > maxBorrowedReads {
-		snapshot := v.copyTrees()
-		v.views.mu.Unlock()
+		v.copyTrees()
+	}
+	if snapshot := v.snapshot.Load(); snapshot != nil { // set just now, or by a change while this call waited for the lock
 		return snapshot.get(k)
 	}
-	defer v.views.mu.Unlock()
 	if i := v.changedIndex(k); i >= 0 {
 		return v.changedSince[i].row
 	}
