@@ -3,7 +3,7 @@
 // # The copy
 //
 // One watch feeds the copy. Its changes are applied at the end of each commit, so a [View] is one cut. A View is a copy of the trees, which
-// share their nodes until one of them is modified.
+// share their nodes until either is modified.
 //
 // # Local writes
 //
@@ -19,6 +19,6 @@
 //
 // # Followers
 //
-// A [Follower] reads the log of changes, starting at a View. The log is bounded, however slow the followers are; each of them holds a position
-// in the log. After a relist, the log gets the differences.
+// A [Follower] reads the log of changes, starting at a View. The log is bounded, however slow the followers are; each follower holds a position
+// in the log. After a relist, the differences are appended to the log.
 package replica

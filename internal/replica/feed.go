@@ -39,7 +39,7 @@ func (f *feed[V]) open(ctx context.Context) (storage.Watch, error) {
 	return f.backend.WatchList(ctx, all, &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}, "")
 }
 
-// hasType reports whether a resource has one of the copied types.
+// hasType reports whether a resource has a copied type.
 func (f *feed[V]) hasType(res *resourcepb.Resource) bool {
 	return len(f.types) == 0 || slices.Contains(f.types, storage.UnversionedTypeFrom(res.GetId().GetType()))
 }
@@ -134,7 +134,7 @@ func (f *feed[V]) applyWatch(ctx context.Context, w storage.Watch) (hasEvents bo
 	}
 }
 
-// changeOf returns the change of an event without its earlier state, if the event is one of a copied type. It reuses the row of a local write.
+// changeOf returns the change of an event without its earlier state, if its resource has a copied type. It reuses the row of a local write.
 func (f *feed[V]) changeOf(ev *resourcepb.WatchEvent) (c change[V], ok bool) {
 	if res := ev.GetDelete().GetResource(); res != nil && f.hasType(res) {
 		return change[V]{key: key.Of(res.GetId()), version: res.GetVersion()}, true
@@ -191,7 +191,7 @@ func (f *feed[V]) relistFrom(ctx context.Context, w storage.Watch, began int64) 
 	f.mu.Lock()
 	f.cursor = w.Cursor()
 	f.adopt(listed, began)
-	hasWrites := len(f.acknowledged) > 0
+	hasWrites := len(f.acknowledgedWrites) > 0
 	f.mu.Unlock()
 	switch {
 	case !hasWrites:
@@ -212,7 +212,7 @@ func (f *feed[V]) adopt(listed map[key.Key]*Row[V], began int64) {
 		}
 		return true
 	})
-	for k, write := range f.acknowledged {
+	for k, write := range f.acknowledgedWrites {
 		if write.row == nil && listed[k] == nil {
 			absent = append(absent, &Row[V]{Key: k, Version: write.version})
 		}

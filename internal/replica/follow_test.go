@@ -8,12 +8,12 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A deletion of one's own succeeds where another program has deleted a later version. A follower whose View has shown it goes on with the
-// key's next life.
-func TestFollowerOfADeletionThatAnotherMade(t *testing.T) {
+// A local deletion succeeds although another program has deleted a later version. A follower whose View includes the deletion continues with the
+// recreation of the key.
+func TestFollowerAfterDeletionByOther(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
-	b := quiet{fixture.Open(t, "mem://"), make(chan struct{})}
+	b := delayed{fixture.Open(t, "mem://"), make(chan struct{})}
 	first := fixture.Write(t, b, fixture.Resource("a", "1"))
 	r, err := Open(ctx, b, Options[string]{Decode: func(res *resourcepb.Resource) string { return res.GetVersion() }})
 	if err != nil {
@@ -26,20 +26,20 @@ func TestFollowerOfADeletionThatAnotherMade(t *testing.T) {
 	w := r.Begin([]key.Key{key.Of(first.GetId())})
 	fixture.Remove(t, b, first)
 	if unsure := w.End(nil, []*resourcepb.Resource{first}); len(unsure) > 0 {
-		t.Errorf("the copy is not sure of %v", unsure)
+		t.Errorf("the copy is unsure about %v", unsure)
 	}
 	view, f := r.BorrowAndFollow()
 	defer f.Close()
 	if row := view.Get(key.Of(first.GetId())); row != nil {
-		t.Errorf("the View shows version %s of what was deleted", row.Version)
+		t.Errorf("the View has version %s of the deleted resource", row.Version)
 	}
 	again := fixture.Write(t, b, fixture.Resource("a", "3"))
-	close(b.told)
+	close(b.release)
 	changes, err := f.Next(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(changes) != 1 || changes[0].Old != nil || changes[0].New == nil || changes[0].New.Version != again.GetVersion() {
-		t.Errorf("the follower returns %v, expected the creation of version %s", changes, again.GetVersion())
+		t.Errorf("the follower returned %v, expected the creation of version %s", changes, again.GetVersion())
 	}
 }

@@ -14,14 +14,14 @@ import (
 // localWrites are the writes of this program that the watch has yet to confirm; see the package comment for their states.
 type localWrites[V any] struct {
 	*state[V]
-	uid          func(*Row[V]) string               // of Options
-	makeRow      func(*resourcepb.Resource) *Row[V] // decodes a resource
-	backend      storage.Backend
-	verify       func()                     // verifies the writes in the background, without bookmarks
-	sent         map[key.Key][]*Writing[V]  // by the keys they change
-	acknowledged map[key.Key]*localWrite[V] // overlays over the rows
-	deleted      map[key.Key]*localWrite[V] // writes whose key was found absent, before the watch has delivered them
-	writeCount   int64                      // number of acknowledged writes
+	uid                func(*Row[V]) string               // of Options
+	makeRow            func(*resourcepb.Resource) *Row[V] // decodes a resource
+	backend            storage.Backend
+	verify             func()                     // verifies the writes in the background, without bookmarks
+	sentWrites         map[key.Key][]*Writing[V]  // by the keys they change
+	acknowledgedWrites map[key.Key]*localWrite[V] // overlays over the rows
+	deletedWrites      map[key.Key]*localWrite[V] // writes whose key was found absent, before the watch has delivered them
+	writeCount         int64                      // number of acknowledged writes
 }
 
 // Writing is a commit of this program that was sent.
@@ -47,14 +47,14 @@ func (l *localWrites[V]) Begin(keys []key.Key) *Writing[V] {
 	defer l.mu.Unlock()
 	w.startNumber = l.writeCount
 	for _, k := range keys {
-		l.sent[k] = append(l.sent[k], w)
+		l.sentWrites[k] = append(l.sentWrites[k], w)
 	}
 	return w
 }
 
 // End makes the acknowledged changes of the commit, written and deleted resources, visible in all later Views, in one step. Pass nothing if the
-// commit failed or its outcome is unknown. End returns the keys for which the copy may be behind or ahead of the write. Their rows stay as they
-// are until the watch has delivered the write, for which a [Replica.Barrier] waits.
+// commit failed or its outcome is unknown. End returns the keys for which the copy may be behind or ahead of the write. Their rows do not
+// change until the watch has delivered the write; [Replica.Barrier] waits for that.
 func (w *Writing[V]) End(written, deleted []*resourcepb.Resource) (unsure []key.Key) {
 	rows := make([]*Row[V], len(written))
 	for i, res := range written {
@@ -72,8 +72,8 @@ func (w *Writing[V]) EndWith(rows []*Row[V], deleted []*resourcepb.Resource) (un
 		l.verify() // the list may include the write, or a later one
 	}
 	for _, k := range w.keys {
-		if l.sent[k] = slices.DeleteFunc(l.sent[k], func(other *Writing[V]) bool { return other == w }); len(l.sent[k]) == 0 {
-			delete(l.sent, k)
+		if l.sentWrites[k] = slices.DeleteFunc(l.sentWrites[k], func(other *Writing[V]) bool { return other == w }); len(l.sentWrites[k]) == 0 {
+			delete(l.sentWrites, k)
 		}
 	}
 	for _, row := range rows {
@@ -105,7 +105,7 @@ func (w *Writing[V]) deletedNothing(k key.Key, deleted *resourcepb.Resource) boo
 // commit deleted a version that is not current. Without bookmarks it overlays a listed state nevertheless, and returns false.
 func (w *Writing[V]) acknowledge(k key.Key, o overlay[V]) bool {
 	l := w.local
-	before := l.acknowledged[k]
+	before := l.acknowledgedWrites[k]
 	if w.arrivals[versionKey{k, o.version, o.row == nil}] {
 		if before != nil && before.writeNumber <= w.startNumber { // an earlier write, so the watch is past it
 			l.remove(k, before)
@@ -125,15 +125,15 @@ func (w *Writing[V]) acknowledge(k key.Key, o overlay[V]) bool {
 		write.base, write.pendingVersion = before.base, before.version
 		write.coveredWrites = before.coverWith()
 	}
-	l.acknowledged[k] = write
-	delete(l.deleted, k)
+	l.acknowledgedWrites[k] = write
+	delete(l.deletedWrites, k)
 	l.set(k, o.row)
 	return !w.sawRelist
 }
 
 // noteArrival records a change of the watch for the commits in flight. The caller holds the lock.
 func (l *localWrites[V]) noteArrival(k key.Key, version string, deleted bool) {
-	for _, w := range l.sent[k] {
+	for _, w := range l.sentWrites[k] {
 		if w.arrivals == nil {
 			w.arrivals = map[versionKey]bool{}
 		}
@@ -148,7 +148,7 @@ func (l *localWrites[V]) apply(c *change[V]) bool {
 	if !deleted {
 		l.applyDeletion(k, version)
 	}
-	write := l.acknowledged[k]
+	write := l.acknowledgedWrites[k]
 	if c.before = l.rows.get(k); write != nil {
 		c.before = write.base
 	}
@@ -159,7 +159,7 @@ func (l *localWrites[V]) apply(c *change[V]) bool {
 		l.set(k, row)
 	case write == nil:
 	case c.settles || write.endsAt(version, deleted):
-		delete(l.acknowledged, k)
+		delete(l.acknowledgedWrites, k)
 		if c.settles && deleted { // possibly the deletion of an earlier incarnation
 			l.rememberDeletion(k, write)
 		}
@@ -180,7 +180,7 @@ func (l *localWrites[V]) apply(c *change[V]) bool {
 func (l *localWrites[V]) relist(k key.Key, row *Row[V], version string, began int64) (c change[V], hasChange bool) {
 	deleted := row == nil
 	l.noteArrival(k, version, deleted)
-	write := l.acknowledged[k]
+	write := l.acknowledgedWrites[k]
 	if write == nil {
 		base := l.rows.get(k)
 		if hasChange = !same(base, row); hasChange {
@@ -201,7 +201,7 @@ func (l *localWrites[V]) relist(k key.Key, row *Row[V], version string, began in
 		}
 		return change[V]{key: k, before: base, after: row, version: version, cursor: l.cursor}, !same(base, row)
 	}
-	delete(l.acknowledged, k)
+	delete(l.acknowledgedWrites, k)
 	if !same(l.rows.get(k), row) {
 		l.set(k, row)
 	}
@@ -210,28 +210,28 @@ func (l *localWrites[V]) relist(k key.Key, row *Row[V], version string, began in
 
 // finishRelist ends a relist. The caller holds the lock.
 func (l *localWrites[V]) finishRelist(began int64) {
-	for _, all := range l.sent {
+	for _, all := range l.sentWrites {
 		for _, w := range all {
 			w.sawRelist = true
 		}
 	}
 	// The list is newer than the reads that found these keys absent.
-	maps.DeleteFunc(l.deleted, func(_ key.Key, write *localWrite[V]) bool { return write.barrierNumber < began })
+	maps.DeleteFunc(l.deletedWrites, func(_ key.Key, write *localWrite[V]) bool { return write.barrierNumber < began })
 }
 
 // confirmUpTo removes the writes that were acknowledged before the barrier of a number was sent. The caller holds the lock.
 func (l *localWrites[V]) confirmUpTo(number int64) {
-	for k, write := range l.acknowledged {
+	for k, write := range l.acknowledgedWrites {
 		if write.barrierNumber < number {
 			l.remove(k, write)
 		}
 	}
-	maps.DeleteFunc(l.deleted, func(_ key.Key, write *localWrite[V]) bool { return write.barrierNumber < number })
+	maps.DeleteFunc(l.deletedWrites, func(_ key.Key, write *localWrite[V]) bool { return write.barrierNumber < number })
 }
 
 // remove removes the overlay of a write that the watch is past. The caller holds the lock.
 func (l *localWrites[V]) remove(k key.Key, write *localWrite[V]) {
-	delete(l.acknowledged, k)
+	delete(l.acknowledgedWrites, k)
 	l.set(k, write.base)
 	l.append([]change[V]{{key: k, before: write.base, after: write.base, cursor: l.cursor, settles: true}})
 }
@@ -243,7 +243,7 @@ func (l *localWrites[V]) rememberDeletion(k key.Key, write *localWrite[V]) {
 		pending = write.version
 	}
 	if pending != "" {
-		l.deleted[k] = &localWrite[V]{
+		l.deletedWrites[k] = &localWrite[V]{
 			overlay:       overlay[V]{version: write.version, pendingVersion: pending},
 			barrierNumber: l.barriers.requestCount, writeNumber: write.writeNumber, coveredWrites: write.coveredWrites,
 		}
@@ -253,22 +253,22 @@ func (l *localWrites[V]) rememberDeletion(k key.Key, write *localWrite[V]) {
 // applyDeletion overlays the copy with a deletion again if the watch is about to deliver a version of a key that was found absent afterwards. The
 // caller holds the lock.
 func (l *localWrites[V]) applyDeletion(k key.Key, version string) {
-	write := l.deleted[k]
-	if write == nil || l.acknowledged[k] != nil || write.pendingVersion != version && !slices.ContainsFunc(write.coveredWrites, func(c coveredWrite) bool { return c.version == version }) {
+	write := l.deletedWrites[k]
+	if write == nil || l.acknowledgedWrites[k] != nil || write.pendingVersion != version && !slices.ContainsFunc(write.coveredWrites, func(c coveredWrite) bool { return c.version == version }) {
 		return
 	}
-	delete(l.deleted, k)
+	delete(l.deletedWrites, k)
 	if write.base = l.rows.get(k); write.base != nil {
 		l.set(k, nil)
 	}
-	l.acknowledged[k] = write
+	l.acknowledgedWrites[k] = write
 }
 
 // rowOf returns the row of a resource that this program has written, nil for none.
 func (l *localWrites[V]) rowOf(res *resourcepb.Resource) *Row[V] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if write := l.acknowledged[key.Of(res.GetId())]; write != nil && write.row != nil && write.version == res.GetVersion() {
+	if write := l.acknowledgedWrites[key.Of(res.GetId())]; write != nil && write.row != nil && write.version == res.GetVersion() {
 		return write.row
 	}
 	return nil
@@ -276,8 +276,8 @@ func (l *localWrites[V]) rowOf(res *resourcepb.Resource) *Row[V] {
 
 // overlays returns the overlays of all keys. The caller holds the lock.
 func (l *localWrites[V]) overlays() map[key.Key]overlay[V] {
-	all := make(map[key.Key]overlay[V], len(l.acknowledged))
-	for k, write := range l.acknowledged {
+	all := make(map[key.Key]overlay[V], len(l.acknowledgedWrites))
+	for k, write := range l.acknowledgedWrites {
 		all[k] = write.overlay
 	}
 	return all
@@ -288,12 +288,12 @@ func (l *localWrites[V]) overlays() map[key.Key]overlay[V] {
 func (l *localWrites[V]) Cut() *View[V] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.acknowledged) == 0 {
-		return l.views.settled()
+	if len(l.acknowledgedWrites) == 0 {
+		return l.views.viewWithTrees()
 	}
 	cut := l.views.newView()
 	all := l.rows.trees.copy()
-	for k, write := range l.acknowledged {
+	for k, write := range l.acknowledgedWrites {
 		all.set(k, write.base, l.rows.index)
 	}
 	cut.snapshot.Store(all)
@@ -307,7 +307,7 @@ func (l *localWrites[V]) AwaitLocalWrites(ctx context.Context, match func(key.Ke
 		if until < 0 {
 			until = l.writeCount
 		}
-		for k, write := range l.acknowledged {
+		for k, write := range l.acknowledgedWrites {
 			if write.oldestNumber() <= until && match(k) {
 				return false
 			}
@@ -331,8 +331,8 @@ func (l *localWrites[V]) runVerify(ctx context.Context) {
 // verifyAll verifies all local writes once.
 func (l *localWrites[V]) verifyAll(ctx context.Context) error {
 	l.mu.Lock()
-	all := make([]key.Key, 0, len(l.acknowledged))
-	for k := range l.acknowledged {
+	all := make([]key.Key, 0, len(l.acknowledgedWrites))
+	for k := range l.acknowledgedWrites {
 		all = append(all, k)
 	}
 	l.mu.Unlock()
@@ -351,7 +351,7 @@ func (l *localWrites[V]) verifyAll(ctx context.Context) error {
 // meanwhile, because the order of that change and the read is unknown.
 func (l *localWrites[V]) verifyKey(ctx context.Context, k key.Key) (bool, error) {
 	l.mu.Lock()
-	write := l.acknowledged[k]
+	write := l.acknowledgedWrites[k]
 	var arrivals int
 	if write != nil {
 		arrivals = write.arrivalCount
@@ -374,7 +374,7 @@ func (l *localWrites[V]) verifyKey(ctx context.Context, k key.Key) (bool, error)
 		base = write.base.Version
 	}
 	switch stored := res.GetVersion(); {
-	case l.acknowledged[k] != write:
+	case l.acknowledgedWrites[k] != write:
 	case write.arrivalCount != arrivals:
 		return false, nil
 	case write.row != nil && write.version == stored: // the watch is about to deliver the write

@@ -10,8 +10,8 @@ import (
 	"github.com/ashlar-dev/storage/driver/key"
 )
 
-// held returns the bytes of all rows that a log holds on to.
-func held(l *changeLog[string]) (bytes int) {
+// retainedBytes returns the size of all rows that a log retains.
+func retainedBytes(l *changeLog[string]) (bytes int) {
 	rows := map[*Row[string]]bool{nil: true}
 	for _, c := range l.chunks {
 		for _, one := range c.changes[:c.length.Load()] {
@@ -26,11 +26,10 @@ func held(l *changeLog[string]) (bytes int) {
 	return bytes
 }
 
-// A log holds no more bytes than it has room for, and one chunk beyond: also if few rows are large, and if they are large that are
-// replaced or deleted.
-func TestLogHoldsNoMoreThanItHasRoomFor(t *testing.T) {
+// A log retains at most its capacity and one chunk, even if few rows are large, and if the replaced or deleted rows are large.
+func TestLogBytes(t *testing.T) {
 	t.Parallel()
-	const large, room = 1 << 20, 8 << 20
+	const large, capacity = 1 << 20, 8 << 20
 	for name, next := range map[string]func(i int, last *Row[string]) change[string]{
 		"created": func(_ int, _ *Row[string]) change[string] {
 			return change[string]{after: &Row[string]{Weight: large}}
@@ -47,37 +46,37 @@ func TestLogHoldsNoMoreThanItHasRoomFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLog[string](0, room)
+			l := newLog[string](0, capacity)
 			var last *Row[string]
 			for i := range 1000 {
 				c := next(i, last)
 				last = c.after
 				c.key = key.Key{Name: fmt.Sprint(i)}
 				l.append([]change[string]{c})
-				if bytes := held(&l); bytes > room+2*chunkBytes+2*large {
-					t.Fatalf("after %d changes: %d bytes, %d are the most", i, bytes, room)
+				if bytes := retainedBytes(&l); bytes > capacity+2*chunkBytes+2*large {
+					t.Fatalf("after %d changes the log retains %d bytes, the capacity is %d", i, bytes, capacity)
 				}
 			}
-			if bytes := held(&l); bytes < room/2 {
-				t.Errorf("only %d bytes are used of %d", bytes, room)
+			if bytes := retainedBytes(&l); bytes < capacity/2 {
+				t.Errorf("the log retains only %d bytes of %d", bytes, capacity)
 			}
 			p := logPosition[string]{chunk: l.chunks[0]}
 			for at := l.chunks[0].first; at < l.end; at++ {
 				if c, ok := p.next(); !ok || c == nil || c.key.Name != fmt.Sprint(at) {
-					t.Fatalf("at %d there is %v, %v", at, c, ok)
+					t.Fatalf("the change at %d is %v, %v", at, c, ok)
 				}
 			}
 			if c, ok := p.next(); !ok || c != nil {
-				t.Errorf("at the end there is %v, %v", c, ok)
+				t.Errorf("the change at the end is %v, %v", c, ok)
 			}
 			if touched, _ := l.touches(key.Key{}, l.chunks[0].first-1); !touched {
-				t.Error("what was forgotten is known")
+				t.Error("touches excludes a change that was forgotten")
 			}
 		})
 	}
 }
 
-// Small changes fill the length of a log, and one chunk beyond.
+// Small changes fill a log up to its length and one chunk.
 func TestLogLength(t *testing.T) {
 	t.Parallel()
 	l := newLog[string](1000, 0)
@@ -85,27 +84,27 @@ func TestLogLength(t *testing.T) {
 		l.append([]change[string]{{after: &Row[string]{Weight: 1}}, {after: &Row[string]{Weight: 1}}})
 	}
 	if n := l.end - l.chunks[0].first; n < 1000 || n > 1000+2*chunkLength {
-		t.Errorf("%d changes are kept, 1000 are wanted", n)
+		t.Errorf("the log has %d changes, expected 1000", n)
 	}
 }
 
-// A reader beside the writer sees each change once and in order, or is told that some are forgotten. It holds on to one chunk.
-func TestLogIsReadWhileItGrows(t *testing.T) {
+// A reader concurrent with the writer gets each change once and in order, or learns that some were forgotten. It retains one chunk.
+func TestConcurrentLogReaders(t *testing.T) {
 	t.Parallel()
 	for name, log := range map[string]struct {
-		room   int
-		weight int32
-	}{"all is kept": {}, "chunks are forgotten": {room: 300 * changeCost}, "a chunk for each": {1 << 40, chunkBytes}} {
+		capacity int
+		weight   int32
+	}{"all is kept": {}, "chunks are forgotten": {capacity: 300 * changeCost}, "a chunk for each": {1 << 40, chunkBytes}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := 100 * chunkLength
 			if log.weight > 0 {
 				n = 2000
 			}
-			l := newLog[string](n, log.room)
+			l := newLog[string](n, log.capacity)
 			start := l.endPosition()
 			var readers sync.WaitGroup
-			var fell atomic.Int32
+			var lagging atomic.Int32
 			for range 4 {
 				readers.Go(func() {
 					p := start
@@ -113,15 +112,15 @@ func TestLogIsReadWhileItGrows(t *testing.T) {
 						c, ok := p.next()
 						switch {
 						case !ok:
-							fell.Add(1)
+							lagging.Add(1)
 							if p.chunk.next.Load() != nil {
-								t.Error("a chunk that is forgotten leads to others")
+								t.Error("a forgotten chunk refers to other chunks")
 							}
 							return
 						case c == nil:
 							runtime.Gosched()
 						case c.key.Name != fmt.Sprint(at):
-							t.Errorf("at %d there is %s", at, c.key.Name)
+							t.Errorf("the change at %d is %s", at, c.key.Name)
 							return
 						default:
 							at++
@@ -140,10 +139,10 @@ func TestLogIsReadWhileItGrows(t *testing.T) {
 			}
 			kept := name != "chunks are forgotten"
 			if ok != kept {
-				t.Errorf("a reader who comes last may go on: %v", ok)
+				t.Errorf("a late reader can continue: %v, expected %v", ok, kept)
 			}
-			if kept && fell.Load() > 0 {
-				t.Errorf("%d of 4 readers fell behind a log that keeps all", fell.Load())
+			if kept && lagging.Load() > 0 {
+				t.Errorf("%d of 4 readers fell behind a log that forgets nothing", lagging.Load())
 			}
 		})
 	}

@@ -5,7 +5,7 @@ type overlay[V any] struct {
 	row     *Row[V] // nil for a deletion
 	version string  // of the row, or the deleted version
 	// pendingVersion, of a deletion, is a version that the watch has yet to deliver; "" once it has. The next deletion event then ends the overlay,
-	// whoever caused it: a deletion succeeds even if another program was faster.
+	// even if another program caused it: a local deletion succeeds in that case too.
 	pendingVersion string
 }
 

@@ -47,8 +47,8 @@ func Open[V any](ctx context.Context, backend storage.Backend, opts Options[V]) 
 	s.views = views[V]{mu: &s.mu, rows: &s.rows, log: &s.log}
 	r := &Replica[V]{feed: feed[V]{types: slices.Clone(opts.Types), endCh: make(chan struct{}), localWrites: &localWrites[V]{
 		state: s, backend: backend, uid: opts.Uid,
-		makeRow: func(res *resourcepb.Resource) *Row[V] { return rowFrom(res, opts.Decode) },
-		sent:    map[key.Key][]*Writing[V]{}, acknowledged: map[key.Key]*localWrite[V]{}, deleted: map[key.Key]*localWrite[V]{},
+		makeRow:    func(res *resourcepb.Resource) *Row[V] { return rowFrom(res, opts.Decode) },
+		sentWrites: map[key.Key][]*Writing[V]{}, acknowledgedWrites: map[key.Key]*localWrite[V]{}, deletedWrites: map[key.Key]*localWrite[V]{},
 	}}}
 	for _, t := range r.types {
 		if err := checkType(t); err != nil {

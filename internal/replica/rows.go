@@ -86,7 +86,7 @@ type trees[V any] struct {
 	index *btree.BTreeG[indexedRow[V]]
 }
 
-// indexedRow is a row at one of its index keys.
+// indexedRow is a row under an index key.
 type indexedRow[V any] struct {
 	at  string
 	row *Row[V]
@@ -105,7 +105,7 @@ func newTrees[V any]() *trees[V] {
 	}
 }
 
-// copy returns trees of the same rows. The two share nodes until one of them is modified.
+// copy returns trees of the same rows. They share nodes until either is modified.
 func (t *trees[V]) copy() *trees[V] { return &trees[V]{t.rows.Copy(), t.index.Copy()} }
 
 // get returns the row of a key, nil for none.
@@ -147,7 +147,7 @@ func (t *trees[V]) set(k key.Key, row *Row[V], index *Index[V]) (old *Row[V]) {
 type byHash[V any] struct {
 	seed         maphash.Seed
 	rows         map[uint64]*Row[V]
-	hasCollision bool // two keys had the same hash, so the map lacks one of them
+	hasCollision bool // two keys had the same hash, so the map lacks a row
 }
 
 func newByHash[V any]() byHash[V] {

@@ -77,8 +77,8 @@ func (s *state[V]) waitFor(ctx context.Context, cancel <-chan struct{}, cond fun
 	return nil
 }
 
-// AwaitChange waits until a key has had another state than in a View, in which it has a version, "" for absent. A change and its reversal count, such
-// as a creation and a deletion. So does a relist, because it hides such changes.
+// AwaitChange waits until a key has changed since a View. version is the key's version in the View, "" for absent. A change that was reverted counts,
+// such as a creation and a deletion. A relist counts too, because it hides such changes.
 func (s *state[V]) AwaitChange(ctx context.Context, v *View[V], k key.Key, version string) error {
 	logEnd := int64(-1)
 	return s.waitFor(ctx, nil, func() bool {
@@ -156,7 +156,7 @@ func (s *state[V]) Get(k key.Key) *Row[V] {
 func (s *state[V]) View() *View[V] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.views.settled()
+	return s.views.viewWithTrees()
 }
 
 // Borrow returns the same View as View. The caller must Return it soon. It is cheaper if the caller reads few rows.

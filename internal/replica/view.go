@@ -41,12 +41,12 @@ const (
 
 // views creates the Views of the rows.
 type views[V any] struct {
-	mu        *sync.Mutex // the replica's
-	rows      *rows[V]
-	log       *changeLog[V]
-	current   *View[V]   // of the current state; nil if it has changed since
-	borrowed  []*View[V] // borrowed Views without own trees
-	listCount int64      // number of relists
+	mu            *sync.Mutex // the replica's
+	rows          *rows[V]
+	log           *changeLog[V]
+	current       *View[V]   // of the current state; nil if it has changed since
+	borrowedViews []*View[V] // borrowed Views without own trees
+	listCount     int64      // number of relists
 }
 
 func (s *views[V]) newView() *View[V] {
@@ -57,14 +57,14 @@ func (s *views[V]) newView() *View[V] {
 func (s *views[V]) borrow() *View[V] {
 	if s.current == nil {
 		s.current = s.newView()
-		s.borrowed = append(s.borrowed, s.current)
+		s.borrowedViews = append(s.borrowedViews, s.current)
 	}
 	s.current.users++
 	return s.current
 }
 
-// settled returns a View of the current state with own trees. The caller holds the lock.
-func (s *views[V]) settled() *View[V] {
+// viewWithTrees returns a View of the current state with own trees. The caller holds the lock.
+func (s *views[V]) viewWithTrees() *View[V] {
 	if s.current == nil {
 		s.current = s.newView()
 	}
@@ -74,20 +74,20 @@ func (s *views[V]) settled() *View[V] {
 
 // untrack stops recording changes for a View. The caller holds the lock.
 func (s *views[V]) untrack(v *View[V]) {
-	if i := slices.Index(s.borrowed, v); i >= 0 {
-		s.borrowed = slices.Delete(s.borrowed, i, i+1)
+	if i := slices.Index(s.borrowedViews, v); i >= 0 {
+		s.borrowedViews = slices.Delete(s.borrowedViews, i, i+1)
 	}
 }
 
 // beforeChange records the row of a key for the borrowed Views, before it changes. The caller holds the lock.
 func (s *views[V]) beforeChange(k key.Key) {
 	s.current = nil
-	if len(s.borrowed) == 0 {
+	if len(s.borrowedViews) == 0 {
 		return
 	}
 	row := s.rows.get(k)
-	for i := len(s.borrowed) - 1; i >= 0; i-- {
-		switch v := s.borrowed[i]; {
+	for i := len(s.borrowedViews) - 1; i >= 0; i-- {
+		switch v := s.borrowedViews[i]; {
 		case v.changedIndex(k) >= 0:
 		case len(v.changedSince) == maxChangedKeys:
 			v.copyTrees()

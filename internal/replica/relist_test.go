@@ -12,31 +12,31 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// deaf is a backend whose first watch shows its snapshot, nothing else, and ends when it is told to. No watch of it proves where it is.
-type deaf struct {
+// silent is a backend without bookmarks whose first watch delivers only its snapshot and ends when end is closed.
+type silent struct {
 	storage.Backend
 	end     chan struct{}
 	watches atomic.Int64
 }
 
-func (d *deaf) WatchList(
+func (d *silent) WatchList(
 	ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string,
 ) (storage.Watch, error) {
 	w, err := d.Backend.WatchList(ctx, typ, tenancy, prefix)
 	if d.watches.Add(1) > 1 || err != nil {
 		return struct{ storage.Watch }{w}, err
 	}
-	return &deafWatch{Watch: w, end: d.end}, nil
+	return &silentWatch{Watch: w, end: d.end}, nil
 }
 
-type deafWatch struct {
+type silentWatch struct {
 	storage.Watch
-	end  chan struct{}
-	past bool
+	end         chan struct{}
+	hasSnapshot bool
 }
 
-func (w *deafWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
-	if w.past {
+func (w *silentWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
+	if w.hasSnapshot {
 		select {
 		case <-w.end:
 			return nil, storage.ErrWatchClosed
@@ -45,15 +45,15 @@ func (w *deafWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 		}
 	}
 	ev, err := w.Watch.Next(ctx)
-	w.past = ev.GetEndOfSnapshot() != nil
+	w.hasSnapshot = ev.GetEndOfSnapshot() != nil
 	return ev, err
 }
 
-// What has come and gone while there was no watch is in no list, and no change tells of it: the list itself is what ends the waiting.
-func TestPassedByAnotherList(t *testing.T) {
+// No list or event has a resource that was created and deleted while there was no watch. The relist itself ends the wait.
+func TestAwaitChangeAfterRelist(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
-	b := &deaf{Backend: fixture.Open(t, "mem://"), end: make(chan struct{})}
+	b := &silent{Backend: fixture.Open(t, "mem://"), end: make(chan struct{})}
 	r, err := replica.Open(ctx, b, replica.Options[string]{
 		Types:  []storage.UnversionedType{fixture.Type},
 		Decode: func(res *resourcepb.Resource) string { return res.GetVersion() },
@@ -64,10 +64,10 @@ func TestPassedByAnotherList(t *testing.T) {
 	defer r.Close()
 	before := r.View()
 	fixture.Remove(t, b, fixture.Write(t, b, fixture.Resource("a", "")))
-	passed := make(chan error, 1)
-	go func() { passed <- r.AwaitChange(ctx, before, key.Of(fixture.ID("a")), "") }()
+	changed := make(chan error, 1)
+	go func() { changed <- r.AwaitChange(ctx, before, key.Of(fixture.ID("a")), "") }()
 	close(b.end)
-	if err := <-passed; err != nil {
+	if err := <-changed; err != nil {
 		t.Fatal(err)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// What has been created and deleted is passed, though nothing is there again.
-func TestPassedWhatHasComeAndGone(t *testing.T) {
+// A creation followed by a deletion is a change, although the key is absent again.
+func TestAwaitChangeAfterCreateAndDelete(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
 	b := fixture.Open(t, "mem://")

@@ -12,42 +12,42 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// flapping is an empty backend whose watches end behind their snapshots. It opens so many and no more.
-type flapping struct {
+// shortWatches is an empty backend whose watches end after their snapshots. It opens at most maxWatches of them.
+type shortWatches struct {
 	storage.Backend
 	watches atomic.Int64
 }
 
-const mostWatches = 1000
+const maxWatches = 1000
 
-func (f *flapping) WatchList(
+func (f *shortWatches) WatchList(
 	ctx context.Context, _ storage.UnversionedType, _ *resourcepb.Tenancy, _ string,
 ) (storage.Watch, error) {
-	if f.watches.Add(1) > mostWatches {
+	if f.watches.Add(1) > maxWatches {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return &flappingWatch{}, nil
+	return &shortWatch{}, nil
 }
 
-type flappingWatch struct{ past bool }
+type shortWatch struct{ hasSnapshot bool }
 
-func (w *flappingWatch) Next(context.Context) (*resourcepb.WatchEvent, error) {
-	if w.past {
+func (w *shortWatch) Next(context.Context) (*resourcepb.WatchEvent, error) {
+	if w.hasSnapshot {
 		return nil, storage.ErrWatchClosed
 	}
-	w.past = true
+	w.hasSnapshot = true
 	return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_EndOfSnapshot_{EndOfSnapshot: &resourcepb.WatchEvent_EndOfSnapshot{}}}, nil
 }
 
-func (w *flappingWatch) Cursor() string { return "" }
-func (w *flappingWatch) Close()         {}
+func (w *shortWatch) Cursor() string { return "" }
+func (w *shortWatch) Close()         {}
 
-// Watches that can be opened, and end at once, do not have the store listed again and again without a pause.
-func TestWatchesThatEndAtOnce(t *testing.T) {
+// Watches that end immediately do not cause continuous relists.
+func TestWatchesThatEndImmediately(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := &flapping{}
+		b := &shortWatches{}
 		r, err := replica.Open(t.Context(), b, replica.Options[string]{Decode: func(*resourcepb.Resource) string { return "" }})
 		if err != nil {
 			t.Fatal(err)
