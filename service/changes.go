@@ -39,7 +39,7 @@ func (s *Server) Changes(req *resourcepb.ChangesRequest, out grpc.ServerStreamin
 
 // changes is one call of Changes. It is for one goroutine.
 type changes struct {
-	sight    *sight
+	view     *historyView
 	filter   *ranges.Filter
 	name     string // "" for all
 	until    int64
@@ -48,8 +48,8 @@ type changes struct {
 	ctx  context.Context // of the call; over when the server drains, too
 	free func()          // ends ctx
 
-	ready []*resourcepb.Change
-	done  bool // no more than what is ready
+	ready    []*resourcepb.Change
+	complete bool // no more than what is ready
 }
 
 // changes begins a call of Changes.
@@ -77,7 +77,7 @@ func (s *Server) changes(ctx context.Context, req *resourcepb.ChangesRequest) (c
 			free()
 		}
 	}()
-	if c.sight, err = s.sightOf(c.ctx, req.GetType(), req.GetTenancy(), ""); err != nil {
+	if c.view, err = s.openHistoryView(c.ctx, req.GetType(), req.GetTenancy(), ""); err != nil {
 		return nil, err
 	}
 	h, err := s.historian()
@@ -85,7 +85,7 @@ func (s *Server) changes(ctx context.Context, req *resourcepb.ChangesRequest) (c
 		return nil, err
 	}
 	if err := c.follow(h, req.GetAfter()); err != nil {
-		return nil, c.told(err)
+		return nil, c.toStatus(err)
 	}
 	opened = true
 	return c, nil
@@ -102,7 +102,7 @@ func (c *changes) follow(h history.Historian, after int64) error {
 	case c.until > newest:
 		return storage.ErrFutureRevision
 	}
-	c.filter = c.sight.filter(c.name)
+	c.filter = c.view.filter(c.name)
 	if c.follower, err = h.Follow(c.ctx, c.filter.Span(), after); err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (c *changes) follow(h history.Historian, after int64) error {
 		c.follower.Close()
 		return err
 	}
-	c.done = after >= c.until
+	c.complete = after >= c.until
 	return nil
 }
 
@@ -124,11 +124,11 @@ func (c *changes) close() {
 // next returns the next change, and io.EOF after the last one.
 func (c *changes) next() (*resourcepb.Change, error) {
 	for len(c.ready) == 0 {
-		if c.done {
+		if c.complete {
 			return nil, io.EOF
 		}
 		if err := c.fetch(); err != nil {
-			return nil, c.told(err)
+			return nil, c.toStatus(err)
 		}
 	}
 	first := c.ready[0]
@@ -138,11 +138,11 @@ func (c *changes) next() (*resourcepb.Change, error) {
 
 // fetch takes changes from the store, commit by commit.
 func (c *changes) fetch() error {
-	if c.sight.server.draining.Err() != nil {
+	if c.view.server.draining.Err() != nil {
 		return errDraining
 	}
-	if !time.Now().Before(c.sight.recheck) {
-		if err := c.sight.authenticate(c.ctx); err != nil {
+	if !time.Now().Before(c.view.recheckAt) {
+		if err := c.view.authenticate(c.ctx); err != nil {
 			return err
 		}
 	}
@@ -158,20 +158,20 @@ func (c *changes) fetch() error {
 		if all[0].Revision > c.until {
 			break // it came after the last one that was asked for
 		}
-		if err := c.commit(all[:end]); err != nil {
+		if err := c.addCommit(all[:end]); err != nil {
 			return err
 		}
 		all = all[end:]
 	}
-	c.done = upTo >= c.until
+	c.complete = upTo >= c.until
 	return nil
 }
 
-// commit readies what the caller may see of the changes of a commit.
-func (c *changes) commit(all []history.Change) error {
+// addCommit readies what the caller may see of the changes of a addCommit.
+func (c *changes) addCommit(all []history.Change) error {
 	var last *resourcepb.Change
 	for i := range all {
-		seen, err := c.seen(&all[i])
+		seen, err := c.visibleChange(&all[i])
 		if err != nil {
 			return err
 		}
@@ -186,8 +186,8 @@ func (c *changes) commit(all []history.Change) error {
 	return nil
 }
 
-// seen returns a change as the caller may see it, nil for nothing.
-func (c *changes) seen(change *history.Change) (*resourcepb.Change, error) {
+// visibleChange returns a change as the caller may see it, nil for nothing.
+func (c *changes) visibleChange(change *history.Change) (*resourcepb.Change, error) {
 	either := change.Now
 	if either == nil {
 		either = change.Before
@@ -196,21 +196,21 @@ func (c *changes) seen(change *history.Change) (*resourcepb.Change, error) {
 	if !c.filter.Match(id) || c.name != "" && c.name != id.GetName() {
 		return nil, nil
 	}
-	now, err := c.sight.shown(c.ctx, change.Now)
+	now, err := c.view.visibleRecord(c.ctx, change.Now)
 	if err != nil {
 		return nil, err
 	}
-	before, err := c.sight.shown(c.ctx, change.Before)
+	before, err := c.view.visibleRecord(c.ctx, change.Before)
 	if err != nil || now == nil && before == nil {
 		return nil, err
 	}
 	return &resourcepb.Change{Revision: change.Revision, Now: now, Before: before}, nil
 }
 
-// told returns an error as the caller is told of it.
-func (c *changes) told(err error) error {
+// toStatus returns an error as the caller is toStatus of it.
+func (c *changes) toStatus(err error) error {
 	if errors.Is(context.Cause(c.ctx), errDraining) {
 		return errDraining
 	}
-	return c.sight.server.told(c.ctx, "read the changes", err)
+	return c.view.server.toStatus(c.ctx, "read the changes", err)
 }

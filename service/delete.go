@@ -26,18 +26,18 @@ func (s *Server) Delete(ctx context.Context, req *resourcepb.DeleteRequest) (*re
 	if err := checkScope(t, req.GetId().GetType(), req.GetId().GetTenancy(), false); err != nil {
 		return nil, err
 	}
-	tenancy := completed(t.Scope, req.GetId().GetTenancy())
+	tenancy := fillTenancy(t.Scope, req.GetId().GetTenancy())
 	caller, err := s.caller(ctx, tenancy)
 	if err != nil {
 		return nil, err
 	}
 	id := idIn(tenancy, req.GetId())
-	allowed := func(res *resourcepb.Resource) error { return s.allowed(ctx, t.MayWrite(caller, res)) }
-	err = retried(ctx, req.GetVersion() != "", func(consistency storage.ReadConsistency) error {
+	allowed := func(res *resourcepb.Resource) error { return s.authStatus(ctx, t.MayWrite(caller, res)) }
+	err = retryConflicts(ctx, req.GetVersion() != "", func(consistency storage.ReadConsistency) error {
 		return s.delete(ctx, consistency, id, req.GetVersion(), allowed)
 	})
 	if err != nil && !errors.Is(err, storage.ErrNotFound) && !errors.Is(err, errDeferred) {
-		return nil, s.told(ctx, "delete", err)
+		return nil, s.toStatus(ctx, "delete", err)
 	}
 	return &resourcepb.DeleteResponse{}, nil
 }
@@ -47,13 +47,13 @@ var errDeferred = errors.New("the deletion is deferred")
 
 // delete reads what is stored, and deletes or marks it. Its error is ErrNotFound if nothing is stored.
 func (s *Server) delete(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID, version string, allowed func(*resourcepb.Resource) error) error {
-	res, err := s.current(ctx, consistency, id)
+	res, err := s.readCurrent(ctx, consistency, id)
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
 		if err := allowed(&resourcepb.Resource{Id: id}); err != nil {
 			return err // who may not delete it does not learn that it is gone
 		}
-		return refused{storage.ErrNotFound}
+		return decisionError{storage.ErrNotFound}
 	case err != nil:
 		return err
 	}
@@ -61,7 +61,7 @@ func (s *Server) delete(ctx context.Context, consistency storage.ReadConsistency
 		return err
 	}
 	if version != "" && version != res.GetVersion() {
-		return refused{storage.ErrCASFailure}
+		return decisionError{storage.ErrCASFailure}
 	}
 	return s.deleteNow(ctx, res)
 }
@@ -70,9 +70,9 @@ func (s *Server) delete(ctx context.Context, consistency storage.ReadConsistency
 func (s *Server) deleteNow(ctx context.Context, res *resourcepb.Resource) error {
 	switch {
 	case len(finalizersOf(res)) == 0:
-		return s.remove(ctx, res)
-	case marked(res):
-		return refused{errDeferred}
+		return s.deleteLeavingTombstone(ctx, res)
+	case hasDeletionMark(res):
+		return decisionError{errDeferred}
 	}
 	return s.mark(ctx, res)
 }
@@ -83,7 +83,7 @@ func (s *Server) mark(ctx context.Context, res *resourcepb.Resource) error {
 	if res.Metadata == nil {
 		res.Metadata = map[string]string{}
 	}
-	res.Metadata[deletionTimestamp] = time.Now().UTC().Format(time.RFC3339)
+	res.Metadata[deletionTimestampKey] = time.Now().UTC().Format(time.RFC3339)
 	res.Generation = ulid.Make().String()
 	_, err := s.store(ctx, res)
 	return err

@@ -8,10 +8,10 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// encodings keeps the newest events in encoded form, so that an event that goes to many streams is encoded once.
-type encodings struct {
+// eventCache keeps the newest events in encoded form, so that an event that goes to many streams is encoded once.
+type eventCache struct {
 	mu    sync.Mutex
-	known map[eventKey]*resourcepb.WatchEvent
+	byKey map[eventKey]*resourcepb.WatchEvent
 	order []eventKey // of the newest ones, as a ring
 	next  int
 	bytes int
@@ -19,24 +19,24 @@ type encodings struct {
 
 // What encodings keeps: streams that are further behind encode for themselves.
 const (
-	maxEncodings     = 1024
-	maxEncodingBytes = 16 << 20
+	maxCachedEvents = 1024
+	maxCachedBytes  = 16 << 20
 )
 
 // eventKey tells a change of one resource from all others: no version comes twice under a key.
 type eventKey struct {
 	group, kind, partition, namespace, name string
 	version, cursor                         string
-	deleted, more, before                   bool
+	isDelete, isMore, hasBefore             bool
 }
 
-func newEncodings() *encodings {
-	return &encodings{known: map[eventKey]*resourcepb.WatchEvent{}, order: make([]eventKey, maxEncodings)}
+func newEventCache() *eventCache {
+	return &eventCache{byKey: map[eventKey]*resourcepb.WatchEvent{}, order: make([]eventKey, maxCachedEvents)}
 }
 
-// encoded returns an event that encodes as ev does, but faster. It is shared: it must not be changed. Its bytes are in its unknown fields,
+// encode returns an event that encodes as ev does, but faster. It is shared: it must not be changed. Its bytes are in its unknown fields,
 // which any codec writes as they are.
-func (e *encodings) encoded(ev *resourcepb.WatchEvent) (*resourcepb.WatchEvent, error) {
+func (e *eventCache) encode(ev *resourcepb.WatchEvent) (*resourcepb.WatchEvent, error) {
 	res, deleted := ev.GetUpsert().GetResource(), false
 	if ev.GetDelete() != nil {
 		res, deleted = ev.GetDelete().GetResource(), true
@@ -47,11 +47,11 @@ func (e *encodings) encoded(ev *resourcepb.WatchEvent) (*resourcepb.WatchEvent, 
 	id := res.GetId()
 	key := eventKey{
 		group: id.GetType().GetGroup(), kind: id.GetType().GetKind(), partition: id.GetTenancy().GetPartition(), namespace: id.GetTenancy().GetNamespace(),
-		name: id.GetName(), version: res.GetVersion(), cursor: ev.GetCursor(), deleted: deleted, more: ev.GetMore(), before: ev.GetBefore() != nil,
+		name: id.GetName(), version: res.GetVersion(), cursor: ev.GetCursor(), isDelete: deleted, isMore: ev.GetMore(), hasBefore: ev.GetBefore() != nil,
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if known := e.known[key]; known != nil {
+	if known := e.byKey[key]; known != nil {
 		return known, nil
 	}
 	raw, err := proto.Marshal(ev)
@@ -61,21 +61,21 @@ func (e *encodings) encoded(ev *resourcepb.WatchEvent) (*resourcepb.WatchEvent, 
 	out := &resourcepb.WatchEvent{}
 	out.ProtoReflect().SetUnknown(raw)
 	e.drop(e.next)
-	for e.bytes+len(raw) > maxEncodingBytes && len(e.known) > 0 {
-		e.drop((e.next + maxEncodings - len(e.known)) % maxEncodings) // the oldest: those there are stand before next without a gap
+	for e.bytes+len(raw) > maxCachedBytes && len(e.byKey) > 0 {
+		e.drop((e.next + maxCachedEvents - len(e.byKey)) % maxCachedEvents) // the oldest: those there are stand before next without a gap
 	}
-	e.known[key], e.order[e.next] = out, key
-	e.next = (e.next + 1) % maxEncodings
+	e.byKey[key], e.order[e.next] = out, key
+	e.next = (e.next + 1) % maxCachedEvents
 	e.bytes += len(raw)
 	return out, nil
 }
 
 // drop forgets the event of a place of the ring.
-func (e *encodings) drop(place int) {
+func (e *eventCache) drop(place int) {
 	key := e.order[place]
-	if old := e.known[key]; old != nil {
+	if old := e.byKey[key]; old != nil {
 		e.bytes -= len(old.ProtoReflect().GetUnknown())
-		delete(e.known, key)
+		delete(e.byKey, key)
 	}
 	e.order[place] = eventKey{}
 }

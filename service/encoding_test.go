@@ -13,9 +13,9 @@ import (
 // What is sent in place of an event decodes as the event, however many others there were, and little of it is kept.
 func TestEncodings(t *testing.T) {
 	t.Parallel()
-	e := newEncodings()
+	e := newEventCache()
 	seen := map[*resourcepb.WatchEvent]int{}
-	for round := range 3 * maxEncodings {
+	for round := range 3 * maxCachedEvents {
 		for _, variant := range []int{0, 1, 2, 3, 4, 0} {
 			res := &resourcepb.Resource{
 				Id:      &resourcepb.ID{Name: fmt.Sprint(round % 7), Type: &resourcepb.Type{Group: "g", GroupVersion: "v1", Kind: "K"}, Tenancy: &resourcepb.Tenancy{}},
@@ -32,7 +32,7 @@ func TestEncodings(t *testing.T) {
 			case 4:
 				ev.Cursor = "here"
 			}
-			out, err := e.encoded(ev)
+			out, err := e.encode(ev)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -45,7 +45,7 @@ func TestEncodings(t *testing.T) {
 				t.Fatalf("round %d, variant %d: another event came back: %v", round, variant, err)
 			}
 			seen[out]++
-			if n := len(e.known); n > maxEncodings || e.bytes > maxEncodingBytes {
+			if n := len(e.byKey); n > maxCachedEvents || e.bytes > maxCachedBytes {
 				t.Fatalf("%d events of %d bytes are kept", n, e.bytes)
 			}
 		}
@@ -56,18 +56,18 @@ func TestEncodings(t *testing.T) {
 			shared++
 		}
 	}
-	if shared != 3*maxEncodings {
-		t.Errorf("%d of %d events that came twice were encoded once", shared, 3*maxEncodings)
+	if shared != 3*maxCachedEvents {
+		t.Errorf("%d of %d events that came twice were encoded once", shared, 3*maxCachedEvents)
 	}
 	e.bytes = 0
-	for _, kept := range e.known {
+	for _, kept := range e.byKey {
 		e.bytes -= len(kept.ProtoReflect().GetUnknown())
 	}
-	for range maxEncodings {
+	for range maxCachedEvents {
 		e.drop(e.next)
-		e.next = (e.next + 1) % maxEncodings
+		e.next = (e.next + 1) % maxCachedEvents
 	}
-	if len(e.known) != 0 {
-		t.Errorf("%d events are kept that the ring does not hold", len(e.known))
+	if len(e.byKey) != 0 {
+		t.Errorf("%d events are kept that the ring does not hold", len(e.byKey))
 	}
 }

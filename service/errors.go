@@ -18,9 +18,9 @@ const Domain = "ashlar.dev"
 
 const casFailureText = "CAS operation failed because the given version doesn't match what is stored"
 
-// verdicts are the errors of a store that callers are told of, the first that fits. Clients of the API that this one is compatible with
+// storeErrors are the errors of a store that callers are told of, the first that fits. Clients of the API that this one is compatible with
 // compare the texts of the first three, so these must stay as they are.
-var verdicts = []struct {
+var storeErrors = []struct {
 	err    error
 	code   codes.Code
 	reason string
@@ -40,9 +40,9 @@ var verdicts = []struct {
 	{storage.ErrInconsistent, codes.Unavailable, "INCONSISTENT", storage.ErrInconsistent.Error(), true},
 }
 
-// told returns an error of the store as callers are told of it. What has no verdict is an internal error, and logged. doing says what the
+// toStatus returns an error of the store as callers are toStatus of it. What has no verdict is an internal error, and logged. doing says what the
 // service was about to do.
-func (s *Server) told(ctx context.Context, doing string, err error) error {
+func (s *Server) toStatus(ctx context.Context, doing string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -54,14 +54,14 @@ func (s *Server) told(ctx context.Context, doing string, err error) error {
 	}
 	var mismatch storage.GroupVersionMismatchError
 	if errors.As(err, &mismatch) {
-		return refusal(codes.InvalidArgument, "GROUP_VERSION_MISMATCH", mismatch.Error())
+		return reasonError(codes.InvalidArgument, "GROUP_VERSION_MISMATCH", mismatch.Error())
 	}
 	var damaged *storage.DamagedError
 	if errors.As(err, &damaged) {
 		s.opts.Logger.ErrorContext(ctx, "the store holds damaged data", "doing", doing, "error", err)
-		return refusal(codes.DataLoss, "DAMAGED", damaged.Error())
+		return reasonError(codes.DataLoss, "DAMAGED", damaged.Error())
 	}
-	for _, v := range verdicts {
+	for _, v := range storeErrors {
 		if errors.Is(err, v.err) {
 			text := v.text
 			if text == "" {
@@ -70,10 +70,10 @@ func (s *Server) told(ctx context.Context, doing string, err error) error {
 			if v.logged {
 				s.opts.Logger.WarnContext(ctx, "the store did not answer as it should", "doing", doing, "error", err)
 			}
-			return refusal(v.code, v.reason, text)
+			return reasonError(v.code, v.reason, text)
 		}
 	}
-	return s.failed(ctx, doing, err)
+	return s.internalError(ctx, doing, err)
 }
 
 // isStatus reports whether an error is an answer to a caller itself. Errors of databases that are called by gRPC may wrap one.
@@ -82,9 +82,9 @@ func isStatus(err error) bool {
 	return is
 }
 
-// answered returns an error of a hook as callers are told of it: that it refuses the caller, or else an internal error, whatever the hook
+// hookStatus returns an error of a hook as callers are told of it: that it refuses the caller, or else an internal error, whatever the hook
 // itself has called to decide.
-func (s *Server) answered(ctx context.Context, doing string, err error) error {
+func (s *Server) hookStatus(ctx context.Context, doing string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -92,23 +92,23 @@ func (s *Server) answered(ctx context.Context, doing string, err error) error {
 	case isStatus(err) && (code == codes.PermissionDenied || code == codes.Unauthenticated):
 		return err
 	case errors.Is(err, registry.ErrDenied):
-		return refusal(codes.PermissionDenied, "DENIED", err.Error())
+		return reasonError(codes.PermissionDenied, "DENIED", err.Error())
 	case errors.Is(err, ErrUnauthenticated):
-		return refusal(codes.Unauthenticated, "UNAUTHENTICATED", err.Error())
+		return reasonError(codes.Unauthenticated, "UNAUTHENTICATED", err.Error())
 	case ctx.Err() != nil:
 		return status.FromContextError(ctx.Err()).Err()
 	}
-	return s.failed(ctx, doing, err)
+	return s.internalError(ctx, doing, err)
 }
 
-// failed logs an error, and returns what callers are told instead.
-func (s *Server) failed(ctx context.Context, doing string, err error) error {
+// internalError logs an error, and returns what callers are told instead.
+func (s *Server) internalError(ctx context.Context, doing string, err error) error {
 	s.opts.Logger.ErrorContext(ctx, "the resource service failed", "doing", doing, "error", err)
 	return status.Errorf(codes.Internal, "%s: an internal error, which the server's log has", doing)
 }
 
-// refusal is an error with a reason for programs in its details.
-func refusal(code codes.Code, reason, text string) error {
+// reasonError is an error with a reason for programs in its details.
+func reasonError(code codes.Code, reason, text string) error {
 	s := status.New(code, text)
 	if with, err := s.WithDetails(&errdetails.ErrorInfo{Domain: Domain, Reason: reason}); err == nil {
 		s = with

@@ -26,7 +26,7 @@ func (s *Server) List(ctx context.Context, req *resourcepb.ListRequest) (*resour
 	if req.GetContinue() != "" && req.GetLimit() == 0 {
 		return nil, invalid("limit is required with continue")
 	}
-	t, tenancy, err := s.scopeOf(req.GetType(), req.GetTenancy(), req.GetNamePrefix())
+	t, tenancy, err := s.resolveList(req.GetType(), req.GetTenancy(), req.GetNamePrefix())
 	if err != nil {
 		return nil, err
 	}
@@ -34,41 +34,41 @@ func (s *Server) List(ctx context.Context, req *resourcepb.ListRequest) (*resour
 	if err != nil {
 		return nil, err
 	}
-	if err := s.allowed(ctx, t.MayList(caller, req.GetType(), tenancy)); err != nil {
+	if err := s.authStatus(ctx, t.MayList(caller, req.GetType(), tenancy)); err != nil {
 		return nil, err
 	}
 	list := s.listAll
 	if req.GetLimit() > 0 {
 		list = s.listPage
 	}
-	listed, err := list(ctx, req, t, tenancy, s.readers(caller, tenancy))
+	listed, err := list(ctx, req, t, tenancy, s.newVisibility(caller, tenancy))
 	if err != nil {
-		return nil, s.told(ctx, "list", err)
+		return nil, s.toStatus(ctx, "list", err)
 	}
 	return listed, nil
 }
 
-// scopeOf checks the type and the tenancy of a list or a watch, and fills the tenancy in.
-func (s *Server) scopeOf(name *resourcepb.Type, asked *resourcepb.Tenancy, prefix string) (*registry.Type, *resourcepb.Tenancy, error) {
+// resolveList checks the type and the tenancy of a list or a watch, and fills the tenancy in.
+func (s *Server) resolveList(name *resourcepb.Type, asked *resourcepb.Tenancy, prefix string) (*registry.Type, *resourcepb.Tenancy, error) {
 	if err := checkTenancy("tenancy", asked, true); err != nil {
 		return nil, nil, err
 	}
 	if err := checkPrefix(prefix); err != nil {
 		return nil, nil, err
 	}
-	t, err := s.resolveAll(name, asked)
+	t, err := s.resolveAny(name, asked)
 	if err != nil {
 		return nil, nil, err
 	}
 	if err := checkScope(t, name, asked, true); err != nil {
 		return nil, nil, err
 	}
-	return t, completed(t.Scope, asked), nil
+	return t, fillTenancy(t.Scope, asked), nil
 }
 
 // listAll lists everything.
 func (s *Server) listAll(
-	ctx context.Context, req *resourcepb.ListRequest, t *registry.Type, tenancy *resourcepb.Tenancy, who *readers,
+	ctx context.Context, req *resourcepb.ListRequest, t *registry.Type, tenancy *resourcepb.Tenancy, who *visibility,
 ) (*resourcepb.ListResponse, error) {
 	all, err := s.backend.List(ctx, consistency(ctx), storage.UnversionedTypeFrom(req.GetType()), tenancy, req.GetNamePrefix())
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *Server) listAll(
 // listPage lists a page. The store's continue token may name the last resource of its page. So a page ends with one that the caller may
 // see: what comes behind that in the store's page is left to the next one.
 func (s *Server) listPage(
-	ctx context.Context, req *resourcepb.ListRequest, t *registry.Type, tenancy *resourcepb.Tenancy, who *readers,
+	ctx context.Context, req *resourcepb.ListRequest, t *registry.Type, tenancy *resourcepb.Tenancy, who *visibility,
 ) (*resourcepb.ListResponse, error) {
 	pager, ok := storage.As[storage.Pager](s.backend)
 	if !ok {
@@ -104,22 +104,22 @@ func (s *Server) listPage(
 		case end > 0:
 			opts.Limit = end // the same page again, but for what is behind its last resource that is seen
 		default:
-			opts.Limit, opts.Continue = max(opts.Limit, hiddenAtOnce), page.Continue
+			opts.Limit, opts.Continue = max(opts.Limit, minHiddenPage), page.Continue
 		}
 	}
 }
 
-// hiddenAtOnce is the smallest number of resources that are asked for once a page had none that the caller may see.
-const hiddenAtOnce = 100
+// minHiddenPage is the smallest number of resources that are asked for once a page had none that the caller may see.
+const minHiddenPage = 100
 
 // visible returns those of some resources that the caller may see and that are of the group version of the request, but not more than its
 // limit, and the place behind the last resource that the caller may know of. The slice is reused.
 func visible(
-	ctx context.Context, who *readers, t *registry.Type, req *resourcepb.ListRequest, all []*resourcepb.Resource,
+	ctx context.Context, who *visibility, t *registry.Type, req *resourcepb.ListRequest, all []*resourcepb.Resource,
 ) (kept []*resourcepb.Resource, end int, err error) {
 	kept = all[:0]
 	for i, res := range all {
-		foreign := !means(req.GetType(), res.GetId().GetType())
+		foreign := !matchesType(req.GetType(), res.GetId().GetType())
 		var may bool
 		if foreign {
 			may, err = who.mayName(ctx, t, res.GetId())

@@ -106,20 +106,20 @@ func (c localClient) WatchStore(ctx context.Context, in *resourcepb.WatchStoreRe
 
 // localStream is a stream of messages without a connection: Recv takes the next one from the server's side.
 type localStream[M any] struct {
-	ctx   context.Context
-	next  func() (*M, error)
-	close func()
-	ended error
+	ctx      context.Context
+	next     func() (*M, error)
+	close    func()
+	closeErr error
 }
 
 // Recv returns the next message, and waits for it if need be.
 func (l *localStream[M]) Recv() (*M, error) {
-	if l.ended != nil {
-		return nil, l.ended
+	if l.closeErr != nil {
+		return nil, l.closeErr
 	}
 	m, err := l.next()
 	if err != nil {
-		l.ended = err
+		l.closeErr = err
 		l.close()
 	}
 	return m, err

@@ -15,69 +15,69 @@ import (
 
 // The keys of the metadata by which a deletion is deferred.
 const (
-	// deletionTimestamp is the time at which the resource was marked for deletion, as RFC 3339 has it.
-	deletionTimestamp = "deletionTimestamp"
-	// finalizers are names, with spaces between them, of who has to do something before the resource is deleted.
-	finalizers = "finalizers"
+	// deletionTimestampKey is the time at which the resource was marked for deletion, as RFC 3339 has it.
+	deletionTimestampKey = "deletionTimestamp"
+	// finalizersKey are names, with spaces between them, of who has to do something before the resource is deleted.
+	finalizersKey = "finalizers"
 )
 
-// marked reports whether a resource is marked for deletion.
-func marked(res *resourcepb.Resource) bool {
-	_, ok := res.GetMetadata()[deletionTimestamp]
+// hasDeletionMark reports whether a resource is hasDeletionMark for deletion.
+func hasDeletionMark(res *resourcepb.Resource) bool {
+	_, ok := res.GetMetadata()[deletionTimestampKey]
 	return ok
 }
 
 // finalizersOf returns the finalizers of a resource, sorted, each once.
 func finalizersOf(res *resourcepb.Resource) []string {
-	names := strings.Fields(res.GetMetadata()[finalizers])
+	names := strings.Fields(res.GetMetadata()[finalizersKey])
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// step is what a write does to bring a deletion on.
-type step int
+// deletionStep is what a write does to bring a deletion on.
+type deletionStep int
 
 const (
-	nothing       step = iota
-	marking            // it sets the mark, and changes nothing else
-	finalizing         // it takes finalizers from a marked resource, but not all
-	lastFinalizer      // it takes the last finalizer from a marked resource, which is thereby deleted
+	noStep       deletionStep = iota
+	stepMark                  // it sets the mark, and changes nothing else
+	stepFinalize              // it takes finalizers from a marked resource, but not all
+	stepDelete                // it takes the last finalizer from a marked resource, which is thereby deleted
 )
 
 // checkMarks refuses an update that is not allowed because of the marks of a deletion, and says what it does to bring a deletion on.
 // next has the version, the owner and the status of the stored resource where it brings none.
-func checkMarks(stored, next *resourcepb.Resource) (step, error) {
-	was, is := stored.GetMetadata()[deletionTimestamp], next.GetMetadata()[deletionTimestamp]
+func checkMarks(stored, next *resourcepb.Resource) (deletionStep, error) {
+	was, is := stored.GetMetadata()[deletionTimestampKey], next.GetMetadata()[deletionTimestampKey]
 	switch {
-	case !marked(stored) && !marked(next):
-		return nothing, nil
-	case !marked(stored):
+	case !hasDeletionMark(stored) && !hasDeletionMark(next):
+		return noStep, nil
+	case !hasDeletionMark(stored):
 		if _, err := time.Parse(time.RFC3339, is); err != nil {
-			return nothing, invalid("metadata.%s invalid: expected a time as RFC 3339 has it, got %.80q", deletionTimestamp, is)
+			return noStep, invalid("metadata.%s invalid: expected a time as RFC 3339 has it, got %.80q", deletionTimestampKey, is)
 		}
-		if !same(stored, next, deletionTimestamp) {
-			return nothing, invalid("metadata.%s has to be the only change of the write that sets it", deletionTimestamp)
+		if !sameExcept(stored, next, deletionTimestampKey) {
+			return noStep, invalid("metadata.%s has to be the only change of the write that sets it", deletionTimestampKey)
 		}
-		return marking, nil
-	case !marked(next):
-		return nothing, invalid("metadata.%s cannot be removed", deletionTimestamp)
+		return stepMark, nil
+	case !hasDeletionMark(next):
+		return noStep, invalid("metadata.%s cannot be removed", deletionTimestampKey)
 	case was != is:
-		return nothing, invalid("metadata.%s cannot be changed", deletionTimestamp)
+		return noStep, invalid("metadata.%s cannot be changed", deletionTimestampKey)
 	}
 	had, has := finalizersOf(stored), finalizersOf(next)
 	switch {
 	case len(had) == 0:
-		return nothing, invalid("the resource is marked for deletion and has no finalizers: it can only be deleted")
+		return noStep, invalid("the resource is marked for deletion and has no finalizers: it can only be deleted")
 	case len(has) >= len(had) || !subset(has, had):
-		return nothing, invalid("expected at least one finalizer to be removed")
-	case !same(stored, next, finalizers):
-		return nothing, invalid("the resource is marked for deletion: only finalizers can be removed")
+		return noStep, invalid("expected at least one finalizer to be removed")
+	case !sameExcept(stored, next, finalizersKey):
+		return noStep, invalid("the resource is marked for deletion: only finalizers can be removed")
 	case len(has) == 0:
-		return lastFinalizer, nil
+		return stepDelete, nil
 	}
 	next.Metadata = maps.Clone(next.Metadata)
-	next.Metadata[finalizers] = strings.Join(has, " ")
-	return finalizing, nil
+	next.Metadata[finalizersKey] = strings.Join(has, " ")
+	return stepFinalize, nil
 }
 
 // The size that all backends take unless they are told otherwise, and what a resource with finalizers leaves of it: the mark, as part of
@@ -87,9 +87,9 @@ const (
 	markSize = 64
 )
 
-// checkRoom refuses a resource that could not be marked for deletion, and so not be deleted, because it would be too large then.
-func checkRoom(res *resourcepb.Resource) error {
-	if len(finalizersOf(res)) == 0 || marked(res) {
+// checkSize refuses a resource that could not be marked for deletion, and so not be deleted, because it would be too large then.
+func checkSize(res *resourcepb.Resource) error {
+	if len(finalizersOf(res)) == 0 || hasDeletionMark(res) {
 		return nil
 	}
 	unversioned := copyOf(res)
@@ -110,8 +110,8 @@ func subset(some, all []string) bool {
 	return true
 }
 
-// same reports whether two resources have the same group version, data and metadata, but for one key of the metadata.
-func same(a, b *resourcepb.Resource, but string) bool {
+// sameExcept reports whether two resources have the sameExcept group version, data and metadata, but for one key of the metadata.
+func sameExcept(a, b *resourcepb.Resource, but string) bool {
 	without := func(m map[string]string) map[string]string {
 		m = maps.Clone(m)
 		delete(m, but)

@@ -15,28 +15,28 @@ import (
 func (s *Server) MutateAndValidate(ctx context.Context, req *resourcepb.MutateAndValidateRequest) (*resourcepb.MutateAndValidateResponse, error) {
 	in, err := s.prepare(ctx, req.GetResource())
 	if err == nil {
-		err = in.invalid
+		err = in.hookErr
 	}
 	if err == nil {
-		err = s.checkUnmarked(ctx, in.asked.GetId().GetTenancy())
+		err = s.checkUnmarked(ctx, in.requested.GetId().GetTenancy())
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &resourcepb.MutateAndValidateResponse{Resource: in.completed}, nil
+	return &resourcepb.MutateAndValidateResponse{Resource: in.mutated}, nil
 }
 
 // input is the resource of a request after the checks that need no look at what is stored.
 type input struct {
 	t      *registry.Type
 	caller registry.Caller
-	// asked is a copy of the resource with its tenancy filled in, but not mutated.
-	asked *resourcepb.Resource
-	// completed is the resource after Mutate, another message than asked only where the type has that function.
-	completed *resourcepb.Resource
-	// invalid is what the hooks found wrong with the resource, as the caller is told of it. Changes to a resource that is marked for
+	// requested is a copy of the resource with its tenancy filled in, but not mutated.
+	requested *resourcepb.Resource
+	// mutated is the resource after Mutate, another message than asked only where the type has that function.
+	mutated *resourcepb.Resource
+	// hookErr is what the hooks found wrong with the resource, as the caller is told of it. Changes to a resource that is marked for
 	// deletion are allowed nevertheless: else what the hooks refuse today could not be deleted.
-	invalid error
+	hookErr error
 	// create says that nothing may be stored yet.
 	create bool
 }
@@ -70,38 +70,38 @@ func (s *Server) prepare(ctx context.Context, res *resourcepb.Resource) (*input,
 	if err := checkPayload(t, res); err != nil {
 		return nil, err
 	}
-	tenancy := completed(t.Scope, res.GetId().GetTenancy())
+	tenancy := fillTenancy(t.Scope, res.GetId().GetTenancy())
 	caller, err := s.caller(ctx, tenancy)
 	if err != nil {
 		return nil, err
 	}
 
-	in := &input{t: t, caller: caller, asked: proto.CloneOf(res)}
-	in.asked.Id.Tenancy = tenancy
-	in.completed = in.asked
+	in := &input{t: t, caller: caller, requested: proto.CloneOf(res)}
+	in.requested.Id.Tenancy = tenancy
+	in.mutated = in.requested
 	if t.Mutate != nil {
-		in.completed = proto.CloneOf(in.asked)
-		if err := t.Mutate(in.completed); err != nil {
-			in.invalid = status.Errorf(codes.Internal, "mutate: %v", err)
-		} else if !proto.Equal(in.completed.GetId(), in.asked.GetId()) || !proto.Equal(in.completed.GetOwner(), in.asked.GetOwner()) ||
-			in.completed.GetVersion() != in.asked.GetVersion() || !equalStatus(in.completed, in.asked) {
-			in.invalid = status.Error(codes.Internal, "mutate: the type's Mutate hook changed the id, the owner, the version or the status")
+		in.mutated = proto.CloneOf(in.requested)
+		if err := t.Mutate(in.mutated); err != nil {
+			in.hookErr = status.Errorf(codes.Internal, "mutate: %v", err)
+		} else if !proto.Equal(in.mutated.GetId(), in.requested.GetId()) || !proto.Equal(in.mutated.GetOwner(), in.requested.GetOwner()) ||
+			in.mutated.GetVersion() != in.requested.GetVersion() || !equalStatus(in.mutated, in.requested) {
+			in.hookErr = status.Error(codes.Internal, "mutate: the type's Mutate hook changed the id, the owner, the version or the status")
 		}
 	}
-	if t.Validate != nil && in.invalid == nil {
-		if err := t.Validate(in.completed); err != nil {
-			in.invalid = invalid("%v", err)
+	if t.Validate != nil && in.hookErr == nil {
+		if err := t.Validate(in.mutated); err != nil {
+			in.hookErr = invalid("%v", err)
 		}
 	}
-	judged := in.completed
-	if in.invalid != nil {
-		judged = in.asked
+	judged := in.mutated
+	if in.hookErr != nil {
+		judged = in.requested
 	}
 	if err := t.MayWrite(caller, judged); err != nil {
-		if in.invalid != nil {
-			return nil, in.invalid // the hook may rely on what Validate has seen
+		if in.hookErr != nil {
+			return nil, in.hookErr // the hook may rely on what Validate has seen
 		}
-		return nil, s.allowed(ctx, err)
+		return nil, s.authStatus(ctx, err)
 	}
 	return in, s.checkExists(ctx, tenancy, codes.InvalidArgument)
 }
@@ -123,9 +123,9 @@ func checkPayload(t *registry.Type, res *resourcepb.Resource) error {
 
 // checkUnmarked refuses writes to a partition or a namespace that is marked for deletion.
 func (s *Server) checkUnmarked(ctx context.Context, tenancy *resourcepb.Tenancy) error {
-	marked, err := s.opts.Tenancies.Marked(ctx, tenancy)
+	marked, err := s.opts.Tenancies.DeletionPending(ctx, tenancy)
 	if err != nil {
-		return s.answered(ctx, "look up the tenancy", err)
+		return s.hookStatus(ctx, "look up the tenancy", err)
 	}
 	if marked {
 		return invalid("tenancy marked for deletion: partition %q, namespace %q", tenancy.GetPartition(), tenancy.GetNamespace())

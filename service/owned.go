@@ -14,9 +14,9 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// readsAtOnce is the largest number of resources that one ListByOwner reads at the same time. Backends send reads that wait for one
+// maxParallelReads is the largest number of resources that one ListByOwner reads at the same time. Backends send reads that wait for one
 // another's connection together.
-const readsAtOnce = 16
+const maxParallelReads = 16
 
 // ListByOwner returns the resources that a resource owns and that the caller may see, in the order of their keys. Those of a type that is
 // not registered are left out.
@@ -30,7 +30,7 @@ func (s *Server) ListByOwner(ctx context.Context, req *resourcepb.ListByOwnerReq
 	if req.GetLimit() < 0 {
 		return nil, invalid("limit invalid: it is negative")
 	}
-	t, tenancy, err := s.scopeOf(req.GetOwner().GetType(), req.GetOwner().GetTenancy(), "")
+	t, tenancy, err := s.resolveList(req.GetOwner().GetType(), req.GetOwner().GetTenancy(), "")
 	if err != nil {
 		return nil, err
 	}
@@ -38,38 +38,38 @@ func (s *Server) ListByOwner(ctx context.Context, req *resourcepb.ListByOwnerReq
 	if err != nil {
 		return nil, err
 	}
-	if err := s.allowed(ctx, t.MayList(caller, req.GetOwner().GetType(), tenancy)); err != nil {
+	if err := s.authStatus(ctx, t.MayList(caller, req.GetOwner().GetType(), tenancy)); err != nil {
 		return nil, err
 	}
 	ids, err := s.backend.OwnerReferences(ctx, idIn(tenancy, req.GetOwner()))
 	if err != nil {
-		return nil, s.told(ctx, "list by owner", err)
+		return nil, s.toStatus(ctx, "list by owner", err)
 	}
-	if ids, err = after(req.GetContinue(), ids); err != nil {
+	if ids, err = skipTo(req.GetContinue(), ids); err != nil {
 		return nil, err
 	}
-	owned, err := s.owned(ctx, s.readers(caller, tenancy), ids, int(req.GetLimit()))
+	owned, err := s.readOwned(ctx, s.newVisibility(caller, tenancy), ids, int(req.GetLimit()))
 	if err != nil {
-		return nil, s.told(ctx, "list by owner", err)
+		return nil, s.toStatus(ctx, "list by owner", err)
 	}
 	if limit := int(req.GetLimit()); limit > 0 && len(owned) > limit {
 		owned = owned[:limit]
-		next, err := tokenOf(owned[limit-1].GetId())
+		next, err := encodeToken(owned[limit-1].GetId())
 		return &resourcepb.ListByOwnerResponse{Resources: owned, Continue: next}, err
 	}
 	return &resourcepb.ListByOwnerResponse{Resources: owned}, nil
 }
 
-// owned returns the resources with these ids that the caller may see; if there is a limit, the first ones, and at least one more than the
+// readOwned returns the resources with these ids that the caller may see; if there is a limit, the first ones, and at least one more than the
 // limit if there are so many. So the last one of a page is one that may be named in a token, and there is a token only if more is seen.
-func (s *Server) owned(ctx context.Context, who *readers, ids []*resourcepb.ID, limit int) (kept []*resourcepb.Resource, err error) {
+func (s *Server) readOwned(ctx context.Context, who *visibility, ids []*resourcepb.ID, limit int) (kept []*resourcepb.Resource, err error) {
 	for len(ids) > 0 && (limit == 0 || len(kept) <= limit) {
 		portion := ids
 		if limit > 0 {
-			portion = ids[:min(len(ids), max(limit+1-len(kept), readsAtOnce))]
+			portion = ids[:min(len(ids), max(limit+1-len(kept), maxParallelReads))]
 		}
 		ids = ids[len(portion):]
-		read, err := s.readAll(ctx, portion)
+		read, err := s.readIDs(ctx, portion)
 		if err != nil {
 			return nil, err
 		}
@@ -90,16 +90,16 @@ func (s *Server) owned(ctx context.Context, who *readers, ids []*resourcepb.ID, 
 	return kept, nil
 }
 
-// readAll returns the resources with these ids, as far as they are still there, in the order of the ids.
-func (s *Server) readAll(ctx context.Context, ids []*resourcepb.ID) ([]*resourcepb.Resource, error) {
+// readIDs returns the resources with these ids, as far as they are still there, in the order of the ids.
+func (s *Server) readIDs(ctx context.Context, ids []*resourcepb.ID) ([]*resourcepb.Resource, error) {
 	all := make([]*resourcepb.Resource, len(ids))
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(readsAtOnce)
+	g.SetLimit(maxParallelReads)
 	for i, id := range ids {
 		g.Go(func() (err error) {
-			all[i], err = s.current(ctx, consistency(ctx), id)
+			all[i], err = s.readCurrent(ctx, consistency(ctx), id)
 			if errors.Is(err, storage.ErrNotFound) && consistency(ctx) != storage.StrongConsistency {
-				all[i], err = s.current(ctx, storage.StrongConsistency, id) // it may just not have come to the replica yet
+				all[i], err = s.readCurrent(ctx, storage.StrongConsistency, id) // it may just not have come to the replica yet
 			}
 			if errors.Is(err, storage.ErrNotFound) {
 				return nil
@@ -113,36 +113,36 @@ func (s *Server) readAll(ctx context.Context, ids []*resourcepb.ID) ([]*resource
 	return slices.DeleteFunc(all, func(res *resourcepb.Resource) bool { return res == nil }), nil
 }
 
-// after returns those of some ids, which it may change, that come behind a page with that continue token: the last id of the page.
-func after(token string, ids []*resourcepb.ID) ([]*resourcepb.ID, error) {
+// skipTo returns those of some ids, which it may change, that come behind a page with that continue token: the last id of the page.
+func skipTo(token string, ids []*resourcepb.ID) ([]*resourcepb.ID, error) {
 	if token == "" {
 		return ids, nil
 	}
-	last, err := idOfToken(token)
+	last, err := parseToken(token)
 	if err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(ids, func(id *resourcepb.ID) bool { return compareKeys(id, last) <= 0 }), nil
 }
 
-// errNoToken refuses a continue token that no answer held.
-var errNoToken = invalid("continue invalid: it is no token of this listing")
+// errBadToken refuses a continue token that no answer held.
+var errBadToken = invalid("continue invalid: it is no token of this listing")
 
-// idOfToken returns the last id of a page with that continue token.
-func idOfToken(token string) (*resourcepb.ID, error) {
+// parseToken returns the last id of a page with that continue token.
+func parseToken(token string) (*resourcepb.ID, error) {
 	last := &resourcepb.ID{}
 	raw, err := base64.RawURLEncoding.DecodeString(token)
 	if err == nil {
 		err = proto.Unmarshal(raw, last)
 	}
 	if err != nil || last.GetName() == "" {
-		return nil, errNoToken
+		return nil, errBadToken
 	}
 	return last, nil
 }
 
-// tokenOf returns the continue token of a page that ends with an id.
-func tokenOf(last *resourcepb.ID) (string, error) {
+// encodeToken returns the continue token of a page that ends with an id.
+func encodeToken(last *resourcepb.ID) (string, error) {
 	last = proto.CloneOf(last)
 	last.Uid = ""
 	raw, err := proto.Marshal(last)

@@ -23,60 +23,60 @@ func (s *Server) historian() (history.Historian, error) {
 	return h, nil
 }
 
-// sight is what the caller of a method of the history service may see: what a list of the same type and tenancy would show it. The hooks
+// historyView is what the caller of a method of the history service may see: what a list of the same type and tenancy would show it. The hooks
 // are asked about resources of the past as they were, and answer as they do today.
-type sight struct {
-	server  *Server
-	name    *resourcepb.Type
-	t       *registry.Type
-	tenancy *resourcepb.Tenancy
-	who     *readers
-	recheck time.Time // when the caller is to be authenticated again
+type historyView struct {
+	server     *Server
+	name       *resourcepb.Type
+	t          *registry.Type
+	tenancy    *resourcepb.Tenancy
+	visibility *visibility
+	recheckAt  time.Time // when the caller is to be authenticated again
 }
 
-// sightOf checks the type and the tenancy of a request, and that the caller may list them.
-func (s *Server) sightOf(ctx context.Context, name *resourcepb.Type, asked *resourcepb.Tenancy, prefix string) (*sight, error) {
+// openHistoryView checks the type and the tenancy of a request, and that the caller may list them.
+func (s *Server) openHistoryView(ctx context.Context, name *resourcepb.Type, asked *resourcepb.Tenancy, prefix string) (*historyView, error) {
 	if name == nil {
 		return nil, invalid("type is required")
 	}
 	if asked == nil {
 		return nil, invalid("tenancy is required")
 	}
-	t, tenancy, err := s.scopeOf(name, asked, prefix)
+	t, tenancy, err := s.resolveList(name, asked, prefix)
 	if err != nil {
 		return nil, err
 	}
-	v := &sight{server: s, name: name, t: t, tenancy: tenancy}
+	v := &historyView{server: s, name: name, t: t, tenancy: tenancy}
 	return v, v.authenticate(ctx)
 }
 
 // authenticate asks who calls, and whether the caller may list.
-func (v *sight) authenticate(ctx context.Context) error {
+func (v *historyView) authenticate(ctx context.Context) error {
 	caller, err := v.server.caller(ctx, v.tenancy)
 	if err != nil {
 		return err
 	}
-	if err := v.server.allowed(ctx, v.t.MayList(caller, v.name, v.tenancy)); err != nil {
+	if err := v.server.authStatus(ctx, v.t.MayList(caller, v.name, v.tenancy)); err != nil {
 		return err
 	}
-	v.who = v.server.readers(caller, v.tenancy)
-	v.recheck = time.Now().Add(v.server.opts.Recheck)
+	v.visibility = v.server.newVisibility(caller, v.tenancy)
+	v.recheckAt = time.Now().Add(v.server.opts.Recheck)
 	return nil
 }
 
 // filter returns a filter with all that may be seen and whose name begins so.
-func (v *sight) filter(prefix string) *ranges.Filter {
+func (v *historyView) filter(prefix string) *ranges.Filter {
 	return ranges.Matching(storage.UnversionedTypeFrom(v.name), v.tenancy, prefix)
 }
 
-// spanOf returns the span of a filter behind a continue token, which names the last resource of the page before; "" for the whole span.
-func spanOf(f *ranges.Filter, token string) (history.Span, error) {
+// rangeAfter returns the span of a filter behind a continue token, which names the last resource of the page before; "" for the whole span.
+func rangeAfter(f *ranges.Filter, token string) (history.Span, error) {
 	if token == "" {
 		return f.Span(), nil
 	}
-	last, err := idOfToken(token)
+	last, err := parseToken(token)
 	if err == nil && !f.Match(last) {
-		err = errNoToken
+		err = errBadToken
 	}
 	if err != nil {
 		return history.Span{}, err
@@ -84,12 +84,12 @@ func spanOf(f *ranges.Filter, token string) (history.Span, error) {
 	return f.After(last), nil
 }
 
-// shown returns a record as the caller may see it, nil for nothing.
-func (v *sight) shown(ctx context.Context, r *history.Record) (*resourcepb.Record, error) {
-	if r == nil || !means(v.name, r.Resource.GetId().GetType()) {
+// visibleRecord returns a record as the caller may see it, nil for nothing.
+func (v *historyView) visibleRecord(ctx context.Context, r *history.Record) (*resourcepb.Record, error) {
+	if r == nil || !matchesType(v.name, r.Resource.GetId().GetType()) {
 		return nil, nil
 	}
-	may, err := v.who.mayRead(ctx, v.t, r.Resource)
+	may, err := v.visibility.mayRead(ctx, v.t, r.Resource)
 	if err != nil || !may {
 		return nil, err
 	}

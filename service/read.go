@@ -17,7 +17,7 @@ func (s *Server) Read(ctx context.Context, req *resourcepb.ReadRequest) (*resour
 	if err := checkID("id", req.GetId()); err != nil {
 		return nil, err
 	}
-	if several(req.GetId().GetType()) {
+	if anyType(req.GetId().GetType()) {
 		return s.readAny(ctx, req.GetId())
 	}
 	t, err := s.resolve(req.GetId().GetType())
@@ -27,7 +27,7 @@ func (s *Server) Read(ctx context.Context, req *resourcepb.ReadRequest) (*resour
 	if err := checkScope(t, req.GetId().GetType(), req.GetId().GetTenancy(), false); err != nil {
 		return nil, err
 	}
-	tenancy := completed(t.Scope, req.GetId().GetTenancy())
+	tenancy := fillTenancy(t.Scope, req.GetId().GetTenancy())
 	caller, err := s.caller(ctx, tenancy)
 	if err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func (s *Server) Read(ctx context.Context, req *resourcepb.ReadRequest) (*resour
 	id := idIn(tenancy, req.GetId())
 	needed := t.MayRead(caller, id, nil)
 	if needed != nil && !errors.Is(needed, registry.ErrNeedResource) {
-		return nil, s.allowed(ctx, needed)
+		return nil, s.authStatus(ctx, needed)
 	}
 	if err := s.checkExists(ctx, tenancy, codes.NotFound); err != nil {
 		return nil, err
@@ -46,12 +46,12 @@ func (s *Server) Read(ctx context.Context, req *resourcepb.ReadRequest) (*resour
 		stored = mismatch.Stored // which group version there is, too, is for those only who may read it
 	}
 	if needed != nil && stored != nil {
-		if err := s.allowed(ctx, t.MayRead(caller, id, stored)); err != nil {
+		if err := s.authStatus(ctx, t.MayRead(caller, id, stored)); err != nil {
 			return nil, err
 		}
 	}
 	if err != nil {
-		return nil, s.told(ctx, "read", err)
+		return nil, s.toStatus(ctx, "read", err)
 	}
 	return &resourcepb.ReadResponse{Resource: res}, nil
 }

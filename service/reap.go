@@ -15,15 +15,15 @@ func (s *Server) Backend() storage.Backend { return s.backend }
 // incarnation is gone. Neither registry nor hooks are asked, since types come and go while what they left stays. Nothing is done to a
 // resource that is not there with the uid in id, or that has another owner by now.
 func (s *Server) Reap(ctx context.Context, id, owner *resourcepb.ID) error {
-	err := retried(ctx, false, func(consistency storage.ReadConsistency) error {
-		res, err := s.current(ctx, consistency, id)
+	err := retryConflicts(ctx, false, func(consistency storage.ReadConsistency) error {
+		res, err := s.readCurrent(ctx, consistency, id)
 		switch {
 		case errors.Is(err, storage.ErrNotFound):
-			return refused{err}
+			return decisionError{err}
 		case err != nil:
 			return err
 		case res.GetOwner().GetUid() != owner.GetUid() || compareKeys(res.GetOwner(), owner) != 0:
-			return refused{storage.ErrNotFound} // this owner has it no more
+			return decisionError{storage.ErrNotFound} // this owner has it no more
 		}
 		return s.deleteNow(ctx, res)
 	})

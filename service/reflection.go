@@ -30,31 +30,31 @@ func (s *Server) RegisterReflection(r reflection.GRPCServer) {
 // schemas returns what reflection finds descriptors in.
 func (s *Server) schemas() protodesc.Resolver {
 	own := new(protoregistry.Files)
-	include(own, consulSchema())
+	addFile(own, consulSchema())
 	for _, t := range s.types.Types() {
-		include(own, t.Proto.ProtoReflect().Descriptor().ParentFile())
+		addFile(own, t.Proto.ProtoReflect().Descriptor().ParentFile())
 	}
 	return schemas{own}
 }
 
-// include adds a file, and those that it imports, to files. Payloads may come from several sets of schemas: of two files with the same
+// addFile adds a file, and those that it imports, to files. Payloads may come from several sets of schemas: of two files with the same
 // path, or with a message of the same name, the first one stays. Clients get the imports of a file from that file, whatever is in files.
-func include(files *protoregistry.Files, file protoreflect.FileDescriptor) {
+func addFile(files *protoregistry.Files, file protoreflect.FileDescriptor) {
 	if file.IsPlaceholder() || files.RegisterFile(file) != nil {
 		return
 	}
 	for i := range file.Imports().Len() {
-		include(files, file.Imports().Get(i))
+		addFile(files, file.Imports().Get(i))
 	}
 }
 
 // schemas finds descriptors in files of a server's own, and then in those that the program links. So nothing has to be registered for the
 // whole program under a name that another package of it may register.
-type schemas struct{ own *protoregistry.Files }
+type schemas struct{ files *protoregistry.Files }
 
 // FindFileByPath returns the file with a path.
 func (s schemas) FindFileByPath(path string) (protoreflect.FileDescriptor, error) {
-	if file, err := s.own.FindFileByPath(path); err == nil {
+	if file, err := s.files.FindFileByPath(path); err == nil {
 		return file, nil
 	}
 	return protoregistry.GlobalFiles.FindFileByPath(path)
@@ -62,7 +62,7 @@ func (s schemas) FindFileByPath(path string) (protoreflect.FileDescriptor, error
 
 // FindDescriptorByName returns what has a full name.
 func (s schemas) FindDescriptorByName(name protoreflect.FullName) (protoreflect.Descriptor, error) {
-	if found, err := s.own.FindDescriptorByName(name); err == nil {
+	if found, err := s.files.FindDescriptorByName(name); err == nil {
 		return found, nil
 	}
 	return protoregistry.GlobalFiles.FindDescriptorByName(name)

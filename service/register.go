@@ -17,15 +17,15 @@ const (
 	consulFile    = "pbresource/resource.proto"
 )
 
-// compatible is the description of our service under the name of the API that it is compatible with: on the wire the two differ in
+// consulDesc is the description of our service under the name of the API that it is consulDesc with: on the wire the two differ in
 // nothing else.
-var compatible = func() grpc.ServiceDesc {
+var consulDesc = func() grpc.ServiceDesc {
 	desc := resourcegrpc.ResourceService_ServiceDesc
 	desc.ServiceName = consulPackage + ".ResourceService"
 	desc.Metadata = consulFile
 	desc.Methods = slices.Clone(desc.Methods)
 	for i, m := range desc.Methods {
-		desc.Methods[i].Handler = renamed("/"+desc.ServiceName+"/"+m.MethodName, m.Handler)
+		desc.Methods[i].Handler = withMethodName("/"+desc.ServiceName+"/"+m.MethodName, m.Handler)
 	}
 	return desc
 }()
@@ -37,7 +37,7 @@ var compatible = func() grpc.ServiceDesc {
 // Interceptors and stats handlers are told the name that the client called, which grpc.Method returns for the context of a call, too.
 func (s *Server) Register(r grpc.ServiceRegistrar) {
 	r.RegisterService(&resourcegrpc.ResourceService_ServiceDesc, s)
-	r.RegisterService(&compatible, s)
+	r.RegisterService(&consulDesc, s)
 	r.RegisterService(&resourcegrpc.HistoryService_ServiceDesc, s)
 }
 
@@ -45,16 +45,16 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 // either of its names are serving. Shutdown of the returned value says for all of them that they are not, and Resume that they are again.
 func RegisterHealth(r grpc.ServiceRegistrar) *health.Server {
 	h := health.NewServer() // it serves "" from the beginning
-	for _, name := range []string{resourcegrpc.ResourceService_ServiceDesc.ServiceName, compatible.ServiceName} {
+	for _, name := range []string{resourcegrpc.ResourceService_ServiceDesc.ServiceName, consulDesc.ServiceName} {
 		h.SetServingStatus(name, healthpb.HealthCheckResponse_SERVING)
 	}
 	healthpb.RegisterHealthServer(r, h)
 	return h
 }
 
-// renamed makes the handler of a unary method one whose interceptor is told that name. Generated handlers hold the name that they were
+// withMethodName makes the handler of a unary method one whose interceptor is told that name. Generated handlers hold the name that they were
 // generated for; those of streams are told the name on the wire by the gRPC server itself.
-func renamed(name string, handle grpc.MethodHandler) grpc.MethodHandler {
+func withMethodName(name string, handle grpc.MethodHandler) grpc.MethodHandler {
 	return func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 		if interceptor == nil {
 			return handle(srv, ctx, decode, nil)

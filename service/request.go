@@ -11,8 +11,8 @@ import (
 // maxName is the largest length of a name and of a unit of a tenancy, which is that of a DNS label.
 const maxName = 63
 
-// wellFormed reports whether s is a name: lower-case letters, digits and '-' inside.
-func wellFormed(s string) bool {
+// isName reports whether s is a name: lower-case letters, digits and '-' inside.
+func isName(s string) bool {
 	if s == "" || len(s) > maxName || s[0] == '-' || s[len(s)-1] == '-' {
 		return false
 	}
@@ -26,7 +26,7 @@ func wellFormed(s string) bool {
 
 // checkName refuses what is no name. field is how the error calls it.
 func checkName(field, s string) error {
-	if wellFormed(s) {
+	if isName(s) {
 		return nil
 	}
 	return invalid("%s invalid: expected 1 to %d lower-case letters, digits and '-', with a letter or a digit at both ends, got %.80q",
@@ -50,7 +50,7 @@ func checkID(field string, id *resourcepb.ID) error {
 // checkTenancy checks the units of a tenancy that are there.
 func checkTenancy(field string, t *resourcepb.Tenancy, wildcards bool) error {
 	for _, unit := range []struct{ what, name string }{{"partition", t.GetPartition()}, {"namespace", t.GetNamespace()}} {
-		if unit.name == "" || wellFormed(unit.name) || wildcards && unit.name == storage.Wildcard {
+		if unit.name == "" || isName(unit.name) || wildcards && unit.name == storage.Wildcard {
 			continue
 		}
 		return checkName(field+"."+unit.what, unit.name)
@@ -101,8 +101,8 @@ func checkScope(t *registry.Type, name *resourcepb.Type, tenancy *resourcepb.Ten
 // defaultUnit is the partition, and the namespace, of a request that names none.
 const defaultUnit = "default"
 
-// completed returns a tenancy with the units of the scope filled in, and without the others. The request's own is not changed.
-func completed(scope registry.Scope, t *resourcepb.Tenancy) *resourcepb.Tenancy {
+// fillTenancy returns a tenancy with the units of the scope filled in, and without the others. The request's own is not changed.
+func fillTenancy(scope registry.Scope, t *resourcepb.Tenancy) *resourcepb.Tenancy {
 	or := func(unit string) string {
 		if unit == "" {
 			return defaultUnit

@@ -41,15 +41,15 @@ func checkSelector(s *resourcepb.Selector, depth int, left *int) error {
 	return nil
 }
 
-// matches reports whether a selector matches a resource. Of a resource that left the caller's view only the id is known, and what a
+// mayMatch reports whether a selector mayMatch a resource. Of a resource that left the caller's view only the id is known, and what a
 // selector would look at beside it counts as matching, so that nobody misses the end of what it was sent.
-func matches(s *resourcepb.Selector, res *resourcepb.Resource) bool {
-	yes, known := looked(s, res)
+func mayMatch(s *resourcepb.Selector, res *resourcepb.Resource) bool {
+	yes, known := evaluate(s, res)
 	return yes || !known
 }
 
-// looked reports whether a selector matches a resource, and whether that can be known.
-func looked(s *resourcepb.Selector, res *resourcepb.Resource) (yes, known bool) {
+// evaluate reports whether a selector matches a resource, and whether that can be known.
+func evaluate(s *resourcepb.Selector, res *resourcepb.Resource) (yes, known bool) {
 	id, whole := res.GetId(), res.GetVersion() != ""
 	switch by := s.GetBy().(type) {
 	case *resourcepb.Selector_Name:
@@ -57,16 +57,16 @@ func looked(s *resourcepb.Selector, res *resourcepb.Resource) (yes, known bool) 
 	case *resourcepb.Selector_NamePrefix:
 		return strings.HasPrefix(id.GetName(), by.NamePrefix), true
 	case *resourcepb.Selector_Tenancy:
-		return unit(by.Tenancy.GetPartition(), id.GetTenancy().GetPartition()) && unit(by.Tenancy.GetNamespace(), id.GetTenancy().GetNamespace()), true
+		return unitMatches(by.Tenancy.GetPartition(), id.GetTenancy().GetPartition()) && unitMatches(by.Tenancy.GetNamespace(), id.GetTenancy().GetNamespace()), true
 	case *resourcepb.Selector_Owner:
-		return owns(by.Owner, res.GetOwner()), whole
+		return ownerMatches(by.Owner, res.GetOwner()), whole
 	case *resourcepb.Selector_Metadata:
 		value, there := res.GetMetadata()[by.Metadata.GetKey()]
 		return there && (by.Metadata.Value == nil || value == by.Metadata.GetValue()), whole
 	case *resourcepb.Selector_And:
 		known = true
 		for _, part := range by.And.GetOf() {
-			switch y, k := looked(part, res); {
+			switch y, k := evaluate(part, res); {
 			case !k:
 				known = false
 			case !y:
@@ -77,7 +77,7 @@ func looked(s *resourcepb.Selector, res *resourcepb.Resource) (yes, known bool) 
 	case *resourcepb.Selector_Or:
 		known = true
 		for _, part := range by.Or.GetOf() {
-			switch y, k := looked(part, res); {
+			switch y, k := evaluate(part, res); {
 			case !k:
 				known = false
 			case y:
@@ -86,16 +86,16 @@ func looked(s *resourcepb.Selector, res *resourcepb.Resource) (yes, known bool) 
 		}
 		return false, known
 	case *resourcepb.Selector_Not:
-		yes, known = looked(by.Not, res)
+		yes, known = evaluate(by.Not, res)
 		return !yes, known
 	}
 	return false, true
 }
 
-func unit(asked, is string) bool { return asked == storage.Wildcard || asked == is }
+func unitMatches(asked, is string) bool { return asked == storage.Wildcard || asked == is }
 
-// owns reports whether an owner is the one asked for.
-func owns(asked, is *resourcepb.ID) bool {
+// ownerMatches reports whether an owner is the one asked for.
+func ownerMatches(asked, is *resourcepb.ID) bool {
 	return is != nil && storage.UnversionedTypeFrom(asked.GetType()) == storage.UnversionedTypeFrom(is.GetType()) &&
 		asked.GetTenancy().GetPartition() == is.GetTenancy().GetPartition() &&
 		asked.GetTenancy().GetNamespace() == is.GetTenancy().GetNamespace() &&

@@ -22,7 +22,7 @@ type Server struct {
 	types   *registry.Registry
 	opts    Options
 
-	encodings *encodings
+	eventCache *eventCache
 
 	draining context.Context // over when streams have to end
 	drain    func()
@@ -46,8 +46,8 @@ type Options struct {
 type Tenancies interface {
 	// Exists reports whether the partition, and the namespace in it where there is one, exist. Empty units always do.
 	Exists(ctx context.Context, tenancy *resourcepb.Tenancy) (bool, error)
-	// Marked reports whether the partition or the namespace is marked for deletion, so that nothing new may be written there.
-	Marked(ctx context.Context, tenancy *resourcepb.Tenancy) (bool, error)
+	// DeletionPending reports whether the partition or the namespace is marked for deletion, so that nothing new may be written there.
+	DeletionPending(ctx context.Context, tenancy *resourcepb.Tenancy) (bool, error)
 }
 
 // ErrUnauthenticated is what Authenticate's error wraps if a token is not known, or none came where one is needed.
@@ -58,7 +58,7 @@ const defaultRecheck = 60 * time.Second
 
 // New returns the service of the types in r over b. The backend stays the caller's: close it after the last call has ended.
 func New(b storage.Backend, r *registry.Registry, o *Options) *Server {
-	s := &Server{backend: b, types: r, encodings: newEncodings()}
+	s := &Server{backend: b, types: r, eventCache: newEventCache()}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	if o != nil {
 		s.opts = *o
@@ -70,22 +70,24 @@ func New(b storage.Backend, r *registry.Registry, o *Options) *Server {
 		s.opts.Logger = slog.Default()
 	}
 	if s.opts.Tenancies == nil {
-		s.opts.Tenancies = everywhere{}
+		s.opts.Tenancies = allTenancies{}
 	}
 	if s.opts.Authenticate == nil {
-		s.opts.Authenticate = func(context.Context, string, *resourcepb.Tenancy) (registry.Caller, error) { return anybody{}, nil }
+		s.opts.Authenticate = func(context.Context, string, *resourcepb.Tenancy) (registry.Caller, error) { return allowAll{}, nil }
 	}
 	return s
 }
 
-// everywhere are the tenancies of a service that knows none: all exist.
-type everywhere struct{}
+// allTenancies are the tenancies of a service that knows none: all exist.
+type allTenancies struct{}
 
-func (everywhere) Exists(context.Context, *resourcepb.Tenancy) (bool, error) { return true, nil }
-func (everywhere) Marked(context.Context, *resourcepb.Tenancy) (bool, error) { return false, nil }
+func (allTenancies) Exists(context.Context, *resourcepb.Tenancy) (bool, error) { return true, nil }
+func (allTenancies) DeletionPending(context.Context, *resourcepb.Tenancy) (bool, error) {
+	return false, nil
+}
 
-// anybody is a caller who may do everything.
-type anybody struct{}
+// allowAll is a caller who may do everything.
+type allowAll struct{}
 
-func (anybody) OperatorRead() error  { return nil }
-func (anybody) OperatorWrite() error { return nil }
+func (allowAll) OperatorRead() error  { return nil }
+func (allowAll) OperatorWrite() error { return nil }

@@ -31,7 +31,7 @@ func (s *Server) WriteStatus(ctx context.Context, req *resourcepb.WriteStatusReq
 	if err := checkScope(t, req.GetId().GetType(), req.GetId().GetTenancy(), false); err != nil {
 		return nil, err
 	}
-	tenancy := completed(t.Scope, req.GetId().GetTenancy())
+	tenancy := fillTenancy(t.Scope, req.GetId().GetTenancy())
 	caller, err := s.caller(ctx, tenancy)
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (s *Server) WriteStatus(ctx context.Context, req *resourcepb.WriteStatusReq
 	id := idIn(tenancy, req.GetId())
 	written := proto.CloneOf(req.GetStatus())
 	var stored *resourcepb.Resource
-	err = retried(ctx, req.GetVersion() != "", func(consistency storage.ReadConsistency) error {
+	err = retryConflicts(ctx, req.GetVersion() != "", func(consistency storage.ReadConsistency) error {
 		res, err := s.backend.Read(ctx, consistency, id)
 		mismatch := storage.GroupVersionMismatchError{}
 		judged := res
@@ -51,17 +51,17 @@ func (s *Server) WriteStatus(ctx context.Context, req *resourcepb.WriteStatusReq
 		case err != nil:
 			return err
 		}
-		if denied := s.allowed(ctx, t.MayWrite(caller, judged)); denied != nil {
+		if denied := s.authStatus(ctx, t.MayWrite(caller, judged)); denied != nil {
 			return denied // who may not write it does not learn that it is gone
 		}
 		if missing := s.checkExists(ctx, tenancy, codes.NotFound); missing != nil {
 			return missing
 		}
 		if err != nil {
-			return refused{err}
+			return decisionError{err}
 		}
 		if req.GetVersion() != "" && req.GetVersion() != res.GetVersion() {
-			return refused{storage.ErrCASFailure}
+			return decisionError{storage.ErrCASFailure}
 		}
 		written.UpdatedAt = timestamppb.Now()
 		res.Status = maps.Clone(res.GetStatus())
@@ -73,7 +73,7 @@ func (s *Server) WriteStatus(ctx context.Context, req *resourcepb.WriteStatusReq
 		return err
 	})
 	if err != nil {
-		return nil, s.told(ctx, "write the status", err)
+		return nil, s.toStatus(ctx, "write the status", err)
 	}
 	return &resourcepb.WriteStatusResponse{Resource: stored}, nil
 }

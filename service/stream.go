@@ -25,20 +25,20 @@ type stream struct {
 	ctx  context.Context // of the call; over when the server drains, too
 	free func()          // ends ctx
 
-	who  *readers
-	sent *sentSet // what the caller was sent; nil where only a group version that is not served takes a resource from the caller's view
-	// foreign is, where sent is nil, what is stored in such a group version, and so is not in the caller's view.
-	foreign *sentSet
+	visibility *visibility
+	shownIDs   *idSet // what the caller was shownIDs; nil where only a group version that is not served takes a resource from the caller's view
+	// foreignIDs is, where sent is nil, what is stored in such a group version, and so is not in the caller's view.
+	foreignIDs *idSet
 
-	// wait is ctx until the next thing to do that no event brings about.
-	wait     context.Context
-	unwait   func()
-	recheck  time.Time // when the caller is to be authenticated again
-	bookmark time.Time // when the next bookmark is to be asked for; zero for never
+	// waitCtx is ctx until the next thing to do that no event brings about.
+	waitCtx      context.Context
+	cancelWait   func()
+	recheckAt    time.Time // when the caller is to be authenticated again
+	nextBookmark time.Time // when the next nextBookmark is to be asked for; zero for never
 
-	live  bool // the snapshot has ended
-	held  *resourcepb.WatchEvent
-	ready *resourcepb.WatchEvent
+	live         bool // the snapshot has ended
+	pendingEvent *resourcepb.WatchEvent
+	ready        *resourcepb.WatchEvent
 }
 
 // errDraining ends a stream of a server that is about to stop.
@@ -53,7 +53,7 @@ func (s *Server) open(ctx context.Context, req *resourcepb.WatchListRequest) (st
 	if asked == nil {
 		asked = &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}
 	}
-	t, tenancy, err := s.scopeOf(req.GetType(), asked, req.GetNamePrefix())
+	t, tenancy, err := s.resolveList(req.GetType(), asked, req.GetNamePrefix())
 	if err != nil {
 		return nil, err
 	}
@@ -61,9 +61,9 @@ func (s *Server) open(ctx context.Context, req *resourcepb.WatchListRequest) (st
 	if interval != nil && (interval.CheckValid() != nil || interval.AsDuration() < time.Second) {
 		return nil, invalid("bookmark_interval invalid: expected a second or more")
 	}
-	st = &stream{server: s, req: req, t: t, tenancy: tenancy, live: req.GetCursor() != "", unwait: func() {}}
-	if several(req.GetType()) || s.types.Varied(req.GetType()) {
-		st.sent = newSentSet()
+	st = &stream{server: s, req: req, t: t, tenancy: tenancy, live: req.GetCursor() != "", cancelWait: func() {}}
+	if anyType(req.GetType()) || s.types.PartlyVisible(req.GetType()) {
+		st.shownIDs = newIDSet()
 	}
 	var end context.CancelCauseFunc
 	st.ctx, end = context.WithCancelCause(ctx)
@@ -77,15 +77,15 @@ func (s *Server) open(ctx context.Context, req *resourcepb.WatchListRequest) (st
 		}
 	}()
 	if err := st.authenticate(); err != nil {
-		return nil, st.told(err)
+		return nil, st.toStatus(err)
 	}
 	if interval != nil {
-		st.bookmark = time.Now() // the first one proves the snapshot
+		st.nextBookmark = time.Now() // the first one proves the snapshot
 	}
 	if st.watch, err = s.watch(st.ctx, req, tenancy); err != nil {
-		return nil, st.told(err)
+		return nil, st.toStatus(err)
 	}
-	if err := st.prepare(); err != nil {
+	if err := st.configureWatch(); err != nil {
 		st.watch.Close()
 		return nil, err
 	}
@@ -106,17 +106,17 @@ func (s *Server) watch(ctx context.Context, req *resourcepb.WatchListRequest, te
 	return resumer.WatchFrom(ctx, name, tenancy, req.GetNamePrefix(), req.GetCursor())
 }
 
-// prepare asks the watch for what the request wants of it, before the first event.
-func (st *stream) prepare() error {
+// configureWatch asks the watch for what the request wants of it, before the first event.
+func (st *stream) configureWatch() error {
 	recaller, ok := st.watch.(history.Recaller)
 	// A stream that goes on from a cursor does not know what an earlier one has sent: what was stored before a change says it.
-	if ok && (st.req.GetBefore() || st.req.GetCursor() != "" && st.sent != nil) {
+	if ok && (st.req.GetBefore() || st.req.GetCursor() != "" && st.shownIDs != nil) {
 		recaller.Recall()
 	}
 	if !ok && st.req.GetBefore() {
 		return status.Error(codes.Unimplemented, "the store keeps no history: watch without the state before")
 	}
-	if _, ok := st.watch.(storage.Bookmarker); !ok && !st.bookmark.IsZero() {
+	if _, ok := st.watch.(storage.Bookmarker); !ok && !st.nextBookmark.IsZero() {
 		return status.Error(codes.Unimplemented, "the store's watches have no bookmarks: watch without bookmark_interval")
 	}
 	return nil
@@ -124,7 +124,7 @@ func (st *stream) prepare() error {
 
 // close ends the stream.
 func (st *stream) close() {
-	st.unwait()
+	st.cancelWait()
 	st.free()
 	st.watch.Close()
 }
@@ -135,11 +135,11 @@ func (st *stream) authenticate() error {
 	if err != nil {
 		return err
 	}
-	if err := st.server.allowed(st.ctx, st.t.MayList(caller, st.req.GetType(), st.tenancy)); err != nil {
+	if err := st.server.authStatus(st.ctx, st.t.MayList(caller, st.req.GetType(), st.tenancy)); err != nil {
 		return err
 	}
-	st.who = st.server.readers(caller, st.tenancy)
-	st.recheck = time.Now().Add(st.server.opts.Recheck)
+	st.visibility = st.server.newVisibility(caller, st.tenancy)
+	st.recheckAt = time.Now().Add(st.server.opts.Recheck)
 	return nil
 }
 
@@ -155,15 +155,15 @@ func (st *stream) next() (*resourcepb.WatchEvent, error) {
 			return nil, err
 		}
 		more := raw.GetMore()
-		seen, err := st.seen(raw)
+		seen, err := st.visibleEvent(raw)
 		if err != nil {
-			return nil, st.told(err)
+			return nil, st.toStatus(err)
 		}
 		if seen != nil {
 			seen.More = more
 		}
 		// An event that says that more of its commit follows waits for the next one that the caller may see: there may be none.
-		before := st.held
+		before := st.pendingEvent
 		switch {
 		case seen == nil && more:
 			continue
@@ -176,14 +176,14 @@ func (st *stream) next() (*resourcepb.WatchEvent, error) {
 			st.position(seen)
 		case more:
 			st.position(seen)
-			if st.held = seen; before == nil {
+			if st.pendingEvent = seen; before == nil {
 				continue
 			}
 			return before, nil
 		default:
 			st.position(seen)
 		}
-		st.held = nil
+		st.pendingEvent = nil
 		if before != nil {
 			st.ready = seen
 			return before, nil
@@ -202,12 +202,12 @@ func (st *stream) position(ev *resourcepb.WatchEvent) {
 // fetch returns the next event of the store. Between two events it does what is due.
 func (st *stream) fetch() (*resourcepb.WatchEvent, error) {
 	for {
-		if st.wait == nil || st.wait.Err() != nil {
-			if err := st.due(); err != nil {
-				return nil, st.told(err)
+		if st.waitCtx == nil || st.waitCtx.Err() != nil {
+			if err := st.runDue(); err != nil {
+				return nil, st.toStatus(err)
 			}
 		}
-		wait := st.wait
+		wait := st.waitCtx
 		if !st.live {
 			wait = st.ctx // what is due can wait for the store, which would begin to read a part of its snapshot anew
 		}
@@ -215,48 +215,48 @@ func (st *stream) fetch() (*resourcepb.WatchEvent, error) {
 		if err == nil {
 			return ev, nil
 		}
-		if st.ctx.Err() == nil && st.wait.Err() != nil && !errors.Is(err, storage.ErrWatchClosed) {
+		if st.ctx.Err() == nil && st.waitCtx.Err() != nil && !errors.Is(err, storage.ErrWatchClosed) {
 			continue
 		}
-		return nil, st.told(err)
+		return nil, st.toStatus(err)
 	}
 }
 
-// due authenticates the caller again and asks for a bookmark when the time has come.
-func (st *stream) due() error {
+// runDue authenticates the caller again and asks for a bookmark when the time has come.
+func (st *stream) runDue() error {
 	if st.ctx.Err() != nil {
 		return st.ctx.Err()
 	}
 	now := time.Now()
-	if !now.Before(st.recheck) {
+	if !now.Before(st.recheckAt) {
 		if err := st.authenticate(); err != nil {
 			return err
 		}
 	}
-	next := st.recheck
-	if !st.bookmark.IsZero() {
-		if !now.Before(st.bookmark) {
+	next := st.recheckAt
+	if !st.nextBookmark.IsZero() {
+		if !now.Before(st.nextBookmark) {
 			if err := st.watch.(storage.Bookmarker).Bookmark(st.ctx); err != nil {
 				return err
 			}
-			st.bookmark = now.Add(st.req.GetBookmarkInterval().AsDuration())
+			st.nextBookmark = now.Add(st.req.GetBookmarkInterval().AsDuration())
 		}
-		if st.bookmark.Before(next) {
-			next = st.bookmark
+		if st.nextBookmark.Before(next) {
+			next = st.nextBookmark
 		}
 	}
-	st.unwait()
-	st.wait, st.unwait = context.WithDeadline(st.ctx, next)
+	st.cancelWait()
+	st.waitCtx, st.cancelWait = context.WithDeadline(st.ctx, next)
 	return nil
 }
 
-// told returns an error as the caller is told of it.
-func (st *stream) told(err error) error {
+// toStatus returns an error as the caller is toStatus of it.
+func (st *stream) toStatus(err error) error {
 	if errors.Is(context.Cause(st.ctx), errDraining) {
 		return errDraining
 	}
 	if errors.Is(err, storage.ErrCompacted) && st.req.GetCursor() == "" && !st.req.GetCursors() {
-		return refusal(codes.Aborted, "COMPACTED", storage.ErrCompacted.Error()) // to callers that know no cursors every end of a watch looks alike
+		return reasonError(codes.Aborted, "COMPACTED", storage.ErrCompacted.Error()) // to callers that know no cursors every end of a watch looks alike
 	}
-	return st.server.told(st.ctx, "watch", err)
+	return st.server.toStatus(st.ctx, "watch", err)
 }

@@ -73,8 +73,8 @@ func Tombstone(res *resourcepb.Resource) (*resourcepb.ID, error) {
 	return t.GetOwner(), nil
 }
 
-// remove deletes a resource at the version that was read, and leaves a tombstone in the same transaction.
-func (s *Server) remove(ctx context.Context, res *resourcepb.Resource) error {
+// deleteLeavingTombstone deletes a resource at the version that was read, and leaves a tombstone in the same transaction.
+func (s *Server) deleteLeavingTombstone(ctx context.Context, res *resourcepb.Resource) error {
 	id, version := res.GetId(), res.GetVersion()
 	if isTombstone(id.GetType()) {
 		return s.backend.DeleteCAS(ctx, id, version)
@@ -87,19 +87,19 @@ func (s *Server) remove(ctx context.Context, res *resourcepb.Resource) error {
 	if !ok {
 		// The tombstone comes first: a crash in between must not leave children that nobody deletes. If the deletion then fails, the
 		// tombstone stays for the next one; the reaper leaves alone what an owner owns that is still there.
-		if _, err := s.backend.WriteCAS(ctx, stone); err != nil && !there(err) {
+		if _, err := s.backend.WriteCAS(ctx, stone); err != nil && !alreadyExists(err) {
 			return err
 		}
 		return s.backend.DeleteCAS(ctx, id, version)
 	}
 	_, err = tx.Commit(ctx, []storage.Op{{Delete: id, Version: version}, {Write: stone}})
-	if failed := (*storage.OpError)(nil); errors.As(err, &failed) && failed.Index == 1 && there(failed.Err) {
+	if failed := (*storage.OpError)(nil); errors.As(err, &failed) && failed.Index == 1 && alreadyExists(failed.Err) {
 		return s.backend.DeleteCAS(ctx, id, version)
 	}
 	return err
 }
 
-// there reports whether a resource could not be created because it exists.
-func there(err error) bool {
+// alreadyExists reports whether a resource could not be created because it exists.
+func alreadyExists(err error) bool {
 	return errors.Is(err, storage.ErrWrongUid) || errors.Is(err, storage.ErrCASFailure)
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// seen returns an event of the store as the caller may see it, nil if not at all. A resource that leaves the caller's view, because its
+// visibleEvent returns an event of the store as the caller may see it, nil if not at all. A resource that leaves the caller's view, because its
 // group version is another one now or the caller may not read it any more, is deleted as far as this caller can tell.
-func (st *stream) seen(ev *resourcepb.WatchEvent) (*resourcepb.WatchEvent, error) {
+func (st *stream) visibleEvent(ev *resourcepb.WatchEvent) (*resourcepb.WatchEvent, error) {
 	switch e := ev.GetEvent().(type) {
 	case *resourcepb.WatchEvent_EndOfSnapshot_:
 		st.live = true
@@ -29,86 +29,86 @@ func (st *stream) seen(ev *resourcepb.WatchEvent) (*resourcepb.WatchEvent, error
 
 // upsert returns the event of a resource that was written.
 func (st *stream) upsert(ev *resourcepb.WatchEvent, res *resourcepb.Resource) (*resourcepb.WatchEvent, error) {
-	shown, err := st.shows(res)
+	shown, err := st.isVisible(res)
 	if err != nil {
 		return nil, err
 	}
 	if shown {
-		st.sent.add(res.GetId())
-		st.foreign.remove(res.GetId())
+		st.shownIDs.add(res.GetId())
+		st.foreignIDs.remove(res.GetId())
 		return ev, st.hideBefore(ev)
 	}
-	left, err := st.showed(ev, res)
+	left, err := st.wasVisible(ev, res)
 	if err != nil || !left {
 		return nil, err
 	}
-	st.sent.remove(res.GetId())
-	return st.gone(ev, res.GetId())
+	st.shownIDs.remove(res.GetId())
+	return st.leaveEvent(ev, res.GetId())
 }
 
 // deletion returns the event of a resource that was deleted.
 func (st *stream) deletion(ev *resourcepb.WatchEvent, res *resourcepb.Resource) (*resourcepb.WatchEvent, error) {
-	shown, err := st.shows(res)
+	shown, err := st.isVisible(res)
 	if err != nil {
 		return nil, err
 	}
-	sent := st.sent.has(res.GetId())
-	st.sent.remove(res.GetId())
-	st.foreign.remove(res.GetId())
+	sent := st.shownIDs.has(res.GetId())
+	st.shownIDs.remove(res.GetId())
+	st.foreignIDs.remove(res.GetId())
 	switch {
 	case shown:
 		return ev, st.hideBefore(ev)
 	case sent:
-		return st.gone(ev, res.GetId())
+		return st.leaveEvent(ev, res.GetId())
 	}
 	return nil, nil
 }
 
-// shows reports whether the caller may see a resource in this stream as it is.
-func (st *stream) shows(res *resourcepb.Resource) (bool, error) {
-	if !means(st.req.GetType(), res.GetId().GetType()) {
+// isVisible reports whether the caller may see a resource in this stream as it is.
+func (st *stream) isVisible(res *resourcepb.Resource) (bool, error) {
+	if !matchesType(st.req.GetType(), res.GetId().GetType()) {
 		return false, nil
 	}
-	return st.who.mayRead(st.ctx, st.t, res)
+	return st.visibility.mayRead(st.ctx, st.t, res)
 }
 
-// showed reports whether the caller may have seen, before an event, a resource that the event takes from its view.
-func (st *stream) showed(ev *resourcepb.WatchEvent, res *resourcepb.Resource) (bool, error) {
+// wasVisible reports whether the caller may have seen, before an event, a resource that the event takes from its view.
+func (st *stream) wasVisible(ev *resourcepb.WatchEvent, res *resourcepb.Resource) (bool, error) {
 	switch {
-	case st.sent == nil:
-		return st.leaves(res)
-	case st.sent.has(res.GetId()):
+	case st.shownIDs == nil:
+		return st.leavesView(res)
+	case st.shownIDs.has(res.GetId()):
 		return true, nil
 	case st.req.GetCursor() == "":
 		return false, nil
 	case ev.GetBefore() != nil:
-		return st.shows(ev.GetBefore())
+		return st.isVisible(ev.GetBefore())
 	}
 	if _, ok := st.watch.(history.Recaller); ok {
 		return false, nil // there was nothing before
 	}
-	return false, refusal(codes.OutOfRange, "COMPACTED",
+	return false, reasonError(codes.OutOfRange, "COMPACTED",
 		"a resource may have left the view of this stream, and the store keeps no history to tell: watch without a cursor")
 }
 
-// leaves reports whether a resource leaves a view in which only group versions that this server does not serve are not shown: whether the
+// leavesView reports whether a resource leavesView a view in which only group versions that this server does not serve are not shown: whether the
 // stream may have sent it, and has not told its end yet. What the caller may not read was never sent: authorization does not depend on the
 // resource here, but on its tenancy.
-func (st *stream) leaves(res *resourcepb.Resource) (bool, error) {
-	may, err := st.who.mayRead(st.ctx, st.t, res)
-	if err != nil || !may || st.foreign.has(res.GetId()) {
+func (st *stream) leavesView(res *resourcepb.Resource) (bool, error) {
+	may, err := st.visibility.mayRead(st.ctx, st.t, res)
+	if err != nil || !may || st.foreignIDs.has(res.GetId()) {
 		return false, err
 	}
-	if st.foreign == nil {
-		st.foreign = newSentSet()
+	if st.foreignIDs == nil {
+		st.foreignIDs = newIDSet()
 	}
-	st.foreign.add(res.GetId())
+	st.foreignIDs.add(res.GetId())
 	return st.live, nil // in a snapshot it is there for the first time
 }
 
-// gone is the event of a resource that left the caller's view. It holds no more than the caller knew: in which group version the resource is
+// leaveEvent is the event of a resource that left the caller's view. It holds no more than the caller knew: in which group version the resource is
 // stored now it does not say.
-func (st *stream) gone(ev *resourcepb.WatchEvent, id *resourcepb.ID) (*resourcepb.WatchEvent, error) {
+func (st *stream) leaveEvent(ev *resourcepb.WatchEvent, id *resourcepb.ID) (*resourcepb.WatchEvent, error) {
 	id = proto.CloneOf(id)
 	id.Type.GroupVersion = st.req.GetType().GetGroupVersion()
 	end := &resourcepb.WatchEvent{Before: ev.GetBefore(), Event: &resourcepb.WatchEvent_Delete_{Delete: &resourcepb.WatchEvent_Delete{
@@ -122,7 +122,7 @@ func (st *stream) hideBefore(ev *resourcepb.WatchEvent) error {
 	if ev.GetBefore() == nil {
 		return nil
 	}
-	shown, err := st.shows(ev.GetBefore())
+	shown, err := st.isVisible(ev.GetBefore())
 	if err != nil {
 		return err
 	}
@@ -132,18 +132,18 @@ func (st *stream) hideBefore(ev *resourcepb.WatchEvent) error {
 	return nil
 }
 
-// sentSet is the set of the resources that a stream has sent, and that were not deleted since. It holds 128 bits of each key, hashed
+// idSet is the set of the resources that a stream has sent, and that were not deleted since. It holds 128 bits of each key, hashed
 // with seeds of its own, so that nobody can choose two keys that meet. A nil set is empty and takes nothing.
-type sentSet struct {
+type idSet struct {
 	seeds [2]maphash.Seed
 	keys  map[[2]uint64]struct{}
 }
 
-func newSentSet() *sentSet {
-	return &sentSet{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, keys: map[[2]uint64]struct{}{}}
+func newIDSet() *idSet {
+	return &idSet{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, keys: map[[2]uint64]struct{}{}}
 }
 
-func (s *sentSet) hash(id *resourcepb.ID) [2]uint64 {
+func (s *idSet) hash(id *resourcepb.ID) [2]uint64 {
 	key := make([]byte, 0, 256)
 	// No part of a key holds a NUL.
 	for _, part := range []string{id.GetType().GetGroup(), id.GetType().GetKind(), id.GetTenancy().GetPartition(), id.GetTenancy().GetNamespace(), id.GetName()} {
@@ -152,19 +152,19 @@ func (s *sentSet) hash(id *resourcepb.ID) [2]uint64 {
 	return [2]uint64{maphash.Bytes(s.seeds[0], key), maphash.Bytes(s.seeds[1], key)}
 }
 
-func (s *sentSet) add(id *resourcepb.ID) {
+func (s *idSet) add(id *resourcepb.ID) {
 	if s != nil {
 		s.keys[s.hash(id)] = struct{}{}
 	}
 }
 
-func (s *sentSet) remove(id *resourcepb.ID) {
+func (s *idSet) remove(id *resourcepb.ID) {
 	if s != nil {
 		delete(s.keys, s.hash(id))
 	}
 }
 
-func (s *sentSet) has(id *resourcepb.ID) bool {
+func (s *idSet) has(id *resourcepb.ID) bool {
 	if s == nil {
 		return false
 	}

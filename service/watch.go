@@ -28,8 +28,8 @@ func (s *Server) WatchList(req *resourcepb.WatchListRequest, out grpc.ServerStre
 			return err
 		}
 		if st.live {
-			if ev, err = s.encodings.encoded(ev); err != nil {
-				return st.told(err)
+			if ev, err = s.eventCache.encode(ev); err != nil {
+				return st.toStatus(err)
 			}
 		}
 		if err := out.Send(ev); err != nil {

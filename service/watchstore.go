@@ -41,9 +41,9 @@ func (s *Server) WatchStore(req *resourcepb.WatchStoreRequest, out grpc.ServerSt
 // storeWatch is one call of WatchStore: the events of a stream, selected. It is for one goroutine.
 type storeWatch struct {
 	*stream
-	asked  *resourcepb.WatchStoreRequest
-	commit []*resourcepb.StoreEvent // selected, of a commit that may go on
-	ready  []*resourcepb.StoreEvent
+	request       *resourcepb.WatchStoreRequest
+	pendingCommit []*resourcepb.StoreEvent // selected, of a pendingCommit that may go on
+	ready         []*resourcepb.StoreEvent
 }
 
 // maxEntries is how many entries a request may have: each is looked at for each change.
@@ -71,13 +71,13 @@ func (s *Server) watchStore(ctx context.Context, req *resourcepb.WatchStoreReque
 		}
 	}
 	st, err := s.open(ctx, &resourcepb.WatchListRequest{
-		Type: cover(req.GetEntries()), Tenancy: req.GetTenancy(), Cursor: req.GetCursor(), BookmarkInterval: req.GetBookmarkInterval(),
+		Type: coveringType(req.GetEntries()), Tenancy: req.GetTenancy(), Cursor: req.GetCursor(), BookmarkInterval: req.GetBookmarkInterval(),
 		Before: true, Cursors: true,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &storeWatch{stream: st, asked: req}, nil
+	return &storeWatch{stream: st, request: req}, nil
 }
 
 // checkEntry checks an entry of a request, and that the caller may list its type.
@@ -88,7 +88,7 @@ func (s *Server) checkEntry(ctx context.Context, e *resourcepb.WatchEntry, asked
 	if asked == nil {
 		asked = &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}
 	}
-	t, tenancy, err := s.scopeOf(e.GetType(), asked, "")
+	t, tenancy, err := s.resolveList(e.GetType(), asked, "")
 	if err != nil {
 		return err
 	}
@@ -110,11 +110,11 @@ func (s *Server) checkEntry(ctx context.Context, e *resourcepb.WatchEntry, asked
 	if err != nil {
 		return err
 	}
-	return s.allowed(ctx, t.MayList(caller, e.GetType(), tenancy))
+	return s.authStatus(ctx, t.MayList(caller, e.GetType(), tenancy))
 }
 
-// cover returns the name that stands for the types of all entries, and perhaps more.
-func cover(entries []*resourcepb.WatchEntry) *resourcepb.Type {
+// coveringType returns the name that stands for the types of all entries, and perhaps more.
+func coveringType(entries []*resourcepb.WatchEntry) *resourcepb.Type {
 	all := proto.CloneOf(entries[0].GetType())
 	for _, e := range entries[1:] {
 		t := e.GetType()
@@ -138,8 +138,8 @@ func (w *storeWatch) next() (*resourcepb.StoreEvent, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := w.take(ev); err != nil {
-			return nil, w.told(err)
+		if err := w.convert(ev); err != nil {
+			return nil, w.toStatus(err)
 		}
 	}
 	first := w.ready[0]
@@ -147,8 +147,8 @@ func (w *storeWatch) next() (*resourcepb.StoreEvent, error) {
 	return first, nil
 }
 
-// take makes of an event of the stream what is to be sent. Events wait for the end of their commit, since the last one says that it is.
-func (w *storeWatch) take(ev *resourcepb.WatchEvent) error {
+// convert makes of an event of the stream what is to be sent. Events wait for the end of their commit, since the last one says that it is.
+func (w *storeWatch) convert(ev *resourcepb.WatchEvent) error {
 	switch {
 	case ev.GetEndOfSnapshot() != nil:
 		w.ready = append(w.ready, &resourcepb.StoreEvent{Action: resourcepb.Action_ACTION_START, Cursor: w.watch.Cursor()})
@@ -157,27 +157,27 @@ func (w *storeWatch) take(ev *resourcepb.WatchEvent) error {
 		w.ready = append(w.ready, &resourcepb.StoreEvent{Action: resourcepb.Action_ACTION_PROGRESS, Cursor: w.watch.Cursor()})
 		return nil
 	}
-	e := told(ev, w.live)
+	e := storeEvent(ev, w.live)
 	if w.selects(e) {
-		w.commit = append(w.commit, e)
+		w.pendingCommit = append(w.pendingCommit, e)
 	}
-	if ev.GetMore() || len(w.commit) == 0 {
+	if ev.GetMore() || len(w.pendingCommit) == 0 {
 		return nil
 	}
-	last := len(w.commit) - 1
-	for _, e := range w.commit[:last] {
+	last := len(w.pendingCommit) - 1
+	for _, e := range w.pendingCommit[:last] {
 		e.More = true
 	}
-	w.commit[last].Cursor = ev.GetCursor()
-	w.ready, w.commit = append(w.ready, w.commit...), nil
+	w.pendingCommit[last].Cursor = ev.GetCursor()
+	w.ready, w.pendingCommit = append(w.ready, w.pendingCommit...), nil
 	return nil
 }
 
-// told returns what an event of a stream says, before or after the end of its snapshot.
-func told(ev *resourcepb.WatchEvent, live bool) *resourcepb.StoreEvent {
+// storeEvent returns what an event of a stream says, before or after the end of its snapshot.
+func storeEvent(ev *resourcepb.WatchEvent, live bool) *resourcepb.StoreEvent {
 	deleted, now := ev.GetDelete().GetResource(), ev.GetUpsert().GetResource()
 	switch {
-	case deleted != nil && unknown(deleted) && ev.GetBefore() != nil:
+	case deleted != nil && idOnly(deleted) && ev.GetBefore() != nil:
 		return &resourcepb.StoreEvent{Action: resourcepb.Action_ACTION_DELETE, Before: ev.GetBefore()}
 	case deleted != nil:
 		return &resourcepb.StoreEvent{Action: resourcepb.Action_ACTION_DELETE, Before: deleted}
@@ -189,24 +189,24 @@ func told(ev *resourcepb.WatchEvent, live bool) *resourcepb.StoreEvent {
 	return &resourcepb.StoreEvent{Action: resourcepb.Action_ACTION_UPDATE, Now: now, Before: ev.GetBefore()}
 }
 
-// unknown reports whether of a resource no more than the id can be told, because it left the caller's view.
-func unknown(res *resourcepb.Resource) bool { return res.GetVersion() == "" }
+// idOnly reports whether of a resource no more than the id can be told, because it left the caller's view.
+func idOnly(res *resourcepb.Resource) bool { return res.GetVersion() == "" }
 
 // selects reports whether an entry selects an event.
 func (w *storeWatch) selects(ev *resourcepb.StoreEvent) bool {
-	if ev.GetAction() == resourcepb.Action_ACTION_EXISTS && !w.asked.GetSnapshot() {
+	if ev.GetAction() == resourcepb.Action_ACTION_EXISTS && !w.request.GetSnapshot() {
 		return false
 	}
-	for _, e := range w.asked.GetEntries() {
-		if wanted(e.GetActions(), ev.GetAction()) && (entered(e, ev.GetNow()) || entered(e, ev.GetBefore())) {
+	for _, e := range w.request.GetEntries() {
+		if actionSelected(e.GetActions(), ev.GetAction()) && (entrySelects(e, ev.GetNow()) || entrySelects(e, ev.GetBefore())) {
 			return true
 		}
 	}
 	return false
 }
 
-// wanted reports whether an action is one of those that were asked for.
-func wanted(actions []resourcepb.Action, a resourcepb.Action) bool {
+// actionSelected reports whether an action is one of those that were asked for.
+func actionSelected(actions []resourcepb.Action, a resourcepb.Action) bool {
 	if len(actions) == 0 || a == resourcepb.Action_ACTION_EXISTS {
 		return true
 	}
@@ -218,16 +218,16 @@ func wanted(actions []resourcepb.Action, a resourcepb.Action) bool {
 	return false
 }
 
-// entered reports whether a resource is what an entry is about.
-func entered(e *resourcepb.WatchEntry, res *resourcepb.Resource) bool {
+// entrySelects reports whether a resource is what an entry is about.
+func entrySelects(e *resourcepb.WatchEntry, res *resourcepb.Resource) bool {
 	if res == nil {
 		return false
 	}
 	// Of what left the view without a trace nobody can tell the group version and the contents: each entry that may have selected it does.
-	left, name, typ := unknown(res), e.GetType(), res.GetId().GetType()
-	if several(name) && !means(name, typ) ||
-		!several(name) && (storage.UnversionedTypeFrom(name) != storage.UnversionedTypeFrom(typ) || !left && !means(name, typ)) {
+	left, name, typ := idOnly(res), e.GetType(), res.GetId().GetType()
+	if anyType(name) && !matchesType(name, typ) ||
+		!anyType(name) && (storage.UnversionedTypeFrom(name) != storage.UnversionedTypeFrom(typ) || !left && !matchesType(name, typ)) {
 		return false
 	}
-	return e.GetSelector() == nil || left || matches(e.GetSelector(), res)
+	return e.GetSelector() == nil || left || mayMatch(e.GetSelector(), res)
 }

@@ -34,43 +34,43 @@ func (s *Server) Write(ctx context.Context, req *resourcepb.WriteRequest) (*reso
 	}
 	in.create = req.GetCreate()
 	var stored *resourcepb.Resource
-	err = retried(ctx, in.create || in.asked.GetVersion() != "", func(consistency storage.ReadConsistency) (err error) {
+	err = retryConflicts(ctx, in.create || in.requested.GetVersion() != "", func(consistency storage.ReadConsistency) (err error) {
 		stored, err = s.write(ctx, consistency, in)
 		return err
 	})
 	if err != nil {
-		return nil, s.told(ctx, "write", err)
+		return nil, s.toStatus(ctx, "write", err)
 	}
 	return &resourcepb.WriteResponse{Resource: stored}, nil
 }
 
 // write reads what is stored, and creates or updates it.
 func (s *Server) write(ctx context.Context, consistency storage.ReadConsistency, in *input) (*resourcepb.Resource, error) {
-	key := idIn(in.asked.GetId().GetTenancy(), in.asked.GetId())
+	key := idIn(in.requested.GetId().GetTenancy(), in.requested.GetId())
 	key.Uid = ""
-	current, err := s.current(ctx, consistency, key)
+	current, err := s.readCurrent(ctx, consistency, key)
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
 		return s.create(ctx, in)
 	case err != nil:
 		return nil, err
 	}
-	if err := s.allowed(ctx, in.t.MayWrite(in.caller, current)); err != nil {
-		return nil, refused{err} // who may not write what is stored must not replace it by what they may write
+	if err := s.authStatus(ctx, in.t.MayWrite(in.caller, current)); err != nil {
+		return nil, decisionError{err} // who may not write what is stored must not replace it by what they may write
 	}
 	switch {
 	case in.create:
-		return nil, refused{storage.ErrCASFailure}
-	case in.asked.GetId().GetUid() != "" && in.asked.GetId().GetUid() != current.GetId().GetUid():
-		return nil, refused{storage.ErrWrongUid}
-	case in.asked.GetVersion() != "" && in.asked.GetVersion() != current.GetVersion():
-		return nil, refused{storage.ErrCASFailure}
+		return nil, decisionError{storage.ErrCASFailure}
+	case in.requested.GetId().GetUid() != "" && in.requested.GetId().GetUid() != current.GetId().GetUid():
+		return nil, decisionError{storage.ErrWrongUid}
+	case in.requested.GetVersion() != "" && in.requested.GetVersion() != current.GetVersion():
+		return nil, decisionError{storage.ErrCASFailure}
 	}
 	return s.update(ctx, in, current)
 }
 
-// current returns the resource that is stored under an id, of whatever group version.
-func (s *Server) current(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
+// readCurrent returns the resource that is stored under an id, of whatever group version.
+func (s *Server) readCurrent(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
 	res, err := s.backend.Read(ctx, consistency, id)
 	if mismatch := (storage.GroupVersionMismatchError{}); errors.As(err, &mismatch) {
 		return mismatch.Stored, nil
@@ -81,23 +81,23 @@ func (s *Server) current(ctx context.Context, consistency storage.ReadConsistenc
 // create stores a resource where there is none.
 func (s *Server) create(ctx context.Context, in *input) (*resourcepb.Resource, error) {
 	switch {
-	case in.invalid != nil:
-		return nil, refused{in.invalid} // what is stored may be marked for deletion
-	case in.asked.GetId().GetUid() != "":
-		return nil, refused{storage.ErrWrongUid} // the resource that is meant is gone
-	case in.asked.GetVersion() != "":
-		return nil, refused{storage.ErrCASFailure}
-	case len(in.asked.GetStatus()) > 0:
-		return nil, refused{errStatusWritten}
-	case marked(in.completed):
-		return nil, refused{invalid("metadata.%s cannot be set on a resource that does not exist", deletionTimestamp)}
+	case in.hookErr != nil:
+		return nil, decisionError{in.hookErr} // what is stored may be marked for deletion
+	case in.requested.GetId().GetUid() != "":
+		return nil, decisionError{storage.ErrWrongUid} // the resource that is meant is gone
+	case in.requested.GetVersion() != "":
+		return nil, decisionError{storage.ErrCASFailure}
+	case len(in.requested.GetStatus()) > 0:
+		return nil, decisionError{errStatusWritten}
+	case hasDeletionMark(in.mutated):
+		return nil, decisionError{invalid("metadata.%s cannot be set on a resource that does not exist", deletionTimestampKey)}
 	}
-	if err := s.checkUnmarked(ctx, in.asked.GetId().GetTenancy()); err != nil {
+	if err := s.checkUnmarked(ctx, in.requested.GetId().GetTenancy()); err != nil {
 		return nil, err
 	}
-	res := copyOf(in.completed)
+	res := copyOf(in.mutated)
 	if owner := res.GetOwner(); owner != nil && owner.GetUid() == "" {
-		uid, err := s.uidOf(ctx, in, owner)
+		uid, err := s.ownerUid(ctx, in, owner)
 		if err != nil {
 			return nil, err
 		}
@@ -113,7 +113,7 @@ func (s *Server) create(ctx context.Context, in *input) (*resourcepb.Resource, e
 // store writes a resource at the version that was read. That another incarnation of it took its place since is a failed compare-and-swap:
 // the caller's uid, if there was one, was compared with what was read.
 func (s *Server) store(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
-	if err := checkRoom(res); err != nil {
+	if err := checkSize(res); err != nil {
 		return nil, err
 	}
 	stored, err := s.backend.WriteCAS(ctx, res)
@@ -123,30 +123,30 @@ func (s *Server) store(ctx context.Context, res *resourcepb.Resource) (*resource
 	return stored, err
 }
 
-// uidOf returns the uid of the resource that is stored under the id of an owner. It is for those only who may read that resource: else
+// ownerUid returns the uid of the resource that is stored under the id of an owner. It is for those only who may read that resource: else
 // anybody would learn what exists, and its uid.
-func (s *Server) uidOf(ctx context.Context, in *input, owner *resourcepb.ID) (string, error) {
+func (s *Server) ownerUid(ctx context.Context, in *input, owner *resourcepb.ID) (string, error) {
 	none := invalid("resource.owner does not exist")
 	t, err := s.resolve(owner.GetType())
 	if err != nil || owner.GetTenancy() == nil { // it is not filled in: an owner is named in full
 		return "", none
 	}
 	caller := in.caller
-	if !proto.Equal(owner.GetTenancy(), in.asked.GetId().GetTenancy()) {
+	if !proto.Equal(owner.GetTenancy(), in.requested.GetId().GetTenancy()) {
 		if caller, err = s.caller(ctx, owner.GetTenancy()); err != nil {
 			return "", err
 		}
 	}
 	needed := t.MayRead(caller, owner, nil)
 	if needed != nil && !errors.Is(needed, registry.ErrNeedResource) {
-		return "", s.allowed(ctx, needed)
+		return "", s.authStatus(ctx, needed)
 	}
-	res, err := s.current(ctx, storage.StrongConsistency, owner)
+	res, err := s.readCurrent(ctx, storage.StrongConsistency, owner)
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
 		return "", none
 	case err == nil && needed != nil:
-		err = s.allowed(ctx, t.MayRead(caller, owner, res))
+		err = s.authStatus(ctx, t.MayRead(caller, owner, res))
 	}
 	return res.GetId().GetUid(), err
 }
@@ -156,18 +156,18 @@ var errStatusWritten = invalid("resource.status can only be set using the WriteS
 
 // update replaces a stored resource. What the caller left out that only the service may change is carried over.
 func (s *Server) update(ctx context.Context, in *input, current *resourcepb.Resource) (*resourcepb.Resource, error) {
-	proposed := in.completed
-	if marked(current) {
-		proposed = in.asked // what is to be deleted is not completed and not validated any more
-	} else if in.invalid != nil {
-		return nil, refused{in.invalid}
+	proposed := in.mutated
+	if hasDeletionMark(current) {
+		proposed = in.requested // what is to be deleted is not completed and not validated any more
+	} else if in.hookErr != nil {
+		return nil, decisionError{in.hookErr}
 	}
 	res := copyOf(proposed)
 	res.Id = idIn(proposed.GetId().GetTenancy(), proposed.GetId())
 	res.Id.Uid = current.GetId().GetUid()
 	if res.Version == "" {
 		res.Version = current.GetVersion()
-		res.Metadata = carriedOver(res.GetMetadata(), current.GetMetadata())
+		res.Metadata = carryMarks(res.GetMetadata(), current.GetMetadata())
 	}
 	owner, err := unchangedOwner(res.GetOwner(), current.GetOwner())
 	if err != nil {
@@ -177,20 +177,20 @@ func (s *Server) update(ctx context.Context, in *input, current *resourcepb.Reso
 	if len(res.GetStatus()) == 0 {
 		res.Status = current.GetStatus()
 	} else if !equalStatus(res, current) {
-		return nil, refused{errStatusWritten}
+		return nil, decisionError{errStatusWritten}
 	}
 	deleting, err := checkMarks(current, res)
 	if err != nil {
-		return nil, refused{cmp.Or(in.invalid, err)}
+		return nil, decisionError{cmp.Or(in.hookErr, err)}
 	}
-	if deleting == nothing {
+	if deleting == noStep {
 		if err := s.checkUnmarked(ctx, res.GetId().GetTenancy()); err != nil {
 			return nil, err
 		}
 	}
 	res.Generation = ulid.Make().String()
-	if deleting == lastFinalizer {
-		return res, s.remove(ctx, current)
+	if deleting == stepDelete {
+		return res, s.deleteLeavingTombstone(ctx, current)
 	}
 	return s.store(ctx, res)
 }
@@ -207,14 +207,14 @@ func unchangedOwner(asked, stored *resourcepb.ID) (*resourcepb.ID, error) {
 		asked.Uid = stored.GetUid()
 	}
 	if !proto.Equal(asked, stored) {
-		return nil, refused{invalid("owner cannot be changed")}
+		return nil, decisionError{invalid("owner cannot be changed")}
 	}
 	return stored, nil
 }
 
-// carriedOver returns the metadata of a write that names no version, with the marks of the stored resource where it has none.
-func carriedOver(asked, stored map[string]string) map[string]string {
-	for _, mark := range []string{deletionTimestamp, finalizers} {
+// carryMarks returns the metadata of a write that names no version, with the marks of the stored resource where it has none.
+func carryMarks(asked, stored map[string]string) map[string]string {
+	for _, mark := range []string{deletionTimestampKey, finalizersKey} {
 		value, there := stored[mark]
 		if _, given := asked[mark]; there && !given {
 			asked = maps.Clone(asked)

@@ -203,6 +203,6 @@ func (tenancies) Exists(_ context.Context, t *resourcepb.Tenancy) (bool, error) 
 	return t.GetPartition() != "missing" && t.GetNamespace() != "missing", nil
 }
 
-func (tenancies) Marked(_ context.Context, t *resourcepb.Tenancy) (bool, error) {
+func (tenancies) DeletionPending(_ context.Context, t *resourcepb.Tenancy) (bool, error) {
 	return t.GetPartition() == "leaving" || t.GetNamespace() == "leaving", nil
 }

@@ -121,11 +121,11 @@ func (r *Reaper) take(ctx context.Context, stone *resourcepb.Resource) {
 
 // tombstone is what the reaper knows of one. It belongs to the queue or to a worker.
 type tombstone struct {
-	id      *resourcepb.ID
-	version string
-	owner   *resourcepb.ID // the deleted resource
-	empty   time.Time      // of the first look that found nothing; zero for none
-	pause   time.Duration  // after which it is looked at again if it cannot be settled
+	id         *resourcepb.ID
+	version    string
+	owner      *resourcepb.ID // the deleted resource
+	firstEmpty time.Time      // of the first look that found nothing; zero for none
+	pause      time.Duration  // after which it is looked at again if it cannot be settled
 }
 
 // The pauses between two looks at a tombstone that cannot be settled: its owner is still there, or what it owns waits for finalizers, or
@@ -137,7 +137,7 @@ const (
 
 // work looks at a tombstone, and puts it back unless it is settled.
 func (r *Reaper) work(ctx context.Context, t *tombstone) {
-	again, err := r.look(ctx, t)
+	again, err := r.process(ctx, t)
 	switch {
 	case ctx.Err() != nil:
 		return
@@ -146,33 +146,33 @@ func (r *Reaper) work(ctx context.Context, t *tombstone) {
 		again = t.pause
 	}
 	if again > 0 {
-		r.queue.back(t, time.Now().Add(again))
+		r.queue.requeue(t, time.Now().Add(again))
 		return
 	}
-	r.queue.done(t)
+	r.queue.remove(t)
 }
 
-// look deletes what the owner of a tombstone left, or the tombstone if nothing is left. It returns the time after which to look again, 0
+// process deletes what the owner of a tombstone left, or the tombstone if nothing is left. It returns the time after which to process again, 0
 // for never.
-func (r *Reaper) look(ctx context.Context, t *tombstone) (again time.Duration, err error) {
+func (r *Reaper) process(ctx context.Context, t *tombstone) (again time.Duration, err error) {
 	unsettled := func() time.Duration {
 		pause := t.pause
 		t.pause = min(2*t.pause, maxPause)
 		return pause
 	}
-	gone, err := r.gone(ctx, t.owner)
+	gone, err := r.isDeleted(ctx, t.owner)
 	switch {
 	case errors.Is(err, storage.ErrInvalid):
 		r.opts.Logger.ErrorContext(ctx, "a tombstone names no resource, and is left alone", "tombstone", t.id, "owner", t.owner, "error", err)
 		return 0, nil
 	case err == nil && !gone:
-		t.empty = time.Time{}
+		t.firstEmpty = time.Time{}
 		if there, err := r.refresh(ctx, t); err != nil || there {
 			return unsettled(), err
 		}
 		return 0, nil
 	case err != nil:
-		t.empty = time.Time{}
+		t.firstEmpty = time.Time{}
 		return unsettled(), err
 	}
 	owned, err := r.server.Backend().OwnerReferences(ctx, t.owner)
@@ -180,13 +180,13 @@ func (r *Reaper) look(ctx context.Context, t *tombstone) (again time.Duration, e
 		return unsettled(), err
 	}
 	if len(owned) > 0 {
-		t.empty = time.Time{}
+		t.firstEmpty = time.Time{}
 		return unsettled(), r.deleteAll(ctx, t.owner, owned)
 	}
-	if t.empty.IsZero() {
-		t.empty = time.Now()
+	if t.firstEmpty.IsZero() {
+		t.firstEmpty = time.Now()
 	}
-	if left := r.opts.Settle - time.Since(t.empty); left > 0 {
+	if left := r.opts.Settle - time.Since(t.firstEmpty); left > 0 {
 		return left, nil
 	}
 	err = r.server.Backend().DeleteCAS(ctx, t.id, t.version)
@@ -214,8 +214,8 @@ func (r *Reaper) refresh(ctx context.Context, t *tombstone) (there bool, err err
 	return err == nil, err
 }
 
-// gone reports whether an incarnation of a resource is proven to be stored no more.
-func (r *Reaper) gone(ctx context.Context, id *resourcepb.ID) (bool, error) {
+// isDeleted reports whether an incarnation of a resource is proven to be stored no more.
+func (r *Reaper) isDeleted(ctx context.Context, id *resourcepb.ID) (bool, error) {
 	_, err := r.server.Backend().Read(ctx, storage.StrongConsistency, id)
 	if errors.Is(err, storage.ErrNotFound) {
 		return true, nil
@@ -226,15 +226,15 @@ func (r *Reaper) gone(ctx context.Context, id *resourcepb.ID) (bool, error) {
 	return false, err
 }
 
-// deletionsAtOnce is the largest number of resources that are deleted at the same time for one owner.
-const deletionsAtOnce = 16
+// maxParallelDeletions is the largest number of resources that are deleted at the same time for one owner.
+const maxParallelDeletions = 16
 
 // deleteAll deletes resources that an owner left. The error is one of those that came up; the others are gone nevertheless.
 func (r *Reaper) deleteAll(ctx context.Context, owner *resourcepb.ID, owned []*resourcepb.ID) error {
 	var mu sync.Mutex
 	var failed error
 	var wg sync.WaitGroup
-	slots := make(chan struct{}, deletionsAtOnce)
+	slots := make(chan struct{}, maxParallelDeletions)
 	for _, id := range owned {
 		slots <- struct{}{}
 		wg.Go(func() {

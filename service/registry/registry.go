@@ -15,9 +15,9 @@ import (
 
 // Registry is a set of types. It never changes, and all its methods may be called from any number of goroutines.
 type Registry struct {
-	types  map[name]*Type
-	varied map[name]bool // by names without versions
-	open   *Type         // what is particular about types that were not registered; nil if there are none
+	types         map[name]*Type
+	partlyVisible map[name]bool // by names without versions
+	openType      *Type         // what is particular about types that were not registered; nil if there are none
 }
 
 // name is a type's name as a key of a map.
@@ -30,7 +30,7 @@ func nameOf(t *resourcepb.Type) name {
 // New makes a registry. The error names every fault of every type: a name that is not well formed, or there twice, or equal to another
 // one but for upper and lower case; no payload message; no scope.
 func New(types ...Type) (*Registry, error) {
-	r := &Registry{types: make(map[name]*Type, len(types)), varied: map[name]bool{}}
+	r := &Registry{types: make(map[name]*Type, len(types)), partlyVisible: map[name]bool{}}
 	var faults []error
 	folded := map[string]*resourcepb.Type{} // in lower case, as paths of the HTTP mapping have them
 	for i, t := range types {
@@ -38,7 +38,7 @@ func New(types ...Type) (*Registry, error) {
 		fault := func(format string, args ...any) {
 			faults = append(faults, fmt.Errorf("type %d, %s: %s", i+1, Name(t.Type), fmt.Sprintf(format, args...)))
 		}
-		for _, wrong := range malformed(t.Type) {
+		for _, wrong := range nameFaults(t.Type) {
 			fault("%s", wrong)
 		}
 		if t.Proto == nil {
@@ -57,8 +57,8 @@ func New(types ...Type) (*Registry, error) {
 		}
 		folded[lower] = t.Type
 		unversioned := name{group: t.Type.GetGroup(), kind: t.Type.GetKind()}
-		_, again := r.varied[unversioned]
-		r.varied[unversioned] = again || t.MayRead != nil
+		_, again := r.partlyVisible[unversioned]
+		r.partlyVisible[unversioned] = again || t.MayRead != nil
 		r.types[nameOf(t.Type)] = t.withDefaults()
 	}
 	if len(faults) > 0 {
@@ -74,25 +74,25 @@ func NewOpen(particular Type) *Registry {
 	if particular.Scope == ScopeUndefined {
 		particular.Scope = ScopeNamespace
 	}
-	return &Registry{open: particular.withDefaults()}
+	return &Registry{openType: particular.withDefaults()}
 }
 
 // Open reports whether the registry was made by NewOpen: types need not be registered, and have no payload message.
-func (r *Registry) Open() bool { return r.open != nil }
+func (r *Registry) Open() bool { return r.openType != nil }
 
 // Resolve returns a type of the registry. The result is shared: it must not be changed. In an open registry its Type and Proto are nil.
 func (r *Registry) Resolve(t *resourcepb.Type) (*Type, bool) {
-	if r.open != nil {
-		return r.open, len(malformed(t)) == 0
+	if r.openType != nil {
+		return r.openType, len(nameFaults(t)) == 0
 	}
 	found, ok := r.types[nameOf(t)]
 	return found, ok
 }
 
-// Varied reports whether one caller may see some resources of a type's group and kind under the type's name and not see others: there are
+// PartlyVisible reports whether one caller may see some resources of a type's group and kind under the type's name and not see others: there are
 // several group versions of it, or it has a MayRead hook. A resource can then come into a watcher's view, and leave it, by an update.
-func (r *Registry) Varied(t *resourcepb.Type) bool {
-	return r.open != nil || r.varied[name{group: t.GetGroup(), kind: t.GetKind()}]
+func (r *Registry) PartlyVisible(t *resourcepb.Type) bool {
+	return r.openType != nil || r.partlyVisible[name{group: t.GetGroup(), kind: t.GetKind()}]
 }
 
 // Types returns the types of the registry in the order of their names. They are shared: they must not be changed. An open registry has none.
@@ -121,8 +121,8 @@ var (
 // maxPart is the largest size of a part of a type's name in bytes, which is that of a part of a store's key.
 const maxPart = 255
 
-// malformed returns what is wrong with the name of a type.
-func malformed(t *resourcepb.Type) (faults []string) {
+// nameFaults returns what is wrong with the name of a type.
+func nameFaults(t *resourcepb.Type) (faults []string) {
 	for _, part := range []struct {
 		what, text string
 		pattern    *regexp.Regexp

@@ -82,7 +82,7 @@ func TestTypesAreFound(t *testing.T) {
 	if want := []string{"networking.k8s.io.v1beta1.Ingress", "shop.v1.Order", "shop.v2.Order"}; !slices.Equal(names, want) {
 		t.Errorf("Types: %v, not %v", names, want)
 	}
-	if r.Open() || !r.Varied(typ("shop", "v1", "Order")) || r.Varied(typ("networking.k8s.io", "v1", "Ingress")) {
+	if r.Open() || !r.PartlyVisible(typ("shop", "v1", "Order")) || r.PartlyVisible(typ("networking.k8s.io", "v1", "Ingress")) {
 		t.Error("one caller sees some resources of a type with two versions only, and all of a type with one")
 	}
 }
@@ -91,7 +91,7 @@ func TestOpenTakesWhatIsWellFormed(t *testing.T) {
 	t.Parallel()
 	r := registry.NewOpen(registry.Type{})
 	found, ok := r.Resolve(typ("any", "v1", "Thing"))
-	if !ok || found.Scope != registry.ScopeNamespace || found.Proto != nil || !r.Open() || !r.Varied(typ("any", "v1", "Thing")) {
+	if !ok || found.Scope != registry.ScopeNamespace || found.Proto != nil || !r.Open() || !r.PartlyVisible(typ("any", "v1", "Thing")) {
 		t.Errorf("Resolve: %+v, %v", found, ok)
 	}
 	for _, bad := range []*resourcepb.Type{nil, typ("any", "v1", "*"), typ("", "v1", "Thing"), typ("any", "", "Thing"), typ("a\x00b", "v1", "Thing"), typ("any", "v1", "Thing\n")} {

@@ -370,7 +370,9 @@ func hooks(of *resourcepb.Type, spoil func(*registry.Type)) *fault {
 // everywhere are tenancies none of which is marked.
 type everywhere struct{ units }
 
-func (everywhere) Marked(context.Context, *resourcepb.Tenancy) (bool, error) { return false, nil }
+func (everywhere) DeletionPending(context.Context, *resourcepb.Tenancy) (bool, error) {
+	return false, nil
+}
 
 // sameData keeps the generation of a write that changes no data.
 func sameData(ctx context.Context, q *writeReq, f *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {

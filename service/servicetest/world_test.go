@@ -197,7 +197,7 @@ func (units) Exists(_ context.Context, t *resourcepb.Tenancy) (bool, error) {
 }
 
 // Marked implements service.Tenancies.
-func (units) Marked(_ context.Context, t *resourcepb.Tenancy) (bool, error) {
+func (units) DeletionPending(_ context.Context, t *resourcepb.Tenancy) (bool, error) {
 	return t.GetPartition() == leaving || t.GetNamespace() == leaving, nil
 }
 

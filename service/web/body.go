@@ -61,12 +61,12 @@ func checkContent(header http.Header) error {
 }
 
 // resource returns the resource that a body says.
-func (f form) resource(body []byte) (*resourcepb.Resource, error) {
+func (f codec) resource(body []byte) (*resourcepb.Resource, error) {
 	members, err := membersOf(body)
 	if err != nil {
 		return nil, badBody(body, 0, "expected an object")
 	}
-	var data *span
+	var data *textRange
 	for _, m := range members {
 		if m.name != "data" {
 			continue
@@ -83,20 +83,20 @@ func (f form) resource(body []byte) (*resourcepb.Resource, error) {
 	if body[data.start] != '{' {
 		return nil, badBody(body, data.start, "data is not an object")
 	}
-	if err := f.read(without(body, *data), res); err != nil {
+	if err := f.read(blankObject(body, *data), res); err != nil {
 		return nil, err
 	}
 	res.Data, err = f.decode(body, *data)
 	return res, err
 }
 
-// alone returns a body with blanks for everything but what stands at a place, so that errors say where they are in the body.
-func alone(body []byte, at span) []byte {
+// blankOutside returns a body with blanks for everything but what stands at a place, so that errors say where they are in the body.
+func blankOutside(body []byte, at textRange) []byte {
 	return append(blank(body[:at.start]), body[at.start:at.end]...)
 }
 
-// without returns a body with an empty object for the object at a place. Nothing else moves.
-func without(body []byte, at span) []byte {
+// blankObject returns a body with an empty object for the object at a place. Nothing else moves.
+func blankObject(body []byte, at textRange) []byte {
 	rest := slices.Clone(body[:at.start])
 	rest = append(rest, '{')
 	rest = append(rest, blank(body[at.start+1:at.end-1])...)
@@ -119,7 +119,7 @@ func blank(text []byte) []byte {
 }
 
 // status returns the status that a body says.
-func (f form) status(body []byte) (*resourcepb.Status, error) {
+func (f codec) status(body []byte) (*resourcepb.Status, error) {
 	written := new(resourcepb.Status)
 	return written, f.read(body, written)
 }
@@ -132,13 +132,13 @@ func badBody(body []byte, offset int, format string, args ...any) error {
 	return refuse(http.StatusBadRequest, "body invalid: line %d, column %d: "+format, append([]any{line, column}, args...)...)
 }
 
-// place is what package protojson puts before its errors; the blanks are on purpose not always the same ones.
-var place = regexp.MustCompile(`^proto:[\s\x{a0}]*(?:syntax error[\s\x{a0}]*)?(?:\(line (\d+):(\d+)\):[\s\x{a0}]*)?`)
+// errorPosition is what package protojson puts before its errors; the blanks are on purpose not always the same ones.
+var errorPosition = regexp.MustCompile(`^proto:[\s\x{a0}]*(?:syntax error[\s\x{a0}]*)?(?:\(line (\d+):(\d+)\):[\s\x{a0}]*)?`)
 
-// told returns an error of protojson in this package's words.
-func told(err error) string {
+// cleanMessage returns an error of protojson in this package's words.
+func cleanMessage(err error) string {
 	text := err.Error()
-	found := place.FindStringSubmatch(text)
+	found := errorPosition.FindStringSubmatch(text)
 	if found == nil {
 		return text
 	}

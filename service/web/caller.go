@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// called returns the context of the call that a request becomes: with its token, and what the query says about consistency.
-func called(ctx context.Context, header http.Header, q query) (context.Context, error) {
+// callContext returns the context of the call that a request becomes: with its token, and what the query says about consistency.
+func callContext(ctx context.Context, header http.Header, q query) (context.Context, error) {
 	token, err := tokenOf(header)
 	if err != nil {
 		return nil, err

@@ -28,13 +28,13 @@ type document struct {
 func newDocument(types *registry.Registry) document {
 	return document{sync.OnceValues(func() (head, tail []byte) {
 		text := describe(types)
-		head, tail, _ = bytes.Cut(text, quoted(serverMark))
+		head, tail, _ = bytes.Cut(text, quote(serverPlaceholder))
 		return head, tail
 	})}
 }
 
-// serverMark stands for the URL of the server in the text of a document.
-const serverMark = "where the handler is mounted"
+// serverPlaceholder stands for the URL of the server in the text of a document.
+const serverPlaceholder = "where the handler is mounted"
 
 // serve answers with the document.
 func (d document) serve(w http.ResponseWriter, r *http.Request) error {
@@ -43,12 +43,12 @@ func (d document) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	head, tail := d.text()
 	w.Header().Set("Content-Type", jsonType)
-	_, _ = w.Write(bytes.Join([][]byte{head, tail}, quoted(mountedAt(r)))) // whoever asked may be gone
+	_, _ = w.Write(bytes.Join([][]byte{head, tail}, quote(mountPath(r)))) // whoever asked may be gone
 	return nil
 }
 
-// mountedAt returns the path below which the handler is mounted: what was taken from the path of the request on its way here.
-func mountedAt(r *http.Request) string {
+// mountPath returns the path below which the handler is mounted: what was taken from the path of the request on its way here.
+func mountPath(r *http.Request) string {
 	asked, err := url.ParseRequestURI(r.RequestURI)
 	if err != nil {
 		return "/"
@@ -92,7 +92,7 @@ func describe(types *registry.Registry) []byte {
 			"title": "Resource service", "version": "v1",
 			"description": "Typed resources, with owners, statuses and watches. Field names are those of protojson.",
 		},
-		Servers:  []object{{"url": serverMark}},
+		Servers:  []object{{"url": serverPlaceholder}},
 		Security: []object{{}, {"bearer": []string{}}, {"token": []string{}}},
 		Paths:    paths,
 		Components: object{
@@ -165,7 +165,7 @@ func (s schemas) ofType(t *registry.Type) string {
 	name := registry.Name(t.Type)
 	m := t.Proto.ProtoReflect().Descriptor()
 	fields := s.message(m)
-	if wrapped(m) {
+	if usesValueField(m) {
 		fields = object{"type": "object", "required": []string{"value"}, "additionalProperties": false, "properties": object{"value": fields}}
 	}
 	s.resource(name, object{"anyOf": []object{fields, ref(opaqueSchema)}})

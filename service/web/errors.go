@@ -30,8 +30,8 @@ func (f *failure) Error() string { return f.Message }
 // statusClientClosed is the code of answers that nobody waits for.
 const statusClientClosed = 499
 
-// meanings are the gRPC codes in HTTP's terms. A code that is not among them is an internal error.
-var meanings = map[codes.Code]struct {
+// statusCodes are the gRPC codes in HTTP's terms. A code that is not among them is an internal error.
+var statusCodes = map[codes.Code]struct {
 	http   int
 	status string
 }{
@@ -53,8 +53,8 @@ var meanings = map[codes.Code]struct {
 	codes.DeadlineExceeded:   {http.StatusGatewayTimeout, "DEADLINE_EXCEEDED"},
 }
 
-// refused are the gRPC codes of errors that the mapping finds itself.
-var refused = map[int]string{
+// refusalStatus are the gRPC codes of errors that the mapping finds itself.
+var refusalStatus = map[int]string{
 	http.StatusBadRequest:            "INVALID_ARGUMENT",
 	http.StatusUnauthorized:          "UNAUTHENTICATED",
 	http.StatusNotFound:              "NOT_FOUND",
@@ -65,7 +65,7 @@ var refused = map[int]string{
 
 // refuse is an error of a request that is wrong as HTTP.
 func refuse(code int, format string, args ...any) error {
-	return &failure{Code: code, Status: refused[code], Message: strings.ToValidUTF8(fmt.Sprintf(format, args...), "\uFFFD")}
+	return &failure{Code: code, Status: refusalStatus[code], Message: strings.ToValidUTF8(fmt.Sprintf(format, args...), "\uFFFD")}
 }
 
 // failureOf returns an error of the service, or of this package, as it is told.
@@ -75,9 +75,9 @@ func failureOf(err error) *failure {
 		return f
 	}
 	s := grpcstatus.Convert(err)
-	meaning, ok := meanings[s.Code()]
+	meaning, ok := statusCodes[s.Code()]
 	if !ok {
-		meaning = meanings[codes.Internal]
+		meaning = statusCodes[codes.Internal]
 	}
 	f = &failure{Code: meaning.http, Status: meaning.status, Message: s.Message()}
 	for _, detail := range s.Details() {

@@ -14,7 +14,7 @@ func (h *handler) list(w http.ResponseWriter, r *request) error {
 		}
 		return h.watch(w, r)
 	}
-	if err := r.query.only(plainParameters, "without watch"); err != nil {
+	if err := r.query.only(unwatchedParameters, "without watch"); err != nil {
 		return err
 	}
 	limit, err := r.query.limit()
@@ -27,12 +27,12 @@ func (h *handler) list(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	form := func(*resourcepb.Resource) form { return r.target.form }
+	form := func(*resourcepb.Resource) codec { return r.target.codec }
 	return answerList(w, form, listed.GetResources(), [2]string{"continue", listed.GetContinue()}, [2]string{"cursor", listed.GetCursor()})
 }
 
-// owned answers with what a resource owns. Without a uid the owner is the one that is stored now.
-func (h *handler) owned(w http.ResponseWriter, r *request) error {
+// listOwned answers with what a resource owns. Without a uid the owner is the one that is stored now.
+func (h *handler) listOwned(w http.ResponseWriter, r *request) error {
 	limit, err := r.query.limit()
 	if err != nil {
 		return err
@@ -49,11 +49,11 @@ func (h *handler) owned(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	form := func(res *resourcepb.Resource) form {
-		if r.target.form.message == nil {
-			return r.target.form
+	form := func(res *resourcepb.Resource) codec {
+		if r.target.codec.message == nil {
+			return r.target.codec
 		}
-		return h.routes.forms.of(res.GetId().GetType())
+		return h.routes.codecs.of(res.GetId().GetType())
 	}
 	return answerList(w, form, listed.GetResources(), [2]string{"continue", listed.GetContinue()})
 }

@@ -44,14 +44,14 @@ func (s schemas) paths(r route) object {
 		}),
 		named: r.item([]string{"name"}, object{
 			"get":    r.operation("read", "Read a resource", readParameters, http.StatusOK, one),
-			"put":    with(r.operation("write", "Create or update a resource", writeParameters, http.StatusOK, one), "requestBody", body("resource-"+r.schema)),
+			"put":    withField(r.operation("write", "Create or update a resource", writeParameters, http.StatusOK, one), "requestBody", body("resource-"+r.schema)),
 			"delete": r.operation("delete", "Delete a resource", deleteParameters, http.StatusNoContent, gone),
 		}),
 		named + "/owned": r.item([]string{"name"}, object{
 			"get": r.operation("owned", "List what a resource owns", ownedParameters, http.StatusOK, owned),
 		}),
 		named + "/status/{key}": r.item([]string{"name", "key"}, object{
-			"put": with(r.operation("writeStatus", "Write a status of a resource", statusParameters, http.StatusOK, one),
+			"put": withField(r.operation("writeStatus", "Write a status of a resource", statusParameters, http.StatusOK, one),
 				"requestBody", body("ashlar.resource.v1.Status")),
 		}),
 	}
@@ -85,7 +85,7 @@ func (r route) operation(name, summary string, known []string, code int, success
 	}
 }
 
-func with(o object, field string, value any) object {
+func withField(o object, field string, value any) object {
 	o[field] = value
 	return o
 }
@@ -122,7 +122,7 @@ func parameters() object {
 		"watch":             {flag, "Watch: one event on a line."},
 		"cursor":            {text, "With watch: go on from this position, without a snapshot."},
 		"before":            {flag, "With watch: changes have the resource as it was before."},
-		"bookmark":          {with(maps.Clone(count), "maximum", maxInterval), "With watch: the number of seconds between bookmarks."},
+		"bookmark":          {withField(maps.Clone(count), "maximum", maxInterval), "With watch: the number of seconds between bookmarks."},
 	} {
 		all["query-"+name] = object{"name": name, "in": "query", "schema": p.schema, "description": p.description}
 		if slices.Contains(flags, name) {

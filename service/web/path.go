@@ -14,17 +14,17 @@ import (
 
 // What stands behind a resource's name in a path.
 const (
-	owned  = "owned"
-	status = "status"
+	ownedSegment  = "owned"
+	statusSegment = "status"
 )
 
 // target is what a path names.
 type target struct {
-	typ  *resourcepb.Type
-	form form
-	name string // of the resource; "" for all of the type
-	sub  string // owned, status, or "" for the resource itself
-	key  string // of the status
+	typ   *resourcepb.Type
+	codec codec
+	name  string // of the resource; "" for all of the type
+	sub   string // owned, status, or "" for the resource itself
+	key   string // of the status
 }
 
 // id returns the id that the target and the query name.
@@ -34,13 +34,13 @@ func (t target) id(q query) *resourcepb.ID {
 
 // routes finds the types of paths.
 type routes struct {
-	forms forms
-	types map[string]*resourcepb.Type // by group/version/kind, in lower case
-	open  bool
+	codecs codecs
+	types  map[string]*resourcepb.Type // by group/version/kind, in lower case
+	open   bool
 }
 
 func newRoutes(types *registry.Registry) routes {
-	r := routes{forms: newForms(types), types: map[string]*resourcepb.Type{}, open: types.Open()}
+	r := routes{codecs: newCodecs(types), types: map[string]*resourcepb.Type{}, open: types.Open()}
 	for _, t := range types.Types() {
 		r.types[pathOf(t.Type)] = t.Type
 	}
@@ -74,11 +74,11 @@ func (r routes) find(path string) (target, error) {
 		return t, noPath(path)
 	case n == 4:
 		t.name = segments[3]
-	case n == 5 && segments[4] == owned:
-		t.name, t.sub = segments[3], owned
-	case n >= 6 && segments[4] == status:
+	case n == 5 && segments[4] == ownedSegment:
+		t.name, t.sub = segments[3], ownedSegment
+	case n >= 6 && segments[4] == statusSegment:
 		// Keys of statuses often hold a slash, which need not be escaped.
-		t.name, t.sub, t.key = segments[3], status, strings.Join(segments[5:], "/")
+		t.name, t.sub, t.key = segments[3], statusSegment, strings.Join(segments[5:], "/")
 	default:
 		return t, noPath(path)
 	}
@@ -90,12 +90,12 @@ func (r routes) find(path string) (target, error) {
 func (r routes) resolve(t *target, group, version, kind string) error {
 	if r.open {
 		t.typ = &resourcepb.Type{Group: group, GroupVersion: version, Kind: kind}
-		t.form = r.forms.open()
+		t.codec = r.codecs.open()
 		return nil // the service checks the name
 	}
 	path := group + "/" + version + "/" + kind
 	if typ, ok := r.types[path]; ok {
-		t.typ, t.form = proto.CloneOf(typ), r.forms.of(typ)
+		t.typ, t.codec = proto.CloneOf(typ), r.codecs.of(typ)
 		return nil
 	}
 	if _, ok := r.types[strings.ToLower(path)]; ok {

@@ -17,34 +17,34 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// forms are the forms of the payloads of a registry's types.
-type forms struct {
+// codecs are the codecs of the payloads of a registry's types.
+type codecs struct {
 	messages map[string]protoreflect.MessageType // by the name of the type
-	known    known
+	resolver payloadResolver
 }
 
-func newForms(types *registry.Registry) forms {
-	f := forms{messages: map[string]protoreflect.MessageType{}, known: known{}}
+func newCodecs(types *registry.Registry) codecs {
+	f := codecs{messages: map[string]protoreflect.MessageType{}, resolver: payloadResolver{}}
 	for _, t := range types.Types() {
 		m := t.Proto.ProtoReflect().Type()
 		f.messages[registry.Name(t.Type)] = m
-		f.known[m.Descriptor().FullName()] = m
+		f.resolver[m.Descriptor().FullName()] = m
 	}
 	return f
 }
 
-func (f forms) of(t *resourcepb.Type) form { return form{f.messages[registry.Name(t)], f.known} }
-func (f forms) open() form                 { return form{nil, f.known} }
+func (f codecs) of(t *resourcepb.Type) codec { return codec{f.messages[registry.Name(t)], f.resolver} }
+func (f codecs) open() codec                 { return codec{nil, f.resolver} }
 
-// form is how the payload of a type looks in JSON.
-type form struct {
-	message protoreflect.MessageType // nil in an open registry
-	known   known
+// codec is how the payload of a type looks in JSON.
+type codec struct {
+	message  protoreflect.MessageType // nil in an open registry
+	resolver payloadResolver
 }
 
 // encode returns a payload as compact JSON. If it is the type's message, it has no @type.
-func (f form) encode(data *anypb.Any) ([]byte, error) {
-	text, err := jsonpb.MarshalPayload(data, f.known)
+func (f codec) encode(data *anypb.Any) ([]byte, error) {
+	text, err := jsonpb.MarshalPayload(data, f.resolver)
 	if err != nil || f.message == nil || data.MessageName() != f.message.Descriptor().FullName() {
 		return text, err
 	}
@@ -64,7 +64,7 @@ func (f form) encode(data *anypb.Any) ([]byte, error) {
 }
 
 // decode returns the payload that stands at a place in a body.
-func (f form) decode(body []byte, at span) (*anypb.Any, error) {
+func (f codec) decode(body []byte, at textRange) (*anypb.Any, error) {
 	text := body[at.start:at.end]
 	fields, err := membersOf(text)
 	if err != nil {
@@ -80,7 +80,7 @@ func (f form) decode(body []byte, at span) (*anypb.Any, error) {
 	for _, field := range fields {
 		if field.name == "@type" {
 			data := new(anypb.Any)
-			return data, f.read(alone(body, at), data)
+			return data, f.read(blankOutside(body, at), data)
 		}
 	}
 	if f.message == nil && len(fields) == 0 {
@@ -89,14 +89,14 @@ func (f form) decode(body []byte, at span) (*anypb.Any, error) {
 	if f.message == nil {
 		return nil, badBody(body, at.start, `data has no "@type", which says what message it is`)
 	}
-	if wrapped(f.message.Descriptor()) {
+	if usesValueField(f.message.Descriptor()) {
 		if len(fields) != 1 || fields[0].name != "value" {
 			return nil, badBody(body, at.start, `data has other fields than "value", where all of a %s is`, f.message.Descriptor().FullName())
 		}
-		at = span{at.start + fields[0].value.start, at.start + fields[0].value.end}
+		at = textRange{at.start + fields[0].value.start, at.start + fields[0].value.end}
 	}
 	m := f.message.New().Interface()
-	if err := f.read(alone(body, at), m); err != nil {
+	if err := f.read(blankOutside(body, at), m); err != nil {
 		return nil, err
 	}
 	data = new(anypb.Any)
@@ -107,46 +107,46 @@ func (f form) decode(body []byte, at span) (*anypb.Any, error) {
 }
 
 // read reads a message from a text, in which it stands where it does in the body.
-func (f form) read(text []byte, m proto.Message) error {
-	if err := (protojson.UnmarshalOptions{Resolver: f.known}).Unmarshal(text, m); err != nil {
-		return refuse(http.StatusBadRequest, "body invalid: %s", told(err))
+func (f codec) read(text []byte, m proto.Message) error {
+	if err := (protojson.UnmarshalOptions{Resolver: f.resolver}).Unmarshal(text, m); err != nil {
+		return refuse(http.StatusBadRequest, "body invalid: %s", cleanMessage(err))
 	}
 	return nil
 }
 
-// wrapped reports whether a message has a JSON form of its own, which inside an Any stands in a field "value".
-func wrapped(m protoreflect.MessageDescriptor) bool { return wellKnown[m.FullName()] != nil }
+// usesValueField reports whether a message has a JSON form of its own, which inside an Any stands in a field "value".
+func usesValueField(m protoreflect.MessageDescriptor) bool { return wellKnown[m.FullName()] != nil }
 
-// known are the payload messages of a registry, as a resolver; it finds what the program links, too.
-type known map[protoreflect.FullName]protoreflect.MessageType
+// payloadResolver are the payload messages of a registry, as a resolver; it finds what the program links, too.
+type payloadResolver map[protoreflect.FullName]protoreflect.MessageType
 
-func (k known) FindMessageByName(name protoreflect.FullName) (protoreflect.MessageType, error) {
+func (k payloadResolver) FindMessageByName(name protoreflect.FullName) (protoreflect.MessageType, error) {
 	if m, ok := k[name]; ok {
 		return m, nil
 	}
 	return protoregistry.GlobalTypes.FindMessageByName(name)
 }
 
-func (k known) FindMessageByURL(url string) (protoreflect.MessageType, error) {
+func (k payloadResolver) FindMessageByURL(url string) (protoreflect.MessageType, error) {
 	return k.FindMessageByName((&anypb.Any{TypeUrl: url}).MessageName())
 }
 
-func (k known) FindExtensionByName(name protoreflect.FullName) (protoreflect.ExtensionType, error) {
+func (k payloadResolver) FindExtensionByName(name protoreflect.FullName) (protoreflect.ExtensionType, error) {
 	return protoregistry.GlobalTypes.FindExtensionByName(name)
 }
 
-func (k known) FindExtensionByNumber(message protoreflect.FullName, n protoreflect.FieldNumber) (protoreflect.ExtensionType, error) {
+func (k payloadResolver) FindExtensionByNumber(message protoreflect.FullName, n protoreflect.FieldNumber) (protoreflect.ExtensionType, error) {
 	return protoregistry.GlobalTypes.FindExtensionByNumber(message, n)
 }
 
-// span is a part of a text.
-type span struct{ start, end int }
+// textRange is a part of a text.
+type textRange struct{ start, end int }
 
 // member is a member of a JSON object.
 type member struct {
 	name  string
 	key   int // where its name begins
-	value span
+	value textRange
 }
 
 // membersOf returns the members of a JSON object, in order.
@@ -167,7 +167,7 @@ func membersOf(text []byte) ([]member, error) {
 		if err := dec.Decode(&value); err != nil {
 			return nil, err
 		}
-		m.value = span{int(dec.InputOffset()) - len(value), int(dec.InputOffset())}
+		m.value = textRange{int(dec.InputOffset()) - len(value), int(dec.InputOffset())}
 		members = append(members, m)
 	}
 	return members, nil

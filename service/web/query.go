@@ -22,20 +22,20 @@ var (
 	filterParameters     = slices.Concat(tenancyParameters, []string{"name_prefix"})
 	watchParameters      = slices.Concat([]string{"watch"}, filterParameters, []string{"cursor", "before", "bookmark"})
 
-	readParameters   = slices.Concat(tenancyParameters, []string{"uid"}, consistentParameters)
-	writeParameters  = slices.Concat(tenancyParameters, []string{"uid", "version"})
-	deleteParameters = writeParameters
-	statusParameters = writeParameters
-	ownedParameters  = slices.Concat(readParameters, pageParameters)
-	plainParameters  = slices.Concat(filterParameters, consistentParameters, pageParameters)
-	listParameters   = slices.Concat(plainParameters, []string{"watch", "cursor", "before", "bookmark"})
+	readParameters      = slices.Concat(tenancyParameters, []string{"uid"}, consistentParameters)
+	writeParameters     = slices.Concat(tenancyParameters, []string{"uid", "version"})
+	deleteParameters    = writeParameters
+	statusParameters    = writeParameters
+	ownedParameters     = slices.Concat(readParameters, pageParameters)
+	unwatchedParameters = slices.Concat(filterParameters, consistentParameters, pageParameters)
+	listParameters      = slices.Concat(unwatchedParameters, []string{"watch", "cursor", "before", "bookmark"})
 )
 
 // flags are the parameters that say something by being there.
 var flags = []string{"consistent", "RequireConsistent", "watch", "before"}
 
-// conditions are the parameters that keep a request from doing what is not meant. A script that has lost their value must not do it.
-var conditions = []string{"version", "uid"}
+// preconditions are the parameters that keep a request from doing what is not meant. A script that has lost their value must not do it.
+var preconditions = []string{"version", "uid"}
 
 // query is the query of a request. Every parameter is known, and there once.
 type query struct{ values url.Values }
@@ -57,7 +57,7 @@ func parseQuery(raw string, known []string) (query, error) {
 		if !utf8.ValidString(given[0]) {
 			return query{}, refuse(http.StatusBadRequest, "the query parameter %s is not UTF-8: %.80q", name, given[0])
 		}
-		if slices.Contains(conditions, name) && given[0] == "" {
+		if slices.Contains(preconditions, name) && given[0] == "" {
 			return query{}, refuse(http.StatusBadRequest, "the query parameter %s has no value", name)
 		}
 		if slices.Contains(flags, name) && given[0] != "" && given[0] != "true" && given[0] != "1" {

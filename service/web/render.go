@@ -18,18 +18,18 @@ const (
 )
 
 // encodeResource returns a resource as compact JSON.
-func (f form) encodeResource(res *resourcepb.Resource) ([]byte, error) {
+func (f codec) encodeResource(res *resourcepb.Resource) ([]byte, error) {
 	return jsonpb.MarshalWith(res, f.encode)
 }
 
 // answer answers with one resource.
-func answer(w http.ResponseWriter, f form, res *resourcepb.Resource) error {
+func answer(w http.ResponseWriter, f codec, res *resourcepb.Resource) error {
 	text, err := f.encodeResource(res)
 	if err != nil {
 		return err
 	}
 	var out bytes.Buffer
-	if err := indented(&out, text, ""); err != nil {
+	if err := writeIndented(&out, text, ""); err != nil {
 		return fmt.Errorf("render a resource: %w", err)
 	}
 	out.WriteByte('\n')
@@ -40,7 +40,7 @@ func answer(w http.ResponseWriter, f form, res *resourcepb.Resource) error {
 
 // answerList answers with resources, each in the form that formOf returns for it, and with what a listing has beside them as far as it is not
 // empty. No more than one resource is in memory as text.
-func answerList(w http.ResponseWriter, formOf func(*resourcepb.Resource) form, resources []*resourcepb.Resource, beside ...[2]string) error {
+func answerList(w http.ResponseWriter, formOf func(*resourcepb.Resource) codec, resources []*resourcepb.Resource, beside ...[2]string) error {
 	w.Header().Set("Content-Type", jsonType)
 	out := bufio.NewWriter(w) // it keeps its first error for Flush
 	var piece bytes.Buffer
@@ -54,7 +54,7 @@ func answerList(w http.ResponseWriter, formOf func(*resourcepb.Resource) form, r
 			piece.WriteByte(',')
 		}
 		piece.WriteString("\n" + indent + indent)
-		if err := indented(&piece, text, indent+indent); err != nil {
+		if err := writeIndented(&piece, text, indent+indent); err != nil {
 			panic(http.ErrAbortHandler)
 		}
 		_, _ = piece.WriteTo(out)
@@ -65,7 +65,7 @@ func answerList(w http.ResponseWriter, formOf func(*resourcepb.Resource) form, r
 	piece.WriteByte(']')
 	for _, b := range beside {
 		if b[1] != "" {
-			fmt.Fprintf(&piece, ",\n%s%s: %s", indent, quoted(b[0]), quoted(b[1]))
+			fmt.Fprintf(&piece, ",\n%s%s: %s", indent, quote(b[0]), quote(b[1]))
 		}
 	}
 	piece.WriteString("\n}\n")
@@ -74,13 +74,13 @@ func answerList(w http.ResponseWriter, formOf func(*resourcepb.Resource) form, r
 	return nil
 }
 
-// maxIndented is how many times larger than without it a text may become by indentation. That of deeply nested payloads grows with the square
+// maxIndentFactor is how many times larger than without it a text may become by indentation. That of deeply nested payloads grows with the square
 // of their size.
-const maxIndented = 8
+const maxIndentFactor = 8
 
-// indented writes compact JSON with indentation, unless that is too large.
-func indented(out *bytes.Buffer, text []byte, prefix string) error {
-	if indentedSize(text, len(prefix)) > maxIndented*len(text) {
+// writeIndented writes compact JSON with indentation, unless that is too large.
+func writeIndented(out *bytes.Buffer, text []byte, prefix string) error {
+	if indentedSize(text, len(prefix)) > maxIndentFactor*len(text) {
 		out.Write(text)
 		return nil
 	}
@@ -112,7 +112,7 @@ func indentedSize(text []byte, prefix int) int {
 }
 
 // encodeEvent returns an event as compact JSON.
-func (f form) encodeEvent(ev *resourcepb.WatchEvent) ([]byte, error) {
+func (f codec) encodeEvent(ev *resourcepb.WatchEvent) ([]byte, error) {
 	var out bytes.Buffer
 	var err error
 	resource := func(name string, res *resourcepb.Resource) {
@@ -129,7 +129,7 @@ func (f form) encodeEvent(ev *resourcepb.WatchEvent) ([]byte, error) {
 	case *resourcepb.WatchEvent_EndOfSnapshot_:
 		out.WriteString(`{"endOfSnapshot":{}`)
 	case *resourcepb.WatchEvent_Bookmark_:
-		fmt.Fprintf(&out, `{"bookmark":{"cursor":%s}`, quoted(e.Bookmark.GetCursor()))
+		fmt.Fprintf(&out, `{"bookmark":{"cursor":%s}`, quote(e.Bookmark.GetCursor()))
 	default:
 		return nil, nil // a kind of event that this version does not know
 	}
@@ -147,14 +147,14 @@ func (f form) encodeEvent(ev *resourcepb.WatchEvent) ([]byte, error) {
 		fmt.Fprintf(&out, `,"before":%s`, text)
 	}
 	if cursor := ev.GetCursor(); cursor != "" {
-		fmt.Fprintf(&out, `,"cursor":%s`, quoted(cursor))
+		fmt.Fprintf(&out, `,"cursor":%s`, quote(cursor))
 	}
 	out.WriteString("}\n")
 	return out.Bytes(), nil
 }
 
-// quoted returns a text as JSON.
-func quoted(s string) []byte {
+// quote returns a text as JSON.
+func quote(s string) []byte {
 	text, err := json.Marshal(s)
 	if err != nil {
 		panic("encoding a string cannot fail: " + err.Error())

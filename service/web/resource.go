@@ -12,7 +12,7 @@ func (h *handler) read(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	return answer(w, r.target.form, got.GetResource())
+	return answer(w, r.target.codec, got.GetResource())
 }
 
 // write creates or updates a resource, and answers with it as it was stored.
@@ -21,22 +21,22 @@ func (h *handler) write(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	res, err := r.target.form.resource(body)
+	res, err := r.target.codec.resource(body)
 	if err != nil {
 		return err
 	}
-	if err := named(res, r.target, r.query); err != nil {
+	if err := setID(res, r.target, r.query); err != nil {
 		return err
 	}
 	written, err := h.client.Write(r.Context(), &resourcepb.WriteRequest{Resource: res})
 	if err != nil {
 		return err
 	}
-	return answer(w, r.target.form, written.GetResource())
+	return answer(w, r.target.codec, written.GetResource())
 }
 
-// named gives the resource of a body the id that the request names, and its version. What the body has of them must agree.
-func named(res *resourcepb.Resource, t target, q query) error {
+// setID gives the resource of a body the id that the request names, and its version. What the body has of them must agree.
+func setID(res *resourcepb.Resource, t target, q query) error {
 	id := t.id(q)
 	said := res.GetId()
 	for _, part := range []struct {
@@ -84,7 +84,7 @@ func (h *handler) writeStatus(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	status, err := r.target.form.status(body)
+	status, err := r.target.codec.status(body)
 	if err != nil {
 		return err
 	}
@@ -94,5 +94,5 @@ func (h *handler) writeStatus(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	return answer(w, r.target.form, written.GetResource())
+	return answer(w, r.target.codec, written.GetResource())
 }

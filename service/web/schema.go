@@ -19,7 +19,7 @@ func (s schemas) message(m protoreflect.MessageDescriptor) object {
 	if _, there := s[name]; there {
 		return ref(name)
 	}
-	schema := described(m, object{"type": "object", "additionalProperties": false})
+	schema := withDescription(m, object{"type": "object", "additionalProperties": false})
 	s[name] = schema // before its fields, which may be of the same message
 	properties := object{}
 	var required []string
@@ -80,12 +80,12 @@ func (s schemas) field(f protoreflect.FieldDescriptor) object {
 	if options, ok := f.Options().(*descriptorpb.FieldOptions); ok && options.GetDeprecated() {
 		schema = object{"allOf": []object{schema}, "deprecated": true}
 	}
-	return described(f, schema)
+	return withDescription(f, schema)
 }
 
 const (
-	signed   = `^-?[0-9]+$`
-	unsigned = `^[0-9]+$`
+	signedPattern   = `^-?[0-9]+$`
+	unsignedPattern = `^[0-9]+$`
 )
 
 var base64Schema = object{"type": "string", "contentEncoding": "base64"}
@@ -100,9 +100,9 @@ func (s schemas) value(f protoreflect.FieldDescriptor) object {
 	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind:
 		return object{"type": "integer", "format": "uint32", "minimum": 0}
 	case protoreflect.Int64Kind, protoreflect.Sint64Kind, protoreflect.Sfixed64Kind:
-		return object{"type": "string", "format": "int64", "pattern": signed}
+		return object{"type": "string", "format": "int64", "pattern": signedPattern}
 	case protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
-		return object{"type": "string", "format": "uint64", "pattern": unsigned}
+		return object{"type": "string", "format": "uint64", "pattern": unsignedPattern}
 	case protoreflect.FloatKind, protoreflect.DoubleKind:
 		return floating
 	case protoreflect.StringKind:
@@ -129,7 +129,7 @@ func (s schemas) enum(e protoreflect.EnumDescriptor) object {
 	for i := range e.Values().Len() {
 		names = append(names, string(e.Values().Get(i).Name()))
 	}
-	s[string(e.FullName())] = described(e, object{"anyOf": []object{{"type": "string", "enum": names}, {"type": "integer", "format": "int32"}}})
+	s[string(e.FullName())] = withDescription(e, object{"anyOf": []object{{"type": "string", "enum": names}, {"type": "integer", "format": "int32"}}})
 	return ref(string(e.FullName()))
 }
 
@@ -141,14 +141,14 @@ func keySchema(kind protoreflect.Kind) object {
 	case protoreflect.BoolKind:
 		return object{"enum": []string{"true", "false"}}
 	case protoreflect.Uint32Kind, protoreflect.Uint64Kind, protoreflect.Fixed32Kind, protoreflect.Fixed64Kind:
-		return object{"pattern": unsigned}
+		return object{"pattern": unsignedPattern}
 	default:
-		return object{"pattern": signed}
+		return object{"pattern": signedPattern}
 	}
 }
 
-// described returns a schema with the comment of what it is of, where the descriptor has comments.
-func described(d protoreflect.Descriptor, schema object) object {
+// withDescription returns a schema with the comment of what it is of, where the descriptor has comments.
+func withDescription(d protoreflect.Descriptor, schema object) object {
 	comment := strings.TrimSpace(d.ParentFile().SourceLocations().ByDescriptor(d).LeadingComments)
 	if comment == "" {
 		return schema
@@ -178,8 +178,8 @@ var wellKnown = map[protoreflect.FullName]object{
 	"google.protobuf.BytesValue":  base64Schema,
 	"google.protobuf.Int32Value":  {"type": "integer", "format": "int32"},
 	"google.protobuf.UInt32Value": {"type": "integer", "format": "uint32", "minimum": 0},
-	"google.protobuf.Int64Value":  {"type": "string", "format": "int64", "pattern": signed},
-	"google.protobuf.UInt64Value": {"type": "string", "format": "uint64", "pattern": unsigned},
+	"google.protobuf.Int64Value":  {"type": "string", "format": "int64", "pattern": signedPattern},
+	"google.protobuf.UInt64Value": {"type": "string", "format": "uint64", "pattern": unsignedPattern},
 	"google.protobuf.FloatValue":  floating,
 	"google.protobuf.DoubleValue": floating,
 }

@@ -42,7 +42,7 @@ func (h *handler) watch(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	out := newLines(w, h.stall)
+	out := newLines(w, h.stallTimeout)
 	events := receive(ctx, stream)
 	defer func() {
 		cancel()
@@ -58,28 +58,28 @@ func (h *handler) watch(w http.ResponseWriter, r *request) error {
 			out.end(r.Context(), got.err)
 			return nil
 		}
-		if err := out.event(r.target.form, got.event); err != nil {
+		if err := out.event(r.target.codec, got.event); err != nil {
 			return nil
 		}
 	}
 }
 
-// received is what a stream has returned.
-type received struct {
+// recvResult is what a stream has returned.
+type recvResult struct {
 	event *resourcepb.WatchEvent
 	err   error
 }
 
 // receive returns what a stream returns, up to its first error, one at a time: what the client has not read yet stays with the service. The
 // channel is closed at the end, or soon after the context's.
-func receive(ctx context.Context, stream grpc.ServerStreamingClient[resourcepb.WatchEvent]) <-chan received {
-	events := make(chan received)
+func receive(ctx context.Context, stream grpc.ServerStreamingClient[resourcepb.WatchEvent]) <-chan recvResult {
+	events := make(chan recvResult)
 	go func() {
 		defer close(events)
 		for {
 			ev, err := stream.Recv()
 			select {
-			case events <- received{ev, err}:
+			case events <- recvResult{ev, err}:
 			case <-ctx.Done():
 				return
 			}
@@ -93,9 +93,9 @@ func receive(ctx context.Context, stream grpc.ServerStreamingClient[resourcepb.W
 
 // lines is an answer of lines that has no end yet.
 type lines struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-	stall   time.Duration
+	w            http.ResponseWriter
+	control      *http.ResponseController
+	stallTimeout time.Duration
 }
 
 // newLines begins an answer of lines.
@@ -107,8 +107,8 @@ func newLines(w http.ResponseWriter, stall time.Duration) *lines {
 }
 
 // next returns what comes next. All lines go out before it waits.
-func (l *lines) next(events <-chan received) (received, error) {
-	var got received
+func (l *lines) next(events <-chan recvResult) (recvResult, error) {
+	var got recvResult
 	var ok bool
 	select {
 	case got, ok = <-events:
@@ -126,7 +126,7 @@ func (l *lines) next(events <-chan received) (received, error) {
 
 // flush sends what was written. The deadline holds no longer then: by HTTP/2 it would end a stream that has nothing to write.
 func (l *lines) flush() error {
-	_ = l.control.SetWriteDeadline(time.Now().Add(l.stall))
+	_ = l.control.SetWriteDeadline(time.Now().Add(l.stallTimeout))
 	err := l.control.Flush()
 	if err == nil {
 		_ = l.control.SetWriteDeadline(time.Time{})
@@ -135,13 +135,13 @@ func (l *lines) flush() error {
 }
 
 // event writes an event.
-func (l *lines) event(f form, ev *resourcepb.WatchEvent) error {
+func (l *lines) event(f codec, ev *resourcepb.WatchEvent) error {
 	text, err := f.encodeEvent(ev)
 	if err != nil {
 		l.error(failureOf(err))
 		return err
 	}
-	_ = l.control.SetWriteDeadline(time.Now().Add(l.stall))
+	_ = l.control.SetWriteDeadline(time.Now().Add(l.stallTimeout))
 	_, err = l.w.Write(text)
 	return err
 }

@@ -16,9 +16,9 @@ type Options struct {
 
 const (
 	defaultMaxBody = 4 << 20
-	// stall is how long a client may leave what it was sent unread before its stream is ended. The memory of a slow client is bounded in
+	// defaultStallTimeout is how long a client may leave what it was sent unread before its stream is ended. The memory of a slow client is bounded in
 	// any case.
-	stall = time.Minute
+	defaultStallTimeout = time.Minute
 )
 
 // NewHandler returns the HTTP mapping of a resource service of the types in types, which client calls. Its paths begin with a type's group:
@@ -27,7 +27,7 @@ const (
 // Streams end when their requests' contexts do, and when the service ends them: call Server.Drain before http.Server.Shutdown, which waits
 // for streams. Time limits of the http.Server for reading and writing do not hold for streams.
 func NewHandler(client resourcegrpc.ResourceServiceClient, types *registry.Registry, o *Options) http.Handler {
-	h := &handler{client: client, routes: newRoutes(types), maxBody: defaultMaxBody, stall: stall}
+	h := &handler{client: client, routes: newRoutes(types), maxBody: defaultMaxBody, stallTimeout: defaultStallTimeout}
 	if o != nil && o.MaxBody > 0 {
 		h.maxBody = o.MaxBody
 	}
@@ -36,11 +36,11 @@ func NewHandler(client resourcegrpc.ResourceServiceClient, types *registry.Regis
 }
 
 type handler struct {
-	client   resourcegrpc.ResourceServiceClient
-	routes   routes
-	document document
-	maxBody  int64
-	stall    time.Duration
+	client       resourcegrpc.ResourceServiceClient
+	routes       routes
+	document     document
+	maxBody      int64
+	stallTimeout time.Duration
 }
 
 // request is a request on its way through the handler.
@@ -62,9 +62,9 @@ func (h *handler) operations(t target) map[string]operation {
 	switch {
 	case t.name == "":
 		return map[string]operation{http.MethodGet: {listParameters, h.list}}
-	case t.sub == owned:
-		return map[string]operation{http.MethodGet: {ownedParameters, h.owned}}
-	case t.sub == status:
+	case t.sub == ownedSegment:
+		return map[string]operation{http.MethodGet: {ownedParameters, h.listOwned}}
+	case t.sub == statusSegment:
 		return map[string]operation{http.MethodPut: {statusParameters, h.writeStatus}}
 	}
 	return map[string]operation{
@@ -104,7 +104,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	ctx, err := called(r.Context(), r.Header, query)
+	ctx, err := callContext(r.Context(), r.Header, query)
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ func (g *grave) look(owner *resourcepb.ID) (settled bool) {
 	g.Helper()
 	known := &tombstone{id: g.stone.GetId(), version: g.stone.GetVersion(), owner: owner, pause: minPause}
 	for range 10 {
-		again, err := g.reaper.look(g.ctx, known)
+		again, err := g.reaper.process(g.ctx, known)
 		if err == nil && again == 0 {
 			return true
 		}

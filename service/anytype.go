@@ -13,29 +13,29 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// several reports whether a type's name stands for several types: with the group version "*" for all of its group and kind, with the kind
+// anyType reports whether a type's name stands for anyType types: with the group version "*" for all of its group and kind, with the kind
 // "*" too for all of its group, and with the group "*" too for all there are. Reads, lists and watches take such names.
-func several(t *resourcepb.Type) bool { return t.GetGroupVersion() == storage.Wildcard }
+func anyType(t *resourcepb.Type) bool { return t.GetGroupVersion() == storage.Wildcard }
 
-// means reports whether a name, which may stand for several types, means a type.
-func means(name, t *resourcepb.Type) bool {
-	if !several(name) {
+// matchesType reports whether a name, which may stand for several types, matchesType a type.
+func matchesType(name, t *resourcepb.Type) bool {
+	if !anyType(name) {
 		return name.GetGroupVersion() == t.GetGroupVersion() // the store has looked at the rest
 	}
 	return (name.GetGroup() == storage.Wildcard || name.GetGroup() == t.GetGroup()) &&
 		(name.GetKind() == storage.Wildcard || name.GetKind() == t.GetKind())
 }
 
-// resolveAll returns what is particular about all the types that a name stands for, of which some may be registered only. It has no scope:
+// resolveAny returns what is particular about all the types that a name stands for, of which some may be registered only. It has no scope:
 // units of a tenancy that are not given are those that are not there.
-func (s *Server) resolveAll(name *resourcepb.Type, asked *resourcepb.Tenancy) (*registry.Type, error) {
-	if !several(name) {
+func (s *Server) resolveAny(name *resourcepb.Type, asked *resourcepb.Tenancy) (*registry.Type, error) {
+	if !anyType(name) {
 		return s.resolve(name)
 	}
 	if name.GetGroup() == storage.Wildcard && name.GetKind() != storage.Wildcard {
 		return nil, invalid("type invalid: the group %q goes with the kind %q only", storage.Wildcard, storage.Wildcard)
 	}
-	types, err := s.meant(name)
+	types, err := s.matchingTypes(name)
 	if err != nil {
 		return nil, err
 	}
@@ -70,18 +70,18 @@ func (s *Server) resolveAll(name *resourcepb.Type, asked *resourcepb.Tenancy) (*
 	}, nil
 }
 
-// meant returns the types that a name stands for.
-func (s *Server) meant(name *resourcepb.Type) (types []*registry.Type, err error) {
+// matchingTypes returns the types that a name stands for.
+func (s *Server) matchingTypes(name *resourcepb.Type) (types []*registry.Type, err error) {
 	if s.types.Open() {
 		t, _ := s.types.Resolve(TombstoneType) // which is like any other there
 		return []*registry.Type{t}, nil
 	}
 	for _, t := range s.types.Types() {
-		if means(name, t.Type) {
+		if matchesType(name, t.Type) {
 			types = append(types, t)
 		}
 	}
-	if means(name, TombstoneType) {
+	if matchesType(name, TombstoneType) {
 		types = append(types, tombstones)
 	}
 	if len(types) == 0 {
@@ -92,7 +92,7 @@ func (s *Server) meant(name *resourcepb.Type) (types []*registry.Type, err error
 
 // readAny is Read of an id whose group version is "*": it returns what is stored, of whichever version that is.
 func (s *Server) readAny(ctx context.Context, id *resourcepb.ID) (*resourcepb.ReadResponse, error) {
-	types, err := s.meant(id.GetType())
+	types, err := s.matchingTypes(id.GetType())
 	if err != nil {
 		return nil, err
 	}
@@ -100,28 +100,28 @@ func (s *Server) readAny(ctx context.Context, id *resourcepb.ID) (*resourcepb.Re
 	if err := checkScope(scoped, id.GetType(), id.GetTenancy(), false); err != nil {
 		return nil, err
 	}
-	tenancy := completed(scoped.Scope, id.GetTenancy())
+	tenancy := fillTenancy(scoped.Scope, id.GetTenancy())
 	caller, err := s.caller(ctx, tenancy)
 	if err != nil {
 		return nil, err
 	}
 	id = idIn(tenancy, id)
 	if err := mayReadOne(types, caller, id, nil); err != nil && !errors.Is(err, registry.ErrNeedResource) {
-		return nil, s.allowed(ctx, err)
+		return nil, s.authStatus(ctx, err)
 	}
 	if err := s.checkExists(ctx, tenancy, codes.NotFound); err != nil {
 		return nil, err
 	}
-	res, err := s.current(ctx, consistency(ctx), id)
+	res, err := s.readCurrent(ctx, consistency(ctx), id)
 	if err != nil {
-		return nil, s.told(ctx, "read", err)
+		return nil, s.toStatus(ctx, "read", err)
 	}
 	t, unserved := s.resolve(res.GetId().GetType())
 	if unserved == nil {
 		types = []*registry.Type{t}
 	}
 	if err := mayReadOne(types, caller, res.GetId(), res); err != nil {
-		return nil, s.allowed(ctx, err)
+		return nil, s.authStatus(ctx, err)
 	}
 	if unserved != nil {
 		return nil, unserved // of which type it is, too, is for those only who may read it
