@@ -14,49 +14,41 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Changes sends the changes between two revisions, in order, to what a list of the type and tenancy would show the caller, and ends. What
-// comes into the caller's view, or leaves it, without being created or deleted has nothing before, or now. The stream asks again from time
-// to time whether the caller may still see what it sees, and ends with Unavailable when the server stops.
+// Changes sends the changes between two revisions to the resources that a list of the type and tenancy shows the caller, in order, and ends. A
+// change by which a resource enters the caller's view without being created has no before; a change by which it leaves the view without being
+// deleted has no now. The stream authorizes the caller again every Options.Recheck, and ends with Unavailable when the server drains.
 func (s *Server) Changes(req *resourcepb.ChangesRequest, out grpc.ServerStreamingServer[resourcepb.Change]) error {
 	c, err := s.changes(out.Context(), req)
 	if err != nil {
 		return err
 	}
 	defer c.close()
-	for {
-		change, err := c.next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := out.Send(change); err != nil {
-			return err
-		}
+	if err := send(out, c.next); !errors.Is(err, io.EOF) {
+		return err
 	}
+	return nil
 }
 
-// changes is one call of Changes. It is for one goroutine.
+// changes is one Changes call. It must not be used concurrently.
 type changes struct {
-	view     *historyView
+	*view
 	filter   *ranges.Filter
-	name     string // "" for all
+	resource string // the name of one resource; "" for all
 	until    int64
 	follower history.Follower
 
-	ctx  context.Context // of the call; over when the server drains, too
-	free func()          // ends ctx
+	ctx  context.Context // of the call; canceled when the server drains, too
+	free func()          // cancels ctx
 
 	ready    []*resourcepb.Change
-	complete bool // no more than what is ready
+	complete bool // no changes follow the ready ones
 }
 
-// changes begins a call of Changes.
-func (s *Server) changes(ctx context.Context, req *resourcepb.ChangesRequest) (c *changes, err error) {
+// changes opens a Changes call.
+func (s *Server) changes(ctx context.Context, req *resourcepb.ChangesRequest) (*changes, error) {
 	switch {
 	case req.GetAfter() < 1:
-		return nil, invalid("after invalid: a revision is a number from 1 on, got %d", req.GetAfter())
+		return nil, invalid("after invalid: expected a revision, which is 1 or more, got %d", req.GetAfter())
 	case req.GetUntil() != 0 && req.GetUntil() < req.GetAfter():
 		return nil, invalid("until invalid: expected %d, which is after, or more, got %d", req.GetAfter(), req.GetUntil())
 	}
@@ -65,19 +57,16 @@ func (s *Server) changes(ctx context.Context, req *resourcepb.ChangesRequest) (c
 			return nil, err
 		}
 	}
-	c = &changes{name: req.GetName(), until: req.GetUntil()}
-	var end context.CancelCauseFunc
-	c.ctx, end = context.WithCancelCause(ctx)
-	stop := context.AfterFunc(s.draining, func() { end(errDraining) })
-	free := func() { stop(); end(nil) }
-	c.free = free
+	ctx, free := s.streamContext(ctx)
+	c := &changes{resource: req.GetName(), until: req.GetUntil(), ctx: ctx, free: free}
 	opened := false
 	defer func() {
-		if !opened { // by an error, or by a hook that panicked; what is returned is nil by now
+		if !opened { // because of an error or a panic of a hook
 			free()
 		}
 	}()
-	if c.view, err = s.openHistoryView(c.ctx, req.GetType(), req.GetTenancy(), ""); err != nil {
+	var err error
+	if c.view, err = s.openView(ctx, req.GetType(), req.GetTenancy(), ""); err != nil {
 		return nil, err
 	}
 	h, err := s.historian()
@@ -91,7 +80,7 @@ func (s *Server) changes(ctx context.Context, req *resourcepb.ChangesRequest) (c
 	return c, nil
 }
 
-// follow begins to follow the changes after a revision.
+// follow opens the follower of the changes after a revision.
 func (c *changes) follow(h history.Historian, after int64) error {
 	_, newest, err := h.Revisions(c.ctx)
 	switch {
@@ -102,11 +91,11 @@ func (c *changes) follow(h history.Historian, after int64) error {
 	case c.until > newest:
 		return storage.ErrFutureRevision
 	}
-	c.filter = c.view.filter(c.name)
+	c.filter = c.keys(c.resource)
 	if c.follower, err = h.Follow(c.ctx, c.filter.Span(), after); err != nil {
 		return err
 	}
-	// The newest revision may be of a change that nobody here sees: the bookmark says when it has been reached.
+	// The change of the newest revision may be outside the filter: the bookmark reports when the follower has passed it.
 	if err := c.follower.Bookmark(c.ctx); err != nil {
 		c.follower.Close()
 		return err
@@ -136,13 +125,13 @@ func (c *changes) next() (*resourcepb.Change, error) {
 	return first, nil
 }
 
-// fetch takes changes from the store, commit by commit.
+// fetch reads changes from the store, in whole commits.
 func (c *changes) fetch() error {
-	if c.view.server.draining.Err() != nil {
+	if c.server.draining.Err() != nil {
 		return errDraining
 	}
-	if !time.Now().Before(c.view.recheckAt) {
-		if err := c.view.authenticate(c.ctx); err != nil {
+	if !time.Now().Before(c.recheckAt) {
+		if err := c.authenticate(c.ctx); err != nil {
 			return err
 		}
 	}
@@ -156,7 +145,7 @@ func (c *changes) fetch() error {
 			end++
 		}
 		if all[0].Revision > c.until {
-			break // it came after the last one that was asked for
+			break
 		}
 		if err := c.addCommit(all[:end]); err != nil {
 			return err
@@ -167,50 +156,45 @@ func (c *changes) fetch() error {
 	return nil
 }
 
-// addCommit readies what the caller may see of the changes of a addCommit.
+// addCommit appends the visible changes of a commit to ready.
 func (c *changes) addCommit(all []history.Change) error {
 	var last *resourcepb.Change
 	for i := range all {
-		seen, err := c.visibleChange(&all[i])
+		visible, err := c.visibleChange(&all[i])
 		if err != nil {
 			return err
 		}
-		if seen == nil {
+		if visible == nil {
 			continue
 		}
 		if last != nil {
 			last.More = true
 		}
-		c.ready, last = append(c.ready, seen), seen
+		c.ready, last = append(c.ready, visible), visible
 	}
 	return nil
 }
 
-// visibleChange returns a change as the caller may see it, nil for nothing.
+// visibleChange returns a change as the caller may see it, or nil if it is hidden.
 func (c *changes) visibleChange(change *history.Change) (*resourcepb.Change, error) {
 	either := change.Now
 	if either == nil {
 		either = change.Before
 	}
 	id := either.Resource.GetId()
-	if !c.filter.Match(id) || c.name != "" && c.name != id.GetName() {
+	if !c.filter.Match(id) || c.resource != "" && c.resource != id.GetName() {
 		return nil, nil
 	}
-	now, err := c.view.visibleRecord(c.ctx, change.Now)
+	now, err := c.record(c.ctx, change.Now)
 	if err != nil {
 		return nil, err
 	}
-	before, err := c.view.visibleRecord(c.ctx, change.Before)
+	before, err := c.record(c.ctx, change.Before)
 	if err != nil || now == nil && before == nil {
 		return nil, err
 	}
 	return &resourcepb.Change{Revision: change.Revision, Now: now, Before: before}, nil
 }
 
-// toStatus returns an error as the caller is toStatus of it.
-func (c *changes) toStatus(err error) error {
-	if errors.Is(context.Cause(c.ctx), errDraining) {
-		return errDraining
-	}
-	return c.view.server.toStatus(c.ctx, "read the changes", err)
-}
+// toStatus converts an error to a status error.
+func (c *changes) toStatus(err error) error { return c.server.toStatus(c.ctx, "read the changes", err) }

@@ -12,29 +12,19 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Delete removes a resource, and leaves a tombstone. What is not there, or has another uid than the one asked for, is gone already, which
-// is success. A version that is not the stored one is Aborted. A resource with finalizers is marked for deletion instead, and deleted when
-// its last finalizer is removed.
+// Delete deletes a resource and leaves a tombstone. It succeeds if nothing is stored under the key, or a resource with another uid than the
+// requested one. It fails with Aborted if a version is given and another one is stored. A resource with finalizers is marked for deletion
+// instead; it is deleted when its last finalizer is removed.
 func (s *Server) Delete(ctx context.Context, req *resourcepb.DeleteRequest) (*resourcepb.DeleteResponse, error) {
 	if err := checkID("id", req.GetId()); err != nil {
 		return nil, err
 	}
-	t, err := s.resolve(req.GetId().GetType())
+	in, err := s.admit(ctx, req.GetId())
 	if err != nil {
 		return nil, err
 	}
-	if err := checkScope(t, req.GetId().GetType(), req.GetId().GetTenancy(), false); err != nil {
-		return nil, err
-	}
-	tenancy := fillTenancy(t.Scope, req.GetId().GetTenancy())
-	caller, err := s.caller(ctx, tenancy)
-	if err != nil {
-		return nil, err
-	}
-	id := idIn(tenancy, req.GetId())
-	allowed := func(res *resourcepb.Resource) error { return s.authStatus(ctx, t.MayWrite(caller, res)) }
 	err = retryConflicts(ctx, req.GetVersion() != "", func(consistency storage.ReadConsistency) error {
-		return s.delete(ctx, consistency, id, req.GetVersion(), allowed)
+		return s.delete(ctx, consistency, in, req.GetVersion())
 	})
 	if err != nil && !errors.Is(err, storage.ErrNotFound) && !errors.Is(err, errDeferred) {
 		return nil, s.toStatus(ctx, "delete", err)
@@ -42,22 +32,22 @@ func (s *Server) Delete(ctx context.Context, req *resourcepb.DeleteRequest) (*re
 	return &resourcepb.DeleteResponse{}, nil
 }
 
-// errDeferred says that a resource is marked for deletion already, and waits for its finalizers.
+// errDeferred reports that a resource already has a deletion mark and still has finalizers.
 var errDeferred = errors.New("the deletion is deferred")
 
-// delete reads what is stored, and deletes or marks it. Its error is ErrNotFound if nothing is stored.
-func (s *Server) delete(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID, version string, allowed func(*resourcepb.Resource) error) error {
-	res, err := s.readCurrent(ctx, consistency, id)
+// delete reads the stored resource, then deletes or marks it. It returns ErrNotFound if nothing is stored.
+func (s *Server) delete(ctx context.Context, consistency storage.ReadConsistency, in *admission, version string) error {
+	res, err := s.readCurrent(ctx, consistency, in.id)
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
-		if err := allowed(&resourcepb.Resource{Id: id}); err != nil {
-			return err // who may not delete it does not learn that it is gone
+		if err := s.authStatus(ctx, in.t.MayWrite(in.caller, &resourcepb.Resource{Id: in.id})); err != nil {
+			return err // a caller that may not delete the resource does not learn that it is absent
 		}
 		return decisionError{storage.ErrNotFound}
 	case err != nil:
 		return err
 	}
-	if err := allowed(res); err != nil {
+	if err := s.authStatus(ctx, in.t.MayWrite(in.caller, res)); err != nil {
 		return err
 	}
 	if version != "" && version != res.GetVersion() {
@@ -77,7 +67,7 @@ func (s *Server) deleteNow(ctx context.Context, res *resourcepb.Resource) error 
 	return s.mark(ctx, res)
 }
 
-// mark marks a resource for deletion. The hooks of its type are not asked: what they refuse can be deleted.
+// mark marks a resource for deletion. It does not call the hooks of the type: a resource that they reject can still be deleted.
 func (s *Server) mark(ctx context.Context, res *resourcepb.Resource) error {
 	res = proto.CloneOf(res)
 	if res.Metadata == nil {

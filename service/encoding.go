@@ -8,22 +8,22 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// eventCache keeps the newest events in encoded form, so that an event that goes to many streams is encoded once.
+// eventCache caches the newest events in encoded form, so that an event for many streams is encoded once.
 type eventCache struct {
 	mu    sync.Mutex
 	byKey map[eventKey]*resourcepb.WatchEvent
-	order []eventKey // of the newest ones, as a ring
+	order []eventKey // of the newest events, as a ring
 	next  int
 	bytes int
 }
 
-// What encodings keeps: streams that are further behind encode for themselves.
+// The limits of an eventCache. Streams that are further behind encode each event themselves.
 const (
 	maxCachedEvents = 1024
 	maxCachedBytes  = 16 << 20
 )
 
-// eventKey tells a change of one resource from all others: no version comes twice under a key.
+// eventKey identifies a change of a resource: a version occurs once under a key.
 type eventKey struct {
 	group, kind, partition, namespace, name string
 	version, cursor                         string
@@ -34,15 +34,15 @@ func newEventCache() *eventCache {
 	return &eventCache{byKey: map[eventKey]*resourcepb.WatchEvent{}, order: make([]eventKey, maxCachedEvents)}
 }
 
-// encode returns an event that encodes as ev does, but faster. It is shared: it must not be changed. Its bytes are in its unknown fields,
-// which any codec writes as they are.
+// encode returns an event that encodes as ev does, but faster. The result is shared and must not be modified. Its bytes are in its unknown fields,
+// which every codec writes unchanged.
 func (e *eventCache) encode(ev *resourcepb.WatchEvent) (*resourcepb.WatchEvent, error) {
 	res, deleted := ev.GetUpsert().GetResource(), false
 	if ev.GetDelete() != nil {
 		res, deleted = ev.GetDelete().GetResource(), true
 	}
 	if res.GetVersion() == "" {
-		return ev, nil // no change, or one that was made for one stream
+		return ev, nil // not a change, or made for one stream
 	}
 	id := res.GetId()
 	key := eventKey{
@@ -51,8 +51,8 @@ func (e *eventCache) encode(ev *resourcepb.WatchEvent) (*resourcepb.WatchEvent, 
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if known := e.byKey[key]; known != nil {
-		return known, nil
+	if cached := e.byKey[key]; cached != nil {
+		return cached, nil
 	}
 	raw, err := proto.Marshal(ev)
 	if err != nil {
@@ -62,7 +62,7 @@ func (e *eventCache) encode(ev *resourcepb.WatchEvent) (*resourcepb.WatchEvent, 
 	out.ProtoReflect().SetUnknown(raw)
 	e.drop(e.next)
 	for e.bytes+len(raw) > maxCachedBytes && len(e.byKey) > 0 {
-		e.drop((e.next + maxCachedEvents - len(e.byKey)) % maxCachedEvents) // the oldest: those there are stand before next without a gap
+		e.drop((e.next + maxCachedEvents - len(e.byKey)) % maxCachedEvents) // the oldest: the entries precede next without a gap
 	}
 	e.byKey[key], e.order[e.next] = out, key
 	e.next = (e.next + 1) % maxCachedEvents
@@ -70,12 +70,12 @@ func (e *eventCache) encode(ev *resourcepb.WatchEvent) (*resourcepb.WatchEvent, 
 	return out, nil
 }
 
-// drop forgets the event of a place of the ring.
-func (e *eventCache) drop(place int) {
-	key := e.order[place]
+// drop removes the event in a slot of the ring.
+func (e *eventCache) drop(slot int) {
+	key := e.order[slot]
 	if old := e.byKey[key]; old != nil {
 		e.bytes -= len(old.ProtoReflect().GetUnknown())
 		delete(e.byKey, key)
 	}
-	e.order[place] = eventKey{}
+	e.order[slot] = eventKey{}
 }

@@ -13,19 +13,19 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// Domain is the domain of the ErrorInfo in the details of an error of the service. Its reason names the storage package's error.
+// Domain is the domain of the ErrorInfo in the details of the service's errors. The reason of an ErrorInfo names the error of package storage.
 const Domain = "ashlar.dev"
 
 const casFailureText = "CAS operation failed because the given version doesn't match what is stored"
 
-// storeErrors are the errors of a store that callers are told of, the first that fits. Clients of the API that this one is compatible with
-// compare the texts of the first three, so these must stay as they are.
+// storeErrors maps errors of a store to status errors; the first match wins. Clients of the compatible API compare the
+// texts of the first three, so these must not change.
 var storeErrors = []struct {
 	err    error
 	code   codes.Code
 	reason string
-	text   string // of the error itself if it is empty
-	logged bool   // the error says of the database what callers are not told
+	text   string // "" for the text of the error itself
+	logged bool   // the error has details of the database that callers do not get
 }{
 	{storage.ErrNotFound, codes.NotFound, "NOT_FOUND", "resource not found", false},
 	{storage.ErrCASFailure, codes.Aborted, "CAS_FAILURE", casFailureText, false},
@@ -40,17 +40,23 @@ var storeErrors = []struct {
 	{storage.ErrInconsistent, codes.Unavailable, "INCONSISTENT", storage.ErrInconsistent.Error(), true},
 }
 
-// toStatus returns an error of the store as callers are toStatus of it. What has no verdict is an internal error, and logged. doing says what the
-// service was about to do.
-func (s *Server) toStatus(ctx context.Context, doing string, err error) error {
+// errDraining ends the streams of a server that drains.
+var errDraining = status.Error(codes.Unavailable, "the server is shutting down: retry, or connect to another server")
+
+// toStatus converts an error of the store to a status error. Errors without a mapping are logged and become internal errors. operation
+// describes the failed operation. If the server drains, the error of a stream is errDraining.
+func (s *Server) toStatus(ctx context.Context, operation string, err error) error {
 	if err == nil {
 		return nil
+	}
+	if errors.Is(context.Cause(ctx), errDraining) {
+		return errDraining
 	}
 	if isStatus(err) {
 		return err
 	}
-	if over := ctx.Err(); over != nil {
-		return status.FromContextError(over).Err() // the caller's own time is over, whatever else went wrong because of it
+	if done := ctx.Err(); done != nil {
+		return status.FromContextError(done).Err() // the cause of whatever else failed
 	}
 	var mismatch storage.GroupVersionMismatchError
 	if errors.As(err, &mismatch) {
@@ -58,33 +64,33 @@ func (s *Server) toStatus(ctx context.Context, doing string, err error) error {
 	}
 	var damaged *storage.DamagedError
 	if errors.As(err, &damaged) {
-		s.opts.Logger.ErrorContext(ctx, "the store holds damaged data", "doing", doing, "error", err)
+		s.opts.Logger.ErrorContext(ctx, "the store holds damaged data", "doing", operation, "error", err)
 		return reasonError(codes.DataLoss, "DAMAGED", damaged.Error())
 	}
-	for _, v := range storeErrors {
-		if errors.Is(err, v.err) {
-			text := v.text
+	for _, e := range storeErrors {
+		if errors.Is(err, e.err) {
+			text := e.text
 			if text == "" {
 				text = err.Error()
 			}
-			if v.logged {
-				s.opts.Logger.WarnContext(ctx, "the store did not answer as it should", "doing", doing, "error", err)
+			if e.logged {
+				s.opts.Logger.WarnContext(ctx, "the store failed", "doing", operation, "error", err)
 			}
-			return reasonError(v.code, v.reason, text)
+			return reasonError(e.code, e.reason, text)
 		}
 	}
-	return s.internalError(ctx, doing, err)
+	return s.internalError(ctx, operation, err)
 }
 
-// isStatus reports whether an error is an answer to a caller itself. Errors of databases that are called by gRPC may wrap one.
+// isStatus reports whether an error is itself a status error. An error of a database that is called by gRPC may wrap one.
 func isStatus(err error) bool {
 	_, is := err.(interface{ GRPCStatus() *status.Status })
 	return is
 }
 
-// hookStatus returns an error of a hook as callers are told of it: that it refuses the caller, or else an internal error, whatever the hook
-// itself has called to decide.
-func (s *Server) hookStatus(ctx context.Context, doing string, err error) error {
+// hookStatus converts an error of a hook to a status error: a denial, or an internal error, even if the hook returns the status of a call of
+// its own.
+func (s *Server) hookStatus(ctx context.Context, operation string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -98,16 +104,16 @@ func (s *Server) hookStatus(ctx context.Context, doing string, err error) error 
 	case ctx.Err() != nil:
 		return status.FromContextError(ctx.Err()).Err()
 	}
-	return s.internalError(ctx, doing, err)
+	return s.internalError(ctx, operation, err)
 }
 
-// internalError logs an error, and returns what callers are told instead.
-func (s *Server) internalError(ctx context.Context, doing string, err error) error {
-	s.opts.Logger.ErrorContext(ctx, "the resource service failed", "doing", doing, "error", err)
-	return status.Errorf(codes.Internal, "%s: an internal error, which the server's log has", doing)
+// internalError logs an error and returns a status error without its text.
+func (s *Server) internalError(ctx context.Context, operation string, err error) error {
+	s.opts.Logger.ErrorContext(ctx, "the resource service failed", "doing", operation, "error", err)
+	return status.Errorf(codes.Internal, "%s: internal error; the server's log has the details", operation)
 }
 
-// reasonError is an error with a reason for programs in its details.
+// reasonError is a status error with a machine-readable reason in its details.
 func reasonError(code codes.Code, reason, text string) error {
 	s := status.New(code, text)
 	if with, err := s.WithDetails(&errdetails.ErrorInfo{Domain: Domain, Reason: reason}); err == nil {
@@ -116,7 +122,7 @@ func reasonError(code codes.Code, reason, text string) error {
 	return s.Err()
 }
 
-// invalid is an error for a request that is wrong whatever is stored.
+// invalid is the error of a request that is invalid whatever is stored.
 func invalid(format string, args ...any) error {
 	return status.Error(codes.InvalidArgument, fmt.Sprintf(format, args...))
 }

@@ -14,15 +14,18 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
 )
 
-// Client returns a client that calls the server in the same process, without a connection. Outgoing metadata of a call's context, such as
-// a token, is the incoming metadata of the server; call options have no effect. As with any gRPC client, a stream is to be read until it
-// ends, or its context cancelled.
+// Client returns a client that calls the server in the same process, without a connection. The outgoing metadata of a call's context, such as a
+// token, becomes the incoming metadata of the server. Call options have no effect. As with any gRPC client, read a stream to its end or cancel
+// its context.
 func (s *Server) Client() resourcegrpc.ResourceServiceClient { return localClient{s} }
 
-// localClient calls a server's methods.
+// History returns a client of the history service in the same process, as Client does.
+func (s *Server) History() resourcegrpc.HistoryServiceClient { return localClient{s} }
+
+// localClient calls the methods of a server.
 type localClient struct{ server *Server }
 
-// local calls a method of the server with the context that it gets of a caller. A call whose time is over is not begun, as over a connection.
+// local calls a method of the server with the context that a remote call would have. As a remote call, it fails if ctx is done.
 func local[Q, A any](ctx context.Context, in Q, call func(context.Context, Q) (A, error)) (A, error) {
 	if err := ctx.Err(); err != nil {
 		var none A
@@ -60,21 +63,6 @@ func (c localClient) MutateAndValidate(ctx context.Context, in *resourcepb.Mutat
 	return local(ctx, in, c.server.MutateAndValidate)
 }
 
-func (c localClient) WatchList(ctx context.Context, in *resourcepb.WatchListRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[resourcepb.WatchEvent], error) {
-	st, err := local(ctx, proto.CloneOf(in), c.server.open)
-	if err != nil {
-		return nil, err
-	}
-	context.AfterFunc(st.ctx, func() { // whether or not somebody ever reads the stream to its end
-		st.free()
-		st.watch.Close()
-	})
-	return &localStream[resourcepb.WatchEvent]{ctx: st.ctx, next: st.next, close: st.close}, nil
-}
-
-// History is Client for the history service.
-func (s *Server) History() resourcegrpc.HistoryServiceClient { return localClient{s} }
-
 func (c localClient) Revisions(ctx context.Context, in *resourcepb.RevisionsRequest, _ ...grpc.CallOption) (*resourcepb.RevisionsResponse, error) {
 	return local(ctx, in, c.server.Revisions)
 }
@@ -83,13 +71,20 @@ func (c localClient) ListAt(ctx context.Context, in *resourcepb.ListAtRequest, _
 	return local(ctx, in, c.server.ListAt)
 }
 
+func (c localClient) WatchList(ctx context.Context, in *resourcepb.WatchListRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[resourcepb.WatchEvent], error) {
+	st, err := local(ctx, proto.CloneOf(in), c.server.open)
+	if err != nil {
+		return nil, err
+	}
+	return newLocalStream(st.ctx, st.next, st.close, st.stop), nil
+}
+
 func (c localClient) Changes(ctx context.Context, in *resourcepb.ChangesRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[resourcepb.Change], error) {
 	changes, err := local(ctx, in, c.server.changes)
 	if err != nil {
 		return nil, err
 	}
-	context.AfterFunc(changes.ctx, changes.close) // whether or not somebody ever reads the stream to its end
-	return &localStream[resourcepb.Change]{ctx: changes.ctx, next: changes.next, close: changes.close}, nil
+	return newLocalStream(changes.ctx, changes.next, changes.close, changes.close), nil
 }
 
 func (c localClient) WatchStore(ctx context.Context, in *resourcepb.WatchStoreRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[resourcepb.StoreEvent], error) {
@@ -97,14 +92,10 @@ func (c localClient) WatchStore(ctx context.Context, in *resourcepb.WatchStoreRe
 	if err != nil {
 		return nil, err
 	}
-	context.AfterFunc(w.ctx, func() { // whether or not somebody ever reads the stream to its end
-		w.free()
-		w.watch.Close()
-	})
-	return &localStream[resourcepb.StoreEvent]{ctx: w.ctx, next: w.next, close: w.close}, nil
+	return newLocalStream(w.ctx, w.next, w.close, w.stop), nil
 }
 
-// localStream is a stream of messages without a connection: Recv takes the next one from the server's side.
+// localStream is a stream of messages without a connection: Recv calls the server's side.
 type localStream[M any] struct {
 	ctx      context.Context
 	next     func() (*M, error)
@@ -112,7 +103,13 @@ type localStream[M any] struct {
 	closeErr error
 }
 
-// Recv returns the next message, and waits for it if need be.
+// newLocalStream returns a stream. It calls close after the first error of next, and stop when ctx is done, even if the stream is never read.
+func newLocalStream[M any](ctx context.Context, next func() (*M, error), close, stop func()) *localStream[M] {
+	context.AfterFunc(ctx, stop)
+	return &localStream[M]{ctx: ctx, next: next, close: close}
+}
+
+// Recv returns the next message. It blocks until there is one.
 func (l *localStream[M]) Recv() (*M, error) {
 	if l.closeErr != nil {
 		return nil, l.closeErr
@@ -125,7 +122,7 @@ func (l *localStream[M]) Recv() (*M, error) {
 	return m, err
 }
 
-// RecvMsg is Recv into a message of the caller's.
+// RecvMsg receives the next message into m.
 func (l *localStream[M]) RecvMsg(m any) error {
 	_, is := m.(*M)
 	into, ok := m.(proto.Message)
@@ -143,13 +140,13 @@ func (l *localStream[M]) RecvMsg(m any) error {
 
 // SendMsg fails: the request was sent when the stream was opened.
 func (l *localStream[M]) SendMsg(any) error {
-	return errors.New("SendMsg: the stream is from the server to the client")
+	return errors.New("SendMsg: the stream has no messages from the client")
 }
 
 // CloseSend does nothing.
 func (l *localStream[M]) CloseSend() error { return nil }
 
-// Header returns the header of a stream that stands, which is empty, not nil: of a call that was refused there is no stream.
+// Header returns an empty header, not nil: the stream is open. A rejected call returns no stream.
 func (l *localStream[M]) Header() (metadata.MD, error) { return metadata.MD{}, nil }
 
 // Trailer returns no metadata.

@@ -13,39 +13,39 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// The keys of the metadata by which a deletion is deferred.
+// The metadata keys of a deferred deletion.
 const (
-	// deletionTimestampKey is the time at which the resource was marked for deletion, as RFC 3339 has it.
+	// deletionTimestampKey has the time at which the resource was marked for deletion, in RFC 3339 format.
 	deletionTimestampKey = "deletionTimestamp"
-	// finalizersKey are names, with spaces between them, of who has to do something before the resource is deleted.
+	// finalizersKey has names separated by spaces, one for each party that must act before the resource is deleted.
 	finalizersKey = "finalizers"
 )
 
-// hasDeletionMark reports whether a resource is hasDeletionMark for deletion.
+// hasDeletionMark reports whether a resource is marked for deletion.
 func hasDeletionMark(res *resourcepb.Resource) bool {
 	_, ok := res.GetMetadata()[deletionTimestampKey]
 	return ok
 }
 
-// finalizersOf returns the finalizers of a resource, sorted, each once.
+// finalizersOf returns the finalizers of a resource, sorted and without duplicates.
 func finalizersOf(res *resourcepb.Resource) []string {
 	names := strings.Fields(res.GetMetadata()[finalizersKey])
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// deletionStep is what a write does to bring a deletion on.
+// deletionStep is the step of a deletion that a write takes.
 type deletionStep int
 
 const (
 	noStep       deletionStep = iota
-	stepMark                  // it sets the mark, and changes nothing else
-	stepFinalize              // it takes finalizers from a marked resource, but not all
-	stepDelete                // it takes the last finalizer from a marked resource, which is thereby deleted
+	stepMark                  // sets the mark and changes nothing else
+	stepFinalize              // removes some finalizers from a resource with a mark
+	stepDelete                // removes the last finalizer from a resource with a mark, which deletes it
 )
 
-// checkMarks refuses an update that is not allowed because of the marks of a deletion, and says what it does to bring a deletion on.
-// next has the version, the owner and the status of the stored resource where it brings none.
+// checkMarks rejects an update that the deletion mark does not permit, and returns the deletion step that the update takes. next has the version,
+// owner and status of the stored resource unless the request sets them.
 func checkMarks(stored, next *resourcepb.Resource) (deletionStep, error) {
 	was, is := stored.GetMetadata()[deletionTimestampKey], next.GetMetadata()[deletionTimestampKey]
 	switch {
@@ -53,10 +53,10 @@ func checkMarks(stored, next *resourcepb.Resource) (deletionStep, error) {
 		return noStep, nil
 	case !hasDeletionMark(stored):
 		if _, err := time.Parse(time.RFC3339, is); err != nil {
-			return noStep, invalid("metadata.%s invalid: expected a time as RFC 3339 has it, got %.80q", deletionTimestampKey, is)
+			return noStep, invalid("metadata.%s invalid: expected a time in RFC 3339 format, got %.80q", deletionTimestampKey, is)
 		}
 		if !sameExcept(stored, next, deletionTimestampKey) {
-			return noStep, invalid("metadata.%s has to be the only change of the write that sets it", deletionTimestampKey)
+			return noStep, invalid("metadata.%s must be the only change of the write that sets it", deletionTimestampKey)
 		}
 		return stepMark, nil
 	case !hasDeletionMark(next):
@@ -80,14 +80,14 @@ func checkMarks(stored, next *resourcepb.Resource) (deletionStep, error) {
 	return stepFinalize, nil
 }
 
-// The size that all backends take unless they are told otherwise, and what a resource with finalizers leaves of it: the mark, as part of
-// the metadata, takes 43 bytes.
+// maxSize is the default maximum size of a resource in all backends. A resource with finalizers must be markSize smaller: the deletion mark, as a
+// part of the metadata, takes 43 bytes.
 const (
 	maxSize  = 1 << 20
 	markSize = 64
 )
 
-// checkSize refuses a resource that could not be marked for deletion, and so not be deleted, because it would be too large then.
+// checkSize rejects a resource that would be too large with a deletion mark, and so could not be deleted.
 func checkSize(res *resourcepb.Resource) error {
 	if len(finalizersOf(res)) == 0 || hasDeletionMark(res) {
 		return nil
@@ -95,12 +95,12 @@ func checkSize(res *resourcepb.Resource) error {
 	unversioned := copyOf(res)
 	unversioned.Version = ""
 	if size := proto.Size(unversioned); size > maxSize-markSize {
-		return fmt.Errorf("%w: the resource has %d bytes, the most for one with finalizers is %d", storage.ErrTooLarge, size, maxSize-markSize)
+		return fmt.Errorf("%w: the resource has %d bytes, the maximum with finalizers is %d", storage.ErrTooLarge, size, maxSize-markSize)
 	}
 	return nil
 }
 
-// subset reports whether all of some are in all, both sorted.
+// subset reports whether all contains every name in some. Both are sorted.
 func subset(some, all []string) bool {
 	for _, name := range some {
 		if _, ok := slices.BinarySearch(all, name); !ok {
@@ -110,7 +110,7 @@ func subset(some, all []string) bool {
 	return true
 }
 
-// sameExcept reports whether two resources have the sameExcept group version, data and metadata, but for one key of the metadata.
+// sameExcept reports whether two resources have the same group version, data and metadata, except for one key of the metadata.
 func sameExcept(a, b *resourcepb.Resource, but string) bool {
 	without := func(m map[string]string) map[string]string {
 		m = maps.Clone(m)

@@ -9,16 +9,16 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// The metadata of a call that the service reads, beside "authorization". The names are those of the API that this one is compatible with.
+// The metadata keys that the service reads, besides "authorization". The compatible API has the same.
 const (
 	tokenKey       = "x-consul-token"
 	consistencyKey = "x-consul-consistency-mode"
 )
 
-// consistent is the consistency mode that asks for a linearizable answer. Another value, in other case too, asks for nothing.
+// consistent is the consistency mode of a linearizable read. Other values, and other cases of it, have no effect.
 const consistent = "consistent"
 
-// token returns the token that a call carries, "" for none: that of x-consul-token, or else a bearer token of authorization.
+// token returns the token of a call, "" for none: the value of x-consul-token, or else a bearer token of authorization.
 func token(ctx context.Context) string {
 	if t := first(ctx, tokenKey); t != "" {
 		return t
@@ -30,7 +30,7 @@ func token(ctx context.Context) string {
 	return ""
 }
 
-// consistency returns the consistency of the reads of a call: eventual, unless its metadata asks for more.
+// consistency returns the read consistency of a call: strong if its metadata requests that, otherwise eventual.
 func consistency(ctx context.Context) storage.ReadConsistency {
 	if first(ctx, consistencyKey) == consistent {
 		return storage.StrongConsistency
@@ -38,7 +38,7 @@ func consistency(ctx context.Context) storage.ReadConsistency {
 	return storage.EventualConsistency
 }
 
-// first returns the first value of a key of the metadata that came with a call, "" if there is none.
+// first returns the first value of a key in the incoming metadata of a call, or "".
 func first(ctx context.Context, key string) string {
 	if values := metadata.ValueFromIncomingContext(ctx, key); len(values) > 0 {
 		return values[0]

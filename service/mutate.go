@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// MutateAndValidate returns a resource as it would be written, without writing it.
+// MutateAndValidate returns a resource as Write would store it, without storing it.
 func (s *Server) MutateAndValidate(ctx context.Context, req *resourcepb.MutateAndValidateRequest) (*resourcepb.MutateAndValidateResponse, error) {
 	in, err := s.prepare(ctx, req.GetResource())
 	if err == nil {
@@ -26,22 +26,21 @@ func (s *Server) MutateAndValidate(ctx context.Context, req *resourcepb.MutateAn
 	return &resourcepb.MutateAndValidateResponse{Resource: in.mutated}, nil
 }
 
-// input is the resource of a request after the checks that need no look at what is stored.
+// input is the resource of a request after the checks that do not depend on the stored resource.
 type input struct {
-	t      *registry.Type
-	caller registry.Caller
-	// requested is a copy of the resource with its tenancy filled in, but not mutated.
+	*admission
+	// requested is a copy of the requested resource with its tenancy filled in, before Mutate.
 	requested *resourcepb.Resource
-	// mutated is the resource after Mutate, another message than asked only where the type has that function.
+	// mutated is the resource after Mutate. It is the same message as requested if the type has no such hook.
 	mutated *resourcepb.Resource
-	// hookErr is what the hooks found wrong with the resource, as the caller is told of it. Changes to a resource that is marked for
-	// deletion are allowed nevertheless: else what the hooks refuse today could not be deleted.
+	// hookErr is the status error of the Mutate and Validate hooks. It does not block changes to a resource that is marked for deletion:
+	// otherwise a resource that the hooks reject today could not be deleted.
 	hookErr error
-	// create says that nothing may be stored yet.
+	// create requires that nothing is stored yet.
 	create bool
 }
 
-// prepare checks a resource that is to be written, by shape, type, scope, hooks, authorization and the existence of its tenancy.
+// prepare checks the resource of a write: its shape, type, scope and payload, the hooks, the authorization and that its tenancy exists.
 func (s *Server) prepare(ctx context.Context, res *resourcepb.Resource) (*input, error) {
 	if res == nil {
 		return nil, invalid("resource is required")
@@ -64,20 +63,16 @@ func (s *Server) prepare(ctx context.Context, res *resourcepb.Resource) (*input,
 	if err != nil {
 		return nil, err
 	}
-	if err := checkScope(t, res.GetId().GetType(), res.GetId().GetTenancy(), false); err != nil {
-		return nil, err
-	}
 	if err := checkPayload(t, res); err != nil {
 		return nil, err
 	}
-	tenancy := fillTenancy(t.Scope, res.GetId().GetTenancy())
-	caller, err := s.caller(ctx, tenancy)
+	a, err := s.admitAs(ctx, t, res.GetId())
 	if err != nil {
 		return nil, err
 	}
 
-	in := &input{t: t, caller: caller, requested: proto.CloneOf(res)}
-	in.requested.Id.Tenancy = tenancy
+	in := &input{admission: a, requested: proto.CloneOf(res)}
+	in.requested.Id.Tenancy = a.id.GetTenancy()
 	in.mutated = in.requested
 	if t.Mutate != nil {
 		in.mutated = proto.CloneOf(in.requested)
@@ -93,20 +88,20 @@ func (s *Server) prepare(ctx context.Context, res *resourcepb.Resource) (*input,
 			in.hookErr = invalid("%v", err)
 		}
 	}
-	judged := in.mutated
+	proposed := in.mutated
 	if in.hookErr != nil {
-		judged = in.requested
+		proposed = in.requested
 	}
-	if err := t.MayWrite(caller, judged); err != nil {
+	if err := t.MayWrite(a.caller, proposed); err != nil {
 		if in.hookErr != nil {
-			return nil, in.hookErr // the hook may rely on what Validate has seen
+			return nil, in.hookErr // MayWrite may rely on a validated resource
 		}
 		return nil, s.authStatus(ctx, err)
 	}
-	return in, s.checkExists(ctx, tenancy, codes.InvalidArgument)
+	return in, s.checkExists(ctx, a.id.GetTenancy(), codes.InvalidArgument)
 }
 
-// checkPayload refuses data of another message than the type's, and bytes that are none. There may be no data.
+// checkPayload rejects a payload of another message than the type's, and one that does not decode. The payload is optional.
 func checkPayload(t *registry.Type, res *resourcepb.Resource) error {
 	if t.Proto == nil || res.GetData() == nil {
 		return nil
@@ -121,13 +116,13 @@ func checkPayload(t *registry.Type, res *resourcepb.Resource) error {
 	return nil
 }
 
-// checkUnmarked refuses writes to a partition or a namespace that is marked for deletion.
+// checkUnmarked rejects a write to a partition or a namespace that is marked for deletion.
 func (s *Server) checkUnmarked(ctx context.Context, tenancy *resourcepb.Tenancy) error {
-	marked, err := s.opts.Tenancies.DeletionPending(ctx, tenancy)
+	pending, err := s.opts.Tenancies.DeletionPending(ctx, tenancy)
 	if err != nil {
 		return s.hookStatus(ctx, "look up the tenancy", err)
 	}
-	if marked {
+	if pending {
 		return invalid("tenancy marked for deletion: partition %q, namespace %q", tenancy.GetPartition(), tenancy.GetNamespace())
 	}
 	return nil

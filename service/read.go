@@ -1,18 +1,20 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// Read returns one resource. With the metadata "x-consul-consistency-mode: consistent" the answer is linearizable.
-// The group version "*" means whichever is stored.
+// Read returns one resource. With the metadata "x-consul-consistency-mode: consistent" the read is linearizable. The group version "*"
+// selects the stored version.
 func (s *Server) Read(ctx context.Context, req *resourcepb.ReadRequest) (*resourcepb.ReadResponse, error) {
 	if err := checkID("id", req.GetId()); err != nil {
 		return nil, err
@@ -20,33 +22,24 @@ func (s *Server) Read(ctx context.Context, req *resourcepb.ReadRequest) (*resour
 	if anyType(req.GetId().GetType()) {
 		return s.readAny(ctx, req.GetId())
 	}
-	t, err := s.resolve(req.GetId().GetType())
+	in, err := s.admit(ctx, req.GetId())
 	if err != nil {
 		return nil, err
 	}
-	if err := checkScope(t, req.GetId().GetType(), req.GetId().GetTenancy(), false); err != nil {
-		return nil, err
-	}
-	tenancy := fillTenancy(t.Scope, req.GetId().GetTenancy())
-	caller, err := s.caller(ctx, tenancy)
-	if err != nil {
-		return nil, err
-	}
-	id := idIn(tenancy, req.GetId())
-	needed := t.MayRead(caller, id, nil)
+	needed := in.t.MayRead(in.caller, in.id, nil)
 	if needed != nil && !errors.Is(needed, registry.ErrNeedResource) {
 		return nil, s.authStatus(ctx, needed)
 	}
-	if err := s.checkExists(ctx, tenancy, codes.NotFound); err != nil {
+	if err := s.checkExists(ctx, in.id.GetTenancy(), codes.NotFound); err != nil {
 		return nil, err
 	}
-	res, err := s.backend.Read(ctx, consistency(ctx), id)
+	res, err := s.backend.Read(ctx, consistency(ctx), in.id)
 	stored := res
 	if mismatch := (storage.GroupVersionMismatchError{}); errors.As(err, &mismatch) {
-		stored = mismatch.Stored // which group version there is, too, is for those only who may read it
+		stored = mismatch.Stored // the stored group version, too, is disclosed only to callers that may read the resource
 	}
 	if needed != nil && stored != nil {
-		if err := s.authStatus(ctx, t.MayRead(caller, id, stored)); err != nil {
+		if err := s.authStatus(ctx, in.t.MayRead(in.caller, in.id, stored)); err != nil {
 			return nil, err
 		}
 	}
@@ -54,4 +47,72 @@ func (s *Server) Read(ctx context.Context, req *resourcepb.ReadRequest) (*resour
 		return nil, s.toStatus(ctx, "read", err)
 	}
 	return &resourcepb.ReadResponse{Resource: res}, nil
+}
+
+// readCurrent returns the resource stored under an id, whatever its group version.
+func (s *Server) readCurrent(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
+	res, err := s.backend.Read(ctx, consistency, id)
+	if mismatch := (storage.GroupVersionMismatchError{}); errors.As(err, &mismatch) {
+		return mismatch.Stored, nil
+	}
+	return res, err
+}
+
+// readAny is Read for an id with the group version "*". It returns the stored resource, whatever its group version.
+func (s *Server) readAny(ctx context.Context, id *resourcepb.ID) (*resourcepb.ReadResponse, error) {
+	types, err := s.matchingTypes(id.GetType())
+	if err != nil {
+		return nil, err
+	}
+	in, err := s.admitAs(ctx, types[0], id)
+	if err != nil {
+		return nil, err
+	}
+	if err := mayReadAsAny(types, in.caller, in.id, nil); err != nil && !errors.Is(err, registry.ErrNeedResource) {
+		return nil, s.authStatus(ctx, err)
+	}
+	if err := s.checkExists(ctx, in.id.GetTenancy(), codes.NotFound); err != nil {
+		return nil, err
+	}
+	res, err := s.readCurrent(ctx, consistency(ctx), in.id)
+	if err != nil {
+		return nil, s.toStatus(ctx, "read", err)
+	}
+	t, unregistered := s.resolve(res.GetId().GetType())
+	if unregistered == nil {
+		types = []*registry.Type{t}
+	}
+	if err := mayReadAsAny(types, in.caller, res.GetId(), res); err != nil {
+		return nil, s.authStatus(ctx, err)
+	}
+	if unregistered != nil {
+		return nil, unregistered // the stored type, too, is disclosed only to callers that may read the resource
+	}
+	return &resourcepb.ReadResponse{Resource: res}, nil
+}
+
+// mayReadAsAny returns nil if a caller may read a resource as one of the types. If res is nil, it returns ErrNeedResource if a hook needs the
+// resource to decide.
+func mayReadAsAny(types []*registry.Type, c registry.Caller, id *resourcepb.ID, res *resourcepb.Resource) error {
+	var denied, needed error
+	for _, t := range types {
+		typed := id
+		if t.Type != nil {
+			typed = proto.CloneOf(id)
+			typed.Type = t.Type
+		}
+		err := t.MayRead(c, typed, nil)
+		if errors.Is(err, registry.ErrNeedResource) && res != nil {
+			err = t.MayRead(c, typed, res)
+		}
+		switch {
+		case errors.Is(err, registry.ErrNeedResource):
+			needed = err
+		case denies(err):
+			denied = err
+		default:
+			return err
+		}
+	}
+	return cmp.Or(needed, denied)
 }

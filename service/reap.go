@@ -8,12 +8,12 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Backend returns the backend that the server was made of.
+// Backend returns the backend of the server.
 func (s *Server) Backend() storage.Backend { return s.backend }
 
-// Reap deletes a resource that is owned by a deleted one, as Delete does, for package reaper: the caller has proven that the owner's
-// incarnation is gone. Neither registry nor hooks are asked, since types come and go while what they left stays. Nothing is done to a
-// resource that is not there with the uid in id, or that has another owner by now.
+// Reap deletes a resource whose owner was deleted, as Delete does. It is for package reaper: the caller has proven that the incarnation of the
+// owner no longer exists. Reap uses neither the registry nor hooks, because resources outlive the registration of their types. It does nothing if
+// the resource with the uid in id is not stored, or has another owner.
 func (s *Server) Reap(ctx context.Context, id, owner *resourcepb.ID) error {
 	err := retryConflicts(ctx, false, func(consistency storage.ReadConsistency) error {
 		res, err := s.readCurrent(ctx, consistency, id)
@@ -23,7 +23,7 @@ func (s *Server) Reap(ctx context.Context, id, owner *resourcepb.ID) error {
 		case err != nil:
 			return err
 		case res.GetOwner().GetUid() != owner.GetUid() || compareKeys(res.GetOwner(), owner) != 0:
-			return decisionError{storage.ErrNotFound} // this owner has it no more
+			return decisionError{storage.ErrNotFound} // it has another owner
 		}
 		return s.deleteNow(ctx, res)
 	})

@@ -18,16 +18,16 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
 )
 
-// RegisterReflection registers the reflection service of gRPC, as v1 and as v1alpha. It describes all services of r: the resource service
-// under both of its names, with the schemas of the payloads of the registry's types, and others as far as their schemas are linked.
-// Like any registration it has to come before the gRPC server serves.
+// RegisterReflection registers the reflection service of gRPC, as v1 and as v1alpha. It describes all services of r: the resource service under
+// both of its names, with the schemas of the payloads of the registry's types, and other services if the program links their schemas. Call it
+// before the gRPC server serves.
 func (s *Server) RegisterReflection(r reflection.GRPCServer) {
 	opts := reflection.ServerOptions{Services: r, DescriptorResolver: s.schemas()}
 	reflectionv1.RegisterServerReflectionServer(r, reflection.NewServerV1(opts))
 	reflectionv1alpha.RegisterServerReflectionServer(r, reflection.NewServer(opts))
 }
 
-// schemas returns what reflection finds descriptors in.
+// schemas returns the resolver of the reflection service.
 func (s *Server) schemas() protodesc.Resolver {
 	own := new(protoregistry.Files)
 	addFile(own, consulSchema())
@@ -37,8 +37,8 @@ func (s *Server) schemas() protodesc.Resolver {
 	return schemas{own}
 }
 
-// addFile adds a file, and those that it imports, to files. Payloads may come from several sets of schemas: of two files with the same
-// path, or with a message of the same name, the first one stays. Clients get the imports of a file from that file, whatever is in files.
+// addFile adds a file and its imports to files. Payloads may come from several sets of schemas: of two files with the same path, or with a message
+// of the same name, the first one is kept. The imports of a file are resolved through that file, independent of files.
 func addFile(files *protoregistry.Files, file protoreflect.FileDescriptor) {
 	if file.IsPlaceholder() || files.RegisterFile(file) != nil {
 		return
@@ -48,8 +48,8 @@ func addFile(files *protoregistry.Files, file protoreflect.FileDescriptor) {
 	}
 }
 
-// schemas finds descriptors in files of a server's own, and then in those that the program links. So nothing has to be registered for the
-// whole program under a name that another package of it may register.
+// schemas resolves descriptors from the files of a server, then from those that the program links. So no file must be registered globally under a
+// name that another package of the program may register.
 type schemas struct{ files *protoregistry.Files }
 
 // FindFileByPath returns the file with a path.
@@ -60,7 +60,7 @@ func (s schemas) FindFileByPath(path string) (protoreflect.FileDescriptor, error
 	return protoregistry.GlobalFiles.FindFileByPath(path)
 }
 
-// FindDescriptorByName returns what has a full name.
+// FindDescriptorByName returns the descriptor with a full name.
 func (s schemas) FindDescriptorByName(name protoreflect.FullName) (protoreflect.Descriptor, error) {
 	if found, err := s.files.FindDescriptorByName(name); err == nil {
 		return found, nil
@@ -68,14 +68,14 @@ func (s schemas) FindDescriptorByName(name protoreflect.FullName) (protoreflect.
 	return protoregistry.GlobalFiles.FindDescriptorByName(name)
 }
 
-// consulSchema returns the schema of the API that this one is compatible with, fields of our own included. It is made of our schemas: the
+// consulSchema returns the schema of the compatible API, including our own fields. It is derived from our schemas: the
 // messages and the service in one file, in the other package.
 var consulSchema = sync.OnceValue(func() protoreflect.FileDescriptor {
 	file := protodesc.ToFileDescriptorProto(resourcepb.File_resourcepb_resource_proto)
 	services := protodesc.ToFileDescriptorProto(resourcegrpc.File_resourcepb_resourcegrpc_service_proto)
 	ours := "." + file.GetPackage() + "."
 	file.Name, file.Package = proto.String(consulFile), proto.String(consulPackage)
-	file.Options = nil // the Go package is another one
+	file.Options = nil // it names another Go package
 	file.Service = services.GetService()
 	rename := func(name *string) *string {
 		if rest, ok := strings.CutPrefix(*name, ours); ok {
@@ -91,12 +91,12 @@ var consulSchema = sync.OnceValue(func() protoreflect.FileDescriptor {
 	}
 	derived, err := protodesc.NewFile(file, protoregistry.GlobalFiles)
 	if err != nil {
-		panic(fmt.Sprintf("service: the schema of the compatible API cannot be made of ours: %v", err))
+		panic(fmt.Sprintf("service: derive the schema of the compatible API: %v", err))
 	}
 	return derived
 })
 
-// renameFields renames the types of the fields of messages, and of those nested in them.
+// renameFields renames the types of the fields of messages and of their nested messages.
 func renameFields(messages []*descriptorpb.DescriptorProto, rename func(*string) *string) {
 	for _, m := range messages {
 		for _, field := range m.GetField() {

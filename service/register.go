@@ -11,14 +11,13 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
 )
 
-// consulPackage is the proto package of the API that this one is compatible with, and consulFile the path of its schema.
+// consulPackage is the proto package of the compatible API, and consulFile the path of its schema.
 const (
 	consulPackage = "hashicorp.consul.resource"
 	consulFile    = "pbresource/resource.proto"
 )
 
-// consulDesc is the description of our service under the name of the API that it is consulDesc with: on the wire the two differ in
-// nothing else.
+// consulDesc is the service description under the name of the compatible API. The wire formats differ in the name only.
 var consulDesc = func() grpc.ServiceDesc {
 	desc := resourcegrpc.ResourceService_ServiceDesc
 	desc.ServiceName = consulPackage + ".ResourceService"
@@ -30,21 +29,20 @@ var consulDesc = func() grpc.ServiceDesc {
 	return desc
 }()
 
-// Register registers the service under ashlar.resource.v1.ResourceService and under hashicorp.consul.resource.ResourceService. Clients
-// of either name see the same resources. The history service, which is not part of the compatible API, is registered under
-// ashlar.resource.v1.HistoryService.
+// Register registers the service as ashlar.resource.v1.ResourceService and as hashicorp.consul.resource.ResourceService. Clients of both names
+// access the same resources. The history service is not part of the compatible API and is registered as ashlar.resource.v1.HistoryService only.
 //
-// Interceptors and stats handlers are told the name that the client called, which grpc.Method returns for the context of a call, too.
+// Interceptors and stats handlers get the name that the client called, as does grpc.Method for the context of a call.
 func (s *Server) Register(r grpc.ServiceRegistrar) {
 	r.RegisterService(&resourcegrpc.ResourceService_ServiceDesc, s)
 	r.RegisterService(&consulDesc, s)
 	r.RegisterService(&resourcegrpc.HistoryService_ServiceDesc, s)
 }
 
-// RegisterHealth registers the health service of gRPC, and says that the server as a whole, the name "", and the resource service under
-// either of its names are serving. Shutdown of the returned value says for all of them that they are not, and Resume that they are again.
+// RegisterHealth registers the health service of gRPC and reports as serving the server as a whole, the name "", and the resource service under
+// both of its names. Shutdown of the returned value reports all of them as not serving, and Resume as serving again.
 func RegisterHealth(r grpc.ServiceRegistrar) *health.Server {
-	h := health.NewServer() // it serves "" from the beginning
+	h := health.NewServer() // it reports "" as serving from the start
 	for _, name := range []string{resourcegrpc.ResourceService_ServiceDesc.ServiceName, consulDesc.ServiceName} {
 		h.SetServingStatus(name, healthpb.HealthCheckResponse_SERVING)
 	}
@@ -52,8 +50,8 @@ func RegisterHealth(r grpc.ServiceRegistrar) *health.Server {
 	return h
 }
 
-// withMethodName makes the handler of a unary method one whose interceptor is told that name. Generated handlers hold the name that they were
-// generated for; those of streams are told the name on the wire by the gRPC server itself.
+// withMethodName wraps the handler of a unary method so that interceptors get another method name. Generated handlers contain the name that they were
+// generated for. For streams the gRPC server passes the called name itself.
 func withMethodName(name string, handle grpc.MethodHandler) grpc.MethodHandler {
 	return func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 		if interceptor == nil {

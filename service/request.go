@@ -1,6 +1,7 @@
 package service
 
 import (
+	"context"
 	"strings"
 
 	"github.com/ashlar-dev/storage"
@@ -8,10 +9,51 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// maxName is the largest length of a name and of a unit of a tenancy, which is that of a DNS label.
+// admission is a request for one resource that passed the checks of its type and tenancy.
+type admission struct {
+	t      *registry.Type
+	id     *resourcepb.ID // with its tenancy filled in; it shares the type with the request
+	caller registry.Caller
+}
+
+// admit resolves the type of an id, checks its scope, fills in the tenancy and authenticates the caller. The shape of the id has been checked.
+func (s *Server) admit(ctx context.Context, id *resourcepb.ID) (*admission, error) {
+	t, err := s.resolve(id.GetType())
+	if err != nil {
+		return nil, err
+	}
+	return s.admitAs(ctx, t, id)
+}
+
+// admitAs is admit with the type already resolved.
+func (s *Server) admitAs(ctx context.Context, t *registry.Type, id *resourcepb.ID) (*admission, error) {
+	if err := checkScope(t, id.GetType(), id.GetTenancy(), false); err != nil {
+		return nil, err
+	}
+	id = idIn(fillTenancy(t.Scope, id.GetTenancy()), id)
+	caller, err := s.caller(ctx, id.GetTenancy())
+	if err != nil {
+		return nil, err
+	}
+	return &admission{t: t, id: id, caller: caller}, nil
+}
+
+// resolve returns the registered type, or tombstones for the type of tombstones.
+func (s *Server) resolve(t *resourcepb.Type) (*registry.Type, error) {
+	found, ok := s.types.Resolve(t)
+	if isTombstone(t) {
+		found, ok = tombstones, t.GetGroupVersion() == TombstoneType.GetGroupVersion()
+	}
+	if !ok {
+		return nil, invalid("resource type %.300s not registered", registry.Name(t))
+	}
+	return found, nil
+}
+
+// maxName is the maximum length of a name and of a unit of a tenancy, as of a DNS label.
 const maxName = 63
 
-// isName reports whether s is a name: lower-case letters, digits and '-' inside.
+// isName reports whether s is a valid name: lower-case letters, digits, and '-' except at the ends.
 func isName(s string) bool {
 	if s == "" || len(s) > maxName || s[0] == '-' || s[len(s)-1] == '-' {
 		return false
@@ -24,7 +66,7 @@ func isName(s string) bool {
 	return true
 }
 
-// checkName refuses what is no name. field is how the error calls it.
+// checkName rejects an invalid name. field is the name of the field in the error.
 func checkName(field, s string) error {
 	if isName(s) {
 		return nil
@@ -33,7 +75,7 @@ func checkName(field, s string) error {
 		field, maxName, s)
 }
 
-// checkID checks the shape of an id. Its uid may be missing.
+// checkID checks the shape of an id. The uid is optional.
 func checkID(field string, id *resourcepb.ID) error {
 	if id == nil {
 		return invalid("%s is required", field)
@@ -47,18 +89,18 @@ func checkID(field string, id *resourcepb.ID) error {
 	return checkTenancy(field+".tenancy", id.GetTenancy(), false)
 }
 
-// checkTenancy checks the units of a tenancy that are there.
+// checkTenancy checks the units of a tenancy that are set.
 func checkTenancy(field string, t *resourcepb.Tenancy, wildcards bool) error {
-	for _, unit := range []struct{ what, name string }{{"partition", t.GetPartition()}, {"namespace", t.GetNamespace()}} {
+	for _, unit := range []struct{ field, name string }{{"partition", t.GetPartition()}, {"namespace", t.GetNamespace()}} {
 		if unit.name == "" || isName(unit.name) || wildcards && unit.name == storage.Wildcard {
 			continue
 		}
-		return checkName(field+"."+unit.what, unit.name)
+		return checkName(field+"."+unit.field, unit.name)
 	}
 	return nil
 }
 
-// checkPrefix refuses a name prefix that no name can begin with.
+// checkPrefix rejects a name prefix that no name can have.
 func checkPrefix(prefix string) error {
 	if prefix != strings.ToLower(prefix) {
 		return invalid("name_prefix invalid: names are in lower case, got %.80q", prefix)
@@ -66,19 +108,7 @@ func checkPrefix(prefix string) error {
 	return nil
 }
 
-// resolve returns what is particular about a type, after the shape of the request was checked.
-func (s *Server) resolve(t *resourcepb.Type) (*registry.Type, error) {
-	found, ok := s.types.Resolve(t)
-	if isTombstone(t) {
-		found, ok = tombstones, t.GetGroupVersion() == TombstoneType.GetGroupVersion()
-	}
-	if !ok {
-		return nil, invalid("resource type %.300s not registered", registry.Name(t))
-	}
-	return found, nil
-}
-
-// checkScope refuses units of a tenancy that resources of a type do not live in. A wildcard may stand for a unit that is not there.
+// checkScope rejects a tenancy with units outside the scope of a type. With wildcards, "*" is accepted for such a unit.
 func checkScope(t *registry.Type, name *resourcepb.Type, tenancy *resourcepb.Tenancy, wildcards bool) error {
 	partition, namespace := tenancy.GetPartition(), tenancy.GetNamespace()
 	if wildcards && partition == storage.Wildcard {
@@ -98,10 +128,10 @@ func checkScope(t *registry.Type, name *resourcepb.Type, tenancy *resourcepb.Ten
 	return nil
 }
 
-// defaultUnit is the partition, and the namespace, of a request that names none.
+// defaultUnit is the default partition and namespace of a request.
 const defaultUnit = "default"
 
-// fillTenancy returns a tenancy with the units of the scope filled in, and without the others. The request's own is not changed.
+// fillTenancy returns a copy of a tenancy with the units of the scope set and the other ones cleared.
 func fillTenancy(scope registry.Scope, t *resourcepb.Tenancy) *resourcepb.Tenancy {
 	or := func(unit string) string {
 		if unit == "" {
@@ -116,12 +146,7 @@ func fillTenancy(scope registry.Scope, t *resourcepb.Tenancy) *resourcepb.Tenanc
 		return &resourcepb.Tenancy{Partition: or(t.GetPartition())}
 	case registry.ScopeCluster:
 		return &resourcepb.Tenancy{}
-	case registry.ScopeUndefined: // tombstones, which live where the deleted resource lived
+	case registry.ScopeUndefined: // a tombstone has the tenancy of the deleted resource
 	}
 	return &resourcepb.Tenancy{Partition: t.GetPartition(), Namespace: t.GetNamespace()}
-}
-
-// idIn returns an id with another tenancy. It shares the type with id.
-func idIn(tenancy *resourcepb.Tenancy, id *resourcepb.ID) *resourcepb.ID {
-	return &resourcepb.ID{Uid: id.GetUid(), Name: id.GetName(), Type: id.GetType(), Tenancy: tenancy}
 }

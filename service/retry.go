@@ -9,22 +9,22 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// retryPauses are the pauses between the tries of a write that names no version and was overtaken by another one; each is up to half as long
-// again. They are those of the API that this one is compatible with.
+// retryPauses are the pauses between the attempts of a write without a version that conflicted with another write. Each is extended by up to half of
+// its length at random. They are the pauses of the compatible API.
 var retryPauses = []time.Duration{75 * time.Millisecond, 150 * time.Millisecond, 300 * time.Millisecond, 600 * time.Millisecond}
 
-// decisionError is an error that follows from what was read.
+// decisionError wraps an error that was decided from the stored resource that was read.
 type decisionError struct{ error }
 
-// Unwrap returns the error.
+// Unwrap returns the wrapped error.
 func (r decisionError) Unwrap() error { return r.error }
 
-// retryConflicts calls try, which reads and then writes. What an eventual read made it refuse is only believed of a strong one. If another
-// write came in between, and the caller named no version, there are five tries.
-func retryConflicts(ctx context.Context, versioned bool, try func(storage.ReadConsistency) error) error {
+// retryConflicts calls attempt, which reads and then writes. A decisionError after an eventual read leads to another attempt with a strong read.
+// After a conflict with another write, a write without a version is attempted up to five times.
+func retryConflicts(ctx context.Context, versioned bool, attempt func(storage.ReadConsistency) error) error {
 	consistency := storage.EventualConsistency
 	for failures := 0; ; {
-		err := try(consistency)
+		err := attempt(consistency)
 		if r := (decisionError{}); errors.As(err, &r) {
 			if consistency == storage.StrongConsistency {
 				return r.error

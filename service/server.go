@@ -12,8 +12,8 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// Server is the resource service over a backend, and the history service. All its methods may be called from any number of goroutines, through gRPC or directly;
-// requests are not changed and not kept, and answers belong to the caller.
+// Server implements the resource service and the history service over a backend. All its methods are safe for concurrent use, through gRPC or
+// directly. It does not modify or retain requests, and responses belong to the caller.
 type Server struct {
 	resourcegrpc.UnimplementedResourceServiceServer
 	resourcegrpc.UnimplementedHistoryServiceServer
@@ -24,39 +24,39 @@ type Server struct {
 
 	eventCache *eventCache
 
-	draining context.Context // over when streams have to end
+	draining context.Context // canceled when streams must end
 	drain    func()
 }
 
-// Options are the options of a Server.
+// Options configures a Server.
 type Options struct {
-	// Authenticate returns who calls with a token, "" for none, and means a tenancy, each unit of which may be "*". What it returns is
-	// asked by the hooks of the types. An error that wraps ErrUnauthenticated is told to the caller; others are logged, and told as an
-	// internal error. Nil: everybody may do everything.
+	// Authenticate returns the caller with a token, "" for none, in a tenancy whose units may be "*". The hooks of the types get the caller. Callers
+	// get the text of an error that wraps ErrUnauthenticated; other errors are logged and reported as internal errors. If nil, every caller may do
+	// everything.
 	Authenticate func(ctx context.Context, token string, tenancy *resourcepb.Tenancy) (registry.Caller, error)
-	// Tenancies knows which partitions and namespaces exist. Nil: every well-formed one does.
+	// Tenancies reports which partitions and namespaces exist. If nil, every well-formed one exists.
 	Tenancies Tenancies
-	// Recheck is the time after which a stream asks Authenticate again whether its caller may still see what it sees. 0 is 60 seconds.
+	// Recheck is the interval at which a stream authenticates its caller again. 0 is 60 seconds.
 	Recheck time.Duration
-	// Logger is told of errors that callers are not told of. Nil: slog.Default().
+	// Logger gets errors that are hidden from callers. If nil, slog.Default() is used.
 	Logger *slog.Logger
 }
 
-// Tenancies knows the partitions and namespaces that resources can live in.
+// Tenancies reports on the partitions and namespaces that resources can live in.
 type Tenancies interface {
-	// Exists reports whether the partition, and the namespace in it where there is one, exist. Empty units always do.
+	// Exists reports whether the partition, and the namespace in it if one is set, exist. Empty units always exist.
 	Exists(ctx context.Context, tenancy *resourcepb.Tenancy) (bool, error)
-	// DeletionPending reports whether the partition or the namespace is marked for deletion, so that nothing new may be written there.
+	// DeletionPending reports whether the partition or the namespace is marked for deletion. Nothing new may be written there.
 	DeletionPending(ctx context.Context, tenancy *resourcepb.Tenancy) (bool, error)
 }
 
-// ErrUnauthenticated is what Authenticate's error wraps if a token is not known, or none came where one is needed.
+// ErrUnauthenticated is wrapped by errors of Authenticate for an unknown token, or for a missing one if a token is needed.
 var ErrUnauthenticated = errors.New("unauthenticated")
 
 // defaultRecheck is the default of Options.Recheck.
 const defaultRecheck = 60 * time.Second
 
-// New returns the service of the types in r over b. The backend stays the caller's: close it after the last call has ended.
+// New returns a server of the types in r over b. The caller closes the backend after the last call has ended.
 func New(b storage.Backend, r *registry.Registry, o *Options) *Server {
 	s := &Server{backend: b, types: r, eventCache: newEventCache()}
 	s.draining, s.drain = context.WithCancel(context.Background())
@@ -78,7 +78,7 @@ func New(b storage.Backend, r *registry.Registry, o *Options) *Server {
 	return s
 }
 
-// allTenancies are the tenancies of a service that knows none: all exist.
+// allTenancies implements Tenancies: every tenancy exists.
 type allTenancies struct{}
 
 func (allTenancies) Exists(context.Context, *resourcepb.Tenancy) (bool, error) { return true, nil }
@@ -86,7 +86,7 @@ func (allTenancies) DeletionPending(context.Context, *resourcepb.Tenancy) (bool,
 	return false, nil
 }
 
-// allowAll is a caller who may do everything.
+// allowAll is a caller that may do everything.
 type allowAll struct{}
 
 func (allowAll) OperatorRead() error  { return nil }

@@ -15,8 +15,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// WriteStatus replaces one status of a resource; the generation stays. Without a version it is written whatever the version stored, so
-// that statuses of several keys, and writes of the content, do not disturb one another. A resource that is marked for deletion takes statuses.
+// WriteStatus replaces one status of a resource; the generation does not change. Without a version it applies to whatever version is stored, so that
+// writers of different statuses and of the content do not conflict. A resource with a deletion mark accepts statuses.
 func (s *Server) WriteStatus(ctx context.Context, req *resourcepb.WriteStatusRequest) (*resourcepb.WriteStatusResponse, error) {
 	if err := checkStatus(req); err != nil {
 		return nil, err
@@ -24,37 +24,28 @@ func (s *Server) WriteStatus(ctx context.Context, req *resourcepb.WriteStatusReq
 	if isTombstone(req.GetId().GetType()) {
 		return nil, invalid("a tombstone has no status")
 	}
-	t, err := s.resolve(req.GetId().GetType())
+	in, err := s.admit(ctx, req.GetId())
 	if err != nil {
 		return nil, err
 	}
-	if err := checkScope(t, req.GetId().GetType(), req.GetId().GetTenancy(), false); err != nil {
-		return nil, err
-	}
-	tenancy := fillTenancy(t.Scope, req.GetId().GetTenancy())
-	caller, err := s.caller(ctx, tenancy)
-	if err != nil {
-		return nil, err
-	}
-	id := idIn(tenancy, req.GetId())
 	written := proto.CloneOf(req.GetStatus())
 	var stored *resourcepb.Resource
 	err = retryConflicts(ctx, req.GetVersion() != "", func(consistency storage.ReadConsistency) error {
-		res, err := s.backend.Read(ctx, consistency, id)
+		res, err := s.backend.Read(ctx, consistency, in.id)
 		mismatch := storage.GroupVersionMismatchError{}
-		judged := res
+		current := res
 		switch {
 		case errors.As(err, &mismatch):
-			judged = mismatch.Stored
+			current = mismatch.Stored
 		case errors.Is(err, storage.ErrNotFound):
-			judged = &resourcepb.Resource{Id: id}
+			current = &resourcepb.Resource{Id: in.id}
 		case err != nil:
 			return err
 		}
-		if denied := s.authStatus(ctx, t.MayWrite(caller, judged)); denied != nil {
-			return denied // who may not write it does not learn that it is gone
+		if denied := s.authStatus(ctx, in.t.MayWrite(in.caller, current)); denied != nil {
+			return denied // a caller that may not write the resource does not learn that it is absent
 		}
-		if missing := s.checkExists(ctx, tenancy, codes.NotFound); missing != nil {
+		if missing := s.checkExists(ctx, in.id.GetTenancy(), codes.NotFound); missing != nil {
 			return missing
 		}
 		if err != nil {
@@ -112,7 +103,7 @@ func checkStatus(req *resourcepb.WriteStatusRequest) error {
 	return nil
 }
 
-// checkReference checks the resource that a condition is about, which may be of any scope.
+// checkReference checks the resource reference of a condition, which may have any scope.
 func checkReference(field string, ref *resourcepb.Reference) error {
 	switch {
 	case ref.GetType() == nil:

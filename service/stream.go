@@ -1,88 +1,74 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
-	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// stream is one WatchList call: the events of a watch of the store, as its caller may see them. It is for one goroutine.
+// stream is one WatchList call: the events of a watch of the store that are visible to the caller. It must not be used concurrently.
 type stream struct {
-	server  *Server
-	req     *resourcepb.WatchListRequest
-	t       *registry.Type
-	tenancy *resourcepb.Tenancy
-	watch   storage.Watch
+	*view
+	req   *resourcepb.WatchListRequest
+	watch storage.Watch
 
-	ctx  context.Context // of the call; over when the server drains, too
-	free func()          // ends ctx
+	ctx  context.Context // of the call; canceled when the server drains, too
+	free func()          // cancels ctx
 
-	visibility *visibility
-	shownIDs   *idSet // what the caller was shownIDs; nil where only a group version that is not served takes a resource from the caller's view
-	// foreignIDs is, where sent is nil, what is stored in such a group version, and so is not in the caller's view.
+	// shownIDs are the resources that the caller was sent and that still exist. It is nil if a resource can leave the view only by a change to an
+	// unregistered group version; then foreignIDs are the resources stored in such a version.
+	shownIDs   *idSet
 	foreignIDs *idSet
 
-	// waitCtx is ctx until the next thing to do that no event brings about.
+	// waitCtx is ctx with the deadline of the next authentication or bookmark.
 	waitCtx      context.Context
 	cancelWait   func()
-	recheckAt    time.Time // when the caller is to be authenticated again
-	nextBookmark time.Time // when the next nextBookmark is to be asked for; zero for never
+	nextBookmark time.Time // when to request the next bookmark; zero for never
 
 	live         bool // the snapshot has ended
 	pendingEvent *resourcepb.WatchEvent
 	ready        *resourcepb.WatchEvent
 }
 
-// errDraining ends a stream of a server that is about to stop.
-var errDraining = status.Error(codes.Unavailable, "the server is about to stop: go on at another one, or later")
+// wildcardTenancy is the tenancy of a watch without one.
+func wildcardTenancy() *resourcepb.Tenancy {
+	return &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}
+}
 
-// open begins a stream.
-func (s *Server) open(ctx context.Context, req *resourcepb.WatchListRequest) (st *stream, err error) {
-	if req.GetType() == nil {
-		return nil, invalid("type is required")
-	}
-	asked := req.GetTenancy()
-	if asked == nil {
-		asked = &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}
-	}
-	t, tenancy, err := s.resolveList(req.GetType(), asked, req.GetNamePrefix())
-	if err != nil {
-		return nil, err
-	}
-	interval := req.GetBookmarkInterval()
-	if interval != nil && (interval.CheckValid() != nil || interval.AsDuration() < time.Second) {
-		return nil, invalid("bookmark_interval invalid: expected a second or more")
-	}
-	st = &stream{server: s, req: req, t: t, tenancy: tenancy, live: req.GetCursor() != "", cancelWait: func() {}}
-	if anyType(req.GetType()) || s.types.PartlyVisible(req.GetType()) {
-		st.shownIDs = newIDSet()
-	}
-	var end context.CancelCauseFunc
-	st.ctx, end = context.WithCancelCause(ctx)
-	stop := context.AfterFunc(s.draining, func() { end(errDraining) })
-	free := func() { stop(); end(nil) }
-	st.free = free
+// open opens a stream.
+func (s *Server) open(ctx context.Context, req *resourcepb.WatchListRequest) (*stream, error) {
+	ctx, free := s.streamContext(ctx)
+	st := &stream{req: req, ctx: ctx, free: free, live: req.GetCursor() != "", cancelWait: func() {}}
 	opened := false
 	defer func() {
-		if !opened { // by an error, or by a hook that panicked; the stream that is returned is nil by now
+		if !opened { // because of an error or a panic of a hook
 			free()
 		}
 	}()
-	if err := st.authenticate(); err != nil {
-		return nil, st.toStatus(err)
+	var err error
+	if st.view, err = s.openView(ctx, req.GetType(), cmp.Or(req.GetTenancy(), wildcardTenancy()), req.GetNamePrefix()); err != nil {
+		return nil, s.toStatus(ctx, "watch", err)
 	}
-	if interval != nil {
-		st.nextBookmark = time.Now() // the first one proves the snapshot
+	if interval := req.GetBookmarkInterval(); interval != nil {
+		if interval.CheckValid() != nil || interval.AsDuration() < time.Second {
+			return nil, invalid("bookmark_interval invalid: expected a second or more")
+		}
+		st.nextBookmark = time.Now() // the first bookmark proves the snapshot
 	}
-	if st.watch, err = s.watch(st.ctx, req, tenancy); err != nil {
+	if anyType(req.GetType()) || s.types.PartlyVisible(req.GetType()) {
+		st.shownIDs = newIDSet()
+	}
+	if st.watch, err = s.watch(ctx, req, st.tenancy); err != nil {
 		return nil, st.toStatus(err)
 	}
 	if err := st.configureWatch(); err != nil {
@@ -91,6 +77,13 @@ func (s *Server) open(ctx context.Context, req *resourcepb.WatchListRequest) (st
 	}
 	opened = true
 	return st, nil
+}
+
+// streamContext returns a context for a stream. When the server drains, the context is canceled with the cause errDraining. free releases it.
+func (s *Server) streamContext(ctx context.Context) (_ context.Context, free func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.draining, func() { cancel(errDraining) })
+	return ctx, func() { stop(); cancel(nil) }
 }
 
 // watch opens the watch of the store.
@@ -106,10 +99,10 @@ func (s *Server) watch(ctx context.Context, req *resourcepb.WatchListRequest, te
 	return resumer.WatchFrom(ctx, name, tenancy, req.GetNamePrefix(), req.GetCursor())
 }
 
-// configureWatch asks the watch for what the request wants of it, before the first event.
+// configureWatch enables the options of the watch that the request needs. It is called before the first event.
 func (st *stream) configureWatch() error {
 	recaller, ok := st.watch.(history.Recaller)
-	// A stream that goes on from a cursor does not know what an earlier one has sent: what was stored before a change says it.
+	// A stream with a cursor does not know which resources an earlier stream has sent. It derives that from the state before each change.
 	if ok && (st.req.GetBefore() || st.req.GetCursor() != "" && st.shownIDs != nil) {
 		recaller.Recall()
 	}
@@ -122,28 +115,19 @@ func (st *stream) configureWatch() error {
 	return nil
 }
 
-// close ends the stream.
-func (st *stream) close() {
-	st.cancelWait()
+// stop cancels the stream. Unlike the other methods it is safe for concurrent use.
+func (st *stream) stop() {
 	st.free()
 	st.watch.Close()
 }
 
-// authenticate asks who calls, and whether the caller may watch.
-func (st *stream) authenticate() error {
-	caller, err := st.server.caller(st.ctx, st.tenancy)
-	if err != nil {
-		return err
-	}
-	if err := st.server.authStatus(st.ctx, st.t.MayList(caller, st.req.GetType(), st.tenancy)); err != nil {
-		return err
-	}
-	st.visibility = st.server.newVisibility(caller, st.tenancy)
-	st.recheckAt = time.Now().Add(st.server.opts.Recheck)
-	return nil
+// close ends the stream.
+func (st *stream) close() {
+	st.cancelWait()
+	st.stop()
 }
 
-// next returns the next event, and waits for it if need be.
+// next returns the next event. It blocks until there is one.
 func (st *stream) next() (*resourcepb.WatchEvent, error) {
 	if ready := st.ready; ready != nil {
 		st.ready = nil
@@ -162,7 +146,7 @@ func (st *stream) next() (*resourcepb.WatchEvent, error) {
 		if seen != nil {
 			seen.More = more
 		}
-		// An event that says that more of its commit follows waits for the next one that the caller may see: there may be none.
+		// An event with More is held back until the next visible event: the rest of its commit may be hidden, and then it is the last one.
 		before := st.pendingEvent
 		switch {
 		case seen == nil && more:
@@ -173,15 +157,15 @@ func (st *stream) next() (*resourcepb.WatchEvent, error) {
 				continue
 			}
 			seen.More = false
-			st.position(seen)
+			st.setCursor(seen)
 		case more:
-			st.position(seen)
+			st.setCursor(seen)
 			if st.pendingEvent = seen; before == nil {
 				continue
 			}
 			return before, nil
 		default:
-			st.position(seen)
+			st.setCursor(seen)
 		}
 		st.pendingEvent = nil
 		if before != nil {
@@ -192,14 +176,14 @@ func (st *stream) next() (*resourcepb.WatchEvent, error) {
 	}
 }
 
-// position notes in an event where the stream is behind it, if the caller asked for that.
-func (st *stream) position(ev *resourcepb.WatchEvent) {
+// setCursor sets the cursor of an event to the position of the watch, if the request asks for cursors.
+func (st *stream) setCursor(ev *resourcepb.WatchEvent) {
 	if st.live && st.req.GetCursors() {
 		ev.Cursor = st.watch.Cursor()
 	}
 }
 
-// fetch returns the next event of the store. Between two events it does what is due.
+// fetch returns the next event of the store. Between events it runs what is due.
 func (st *stream) fetch() (*resourcepb.WatchEvent, error) {
 	for {
 		if st.waitCtx == nil || st.waitCtx.Err() != nil {
@@ -209,7 +193,7 @@ func (st *stream) fetch() (*resourcepb.WatchEvent, error) {
 		}
 		wait := st.waitCtx
 		if !st.live {
-			wait = st.ctx // what is due can wait for the store, which would begin to read a part of its snapshot anew
+			wait = st.ctx // a deadline would make the store read a part of the snapshot again
 		}
 		ev, err := st.watch.Next(wait)
 		if err == nil {
@@ -222,14 +206,14 @@ func (st *stream) fetch() (*resourcepb.WatchEvent, error) {
 	}
 }
 
-// runDue authenticates the caller again and asks for a bookmark when the time has come.
+// runDue authenticates the caller again and requests a bookmark, each if it is due.
 func (st *stream) runDue() error {
 	if st.ctx.Err() != nil {
 		return st.ctx.Err()
 	}
 	now := time.Now()
 	if !now.Before(st.recheckAt) {
-		if err := st.authenticate(); err != nil {
+		if err := st.authenticate(st.ctx); err != nil {
 			return err
 		}
 	}
@@ -250,13 +234,145 @@ func (st *stream) runDue() error {
 	return nil
 }
 
-// toStatus returns an error as the caller is toStatus of it.
+// toStatus converts an error to a status error.
 func (st *stream) toStatus(err error) error {
-	if errors.Is(context.Cause(st.ctx), errDraining) {
-		return errDraining
-	}
-	if errors.Is(err, storage.ErrCompacted) && st.req.GetCursor() == "" && !st.req.GetCursors() {
-		return reasonError(codes.Aborted, "COMPACTED", storage.ErrCompacted.Error()) // to callers that know no cursors every end of a watch looks alike
+	if errors.Is(err, storage.ErrCompacted) && st.req.GetCursor() == "" && !st.req.GetCursors() && !errors.Is(context.Cause(st.ctx), errDraining) {
+		return reasonError(codes.Aborted, "COMPACTED", storage.ErrCompacted.Error()) // clients without cursors expect Aborted at every end of a watch
 	}
 	return st.server.toStatus(st.ctx, "watch", err)
+}
+
+// visibleEvent returns an event as the caller may see it, or nil if it is hidden. If a resource leaves the caller's view, because of its group
+// version or its permissions, the result is a deletion.
+func (st *stream) visibleEvent(ev *resourcepb.WatchEvent) (*resourcepb.WatchEvent, error) {
+	switch e := ev.GetEvent().(type) {
+	case *resourcepb.WatchEvent_EndOfSnapshot_:
+		st.live = true
+		return ev, nil
+	case *resourcepb.WatchEvent_Bookmark_:
+		return ev, nil
+	case *resourcepb.WatchEvent_Upsert_:
+		return st.upsert(ev, e.Upsert.GetResource())
+	case *resourcepb.WatchEvent_Delete_:
+		return st.deletion(ev, e.Delete.GetResource())
+	}
+	return nil, nil // a kind of event that this version of the service does not know
+}
+
+// upsert returns the event of a written resource.
+func (st *stream) upsert(ev *resourcepb.WatchEvent, res *resourcepb.Resource) (*resourcepb.WatchEvent, error) {
+	visible, err := st.isVisible(res)
+	if err != nil {
+		return nil, err
+	}
+	if visible {
+		st.shownIDs.add(res.GetId())
+		st.foreignIDs.remove(res.GetId())
+		return ev, st.hideBefore(ev)
+	}
+	left, err := st.wasVisible(ev, res)
+	if err != nil || !left {
+		return nil, err
+	}
+	st.shownIDs.remove(res.GetId())
+	return st.leaveEvent(ev, res.GetId())
+}
+
+// deletion returns the event of a deleted resource.
+func (st *stream) deletion(ev *resourcepb.WatchEvent, res *resourcepb.Resource) (*resourcepb.WatchEvent, error) {
+	visible, err := st.isVisible(res)
+	if err != nil {
+		return nil, err
+	}
+	shown := st.shownIDs.has(res.GetId())
+	st.shownIDs.remove(res.GetId())
+	st.foreignIDs.remove(res.GetId())
+	switch {
+	case visible:
+		return ev, st.hideBefore(ev)
+	case shown:
+		return st.leaveEvent(ev, res.GetId())
+	}
+	return nil, nil
+}
+
+// isVisible reports whether the stream shows a resource in this state.
+func (st *stream) isVisible(res *resourcepb.Resource) (bool, error) {
+	if !matchesType(st.name, res.GetId().GetType()) {
+		return false, nil
+	}
+	return st.mayRead(st.ctx, st.t, res)
+}
+
+// wasVisible reports whether the caller may have seen a resource before the event that removes it from the view.
+func (st *stream) wasVisible(ev *resourcepb.WatchEvent, res *resourcepb.Resource) (bool, error) {
+	switch {
+	case st.shownIDs == nil:
+		return st.leavesView(res)
+	case st.shownIDs.has(res.GetId()):
+		return true, nil
+	case st.req.GetCursor() == "":
+		return false, nil
+	case ev.GetBefore() != nil:
+		return st.isVisible(ev.GetBefore())
+	}
+	if _, ok := st.watch.(history.Recaller); ok {
+		return false, nil // the resource did not exist before
+	}
+	return false, reasonError(codes.OutOfRange, "COMPACTED",
+		"a resource may have left the view of this stream, and the store keeps no history to check: watch without a cursor")
+}
+
+// leavesView reports whether a resource leaves a view that hides only unregistered group versions: whether the stream may have sent the
+// resource and has not sent its end yet. Resources that the caller may not read were never sent, because in such a view authorization
+// depends on the tenancy only.
+func (st *stream) leavesView(res *resourcepb.Resource) (bool, error) {
+	may, err := st.mayRead(st.ctx, st.t, res)
+	if err != nil || !may || st.foreignIDs.has(res.GetId()) {
+		return false, err
+	}
+	if st.foreignIDs == nil {
+		st.foreignIDs = newIDSet()
+	}
+	st.foreignIDs.add(res.GetId())
+	return st.live, nil // within a snapshot it is the first event of the resource
+}
+
+// leaveEvent is the event of a resource that left the caller's view. It has only an id, in the requested group version: the stored one is not
+// disclosed.
+func (st *stream) leaveEvent(ev *resourcepb.WatchEvent, id *resourcepb.ID) (*resourcepb.WatchEvent, error) {
+	id = proto.CloneOf(id)
+	id.Type.GroupVersion = st.name.GetGroupVersion()
+	end := &resourcepb.WatchEvent{Before: ev.GetBefore(), Event: &resourcepb.WatchEvent_Delete_{Delete: &resourcepb.WatchEvent_Delete{
+		Resource: &resourcepb.Resource{Id: id},
+	}}}
+	return end, st.hideBefore(end)
+}
+
+// hideBefore removes the state before a change from its event unless the request asks for it and the caller may read it.
+func (st *stream) hideBefore(ev *resourcepb.WatchEvent) error {
+	if ev.GetBefore() == nil {
+		return nil
+	}
+	visible, err := st.isVisible(ev.GetBefore())
+	if err != nil {
+		return err
+	}
+	if !visible || !st.req.GetBefore() {
+		ev.Before = nil
+	}
+	return nil
+}
+
+// send sends messages from next until next or the client fails.
+func send[M any](out grpc.ServerStreamingServer[M], next func() (*M, error)) error {
+	for {
+		m, err := next()
+		if err != nil {
+			return err
+		}
+		if err := out.Send(m); err != nil {
+			return err
+		}
+	}
 }

@@ -6,38 +6,34 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// WatchList sends what a list of the type and tenancy would show, an end-of-snapshot event, and then every change to it that the caller
-// may see. Without a tenancy it watches all of the type's scope. With a cursor it sends the changes after it, and no snapshot.
+// WatchList sends the resources that a list of the type and tenancy returns, an end-of-snapshot event, and then every change to them that is
+// visible to the caller. Without a tenancy it watches all tenancies of the type's scope. With a cursor it sends the changes after the cursor and
+// no snapshot.
 //
-// A resource that leaves the caller's view without being deleted is sent as a deletion with an id only. The stream asks again from time to
-// time whether the caller may still watch. It ends with Aborted when the store's watch ends, with OutOfRange when the cursor is older
-// than the history kept, and with Unavailable when the server stops.
+// A resource that leaves the caller's view without being deleted is sent as a deletion with an id only. The stream authorizes the caller again
+// every Options.Recheck. It ends with Aborted when the store's watch ends, with OutOfRange if the cursor is older than the retained history,
+// and with Unavailable when the server drains.
 func (s *Server) WatchList(req *resourcepb.WatchListRequest, out grpc.ServerStreamingServer[resourcepb.WatchEvent]) error {
 	st, err := s.open(out.Context(), req)
 	if err != nil {
 		return err
 	}
 	defer st.close()
-	// A stream that goes on from a cursor may be silent for long: the header says that it stands.
+	// A stream from a cursor may have no event for a long time: the header confirms that it is open.
 	if err := out.SendHeader(nil); err != nil {
 		return err
 	}
-	for {
+	return send(out, func() (*resourcepb.WatchEvent, error) {
 		ev, err := st.next()
-		if err != nil {
-			return err
-		}
-		if st.live {
+		if err == nil && st.live {
 			if ev, err = s.eventCache.encode(ev); err != nil {
-				return st.toStatus(err)
+				return nil, st.toStatus(err)
 			}
 		}
-		if err := out.Send(ev); err != nil {
-			return err
-		}
-	}
+		return ev, err
+	})
 }
 
-// Drain ends all streams, now and from now on, with Unavailable. Other calls go on. Call it before the graceful stop of a gRPC server,
+// Drain ends all streams, present and future, with Unavailable. Other calls are not affected. Call it before the graceful stop of a gRPC server,
 // which waits for streams.
 func (s *Server) Drain() { s.drain() }

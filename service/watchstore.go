@@ -1,7 +1,9 @@
 package service
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -12,58 +14,50 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// WatchStore sends the changes that the entries of a request select, each with what it did, the state before it and whether its commit
-// goes on, for ever: to each caller as much as WatchList of the same types would show it. It ends as WatchList does.
+// WatchStore sends the changes that the entries of a request select, each with its action, the state before it and whether its commit
+// continues. The stream has no end. Each caller sees what WatchList of the same types shows it, and the stream ends with the same errors.
 //
-// A store that keeps no history cannot tell the state before, and the answer is Unimplemented. Without a cursor the store is read once, also
-// where no snapshot is wanted.
+// It fails with Unimplemented if the store keeps no history, which provides the state before. Without a cursor it reads the store once, even
+// if the request wants no snapshot.
 func (s *Server) WatchStore(req *resourcepb.WatchStoreRequest, out grpc.ServerStreamingServer[resourcepb.StoreEvent]) error {
 	w, err := s.watchStore(out.Context(), req)
 	if err != nil {
 		return err
 	}
 	defer w.close()
-	// A stream that goes on from a cursor may be silent for long: the header says that it stands.
+	// A stream from a cursor may have no event for a long time: the header confirms that it is open.
 	if err := out.SendHeader(nil); err != nil {
 		return err
 	}
-	for {
-		ev, err := w.next()
-		if err != nil {
-			return err
-		}
-		if err := out.Send(ev); err != nil {
-			return err
-		}
-	}
+	return send(out, w.next)
 }
 
-// storeWatch is one call of WatchStore: the events of a stream, selected. It is for one goroutine.
+// storeWatch is one WatchStore call: the selected events of a stream. It must not be used concurrently.
 type storeWatch struct {
 	*stream
 	request       *resourcepb.WatchStoreRequest
-	pendingCommit []*resourcepb.StoreEvent // selected, of a pendingCommit that may go on
+	pendingCommit []*resourcepb.StoreEvent // selected events of a commit that may continue
 	ready         []*resourcepb.StoreEvent
 }
 
-// maxEntries is how many entries a request may have: each is looked at for each change.
+// maxEntries is the maximum number of entries of a request: each is evaluated for each change.
 const maxEntries = 64
 
-// maxActions is how many actions an entry may name, and how many there are.
+// maxActions is the number of actions, and the maximum number in an entry.
 const maxActions = 3
 
-// watchStore begins a call of WatchStore.
+// watchStore opens a WatchStore call.
 func (s *Server) watchStore(ctx context.Context, req *resourcepb.WatchStoreRequest) (*storeWatch, error) {
 	switch {
 	case len(req.GetEntries()) == 0:
 		return nil, invalid("entries are required: each names a type to watch")
 	case len(req.GetEntries()) > maxEntries:
-		return nil, invalid("entries invalid: %d are the most", maxEntries)
+		return nil, invalid("entries invalid: the maximum is %d", maxEntries)
 	case req.GetSnapshot() && req.GetCursor() != "":
 		return nil, invalid("snapshot invalid: a watch from a cursor has none")
 	}
 	for i, e := range req.GetEntries() {
-		if err := s.checkEntry(ctx, e, req.GetTenancy()); err != nil {
+		if err := s.checkEntry(ctx, e, cmp.Or(req.GetTenancy(), wildcardTenancy())); err != nil {
 			if status.Code(err) == codes.InvalidArgument {
 				return nil, invalid("entries[%d]: %s", i, status.Convert(err).Message())
 			}
@@ -80,18 +74,8 @@ func (s *Server) watchStore(ctx context.Context, req *resourcepb.WatchStoreReque
 	return &storeWatch{stream: st, request: req}, nil
 }
 
-// checkEntry checks an entry of a request, and that the caller may list its type.
-func (s *Server) checkEntry(ctx context.Context, e *resourcepb.WatchEntry, asked *resourcepb.Tenancy) error {
-	if e.GetType() == nil {
-		return invalid("type is required")
-	}
-	if asked == nil {
-		asked = &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}
-	}
-	t, tenancy, err := s.resolveList(e.GetType(), asked, "")
-	if err != nil {
-		return err
-	}
+// checkEntry checks an entry of a request and that the caller may list its type.
+func (s *Server) checkEntry(ctx context.Context, e *resourcepb.WatchEntry, tenancy *resourcepb.Tenancy) error {
 	if n := len(e.GetActions()); n > maxActions {
 		return invalid("actions invalid: there are %d, expected each once at most", n)
 	}
@@ -101,19 +85,16 @@ func (s *Server) checkEntry(ctx context.Context, e *resourcepb.WatchEntry, asked
 		}
 	}
 	if e.GetSelector() != nil {
-		left := maxSelectors
-		if err := checkSelector(e.GetSelector(), maxSelectorDepth, &left); err != nil {
+		remaining := maxSelectors
+		if err := checkSelector(e.GetSelector(), maxSelectorDepth, &remaining); err != nil {
 			return err
 		}
 	}
-	caller, err := s.caller(ctx, tenancy)
-	if err != nil {
-		return err
-	}
-	return s.authStatus(ctx, t.MayList(caller, e.GetType(), tenancy))
+	_, err := s.openView(ctx, e.GetType(), tenancy, "")
+	return err
 }
 
-// coveringType returns the name that stands for the types of all entries, and perhaps more.
+// coveringType returns a type name that selects the types of all entries, and perhaps more.
 func coveringType(entries []*resourcepb.WatchEntry) *resourcepb.Type {
 	all := proto.CloneOf(entries[0].GetType())
 	for _, e := range entries[1:] {
@@ -131,38 +112,37 @@ func coveringType(entries []*resourcepb.WatchEntry) *resourcepb.Type {
 	return all
 }
 
-// next returns the next event, and waits for it if need be.
+// next returns the next event. It blocks until there is one.
 func (w *storeWatch) next() (*resourcepb.StoreEvent, error) {
 	for len(w.ready) == 0 {
 		ev, err := w.stream.next()
 		if err != nil {
 			return nil, err
 		}
-		if err := w.convert(ev); err != nil {
-			return nil, w.toStatus(err)
-		}
+		w.convert(ev)
 	}
 	first := w.ready[0]
 	w.ready = w.ready[1:]
 	return first, nil
 }
 
-// convert makes of an event of the stream what is to be sent. Events wait for the end of their commit, since the last one says that it is.
-func (w *storeWatch) convert(ev *resourcepb.WatchEvent) error {
+// convert appends the store events of a stream event to ready. Selected events are held back until the end of their commit, because only the
+// last one has a cursor and no More.
+func (w *storeWatch) convert(ev *resourcepb.WatchEvent) {
 	switch {
 	case ev.GetEndOfSnapshot() != nil:
 		w.ready = append(w.ready, &resourcepb.StoreEvent{Action: resourcepb.Action_ACTION_START, Cursor: w.watch.Cursor()})
-		return nil
+		return
 	case ev.GetBookmark() != nil:
 		w.ready = append(w.ready, &resourcepb.StoreEvent{Action: resourcepb.Action_ACTION_PROGRESS, Cursor: w.watch.Cursor()})
-		return nil
+		return
 	}
 	e := storeEvent(ev, w.live)
 	if w.selects(e) {
 		w.pendingCommit = append(w.pendingCommit, e)
 	}
 	if ev.GetMore() || len(w.pendingCommit) == 0 {
-		return nil
+		return
 	}
 	last := len(w.pendingCommit) - 1
 	for _, e := range w.pendingCommit[:last] {
@@ -170,10 +150,9 @@ func (w *storeWatch) convert(ev *resourcepb.WatchEvent) error {
 	}
 	w.pendingCommit[last].Cursor = ev.GetCursor()
 	w.ready, w.pendingCommit = append(w.ready, w.pendingCommit...), nil
-	return nil
 }
 
-// storeEvent returns what an event of a stream says, before or after the end of its snapshot.
+// storeEvent converts a change of a stream. live reports whether the snapshot has ended.
 func storeEvent(ev *resourcepb.WatchEvent, live bool) *resourcepb.StoreEvent {
 	deleted, now := ev.GetDelete().GetResource(), ev.GetUpsert().GetResource()
 	switch {
@@ -189,10 +168,7 @@ func storeEvent(ev *resourcepb.WatchEvent, live bool) *resourcepb.StoreEvent {
 	return &resourcepb.StoreEvent{Action: resourcepb.Action_ACTION_UPDATE, Now: now, Before: ev.GetBefore()}
 }
 
-// idOnly reports whether of a resource no more than the id can be told, because it left the caller's view.
-func idOnly(res *resourcepb.Resource) bool { return res.GetVersion() == "" }
-
-// selects reports whether an entry selects an event.
+// selects reports whether an entry of the request selects an event.
 func (w *storeWatch) selects(ev *resourcepb.StoreEvent) bool {
 	if ev.GetAction() == resourcepb.Action_ACTION_EXISTS && !w.request.GetSnapshot() {
 		return false
@@ -205,25 +181,17 @@ func (w *storeWatch) selects(ev *resourcepb.StoreEvent) bool {
 	return false
 }
 
-// actionSelected reports whether an action is one of those that were asked for.
+// actionSelected reports whether the actions of an entry select an action.
 func actionSelected(actions []resourcepb.Action, a resourcepb.Action) bool {
-	if len(actions) == 0 || a == resourcepb.Action_ACTION_EXISTS {
-		return true
-	}
-	for _, one := range actions {
-		if one == a {
-			return true
-		}
-	}
-	return false
+	return len(actions) == 0 || a == resourcepb.Action_ACTION_EXISTS || slices.Contains(actions, a)
 }
 
-// entrySelects reports whether a resource is what an entry is about.
+// entrySelects reports whether an entry selects a resource, whatever the action.
 func entrySelects(e *resourcepb.WatchEntry, res *resourcepb.Resource) bool {
 	if res == nil {
 		return false
 	}
-	// Of what left the view without a trace nobody can tell the group version and the contents: each entry that may have selected it does.
+	// A resource that left the view has only an id, without its group version: every entry that may have selected it before selects it.
 	left, name, typ := idOnly(res), e.GetType(), res.GetId().GetType()
 	if anyType(name) && !matchesType(name, typ) ||
 		!anyType(name) && (storage.UnversionedTypeFrom(name) != storage.UnversionedTypeFrom(typ) || !left && !matchesType(name, typ)) {

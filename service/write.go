@@ -16,17 +16,17 @@ import (
 
 // Write creates or updates a resource.
 //
-// With a version in it, it is written only if that version is stored: else Aborted. Without, it is written over whatever is stored, and
-// Aborted means that others wrote the same resource all the time. With a uid, only the resource with that uid is updated, and nothing is
-// created: else FailedPrecondition. With create, nothing is updated: Aborted if something is stored.
+// If the resource has a version, that version must be stored; otherwise Write fails with Aborted. Without a version Write replaces whatever is
+// stored, and fails with Aborted only after repeated conflicts with other writes. If the resource has a uid, Write updates the resource with that
+// uid and creates nothing; otherwise it fails with FailedPrecondition. With create, Write fails with Aborted if something is stored.
 //
-// The write that takes the last finalizer from a resource that is marked for deletion deletes it. The answer is then what was deleted.
+// A write that removes the last finalizer from a resource with a deletion mark deletes the resource. The response is the deleted resource.
 func (s *Server) Write(ctx context.Context, req *resourcepb.WriteRequest) (*resourcepb.WriteResponse, error) {
 	if req.GetCreate() && req.GetResource().GetVersion() != "" {
-		return nil, invalid("resource.version invalid: what is to be created has none")
+		return nil, invalid("resource.version invalid: a resource to create has none")
 	}
 	if req.GetCreate() && req.GetResource().GetId().GetUid() != "" {
-		return nil, invalid("resource.id.uid invalid: what is to be created gets one from the service")
+		return nil, invalid("resource.id.uid invalid: the service assigns the uid of a resource to create")
 	}
 	in, err := s.prepare(ctx, req.GetResource())
 	if err != nil {
@@ -44,7 +44,7 @@ func (s *Server) Write(ctx context.Context, req *resourcepb.WriteRequest) (*reso
 	return &resourcepb.WriteResponse{Resource: stored}, nil
 }
 
-// write reads what is stored, and creates or updates it.
+// write reads the stored resource, then creates or updates it.
 func (s *Server) write(ctx context.Context, consistency storage.ReadConsistency, in *input) (*resourcepb.Resource, error) {
 	key := idIn(in.requested.GetId().GetTenancy(), in.requested.GetId())
 	key.Uid = ""
@@ -56,7 +56,7 @@ func (s *Server) write(ctx context.Context, consistency storage.ReadConsistency,
 		return nil, err
 	}
 	if err := s.authStatus(ctx, in.t.MayWrite(in.caller, current)); err != nil {
-		return nil, decisionError{err} // who may not write what is stored must not replace it by what they may write
+		return nil, decisionError{err} // the caller must be allowed to write both the stored and the new resource
 	}
 	switch {
 	case in.create:
@@ -69,26 +69,17 @@ func (s *Server) write(ctx context.Context, consistency storage.ReadConsistency,
 	return s.update(ctx, in, current)
 }
 
-// readCurrent returns the resource that is stored under an id, of whatever group version.
-func (s *Server) readCurrent(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
-	res, err := s.backend.Read(ctx, consistency, id)
-	if mismatch := (storage.GroupVersionMismatchError{}); errors.As(err, &mismatch) {
-		return mismatch.Stored, nil
-	}
-	return res, err
-}
-
-// create stores a resource where there is none.
+// create stores a resource where nothing is stored.
 func (s *Server) create(ctx context.Context, in *input) (*resourcepb.Resource, error) {
 	switch {
 	case in.hookErr != nil:
-		return nil, decisionError{in.hookErr} // what is stored may be marked for deletion
+		return nil, decisionError{in.hookErr} // an eventual read may have missed a resource with a deletion mark
 	case in.requested.GetId().GetUid() != "":
-		return nil, decisionError{storage.ErrWrongUid} // the resource that is meant is gone
+		return nil, decisionError{storage.ErrWrongUid} // the requested incarnation does not exist
 	case in.requested.GetVersion() != "":
 		return nil, decisionError{storage.ErrCASFailure}
 	case len(in.requested.GetStatus()) > 0:
-		return nil, decisionError{errStatusWritten}
+		return nil, decisionError{errStatusInWrite}
 	case hasDeletionMark(in.mutated):
 		return nil, decisionError{invalid("metadata.%s cannot be set on a resource that does not exist", deletionTimestampKey)}
 	}
@@ -110,8 +101,8 @@ func (s *Server) create(ctx context.Context, in *input) (*resourcepb.Resource, e
 	return s.store(ctx, res)
 }
 
-// store writes a resource at the version that was read. That another incarnation of it took its place since is a failed compare-and-swap:
-// the caller's uid, if there was one, was compared with what was read.
+// store writes a resource at the version that was read. If another incarnation has replaced that resource since, the result is ErrCASFailure: the uid
+// of the request, if any, was compared with the resource that was read.
 func (s *Server) store(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
 	if err := checkSize(res); err != nil {
 		return nil, err
@@ -123,12 +114,12 @@ func (s *Server) store(ctx context.Context, res *resourcepb.Resource) (*resource
 	return stored, err
 }
 
-// ownerUid returns the uid of the resource that is stored under the id of an owner. It is for those only who may read that resource: else
-// anybody would learn what exists, and its uid.
+// ownerUid returns the uid of the resource stored under the id of an owner. The caller must be allowed to read that resource: otherwise it would
+// learn its existence and its uid.
 func (s *Server) ownerUid(ctx context.Context, in *input, owner *resourcepb.ID) (string, error) {
 	none := invalid("resource.owner does not exist")
 	t, err := s.resolve(owner.GetType())
-	if err != nil || owner.GetTenancy() == nil { // it is not filled in: an owner is named in full
+	if err != nil || owner.GetTenancy() == nil { // the tenancy of an owner has no defaults
 		return "", none
 	}
 	caller := in.caller
@@ -151,14 +142,14 @@ func (s *Server) ownerUid(ctx context.Context, in *input, owner *resourcepb.ID) 
 	return res.GetId().GetUid(), err
 }
 
-// errStatusWritten refuses a status that did not come by WriteStatus.
-var errStatusWritten = invalid("resource.status can only be set using the WriteStatus endpoint")
+// errStatusInWrite rejects a changed status in a Write.
+var errStatusInWrite = invalid("resource.status can only be set using the WriteStatus endpoint")
 
-// update replaces a stored resource. What the caller left out that only the service may change is carried over.
+// update replaces a stored resource. It keeps the stored fields that only the service may change.
 func (s *Server) update(ctx context.Context, in *input, current *resourcepb.Resource) (*resourcepb.Resource, error) {
 	proposed := in.mutated
 	if hasDeletionMark(current) {
-		proposed = in.requested // what is to be deleted is not completed and not validated any more
+		proposed = in.requested // the hooks do not apply to a resource with a deletion mark
 	} else if in.hookErr != nil {
 		return nil, decisionError{in.hookErr}
 	}
@@ -177,7 +168,7 @@ func (s *Server) update(ctx context.Context, in *input, current *resourcepb.Reso
 	if len(res.GetStatus()) == 0 {
 		res.Status = current.GetStatus()
 	} else if !equalStatus(res, current) {
-		return nil, decisionError{errStatusWritten}
+		return nil, decisionError{errStatusInWrite}
 	}
 	deleting, err := checkMarks(current, res)
 	if err != nil {
@@ -195,44 +186,29 @@ func (s *Server) update(ctx context.Context, in *input, current *resourcepb.Reso
 	return s.store(ctx, res)
 }
 
-// equalStatus reports whether two resources have the same statuses.
-func equalStatus(a, b *resourcepb.Resource) bool {
-	return maps.EqualFunc(a.GetStatus(), b.GetStatus(), func(a, b *resourcepb.Status) bool { return proto.Equal(a, b) })
-}
-
-// unchangedOwner returns the stored owner if the one asked for is the same; its uid may be missing.
-func unchangedOwner(asked, stored *resourcepb.ID) (*resourcepb.ID, error) {
-	if asked != nil && stored != nil && asked.GetUid() == "" {
-		asked = idIn(asked.GetTenancy(), asked)
-		asked.Uid = stored.GetUid()
+// unchangedOwner returns the stored owner if the requested owner is the same. The uid of the requested owner is optional.
+func unchangedOwner(requested, stored *resourcepb.ID) (*resourcepb.ID, error) {
+	if requested != nil && stored != nil && requested.GetUid() == "" {
+		requested = idIn(requested.GetTenancy(), requested)
+		requested.Uid = stored.GetUid()
 	}
-	if !proto.Equal(asked, stored) {
+	if !proto.Equal(requested, stored) {
 		return nil, decisionError{invalid("owner cannot be changed")}
 	}
 	return stored, nil
 }
 
-// carryMarks returns the metadata of a write that names no version, with the marks of the stored resource where it has none.
-func carryMarks(asked, stored map[string]string) map[string]string {
+// carryMarks returns the metadata of a write without a version, with the missing marks of the stored resource added.
+func carryMarks(requested, stored map[string]string) map[string]string {
 	for _, mark := range []string{deletionTimestampKey, finalizersKey} {
-		value, there := stored[mark]
-		if _, given := asked[mark]; there && !given {
-			asked = maps.Clone(asked)
-			if asked == nil {
-				asked = map[string]string{}
+		value, ok := stored[mark]
+		if _, given := requested[mark]; ok && !given {
+			requested = maps.Clone(requested)
+			if requested == nil {
+				requested = map[string]string{}
 			}
-			asked[mark] = value
+			requested[mark] = value
 		}
 	}
-	return asked
-}
-
-// copyOf returns a resource with the same fields, which share what they point to.
-func copyOf(res *resourcepb.Resource) *resourcepb.Resource {
-	c := &resourcepb.Resource{
-		Id: res.GetId(), Owner: res.GetOwner(), Version: res.GetVersion(), Generation: res.GetGeneration(),
-		Metadata: res.GetMetadata(), Status: res.GetStatus(), Data: res.GetData(),
-	}
-	c.ProtoReflect().SetUnknown(res.ProtoReflect().GetUnknown())
-	return c
+	return requested
 }

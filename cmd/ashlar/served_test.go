@@ -268,7 +268,7 @@ func TestServeDrains(t *testing.T) {
 	release()
 	require.Equal(t, "core/ConfigMap default/a created", writer.next())
 	require.Equal(t, cli.ExitOK, writer.end())
-	require.Equal(t, "Unavailable: the server is about to stop: go on at another one, or later", watch.end(t))
+	require.Equal(t, "Unavailable: the server is shutting down: retry, or connect to another server", watch.end(t))
 	require.Equal(t, cli.ExitOK, s.end())
 	require.Equal(t, "core/ConfigMap/a\n", newRunner(t, store).ok("", "get", "core/ConfigMap", "a", "-o", "name"))
 	require.NotContains(t, s.logged(), `"level":"ERROR"`)

@@ -73,7 +73,7 @@ func TestServeHTTP(t *testing.T) {
 	require.Contains(t, events.Text(), `"delete"`)
 	s.signal(syscall.SIGTERM)
 	require.True(t, events.Scan())
-	require.Contains(t, events.Text(), "the server is about to stop")
+	require.Contains(t, events.Text(), "the server is shutting down")
 	require.False(t, events.Scan())
 	require.NoError(t, events.Err(), "the stream ended, and was not cut off")
 	require.Equal(t, cli.ExitOK, s.end())

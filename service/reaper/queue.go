@@ -5,6 +5,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // queue holds tombstones until they are to be looked at. A tombstone is in it, or with a worker, once, whatever the watch says of it.
@@ -126,4 +128,13 @@ func (d *delayHeap) Pop() any {
 	(*d)[last] = due{}
 	*d = (*d)[:last]
 	return x
+}
+
+// tombstone is what the reaper knows of one. It belongs to the queue or to a worker.
+type tombstone struct {
+	id         *resourcepb.ID
+	version    string
+	owner      *resourcepb.ID // the deleted resource
+	firstEmpty time.Time      // of the first look that found nothing; zero for none
+	pause      time.Duration  // after which it is looked at again if it cannot be settled
 }

@@ -119,15 +119,6 @@ func (r *Reaper) take(ctx context.Context, stone *resourcepb.Resource) {
 	r.queue.add(&tombstone{id: stone.GetId(), version: stone.GetVersion(), owner: owner, pause: minPause}, time.Now())
 }
 
-// tombstone is what the reaper knows of one. It belongs to the queue or to a worker.
-type tombstone struct {
-	id         *resourcepb.ID
-	version    string
-	owner      *resourcepb.ID // the deleted resource
-	firstEmpty time.Time      // of the first look that found nothing; zero for none
-	pause      time.Duration  // after which it is looked at again if it cannot be settled
-}
-
 // The pauses between two looks at a tombstone that cannot be settled: its owner is still there, or what it owns waits for finalizers, or
 // the store is away.
 const (

@@ -150,7 +150,7 @@ func (l *lines) event(f codec, ev *resourcepb.WatchEvent) error {
 func (l *lines) end(request context.Context, err error) {
 	switch {
 	case request.Err() != nil:
-		err = grpcstatus.Error(codes.Unavailable, "the server is about to stop: go on at another one, or later")
+		err = grpcstatus.Error(codes.Unavailable, "the server is shutting down: retry, or connect to another server")
 	case errors.Is(err, io.EOF):
 		err = grpcstatus.Error(codes.Unavailable, "the service has ended the stream")
 	}
