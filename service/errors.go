@@ -110,7 +110,7 @@ func (s *Server) hookStatus(ctx context.Context, operation string, err error) er
 // internalError logs an error and returns a status error without its text.
 func (s *Server) internalError(ctx context.Context, operation string, err error) error {
 	s.opts.Logger.ErrorContext(ctx, "the resource service failed", "doing", operation, "error", err)
-	return status.Errorf(codes.Internal, "%s: internal error; the server's log has the details", operation)
+	return status.Errorf(codes.Internal, "%s: an internal error; the server's log has the details", operation)
 }
 
 // reasonError is a status error with a machine-readable reason in its details.

@@ -29,8 +29,6 @@ var knownCycles = map[string]int{
 	"internal/feed":       8,
 	"migrate":             12,
 	"postgres":            4,
-	"service":             3,
-	"service/reaper":      2,
 	"service/web":         14,
 }
 
