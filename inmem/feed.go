@@ -23,7 +23,7 @@ func (s source) Run(ctx context.Context, ready func(position), publish func([]*d
 	st := s.store
 	st.mu.Lock()
 	at, restored := st.at, st.restore
-	reader, leave := st.history.read(at)
+	reader, leave := st.history.addReader(at)
 	st.mu.Unlock()
 	ready(at)
 	defer func() {
@@ -46,7 +46,7 @@ func (s source) Run(ctx context.Context, ready func(position), publish func([]*d
 		case reader.at < st.at:
 			events = st.history.take(reader)
 		default:
-			wake = st.waiter()
+			wake = st.changeSignal()
 		}
 		st.mu.Unlock()
 		if gone {

@@ -10,7 +10,7 @@ import (
 )
 
 // A handle that is closed does not wait for the writers of other handles to pause.
-func TestSourceEndsWhileOthersWrite(t *testing.T) {
+func TestSourceStopsUnderWrites(t *testing.T) {
 	t.Parallel()
 	b := New(nil)
 	res := &resourcepb.Resource{Id: &resourcepb.ID{Uid: "u", Name: "n", Type: &resourcepb.Type{Group: "g", Kind: "k"}, Tenancy: &resourcepb.Tenancy{}}}

@@ -31,10 +31,10 @@ func readAt(ctx context.Context, tree *btree.BTreeG[*item], at position, q *driv
 	var err error
 	var to *key.Key
 	if q.To != nil {
-		to = new(bound(q.To))
+		to = new(lowestKey(q.To))
 	}
 	added, size := 0, 0
-	visitItems(tree, q.Filter, bound(q.From), to, func(it *item) bool {
+	visitItems(tree, q.Filter, lowestKey(q.From), to, func(it *item) bool {
 		if err = ctx.Err(); err != nil {
 			return false
 		}
@@ -71,7 +71,7 @@ func (s *store) Before(_ context.Context, events []*driver.Event[position]) ([]*
 			return nil, fmt.Errorf("%w: revision %d is not of this store", storage.ErrCompacted, ev.At)
 		}
 		// From the change itself: of a key that is written all the time there is much that came later.
-		if before := s.history.items[ev.At-1-s.history.from].before.Load(); before != nil && !before.isDeleted() {
+		if before := s.history.items[ev.At-1-s.history.from].before.Load(); before != nil && !before.isDeletion() {
 			versions[i] = before.version()
 		}
 	}

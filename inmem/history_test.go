@@ -14,12 +14,12 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-func thing(name string) *resourcepb.Resource {
+func newResource(name string) *resourcepb.Resource {
 	return &resourcepb.Resource{Id: key.Key{Group: "g", Kind: "k", Name: name}.ID("u", "v1")}
 }
 
 // A scan of the present shows it although history is compacted beyond it while it is read.
-func TestScanOfThePresentBesideCompaction(t *testing.T) {
+func TestScanDuringCompaction(t *testing.T) {
 	t.Parallel()
 	b := New(nil)
 	t.Cleanup(func() {
@@ -52,13 +52,13 @@ func TestScanOfThePresentBesideCompaction(t *testing.T) {
 
 // What was before an old change of a key is found without a look at what was written since, however much that is: the lock is held
 // meanwhile. The chain of the key's versions is cut above the old changes, so that nothing leads to them from the newest one.
-func TestBeforeOldChangesOfOneKey(t *testing.T) {
+func TestBeforeSkipsNewerChanges(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	b := New(nil)
 	t.Cleanup(func() { _ = b.Close() }) // never fails
 	const writes, old = 200, 100
-	res := thing("a")
+	res := newResource("a")
 	for range writes {
 		stored, err := b.WriteCAS(ctx, res)
 		if err != nil {
@@ -82,14 +82,14 @@ func TestBeforeOldChangesOfOneKey(t *testing.T) {
 }
 
 // A scan of many keys ends at a number of bytes, as one of resources does.
-func TestKeysAreReadInParts(t *testing.T) {
+func TestKeyPagesAreBounded(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	b := New(nil)
 	t.Cleanup(func() { _ = b.Close() }) // never fails
 	const keys = 10_000
 	for i := range keys {
-		if _, err := b.WriteCAS(ctx, thing(strconv.Itoa(i))); err != nil {
+		if _, err := b.WriteCAS(ctx, newResource(strconv.Itoa(i))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -101,12 +101,12 @@ func TestKeysAreReadInParts(t *testing.T) {
 }
 
 // A compaction waits for readers that have yet to take over what it forgets, for as long as its caller does.
-func TestCompactionThatWaits(t *testing.T) {
+func TestCompactionWaitsForReaders(t *testing.T) {
 	t.Parallel()
 	s := newStore()
 	s.mu.Lock()
-	reader, leave := s.history.read(s.at)
-	s.put(key.Of(thing("a").Id), thing("a"), 1)
+	reader, leave := s.history.addReader(s.at)
+	s.put(key.Of(newResource("a").Id), newResource("a"), 1)
 	newest := int64(s.at)
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)

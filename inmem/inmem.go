@@ -43,7 +43,7 @@ func open(s *store, opts *Options) *Backend {
 	if opts == nil {
 		opts = &Options{}
 	}
-	s.keepHistory(opts.History, opts.HistoryBytes)
+	s.limitHistory(opts.History, opts.HistoryBytes)
 	h := &handle{store: s}
 	return &Backend{
 		Backend: backend.New(h, backend.Options[position]{
@@ -77,8 +77,8 @@ func (h *handle) Source() driver.Source[position] { return source{store: h.store
 // Close implements driver.Driver. A named store stays; other handles of it go on.
 func (h *handle) Close() error {
 	h.closed.Store(true)
-	if !h.isNamed {
-		h.pages.close()
+	if !h.isShared {
+		h.listings.close()
 	}
 	return nil
 }

@@ -22,10 +22,10 @@ type item struct {
 
 	// before is what was stored until then, a deletion included; nil where nothing was, or where history does not reach back so far.
 	before       atomic.Pointer[item]
-	isSuperseded bool // by a later change; the store's lock guards it
+	hasSuccessor bool // by a later change; the store's lock guards it
 }
 
-func (i *item) isDeleted() bool { return i.resource == nil }
+func (i *item) isDeletion() bool { return i.resource == nil }
 
 func (i *item) decisionState() driver.Stored {
 	if i == nil {
@@ -53,7 +53,7 @@ func (i *item) stateAt(at position) *item {
 	for ; i != nil && i.at > at; i = i.before.Load() {
 		continue
 	}
-	if i == nil || i.isDeleted() {
+	if i == nil || i.isDeletion() {
 		return nil
 	}
 	return i
@@ -72,17 +72,17 @@ func ascend(tree *btree.BTreeG[*item], filter *key.Filter, after *key.Key, visit
 	if !ok {
 		return
 	}
-	first := bound(from)
+	first := lowestKey(from)
 	if after != nil && after.Compare(first) > 0 {
 		first = *after
 	}
 	visitItems(tree, filter, first, nil, func(it *item) bool {
-		return it.isDeleted() || after != nil && it.key == *after || visit(it)
+		return it.isDeletion() || after != nil && it.key == *after || visit(it)
 	})
 }
 
-// stride is how many items a walk looks at before it seeks: a seek costs about as much.
-const stride = 8
+// maxMismatches is how many items a walk looks at before it seeks: a seek costs about as much.
+const maxMismatches = 8
 
 // visitItems calls visit with every item from a key on, deletions too, until visit returns false or a key is not below to. A filter that is
 // not nil leaves out items; of a run of those only the first few are looked at. It returns how many items it has looked at.
@@ -99,12 +99,12 @@ func visitItems(tree *btree.BTreeG[*item], filter *key.Filter, from key.Key, to 
 				passed = 0
 				return visit(it)
 			}
-			if passed++; passed < stride {
+			if passed++; passed < maxMismatches {
 				return true
 			}
 			var next []byte
 			if next, again = filter.Seek(it.key.Bytes()); again {
-				from = bound(next)
+				from = lowestKey(next)
 			}
 			return false
 		})
@@ -112,8 +112,8 @@ func visitItems(tree *btree.BTreeG[*item], filter *key.Filter, from key.Key, to 
 	return looked
 }
 
-// bound returns the lowest key whose bytes are not before these.
-func bound(b []byte) (k key.Key) {
+// lowestKey returns the lowest key whose bytes are not before these.
+func lowestKey(b []byte) (k key.Key) {
 	parts := bytes.SplitN(b, []byte{0}, 5)
 	for i, to := range []*string{&k.Group, &k.Kind, &k.Partition, &k.Namespace, &k.Name}[:len(parts)] {
 		*to = string(parts[i])

@@ -34,7 +34,7 @@ func TestSparseFilterSkips(t *testing.T) {
 	if found != partitions {
 		t.Errorf("found %d, expected %d", found, partitions)
 	}
-	if most := partitions * (2*stride + 2); looked > most {
+	if most := partitions * (2*maxMismatches + 2); looked > most {
 		t.Errorf("looked at %d for %d matches among %d resources, expected %d at most", looked, found, partitions*each, most)
 	}
 }

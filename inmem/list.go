@@ -78,7 +78,7 @@ func (s *store) Page(ctx context.Context, _ storage.ReadConsistency, f *driver.F
 			return none, fmt.Errorf("%w: this is no continue token", storage.ErrInvalid)
 		}
 		id, after = [16]byte(from), &k
-		if l = s.pages.use(id); l == nil {
+		if l = s.listings.renew(id); l == nil {
 			return none, fmt.Errorf("%w: the listing was given up", storage.ErrCompacted)
 		}
 	}
@@ -86,7 +86,7 @@ func (s *store) Page(ctx context.Context, _ storage.ReadConsistency, f *driver.F
 	bytes, more := 0, false
 	var last driver.Key
 	// A copy of the copy: two callers may read pages of one listing at once.
-	ascend(s.pages.copyOf(l), f, after, func(it *item) bool {
+	ascend(s.listings.copyOf(l), f, after, func(it *item) bool {
 		if len(page.Resources) == limit || bytes > driver.PageBytes || ctx.Err() != nil {
 			more = true
 			return false
@@ -100,10 +100,10 @@ func (s *store) Page(ctx context.Context, _ storage.ReadConsistency, f *driver.F
 		return none, err
 	}
 	if !more {
-		s.pages.finish(id)
+		s.listings.markComplete(id)
 		return page, nil
 	}
-	if err := s.pages.keep(id, l); err != nil {
+	if err := s.listings.add(id, l); err != nil {
 		return none, err
 	}
 	page.Next = last.Append(id[:])
@@ -119,29 +119,29 @@ func (s *store) Snapshot(_ context.Context, _ time.Time, f *driver.Filter) (driv
 // snapshot gives the matches in a copy of the tree, a few at a time, so that what waits is small and the copy is not visited
 // while anybody else waits.
 type snapshot struct {
-	tree     *btree.BTreeG[*item]
-	filter   driver.Filter
-	after    *driver.Key
-	some     []*item
-	finished bool
+	tree   *btree.BTreeG[*item]
+	filter driver.Filter
+	after  *driver.Key
+	buffer []*item
+	atEnd  bool
 }
 
 func (s *snapshot) Next(context.Context) (*resourcepb.Resource, error) {
-	if len(s.some) == 0 && !s.finished {
+	if len(s.buffer) == 0 && !s.atEnd {
 		const few = 256
 		ascend(s.tree, &s.filter, s.after, func(it *item) bool {
-			s.some = append(s.some, it)
-			return len(s.some) < few
+			s.buffer = append(s.buffer, it)
+			return len(s.buffer) < few
 		})
-		s.finished = len(s.some) < few
+		s.atEnd = len(s.buffer) < few
 	}
-	if len(s.some) == 0 {
+	if len(s.buffer) == 0 {
 		return nil, io.EOF
 	}
-	it := s.some[0]
-	s.some = s.some[1:]
+	it := s.buffer[0]
+	s.buffer = s.buffer[1:]
 	s.after = &it.key
 	return codec.Clone(it.resource), nil
 }
 
-func (s *snapshot) Close() { s.tree, s.some, s.finished = nil, nil, true }
+func (s *snapshot) Close() { s.tree, s.buffer, s.atEnd = nil, nil, true }

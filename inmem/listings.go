@@ -14,7 +14,7 @@ import (
 const (
 	pageTTL     = 6 * time.Minute // at least 5 after the last use
 	maxListings = 1000            // under way at once; one more is refused
-	maxFinished = 16              // whose last page was read, for callers who have lost the answer and ask again
+	maxComplete = 16              // whose last page was read, for callers who have lost the answer and ask again
 )
 
 // listing is a snapshot whose pages are being read.
@@ -28,19 +28,19 @@ type listing struct {
 type listings struct {
 	mu          sync.Mutex
 	byID        map[[16]byte]*listing
-	finishedIDs [][16]byte // of those, the ones whose last page was read, oldest first
+	completeIDs [][16]byte // of those, the ones whose last page was read, oldest first
 }
 
 func newListings() *listings { return &listings{byID: make(map[[16]byte]*listing)} }
 
-// use returns the listing and lets it live on.
-func (ls *listings) use(id [16]byte) *listing {
+// renew returns the listing and lets it live on.
+func (ls *listings) renew(id [16]byte) *listing {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := ls.byID[id]
 	if l != nil {
 		l.expire.Reset(pageTTL)
-		ls.goesOn(id)
+		ls.unmarkComplete(id)
 	}
 	return l
 }
@@ -51,9 +51,9 @@ func (ls *listings) copyOf(l *listing) *btree.BTreeG[*item] {
 	return l.tree.Copy()
 }
 
-// keep holds a listing until it has not been used for a while. A listing is never given up for another one: when there are too
+// add holds a listing until it has not been used for a while. A listing is never given up for another one: when there are too
 // many, the new one is refused.
-func (ls *listings) keep(id [16]byte, l *listing) error {
+func (ls *listings) add(id [16]byte, l *listing) error {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	switch {
@@ -61,40 +61,40 @@ func (ls *listings) keep(id [16]byte, l *listing) error {
 		return storage.ErrClosed
 	case ls.byID[id] != nil:
 		return nil
-	case len(ls.byID)-len(ls.finishedIDs) >= maxListings:
+	case len(ls.byID)-len(ls.completeIDs) >= maxListings:
 		return fmt.Errorf("%w: %d listings are under way in this store, the most: try again when the last page of one was read, or %v "+
 			"after the last use of one", storage.ErrInconsistent, maxListings, pageTTL)
 	}
-	l.expire = time.AfterFunc(pageTTL, func() { ls.drop(id) })
+	l.expire = time.AfterFunc(pageTTL, func() { ls.remove(id) })
 	ls.byID[id] = l
 	return nil
 }
 
-// finish notes that the last page of a listing was read.
-func (ls *listings) finish(id [16]byte) {
+// markComplete notes that the last page of a listing was read.
+func (ls *listings) markComplete(id [16]byte) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if ls.byID[id] == nil || slices.Contains(ls.finishedIDs, id) {
+	if ls.byID[id] == nil || slices.Contains(ls.completeIDs, id) {
 		return
 	}
-	ls.finishedIDs = append(ls.finishedIDs, id)
-	if len(ls.finishedIDs) > maxFinished {
-		oldest := ls.finishedIDs[0]
-		ls.goesOn(oldest)
+	ls.completeIDs = append(ls.completeIDs, id)
+	if len(ls.completeIDs) > maxComplete {
+		oldest := ls.completeIDs[0]
+		ls.unmarkComplete(oldest)
 		ls.byID[oldest].expire.Stop()
 		delete(ls.byID, oldest)
 	}
 }
 
-// goesOn undoes finish. The caller holds the lock.
-func (ls *listings) goesOn(id [16]byte) {
-	ls.finishedIDs = slices.DeleteFunc(ls.finishedIDs, func(f [16]byte) bool { return f == id })
+// unmarkComplete undoes finish. The caller holds the lock.
+func (ls *listings) unmarkComplete(id [16]byte) {
+	ls.completeIDs = slices.DeleteFunc(ls.completeIDs, func(f [16]byte) bool { return f == id })
 }
 
-func (ls *listings) drop(id [16]byte) {
+func (ls *listings) remove(id [16]byte) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	ls.goesOn(id)
+	ls.unmarkComplete(id)
 	delete(ls.byID, id)
 }
 
@@ -105,5 +105,5 @@ func (ls *listings) close() {
 	for _, l := range ls.byID {
 		l.expire.Stop()
 	}
-	ls.byID, ls.finishedIDs = nil, nil
+	ls.byID, ls.completeIDs = nil, nil
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // Listings that others finish never cost a caller the rest of his own, and of too many at once the last is refused.
-func TestListingsOfOthers(t *testing.T) {
+func TestConcurrentListingsKeepToken(t *testing.T) {
 	t.Parallel()
 	b := inmem.New(nil)
 	defer b.Close()

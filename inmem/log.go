@@ -26,21 +26,21 @@ type history struct {
 	from   position
 	bytes  int // of the events, and of what was stored at from and is not any more
 
-	forget func(deletion *item)
+	removeDeletion func(deletion *item)
 
 	maxEvents, maxBytes int
 	readers             map[*reader]struct{}
-	roomCond            sync.Cond // the readers have moved on
+	spaceCond           sync.Cond // the readers have moved on
 }
 
 // reader is where one has come to.
 type reader struct{ at position }
 
-// begin empties the history, which goes on after a position.
-func (h *history) begin(at position) { h.events, h.items, h.bytes, h.from = nil, nil, 0, at }
+// reset empties the history, which goes on after a position.
+func (h *history) reset(at position) { h.events, h.items, h.bytes, h.from = nil, nil, 0, at }
 
-// bound sets the bounds; 0 leaves one as it is.
-func (h *history) bound(events, bytes int) {
+// setLimits sets the bounds; 0 leaves one as it is.
+func (h *history) setLimits(events, bytes int) {
 	if events > 0 {
 		h.maxEvents = events
 	}
@@ -55,7 +55,7 @@ func (h *history) record(it *item, ev *driver.Event[position]) {
 	h.events, h.items = append(h.events, ev), append(h.items, it)
 	h.bytes += weight(ev)
 	if before := it.before.Load(); before != nil {
-		before.isSuperseded = true
+		before.hasSuccessor = true
 		if before.at <= h.from {
 			h.bytes += before.weight()
 		}
@@ -65,10 +65,10 @@ func (h *history) record(it *item, ev *driver.Event[position]) {
 
 func (h *history) full() bool { return len(h.events) > h.maxEvents || h.bytes > h.maxBytes }
 
-// await waits until there is room for a change. The caller holds the lock, which others get meanwhile.
-func (h *history) await() {
+// waitForSpace waits until there is room for a change. The caller holds the lock, which others get meanwhile.
+func (h *history) waitForSpace() {
 	for h.full() {
-		h.roomCond.Wait()
+		h.spaceCond.Wait()
 	}
 }
 
@@ -80,7 +80,7 @@ func (h *history) trim() {
 	}
 	taken := h.readPosition()
 	for h.full() && h.from < taken {
-		h.drop()
+		h.dropOldest()
 	}
 }
 
@@ -93,9 +93,9 @@ func (h *history) readPosition() position {
 	return taken
 }
 
-// drop forgets the oldest change, and what was stored before it. What it has stored itself stays for as long as it is the newest thing
+// dropOldest forgets the oldest change, and what was stored before it. What it has stored itself stays for as long as it is the newest thing
 // that was stored at from.
-func (h *history) drop() {
+func (h *history) dropOldest() {
 	ev, it := h.events[0], h.items[0]
 	h.events[0], h.items[0] = nil, nil
 	h.events, h.items = h.events[1:], h.items[1:]
@@ -106,10 +106,10 @@ func (h *history) drop() {
 		it.before.Store(nil)
 	}
 	switch {
-	case it.isSuperseded:
+	case it.hasSuccessor:
 		h.bytes += it.weight()
-	case it.isDeleted():
-		h.forget(it)
+	case it.isDeletion():
+		h.removeDeletion(it)
 	}
 }
 
@@ -118,25 +118,25 @@ func (h *history) drop() {
 func (h *history) compact(ctx context.Context, until position) error {
 	if h.readPosition() < until {
 		defer context.AfterFunc(ctx, func() {
-			h.roomCond.L.Lock()
-			defer h.roomCond.L.Unlock()
-			h.roomCond.Broadcast()
+			h.spaceCond.L.Lock()
+			defer h.spaceCond.L.Unlock()
+			h.spaceCond.Broadcast()
 		})()
 	}
 	for h.readPosition() < until {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("nothing was forgotten, watches have yet to take it over: %w", err)
 		}
-		h.roomCond.Wait()
+		h.spaceCond.Wait()
 	}
 	for h.from < until {
-		h.drop()
+		h.dropOldest()
 	}
 	return nil
 }
 
-// read adds a reader. The caller calls leave, with the lock, when it is done.
-func (h *history) read(at position) (r *reader, leave func()) {
+// addReader adds a reader. The caller calls leave, with the lock, when it is done.
+func (h *history) addReader(at position) (r *reader, leave func()) {
 	r = &reader{at}
 	if h.readers == nil {
 		h.readers = make(map[*reader]struct{})
@@ -145,7 +145,7 @@ func (h *history) read(at position) (r *reader, leave func()) {
 	return r, func() {
 		delete(h.readers, r)
 		h.trim()
-		h.roomCond.Broadcast()
+		h.spaceCond.Broadcast()
 	}
 }
 
@@ -156,7 +156,7 @@ func (h *history) take(r *reader) []*driver.Event[position] {
 	if len(events) > 0 {
 		r.at = events[len(events)-1].At
 		h.trim()
-		h.roomCond.Broadcast()
+		h.spaceCond.Broadcast()
 	}
 	return events
 }

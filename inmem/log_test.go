@@ -16,7 +16,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-func sized(name string, bytesOfData int) *resourcepb.Resource {
+func newArtist(name string, bytesOfData int) *resourcepb.Resource {
 	return &resourcepb.Resource{
 		Id: &resourcepb.ID{Uid: "uid-" + name, Name: name, Type: &resourcepb.Type{Group: "demo", GroupVersion: "v1", Kind: "Artist"},
 			Tenancy: &resourcepb.Tenancy{Partition: "p", Namespace: "n"}},
@@ -55,7 +55,7 @@ func rewrite(t *testing.T, b storage.Backend, res *resourcepb.Resource, times in
 
 // A watch that nobody reads from, in its snapshot or after it, costs what the history may take, whatever is written: not a
 // number of changes of any size. Not parallel: it looks at the heap of the process.
-func TestStuckWatchesCostBoundedMemory(t *testing.T) {
+func TestStalledWatchesAreBounded(t *testing.T) {
 	for _, c := range []struct {
 		size, writes, most int
 		options            *inmem.Options
@@ -69,7 +69,7 @@ func TestStuckWatchesCostBoundedMemory(t *testing.T) {
 		t.Run(fmt.Sprintf("%d writes of %d bytes", c.writes, c.size), func(t *testing.T) {
 			b := inmem.New(c.options)
 			defer b.Close()
-			res := rewrite(t, b, sized("a", c.size), 1)
+			res := rewrite(t, b, newArtist("a", c.size), 1)
 			stuck, err := b.WatchList(t.Context(), everything, anywhere(), "")
 			if err != nil {
 				t.Fatal(err)
@@ -104,14 +104,14 @@ func TestStuckWatchesCostBoundedMemory(t *testing.T) {
 
 // However small the history, a watch that somebody reads from sees every change: what the feed has not taken over yet is not
 // dropped, and writers wait for it rather than pile up changes.
-func TestSmallHistoryCutsOffNobodyWhoKeepsUp(t *testing.T) {
+func TestSmallHistoryKeepsActiveWatches(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string]*inmem.Options{"one change": {History: 1}, "one byte": {HistoryBytes: 1}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := inmem.New(opts)
 			defer b.Close()
-			res := rewrite(t, b, sized("a", 100), 1)
+			res := rewrite(t, b, newArtist("a", 100), 1)
 			w, err := b.WatchList(t.Context(), everything, anywhere(), "")
 			if err != nil {
 				t.Fatal(err)

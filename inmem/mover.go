@@ -8,9 +8,9 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// refusalError returns the error of a change where the store is fenced, or where the change's guard does not hold. The caller holds
+// writeError returns the error of a change where the store is fenced, or where the change's guard does not hold. The caller holds
 // the lock.
-func (s *store) refusalError(g *driver.Guard) error {
+func (s *store) writeError(g *driver.Guard) error {
 	switch {
 	case s.fence != nil:
 		return driver.FenceError(*s.fence)

@@ -39,7 +39,7 @@ func (b *Backend) Snapshot(ctx context.Context, w io.Writer) error {
 		if err == nil {
 			err = ctx.Err()
 		}
-		if err == nil && !it.isDeleted() {
+		if err == nil && !it.isDeletion() {
 			_, err = protodelim.MarshalTo(out, it.resource)
 		}
 		return err == nil

@@ -46,7 +46,7 @@ func list(t *testing.T, b storage.Backend) []*resourcepb.Resource {
 	return list
 }
 
-func TestRestoreBringsBackWhatWasThere(t *testing.T) {
+func TestRestore(t *testing.T) {
 	t.Parallel()
 	b := inmem.New(nil)
 	defer b.Close()
@@ -153,7 +153,7 @@ func TestNamedStoresAreShared(t *testing.T) {
 }
 
 // What is written like a snapshot and has what no store has is refused: a resource without an id, or two of one key.
-func TestRestoreRefusesWhatNoStoreHas(t *testing.T) {
+func TestRestoreRefusesInvalidResources(t *testing.T) {
 	t.Parallel()
 	b := inmem.New(nil)
 	defer b.Close()

@@ -18,7 +18,7 @@ import (
 
 // store holds the data that handles share.
 type store struct {
-	isNamed bool // it can be opened again
+	isShared bool // it can be opened again
 
 	mu sync.RWMutex
 
@@ -29,11 +29,11 @@ type store struct {
 	tree         *btree.BTreeG[*item] // for lists: its copies cost nothing, and each is a snapshot; with the deletions that history holds
 	itemsByOwner map[owner]map[*item]struct{}
 
-	at      position
-	joint   int64 // what the changes of the transaction under way have in common; 0 for a single change
-	history history
+	at           position
+	commitNumber int64 // what the changes of the transaction under way have in common; 0 for a single change
+	history      history
 
-	pages    *listings
+	listings *listings
 	changeCh chan struct{} // closed by the next change; nil while nobody waits
 	restore  chan struct{} // closed by a restore
 
@@ -43,8 +43,8 @@ type store struct {
 }
 
 func newStore() *store {
-	s := &store{at: 1, pages: newListings()} // an empty store has revision 1
-	s.history = history{maxEvents: defaultHistory, maxBytes: defaultHistoryBytes, roomCond: sync.Cond{L: &s.mu}, forget: s.forget}
+	s := &store{at: 1, listings: newListings()} // an empty store has revision 1
+	s.history = history{maxEvents: defaultHistory, maxBytes: defaultHistoryBytes, spaceCond: sync.Cond{L: &s.mu}, removeDeletion: s.removeDeletion}
 	s.reset()
 	return s
 }
@@ -58,20 +58,20 @@ func (s *store) reset() {
 	s.items = make(map[key.Key]*item)
 	s.tree = btree.NewBTreeGOptions(byKey, btree.Options{NoLocks: true})
 	s.itemsByOwner = make(map[owner]map[*item]struct{})
-	s.history.begin(s.at)
+	s.history.reset(s.at)
 	s.restore = make(chan struct{})
 }
 
-func (s *store) keepHistory(changes, bytes int) {
+func (s *store) limitHistory(changes, bytes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.history.bound(changes, bytes)
+	s.history.setLimits(changes, bytes)
 }
 
 // lockForWriting takes the lock, once there is room in the history for what is going to be written.
 func (s *store) lockForWriting() {
 	s.mu.Lock()
-	s.history.await()
+	s.history.waitForSpace()
 }
 
 func (s *store) get(k key.Key) *item {
@@ -105,7 +105,7 @@ func (s *store) put(k key.Key, res *resourcepb.Resource, size int) *item {
 	}
 	s.load(it)
 	s.history.record(it, &driver.Event[position]{
-		Key: k, Resource: res, Size: size, At: s.at, Commit: s.joint,
+		Key: k, Resource: res, Size: size, At: s.at, Commit: s.commitNumber,
 		Revision: int64(it.at), CreateRevision: int64(it.createPosition), Writes: it.writes,
 	})
 	return it
@@ -114,7 +114,7 @@ func (s *store) put(k key.Key, res *resourcepb.Resource, size int) *item {
 // load makes it part of the data, without a change in history.
 func (s *store) load(it *item) {
 	s.items[it.key] = it
-	s.succeed(it)
+	s.setInTree(it)
 	if o := it.resource.Owner; o != nil {
 		ref := owner{key.Of(o), o.Uid}
 		children := s.itemsByOwner[ref]
@@ -126,8 +126,8 @@ func (s *store) load(it *item) {
 	}
 }
 
-// succeed puts an item in the place of what is there.
-func (s *store) succeed(it *item) {
+// setInTree puts an item in the place of what is there.
+func (s *store) setInTree(it *item) {
 	if before, replaced := s.tree.Set(it); replaced {
 		it.before.Store(before)
 	}
@@ -139,15 +139,15 @@ func (s *store) remove(it *item) {
 	s.unlink(it)
 	delete(s.items, it.key)
 	deletion := &item{key: it.key, at: s.at}
-	s.succeed(deletion)
+	s.setInTree(deletion)
 	s.history.record(deletion, &driver.Event[position]{
-		Key: it.key, Delete: true, Resource: it.resource, Size: it.size, At: s.at, Commit: s.joint,
+		Key: it.key, Delete: true, Resource: it.resource, Size: it.size, At: s.at, Commit: s.commitNumber,
 		Revision: int64(s.at), CreateRevision: int64(it.createPosition), Writes: it.writes,
 	})
 }
 
-// forget removes a deletion that history does not hold any more.
-func (s *store) forget(deletion *item) { s.tree.Delete(deletion) }
+// removeDeletion removes a deletion that history does not hold any more.
+func (s *store) removeDeletion(deletion *item) { s.tree.Delete(deletion) }
 
 // unlink removes the reference of a child to its owner.
 func (s *store) unlink(it *item) {
@@ -169,8 +169,8 @@ func (s *store) announce() {
 	}
 }
 
-// waiter returns a channel that the next change closes. The caller holds the lock.
-func (s *store) waiter() <-chan struct{} {
+// changeSignal returns a channel that the next change closes. The caller holds the lock.
+func (s *store) changeSignal() <-chan struct{} {
 	if s.changeCh == nil {
 		s.changeCh = make(chan struct{})
 	}

@@ -64,7 +64,7 @@ func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 			return nil, fmt.Errorf("%w: there is no store of this name in this process's memory, and create=off", storage.ErrInvalid)
 		}
 		s = newStore()
-		s.isNamed = true
+		s.isShared = true
 		if namedStores.stores == nil {
 			namedStores.stores = make(map[string]*store)
 		}

@@ -24,7 +24,7 @@ func (s *store) Apply(ctx context.Context, mutations []driver.Mutation) error {
 	}
 	s.lockForWriting()
 	defer s.mu.Unlock()
-	refusal := s.refusalError(driver.GuardOf(ctx))
+	refusal := s.writeError(driver.GuardOf(ctx))
 	if refusal != nil && mutations[0].Verb != driver.Delete {
 		return refusal
 	}
@@ -36,8 +36,8 @@ func (s *store) Apply(ctx context.Context, mutations []driver.Mutation) error {
 		return err
 	}
 	if len(mutations) > 1 {
-		s.joint = int64(s.at) + 1
-		defer func() { s.joint = 0 }()
+		s.commitNumber = int64(s.at) + 1
+		defer func() { s.commitNumber = 0 }()
 	}
 	for i := range mutations {
 		switch m := &mutations[i]; m.Verb {

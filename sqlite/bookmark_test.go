@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-func ask(t testing.TB, w storage.Watch) {
+func requestBookmark(t testing.TB, w storage.Watch) {
 	t.Helper()
 	if err := w.(storage.Bookmarker).Bookmark(t.Context()); err != nil {
 		t.Fatalf("Bookmark: %v", err)
@@ -19,16 +19,16 @@ func ask(t testing.TB, w storage.Watch) {
 }
 
 // A bookmark waits for what somebody has written who died before it rang.
-func TestBookmarkWithoutTheBell(t *testing.T) {
+func TestBookmarkWithoutNotification(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
 	w := fixture.WatchChanges(t, s)
 	a := fixture.Write(t, s, resource("a", 1))
 	wantUpsert(t, w, a)
-	stranger := foreign(t, s.Path())
+	stranger := openDirect(t, s.Path())
 	for seq := 2; seq < 10; seq++ {
-		run(t, stranger, fmt.Sprintf("INSERT INTO log (seq, tag, written, key, data) SELECT %d, 1000 + %d, written, key, data FROM log WHERE seq = 1", seq, seq))
-		ask(t, w)
+		execSQL(t, stranger, fmt.Sprintf("INSERT INTO log (seq, tag, written, key, data) SELECT %d, 1000 + %d, written, key, data FROM log WHERE seq = 1", seq, seq))
+		requestBookmark(t, w)
 		if ev := fixture.Next(t, w); ev.GetUpsert() == nil {
 			t.Fatalf("%v, expected what was written before the bookmark was asked for", ev)
 		}
@@ -54,7 +54,7 @@ func TestNoBookmarkOfReplacedHistory(t *testing.T) {
 				for range 2 {
 					wantUpsert(t, w, fixture.Write(t, s, resource(fmt.Sprint(len(names(t, s))), 1)))
 				}
-				run(t, foreign(t, s.Path()), sql)
+				execSQL(t, openDirect(t, s.Path()), sql)
 				if err := w.(storage.Bookmarker).Bookmark(t.Context()); err != nil && !errors.Is(err, storage.ErrCompacted) {
 					t.Fatalf("Bookmark: %v", err)
 				}
@@ -68,13 +68,13 @@ func TestNoBookmarkOfReplacedHistory(t *testing.T) {
 
 // Writes that share a transaction of the file become visible at once, so they are one commit, whoever made them; writes that
 // do not are not.
-func TestMoreOfAGroupCommit(t *testing.T) {
+func TestMoreOfGroupCommit(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
 	w := fixture.WatchChanges(t, s)
 	const n = 20
 	var writers sync.WaitGroup
-	file := hold(t, s)
+	file := lockAsOtherProcess(t, s)
 	for i := range n {
 		writers.Go(func() {
 			if _, err := s.WriteCAS(t.Context(), resource(fmt.Sprint("together-", i), 1)); err != nil {
@@ -88,7 +88,7 @@ func TestMoreOfAGroupCommit(t *testing.T) {
 		return len(s.handle.writer.queue.waiting) == n
 	})
 
-	release(t, file)
+	unlockFile(t, file)
 	writers.Wait()
 	for i := range n {
 		if ev := fixture.Next(t, w); ev.GetMore() != (i < n-1) {
@@ -104,7 +104,7 @@ func TestMoreOfAGroupCommit(t *testing.T) {
 }
 
 // A page that ends inside a transaction says so, by its last row, whether the filter wants that or not.
-func TestPagesThatEndInACommit(t *testing.T) {
+func TestPagesCutCommits(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
 	var ends []int // the rows at which commits end

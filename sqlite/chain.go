@@ -40,8 +40,8 @@ func (l chainEntry) next(seq int64) (n chainEntry, jump int64) {
 	return n, jump
 }
 
-// along goes along a chain from a row above another one to the first that is not, which may be 0: before the resource was created.
-func (c *conn) along(from, above int64) (int64, error) {
+// rowAt goes rowAt a chain from a row above another one to the first that is not, which may be 0: before the resource was created.
+func (c *conn) rowAt(from, above int64) (int64, error) {
 	s, err := c.stmt(chain)
 	if err != nil {
 		return 0, err
@@ -56,7 +56,7 @@ func (c *conn) along(from, above int64) (int64, error) {
 			return 0, err
 		}
 		if !there {
-			return 0, errBroken
+			return 0, errMissingRow
 		}
 		if from = prev; jump > above {
 			from = jump
@@ -65,26 +65,26 @@ func (c *conn) along(from, above int64) (int64, error) {
 	return from, nil
 }
 
-// links remembers the links of what was written last, by its version, so that most writes need not look them up. What is remembered of
+// chainCache remembers the chainCache of what was written last, by its version, so that most writes need not look them up. What is remembered of
 // a transaction that failed is never asked for: nobody has its versions.
-type links struct{ young, old map[position]chainEntry }
+type chainCache struct{ recent, previous map[position]chainEntry }
 
-// linksKept is the number of links in a generation, of which there are two: about 5 MB of memory in a process that writes as many keys.
-const linksKept = 32 << 10
+// chainCacheSize is the number of links in a generation, of which there are two: about 5 MB of memory in a process that writes as many keys.
+const chainCacheSize = 32 << 10
 
-func (k *links) get(at position) (chainEntry, bool) {
-	l, ok := k.young[at]
+func (k *chainCache) get(at position) (chainEntry, bool) {
+	l, ok := k.recent[at]
 	if !ok {
-		l, ok = k.old[at]
+		l, ok = k.previous[at]
 	}
 	return l, ok
 }
 
 // replace remembers a link in the place of that of an older version.
-func (k *links) replace(old, at position, l chainEntry) {
-	delete(k.young, old)
-	if k.young == nil || len(k.young) >= linksKept {
-		k.young, k.old = make(map[position]chainEntry), k.young
+func (k *chainCache) replace(old, at position, l chainEntry) {
+	delete(k.recent, old)
+	if k.recent == nil || len(k.recent) >= chainCacheSize {
+		k.recent, k.previous = make(map[position]chainEntry), k.recent
 	}
-	k.young[at] = l
+	k.recent[at] = l
 }

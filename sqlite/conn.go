@@ -164,8 +164,8 @@ func connect(ctx context.Context, path, vfs string, r role) (_ *conn, err error)
 	return c, nil
 }
 
-// assertDurable refuses a connection on which an acknowledged write might get lost.
-func (c *conn) assertDurable() error {
+// checkDurable refuses a connection on which an acknowledged write might get lost.
+func (c *conn) checkDurable() error {
 	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2"} {
 		got, err := c.pragma(pragma)
 		if err != nil {
@@ -226,9 +226,9 @@ func (c *conn) execWith(q query, params ...int64) error {
 	return s.Exec()
 }
 
-// abandon ends a transaction, if one is open, whatever the connection's interrupt says. One may be open although BEGIN has failed: an
+// endTransaction ends a transaction, if one is open, whatever the connection's interrupt says. One may be open although BEGIN has failed: an
 // interrupt that comes when a statement has been carried out, but has not returned yet, makes an error of it.
-func (c *conn) abandon() error {
+func (c *conn) endTransaction() error {
 	c.db.SetInterrupt(context.Background())
 	if c.db.GetAutocommit() {
 		return nil
@@ -260,11 +260,11 @@ func (c *conn) newest() (position, error) {
 // finish resets a statement and returns the error of its last step.
 func finish(s *sqlite3.Stmt) error {
 	err := s.Err()
-	return errors.Join(err, ignoring(s.Reset(), err))
+	return errors.Join(err, ignoreRepeated(s.Reset(), err))
 }
 
-// ignoring drops an error of Reset, which repeats that of the step before.
-func ignoring(reset, step error) error {
+// ignoreRepeated drops an error of Reset, which repeats that of the step before.
+func ignoreRepeated(reset, step error) error {
 	if step != nil {
 		return nil
 	}
@@ -280,7 +280,7 @@ func (c *conn) inSnapshot(do func() error) error {
 		err = c.exec(commit)
 	}
 	if err != nil {
-		_ = c.abandon() // the first error tells more
+		_ = c.endTransaction() // the first error tells more
 	}
 	return err
 }

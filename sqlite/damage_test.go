@@ -13,7 +13,7 @@ import (
 
 // Of a row of the log whose key cannot be read nobody knows which watches want it: it ends them all, at once, and who lists again
 // goes on.
-func TestUnreadableKeyInTheLog(t *testing.T) {
+func TestUnreadableKeyInLog(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
 	s := open(t, path, nil)

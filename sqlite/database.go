@@ -13,26 +13,26 @@ import (
 
 // database is an opened file: the lock file beside it, and connections to it.
 type database struct {
-	path    string
-	options Options
-	side    *lockFile
-	readers *pool
+	path     string
+	options  Options
+	lockFile *lockFile
+	readers  *pool
 }
 
 // openDatabase checks the file at path and opens its lock file. It opens no connection.
 func openDatabase(path string, options Options) (*database, error) {
-	path, err := locate(path)
+	path, err := resolvePath(path)
 	if err != nil {
 		return nil, err
 	}
-	if err := examine(path, !options.NoCreate); err != nil {
+	if err := checkFile(path, !options.NoCreate); err != nil {
 		return nil, err
 	}
-	side, err := openSideFile(path)
+	side, err := openLockFile(path)
 	if err != nil {
 		return nil, err
 	}
-	d := &database{path: path, options: options, side: side}
+	d := &database{path: path, options: options, lockFile: side}
 	d.readers = newPool(options.Readers, options.Timeout, func(ctx context.Context) (*conn, error) { return d.connectReader(ctx, 2<<10) })
 	return d, nil
 }
@@ -50,7 +50,7 @@ func (d *database) connectReader(ctx context.Context, cache int) (*conn, error) 
 	}
 	err = c.db.Exec("PRAGMA query_only = ON")
 	if err == nil {
-		err = c.assertDurable()
+		err = c.checkDurable()
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.close())
@@ -78,7 +78,7 @@ func (d *database) writeOutsideBatch(ctx context.Context, what string, do func(*
 	if err != nil {
 		return statementError(ctx, what, err)
 	}
-	err = c.assertDurable()
+	err = c.checkDurable()
 	if err == nil {
 		err = c.exec(beginImmediate)
 	}
@@ -87,7 +87,7 @@ func (d *database) writeOutsideBatch(ctx context.Context, what string, do func(*
 			err = c.exec(commit)
 		}
 		if err != nil {
-			err = errors.Join(err, c.abandon())
+			err = errors.Join(err, c.endTransaction())
 		}
 	}
 	if err = errors.Join(err, c.close()); err != nil {
@@ -148,13 +148,13 @@ func (p *pool) take(ctx context.Context) (*conn, error) {
 	case <-p.closed:
 		return nil, storage.ErrClosed
 	case <-waiting.Done():
-		return nil, tooLate(waiting)
+		return nil, timeoutError(waiting)
 	}
 }
 
 // give takes a connection back. It is never inside a transaction then, which would show its next users the past.
 func (p *pool) give(c *conn) {
-	if c.abandon() != nil {
+	if c.endTransaction() != nil {
 		_ = c.close() // the transaction goes with it
 		p.slots <- struct{}{}
 		return
@@ -185,10 +185,10 @@ func (d *database) setUp(ctx context.Context, c *conn) (id driver.StoreID, err e
 	if readOnly, _ := c.db.ReadOnly("main"); readOnly {
 		return id, errors.New("the file is not writable")
 	}
-	if id, err = c.prepare(ctx, d.side, !d.options.NoCreate); err != nil {
+	if id, err = c.prepare(ctx, d.lockFile, !d.options.NoCreate); err != nil {
 		return id, err
 	}
-	if err := c.assertDurable(); err != nil {
+	if err := c.checkDurable(); err != nil {
 		return id, err
 	}
 	// The connection has read the file, so the -wal file is there, and stays until the last process has closed the store.

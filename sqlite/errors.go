@@ -10,8 +10,8 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// tooLate is the error of a call that ran out of time after it was sent.
-func tooLate(ctx context.Context) error {
+// timeoutError is the error of a call that ran out of time after it was sent.
+func timeoutError(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", storage.ErrInconsistent, ctx.Err())
 }
 
@@ -19,7 +19,7 @@ func tooLate(ctx context.Context) error {
 func statementError(ctx context.Context, what string, err error) error {
 	switch {
 	case ctx.Err() != nil && (errors.Is(err, sqlite3.INTERRUPT) || errors.Is(err, sqlite3.BUSY)): // the end of ctx ends a wait for a lock too
-		return fmt.Errorf("%s: %w", what, tooLate(ctx))
+		return fmt.Errorf("%s: %w", what, timeoutError(ctx))
 	case errors.Is(err, sqlite3.NOTADB):
 		return fmt.Errorf("%s: %w: %w", what, errNoDatabase, err)
 	case errors.Is(err, sqlite3.BUSY), errors.Is(err, sqlite3.LOCKED), errors.Is(err, sqlite3.PROTOCOL), errors.Is(err, sqlite3.IOERR):
@@ -31,8 +31,8 @@ func statementError(ctx context.Context, what string, err error) error {
 // minFreeSpace is what a transaction may need to grow the files by before anything else would fail.
 const minFreeSpace = 64 << 10
 
-// onFullDisk adds to an error of the disk that there is no room on it, which the driver's own error does not say.
-func onFullDisk(folder string, err error) error {
+// withDiskFull adds to an error of the disk that there is no room on it, which the driver's own error does not say.
+func withDiskFull(folder string, err error) error {
 	if free, known := freeBytes(folder); known && free < minFreeSpace && errors.Is(err, sqlite3.IOERR) {
 		return fmt.Errorf("no space left on the disk of %s: %w", folder, err)
 	}
@@ -45,20 +45,20 @@ var errRestored = fmt.Errorf("%w: the log no longer holds the position: it was p
 // and no waiting mends it. Whoever lists again goes on behind it.
 var errDamaged = fmt.Errorf("%w: a row of the log is damaged", storage.ErrCompacted)
 
-// errBroken is the error of a row that has to be there and is not.
-var errBroken = fmt.Errorf("%w: a row of the log is missing", storage.ErrCompacted)
+// errMissingRow is the error of a row that has to be there and is not.
+var errMissingRow = fmt.Errorf("%w: a row of the log is missing", storage.ErrCompacted)
 
 var errNoDatabase = errors.New("the file is not a SQLite database, or is damaged")
 
 var errStopped = errors.New("stopped")
 
-// errUnsure says that what a failed commit has written may be found by a recovery after a crash, although nobody sees it now.
-var errUnsure = errors.New("the commit failed on its way to the disk")
+// errUnknownOutcome says that what a failed commit has written may be found by a recovery after a crash, although nobody sees it now.
+var errUnknownOutcome = errors.New("the commit failed on its way to the disk")
 
-// errFound says that a commit which failed has taken effect after all.
-var errFound = errors.New("the commit has taken effect")
+// errCommitted says that a commit which failed has taken effect after all.
+var errCommitted = errors.New("the commit has taken effect")
 
-func ifNot(err error, code sqlite3.ErrorCode) error {
+func ignoreCode(err error, code sqlite3.ErrorCode) error {
 	if errors.Is(err, code) {
 		return nil
 	}

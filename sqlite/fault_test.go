@@ -19,13 +19,13 @@ import (
 // faultyFS is a file system that fails on request where it writes the -wal file.
 type faultyFS struct {
 	vfs.VFSFilename
-	syncs  atomic.Int32           // so many syncs fail
-	writes atomic.Int32           // so many writes find the disk full
-	full   atomic.Pointer[func()] // called before a write finds it so; nil: nothing is
-	reads  atomic.Int32           // so many reads fail, of any file
-	broken atomic.Pointer[func()] // called when a sync fails; nil: nothing is
-	ends   atomic.Int32           // so many commits fail when they have taken effect
-	locked atomic.Bool            // nobody gets a lock on a file
+	failSyncs       atomic.Int32           // so many failSyncs fail
+	failWrites      atomic.Int32           // so many failWrites find the disk full
+	onFullWrite     atomic.Pointer[func()] // called before a write finds it so; nil: nothing is
+	failReads       atomic.Int32           // so many failReads fail, of any file
+	onFailedSync    atomic.Pointer[func()] // called when a sync fails; nil: nothing is
+	failAfterCommit atomic.Int32           // so many commits fail when they have taken effect
+	refuseLocks     atomic.Bool            // nobody gets a lock on a file
 }
 
 func (f *faultyFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
@@ -47,9 +47,9 @@ func (f *faultyFile) SharedMemory() vfs.SharedMemory {
 }
 
 func (f *faultyFile) Sync(flags vfs.SyncFlag) error {
-	if f.wal && f.faults.syncs.Load() > 0 {
-		f.faults.syncs.Add(-1)
-		if broken := f.faults.broken.Load(); broken != nil {
+	if f.wal && f.faults.failSyncs.Load() > 0 {
+		f.faults.failSyncs.Add(-1)
+		if broken := f.faults.onFailedSync.Load(); broken != nil {
 			(*broken)()
 		}
 		return sqlite3.IOERR_FSYNC
@@ -58,9 +58,9 @@ func (f *faultyFile) Sync(flags vfs.SyncFlag) error {
 }
 
 func (f *faultyFile) WriteAt(b []byte, at int64) (int, error) {
-	if f.wal && f.faults.writes.Load() > 0 {
-		f.faults.writes.Add(-1)
-		if full := f.faults.full.Load(); full != nil {
+	if f.wal && f.faults.failWrites.Load() > 0 {
+		f.faults.failWrites.Add(-1)
+		if full := f.faults.onFullWrite.Load(); full != nil {
 			(*full)()
 		}
 		return 0, sqlite3.FULL
@@ -76,11 +76,11 @@ func openFaulty(t *testing.T) (*Backend, *faultyFS) {
 }
 
 // A sync that fails once is made good: the callers do not hear of it, and watches see each version once.
-func TestCommitThatFailsOnce(t *testing.T) {
+func TestCommitFailsOnce(t *testing.T) {
 	t.Parallel()
 	s, f := openFaulty(t)
 	w := fixture.WatchChanges(t, s)
-	for _, fault := range []*atomic.Int32{&f.syncs, &f.writes} {
+	for _, fault := range []*atomic.Int32{&f.failSyncs, &f.failWrites} {
 		for _, n := range []int{1, 20} {
 			fault.Store(1)
 			var callers sync.WaitGroup
@@ -111,10 +111,10 @@ func TestCommitThatFailsOnce(t *testing.T) {
 }
 
 // While the disk fails, nobody is told that a write has happened, and what is told is that it may have.
-func TestCommitThatKeepsFailing(t *testing.T) {
+func TestCommitKeepsFailing(t *testing.T) {
 	t.Parallel()
 	s, f := openFaulty(t)
-	for what, fault := range map[error]*atomic.Int32{sqlite3.IOERR_FSYNC: &f.syncs, sqlite3.FULL: &f.writes} {
+	for what, fault := range map[error]*atomic.Int32{sqlite3.IOERR_FSYNC: &f.failSyncs, sqlite3.FULL: &f.failWrites} {
 		fault.Store(1000)
 		_, err := s.WriteCAS(t.Context(), resource("a", 1))
 		if !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, what) {
@@ -132,8 +132,8 @@ func TestCommitThatKeepsFailing(t *testing.T) {
 	}
 }
 
-// newWriterOf returns a writer beside the one of a store, on a connection of its own.
-func newWriterOf(t *testing.T, s *Backend) *writer {
+// newTestWriter returns a writer beside the one of a store, on a connection of its own.
+func newTestWriter(t *testing.T, s *Backend) *writer {
 	t.Helper()
 	c, err := s.handle.connect(t.Context(), sqlite3.OPEN_READWRITE, 100)
 	if err != nil {
@@ -148,9 +148,9 @@ func newWriterOf(t *testing.T, s *Backend) *writer {
 }
 
 // When a commit that was reported as failed has taken effect after all, the log says so.
-func TestOutcomeFromTheLog(t *testing.T) {
+func TestResolveOutcome(t *testing.T) {
 	t.Parallel()
-	w := newWriterOf(t, open(t, newPath(t), nil))
+	w := newTestWriter(t, open(t, newPath(t), nil))
 	tx, err := w.begin()
 	if err != nil {
 		t.Fatal(err)
@@ -164,19 +164,19 @@ func TestOutcomeFromTheLog(t *testing.T) {
 	if err := w.conn.exec(commit); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.settle(&tx, sqlite3.IOERR); err != nil || len(w.commits) != 1 || w.commits[0].end != tx.last {
+	if err := w.resolveOutcome(&tx, sqlite3.IOERR); err != nil || len(w.commits) != 1 || w.commits[0].end != tx.last {
 		t.Errorf("a commit that took effect: %v, %v", w.commits, err)
 	}
-	if err := w.settle(&lost, sqlite3.IOERR); len(w.commits) != 1 || !errors.Is(err, errUnsure) || !errors.Is(err, sqlite3.IOERR) {
+	if err := w.resolveOutcome(&lost, sqlite3.IOERR); len(w.commits) != 1 || !errors.Is(err, errUnknownOutcome) || !errors.Is(err, sqlite3.IOERR) {
 		t.Errorf("a commit that did not: %v, %v", w.commits, err)
 	}
 }
 
 // Rows of commits that failed are not in the log, and do not count against its bound in bytes: those that are there stay.
-func TestRetentionForgetsFailedCommits(t *testing.T) {
+func TestRetentionIgnoresFailedCommits(t *testing.T) {
 	t.Parallel()
 	s, f := openFaulty(t)
-	w := newWriterOf(t, s)
+	w := newTestWriter(t, s)
 	w.log = retention{age: fixture.Timeout, rows: 1 << 40, bytes: 1 << 20}
 	finish := func(i, size int) error {
 		t.Helper()
@@ -192,8 +192,8 @@ func TestRetentionForgetsFailedCommits(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 10 {
-		f.syncs.Store(1)
-		if err := finish(i+1, 300<<10); !errors.Is(err, errUnsure) {
+		f.failSyncs.Store(1)
+		if err := finish(i+1, 300<<10); !errors.Is(err, errUnknownOutcome) {
 			t.Fatalf("a commit that fails: %v", err)
 		}
 		if err := finish(i+1, 1); err != nil {

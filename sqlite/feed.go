@@ -41,10 +41,10 @@ func (s *source) Run(ctx context.Context, ready func(position), publish func([]*
 		return statementError(ctx, "open a connection for watches", err)
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
-	bell := listen(s.database.side.path)
+	bell := watchLockFile(s.database.lockFile.path)
 	defer bell.close()
-	r := &follower{source: s, conn: c, in: s.attend(), publish: publish}
-	defer s.leave(r.in)
+	r := &follower{source: s, conn: c, in: s.openInbox(), publish: publish}
+	defer s.closeInbox(r.in)
 	if r.at, err = c.newest(); err != nil {
 		return statementError(ctx, "read the log", err)
 	}
@@ -52,7 +52,7 @@ func (s *source) Run(ctx context.Context, ready func(position), publish func([]*
 	ready(r.at)
 	var failing time.Time
 	for {
-		err := r.publishNew(ctx)
+		err := r.pollFile(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -66,16 +66,16 @@ func (s *source) Run(ctx context.Context, ready func(position), publish func([]*
 			return fmt.Errorf("the log could not be read for %v: %w", s.database.options.Outage, err)
 		}
 		for news := false; !news; {
-			why := bell.wait(ctx, r.in.signal)
+			why := bell.await(ctx, r.in.signal)
 			news = r.publishLocal()
 			switch why {
 			case signalContextEnded:
 				return nil
-			case rung:
+			case signalRemote:
 				// The writer of this process rings too, for rows that have come from the inbox.
-				newest, known := s.database.side.rungFor()
+				newest, known := s.database.lockFile.lastNotified()
 				news = news || !known || newest != r.at
-			case due:
+			case signalPoll:
 				news = true
 			}
 		}
@@ -92,8 +92,8 @@ type follower struct {
 	dataVersion int64 // the data_version at the last look
 }
 
-// publishNew publishes what the file has after the position.
-func (r *follower) publishNew(ctx context.Context) error {
+// pollFile publishes what the file has after the position.
+func (r *follower) pollFile(ctx context.Context) error {
 	// A change that comes after this look has another data_version, and is found by the next one.
 	version, err := r.conn.dataVersion()
 	if err != nil || version == r.dataVersion {
@@ -113,8 +113,8 @@ func (r *follower) publishNew(ctx context.Context) error {
 
 // publishLocal publishes what the writer of this process has added to the log. It reports whether there may be more in the file.
 func (r *follower) publishLocal() (look bool) {
-	own, asked := r.in.take()
-	events, end, look := following(own, r.at)
+	own, asked := r.in.drain()
+	events, end, look := eventsAfter(own, r.at)
 	r.add(events, end)
 	return look || asked
 }
@@ -142,7 +142,7 @@ func (s *source) Newest(ctx context.Context) (at position, err error) {
 	if at.seq < published {
 		return position{}, errRestored // Run finds out, too
 	}
-	s.tell() // another process's writer may have died before it rang
+	s.notify() // another process's writer may have died before it rang
 	return at, nil
 }
 
@@ -193,7 +193,7 @@ func (c *conn) history(from position, f *driver.Filter, limit int) (events []*ev
 			return nil, from, false, errRestored
 		}
 		if rows >= limit || bytes >= pageBytes {
-			return cutAfter(last, events, at), end, true, nil
+			return markCutCommit(last, events, at), end, true, nil
 		}
 		ev, wanted, err := eventOf(s, f)
 		if err != nil {
@@ -208,8 +208,8 @@ func (c *conn) history(from position, f *driver.Filter, limit int) (events []*ev
 	return events, end, false, s.Err()
 }
 
-// cutAfter marks the end of a page inside a transaction: next is the row after it.
-func cutAfter(last *event, events []*event, next position) []*event {
+// markCutCommit marks the end of a page inside a transaction: next is the row after it.
+func markCutCommit(last *event, events []*event, next position) []*event {
 	if last == nil || last.At.tag != next.tag {
 		return events
 	}
@@ -275,33 +275,33 @@ func (s *source) Encode(at position) []byte { return at.append(nil) }
 
 // Decode implements driver.Source.
 func (s *source) Decode(b []byte) (position, error) {
-	at, ok := markOf(b)
+	at, ok := decodePosition(b)
 	if !ok {
 		return position{}, fmt.Errorf("%w: this is no cursor", storage.ErrInvalid)
 	}
 	return at, nil
 }
 
-// attend makes a new inbox the source's. What was committed before, the first look of its run sees.
-func (s *source) attend() *inbox {
+// openInbox makes a new inbox the source's. What was committed before, the first look of its run sees.
+func (s *source) openInbox() *inbox {
 	in := &inbox{signal: make(chan struct{}, 1)}
 	s.inbox.Store(in)
 	return in
 }
 
-// leave ends what attend began, unless another run attends already.
-func (s *source) leave(in *inbox) { s.inbox.CompareAndSwap(in, nil) }
+// closeInbox ends what attend began, unless another run attends already.
+func (s *source) closeInbox(in *inbox) { s.inbox.CompareAndSwap(in, nil) }
 
-// tell hands the run, if there is one, what the writer has added, or without that asks for a look in the file.
-func (s *source) tell(own ...committedBatch) {
+// notify hands the run, if there is one, what the writer has added, or without that asks for a look in the file.
+func (s *source) notify(own ...committedBatch) {
 	if in := s.inbox.Load(); in != nil {
 		in.add(own)
 	}
 }
 
-// addition returns what the requests of a committed transaction have added to the log. Of a deletion only the file knows what it
+// committedRows returns what the requests of a committed transaction have added to the log. Of a deletion only the file knows what it
 // deleted.
-func (s *source) addition(t *txn, batch []*request) committedBatch {
+func (s *source) committedRows(t *txn, batch []*request) committedBatch {
 	a := committedBatch{after: t.before, end: t.last}
 	if s.inbox.Load() == nil {
 		return a

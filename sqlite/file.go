@@ -11,9 +11,9 @@ import (
 	"runtime"
 )
 
-// locate returns the one path by which all processes name the file: absolute and without symbolic links, so that the files
+// resolvePath returns the one path by which all processes name the file: absolute and without symbolic links, so that the files
 // beside it are the same too.
-func locate(path string) (string, error) {
+func resolvePath(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return "", err
@@ -28,8 +28,8 @@ func locate(path string) (string, error) {
 	return filepath.Join(folder, filepath.Base(path)), nil
 }
 
-// examine says in plain words what SQLite would say in its own, or not at all.
-func examine(path string, create bool) error {
+// checkFile says in plain words what SQLite would say in its own, or not at all.
+func checkFile(path string, create bool) error {
 	if name := networkFileSystem(filepath.Dir(path)); name != "" {
 		return fmt.Errorf("the file lies on a network file system (%s), where SQLite loses data when several machines write: "+
 			"use a local disk, or another backend", name)

@@ -17,8 +17,8 @@ type rowRange struct {
 	newest  position
 }
 
-// holds returns nil if a row may be asked for.
-func (s rowRange) holds(seq int64) error {
+// check returns nil if a row may be asked for.
+func (s rowRange) check(seq int64) error {
 	switch {
 	case seq < s.horizon:
 		return fmt.Errorf("%w: the store can be read from revision %d on, not at %d", storage.ErrCompacted, revision(s.horizon), revision(seq))
@@ -39,8 +39,8 @@ func (c *conn) readableRange() (sp rowRange, err error) {
 	return sp, finish(s)
 }
 
-// at returns the mark of a row that may be asked for.
-func (c *conn) at(seq int64) (position, error) {
+// positionOf returns the mark of a row that may be asked for.
+func (c *conn) positionOf(seq int64) (position, error) {
 	if seq == 0 {
 		return position{}, nil
 	}
@@ -60,7 +60,7 @@ func (c *conn) at(seq int64) (position, error) {
 		return position{}, err
 	}
 	if !there {
-		return position{}, errBroken
+		return position{}, errMissingRow
 	}
 	return m, nil
 }
@@ -70,10 +70,10 @@ func (c *conn) checkPosition(at position, sp rowRange) error {
 	if at.seq > sp.newest.seq {
 		return errRestored
 	}
-	if err := sp.holds(at.seq); err != nil {
+	if err := sp.check(at.seq); err != nil {
 		return err
 	}
-	if here, err := c.at(at.seq); err != nil || here != at {
+	if here, err := c.positionOf(at.seq); err != nil || here != at {
 		return errors.Join(err, errRestored)
 	}
 	return nil
@@ -94,10 +94,10 @@ func (d *database) PositionAt(ctx context.Context, rev int64) (at position, err 
 	err = d.inSnapshot(ctx, "read the log", func(c *conn) error {
 		sp, err := c.readableRange()
 		if err == nil {
-			err = sp.holds(seqOf(rev))
+			err = sp.check(seqOf(rev))
 		}
 		if err == nil {
-			at, err = c.at(seqOf(rev))
+			at, err = c.positionOf(seqOf(rev))
 		}
 		return err
 	})
@@ -120,7 +120,7 @@ func (d *database) Compact(ctx context.Context, rev int64) error {
 		case seqOf(rev) <= sp.horizon:
 			return nil
 		case seqOf(rev) > sp.newest.seq:
-			return sp.holds(seqOf(rev))
+			return sp.check(seqOf(rev))
 		}
 		return c.execWith(moveFollowed, seqOf(rev))
 	})
@@ -151,16 +151,16 @@ func (d *database) Before(ctx context.Context, events []*event) (versions []*dri
 			if ev.At.seq > sp.newest.seq || ev.At.seq <= sp.horizon {
 				return errRestored
 			}
-			row, err := c.readLogRow(ev.At.seq, false)
+			row, err := c.readLogRecord(ev.At.seq, false)
 			switch {
-			case errors.Is(err, errBroken) || err == nil && row.position != ev.At:
+			case errors.Is(err, errMissingRow) || err == nil && row.position != ev.At:
 				return errRestored
 			case err != nil:
 				return err
 			case row.prev == 0:
 				continue
 			}
-			if row, err = c.readLogRow(row.prev, true); err != nil {
+			if row, err = c.readLogRecord(row.prev, true); err != nil {
 				return err
 			}
 			versions[i] = row.version(ev.Key.Bytes())
@@ -173,8 +173,8 @@ func (d *database) Before(ctx context.Context, events []*event) (versions []*dri
 	return versions, nil
 }
 
-// logged is a row of the log.
-type logged struct {
+// logRecord is a row of the log.
+type logRecord struct {
 	position
 	createRevision, writes, prev int64
 	deletion                     bool
@@ -182,15 +182,15 @@ type logged struct {
 }
 
 // version returns what a row that is a write has written.
-func (l *logged) version(key []byte) *driver.Version {
+func (l *logRecord) version(key []byte) *driver.Version {
 	return &driver.Version{
 		Key: key, Version: l.appendVersion(nil), Data: l.data,
 		CreateRevision: revision(l.createRevision), ModRevision: l.revision(), Writes: l.writes,
 	}
 }
 
-// readLogRow reads a row of the log, with its data only where that is wanted.
-func (c *conn) readLogRow(seq int64, data bool) (*logged, error) {
+// readLogRecord reads a row of the log, with its data only where that is wanted.
+func (c *conn) readLogRecord(seq int64, data bool) (*logRecord, error) {
 	s, err := c.stmt(logRow)
 	if err != nil {
 		return nil, err
@@ -199,7 +199,7 @@ func (c *conn) readLogRow(seq int64, data bool) (*logged, error) {
 		return nil, err
 	}
 	there := s.Step()
-	l := &logged{position: position{seq, s.ColumnInt64(0)}, createRevision: s.ColumnInt64(1), writes: s.ColumnInt64(2), prev: s.ColumnInt64(3)}
+	l := &logRecord{position: position{seq, s.ColumnInt64(0)}, createRevision: s.ColumnInt64(1), writes: s.ColumnInt64(2), prev: s.ColumnInt64(3)}
 	if there {
 		l.deletion = s.ColumnType(4) != sqlite3.NULL
 		if data {
@@ -210,7 +210,7 @@ func (c *conn) readLogRow(seq int64, data bool) (*logged, error) {
 		return nil, err
 	}
 	if !there {
-		return nil, errBroken
+		return nil, errMissingRow
 	}
 	return l, nil
 }

@@ -20,12 +20,12 @@ type inbox struct {
 	pollRequested bool
 }
 
-// inboxBytes bounds what waits for a feed that waits for the file. What is beyond, a look reads. An addition and a row count for
+// maxInboxBytes bounds what waits for a feed that waits for the file. What is beyond, a look reads. An addition and a row count for
 // something also where they have few bytes of a resource, or none.
 const (
-	inboxBytes    = 8 << 20
-	additionBytes = 64
-	rowBytes      = 256
+	maxInboxBytes = 8 << 20
+	batchOverhead = 64
+	rowOverhead   = 256
 )
 
 // committedBatch is what one transaction has added to the log: everything between two rows.
@@ -47,12 +47,12 @@ func (in *inbox) add(own []committedBatch) {
 	defer in.mu.Unlock()
 	in.pollRequested = in.pollRequested || len(own) == 0
 	for i := range own {
-		in.bytes += additionBytes
+		in.bytes += batchOverhead
 		for j := range own[i].rows {
-			in.bytes += rowBytes + len(own[i].rows[j].data)
+			in.bytes += rowOverhead + len(own[i].rows[j].data)
 		}
 	}
-	if in.localCommits = append(in.localCommits, own...); in.bytes > inboxBytes {
+	if in.localCommits = append(in.localCommits, own...); in.bytes > maxInboxBytes {
 		in.pollRequested, in.localCommits, in.bytes = true, nil, 0
 	}
 	select {
@@ -61,8 +61,8 @@ func (in *inbox) add(own []committedBatch) {
 	}
 }
 
-// take empties the inbox.
-func (in *inbox) take() (own []committedBatch, look bool) {
+// drain empties the inbox.
+func (in *inbox) drain() (own []committedBatch, look bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	own, look = in.localCommits, in.pollRequested
@@ -70,9 +70,9 @@ func (in *inbox) take() (own []committedBatch, look bool) {
 	return own, look
 }
 
-// following returns the events of additions that come next after a position without a gap, and the position after them; look says
+// eventsAfter returns the events of additions that come next after a position without a gap, and the position after them; look says
 // that the log has other rows, which the file tells.
-func following(own []committedBatch, at position) (events []*event, end position, look bool) {
+func eventsAfter(own []committedBatch, at position) (events []*event, end position, look bool) {
 	for i := range own {
 		a := &own[i]
 		switch {

@@ -14,8 +14,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// follow returns a run of the feed that looks only where a test does, and what it has published.
-func follow(t testing.TB, s *Backend) (f *follower, published *[]*event) {
+// newFollower returns a run of the feed that looks only where a test does, and what it has published.
+func newFollower(t testing.TB, s *Backend) (f *follower, published *[]*event) {
 	t.Helper()
 	c, err := s.handle.connectReader(t.Context(), 4<<10)
 	if err != nil {
@@ -27,7 +27,7 @@ func follow(t testing.TB, s *Backend) (f *follower, published *[]*event) {
 		}
 	})
 	published = new([]*event)
-	f = &follower{source: s.handle.source, conn: c, in: s.handle.source.attend()}
+	f = &follower{source: s.handle.source, conn: c, in: s.handle.source.openInbox()}
 	f.publish = func(events []*event, end position) {
 		if last := events[len(events)-1].At; last != end {
 			t.Errorf("published up to %v, the last row is %v", end, last)
@@ -40,15 +40,15 @@ func follow(t testing.TB, s *Backend) (f *follower, published *[]*event) {
 	return f, published
 }
 
-func (r *follower) mustLook(t testing.TB) {
+func (r *follower) mustPoll(t testing.TB) {
 	t.Helper()
-	if err := r.publishNew(t.Context()); err != nil {
+	if err := r.pollFile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// wantLog checks that events are the rows of the log after a position, each once.
-func wantLog(t testing.TB, f *follower, after position, events []*event) {
+// checkPublished checks that events are the rows of the log after a position, each once.
+func checkPublished(t testing.TB, f *follower, after position, events []*event) {
 	t.Helper()
 	var want []*event
 	for more := true; more; {
@@ -74,10 +74,10 @@ func wantLog(t testing.TB, f *follower, after position, events []*event) {
 }
 
 // What this process writes comes without a look in the file, as the log has it.
-func TestOwnChanges(t *testing.T) {
+func TestLocalChanges(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
-	f, published := follow(t, s)
+	f, published := newFollower(t, s)
 	a := fixture.Write(t, s, resource("a", 1))
 	fixture.Write(t, s, a)
 	if _, err := s.Commit(t.Context(), []storage.Op{{Write: resource("b", 1)}, {Check: idOf("absent")}, {Write: resource("c", 2)}}); err != nil {
@@ -86,30 +86,30 @@ func TestOwnChanges(t *testing.T) {
 	if _, err := s.WriteCAS(t.Context(), a); !errors.Is(err, storage.ErrCASFailure) {
 		t.Fatalf("%v, expected ErrCASFailure", err)
 	}
-	file := hold(t, s) // so that all was announced
+	file := lockAsOtherProcess(t, s) // so that all was announced
 	if f.publishLocal() {
 		t.Error("the file is looked into for own writes")
 	}
-	wantLog(t, f, position{}, *published)
-	release(t, file)
+	checkPublished(t, f, position{}, *published)
+	unlockFile(t, file)
 	fixture.Write(t, s, resource("d", 1))
-	f.mustLook(t)
-	hold(t, s)
+	f.mustPoll(t)
+	lockAsOtherProcess(t, s)
 	if f.publishLocal() {
 		t.Error("the file is looked into for what a look has shown")
 	}
-	wantLog(t, f, position{}, *published)
+	checkPublished(t, f, position{}, *published)
 }
 
 // A batch one of whose members is refused is told of, and so is one whose commit fails once.
-func TestOwnChangesOfABatch(t *testing.T) {
+func TestLocalChangesOfBatch(t *testing.T) {
 	t.Parallel()
 	for failures := range int32(2) {
 		t.Run(fmt.Sprint(failures, " failures"), func(t *testing.T) {
 			t.Parallel()
 			s, faults := openFaulty(t)
-			f, published := follow(t, s)
-			file := hold(t, s)
+			f, published := newFollower(t, s)
+			file := lockAsOtherProcess(t, s)
 			var writers sync.WaitGroup
 			const n = 5
 			for i := range n {
@@ -129,20 +129,20 @@ func TestOwnChangesOfABatch(t *testing.T) {
 				return len(s.handle.writer.queue.waiting) == n
 			})
 
-			faults.syncs.Store(failures)
-			release(t, file)
+			faults.failSyncs.Store(failures)
+			unlockFile(t, file)
 			writers.Wait()
-			hold(t, s) // so that all was announced
+			lockAsOtherProcess(t, s) // so that all was announced
 			if f.publishLocal() {
 				t.Error("the file is looked into for own writes")
 			}
-			wantLog(t, f, position{}, *published)
+			checkPublished(t, f, position{}, *published)
 		})
 	}
 }
 
 // What the writer cannot tell comes from the file.
-func TestChangesThatOnlyTheFileTells(t *testing.T) {
+func TestChangesReadFromFile(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(t *testing.T, s, other *Backend){
 		"a deletion": func(t *testing.T, s, _ *Backend) {
@@ -162,7 +162,7 @@ func TestChangesThatOnlyTheFileTells(t *testing.T) {
 			fixture.Write(t, s, resource("b", 1))
 		},
 		"more than is kept": func(t *testing.T, s, _ *Backend) {
-			for i := range inboxBytes>>19 + 1 {
+			for i := range maxInboxBytes>>19 + 1 {
 				res := resource(fmt.Sprint(i), 0)
 				res.Data.Value = make([]byte, 512<<10)
 				fixture.Write(t, s, res)
@@ -179,25 +179,25 @@ func TestChangesThatOnlyTheFileTells(t *testing.T) {
 			t.Parallel()
 			path := newPath(t)
 			s, other := open(t, path, nil), open(t, path, nil)
-			f, published := follow(t, s)
+			f, published := newFollower(t, s)
 			fixture.Write(t, s, resource("first", 1))
 			change(t, s, other)
-			hold(t, s) // so that all was announced
+			lockAsOtherProcess(t, s) // so that all was announced
 			if !f.publishLocal() {
 				t.Error("the file is not looked into")
 			}
-			f.mustLook(t)
-			wantLog(t, f, position{}, *published)
+			f.mustPoll(t)
+			checkPublished(t, f, position{}, *published)
 		})
 	}
 }
 
 // Whatever interleaves, each change is published once, in the order of the log.
-func TestOwnChangesAmongOthers(t *testing.T) {
+func TestLocalAndRemoteChanges(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
 	s, other := open(t, path, nil), open(t, path, nil)
-	f, published := follow(t, s)
+	f, published := newFollower(t, s)
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
 	change := func(s *Backend) {
@@ -223,24 +223,24 @@ func TestOwnChangesAmongOthers(t *testing.T) {
 		case 1, 2:
 			look = f.publishLocal() || look
 		case 3:
-			f.mustLook(t)
+			f.mustPoll(t)
 			look = false
 		default:
 			change(s)
 		}
 	}
 	change(s)
-	file := hold(t, s) // so that all was announced
+	file := lockAsOtherProcess(t, s) // so that all was announced
 	if f.publishLocal() || look {
-		f.mustLook(t)
+		f.mustPoll(t)
 	}
-	release(t, file)
+	unlockFile(t, file)
 	t.Logf("seed %d, %d rows", seed, len(*published))
-	wantLog(t, f, position{}, *published)
+	checkPublished(t, f, position{}, *published)
 }
 
 // Own changes to an older copy of the file, put in place under the run, are not taken for what comes next.
-func TestOwnChangesOfReplacedHistory(t *testing.T) {
+func TestLocalChangesOfReplacedHistory(t *testing.T) {
 	t.Parallel()
 	for name, sql := range map[string]string{
 		"shorter": "DELETE FROM log WHERE seq > 1",
@@ -250,21 +250,21 @@ func TestOwnChangesOfReplacedHistory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := open(t, newPath(t), nil)
-			f, published := follow(t, s)
+			f, published := newFollower(t, s)
 			fixture.Write(t, s, resource("a", 1))
 			fixture.Write(t, s, resource("b", 1))
-			file := hold(t, s)
+			file := lockAsOtherProcess(t, s)
 			if f.publishLocal() || len(*published) != 2 {
 				t.Fatalf("%d events", len(*published))
 			}
-			release(t, file)
-			run(t, foreign(t, s.Path()), sql)
+			unlockFile(t, file)
+			execSQL(t, openDirect(t, s.Path()), sql)
 			fixture.Write(t, s, resource("c", 1))
-			hold(t, s)
+			lockAsOtherProcess(t, s)
 			if !f.publishLocal() {
 				t.Error("the file is not looked into")
 			}
-			if err := f.publishNew(t.Context()); !errors.Is(err, storage.ErrCompacted) || len(*published) != 2 {
+			if err := f.pollFile(t.Context()); !errors.Is(err, storage.ErrCompacted) || len(*published) != 2 {
 				t.Errorf("%v, %d events; expected ErrCompacted", err, len(*published))
 			}
 		})
@@ -272,11 +272,11 @@ func TestOwnChangesOfReplacedHistory(t *testing.T) {
 }
 
 // The doorbell is rung before another process's turn, so that it names the newest row: whoever hears it knows whether that is news.
-func TestRungInTheOrderOfCommits(t *testing.T) {
+func TestNotificationsInCommitOrder(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
-	f, _ := follow(t, s)
-	other, err := os.OpenFile(s.handle.side.path, os.O_RDWR, 0)
+	f, _ := newFollower(t, s)
+	other, err := os.OpenFile(s.handle.lockFile.path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,27 +290,27 @@ func TestRungInTheOrderOfCommits(t *testing.T) {
 		}
 	}
 	f.in.mu.Unlock()
-	hold(t, s)
-	if m, known := s.handle.side.rungFor(); !known || m.version() != res.Version {
+	lockAsOtherProcess(t, s)
+	if m, known := s.handle.lockFile.lastNotified(); !known || m.version() != res.Version {
 		t.Errorf("rung for %q, %v; written was %q", m.version(), known, res.Version)
 	}
 }
 
 // A program from before rings without a mark: that may always be news.
-func TestBellWithoutAMark(t *testing.T) {
+func TestNotificationWithoutPosition(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
-	if m, known := s.handle.side.rungFor(); known {
+	if m, known := s.handle.lockFile.lastNotified(); known {
 		t.Errorf("rung for %v, nobody has rung", m)
 	}
-	s.handle.side.ring(position{5, 7})
-	if m, known := s.handle.side.rungFor(); !known || m != (position{5, 7}) {
+	s.handle.lockFile.notify(position{5, 7})
+	if m, known := s.handle.lockFile.lastNotified(); !known || m != (position{5, 7}) {
 		t.Errorf("rung for %v, %v; expected row 5", m, known)
 	}
-	if _, err := s.handle.side.file.WriteAt([]byte{0}, 0); err != nil {
+	if _, err := s.handle.lockFile.file.WriteAt([]byte{0}, 0); err != nil {
 		t.Fatal(err)
 	}
-	if m, known := s.handle.side.rungFor(); known {
+	if m, known := s.handle.lockFile.lastNotified(); known {
 		t.Errorf("rung for %v, expected nothing known", m)
 	}
 }

@@ -19,7 +19,7 @@ func TestInboxIsBounded(t *testing.T) {
 			if most == n {
 				t.Errorf("all of %d additions are kept", n)
 			}
-			if _, look := in.take(); !look {
+			if _, look := in.drain(); !look {
 				t.Error("the file is not looked into for what was dropped")
 			}
 		})

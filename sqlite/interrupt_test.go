@@ -9,23 +9,23 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// ending is a context that ends when it has been asked so many times whether it has.
-type ending struct {
+// countdownContext is a context that ends when it has been asked so many times whether it has.
+type countdownContext struct {
 	context.Context
 	after int
 }
 
-func (e *ending) Err() error {
+func (e *countdownContext) Err() error {
 	if e.after--; e.after < 0 {
 		return context.DeadlineExceeded
 	}
 	return nil
 }
 
-// forgotten is Rows that keeps nothing.
-type forgotten struct{ driver.Rows }
+// discardRows is Rows that keeps nothing.
+type discardRows struct{ driver.Rows }
 
-func (forgotten) Add(_, _, _ []byte) error { return nil }
+func (discardRows) Add(_, _, _ []byte) error { return nil }
 
 // TestInterruptedBeginLeavesNoTransaction has the time of snapshots end while their transaction begins. SQLite looks whether it is
 // interrupted now and then, also after BEGIN was carried out, and then reports an error of what has happened. A connection that is
@@ -37,8 +37,8 @@ func TestInterruptedBeginLeavesNoTransaction(t *testing.T) {
 	res := fixture.Write(t, s, resource("one", 1))
 	everything := driver.Filter{Group: "*", Kind: "*", Partition: "*", Namespace: "*"}
 	for i := range 3000 {
-		ctx := &ending{t.Context(), 1} // after the look that precedes BEGIN
-		if err := s.handle.inSnapshot(ctx, "read the rows", func(c *conn) error { return c.scan(&everything, forgotten{}) }); err == nil {
+		ctx := &countdownContext{t.Context(), 1} // after the look that precedes BEGIN
+		if err := s.handle.inSnapshot(ctx, "read the rows", func(c *conn) error { return c.scan(&everything, discardRows{}) }); err == nil {
 			t.Fatalf("scan %d: its time has not ended", i)
 		}
 		if i%100 != 0 {

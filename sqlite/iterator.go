@@ -18,7 +18,7 @@ type keyIterator struct {
 	key        []byte // of the row it stands at, valid until the next step
 	mismatches int    // rows in a row that do not match
 	steps      int    // that it has taken
-	finished   bool
+	atEnd      bool
 
 	version driver.Version // for who makes one of the row
 }
@@ -33,7 +33,7 @@ func (c *conn) iterate(q query, from, to []byte, filter *driver.Filter) (*keyIte
 		return nil, err
 	}
 	if to == nil {
-		to = afterAll
+		to = keyUpperBound
 	}
 	w := &keyIterator{stmt: stmt, filter: filter, to: to}
 	if filter != nil {
@@ -43,7 +43,7 @@ func (c *conn) iterate(q query, from, to []byte, filter *driver.Filter) (*keyIte
 		if first, ok := filter.Seek(from); ok {
 			from = first
 		} else {
-			w.finished = true
+			w.atEnd = true
 		}
 		prefix, _ := filter.Prefix()
 		if end := key.PrefixEnd(prefix); end != nil && string(end) < string(to) {
@@ -60,7 +60,7 @@ func (w *keyIterator) seek(from []byte) error {
 
 // next goes to the next row. At the end, and after an error, it returns false, and close says which it was.
 func (w *keyIterator) next() (bool, error) {
-	for !w.finished && w.stmt.Step() {
+	for !w.atEnd && w.stmt.Step() {
 		w.steps++
 		w.key = w.stmt.ColumnBlob(0, w.key[:0])
 		if w.filter == nil {
@@ -85,7 +85,7 @@ func (w *keyIterator) next() (bool, error) {
 			return false, err
 		}
 	}
-	w.finished = true
+	w.atEnd = true
 	return false, w.stmt.Err()
 }
 

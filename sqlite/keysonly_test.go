@@ -9,7 +9,7 @@ import (
 )
 
 // A scan of many keys ends at a number of bytes, as one of resources does.
-func TestKeysAreReadInParts(t *testing.T) {
+func TestKeyPagesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
 	const keys = 10_000

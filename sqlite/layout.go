@@ -23,7 +23,7 @@ func (m position) revision() int64 { return revision(m.seq) }
 func revision(seq int64) int64 { return seq + 1 }
 func seqOf(rev int64) int64    { return rev - 1 }
 
-func newTag() int64 { return int64(rand.Uint64() >> (64 - 8*tagBytes)) }
+func randomTag() int64 { return int64(rand.Uint64() >> (64 - 8*tagBytes)) }
 
 // append appends the tag, then the number without leading zeros.
 func (m position) append(to []byte) []byte {
@@ -37,7 +37,7 @@ func (m position) append(to []byte) []byte {
 	return append(append(to, b[8-tagBytes:8]...), b[number:]...)
 }
 
-func markOf(b []byte) (position, bool) {
+func decodePosition(b []byte) (position, bool) {
 	if len(b) < tagBytes || len(b) > tagBytes+8 || len(b) > tagBytes && b[tagBytes] == 0 {
 		return position{}, false
 	}
@@ -65,7 +65,7 @@ func parseVersion(text string) (position, bool) {
 	if err != nil || base64.RawURLEncoding.EncodedLen(len(b)) != len(text) {
 		return position{}, false // the decoder skips line breaks, which are no part of a version
 	}
-	return markOf(b)
+	return decodePosition(b)
 }
 
 // ownerBytes is how a resource names its owner: the owner's key and uid joined by NUL, or nil.
@@ -73,14 +73,14 @@ func ownerBytes(owner *resourcepb.ID) []byte {
 	if owner == nil {
 		return nil
 	}
-	return edge(key.Of(owner), owner.GetUid())
+	return ownerEntry(key.Of(owner), owner.GetUid())
 }
 
-func edge(owner driver.Key, uid string) []byte {
+func ownerEntry(owner driver.Key, uid string) []byte {
 	return append(append(owner.Bytes(), 0), uid...)
 }
 
-// afterAll stands behind every key: no UTF-8 has it.
-var afterAll = []byte{0xff}
+// keyUpperBound stands behind every key: no UTF-8 has it.
+var keyUpperBound = []byte{0xff}
 
 type event = driver.Event[position]

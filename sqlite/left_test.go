@@ -11,7 +11,7 @@ import (
 
 // A caller that has left may do with its message as it likes, although the writer still has the request: a commit that fails is
 // carried out once more.
-func TestTheMessageOfACallerThatHasLeft(t *testing.T) {
+func TestCallerReusesMessage(t *testing.T) {
 	t.Parallel()
 	s, f := openFaulty(t)
 	owner := fixture.Write(t, s, resource("owner", 1))
@@ -21,8 +21,8 @@ func TestTheMessageOfACallerThatHasLeft(t *testing.T) {
 		leave()
 		<-left
 	}
-	f.full.Store(&full)
-	f.writes.Store(1)
+	f.onFullWrite.Store(&full)
+	f.failWrites.Store(1)
 	child := resource("child", 1)
 	child.Owner = owner.Id
 	groupVersion := child.Id.Type.GroupVersion

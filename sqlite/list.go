@@ -27,7 +27,7 @@ func (c *conn) scan(filter *driver.Filter, rows driver.Rows) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, ignoring(w.close(), err)) }()
+	defer func() { err = errors.Join(err, ignoreRepeated(w.close(), err)) }()
 	var version []byte
 	for {
 		there, err := w.next()
@@ -44,13 +44,13 @@ func (c *conn) scan(filter *driver.Filter, rows driver.Rows) (err error) {
 // Children implements driver.Driver.
 func (d *database) Children(ctx context.Context, owner driver.Key, uid string) (ids []*resourcepb.ID, err error) {
 	err = d.read(ctx, "read the index", func(c *conn) error {
-		ids, err = c.ownedBy(edge(owner, uid))
+		ids, err = c.children(ownerEntry(owner, uid))
 		return err
 	})
 	return ids, err
 }
 
-func (c *conn) ownedBy(owner []byte) ([]*resourcepb.ID, error) {
+func (c *conn) children(owner []byte) ([]*resourcepb.ID, error) {
 	stmt, err := c.stmt(owned)
 	if err != nil {
 		return nil, err

@@ -11,14 +11,14 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// rowsWith calls something at the first row.
-type rowsWith struct {
+// rowsWithHook calls something at the first row.
+type rowsWithHook struct {
 	driver.Rows
 	first func()
 	names []string
 }
 
-func (r *rowsWith) Add(k, _, _ []byte) error {
+func (r *rowsWithHook) Add(k, _, _ []byte) error {
 	if r.names == nil {
 		r.first()
 	}
@@ -28,7 +28,7 @@ func (r *rowsWith) Add(k, _, _ []byte) error {
 }
 
 // A list is one cut, also where it seeks past what its filter leaves out and something is written meanwhile.
-func TestListThatSkipsIsOneCut(t *testing.T) {
+func TestListIsOneSnapshot(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
 	put := func(partition, namespace, name string) {
@@ -44,7 +44,7 @@ func TestListThatSkipsIsOneCut(t *testing.T) {
 		put(fmt.Sprint(partition), "shop", fmt.Sprint("shop-", partition))
 	}
 	f := &driver.Filter{Group: "group", Kind: "Kind", Partition: storage.Wildcard, Namespace: "shop"}
-	rows := &rowsWith{first: func() { put("2", "shop", "later") }}
+	rows := &rowsWithHook{first: func() { put("2", "shop", "later") }}
 	if err := s.handle.List(t.Context(), storage.StrongConsistency, f, rows); err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ type lockFile struct {
 	path string
 }
 
-func openSideFile(database string) (*lockFile, error) {
+func openLockFile(database string) (*lockFile, error) {
 	path := database + "-lock"
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
@@ -26,22 +26,22 @@ func openSideFile(database string) (*lockFile, error) {
 	return &lockFile{file: file, path: path}, nil
 }
 
-// ringBytes is the length of what ring writes: something that is not 0, which programs before this one wrote, and the mark.
-const ringBytes = 1 + 8 + 8
+// notificationBytes is the length of what ring writes: something that is not 0, which programs before this one wrote, and the mark.
+const notificationBytes = 1 + 8 + 8
 
-// ring wakes the watches of all processes, for what was added to the log up to a row. The caller has the lock, so that no older mark
+// notify wakes the watches of all processes, for what was added to the log up to a row. The caller has the lock, so that no older mark
 // takes the place of a newer one. Where the lock has no effect, a watch may so take news for old, until it polls.
-func (s *lockFile) ring(newest position) {
-	b := [ringBytes]byte{1}
+func (s *lockFile) notify(newest position) {
+	b := [notificationBytes]byte{1}
 	binary.LittleEndian.PutUint64(b[1:], uint64(newest.seq))
 	binary.LittleEndian.PutUint64(b[9:], uint64(newest.tag))
 	// Watches that miss it find the change by polling.
 	_, _ = s.file.WriteAt(b[:], 0)
 }
 
-// rungFor returns what ring was called with last, in any process; known is false where that cannot be told.
-func (s *lockFile) rungFor() (newest position, known bool) {
-	var b [ringBytes]byte
+// lastNotified returns what ring was called with last, in any process; known is false where that cannot be told.
+func (s *lockFile) lastNotified() (newest position, known bool) {
+	var b [notificationBytes]byte
 	if _, err := s.file.ReadAt(b[:], 0); err != nil || b[0] != 1 {
 		return position{}, false
 	}
@@ -95,7 +95,7 @@ func poll(ctx context.Context, try func() (done bool, err error)) error {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return tooLate(ctx)
+			return timeoutError(ctx)
 		}
 	}
 }
@@ -103,8 +103,8 @@ func poll(ctx context.Context, try func() (done bool, err error)) error {
 // The source looks for changes when a writer rings, and besides every pollEvery, for one that died between its commit and the
 // bell; more often where the bell cannot be heard.
 const (
-	pollEvery     = 250 * time.Millisecond
-	pollDeafEvery = 50 * time.Millisecond
+	pollEvery          = 250 * time.Millisecond
+	pollUnwatchedEvery = 50 * time.Millisecond
 )
 
 // lockFileWatcher hears the writers of all processes touch the side file.
@@ -113,7 +113,7 @@ type lockFileWatcher struct {
 	ticker  *time.Ticker
 }
 
-func listen(path string) *lockFileWatcher {
+func watchLockFile(path string) *lockFileWatcher {
 	watcher, err := fsnotify.NewWatcher()
 	if err == nil {
 		if err = watcher.Add(path); err != nil {
@@ -121,7 +121,7 @@ func listen(path string) *lockFileWatcher {
 		}
 	}
 	if err != nil {
-		return &lockFileWatcher{ticker: time.NewTicker(pollDeafEvery)}
+		return &lockFileWatcher{ticker: time.NewTicker(pollUnwatchedEvery)}
 	}
 	return &lockFileWatcher{watcher: watcher, ticker: time.NewTicker(pollEvery)}
 }
@@ -132,12 +132,12 @@ type signal int
 const (
 	signalContextEnded signal = iota // ctx
 	signalLocal                      // by this process's writer
-	rung                             // by a writer of any process
-	due                              // nothing, for as long as a look may be put off
+	signalRemote                     // by a writer of any process
+	signalPoll                       // nothing, for as long as a look may be put off
 )
 
-// wait returns when there may be changes.
-func (b *lockFileWatcher) wait(ctx context.Context, inbox <-chan struct{}) signal {
+// await returns when there may be changes.
+func (b *lockFileWatcher) await(ctx context.Context, inbox <-chan struct{}) signal {
 	var events chan fsnotify.Event
 	var failed chan error
 	if b.watcher != nil {
@@ -147,12 +147,12 @@ func (b *lockFileWatcher) wait(ctx context.Context, inbox <-chan struct{}) signa
 	case <-inbox:
 		return signalLocal
 	case <-events:
-		return rung
+		return signalRemote
 	case err := <-failed:
 		_ = err // too many events at once, so that some were dropped: time to look
-		return due
+		return signalPoll
 	case <-b.ticker.C:
-		return due
+		return signalPoll
 	case <-ctx.Done():
 		return signalContextEnded
 	}

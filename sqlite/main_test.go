@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	if faults.ServeProcess() {
 		return
 	}
-	if run, ok := children[os.Getenv("ASHLAR_SQLITE_TEST_CHILD")]; ok {
+	if run, ok := childMain[os.Getenv("ASHLAR_SQLITE_TEST_CHILD")]; ok {
 		run(os.Args[len(os.Args)-1])
 		return
 	}

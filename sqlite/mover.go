@@ -84,7 +84,7 @@ func (c *conn) note(name string, value *[]byte) (revision string, err error) {
 
 // putNote writes a note and returns its revision.
 func (c *conn) putNote(name string, value []byte) (revision string, err error) {
-	number := newTag() // random, so that a note that was deleted and made anew is another one
+	number := randomTag() // random, so that a note that was deleted and made anew is another one
 	err = c.run(`INSERT OR REPLACE INTO journal (name, revision, value) VALUES (?1, ?2, ?3)`, func(st *sqlite3.Stmt) error {
 		return errors.Join(st.BindText(1, name), st.BindInt64(2, number), bindBytes(st, 3, value))
 	}, nil)
@@ -108,7 +108,7 @@ func (c *conn) run(text string, bind func(*sqlite3.Stmt) error, row func(*sqlite
 		}
 		err = st.Err()
 	}
-	return errors.Join(err, ignoring(st.Close(), err))
+	return errors.Join(err, ignoreRepeated(st.Close(), err))
 }
 
 // bindBytes binds bytes, and no NULL where there are none.
@@ -203,7 +203,7 @@ func (c *conn) readAfter(after []byte, limit int) ([]driver.Row, error) {
 	if err := bindBytes(stmt, 1, after); err != nil {
 		return nil, err
 	}
-	if err := stmt.BindBlob(2, afterAll); err != nil {
+	if err := stmt.BindBlob(2, keyUpperBound); err != nil {
 		return nil, err
 	}
 	rows := make([]driver.Row, 0, limit)

@@ -17,8 +17,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// foreign opens a SQLite file without going through a store.
-func foreign(t testing.TB, path string) *sqlite3.Conn {
+// openDirect opens a SQLite file without going through a store.
+func openDirect(t testing.TB, path string) *sqlite3.Conn {
 	t.Helper()
 	db, err := sqlite3.Open(path)
 	if err != nil {
@@ -32,15 +32,15 @@ func foreign(t testing.TB, path string) *sqlite3.Conn {
 	return db
 }
 
-func run(t testing.TB, db *sqlite3.Conn, sql string) {
+func execSQL(t testing.TB, db *sqlite3.Conn, sql string) {
 	t.Helper()
 	if err := db.Exec(sql); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
 }
 
-// made returns the path of a store that is closed.
-func made(t testing.TB) string {
+// createStore returns the path of a store that is closed.
+func createStore(t testing.TB) string {
 	t.Helper()
 	path := newPath(t)
 	s, err := New(t.Context(), path, nil)
@@ -53,7 +53,7 @@ func made(t testing.TB) string {
 	return path
 }
 
-func save(t testing.TB, path, content string) string {
+func writeFile(t testing.TB, path, content string) string {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func save(t testing.TB, path, content string) string {
 }
 
 // Each gives one clear line, and changes nothing.
-func TestFilesThatCannotBeOpened(t *testing.T) {
+func TestOpenErrors(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		path    func(t *testing.T) string
@@ -79,28 +79,28 @@ func TestFilesThatCannotBeOpened(t *testing.T) {
 			says: "not a regular file",
 		},
 		"no file and create=off": {
-			path: newPathOf, options: Options{NoCreate: true},
+			path: newPathFor, options: Options{NoCreate: true},
 			is: fs.ErrNotExist, says: "create=off",
 		},
 		"an empty file and create=off": {
-			path:    func(t *testing.T) string { return save(t, newPath(t), "") },
+			path:    func(t *testing.T) string { return writeFile(t, newPath(t), "") },
 			options: Options{NoCreate: true}, says: "create=off",
 		},
 		"a text": {
-			path: func(t *testing.T) string { return save(t, newPath(t), strings.Repeat("not a database ", 1000)) },
+			path: func(t *testing.T) string { return writeFile(t, newPath(t), strings.Repeat("not a database ", 1000)) },
 			says: "not a SQLite database",
 		},
 		"zeros": {
-			path: func(t *testing.T) string { return save(t, newPath(t), strings.Repeat("\x00", 8192)) },
+			path: func(t *testing.T) string { return writeFile(t, newPath(t), strings.Repeat("\x00", 8192)) },
 			is:   sqlite3.NOTADB, says: "not a SQLite database",
 		},
 		"a short text": {
-			path: func(t *testing.T) string { return save(t, newPath(t), "short") },
+			path: func(t *testing.T) string { return writeFile(t, newPath(t), "short") },
 			says: "not a SQLite database",
 		},
 		"damaged": {
 			path: func(t *testing.T) string {
-				path := made(t)
+				path := createStore(t)
 				content, err := os.ReadFile(path)
 				if err != nil {
 					t.Fatal(err)
@@ -108,22 +108,22 @@ func TestFilesThatCannotBeOpened(t *testing.T) {
 				for i := 100; i < len(content); i++ {
 					content[i] = 0xaa
 				}
-				return save(t, path, string(content))
+				return writeFile(t, path, string(content))
 			},
 			is: sqlite3.CORRUPT, says: "malformed",
 		},
 		"another program's": {
 			path: func(t *testing.T) string {
 				path := newPath(t)
-				run(t, foreign(t, path), "CREATE TABLE theirs (a)")
+				execSQL(t, openDirect(t, path), "CREATE TABLE theirs (a)")
 				return path
 			},
 			says: "another program",
 		},
 		"a newer schema": {
 			path: func(t *testing.T) string {
-				path := made(t)
-				run(t, foreign(t, path), "UPDATE meta SET version = 3")
+				path := createStore(t)
+				execSQL(t, openDirect(t, path), "UPDATE meta SET version = 3")
 				return path
 			},
 			is: storage.ErrNewerSchema, says: "version 3",
@@ -150,9 +150,9 @@ func TestFilesThatCannotBeOpened(t *testing.T) {
 	}
 }
 
-func newPathOf(t *testing.T) string { return newPath(t) }
+func newPathFor(t *testing.T) string { return newPath(t) }
 
-func TestOpenWithAContextThatIsOver(t *testing.T) {
+func TestOpenWithCancelledContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -166,11 +166,11 @@ func TestOpenWithAContextThatIsOver(t *testing.T) {
 }
 
 // Somebody else holds the new file locked: Open gives up at its deadline, and the next one succeeds.
-func TestOpenWaitsNoLongerThanItsContext(t *testing.T) {
+func TestOpenDeadline(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
-	db := foreign(t, path)
-	run(t, db, "BEGIN EXCLUSIVE")
+	db := openDirect(t, path)
+	execSQL(t, db, "BEGIN EXCLUSIVE")
 	ctx, cancel := context.WithTimeout(t.Context(), 1)
 	defer cancel()
 	if _, err := New(ctx, path, nil); err == nil {
@@ -179,7 +179,7 @@ func TestOpenWaitsNoLongerThanItsContext(t *testing.T) {
 	if _, err := New(t.Context(), path, &Options{Timeout: 1}); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, storage.ErrInconsistent) {
 		t.Fatalf("%v, expected a timeout", err)
 	}
-	run(t, db, "ROLLBACK")
+	execSQL(t, db, "ROLLBACK")
 	fixture.Write(t, open(t, path, nil), resource("a", 1))
 }
 
@@ -200,7 +200,7 @@ func TestSymbolicLinks(t *testing.T) {
 	}
 }
 
-func TestOddPaths(t *testing.T) {
+func TestSpecialCharactersInPaths(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"a b.db", "q?x=1.db", "50%.db", "ümläut.db", "file:x.db", "quote'.db"} {
 		path := filepath.Join(t.TempDir(), name)
@@ -218,7 +218,7 @@ func TestOddPaths(t *testing.T) {
 	}
 }
 
-func TestManyOpenAtOnce(t *testing.T) {
+func TestConcurrentOpen(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
 	var openers sync.WaitGroup
@@ -245,7 +245,7 @@ func TestManyOpenAtOnce(t *testing.T) {
 }
 
 // A connection that does not sync would lose acknowledged writes, and nothing else would show it.
-func TestEveryConnectionIsDurable(t *testing.T) {
+func TestConnectionsAreDurable(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
 	reader, err := s.handle.readers.take(t.Context())
@@ -254,14 +254,14 @@ func TestEveryConnectionIsDurable(t *testing.T) {
 	}
 	defer s.handle.readers.give(reader)
 	for name, c := range map[string]*conn{"writer": s.handle.writer.conn, "reader": reader} {
-		if err := c.assertDurable(); err != nil {
+		if err := c.checkDurable(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if err := s.handle.writer.conn.db.Exec("PRAGMA synchronous = NORMAL"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.handle.writer.conn.assertDurable(); err == nil {
+	if err := s.handle.writer.conn.checkDurable(); err == nil {
 		t.Error("synchronous=NORMAL was not noticed")
 	}
 }

@@ -44,12 +44,14 @@ type Options struct {
 	// Readers is the number of connections for reading. The default is GOMAXPROCS, but at least 2.
 	Readers int
 
-	vfs   string        // for tests
-	young time.Duration // for tests: instead of driver.TokenLifetime
+	vfs          string        // for tests
+	minRetention time.Duration // for tests: instead of driver.TokenLifetime
 }
 
-// retentionTime is how long a change is retained, regardless of the bounds on number and size.
-func (o *Options) retentionTime() time.Duration { return cmp.Or(o.young, driver.TokenLifetime) }
+// minRetentionTime is how long a change is retained, regardless of the bounds on number and size.
+func (o *Options) minRetentionTime() time.Duration {
+	return cmp.Or(o.minRetention, driver.TokenLifetime)
+}
 
 func (o *Options) withDefaults() Options {
 	var d Options
@@ -65,7 +67,7 @@ func (o *Options) withDefaults() Options {
 	if d.Retention <= 0 {
 		d.Retention = DefaultRetention
 	}
-	d.Retention = max(d.Retention, d.retentionTime())
+	d.Retention = max(d.Retention, d.minRetentionTime())
 	if d.RetentionRows <= 0 {
 		d.RetentionRows = DefaultRetentionRows
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// lookUps returns what SQLite says about how it answers a statement.
-func lookUps(t *testing.T, path string, q query) string {
+// queryPlan returns what SQLite says about how it answers a statement.
+func queryPlan(t *testing.T, path string, q query) string {
 	t.Helper()
-	db := foreign(t, path)
+	db := openDirect(t, path)
 	s, _, err := db.Prepare("EXPLAIN QUERY PLAN " + texts[q])
 	if err != nil {
 		t.Fatal(err)
@@ -28,26 +28,26 @@ func lookUps(t *testing.T, path string, q query) string {
 	return strings.Join(plan, "; ")
 }
 
-func wantOwnersCovered(t *testing.T, path string) {
+func checkOwnerIndex(t *testing.T, path string) {
 	t.Helper()
-	if plan := lookUps(t, path, owned); plan != "SEARCH resources USING COVERING INDEX resources_owned (owner=?)" {
+	if plan := queryPlan(t, path, owned); plan != "SEARCH resources USING COVERING INDEX resources_owned (owner=?)" {
 		t.Errorf("references are found so: %s", plan)
 	}
 }
 
 // References are read from the index of owners alone: a look-up of each child would cost more the larger the store is.
-func TestOwnersAreCovered(t *testing.T) {
+func TestOwnerQueriesUseIndex(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
 	open(t, path, nil)
-	wantOwnersCovered(t, path)
-	if plan := lookUps(t, path, update); strings.Contains(plan, "owned") {
+	checkOwnerIndex(t, path)
+	if plan := queryPlan(t, path, update); strings.Contains(plan, "owned") {
 		t.Errorf("an update goes through the index of owners: %s", plan)
 	}
 }
 
 // The index follows a child that changes its owner, its group version, both or neither.
-func TestOwnersOfChangedChildren(t *testing.T) {
+func TestOwnerChanges(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
 	owners := []string{"", "one", "two"}
@@ -79,12 +79,12 @@ func TestOwnersOfChangedChildren(t *testing.T) {
 }
 
 // A file whose index of owners is an early one gets the other one from whoever opens it first, while others write to it.
-func TestEarlyIndexOfOwners(t *testing.T) {
+func TestUpgradeOwnerIndex(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
 	s := open(t, path, nil)
-	db := foreign(t, path)
-	run(t, db, `DROP INDEX resources_owned; CREATE INDEX resources_by_owner ON resources (owner) WHERE owner IS NOT NULL`)
+	db := openDirect(t, path)
+	execSQL(t, db, `DROP INDEX resources_owned; CREATE INDEX resources_by_owner ON resources (owner) WHERE owner IS NOT NULL`)
 	const children = 50
 	res := resource("child", 0)
 	res.Owner = idOf("owner")
@@ -109,7 +109,7 @@ func TestEarlyIndexOfOwners(t *testing.T) {
 		})
 	}
 	all.Wait()
-	wantOwnersCovered(t, path)
+	checkOwnerIndex(t, path)
 	ids, err := s.OwnerReferences(t.Context(), idOf("owner"))
 	if err != nil || len(ids) != children {
 		t.Errorf("%d references, %v; expected %d", len(ids), err, children)

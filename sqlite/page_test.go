@@ -21,7 +21,7 @@ func page(t testing.TB, s *Backend, limit int, token string) storage.Page {
 }
 
 // Whatever others list to the end meanwhile, a listing goes on.
-func TestListingsOfOthersLeaveATokenAlone(t *testing.T) {
+func TestConcurrentListingsKeepToken(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
 	for i := range 3 {
@@ -40,7 +40,7 @@ func TestListingsOfOthersLeaveATokenAlone(t *testing.T) {
 }
 
 // A token is a position and a key: it is good in other handles, and in a later process.
-func TestTokensGoWithTheFile(t *testing.T) {
+func TestTokensInOtherHandles(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
 	s, err := New(t.Context(), path, nil)

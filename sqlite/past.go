@@ -27,7 +27,7 @@ func (d *database) ReadAt(ctx context.Context, q *driver.HistoryQuery[position],
 		r := historyRead{conn: c, query: q, at: p.At.seq, newest: sp.newest.seq}
 		last := q.From
 		size, added := 0, 0
-		err = r.each(q.From, q.KeysOnly, func(v *driver.Version) (bool, error) {
+		err = r.visitAll(q.From, q.KeysOnly, func(v *driver.Version) (bool, error) {
 			if q.Limit > 0 && added == q.Limit || size >= q.MaxBytes() {
 				p.More = true
 				return false, nil
@@ -35,13 +35,13 @@ func (d *database) ReadAt(ctx context.Context, q *driver.HistoryQuery[position],
 			last = append(append(make([]byte, 0, len(v.Key)+1), v.Key...), 0)
 			size, added = size+len(v.Data), added+1
 			if q.KeysOnly {
-				size += keyRecord
+				size += keyRecordBytes
 			}
 			refused = add(v)
 			return true, refused
 		})
 		if p.Count = int64(added); err == nil && p.More && q.Count {
-			err = r.each(last, true, func(*driver.Version) (bool, error) {
+			err = r.visitAll(last, true, func(*driver.Version) (bool, error) {
 				p.Count++
 				return true, nil
 			})
@@ -54,8 +54,8 @@ func (d *database) ReadAt(ctx context.Context, q *driver.HistoryQuery[position],
 	return p, err
 }
 
-// keyRecord is about what a record without its resource takes in memory.
-const keyRecord = 640
+// keyRecordBytes is about what a record without its resource takes in memory.
+const keyRecordBytes = 640
 
 // historyRead is a reading of the store as it was at a row of the log.
 //
@@ -71,8 +71,8 @@ type historyRead struct {
 // visit looks at a version, and reports whether there should be more.
 type visit func(*driver.Version) (more bool, err error)
 
-// each visits what was stored, in key order.
-func (r *historyRead) each(from []byte, keysOnly bool, see visit) (err error) {
+// visitAll visits what was stored, in key order.
+func (r *historyRead) visitAll(from []byte, keysOnly bool, see visit) (err error) {
 	q := pastRows
 	if keysOnly {
 		q = pastKeys
@@ -81,18 +81,18 @@ func (r *historyRead) each(from []byte, keysOnly bool, see visit) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, ignoring(now.close(), err)) }()
-	gone := deletions{conn: r.conn, after: r.at, to: now.to, filter: r.query.Filter, finished: r.newest == r.at}
+	defer func() { err = errors.Join(err, ignoreRepeated(now.close(), err)) }()
+	gone := deletions{conn: r.conn, after: r.at, to: now.to, filter: r.query.Filter, atEnd: r.newest == r.at}
 	if err := gone.seek(from); err != nil {
 		return err
 	}
 	there, err := now.next()
-	for more := true; more && err == nil && (there || !gone.finished); {
+	for more := true; more && err == nil && (there || !gone.atEnd); {
 		order := -1
 		switch {
 		case !there:
 			order = 1
-		case !gone.finished:
+		case !gone.atEnd:
 			order = bytes.Compare(now.key, gone.key)
 		}
 		var v *driver.Version
@@ -126,22 +126,22 @@ func (r *historyRead) stateOf(now *keyIterator, gone *deletions, order int, keys
 			return &now.version, nil
 		}
 		if created <= r.at {
-			return r.before(now.key, m.seq, keysOnly)
+			return r.versionBefore(now.key, m.seq, keysOnly)
 		}
 	}
 	if order >= 0 {
-		return r.before(gone.key, gone.seq, keysOnly)
+		return r.versionBefore(gone.key, gone.seq, keysOnly)
 	}
 	return nil, nil
 }
 
-// before returns what was stored of a life of a resource that has a later row.
-func (r *historyRead) before(key []byte, later int64, keysOnly bool) (*driver.Version, error) {
-	seq, err := r.conn.along(later, r.at)
+// versionBefore returns what was stored of a life of a resource that has a later row.
+func (r *historyRead) versionBefore(key []byte, later int64, keysOnly bool) (*driver.Version, error) {
+	seq, err := r.conn.rowAt(later, r.at)
 	if seq == 0 || err != nil {
 		return nil, err
 	}
-	row, err := r.conn.readLogRow(seq, !keysOnly)
+	row, err := r.conn.readLogRecord(seq, !keysOnly)
 	if err != nil {
 		return nil, err
 	}
@@ -150,27 +150,27 @@ func (r *historyRead) before(key []byte, later int64, keysOnly bool) (*driver.Ve
 
 // deletions are the keys of which something was deleted after a row of the log, in order, each with the first such row.
 type deletions struct {
-	conn     *conn
-	after    int64
-	to       []byte
-	filter   *driver.Filter
-	key      []byte
-	seq      int64
-	finished bool
+	conn   *conn
+	after  int64
+	to     []byte
+	filter *driver.Filter
+	key    []byte
+	seq    int64
+	atEnd  bool
 }
 
 func (d *deletions) next() error { return d.seek(append(d.key, 0)) }
 
 // seek goes to the first key from one on.
 func (d *deletions) seek(from []byte) error {
-	for !d.finished {
+	for !d.atEnd {
 		if d.filter != nil {
 			var ok bool
 			if from, ok = d.filter.Seek(from); !ok {
 				break
 			}
 		}
-		there, err := d.first(from)
+		there, err := d.readFrom(from)
 		if err != nil {
 			return err
 		}
@@ -191,17 +191,17 @@ func (d *deletions) seek(from []byte) error {
 			return nil
 		}
 		// Those of the key that are not wanted may be many.
-		if there, err = d.readDeletion(); there || err != nil {
+		if there, err = d.readAfter(); there || err != nil {
 			return err
 		}
 		from = append(d.key, 0)
 	}
-	d.finished = true
+	d.atEnd = true
 	return nil
 }
 
-// first reads the first deletion from a key on.
-func (d *deletions) first(from []byte) (there bool, err error) {
+// readFrom reads the readFrom deletion from a key on.
+func (d *deletions) readFrom(from []byte) (there bool, err error) {
 	s, err := d.conn.stmt(goneFrom)
 	if err != nil {
 		return false, err
@@ -215,8 +215,8 @@ func (d *deletions) first(from []byte) (there bool, err error) {
 	return there, finish(s)
 }
 
-// readDeletion reads the first deletion of the key that comes after the row.
-func (d *deletions) readDeletion() (there bool, err error) {
+// readAfter reads the first deletion of the key that comes after the row.
+func (d *deletions) readAfter() (there bool, err error) {
 	s, err := d.conn.stmt(goneAfter)
 	if err != nil {
 		return false, err

@@ -16,17 +16,17 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// contents is what a store held at a row of the log: of each name the version with its numbers.
-type contents map[string]string
+// snapshotAt is what a store held at a row of the log: of each name the version with its numbers.
+type snapshotAt map[string]string
 
 func describe(v *driver.Version) string {
 	return fmt.Sprintf("%s created %d modified %d writes %d", v.Version, v.CreateRevision, v.ModRevision, v.Writes)
 }
 
 // readAt reads what was stored at a position, in pages of so many.
-func readAt(t testing.TB, s *Backend, at *position, limit int, filter *driver.Filter) (contents, error) {
+func readAt(t testing.TB, s *Backend, at *position, limit int, filter *driver.Filter) (snapshotAt, error) {
 	t.Helper()
-	got := contents{}
+	got := snapshotAt{}
 	q := driver.HistoryQuery[position]{At: at, Limit: limit, Filter: filter}
 	for last := ""; ; {
 		past, err := s.handle.ReadAt(t.Context(), &q, func(v *driver.Version) error {
@@ -55,26 +55,26 @@ func readAt(t testing.TB, s *Backend, at *position, limit int, filter *driver.Fi
 	}
 }
 
-// changing makes changes of a few keys, and keeps what was stored after each.
-type changing struct {
-	store  *Backend
-	live   map[string]*storage.Op // what to delete or to write next
-	now    contents
-	marks  []position
-	states []contents
-	random *rand.Rand
+// changeModel makes changes of a few keys, and keeps what was stored after each.
+type changeModel struct {
+	store     *Backend
+	live      map[string]*storage.Op // what to delete or to write next
+	now       snapshotAt
+	positions []position
+	states    []snapshotAt
+	random    *rand.Rand
 }
 
-func newChanging(t testing.TB, s *Backend) *changing {
-	return &changing{
-		store: s, live: map[string]*storage.Op{}, now: contents{}, marks: []position{{}}, states: []contents{{}},
+func newChangeModel(t testing.TB, s *Backend) *changeModel {
+	return &changeModel{
+		store: s, live: map[string]*storage.Op{}, now: snapshotAt{}, positions: []position{{}}, states: []snapshotAt{{}},
 		random: rand.New(rand.NewPCG(uint64(len(t.Name())), 1)),
 	}
 }
 
-func (c *changing) change(t testing.TB, name string, remove bool) {
+func (c *changeModel) change(t testing.TB, name string, remove bool) {
 	t.Helper()
-	n := int64(len(c.marks))
+	n := int64(len(c.positions))
 	old := c.live[name]
 	if remove {
 		if old == nil {
@@ -93,7 +93,7 @@ func (c *changing) change(t testing.TB, name string, remove bool) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.marks = append(c.marks, at)
+		c.positions = append(c.positions, at)
 	} else {
 		res := resource(name, n)
 		created, writes := n+1, int64(1)
@@ -112,25 +112,25 @@ func (c *changing) change(t testing.TB, name string, remove bool) {
 		v := driver.Version{Version: []byte(stored.Version), CreateRevision: created, ModRevision: n + 1, Writes: writes}
 		c.now[name] = fmt.Sprint(describe(&v), " is ", n)
 		at, _ := parseVersion(stored.Version)
-		c.marks = append(c.marks, at)
+		c.positions = append(c.positions, at)
 	}
 	c.states = append(c.states, maps.Clone(c.now))
 }
 
 // The store can be read as it was after every change from the horizon on, in pages of any size, in any handle, also when the horizon was
 // moved and what lies before it was pruned; before it is ErrCompacted, and what comes later ErrFutureRevision.
-func TestReadAtEveryRow(t *testing.T) {
+func TestReadAtEveryRevision(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
-	c := newChanging(t, open(t, path, nil))
+	c := newChangeModel(t, open(t, path, nil))
 	other := open(t, path, nil)
 	check := func(from int) {
 		t.Helper()
 		oldest, newest, err := other.handle.Revisions(t.Context())
-		if err != nil || oldest != int64(from)+1 || newest != int64(len(c.marks)) {
-			t.Fatalf("revisions %d to %d, %v; expected %d to %d", oldest, newest, err, from+1, len(c.marks))
+		if err != nil || oldest != int64(from)+1 || newest != int64(len(c.positions)) {
+			t.Fatalf("revisions %d to %d, %v; expected %d to %d", oldest, newest, err, from+1, len(c.positions))
 		}
-		for n, at := range c.marks {
+		for n, at := range c.positions {
 			_, err := other.handle.PositionAt(t.Context(), int64(n)+1)
 			got, err2 := readAt(t, other, &at, 1+n%5, nil)
 			if n < from {
@@ -146,7 +146,7 @@ func TestReadAtEveryRow(t *testing.T) {
 				t.Fatalf("at %d there was %v, expected %v", n, got, c.states[n])
 			}
 		}
-		if _, err := other.handle.PositionAt(t.Context(), int64(len(c.marks))+1); !errors.Is(err, storage.ErrFutureRevision) {
+		if _, err := other.handle.PositionAt(t.Context(), int64(len(c.positions))+1); !errors.Is(err, storage.ErrFutureRevision) {
 			t.Errorf("a row that is not there: %v", err)
 		}
 	}
@@ -157,7 +157,7 @@ func TestReadAtEveryRow(t *testing.T) {
 			c.change(t, fmt.Sprint("name-", c.random.IntN(12)), c.random.IntN(3) == 0)
 		}
 		check(horizon)
-		horizon = len(c.marks) - 60
+		horizon = len(c.positions) - 60
 		if err := c.store.handle.Compact(t.Context(), int64(horizon)+1); err != nil {
 			t.Fatal(err)
 		}
@@ -165,13 +165,13 @@ func TestReadAtEveryRow(t *testing.T) {
 			t.Fatal(err)
 		}
 		check(horizon)
-		wantPruned(t, c.store, len(c.states[horizon])+len(c.marks)-1-horizon)
-		wantWhole(t, path)
+		checkLogLength(t, c.store, len(c.states[horizon])+len(c.positions)-1-horizon)
+		checkTables(t, path)
 	}
 }
 
-// wantPruned checks that the log holds little more than it has to.
-func wantPruned(t testing.TB, s *Backend, rows int) {
+// checkLogLength checks that the log holds little more than it has to.
+func checkLogLength(t testing.TB, s *Backend, rows int) {
 	t.Helper()
 	if length, _ := logLength(t, s); length < int64(rows)-1 || length > int64(rows)+2 {
 		t.Errorf("the log has %d rows, expected about %d", length, rows)
@@ -179,7 +179,7 @@ func wantPruned(t testing.TB, s *Backend, rows int) {
 }
 
 // A resource that was written a hundred thousand times since is found at once, for the chain of its rows has short cuts.
-func TestChainsHaveShortCuts(t *testing.T) {
+func TestChainLookupIsShort(t *testing.T) {
 	t.Parallel()
 	rows := map[int64][2]int64{}
 	var l chainEntry
@@ -237,7 +237,7 @@ func TestHotKey(t *testing.T) {
 // What was stored before each change is told, as far as history goes back.
 func TestBefore(t *testing.T) {
 	t.Parallel()
-	c := newChanging(t, open(t, newPath(t), nil))
+	c := newChangeModel(t, open(t, newPath(t), nil))
 	for range 100 {
 		c.change(t, fmt.Sprint("name-", c.random.IntN(4)), c.random.IntN(3) == 0)
 	}
@@ -245,8 +245,8 @@ func TestBefore(t *testing.T) {
 	if err := c.store.handle.Compact(t.Context(), horizon+1); err != nil {
 		t.Fatal(err)
 	}
-	events, end, _, err := c.store.handle.source.page(t.Context(), c.marks[horizon], nil, 1000)
-	if err != nil || end != c.marks[len(c.marks)-1] {
+	events, end, _, err := c.store.handle.source.page(t.Context(), c.positions[horizon], nil, 1000)
+	if err != nil || end != c.positions[len(c.positions)-1] {
 		t.Fatal(end, err)
 	}
 	versions, err := c.store.handle.Before(t.Context(), events)
@@ -267,7 +267,7 @@ func TestBefore(t *testing.T) {
 		}
 	}
 	for name, ev := range map[string]*event{
-		"what is forgotten":        {Key: events[0].Key, At: c.marks[horizon]},
+		"what is forgotten":        {Key: events[0].Key, At: c.positions[horizon]},
 		"what is not of this log":  {Key: events[0].Key, At: position{horizon + 10, 1}},
 		"what is not there at all": {Key: events[0].Key, At: position{100_000, 1}},
 	} {
@@ -278,16 +278,16 @@ func TestBefore(t *testing.T) {
 }
 
 // A position that this log never had is refused, whatever number it has.
-func TestPositionsOfOtherLogs(t *testing.T) {
+func TestForeignPositions(t *testing.T) {
 	t.Parallel()
-	c := newChanging(t, open(t, newPath(t), nil))
+	c := newChangeModel(t, open(t, newPath(t), nil))
 	for range 20 {
 		c.change(t, "a", false)
 	}
 	if err := c.store.handle.Compact(t.Context(), 11); err != nil {
 		t.Fatal(err)
 	}
-	for _, at := range []position{{}, {5, c.marks[5].tag}, {10, 1}, {15, c.marks[14].tag}, {20, 0}, {21, 1}, {1 << 62, 1}} {
+	for _, at := range []position{{}, {5, c.positions[5].tag}, {10, 1}, {15, c.positions[14].tag}, {20, 0}, {21, 1}, {1 << 62, 1}} {
 		if got, err := readAt(t, c.store, &at, 1, nil); !errors.Is(err, storage.ErrCompacted) {
 			t.Errorf("at %v: %v, %v, expected ErrCompacted", at, got, err)
 		}
@@ -295,7 +295,7 @@ func TestPositionsOfOtherLogs(t *testing.T) {
 }
 
 // A filter that leaves out many keys is answered with few steps, and whatever it leaves out, with the same as a look at each key.
-func TestFiltersThatSkip(t *testing.T) {
+func TestSparseFilters(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
 	var ops []storage.Op
@@ -340,7 +340,7 @@ func TestFiltersThatSkip(t *testing.T) {
 		{Group: "group", Kind: "Kind", Partition: all, Namespace: all, NamePrefix: "none"},
 		{Group: "group", Kind: "Kind", Partition: all, Namespace: all},
 	} {
-		want := contents{}
+		want := snapshotAt{}
 		for i := range ops {
 			if k := key.Of(ops[i].Write.Id); f.Match(&k) {
 				want[k.Name] = ""
@@ -386,16 +386,16 @@ func TestFiltersThatSkip(t *testing.T) {
 }
 
 // What lies before the horizon cannot be followed, also where all its rows happen to be there, as the newest of what is stored.
-func TestFollowingFromBeforeTheHorizon(t *testing.T) {
+func TestHistoryBeforeHorizon(t *testing.T) {
 	t.Parallel()
-	c := newChanging(t, open(t, newPath(t), nil))
+	c := newChangeModel(t, open(t, newPath(t), nil))
 	for i := range 6 {
 		c.change(t, fmt.Sprint(i), false)
 	}
 	if err := c.store.handle.Compact(t.Context(), 4); err != nil {
 		t.Fatal(err)
 	}
-	for seq, at := range c.marks {
+	for seq, at := range c.positions {
 		events, _, _, err := c.store.handle.source.page(t.Context(), at, nil, 100)
 		if seq < 3 && !errors.Is(err, storage.ErrCompacted) || seq >= 3 && (err != nil || len(events) != 6-seq) {
 			t.Errorf("from row %d: %d events, %v", seq, len(events), err)

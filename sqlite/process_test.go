@@ -16,16 +16,16 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/process"
 )
 
-// children are what a process started by a test does, by name. Each gets the path of the store.
-var children = map[string]func(path string){
-	"storm":     storm,
-	"obedient":  obey,
-	"pruning":   pruneAll,
-	"upgrading": upgradeAndHalt,
+// childMain are what a process started by a test does, by name. Each gets the path of the store.
+var childMain = map[string]func(path string){
+	"storm":     writeUntilKilled,
+	"obedient":  runCommands,
+	"pruning":   pruneUntilKilled,
+	"upgrading": upgradeUntilHalt,
 }
 
-// child starts this test binary as another process.
-func child(t *testing.T, name, path string) (in io.WriteCloser, out *bufio.Scanner, cmd *exec.Cmd) {
+// startChild starts this test binary as another process.
+func startChild(t *testing.T, name, path string) (in io.WriteCloser, out *bufio.Scanner, cmd *exec.Cmd) {
 	t.Helper()
 	cmd = exec.CommandContext(t.Context(), os.Args[0], path)
 	cmd.Env = append(os.Environ(), "ASHLAR_SQLITE_TEST_CHILD="+name)
@@ -51,9 +51,9 @@ func must(err error) {
 	}
 }
 
-// storm writes as fast as it can until it is killed: each of several writers counts up a resource of its own, and then a pair
+// writeUntilKilled writes as fast as it can until it is killed: each of several writers counts up a resource of its own, and then a pair
 // in one transaction. It says which writes were acknowledged.
-func storm(path string) {
+func writeUntilKilled(path string) {
 	s, err := New(context.Background(), path, nil)
 	must(err)
 	var mu sync.Mutex
@@ -89,11 +89,11 @@ func storm(path string) {
 }
 
 // A process that is killed in the middle of a write storm loses nothing that it has acknowledged, and leaves nothing half done.
-func TestKill(t *testing.T) {
+func TestKilledWriters(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
 	for round := range 4 {
-		_, out, cmd := child(t, "storm", path)
+		_, out, cmd := startChild(t, "storm", path)
 		acknowledged := map[string]int64{}
 		for lines := 0; out.Scan(); lines++ {
 			var name string
@@ -148,8 +148,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// obey writes and deletes what it is told to, line by line.
-func obey(path string) {
+// runCommands writes and deletes what it is told to, line by line.
+func runCommands(path string) {
 	ctx := context.Background()
 	s, err := New(ctx, path, nil)
 	must(err)
@@ -177,7 +177,7 @@ func TestTwoProcesses(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
 	w := fixture.WatchChanges(t, s)
-	in, out, cmd := child(t, "obedient", s.Path())
+	in, out, cmd := startChild(t, "obedient", s.Path())
 	tell := func(line string) string {
 		t.Helper()
 		if _, err := fmt.Fprintln(in, line); err != nil {
@@ -216,13 +216,13 @@ func TestTwoProcesses(t *testing.T) {
 }
 
 // Many processes that open the same new file at once make one store.
-func TestCreationByManyProcesses(t *testing.T) {
+func TestCreationByProcesses(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
 	var ins []io.WriteCloser
 	var cmds []*exec.Cmd
 	for range 4 {
-		in, _, cmd := child(t, "obedient", path)
+		in, _, cmd := startChild(t, "obedient", path)
 		ins, cmds = append(ins, in), append(cmds, cmd)
 	}
 	for i, in := range ins {

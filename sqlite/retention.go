@@ -11,22 +11,22 @@ import (
 // retention bounds how far history goes back. The writer prunes as it writes, in its own transactions, so one process at a time does
 // it and an idle store is left alone.
 type retention struct {
-	age           time.Duration
-	young         time.Duration // what is younger stays, whatever the bounds
-	rows          int64
-	bytes         int64
-	checkedNumber int64 // the number of the newest row when nothing was left to prune
-	fresh         int64 // bytes that this process has written since it looked
-	sizes         sizes
+	age             time.Duration
+	minAge          time.Duration // what is younger stays, whatever the bounds
+	rows            int64
+	bytes           int64
+	checkedRow      int64 // the number of the newest row when nothing was left to prune
+	bytesSinceCheck int64 // bytes that this process has written since it looked
+	sizes           logSizes
 }
 
 // prune moves the horizon, and deletes rows that nobody can ask for any more.
 func (l *retention) prune(t *txn) error {
-	l.fresh += t.bytes
-	if t.last.seq-l.checkedNumber < pruneEvery && l.fresh < min(pruneEveryBytes, l.bytes/4) {
+	l.bytesSinceCheck += t.bytes
+	if t.last.seq-l.checkedRow < pruneEvery && l.bytesSinceCheck < min(pruneEveryBytes, l.bytes/4) {
 		return nil
 	}
-	l.fresh = 0
+	l.bytesSinceCheck = 0
 	left, err := l.advance(t)
 	if err != nil {
 		return err
@@ -37,26 +37,26 @@ func (l *retention) prune(t *txn) error {
 		return err
 	}
 	if !left && swept {
-		l.checkedNumber = t.last.seq
+		l.checkedRow = t.last.seq
 	}
 	return nil
 }
 
 // advance moves the horizon by a step, if retention asks for it, and reports whether there may be more to do.
 func (l *retention) advance(t *txn) (left bool, err error) {
-	first, at, err := t.conn.oldest(t.bounds.followed)
+	first, at, err := t.conn.oldestAfter(t.bounds.followed)
 	if err != nil {
 		return false, err
 	}
 	kept := t.last.seq - pruneNever + 1
 	low, since := min(kept, t.last.seq-l.rows+1), t.at-l.age.Milliseconds()
-	heavy, end, err := l.heavy(t, first)
+	heavy, end, err := l.byteBound(t, first)
 	if err != nil {
 		return false, err
 	}
 	low = max(low, heavy)
-	young := t.at - l.young.Milliseconds()
-	if t.at-t.now > l.young.Milliseconds() {
+	young := t.at - l.minAge.Milliseconds()
+	if t.at-t.now > l.minAge.Milliseconds() {
 		// The clock was set back. Nobody knows how old the rows are, and the log must not grow until it has caught up.
 		young = math.MaxInt64
 	}
@@ -85,29 +85,29 @@ func (l *retention) advance(t *txn) (left bool, err error) {
 	return true, t.conn.execWith(moveFollowed, reached)
 }
 
-// forget has the log looked at anew, after a transaction that was perhaps undone: rows of it were counted, and others may get
+// reset has the log looked at anew, after a transaction that was perhaps undone: rows of it were counted, and others may get
 // their numbers.
-func (l *retention) forget() { l.checkedNumber, l.sizes = 0, sizes{} }
+func (l *retention) reset() { l.checkedRow, l.sizes = 0, logSizes{} }
 
-// heavy returns the number of the first row that the bound in bytes leaves, 0 if it leaves all, and where a step that deletes
+// byteBound returns the number of the first row that the bound in bytes leaves, 0 if it leaves all, and where a step that deletes
 // rows from first on ends, so that no transaction frees many pages at once.
-func (l *retention) heavy(t *txn, first int64) (low, end int64, err error) {
+func (l *retention) byteBound(t *txn, first int64) (low, end int64, err error) {
 	if l.sizes.newest == 0 {
 		// Where all of the database has no more the log has not either, and nobody needs to know how much it is.
-		if size, err := t.conn.size(); err != nil || size <= l.bytes {
+		if size, err := t.conn.bytesInUse(); err != nil || size <= l.bytes {
 			return 0, math.MaxInt64, err
 		}
 	}
 	l.sizes.newest = max(l.sizes.newest, first-1)
-	if err := l.sizes.follow(t.conn, first); err != nil {
+	if err := l.sizes.update(t.conn, first); err != nil {
 		return 0, 0, err
 	}
-	return l.sizes.after(l.sizes.total - l.bytes), max(first+1, l.sizes.after(l.sizes.before(first)+pruneStepBytes)), nil
+	return l.sizes.rowAfter(l.sizes.total - l.bytes), max(first+1, l.sizes.rowAfter(l.sizes.bytesBefore(first)+pruneStepBytes)), nil
 }
 
-// sizes knows how many bytes of resources stand in the log before a row, give or take a few rows. It is worked out from the log
+// logSizes knows how many bytes of resources stand in the log before a row, give or take a few rows. It is worked out from the log
 // itself, so the rows of other processes count, and kept, so that each row is looked at once.
-type sizes struct {
+type logSizes struct {
 	total   int64 // up to newest
 	newest  int64
 	samples []sample
@@ -122,8 +122,8 @@ const (
 	sampleEveryByte = 1 << 20
 )
 
-// follow takes account of what has come to the log, and of what has left it.
-func (z *sizes) follow(c *conn, first int64) error {
+// update takes account of what has come to the log, and of what has left it.
+func (z *logSizes) update(c *conn, first int64) error {
 	s, err := c.stmt(weigh)
 	if err != nil {
 		return err
@@ -147,8 +147,8 @@ func (z *sizes) follow(c *conn, first int64) error {
 	return finish(s)
 }
 
-// after returns a row before which at least so many bytes stand, but not many more.
-func (z *sizes) after(bytes int64) int64 {
+// rowAfter returns a row before which at least so many bytes stand, but not many more.
+func (z *logSizes) rowAfter(bytes int64) int64 {
 	i, _ := slices.BinarySearchFunc(z.samples, bytes, func(s sample, bytes int64) int { return cmp.Compare(s.before, bytes) })
 	if i == len(z.samples) {
 		return z.newest
@@ -156,8 +156,8 @@ func (z *sizes) after(bytes int64) int64 {
 	return z.samples[i].seq
 }
 
-// before returns about how many bytes stand before a row.
-func (z *sizes) before(seq int64) int64 {
+// bytesBefore returns about how many bytes stand bytesBefore a row.
+func (z *logSizes) bytesBefore(seq int64) int64 {
 	i, _ := slices.BinarySearchFunc(z.samples, seq, func(s sample, seq int64) int { return cmp.Compare(s.seq, seq) })
 	if i == len(z.samples) {
 		return z.total
@@ -165,8 +165,8 @@ func (z *sizes) before(seq int64) int64 {
 	return z.samples[i].before
 }
 
-// size returns the bytes of the pages in use.
-func (c *conn) size() (int64, error) {
+// bytesInUse returns the bytes of the pages in use.
+func (c *conn) bytesInUse() (int64, error) {
 	s, err := c.stmt(inUse)
 	if err != nil {
 		return 0, err
@@ -178,8 +178,8 @@ func (c *conn) size() (int64, error) {
 	return bytes, finish(s)
 }
 
-// oldest returns the number and the time of the log's first row after another.
-func (c *conn) oldest(after int64) (seq, at int64, err error) {
+// oldestAfter returns the number and the time of the log's first row after another.
+func (c *conn) oldestAfter(after int64) (seq, at int64, err error) {
 	s, err := c.stmt(oldest)
 	if err != nil {
 		return 0, 0, err
@@ -208,7 +208,7 @@ func (t *txn) sweep(most int64) (done bool, err error) {
 		return false, err
 	}
 	for i := range rows {
-		if err := t.conn.drop(&rows[i]); err != nil {
+		if err := t.conn.deleteOutdated(&rows[i]); err != nil {
 			return false, err
 		}
 	}
@@ -218,8 +218,8 @@ func (t *txn) sweep(most int64) (done bool, err error) {
 
 // outdatedRow is a row of the log from before the horizon.
 type outdatedRow struct {
-	seq, prev int64
-	gone      []byte // the key, of a deletion
+	seq, prev  int64
+	deletedKey []byte // the key, of a deletion
 }
 
 // readOutdated returns rows from one number up to another, at most so many, and so that no transaction frees many pages at once; end is
@@ -236,7 +236,7 @@ func (c *conn) readOutdated(from, to, most int64) (rows []outdatedRow, end int64
 	for bytes := int64(0); s.Step(); {
 		row := outdatedRow{seq: s.ColumnInt64(0), prev: s.ColumnInt64(1)}
 		if s.ColumnBool(3) {
-			row.gone = s.ColumnBlob(2, nil)
+			row.deletedKey = s.ColumnBlob(2, nil)
 		}
 		rows = append(rows, row)
 		bytes += s.ColumnInt64(4)
@@ -248,14 +248,14 @@ func (c *conn) readOutdated(from, to, most int64) (rows []outdatedRow, end int64
 	return rows, end, finish(s)
 }
 
-// drop deletes what a row makes superfluous.
-func (c *conn) drop(row *outdatedRow) error {
+// deleteOutdated deletes what a row makes superfluous.
+func (c *conn) deleteOutdated(row *outdatedRow) error {
 	if row.prev != 0 {
 		if err := c.execWith(prune, row.prev); err != nil {
 			return err
 		}
 	}
-	if row.gone == nil {
+	if row.deletedKey == nil {
 		return nil
 	}
 	if err := c.execWith(prune, row.seq); err != nil {
@@ -265,7 +265,7 @@ func (c *conn) drop(row *outdatedRow) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(s.BindBlob(1, row.gone), s.BindInt64(2, row.seq)); err != nil {
+	if err := errors.Join(s.BindBlob(1, row.deletedKey), s.BindInt64(2, row.seq)); err != nil {
 		return err
 	}
 	return s.Exec()

@@ -214,7 +214,7 @@ func (c *conn) create(ctx context.Context) error {
 	// A change of the journal mode does not wait for other connections as statements do.
 	err := poll(ctx, func() (bool, error) {
 		err := c.db.Exec("PRAGMA journal_mode = WAL")
-		return !errors.Is(err, sqlite3.BUSY), ifNot(err, sqlite3.BUSY)
+		return !errors.Is(err, sqlite3.BUSY), ignoreCode(err, sqlite3.BUSY)
 	})
 	if err != nil {
 		return err
@@ -223,7 +223,7 @@ func (c *conn) create(ctx context.Context) error {
 		return err
 	}
 	if m, err := c.meta(); err != nil || m.exists || m.foreign {
-		return errors.Join(err, c.abandon())
+		return errors.Join(err, c.endTransaction())
 	}
 	var store cursor.StoreID
 	_, _ = rand.Read(store[:]) // never fails
@@ -233,7 +233,7 @@ func (c *conn) create(ctx context.Context) error {
 		err = c.exec(commit)
 	}
 	if err != nil {
-		return errors.Join(err, c.abandon())
+		return errors.Join(err, c.endTransaction())
 	}
 	return nil
 }
@@ -293,12 +293,12 @@ func (c *conn) upgrade() (err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, c.abandon())
+			err = errors.Join(err, c.endTransaction())
 		}
 	}()
 	m, err := c.meta()
 	if err != nil || !m.stale() {
-		return errors.Join(err, c.abandon())
+		return errors.Join(err, c.endTransaction())
 	}
 	for _, step := range c.upgrades(m.version) {
 		if err := step(); err != nil {
@@ -316,14 +316,14 @@ func (c *conn) upgrades(version int) []func() error {
 	}
 	return []func() error{
 		func() error { return c.db.Exec(setAside) },
-		func() error { return c.db.Exec(tablesOf(schema, "resources", "log", "gone")) },
-		c.link,
+		func() error { return c.db.Exec(tableStatements(schema, "resources", "log", "gone")) },
+		c.buildChains,
 		func() error { return c.db.Exec(moveOver) },
 	}
 }
 
-// tablesOf returns those statements of the schema that make these tables and their indices.
-func tablesOf(schema string, names ...string) string {
+// tableStatements returns those statements of the schema that make these tables and their indices.
+func tableStatements(schema string, names ...string) string {
 	var out strings.Builder
 	for statement := range strings.SplitAfterSeq(strings.TrimSpace(schema), ";\n") {
 		for _, name := range names {
@@ -335,18 +335,18 @@ func tablesOf(schema string, names ...string) string {
 	return out.String()
 }
 
-// link works out how the rows of the old log hang together.
-func (c *conn) link() (err error) {
+// buildChains works out how the rows of the old log hang together.
+func (c *conn) buildChains() (err error) {
 	rows, _, err := c.db.Prepare(oldOrder)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, ignoring(rows.Close(), err)) }()
+	defer func() { err = errors.Join(err, ignoreRepeated(rows.Close(), err)) }()
 	add, _, err := c.db.Prepare(addLink)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, ignoring(add.Close(), err)) }()
+	defer func() { err = errors.Join(err, ignoreRepeated(add.Close(), err)) }()
 	var key []byte
 	var l chainEntry
 	for rows.Step() {

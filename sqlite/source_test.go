@@ -68,9 +68,9 @@ func TestRetention(t *testing.T) {
 		options Options
 		bound   int64
 	}{
-		"few rows":  {Options{RetentionRows: 1, young: 1}, pruneNever},
-		"many rows": {Options{RetentionRows: 3 * pruneNever / 2, young: 1}, 3 * pruneNever / 2},
-		"age":       {Options{Retention: 1, young: 1}, pruneNever},
+		"few rows":  {Options{RetentionRows: 1, minRetention: 1}, pruneNever},
+		"many rows": {Options{RetentionRows: 3 * pruneNever / 2, minRetention: 1}, 3 * pruneNever / 2},
+		"age":       {Options{Retention: 1, minRetention: 1}, pruneNever},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -105,7 +105,7 @@ func TestRetention(t *testing.T) {
 
 // However little history is to be kept, a continue token lives for as long as is promised: what is younger stays. When it has grown
 // older it goes, and also when the clock was set back, so that nobody can tell how old it is.
-func TestRetentionLeavesTokens(t *testing.T) {
+func TestRetentionKeepsTokens(t *testing.T) {
 	t.Parallel()
 	const minute = int64(time.Minute / time.Millisecond)
 	for name, c := range map[string]struct {
@@ -125,7 +125,7 @@ func TestRetentionLeavesTokens(t *testing.T) {
 			token := page(t, s, 1, "").Continue
 			w := fixture.WatchChanges(t, s)
 			churn(t, s, w, 3*pruneNever/2)
-			run(t, foreign(t, s.Path()), fmt.Sprintf("UPDATE log SET written = written + %d", c.shift))
+			execSQL(t, openDirect(t, s.Path()), fmt.Sprintf("UPDATE log SET written = written + %d", c.shift))
 			churn(t, s, w, pruneNever/2)
 			rest, err := s.ListPage(t.Context(), fixture.AllTypes, fixture.AllTenancies, "", storage.ListOptions{Continue: token})
 			switch {
@@ -139,11 +139,11 @@ func TestRetentionLeavesTokens(t *testing.T) {
 }
 
 // When the clock is set back the log stays in order of time, so that it is pruned from its end.
-func TestClockThatIsSetBack(t *testing.T) {
+func TestClockSetBack(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
 	res := fixture.Write(t, s, resource("a", 0))
-	run(t, foreign(t, s.Path()), "UPDATE log SET written = 1000000000000000")
+	execSQL(t, openDirect(t, s.Path()), "UPDATE log SET written = 1000000000000000")
 	fixture.Write(t, s, res)
 	c, err := s.handle.readers.take(t.Context())
 	if err != nil {
@@ -157,18 +157,18 @@ func TestClockThatIsSetBack(t *testing.T) {
 }
 
 // A change whose writer died before it rang is found all the same.
-func TestChangeThatNobodyRangFor(t *testing.T) {
+func TestChangeWithoutNotification(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
 	w := fixture.WatchChanges(t, s)
-	quietly(t, s, "quiet", position{1, 77})
+	insertUnannounced(t, s, "quiet", position{1, 77})
 	res := resource("quiet", 1)
 	res.Version = position{1, 77}.version()
 	wantUpsert(t, w, res)
 }
 
-// quietly writes a resource without telling anybody.
-func quietly(t testing.TB, s *Backend, name string, m position) {
+// insertUnannounced writes a resource without telling anybody.
+func insertUnannounced(t testing.TB, s *Backend, name string, m position) {
 	t.Helper()
 	res := resource(name, 1)
 	data, err := codec.Encode(res)
@@ -176,21 +176,21 @@ func quietly(t testing.TB, s *Backend, name string, m position) {
 		t.Fatal(err)
 	}
 	bytes := sqlite3.Quote(key.Of(res.Id).Bytes())
-	run(t, foreign(t, s.Path()), fmt.Sprintf(`BEGIN IMMEDIATE;
+	execSQL(t, openDirect(t, s.Path()), fmt.Sprintf(`BEGIN IMMEDIATE;
 		INSERT INTO resources (key, seq, tag, uid, group_version, data) VALUES (%s, %d, %d, 'uid', 'v1', %s);
 		INSERT INTO log (seq, tag, written, key, data) VALUES (%[2]d, %[3]d, 0, %[1]s, %[4]s);
 		COMMIT`, bytes, m.seq, m.tag, sqlite3.Quote(data)))
 }
 
 // The bell may die: watches of other handles still see what is written.
-func TestDeathOfTheDoorbell(t *testing.T) {
+func TestLockFileRemoved(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
 	s := open(t, path, nil)
 	other := open(t, path, nil)
 	w := fixture.WatchChanges(t, s)
 	wantUpsert(t, w, fixture.Write(t, other, resource("before", 1)))
-	if err := os.Remove(s.handle.side.path); err != nil {
+	if err := os.Remove(s.handle.lockFile.path); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 3 {
@@ -200,18 +200,18 @@ func TestDeathOfTheDoorbell(t *testing.T) {
 	wantUpsert(t, w, fixture.Write(t, third, resource("third", 1)))
 }
 
-func TestDeafBell(t *testing.T) {
+func TestUnwatchedLockFile(t *testing.T) {
 	t.Parallel()
-	b := listen(filepath.Join(t.TempDir(), "absent"))
+	b := watchLockFile(filepath.Join(t.TempDir(), "absent"))
 	defer b.close()
-	if b.watcher != nil || b.wait(t.Context(), nil) != due {
+	if b.watcher != nil || b.await(t.Context(), nil) != signalPoll {
 		t.Error("a bell that cannot be heard has to be looked at")
 	}
 }
 
 // When an older copy of the database is put in place under a running watch, the numbers of new rows have been seen before.
 // The watch must not go on as if nothing had happened.
-func TestHistoryThatIsReplaced(t *testing.T) {
+func TestReplacedHistory(t *testing.T) {
 	t.Parallel()
 	for name, sql := range map[string]string{
 		"shorter":   "DELETE FROM log WHERE seq > 1",
@@ -227,7 +227,7 @@ func TestHistoryThatIsReplaced(t *testing.T) {
 			wantUpsert(t, w, a)
 			wantUpsert(t, w, b)
 			cursor := w.Cursor()
-			run(t, foreign(t, s.Path()), sql)
+			execSQL(t, openDirect(t, s.Path()), sql)
 			for range 2 {
 				if _, err := nextError(t, w); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
 					t.Fatalf("%v, expected ErrWatchClosed and ErrCompacted", err)
@@ -246,7 +246,7 @@ func TestHistoryThatIsReplaced(t *testing.T) {
 }
 
 // A row that is missing after the position is noticed too.
-func TestHistoryWithAGap(t *testing.T) {
+func TestGapInHistory(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
 	w := fixture.WatchChanges(t, s)
@@ -255,7 +255,7 @@ func TestHistoryWithAGap(t *testing.T) {
 	cursor := w.Cursor()
 	fixture.Write(t, s, resource("b", 1))
 	fixture.Write(t, s, resource("c", 1))
-	run(t, foreign(t, s.Path()), "DELETE FROM log WHERE seq = 2")
+	execSQL(t, openDirect(t, s.Path()), "DELETE FROM log WHERE seq = 2")
 	resumed, err := s.WatchFrom(t.Context(), fixture.AllTypes, fixture.AllTenancies, "", cursor)
 	if err != nil {
 		t.Fatal(err)
@@ -274,11 +274,11 @@ func nextError(t testing.TB, w storage.Watch) (*resourcepb.WatchEvent, error) {
 }
 
 // A row that cannot be decoded ends the watches: leaving it out would be a gap that nobody hears of.
-func TestRowThatIsDamaged(t *testing.T) {
+func TestDamagedRow(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
 	w := fixture.WatchChanges(t, s)
-	run(t, foreign(t, s.Path()), "INSERT INTO log (seq, tag, written, key, data) VALUES (1, 1, 0, x'6700', x'ff')")
+	execSQL(t, openDirect(t, s.Path()), "INSERT INTO log (seq, tag, written, key, data) VALUES (1, 1, 0, x'6700', x'ff')")
 	if _, err := nextError(t, w); !errors.Is(err, storage.ErrWatchClosed) {
 		t.Fatalf("%v, expected ErrWatchClosed", err)
 	}
@@ -333,7 +333,7 @@ func TestRetentionInBytes(t *testing.T) {
 	if got := logBytes(t, s); got < 100*size {
 		t.Fatalf("the log has %d bytes", got)
 	}
-	one, two := open(t, path, &Options{RetentionBytes: bound, young: 1}), open(t, path, &Options{RetentionBytes: bound, young: 1})
+	one, two := open(t, path, &Options{RetentionBytes: bound, minRetention: 1}), open(t, path, &Options{RetentionBytes: bound, minRetention: 1})
 	for round := range 4 {
 		grow(one, fmt.Sprint("one-", round), 20)
 		grow(two, fmt.Sprint("two-", round), 20)
@@ -360,9 +360,9 @@ func TestRetentionInBytes(t *testing.T) {
 }
 
 // However few bytes are to be kept, a watch that keeps up is not cut off: what a few batches may have brought is there.
-func TestRetentionLeavesBatches(t *testing.T) {
+func TestRetentionKeepsBatches(t *testing.T) {
 	t.Parallel()
-	s := open(t, newPath(t), &Options{RetentionBytes: 1, young: 1})
+	s := open(t, newPath(t), &Options{RetentionBytes: 1, minRetention: 1})
 	cursor := fixture.WatchChanges(t, s).Cursor()
 	var want []*resourcepb.Resource
 	for i := range batchBytes >> 19 {

@@ -78,7 +78,7 @@ func openHandle(ctx context.Context, path string, options Options) (_ *handle, e
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, d.side.file.Close())
+			err = errors.Join(err, d.lockFile.file.Close())
 		}
 	}()
 	flags := sqlite3.OPEN_READWRITE
@@ -110,7 +110,7 @@ func (s *handle) Apply(ctx context.Context, mutations []driver.Mutation) error {
 
 // Close implements driver.Driver: waiting calls end, those under way are waited for.
 func (s *handle) Close() error {
-	return errors.Join(s.readers.close(), s.writer.close(), s.side.file.Close())
+	return errors.Join(s.readers.close(), s.writer.close(), s.lockFile.file.Close())
 }
 
 // Load implements driver.Bulk.

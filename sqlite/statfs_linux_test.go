@@ -23,13 +23,13 @@ func TestNetworkFileSystems(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	const full = "/proc" // there never is room
-	if err := onFullDisk(full, sqlite3.IOERR_WRITE); !errors.Is(err, sqlite3.IOERR_WRITE) || !strings.Contains(err.Error(), "no space left on the disk of "+full) {
+	if err := withDiskFull(full, sqlite3.IOERR_WRITE); !errors.Is(err, sqlite3.IOERR_WRITE) || !strings.Contains(err.Error(), "no space left on the disk of "+full) {
 		t.Errorf("got %v", err)
 	}
-	if err := onFullDisk(full, sqlite3.BUSY); err != sqlite3.BUSY {
+	if err := withDiskFull(full, sqlite3.BUSY); err != sqlite3.BUSY {
 		t.Errorf("another error: got %v", err)
 	}
-	if err := onFullDisk("/no such folder", sqlite3.IOERR); err != sqlite3.IOERR {
+	if err := withDiskFull("/no such folder", sqlite3.IOERR); err != sqlite3.IOERR {
 		t.Errorf("an unknown disk: got %v", err)
 	}
 }

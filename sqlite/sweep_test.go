@@ -16,8 +16,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// broken says what no state of a store may hold: each statement counts what breaks a rule.
-var broken = map[string]string{
+// invariants says what no state of a store may hold: each statement counts what breaks a rule.
+var invariants = map[string]string{
 	"resources without their row in the log": `SELECT count(*) FROM resources AS r WHERE NOT EXISTS
 		(SELECT 1 FROM log WHERE seq = r.seq AND tag = r.tag AND key = r.key AND data = r.data AND created = r.created AND writes = r.writes)`,
 	"rows missing above the horizon": `SELECT max(seq) - followed - count(*) FILTER (WHERE seq > followed) FROM log, meta HAVING max(seq) > 0`,
@@ -34,14 +34,14 @@ var broken = map[string]string{
 	"floors out of order": `SELECT count(*) FROM meta WHERE pruned > followed OR followed > horizon OR horizon > (SELECT max(seq) FROM log)`,
 }
 
-// wantWhole checks that the tables of a store fit together.
-func wantWhole(t testing.TB, path string) {
+// checkTables checks that the tables of a store fit together.
+func checkTables(t testing.TB, path string) {
 	t.Helper()
-	db := foreign(t, path)
+	db := openDirect(t, path)
 	if err := db.BusyTimeout(fixture.Timeout); err != nil {
 		t.Fatal(err)
 	}
-	for what, text := range broken {
+	for what, text := range invariants {
 		s, _, err := db.Prepare(text)
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
@@ -55,10 +55,10 @@ func wantWhole(t testing.TB, path string) {
 	}
 }
 
-// pruneAll writes, deletes and creates anew, keeps as little history as it may, and moves the horizon, until it is killed.
-func pruneAll(path string) {
+// pruneUntilKilled writes, deletes and creates anew, keeps as little history as it may, and moves the horizon, until it is killed.
+func pruneUntilKilled(path string) {
 	ctx := context.Background()
-	s, err := New(ctx, path, &Options{RetentionRows: 1, young: 1})
+	s, err := New(ctx, path, &Options{RetentionRows: 1, minRetention: 1})
 	must(err)
 	go func() {
 		for n := 0; ; n++ {
@@ -89,14 +89,14 @@ func pruneAll(path string) {
 }
 
 // Processes that prune at the same time, and are killed while they do, leave a history that is whole, and nothing that nobody needs.
-func TestPruningProcessesThatAreKilled(t *testing.T) {
+func TestKilledPruning(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
 	for range 3 {
 		var outs []*bufio.Scanner
 		var cmds []*exec.Cmd
 		for range 2 {
-			_, out, cmd := child(t, "pruning", path)
+			_, out, cmd := startChild(t, "pruning", path)
 			outs, cmds = append(outs, out), append(cmds, cmd)
 		}
 		for i, out := range outs {
@@ -110,7 +110,7 @@ func TestPruningProcessesThatAreKilled(t *testing.T) {
 				t.Fatalf("the child ended with %v, it was to be killed", err)
 			}
 		}
-		wantWhole(t, path)
+		checkTables(t, path)
 	}
 	s := open(t, path, nil)
 	_, newest, err := s.handle.Revisions(t.Context())
@@ -124,7 +124,7 @@ func TestPruningProcessesThatAreKilled(t *testing.T) {
 	if err := s.handle.Compact(t.Context(), newest); err != nil {
 		t.Fatal(err)
 	}
-	wantWhole(t, path)
+	checkTables(t, path)
 	if length, _ := logLength(t, s); length > int64(len(list))+2 {
 		t.Errorf("the log has %d rows for %d resources", length, len(list))
 	}

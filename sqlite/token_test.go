@@ -17,7 +17,7 @@ func TestForgedTokens(t *testing.T) {
 }
 
 // A listing that was begun before an older copy of the file was put back does not go on in it, also where as much has been written since.
-func TestTokenOfAFutureThatWasUndone(t *testing.T) {
+func TestTokenAfterRestore(t *testing.T) {
 	t.Parallel()
 	path, older := newPath(t), newPath(t)
 	s, err := New(t.Context(), path, nil)

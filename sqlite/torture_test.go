@@ -27,12 +27,12 @@ func tortureFile(t *testing.T, o faults.Options) {
 		faults.Pause, faults.KillServer, faults.CrashSession, faults.Restart, faults.StandbyAway, faults.QuorumAway, faults.ChangeLeader)
 	torture.Exempt(&h, "there is one clock, the host's", faults.SkewClock)
 	torture.Exempt(&h, "the disk is the host's", faults.StallDisk, faults.FillDisk)
-	h.Faults = append(h.Faults, torture.Compact(func(ctx context.Context) error { return forgetLog(ctx, file) }))
+	h.Faults = append(h.Faults, torture.Compact(func(ctx context.Context) error { return moveHorizon(ctx, file) }))
 	faults.Test(t, h, o)
 }
 
-// forgetLog moves the horizon as far as pruning may.
-func forgetLog(ctx context.Context, file string) error {
+// moveHorizon moves the horizon as far as pruning may.
+func moveHorizon(ctx context.Context, file string) error {
 	db, err := sqlite3.Open(strings.TrimPrefix(file, "sqlite://"))
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 // txn is a transaction of the writer's that is under way.
 type txn struct {
 	conn   *conn
-	links  *links
+	chains *chainCache
 	fence  string
 	bounds historyBounds
 	before position      // the newest row of the log when the transaction began
@@ -27,13 +27,13 @@ type txn struct {
 	bytes  int64         // that were added to the log, but for those of deleted resources
 }
 
-func newTxn(c *conn, known *links) (txn, error) {
+func newTxn(c *conn, known *chainCache) (txn, error) {
 	s, err := c.stmt(state)
 	if err != nil {
 		return txn{}, err
 	}
 	now := time.Now().UnixMilli()
-	t := txn{conn: c, links: known, now: now, at: now}
+	t := txn{conn: c, chains: known, now: now, at: now}
 	if s.Step() {
 		t.fence = s.ColumnText(0)
 		t.bounds = historyBounds{s.ColumnInt64(1), s.ColumnInt64(2), s.ColumnInt64(3)}
@@ -42,7 +42,7 @@ func newTxn(c *conn, known *links) (txn, error) {
 	}
 	t.before = t.last
 	for t.tag == 0 || t.tag == t.last.tag {
-		t.tag = newTag()
+		t.tag = randomTag()
 	}
 	return t, finish(s)
 }
@@ -118,7 +118,7 @@ func (t *txn) write(c *mutation) (refused, err error) {
 	case c.Version == "":
 		done, err = t.put(insert, next, given, chainEntry{}, c)
 	case could:
-		if old, err = t.link(c.key, given); err == nil && old.seq != 0 {
+		if old, err = t.currentChain(c.key, given); err == nil && old.seq != 0 {
 			done, err = t.put(update, next, given, old, c)
 		}
 	}
@@ -147,7 +147,7 @@ func (t *txn) write(c *mutation) (refused, err error) {
 	if err == nil {
 		err = s.Exec()
 	}
-	t.links.replace(given, next, l)
+	t.chains.replace(given, next, l)
 	t.last, c.at, c.createRevision, c.writes = next, next, l.createRevision, l.writes
 	t.bytes += int64(len(c.data))
 	return nil, err
@@ -174,9 +174,9 @@ func (t *txn) put(q query, next, given position, old chainEntry, c *mutation) (d
 	return err == nil && t.conn.db.Changes() == 1, err
 }
 
-// link returns the link of a resource, none unless it is stored at that version.
-func (t *txn) link(key []byte, at position) (chainEntry, error) {
-	if l, ok := t.links.get(at); ok {
+// currentChain returns the currentChain of a resource, none unless it is stored at that version.
+func (t *txn) currentChain(key []byte, at position) (chainEntry, error) {
+	if l, ok := t.chains.get(at); ok {
 		return l, nil // where the key is another one's, no statement will find it
 	}
 	s, err := t.conn.stmt(linkOf)

@@ -19,8 +19,8 @@ import (
 var _ vfs.FileCommitPhaseTwo = (*faultyFile)(nil)
 
 func (f *faultyFile) ReadAt(b []byte, at int64) (int, error) {
-	if f.faults.reads.Load() > 0 {
-		f.faults.reads.Add(-1)
+	if f.faults.failReads.Load() > 0 {
+		f.faults.failReads.Add(-1)
 		return 0, sqlite3.IOERR_READ
 	}
 	return f.File.ReadAt(b, at)
@@ -28,15 +28,15 @@ func (f *faultyFile) ReadAt(b []byte, at int64) (int, error) {
 
 // CommitPhaseTwo implements vfs.FileCommitPhaseTwo: SQLite calls it when everybody sees the commit.
 func (f *faultyFile) CommitPhaseTwo() error {
-	if f.faults.ends.Load() > 0 {
-		f.faults.ends.Add(-1)
+	if f.faults.failAfterCommit.Load() > 0 {
+		f.faults.failAfterCommit.Add(-1)
 		return sqlite3.IOERR
 	}
 	return nil
 }
 
-// afterACrash returns the names in a copy of the store's files as a crash leaves them: without the index of the -wal file.
-func afterACrash(t *testing.T, s *Backend) string {
+// namesAfterCrash returns the names in a copy of the store's files as a crash leaves them: without the index of the -wal file.
+func namesAfterCrash(t *testing.T, s *Backend) string {
 	t.Helper()
 	to := newPath(t)
 	for _, suffix := range []string{"", "-wal"} {
@@ -53,18 +53,18 @@ func afterACrash(t *testing.T, s *Backend) string {
 
 // A commit fails on its way to the disk, and the next attempt cannot even begin. A crash may bring the write back, so its caller
 // is not told that it has not happened.
-func TestCommitThatFailsAndCannotBeTriedAgain(t *testing.T) {
+func TestFailedCommitWithoutRetry(t *testing.T) {
 	t.Parallel()
 	s, f := openFaulty(t)
-	breakDown := func() { f.reads.Store(math.MaxInt32) }
-	f.broken.Store(&breakDown)
-	f.syncs.Store(1)
+	breakDown := func() { f.failReads.Store(math.MaxInt32) }
+	f.onFailedSync.Store(&breakDown)
+	f.failSyncs.Store(1)
 	_, err := s.WriteCAS(t.Context(), resource("a", 1))
-	f.reads.Store(0)
+	f.failReads.Store(0)
 	if err == nil {
 		t.Fatal("the write was acknowledged")
 	}
-	if got := afterACrash(t, s); got != "a " {
+	if got := namesAfterCrash(t, s); got != "a " {
 		t.Fatalf("after a crash there are %q, so this test shows nothing", got)
 	}
 	if !errors.Is(err, storage.ErrInconsistent) {
@@ -74,12 +74,12 @@ func TestCommitThatFailsAndCannotBeTriedAgain(t *testing.T) {
 
 // A commit takes effect and is reported as failed, and the look at what became of it fails as well. The next attempt does not take
 // what it finds for somebody else's.
-func TestCommitThatIsFoundLater(t *testing.T) {
+func TestFailedCommitFoundInLog(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {
 		t.Run(fmt.Sprint(n, " requests"), func(t *testing.T) {
 			t.Parallel()
-			w := newWriterOf(t, open(t, newPath(t), nil))
+			w := newTestWriter(t, open(t, newPath(t), nil))
 			tx, err := w.begin()
 			if err != nil {
 				t.Fatal(err)
@@ -94,7 +94,7 @@ func TestCommitThatIsFoundLater(t *testing.T) {
 			}
 			want := batch[n-1].mutations[0].at
 			w.commits = nil
-			w.applyOneByOne(batch, &tx, fmt.Errorf("%w: %w", errUnsure, io.ErrUnexpectedEOF))
+			w.applyOneByOne(batch, &tx, fmt.Errorf("%w: %w", errUnknownOutcome, io.ErrUnexpectedEOF))
 			for i, r := range batch {
 				if r.err != nil {
 					t.Errorf("request %d, which was carried out: %v", i, r.err)
@@ -108,15 +108,15 @@ func TestCommitThatIsFoundLater(t *testing.T) {
 }
 
 // The same from a caller's side: of a commit that fails when it has taken effect, each watch sees one event.
-func TestCommitThatTookEffect(t *testing.T) {
+func TestFailedCommitTookEffect(t *testing.T) {
 	t.Parallel()
 	s, f := openFaulty(t)
 	w := fixture.WatchChanges(t, s)
-	f.ends.Store(1)
+	f.failAfterCommit.Store(1)
 	for _, name := range []string{"a", "b"} {
 		wantUpsert(t, w, fixture.Write(t, s, resource(name, 1)))
 	}
-	if n := f.ends.Load(); n != 0 {
+	if n := f.failAfterCommit.Load(); n != 0 {
 		t.Errorf("%d commits are still to fail", n)
 	}
 }

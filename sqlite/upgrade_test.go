@@ -21,7 +21,7 @@ import (
 
 // The tables of version 1, and the statements by which its programs wrote and pruned.
 const (
-	schemaOne = `
+	oldSchema = `
 CREATE TABLE meta (id INTEGER PRIMARY KEY CHECK (id = 1), store BLOB NOT NULL, version INTEGER NOT NULL, fence TEXT NOT NULL) STRICT;
 CREATE TABLE resources (key BLOB PRIMARY KEY, seq INTEGER NOT NULL, tag INTEGER NOT NULL, uid TEXT NOT NULL, group_version TEXT NOT NULL,
 	owner BLOB, data BLOB NOT NULL) STRICT, WITHOUT ROWID;
@@ -29,13 +29,13 @@ CREATE INDEX resources_by_owner ON resources (owner) WHERE owner IS NOT NULL;
 CREATE TABLE log (seq INTEGER PRIMARY KEY, tag INTEGER NOT NULL, at INTEGER NOT NULL, gone_seq INTEGER, gone_tag INTEGER,
 	key BLOB NOT NULL, data BLOB NOT NULL) STRICT;
 PRAGMA application_id = `
-	stateOne = `SELECT fence, seq, tag, at FROM meta LEFT JOIN (SELECT seq, tag, at FROM log ORDER BY seq DESC LIMIT 1)`
-	logOne   = `INSERT INTO log (seq, tag, at, key, data) VALUES (?1, ?2, ?3, ?4, ?5)`
-	pruneOne = `DELETE FROM log WHERE seq < ?1 AND (seq < ?2 OR at < ?3)`
+	oldReadState = `SELECT fence, seq, tag, at FROM meta LEFT JOIN (SELECT seq, tag, at FROM log ORDER BY seq DESC LIMIT 1)`
+	oldInsertLog = `INSERT INTO log (seq, tag, at, key, data) VALUES (?1, ?2, ?3, ?4, ?5)`
+	oldPruneLog  = `DELETE FROM log WHERE seq < ?1 AND (seq < ?2 OR at < ?3)`
 )
 
-// storeOne is a store as a program of version 1 leaves it.
-type storeOne struct {
+// oldStore is a store as a program of version 1 leaves it.
+type oldStore struct {
 	t    *testing.T
 	path string
 	db   *sqlite3.Conn
@@ -43,25 +43,25 @@ type storeOne struct {
 	live map[string]*resourcepb.Resource
 }
 
-func newStoreOne(t *testing.T) *storeOne {
-	o := &storeOne{t: t, path: newPath(t), live: map[string]*resourcepb.Resource{}}
-	o.db = foreign(t, o.path)
-	run(t, o.db, "PRAGMA journal_mode = WAL")
-	run(t, o.db, schemaOne+strconv.Itoa(applicationID)+"; INSERT INTO meta VALUES (1, x'000102030405060708090a0b0c0d0e0f', 1, '')")
+func newOldStore(t *testing.T) *oldStore {
+	o := &oldStore{t: t, path: newPath(t), live: map[string]*resourcepb.Resource{}}
+	o.db = openDirect(t, o.path)
+	execSQL(t, o.db, "PRAGMA journal_mode = WAL")
+	execSQL(t, o.db, oldSchema+strconv.Itoa(applicationID)+"; INSERT INTO meta VALUES (1, x'000102030405060708090a0b0c0d0e0f', 1, '')")
 	return o
 }
 
 // tag of a row. Every second pair of rows has one in common, as those of a transaction.
-func (o *storeOne) tag(seq int64) int64 { return 1000 + seq/2 }
+func (o *oldStore) tag(seq int64) int64 { return 1000 + seq/2 }
 
-func (o *storeOne) write(name string, owner *resourcepb.ID) *resourcepb.Resource {
+func (o *oldStore) write(name string, owner *resourcepb.ID) *resourcepb.Resource {
 	o.t.Helper()
 	res := resource(name, o.seq+1)
 	res.Owner = owner
 	return o.put(res)
 }
 
-func (o *storeOne) put(res *resourcepb.Resource) *resourcepb.Resource {
+func (o *oldStore) put(res *resourcepb.Resource) *resourcepb.Resource {
 	o.t.Helper()
 	o.seq++
 	data, err := codec.Encode(res)
@@ -73,30 +73,30 @@ func (o *storeOne) put(res *resourcepb.Resource) *resourcepb.Resource {
 	if res.Owner != nil {
 		by = sqlite3.Quote(ownerBytes(res.Owner))
 	}
-	run(o.t, o.db, fmt.Sprintf(`INSERT OR REPLACE INTO resources VALUES (%[1]s, %[2]d, %[3]d, 'uid', 'v1', %[5]s, %[4]s);
+	execSQL(o.t, o.db, fmt.Sprintf(`INSERT OR REPLACE INTO resources VALUES (%[1]s, %[2]d, %[3]d, 'uid', 'v1', %[5]s, %[4]s);
 		INSERT INTO log VALUES (%[2]d, %[3]d, %[2]d, NULL, NULL, %[1]s, %[4]s)`,
 		sqlite3.Quote(key.Of(res.Id).Bytes()), o.seq, o.tag(o.seq), sqlite3.Quote(data), by))
 	o.live[res.Id.Name] = res
 	return res
 }
 
-func (o *storeOne) remove(name string) {
+func (o *oldStore) remove(name string) {
 	o.t.Helper()
 	o.seq++
 	k := sqlite3.Quote(key.Of(o.live[name].Id).Bytes())
-	run(o.t, o.db, fmt.Sprintf(`INSERT INTO log SELECT %d, %d, %d, seq, tag, key, data FROM resources WHERE key = %s;
+	execSQL(o.t, o.db, fmt.Sprintf(`INSERT INTO log SELECT %d, %d, %d, seq, tag, key, data FROM resources WHERE key = %s;
 		DELETE FROM resources WHERE key = %[4]s`, o.seq, o.tag(o.seq), o.seq, k))
 	delete(o.live, name)
 }
 
 // fill makes changes of every kind, and forgets the first rows: of some that are stored, of a deletion, and of an update.
-func (o *storeOne) fill() {
+func (o *oldStore) fill() {
 	o.write("still", nil)
 	o.write("owner", nil)
 	o.write("changed", o.live["owner"].Id)
 	o.write("deleted", nil)
 	o.write("hot", nil)
-	run(o.t, o.db, "DELETE FROM log WHERE seq < 6")
+	execSQL(o.t, o.db, "DELETE FROM log WHERE seq < 6")
 	for range 70 {
 		o.write("hot", nil)
 	}
@@ -110,7 +110,7 @@ func (o *storeOne) fill() {
 	o.write("last", nil)
 }
 
-func (o *storeOne) check(s *Backend) {
+func (o *oldStore) check(s *Backend) {
 	o.t.Helper()
 	list, err := s.List(o.t.Context(), storage.StrongConsistency, fixture.AllTypes, fixture.AllTenancies, "")
 	if err != nil || len(list) != len(o.live) {
@@ -129,7 +129,7 @@ func (o *storeOne) check(s *Backend) {
 // A store of version 1 is upgraded when it is opened. Its versions and cursors stay good, and it can be read from then on as it was.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
-	o := newStoreOne(t)
+	o := newOldStore(t)
 	o.fill()
 	s := open(t, o.path, nil)
 	o.check(s)
@@ -183,9 +183,9 @@ func TestUpgrade(t *testing.T) {
 }
 
 // The chains of an upgraded store are those that its log can tell.
-func TestUpgradedChains(t *testing.T) {
+func TestChainsAfterUpgrade(t *testing.T) {
 	t.Parallel()
-	o := newStoreOne(t)
+	o := newOldStore(t)
 	o.fill()
 	s := open(t, o.path, nil)
 	c, err := s.handle.readers.take(t.Context())
@@ -194,17 +194,17 @@ func TestUpgradedChains(t *testing.T) {
 	}
 	defer s.handle.readers.give(c)
 	for above, want := range map[int64]int64{6: 6, 7: 7, 36: 36, 37: 37, 38: 38, 74: 74} {
-		if got, err := c.along(75, above); got != want || err != nil {
+		if got, err := c.rowAt(75, above); got != want || err != nil {
 			t.Errorf("the hot key at %d was written by row %d, %v; expected %d", above, got, err, want)
 		}
 	}
 }
 
 // Whoever dies during an upgrade leaves the store as it was.
-func TestUpgradeThatIsCutOff(t *testing.T) {
+func TestInterruptedUpgrade(t *testing.T) {
 	t.Parallel()
 	for steps := range 5 {
-		o := newStoreOne(t)
+		o := newOldStore(t)
 		o.fill()
 		c, err := connect(t.Context(), o.path, "", role{flags: sqlite3.OPEN_READWRITE, cache: 16, busy: fixture.Timeout})
 		if err != nil {
@@ -221,7 +221,7 @@ func TestUpgradeThatIsCutOff(t *testing.T) {
 		if err := c.close(); err != nil {
 			t.Fatal(err)
 		}
-		run(t, o.db, stateOne)
+		execSQL(t, o.db, oldReadState)
 		var openers sync.WaitGroup
 		for range 4 {
 			openers.Go(func() {
@@ -242,10 +242,10 @@ func TestUpgradeThatIsCutOff(t *testing.T) {
 // A program of version 1 that has the store open neither writes nor prunes after the upgrade, and does not open it again.
 func TestUpgradeStopsOlderPrograms(t *testing.T) {
 	t.Parallel()
-	o := newStoreOne(t)
+	o := newOldStore(t)
 	o.fill()
 	statements := map[string]*sqlite3.Stmt{}
-	for _, text := range []string{stateOne, logOne, pruneOne} {
+	for _, text := range []string{oldReadState, oldInsertLog, oldPruneLog} {
 		s, _, err := o.db.Prepare(text)
 		if err != nil {
 			t.Fatal(err)

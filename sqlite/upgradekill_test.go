@@ -67,8 +67,8 @@ func (f *haltingFile) Sync(flags vfs.SyncFlag) error {
 	return f.File.Sync(flags)
 }
 
-// upgradeAndHalt opens a store, up to the write or sync that it is told.
-func upgradeAndHalt(path string) {
+// upgradeUntilHalt opens a store, up to the write or sync that it is told.
+func upgradeUntilHalt(path string) {
 	f := &haltingFS{VFSFilename: vfs.Find("os").(vfs.VFSFilename)}
 	_, err := fmt.Fscanln(os.Stdin, &f.at)
 	must(err)
@@ -83,7 +83,7 @@ func upgradeAndHalt(path string) {
 // not as many. It returns what the process has said.
 func upgradeInChild(t *testing.T, path string, at int) string {
 	t.Helper()
-	in, out, cmd := child(t, "upgrading", path)
+	in, out, cmd := startChild(t, "upgrading", path)
 	out.Buffer(nil, 1<<20)
 	if _, err := fmt.Fprintln(in, at); err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func upgradeInChild(t *testing.T, path string, at int) string {
 
 // A process that is killed while it upgrades a store, before any write or sync of the database or of its -wal file, loses nothing: the
 // next one that opens the store finds either version whole.
-func TestUpgradingProcessesThatAreKilled(t *testing.T) {
+func TestKilledUpgrades(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
@@ -119,14 +119,14 @@ func TestUpgradingProcessesThatAreKilled(t *testing.T) {
 	}{{"small", 0, 8, true}, {"larger than the cache", 20, 4, false}} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			o := newStoreOne(t)
+			o := newOldStore(t)
 			o.fill()
 			for i := range c.large {
 				res := resource(fmt.Sprint("large-", i), 0)
 				res.Metadata = map[string]string{"filler": strings.Repeat("x", 512<<10)}
 				o.put(res)
 			}
-			run(t, o.db, "PRAGMA wal_checkpoint(TRUNCATE)")
+			execSQL(t, o.db, "PRAGMA wal_checkpoint(TRUNCATE)")
 			made, err := os.ReadFile(o.path)
 			if err != nil {
 				t.Fatal(err)
@@ -141,7 +141,7 @@ func TestUpgradingProcessesThatAreKilled(t *testing.T) {
 				version = versionOf(t, path)
 				s := open(t, path, nil)
 				o.check(s)
-				wantWhole(t, path)
+				checkTables(t, path)
 				from := position{6, o.tag(6)}
 				for from.seq < o.seq {
 					events, end, _, err := s.handle.source.page(t.Context(), from, nil, 1000)
@@ -182,7 +182,7 @@ func TestUpgradingProcessesThatAreKilled(t *testing.T) {
 // versionOf returns the version of the tables that somebody has left.
 func versionOf(t *testing.T, path string) int {
 	t.Helper()
-	db := foreign(t, path)
+	db := openDirect(t, path)
 	if err := db.BusyTimeout(fixture.Timeout); err != nil {
 		t.Fatal(err)
 	}

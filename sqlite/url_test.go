@@ -97,7 +97,7 @@ func TestURLOptions(t *testing.T) {
 }
 
 // The table of parameters in the README names exactly those that there are.
-func TestREADMEKnowsTheParameters(t *testing.T) {
+func TestREADMEListsParameters(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("README.md")
 	if err != nil {

@@ -30,7 +30,7 @@ func TestVersionsAndCursors(t *testing.T) {
 func TestTagsFit(t *testing.T) {
 	t.Parallel()
 	for range 1000 {
-		if tag := newTag(); tag < 0 || tag >= 1<<48 {
+		if tag := randomTag(); tag < 0 || tag >= 1<<48 {
 			t.Fatalf("tag %d", tag)
 		}
 	}

@@ -15,14 +15,14 @@ import (
 
 // Lock implements vfs.File.
 func (f *faultyFile) Lock(lock vfs.LockLevel) error {
-	if f.faults.locked.Load() {
+	if f.faults.refuseLocks.Load() {
 		return sqlite3.BUSY
 	}
 	return f.File.Lock(lock)
 }
 
-// wantLate checks that a call which waits for a lock ends with its context, and says so.
-func wantLate(t *testing.T, call func(context.Context) error) {
+// checkDeadline checks that a call which waits for a lock ends with its context, and says so.
+func checkDeadline(t *testing.T, call func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second/4)
 	defer cancel()
@@ -43,20 +43,20 @@ func TestDeadlineWhileConnecting(t *testing.T) {
 	t.Parallel()
 	s, f := openFaulty(t)
 	s.handle.options.Timeout = 2 * fixture.Timeout // how long a connection waits for a lock
-	f.locked.Store(true)
-	defer f.locked.Store(false)
-	wantLate(t, func(ctx context.Context) error {
+	f.refuseLocks.Store(true)
+	defer f.refuseLocks.Store(false)
+	checkDeadline(t, func(ctx context.Context) error {
 		_, err := s.Read(ctx, storage.StrongConsistency, idOf("a"))
 		return err
 	})
 }
 
 // The time of a call that waits for another program's write ends.
-func TestDeadlineOfAFence(t *testing.T) {
+func TestFenceDeadline(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
-	db := foreign(t, s.Path())
-	run(t, db, "BEGIN IMMEDIATE")
-	wantLate(t, func(ctx context.Context) error { return s.handle.SetFence(ctx, nil) })
-	run(t, db, "ROLLBACK")
+	db := openDirect(t, s.Path())
+	execSQL(t, db, "BEGIN IMMEDIATE")
+	checkDeadline(t, func(ctx context.Context) error { return s.handle.SetFence(ctx, nil) })
+	execSQL(t, db, "ROLLBACK")
 }

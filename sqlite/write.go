@@ -29,11 +29,11 @@ type writer struct {
 	conn     *conn
 	queue    queue
 	stop     chan struct{} // closed by close
-	doneCh   chan struct{} // closed when the goroutine has ended
+	exited   chan struct{} // closed when the goroutine has ended
 	batch    []*request
 	commits  []committedBatch // of this turn: one, or where the batch failed as a whole, one for each request
 	log      retention
-	links    links
+	chains   chainCache
 	closeErr error // of closing the connection, to be read after done
 }
 
@@ -44,18 +44,18 @@ func newWriter(d *database, s *source, c *conn) *writer {
 		conn:     c,
 		queue:    queue{wake: make(chan struct{}, 1)},
 		stop:     make(chan struct{}),
-		doneCh:   make(chan struct{}),
+		exited:   make(chan struct{}),
 		log: retention{
-			age: d.options.Retention, young: d.options.retentionTime(), rows: int64(d.options.RetentionRows), bytes: int64(d.options.RetentionBytes),
+			age: d.options.Retention, minAge: d.options.minRetentionTime(), rows: int64(d.options.RetentionRows), bytes: int64(d.options.RetentionBytes),
 		},
 	}
-	w.waitInSteps()
+	w.setBusyHandler()
 	go w.run()
 	return w
 }
 
-// waitInSteps sets the connection up for waiting in small steps: between them the writer looks whether anybody still waits for it.
-func (w *writer) waitInSteps() {
+// setBusyHandler sets the connection up for waiting in small steps: between them the writer looks whether anybody still waits for it.
+func (w *writer) setBusyHandler() {
 	_ = w.conn.db.BusyHandler(func(_ context.Context, count int) bool {
 		select {
 		case <-w.stop:
@@ -74,7 +74,7 @@ func (w *writer) apply(ctx context.Context, mutations []driver.Mutation) (err er
 			return err
 		}
 	}
-	if err := w.do(ctx, r); err != nil {
+	if err := w.submit(ctx, r); err != nil {
 		return err
 	}
 	for i := range mutations {
@@ -89,8 +89,8 @@ func (w *writer) apply(ctx context.Context, mutations []driver.Mutation) (err er
 	return nil
 }
 
-// do puts a request into the queue and waits for the writer.
-func (w *writer) do(ctx context.Context, r *request) error {
+// submit puts a request into the queue and waits for the writer.
+func (w *writer) submit(ctx context.Context, r *request) error {
 	if err := w.queue.put(r); err != nil {
 		return err
 	}
@@ -98,17 +98,17 @@ func (w *writer) do(ctx context.Context, r *request) error {
 	case <-r.done:
 	case <-ctx.Done():
 	}
-	w.queue.leave(r)
+	w.queue.withdraw(r)
 	select {
 	case <-r.done: // perhaps in the same moment as the end of ctx
 		return r.err
 	default:
-		return tooLate(ctx)
+		return timeoutError(ctx)
 	}
 }
 
 func (w *writer) run() {
-	defer close(w.doneCh)
+	defer close(w.exited)
 	defer func() { w.closeErr = w.conn.close() }()
 	for {
 		select {
@@ -116,7 +116,7 @@ func (w *writer) run() {
 		case <-w.stop:
 		}
 		for !w.queue.empty() && !w.isStopped() {
-			w.turn()
+			w.runBatch()
 		}
 		if w.isStopped() {
 			for _, r := range w.queue.close() {
@@ -137,12 +137,12 @@ func (w *writer) isStopped() bool {
 	}
 }
 
-// turn is one turn of the circle above. It leaves the queue as it is when the database is busy with another program's write.
-func (w *writer) turn() {
+// runBatch is one runBatch of the circle above. It leaves the queue as it is when the database is busy with another program's write.
+func (w *writer) runBatch() {
 	// The callers of the last batch are being woken. Those that call again at once do so by the time the last of them runs, and
 	// then share this batch, which is nearly twice as large as one that is taken without waiting for them.
-	w.queue.asleep.Wait()
-	locked := w.database.side.lock(w.stop)
+	w.queue.wakingCallers.Wait()
+	locked := w.database.lockFile.lock(w.stop)
 	if errors.Is(locked, errStopped) {
 		return
 	}
@@ -152,7 +152,7 @@ func (w *writer) turn() {
 		t, err = w.begin()
 	}
 	if errors.Is(err, sqlite3.BUSY) {
-		_ = w.database.side.unlock() // the next turn will see
+		_ = w.database.lockFile.unlock() // the next turn will see
 		return
 	}
 	w.batch = w.queue.drain(w.batch[:0])
@@ -168,7 +168,7 @@ func (w *writer) turn() {
 	clear(w.batch)
 	w.announce()
 	if locked == nil {
-		_ = w.database.side.unlock() // closing the file would release it too
+		_ = w.database.lockFile.unlock() // closing the file would release it too
 	}
 }
 
@@ -178,8 +178,8 @@ func (w *writer) announce() {
 	if len(w.commits) == 0 {
 		return
 	}
-	w.source.tell(w.commits...)
-	w.database.side.ring(w.commits[len(w.commits)-1].end)
+	w.source.notify(w.commits...)
+	w.database.lockFile.notify(w.commits[len(w.commits)-1].end)
 	clear(w.commits)
 	w.commits = w.commits[:0]
 }
@@ -189,9 +189,9 @@ func (w *writer) begin() (txn, error) {
 	if err := w.conn.exec(beginImmediate); err != nil {
 		return txn{}, err
 	}
-	t, err := newTxn(w.conn, &w.links)
+	t, err := newTxn(w.conn, &w.chains)
 	if err != nil {
-		_ = w.conn.abandon() // the first error tells more
+		_ = w.conn.endTransaction() // the first error tells more
 	}
 	return t, err
 }
@@ -201,40 +201,40 @@ func (w *writer) begin() (txn, error) {
 func (w *writer) finish(t *txn, batch []*request) (err error) {
 	for _, r := range batch {
 		if r.err, err = t.apply(r); err != nil {
-			_ = w.conn.abandon()
+			_ = w.conn.endTransaction()
 			return err
 		}
 	}
 	changed := t.last != t.before
 	if changed {
 		if err := w.log.prune(t); err != nil {
-			w.log.forget()
-			_ = w.conn.abandon()
+			w.log.reset()
+			_ = w.conn.endTransaction()
 			return err
 		}
 	}
 	if err := w.conn.exec(commit); err != nil {
-		w.log.forget()
-		return w.settle(t, onFullDisk(filepath.Dir(w.database.path), err))
+		w.log.reset()
+		return w.resolveOutcome(t, withDiskFull(filepath.Dir(w.database.path), err))
 	}
 	if changed {
-		w.commits = append(w.commits, w.source.addition(t, batch))
+		w.commits = append(w.commits, w.source.committedRows(t, batch))
 	}
 	return nil
 }
 
-// settle finds out what became of a commit that failed: the log tells.
-func (w *writer) settle(t *txn, failed error) error {
-	_ = w.conn.abandon()
+// resolveOutcome finds out what became of a commit that failed: the log tells.
+func (w *writer) resolveOutcome(t *txn, failed error) error {
+	_ = w.conn.endTransaction()
 	if t.last == t.before {
 		return nil
 	}
 	there, err := w.conn.find(t.last)
 	if err != nil {
-		return fmt.Errorf("%w: %w: %w", errUnsure, failed, err)
+		return fmt.Errorf("%w: %w: %w", errUnknownOutcome, failed, err)
 	}
 	if !there {
-		return fmt.Errorf("%w: %w", errUnsure, failed)
+		return fmt.Errorf("%w: %w", errUnknownOutcome, failed)
 	}
 	w.commits = append(w.commits, committedBatch{after: t.before, end: t.last})
 	return nil
@@ -244,19 +244,19 @@ func (w *writer) settle(t *txn, failed error) error {
 // other. What a failed commit left on the disk is overwritten by the next one that succeeds; until then, nobody is told that
 // nothing was written.
 func (w *writer) applyOneByOne(batch []*request, t *txn, err error) {
-	if !errors.Is(err, errUnsure) {
+	if !errors.Is(err, errUnknownOutcome) {
 		t = nil
 	}
 	for _, r := range batch {
 		told := len(w.commits)
 		if len(batch) > 1 || t != nil {
-			err = w.single(r, t)
+			err = w.finishSingle(r, t)
 		}
 		switch {
-		case errors.Is(err, errFound):
+		case errors.Is(err, errCommitted):
 			return // all of them, each with its own error, as the batch has decided
 		case err == nil:
-		case t != nil, errors.Is(err, errUnsure), errors.Is(err, sqlite3.BUSY):
+		case t != nil, errors.Is(err, errUnknownOutcome), errors.Is(err, sqlite3.BUSY):
 			r.err = fmt.Errorf("%w: %w", storage.ErrInconsistent, err)
 		default:
 			r.err = fmt.Errorf("nothing was written: %w", err)
@@ -267,9 +267,9 @@ func (w *writer) applyOneByOne(batch []*request, t *txn, err error) {
 	}
 }
 
-// single carries out a request by itself. unsure is the transaction of an earlier attempt if its commit failed on its way to the
+// finishSingle carries out a request by itself. unsure is the transaction of an earlier attempt if its commit failed on its way to the
 // disk, else nil: the look after it may have failed too, or somebody has recovered the -wal file since.
-func (w *writer) single(r *request, unsure *txn) error {
+func (w *writer) finishSingle(r *request, unsure *txn) error {
 	t, err := w.begin()
 	if err != nil {
 		return err
@@ -277,14 +277,14 @@ func (w *writer) single(r *request, unsure *txn) error {
 	if unsure != nil {
 		found, err := w.conn.find(unsure.last)
 		if found || err != nil {
-			_ = w.conn.abandon() // nothing was done in it
+			_ = w.conn.endTransaction() // nothing was done in it
 		}
 		if err != nil {
 			return err
 		}
 		if found {
 			w.commits = append(w.commits, committedBatch{after: unsure.before, end: unsure.last})
-			return errFound
+			return errCommitted
 		}
 	}
 	return w.finish(&t, []*request{r})
@@ -292,6 +292,6 @@ func (w *writer) single(r *request, unsure *txn) error {
 
 func (w *writer) close() error {
 	close(w.stop)
-	<-w.doneCh
+	<-w.exited
 	return w.closeErr
 }

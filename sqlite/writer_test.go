@@ -13,10 +13,10 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// hold takes the lock by which writers take turns, as another process would.
-func hold(t testing.TB, s *Backend) *os.File {
+// lockAsOtherProcess takes the lock by which writers take turns, as another process would.
+func lockAsOtherProcess(t testing.TB, s *Backend) *os.File {
 	t.Helper()
-	file, err := os.OpenFile(s.handle.side.path, os.O_RDWR, 0)
+	file, err := os.OpenFile(s.handle.lockFile.path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func hold(t testing.TB, s *Backend) *os.File {
 	return file
 }
 
-func release(t testing.TB, file *os.File) {
+func unlockFile(t testing.TB, file *os.File) {
 	t.Helper()
 	if err := file.Close(); err != nil {
 		t.Fatal(err)
@@ -50,10 +50,10 @@ func names(t testing.TB, s *Backend) string {
 }
 
 // A caller that gives up while the writer stands in line has written nothing and leaves no lock behind.
-func TestGivingUpInTheLine(t *testing.T) {
+func TestDeadlineInQueue(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
-	file := hold(t, s)
+	file := lockAsOtherProcess(t, s)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 	defer cancel()
 	_, err := s.WriteCAS(ctx, resource("given-up", 1))
@@ -67,20 +67,20 @@ func TestGivingUpInTheLine(t *testing.T) {
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Fatalf("%v, expected the context's error", err)
 	}
-	release(t, file)
+	unlockFile(t, file)
 	fixture.Write(t, s, resource("written", 1))
 	if got := names(t, s); got != "written " {
 		t.Errorf("stored are %q", got)
 	}
-	hold(t, s) // nobody has it any more
+	lockAsOtherProcess(t, s) // nobody has it any more
 }
 
 // The store's own timeout holds where the caller has no deadline.
-func TestTimeoutInTheLine(t *testing.T) {
+func TestTimeoutInQueue(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
 	s := open(t, path, nil)
-	hold(t, s)
+	lockAsOtherProcess(t, s)
 	ctx, cancel := context.WithTimeout(t.Context(), fixture.Timeout) // the store's timeout would bound the opening too
 	defer cancel()
 	impatient, err := New(ctx, path, &Options{Timeout: 20 * time.Millisecond})
@@ -95,7 +95,7 @@ func TestTimeoutInTheLine(t *testing.T) {
 
 // A store can be closed while another process holds the lock and does not go on. The callers hear of it, and the place in the
 // line, which cannot be given up, is.
-func TestCloseInTheLine(t *testing.T) {
+func TestCloseInQueue(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
 	other := open(t, path, nil)
@@ -103,7 +103,7 @@ func TestCloseInTheLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := hold(t, other)
+	file := lockAsOtherProcess(t, other)
 	failed := make(chan error, 1)
 	go func() {
 		_, err := s.WriteCAS(context.Background(), resource("a", 1))
@@ -116,19 +116,19 @@ func TestCloseInTheLine(t *testing.T) {
 	if err := <-failed; !errors.Is(err, storage.ErrClosed) {
 		t.Errorf("%v, expected ErrClosed", err)
 	}
-	release(t, file)
-	hold(t, other)
+	unlockFile(t, file)
+	lockAsOtherProcess(t, other)
 	if got := names(t, other); got != "" {
 		t.Errorf("stored are %q", got)
 	}
 }
 
 // Another program may hold a write transaction, of whose turn in the line nobody knows.
-func TestAnotherProgramWrites(t *testing.T) {
+func TestOtherProgramHoldsTransaction(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
-	db := foreign(t, s.Path())
-	run(t, db, "BEGIN IMMEDIATE")
+	db := openDirect(t, s.Path())
+	execSQL(t, db, "BEGIN IMMEDIATE")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 	defer cancel()
 	if _, err := s.WriteCAS(ctx, resource("given-up", 1)); !errors.Is(err, storage.ErrInconsistent) {
@@ -143,7 +143,7 @@ func TestAnotherProgramWrites(t *testing.T) {
 	if got := names(t, s); got != "" {
 		t.Errorf("stored are %q", got)
 	}
-	run(t, db, "ROLLBACK")
+	execSQL(t, db, "ROLLBACK")
 	if err := <-written; err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func TestQueue(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	q.leave(all[1])
+	q.withdraw(all[1])
 	if got := q.drain(nil); len(got) != 1 || got[0] != all[0] {
 		t.Errorf("the first batch has %d requests, expected the first large one", len(got))
 	}
@@ -215,7 +215,7 @@ func TestQueue(t *testing.T) {
 	if got := q.drain(nil); len(got) != 1 || !q.empty() {
 		t.Errorf("the last batch has %d requests, expected 1", len(got))
 	}
-	q.leave(all[0])
+	q.withdraw(all[0])
 	if left := q.close(); len(left) != 0 {
 		t.Errorf("%d requests are left", len(left))
 	}
