@@ -13,6 +13,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
+	past "github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
@@ -400,5 +401,26 @@ func TestHistoryBeforeHorizon(t *testing.T) {
 		if seq < 3 && !errors.Is(err, storage.ErrCompacted) || seq >= 3 && (err != nil || len(events) != 6-seq) {
 			t.Errorf("from row %d: %d events, %v", seq, len(events), err)
 		}
+	}
+}
+
+// A scan of many keys ends at a number of bytes, as one of resources does.
+func TestKeyPagesAreBounded(t *testing.T) {
+	t.Parallel()
+	s := open(t, newPath(t), nil)
+	const keys = 10_000
+	for i := 0; i < keys; {
+		var ops []storage.Op
+		for ; i < keys && len(ops) < s.MaxOps(); i++ {
+			ops = append(ops, storage.Op{Write: resource(fmt.Sprintf("%05d", i), int64(i))})
+		}
+		if _, err := s.Commit(t.Context(), ops); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h, _ := storage.As[past.Historian](storage.Backend(s))
+	scan, err := h.Scan(t.Context(), past.Span{}, past.ScanOptions{KeysOnly: true, Count: true})
+	if err != nil || !scan.More || scan.Count != keys || len(scan.Records) == 0 {
+		t.Errorf("%d of %d records, more is %v: %v", len(scan.Records), scan.Count, scan.More, err)
 	}
 }
