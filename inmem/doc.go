@@ -1,24 +1,24 @@
-// Package inmem keeps a store in memory. It is the reference for what the contract of package storage means, the backend of
-// choice for tests, and a fast store for programs that need no durability.
+// Package inmem stores resources in memory. It is the reference implementation of the contract of package storage, the
+// usual backend for tests, and a fast store for programs that need no durability.
 //
-// Import it for its side effect and open "mem://" for a store of one's own, or "mem://name" for one that all of the process
-// shares under that name and that lives as long as the process.
+// Import it for its side effect and open "mem://" for a private store, or "mem://name" for a store that the whole
+// process shares by name. A named store lives as long as the process.
 //
 // # URL parameters
 //
-//	create         on or off: whether a named store that is not there yet is created (on)
+//	create         on or off: whether a missing named store is created (on)
 //	max-size       the largest resource in bytes, up to 1 MiB (1048576)
-//	history        the number of changes that are kept for watches that fall behind and for cursors (100000)
-//	history-bytes  the bytes that these changes may take, about 640 for each beside its resource (67108864)
-//	timeout        accepted as on every adapter; nothing here waits
+//	history        the number of changes kept for slow watches and for cursors (100000)
+//	history-bytes  the size of these changes in bytes, counting about 640 for each beside its resource (67108864)
+//	timeout        accepted as on every adapter; no call waits for a server
 //	outage         accepted as on every adapter; memory has no outages
 //
 // # Guarantees
 //
-// All reads are strong. A list, and all pages of a listing, show one moment. Events come in commit order across all keys.
-// Writers, readers and lists hold one lock for a moment each; nobody holds it while messages are copied or anybody waits. What
-// is stored is immutable: it is cloned on the way in and on the way out.
+// All reads are strong. A list, and all pages of a listing, show one snapshot. Events come in commit order across all
+// keys. Writers, readers and lists share one lock, which is never held during a copy of a message or a wait. Stored
+// resources are immutable: writes and reads clone them.
 //
-// [Backend.Snapshot] and [Backend.Restore] write a store to a stream and read it back. A restore ends all watches, because their
-// history is gone, and versions given out afterwards never repeat those from before.
+// [Backend.Snapshot] and [Backend.Restore] write a store to a stream and read it back. A restore discards the history
+// and so ends all watches. Versions assigned after a restore never repeat earlier ones.
 package inmem

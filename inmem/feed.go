@@ -8,7 +8,7 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// source gives watches what the store records.
+// source feeds watches from the store's history.
 type source struct {
 	driver.Sequence
 	store *store
@@ -53,7 +53,7 @@ func (s source) Run(ctx context.Context, ready func(position), publish func([]*d
 			return fmt.Errorf("%w: the store was restored", storage.ErrCompacted)
 		}
 		if ctx.Err() != nil {
-			return nil // there may be something new for ever
+			return nil // under constant writes there is always another batch
 		}
 		if len(events) > 0 {
 			publish(events, events[len(events)-1].At)
@@ -77,14 +77,14 @@ func (s source) page(_ context.Context, from position, limit int) ([]*driver.Eve
 	st.mu.RLock()
 	defer st.mu.RUnlock()
 	if from < st.history.from || from > st.at {
-		return nil, 0, false, fmt.Errorf("%w: the history kept begins after the watch's position", storage.ErrCompacted)
+		return nil, 0, false, fmt.Errorf("%w: history no longer holds the position of the watch", storage.ErrCompacted)
 	}
 	events := st.history.since(from, limit)
 	end := from + position(len(events))
 	return events, end, end < st.at, nil
 }
 
-// Newest implements driver.Prover. Run follows the store's end by itself.
+// Newest implements driver.Prover. It need not wake Run, which follows the store by itself.
 func (s source) Newest(context.Context) (position, error) {
 	s.store.mu.RLock()
 	defer s.store.mu.RUnlock()

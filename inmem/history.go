@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/driver/key"
 )
 
-// ReadAt implements driver.Historian. It visits a copy of the tree without the lock.
+// ReadAt implements driver.Historian. It reads a copy of the tree, without the lock.
 func (s *store) ReadAt(ctx context.Context, q *driver.HistoryQuery[position], add func(*driver.Version) error) (driver.HistoryPage[position], error) {
 	tree, at := s.snapshot()
 	if q.At != nil {
@@ -19,11 +19,11 @@ func (s *store) ReadAt(ctx context.Context, q *driver.HistoryQuery[position], ad
 	}
 	past, err := readAt(ctx, tree, at, q, add)
 	if err != nil || q.At == nil {
-		return past, err // the copy has all that is stored now, whatever is forgotten meanwhile
+		return past, err // the copy holds the whole present state, even if history is compacted during the read
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return past, s.checkRetained(at) // until now nothing was forgotten that would have been read
+	return past, s.checkRetained(at) // history still holds the position, so nothing was dropped that the scan needed
 }
 
 func readAt(ctx context.Context, tree *btree.BTreeG[*item], at position, q *driver.HistoryQuery[position], add func(*driver.Version) error) (driver.HistoryPage[position], error) {
@@ -48,7 +48,7 @@ func readAt(ctx context.Context, tree *btree.BTreeG[*item], at position, q *driv
 		}
 		added++
 		if q.KeysOnly {
-			size += eventOverhead // a record takes about as much, whatever is in it
+			size += eventOverhead // about the size of a record without its resource
 		} else {
 			size += it.size
 		}
@@ -68,9 +68,9 @@ func (s *store) Before(_ context.Context, events []*driver.Event[position]) ([]*
 			return nil, err
 		}
 		if ev.At > s.at {
-			return nil, fmt.Errorf("%w: revision %d is not of this store", storage.ErrCompacted, ev.At)
+			return nil, fmt.Errorf("%w: the store has no revision %d", storage.ErrCompacted, ev.At)
 		}
-		// From the change itself: of a key that is written all the time there is much that came later.
+		// Start at the change itself, because its key may have many newer versions.
 		if before := s.history.items[ev.At-1-s.history.from].before.Load(); before != nil && !before.isDeletion() {
 			versions[i] = before.version()
 		}
@@ -90,7 +90,7 @@ func (s *store) PositionAt(_ context.Context, revision int64) (position, error) 
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if revision > int64(s.at) {
-		return 0, fmt.Errorf("%w: the newest is %d, asked for was %d", storage.ErrFutureRevision, s.at, revision)
+		return 0, fmt.Errorf("%w: the newest revision is %d, requested was %d", storage.ErrFutureRevision, s.at, revision)
 	}
 	return position(revision), s.checkRetained(position(revision))
 }
@@ -109,7 +109,7 @@ func (s *store) Compact(ctx context.Context, revision int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if revision > int64(s.at) {
-		return fmt.Errorf("%w: the newest is %d", storage.ErrFutureRevision, s.at)
+		return fmt.Errorf("%w: the newest revision is %d", storage.ErrFutureRevision, s.at)
 	}
 	return s.history.compact(ctx, position(revision))
 }

@@ -9,14 +9,15 @@ import (
 	"github.com/ashlar-dev/storage/driver/backend"
 )
 
-// Options are the settings of a store. Nil and zero values are the defaults.
+// Options are the settings of a store. Nil and zero values mean the defaults.
 type Options struct {
-	// MaxSize is the largest resource in bytes, without its version: 1 MiB, which is also the most.
+	// MaxSize is the largest size of a resource in bytes, without its version. The default, 1 MiB, is also the maximum.
 	MaxSize int
-	// History is the number of changes kept for watches that fall behind and for cursors: 100,000.
+	// History is the number of changes kept for slow watches and for cursors. The default is 100,000.
 	History int
-	// HistoryBytes bounds the same history in bytes, resources and what surrounds them: 64 MiB. A watch that falls behind
-	// further ends. The handles of a named store share its history; the one that was opened last with a bound sets it.
+	// HistoryBytes bounds the same history in bytes, including the memory around each resource. The default is 64 MiB.
+	// A watch that falls further behind ends. Handles of a named store share its history, and the last handle opened
+	// with a bound sets it.
 	HistoryBytes int
 }
 
@@ -50,14 +51,14 @@ func open(s *store, opts *Options) *Backend {
 			MaxSize: opts.MaxSize,
 			MaxOps:  1024,
 			Timeout: -1, // nothing here waits
-			// The store's own history is at hand, so what is kept for watches need not be long.
+			// Watches fall back to the store's own history, so the feed's log can be short.
 			LogEvents: 1000,
 		}),
 		handle: h,
 	}
 }
 
-// handle is an opened store as a driver.
+// handle is an opened store. It implements driver.Driver.
 type handle struct {
 	*store
 	closed atomic.Bool
@@ -74,7 +75,7 @@ var (
 // Source implements driver.Driver.
 func (h *handle) Source() driver.Source[position] { return source{store: h.store} }
 
-// Close implements driver.Driver. A named store stays; other handles of it go on.
+// Close implements driver.Driver. A named store and its other handles stay open.
 func (h *handle) Close() error {
 	h.closed.Store(true)
 	if !h.isShared {
@@ -83,7 +84,7 @@ func (h *handle) Close() error {
 	return nil
 }
 
-// begin is the first line of the calls that only this backend has.
+// begin checks the handle and the context for methods that only this backend has.
 func (b *Backend) begin(ctx context.Context) error {
 	if b.handle.closed.Load() {
 		return storage.ErrClosed

@@ -11,18 +11,19 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// item is what was stored under a key by one change. All but before and superseded is immutable.
+// item is the state of a key after one change. All fields except before and hasSuccessor are immutable.
 type item struct {
 	key      key.Key
-	resource *resourcepb.Resource // nil: the change was a deletion
+	resource *resourcepb.Resource // nil for a deletion
 	size     int
 
 	at, createPosition position // positions of this change and of the creation
 	writes             int64
 
-	// before is what was stored until then, a deletion included; nil where nothing was, or where history does not reach back so far.
+	// before is the previous item of the key, possibly a deletion. It is nil for the first change and when history no
+	// longer holds the previous item.
 	before       atomic.Pointer[item]
-	hasSuccessor bool // by a later change; the store's lock guards it
+	hasSuccessor bool // there is a later change; guarded by the store's lock
 }
 
 func (i *item) isDeletion() bool { return i.resource == nil }
@@ -36,7 +37,7 @@ func (i *item) decisionState() driver.Stored {
 
 func byKey(a, b *item) bool { return a.key.Before(&b.key) }
 
-// owner is what a reference to an owner matches by.
+// owner identifies an owner in the index of owner references.
 type owner struct {
 	key key.Key
 	uid string
@@ -45,10 +46,10 @@ type owner struct {
 // position is the number of changes made so far.
 type position = uint64
 
-// weight is what an item takes that history alone holds.
+// weight is the memory that an item takes when only history refers to it.
 func (i *item) weight() int { return i.size + eventOverhead }
 
-// stateAt returns what was stored at a position, nil for nothing. History reaches back to there.
+// stateAt returns the item stored at a position, or nil if the key did not exist then. History must hold the position.
 func (i *item) stateAt(at position) *item {
 	for ; i != nil && i.at > at; i = i.before.Load() {
 		continue
@@ -66,7 +67,7 @@ func (i *item) version() *driver.Version {
 	}
 }
 
-// ascend calls visit with every match after the key, or from the first one, in order, until visit returns false.
+// ascend calls visit with the matches after a key, in order, until visit returns false. A nil key means the beginning.
 func ascend(tree *btree.BTreeG[*item], filter *key.Filter, after *key.Key, visit func(*item) bool) {
 	from, ok := filter.Seek(nil)
 	if !ok {
@@ -81,25 +82,26 @@ func ascend(tree *btree.BTreeG[*item], filter *key.Filter, after *key.Key, visit
 	})
 }
 
-// maxMismatches is how many items a walk looks at before it seeks: a seek costs about as much.
+// maxMismatches is the number of mismatches in a row after which visitItems seeks. A seek costs about as much.
 const maxMismatches = 8
 
-// visitItems calls visit with every item from a key on, deletions too, until visit returns false or a key is not below to. A filter that is
-// not nil leaves out items; of a run of those only the first few are looked at. It returns how many items it has looked at.
-func visitItems(tree *btree.BTreeG[*item], filter *key.Filter, from key.Key, to *key.Key, visit func(*item) bool) (looked int) {
+// visitItems calls visit with the items from a key on, including deletions, until visit returns false or a key reaches
+// to. A nil filter matches all items. In a run of mismatches it visits only the first few and then seeks. It returns
+// the number of items visited.
+func visitItems(tree *btree.BTreeG[*item], filter *key.Filter, from key.Key, to *key.Key, visit func(*item) bool) (visited int) {
 	for again := true; again; {
 		again = false
-		passed := 0
+		mismatches := 0
 		tree.Ascend(&item{key: from}, func(it *item) bool {
-			looked++
+			visited++
 			switch {
 			case to != nil && it.key.Compare(*to) >= 0:
 				return false
 			case filter == nil || filter.Match(&it.key):
-				passed = 0
+				mismatches = 0
 				return visit(it)
 			}
-			if passed++; passed < maxMismatches {
+			if mismatches++; mismatches < maxMismatches {
 				return true
 			}
 			var next []byte
@@ -109,10 +111,10 @@ func visitItems(tree *btree.BTreeG[*item], filter *key.Filter, from key.Key, to 
 			return false
 		})
 	}
-	return looked
+	return visited
 }
 
-// lowestKey returns the lowest key whose bytes are not before these.
+// lowestKey returns the lowest key whose encoding is not below b.
 func lowestKey(b []byte) (k key.Key) {
 	parts := bytes.SplitN(b, []byte{0}, 5)
 	for i, to := range []*string{&k.Group, &k.Kind, &k.Partition, &k.Namespace, &k.Name}[:len(parts)] {
@@ -121,7 +123,7 @@ func lowestKey(b []byte) (k key.Key) {
 	return k
 }
 
-// eventOverhead is what a change takes in memory beside the bytes of its resource: the messages around them, the key, the event.
+// eventOverhead is the memory of a change beside its resource's bytes: the surrounding messages, the key and the event.
 // Measured with a resource of few fields: about 530 bytes.
 const eventOverhead = 640
 

@@ -31,7 +31,7 @@ func (s *store) List(ctx context.Context, _ storage.ReadConsistency, f *driver.F
 	return err
 }
 
-// Get implements driver.Driver. Both consistencies are the same here.
+// Get implements driver.Driver. All reads are strong.
 func (s *store) Get(_ context.Context, _ storage.ReadConsistency, k driver.Key) (*resourcepb.Resource, error) {
 	it := s.get(k)
 	if it == nil {
@@ -61,8 +61,8 @@ func (s *store) children(ref owner) []*item {
 	return items
 }
 
-// Page implements driver.Pager. All pages of a listing show one moment. What a page goes on from is the key of the last resource
-// and the name of the listing.
+// Page implements driver.Pager. All pages of a listing show one snapshot. A continue token holds the key of the last
+// resource and the id of the listing.
 func (s *store) Page(ctx context.Context, _ storage.ReadConsistency, f *driver.Filter, from []byte, limit int) (driver.ListedPage[position], error) {
 	none := driver.ListedPage[position]{}
 	var l *listing
@@ -75,17 +75,17 @@ func (s *store) Page(ctx context.Context, _ storage.ReadConsistency, f *driver.F
 	} else {
 		k, err := key.Parse(from[min(len(id), len(from)):])
 		if err != nil {
-			return none, fmt.Errorf("%w: this is no continue token", storage.ErrInvalid)
+			return none, fmt.Errorf("%w: malformed continue token", storage.ErrInvalid)
 		}
 		id, after = [16]byte(from), &k
 		if l = s.listings.renew(id); l == nil {
-			return none, fmt.Errorf("%w: the listing was given up", storage.ErrCompacted)
+			return none, fmt.Errorf("%w: the listing expired or its store was closed", storage.ErrCompacted)
 		}
 	}
 	page := driver.ListedPage[position]{At: l.at}
 	bytes, more := 0, false
 	var last driver.Key
-	// A copy of the copy: two callers may read pages of one listing at once.
+	// Copy the tree again, because two callers may read pages of one listing at once.
 	ascend(s.listings.copyOf(l), f, after, func(it *item) bool {
 		if len(page.Resources) == limit || bytes > driver.PageBytes || ctx.Err() != nil {
 			more = true
@@ -116,8 +116,8 @@ func (s *store) Snapshot(_ context.Context, _ time.Time, f *driver.Filter) (driv
 	return feed.Expiring(&snapshot{tree: tree, filter: *f}), at, nil
 }
 
-// snapshot gives the matches in a copy of the tree, a few at a time, so that what waits is small and the copy is not visited
-// while anybody else waits.
+// snapshot returns the matches in a copy of the tree. It buffers a few at a time, so the buffer stays small and the
+// copy is not visited during a wait.
 type snapshot struct {
 	tree   *btree.BTreeG[*item]
 	filter driver.Filter
@@ -128,12 +128,12 @@ type snapshot struct {
 
 func (s *snapshot) Next(context.Context) (*resourcepb.Resource, error) {
 	if len(s.buffer) == 0 && !s.atEnd {
-		const few = 256
+		const batchSize = 256
 		ascend(s.tree, &s.filter, s.after, func(it *item) bool {
 			s.buffer = append(s.buffer, it)
-			return len(s.buffer) < few
+			return len(s.buffer) < batchSize
 		})
-		s.atEnd = len(s.buffer) < few
+		s.atEnd = len(s.buffer) < batchSize
 	}
 	if len(s.buffer) == 0 {
 		return nil, io.EOF

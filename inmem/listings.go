@@ -12,28 +12,28 @@ import (
 )
 
 const (
-	pageTTL     = 6 * time.Minute // at least 5 after the last use
-	maxListings = 1000            // under way at once; one more is refused
-	maxComplete = 16              // whose last page was read, for callers who have lost the answer and ask again
+	pageTTL     = 6 * time.Minute // from the last use; the contract promises 5 minutes
+	maxListings = 1000            // listings in progress; further ones are refused
+	maxComplete = 16              // complete listings, kept for callers that lost the last page and ask again
 )
 
-// listing is a snapshot whose pages are being read.
+// listing is a snapshot that a caller reads in pages.
 type listing struct {
 	tree   *btree.BTreeG[*item]
 	at     position
 	expire *time.Timer
 }
 
-// listings are those under way, by a random name that their tokens carry.
+// listings holds the listings in progress by their random id, which is part of continue tokens.
 type listings struct {
 	mu          sync.Mutex
 	byID        map[[16]byte]*listing
-	completeIDs [][16]byte // of those, the ones whose last page was read, oldest first
+	completeIDs [][16]byte // ids of the listings whose last page was read, oldest first
 }
 
 func newListings() *listings { return &listings{byID: make(map[[16]byte]*listing)} }
 
-// renew returns the listing and lets it live on.
+// renew returns a listing and extends its lifetime.
 func (ls *listings) renew(id [16]byte) *listing {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -51,8 +51,8 @@ func (ls *listings) copyOf(l *listing) *btree.BTreeG[*item] {
 	return l.tree.Copy()
 }
 
-// add holds a listing until it has not been used for a while. A listing is never given up for another one: when there are too
-// many, the new one is refused.
+// add keeps a listing until it is unused for pageTTL. A listing is never dropped in favor of another: beyond
+// maxListings, new ones are refused.
 func (ls *listings) add(id [16]byte, l *listing) error {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -62,15 +62,15 @@ func (ls *listings) add(id [16]byte, l *listing) error {
 	case ls.byID[id] != nil:
 		return nil
 	case len(ls.byID)-len(ls.completeIDs) >= maxListings:
-		return fmt.Errorf("%w: %d listings are under way in this store, the most: try again when the last page of one was read, or %v "+
-			"after the last use of one", storage.ErrInconsistent, maxListings, pageTTL)
+		return fmt.Errorf("%w: the store has the maximum of %d unfinished listings: try again after one is read to its end, or %v "+
+			"after its last use", storage.ErrInconsistent, maxListings, pageTTL)
 	}
 	l.expire = time.AfterFunc(pageTTL, func() { ls.remove(id) })
 	ls.byID[id] = l
 	return nil
 }
 
-// markComplete notes that the last page of a listing was read.
+// markComplete records that the last page of a listing was read.
 func (ls *listings) markComplete(id [16]byte) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -86,7 +86,7 @@ func (ls *listings) markComplete(id [16]byte) {
 	}
 }
 
-// unmarkComplete undoes finish. The caller holds the lock.
+// unmarkComplete undoes markComplete. The caller holds the lock.
 func (ls *listings) unmarkComplete(id [16]byte) {
 	ls.completeIDs = slices.DeleteFunc(ls.completeIDs, func(f [16]byte) bool { return f == id })
 }
@@ -98,7 +98,7 @@ func (ls *listings) remove(id [16]byte) {
 	delete(ls.byID, id)
 }
 
-// close ends the listings of a store that nobody can open again.
+// close drops the listings of a store that cannot be opened again.
 func (ls *listings) close() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

@@ -8,38 +8,38 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// What a store keeps of its history where nobody says otherwise: so many changes, and so many bytes.
+// Defaults of the bounds on history.
 const (
 	defaultHistory      = 100_000
 	defaultHistoryBytes = 64 << 20
 )
 
-// history is the newest changes of a store, bounded in number and in bytes, for watches that fall behind and for cursors. The
-// store's lock guards it.
+// history holds the newest changes of a store for slow watches and for cursors. It is bounded in number and in bytes.
+// The store's lock guards it.
 //
-// A reader is the part of a handle that takes changes over into its feed; it waits for nobody else. What a reader has not taken
-// over is not dropped: otherwise a burst of large writes, faster than a processor is free for the reader, would end all watches.
-// Instead writers wait for the reader, so that the bound holds.
+// A reader passes changes on to the feed of a handle and never blocks on anything else. History keeps the changes that
+// a reader has not taken yet. Otherwise a burst of large writes could outpace the scheduler and end all watches.
+// Instead writers wait for readers, so the bound holds.
 type history struct {
-	events []*driver.Event[position] // those after from
-	items  []*item                   // what they have put into the tree
+	events []*driver.Event[position] // after from
+	items  []*item                   // the items that the events put into the tree
 	from   position
-	bytes  int // of the events, and of what was stored at from and is not any more
+	bytes  int // of the events, and of the replaced items that were stored at from
 
 	removeDeletion func(deletion *item)
 
 	maxEvents, maxBytes int
 	readers             map[*reader]struct{}
-	spaceCond           sync.Cond // the readers have moved on
+	spaceCond           sync.Cond // signalled when readers advance
 }
 
-// reader is where one has come to.
+// reader holds the position of a reader.
 type reader struct{ at position }
 
-// reset empties the history, which goes on after a position.
+// reset empties the history and continues it after a position.
 func (h *history) reset(at position) { h.events, h.items, h.bytes, h.from = nil, nil, 0, at }
 
-// setLimits sets the bounds; 0 leaves one as it is.
+// setLimits sets the bounds. A bound of 0 keeps the present one.
 func (h *history) setLimits(events, bytes int) {
 	if events > 0 {
 		h.maxEvents = events
@@ -50,7 +50,7 @@ func (h *history) setLimits(events, bytes int) {
 	h.trim()
 }
 
-// record adds a change, and the item that it has put into the tree.
+// record appends a change and its item.
 func (h *history) record(it *item, ev *driver.Event[position]) {
 	h.events, h.items = append(h.events, ev), append(h.items, it)
 	h.bytes += weight(ev)
@@ -65,15 +65,14 @@ func (h *history) record(it *item, ev *driver.Event[position]) {
 
 func (h *history) full() bool { return len(h.events) > h.maxEvents || h.bytes > h.maxBytes }
 
-// waitForSpace waits until there is room for a change. The caller holds the lock, which others get meanwhile.
+// waitForSpace blocks until there is space for a change. The caller holds the lock, which is released during the wait.
 func (h *history) waitForSpace() {
 	for h.full() {
 		h.spaceCond.Wait()
 	}
 }
 
-// trim drops the oldest changes that all readers have taken over. It moves the rest only once in a while, so that a change
-// costs the same however many are kept.
+// trim drops the oldest changes until the bounds hold, except those that a reader has not taken.
 func (h *history) trim() {
 	if !h.full() {
 		return
@@ -84,7 +83,7 @@ func (h *history) trim() {
 	}
 }
 
-// readPosition returns how far all readers have come.
+// readPosition returns the lowest position of all readers.
 func (h *history) readPosition() position {
 	taken := h.from + position(len(h.events))
 	for r := range h.readers {
@@ -93,8 +92,8 @@ func (h *history) readPosition() position {
 	return taken
 }
 
-// dropOldest forgets the oldest change, and what was stored before it. What it has stored itself stays for as long as it is the newest thing
-// that was stored at from.
+// dropOldest drops the oldest change and the item that it replaced. The item of the change itself stays while it is the
+// newest one at or before from.
 func (h *history) dropOldest() {
 	ev, it := h.events[0], h.items[0]
 	h.events[0], h.items[0] = nil, nil
@@ -113,8 +112,8 @@ func (h *history) dropOldest() {
 	}
 }
 
-// compact forgets what lies before a position, once all readers have come so far. It forgets nothing if ctx ends before that. The
-// caller holds the lock, which others get meanwhile.
+// compact drops the changes up to a position once all readers have reached it. It drops nothing if ctx ends earlier.
+// The caller holds the lock, which is released during the wait.
 func (h *history) compact(ctx context.Context, until position) error {
 	if h.readPosition() < until {
 		defer context.AfterFunc(ctx, func() {
@@ -125,7 +124,7 @@ func (h *history) compact(ctx context.Context, until position) error {
 	}
 	for h.readPosition() < until {
 		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("nothing was forgotten, watches have yet to take it over: %w", err)
+			return fmt.Errorf("history was not compacted: watches have not read it up to revision %d: %w", until, err)
 		}
 		h.spaceCond.Wait()
 	}
@@ -135,7 +134,7 @@ func (h *history) compact(ctx context.Context, until position) error {
 	return nil
 }
 
-// addReader adds a reader. The caller calls leave, with the lock, when it is done.
+// addReader adds a reader. The caller must call leave, with the lock held, when the reader ends.
 func (h *history) addReader(at position) (r *reader, leave func()) {
 	r = &reader{at}
 	if h.readers == nil {
@@ -149,8 +148,8 @@ func (h *history) addReader(at position) (r *reader, leave func()) {
 	}
 }
 
-// take returns what comes after the reader's position, as much as a page may hold, and moves the reader on. The caller has seen
-// that the position is kept.
+// take returns the next page of changes after the reader's position and advances the reader. The caller has checked
+// that history holds the position.
 func (h *history) take(r *reader) []*driver.Event[position] {
 	events := h.since(r.at, takeEvents)
 	if len(events) > 0 {
@@ -161,11 +160,11 @@ func (h *history) take(r *reader) []*driver.Event[position] {
 	return events
 }
 
-// takeEvents is the number of changes that a reader takes over at a time: what a watch that stands still may hold on to.
+// takeEvents is the maximum number of changes in a page, which bounds the memory of a stalled watch.
 const takeEvents = 500
 
-// since returns changes after at: limit of them, driver.PageBytes, and the rest of the last one's transaction at most, but one in any
-// case. The caller has seen that at is kept.
+// since returns changes after a position: at most limit and driver.PageBytes, plus the rest of the last transaction,
+// but at least one. The caller has checked that history holds the position.
 func (h *history) since(at position, limit int) []*driver.Event[position] {
 	events := h.events[at-h.from:]
 	n, bytes := 0, 0
@@ -176,6 +175,6 @@ func (h *history) since(at position, limit int) []*driver.Event[position] {
 	for 0 < n && n < len(events) && events[n].Commit != 0 && events[n].Commit == events[n-1].Commit {
 		n++
 	}
-	// A copy: trim clears what it drops.
+	// Copy, because dropOldest clears the entries that it drops.
 	return append([]*driver.Event[position](nil), events[:n]...)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// writeError returns the error of a change where the store is fenced, or where the change's guard does not hold. The caller holds
-// the lock.
+// writeError returns the error of a write to a fenced store, or of a write whose guard no longer holds. The caller
+// holds the lock.
 func (s *store) writeError(g *driver.Guard) error {
 	switch {
 	case s.fence != nil:
@@ -20,7 +20,7 @@ func (s *store) writeError(g *driver.Guard) error {
 	return nil
 }
 
-// SetFence implements driver.Mover. Writers look at the fence under the lock that they take anyway.
+// SetFence implements driver.Mover. Writers check the fence under the store's lock.
 func (s *store) SetFence(_ context.Context, target *string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -28,7 +28,7 @@ func (s *store) SetFence(_ context.Context, target *string) error {
 	return nil
 }
 
-// setFence closes or opens the store and returns the fence's epoch. The caller holds the lock.
+// setFence closes or opens the store and returns the epoch of the fence. The caller holds the lock.
 func (s *store) setFence(target *string) (epoch string) {
 	s.fence = nil
 	if target != nil {

@@ -18,12 +18,12 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A snapshot is this line, the number of resources, each resource with its length before it, and a CRC-32C of it all.
+// A snapshot consists of this line, the number of resources, each resource with its length, and a CRC-32C of all that.
 const snapshotMagic = "ashlar memory snapshot 1\n"
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Snapshot writes the store as it is at one moment during the call. Writers are not held up.
+// Snapshot writes the state of the store at one moment during the call. It does not block writers.
 func (b *Backend) Snapshot(ctx context.Context, w io.Writer) error {
 	if err := b.begin(ctx); err != nil {
 		return err
@@ -56,9 +56,9 @@ func (b *Backend) Snapshot(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// Restore replaces all that the store holds with a snapshot, which is read to its end and checked first: a damaged one changes
-// nothing. All watches of the store end with storage.ErrWatchClosed, cursors and continue tokens from before are
-// storage.ErrCompacted, and versions given out from now on never repeat earlier ones.
+// Restore replaces the content of the store with a snapshot. It reads and checks the whole snapshot first, so a damaged
+// one changes nothing. All watches of the store end with storage.ErrWatchClosed. Earlier cursors and continue tokens
+// are storage.ErrCompacted. Later versions never repeat earlier ones.
 func (b *Backend) Restore(ctx context.Context, r io.Reader) error {
 	if err := b.begin(ctx); err != nil {
 		return err
@@ -71,7 +71,7 @@ func (b *Backend) Restore(ctx context.Context, r io.Reader) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	close(s.restore)
-	s.at++ // no position from before is the present one
+	s.at++ // so that earlier positions are compacted
 	s.reset()
 	for _, it := range items {
 		it.at, it.createPosition, it.writes = s.at, s.at, 1
@@ -80,7 +80,7 @@ func (b *Backend) Restore(ctx context.Context, r io.Reader) error {
 	return nil
 }
 
-// checksumReader reads and keeps a checksum of what was read.
+// checksumReader computes a checksum of the bytes it reads.
 type checksumReader struct {
 	*bufio.Reader
 	sum hash.Hash32
@@ -101,15 +101,15 @@ func (s checksumReader) ReadByte() (byte, error) {
 }
 
 func readSnapshot(ctx context.Context, r io.Reader) ([]*item, error) {
-	damaged := func(what string) error { return fmt.Errorf("%w: the snapshot %s", storage.ErrInvalid, what) }
+	damaged := func(problem string) error { return fmt.Errorf("%w: the snapshot %s", storage.ErrInvalid, problem) }
 	in := checksumReader{bufio.NewReader(r), crc32.New(castagnoli)}
 	magic := make([]byte, len(snapshotMagic))
 	if _, err := io.ReadFull(in, magic); err != nil || string(magic) != snapshotMagic {
-		return nil, damaged("does not begin like one")
+		return nil, damaged("has no snapshot header")
 	}
 	var count uint64
 	if err := binary.Read(in, binary.BigEndian, &count); err != nil {
-		return nil, damaged("is cut off")
+		return nil, damaged("is truncated")
 	}
 	var items []*item
 	for range count {
@@ -118,21 +118,21 @@ func readSnapshot(ctx context.Context, r io.Reader) ([]*item, error) {
 		}
 		res := new(resourcepb.Resource)
 		if err := protodelim.UnmarshalFrom(in, res); err != nil {
-			return nil, damaged("is cut off or damaged")
+			return nil, damaged("is truncated or damaged")
 		}
 		k, err := check.Resource(res, 0)
 		if err != nil || res.Version == "" || len(items) > 0 && items[len(items)-1].key.Compare(k) >= 0 {
-			return nil, damaged("holds what no store has")
+			return nil, damaged("has an invalid or repeated resource")
 		}
 		items = append(items, &item{key: k, resource: res, size: codec.Size(res)})
 	}
 	want := in.sum.Sum32()
 	var sum uint32
 	if err := binary.Read(in, binary.BigEndian, &sum); err != nil || sum != want {
-		return nil, damaged("is cut off or damaged: its checksum differs")
+		return nil, damaged("is truncated or damaged: the checksum differs")
 	}
 	if _, err := in.ReadByte(); !errors.Is(err, io.EOF) {
-		return nil, damaged("goes on after its end")
+		return nil, damaged("has trailing data")
 	}
 	return items, nil
 }

@@ -16,30 +16,30 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// store holds the data that handles share.
+// store holds the data shared by its handles.
 type store struct {
-	isShared bool // it can be opened again
+	isShared bool // by name, so it can be opened again
 
 	mu sync.RWMutex
 
 	id    cursor.StoreID
-	epoch string // a random part of every version, renewed by a restore
+	epoch string // random part of every version, renewed by a restore
 
 	items        map[key.Key]*item    // for reads
-	tree         *btree.BTreeG[*item] // for lists: its copies cost nothing, and each is a snapshot; with the deletions that history holds
+	tree         *btree.BTreeG[*item] // for lists and history: it includes the deletions that history holds, and a copy is a cheap snapshot
 	itemsByOwner map[owner]map[*item]struct{}
 
 	at           position
-	commitNumber int64 // what the changes of the transaction under way have in common; 0 for a single change
+	commitNumber int64 // shared by the changes of the current transaction; 0 for a single change
 	history      history
 
 	listings *listings
-	changeCh chan struct{} // closed by the next change; nil while nobody waits
+	changeCh chan struct{} // closed by the next change; nil if no reader waits
 	restore  chan struct{} // closed by a restore
 
-	fence     *string         // where the store has moved to, if it has
-	notes     map[string]note // the journal of the tool that moves data
-	noteCount uint64          // notes written so far
+	fence     *string         // target of the move, nil for an open store
+	notes     map[string]note // journal of the migration tool
+	noteCount uint64          // number of notes written, the source of their revisions
 }
 
 func newStore() *store {
@@ -68,7 +68,7 @@ func (s *store) limitHistory(changes, bytes int) {
 	s.history.setLimits(changes, bytes)
 }
 
-// lockForWriting takes the lock, once there is room in the history for what is going to be written.
+// lockForWriting acquires the lock when the history has space for more changes.
 func (s *store) lockForWriting() {
 	s.mu.Lock()
 	s.history.waitForSpace()
@@ -80,21 +80,21 @@ func (s *store) get(k key.Key) *item {
 	return s.items[k]
 }
 
-// snapshot returns the items as they are now, and where that is. The tree is for the caller alone.
+// snapshot returns a copy of the tree, which the caller owns, and its position.
 func (s *store) snapshot() (*btree.BTreeG[*item], position) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.tree.Copy(), s.at
 }
 
-// snapshotWithCount returns the items as they are now, and how many resources there are among them.
+// snapshotWithCount returns a copy of the tree, which the caller owns, and the number of resources in it.
 func (s *store) snapshotWithCount() (*btree.BTreeG[*item], int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.tree.Copy(), len(s.items)
 }
 
-// put stores a resource that nobody else holds, under a new version. The caller holds the lock.
+// put stores a resource under a new version and takes ownership of it. The caller holds the lock.
 func (s *store) put(k key.Key, res *resourcepb.Resource, size int) *item {
 	s.at++
 	res.Version = strconv.FormatUint(s.at, 36) + s.epoch
@@ -111,7 +111,7 @@ func (s *store) put(k key.Key, res *resourcepb.Resource, size int) *item {
 	return it
 }
 
-// load makes it part of the data, without a change in history.
+// load adds an item to the maps and the tree, without a change in history.
 func (s *store) load(it *item) {
 	s.items[it.key] = it
 	s.setInTree(it)
@@ -126,14 +126,14 @@ func (s *store) load(it *item) {
 	}
 }
 
-// setInTree puts an item in the place of what is there.
+// setInTree puts an item into the tree and links it to the item that it replaces.
 func (s *store) setInTree(it *item) {
 	if before, replaced := s.tree.Set(it); replaced {
 		it.before.Store(before)
 	}
 }
 
-// remove deletes what is stored under a key. The caller holds the lock.
+// remove deletes an item. The caller holds the lock.
 func (s *store) remove(it *item) {
 	s.at++
 	s.unlink(it)
@@ -146,10 +146,10 @@ func (s *store) remove(it *item) {
 	})
 }
 
-// removeDeletion removes a deletion that history does not hold any more.
+// removeDeletion removes a deletion from the tree when history no longer holds it.
 func (s *store) removeDeletion(deletion *item) { s.tree.Delete(deletion) }
 
-// unlink removes the reference of a child to its owner.
+// unlink removes an item from the index of owners.
 func (s *store) unlink(it *item) {
 	if it.resource.Owner == nil {
 		return
@@ -161,7 +161,7 @@ func (s *store) unlink(it *item) {
 	}
 }
 
-// announce wakes the feeds. The caller holds the lock and has made all changes of a transaction.
+// announce wakes the feeds. The caller holds the lock and has applied the whole transaction.
 func (s *store) announce() {
 	if s.changeCh != nil {
 		close(s.changeCh)
@@ -190,10 +190,10 @@ func (s *store) StoreID() driver.StoreID {
 	return s.id
 }
 
-// checkRetained returns storage.ErrCompacted, unless history reaches back to a position. The caller holds the lock.
+// checkRetained returns storage.ErrCompacted unless history holds a position. The caller holds the lock.
 func (s *store) checkRetained(at position) error {
 	if at < s.history.from || at > s.at {
-		return fmt.Errorf("%w: history is kept from revision %d to %d, not at %d", storage.ErrCompacted, s.history.from, s.at, at)
+		return fmt.Errorf("%w: history holds revisions %d to %d, not %d", storage.ErrCompacted, s.history.from, s.at, at)
 	}
 	return nil
 }

@@ -19,27 +19,27 @@ func init() {
 	storage.Register("mem", func(ctx context.Context, u *url.URL) (storage.Backend, error) {
 		b, err := Open(ctx, u)
 		if err != nil {
-			return nil, err // not b, which is a nil pointer
+			return nil, err // not b, a typed nil pointer
 		}
 		return b, nil
 	})
 }
 
-// namedStores are the stores that the process shares by name.
+// namedStores holds the named stores of the process.
 var namedStores struct {
 	sync.Mutex
 	stores map[string]*store
 }
 
-// Open opens the store that a URL names: mem:// for one of the caller's own, mem://name for one that the process shares. The
-// package's documentation lists the parameters.
+// Open opens the store of a URL: mem:// for a private one, mem://name for one that the process shares. The package
+// documentation lists the parameters.
 func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	name := u.Host + strings.TrimSuffix(u.Path, "/")
 	if u.User != nil || u.Opaque != "" {
-		return nil, fmt.Errorf("%w: a store in memory is opened by mem:// or mem://name", storage.ErrInvalid)
+		return nil, fmt.Errorf("%w: malformed URL of a store in memory: write mem:// or mem://name", storage.ErrInvalid)
 	}
 	p := params.Parse(u)
 	opts := &Options{
@@ -61,7 +61,7 @@ func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 	s := namedStores.stores[name]
 	if s == nil {
 		if !create {
-			return nil, fmt.Errorf("%w: there is no store of this name in this process's memory, and create=off", storage.ErrInvalid)
+			return nil, fmt.Errorf("%w: this process has no store in memory by that name, and create=off forbids creating it", storage.ErrInvalid)
 		}
 		s = newStore()
 		s.isShared = true
@@ -75,7 +75,7 @@ func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 
 func init() { scratchstore.Register(newScratch, "mem") }
 
-// newScratch names stores of the process.
+// newScratch returns a space of stores whose names begin with name.
 func newScratch(u *url.URL, name string) (*scratchstore.Space, error) {
 	prefix := name + "_"
 	return &scratchstore.Space{

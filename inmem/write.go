@@ -11,7 +11,7 @@ import (
 
 // Apply implements driver.Driver.
 func (s *store) Apply(ctx context.Context, mutations []driver.Mutation) error {
-	// What is going to be stored is copied before the lock is taken.
+	// Clone the resources before taking the lock.
 	var room [1]*resourcepb.Resource
 	copies := room[:]
 	if len(mutations) > len(room) {
@@ -45,7 +45,7 @@ func (s *store) Apply(ctx context.Context, mutations []driver.Mutation) error {
 			m.NewVersion = s.put(m.Key, copies[i], codec.Size(copies[i])).resource.Version
 			m.Revision = int64(s.at)
 		case driver.Delete:
-			if it := s.items[m.Key]; it != nil && it.decisionState().Uid == m.Uid { // else there is nothing to do
+			if it := s.items[m.Key]; it != nil && it.decisionState().Uid == m.Uid { // otherwise there is nothing to delete
 				s.remove(it)
 				m.Revision = int64(s.at)
 			}
@@ -55,7 +55,7 @@ func (s *store) Apply(ctx context.Context, mutations []driver.Mutation) error {
 	return nil
 }
 
-// decide reports whether mutations change anything, or the first refusal. The caller holds the lock.
+// decide reports whether the mutations change anything, or returns the first refusal. The caller holds the lock.
 func (s *store) decide(mutations []driver.Mutation) (changes bool, err error) {
 	for i := range mutations {
 		does, err := mutations[i].Decide(s.items[mutations[i].Key].decisionState())
