@@ -31,8 +31,8 @@ var namedStores struct {
 	stores map[string]*store
 }
 
-// Open opens the store of a URL: mem:// for a private one, mem://name for one that the process shares. The package
-// documentation lists the parameters.
+// Open opens the store of a URL: mem:// for a private store, mem://name for a store shared by the process. The
+// package documentation lists the parameters.
 func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -14,23 +14,23 @@ import (
 // Path returns the absolute path of the database file.
 func (b *Backend) Path() string { return b.handle.path }
 
-// Backup writes a compact copy of the store, as it is at one moment, to a new file. Writers go on meanwhile.
+// Backup writes a compact copy of the store, as of one moment, to a new file. It does not block writers.
 //
-// To restore it, close the store in all processes, put the copy in the place of the database file, and delete the -wal and
-// -shm files beside it. Versions that were given after the backup never come again, and watches resumed from a cursor that was
-// taken after it are told so.
+// To restore it, close the store in all processes, replace the database file by the copy, and delete the -wal and -shm
+// files beside it. Versions assigned after the backup never repeat, and a watch resumed from a later cursor fails with
+// storage.ErrCompacted.
 func (b *Backend) Backup(ctx context.Context, to string) error {
 	s := b.handle
-	if s.writer.isStopped() {
+	if s.writer.isClosing() {
 		return storage.ErrClosed
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if _, err := os.Lstat(to); !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("back up to %s: the file exists already", to)
+		return fmt.Errorf("back up to %s: the file already exists", to)
 	}
-	// A connection of its own: those for reading are forbidden to write, to any file.
+	// Use a new connection, because reading connections may not write to any file.
 	c, err := s.connect(ctx, sqlite3.OPEN_READWRITE, 2<<10)
 	if err != nil {
 		return fmt.Errorf("back up to %s: %w", to, statementError(ctx, "open another connection", err))

@@ -1,30 +1,31 @@
 package sqlite
 
-// History is in the log. Every row names the row before it of the same resource (prev), so that the rows of one life of a resource,
-// from its creation to its deletion, form a chain that begins at its row in resources, or at one in gone if it was deleted. Nothing
-// else is written for history: an index of the log by key would touch another page for each change, which cost a third of the
-// writes per second where resources are small.
+// The log is the history. Each row holds the number of the previous row of the same resource (prev). The rows between
+// the creation and the deletion of a resource form a chain. It starts at the row's number in resources, or in gone
+// after a deletion. Nothing else is written for history: an index of the log by key would touch another page for each
+// change, which cost a third of the writes per second of small resources.
 //
 //	resources ──► log 90 ─prev─► log 71 ─prev─► log 12 (created)
 //	gone      ──► log 55 (deletion) ─prev─► log 31 ─prev─► log 30 (created)
 //
-// The log holds all rows above the horizon, and of each resource that was stored at the horizon the newest row before. So the state
-// of a resource at a row N >= horizon is found by going along a chain to its first row that is not above N, and that row is there.
+// The log holds all rows above the horizon and, for each resource stored at the horizon, its newest row at or before
+// the horizon. So the state of a resource at a row N >= horizon is the first row of its chain that is not above N, and
+// the log holds that row.
 //
-// A resource that is written all the time has a long chain. Rows therefore also name an older one (jump): the newest whose count is
-// divisible by 32 or, where the row's own count is, by 1024.
+// The chain of a frequently written resource is long, so rows also hold a skip pointer to an older row (jump). It
+// points to the newest row whose count is divisible by 32 or, from a row whose own count is, by 1024.
 const (
 	stepEvery = 32
 	leapEvery = 1024
 )
 
-// chainEntry is where the chain of a resource goes on: its newest row with what stands in resources about it.
+// chainEntry is the head of a chain: the newest row of a resource and the columns of table resources about it.
 type chainEntry struct {
 	seq, createRevision, writes int64
 	step, leap                  int64
 }
 
-// next returns the link of the row that comes next, and that row's jump.
+// next returns the entry after another row of the resource, and the skip pointer of that row.
 func (l chainEntry) next(seq int64) (n chainEntry, jump int64) {
 	if l.seq == 0 {
 		return chainEntry{seq: seq, createRevision: seq, writes: 1}, 0
@@ -40,7 +41,8 @@ func (l chainEntry) next(seq int64) (n chainEntry, jump int64) {
 	return n, jump
 }
 
-// rowAt goes rowAt a chain from a row above another one to the first that is not, which may be 0: before the resource was created.
+// rowAt follows a chain from a row above the given number to its first row at or below. It returns 0 if the resource
+// did not exist then.
 func (c *conn) rowAt(from, above int64) (int64, error) {
 	s, err := c.stmt(chain)
 	if err != nil {
@@ -50,12 +52,12 @@ func (c *conn) rowAt(from, above int64) (int64, error) {
 		if err := s.BindInt64(1, from); err != nil {
 			return 0, err
 		}
-		there := s.Step()
+		exists := s.Step()
 		prev, jump := s.ColumnInt64(0), s.ColumnInt64(1)
 		if err := finish(s); err != nil {
 			return 0, err
 		}
-		if !there {
+		if !exists {
 			return 0, errMissingRow
 		}
 		if from = prev; jump > above {
@@ -65,11 +67,12 @@ func (c *conn) rowAt(from, above int64) (int64, error) {
 	return from, nil
 }
 
-// chainCache remembers the chainCache of what was written last, by its version, so that most writes need not look them up. What is remembered of
-// a transaction that failed is never asked for: nobody has its versions.
+// chainCache caches the chain entries of recent writes by version, so that most writes need no lookup. Entries of a
+// failed transaction are never requested, because no caller has their versions.
 type chainCache struct{ recent, previous map[position]chainEntry }
 
-// chainCacheSize is the number of links in a generation, of which there are two: about 5 MB of memory in a process that writes as many keys.
+// chainCacheSize is the number of entries in a generation. The two generations use about 5 MB in a process that writes
+// as many keys.
 const chainCacheSize = 32 << 10
 
 func (k *chainCache) get(at position) (chainEntry, bool) {
@@ -80,7 +83,7 @@ func (k *chainCache) get(at position) (chainEntry, bool) {
 	return l, ok
 }
 
-// replace remembers a link in the place of that of an older version.
+// replace stores the entry of a new version and drops that of the old one.
 func (k *chainCache) replace(old, at position, l chainEntry) {
 	delete(k.recent, old)
 	if k.recent == nil || len(k.recent) >= chainCacheSize {

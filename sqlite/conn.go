@@ -12,7 +12,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// conn is a connection with its prepared statements. It is for one goroutine at a time.
+// conn is a connection with its prepared statements. It must be used by one goroutine at a time.
 type conn struct {
 	db    *sqlite3.Conn
 	stmts [queries]*sqlite3.Stmt
@@ -119,15 +119,15 @@ var texts = [queries]string{
 	goneAfter: `SELECT seq FROM gone WHERE key = ?1 AND seq > ?2 ORDER BY seq LIMIT 1`,
 }
 
-// role says what a connection is for.
+// role is the configuration of a connection for its purpose.
 type role struct {
 	flags sqlite3.OpenFlag
 	cache int // KiB
 	busy  time.Duration
 }
 
-// connect opens a connection that has read the database once, so that nobody deletes the -wal file under it. ctx interrupts it, until
-// it is given another interrupt: also here, where it may wait for a lock.
+// connect opens a connection and reads the database once, so that no other process deletes the -wal file under it. ctx
+// interrupts the connection, including its waits for locks here, until the caller sets another interrupt.
 func connect(ctx context.Context, path, vfs string, r role) (_ *conn, err error) {
 	name, flags := path, r.flags
 	if vfs != "" {
@@ -149,7 +149,7 @@ func connect(ctx context.Context, path, vfs string, r role) (_ *conn, err error)
 		return nil, err
 	}
 	for _, pragma := range []string{
-		// ncruces compiles SQLite so that a connection in WAL mode runs with NORMAL unless it says otherwise itself.
+		// ncruces compiles SQLite to default to NORMAL in WAL mode.
 		"synchronous = FULL",
 		"cache_size = -" + strconv.Itoa(r.cache),
 		"wal_autocheckpoint = 4000",
@@ -164,7 +164,7 @@ func connect(ctx context.Context, path, vfs string, r role) (_ *conn, err error)
 	return c, nil
 }
 
-// checkDurable refuses a connection on which an acknowledged write might get lost.
+// checkDurable returns an error for a connection that could lose an acknowledged write.
 func (c *conn) checkDurable() error {
 	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2"} {
 		got, err := c.pragma(pragma)
@@ -190,7 +190,8 @@ func (c *conn) pragma(text string) (string, error) {
 	return value, errors.Join(s.Err(), s.Close())
 }
 
-// stmt returns a prepared statement. Its user has to Reset it: a statement that was not holds a read transaction open.
+// stmt returns a prepared statement. The caller must Reset it, because an active statement holds a read transaction
+// open.
 func (c *conn) stmt(q query) (*sqlite3.Stmt, error) {
 	if s := c.stmts[q]; s != nil {
 		return s, nil
@@ -203,7 +204,7 @@ func (c *conn) stmt(q query) (*sqlite3.Stmt, error) {
 	return s, nil
 }
 
-// exec runs a statement that gives no rows.
+// exec runs a statement without rows.
 func (c *conn) exec(q query) error {
 	s, err := c.stmt(q)
 	if err != nil {
@@ -212,7 +213,7 @@ func (c *conn) exec(q query) error {
 	return s.Exec()
 }
 
-// execWith runs a statement that gives no rows, with numbers as its parameters.
+// execWith runs a statement without rows. Its parameters are numbers.
 func (c *conn) execWith(q query, params ...int64) error {
 	s, err := c.stmt(q)
 	if err != nil {
@@ -226,8 +227,8 @@ func (c *conn) execWith(q query, params ...int64) error {
 	return s.Exec()
 }
 
-// endTransaction ends a transaction, if one is open, whatever the connection's interrupt says. One may be open although BEGIN has failed: an
-// interrupt that comes when a statement has been carried out, but has not returned yet, makes an error of it.
+// endTransaction rolls back the open transaction, if any, regardless of the connection's interrupt. A transaction may
+// be open although BEGIN failed: an interrupt between the execution of a statement and its return makes it fail.
 func (c *conn) endTransaction() error {
 	c.db.SetInterrupt(context.Background())
 	if c.db.GetAutocommit() {
@@ -244,7 +245,7 @@ func (c *conn) close() error {
 	return c.db.Close()
 }
 
-// newest returns the mark of the newest row of the log.
+// newest returns the position of the newest row of the log.
 func (c *conn) newest() (position, error) {
 	s, err := c.stmt(newest)
 	if err != nil {
@@ -263,7 +264,7 @@ func finish(s *sqlite3.Stmt) error {
 	return errors.Join(err, ignoreRepeated(s.Reset(), err))
 }
 
-// ignoreRepeated drops an error of Reset, which repeats that of the step before.
+// ignoreRepeated drops an error of Reset that repeats the error of the last step.
 func ignoreRepeated(reset, step error) error {
 	if step != nil {
 		return nil
@@ -280,7 +281,7 @@ func (c *conn) inSnapshot(do func() error) error {
 		err = c.exec(commit)
 	}
 	if err != nil {
-		_ = c.endTransaction() // the first error tells more
+		_ = c.endTransaction() // the first error is more specific
 	}
 	return err
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// database is an opened file: the lock file beside it, and connections to it.
+// database is an opened file with its lock file and its reading connections.
 type database struct {
 	path     string
 	options  Options
@@ -37,12 +37,12 @@ func openDatabase(path string, options Options) (*database, error) {
 	return d, nil
 }
 
-// connect opens a connection with a cache of so many KiB, which ctx interrupts.
+// connect opens a connection with a cache of that many KiB. ctx interrupts the connection.
 func (d *database) connect(ctx context.Context, flags sqlite3.OpenFlag, cache int) (*conn, error) {
 	return connect(ctx, d.path, d.options.vfs, role{flags: flags, cache: cache, busy: d.options.Timeout})
 }
 
-// connectReader opens a connection that only reads, and that ctx interrupts.
+// connectReader opens a read-only connection. ctx interrupts the connection.
 func (d *database) connectReader(ctx context.Context, cache int) (*conn, error) {
 	c, err := d.connect(ctx, sqlite3.OPEN_READWRITE, cache)
 	if err != nil {
@@ -58,8 +58,8 @@ func (d *database) connectReader(ctx context.Context, cache int) (*conn, error) 
 	return c, nil
 }
 
-// read runs something that reads.
-func (d *database) read(ctx context.Context, what string, do func(*conn) error) error {
+// read calls do with a reading connection. operation describes the call in errors.
+func (d *database) read(ctx context.Context, operation string, do func(*conn) error) error {
 	c, err := d.readers.take(ctx)
 	if err != nil {
 		return err
@@ -67,16 +67,17 @@ func (d *database) read(ctx context.Context, what string, do func(*conn) error) 
 	err = do(c)
 	d.readers.give(c)
 	if err != nil {
-		return statementError(ctx, what, err)
+		return statementError(ctx, operation, err)
 	}
 	return nil
 }
 
-// writeOutsideBatch runs something that writes in a transaction on a connection of its own, in line with the writers of all processes.
-func (d *database) writeOutsideBatch(ctx context.Context, what string, do func(*conn) error) error {
+// writeOutsideBatch calls do in a write transaction of its own. SQLite's lock orders it among the writers of all
+// processes.
+func (d *database) writeOutsideBatch(ctx context.Context, operation string, do func(*conn) error) error {
 	c, err := d.connect(ctx, sqlite3.OPEN_READWRITE, 256)
 	if err != nil {
-		return statementError(ctx, what, err)
+		return statementError(ctx, operation, err)
 	}
 	err = c.checkDurable()
 	if err == nil {
@@ -91,22 +92,22 @@ func (d *database) writeOutsideBatch(ctx context.Context, what string, do func(*
 		}
 	}
 	if err = errors.Join(err, c.close()); err != nil {
-		return statementError(ctx, what, err)
+		return statementError(ctx, operation, err)
 	}
 	return nil
 }
 
-// inSnapshot runs something that reads, in one transaction.
-func (d *database) inSnapshot(ctx context.Context, what string, do func(*conn) error) error {
-	return d.read(ctx, what, func(c *conn) error { return c.inSnapshot(func() error { return do(c) }) })
+// inSnapshot calls do with a reading connection in one transaction.
+func (d *database) inSnapshot(ctx context.Context, operation string, do func(*conn) error) error {
+	return d.read(ctx, operation, func(c *conn) error { return c.inSnapshot(func() error { return do(c) }) })
 }
 
-// pool holds the reading connections, opened when they are first needed.
+// pool holds the reading connections. It opens each when it is first needed.
 type pool struct {
 	open    func(context.Context) (*conn, error)
 	timeout time.Duration
 	free    chan *conn
-	slots   chan struct{} // a token for each connection that may still be opened
+	slots   chan struct{} // a token for each connection not opened yet
 	closed  chan struct{}
 }
 
@@ -118,8 +119,8 @@ func newPool(size int, timeout time.Duration, open func(context.Context) (*conn,
 	return p
 }
 
-// take returns a connection that ctx interrupts, within ctx or, where that has no deadline, the pool's timeout. Each has to be
-// given back.
+// take returns a connection that ctx interrupts. It waits until ctx ends or, without a deadline in ctx, for the pool's
+// timeout. The caller must return the connection with give.
 func (p *pool) take(ctx context.Context) (*conn, error) {
 	select {
 	case c := <-p.free:
@@ -152,17 +153,17 @@ func (p *pool) take(ctx context.Context) (*conn, error) {
 	}
 }
 
-// give takes a connection back. It is never inside a transaction then, which would show its next users the past.
+// give returns a connection to the pool. It ends an open transaction, which would show later users old data.
 func (p *pool) give(c *conn) {
 	if c.endTransaction() != nil {
-		_ = c.close() // the transaction goes with it
+		_ = c.close() // this ends the transaction too
 		p.slots <- struct{}{}
 		return
 	}
 	p.free <- c
 }
 
-// close waits for the connections in use and closes them all. It is called once.
+// close waits for the connections in use and closes all connections. It must be called once.
 func (p *pool) close() error {
 	close(p.closed)
 	var errs []error
@@ -176,7 +177,7 @@ func (p *pool) close() error {
 	return errors.Join(errs...)
 }
 
-// setUp makes the first connection, which becomes the writer's, ready, and returns the store's id.
+// setUp prepares the first connection, which becomes the writer's, and returns the store's id.
 func (d *database) setUp(ctx context.Context, c *conn) (id driver.StoreID, err error) {
 	defer c.db.SetInterrupt(context.Background())
 	if err := checkLibrary(c); err != nil {
@@ -191,6 +192,6 @@ func (d *database) setUp(ctx context.Context, c *conn) (id driver.StoreID, err e
 	if err := c.checkDurable(); err != nil {
 		return id, err
 	}
-	// The connection has read the file, so the -wal file is there, and stays until the last process has closed the store.
+	// The connection has read the file, so the -wal file exists and stays until the last process closes the store.
 	return id, syncFolder(d.path)
 }

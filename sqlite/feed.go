@@ -15,12 +15,12 @@ import (
 	"github.com/ashlar-dev/storage/internal/codec"
 )
 
-// source feeds the watches of a store from the log table. A position is the mark of the newest row seen, and rows are
-// numbered in the order of commits, so positions form a line.
+// source feeds the watches of a store from the log. A position is the newest row seen. Rows are numbered in the order
+// of commits, so positions are totally ordered.
 type source struct {
 	database      *database
-	lastPublished atomic.Int64          // the number of the newest row that Run has come to
-	inbox         atomic.Pointer[inbox] // of the newest run; nil: nobody watches
+	lastPublished atomic.Int64          // number of the newest row that Run published
+	inbox         atomic.Pointer[inbox] // of the newest run; nil without one
 }
 
 var (
@@ -28,7 +28,7 @@ var (
 	_ driver.Prover[position] = (*source)(nil)
 )
 
-// The bounds of a page of history.
+// Bounds of a page of history.
 const (
 	pageRows  = 500
 	pageBytes = driver.PageBytes
@@ -41,8 +41,8 @@ func (s *source) Run(ctx context.Context, ready func(position), publish func([]*
 		return statementError(ctx, "open a connection for watches", err)
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
-	bell := watchLockFile(s.database.lockFile.path)
-	defer bell.close()
+	watcher := watchLockFile(s.database.lockFile.path)
+	defer watcher.close()
 	r := &follower{source: s, conn: c, in: s.openInbox(), publish: publish}
 	defer s.closeInbox(r.in)
 	if r.at, err = c.newest(); err != nil {
@@ -50,33 +50,33 @@ func (s *source) Run(ctx context.Context, ready func(position), publish func([]*
 	}
 	s.lastPublished.Store(r.at.seq)
 	ready(r.at)
-	var failing time.Time
+	var failedSince time.Time
 	for {
 		err := r.pollFile(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil:
-			failing = time.Time{}
+			failedSince = time.Time{}
 		case errors.Is(err, storage.ErrCompacted), errors.Is(err, sqlite3.CORRUPT), errors.Is(err, sqlite3.NOTADB):
 			return err
-		case failing.IsZero():
-			failing = time.Now()
-		case time.Since(failing) > s.database.options.Outage:
-			return fmt.Errorf("the log could not be read for %v: %w", s.database.options.Outage, err)
+		case failedSince.IsZero():
+			failedSince = time.Now()
+		case time.Since(failedSince) > s.database.options.Outage:
+			return fmt.Errorf("the log was unreadable for %v: %w", s.database.options.Outage, err)
 		}
-		for news := false; !news; {
-			why := bell.await(ctx, r.in.signal)
-			news = r.publishLocal()
-			switch why {
+		for poll := false; !poll; {
+			reason := watcher.await(ctx, r.in.signal)
+			poll = r.publishLocal()
+			switch reason {
 			case signalContextEnded:
 				return nil
 			case signalRemote:
-				// The writer of this process rings too, for rows that have come from the inbox.
+				// This process's own notifications follow rows from the inbox.
 				newest, known := s.database.lockFile.lastNotified()
-				news = news || !known || newest != r.at
+				poll = poll || !known || newest != r.at
 			case signalPoll:
-				news = true
+				poll = true
 			}
 		}
 	}
@@ -89,12 +89,12 @@ type follower struct {
 	in          *inbox
 	publish     func([]*event, position)
 	at          position
-	dataVersion int64 // the data_version at the last look
+	dataVersion int64 // data_version at the last poll
 }
 
-// pollFile publishes what the file has after the position.
+// pollFile publishes the rows of the file after the position.
 func (r *follower) pollFile(ctx context.Context) error {
-	// A change that comes after this look has another data_version, and is found by the next one.
+	// A later change has another data_version, so the next poll finds it.
 	version, err := r.conn.dataVersion()
 	if err != nil || version == r.dataVersion {
 		return err
@@ -111,25 +111,26 @@ func (r *follower) pollFile(ctx context.Context) error {
 	return nil
 }
 
-// publishLocal publishes what the writer of this process has added to the log. It reports whether there may be more in the file.
-func (r *follower) publishLocal() (look bool) {
-	own, asked := r.in.drain()
-	events, end, look := eventsAfter(own, r.at)
+// publishLocal publishes the rows that this process's writer added to the log. It reports whether the file may have
+// more.
+func (r *follower) publishLocal() (more bool) {
+	batches, pollRequested := r.in.drain()
+	events, end, more := eventsAfter(batches, r.at)
 	r.add(events, end)
-	return look || asked
+	return more || pollRequested
 }
 
 func (r *follower) add(events []*event, end position) {
 	if len(events) == 0 {
 		return
 	}
-	// Known before it is published: a proof that is asked for by who has seen it may not be older.
+	// Store the number first: a proof requested after an event must not be older than the event.
 	r.lastPublished.Store(end.seq)
 	r.publish(events, end)
 	r.at = end
 }
 
-// Newest implements driver.Prover. A statement that begins now sees what any process has committed before.
+// Newest implements driver.Prover. Its statement sees all earlier commits of all processes.
 func (s *source) Newest(ctx context.Context) (at position, err error) {
 	published := s.lastPublished.Load()
 	err = s.database.read(ctx, "read the log", func(c *conn) error {
@@ -140,9 +141,9 @@ func (s *source) Newest(ctx context.Context) (at position, err error) {
 		return position{}, err
 	}
 	if at.seq < published {
-		return position{}, errRestored // Run finds out, too
+		return position{}, errRestored // Run detects this too
 	}
-	s.notify() // another process's writer may have died before it rang
+	s.notify() // another process's writer may have died before its notification
 	return at, nil
 }
 
@@ -164,7 +165,7 @@ func (s *source) page(ctx context.Context, from position, f *driver.Filter, limi
 	return events, end, more, err
 }
 
-// history reads the rows after from, at most about limit of them. It decodes those only that f, if given, matches.
+// history reads about limit rows after a position. It decodes only the matches of f, if f is not nil.
 func (c *conn) history(from position, f *driver.Filter, limit int) (events []*event, end position, more bool, err error) {
 	s, err := c.stmt(history)
 	if err != nil {
@@ -178,7 +179,7 @@ func (c *conn) history(from position, f *driver.Filter, limit int) (events []*ev
 			err = reset
 		}
 	}()
-	// The row of the position itself comes first, and proves that it is one of this log. Before the first row there is none.
+	// The first row is the position itself, which proves that it belongs to this log. The zero position has no row.
 	end = from
 	if from != (position{}) && !(s.Step() && (position{s.ColumnInt64(0), s.ColumnInt64(1)}) == from && s.ColumnInt64(8) <= from.seq) {
 		if err := s.Err(); err != nil {
@@ -186,7 +187,7 @@ func (c *conn) history(from position, f *driver.Filter, limit int) (events []*ev
 		}
 		return nil, from, false, errRestored
 	}
-	var last *event // of the row before, wanted or not
+	var last *event // event of the previous row, wanted or not
 	for rows, bytes := 0, 0; s.Step(); {
 		at := position{s.ColumnInt64(0), s.ColumnInt64(1)}
 		if at.seq != end.seq+1 || s.ColumnInt64(8) > from.seq {
@@ -208,7 +209,7 @@ func (c *conn) history(from position, f *driver.Filter, limit int) (events []*ev
 	return events, end, false, s.Err()
 }
 
-// markCutCommit marks the end of a page inside a transaction: next is the row after it.
+// markCutCommit marks the last event of a page that ends inside a transaction. next is the position after the page.
 func markCutCommit(last *event, events []*event, next position) []*event {
 	if last == nil || last.At.tag != next.tag {
 		return events
@@ -220,8 +221,8 @@ func markCutCommit(last *event, events []*event, next position) []*event {
 	return append(events, last)
 }
 
-// eventOf decodes a row of the log. Of one that the filter leaves out it decodes no resource. Only a key that cannot be read is an
-// error.
+// eventOf decodes a row of the log. It skips the resource of a row that the filter rejects. It fails only if the key is
+// unreadable.
 func eventOf(s *sqlite3.Stmt, f *driver.Filter) (ev *event, wanted bool, err error) {
 	k, err := key.Parse(s.ColumnRawBlob(6))
 	if err != nil {
@@ -277,30 +278,30 @@ func (s *source) Encode(at position) []byte { return at.append(nil) }
 func (s *source) Decode(b []byte) (position, error) {
 	at, ok := decodePosition(b)
 	if !ok {
-		return position{}, fmt.Errorf("%w: this is no cursor", storage.ErrInvalid)
+		return position{}, fmt.Errorf("%w: malformed cursor", storage.ErrInvalid)
 	}
 	return at, nil
 }
 
-// openInbox makes a new inbox the source's. What was committed before, the first look of its run sees.
+// openInbox installs a new inbox. The first poll of its run sees the earlier commits.
 func (s *source) openInbox() *inbox {
 	in := &inbox{signal: make(chan struct{}, 1)}
 	s.inbox.Store(in)
 	return in
 }
 
-// closeInbox ends what attend began, unless another run attends already.
+// closeInbox removes an inbox, unless another run has installed its own.
 func (s *source) closeInbox(in *inbox) { s.inbox.CompareAndSwap(in, nil) }
 
-// notify hands the run, if there is one, what the writer has added, or without that asks for a look in the file.
-func (s *source) notify(own ...committedBatch) {
+// notify passes the writer's batches to the run, if there is one. Without batches it makes the run poll the file.
+func (s *source) notify(batches ...committedBatch) {
 	if in := s.inbox.Load(); in != nil {
-		in.add(own)
+		in.add(batches)
 	}
 }
 
-// committedRows returns what the requests of a committed transaction have added to the log. Of a deletion only the file knows what it
-// deleted.
+// committedRows returns the rows that a committed transaction added to the log. They are nil if it deleted something,
+// because only the file has the deleted resource.
 func (s *source) committedRows(t *txn, batch []*request) committedBatch {
 	a := committedBatch{after: t.before, end: t.last}
 	if s.inbox.Load() == nil {
@@ -310,7 +311,7 @@ func (s *source) committedRows(t *txn, batch []*request) committedBatch {
 	rows := make([]row, 0, n)
 	for _, r := range batch {
 		if r.err != nil {
-			continue // what it has written before belongs to a transaction that failed
+			continue // its rows belong to a failed transaction
 		}
 		for i := range r.mutations {
 			if c := &r.mutations[i]; c.Verb == driver.Write {

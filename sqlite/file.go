@@ -11,8 +11,8 @@ import (
 	"runtime"
 )
 
-// resolvePath returns the one path by which all processes name the file: absolute and without symbolic links, so that the files
-// beside it are the same too.
+// resolvePath returns the absolute path of the file without symbolic links. All processes use this path, so they share
+// the files beside it.
 func resolvePath(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -23,15 +23,15 @@ func resolvePath(path string) (string, error) {
 	}
 	folder, err := filepath.EvalSymlinks(filepath.Dir(path))
 	if err != nil {
-		return "", fmt.Errorf("the database's folder: %w", err)
+		return "", fmt.Errorf("find the folder of the database: %w", err)
 	}
 	return filepath.Join(folder, filepath.Base(path)), nil
 }
 
-// checkFile says in plain words what SQLite would say in its own, or not at all.
+// checkFile returns an error for a file that SQLite would reject with an unclear message, or would not reject.
 func checkFile(path string, create bool) error {
 	if name := networkFileSystem(filepath.Dir(path)); name != "" {
-		return fmt.Errorf("the file lies on a network file system (%s), where SQLite loses data when several machines write: "+
+		return fmt.Errorf("the file is on a network file system (%s), where SQLite loses data when several machines write: "+
 			"use a local disk, or another backend", name)
 	}
 	file, err := os.Open(path)
@@ -39,7 +39,7 @@ func checkFile(path string, create bool) error {
 	case errors.Is(err, fs.ErrNotExist) && create:
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w, and create=off forbids making it", err)
+		return fmt.Errorf("%w, and create=off forbids creating it", err)
 	case err != nil:
 		return err
 	}
@@ -55,22 +55,23 @@ func checkFile(path string, create bool) error {
 	head := make([]byte, len(magic))
 	n, err := io.ReadFull(file, head)
 	if errors.Is(err, io.EOF) {
-		return nil // empty, as SQLite makes it before the first write
+		return nil // SQLite creates the file empty before the first write
 	}
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return err
 	}
-	// Zeros are there for a moment while another process makes the file; otherwise SQLite will refuse them.
+	// Another process that is creating the file may have written only zeros so far. SQLite rejects other files of
+	// zeros.
 	if !bytes.Equal(head[:n], magic) && !bytes.Equal(head[:n], make([]byte, n)) {
 		return errNoDatabase
 	}
 	return nil
 }
 
-// syncFolder makes the names of new files durable, which the driver leaves out.
+// syncFolder makes the names of new files durable, which the SQLite library omits.
 func syncFolder(path string) error {
 	if runtime.GOOS == "windows" {
-		return nil // folders cannot be synced there
+		return nil // Windows cannot sync folders
 	}
 	folder, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -78,7 +79,7 @@ func syncFolder(path string) error {
 	}
 	defer folder.Close()
 	if err := folder.Sync(); err != nil {
-		return fmt.Errorf("sync the database's folder: %w", err)
+		return fmt.Errorf("sync the folder of the database: %w", err)
 	}
 	return nil
 }

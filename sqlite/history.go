@@ -11,19 +11,19 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// rowRange is the rows of the log at which the store can be read: from the horizon up to the newest.
+// rowRange is the range of rows at which the store can be read, from the horizon to the newest.
 type rowRange struct {
 	horizon int64
 	newest  position
 }
 
-// check returns nil if a row may be asked for.
+// check returns an error unless the range contains a row.
 func (s rowRange) check(seq int64) error {
 	switch {
 	case seq < s.horizon:
-		return fmt.Errorf("%w: the store can be read from revision %d on, not at %d", storage.ErrCompacted, revision(s.horizon), revision(seq))
+		return fmt.Errorf("%w: history begins at revision %d, requested was %d", storage.ErrCompacted, revision(s.horizon), revision(seq))
 	case seq > s.newest.seq:
-		return fmt.Errorf("%w: the newest is %d, not %d", storage.ErrFutureRevision, s.newest.revision(), revision(seq))
+		return fmt.Errorf("%w: the newest revision is %d, requested was %d", storage.ErrFutureRevision, s.newest.revision(), revision(seq))
 	}
 	return nil
 }
@@ -39,7 +39,7 @@ func (c *conn) readableRange() (sp rowRange, err error) {
 	return sp, finish(s)
 }
 
-// positionOf returns the mark of a row that may be asked for.
+// positionOf returns the position of a row within the readable range.
 func (c *conn) positionOf(seq int64) (position, error) {
 	if seq == 0 {
 		return position{}, nil
@@ -52,20 +52,20 @@ func (c *conn) positionOf(seq int64) (position, error) {
 		return position{}, err
 	}
 	m := position{seq: seq}
-	there := s.Step()
-	if there {
+	exists := s.Step()
+	if exists {
 		m.tag = s.ColumnInt64(0)
 	}
 	if err := finish(s); err != nil {
 		return position{}, err
 	}
-	if !there {
+	if !exists {
 		return position{}, errMissingRow
 	}
 	return m, nil
 }
 
-// checkPosition returns nil if a position is one of this log, and one at which the store can be read.
+// checkPosition returns an error unless the position belongs to this log and the store can be read at it.
 func (c *conn) checkPosition(at position, sp rowRange) error {
 	if at.seq > sp.newest.seq {
 		return errRestored
@@ -73,7 +73,7 @@ func (c *conn) checkPosition(at position, sp rowRange) error {
 	if err := sp.check(at.seq); err != nil {
 		return err
 	}
-	if here, err := c.positionOf(at.seq); err != nil || here != at {
+	if stored, err := c.positionOf(at.seq); err != nil || stored != at {
 		return errors.Join(err, errRestored)
 	}
 	return nil
@@ -89,7 +89,8 @@ func (d *database) Revisions(ctx context.Context) (oldest, newest int64, err err
 	return revision(sp.horizon), sp.newest.revision(), err
 }
 
-// PositionAt implements driver.Historian. Rows are numbered in the order of commits, so what is not there yet comes later.
+// PositionAt implements driver.Historian. Rows are numbered in the order of commits, so a missing higher number is in
+// the future.
 func (d *database) PositionAt(ctx context.Context, rev int64) (at position, err error) {
 	err = d.inSnapshot(ctx, "read the log", func(c *conn) error {
 		sp, err := c.readableRange()
@@ -104,13 +105,13 @@ func (d *database) PositionAt(ctx context.Context, rev int64) (at position, err 
 	return at, err
 }
 
-// Settled implements driver.Historian: when a change is committed, all that come before it are.
+// Settled implements driver.Historian. A committed change is final, because all earlier ones are committed too.
 func (*database) Settled(context.Context, int64) error { return nil }
 
 // RevisionOf implements driver.Historian.
 func (*database) RevisionOf(at position) int64 { return at.revision() }
 
-// Compact implements driver.Historian. It deletes what it can within its time; those who write delete the rest.
+// Compact implements driver.Historian. It deletes as many rows as its context allows; later writes delete the rest.
 func (d *database) Compact(ctx context.Context, rev int64) error {
 	err := d.writeOutsideBatch(ctx, "move the horizon", func(c *conn) error {
 		sp, err := c.readableRange()
@@ -125,15 +126,15 @@ func (d *database) Compact(ctx context.Context, rev int64) error {
 		return c.execWith(moveFollowed, seqOf(rev))
 	})
 	for done := false; !done && err == nil; {
-		swept := d.writeOutsideBatch(ctx, "prune the log", func(c *conn) error {
+		pruneErr := d.writeOutsideBatch(ctx, "prune the log", func(c *conn) error {
 			t, err := newTxn(c, nil)
 			if err == nil {
 				done, err = t.sweep(pruneStep)
 			}
 			return err
 		})
-		if swept != nil {
-			break // the revision is the oldest one all the same
+		if pruneErr != nil {
+			break // the horizon has moved, and writers prune the rest
 		}
 	}
 	return err
@@ -181,7 +182,7 @@ type logRecord struct {
 	data                         []byte
 }
 
-// version returns what a row that is a write has written.
+// version returns the version that the row of a write stored.
 func (l *logRecord) version(key []byte) *driver.Version {
 	return &driver.Version{
 		Key: key, Version: l.appendVersion(nil), Data: l.data,
@@ -189,7 +190,7 @@ func (l *logRecord) version(key []byte) *driver.Version {
 	}
 }
 
-// readLogRecord reads a row of the log, with its data only where that is wanted.
+// readLogRecord reads a row of the log, optionally with its data.
 func (c *conn) readLogRecord(seq int64, data bool) (*logRecord, error) {
 	s, err := c.stmt(logRow)
 	if err != nil {
@@ -198,9 +199,9 @@ func (c *conn) readLogRecord(seq int64, data bool) (*logRecord, error) {
 	if err := errors.Join(s.BindInt64(1, seq), s.BindBool(2, data)); err != nil {
 		return nil, err
 	}
-	there := s.Step()
+	exists := s.Step()
 	l := &logRecord{position: position{seq, s.ColumnInt64(0)}, createRevision: s.ColumnInt64(1), writes: s.ColumnInt64(2), prev: s.ColumnInt64(3)}
-	if there {
+	if exists {
 		l.deletion = s.ColumnType(4) != sqlite3.NULL
 		if data {
 			l.data = s.ColumnBlob(5, nil)
@@ -209,7 +210,7 @@ func (c *conn) readLogRecord(seq int64, data bool) (*logRecord, error) {
 	if err := finish(s); err != nil {
 		return nil, err
 	}
-	if !there {
+	if !exists {
 		return nil, errMissingRow
 	}
 	return l, nil

@@ -7,12 +7,12 @@ import (
 	"github.com/ashlar-dev/storage/internal/codec"
 )
 
-// inbox is where one run of the feed is told that there is something new: look in the file, or, for rows that this process's writer
-// has added to the log, here they are. Those it takes as they are instead of reading them back, if they come next.
+// inbox passes news to one run of the feed: rows that this process's writer added to the log, or a request to poll the
+// file. The run publishes the rows without reading them back if they directly follow its position.
 //
-// Each run has an inbox of its own, because one may still be ending when the next begins.
+// Each run has its own inbox, because a run may still be ending when the next one begins.
 type inbox struct {
-	signal chan struct{} // holds a token when there may be something
+	signal chan struct{} // holds a token if there may be news
 
 	mu            sync.Mutex
 	localCommits  []committedBatch
@@ -20,21 +20,22 @@ type inbox struct {
 	pollRequested bool
 }
 
-// maxInboxBytes bounds what waits for a feed that waits for the file. What is beyond, a look reads. An addition and a row count for
-// something also where they have few bytes of a resource, or none.
+// maxInboxBytes bounds the size of an inbox while the feed is blocked on the file. Beyond it, the feed polls the file
+// instead. batchOverhead and rowOverhead are added for each batch and row, which may have few bytes of a resource or
+// none.
 const (
 	maxInboxBytes = 8 << 20
 	batchOverhead = 64
 	rowOverhead   = 256
 )
 
-// committedBatch is what one transaction has added to the log: everything between two rows.
+// committedBatch holds the rows that one transaction added to the log, between two positions.
 type committedBatch struct {
 	after, end position
-	rows       []row // nil: only the file has them all
+	rows       []row // nil if the rows must be read from the file
 }
 
-// row is a row of the log that tells of a write.
+// row is a row of the log for a write.
 type row struct {
 	at                     position
 	createRevision, writes int64
@@ -42,41 +43,41 @@ type row struct {
 	data                   []byte
 }
 
-func (in *inbox) add(own []committedBatch) {
+func (in *inbox) add(batches []committedBatch) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.pollRequested = in.pollRequested || len(own) == 0
-	for i := range own {
+	in.pollRequested = in.pollRequested || len(batches) == 0
+	for i := range batches {
 		in.bytes += batchOverhead
-		for j := range own[i].rows {
-			in.bytes += rowOverhead + len(own[i].rows[j].data)
+		for j := range batches[i].rows {
+			in.bytes += rowOverhead + len(batches[i].rows[j].data)
 		}
 	}
-	if in.localCommits = append(in.localCommits, own...); in.bytes > maxInboxBytes {
+	if in.localCommits = append(in.localCommits, batches...); in.bytes > maxInboxBytes {
 		in.pollRequested, in.localCommits, in.bytes = true, nil, 0
 	}
 	select {
 	case in.signal <- struct{}{}:
-	default: // it is ringing already
+	default:
 	}
 }
 
 // drain empties the inbox.
-func (in *inbox) drain() (own []committedBatch, look bool) {
+func (in *inbox) drain() (batches []committedBatch, poll bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	own, look = in.localCommits, in.pollRequested
+	batches, poll = in.localCommits, in.pollRequested
 	in.localCommits, in.pollRequested, in.bytes = nil, false, 0
-	return own, look
+	return batches, poll
 }
 
-// eventsAfter returns the events of additions that come next after a position without a gap, and the position after them; look says
-// that the log has other rows, which the file tells.
-func eventsAfter(own []committedBatch, at position) (events []*event, end position, look bool) {
-	for i := range own {
-		a := &own[i]
+// eventsAfter returns the events of the batches that directly follow a position, and the position after them. poll
+// reports that the log has other rows, which must be read from the file.
+func eventsAfter(batches []committedBatch, at position) (events []*event, end position, poll bool) {
+	for i := range batches {
+		a := &batches[i]
 		switch {
-		case a.end == at: // a look has read it
+		case a.end == at: // a poll has read it
 		case a.after != at || a.rows == nil:
 			return events, at, true
 		default:
@@ -89,7 +90,7 @@ func eventsAfter(own []committedBatch, at position) (events []*event, end positi
 	return events, at, false
 }
 
-// event is what eventOf makes of the row.
+// event returns the event that eventOf returns for the row.
 func (r *row) event() *event {
 	ev := &event{
 		Key: r.key, At: r.at, Commit: r.at.tag, Size: len(r.data),

@@ -9,24 +9,24 @@ import (
 	"github.com/ashlar-dev/storage/driver/key"
 )
 
-// keyIterator goes over rows of resources in key order, within bounds and as a filter says. It walks over some rows that the filter leaves
-// out, and then seeks to where a match may be: a look-up by key costs as much as a few steps.
+// keyIterator visits rows of resources in key order, within bounds and by a filter. It steps over a few mismatches and
+// then seeks to the next possible match. A seek costs as much as a few steps.
 type keyIterator struct {
 	stmt       *sqlite3.Stmt
-	filter     *driver.Filter // nil: all match
+	filter     *driver.Filter // nil matches all keys
 	to         []byte
-	key        []byte // of the row it stands at, valid until the next step
-	mismatches int    // rows in a row that do not match
-	steps      int    // that it has taken
+	key        []byte // of the current row, valid until the next step
+	mismatches int    // number since the last match or seek
+	steps      int    // number of rows read
 	atEnd      bool
 
-	version driver.Version // for who makes one of the row
+	version driver.Version // reused for the current row
 }
 
-// maxMismatches is the number of rows that a walk looks at before it seeks.
+// maxMismatches is the number of mismatches after which the iterator seeks.
 const maxMismatches = 16
 
-// iterate returns an iterator over a statement that reads key >= ?1 AND key < ?2. A nil key is no bound.
+// iterate returns an iterator over a statement that reads key >= ?1 AND key < ?2. A nil key means no bound.
 func (c *conn) iterate(q query, from, to []byte, filter *driver.Filter) (*keyIterator, error) {
 	stmt, err := c.stmt(q)
 	if err != nil {
@@ -38,7 +38,7 @@ func (c *conn) iterate(q query, from, to []byte, filter *driver.Filter) (*keyIte
 	w := &keyIterator{stmt: stmt, filter: filter, to: to}
 	if filter != nil {
 		if _, exact := filter.Prefix(); exact {
-			w.filter = nil // if the bounds are within the filter's
+			w.filter = nil // the bounds below select exactly its matches
 		}
 		if first, ok := filter.Seek(from); ok {
 			from = first
@@ -58,7 +58,7 @@ func (w *keyIterator) seek(from []byte) error {
 	return errors.Join(w.stmt.Reset(), bindBytes(w.stmt, 1, from), w.stmt.BindBlob(2, w.to))
 }
 
-// next goes to the next row. At the end, and after an error, it returns false, and close says which it was.
+// next advances to the next row. It returns false at the end and after an error.
 func (w *keyIterator) next() (bool, error) {
 	for !w.atEnd && w.stmt.Step() {
 		w.steps++
@@ -89,5 +89,5 @@ func (w *keyIterator) next() (bool, error) {
 	return false, w.stmt.Err()
 }
 
-// close frees the statement.
+// close resets the statement and returns the error of its last step.
 func (w *keyIterator) close() error { return finish(w.stmt) }

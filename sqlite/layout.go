@@ -10,14 +10,16 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// position is a row of the log: its number, and a random tag, which tells it from a row of the same number that was written after
-// an older copy of the file was restored. Neighbours of one transaction have the same tag, others have not. The position of the row that wrote a resource is the resource's version; the position of the
-// newest row that a reader has seen is its position in history. The zero position stands before the first row.
+// position identifies a row of the log by its number and a random tag. The tag differs for a row of the same number
+// that is written after a restore of an older copy of the file. All rows of a transaction have the same tag, and
+// adjacent transactions have different tags. The position of the row that wrote a resource is the resource's version.
+// The position of the newest row that a reader has seen is its position in history. The zero position is before the
+// first row.
 type position struct{ seq, tag int64 }
 
 const tagBytes = 6
 
-// revision is the number of the change that a row tells of, and that of the empty store is 1. seqOf undoes it.
+// revision returns the revision of a row. The empty store has revision 1. seqOf is the inverse.
 func (m position) revision() int64 { return revision(m.seq) }
 
 func revision(seq int64) int64 { return seq + 1 }
@@ -48,7 +50,7 @@ func decodePosition(b []byte) (position, bool) {
 	return m, m.seq >= 0
 }
 
-// version is the text of a resource's version.
+// version returns the position as the version of a resource.
 func (m position) version() string {
 	var room [24]byte
 	return string(m.appendVersion(room[:0]))
@@ -59,16 +61,16 @@ func (m position) appendVersion(to []byte) []byte {
 	return base64.RawURLEncoding.AppendEncode(to, m.append(room[:0]))
 }
 
-// parseVersion undoes version. Text that version never returns is none.
+// parseVersion is the inverse of version. It rejects text that version never returns.
 func parseVersion(text string) (position, bool) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || base64.RawURLEncoding.EncodedLen(len(b)) != len(text) {
-		return position{}, false // the decoder skips line breaks, which are no part of a version
+		return position{}, false // the decoder skips line breaks, which no version contains
 	}
 	return decodePosition(b)
 }
 
-// ownerBytes is how a resource names its owner: the owner's key and uid joined by NUL, or nil.
+// ownerBytes returns the key and the uid of a resource's owner, joined by NUL, or nil without an owner.
 func ownerBytes(owner *resourcepb.ID) []byte {
 	if owner == nil {
 		return nil
@@ -80,7 +82,7 @@ func ownerEntry(owner driver.Key, uid string) []byte {
 	return append(append(owner.Bytes(), 0), uid...)
 }
 
-// keyUpperBound stands behind every key: no UTF-8 has it.
+// keyUpperBound is above every key, because it is not valid UTF-8.
 var keyUpperBound = []byte{0xff}
 
 type event = driver.Event[position]

@@ -10,10 +10,10 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// List implements driver.Driver. Where the filter is a range of keys, one statement reads it, from one snapshot; otherwise the statement
-// may be used several times, and a transaction sees to that.
+// List implements driver.Driver. If the filter is a range of keys, one statement reads it from one snapshot. Otherwise
+// scan may run the statement several times, so List uses a transaction.
 func (d *database) List(ctx context.Context, _ storage.ReadConsistency, f *driver.Filter, rows driver.Rows) error {
-	return d.read(ctx, "read the rows", func(c *conn) error {
+	return d.read(ctx, "read the resources", func(c *conn) error {
 		if _, exact := f.Prefix(); exact {
 			return c.scan(f, rows)
 		}
@@ -21,7 +21,7 @@ func (d *database) List(ctx context.Context, _ storage.ReadConsistency, f *drive
 	})
 }
 
-// scan adds what matches a filter to rows, in key order.
+// scan adds the matches of a filter to rows, in key order.
 func (c *conn) scan(filter *driver.Filter, rows driver.Rows) (err error) {
 	w, err := c.iterate(scan, nil, nil, filter)
 	if err != nil {
@@ -30,8 +30,8 @@ func (c *conn) scan(filter *driver.Filter, rows driver.Rows) (err error) {
 	defer func() { err = errors.Join(err, ignoreRepeated(w.close(), err)) }()
 	var version []byte
 	for {
-		there, err := w.next()
-		if !there || err != nil {
+		more, err := w.next()
+		if !more || err != nil {
 			return err
 		}
 		version = position{w.stmt.ColumnInt64(1), w.stmt.ColumnInt64(2)}.appendVersion(version[:0])
@@ -43,7 +43,7 @@ func (c *conn) scan(filter *driver.Filter, rows driver.Rows) (err error) {
 
 // Children implements driver.Driver.
 func (d *database) Children(ctx context.Context, owner driver.Key, uid string) (ids []*resourcepb.ID, err error) {
-	err = d.read(ctx, "read the index", func(c *conn) error {
+	err = d.read(ctx, "read the owner references", func(c *conn) error {
 		ids, err = c.children(ownerEntry(owner, uid))
 		return err
 	})

@@ -4,7 +4,7 @@ package sqlite
 
 import "os"
 
-// Where there is no flock, writers of different processes compete for SQLite's own lock, which is less fair.
+// Without flock, writers of different processes compete for SQLite's own lock, which is less fair.
 
 func tryLock(*os.File) (bool, error) { return true, nil }
 

@@ -22,7 +22,7 @@ func waitLock(f *os.File) error { return flock(f, unix.LOCK_EX) }
 
 func unlock(f *os.File) error { return flock(f, unix.LOCK_UN) }
 
-// flock works on the descriptor under the file's own guard, so that closing the file meanwhile is safe.
+// flock locks the descriptor while the file is guarded against a concurrent Close.
 func flock(f *os.File, how int) error {
 	raw, err := f.SyscallConn()
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// lockFile is the -lock file beside the database. Writers take turns by a lock on it, and touch it after each commit, which is
-// the doorbell that watches listen for. It holds the mark of the row that was rung for last.
+// lockFile is the -lock file beside the database. Writers take turns by a lock on it. After each commit a writer writes
+// the position of the newest row to it, which notifies the watches of all processes.
 type lockFile struct {
 	file *os.File
 	path string
@@ -21,25 +21,27 @@ func openLockFile(database string) (*lockFile, error) {
 	path := database + "-lock"
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
-		return nil, fmt.Errorf("the database's folder has to be writable: %w", err)
+		return nil, fmt.Errorf("create the lock file (the folder of the database must be writable): %w", err)
 	}
 	return &lockFile{file: file, path: path}, nil
 }
 
-// notificationBytes is the length of what ring writes: something that is not 0, which programs before this one wrote, and the mark.
+// notificationBytes is the length of a notification: a byte 1, where older programs wrote 0, and a position.
 const notificationBytes = 1 + 8 + 8
 
-// notify wakes the watches of all processes, for what was added to the log up to a row. The caller has the lock, so that no older mark
-// takes the place of a newer one. Where the lock has no effect, a watch may so take news for old, until it polls.
+// notify wakes the watches of all processes because rows were added up to a position. The caller holds the lock, so
+// that an older position never overwrites a newer one. On systems without flock that may happen, and a watch then finds
+// the change only by polling.
 func (s *lockFile) notify(newest position) {
 	b := [notificationBytes]byte{1}
 	binary.LittleEndian.PutUint64(b[1:], uint64(newest.seq))
 	binary.LittleEndian.PutUint64(b[9:], uint64(newest.tag))
-	// Watches that miss it find the change by polling.
+	// Watches that miss a notification find the change by polling.
 	_, _ = s.file.WriteAt(b[:], 0)
 }
 
-// lastNotified returns what ring was called with last, in any process; known is false where that cannot be told.
+// lastNotified returns the position of the last notification by any process. known is false if there is none with a
+// position.
 func (s *lockFile) lastNotified() (newest position, known bool) {
 	var b [notificationBytes]byte
 	if _, err := s.file.ReadAt(b[:], 0); err != nil || b[0] != 1 {
@@ -48,20 +50,20 @@ func (s *lockFile) lastNotified() (newest position, known bool) {
 	return position{int64(binary.LittleEndian.Uint64(b[1:])), int64(binary.LittleEndian.Uint64(b[9:]))}, true
 }
 
-// lockPolling takes the lock without ever standing in the line for it.
+// lockPolling acquires the lock by polling, without a blocked system call.
 func (s *lockFile) lockPolling(ctx context.Context) error {
 	return poll(ctx, func() (bool, error) { return tryLock(s.file) })
 }
 
-// lock takes the lock, standing in line. It returns errStopped if stop is closed first. A place in the line cannot be given up,
-// so the goroutine that stands there hands the lock straight back if nobody waits for it any more.
+// lock acquires the lock in turn. It returns errStopped if stop is closed first. A blocked flock cannot be cancelled,
+// so the goroutine that waits for it releases the lock at once if the caller has returned.
 func (s *lockFile) lock(stop <-chan struct{}) error {
 	if taken, err := tryLock(s.file); taken || err != nil {
 		return err
 	}
-	granted, left := make(chan error), make(chan struct{})
+	granted, exited := make(chan error), make(chan struct{})
 	go func() {
-		defer close(left)
+		defer close(exited)
 		err := waitLock(s.file)
 		select {
 		case granted <- err:
@@ -75,16 +77,16 @@ func (s *lockFile) lock(stop <-chan struct{}) error {
 	case <-stop:
 	}
 	select {
-	case <-left:
+	case <-exited:
 	case <-time.After(time.Second):
-		// The holder does not go on: another process, stopped in the middle of a write. The goroutine ends when it does.
+		// The holder does not proceed, for example a process stopped during a write. The goroutine ends when it does.
 	}
 	return errStopped
 }
 
 func (s *lockFile) unlock() error { return unlock(s.file) }
 
-// poll calls try every few milliseconds until it is done or fails, or ctx ends.
+// poll calls try every few milliseconds until it is done, it fails or ctx ends.
 func poll(ctx context.Context, try func() (done bool, err error)) error {
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
@@ -100,16 +102,16 @@ func poll(ctx context.Context, try func() (done bool, err error)) error {
 	}
 }
 
-// The source looks for changes when a writer rings, and besides every pollEvery, for one that died between its commit and the
-// bell; more often where the bell cannot be heard.
+// The feed polls the file every pollEvery, in case a writer died between its commit and its notification. Without file
+// notifications it polls every pollUnwatchedEvery.
 const (
 	pollEvery          = 250 * time.Millisecond
 	pollUnwatchedEvery = 50 * time.Millisecond
 )
 
-// lockFileWatcher hears the writers of all processes touch the side file.
+// lockFileWatcher reports writes to the lock file by any process.
 type lockFileWatcher struct {
-	watcher *fsnotify.Watcher // nil where the system has none to spare
+	watcher *fsnotify.Watcher // nil if the system has no file watches to spare
 	ticker  *time.Ticker
 }
 
@@ -126,17 +128,17 @@ func watchLockFile(path string) *lockFileWatcher {
 	return &lockFileWatcher{watcher: watcher, ticker: time.NewTicker(pollEvery)}
 }
 
-// signal is what ends the waiting for changes.
+// signal is the reason why await returned.
 type signal int
 
 const (
-	signalContextEnded signal = iota // ctx
-	signalLocal                      // by this process's writer
-	signalRemote                     // by a writer of any process
-	signalPoll                       // nothing, for as long as a look may be put off
+	signalContextEnded signal = iota
+	signalLocal               // this process's writer added rows
+	signalRemote              // a writer of any process sent a notification
+	signalPoll                // it is time to poll
 )
 
-// await returns when there may be changes.
+// await blocks until there may be changes or ctx ends.
 func (b *lockFileWatcher) await(ctx context.Context, inbox <-chan struct{}) signal {
 	var events chan fsnotify.Event
 	var failed chan error
@@ -149,7 +151,7 @@ func (b *lockFileWatcher) await(ctx context.Context, inbox <-chan struct{}) sign
 	case <-events:
 		return signalRemote
 	case err := <-failed:
-		_ = err // too many events at once, so that some were dropped: time to look
+		_ = err // the event queue overflowed, so poll
 		return signalPoll
 	case <-b.ticker.C:
 		return signalPoll

@@ -12,17 +12,17 @@ import (
 	"github.com/ashlar-dev/storage/driver/key"
 )
 
-// The journal is made when it is first needed: most stores never are moved.
+// The journal table is created on first use, because most stores are never moved.
 const createJournal = `CREATE TABLE IF NOT EXISTS journal (name TEXT PRIMARY KEY, revision INTEGER NOT NULL, value BLOB NOT NULL) STRICT`
 
-// noJournal reports whether a statement failed because nothing was ever noted.
+// noJournal reports whether a statement failed because the journal does not exist yet.
 func noJournal(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "no such table: journal")
 }
 
 // ReadNote implements driver.Mover.
 func (d *database) ReadNote(ctx context.Context, name string) (value []byte, revision string, err error) {
-	err = d.read(ctx, "read the row", func(c *conn) error {
+	err = d.read(ctx, "read the journal", func(c *conn) error {
 		at, err := c.note(name, &value)
 		revision = at
 		return err
@@ -32,7 +32,7 @@ func (d *database) ReadNote(ctx context.Context, name string) (value []byte, rev
 
 // WriteNote implements driver.Mover.
 func (d *database) WriteNote(ctx context.Context, name string, value []byte, revision string) (next string, err error) {
-	err = d.writeOutsideBatch(ctx, "write the row", func(c *conn) error {
+	err = d.writeOutsideBatch(ctx, "write the journal", func(c *conn) error {
 		if err := c.db.Exec(createJournal); err != nil {
 			return err
 		}
@@ -54,7 +54,7 @@ func (d *database) WriteNote(ctx context.Context, name string, value []byte, rev
 
 // DeleteNote implements driver.Mover.
 func (d *database) DeleteNote(ctx context.Context, name, revision string) error {
-	return d.writeOutsideBatch(ctx, "write the row", func(c *conn) error {
+	return d.writeOutsideBatch(ctx, "write the journal", func(c *conn) error {
 		at, err := c.note(name, nil)
 		switch {
 		case err != nil || at == "":
@@ -66,7 +66,7 @@ func (d *database) DeleteNote(ctx context.Context, name, revision string) error 
 	})
 }
 
-// note returns a note's revision, "" if there is none, and its value where it is wanted.
+// note returns the revision of a note, or "" if it does not exist. It stores the value in *value unless value is nil.
 func (c *conn) note(name string, value *[]byte) (revision string, err error) {
 	err = c.run(`SELECT revision, value FROM journal WHERE name = ?1`,
 		func(st *sqlite3.Stmt) error { return st.BindText(1, name) },
@@ -84,14 +84,14 @@ func (c *conn) note(name string, value *[]byte) (revision string, err error) {
 
 // putNote writes a note and returns its revision.
 func (c *conn) putNote(name string, value []byte) (revision string, err error) {
-	number := randomTag() // random, so that a note that was deleted and made anew is another one
+	number := randomTag() // random, so that a note created again has a new revision
 	err = c.run(`INSERT OR REPLACE INTO journal (name, revision, value) VALUES (?1, ?2, ?3)`, func(st *sqlite3.Stmt) error {
 		return errors.Join(st.BindText(1, name), st.BindInt64(2, number), bindBytes(st, 3, value))
 	}, nil)
 	return strconv.FormatInt(number, 10), err
 }
 
-// run runs a statement that is not worth keeping.
+// run runs a statement once, without caching it.
 func (c *conn) run(text string, bind func(*sqlite3.Stmt) error, row func(*sqlite3.Stmt)) error {
 	st, _, err := c.db.Prepare(text)
 	if err != nil {
@@ -111,7 +111,7 @@ func (c *conn) run(text string, bind func(*sqlite3.Stmt) error, row func(*sqlite
 	return errors.Join(err, ignoreRepeated(st.Close(), err))
 }
 
-// bindBytes binds bytes, and no NULL where there are none.
+// bindBytes binds bytes. It binds an empty blob, not NULL, for nil.
 func bindBytes(st *sqlite3.Stmt, param int, b []byte) error {
 	if len(b) == 0 {
 		return st.BindZeroBlob(param, 0)
@@ -119,7 +119,7 @@ func bindBytes(st *sqlite3.Stmt, param int, b []byte) error {
 	return st.BindBlob(param, b)
 }
 
-// targetName gives a target without a name one, because the empty name stands for an open store.
+// targetName returns the name of a target, or a placeholder, because the empty name means an open store.
 func targetName(target string) string {
 	if target == "" {
 		return "another store"
@@ -127,7 +127,7 @@ func targetName(target string) string {
 	return target
 }
 
-// SetFence implements driver.Mover. Writers see the fence in the row that each of their transactions begins with.
+// SetFence implements driver.Mover. Every write transaction reads the fence in its first statement.
 func (d *database) SetFence(ctx context.Context, target *string) error {
 	_, err := d.setFence(ctx, target, nil)
 	return err
@@ -146,7 +146,7 @@ func (d *database) setFence(ctx context.Context, target, epoch *string) (next st
 	if target != nil {
 		text = targetName(*target)
 	}
-	err = d.writeOutsideBatch(ctx, "write the row", func(c *conn) error {
+	err = d.writeOutsideBatch(ctx, "write the journal", func(c *conn) error {
 		if err := c.db.Exec(createJournal); err != nil {
 			return err
 		}
@@ -172,8 +172,8 @@ func (d *database) setFence(ctx context.Context, target, epoch *string) (next st
 
 // Fence implements driver.Mover.
 func (d *database) Fence(ctx context.Context) (state driver.FenceState, err error) {
-	err = d.read(ctx, "read the row", func(c *conn) error {
-		// The epoch first: if the fence changes between the two, the epoch is one that fits no more.
+	err = d.read(ctx, "read the journal", func(c *conn) error {
+		// Read the epoch first. If the fence changes in between, the epoch is outdated and later calls with it fail.
 		if state.Epoch, err = c.note(driver.FenceNote, nil); err != nil {
 			return err
 		}
@@ -185,7 +185,7 @@ func (d *database) Fence(ctx context.Context) (state driver.FenceState, err erro
 
 // ReadAfter implements driver.Bulk.
 func (d *database) ReadAfter(ctx context.Context, after []byte, limit int) (rows []driver.Row, err error) {
-	err = d.read(ctx, "read the rows", func(c *conn) error {
+	err = d.read(ctx, "read the resources", func(c *conn) error {
 		rows, err = c.readAfter(after, limit)
 		return err
 	})
@@ -198,7 +198,7 @@ func (c *conn) readAfter(after []byte, limit int) ([]driver.Row, error) {
 		return nil, err
 	}
 	if after != nil {
-		after = append(after[:len(after):len(after)], 0) // the first that may follow
+		after = append(after[:len(after):len(after)], 0) // the lowest key above
 	}
 	if err := bindBytes(stmt, 1, after); err != nil {
 		return nil, err
@@ -210,7 +210,7 @@ func (c *conn) readAfter(after []byte, limit int) ([]driver.Row, error) {
 	for bytes := 0; len(rows) < limit && bytes < driver.ReadBytes && stmt.Step(); {
 		k, err := key.Parse(stmt.ColumnRawBlob(0))
 		if err != nil {
-			_ = stmt.Reset() // the first error tells more
+			_ = stmt.Reset() // the first error is more specific
 			return nil, err
 		}
 		data := stmt.ColumnBlob(3, nil)

@@ -8,7 +8,7 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// The defaults of Options.
+// Defaults of Options.
 const (
 	DefaultTimeout       = 30 * time.Second
 	DefaultOutage        = 5 * time.Minute
@@ -19,36 +19,39 @@ const (
 	DefaultRetentionBytes = 1 << 30
 )
 
-// defaultReaders is the default number of reading connections: more than there are processors only get in each other's way.
+// defaultReaders returns the default number of reading connections. More connections than processors only compete with
+// each other.
 func defaultReaders() int { return max(2, runtime.GOMAXPROCS(0)) }
 
-// Options of a store. The zero value of each field means its default.
+// Options are the settings of a store. The zero value of each field means its default.
 type Options struct {
-	// NoCreate makes Open fail where there is no store yet.
+	// NoCreate makes Open fail if the store does not exist.
 	NoCreate bool
 	// Timeout bounds calls whose context has no deadline.
 	Timeout time.Duration
-	// Outage is how long watches go on while the file cannot be read, before they end.
+	// Outage is the time after which watches end if the file cannot be read.
 	Outage time.Duration
-	// MaxSize is the largest size of a resource in bytes, at most 1 MiB, which is the default.
+	// MaxSize is the largest size of a resource in bytes. The default, 1 MiB, is also the maximum.
 	MaxSize int
-	// Retention is how far history goes back: for how long a watch or a page can go on from a change, and the store be read as it
-	// was then, unless RetentionRows or RetentionBytes is reached earlier. The newest 2,048 changes are kept longer. At least it is
-	// driver.TokenLifetime, and so long all changes are kept, whatever the other bounds: pages and the snapshots of watches need them.
+	// Retention is the age up to which changes stay in history, unless RetentionRows or RetentionBytes is reached
+	// earlier. Watches and pages can continue from such a change, and the store can be read as of it. The newest 2,048
+	// changes stay longer. Retention is at least driver.TokenLifetime. All changes of that age stay regardless of the
+	// other bounds, because pages and the snapshots of watches need them.
 	Retention time.Duration
-	// RetentionRows is the number of changes in history at most, give or take a few hundred.
+	// RetentionRows is the maximum number of changes in history, accurate to a few hundred.
 	RetentionRows int
-	// RetentionBytes is the number of bytes of resources in the changes of history at most, give or take 32 MiB, whatever their age and
-	// number: also of the newest 2,048. At least 32 MiB are. The log of a database that is smaller than this as a whole is not bounded by it.
+	// RetentionBytes is the maximum size of history in bytes of resources, accurate to 32 MiB. It takes precedence over
+	// age and number, also for the newest 2,048 changes. The minimum is 32 MiB. It does not bound the log of a database
+	// that is smaller in total.
 	RetentionBytes int
 	// Readers is the number of connections for reading. The default is GOMAXPROCS, but at least 2.
 	Readers int
 
 	vfs          string        // for tests
-	minRetention time.Duration // for tests: instead of driver.TokenLifetime
+	minRetention time.Duration // for tests: replaces driver.TokenLifetime
 }
 
-// minRetentionTime is how long a change is retained, regardless of the bounds on number and size.
+// minRetentionTime returns the age up to which changes stay regardless of the bounds on number and size.
 func (o *Options) minRetentionTime() time.Duration {
 	return cmp.Or(o.minRetention, driver.TokenLifetime)
 }
@@ -81,23 +84,24 @@ func (o *Options) withDefaults() Options {
 	return d
 }
 
-// maxOps is the largest number of operations in a transaction. SQLite sets no bound; all writers wait for one transaction.
+// maxOps is the maximum number of operations in a transaction. SQLite has no limit, but all writers wait for one
+// transaction.
 const maxOps = 256
 
-// The bounds of a batch. A request that exceeds them is a batch by itself.
+// Bounds of a batch. A larger request is a batch by itself.
 const (
 	batchChanges = 512
 	batchBytes   = 8 << 20
 )
 
-// The writer looks at the log's end again after so many rows, and deletes so many at most in one transaction: more than come
-// in, so that it catches up, and few enough to delay nobody. The newest rows are always kept, so that watches which keep up
-// are never cut off, whatever the retention: a number of them, or where they are large, bytes.
+// The writer checks the end of the log after pruneEvery rows and deletes at most pruneStep rows in one transaction.
+// That is more than arrive in between, so pruning catches up, and too few to delay other writers. The newest pruneNever
+// rows stay regardless of retention, so a watch that keeps up is never cut off.
 const (
 	pruneEvery = 256
 	pruneStep  = 4 * pruneEvery
 	pruneNever = 4 * batchChanges
-	// The same in bytes, for rows that are large: a look after so many at the latest, and so many deleted at a time.
+	// The same bounds in bytes, for large rows.
 	pruneEveryBytes = 16 << 20
 	pruneStepBytes  = 4 * pruneEveryBytes
 	pruneNeverBytes = 4 * batchBytes

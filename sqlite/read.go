@@ -11,9 +11,9 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Every read begins with the newest commit of the file, so both consistencies are one.
+// Every read sees the newest commit of the file, so eventual reads are strong too.
 
-// buffers hold encoded resources between the connection and the decoder.
+// buffers holds buffers for encoded resources between the connection and the decoder.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // Get implements driver.Driver.
@@ -25,12 +25,12 @@ func (d *database) Get(ctx context.Context, _ storage.ReadConsistency, k driver.
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
 	*buffer = k.Append((*buffer)[:0])
-	there, m, err := c.get(buffer)
+	exists, m, err := c.get(buffer)
 	d.readers.give(c)
 	if err != nil {
-		return nil, statementError(ctx, "look up the key", err)
+		return nil, statementError(ctx, "read the resource", err)
 	}
-	if !there {
+	if !exists {
 		return nil, nil
 	}
 	res, err := codec.DecodeOf(k, *buffer, m.version())
@@ -41,10 +41,10 @@ func (d *database) Get(ctx context.Context, _ storage.ReadConsistency, k driver.
 	return res, err
 }
 
-// identify adds the uid, by which what is damaged can be written anew or deleted.
+// identify adds the stored uid to the error, so that the caller can rewrite or delete the damaged resource.
 func (d *database) identify(ctx context.Context, k driver.Key, damaged *storage.DamagedError) {
-	// If this fails, the damage is the answer all the same.
-	_ = d.read(ctx, "look up the uid", func(c *conn) error {
+	// If this fails, report the damage without a uid.
+	_ = d.read(ctx, "read the uid", func(c *conn) error {
 		t := txn{conn: c}
 		row, err := t.decisionState(k.Bytes())
 		if err == nil && row.Version == damaged.Version {
@@ -54,8 +54,8 @@ func (d *database) identify(ctx context.Context, k driver.Key, damaged *storage.
 	})
 }
 
-// get looks a key up. The buffer holds the key, and then what is stored under it.
-func (c *conn) get(buffer *[]byte) (there bool, m position, err error) {
+// get reads the value of a key. The buffer contains the key and receives the value.
+func (c *conn) get(buffer *[]byte) (exists bool, m position, err error) {
 	stmt, err := c.stmt(get)
 	if err != nil {
 		return false, m, err
@@ -63,9 +63,9 @@ func (c *conn) get(buffer *[]byte) (there bool, m position, err error) {
 	if err := stmt.BindBlob(1, *buffer); err != nil {
 		return false, m, err
 	}
-	if there = stmt.Step(); there {
+	if exists = stmt.Step(); exists {
 		m = position{stmt.ColumnInt64(0), stmt.ColumnInt64(1)}
 		*buffer = stmt.ColumnBlob(2, (*buffer)[:0])
 	}
-	return there, m, finish(stmt)
+	return exists, m, finish(stmt)
 }

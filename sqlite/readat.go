@@ -9,10 +9,11 @@ import (
 	"github.com/ashlar-dev/storage/driver/key"
 )
 
-// ReadAt implements driver.Historian. Every read begins with the newest commit of the file, so the present position is final and strong.
+// ReadAt implements driver.Historian. Every read sees the newest commit of the file, so a read of the present is strong
+// and final.
 func (d *database) ReadAt(ctx context.Context, q *driver.HistoryQuery[position], add func(*driver.Version) error) (p driver.HistoryPage[position], err error) {
-	var refused error // what add has returned
-	err = d.inSnapshot(ctx, "read the rows", func(c *conn) error {
+	var refused error // error of add
+	err = d.inSnapshot(ctx, "read the resources", func(c *conn) error {
 		sp, err := c.readableRange()
 		if err != nil {
 			return err
@@ -54,13 +55,13 @@ func (d *database) ReadAt(ctx context.Context, q *driver.HistoryQuery[position],
 	return p, err
 }
 
-// keyRecordBytes is about what a record without its resource takes in memory.
+// keyRecordBytes is the approximate memory of a record without its resource.
 const keyRecordBytes = 640
 
-// historyRead is a reading of the store as it was at a row of the log.
+// historyRead reads the store as it was at a row of the log.
 //
-// Two lists in key order are merged: the resources of now, most of which were the same then, and those that were deleted since. Of each
-// that has changed since, its chain is followed to what it was.
+// It merges two lists in key order: the present resources, most of which have not changed since, and the later
+// deletions. For each key that changed, it follows the chain back to the row.
 type historyRead struct {
 	conn   *conn
 	query  *driver.HistoryQuery[position]
@@ -68,74 +69,74 @@ type historyRead struct {
 	newest int64
 }
 
-// visit looks at a version, and reports whether there should be more.
+// visit is called with a version. It reports whether to continue.
 type visit func(*driver.Version) (more bool, err error)
 
-// visitAll visits what was stored, in key order.
-func (r *historyRead) visitAll(from []byte, keysOnly bool, see visit) (err error) {
+// visitAll visits the versions stored at the row, in key order.
+func (r *historyRead) visitAll(from []byte, keysOnly bool, call visit) (err error) {
 	q := pastRows
 	if keysOnly {
 		q = pastKeys
 	}
-	now, err := r.conn.iterate(q, from, r.query.To, r.query.Filter)
+	present, err := r.conn.iterate(q, from, r.query.To, r.query.Filter)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, ignoreRepeated(now.close(), err)) }()
-	gone := deletions{conn: r.conn, after: r.at, to: now.to, filter: r.query.Filter, atEnd: r.newest == r.at}
-	if err := gone.seek(from); err != nil {
+	defer func() { err = errors.Join(err, ignoreRepeated(present.close(), err)) }()
+	deleted := deletions{conn: r.conn, after: r.at, to: present.to, filter: r.query.Filter, atEnd: r.newest == r.at}
+	if err := deleted.seek(from); err != nil {
 		return err
 	}
-	there, err := now.next()
-	for more := true; more && err == nil && (there || !gone.atEnd); {
+	exists, err := present.next()
+	for more := true; more && err == nil && (exists || !deleted.atEnd); {
 		order := -1
 		switch {
-		case !there:
+		case !exists:
 			order = 1
-		case !gone.atEnd:
-			order = bytes.Compare(now.key, gone.key)
+		case !deleted.atEnd:
+			order = bytes.Compare(present.key, deleted.key)
 		}
 		var v *driver.Version
-		if v, err = r.stateOf(now, &gone, order, keysOnly); v != nil && err == nil {
-			more, err = see(v)
+		if v, err = r.stateOf(present, &deleted, order, keysOnly); v != nil && err == nil {
+			more, err = call(v)
 		}
 		if order <= 0 && more && err == nil {
-			there, err = now.next()
+			exists, err = present.next()
 		}
 		if order >= 0 && more && err == nil {
-			err = gone.next()
+			err = deleted.next()
 		}
 	}
 	return err
 }
 
-// stateOf returns what was stored under the lower one of two keys, nil for nothing: that of a resource of now, if order is not above 0,
-// and that of one which was deleted, if order is not below.
-func (r *historyRead) stateOf(now *keyIterator, gone *deletions, order int, keysOnly bool) (*driver.Version, error) {
+// stateOf returns the version stored under the lower of two keys, or nil. It considers the present resource if order is
+// at most 0, and the deleted one if order is at least 0.
+func (r *historyRead) stateOf(present *keyIterator, deleted *deletions, order int, keysOnly bool) (*driver.Version, error) {
 	if order <= 0 {
-		s := now.stmt
+		s := present.stmt
 		m, created := position{s.ColumnInt64(1), s.ColumnInt64(2)}, s.ColumnInt64(3)
 		if m.seq <= r.at {
-			now.version = driver.Version{
-				Key: now.key, Version: m.appendVersion(now.version.Version[:0]),
+			present.version = driver.Version{
+				Key: present.key, Version: m.appendVersion(present.version.Version[:0]),
 				CreateRevision: revision(created), ModRevision: m.revision(), Writes: s.ColumnInt64(4),
 			}
 			if !keysOnly {
-				now.version.Data = s.ColumnRawBlob(5)
+				present.version.Data = s.ColumnRawBlob(5)
 			}
-			return &now.version, nil
+			return &present.version, nil
 		}
 		if created <= r.at {
-			return r.versionBefore(now.key, m.seq, keysOnly)
+			return r.versionBefore(present.key, m.seq, keysOnly)
 		}
 	}
 	if order >= 0 {
-		return r.versionBefore(gone.key, gone.seq, keysOnly)
+		return r.versionBefore(deleted.key, deleted.seq, keysOnly)
 	}
 	return nil, nil
 }
 
-// versionBefore returns what was stored of a life of a resource that has a later row.
+// versionBefore returns the version at the row, given a later row of the same chain, or nil.
 func (r *historyRead) versionBefore(key []byte, later int64, keysOnly bool) (*driver.Version, error) {
 	seq, err := r.conn.rowAt(later, r.at)
 	if seq == 0 || err != nil {
@@ -148,7 +149,7 @@ func (r *historyRead) versionBefore(key []byte, later int64, keysOnly bool) (*dr
 	return row.version(key), nil
 }
 
-// deletions are the keys of which something was deleted after a row of the log, in order, each with the first such row.
+// deletions iterates in order over the keys with deletions after a row of the log, each with its first such deletion.
 type deletions struct {
 	conn   *conn
 	after  int64
@@ -161,7 +162,7 @@ type deletions struct {
 
 func (d *deletions) next() error { return d.seek(append(d.key, 0)) }
 
-// seek goes to the first key from one on.
+// seek advances to the first key at or after from.
 func (d *deletions) seek(from []byte) error {
 	for !d.atEnd {
 		if d.filter != nil {
@@ -170,11 +171,11 @@ func (d *deletions) seek(from []byte) error {
 				break
 			}
 		}
-		there, err := d.readFrom(from)
+		exists, err := d.readFrom(from)
 		if err != nil {
 			return err
 		}
-		if !there {
+		if !exists {
 			break
 		}
 		if d.filter != nil {
@@ -190,8 +191,8 @@ func (d *deletions) seek(from []byte) error {
 		if d.seq > d.after {
 			return nil
 		}
-		// Those of the key that are not wanted may be many.
-		if there, err = d.readAfter(); there || err != nil {
+		// Skip the earlier deletions of the key at once, because exists may be many.
+		if exists, err = d.readAfter(); exists || err != nil {
 			return err
 		}
 		from = append(d.key, 0)
@@ -200,8 +201,8 @@ func (d *deletions) seek(from []byte) error {
 	return nil
 }
 
-// readFrom reads the readFrom deletion from a key on.
-func (d *deletions) readFrom(from []byte) (there bool, err error) {
+// readFrom reads the first deletion at or after a key.
+func (d *deletions) readFrom(from []byte) (exists bool, err error) {
 	s, err := d.conn.stmt(goneFrom)
 	if err != nil {
 		return false, err
@@ -209,14 +210,14 @@ func (d *deletions) readFrom(from []byte) (there bool, err error) {
 	if err := errors.Join(bindBytes(s, 1, from), s.BindBlob(2, d.to)); err != nil {
 		return false, err
 	}
-	if there = s.Step(); there {
+	if exists = s.Step(); exists {
 		d.key, d.seq = s.ColumnBlob(0, nil), s.ColumnInt64(1)
 	}
-	return there, finish(s)
+	return exists, finish(s)
 }
 
-// readAfter reads the first deletion of the key that comes after the row.
-func (d *deletions) readAfter() (there bool, err error) {
+// readAfter reads the first deletion of the current key after the row.
+func (d *deletions) readAfter() (exists bool, err error) {
 	s, err := d.conn.stmt(goneAfter)
 	if err != nil {
 		return false, err
@@ -224,8 +225,8 @@ func (d *deletions) readAfter() (there bool, err error) {
 	if err := errors.Join(s.BindBlob(1, d.key), s.BindInt64(2, d.after)); err != nil {
 		return false, err
 	}
-	if there = s.Step(); there {
+	if exists = s.Step(); exists {
 		d.seq = s.ColumnInt64(0)
 	}
-	return there, finish(s)
+	return exists, finish(s)
 }

@@ -8,56 +8,57 @@ import (
 	"time"
 )
 
-// retention bounds how far history goes back. The writer prunes as it writes, in its own transactions, so one process at a time does
-// it and an idle store is left alone.
+// retention bounds the length of history. The writer prunes in its own transactions, so only one process prunes at a
+// time, and an idle store is not pruned.
 type retention struct {
 	age             time.Duration
-	minAge          time.Duration // what is younger stays, whatever the bounds
+	minAge          time.Duration // younger changes stay regardless of the bounds
 	rows            int64
 	bytes           int64
-	checkedRow      int64 // the number of the newest row when nothing was left to prune
-	bytesSinceCheck int64 // bytes that this process has written since it looked
+	checkedRow      int64 // number of the newest row when pruning last caught up
+	bytesSinceCheck int64 // bytes that this process wrote since the last check
 	sizes           logSizes
 }
 
-// prune moves the horizon, and deletes rows that nobody can ask for any more.
+// prune moves the horizon and deletes the rows that history no longer needs.
 func (l *retention) prune(t *txn) error {
 	l.bytesSinceCheck += t.bytes
 	if t.last.seq-l.checkedRow < pruneEvery && l.bytesSinceCheck < min(pruneEveryBytes, l.bytes/4) {
 		return nil
 	}
 	l.bytesSinceCheck = 0
-	left, err := l.advance(t)
+	more, err := l.advance(t)
 	if err != nil {
 		return err
 	}
-	// Twice as many as may come in, so that this catches up with changes, and with horizons that were moved far.
-	swept, err := t.sweep(max(pruneStep, 2*(t.last.seq-t.before.seq)))
+	// Twice the number of new rows, so that pruning catches up with writes and with a horizon that moved far.
+	caughtUp, err := t.sweep(max(pruneStep, 2*(t.last.seq-t.before.seq)))
 	if err != nil {
 		return err
 	}
-	if !left && swept {
+	if !more && caughtUp {
 		l.checkedRow = t.last.seq
 	}
 	return nil
 }
 
-// advance moves the horizon by a step, if retention asks for it, and reports whether there may be more to do.
-func (l *retention) advance(t *txn) (left bool, err error) {
+// advance moves the horizon by one step if a bound requires it. It reports whether there may be more to do.
+func (l *retention) advance(t *txn) (more bool, err error) {
 	first, at, err := t.conn.oldestAfter(t.bounds.followed)
 	if err != nil {
 		return false, err
 	}
 	kept := t.last.seq - pruneNever + 1
 	low, since := min(kept, t.last.seq-l.rows+1), t.at-l.age.Milliseconds()
-	heavy, end, err := l.byteBound(t, first)
+	byBytes, end, err := l.byteBound(t, first)
 	if err != nil {
 		return false, err
 	}
-	low = max(low, heavy)
+	low = max(low, byBytes)
 	young := t.at - l.minAge.Milliseconds()
 	if t.at-t.now > l.minAge.Milliseconds() {
-		// The clock was set back. Nobody knows how old the rows are, and the log must not grow until it has caught up.
+		// The clock was set back, so the age of the rows is unknown. Do not let the log grow until the clock catches
+		// up.
 		young = math.MaxInt64
 	}
 	if at >= young || first >= low && (first >= kept || at >= since) {
@@ -67,7 +68,7 @@ func (l *retention) advance(t *txn) (left bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	// A batch may bring more rows than a step.
+	// A batch may add more rows than a step.
 	step := max(pruneStep, 2*(t.last.seq-t.before.seq))
 	until := min(first+step, end, max(kept, low))
 	bounds := errors.Join(s.BindInt64(2, until), s.BindInt64(3, low), s.BindInt64(4, since), s.BindInt64(5, young))
@@ -85,15 +86,15 @@ func (l *retention) advance(t *txn) (left bool, err error) {
 	return true, t.conn.execWith(moveFollowed, reached)
 }
 
-// reset has the log looked at anew, after a transaction that was perhaps undone: rows of it were counted, and others may get
-// their numbers.
+// reset discards the counts after a transaction that may have been rolled back. They include its rows, whose numbers
+// may be used again.
 func (l *retention) reset() { l.checkedRow, l.sizes = 0, logSizes{} }
 
-// byteBound returns the number of the first row that the bound in bytes leaves, 0 if it leaves all, and where a step that deletes
-// rows from first on ends, so that no transaction frees many pages at once.
+// byteBound returns the first row that the bound in bytes keeps, or 0 if it keeps all. end is the end of a step that
+// deletes rows from first on, so that no transaction frees many pages at once.
 func (l *retention) byteBound(t *txn, first int64) (low, end int64, err error) {
 	if l.sizes.newest == 0 {
-		// Where all of the database has no more the log has not either, and nobody needs to know how much it is.
+		// If the whole database is within the bound, so is the log, and its size need not be computed.
 		if size, err := t.conn.bytesInUse(); err != nil || size <= l.bytes {
 			return 0, math.MaxInt64, err
 		}
@@ -105,24 +106,24 @@ func (l *retention) byteBound(t *txn, first int64) (low, end int64, err error) {
 	return l.sizes.rowAfter(l.sizes.total - l.bytes), max(first+1, l.sizes.rowAfter(l.sizes.bytesBefore(first)+pruneStepBytes)), nil
 }
 
-// logSizes knows how many bytes of resources stand in the log before a row, give or take a few rows. It is worked out from the log
-// itself, so the rows of other processes count, and kept, so that each row is looked at once.
+// logSizes tracks the size of the resources in the log before a row, accurate to a few rows. It reads the size of each
+// row from the log once, so it includes the rows of other processes.
 type logSizes struct {
 	total   int64 // up to newest
 	newest  int64
 	samples []sample
 }
 
-// sample says that so many bytes stand in the log before a row.
+// sample is the size of the log before a row.
 type sample struct{ seq, before int64 }
 
-// sampleEvery is the most bytes and rows between two samples.
+// Maximum distance between two samples, in rows and bytes.
 const (
 	sampleEvery     = 64
 	sampleEveryByte = 1 << 20
 )
 
-// update takes account of what has come to the log, and of what has left it.
+// update adds the new rows of the log and drops the samples of pruned rows.
 func (z *logSizes) update(c *conn, first int64) error {
 	s, err := c.stmt(weigh)
 	if err != nil {
@@ -139,15 +140,15 @@ func (z *logSizes) update(c *conn, first int64) error {
 		}
 		z.newest, z.total = seq, z.total+s.ColumnInt64(1)
 	}
-	gone := 0
-	for gone+1 < len(z.samples) && z.samples[gone+1].seq <= first {
-		gone++
+	pruned := 0
+	for pruned+1 < len(z.samples) && z.samples[pruned+1].seq <= first {
+		pruned++
 	}
-	z.samples = slices.Delete(z.samples, 0, gone)
+	z.samples = slices.Delete(z.samples, 0, pruned)
 	return finish(s)
 }
 
-// rowAfter returns a row before which at least so many bytes stand, but not many more.
+// rowAfter returns a row with at least that many bytes before it, but not many more.
 func (z *logSizes) rowAfter(bytes int64) int64 {
 	i, _ := slices.BinarySearchFunc(z.samples, bytes, func(s sample, bytes int64) int { return cmp.Compare(s.before, bytes) })
 	if i == len(z.samples) {
@@ -156,7 +157,7 @@ func (z *logSizes) rowAfter(bytes int64) int64 {
 	return z.samples[i].seq
 }
 
-// bytesBefore returns about how many bytes stand bytesBefore a row.
+// bytesBefore returns the approximate number of bytes before a row.
 func (z *logSizes) bytesBefore(seq int64) int64 {
 	i, _ := slices.BinarySearchFunc(z.samples, seq, func(s sample, seq int64) int { return cmp.Compare(s.seq, seq) })
 	if i == len(z.samples) {
@@ -165,7 +166,7 @@ func (z *logSizes) bytesBefore(seq int64) int64 {
 	return z.samples[i].before
 }
 
-// bytesInUse returns the bytes of the pages in use.
+// bytesInUse returns the size of the pages in use.
 func (c *conn) bytesInUse() (int64, error) {
 	s, err := c.stmt(inUse)
 	if err != nil {
@@ -178,7 +179,7 @@ func (c *conn) bytesInUse() (int64, error) {
 	return bytes, finish(s)
 }
 
-// oldestAfter returns the number and the time of the log's first row after another.
+// oldestAfter returns the number and the time of the oldest row after another one.
 func (c *conn) oldestAfter(after int64) (seq, at int64, err error) {
 	s, err := c.stmt(oldest)
 	if err != nil {
@@ -193,17 +194,16 @@ func (c *conn) oldestAfter(after int64) (seq, at int64, err error) {
 	return seq, at, finish(s)
 }
 
-// sweep deletes rows that no history needs any more: what the rows before the horizon have replaced, and those of them that are
-// deletions. It looks at so many of them at most. Each tells which row it replaced, so nothing is searched for, and how far this has
-// come stands in the file, for the next transaction of any process.
-//
-// The row at the horizon is left alone even if it is a deletion: it proves to who reads or follows from there that the position is one
-// of this log.
-func (t *txn) sweep(most int64) (done bool, err error) {
+// sweep deletes rows that history no longer needs: those replaced by rows before the horizon, and deletions before it.
+// It reads at most limit rows. Each row holds the number of the row it replaced, so no search is needed. The file
+// records the progress for the next transaction of any process.
+// The row at the horizon stays even if it is a deletion. It proves to readers and watches at that position that the
+// position belongs to this log.
+func (t *txn) sweep(limit int64) (done bool, err error) {
 	if t.bounds.pruned >= t.bounds.followed {
 		return true, nil
 	}
-	rows, to, err := t.conn.readOutdated(t.bounds.pruned, t.bounds.followed, most)
+	rows, to, err := t.conn.readOutdated(t.bounds.pruned, t.bounds.followed, limit)
 	if err != nil {
 		return false, err
 	}
@@ -216,20 +216,20 @@ func (t *txn) sweep(most int64) (done bool, err error) {
 	return to == t.bounds.followed, t.conn.execWith(movePruned, to)
 }
 
-// outdatedRow is a row of the log from before the horizon.
+// outdatedRow is a row of the log before the horizon.
 type outdatedRow struct {
 	seq, prev  int64
-	deletedKey []byte // the key, of a deletion
+	deletedKey []byte // key of a deletion, otherwise nil
 }
 
-// readOutdated returns rows from one number up to another, at most so many, and so that no transaction frees many pages at once; end is
-// the number after them.
-func (c *conn) readOutdated(from, to, most int64) (rows []outdatedRow, end int64, err error) {
+// readOutdated returns at most limit rows between two numbers, fewer if deleting them would free many pages in one
+// transaction. end is the number after the last one.
+func (c *conn) readOutdated(from, to, limit int64) (rows []outdatedRow, end int64, err error) {
 	s, err := c.stmt(outdated)
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := errors.Join(s.BindInt64(1, from), s.BindInt64(2, to), s.BindInt64(3, most)); err != nil {
+	if err := errors.Join(s.BindInt64(1, from), s.BindInt64(2, to), s.BindInt64(3, limit)); err != nil {
 		return nil, 0, err
 	}
 	end = to
@@ -240,7 +240,7 @@ func (c *conn) readOutdated(from, to, most int64) (rows []outdatedRow, end int64
 		}
 		rows = append(rows, row)
 		bytes += s.ColumnInt64(4)
-		if int64(len(rows)) == most || bytes >= pruneStepBytes {
+		if int64(len(rows)) == limit || bytes >= pruneStepBytes {
 			end = row.seq + 1
 			break
 		}
@@ -248,7 +248,7 @@ func (c *conn) readOutdated(from, to, most int64) (rows []outdatedRow, end int64
 	return rows, end, finish(s)
 }
 
-// deleteOutdated deletes what a row makes superfluous.
+// deleteOutdated deletes the rows that history no longer needs because of an outdated row.
 func (c *conn) deleteOutdated(row *outdatedRow) error {
 	if row.prev != 0 {
 		if err := c.execWith(prune, row.prev); err != nil {

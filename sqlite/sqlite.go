@@ -27,7 +27,7 @@ var (
 	_ storage.Transactor = (*Backend)(nil)
 )
 
-// New opens the store in a file, and creates it if it is not there. The context bounds the opening only.
+// New opens the store in a file and creates it if it does not exist. The context bounds the opening only.
 func New(ctx context.Context, path string, options *Options) (*Backend, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func New(ctx context.Context, path string, options *Options) (*Backend, error) {
 			MaxSize:    o.MaxSize,
 			MaxOps:     maxOps,
 			Timeout:    o.Timeout,
-			BoundedGet: true, // a look-up is over sooner than a timer is set; where it has to wait, the busy timeout bounds it
+			BoundedGet: true, // a lookup takes less time than setting a timer, and the busy timeout bounds its waits
 			Outage:     o.Outage,
 			Linger:     10 * time.Second,
 		}),
@@ -55,7 +55,7 @@ func New(ctx context.Context, path string, options *Options) (*Backend, error) {
 	}, nil
 }
 
-// handle is an opened file as a driver. The database has the methods that read.
+// handle is an opened file. It implements driver.Driver; the embedded database has the methods that read.
 type handle struct {
 	*database
 	id     driver.StoreID
@@ -108,7 +108,7 @@ func (s *handle) Apply(ctx context.Context, mutations []driver.Mutation) error {
 	return s.writer.apply(ctx, mutations)
 }
 
-// Close implements driver.Driver: waiting calls end, those under way are waited for.
+// Close implements driver.Driver. It ends waiting calls and waits for running ones.
 func (s *handle) Close() error {
 	return errors.Join(s.readers.close(), s.writer.close(), s.lockFile.file.Close())
 }

@@ -2,11 +2,11 @@ package sqlite
 
 import "golang.org/x/sys/unix"
 
-// networkFileSystem returns the name of the network file system that a folder lies on, or "".
+// networkFileSystem returns the name of the network file system that contains a folder, or "".
 func networkFileSystem(folder string) string {
 	var info unix.Statfs_t
 	if unix.Statfs(folder, &info) != nil {
-		return "" // opening the file will say why
+		return "" // opening the file will report the error
 	}
 	return networkName(uint32(info.Type))
 }
@@ -27,7 +27,7 @@ func networkName(magic uint32) string {
 	return ""
 }
 
-// freeBytes returns how much may still be written to the disk that a folder lies on.
+// freeBytes returns the free space of the disk that contains a folder.
 func freeBytes(folder string) (free uint64, known bool) {
 	var info unix.Statfs_t
 	if unix.Statfs(folder, &info) != nil {

@@ -2,8 +2,8 @@
 
 package sqlite
 
-// networkFileSystem knows none here.
+// networkFileSystem recognizes no file system on this platform.
 func networkFileSystem(string) string { return "" }
 
-// freeBytes knows nothing here.
+// freeBytes is not implemented on this platform.
 func freeBytes(string) (free uint64, known bool) { return 0, false }

@@ -12,19 +12,19 @@ import (
 	"github.com/ashlar-dev/storage/internal/codec"
 )
 
-// txn is a transaction of the writer's that is under way.
+// txn is a write transaction in progress.
 type txn struct {
 	conn   *conn
 	chains *chainCache
 	fence  string
 	bounds historyBounds
-	before position      // the newest row of the log when the transaction began
-	last   position      // the newest row now
-	tag    int64         // of all its rows, by which readers know them for one commit
-	now    int64         // when it began, in ms
-	at     int64         // the time of its rows in ms; never earlier than that of an older row
-	note   *driver.Guard // the note that a guard asked about last, as it is
-	bytes  int64         // that were added to the log, but for those of deleted resources
+	before position      // newest row of the log at the start of the transaction
+	last   position      // newest row now
+	tag    int64         // tag of all rows of the transaction; readers recognize a commit by it
+	now    int64         // start time in ms
+	at     int64         // time of the rows in ms, never before the time of an older row
+	note   *driver.Guard // note that a guard read last, with its current revision
+	bytes  int64         // bytes added to the log, without deletions
 }
 
 func newTxn(c *conn, known *chainCache) (txn, error) {
@@ -47,8 +47,8 @@ func newTxn(c *conn, known *chainCache) (txn, error) {
 	return t, finish(s)
 }
 
-// apply carries out a request. refused is the caller's: the request was not carried out at all. err means that the whole
-// transaction is lost.
+// apply executes a request. refused is the error of a request that changed nothing. err means that the whole
+// transaction must be rolled back.
 func (t *txn) apply(r *request) (refused, err error) {
 	if t.fence != "" {
 		return driver.FenceError(t.fence), nil
@@ -60,7 +60,7 @@ func (t *txn) apply(r *request) (refused, err error) {
 		refused, err := t.change(&r.mutations[0])
 		return operationError(0, refused), err
 	}
-	// Nothing is changed before everything is decided, so there is nothing to undo.
+	// Decide everything before the first change, so that nothing needs to be undone.
 	for i := range r.mutations {
 		refused, err := t.decide(&r.mutations[i])
 		if refused != nil || err != nil {
@@ -73,13 +73,13 @@ func (t *txn) apply(r *request) (refused, err error) {
 			return nil, err
 		}
 		if refused != nil {
-			return nil, fmt.Errorf("an operation that was found possible is not: %w", refused)
+			return nil, fmt.Errorf("an operation was refused after it was accepted: %w", refused)
 		}
 	}
 	return nil, nil
 }
 
-// operationError is the error of a request one of whose changes is refused.
+// operationError returns the error of a request whose operation i is refused.
 func operationError(i int, refused error) error {
 	if refused == nil {
 		return nil
@@ -97,7 +97,7 @@ func (t *txn) decide(c *mutation) (refused, err error) {
 }
 
 func (t *txn) change(c *mutation) (refused, err error) {
-	c.at = position{} // an earlier attempt may have failed
+	c.at = position{} // from a failed attempt
 	switch c.Verb {
 	case driver.Write:
 		return t.write(c)
@@ -108,16 +108,16 @@ func (t *txn) change(c *mutation) (refused, err error) {
 	}
 }
 
-// write tries the statement that is right if the caller is, and only otherwise looks at what is stored.
+// write runs the statement that succeeds if the caller's version is current. It reads the stored state only after that.
 func (t *txn) write(c *mutation) (refused, err error) {
 	next := position{t.last.seq + 1, t.tag}
-	given, could := parseVersion(c.Version)
+	given, valid := parseVersion(c.Version)
 	var old chainEntry
 	done := false
 	switch {
 	case c.Version == "":
 		done, err = t.put(insert, next, given, chainEntry{}, c)
-	case could:
+	case valid:
 		if old, err = t.currentChain(c.key, given); err == nil && old.seq != 0 {
 			done, err = t.put(update, next, given, old, c)
 		}
@@ -129,12 +129,12 @@ func (t *txn) write(c *mutation) (refused, err error) {
 		if refused, err := t.decide(c); refused != nil || err != nil {
 			return refused, err
 		}
-		// Only the owner or the group version was another.
+		// Only the owner or the group version differs.
 		if done, err = t.put(replace, next, given, old, c); err != nil {
 			return nil, err
 		}
 		if !done {
-			return nil, errors.New("a row that may be replaced cannot be")
+			return nil, errors.New("the stored row could not be replaced")
 		}
 	}
 	l, jump := old.next(next.seq)
@@ -153,7 +153,8 @@ func (t *txn) write(c *mutation) (refused, err error) {
 	return nil, err
 }
 
-// put runs insert, update or replace and reports whether it has found its row. old is the link of what is replaced.
+// put runs the statement insert, update or replace. It reports whether the statement changed a row. old is the chain
+// entry of the replaced row.
 func (t *txn) put(q query, next, given position, old chainEntry, c *mutation) (done bool, err error) {
 	s, err := t.conn.stmt(q)
 	if err != nil {
@@ -174,10 +175,10 @@ func (t *txn) put(q query, next, given position, old chainEntry, c *mutation) (d
 	return err == nil && t.conn.db.Changes() == 1, err
 }
 
-// currentChain returns the currentChain of a resource, none unless it is stored at that version.
+// currentChain returns the chain entry of a resource, or a zero entry unless it is stored at that version.
 func (t *txn) currentChain(key []byte, at position) (chainEntry, error) {
 	if l, ok := t.chains.get(at); ok {
-		return l, nil // where the key is another one's, no statement will find it
+		return l, nil // if the position belongs to another key, the update matches no row
 	}
 	s, err := t.conn.stmt(linkOf)
 	if err != nil {
@@ -193,11 +194,11 @@ func (t *txn) currentChain(key []byte, at position) (chainEntry, error) {
 	return l, finish(s)
 }
 
-// remove copies the row into the log, notes where its chain ends, and deletes it.
+// remove copies the row into the log, records the end of its chain and deletes it.
 func (t *txn) remove(c *mutation) (refused, err error) {
 	next := position{t.last.seq + 1, t.tag}
-	given, could := parseVersion(c.Version)
-	if could {
+	given, valid := parseVersion(c.Version)
+	if valid {
 		s, err := t.conn.stmt(logDelete)
 		if err != nil {
 			return nil, err
@@ -211,7 +212,7 @@ func (t *txn) remove(c *mutation) (refused, err error) {
 			return nil, err
 		}
 	}
-	if !could || t.conn.db.Changes() == 0 {
+	if !valid || t.conn.db.Changes() == 0 {
 		return t.decide(c)
 	}
 	t.last, c.at = next, next
@@ -235,7 +236,7 @@ func (t *txn) remove(c *mutation) (refused, err error) {
 	return nil, s.Exec()
 }
 
-// decisionState returns what the decision tables have to know about a key.
+// decisionState returns the stored state that the decision tables need.
 func (t *txn) decisionState(key []byte) (driver.Stored, error) {
 	s, err := t.conn.stmt(stored)
 	if err != nil {
@@ -251,7 +252,7 @@ func (t *txn) decisionState(key []byte) (driver.Stored, error) {
 	return found, finish(s)
 }
 
-// find reports whether the log has a row.
+// find reports whether the log has the row at m.
 func (c *conn) find(m position) (bool, error) {
 	s, err := c.stmt(find)
 	if err != nil {
@@ -264,7 +265,7 @@ func (c *conn) find(m position) (bool, error) {
 	return found, finish(s)
 }
 
-// bindOwner binds an owner's bytes, or NULL where there is none.
+// bindOwner binds an owner, or NULL for nil.
 func bindOwner(s *sqlite3.Stmt, param int, owner []byte) error {
 	if owner == nil {
 		return s.BindNull(param)
@@ -272,17 +273,17 @@ func bindOwner(s *sqlite3.Stmt, param int, owner []byte) error {
 	return s.BindBlob(param, owner)
 }
 
-// mutation is a driver's Mutation, ready for the writer, which may still have it when the caller has left: the writer does not look at the
-// caller's message.
+// mutation is a driver.Mutation prepared for the writer. It copies all it needs from the caller's message, because the
+// caller may return and reuse the message before the writer is done.
 type mutation struct {
 	*driver.Mutation
 	key []byte
-	// The rest belongs to a write.
+	// These fields are set for writes only.
 	groupVersion   string
 	owner, data    []byte
-	createRevision int64 // set by the writer, as the rest
+	createRevision int64 // set by the writer, like the fields below
 	writes         int64
-	at             position // of the row that tells of the change; none: nothing was changed
+	at             position // of the change's row; zero if nothing was changed
 }
 
 func newMutation(m *driver.Mutation) (c mutation, err error) {
@@ -295,14 +296,14 @@ func newMutation(m *driver.Mutation) (c mutation, err error) {
 	return c, err
 }
 
-// request is what one caller wants done, all or nothing. The writer owns it from when it is drained until done is closed; a
-// caller that leaves earlier does not look at it again.
+// request is the atomic unit of one caller. The writer owns it from drain until doneCh is closed. A caller that returns
+// earlier must not access it again.
 type request struct {
 	mutations []mutation
 	guard     *driver.Guard
 	err       error
-	done      chan struct{}
-	inBatch   bool // under queue.mu
+	doneCh    chan struct{}
+	inBatch   bool // guarded by queue.mu
 }
 
 func (r *request) size() int {
@@ -313,12 +314,13 @@ func (r *request) size() int {
 	return n
 }
 
-// historyBounds are the rows of the log that bound history from below: followed <= horizon, pruned <= followed. A store that was made by this
-// program has one horizon; in one that was upgraded, changes can be followed for a while from before it can be read.
+// historyBounds are the lower bounds of history as rows of the log: followed <= horizon, pruned <= followed. In a store
+// created by this version, followed equals horizon. In an upgraded store, changes can be followed for a while from
+// before the horizon.
 type historyBounds struct{ followed, horizon, pruned int64 }
 
-// checkGuard returns the error of a request whose guard does not hold. A batch reads a note once: it cannot change under a
-// transaction that holds the write lock.
+// checkGuard returns an error as refused if the guard of a request no longer holds. A batch reads a note once, because
+// no other writer can change it during the transaction.
 func (t *txn) checkGuard(g *driver.Guard) (refused, err error) {
 	if g == nil {
 		return nil, nil

@@ -19,13 +19,13 @@ func init() {
 	storage.Register("sqlite", func(ctx context.Context, u *url.URL) (storage.Backend, error) {
 		b, err := Open(ctx, u)
 		if err != nil {
-			return nil, err // not b, which is a nil pointer
+			return nil, err // not b, a typed nil pointer
 		}
 		return b, nil
 	})
 }
 
-// Open opens the store that a URL names: sqlite:///absolute/path.db or sqlite:relative.db. README.md lists the parameters. The
+// Open opens the store of a URL: sqlite:///absolute/path.db or sqlite:relative.db. README.md lists the parameters. The
 // context bounds the opening only.
 func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 	if err := ctx.Err(); err != nil {
@@ -38,7 +38,8 @@ func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 	return New(ctx, path, &options)
 }
 
-// parseURL returns the file and the options that a URL names. README.md explains the parameters; a test holds it to this list.
+// parseURL returns the path and the options in a URL. README.md explains the parameters, and a test compares its table
+// with this list.
 func parseURL(u *url.URL) (string, Options, error) {
 	path, err := pathOf(u)
 	if err != nil {
@@ -60,7 +61,7 @@ func parseURL(u *url.URL) (string, Options, error) {
 
 func pathOf(u *url.URL) (string, error) {
 	if u.User != nil || u.Host != "" {
-		return "", fmt.Errorf("%w: a sqlite URL has no host: write sqlite:///absolute/path.db or sqlite:relative.db", storage.ErrInvalid)
+		return "", fmt.Errorf("%w: a sqlite URL must have no host: write sqlite:///absolute/path.db or sqlite:relative.db", storage.ErrInvalid)
 	}
 	path := u.Path
 	if u.Opaque != "" {
@@ -72,18 +73,18 @@ func pathOf(u *url.URL) (string, error) {
 	}
 	switch {
 	case path == "" || strings.HasSuffix(path, "/"):
-		return "", fmt.Errorf("%w: the sqlite URL names no file: write sqlite:///absolute/path.db or sqlite:relative.db", storage.ErrInvalid)
+		return "", fmt.Errorf("%w: the sqlite URL has no file path: write sqlite:///absolute/path.db or sqlite:relative.db", storage.ErrInvalid)
 	case path == ":memory:":
 		return "", fmt.Errorf("%w: for a store in memory write mem://", storage.ErrInvalid)
 	case strings.IndexByte(path, 0) >= 0:
-		return "", fmt.Errorf("%w: the path in the sqlite URL holds a NUL byte", storage.ErrInvalid)
+		return "", fmt.Errorf("%w: the path in the sqlite URL contains a NUL byte", storage.ErrInvalid)
 	}
 	return path, nil
 }
 
 func init() { scratchstore.Register(newScratch, "sqlite") }
 
-// newScratch makes a folder beside the file of u, on the same disk, for files.
+// newScratch makes a folder for stores beside the file of u, on the same disk.
 func newScratch(u *url.URL, name string) (*scratchstore.Space, error) {
 	path, _, err := parseURL(u)
 	if err != nil {

@@ -13,28 +13,28 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// writer is the one goroutine of a store that writes. Requests that wait when its turn comes share one transaction: natural
-// batching, without a timer.
+// writer runs the only goroutine of a store that writes. Requests that wait at the start of a transaction share it, so
+// batches form without a timer.
 //
-//	wait for requests ─► lock the side file ─► BEGIN IMMEDIATE ─► drain the queue ─► apply ─► COMMIT ─► acknowledge
-//	        ▲                (in line with                                                                  │
+//	wait for requests ─► lock the lock file ─► BEGIN IMMEDIATE ─► drain the queue ─► apply ─► COMMIT ─► acknowledge
+//	        ▲                (in turn with                                                                  │
 //	        │                 other processes)                                                              ▼
-//	        └───────────────────────────────────────── unlock ◄── hand own changes to watches, ring the doorbell
+//	        └─────────────────────────────────────────── unlock ◄── hand changes to local watches, notify all processes
 //
-// Only this goroutine stands in line for the lock, because a place in the line cannot be given up; a caller whose time is over
-// just leaves the queue.
+// Only this goroutine waits for the lock, because a wait for flock cannot be cancelled. A caller whose context ends
+// leaves the queue.
 type writer struct {
 	database *database
-	source   *source // is handed what was committed
+	source   *source // receives the committed rows
 	conn     *conn
 	queue    queue
 	stop     chan struct{} // closed by close
-	exited   chan struct{} // closed when the goroutine has ended
+	exitCh   chan struct{} // closed when the goroutine ends
 	batch    []*request
-	commits  []committedBatch // of this turn: one, or where the batch failed as a whole, one for each request
+	commits  []committedBatch // of the current run: one, or one for each request after the batch failed as a whole
 	log      retention
 	chains   chainCache
-	closeErr error // of closing the connection, to be read after done
+	closeErr error // from closing the connection; read it after exitCh is closed
 }
 
 func newWriter(d *database, s *source, c *conn) *writer {
@@ -44,7 +44,7 @@ func newWriter(d *database, s *source, c *conn) *writer {
 		conn:     c,
 		queue:    queue{wake: make(chan struct{}, 1)},
 		stop:     make(chan struct{}),
-		exited:   make(chan struct{}),
+		exitCh:   make(chan struct{}),
 		log: retention{
 			age: d.options.Retention, minAge: d.options.minRetentionTime(), rows: int64(d.options.RetentionRows), bytes: int64(d.options.RetentionBytes),
 		},
@@ -54,7 +54,8 @@ func newWriter(d *database, s *source, c *conn) *writer {
 	return w
 }
 
-// setBusyHandler sets the connection up for waiting in small steps: between them the writer looks whether anybody still waits for it.
+// setBusyHandler makes the connection wait for SQLite's locks in small steps. Between them the writer checks whether it
+// was closed.
 func (w *writer) setBusyHandler() {
 	_ = w.conn.db.BusyHandler(func(_ context.Context, count int) bool {
 		select {
@@ -66,7 +67,7 @@ func (w *writer) setBusyHandler() {
 	})
 }
 
-// apply carries mutations out: the goroutine does, while it waits.
+// apply executes mutations through the writer and waits for the result.
 func (w *writer) apply(ctx context.Context, mutations []driver.Mutation) (err error) {
 	r := &request{mutations: make([]mutation, len(mutations)), guard: driver.GuardOf(ctx)}
 	for i := range mutations {
@@ -89,18 +90,18 @@ func (w *writer) apply(ctx context.Context, mutations []driver.Mutation) (err er
 	return nil
 }
 
-// submit puts a request into the queue and waits for the writer.
+// submit enqueues a request and waits for the writer.
 func (w *writer) submit(ctx context.Context, r *request) error {
 	if err := w.queue.put(r); err != nil {
 		return err
 	}
 	select {
-	case <-r.done:
+	case <-r.doneCh:
 	case <-ctx.Done():
 	}
 	w.queue.withdraw(r)
 	select {
-	case <-r.done: // perhaps in the same moment as the end of ctx
+	case <-r.doneCh: // possibly at the same time as the end of ctx
 		return r.err
 	default:
 		return timeoutError(ctx)
@@ -108,27 +109,27 @@ func (w *writer) submit(ctx context.Context, r *request) error {
 }
 
 func (w *writer) run() {
-	defer close(w.exited)
+	defer close(w.exitCh)
 	defer func() { w.closeErr = w.conn.close() }()
 	for {
 		select {
 		case <-w.queue.wake:
 		case <-w.stop:
 		}
-		for !w.queue.empty() && !w.isStopped() {
+		for !w.queue.empty() && !w.isClosing() {
 			w.runBatch()
 		}
-		if w.isStopped() {
+		if w.isClosing() {
 			for _, r := range w.queue.close() {
 				r.err = storage.ErrClosed
-				close(r.done)
+				close(r.doneCh)
 			}
 			return
 		}
 	}
 }
 
-func (w *writer) isStopped() bool {
+func (w *writer) isClosing() bool {
 	select {
 	case <-w.stop:
 		return true
@@ -137,10 +138,11 @@ func (w *writer) isStopped() bool {
 	}
 }
 
-// runBatch is one runBatch of the circle above. It leaves the queue as it is when the database is busy with another program's write.
+// runBatch runs one cycle of the diagram above. It leaves the queue unchanged if another program holds SQLite's write
+// lock.
 func (w *writer) runBatch() {
-	// The callers of the last batch are being woken. Those that call again at once do so by the time the last of them runs, and
-	// then share this batch, which is nearly twice as large as one that is taken without waiting for them.
+	// Wait until the callers of the last batch run again. Those that call again at once then share this batch. It is
+	// nearly twice as large as a batch taken without the wait.
 	w.queue.wakingCallers.Wait()
 	locked := w.database.lockFile.lock(w.stop)
 	if errors.Is(locked, errStopped) {
@@ -152,7 +154,7 @@ func (w *writer) runBatch() {
 		t, err = w.begin()
 	}
 	if errors.Is(err, sqlite3.BUSY) {
-		_ = w.database.lockFile.unlock() // the next turn will see
+		_ = w.database.lockFile.unlock() // the next cycle tries again
 		return
 	}
 	w.batch = w.queue.drain(w.batch[:0])
@@ -163,16 +165,16 @@ func (w *writer) runBatch() {
 		w.applyOneByOne(w.batch, &t, err)
 	}
 	for _, r := range w.batch {
-		close(r.done)
+		close(r.doneCh)
 	}
 	clear(w.batch)
 	w.announce()
 	if locked == nil {
-		_ = w.database.lockFile.unlock() // closing the file would release it too
+		_ = w.database.lockFile.unlock() // closing the file releases the lock too
 	}
 }
 
-// announce tells the watches of all processes what was committed. The lock is still held, so that the doorbell is rung in the order
+// announce notifies the watches of all processes of the commits. It holds the lock, so notifications come in the order
 // of commits.
 func (w *writer) announce() {
 	if len(w.commits) == 0 {
@@ -184,20 +186,20 @@ func (w *writer) announce() {
 	w.commits = w.commits[:0]
 }
 
-// begin opens a transaction and reads what it needs to know.
+// begin starts a transaction and reads its initial state.
 func (w *writer) begin() (txn, error) {
 	if err := w.conn.exec(beginImmediate); err != nil {
 		return txn{}, err
 	}
 	t, err := newTxn(w.conn, &w.chains)
 	if err != nil {
-		_ = w.conn.endTransaction() // the first error tells more
+		_ = w.conn.endTransaction() // the first error is more specific
 	}
 	return t, err
 }
 
-// finish applies requests, each of which gets its own error, and commits. An error says that none of them was carried out;
-// unsure is among its causes if a later crash may bring them back.
+// finish applies requests and commits. Each request gets its own error. If finish fails, no request took effect; if the
+// error matches errUnknownOutcome, a later crash may recover the commit.
 func (w *writer) finish(t *txn, batch []*request) (err error) {
 	for _, r := range batch {
 		if r.err, err = t.apply(r); err != nil {
@@ -223,7 +225,7 @@ func (w *writer) finish(t *txn, batch []*request) (err error) {
 	return nil
 }
 
-// resolveOutcome finds out what became of a commit that failed: the log tells.
+// resolveOutcome determines from the log whether a failed commit took effect.
 func (w *writer) resolveOutcome(t *txn, failed error) error {
 	_ = w.conn.endTransaction()
 	if t.last == t.before {
@@ -240,35 +242,36 @@ func (w *writer) resolveOutcome(t *txn, failed error) error {
 	return nil
 }
 
-// applyOneByOne carries out each request by itself after a batch has failed as a whole in t, so that one which cannot be done fails no
-// other. What a failed commit left on the disk is overwritten by the next one that succeeds; until then, nobody is told that
-// nothing was written.
+// applyOneByOne runs each request in a transaction of its own after the batch failed as a whole in t. A failing request
+// then fails no other. The next successful commit overwrites the remains of a failed one on the disk. Until then, no
+// caller gets an error that excludes the write.
 func (w *writer) applyOneByOne(batch []*request, t *txn, err error) {
 	if !errors.Is(err, errUnknownOutcome) {
 		t = nil
 	}
 	for _, r := range batch {
-		told := len(w.commits)
+		committed := len(w.commits)
 		if len(batch) > 1 || t != nil {
 			err = w.finishSingle(r, t)
 		}
 		switch {
 		case errors.Is(err, errCommitted):
-			return // all of them, each with its own error, as the batch has decided
+			return // of all requests, each with its own error from the batch
 		case err == nil:
 		case t != nil, errors.Is(err, errUnknownOutcome), errors.Is(err, sqlite3.BUSY):
 			r.err = fmt.Errorf("%w: %w", storage.ErrInconsistent, err)
 		default:
 			r.err = fmt.Errorf("nothing was written: %w", err)
 		}
-		if len(w.commits) > told {
+		if len(w.commits) > committed {
 			t = nil
 		}
 	}
 }
 
-// finishSingle carries out a request by itself. unsure is the transaction of an earlier attempt if its commit failed on its way to the
-// disk, else nil: the look after it may have failed too, or somebody has recovered the -wal file since.
+// finishSingle runs one request in a transaction of its own. unsure is the transaction of an earlier attempt whose
+// commit failed with an unknown outcome, or nil. Checking its outcome again is necessary because the first check may
+// have failed, and because another process may have recovered the -wal file since.
 func (w *writer) finishSingle(r *request, unsure *txn) error {
 	t, err := w.begin()
 	if err != nil {
@@ -277,7 +280,7 @@ func (w *writer) finishSingle(r *request, unsure *txn) error {
 	if unsure != nil {
 		found, err := w.conn.find(unsure.last)
 		if found || err != nil {
-			_ = w.conn.endTransaction() // nothing was done in it
+			_ = w.conn.endTransaction() // the transaction is empty
 		}
 		if err != nil {
 			return err
@@ -292,6 +295,6 @@ func (w *writer) finishSingle(r *request, unsure *txn) error {
 
 func (w *writer) close() error {
 	close(w.stop)
-	<-w.exited
+	<-w.exitCh
 	return w.closeErr
 }
