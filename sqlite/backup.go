@@ -35,21 +35,8 @@ func (b *Backend) Backup(ctx context.Context, to string) error {
 	if err != nil {
 		return fmt.Errorf("back up to %s: %w", to, statementError(ctx, "open another connection", err))
 	}
-	if err := errors.Join(c.vacuumInto(to), c.close(), syncFolder(to)); err != nil {
+	if err := errors.Join(c.exec("backup", to), c.close(), syncFolder(to)); err != nil {
 		return fmt.Errorf("back up to %s: %w", to, statementError(ctx, "copy", err))
 	}
 	return nil
-}
-
-func (c *conn) vacuumInto(to string) error {
-	stmt, _, err := c.db.Prepare("VACUUM INTO ?1")
-	if err != nil {
-		return err
-	}
-	err = stmt.BindText(1, to)
-	if err == nil {
-		err = stmt.Exec()
-	}
-	_ = stmt.Close() // repeats the error of Exec
-	return err
 }

@@ -1,5 +1,7 @@
 package sqlite
 
+import "github.com/ncruces/go-sqlite3"
+
 // The log is the history. Each row holds the number of the previous row of the same resource (prev). The rows between
 // the creation and the deletion of a resource form a chain. It starts at the row's number in resources, or in gone
 // after a deletion. Nothing else is written for history: an index of the log by key would touch another page for each
@@ -44,17 +46,10 @@ func (l chainEntry) next(seq int64) (n chainEntry, jump int64) {
 // rowAt follows a chain from a row above the given number to its first row at or below. It returns 0 if the resource
 // did not exist then.
 func (c *conn) rowAt(from, above int64) (int64, error) {
-	s, err := c.stmt(chain)
-	if err != nil {
-		return 0, err
-	}
 	for from > above {
-		if err := s.BindInt64(1, from); err != nil {
-			return 0, err
-		}
-		exists := s.Step()
-		prev, jump := s.ColumnInt64(0), s.ColumnInt64(1)
-		if err := finish(s); err != nil {
+		var prev, jump int64
+		exists, err := c.queryRow("chain-pointers", func(s *sqlite3.Stmt) { prev, jump = s.ColumnInt64(0), s.ColumnInt64(1) }, from)
+		if err != nil {
 			return 0, err
 		}
 		if !exists {

@@ -28,11 +28,11 @@ func openDatabase(path string, options Options) (*database, error) {
 	if err := checkFile(path, !options.NoCreate); err != nil {
 		return nil, err
 	}
-	side, err := openLockFile(path)
+	lock, err := openLockFile(path)
 	if err != nil {
 		return nil, err
 	}
-	d := &database{path: path, options: options, lockFile: side}
+	d := &database{path: path, options: options, lockFile: lock}
 	d.readers = newPool(options.Readers, options.Timeout, func(ctx context.Context) (*conn, error) { return d.connectReader(ctx, 2<<10) })
 	return d, nil
 }
@@ -81,11 +81,11 @@ func (d *database) writeOutsideBatch(ctx context.Context, operation string, do f
 	}
 	err = c.checkDurable()
 	if err == nil {
-		err = c.exec(beginImmediate)
+		err = c.exec("begin-immediate")
 	}
 	if err == nil {
 		if err = do(c); err == nil {
-			err = c.exec(commit)
+			err = c.exec("commit")
 		}
 		if err != nil {
 			err = errors.Join(err, c.endTransaction())

@@ -16,16 +16,16 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// faultyFS is a file system that fails on request where it writes the -wal file.
+// faultyFS is a file system whose operations fail on request.
 type faultyFS struct {
 	vfs.VFSFilename
-	failSyncs       atomic.Int32           // so many failSyncs fail
-	failWrites      atomic.Int32           // so many failWrites find the disk full
-	onFullWrite     atomic.Pointer[func()] // called before a write finds it so; nil: nothing is
-	failReads       atomic.Int32           // so many failReads fail, of any file
-	onFailedSync    atomic.Pointer[func()] // called when a sync fails; nil: nothing is
-	failAfterCommit atomic.Int32           // so many commits fail when they have taken effect
-	refuseLocks     atomic.Bool            // nobody gets a lock on a file
+	failSyncs       atomic.Int32           // number of syncs of the -wal file that fail
+	failWrites      atomic.Int32           // number of writes to the -wal file that find the disk full
+	onFullWrite     atomic.Pointer[func()] // called before a write fails, unless nil
+	failReads       atomic.Int32           // number of reads of any file that fail
+	onFailedSync    atomic.Pointer[func()] // called when a sync fails, unless nil
+	failAfterCommit atomic.Int32           // number of commits that fail after they took effect
+	refuseLocks     atomic.Bool            // locks on files are refused
 }
 
 func (f *faultyFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
@@ -75,7 +75,7 @@ func openFaulty(t *testing.T) (*Backend, *faultyFS) {
 	return open(t, newPath(t), &Options{vfs: t.Name()}), f
 }
 
-// A sync that fails once is made good: the callers do not hear of it, and watches see each version once.
+// A sync or write that fails once is repeated: callers get no error, and watches see each version once.
 func TestCommitFailsOnce(t *testing.T) {
 	t.Parallel()
 	s, f := openFaulty(t)
@@ -102,7 +102,7 @@ func TestCommitFailsOnce(t *testing.T) {
 			for range n {
 				res := fixture.Next(t, w).GetUpsert().GetResource()
 				if v, ok := versions[res.GetId().GetName()]; !ok || v != res.Version {
-					t.Errorf("the watch shows %v, the caller got version %q", res, v)
+					t.Errorf("the watch returned %v, the caller got version %q", res, v)
 				}
 				delete(versions, res.GetId().GetName())
 			}
@@ -110,7 +110,7 @@ func TestCommitFailsOnce(t *testing.T) {
 	}
 }
 
-// While the disk fails, nobody is told that a write has happened, and what is told is that it may have.
+// While the disk fails, writes fail with ErrInconsistent, because a crash may restore them.
 func TestCommitKeepsFailing(t *testing.T) {
 	t.Parallel()
 	s, f := openFaulty(t)
@@ -118,7 +118,7 @@ func TestCommitKeepsFailing(t *testing.T) {
 		fault.Store(1000)
 		_, err := s.WriteCAS(t.Context(), resource("a", 1))
 		if !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, what) {
-			t.Errorf("%v, expected ErrInconsistent and %v", err, what)
+			t.Errorf("got error %v, expected ErrInconsistent and %v", err, what)
 		}
 		fault.Store(0)
 		if _, err := s.Read(t.Context(), storage.StrongConsistency, idOf("a")); !errors.Is(err, storage.ErrNotFound) {
@@ -128,11 +128,11 @@ func TestCommitKeepsFailing(t *testing.T) {
 	fixture.Write(t, s, resource("a", 1))
 	again := open(t, s.Path(), nil)
 	if got := names(t, again); got != "a " {
-		t.Errorf("stored are %q", got)
+		t.Errorf("the store has %q, expected a", got)
 	}
 }
 
-// newTestWriter returns a writer beside the one of a store, on a connection of its own.
+// newTestWriter returns another writer of a store, with a connection of its own.
 func newTestWriter(t *testing.T, s *Backend) *writer {
 	t.Helper()
 	c, err := s.handle.connect(t.Context(), sqlite3.OPEN_READWRITE, 100)
@@ -147,7 +147,7 @@ func newTestWriter(t *testing.T, s *Backend) *writer {
 	return &writer{database: s.handle.database, source: s.handle.source, conn: c}
 }
 
-// When a commit that was reported as failed has taken effect after all, the log says so.
+// resolveOutcome determines from the log whether a failed commit took effect.
 func TestResolveOutcome(t *testing.T) {
 	t.Parallel()
 	w := newTestWriter(t, open(t, newPath(t), nil))
@@ -161,18 +161,18 @@ func TestResolveOutcome(t *testing.T) {
 	}
 	lost := tx
 	lost.last.tag++
-	if err := w.conn.exec(commit); err != nil {
+	if err := w.conn.exec("commit"); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.resolveOutcome(&tx, sqlite3.IOERR); err != nil || len(w.commits) != 1 || w.commits[0].end != tx.last {
-		t.Errorf("a commit that took effect: %v, %v", w.commits, err)
+		t.Errorf("a commit that took effect: commits %v, error %v", w.commits, err)
 	}
 	if err := w.resolveOutcome(&lost, sqlite3.IOERR); len(w.commits) != 1 || !errors.Is(err, errUnknownOutcome) || !errors.Is(err, sqlite3.IOERR) {
-		t.Errorf("a commit that did not: %v, %v", w.commits, err)
+		t.Errorf("a commit without effect: commits %v, error %v", w.commits, err)
 	}
 }
 
-// Rows of commits that failed are not in the log, and do not count against its bound in bytes: those that are there stay.
+// Rows of failed commits are not in the log. They do not count against its bound in bytes, so rows in the log are kept.
 func TestRetentionIgnoresFailedCommits(t *testing.T) {
 	t.Parallel()
 	s, f := openFaulty(t)
@@ -188,22 +188,22 @@ func TestRetentionIgnoresFailedCommits(t *testing.T) {
 		ch := mutation{Mutation: m, key: fmt.Appendf(nil, "g\x00k\x00\x00\x00%d", i), data: make([]byte, size)}
 		return w.finish(&tx, []*request{{mutations: []mutation{ch}}})
 	}
-	if err := finish(0, 600<<10); err != nil { // so that the database as a whole is larger than the bound
+	if err := finish(0, 600<<10); err != nil { // make the whole database larger than the bound
 		t.Fatal(err)
 	}
 	for i := range 10 {
 		f.failSyncs.Store(1)
 		if err := finish(i+1, 300<<10); !errors.Is(err, errUnknownOutcome) {
-			t.Fatalf("a commit that fails: %v", err)
+			t.Fatalf("a commit whose sync fails: got error %v, expected errUnknownOutcome", err)
 		}
 		if err := finish(i+1, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := finish(11, 260<<10); err != nil { // enough to have the bound looked at
+	if err := finish(11, 260<<10); err != nil { // large enough that the writer checks the bound
 		t.Fatal(err)
 	}
 	if sp, err := w.conn.readableRange(); sp.horizon != 0 || err != nil {
-		t.Errorf("history begins at %d, %v, with fewer bytes than its bound", sp.horizon, err)
+		t.Errorf("history begins at row %d, error %v, although it is smaller than its bound", sp.horizon, err)
 	}
 }

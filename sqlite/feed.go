@@ -167,11 +167,8 @@ func (s *source) page(ctx context.Context, from position, f *driver.Filter, limi
 
 // history reads about limit rows after a position. It decodes only the matches of f, if f is not nil.
 func (c *conn) history(from position, f *driver.Filter, limit int) (events []*event, end position, more bool, err error) {
-	s, err := c.stmt(history)
+	s, err := c.query("read-log", from.seq)
 	if err != nil {
-		return nil, from, false, err
-	}
-	if err := s.BindInt64(1, from.seq); err != nil {
 		return nil, from, false, err
 	}
 	defer func() {
@@ -245,16 +242,9 @@ func eventOf(s *sqlite3.Stmt, f *driver.Filter) (ev *event, wanted bool, err err
 	return ev, true, nil
 }
 
-func (c *conn) dataVersion() (int64, error) {
-	s, err := c.stmt(dataVersion)
-	if err != nil {
-		return 0, err
-	}
-	var version int64
-	if s.Step() {
-		version = s.ColumnInt64(0)
-	}
-	return version, finish(s)
+func (c *conn) dataVersion() (version int64, err error) {
+	_, err = c.queryRow("data-version", func(s *sqlite3.Stmt) { version = s.ColumnInt64(0) })
+	return version, err
 }
 
 // Contains implements driver.Source.

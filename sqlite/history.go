@@ -29,14 +29,10 @@ func (s rowRange) check(seq int64) error {
 }
 
 func (c *conn) readableRange() (sp rowRange, err error) {
-	s, err := c.stmt(readable)
-	if err != nil {
-		return sp, err
-	}
-	if s.Step() {
+	_, err = c.queryRow("readable-range", func(s *sqlite3.Stmt) {
 		sp = rowRange{s.ColumnInt64(0), position{s.ColumnInt64(1), s.ColumnInt64(2)}}
-	}
-	return sp, finish(s)
+	})
+	return sp, err
 }
 
 // positionOf returns the position of a row within the readable range.
@@ -44,23 +40,13 @@ func (c *conn) positionOf(seq int64) (position, error) {
 	if seq == 0 {
 		return position{}, nil
 	}
-	s, err := c.stmt(tagOf)
+	m := position{seq: seq}
+	exists, err := c.queryRow("row-tag", func(s *sqlite3.Stmt) { m.tag = s.ColumnInt64(0) }, seq)
+	if err == nil && !exists {
+		err = errMissingRow
+	}
 	if err != nil {
 		return position{}, err
-	}
-	if err := s.BindInt64(1, seq); err != nil {
-		return position{}, err
-	}
-	m := position{seq: seq}
-	exists := s.Step()
-	if exists {
-		m.tag = s.ColumnInt64(0)
-	}
-	if err := finish(s); err != nil {
-		return position{}, err
-	}
-	if !exists {
-		return position{}, errMissingRow
 	}
 	return m, nil
 }
@@ -123,7 +109,7 @@ func (d *database) Compact(ctx context.Context, rev int64) error {
 		case seqOf(rev) > sp.newest.seq:
 			return sp.check(seqOf(rev))
 		}
-		return c.execWith(moveFollowed, seqOf(rev))
+		return c.exec("move-horizon", seqOf(rev))
 	})
 	for done := false; !done && err == nil; {
 		pruneErr := d.writeOutsideBatch(ctx, "prune the log", func(c *conn) error {
@@ -192,26 +178,19 @@ func (l *logRecord) version(key []byte) *driver.Version {
 
 // readLogRecord reads a row of the log, optionally with its data.
 func (c *conn) readLogRecord(seq int64, data bool) (*logRecord, error) {
-	s, err := c.stmt(logRow)
-	if err != nil {
-		return nil, err
-	}
-	if err := errors.Join(s.BindInt64(1, seq), s.BindBool(2, data)); err != nil {
-		return nil, err
-	}
-	exists := s.Step()
-	l := &logRecord{position: position{seq, s.ColumnInt64(0)}, createRevision: s.ColumnInt64(1), writes: s.ColumnInt64(2), prev: s.ColumnInt64(3)}
-	if exists {
+	l := &logRecord{position: position{seq: seq}}
+	exists, err := c.queryRow("log-row", func(s *sqlite3.Stmt) {
+		l.tag, l.createRevision, l.writes, l.prev = s.ColumnInt64(0), s.ColumnInt64(1), s.ColumnInt64(2), s.ColumnInt64(3)
 		l.deletion = s.ColumnType(4) != sqlite3.NULL
 		if data {
 			l.data = s.ColumnBlob(5, nil)
 		}
+	}, seq, data)
+	if err == nil && !exists {
+		err = errMissingRow
 	}
-	if err := finish(s); err != nil {
+	if err != nil {
 		return nil, err
-	}
-	if !exists {
-		return nil, errMissingRow
 	}
 	return l, nil
 }

@@ -27,8 +27,8 @@ type keyIterator struct {
 const maxMismatches = 16
 
 // iterate returns an iterator over a statement that reads key >= ?1 AND key < ?2. A nil key means no bound.
-func (c *conn) iterate(q query, from, to []byte, filter *driver.Filter) (*keyIterator, error) {
-	stmt, err := c.stmt(q)
+func (c *conn) iterate(statement string, from, to []byte, filter *driver.Filter) (*keyIterator, error) {
+	stmt, err := c.query(statement)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (c *conn) iterate(q query, from, to []byte, filter *driver.Filter) (*keyIte
 
 func (w *keyIterator) seek(from []byte) error {
 	w.mismatches = 0
-	return errors.Join(w.stmt.Reset(), bindBytes(w.stmt, 1, from), w.stmt.BindBlob(2, w.to))
+	return errors.Join(w.stmt.Reset(), w.stmt.BindBlob(1, from), w.stmt.BindBlob(2, w.to))
 }
 
 // next advances to the next row. It returns false at the end and after an error.

@@ -23,7 +23,7 @@ func (d *database) List(ctx context.Context, _ storage.ReadConsistency, f *drive
 
 // scan adds the matches of a filter to rows, in key order.
 func (c *conn) scan(filter *driver.Filter, rows driver.Rows) (err error) {
-	w, err := c.iterate(scan, nil, nil, filter)
+	w, err := c.iterate("list-resources", nil, nil, filter)
 	if err != nil {
 		return err
 	}
@@ -51,11 +51,8 @@ func (d *database) Children(ctx context.Context, owner driver.Key, uid string) (
 }
 
 func (c *conn) children(owner []byte) ([]*resourcepb.ID, error) {
-	stmt, err := c.stmt(owned)
+	stmt, err := c.query("list-owned", owner)
 	if err != nil {
-		return nil, err
-	}
-	if err := stmt.BindBlob(1, owner); err != nil {
 		return nil, err
 	}
 	var ids []*resourcepb.ID

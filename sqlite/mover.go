@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"strings"
 
@@ -11,9 +10,6 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
 )
-
-// The journal table is created on first use, because most stores are never moved.
-const createJournal = `CREATE TABLE IF NOT EXISTS journal (name TEXT PRIMARY KEY, revision INTEGER NOT NULL, value BLOB NOT NULL) STRICT`
 
 // noJournal reports whether a statement failed because the journal does not exist yet.
 func noJournal(err error) bool {
@@ -33,7 +29,7 @@ func (d *database) ReadNote(ctx context.Context, name string) (value []byte, rev
 // WriteNote implements driver.Mover.
 func (d *database) WriteNote(ctx context.Context, name string, value []byte, revision string) (next string, err error) {
 	err = d.writeOutsideBatch(ctx, "write the journal", func(c *conn) error {
-		if err := c.db.Exec(createJournal); err != nil {
+		if err := c.exec("create-journal"); err != nil {
 			return err
 		}
 		at, err := c.note(name, nil)
@@ -62,20 +58,18 @@ func (d *database) DeleteNote(ctx context.Context, name, revision string) error 
 		case at != revision:
 			return driver.Conflict(name)
 		}
-		return c.run(`DELETE FROM journal WHERE name = ?1`, func(st *sqlite3.Stmt) error { return st.BindText(1, name) }, nil)
+		return c.exec("delete-note", name)
 	})
 }
 
 // note returns the revision of a note, or "" if it does not exist. It stores the value in *value unless value is nil.
 func (c *conn) note(name string, value *[]byte) (revision string, err error) {
-	err = c.run(`SELECT revision, value FROM journal WHERE name = ?1`,
-		func(st *sqlite3.Stmt) error { return st.BindText(1, name) },
-		func(st *sqlite3.Stmt) {
-			revision = strconv.FormatInt(st.ColumnInt64(0), 10)
-			if value != nil {
-				*value = st.ColumnBlob(1, nil)
-			}
-		})
+	_, err = c.queryRow("read-note", func(s *sqlite3.Stmt) {
+		revision = strconv.FormatInt(s.ColumnInt64(0), 10)
+		if value != nil {
+			*value = s.ColumnBlob(1, nil)
+		}
+	}, name)
 	if noJournal(err) {
 		return "", nil
 	}
@@ -85,38 +79,7 @@ func (c *conn) note(name string, value *[]byte) (revision string, err error) {
 // putNote writes a note and returns its revision.
 func (c *conn) putNote(name string, value []byte) (revision string, err error) {
 	number := randomTag() // random, so that a note created again has a new revision
-	err = c.run(`INSERT OR REPLACE INTO journal (name, revision, value) VALUES (?1, ?2, ?3)`, func(st *sqlite3.Stmt) error {
-		return errors.Join(st.BindText(1, name), st.BindInt64(2, number), bindBytes(st, 3, value))
-	}, nil)
-	return strconv.FormatInt(number, 10), err
-}
-
-// run runs a statement once, without caching it.
-func (c *conn) run(text string, bind func(*sqlite3.Stmt) error, row func(*sqlite3.Stmt)) error {
-	st, _, err := c.db.Prepare(text)
-	if err != nil {
-		return err
-	}
-	if bind != nil {
-		err = bind(st)
-	}
-	if err == nil {
-		for st.Step() {
-			if row != nil {
-				row(st)
-			}
-		}
-		err = st.Err()
-	}
-	return errors.Join(err, ignoreRepeated(st.Close(), err))
-}
-
-// bindBytes binds bytes. It binds an empty blob, not NULL, for nil.
-func bindBytes(st *sqlite3.Stmt, param int, b []byte) error {
-	if len(b) == 0 {
-		return st.BindZeroBlob(param, 0)
-	}
-	return st.BindBlob(param, b)
+	return strconv.FormatInt(number, 10), c.exec("write-note", name, number, value)
 }
 
 // targetName returns the name of a target, or a placeholder, because the empty name means an open store.
@@ -142,12 +105,12 @@ func (d *database) SetFenceAt(ctx context.Context, target *string, epoch string)
 }
 
 func (d *database) setFence(ctx context.Context, target, epoch *string) (next string, err error) {
-	text := ""
+	fence := ""
 	if target != nil {
-		text = targetName(*target)
+		fence = targetName(*target)
 	}
 	err = d.writeOutsideBatch(ctx, "write the journal", func(c *conn) error {
-		if err := c.db.Exec(createJournal); err != nil {
+		if err := c.exec("create-journal"); err != nil {
 			return err
 		}
 		if epoch != nil {
@@ -162,7 +125,7 @@ func (d *database) setFence(ctx context.Context, target, epoch *string) (next st
 		if next, err = c.putNote(driver.FenceNote, nil); err != nil {
 			return err
 		}
-		return c.run(`UPDATE meta SET fence = ?1`, func(st *sqlite3.Stmt) error { return st.BindText(1, text) }, nil)
+		return c.exec("set-fence", fence)
 	})
 	if err != nil {
 		return "", err
@@ -177,7 +140,8 @@ func (d *database) Fence(ctx context.Context) (state driver.FenceState, err erro
 		if state.Epoch, err = c.note(driver.FenceNote, nil); err != nil {
 			return err
 		}
-		return c.run(`SELECT fence FROM meta`, nil, func(st *sqlite3.Stmt) { state.Target = st.ColumnText(0) })
+		_, err = c.queryRow("read-fence", func(s *sqlite3.Stmt) { state.Target = s.ColumnText(0) })
+		return err
 	})
 	state.Closed = state.Target != ""
 	return state, err
@@ -193,17 +157,11 @@ func (d *database) ReadAfter(ctx context.Context, after []byte, limit int) (rows
 }
 
 func (c *conn) readAfter(after []byte, limit int) ([]driver.Row, error) {
-	stmt, err := c.stmt(scan)
-	if err != nil {
-		return nil, err
-	}
 	if after != nil {
 		after = append(after[:len(after):len(after)], 0) // the lowest key above
 	}
-	if err := bindBytes(stmt, 1, after); err != nil {
-		return nil, err
-	}
-	if err := stmt.BindBlob(2, keyUpperBound); err != nil {
+	stmt, err := c.query("list-resources", after, keyUpperBound)
+	if err != nil {
 		return nil, err
 	}
 	rows := make([]driver.Row, 0, limit)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/ncruces/go-sqlite3"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/codec"
@@ -56,16 +58,9 @@ func (d *database) identify(ctx context.Context, k driver.Key, damaged *storage.
 
 // get reads the value of a key. The buffer contains the key and receives the value.
 func (c *conn) get(buffer *[]byte) (exists bool, m position, err error) {
-	stmt, err := c.stmt(get)
-	if err != nil {
-		return false, m, err
-	}
-	if err := stmt.BindBlob(1, *buffer); err != nil {
-		return false, m, err
-	}
-	if exists = stmt.Step(); exists {
-		m = position{stmt.ColumnInt64(0), stmt.ColumnInt64(1)}
-		*buffer = stmt.ColumnBlob(2, (*buffer)[:0])
-	}
-	return exists, m, finish(stmt)
+	exists, err = c.queryRow("read-resource", func(s *sqlite3.Stmt) {
+		m = position{s.ColumnInt64(0), s.ColumnInt64(1)}
+		*buffer = s.ColumnBlob(2, (*buffer)[:0])
+	}, *buffer)
+	return exists, m, err
 }

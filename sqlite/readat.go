@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/ncruces/go-sqlite3"
+
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
 )
@@ -74,11 +76,11 @@ type visit func(*driver.Version) (more bool, err error)
 
 // visitAll visits the versions stored at the row, in key order.
 func (r *historyRead) visitAll(from []byte, keysOnly bool, call visit) (err error) {
-	q := pastRows
+	statement := "present-versions"
 	if keysOnly {
-		q = pastKeys
+		statement = "present-keys"
 	}
-	present, err := r.conn.iterate(q, from, r.query.To, r.query.Filter)
+	present, err := r.conn.iterate(statement, from, r.query.To, r.query.Filter)
 	if err != nil {
 		return err
 	}
@@ -203,30 +205,10 @@ func (d *deletions) seek(from []byte) error {
 
 // readFrom reads the first deletion at or after a key.
 func (d *deletions) readFrom(from []byte) (exists bool, err error) {
-	s, err := d.conn.stmt(goneFrom)
-	if err != nil {
-		return false, err
-	}
-	if err := errors.Join(bindBytes(s, 1, from), s.BindBlob(2, d.to)); err != nil {
-		return false, err
-	}
-	if exists = s.Step(); exists {
-		d.key, d.seq = s.ColumnBlob(0, nil), s.ColumnInt64(1)
-	}
-	return exists, finish(s)
+	return d.conn.queryRow("gone-from", func(s *sqlite3.Stmt) { d.key, d.seq = s.ColumnBlob(0, nil), s.ColumnInt64(1) }, from, d.to)
 }
 
 // readAfter reads the first deletion of the current key after the row.
 func (d *deletions) readAfter() (exists bool, err error) {
-	s, err := d.conn.stmt(goneAfter)
-	if err != nil {
-		return false, err
-	}
-	if err := errors.Join(s.BindBlob(1, d.key), s.BindInt64(2, d.after)); err != nil {
-		return false, err
-	}
-	if exists = s.Step(); exists {
-		d.seq = s.ColumnInt64(0)
-	}
-	return exists, finish(s)
+	return d.conn.queryRow("gone-after", func(s *sqlite3.Stmt) { d.seq = s.ColumnInt64(0) }, d.key, d.after)
 }

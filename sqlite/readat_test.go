@@ -371,7 +371,7 @@ func TestSparseFilters(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.handle.readers.give(c)
-	w, err := c.iterate(scan, nil, nil, &driver.Filter{Group: "group", Kind: "Kind", Partition: all, Namespace: "n7"})
+	w, err := c.iterate("list-resources", nil, nil, &driver.Filter{Group: "group", Kind: "Kind", Partition: all, Namespace: "n7"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,10 +2,11 @@ package sqlite
 
 import (
 	"cmp"
-	"errors"
 	"math"
 	"slices"
 	"time"
+
+	"github.com/ncruces/go-sqlite3"
 )
 
 // retention bounds the length of history. The writer prunes in its own transactions, so only one process prunes at a
@@ -64,26 +65,16 @@ func (l *retention) advance(t *txn) (more bool, err error) {
 	if at >= young || first >= low && (first >= kept || at >= since) {
 		return false, nil
 	}
-	s, err := t.conn.stmt(reach)
-	if err != nil {
-		return false, err
-	}
 	// A batch may add more rows than a step.
 	step := max(pruneStep, 2*(t.last.seq-t.before.seq))
 	until := min(first+step, end, max(kept, low))
-	bounds := errors.Join(s.BindInt64(2, until), s.BindInt64(3, low), s.BindInt64(4, since), s.BindInt64(5, young))
-	if err := errors.Join(s.BindInt64(1, t.bounds.followed), bounds); err != nil {
-		return false, err
-	}
 	var reached int64
-	if s.Step() {
-		reached = s.ColumnInt64(0)
-	}
-	if err := finish(s); err != nil || reached <= t.bounds.followed {
+	_, err = t.conn.queryRow("prune-limit", func(s *sqlite3.Stmt) { reached = s.ColumnInt64(0) }, t.bounds.followed, until, low, since, young)
+	if err != nil || reached <= t.bounds.followed {
 		return false, err
 	}
 	t.bounds.followed, t.bounds.horizon = reached, max(t.bounds.horizon, reached)
-	return true, t.conn.execWith(moveFollowed, reached)
+	return true, t.conn.exec("move-horizon", reached)
 }
 
 // reset discards the counts after a transaction that may have been rolled back. They include its rows, whose numbers
@@ -125,11 +116,8 @@ const (
 
 // update adds the new rows of the log and drops the samples of pruned rows.
 func (z *logSizes) update(c *conn, first int64) error {
-	s, err := c.stmt(weigh)
+	s, err := c.query("row-sizes", z.newest)
 	if err != nil {
-		return err
-	}
-	if err := s.BindInt64(1, z.newest); err != nil {
 		return err
 	}
 	for s.Step() {
@@ -167,31 +155,15 @@ func (z *logSizes) bytesBefore(seq int64) int64 {
 }
 
 // bytesInUse returns the size of the pages in use.
-func (c *conn) bytesInUse() (int64, error) {
-	s, err := c.stmt(inUse)
-	if err != nil {
-		return 0, err
-	}
-	var bytes int64
-	if s.Step() {
-		bytes = s.ColumnInt64(0)
-	}
-	return bytes, finish(s)
+func (c *conn) bytesInUse() (bytes int64, err error) {
+	_, err = c.queryRow("bytes-in-use", func(s *sqlite3.Stmt) { bytes = s.ColumnInt64(0) })
+	return bytes, err
 }
 
 // oldestAfter returns the number and the time of the oldest row after another one.
 func (c *conn) oldestAfter(after int64) (seq, at int64, err error) {
-	s, err := c.stmt(oldest)
-	if err != nil {
-		return 0, 0, err
-	}
-	if err := s.BindInt64(1, after); err != nil {
-		return 0, 0, err
-	}
-	if s.Step() {
-		seq, at = s.ColumnInt64(0), s.ColumnInt64(1)
-	}
-	return seq, at, finish(s)
+	_, err = c.queryRow("oldest-row", func(s *sqlite3.Stmt) { seq, at = s.ColumnInt64(0), s.ColumnInt64(1) }, after)
+	return seq, at, err
 }
 
 // sweep deletes rows that history no longer needs: those replaced by rows before the horizon, and deletions before it.
@@ -213,7 +185,7 @@ func (t *txn) sweep(limit int64) (done bool, err error) {
 		}
 	}
 	t.bounds.pruned = to
-	return to == t.bounds.followed, t.conn.execWith(movePruned, to)
+	return to == t.bounds.followed, t.conn.exec("move-pruned", to)
 }
 
 // outdatedRow is a row of the log before the horizon.
@@ -225,11 +197,8 @@ type outdatedRow struct {
 // readOutdated returns at most limit rows between two numbers, fewer if deleting them would free many pages in one
 // transaction. end is the number after the last one.
 func (c *conn) readOutdated(from, to, limit int64) (rows []outdatedRow, end int64, err error) {
-	s, err := c.stmt(outdated)
+	s, err := c.query("outdated-rows", from, to, limit)
 	if err != nil {
-		return nil, 0, err
-	}
-	if err := errors.Join(s.BindInt64(1, from), s.BindInt64(2, to), s.BindInt64(3, limit)); err != nil {
 		return nil, 0, err
 	}
 	end = to
@@ -251,22 +220,15 @@ func (c *conn) readOutdated(from, to, limit int64) (rows []outdatedRow, end int6
 // deleteOutdated deletes the rows that history no longer needs because of an outdated row.
 func (c *conn) deleteOutdated(row *outdatedRow) error {
 	if row.prev != 0 {
-		if err := c.execWith(prune, row.prev); err != nil {
+		if err := c.exec("delete-row", row.prev); err != nil {
 			return err
 		}
 	}
 	if row.deletedKey == nil {
 		return nil
 	}
-	if err := c.execWith(prune, row.seq); err != nil {
+	if err := c.exec("delete-row", row.seq); err != nil {
 		return err
 	}
-	s, err := c.stmt(pruneGone)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(s.BindBlob(1, row.deletedKey), s.BindInt64(2, row.seq)); err != nil {
-		return err
-	}
-	return s.Exec()
+	return c.exec("delete-gone", row.deletedKey, row.seq)
 }

@@ -28,23 +28,19 @@ type txn struct {
 }
 
 func newTxn(c *conn, known *chainCache) (txn, error) {
-	s, err := c.stmt(state)
-	if err != nil {
-		return txn{}, err
-	}
 	now := time.Now().UnixMilli()
 	t := txn{conn: c, chains: known, now: now, at: now}
-	if s.Step() {
+	_, err := c.queryRow("transaction-state", func(s *sqlite3.Stmt) {
 		t.fence = s.ColumnText(0)
 		t.bounds = historyBounds{s.ColumnInt64(1), s.ColumnInt64(2), s.ColumnInt64(3)}
 		t.last = position{s.ColumnInt64(4), s.ColumnInt64(5)}
 		t.at = max(t.at, s.ColumnInt64(6))
-	}
+	})
 	t.before = t.last
 	for t.tag == 0 || t.tag == t.last.tag {
 		t.tag = randomTag()
 	}
-	return t, finish(s)
+	return t, err
 }
 
 // apply executes a request. refused is the error of a request that changed nothing. err means that the whole
@@ -116,10 +112,10 @@ func (t *txn) write(c *mutation) (refused, err error) {
 	done := false
 	switch {
 	case c.Version == "":
-		done, err = t.put(insert, next, given, chainEntry{}, c)
+		done, err = t.put("insert-resource", next, given, chainEntry{}, c)
 	case valid:
 		if old, err = t.currentChain(c.key, given); err == nil && old.seq != 0 {
-			done, err = t.put(update, next, given, old, c)
+			done, err = t.put("update-resource", next, given, old, c)
 		}
 	}
 	if err != nil {
@@ -130,7 +126,7 @@ func (t *txn) write(c *mutation) (refused, err error) {
 			return refused, err
 		}
 		// Only the owner or the group version differs.
-		if done, err = t.put(replace, next, given, old, c); err != nil {
+		if done, err = t.put("replace-resource", next, given, old, c); err != nil {
 			return nil, err
 		}
 		if !done {
@@ -138,15 +134,7 @@ func (t *txn) write(c *mutation) (refused, err error) {
 		}
 	}
 	l, jump := old.next(next.seq)
-	s, err := t.conn.stmt(logWrite)
-	if err != nil {
-		return nil, err
-	}
-	err = errors.Join(s.BindInt64(1, next.seq), s.BindInt64(2, next.tag), s.BindInt64(3, t.at), s.BindInt64(4, l.createRevision),
-		s.BindInt64(5, l.writes), s.BindInt64(6, old.seq), s.BindInt64(7, jump), s.BindBlob(8, c.key), s.BindBlob(9, c.data))
-	if err == nil {
-		err = s.Exec()
-	}
+	err = t.conn.exec("log-write", next.seq, next.tag, t.at, l.createRevision, l.writes, old.seq, jump, c.key, c.data)
 	t.chains.replace(given, next, l)
 	t.last, c.at, c.createRevision, c.writes = next, next, l.createRevision, l.writes
 	t.bytes += int64(len(c.data))
@@ -155,23 +143,19 @@ func (t *txn) write(c *mutation) (refused, err error) {
 
 // put runs the statement insert, update or replace. It reports whether the statement changed a row. old is the chain
 // entry of the replaced row.
-func (t *txn) put(q query, next, given position, old chainEntry, c *mutation) (done bool, err error) {
-	s, err := t.conn.stmt(q)
-	if err != nil {
-		return false, err
+func (t *txn) put(statement string, next, given position, old chainEntry, c *mutation) (done bool, err error) {
+	var owner any // NULL without one
+	if c.owner != nil {
+		owner = c.owner
 	}
-	err = errors.Join(
-		s.BindInt64(1, next.seq), s.BindInt64(2, next.tag), s.BindText(3, c.groupVersion), s.BindBlob(4, c.data),
-		s.BindBlob(5, c.key), s.BindText(6, c.Uid), bindOwner(s, 9, c.owner),
-	)
-	if err == nil && q != insert {
+	params := []any{next.seq, next.tag, c.groupVersion, c.data, c.key, c.Uid, given.seq, given.tag, owner, nil, nil, nil}
+	if statement == "insert-resource" {
+		params = params[:9]
+	} else {
 		l, _ := old.next(next.seq)
-		err = errors.Join(s.BindInt64(7, given.seq), s.BindInt64(8, given.tag),
-			s.BindInt64(10, l.writes), s.BindInt64(11, l.step), s.BindInt64(12, l.leap))
+		params[9], params[10], params[11] = l.writes, l.step, l.leap
 	}
-	if err == nil {
-		err = s.Exec()
-	}
+	err = t.conn.exec(statement, params...)
 	return err == nil && t.conn.db.Changes() == 1, err
 }
 
@@ -180,18 +164,11 @@ func (t *txn) currentChain(key []byte, at position) (chainEntry, error) {
 	if l, ok := t.chains.get(at); ok {
 		return l, nil // if the position belongs to another key, the update matches no row
 	}
-	s, err := t.conn.stmt(linkOf)
-	if err != nil {
-		return chainEntry{}, err
-	}
-	if err := errors.Join(s.BindBlob(1, key), s.BindInt64(2, at.seq), s.BindInt64(3, at.tag)); err != nil {
-		return chainEntry{}, err
-	}
 	var l chainEntry
-	if s.Step() {
+	_, err := t.conn.queryRow("chain-entry", func(s *sqlite3.Stmt) {
 		l = chainEntry{at.seq, s.ColumnInt64(0), s.ColumnInt64(1), s.ColumnInt64(2), s.ColumnInt64(3)}
-	}
-	return l, finish(s)
+	}, key, at.seq, at.tag)
+	return l, err
 }
 
 // remove copies the row into the log, records the end of its chain and deletes it.
@@ -199,16 +176,7 @@ func (t *txn) remove(c *mutation) (refused, err error) {
 	next := position{t.last.seq + 1, t.tag}
 	given, valid := parseVersion(c.Version)
 	if valid {
-		s, err := t.conn.stmt(logDelete)
-		if err != nil {
-			return nil, err
-		}
-		err = errors.Join(s.BindInt64(1, next.seq), s.BindInt64(2, next.tag), s.BindInt64(3, t.at), s.BindBlob(4, c.key),
-			s.BindText(5, c.Uid), s.BindInt64(6, given.seq), s.BindInt64(7, given.tag))
-		if err == nil {
-			err = s.Exec()
-		}
-		if err != nil {
+		if err := t.conn.exec("log-deletion", next.seq, next.tag, t.at, c.key, c.Uid, given.seq, given.tag); err != nil {
 			return nil, err
 		}
 	}
@@ -216,61 +184,24 @@ func (t *txn) remove(c *mutation) (refused, err error) {
 		return t.decide(c)
 	}
 	t.last, c.at = next, next
-	s, err := t.conn.stmt(deleted)
-	if err == nil {
-		err = errors.Join(s.BindBlob(1, c.key), s.BindInt64(2, next.seq))
-	}
-	if err == nil {
-		err = s.Exec()
-	}
-	if err != nil {
+	if err := t.conn.exec("insert-gone", c.key, next.seq); err != nil {
 		return nil, err
 	}
-	s, err = t.conn.stmt(remove)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.BindBlob(1, c.key); err != nil {
-		return nil, err
-	}
-	return nil, s.Exec()
+	return nil, t.conn.exec("delete-resource", c.key)
 }
 
 // decisionState returns the stored state that the decision tables need.
 func (t *txn) decisionState(key []byte) (driver.Stored, error) {
-	s, err := t.conn.stmt(stored)
-	if err != nil {
-		return driver.Stored{}, err
-	}
-	if err := s.BindBlob(1, key); err != nil {
-		return driver.Stored{}, err
-	}
 	var found driver.Stored
-	if s.Step() {
+	_, err := t.conn.queryRow("stored-version", func(s *sqlite3.Stmt) {
 		found = driver.Stored{Exists: true, Uid: s.ColumnText(0), Version: position{s.ColumnInt64(1), s.ColumnInt64(2)}.version()}
-	}
-	return found, finish(s)
+	}, key)
+	return found, err
 }
 
 // find reports whether the log has the row at m.
 func (c *conn) find(m position) (bool, error) {
-	s, err := c.stmt(find)
-	if err != nil {
-		return false, err
-	}
-	if err := errors.Join(s.BindInt64(1, m.seq), s.BindInt64(2, m.tag)); err != nil {
-		return false, err
-	}
-	found := s.Step()
-	return found, finish(s)
-}
-
-// bindOwner binds an owner, or NULL for nil.
-func bindOwner(s *sqlite3.Stmt, param int, owner []byte) error {
-	if owner == nil {
-		return s.BindNull(param)
-	}
-	return s.BindBlob(param, owner)
+	return c.queryRow("find-row", func(*sqlite3.Stmt) {}, m.seq, m.tag)
 }
 
 // mutation is a driver.Mutation prepared for the writer. It copies all it needs from the caller's message, because the

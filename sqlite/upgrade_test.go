@@ -210,7 +210,7 @@ func TestInterruptedUpgrade(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.exec(beginImmediate); err != nil {
+		if err := c.exec("begin-immediate"); err != nil {
 			t.Fatal(err)
 		}
 		for _, step := range c.upgrades(1)[:steps] {

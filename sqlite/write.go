@@ -188,7 +188,7 @@ func (w *writer) announce() {
 
 // begin starts a transaction and reads its initial state.
 func (w *writer) begin() (txn, error) {
-	if err := w.conn.exec(beginImmediate); err != nil {
+	if err := w.conn.exec("begin-immediate"); err != nil {
 		return txn{}, err
 	}
 	t, err := newTxn(w.conn, &w.chains)
@@ -215,7 +215,7 @@ func (w *writer) finish(t *txn, batch []*request) (err error) {
 			return err
 		}
 	}
-	if err := w.conn.exec(commit); err != nil {
+	if err := w.conn.exec("commit"); err != nil {
 		w.log.reset()
 		return w.resolveOutcome(t, withDiskFull(filepath.Dir(w.database.path), err))
 	}

@@ -1,0 +1,2 @@
+-- Starts a read transaction, so that several statements see one snapshot.
+BEGIN;

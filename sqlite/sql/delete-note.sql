@@ -1,0 +1,2 @@
+-- Deletes a note.
+DELETE FROM journal WHERE name = ?1;

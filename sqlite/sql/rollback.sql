@@ -1,0 +1,2 @@
+-- Ends a transaction and discards its writes.
+ROLLBACK;

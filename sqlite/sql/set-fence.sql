@@ -1,0 +1,2 @@
+-- Closes the store for writes, or opens it.
+UPDATE meta SET fence = ?1;

@@ -1,0 +1,2 @@
+-- The uid and the version of a resource, for the decision tables.
+SELECT uid, seq, tag FROM resources WHERE key = ?1;
