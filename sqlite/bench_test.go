@@ -9,7 +9,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// BenchmarkRead is a lookup by key beside the statement that it stands on.
+// BenchmarkRead compares a read by key with its SQL statement alone.
 func BenchmarkRead(b *testing.B) {
 	s := open(b, newPath(b), nil)
 	res := resource("a", 1)

@@ -18,7 +18,7 @@ func requestBookmark(t testing.TB, w storage.Watch) {
 	}
 }
 
-// A bookmark waits for what somebody has written who died before it rang.
+// A bookmark waits for the rows of a writer that died before its notification.
 func TestBookmarkWithoutNotification(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
@@ -30,15 +30,15 @@ func TestBookmarkWithoutNotification(t *testing.T) {
 		execSQL(t, stranger, fmt.Sprintf("INSERT INTO log (seq, tag, written, key, data) SELECT %d, 1000 + %d, written, key, data FROM log WHERE seq = 1", seq, seq))
 		requestBookmark(t, w)
 		if ev := fixture.Next(t, w); ev.GetUpsert() == nil {
-			t.Fatalf("%v, expected what was written before the bookmark was asked for", ev)
+			t.Fatalf("got event %v, expected the row written before the bookmark request", ev)
 		}
 		if ev := fixture.Next(t, w); ev.GetBookmark() == nil {
-			t.Fatalf("%v, expected a bookmark", ev)
+			t.Fatalf("got event %v, expected a bookmark", ev)
 		}
 	}
 }
 
-// An older copy of the database under a running watch proves nothing about what the watch has shown.
+// A watch returns no bookmark after an older copy of the database replaced the file under it.
 func TestNoBookmarkOfReplacedHistory(t *testing.T) {
 	t.Parallel()
 	for name, sql := range map[string]string{
@@ -59,15 +59,15 @@ func TestNoBookmarkOfReplacedHistory(t *testing.T) {
 					t.Fatalf("Bookmark: %v", err)
 				}
 				if ev, err := nextError(t, w); !errors.Is(err, storage.ErrCompacted) {
-					t.Fatalf("%v, %v; expected ErrCompacted", ev, err)
+					t.Fatalf("got event %v, error %v; expected ErrCompacted", ev, err)
 				}
 			}
 		})
 	}
 }
 
-// Writes that share a transaction of the file become visible at once, so they are one commit, whoever made them; writes that
-// do not are not.
+// Writes in one transaction of the file are one commit for watches, even if different callers made them. Writes in
+// separate transactions are not.
 func TestMoreOfGroupCommit(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
@@ -82,7 +82,7 @@ func TestMoreOfGroupCommit(t *testing.T) {
 			}
 		})
 	}
-	fixture.Eventually(t, "all stand in line", func() bool {
+	fixture.Eventually(t, "all requests are in the queue", func() bool {
 		s.handle.writer.queue.mu.Lock()
 		defer s.handle.writer.queue.mu.Unlock()
 		return len(s.handle.writer.queue.waiting) == n
@@ -92,18 +92,18 @@ func TestMoreOfGroupCommit(t *testing.T) {
 	writers.Wait()
 	for i := range n {
 		if ev := fixture.Next(t, w); ev.GetMore() != (i < n-1) {
-			t.Errorf("event %d of %d has more %v", i, n, ev.GetMore())
+			t.Errorf("event %d of %d: more is %v", i, n, ev.GetMore())
 		}
 	}
 	for i := range 3 {
 		fixture.Write(t, s, resource(fmt.Sprint("alone-", i), 1))
 		if ev := fixture.Next(t, w); ev.GetMore() {
-			t.Errorf("%v is alone", ev)
+			t.Errorf("%v has more set, but its commit has one event", ev)
 		}
 	}
 }
 
-// A page that ends inside a transaction says so, by its last row, whether the filter wants that or not.
+// A page that ends inside a transaction marks its last row, even if the filter rejects that row.
 func TestPagesCutCommits(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
@@ -143,14 +143,14 @@ func TestPagesCutCommits(t *testing.T) {
 				for i, ev := range events {
 					cut = ev.CommitContinues
 					if ev.CommitContinues && i < len(events)-1 {
-						t.Fatalf("limit %d: row %d in the middle of a page is cut", limit, ev.At.seq)
+						t.Fatalf("limit %d: row %d has CommitContinues set in the middle of a page", limit, ev.At.seq)
 					}
 					if f != nil && !f.Match(&ev.Key) && !ev.CommitContinues {
-						t.Fatalf("limit %d: row %d is not wanted", limit, ev.At.seq)
+						t.Fatalf("limit %d: row %d does not match the filter", limit, ev.At.seq)
 					}
 				}
 				if cut != !isEnd[int(end.seq)] {
-					t.Errorf("limit %d: a page that ends at row %d says that it is cut: %v", limit, end.seq, cut)
+					t.Errorf("limit %d: CommitContinues at the end of the page at row %d is %v", limit, end.seq, cut)
 				}
 				if at = end; !more {
 					break

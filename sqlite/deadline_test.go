@@ -21,7 +21,7 @@ func (f *faultyFile) Lock(lock vfs.LockLevel) error {
 	return f.File.Lock(lock)
 }
 
-// checkDeadline checks that a call which waits for a lock ends with its context, and says so.
+// checkDeadline checks that a call which waits for a lock fails with its context's error when the context ends.
 func checkDeadline(t *testing.T, call func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second/4)
@@ -31,18 +31,18 @@ func checkDeadline(t *testing.T, call func(context.Context) error) {
 	select {
 	case err := <-done:
 		if !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v, expected ErrInconsistent and the context's error", err)
+			t.Errorf("got error %v, expected ErrInconsistent and the context's error", err)
 		}
 	case <-time.After(fixture.Timeout):
-		t.Error("the call has not ended with its context")
+		t.Error("the call did not return after its context ended")
 	}
 }
 
-// A call that needs another connection, of which the file is locked, waits no longer than its caller.
+// A call that opens a connection to a locked file waits no longer than its context.
 func TestDeadlineWhileConnecting(t *testing.T) {
 	t.Parallel()
 	s, f := openFaulty(t)
-	s.handle.options.Timeout = 2 * fixture.Timeout // how long a connection waits for a lock
+	s.handle.options.Timeout = 2 * fixture.Timeout // the time a connection waits for a lock
 	f.refuseLocks.Store(true)
 	defer f.refuseLocks.Store(false)
 	checkDeadline(t, func(ctx context.Context) error {
@@ -51,7 +51,7 @@ func TestDeadlineWhileConnecting(t *testing.T) {
 	})
 }
 
-// The time of a call that waits for another program's write ends.
+// A call that waits for another program's write ends with its context.
 func TestFenceDeadline(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)

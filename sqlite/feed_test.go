@@ -39,7 +39,7 @@ func logLength(t testing.TB, s *Backend) (length, first int64) {
 	return length, first
 }
 
-// churn makes so many changes or a few more, and returns when the watch has shown them all.
+// churn writes at least that many changes and checks that the watch returns them.
 func churn(t testing.TB, s *Backend, w storage.Watch, changes int) {
 	t.Helper()
 	ops := make([]storage.Op, maxOps)
@@ -49,7 +49,7 @@ func churn(t testing.TB, s *Backend, w storage.Watch, changes int) {
 			ops[i].Write.Version = old.Version
 		}
 	}
-	for made := 0; made < changes; made += len(ops) {
+	for written := 0; written < changes; written += len(ops) {
 		results, err := s.Commit(t.Context(), ops)
 		if err != nil {
 			t.Fatal(err)
@@ -61,7 +61,7 @@ func churn(t testing.TB, s *Backend, w storage.Watch, changes int) {
 	}
 }
 
-// The log is bounded; cursors that are older are compacted, younger ones go on, and watches that keep up never notice.
+// The log is bounded. Older cursors are compacted, younger ones are valid, and a watch that keeps up sees every change.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -80,7 +80,7 @@ func TestRetention(t *testing.T) {
 			early := w.Cursor()
 			churn(t, s, w, 5*pruneNever/2)
 			if length, _ := logLength(t, s); length > c.bound+pruneEvery+maxOps || length < c.bound {
-				t.Errorf("the log has %d rows, the bound is %d", length, c.bound)
+				t.Errorf("the log has %d rows, expected about %d", length, c.bound)
 			}
 			resumed, err := s.WatchFrom(t.Context(), fixture.AllTypes, fixture.AllTenancies, "", early)
 			if err == nil {
@@ -88,9 +88,9 @@ func TestRetention(t *testing.T) {
 				resumed.Close()
 			}
 			if !errors.Is(err, storage.ErrCompacted) {
-				t.Errorf("a cursor from before the oldest row: %v, expected ErrCompacted", err)
+				t.Errorf("a cursor before the oldest row: got error %v, expected ErrCompacted", err)
 			}
-			// Also in a handle that is opened later.
+			// The cursor is also valid in a handle opened later.
 			late := w.Cursor()
 			again := open(t, path, nil)
 			resumed, err = again.WatchFrom(t.Context(), fixture.AllTypes, fixture.AllTenancies, "", late)
@@ -103,19 +103,19 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// However little history is to be kept, a continue token lives for as long as is promised: what is younger stays. When it has grown
-// older it goes, and also when the clock was set back, so that nobody can tell how old it is.
+// A continue token is valid for driver.TokenLifetime, even with the smallest retention. After that its rows are pruned,
+// and also if the clock was set back, because the age of the rows is then unknown.
 func TestRetentionKeepsTokens(t *testing.T) {
 	t.Parallel()
 	const minute = int64(time.Minute / time.Millisecond)
 	for name, c := range map[string]struct {
-		shift int64 // of the time of what was written, in ms
-		gone  bool
+		shift     int64 // added to the time of all rows, in ms
+		compacted bool
 	}{
-		"young":            {-4 * minute, false},
-		"old":              {-6 * minute, true},
-		"a clock set back": {6 * minute, true},
-		"a clock put back": {minute, false}, // as far as a clock that is corrected
+		"young":                         {-4 * minute, false},
+		"old":                           {-6 * minute, true},
+		"a clock set back":              {6 * minute, true},
+		"a clock corrected by a minute": {minute, false}, // no more than a correction of the clock
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -129,16 +129,16 @@ func TestRetentionKeepsTokens(t *testing.T) {
 			churn(t, s, w, pruneNever/2)
 			rest, err := s.ListPage(t.Context(), fixture.AllTypes, fixture.AllTenancies, "", storage.ListOptions{Continue: token})
 			switch {
-			case c.gone && !errors.Is(err, storage.ErrCompacted):
-				t.Errorf("the listing goes on with %v, %v; expected ErrCompacted", namesOf(rest.Resources), err)
-			case !c.gone && (err != nil || fmt.Sprint(namesOf(rest.Resources)) != "[b]"):
-				t.Errorf("the listing goes on with %v, %v", namesOf(rest.Resources), err)
+			case c.compacted && !errors.Is(err, storage.ErrCompacted):
+				t.Errorf("the next page has %v, error %v; expected ErrCompacted", namesOf(rest.Resources), err)
+			case !c.compacted && (err != nil || fmt.Sprint(namesOf(rest.Resources)) != "[b]"):
+				t.Errorf("the next page has %v, error %v; expected [b]", namesOf(rest.Resources), err)
 			}
 		})
 	}
 }
 
-// When the clock is set back the log stays in order of time, so that it is pruned from its end.
+// Rows have ascending times even if the clock is set back, because pruning relies on their order.
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
@@ -152,11 +152,11 @@ func TestClockSetBack(t *testing.T) {
 	defer s.handle.readers.give(c)
 	tx, err := newTxn(c, nil)
 	if err != nil || tx.at != 1000000000000000 || tx.last.seq != 2 {
-		t.Errorf("the next row would be from %d after number %d, %v", tx.at, tx.last.seq, err)
+		t.Errorf("the next row has time %d after row %d, error %v", tx.at, tx.last.seq, err)
 	}
 }
 
-// A change whose writer died before it rang is found all the same.
+// A watch finds a change whose writer died before its notification.
 func TestChangeWithoutNotification(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
@@ -167,7 +167,7 @@ func TestChangeWithoutNotification(t *testing.T) {
 	wantUpsert(t, w, res)
 }
 
-// insertUnannounced writes a resource without telling anybody.
+// insertUnannounced writes a resource without a notification.
 func insertUnannounced(t testing.TB, s *Backend, name string, m position) {
 	t.Helper()
 	res := resource(name, 1)
@@ -182,7 +182,7 @@ func insertUnannounced(t testing.TB, s *Backend, name string, m position) {
 		COMMIT`, bytes, m.seq, m.tag, sqlite3.Quote(data)))
 }
 
-// The bell may die: watches of other handles still see what is written.
+// Watches see the writes of other handles after the lock file is removed.
 func TestLockFileRemoved(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -196,7 +196,7 @@ func TestLockFileRemoved(t *testing.T) {
 	for i := range 3 {
 		wantUpsert(t, w, fixture.Write(t, other, resource(fmt.Sprint("after-", i), 1)))
 	}
-	third := open(t, path, nil) // makes a new bell
+	third := open(t, path, nil) // creates a new lock file
 	wantUpsert(t, w, fixture.Write(t, third, resource("third", 1)))
 }
 
@@ -205,12 +205,12 @@ func TestUnwatchedLockFile(t *testing.T) {
 	b := watchLockFile(filepath.Join(t.TempDir(), "absent"))
 	defer b.close()
 	if b.watcher != nil || b.await(t.Context(), nil) != signalPoll {
-		t.Error("a bell that cannot be heard has to be looked at")
+		t.Error("a lock file without a watcher must be polled")
 	}
 }
 
-// When an older copy of the database is put in place under a running watch, the numbers of new rows have been seen before.
-// The watch must not go on as if nothing had happened.
+// If an older copy of the database replaces the file under a watch, new rows have numbers that the watch has seen. The
+// watch must end.
 func TestReplacedHistory(t *testing.T) {
 	t.Parallel()
 	for name, sql := range map[string]string{
@@ -230,7 +230,7 @@ func TestReplacedHistory(t *testing.T) {
 			execSQL(t, openDirect(t, s.Path()), sql)
 			for range 2 {
 				if _, err := nextError(t, w); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
-					t.Fatalf("%v, expected ErrWatchClosed and ErrCompacted", err)
+					t.Fatalf("got error %v, expected ErrWatchClosed and ErrCompacted", err)
 				}
 			}
 			resumed, err := s.WatchFrom(t.Context(), fixture.AllTypes, fixture.AllTenancies, "", cursor)
@@ -239,13 +239,13 @@ func TestReplacedHistory(t *testing.T) {
 				resumed.Close()
 			}
 			if !errors.Is(err, storage.ErrCompacted) {
-				t.Errorf("resumed: %v, expected ErrCompacted", err)
+				t.Errorf("the resumed watch: got error %v, expected ErrCompacted", err)
 			}
 		})
 	}
 }
 
-// A row that is missing after the position is noticed too.
+// A watch ends if a row after its position is missing.
 func TestGapInHistory(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
@@ -262,29 +262,29 @@ func TestGapInHistory(t *testing.T) {
 	}
 	defer resumed.Close()
 	if ev, err := nextError(t, resumed); !errors.Is(err, storage.ErrCompacted) {
-		t.Fatalf("%v, %v; expected ErrCompacted", ev, err)
+		t.Fatalf("got event %v, error %v; expected ErrCompacted", ev, err)
 	}
 }
 
-// nextError is Next, within the time that something may take.
+// nextError returns the next event or error of a watch within the test's timeout.
 func nextError(t testing.TB, w storage.Watch) (*resourcepb.WatchEvent, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), fixture.Timeout)
 	defer cancel()
 	return w.Next(ctx)
 }
 
-// A row that cannot be decoded ends the watches: leaving it out would be a gap that nobody hears of.
+// A row that cannot be decoded ends the watches, because skipping it would be a silent gap.
 func TestDamagedRow(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
 	w := fixture.WatchChanges(t, s)
 	execSQL(t, openDirect(t, s.Path()), "INSERT INTO log (seq, tag, written, key, data) VALUES (1, 1, 0, x'6700', x'ff')")
 	if _, err := nextError(t, w); !errors.Is(err, storage.ErrWatchClosed) {
-		t.Fatalf("%v, expected ErrWatchClosed", err)
+		t.Fatalf("got error %v, expected ErrWatchClosed", err)
 	}
 }
 
-// logBytes is how many bytes of resources the log holds.
+// logBytes returns the size of the resources in the log.
 func logBytes(t testing.TB, s *Backend) (bytes int64) {
 	t.Helper()
 	c, err := s.handle.readers.take(t.Context())
@@ -305,13 +305,13 @@ func logBytes(t testing.TB, s *Backend) (bytes int64) {
 	return bytes
 }
 
-// The log is bounded in bytes, also where few and young changes make them: those of two processes alike, and those from before
-// one was opened. A watch that keeps up sees every change.
+// The log is bounded in bytes, even with few and young changes, including the changes of another process and earlier
+// ones. A watch that keeps up sees every change.
 func TestRetentionInBytes(t *testing.T) {
 	t.Parallel()
 	const size, bound = 512 << 10, 32 << 20
 	path := newPath(t)
-	// Without the bound first, as an older program would leave the log.
+	// Write without the bound first, as an older program would.
 	s := open(t, path, nil)
 	w := fixture.WatchChanges(t, s)
 	early := w.Cursor()
@@ -331,16 +331,16 @@ func TestRetentionInBytes(t *testing.T) {
 	}
 	grow(s, "a", 100)
 	if got := logBytes(t, s); got < 100*size {
-		t.Fatalf("the log has %d bytes", got)
+		t.Fatalf("the log has %d bytes, expected at least 100 resources", got)
 	}
 	one, two := open(t, path, &Options{RetentionBytes: bound, minRetention: 1}), open(t, path, &Options{RetentionBytes: bound, minRetention: 1})
 	for round := range 4 {
 		grow(one, fmt.Sprint("one-", round), 20)
 		grow(two, fmt.Sprint("two-", round), 20)
 	}
-	// Either process looks after a quarter of the bound at the latest.
+	// Each process checks the bound after writing a quarter of it.
 	if got := logBytes(t, one); got > bound+2*bound/4+2*sampleEveryByte || got < bound/2 {
-		t.Errorf("the log has %d bytes of resources, the bound is %d", got, bound)
+		t.Errorf("the log has %d bytes of resources, expected about %d", got, bound)
 	}
 	resumed, err := one.WatchFrom(t.Context(), fixture.AllTypes, fixture.AllTenancies, "", early)
 	if err == nil {
@@ -348,7 +348,7 @@ func TestRetentionInBytes(t *testing.T) {
 		resumed.Close()
 	}
 	if !errors.Is(err, storage.ErrCompacted) {
-		t.Errorf("a cursor from before the oldest row: %v, expected ErrCompacted", err)
+		t.Errorf("a cursor before the oldest row: got error %v, expected ErrCompacted", err)
 	}
 	late := w.Cursor()
 	resumed, err = two.WatchFrom(t.Context(), fixture.AllTypes, fixture.AllTenancies, "", late)
@@ -359,7 +359,7 @@ func TestRetentionInBytes(t *testing.T) {
 	wantUpsert(t, resumed, fixture.Write(t, two, resource("new", 0)))
 }
 
-// However few bytes are to be kept, a watch that keeps up is not cut off: what a few batches may have brought is there.
+// A watch that keeps up is not cut off even with the smallest bound in bytes, because the newest batches are kept.
 func TestRetentionKeepsBatches(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), &Options{RetentionBytes: 1, minRetention: 1})
@@ -380,8 +380,7 @@ func TestRetentionKeepsBatches(t *testing.T) {
 	}
 }
 
-// Of a row of the log whose key cannot be read nobody knows which watches want it: it ends them all, at once, and who lists again
-// goes on.
+// A row whose key is unreadable may match any watch, so it ends them all at once. A new watch continues after it.
 func TestUnreadableKeyInLog(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -405,7 +404,7 @@ func TestUnreadableKeyInLog(t *testing.T) {
 	defer cancel()
 	for name, w := range map[string]storage.Watch{"open": w, "resumed": resumed} {
 		if ev, err := w.Next(ctx); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
-			t.Errorf("the watch that was %s: %v, %v; expected ErrWatchClosed with ErrCompacted", name, ev, err)
+			t.Errorf("the %s watch: got event %v, error %v; expected ErrWatchClosed with ErrCompacted", name, ev, err)
 		}
 	}
 	fresh := fixture.WatchChanges(t, s)

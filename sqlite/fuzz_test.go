@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/driver/key"
 )
 
-// Two owners never meet, although their uids stand behind their keys.
+// Different owners have different encodings, although the uid follows the key.
 func FuzzOwners(f *testing.F) {
 	f.Add("g", "k", "p", "n", "ab", "c", "g", "k", "p", "n", "a", "bc")
 	f.Fuzz(func(t *testing.T, g1, k1, p1, n1, name1, uid1, g2, k2, p2, n2, name2, uid2 string) {
@@ -20,12 +20,12 @@ func FuzzOwners(f *testing.F) {
 		b := key.Key{Group: clean(g2), Kind: clean(k2), Partition: clean(p2), Namespace: clean(n2), Name: clean(name2)}
 		same := a == b && clean(uid1) == clean(uid2)
 		if bytes.Equal(ownerBytes(a.ID(clean(uid1), "")), ownerBytes(b.ID(clean(uid2), ""))) != same {
-			t.Errorf("%v with %q and %v with %q are one owner", a, uid1, b, uid2)
+			t.Errorf("%v with uid %q and %v with uid %q have the same encoding", a, uid1, b, uid2)
 		}
 	})
 }
 
-// A URL names a file or is refused; the errors show no password.
+// A URL has a path or is refused. Errors never contain the password.
 func FuzzURL(f *testing.F) {
 	f.Add("sqlite://user:", "", "@/x.db")
 	f.Add("sqlite://user:1?", "", "@/x.db")
@@ -40,14 +40,14 @@ func FuzzURL(f *testing.F) {
 		path, _, err := parseURL(u)
 		if err == nil {
 			if path == "" || strings.Contains(path, "\x00") || u.User != nil {
-				t.Errorf("%s names %q", u, path)
+				t.Errorf("%s has path %q", u, path)
 			}
 			return
 		}
 		password, _ := u.User.Password()
 		unescaped := u.User == nil && strings.Contains(u.Host, ":") && strings.Contains(u.RequestURI(), "@")
 		if !errors.Is(err, storage.ErrInvalid) || strings.Contains(err.Error(), secret) && (strings.Contains(password, secret) || unescaped) {
-			t.Errorf("%s: %v, expected ErrInvalid without the password", u, err)
+			t.Errorf("%s: got error %v, expected ErrInvalid without the password", u, err)
 		}
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// newFollower returns a run of the feed that looks only where a test does, and what it has published.
+// newFollower returns a run of the feed that polls only on request, and the events that it publishes.
 func newFollower(t testing.TB, s *Backend) (f *follower, published *[]*event) {
 	t.Helper()
 	c, err := s.handle.connectReader(t.Context(), 4<<10)
@@ -30,7 +30,7 @@ func newFollower(t testing.TB, s *Backend) (f *follower, published *[]*event) {
 	f = &follower{source: s.handle.source, conn: c, in: s.handle.source.openInbox()}
 	f.publish = func(events []*event, end position) {
 		if last := events[len(events)-1].At; last != end {
-			t.Errorf("published up to %v, the last row is %v", end, last)
+			t.Errorf("published up to position %v, the last event is at %v", end, last)
 		}
 		*published = append(*published, events...)
 	}
@@ -47,7 +47,7 @@ func (r *follower) mustPoll(t testing.TB) {
 	}
 }
 
-// checkPublished checks that events are the rows of the log after a position, each once.
+// checkPublished checks that the events are the rows of the log after a position, each once.
 func checkPublished(t testing.TB, f *follower, after position, events []*event) {
 	t.Helper()
 	var want []*event
@@ -60,12 +60,12 @@ func checkPublished(t testing.TB, f *follower, after position, events []*event) 
 		want = append(want, page...)
 	}
 	if len(events) != len(want) {
-		t.Fatalf("%d events, the log has %d", len(events), len(want))
+		t.Fatalf("published %d events, the log has %d rows", len(events), len(want))
 	}
 	for i, ev := range events {
 		w := *want[i]
 		if !proto.Equal(ev.Resource, w.Resource) {
-			t.Errorf("event %d shows %v, the log has %v", i, ev.Resource, w.Resource)
+			t.Errorf("event %d has resource %v, the log has %v", i, ev.Resource, w.Resource)
 		}
 		if w.Resource = ev.Resource; *ev != w {
 			t.Errorf("event %d is %v, the log has %v", i, ev, w)
@@ -73,7 +73,7 @@ func checkPublished(t testing.TB, f *follower, after position, events []*event) 
 	}
 }
 
-// What this process writes comes without a look in the file, as the log has it.
+// Changes of this process are published as in the log, without a poll of the file.
 func TestLocalChanges(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
@@ -84,11 +84,11 @@ func TestLocalChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.WriteCAS(t.Context(), a); !errors.Is(err, storage.ErrCASFailure) {
-		t.Fatalf("%v, expected ErrCASFailure", err)
+		t.Fatalf("got error %v, expected ErrCASFailure", err)
 	}
-	file := lockAsOtherProcess(t, s) // so that all was announced
+	file := lockAsOtherProcess(t, s) // all commits are announced by now
 	if f.publishLocal() {
-		t.Error("the file is looked into for own writes")
+		t.Error("a poll was requested for writes of this process")
 	}
 	checkPublished(t, f, position{}, *published)
 	unlockFile(t, file)
@@ -96,12 +96,12 @@ func TestLocalChanges(t *testing.T) {
 	f.mustPoll(t)
 	lockAsOtherProcess(t, s)
 	if f.publishLocal() {
-		t.Error("the file is looked into for what a look has shown")
+		t.Error("a poll was requested for rows that a poll has read")
 	}
 	checkPublished(t, f, position{}, *published)
 }
 
-// A batch one of whose members is refused is told of, and so is one whose commit fails once.
+// A batch is published even if one of its requests is refused, or if its commit fails once.
 func TestLocalChangesOfBatch(t *testing.T) {
 	t.Parallel()
 	for failures := range int32(2) {
@@ -123,7 +123,7 @@ func TestLocalChangesOfBatch(t *testing.T) {
 					}
 				})
 			}
-			fixture.Eventually(t, "all stand in line", func() bool {
+			fixture.Eventually(t, "all requests are in the queue", func() bool {
 				s.handle.writer.queue.mu.Lock()
 				defer s.handle.writer.queue.mu.Unlock()
 				return len(s.handle.writer.queue.waiting) == n
@@ -132,16 +132,16 @@ func TestLocalChangesOfBatch(t *testing.T) {
 			faults.failSyncs.Store(failures)
 			unlockFile(t, file)
 			writers.Wait()
-			lockAsOtherProcess(t, s) // so that all was announced
+			lockAsOtherProcess(t, s) // all commits are announced by now
 			if f.publishLocal() {
-				t.Error("the file is looked into for own writes")
+				t.Error("a poll was requested for writes of this process")
 			}
 			checkPublished(t, f, position{}, *published)
 		})
 	}
 }
 
-// What the writer cannot tell comes from the file.
+// Changes that the writer cannot pass on are read from the file.
 func TestChangesReadFromFile(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(t *testing.T, s, other *Backend){
@@ -161,14 +161,14 @@ func TestChangesReadFromFile(t *testing.T) {
 			fixture.Write(t, other, resource("a", 1))
 			fixture.Write(t, s, resource("b", 1))
 		},
-		"more than is kept": func(t *testing.T, s, _ *Backend) {
+		"more than the inbox holds": func(t *testing.T, s, _ *Backend) {
 			for i := range maxInboxBytes>>19 + 1 {
 				res := resource(fmt.Sprint(i), 0)
 				res.Data.Value = make([]byte, 512<<10)
 				fixture.Write(t, s, res)
 			}
 		},
-		"an own write that nobody attended": func(t *testing.T, s, _ *Backend) {
+		"a write without an inbox": func(t *testing.T, s, _ *Backend) {
 			in := s.handle.source.inbox.Swap(nil)
 			fixture.Write(t, s, resource("a", 1))
 			s.handle.source.inbox.Store(in)
@@ -182,9 +182,9 @@ func TestChangesReadFromFile(t *testing.T) {
 			f, published := newFollower(t, s)
 			fixture.Write(t, s, resource("first", 1))
 			change(t, s, other)
-			lockAsOtherProcess(t, s) // so that all was announced
+			lockAsOtherProcess(t, s) // all commits are announced by now
 			if !f.publishLocal() {
-				t.Error("the file is not looked into")
+				t.Error("no poll was requested")
 			}
 			f.mustPoll(t)
 			checkPublished(t, f, position{}, *published)
@@ -192,7 +192,7 @@ func TestChangesReadFromFile(t *testing.T) {
 	}
 }
 
-// Whatever interleaves, each change is published once, in the order of the log.
+// In any interleaving, each change is published once, in the order of the log.
 func TestLocalAndRemoteChanges(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -215,23 +215,23 @@ func TestLocalAndRemoteChanges(t *testing.T) {
 		}
 		fixture.Write(t, s, res)
 	}
-	look := false
+	poll := false
 	for range 300 {
 		switch r.IntN(8) {
 		case 0:
 			change(other)
 		case 1, 2:
-			look = f.publishLocal() || look
+			poll = f.publishLocal() || poll
 		case 3:
 			f.mustPoll(t)
-			look = false
+			poll = false
 		default:
 			change(s)
 		}
 	}
 	change(s)
-	file := lockAsOtherProcess(t, s) // so that all was announced
-	if f.publishLocal() || look {
+	file := lockAsOtherProcess(t, s) // all commits are announced by now
+	if f.publishLocal() || poll {
 		f.mustPoll(t)
 	}
 	unlockFile(t, file)
@@ -239,7 +239,7 @@ func TestLocalAndRemoteChanges(t *testing.T) {
 	checkPublished(t, f, position{}, *published)
 }
 
-// Own changes to an older copy of the file, put in place under the run, are not taken for what comes next.
+// If an older copy replaces the file under the run, changes of this process do not continue the old history.
 func TestLocalChangesOfReplacedHistory(t *testing.T) {
 	t.Parallel()
 	for name, sql := range map[string]string{
@@ -255,23 +255,24 @@ func TestLocalChangesOfReplacedHistory(t *testing.T) {
 			fixture.Write(t, s, resource("b", 1))
 			file := lockAsOtherProcess(t, s)
 			if f.publishLocal() || len(*published) != 2 {
-				t.Fatalf("%d events", len(*published))
+				t.Fatalf("got %d events, expected 2", len(*published))
 			}
 			unlockFile(t, file)
 			execSQL(t, openDirect(t, s.Path()), sql)
 			fixture.Write(t, s, resource("c", 1))
 			lockAsOtherProcess(t, s)
 			if !f.publishLocal() {
-				t.Error("the file is not looked into")
+				t.Error("no poll was requested")
 			}
 			if err := f.pollFile(t.Context()); !errors.Is(err, storage.ErrCompacted) || len(*published) != 2 {
-				t.Errorf("%v, %d events; expected ErrCompacted", err, len(*published))
+				t.Errorf("got error %v and %d events; expected ErrCompacted and 2", err, len(*published))
 			}
 		})
 	}
 }
 
-// The doorbell is rung before another process's turn, so that it names the newest row: whoever hears it knows whether that is news.
+// The notification precedes the next process's turn, so that it has the newest position and watches can compare it with
+// theirs.
 func TestNotificationsInCommitOrder(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
@@ -281,42 +282,42 @@ func TestNotificationsInCommitOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	f.in.mu.Lock() // the writer tells this process first
+	f.in.mu.Lock() // blocks the writer in its local notification, which comes first
 	res := fixture.Write(t, s, resource("a", 1))
 	for range 10_000 {
 		if taken, err := tryLock(other); taken || err != nil {
-			t.Errorf("another process has its turn before the bell was rung: %v, %v", taken, err)
+			t.Errorf("another process got the lock before the notification: %v, error %v", taken, err)
 			break
 		}
 	}
 	f.in.mu.Unlock()
 	lockAsOtherProcess(t, s)
 	if m, known := s.handle.lockFile.lastNotified(); !known || m.version() != res.Version {
-		t.Errorf("rung for %q, %v; written was %q", m.version(), known, res.Version)
+		t.Errorf("notified of version %q, known is %v; expected version %q", m.version(), known, res.Version)
 	}
 }
 
-// A program from before rings without a mark: that may always be news.
+// Programs of older versions notify without a position, so each of their notifications may be news.
 func TestNotificationWithoutPosition(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
 	if m, known := s.handle.lockFile.lastNotified(); known {
-		t.Errorf("rung for %v, nobody has rung", m)
+		t.Errorf("notified of %v before any notification", m)
 	}
 	s.handle.lockFile.notify(position{5, 7})
 	if m, known := s.handle.lockFile.lastNotified(); !known || m != (position{5, 7}) {
-		t.Errorf("rung for %v, %v; expected row 5", m, known)
+		t.Errorf("notified of %v, known is %v; expected row 5", m, known)
 	}
 	if _, err := s.handle.lockFile.file.WriteAt([]byte{0}, 0); err != nil {
 		t.Fatal(err)
 	}
 	if m, known := s.handle.lockFile.lastNotified(); known {
-		t.Errorf("rung for %v, expected nothing known", m)
+		t.Errorf("notified of %v, expected no position", m)
 	}
 }
 
-// While a run waits for the file, what waits for the run is bounded, although a deletion comes without bytes of a resource, and a
-// write with few.
+// The inbox is bounded while a run is blocked on the file, even for deletions, which add no bytes of a resource, and
+// for small writes.
 func TestInboxIsBounded(t *testing.T) {
 	t.Parallel()
 	for name, rows := range map[string][]row{"deletions": nil, "small writes": {{data: []byte{1}}}} {
@@ -330,10 +331,10 @@ func TestInboxIsBounded(t *testing.T) {
 				most = max(most, len(in.localCommits))
 			}
 			if most == n {
-				t.Errorf("all of %d additions are kept", n)
+				t.Errorf("the inbox holds all %d batches", n)
 			}
-			if _, look := in.drain(); !look {
-				t.Error("the file is not looked into for what was dropped")
+			if _, poll := in.drain(); !poll {
+				t.Error("no poll was requested for dropped batches")
 			}
 		})
 	}

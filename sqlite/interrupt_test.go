@@ -9,7 +9,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// countdownContext is a context that ends when it has been asked so many times whether it has.
+// countdownContext is a context whose Err returns nil a number of times and then DeadlineExceeded.
 type countdownContext struct {
 	context.Context
 	after int
@@ -22,14 +22,14 @@ func (e *countdownContext) Err() error {
 	return nil
 }
 
-// discardRows is Rows that keeps nothing.
+// discardRows implements driver.Rows and discards the rows.
 type discardRows struct{ driver.Rows }
 
 func (discardRows) Add(_, _, _ []byte) error { return nil }
 
-// TestInterruptedBeginLeavesNoTransaction has the time of snapshots end while their transaction begins. SQLite looks whether it is
-// interrupted now and then, also after BEGIN was carried out, and then reports an error of what has happened. A connection that is
-// given back inside a transaction shows its later users the past.
+// TestInterruptedBeginLeavesNoTransaction ends the context of snapshots during BEGIN. SQLite checks for interrupts
+// after BEGIN took effect too, and then BEGIN fails although the transaction is open. A connection returned to the pool
+// inside a transaction would show later readers old data.
 func TestInterruptedBeginLeavesNoTransaction(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), &Options{Readers: 1})
@@ -37,9 +37,9 @@ func TestInterruptedBeginLeavesNoTransaction(t *testing.T) {
 	res := fixture.Write(t, s, resource("one", 1))
 	everything := driver.Filter{Group: "*", Kind: "*", Partition: "*", Namespace: "*"}
 	for i := range 3000 {
-		ctx := &countdownContext{t.Context(), 1} // after the look that precedes BEGIN
+		ctx := &countdownContext{t.Context(), 1} // ends after the check that precedes BEGIN
 		if err := s.handle.inSnapshot(ctx, "read the rows", func(c *conn) error { return c.scan(&everything, discardRows{}) }); err == nil {
-			t.Fatalf("scan %d: its time has not ended", i)
+			t.Fatalf("scan %d succeeded, expected an interrupt", i)
 		}
 		if i%100 != 0 {
 			continue
@@ -50,7 +50,7 @@ func TestInterruptedBeginLeavesNoTransaction(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.Version != res.Version {
-			t.Fatalf("after %d scans that were interrupted, a read shows version %q, expected %q", i+1, got.Version, res.Version)
+			t.Fatalf("after %d interrupted scans a read returned version %q, expected %q", i+1, got.Version, res.Version)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// rowsWithHook calls something at the first row.
+// rowsWithHook calls first when it receives the first row.
 type rowsWithHook struct {
 	driver.Rows
 	first func()
@@ -27,7 +27,7 @@ func (r *rowsWithHook) Add(k, _, _ []byte) error {
 	return err
 }
 
-// A list is one cut, also where it seeks past what its filter leaves out and something is written meanwhile.
+// A list is one snapshot, even if it seeks past mismatches while a resource is written.
 func TestListIsOneSnapshot(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
@@ -49,9 +49,9 @@ func TestListIsOneSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if slices.Contains(rows.names, "later") {
-		t.Errorf("the list shows a resource that was written after the list began: %v", rows.names)
+		t.Errorf("the list has a resource written after the list began: %v", rows.names)
 	}
 	if len(rows.names) < 3 {
-		t.Errorf("the list is %v", rows.names)
+		t.Errorf("the list is %v, expected at least 3 names", rows.names)
 	}
 }

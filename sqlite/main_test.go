@@ -15,7 +15,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// TestMain runs the tests, or, in a process that a test has started, the child that it asked for.
+// TestMain runs the tests or, in a process started by a test, the child function of that test.
 func TestMain(m *testing.M) {
 	if faults.ServeProcess() {
 		return
