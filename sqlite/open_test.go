@@ -17,7 +17,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// openDirect opens a SQLite file without going through a store.
+// openDirect opens a SQLite file without a store.
 func openDirect(t testing.TB, path string) *sqlite3.Conn {
 	t.Helper()
 	db, err := sqlite3.Open(path)
@@ -39,7 +39,7 @@ func execSQL(t testing.TB, db *sqlite3.Conn, sql string) {
 	}
 }
 
-// createStore returns the path of a store that is closed.
+// createStore returns the path of a new, closed store.
 func createStore(t testing.TB) string {
 	t.Helper()
 	path := newPath(t)
@@ -61,7 +61,7 @@ func writeFile(t testing.TB, path, content string) string {
 	return path
 }
 
-// Each gives one clear line, and changes nothing.
+// Open returns a clear error of one line for each of these files and does not change it.
 func TestOpenErrors(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -135,13 +135,13 @@ func TestOpenErrors(t *testing.T) {
 			before, _ := os.ReadFile(path)
 			s, err := New(t.Context(), path, &c.options)
 			if err == nil {
-				t.Fatal("opened", s.Close())
+				t.Fatal("opened the file", s.Close())
 			}
 			if c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), path) {
-				t.Errorf("%v; expected %v, a text about %q, and the path", err, c.is, c.says)
+				t.Errorf("got error %v; expected %v, with %q and the path in its text", err, c.is, c.says)
 			}
 			if strings.Contains(err.Error(), "\n") {
-				t.Errorf("more than one line: %q", err)
+				t.Errorf("the error has more than one line: %q", err)
 			}
 			if after, _ := os.ReadFile(path); string(after) != string(before) {
 				t.Error("the file was changed")
@@ -158,14 +158,14 @@ func TestOpenWithCancelledContext(t *testing.T) {
 	cancel()
 	path := newPath(t)
 	if _, err := New(ctx, path, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v, expected the context's error", err)
+		t.Errorf("got error %v, expected the context's error", err)
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the file was made: %v", err)
+		t.Errorf("the file was created: %v", err)
 	}
 }
 
-// Somebody else holds the new file locked: Open gives up at its deadline, and the next one succeeds.
+// If another program holds a lock on the new file, Open fails at its deadline, and a later Open succeeds.
 func TestOpenDeadline(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -174,16 +174,16 @@ func TestOpenDeadline(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 1)
 	defer cancel()
 	if _, err := New(ctx, path, nil); err == nil {
-		t.Fatal("opened a file that is locked")
+		t.Fatal("opened a locked file")
 	}
 	if _, err := New(t.Context(), path, &Options{Timeout: 1}); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, storage.ErrInconsistent) {
-		t.Fatalf("%v, expected a timeout", err)
+		t.Fatalf("got error %v, expected a timeout", err)
 	}
 	execSQL(t, db, "ROLLBACK")
 	fixture.Write(t, open(t, path, nil), resource("a", 1))
 }
 
-// Links lead to one store, with one set of files beside it.
+// All symbolic links to a file open the same store, with the same files beside it.
 func TestSymbolicLinks(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -196,7 +196,7 @@ func TestSymbolicLinks(t *testing.T) {
 	w := fixture.WatchChanges(t, linked)
 	wantUpsert(t, w, fixture.Write(t, s, resource("a", 1)))
 	if s.Path() != linked.Path() {
-		t.Errorf("%s and %s are two stores", s.Path(), linked.Path())
+		t.Errorf("%s and %s are different stores", s.Path(), linked.Path())
 	}
 }
 
@@ -210,7 +210,7 @@ func TestSpecialCharactersInPaths(t *testing.T) {
 			t.Error(err)
 		}
 		if err := s.Backup(t.Context(), path+".copy"); err == nil {
-			t.Error("a backup replaced a file")
+			t.Error("a backup replaced an existing file")
 		}
 		if _, err := os.Stat(path); err != nil {
 			t.Error(err)
@@ -240,11 +240,11 @@ func TestConcurrentOpen(t *testing.T) {
 	openers.Wait()
 	list, err := open(t, path, nil).List(t.Context(), storage.StrongConsistency, fixture.AllTypes, fixture.AllTenancies, "")
 	if err != nil || len(list) != 8 {
-		t.Fatalf("%d resources, %v; expected 8", len(list), err)
+		t.Fatalf("got %d resources, error %v; expected 8", len(list), err)
 	}
 }
 
-// A connection that does not sync would lose acknowledged writes, and nothing else would show it.
+// A connection without syncs would lose acknowledged writes, and no other test would show it.
 func TestConnectionsAreDurable(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
@@ -262,7 +262,7 @@ func TestConnectionsAreDurable(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.handle.writer.conn.checkDurable(); err == nil {
-		t.Error("synchronous=NORMAL was not noticed")
+		t.Error("checkDurable accepted synchronous=NORMAL")
 	}
 }
 

@@ -26,7 +26,7 @@ func (f *faultyFile) ReadAt(b []byte, at int64) (int, error) {
 	return f.File.ReadAt(b, at)
 }
 
-// CommitPhaseTwo implements vfs.FileCommitPhaseTwo: SQLite calls it when everybody sees the commit.
+// CommitPhaseTwo implements vfs.FileCommitPhaseTwo. SQLite calls it when the commit is visible to all readers.
 func (f *faultyFile) CommitPhaseTwo() error {
 	if f.faults.failAfterCommit.Load() > 0 {
 		f.faults.failAfterCommit.Add(-1)
@@ -35,7 +35,8 @@ func (f *faultyFile) CommitPhaseTwo() error {
 	return nil
 }
 
-// namesAfterCrash returns the names in a copy of the store's files as a crash leaves them: without the index of the -wal file.
+// namesAfterCrash returns the names in a copy of the store's files as after a crash, without the index of the -wal
+// file.
 func namesAfterCrash(t *testing.T, s *Backend) string {
 	t.Helper()
 	to := newPath(t)
@@ -51,13 +52,13 @@ func namesAfterCrash(t *testing.T, s *Backend) string {
 	return names(t, open(t, to, nil))
 }
 
-// A commit fails on its way to the disk, and the next attempt cannot even begin. A crash may bring the write back, so its caller
-// is not told that it has not happened.
+// If a commit fails and the next attempt cannot begin, a crash may restore the write. So its error must not exclude the
+// write.
 func TestFailedCommitWithoutRetry(t *testing.T) {
 	t.Parallel()
 	s, f := openFaulty(t)
-	breakDown := func() { f.failReads.Store(math.MaxInt32) }
-	f.onFailedSync.Store(&breakDown)
+	failReads := func() { f.failReads.Store(math.MaxInt32) }
+	f.onFailedSync.Store(&failReads)
 	f.failSyncs.Store(1)
 	_, err := s.WriteCAS(t.Context(), resource("a", 1))
 	f.failReads.Store(0)
@@ -65,15 +66,15 @@ func TestFailedCommitWithoutRetry(t *testing.T) {
 		t.Fatal("the write was acknowledged")
 	}
 	if got := namesAfterCrash(t, s); got != "a " {
-		t.Fatalf("after a crash there are %q, so this test shows nothing", got)
+		t.Fatalf("after a crash the store has %q, expected a: the test does not reach its case", got)
 	}
 	if !errors.Is(err, storage.ErrInconsistent) {
-		t.Errorf("%v, expected ErrInconsistent: after a crash the write is there", err)
+		t.Errorf("got error %v, expected ErrInconsistent, because a crash restores the write", err)
 	}
 }
 
-// A commit takes effect and is reported as failed, and the look at what became of it fails as well. The next attempt does not take
-// what it finds for somebody else's.
+// If a commit takes effect but fails, and checking its outcome fails too, the next attempt finds the commit and
+// recognizes it as its own.
 func TestFailedCommitFoundInLog(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {
@@ -97,17 +98,17 @@ func TestFailedCommitFoundInLog(t *testing.T) {
 			w.applyOneByOne(batch, &tx, fmt.Errorf("%w: %w", errUnknownOutcome, io.ErrUnexpectedEOF))
 			for i, r := range batch {
 				if r.err != nil {
-					t.Errorf("request %d, which was carried out: %v", i, r.err)
+					t.Errorf("request %d took effect, got error %v", i, r.err)
 				}
 			}
 			if got := batch[n-1].mutations[0].at; got != want || len(w.commits) != 1 || w.commits[0].end != want {
-				t.Errorf("written at %v, told of %v; expected %v", got, w.commits, want)
+				t.Errorf("the request has position %v, the commits are %v; expected %v", got, w.commits, want)
 			}
 		})
 	}
 }
 
-// The same from a caller's side: of a commit that fails when it has taken effect, each watch sees one event.
+// Watches see one event for a commit that fails after it took effect.
 func TestFailedCommitTookEffect(t *testing.T) {
 	t.Parallel()
 	s, f := openFaulty(t)
@@ -117,6 +118,6 @@ func TestFailedCommitTookEffect(t *testing.T) {
 		wantUpsert(t, w, fixture.Write(t, s, resource(name, 1)))
 	}
 	if n := f.failAfterCommit.Load(); n != 0 {
-		t.Errorf("%d commits are still to fail", n)
+		t.Errorf("%d commits have not failed yet", n)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// queryPlan returns what SQLite says about how it answers a statement.
+// queryPlan returns SQLite's plan of a statement.
 func queryPlan(t *testing.T, path string, statement string) string {
 	t.Helper()
 	db := openDirect(t, path)
@@ -31,22 +31,22 @@ func queryPlan(t *testing.T, path string, statement string) string {
 func checkOwnerIndex(t *testing.T, path string) {
 	t.Helper()
 	if plan := queryPlan(t, path, "list-owned"); plan != "SEARCH resources USING COVERING INDEX resources_owned (owner=?)" {
-		t.Errorf("references are found so: %s", plan)
+		t.Errorf("the plan of the query is %s", plan)
 	}
 }
 
-// References are read from the index of owners alone: a look-up of each child would cost more the larger the store is.
+// Queries of owner references read the index of owners only. A lookup of each child would be slower in a larger store.
 func TestOwnerQueriesUseIndex(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
 	open(t, path, nil)
 	checkOwnerIndex(t, path)
 	if plan := queryPlan(t, path, "update-resource"); strings.Contains(plan, "owned") {
-		t.Errorf("an update goes through the index of owners: %s", plan)
+		t.Errorf("an update uses the index of owners: %s", plan)
 	}
 }
 
-// The index follows a child that changes its owner, its group version, both or neither.
+// The index follows a child whose owner, group version, both or neither change.
 func TestOwnerChanges(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
@@ -67,18 +67,18 @@ func TestOwnerChanges(t *testing.T) {
 			}
 			if owner != by {
 				if len(ids) != 0 {
-					t.Fatalf("step %d: %q has %v, expected nothing", step, owner, ids)
+					t.Fatalf("step %d: the references to %q are %v, expected none", step, owner, ids)
 				}
 				continue
 			}
 			if len(ids) != 1 || ids[0].GetUid() != "uid" || ids[0].GetType().GetGroupVersion() != child.Id.Type.GroupVersion {
-				t.Fatalf("step %d: %q has %v, expected the child at %s", step, owner, ids, child.Id.Type.GroupVersion)
+				t.Fatalf("step %d: the references to %q are %v, expected the child at %s", step, owner, ids, child.Id.Type.GroupVersion)
 			}
 		}
 	}
 }
 
-// A file whose index of owners is an early one gets the other one from whoever opens it first, while others write to it.
+// The first process that opens a file with an early index of owners replaces the index while other processes write.
 func TestUpgradeOwnerIndex(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -112,6 +112,6 @@ func TestUpgradeOwnerIndex(t *testing.T) {
 	checkOwnerIndex(t, path)
 	ids, err := s.OwnerReferences(t.Context(), idOf("owner"))
 	if err != nil || len(ids) != children {
-		t.Errorf("%d references, %v; expected %d", len(ids), err, children)
+		t.Errorf("got %d references, error %v; expected %d", len(ids), err, children)
 	}
 }

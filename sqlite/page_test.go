@@ -10,7 +10,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// page reads a page of a listing of everything.
+// page reads a page of a listing of all resources.
 func page(t testing.TB, s *Backend, limit int, token string) storage.Page {
 	t.Helper()
 	p, err := s.ListPage(t.Context(), fixture.AllTypes, fixture.AllTenancies, "", storage.ListOptions{Limit: limit, Continue: token})
@@ -20,7 +20,7 @@ func page(t testing.TB, s *Backend, limit int, token string) storage.Page {
 	return p
 }
 
-// Whatever others list to the end meanwhile, a listing goes on.
+// A continue token stays valid while other callers complete many listings.
 func TestConcurrentListingsKeepToken(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
@@ -31,7 +31,7 @@ func TestConcurrentListingsKeepToken(t *testing.T) {
 	for range 300 {
 		first := page(t, s, 2, "")
 		if rest := page(t, s, 2, first.Continue); len(rest.Resources) != 1 || rest.Continue != "" {
-			t.Fatalf("the second page has %d resources, and continues with %q", len(rest.Resources), rest.Continue)
+			t.Fatalf("the second page has %d resources and token %q, expected the last resource", len(rest.Resources), rest.Continue)
 		}
 	}
 	if rest := page(t, s, 10, token); len(rest.Resources) != 2 {
@@ -39,7 +39,7 @@ func TestConcurrentListingsKeepToken(t *testing.T) {
 	}
 }
 
-// A token is a position and a key: it is good in other handles, and in a later process.
+// A token is a position and a key, so it is valid in other handles and after a restart.
 func TestTokensInOtherHandles(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -59,13 +59,13 @@ func TestTokensInOtherHandles(t *testing.T) {
 	other := open(t, path, nil)
 	fixture.Write(t, other, resource("b-15", 0))
 	if rest := page(t, other, 10, token); fmt.Sprint(namesOf(rest.Resources)) != "[b-0 b-1 b-2]" {
-		t.Errorf("in another handle the rest of the listing is %v", namesOf(rest.Resources))
+		t.Errorf("in another handle the next page has %v, expected [b-0 b-1 b-2]", namesOf(rest.Resources))
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if rest := page(t, open(t, path, nil), 10, token); fmt.Sprint(namesOf(rest.Resources)) != "[b-0 b-1 b-2]" {
-		t.Errorf("after a restart the rest of the listing is %v", namesOf(rest.Resources))
+		t.Errorf("after a restart the next page has %v, expected [b-0 b-1 b-2]", namesOf(rest.Resources))
 	}
 }
 

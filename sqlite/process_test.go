@@ -16,10 +16,10 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/process"
 )
 
-// childMain are what a process started by a test does, by name. Each gets the path of the store.
+// childMain holds the main functions of child processes by name. Each gets the path of the store.
 var childMain = map[string]func(path string){
-	"storm":     writeUntilKilled,
-	"obedient":  runCommands,
+	"writing":   writeUntilKilled,
+	"commands":  runCommands,
 	"pruning":   pruneUntilKilled,
 	"upgrading": upgradeUntilHalt,
 }
@@ -51,8 +51,8 @@ func must(err error) {
 	}
 }
 
-// writeUntilKilled writes as fast as it can until it is killed: each of several writers counts up a resource of its own, and then a pair
-// in one transaction. It says which writes were acknowledged.
+// writeUntilKilled writes until it is killed. Each of its writers increments a resource and then a pair of resources in
+// one transaction. It prints each acknowledged write.
 func writeUntilKilled(path string) {
 	s, err := New(context.Background(), path, nil)
 	must(err)
@@ -85,21 +85,21 @@ func writeUntilKilled(path string) {
 			}
 		}()
 	}
-	_, _ = io.Copy(io.Discard, os.Stdin) // dies with its parent
+	_, _ = io.Copy(io.Discard, os.Stdin) // ends with its parent
 }
 
-// A process that is killed in the middle of a write storm loses nothing that it has acknowledged, and leaves nothing half done.
+// A process killed under many writes loses no acknowledged write and leaves no partial transaction.
 func TestKilledWriters(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
 	for round := range 4 {
-		_, out, cmd := startChild(t, "storm", path)
+		_, out, cmd := startChild(t, "writing", path)
 		acknowledged := map[string]int64{}
 		for lines := 0; out.Scan(); lines++ {
 			var name string
 			var n int64
 			if _, err := fmt.Sscan(out.Text(), &name, &n); err != nil {
-				break // the last line, cut off
+				break // the last line is truncated
 			}
 			acknowledged[name] = n
 			if lines == 500*(round+1) {
@@ -109,28 +109,28 @@ func TestKilledWriters(t *testing.T) {
 			}
 		}
 		if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
-			t.Fatalf("the child ended with %v, it was to be killed", err)
+			t.Fatalf("the child ended with %v, expected a kill", err)
 		}
 		s, err := New(t.Context(), path, nil)
 		if err != nil {
-			t.Fatalf("open what the killed process has left: %v", err)
+			t.Fatalf("open the store after the kill: %v", err)
 		}
 		if len(acknowledged) < 16 {
-			t.Fatalf("only %d keys were written", len(acknowledged))
+			t.Fatalf("only %d keys were written, expected 16", len(acknowledged))
 		}
 		for name, n := range acknowledged {
 			res, err := s.Read(t.Context(), storage.StrongConsistency, idOf(name))
 			if err != nil {
 				t.Fatal(err)
 			}
-			// The one after it may have been written and not yet acknowledged.
+			// The next write may have taken effect without an acknowledgement.
 			if got := number(t, res); got != n && got != n+1 {
-				t.Errorf("round %d: %s is %d, acknowledged was %d", round, name, got, n)
+				t.Errorf("round %d: %s is %d, acknowledged %d", round, name, got, n)
 			}
 			if right, isPair := strings.CutPrefix(name, "left"); isPair {
 				other, err := s.Read(t.Context(), storage.StrongConsistency, idOf("right"+right))
 				if err != nil || number(t, other) != number(t, res) {
-					t.Errorf("round %d: half of a transaction: %s is %d, the other is %v, %v", round, name, number(t, res), other, err)
+					t.Errorf("round %d: partial transaction: %s is %d, the other resource is %v, error %v", round, name, number(t, res), other, err)
 				}
 			}
 		}
@@ -139,7 +139,7 @@ func TestKilledWriters(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := c.pragma("integrity_check"); err != nil || got != "ok" {
-			t.Errorf("integrity check: %q, %v", got, err)
+			t.Errorf("integrity check: got %q, error %v", got, err)
 		}
 		s.handle.readers.give(c)
 		if err := s.Close(); err != nil {
@@ -148,7 +148,7 @@ func TestKilledWriters(t *testing.T) {
 	}
 }
 
-// runCommands writes and deletes what it is told to, line by line.
+// runCommands executes the writes and deletions in its input, one a line.
 func runCommands(path string) {
 	ctx := context.Background()
 	s, err := New(ctx, path, nil)
@@ -172,39 +172,39 @@ func runCommands(path string) {
 	must(s.Close())
 }
 
-// A watch in one process sees what another one writes, and the other way round.
+// Watches see the writes of another process, in both directions.
 func TestTwoProcesses(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
 	w := fixture.WatchChanges(t, s)
-	in, out, cmd := startChild(t, "obedient", s.Path())
-	tell := func(line string) string {
+	in, out, cmd := startChild(t, "commands", s.Path())
+	command := func(line string) string {
 		t.Helper()
 		if _, err := fmt.Fprintln(in, line); err != nil {
 			t.Fatal(err)
 		}
 		if !out.Scan() {
-			t.Fatal("the child says nothing")
+			t.Fatal("the child printed nothing")
 		}
 		return out.Text()
 	}
 	if !out.Scan() || out.Text() != "ready" {
-		t.Fatalf("the child says %q", out.Text())
+		t.Fatalf("the child printed %q, expected ready", out.Text())
 	}
 	for i := range 20 {
 		name := fmt.Sprint("theirs-", i)
 		theirs := resource(name, 0)
-		theirs.Version = tell("write " + name)
+		theirs.Version = command("write " + name)
 		wantUpsert(t, w, theirs)
 		ours := fixture.Write(t, s, resource(fmt.Sprint("ours-", i), 0))
 		wantUpsert(t, w, ours)
-		ours.Version = tell("write " + ours.Id.Name)
+		ours.Version = command("write " + ours.Id.Name)
 		wantUpsert(t, w, ours)
-		if gone := tell("delete " + name); gone != theirs.Version {
-			t.Fatalf("the other process deleted version %q, expected %q", gone, theirs.Version)
+		if deleted := command("delete " + name); deleted != theirs.Version {
+			t.Fatalf("the other process deleted version %q, expected %q", deleted, theirs.Version)
 		}
 		if got := fixture.Next(t, w).GetDelete().GetResource(); got.GetId().GetName() != name || got.GetVersion() != theirs.Version {
-			t.Fatalf("the watch shows the deletion of %v", got)
+			t.Fatalf("the watch returned the deletion of %v", got)
 		}
 	}
 	if err := in.Close(); err != nil {
@@ -215,14 +215,14 @@ func TestTwoProcesses(t *testing.T) {
 	}
 }
 
-// Many processes that open the same new file at once make one store.
+// Processes that open the same new file at once create one store.
 func TestCreationByProcesses(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
 	var ins []io.WriteCloser
 	var cmds []*exec.Cmd
 	for range 4 {
-		in, _, cmd := startChild(t, "obedient", path)
+		in, _, cmd := startChild(t, "commands", path)
 		ins, cmds = append(ins, in), append(cmds, cmd)
 	}
 	for i, in := range ins {
@@ -240,9 +240,9 @@ func TestCreationByProcesses(t *testing.T) {
 	}
 	list, err := open(t, path, nil).List(t.Context(), storage.StrongConsistency, fixture.AllTypes, fixture.AllTenancies, "")
 	if err != nil || len(list) != len(ins) {
-		t.Fatalf("%d resources, %v; expected %d", len(list), err, len(ins))
+		t.Fatalf("got %d resources, error %v; expected %d", len(list), err, len(ins))
 	}
 }
 
-// A continue token and a revision of one process are good in another one, while the first writes.
+// A continue token and a revision are valid in another process while the first one writes.
 func TestPagesInOtherProcesses(t *testing.T) { process.Run(t, "sqlite://"+newPath(t)) }

@@ -16,25 +16,25 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// invariants says what no state of a store may hold: each statement counts what breaks a rule.
+// invariants holds a query for each rule about the tables of a store. It counts the violations.
 var invariants = map[string]string{
 	"resources without their row in the log": `SELECT count(*) FROM resources AS r WHERE NOT EXISTS
 		(SELECT 1 FROM log WHERE seq = r.seq AND tag = r.tag AND key = r.key AND data = r.data AND created = r.created AND writes = r.writes)`,
 	"rows missing above the horizon": `SELECT max(seq) - followed - count(*) FILTER (WHERE seq > followed) FROM log, meta HAVING max(seq) > 0`,
-	"rows above the horizon whose row before is missing": `SELECT count(*) FROM log AS l, meta WHERE seq > horizon AND prev <> 0 AND NOT EXISTS
+	"rows above the horizon without their previous row": `SELECT count(*) FROM log AS l, meta WHERE seq > horizon AND prev <> 0 AND NOT EXISTS
 		(SELECT 1 FROM log WHERE seq = l.prev AND key = l.key AND gone_tag IS NULL)`,
-	"short cuts to rows of others": `SELECT count(*) FROM log AS l, meta WHERE seq > followed AND jump > followed AND NOT EXISTS
+	"skip pointers to rows of other resources": `SELECT count(*) FROM log AS l, meta WHERE seq > followed AND jump > followed AND NOT EXISTS
 		(SELECT 1 FROM log WHERE seq = l.jump AND key = l.key AND gone_tag IS NULL)`,
-	"deletions that are not listed": `SELECT count(*) FROM log AS l WHERE gone_tag IS NOT NULL AND NOT EXISTS
+	"deletions missing in table gone": `SELECT count(*) FROM log AS l WHERE gone_tag IS NOT NULL AND NOT EXISTS
 		(SELECT 1 FROM gone WHERE seq = l.seq AND key = l.key)`,
-	"deletions that are listed and are none": `SELECT count(*) FROM gone AS g WHERE NOT EXISTS
+	"rows of table gone without a deletion": `SELECT count(*) FROM gone AS g WHERE NOT EXISTS
 		(SELECT 1 FROM log WHERE seq = g.seq AND key = g.key AND gone_tag IS NOT NULL)`,
-	"rows that nobody needs": `SELECT count(*) FROM log AS l, meta WHERE seq < pruned AND NOT EXISTS
+	"rows that history does not need": `SELECT count(*) FROM log AS l, meta WHERE seq < pruned AND NOT EXISTS
 		(SELECT 1 FROM resources WHERE key = l.key AND seq = l.seq) AND NOT EXISTS (SELECT 1 FROM log WHERE prev = l.seq AND seq >= pruned)`,
-	"floors out of order": `SELECT count(*) FROM meta WHERE pruned > followed OR followed > horizon OR horizon > (SELECT max(seq) FROM log)`,
+	"bounds of history out of order": `SELECT count(*) FROM meta WHERE pruned > followed OR followed > horizon OR horizon > (SELECT max(seq) FROM log)`,
 }
 
-// checkTables checks that the tables of a store fit together.
+// checkTables checks the invariants of a store.
 func checkTables(t testing.TB, path string) {
 	t.Helper()
 	db := openDirect(t, path)
@@ -47,7 +47,7 @@ func checkTables(t testing.TB, path string) {
 			t.Fatalf("%s: %v", what, err)
 		}
 		if s.Step() && s.ColumnInt64(0) != 0 {
-			t.Errorf("%d %s", s.ColumnInt64(0), what)
+			t.Errorf("%d violations: %s", s.ColumnInt64(0), what)
 		}
 		if err := errors.Join(s.Err(), s.Close()); err != nil {
 			t.Fatalf("%s: %v", what, err)
@@ -55,7 +55,8 @@ func checkTables(t testing.TB, path string) {
 	}
 }
 
-// pruneUntilKilled writes, deletes and creates anew, keeps as little history as it may, and moves the horizon, until it is killed.
+// pruneUntilKilled writes, deletes and creates resources, with the smallest retention, and compacts history, until it
+// is killed.
 func pruneUntilKilled(path string) {
 	ctx := context.Background()
 	s, err := New(ctx, path, &Options{RetentionRows: 1, minRetention: 1})
@@ -85,10 +86,10 @@ func pruneUntilKilled(path string) {
 			fmt.Println(n)
 		}
 	}()
-	_, _ = io.Copy(io.Discard, os.Stdin) // dies with its parent
+	_, _ = io.Copy(io.Discard, os.Stdin) // ends with its parent
 }
 
-// Processes that prune at the same time, and are killed while they do, leave a history that is whole, and nothing that nobody needs.
+// Processes killed while they prune concurrently leave a complete history without needless rows.
 func TestKilledPruning(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -107,7 +108,7 @@ func TestKilledPruning(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := cmds[i].Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
-				t.Fatalf("the child ended with %v, it was to be killed", err)
+				t.Fatalf("the child ended with %v, expected a kill", err)
 			}
 		}
 		checkTables(t, path)
@@ -126,6 +127,6 @@ func TestKilledPruning(t *testing.T) {
 	}
 	checkTables(t, path)
 	if length, _ := logLength(t, s); length > int64(len(list))+2 {
-		t.Errorf("the log has %d rows for %d resources", length, len(list))
+		t.Errorf("the log has %d rows for %d resources, expected at most 2 more", length, len(list))
 	}
 }

@@ -17,14 +17,14 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// snapshotAt is what a store held at a row of the log: of each name the version with its numbers.
+// snapshotAt is the content of a store at a row of the log: for each name its version and numbers.
 type snapshotAt map[string]string
 
 func describe(v *driver.Version) string {
 	return fmt.Sprintf("%s created %d modified %d writes %d", v.Version, v.CreateRevision, v.ModRevision, v.Writes)
 }
 
-// readAt reads what was stored at a position, in pages of so many.
+// readAt reads the resources stored at a position, in pages of that limit.
 func readAt(t testing.TB, s *Backend, at *position, limit int, filter *driver.Filter) (snapshotAt, error) {
 	t.Helper()
 	got := snapshotAt{}
@@ -32,7 +32,7 @@ func readAt(t testing.TB, s *Backend, at *position, limit int, filter *driver.Fi
 	for last := ""; ; {
 		past, err := s.handle.ReadAt(t.Context(), &q, func(v *driver.Version) error {
 			if string(v.Key) <= last {
-				t.Errorf("%q comes after %q", v.Key, last)
+				t.Errorf("key %q follows %q", v.Key, last)
 			}
 			last = string(v.Key)
 			k, err := key.Parse(v.Key)
@@ -56,10 +56,10 @@ func readAt(t testing.TB, s *Backend, at *position, limit int, filter *driver.Fi
 	}
 }
 
-// changeModel makes changes of a few keys, and keeps what was stored after each.
+// changeModel changes a few keys and records the content of the store after each change.
 type changeModel struct {
 	store     *Backend
-	live      map[string]*storage.Op // what to delete or to write next
+	live      map[string]*storage.Op // the last write of each stored resource
 	now       snapshotAt
 	positions []position
 	states    []snapshotAt
@@ -86,7 +86,7 @@ func (c *changeModel) change(t testing.TB, name string, remove bool) {
 			t.Fatal(err)
 		}
 		if m[0].Revision != n+1 {
-			t.Fatalf("the deletion is revision %d, expected %d", m[0].Revision, n+1)
+			t.Fatalf("the deletion has revision %d, expected %d", m[0].Revision, n+1)
 		}
 		delete(c.live, name)
 		delete(c.now, name)
@@ -118,8 +118,8 @@ func (c *changeModel) change(t testing.TB, name string, remove bool) {
 	c.states = append(c.states, maps.Clone(c.now))
 }
 
-// The store can be read as it was after every change from the horizon on, in pages of any size, in any handle, also when the horizon was
-// moved and what lies before it was pruned; before it is ErrCompacted, and what comes later ErrFutureRevision.
+// The store can be read as of each change from the horizon on, in pages of any size and in any handle, also after the
+// horizon moved and earlier rows were pruned. Earlier revisions are ErrCompacted and later ones ErrFutureRevision.
 func TestReadAtEveryRevision(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -129,26 +129,26 @@ func TestReadAtEveryRevision(t *testing.T) {
 		t.Helper()
 		oldest, newest, err := other.handle.Revisions(t.Context())
 		if err != nil || oldest != int64(from)+1 || newest != int64(len(c.positions)) {
-			t.Fatalf("revisions %d to %d, %v; expected %d to %d", oldest, newest, err, from+1, len(c.positions))
+			t.Fatalf("got revisions %d to %d, error %v; expected %d to %d", oldest, newest, err, from+1, len(c.positions))
 		}
 		for n, at := range c.positions {
 			_, err := other.handle.PositionAt(t.Context(), int64(n)+1)
 			got, err2 := readAt(t, other, &at, 1+n%5, nil)
 			if n < from {
 				if !errors.Is(err, storage.ErrCompacted) || !errors.Is(err2, storage.ErrCompacted) {
-					t.Fatalf("at %d, which is forgotten: %v, %v", n, err, err2)
+					t.Fatalf("at compacted row %d: got errors %v and %v, expected ErrCompacted", n, err, err2)
 				}
 				continue
 			}
 			if err != nil || err2 != nil {
-				t.Fatalf("at %d: %v, %v", n, err, err2)
+				t.Fatalf("at row %d: got errors %v and %v", n, err, err2)
 			}
 			if !maps.Equal(got, c.states[n]) {
-				t.Fatalf("at %d there was %v, expected %v", n, got, c.states[n])
+				t.Fatalf("at row %d the store had %v, expected %v", n, got, c.states[n])
 			}
 		}
 		if _, err := other.handle.PositionAt(t.Context(), int64(len(c.positions))+1); !errors.Is(err, storage.ErrFutureRevision) {
-			t.Errorf("a row that is not there: %v", err)
+			t.Errorf("the next revision: got error %v, expected ErrFutureRevision", err)
 		}
 	}
 	check(0)
@@ -162,7 +162,7 @@ func TestReadAtEveryRevision(t *testing.T) {
 		if err := c.store.handle.Compact(t.Context(), int64(horizon)+1); err != nil {
 			t.Fatal(err)
 		}
-		if err := other.handle.Compact(t.Context(), int64(horizon)); err != nil { // is older
+		if err := other.handle.Compact(t.Context(), int64(horizon)); err != nil { // already compacted
 			t.Fatal(err)
 		}
 		check(horizon)
@@ -171,7 +171,7 @@ func TestReadAtEveryRevision(t *testing.T) {
 	}
 }
 
-// checkLogLength checks that the log holds little more than it has to.
+// checkLogLength checks that the log has few more rows than it needs.
 func checkLogLength(t testing.TB, s *Backend, rows int) {
 	t.Helper()
 	if length, _ := logLength(t, s); length < int64(rows)-1 || length > int64(rows)+2 {
@@ -179,7 +179,7 @@ func checkLogLength(t testing.TB, s *Backend, rows int) {
 	}
 }
 
-// A resource that was written a hundred thousand times since is found at once, for the chain of its rows has short cuts.
+// The skip pointers of a chain make the lookup of a version short, even with a hundred thousand later versions.
 func TestChainLookupIsShort(t *testing.T) {
 	t.Parallel()
 	rows := map[int64][2]int64{}
@@ -191,7 +191,7 @@ func TestChainLookupIsShort(t *testing.T) {
 		l = next
 	}
 	if l.writes != length || l.createRevision != 1 {
-		t.Fatalf("the chain ends in %+v", l)
+		t.Fatalf("the chain ends with entry %+v", l)
 	}
 	for _, above := range []int64{0, 1, 31, 32, 33, 1023, 1024, 1025, 2048, 50_000, 98_303, 99_998, 99_999} {
 		steps := 0
@@ -205,12 +205,12 @@ func TestChainLookupIsShort(t *testing.T) {
 			}
 		}
 		if at != above || steps > 300 {
-			t.Errorf("above %d: at %d after %d steps", above, at, steps)
+			t.Errorf("the lookup above row %d ended at row %d after %d steps", above, at, steps)
 		}
 	}
 }
 
-// In a real store, a chain is long enough for both kinds of short cuts.
+// The chain of this resource is long enough for both kinds of skip pointers.
 func TestHotKey(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
@@ -230,12 +230,12 @@ func TestHotKey(t *testing.T) {
 		got, err := readAt(t, s, &at, 0, nil)
 		want := fmt.Sprintf("%s created 2 modified %d writes %d is %d", versions[n], n+1, n, n)
 		if err != nil || got["hot"] != want {
-			t.Fatalf("at %d there was %q, %v; expected %q", n, got["hot"], err, want)
+			t.Fatalf("at row %d the resource was %q, error %v; expected %q", n, got["hot"], err, want)
 		}
 	}
 }
 
-// What was stored before each change is told, as far as history goes back.
+// Before returns the versions before each change, as far as history goes back.
 func TestBefore(t *testing.T) {
 	t.Parallel()
 	c := newChangeModel(t, open(t, newPath(t), nil))
@@ -260,25 +260,25 @@ func TestBefore(t *testing.T) {
 			got = describe(versions[i])
 		}
 		if !strings.HasPrefix(before, got) || (got == "") != (before == "") {
-			t.Errorf("before row %d there was %q, expected %q", ev.At.seq, got, before)
+			t.Errorf("the version before row %d is %q, expected %q", ev.At.seq, got, before)
 		}
 		now := fmt.Sprintf("created %d modified %d writes %d", ev.CreateRevision, ev.Revision, ev.Writes)
 		if after := c.states[ev.At.seq][ev.Key.Name]; !ev.Delete && !strings.Contains(after, now) {
-			t.Errorf("row %d tells %q, expected %q", ev.At.seq, now, after)
+			t.Errorf("row %d has %q, expected %q", ev.At.seq, now, after)
 		}
 	}
 	for name, ev := range map[string]*event{
-		"what is forgotten":        {Key: events[0].Key, At: c.positions[horizon]},
-		"what is not of this log":  {Key: events[0].Key, At: position{horizon + 10, 1}},
-		"what is not there at all": {Key: events[0].Key, At: position{100_000, 1}},
+		"a compacted row":      {Key: events[0].Key, At: c.positions[horizon]},
+		"a row of another log": {Key: events[0].Key, At: position{horizon + 10, 1}},
+		"a missing row":        {Key: events[0].Key, At: position{100_000, 1}},
 	} {
 		if _, err := c.store.handle.Before(t.Context(), []*event{ev}); !errors.Is(err, storage.ErrCompacted) {
-			t.Errorf("before %s: %v, expected ErrCompacted", name, err)
+			t.Errorf("before %s: got error %v, expected ErrCompacted", name, err)
 		}
 	}
 }
 
-// A position that this log never had is refused, whatever number it has.
+// Positions that this log never had are refused, whatever their number.
 func TestForeignPositions(t *testing.T) {
 	t.Parallel()
 	c := newChangeModel(t, open(t, newPath(t), nil))
@@ -290,12 +290,12 @@ func TestForeignPositions(t *testing.T) {
 	}
 	for _, at := range []position{{}, {5, c.positions[5].tag}, {10, 1}, {15, c.positions[14].tag}, {20, 0}, {21, 1}, {1 << 62, 1}} {
 		if got, err := readAt(t, c.store, &at, 1, nil); !errors.Is(err, storage.ErrCompacted) {
-			t.Errorf("at %v: %v, %v, expected ErrCompacted", at, got, err)
+			t.Errorf("at position %v: got %v, error %v, expected ErrCompacted", at, got, err)
 		}
 	}
 }
 
-// A filter that leaves out many keys is answered with few steps, and whatever it leaves out, with the same as a look at each key.
+// A sparse filter needs few steps and returns the same resources as a check of each key.
 func TestSparseFilters(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
@@ -323,8 +323,8 @@ func TestSparseFilters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gone := ops[:len(ops)/2]
-	for chunk := range slices.Chunk(gone, maxOps) {
+	deleted := ops[:len(ops)/2]
+	for chunk := range slices.Chunk(deleted, maxOps) {
 		removals := make([]storage.Op, len(chunk))
 		for i := range chunk {
 			removals[i] = storage.Op{Delete: chunk[i].Write.Id, Version: chunk[i].Write.Version}
@@ -350,22 +350,22 @@ func TestSparseFilters(t *testing.T) {
 		for _, limit := range []int{0, 3} {
 			got, err := readAt(t, s, &before, limit, &f)
 			if err != nil || !slices.Equal(slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want))) {
-				t.Errorf("%+v in pages of %d: %v, %v; expected %v", f, limit, got, err, want)
+				t.Errorf("filter %+v in pages of %d: got %v, error %v; expected %v", f, limit, got, err, want)
 			}
 		}
-		for i := range gone {
-			delete(want, gone[i].Write.Id.Name)
+		for i := range deleted {
+			delete(want, deleted[i].Write.Id.Name)
 		}
 		got, err := readAt(t, s, nil, 0, &f)
 		if err != nil || !slices.Equal(slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want))) {
-			t.Errorf("%+v now: %v, %v; expected %v", f, got, err, want)
+			t.Errorf("filter %+v at present: got %v, error %v; expected %v", f, got, err, want)
 		}
 		past, err := s.handle.ReadAt(t.Context(), &driver.HistoryQuery[position]{Filter: &f, Limit: 1, Count: true, KeysOnly: true}, func(*driver.Version) error { return nil })
 		if err != nil || past.Count != int64(len(want)) || past.More != (len(want) > 1) {
-			t.Errorf("%+v is counted as %+v, %v; expected %d", f, past, err, len(want))
+			t.Errorf("filter %+v: the counting scan returned %+v, error %v; expected %d", f, past, err, len(want))
 		}
 	}
-	// One of many namespaces in each partition is wanted.
+	// Each partition has one matching namespace among many.
 	c, err := s.handle.readers.take(context.Background())
 	if err != nil {
 		t.Fatal(err)
@@ -375,18 +375,19 @@ func TestSparseFilters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for there := true; there && err == nil; {
-		there, err = w.next()
+	for more := true; more && err == nil; {
+		more, err = w.next()
 	}
 	if err := errors.Join(err, w.close()); err != nil {
 		t.Fatal(err)
 	}
-	if most := partitions * (maxMismatches + 4); w.steps > most {
-		t.Errorf("%d steps for %d partitions, expected at most %d", w.steps, partitions, most)
+	if limit := partitions * (maxMismatches + 4); w.steps > limit {
+		t.Errorf("took %d steps for %d partitions, expected at most %d", w.steps, partitions, limit)
 	}
 }
 
-// What lies before the horizon cannot be followed, also where all its rows happen to be there, as the newest of what is stored.
+// Watches cannot continue from before the horizon, even if all rows from there on happen to exist, as newest rows of
+// resources.
 func TestHistoryBeforeHorizon(t *testing.T) {
 	t.Parallel()
 	c := newChangeModel(t, open(t, newPath(t), nil))
@@ -399,12 +400,12 @@ func TestHistoryBeforeHorizon(t *testing.T) {
 	for seq, at := range c.positions {
 		events, _, _, err := c.store.handle.source.page(t.Context(), at, nil, 100)
 		if seq < 3 && !errors.Is(err, storage.ErrCompacted) || seq >= 3 && (err != nil || len(events) != 6-seq) {
-			t.Errorf("from row %d: %d events, %v", seq, len(events), err)
+			t.Errorf("from row %d: got %d events, error %v", seq, len(events), err)
 		}
 	}
 }
 
-// A scan of many keys ends at a number of bytes, as one of resources does.
+// A scan of keys ends at a number of bytes, like a scan of resources.
 func TestKeyPagesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
@@ -421,6 +422,6 @@ func TestKeyPagesAreBounded(t *testing.T) {
 	h, _ := storage.As[past.Historian](storage.Backend(s))
 	scan, err := h.Scan(t.Context(), past.Span{}, past.ScanOptions{KeysOnly: true, Count: true})
 	if err != nil || !scan.More || scan.Count != keys || len(scan.Records) == 0 {
-		t.Errorf("%d of %d records, more is %v: %v", len(scan.Records), scan.Count, scan.More, err)
+		t.Errorf("got %d of %d records, more is %v, error %v", len(scan.Records), scan.Count, scan.More, err)
 	}
 }

@@ -16,7 +16,7 @@ func TestForgedTokens(t *testing.T) {
 	token.Run(t, open(t, newPath(t), nil), open(t, newPath(t), nil))
 }
 
-// A listing that was begun before an older copy of the file was put back does not go on in it, also where as much has been written since.
+// A continue token from after a backup is refused once the backup is restored, even after as many new changes.
 func TestTokenAfterRestore(t *testing.T) {
 	t.Parallel()
 	path, older := newPath(t), newPath(t)
@@ -48,11 +48,11 @@ func TestTokenAfterRestore(t *testing.T) {
 	for i := range 3 {
 		_, err := s.ListPage(t.Context(), fixture.AllTypes, fixture.AllTenancies, "", storage.ListOptions{Continue: late})
 		if !errors.Is(err, storage.ErrCompacted) {
-			t.Errorf("the token of what was undone, after %d changes: %v", i, err)
+			t.Errorf("the token from after the backup, after %d new changes: got error %v, expected ErrCompacted", i, err)
 		}
 		fixture.Write(t, s, resource(fmt.Sprint("c-", i), 0))
 	}
 	if rest := page(t, s, 10, early); fmt.Sprint(namesOf(rest.Resources)) != "[a-1 a-2]" {
-		t.Errorf("the token of what is still there: %v", namesOf(rest.Resources))
+		t.Errorf("the token from before the backup: got %v, expected [a-1 a-2]", namesOf(rest.Resources))
 	}
 }

@@ -15,7 +15,7 @@ import (
 	_ "github.com/ashlar-dev/storage/sqlite"
 )
 
-// TestTorture has several processes use one file, kills them and stops them, with the locks that they hold.
+// TestTorture runs several processes on one file, and kills and stops them while they hold locks.
 func TestTorture(t *testing.T) { torture.Run(t, "sqlite", tortureFile) }
 
 func tortureFile(t *testing.T, o faults.Options) {
@@ -39,7 +39,7 @@ func moveHorizon(ctx context.Context, file string) error {
 	}
 	defer db.Close()
 	for {
-		if err := db.BusyTimeout(time.Minute); err != nil { // who has the lock may be frozen
+		if err := db.BusyTimeout(time.Minute); err != nil { // the holder of the lock may be stopped
 			return err
 		}
 		err = db.Exec(`UPDATE meta SET (followed, horizon) = (SELECT max(seq), max(seq) FROM log)`)

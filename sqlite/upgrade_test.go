@@ -19,7 +19,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// The tables of version 1, and the statements by which its programs wrote and pruned.
+// The tables of version 1, and its statements for writes and pruning.
 const (
 	oldSchema = `
 CREATE TABLE meta (id INTEGER PRIMARY KEY CHECK (id = 1), store BLOB NOT NULL, version INTEGER NOT NULL, fence TEXT NOT NULL) STRICT;
@@ -34,7 +34,7 @@ PRAGMA application_id = `
 	oldPruneLog  = `DELETE FROM log WHERE seq < ?1 AND (seq < ?2 OR at < ?3)`
 )
 
-// oldStore is a store as a program of version 1 leaves it.
+// oldStore is a store written by a program of version 1.
 type oldStore struct {
 	t    *testing.T
 	path string
@@ -51,7 +51,7 @@ func newOldStore(t *testing.T) *oldStore {
 	return o
 }
 
-// tag of a row. Every second pair of rows has one in common, as those of a transaction.
+// tag returns the tag of a row. Pairs of rows have the same tag, like rows of a transaction.
 func (o *oldStore) tag(seq int64) int64 { return 1000 + seq/2 }
 
 func (o *oldStore) write(name string, owner *resourcepb.ID) *resourcepb.Resource {
@@ -89,7 +89,7 @@ func (o *oldStore) remove(name string) {
 	delete(o.live, name)
 }
 
-// fill makes changes of every kind, and forgets the first rows: of some that are stored, of a deletion, and of an update.
+// fill makes changes of every kind and prunes the first rows, including writes of stored resources.
 func (o *oldStore) fill() {
 	o.write("still", nil)
 	o.write("owner", nil)
@@ -114,19 +114,20 @@ func (o *oldStore) check(s *Backend) {
 	o.t.Helper()
 	list, err := s.List(o.t.Context(), storage.StrongConsistency, fixture.AllTypes, fixture.AllTenancies, "")
 	if err != nil || len(list) != len(o.live) {
-		o.t.Fatalf("%v, %v; expected %v", namesOf(list), err, slices.Sorted(maps.Keys(o.live)))
+		o.t.Fatalf("got resources %v, error %v; expected %v", namesOf(list), err, slices.Sorted(maps.Keys(o.live)))
 	}
 	for _, res := range list {
 		if want := o.live[res.Id.Name]; res.Version != want.Version || number(o.t, res) != number(o.t, want) {
-			o.t.Errorf("%v, expected %v", res, want)
+			o.t.Errorf("got resource %v, expected %v", res, want)
 		}
 	}
 	if children, err := s.OwnerReferences(o.t.Context(), o.live["owner"].Id); err != nil || len(children) != 1 {
-		o.t.Errorf("the owner has %v, %v; expected one", children, err)
+		o.t.Errorf("the owner references are %v, error %v; expected one", children, err)
 	}
 }
 
-// A store of version 1 is upgraded when it is opened. Its versions and cursors stay good, and it can be read from then on as it was.
+// Opening a store of version 1 upgrades it. Its versions and cursors stay valid, and it can be read as of the upgrade
+// and later.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	o := newOldStore(t)
@@ -134,11 +135,11 @@ func TestUpgrade(t *testing.T) {
 	s := open(t, o.path, nil)
 	o.check(s)
 	if s.handle.id != (cursor.StoreID{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}) {
-		t.Error("the store has another id")
+		t.Error("the upgrade changed the id of the store")
 	}
 	oldest, newest, err := s.handle.Revisions(t.Context())
 	if err != nil || oldest != o.seq+1 || newest != o.seq+1 {
-		t.Errorf("revisions %d to %d, %v; expected %d", oldest, newest, err, o.seq+1)
+		t.Errorf("got revisions %d to %d, error %v; expected only %d", oldest, newest, err, o.seq+1)
 	}
 	for seq, wanted := range map[int64]int{0: -1, 1: -1, 5: -1, 6: int(o.seq) - 6, o.seq - 3: 3, o.seq: 0} {
 		from := position{seq, o.tag(seq)}
@@ -148,10 +149,10 @@ func TestUpgrade(t *testing.T) {
 		events, end, _, err := s.handle.source.page(t.Context(), from, nil, 1000)
 		if wanted < 0 {
 			if !errors.Is(err, storage.ErrCompacted) {
-				t.Errorf("from %d: %v, expected ErrCompacted", seq, err)
+				t.Errorf("from row %d: got error %v, expected ErrCompacted", seq, err)
 			}
 		} else if err != nil || len(events) != wanted || end.seq != o.seq {
-			t.Errorf("from %d: %d events up to %d, %v; expected %d", seq, len(events), end.seq, err, wanted)
+			t.Errorf("from row %d: got %d events up to row %d, error %v; expected %d", seq, len(events), end.seq, err, wanted)
 		}
 	}
 	at, err := s.handle.PositionAt(t.Context(), newest)
@@ -171,18 +172,19 @@ func TestUpgrade(t *testing.T) {
 		}
 	}
 	if again, err := readAt(t, open(t, o.path, nil), &at, 2, nil); err != nil || !maps.Equal(then, again) || len(then) != len(o.live) {
-		t.Errorf("it was %v, and is %v later, %v", then, again, err)
+		t.Errorf("the content at the upgrade was %v, later reads return %v, error %v", then, again, err)
 	}
 	if err := s.handle.Compact(t.Context(), o.seq+1+int64(len(o.live))*4-1); err != nil {
 		t.Fatal(err)
 	}
-	// The row at the horizon, the newest of what was stored there, and one that began version 2 and was a deletion.
+	// The row at the horizon, the newest row of each resource stored there, and a deletion at the beginning of version
+	// 2 may remain.
 	if length, _ := logLength(t, s); length > 4 {
-		t.Errorf("%d rows are left in the log", length)
+		t.Errorf("the log has %d rows, expected at most 4", length)
 	}
 }
 
-// The chains of an upgraded store are those that its log can tell.
+// The chains of an upgraded store match its old log.
 func TestChainsAfterUpgrade(t *testing.T) {
 	t.Parallel()
 	o := newOldStore(t)
@@ -195,12 +197,12 @@ func TestChainsAfterUpgrade(t *testing.T) {
 	defer s.handle.readers.give(c)
 	for above, want := range map[int64]int64{6: 6, 7: 7, 36: 36, 37: 37, 38: 38, 74: 74} {
 		if got, err := c.rowAt(75, above); got != want || err != nil {
-			t.Errorf("the hot key at %d was written by row %d, %v; expected %d", above, got, err, want)
+			t.Errorf("the hot key at row %d has row %d, error %v; expected %d", above, got, err, want)
 		}
 	}
 }
 
-// Whoever dies during an upgrade leaves the store as it was.
+// An interrupted upgrade leaves the store unchanged.
 func TestInterruptedUpgrade(t *testing.T) {
 	t.Parallel()
 	for steps := range 5 {
@@ -230,7 +232,7 @@ func TestInterruptedUpgrade(t *testing.T) {
 					err = s.Close()
 				}
 				if err != nil {
-					t.Errorf("after %d steps: %v", steps, err)
+					t.Errorf("open after %d steps of an upgrade: %v", steps, err)
 				}
 			})
 		}
@@ -239,7 +241,8 @@ func TestInterruptedUpgrade(t *testing.T) {
 	}
 }
 
-// A program of version 1 that has the store open neither writes nor prunes after the upgrade, and does not open it again.
+// A program of version 1 that has the store open can neither write nor prune after the upgrade, and cannot open the
+// store again.
 func TestUpgradeStopsOlderPrograms(t *testing.T) {
 	t.Parallel()
 	o := newOldStore(t)
@@ -256,7 +259,7 @@ func TestUpgradeStopsOlderPrograms(t *testing.T) {
 	o.check(open(t, o.path, nil))
 	for text, s := range statements {
 		if s.Step(); s.Err() == nil {
-			t.Errorf("%s: succeeds", text)
+			t.Errorf("%s succeeded, expected an error", text)
 		}
 	}
 	s, _, err := o.db.Prepare("SELECT version FROM meta")
@@ -265,6 +268,6 @@ func TestUpgradeStopsOlderPrograms(t *testing.T) {
 	}
 	defer s.Close()
 	if !s.Step() || s.ColumnInt(0) != 2 {
-		t.Errorf("version %d, %v", s.ColumnInt(0), s.Err())
+		t.Errorf("the store has version %d, error %v; expected 2", s.ColumnInt(0), s.Err())
 	}
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// haltingFS is a file system that stops for good before one of the writes and syncs that it is asked for.
+// haltingFS is a file system that halts the process before a given write or sync.
 type haltingFS struct {
 	vfs.VFSFilename
-	at int // so many are carried out
+	at int // number of writes and syncs before the halt
 
 	mu   sync.Mutex
-	done strings.Builder // a letter for each: w and s of the -wal file, W and S of the database
+	done strings.Builder // a letter for each: w and s for the -wal file, W and S for the database
 }
 
 func (f *haltingFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
@@ -35,13 +35,13 @@ func (f *haltingFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.Fi
 	return &haltingFile{file, f, letters}, flags, nil
 }
 
-// next is called before each.
+// next is called before each write and sync.
 func (f *haltingFS) next(letter byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.done.Len() == f.at {
 		fmt.Println("halted before", string(letter))
-		_, _ = io.Copy(io.Discard, os.Stdin) // until it is killed, or its parent has died
+		_, _ = io.Copy(io.Discard, os.Stdin) // until it is killed or its parent ends
 		os.Exit(1)
 	}
 	f.done.WriteByte(letter)
@@ -67,7 +67,7 @@ func (f *haltingFile) Sync(flags vfs.SyncFlag) error {
 	return f.File.Sync(flags)
 }
 
-// upgradeUntilHalt opens a store, up to the write or sync that it is told.
+// upgradeUntilHalt opens a store and halts at the write or sync in its input.
 func upgradeUntilHalt(path string) {
 	f := &haltingFS{VFSFilename: vfs.Find("os").(vfs.VFSFilename)}
 	_, err := fmt.Fscanln(os.Stdin, &f.at)
@@ -79,8 +79,8 @@ func upgradeUntilHalt(path string) {
 	fmt.Println("done", f.done.String())
 }
 
-// upgradeInChild has another process upgrade a store, and kills it where it halts, after so many writes and syncs: never if there are
-// not as many. It returns what the process has said.
+// upgradeInChild upgrades a store in another process and kills the process when it halts, if the upgrade takes that
+// many writes and syncs. It returns the output of the process.
 func upgradeInChild(t *testing.T, path string, at int) string {
 	t.Helper()
 	in, out, cmd := startChild(t, "upgrading", path)
@@ -89,33 +89,33 @@ func upgradeInChild(t *testing.T, path string, at int) string {
 		t.Fatal(err)
 	}
 	if !out.Scan() {
-		t.Fatalf("the child says nothing: %v", out.Err())
+		t.Fatalf("the child printed nothing: %v", out.Err())
 	}
-	said := out.Text()
-	if strings.HasPrefix(said, "halted") {
+	output := out.Text()
+	if strings.HasPrefix(output, "halted") {
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
-			t.Fatalf("the child ended with %v, it was to be killed", err)
+			t.Fatalf("the child ended with %v, expected a kill", err)
 		}
-		return said
+		return output
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	return said
+	return output
 }
 
-// A process that is killed while it upgrades a store, before any write or sync of the database or of its -wal file, loses nothing: the
-// next one that opens the store finds either version whole.
+// A process killed during an upgrade, before any write or sync of the database or its -wal file, loses nothing. The
+// next process finds the store complete in either version.
 func TestKilledUpgrades(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
-		large  int  // so many resources of half a megabyte
-		points int  // so many moments, evenly spread
-		syncs  bool // and those before and after each sync
+		large  int  // number of resources of half a megabyte
+		points int  // number of kills, evenly spread
+		syncs  bool // kill also before and after each sync
 	}{{"small", 0, 8, true}, {"larger than the cache", 20, 4, false}} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -131,13 +131,13 @@ func TestKilledUpgrades(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			killAt := func(at int) (said string, version int) {
+			killAt := func(at int) (output string, version int) {
 				t.Helper()
 				path := newPath(t)
 				if err := os.WriteFile(path, made, 0o600); err != nil {
 					t.Fatal(err)
 				}
-				said = upgradeInChild(t, path, at)
+				output = upgradeInChild(t, path, at)
 				version = versionOf(t, path)
 				s := open(t, path, nil)
 				o.check(s)
@@ -146,16 +146,16 @@ func TestKilledUpgrades(t *testing.T) {
 				for from.seq < o.seq {
 					events, end, _, err := s.handle.source.page(t.Context(), from, nil, 1000)
 					if err != nil || int64(len(events)) != end.seq-from.seq || len(events) == 0 {
-						t.Fatalf("killed at %d: %d changes from %d to %d, %v", at, len(events), from.seq, end.seq, err)
+						t.Fatalf("killed at %d: got %d changes from row %d to row %d, error %v", at, len(events), from.seq, end.seq, err)
 					}
 					from = end
 				}
-				return said, version
+				return output, version
 			}
-			said, version := killAt(1 << 30)
-			done, is := strings.CutPrefix(said, "done ")
+			output, version := killAt(1 << 30)
+			done, is := strings.CutPrefix(output, "done ")
 			if !is || version != schemaVersion {
-				t.Fatalf("the child says %q, the store has version %d", said, version)
+				t.Fatalf("the child printed %q, the store has version %d", output, version)
 			}
 			moments := map[int]bool{}
 			for i := range c.points {
@@ -171,15 +171,15 @@ func TestKilledUpgrades(t *testing.T) {
 				_, version := killAt(at)
 				versions[version]++
 			}
-			t.Logf("%d writes and syncs, killed at %d of them: %d times version 1 was left, %d times version 2", len(done), len(moments), versions[1], versions[2])
+			t.Logf("%d writes and syncs, killed at %d of them: version 1 remained %d times, version 2 %d times", len(done), len(moments), versions[1], versions[2])
 			if versions[1] == 0 || versions[2] == 0 {
-				t.Errorf("versions %v were left, expected both", versions)
+				t.Errorf("the versions after the kills are %v, expected both", versions)
 			}
 		})
 	}
 }
 
-// versionOf returns the version of the tables that somebody has left.
+// versionOf returns the version of the tables in a file.
 func versionOf(t *testing.T, path string) int {
 	t.Helper()
 	db := openDirect(t, path)

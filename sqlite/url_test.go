@@ -59,16 +59,16 @@ func TestURLs(t *testing.T) {
 			if want != "" {
 				t.Errorf("%s: %v", raw, err)
 			}
-			continue // storage.Open refuses it
+			continue // storage.Open rejects it
 		}
 		path, _, err := parseURL(u)
 		switch {
 		case want == "" && !errors.Is(err, storage.ErrInvalid):
-			t.Errorf("%s: %v, expected ErrInvalid", raw, err)
+			t.Errorf("%s: got error %v, expected ErrInvalid", raw, err)
 		case want == "" && strings.Contains(err.Error(), "secret"):
-			t.Errorf("%s: the error shows the password: %v", raw, err)
+			t.Errorf("%s: the error contains the password: %v", raw, err)
 		case want != "" && (err != nil || path != want):
-			t.Errorf("%s: %q, %v; expected %q", raw, path, err, want)
+			t.Errorf("%s: got path %q, error %v; expected %q", raw, path, err, want)
 		}
 	}
 }
@@ -84,7 +84,7 @@ func TestURLOptions(t *testing.T) {
 		NoCreate: true, Timeout: time.Second, Outage: 2 * time.Second, MaxSize: 3, Retention: 7 * time.Minute, RetentionRows: 5, RetentionBytes: 67108865, Readers: 6,
 	}
 	if err != nil || got != want {
-		t.Fatalf("%+v, %v; expected %+v", got, err, want)
+		t.Fatalf("got options %+v, error %v; expected %+v", got, err, want)
 	}
 	u, err = url.Parse("sqlite:x.db")
 	if err != nil {
@@ -92,33 +92,33 @@ func TestURLOptions(t *testing.T) {
 	}
 	_, got, err = parseURL(u)
 	if err != nil || got != (&Options{}).withDefaults() {
-		t.Fatalf("%+v, %v; expected the defaults, %+v", got, err, (&Options{}).withDefaults())
+		t.Fatalf("got options %+v, error %v; expected the defaults %+v", got, err, (&Options{}).withDefaults())
 	}
 }
 
-// The table of parameters in the README names exactly those that there are.
+// The table in the README lists exactly the parameters of a URL.
 func TestREADMEListsParameters(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var documented []string
+	var listed []string
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|").FindAllStringSubmatch(string(readme), -1) {
-		documented = append(documented, row[1])
+		listed = append(listed, row[1])
 	}
-	slices.Sort(documented)
+	slices.Sort(listed)
 	_, _, err = parseURL(&url.URL{Scheme: "sqlite", Opaque: "x.db", RawQuery: "unknown=1"})
 	_, list, found := strings.Cut(err.Error(), "expected one of ")
 	if !found {
 		t.Fatalf("the error does not list the parameters: %v", err)
 	}
-	if known := strings.Split(list, ", "); !slices.Equal(known, documented) {
-		t.Errorf("the README documents %v, known are %v", documented, known)
+	if known := strings.Split(list, ", "); !slices.Equal(known, listed) {
+		t.Errorf("the README lists %v, the parameters are %v", listed, known)
 	}
 }
 
-// The shortest times that a URL may say work.
+// The shortest durations that a URL accepts work.
 func TestShortTimes(t *testing.T) {
 	t.Parallel()
 	b, err := storage.Open(t.Context(), "sqlite:"+newPath(t)+"?outage=1ms&retention=5m")
@@ -131,12 +131,12 @@ func TestShortTimes(t *testing.T) {
 	wantUpsert(t, w, fixture.Write(t, s, resource("a", 1)))
 }
 
-// Options in which changes are kept for less than continue tokens live are raised to that.
+// A retention below the lifetime of continue tokens is raised to it.
 func TestRetentionOfTokens(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[time.Duration]time.Duration{0: time.Hour, time.Second: 5 * time.Minute, 6 * time.Minute: 6 * time.Minute} {
 		if got := (&Options{Retention: given}).withDefaults().Retention; got != want {
-			t.Errorf("retention is %v, given was %v, expected %v", got, given, want)
+			t.Errorf("retention is %v with option %v, expected %v", got, given, want)
 		}
 	}
 }

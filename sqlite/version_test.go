@@ -18,11 +18,11 @@ func TestVersionsAndCursors(t *testing.T) {
 			tag: rapid.OneOf(rapid.Int64Range(0, 300), rapid.Int64Range(0, 1<<48-1)).Draw(t, "tag"),
 		}
 		if got, ok := parseVersion(m.version()); !ok || got != m {
-			t.Fatalf("%v becomes %q and then %v, %v", m, m.version(), got, ok)
+			t.Fatalf("position %v is encoded as %q, which decodes to %v, %v", m, m.version(), got, ok)
 		}
 		var s source
 		if got, err := s.Decode(s.Encode(m)); err != nil || got != m {
-			t.Fatalf("%v becomes %q and then %v, %v", m, s.Encode(m), got, err)
+			t.Fatalf("position %v is encoded as %q, which decodes to %v, %v", m, s.Encode(m), got, err)
 		}
 	})
 }
@@ -31,12 +31,12 @@ func TestTagsFit(t *testing.T) {
 	t.Parallel()
 	for range 1000 {
 		if tag := randomTag(); tag < 0 || tag >= 1<<48 {
-			t.Fatalf("tag %d", tag)
+			t.Fatalf("tag %d is out of range", tag)
 		}
 	}
 }
 
-// Only what version returns is a version: of two texts for one version, one would be accepted wrongly.
+// Only text returned by version is a version. Otherwise a wrong text could be accepted for a stored version.
 func FuzzVersion(f *testing.F) {
 	f.Add("")
 	f.Add(position{}.version())
@@ -45,12 +45,12 @@ func FuzzVersion(f *testing.F) {
 	f.Add("AAAAAAAAAAAA")
 	f.Fuzz(func(t *testing.T, text string) {
 		if m, ok := parseVersion(text); ok && m.version() != text {
-			t.Errorf("%q is taken for %q", text, m.version())
+			t.Errorf("%q is accepted as %q", text, m.version())
 		}
 	})
 }
 
-// Bytes that are no position are refused, whatever they are, and those that are accepted are what their position becomes.
+// Malformed cursors are refused. Accepted ones are the encoding of their position.
 func FuzzCursor(f *testing.F) {
 	var s source
 	f.Add([]byte{})
@@ -62,9 +62,9 @@ func FuzzCursor(f *testing.F) {
 		m, err := s.Decode(b)
 		switch {
 		case err == nil && !bytes.Equal(s.Encode(m), b):
-			t.Errorf("%q is taken for %q", b, s.Encode(m))
+			t.Errorf("%q is accepted as %q", b, s.Encode(m))
 		case err != nil && !errors.Is(err, storage.ErrInvalid):
-			t.Errorf("%q: %v, expected ErrInvalid", b, err)
+			t.Errorf("%q: got error %v, expected ErrInvalid", b, err)
 		}
 	})
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// lockAsOtherProcess takes the lock by which writers take turns, as another process would.
+// lockAsOtherProcess takes the writers' lock like another process.
 func lockAsOtherProcess(t testing.TB, s *Backend) *os.File {
 	t.Helper()
 	file, err := os.OpenFile(s.handle.lockFile.path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = file.Close() }) // twice, if the test has released it
-	fixture.Eventually(t, "take the lock", func() bool {
+	t.Cleanup(func() { _ = file.Close() }) // closed already if the test has called unlockFile
+	fixture.Eventually(t, "acquire the lock", func() bool {
 		taken, err := tryLock(file)
 		return taken && err == nil
 	})
@@ -49,52 +49,52 @@ func names(t testing.TB, s *Backend) string {
 	return all
 }
 
-// A caller that gives up while the writer stands in line has written nothing and leaves no lock behind.
+// A caller whose context ends while the writer waits for the lock has written nothing, and the lock is free afterwards.
 func TestDeadlineInQueue(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
 	file := lockAsOtherProcess(t, s)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 	defer cancel()
-	_, err := s.WriteCAS(ctx, resource("given-up", 1))
+	_, err := s.WriteCAS(ctx, resource("timed-out", 1))
 	if !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("%v, expected ErrInconsistent and the context's error", err)
+		t.Fatalf("got error %v, expected ErrInconsistent and the context's error", err)
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- s.DeleteCAS(cancelled, idOf("absent"), "") }()
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Fatalf("%v, expected the context's error", err)
+		t.Fatalf("got error %v, expected the context's error", err)
 	}
 	unlockFile(t, file)
 	fixture.Write(t, s, resource("written", 1))
 	if got := names(t, s); got != "written " {
-		t.Errorf("stored are %q", got)
+		t.Errorf("the store has names %q", got)
 	}
-	lockAsOtherProcess(t, s) // nobody has it any more
+	lockAsOtherProcess(t, s) // the writer has released the lock
 }
 
-// The store's own timeout holds where the caller has no deadline.
+// The store's timeout bounds calls whose context has no deadline.
 func TestTimeoutInQueue(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
 	s := open(t, path, nil)
 	lockAsOtherProcess(t, s)
-	ctx, cancel := context.WithTimeout(t.Context(), fixture.Timeout) // the store's timeout would bound the opening too
+	ctx, cancel := context.WithTimeout(t.Context(), fixture.Timeout) // otherwise the store's timeout would bound the opening too
 	defer cancel()
-	impatient, err := New(ctx, path, &Options{Timeout: 20 * time.Millisecond})
+	shortTimeout, err := New(ctx, path, &Options{Timeout: 20 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer impatient.Close()
-	if _, err := impatient.WriteCAS(context.Background(), resource("a", 1)); !errors.Is(err, storage.ErrInconsistent) {
-		t.Fatalf("%v, expected ErrInconsistent", err)
+	defer shortTimeout.Close()
+	if _, err := shortTimeout.WriteCAS(context.Background(), resource("a", 1)); !errors.Is(err, storage.ErrInconsistent) {
+		t.Fatalf("got error %v, expected ErrInconsistent", err)
 	}
 }
 
-// A store can be closed while another process holds the lock and does not go on. The callers hear of it, and the place in the
-// line, which cannot be given up, is.
+// A store can be closed while another process holds the lock. Waiting callers get ErrClosed, and the pending lock
+// request is released.
 func TestCloseInQueue(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -114,16 +114,16 @@ func TestCloseInQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-failed; !errors.Is(err, storage.ErrClosed) {
-		t.Errorf("%v, expected ErrClosed", err)
+		t.Errorf("got error %v, expected ErrClosed", err)
 	}
 	unlockFile(t, file)
 	lockAsOtherProcess(t, other)
 	if got := names(t, other); got != "" {
-		t.Errorf("stored are %q", got)
+		t.Errorf("the store has names %q", got)
 	}
 }
 
-// Another program may hold a write transaction, of whose turn in the line nobody knows.
+// Another program may hold a write transaction without the lock of the lock file.
 func TestOtherProgramHoldsTransaction(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
@@ -131,28 +131,28 @@ func TestOtherProgramHoldsTransaction(t *testing.T) {
 	execSQL(t, db, "BEGIN IMMEDIATE")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 	defer cancel()
-	if _, err := s.WriteCAS(ctx, resource("given-up", 1)); !errors.Is(err, storage.ErrInconsistent) {
-		t.Fatalf("%v, expected ErrInconsistent", err)
+	if _, err := s.WriteCAS(ctx, resource("timed-out", 1)); !errors.Is(err, storage.ErrInconsistent) {
+		t.Fatalf("got error %v, expected ErrInconsistent", err)
 	}
 	written := make(chan error, 1)
 	go func() {
-		_, err := s.WriteCAS(context.Background(), resource("patient", 1))
+		_, err := s.WriteCAS(context.Background(), resource("waiting", 1))
 		written <- err
 	}()
 	fixture.Eventually(t, "a request in the queue", func() bool { return !s.handle.writer.queue.empty() })
 	if got := names(t, s); got != "" {
-		t.Errorf("stored are %q", got)
+		t.Errorf("the store has names %q", got)
 	}
 	execSQL(t, db, "ROLLBACK")
 	if err := <-written; err != nil {
 		t.Fatal(err)
 	}
-	if got := names(t, s); got != "patient " {
-		t.Errorf("stored are %q", got)
+	if got := names(t, s); got != "waiting " {
+		t.Errorf("the store has names %q", got)
 	}
 }
 
-// A caller whose deadline passes while its write is under way gets an answer in time, and what it hears is true.
+// A caller whose deadline passes during its write gets a correct answer in time.
 func TestDeadlinesUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
@@ -176,11 +176,11 @@ func TestDeadlinesUnderLoad(t *testing.T) {
 				case err == nil:
 					got, err := s.Read(t.Context(), storage.StrongConsistency, res.Id)
 					if err != nil || got.Version != out.Version {
-						t.Errorf("an acknowledged write is not there: %v, %v", got, err)
+						t.Errorf("the read after an acknowledged write returned %v, error %v", got, err)
 					}
 				case errors.Is(err, context.DeadlineExceeded):
 				case errors.Is(err, storage.ErrCASFailure):
-					// The one before had timed out and was carried out after the read.
+					// The previous write timed out and took effect after the read.
 				default:
 					t.Error(err)
 				}
@@ -207,7 +207,7 @@ func TestQueue(t *testing.T) {
 	}
 	q.withdraw(all[1])
 	if got := q.drain(nil); len(got) != 1 || got[0] != all[0] {
-		t.Errorf("the first batch has %d requests, expected the first large one", len(got))
+		t.Errorf("the first batch has %d requests, expected only the first large one", len(got))
 	}
 	if got := q.drain(nil); len(got) != batchChanges || got[0] != all[2] || got[1] != all[3] {
 		t.Errorf("the second batch has %d requests, expected %d from the third on", len(got), batchChanges)
@@ -216,10 +216,10 @@ func TestQueue(t *testing.T) {
 		t.Errorf("the last batch has %d requests, expected 1", len(got))
 	}
 	q.withdraw(all[0])
-	if left := q.close(); len(left) != 0 {
-		t.Errorf("%d requests are left", len(left))
+	if rest := q.close(); len(rest) != 0 {
+		t.Errorf("the closed queue has %d requests, expected none", len(rest))
 	}
 	if err := q.put(all[0]); !errors.Is(err, storage.ErrClosed) {
-		t.Errorf("%v, expected ErrClosed", err)
+		t.Errorf("got error %v, expected ErrClosed", err)
 	}
 }
