@@ -12,7 +12,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// filled returns a backend with n resources of 500 bytes and those resources.
+// filled returns a backend and its n resources of 500 bytes.
 func filled(b *testing.B, n int) (*inmem.Backend, []*resourcepb.Resource) {
 	b.Helper()
 	backend := inmem.New(nil)

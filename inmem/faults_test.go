@@ -7,7 +7,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/torture"
 )
 
-// TestTorture has the history forgotten; nothing else can befall a store in memory.
+// TestTorture compacts history under load, the only fault that a store in memory can have.
 func TestTorture(t *testing.T) { torture.Run(t, "memory", tortureMemory) }
 
 func tortureMemory(t *testing.T, o faults.Options) {
@@ -17,7 +17,7 @@ func tortureMemory(t *testing.T, o faults.Options) {
 	}
 	for _, kind := range faults.Kinds() {
 		if kind != faults.Compact {
-			torture.Exempt(&h, "the store is memory of this process: nothing stands in front of it, and it ends with the process", kind)
+			torture.Exempt(&h, "the store is in memory of this process: it has no connection or server, and ends with the process", kind)
 		}
 	}
 	faults.Test(t, h, o)

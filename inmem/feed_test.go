@@ -9,7 +9,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A handle that is closed does not wait for the writers of other handles to pause.
+// The source of a closed handle ends even if other handles write without pause.
 func TestSourceStopsUnderWrites(t *testing.T) {
 	t.Parallel()
 	b := New(nil)
@@ -33,7 +33,7 @@ func TestSourceStopsUnderWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	if published > 1 {
-		t.Errorf("the source has gone on for %d batches after its end", published-1)
+		t.Errorf("the source published %d batches after its context ended", published-1)
 	}
 	if err := b.Close(); err != nil {
 		t.Fatal(err)

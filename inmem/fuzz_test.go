@@ -13,7 +13,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A cursor and a continue token of any content are taken, or refused as what they are.
+// Any cursor and continue token is accepted or refused with the right error.
 func FuzzTokens(f *testing.F) {
 	b := New(nil)
 	f.Cleanup(func() { _ = b.Close() })
@@ -44,16 +44,16 @@ func FuzzTokens(f *testing.F) {
 		if w, err := b.WatchFrom(ctx, typ, tenancy, "", cursor.Encode(cursor.Watch, b.handle.StoreID(), payload)); err == nil {
 			w.Close()
 		} else if !errors.Is(err, storage.ErrInvalid) && !errors.Is(err, storage.ErrCompacted) {
-			t.Errorf("a cursor of %q: %v", payload, err)
+			t.Errorf("a cursor with payload %q: got error %v, expected ErrInvalid or ErrCompacted", payload, err)
 		}
 		_, err := b.ListPage(ctx, typ, tenancy, "", storage.ListOptions{Continue: cursor.Encode(cursor.Page, b.handle.StoreID(), payload)})
 		if err != nil && !errors.Is(err, storage.ErrInvalid) && !errors.Is(err, storage.ErrCompacted) {
-			t.Errorf("a continue token of %q: %v", payload, err)
+			t.Errorf("a continue token with payload %q: got error %v, expected ErrInvalid or ErrCompacted", payload, err)
 		}
 	})
 }
 
-// No error about a URL shows its password, whoever forgot to escape it.
+// No error about a URL contains its password, even if the password is not escaped.
 func FuzzURL(f *testing.F) {
 	f.Add("mem://user:", "", "@name")
 	f.Add("mem://user:1?", "", "@name")
@@ -73,7 +73,7 @@ func FuzzURL(f *testing.F) {
 		password, _ := u.User.Password()
 		unescaped := u.User == nil && strings.Contains(u.Host, ":") && strings.Contains(u.RequestURI(), "@")
 		if !errors.Is(err, storage.ErrInvalid) || strings.Contains(err.Error(), secret) && (strings.Contains(password, secret) || unescaped) {
-			t.Errorf("%s: %v, expected ErrInvalid without the password", u, err)
+			t.Errorf("%s: got error %v, expected ErrInvalid without the password", u, err)
 		}
 	})
 }

@@ -18,7 +18,7 @@ func newResource(name string) *resourcepb.Resource {
 	return &resourcepb.Resource{Id: key.Key{Group: "g", Kind: "k", Name: name}.ID("u", "v1")}
 }
 
-// A scan of the present shows it although history is compacted beyond it while it is read.
+// A scan of the present is complete although history is compacted past its position during the scan.
 func TestScanDuringCompaction(t *testing.T) {
 	t.Parallel()
 	b := New(nil)
@@ -35,23 +35,23 @@ func TestScanDuringCompaction(t *testing.T) {
 		}
 	}
 	rewrite()
-	was, s := res.Version, b.handle.store
+	before, s := res.Version, b.handle.store
 	var shown []string
 	past, err := s.ReadAt(t.Context(), &driver.HistoryQuery[position]{}, func(v *driver.Version) error {
 		shown = append(shown, string(v.Version))
 		rewrite()
 		return s.Compact(t.Context(), int64(s.at))
 	})
-	if err != nil || len(shown) != 1 || shown[0] != was {
-		t.Errorf("the scan shows %q, %v, expected version %q", shown, err, was)
+	if err != nil || len(shown) != 1 || shown[0] != before {
+		t.Errorf("the scan returned versions %q, error %v, expected version %q", shown, err, before)
 	}
 	if oldest, _, _ := s.Revisions(t.Context()); oldest <= int64(past.At) {
-		t.Errorf("the oldest revision is %d and the scan was at %d: nothing was compacted beyond it", oldest, past.At)
+		t.Errorf("the oldest revision is %d and the scan was at %d: the test compacted nothing past the scan", oldest, past.At)
 	}
 }
 
-// What was before an old change of a key is found without a look at what was written since, however much that is: the lock is held
-// meanwhile. The chain of the key's versions is cut above the old changes, so that nothing leads to them from the newest one.
+// Before finds the version before an old change without visiting newer versions of the key, because it holds the lock.
+// The test cuts the key's chain of versions above the old changes, so the newest version does not lead to them.
 func TestBeforeSkipsNewerChanges(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -75,13 +75,13 @@ func TestBeforeSkipsNewerChanges(t *testing.T) {
 		}
 		for i, v := range versions {
 			if want := events[i].Revision - 1; v == nil && want > 1 || v != nil && v.ModRevision != want {
-				t.Fatalf("before revision %d there was %v", events[i].Revision, v)
+				t.Fatalf("the version before revision %d is %v", events[i].Revision, v)
 			}
 		}
 	}
 }
 
-// A scan of many keys ends at a number of bytes, as one of resources does.
+// A scan of keys ends at a number of bytes, like a scan of resources.
 func TestKeyPagesAreBounded(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -96,11 +96,11 @@ func TestKeyPagesAreBounded(t *testing.T) {
 	h, _ := storage.As[past.Historian](storage.Backend(b))
 	scan, err := h.Scan(ctx, past.Span{}, past.ScanOptions{KeysOnly: true, Count: true})
 	if err != nil || !scan.More || scan.Count != keys || len(scan.Records) == 0 {
-		t.Errorf("%d of %d records, more is %v: %v", len(scan.Records), scan.Count, scan.More, err)
+		t.Errorf("got %d of %d records, more is %v, error %v", len(scan.Records), scan.Count, scan.More, err)
 	}
 }
 
-// A compaction waits for readers that have yet to take over what it forgets, for as long as its caller does.
+// Compact waits for readers that have not taken the changes yet, until its context ends.
 func TestCompactionWaitsForReaders(t *testing.T) {
 	t.Parallel()
 	s := newStore()
@@ -112,10 +112,10 @@ func TestCompactionWaitsForReaders(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if err := s.Compact(ctx, newest); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%v, expected the deadline", err)
+		t.Errorf("got error %v, expected DeadlineExceeded", err)
 	}
 	if oldest, _, _ := s.Revisions(t.Context()); oldest != int64(reader.at) {
-		t.Errorf("revision %d is the oldest although a reader is at %d", oldest, reader.at)
+		t.Errorf("the oldest revision is %d although a reader is at %d", oldest, reader.at)
 	}
 	done := make(chan error)
 	go func() { done <- s.Compact(t.Context(), newest) }()
@@ -126,6 +126,6 @@ func TestCompactionWaitsForReaders(t *testing.T) {
 		t.Error(err)
 	}
 	if oldest, _, _ := s.Revisions(t.Context()); oldest != newest {
-		t.Errorf("revision %d is the oldest, expected %d", oldest, newest)
+		t.Errorf("the oldest revision is %d, expected %d", oldest, newest)
 	}
 }

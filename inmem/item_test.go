@@ -9,7 +9,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A sparse filter costs what it matches and a probe or two for each group that it leaves out, not a look at everything.
+// The cost of a sparse filter is its matches plus a few probes for each group that it skips.
 func TestSparseFilterSkips(t *testing.T) {
 	t.Parallel()
 	b := New(nil)
@@ -30,11 +30,11 @@ func TestSparseFilterSkips(t *testing.T) {
 	tree, _ := b.handle.snapshot()
 	found := 0
 	sparse := &key.Filter{Group: "g", Kind: "k", Partition: "*", Namespace: "shop"}
-	looked := visitItems(tree, sparse, key.Key{}, nil, func(*item) bool { found++; return true })
+	visited := visitItems(tree, sparse, key.Key{}, nil, func(*item) bool { found++; return true })
 	if found != partitions {
-		t.Errorf("found %d, expected %d", found, partitions)
+		t.Errorf("found %d matches, expected %d", found, partitions)
 	}
-	if most := partitions * (2*maxMismatches + 2); looked > most {
-		t.Errorf("looked at %d for %d matches among %d resources, expected %d at most", looked, found, partitions*each, most)
+	if limit := partitions * (2*maxMismatches + 2); visited > limit {
+		t.Errorf("visited %d items for %d matches among %d resources, expected %d at most", visited, found, partitions*each, limit)
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/ashlar-dev/storage/inmem"
 )
 
-// Listings that others finish never cost a caller the rest of his own, and of too many at once the last is refused.
+// A continue token stays valid while other callers complete listings. Beyond the maximum of unfinished listings, new
+// ones are refused.
 func TestConcurrentListingsKeepToken(t *testing.T) {
 	t.Parallel()
 	b := inmem.New(nil)
@@ -28,9 +29,9 @@ func TestConcurrentListingsKeepToken(t *testing.T) {
 	token := page(1, "").Continue
 	for range 1200 {
 		first := page(2, "")
-		for range 2 { // also who has lost the answer and asks again
+		for range 2 { // a caller that lost the last page may ask again
 			if rest := page(2, first.Continue); len(rest.Resources) != 1 || rest.Continue != "" {
-				t.Fatalf("the second page has %d resources, and continues with %q", len(rest.Resources), rest.Continue)
+				t.Fatalf("the second page has %d resources and token %q, expected the last resource", len(rest.Resources), rest.Continue)
 			}
 		}
 	}
@@ -38,11 +39,11 @@ func TestConcurrentListingsKeepToken(t *testing.T) {
 		page(1, "")
 	}
 	if _, err := b.ListPage(t.Context(), everything, anywhere(), "", storage.ListOptions{Limit: 1}); !errors.Is(err, storage.ErrInconsistent) {
-		t.Errorf("one listing too many: %v, expected ErrInconsistent", err)
+		t.Errorf("a listing beyond the maximum: got error %v, expected ErrInconsistent", err)
 	}
-	page(3, "") // one that needs no second page
+	page(3, "") // complete after one page, so it needs no place
 	if rest := page(10, token); len(rest.Resources) != 2 {
 		t.Errorf("the rest of the listing has %d resources, expected 2", len(rest.Resources))
 	}
-	page(1, "") // in the place of the one that has ended
+	page(1, "") // takes the place of the complete listing
 }

@@ -24,23 +24,23 @@ func newArtist(name string, bytesOfData int) *resourcepb.Resource {
 	}
 }
 
-// heap returns the bytes in use after a collection.
+// heap returns the bytes in use after a garbage collection.
 func heap() int {
 	runtime.GC()
-	runtime.GC() // what finalizers and pools held on to
+	runtime.GC() // frees the memory of finalizers and pools
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)
 }
 
-// nextWithin is Next, within the time that an event that is there may take.
+// nextWithin returns the next event or error of a watch within a minute.
 func nextWithin(t *testing.T, w storage.Watch) (*resourcepb.WatchEvent, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	return w.Next(ctx)
 }
 
-// rewrite writes the resource again and again.
+// rewrite writes the resource a number of times.
 func rewrite(t *testing.T, b storage.Backend, res *resourcepb.Resource, times int) *resourcepb.Resource {
 	t.Helper()
 	for range times {
@@ -53,16 +53,16 @@ func rewrite(t *testing.T, b storage.Backend, res *resourcepb.Resource, times in
 	return res
 }
 
-// A watch that nobody reads from, in its snapshot or after it, costs what the history may take, whatever is written: not a
-// number of changes of any size. Not parallel: it looks at the heap of the process.
+// A stalled watch, in its snapshot or after it, holds no more memory than the bound on history, whatever is written.
+// The test is not parallel, because it measures the heap of the process.
 func TestStalledWatchesAreBounded(t *testing.T) {
 	for _, c := range []struct {
-		size, writes, most int
-		options            *inmem.Options
+		size, writes, maxGrowth int
+		options                 *inmem.Options
 	}{
-		// The smallest first: what one case leaves to the garbage collector is not yet gone when the next one begins.
+		// The smallest case is first, because garbage of one case may remain when the next one begins.
 		{4 << 10, 50_000, 24 << 20, &inmem.Options{HistoryBytes: 8 << 20}},
-		{16, 300_000, 96 << 20, nil}, // of small ones what surrounds the bytes weighs more than they do
+		{16, 300_000, 96 << 20, nil}, // the memory around small resources exceeds their bytes
 		{4 << 10, 200_000, 128 << 20, nil},
 		{1 << 19, 2_000, 128 << 20, nil},
 	} {
@@ -70,7 +70,7 @@ func TestStalledWatchesAreBounded(t *testing.T) {
 			b := inmem.New(c.options)
 			defer b.Close()
 			res := rewrite(t, b, newArtist("a", c.size), 1)
-			stuck, err := b.WatchList(t.Context(), everything, anywhere(), "")
+			stalled, err := b.WatchList(t.Context(), everything, anywhere(), "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -79,31 +79,31 @@ func TestStalledWatchesAreBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 2 {
-				if _, err := stuck.Next(t.Context()); err != nil {
+				if _, err := stalled.Next(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
 			before := heap()
 			rewrite(t, b, res, c.writes)
-			if grown := heap() - before; grown > c.most {
-				t.Errorf("the heap grew by %d MiB, expected %d MiB at most", grown>>20, c.most>>20)
+			if grown := heap() - before; grown > c.maxGrowth {
+				t.Errorf("the heap grew by %d MiB, expected %d MiB at most", grown>>20, c.maxGrowth>>20)
 			} else {
 				t.Logf("the heap grew by %d MiB", grown>>20)
 			}
-			for what, w := range map[string]storage.Watch{"after its snapshot": stuck, "in its snapshot": inSnapshot} {
+			for phase, w := range map[string]storage.Watch{"after its snapshot": stalled, "in its snapshot": inSnapshot} {
 				for err = nil; err == nil; {
 					_, err = nextWithin(t, w)
 				}
 				if !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
-					t.Errorf("the watch that stood still %s: %v, expected ErrWatchClosed and ErrCompacted", what, err)
+					t.Errorf("the watch stalled %s: got error %v, expected ErrWatchClosed and ErrCompacted", phase, err)
 				}
 			}
 		})
 	}
 }
 
-// However small the history, a watch that somebody reads from sees every change: what the feed has not taken over yet is not
-// dropped, and writers wait for it rather than pile up changes.
+// With any bound on history, a watch that keeps up sees every change: history keeps the changes that the feed has not
+// taken, and writers wait for the feed.
 func TestSmallHistoryKeepsActiveWatches(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string]*inmem.Options{"one change": {History: 1}, "one byte": {HistoryBytes: 1}} {
@@ -121,7 +121,7 @@ func TestSmallHistoryKeepsActiveWatches(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			// Fewer than the feed's log holds, so that the history is not needed again.
+			// Fewer changes than the feed's log holds, so the watch does not need the history again.
 			for range 20 {
 				var versions []string
 				for range 40 {

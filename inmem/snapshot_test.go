@@ -76,22 +76,22 @@ func TestRestore(t *testing.T) {
 	}
 	after := list(t, b)
 	if len(after) != len(before) {
-		t.Fatalf("%d resources, expected %d", len(after), len(before))
+		t.Fatalf("got %d resources, expected %d", len(after), len(before))
 	}
 	for i := range after {
 		if !proto.Equal(after[i], before[i]) {
-			t.Errorf("got %v, expected %v", after[i], before[i])
+			t.Errorf("got resource %v, expected %v", after[i], before[i])
 		}
 	}
 	if _, err := w.Next(t.Context()); !errors.Is(err, storage.ErrWatchClosed) {
-		t.Errorf("a watch from before the restore: %v", err)
+		t.Errorf("a watch from before the restore: got error %v, expected ErrWatchClosed", err)
 	}
 	if _, err := b.WatchFrom(t.Context(), everything, anywhere(), "", cursor); !errors.Is(err, storage.ErrCompacted) {
-		t.Errorf("a cursor from before the restore: %v", err)
+		t.Errorf("a cursor from before the restore: got error %v, expected ErrCompacted", err)
 	}
 	again := write(t, b, "artist 000", after[0].Version)
 	if again.Version == changed.Version {
-		t.Errorf("version %q was used again after the restore", again.Version)
+		t.Errorf("version %q was repeated after the restore", again.Version)
 	}
 }
 
@@ -108,19 +108,19 @@ func TestDamagedSnapshotChangesNothing(t *testing.T) {
 	whole := buf.Bytes()
 	for cut := range whole {
 		if err := b.Restore(t.Context(), bytes.NewReader(whole[:cut])); !errors.Is(err, storage.ErrInvalid) {
-			t.Fatalf("cut after %d bytes: %v", cut, err)
+			t.Fatalf("truncated after %d bytes: got error %v, expected ErrInvalid", cut, err)
 		}
 		altered := bytes.Clone(whole)
 		altered[cut] ^= 0x10
 		if err := b.Restore(t.Context(), bytes.NewReader(altered)); !errors.Is(err, storage.ErrInvalid) {
-			t.Fatalf("byte %d altered: %v", cut, err)
+			t.Fatalf("byte %d changed: got error %v, expected ErrInvalid", cut, err)
 		}
 	}
 	if err := b.Restore(t.Context(), bytes.NewReader(append(bytes.Clone(whole), 0))); !errors.Is(err, storage.ErrInvalid) {
-		t.Fatalf("a byte more: %v", err)
+		t.Fatalf("an additional byte: got error %v, expected ErrInvalid", err)
 	}
 	if got := list(t, b); len(got) != 2 {
-		t.Fatalf("%d resources are left, expected 2", len(got))
+		t.Fatalf("the store has %d resources, expected 2", len(got))
 	}
 }
 
@@ -135,24 +135,24 @@ func TestNamedStoresAreShared(t *testing.T) {
 		t.Cleanup(func() { b.Close() })
 		return b
 	}
-	shared := "mem://" + rand.Text() // such a store lives as long as the process
+	shared := "mem://" + rand.Text() // a named store lives as long as the process
 	one, two, other, private := open(shared), open(shared), open("mem://"+rand.Text()), open("mem://")
 	write(t, one, "a", "")
 	if len(list(t, two)) != 1 || len(list(t, other)) != 0 || len(list(t, private)) != 0 {
-		t.Error("a write must be seen under its own name only")
+		t.Error("a write must be visible under its store's name only")
 	}
 	if err := one.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if len(list(t, two)) != 1 {
-		t.Error("closing one handle must leave the other")
+		t.Error("closing one handle must not close the other")
 	}
 	if _, err := storage.Open(ctx, "mem://nowhere?create=off"); !errors.Is(err, storage.ErrInvalid) {
-		t.Errorf("create=off: %v", err)
+		t.Errorf("create=off: got error %v, expected ErrInvalid", err)
 	}
 }
 
-// What is written like a snapshot and has what no store has is refused: a resource without an id, or two of one key.
+// Restore refuses a well-formed snapshot with invalid resources: without an id, or two with the same key.
 func TestRestoreRefusesInvalidResources(t *testing.T) {
 	t.Parallel()
 	b := inmem.New(nil)
@@ -180,10 +180,10 @@ func TestRestoreRefusesInvalidResources(t *testing.T) {
 		}
 		saved.Write(binary.BigEndian.AppendUint32(nil, crc32.Checksum(saved.Bytes(), crc32.MakeTable(crc32.Castagnoli))))
 		if err := b.Restore(t.Context(), &saved); !errors.Is(err, storage.ErrInvalid) {
-			t.Errorf("%s: %v, expected ErrInvalid", name, err)
+			t.Errorf("%s: got error %v, expected ErrInvalid", name, err)
 		}
 	}
 	if now := list(t, b); len(now) != 1 || !proto.Equal(now[0], good) {
-		t.Errorf("the store holds %v", now)
+		t.Errorf("the store has %v, expected the resource from before", now)
 	}
 }
