@@ -58,10 +58,3 @@ var errUnknownOutcome = errors.New("the commit failed with an unknown outcome")
 
 // errCommitted reports that a commit took effect although it failed.
 var errCommitted = errors.New("the commit has taken effect")
-
-func ignoreCode(err error, code sqlite3.ErrorCode) error {
-	if errors.Is(err, code) {
-		return nil
-	}
-	return err
-}

@@ -164,7 +164,6 @@ func (d *database) Before(ctx context.Context, events []*event) (versions []*dri
 type logRecord struct {
 	position
 	createRevision, writes, prev int64
-	deletion                     bool
 	data                         []byte
 }
 
@@ -181,9 +180,8 @@ func (c *conn) readLogRecord(seq int64, data bool) (*logRecord, error) {
 	l := &logRecord{position: position{seq: seq}}
 	exists, err := c.queryRow("log-row", func(s *sqlite3.Stmt) {
 		l.tag, l.createRevision, l.writes, l.prev = s.ColumnInt64(0), s.ColumnInt64(1), s.ColumnInt64(2), s.ColumnInt64(3)
-		l.deletion = s.ColumnType(4) != sqlite3.NULL
 		if data {
-			l.data = s.ColumnBlob(5, nil)
+			l.data = s.ColumnBlob(4, nil)
 		}
 	}, seq, data)
 	if err == nil && !exists {

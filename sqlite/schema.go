@@ -141,7 +141,10 @@ func (c *conn) create(ctx context.Context) error {
 	// Unlike statements, a change of the journal mode does not wait for other connections.
 	err := poll(ctx, func() (bool, error) {
 		err := c.db.Exec("PRAGMA journal_mode = WAL")
-		return !errors.Is(err, sqlite3.BUSY), ignoreCode(err, sqlite3.BUSY)
+		if errors.Is(err, sqlite3.BUSY) {
+			return false, nil
+		}
+		return true, err
 	})
 	if err != nil {
 		return err
