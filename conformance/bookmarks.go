@@ -10,15 +10,9 @@ import (
 )
 
 var bookmarkCases = topic{"Bookmarks", []testCase{
-	{name: "WithoutChanges", needs: needBookmarker, run: bookmarkIdle},
-	{name: "QuietFilter", needs: needBookmarker, run: bookmarkQuiet},
-	{name: "AfterWhatWasAcknowledged", needs: needBookmarker, run: bookmarkAcknowledged},
 	{name: "RequestsAtTheSameTime", needs: needBookmarker, run: bookmarkConcurrent},
-	{name: "Snapshot", needs: needBookmarker, run: bookmarkSnapshot},
 	{name: "History", needs: needBookmarker | needResumer, run: bookmarkHistory},
 	{name: "SlowWatch", needs: needBookmarker, run: bookmarkSlow},
-	{name: "Cursor", needs: needBookmarker | needResumer, run: bookmarkCursor},
-	{name: "NoMoreThanRequests", needs: needBookmarker, run: bookmarkCount},
 	{name: "Closed", needs: needBookmarker, run: bookmarkClosed},
 	{name: "NoHalfCapability", run: bookmarkNoHalf},
 }}
@@ -73,67 +67,6 @@ func quietUntilBookmark(s *suite, w storage.Watch) {
 	}
 }
 
-func bookmarkIdle(s *suite) {
-	w := s.watchAll()
-	for range 3 {
-		mustRequestBookmark(s, w)
-		quietUntilBookmark(s, w)
-	}
-	s.expectUpsert(w, s.create("a"))
-	mustRequestBookmark(s, w)
-	quietUntilBookmark(s, w)
-}
-
-// bookmarkQuiet makes changes that the filter excludes, before the requests and between them.
-func bookmarkQuiet(s *suite) {
-	b := s.b
-	if s.h.OneHandle == "" {
-		b = s.another()
-	}
-	w, err := b.WatchList(s.ctx, things, home, "quiet")
-	s.mustOpen(w, err)
-	s.snapshot(w)
-	other := s.create("other")
-	for range s.scale(12) {
-		other = s.update(other)
-		mustRequestBookmark(s, w)
-		quietUntilBookmark(s, w)
-		mustRequestBookmark(s, w)
-		quietUntilBookmark(s, w)
-	}
-	quiet := s.create("quiet")
-	mustRequestBookmark(s, w)
-	if events := untilBookmark(s, w); len(events) != 1 || label(events[0]) != label(upsertEvent(quiet)) {
-		s.Fatalf("%d events before the bookmark, want one", len(events))
-	}
-}
-
-// bookmarkAcknowledged asks right after each write, also of another handle.
-func bookmarkAcknowledged(s *suite) {
-	w := s.watch(things, home, "")
-	s.snapshot(w)
-	writers := []storage.Backend{s.b}
-	if s.h.OneHandle == "" {
-		writers = append(writers, s.another())
-	}
-	for i := range s.scale(40) {
-		var want []*resourcepb.WatchEvent
-		for j := range 1 + i%3 {
-			res, err := writers[(i+j)%len(writers)].WriteCAS(s.ctx, newThing(fmt.Sprintf("name-%d-%d", i, j)))
-			s.noError("WriteCAS", err)
-			want = append(want, upsertEvent(res))
-		}
-		mustRequestBookmark(s, w)
-		got := untilBookmark(s, w)
-		if len(got) != len(want) {
-			s.Fatalf("%d events came before a bookmark that was requested after %d acknowledged writes", len(got), len(want))
-		}
-		for k := range want {
-			s.equal("an event before the bookmark", got[k], want[k])
-		}
-	}
-}
-
 // bookmarkConcurrent requests bookmarks on many watches at the same time, each after a write that was acknowledged. A round
 // trip that began before the request does not answer it.
 func bookmarkConcurrent(s *suite) {
@@ -167,28 +100,6 @@ func bookmarkConcurrent(s *suite) {
 		}
 		return nil
 	})
-}
-
-// bookmarkSnapshot asks before the snapshot is read and in the middle of it.
-func bookmarkSnapshot(s *suite) {
-	all := createMany(s, s.scale(24))
-	w := s.watch(things, home, "")
-	mustRequestBookmark(s, w)
-	late := s.create("late")
-	for i, res := range all {
-		s.expectUpsert(w, res)
-		if i == len(all)/2 {
-			mustRequestBookmark(s, w)
-		}
-	}
-	if s.next(w).GetEndOfSnapshot() == nil {
-		s.Fatal("the snapshot does not end")
-	}
-	var events []*resourcepb.WatchEvent
-	for len(events) == 0 {
-		events = untilBookmark(s, w) // the first answers the request before late was written, and may come before it
-	}
-	s.equal("the event before the second bookmark", events[0], upsertEvent(late))
 }
 
 // bookmarkHistory resumes far behind and asks at once.
@@ -237,52 +148,6 @@ func bookmarkSlow(s *suite) {
 		s.Fatalf("%d events came before the bookmark, want %d", len(got), len(want))
 	}
 	s.equal("the event before the bookmark", got[len(got)-1], want[len(want)-1])
-}
-
-// bookmarkCursor resumes from the cursors of bookmarks.
-func bookmarkCursor(s *suite) {
-	w := s.watch(things, home, "quiet")
-	s.snapshot(w)
-	for i := range s.scale(8) {
-		s.create(fmt.Sprintf("before-%d", i))
-		mustRequestBookmark(s, w)
-		quietUntilBookmark(s, w)
-		after := s.create(fmt.Sprintf("after-%d", i))
-		resumed := s.resume(w.Cursor(), allFilter)
-		s.expectUpsert(resumed, after)
-		resumed.Close()
-	}
-}
-
-// bookmarkCount asks several times before it reads.
-func bookmarkCount(s *suite) {
-	w := s.watchAll()
-	const asked = 3
-	for range asked {
-		mustRequestBookmark(s, w)
-	}
-	s.create("a")
-	mustRequestBookmark(s, w)
-	events := untilBookmark(s, w)
-	bookmarks := 1
-	for len(events) == 0 {
-		bookmarks++
-		events = untilBookmark(s, w)
-	}
-	// One for each request at most, which a change after them flushes out.
-	last := s.create("last")
-	for {
-		ev, err := s.nextOrBookmark(w)
-		s.noError("Next", err)
-		if ev.GetBookmark() == nil {
-			s.equal("Next", ev, upsertEvent(last))
-			break
-		}
-		bookmarks++
-	}
-	if bookmarks > asked+1 {
-		s.Fatalf("%d bookmarks for %d requests", bookmarks, asked+1)
-	}
 }
 
 func bookmarkClosed(s *suite) {

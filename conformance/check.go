@@ -103,7 +103,7 @@ func (o *Options) parallel() int {
 	return o.Parallel
 }
 
-// initTesting makes package testing and rapid usable in a program that is not a test.
+// initTesting makes package testing usable in a program that is not a test.
 var initTesting = sync.OnceFunc(func() {
 	if testing.Testing() {
 		return
@@ -112,8 +112,6 @@ var initTesting = sync.OnceFunc(func() {
 	if !flag.Parsed() {
 		_ = flag.CommandLine.Parse(nil) // of no arguments there is none that is wrong
 	}
-	// Rapid would write failures into the working directory.
-	_ = flag.Set("rapid.nofailfile", "true") // the flag is there as long as rapid is
 })
 
 // checkRun is a Check under way.

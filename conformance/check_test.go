@@ -45,7 +45,7 @@ func TestCheck(t *testing.T) {
 	h := harnessOf("")
 	h.OneHandle = "a test"
 	report, err := Check(t.Context(), h, Options{
-		Run:      regexp.MustCompile("^(Write|Versions)/"),
+		Run:      regexp.MustCompile("^(Cursors|Versions)/"),
 		Progress: func(r Result, done, of int) { progress = append(progress, fmt.Sprintf("%d/%d", done, of)) },
 	})
 	if err != nil {
@@ -62,7 +62,7 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	var want []string
-	for _, topic := range []topic{writeCases, versionCases} {
+	for _, topic := range []topic{versionCases, cursorCases} {
 		for _, c := range topic.cases {
 			want = append(want, topic.name+"/"+c.name)
 		}
@@ -70,7 +70,7 @@ func TestCheck(t *testing.T) {
 	if !slices.Equal(names, want) {
 		t.Errorf("results of %q, want %q", names, want)
 	}
-	if !slices.Contains(left, "Write/SecondHandle: a test") || slices.Contains(left, "Write/Table: a test") {
+	if !slices.Contains(left, "Versions/NeverUsedTwiceAfterRestart: a test") || slices.Contains(left, "Cursors/Garbage: a test") {
 		t.Errorf("left out: %q", left)
 	}
 	if n := len(want); len(progress) != n || progress[n-1] != fmt.Sprintf("%d/%d", n, n) {
@@ -79,11 +79,11 @@ func TestCheck(t *testing.T) {
 }
 
 func TestCheckFinds(t *testing.T) {
-	report, err := Check(t.Context(), harnessOf("versions count from one"), Options{Run: regexp.MustCompile("^Versions/NeverUsedTwice$|^Write/Table$")})
+	report, err := Check(t.Context(), harnessOf("versions count from one"), Options{Run: regexp.MustCompile("^Versions/NeverUsedTwiceAfterRestart$|^Versions/Garbage$")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if table, twice := report.Results[0], report.Results[1]; table.Failure != "" || !strings.Contains(twice.Failure, "got the version of write") {
+	if garbage, twice := report.Results[0], report.Results[1]; garbage.Failure != "" || !strings.Contains(twice.Failure, "got the version of write") {
 		t.Errorf("got %+v", report.Results)
 	}
 }

@@ -160,3 +160,22 @@ func deadlineShortResumed(s *suite) {
 	expectPerKey(s, w, want...)
 	s.expectUpsert(w, s.create("last"))
 }
+
+// awaitRead waits until an eventual read through b shows stored, or, where that is nil, shows nothing.
+func awaitRead(s *suite, b storage.Backend, id *resourcepb.ID, stored *resourcepb.Resource) {
+	s.Helper()
+	s.eventually("an eventual Read", func() error {
+		got, err := b.Read(s.ctx, eventual, id)
+		var m storage.GroupVersionMismatchError
+		if errors.As(err, &m) {
+			got, err = m.Stored, nil
+		}
+		if stored == nil && errors.Is(err, storage.ErrNotFound) {
+			return nil
+		}
+		if stored != nil && got.GetVersion() == stored.Version {
+			return nil
+		}
+		return fmt.Errorf("got version %q, error %v, want version %q", got.GetVersion(), quoteError(err), stored.GetVersion())
+	})
+}

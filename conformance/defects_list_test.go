@@ -71,7 +71,9 @@ func (b *forgetful) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*
 		b.asked = make(map[string]bool)
 	}
 	if again := b.asked[id.GetUid()]; !again && len(ids) > 0 {
-		ids = ids[:len(ids)-1]
+		if ids = ids[:len(ids)-1]; len(ids) == 0 {
+			ids = nil
+		}
 	}
 	b.asked[id.GetUid()] = true
 	return ids, err

@@ -77,12 +77,20 @@ func (b stamping) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*reso
 	return stored, err
 }
 
+// without returns a list without some resources, nil if none is left.
+func without(list []*resourcepb.Resource, leaveOut func(*resourcepb.Resource) bool) []*resourcepb.Resource {
+	if list = slices.DeleteFunc(list, leaveOut); len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
 // literalKinds takes the wildcard for a kind's name.
 type literalKinds struct{ *handle }
 
 func (b literalKinds) List(ctx context.Context, c storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) ([]*resourcepb.Resource, error) {
 	list, err := b.handle.List(ctx, c, typ, tenancy, prefix)
-	return slices.DeleteFunc(list, func(res *resourcepb.Resource) bool {
+	return without(list, func(res *resourcepb.Resource) bool {
 		return typ.Group != storage.Wildcard && res.Id.Type.Kind != typ.Kind
 	}), err
 }
@@ -93,7 +101,7 @@ type patterns struct{ *handle }
 func (b patterns) List(ctx context.Context, c storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) ([]*resourcepb.Resource, error) {
 	list, err := b.handle.List(ctx, c, typ, tenancy, "")
 	pattern := strings.NewReplacer("%", "*", "_", "?").Replace(prefix) + "*"
-	return slices.DeleteFunc(list, func(res *resourcepb.Resource) bool {
+	return without(list, func(res *resourcepb.Resource) bool {
 		matches, _ := path.Match(pattern, res.Id.Name)
 		return !matches
 	}), err
@@ -107,23 +115,26 @@ func (b lazy) WatchList(ctx context.Context, typ storage.UnversionedType, tenanc
 	if err != nil {
 		return nil, err
 	}
-	return &lazyWatch{Watch: w, open: func() (storage.Watch, error) {
+	return &lazyWatch{watch: w.(*watch), open: func() (storage.Watch, error) {
 		return b.handle.WatchList(context.WithoutCancel(ctx), typ, tenancy, prefix)
 	}}, nil
 }
 
 type lazyWatch struct {
-	storage.Watch
+	*watch
 	open func() (storage.Watch, error)
 	once sync.Once
 }
 
 func (w *lazyWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 	w.once.Do(func() {
+		recalls := w.recalls
 		w.Close()
-		w.Watch, _ = w.open()
+		opened, _ := w.open()
+		w.watch = opened.(*watch)
+		w.recalls = recalls
 	})
-	return w.Watch.Next(ctx)
+	return w.watch.Next(ctx)
 }
 
 // numeric insists that versions look like its own.

@@ -28,27 +28,20 @@
 // Each topic has a file, the place to read when a case fails:
 //
 //	Leaks          no goroutines remain after Close
-//	Write, Delete  the decision tables, row by row, and durability
-//	Read           absent resources, uids, group versions, strong and eventual reads
-//	Versions       any text is a legal version; no version is used twice
-//	List           filters with wildcards, order, snapshots
+//	Versions       any text is a legal version; no version is used twice after a restart or a restore
 //	Keys           characters with a meaning in some database, keys of the largest size, byte order
-//	GroupVersion   the group version is no part of the key
-//	Owners         references by key and uid, and after the owner's deletion
 //	Paging         storage.Pager
 //	Cursors        storage.Resumer
-//	Snapshot       the beginning of a watch
-//	Order          every version, once, in order, and the last version with the deletion
+//	Snapshot       a large snapshot of a watch
 //	Watchers       slow watches, many watches, and calls beside Next
 //	Bookmarks      storage.Bookmarker
-//	Bounds         WatchEvent.more, which marks the ends of commits
+//	Bounds         WatchEvent.more in large transactions
 //	Closing        closing watches and backends, and contexts that end
-//	Commit         storage.Transactor
-//	Consistency    reads are never older than an event of the handle
+//	Commit         limits of storage.Transactor
 //	Aliasing       arguments and results belong to the caller
 //	Limits         sizes and invalid input
 //	Payload        unknown types and fields are unchanged
-//	Histories      random sequences of calls against a model, shortened when they fail (rapid)
+//	Histories      random sequences of calls against a model, shortened when they fail
 //	Historian      history.Historian
 //	Deadlines      cancelled contexts, contexts that end during a call, and short deadlines
 //	URL            parameters of every adapter

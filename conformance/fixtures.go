@@ -33,11 +33,9 @@ func changeAround(s *suite, all []*resourcepb.Resource) {
 	s.create("z-new")
 }
 
-// mixture fills the store with resources of several types and tenancies, whose parts are chosen to be confused: with a
-// pattern, with the beginning of another, with another split of the same text.
-func createMixture(s *suite) []*resourcepb.Resource {
-	s.Helper()
-	var all []*resourcepb.Resource
+// mixture returns ids of several types and tenancies, whose parts are chosen to be confused: with a pattern, with the beginning of
+// another, with another split of the same text.
+func mixture() (ids []*resourcepb.ID) {
 	for _, k := range [][5]string{
 		{"g", "K", "p", "n", "a"},
 		{"g", "K", "p", "n", "ab"},
@@ -64,9 +62,9 @@ func createMixture(s *suite) []*resourcepb.Resource {
 		{"G", "K", "p", "n", "a"},
 		{"gK", "p", "n", "a", "a"},
 	} {
-		all = append(all, s.write(newResource(newID(k[0], k[1], k[2], k[3], k[4]))))
+		ids = append(ids, newID(k[0], k[1], k[2], k[3], k[4]))
 	}
-	return all
+	return ids
 }
 
 // filters is one of every kind.

@@ -35,10 +35,35 @@ func faultChecks(t *testing.T) (names []string) {
 	return names
 }
 
-// Every case and every check belongs to exactly one guarantee.
+// modelChecks returns the checks of the topic Histories, as its sources have them.
+func modelChecks(t *testing.T) (names []string) {
+	t.Helper()
+	literal := regexp.MustCompile(`(?:violated\(|violation\{|succeeds\(|check :?= |allFilter, )"([^"]+)"`)
+	for _, file := range append(must[[]string](t)(filepath.Glob("model_*.go")), "histories.go") {
+		for _, m := range literal.FindAllStringSubmatch(string(must[[]byte](t)(os.ReadFile(file))), -1) {
+			if !slices.Contains(names, m[1]) {
+				names = append(names, m[1])
+			}
+		}
+	}
+	if len(names) < 20 {
+		t.Fatalf("found the checks %q: the search is broken", names)
+	}
+	return names
+}
+
+// Every case, every check of package faults, and every check of the histories belongs to exactly one guarantee. The histories belong
+// to several.
 func TestEverythingHasAGuarantee(t *testing.T) {
-	count := map[string]int{}
+	count, model := map[string]int{}, map[string]int{}
 	for _, g := range Guarantees() {
+		isHistory := func(name string) bool { return strings.HasPrefix(name, "Histories/") }
+		if len(g.Model) > 0 && !slices.ContainsFunc(g.Cases, isHistory) {
+			t.Errorf("no history is named for %q", g.Text)
+		}
+		for _, name := range g.Model {
+			model[name]++
+		}
 		for _, name := range append(slices.Clone(g.Cases), g.Checks...) {
 			count[name]++
 		}
@@ -53,10 +78,19 @@ func TestEverythingHasAGuarantee(t *testing.T) {
 		}
 	}
 	for _, name := range exist {
-		if count[name] != 1 {
+		if count[name] != 1 && !strings.HasPrefix(name, "Histories/") || count[name] == 0 {
 			t.Errorf("%s is there for %d guarantees", name, count[name])
 		}
 		delete(count, name)
+	}
+	for _, name := range modelChecks(t) {
+		if model[name] != 1 {
+			t.Errorf("the check %q of the histories is there for %d guarantees", name, model[name])
+		}
+		delete(model, name)
+	}
+	for name := range model {
+		t.Errorf("a guarantee names %q, which is no check of the histories", name)
 	}
 	for name := range count {
 		t.Errorf("a guarantee names %s, which is neither a case nor a check", name)

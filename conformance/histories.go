@@ -1,369 +1,623 @@
 package conformance
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"math/rand/v2"
 	"slices"
+	"strings"
+	"time"
 
 	"google.golang.org/protobuf/proto"
-	"pgregory.net/rapid"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
+// historyCases play random sequences of calls on a new store and compare every answer with a model, which is a map and a list of
+// changes. The seeds are fixed. When a history goes wrong, steps are left out as long as it still does.
 var historyCases = topic{"Histories", []testCase{
-	{name: "Model", run: historiesModel},
+	{name: "Calls", run: func(s *suite) { playHistories(s, callSteps) }},
+	{name: "Watches", run: func(s *suite) { playHistories(s, watchSteps) }},
 }}
 
-// historiesModel plays random histories against a model that is a map. Each history has a partition of its own, so that all of
-// them may use one store. When one goes wrong, rapid shortens it to the fewest steps that do.
-func historiesModel(s *suite) {
-	limit, passed, failed := max(6, s.scale(60)), 0, false
-	rapid.Check(s.TB, func(t *rapid.T) {
-		// Rapid's own number of histories is one for the whole program, so the limit is kept here. Histories that shrink a
-		// failure are not counted.
-		if passed >= limit && !failed {
-			return
+// historyCount is the number of seeds, historyLength the number of steps of a history.
+const historyCount, historyLength = 6, 150
+
+// A historyStep is a kind of step, and how often it is drawn.
+type historyStep struct {
+	weight int
+	run    func(m *modelRun)
+}
+
+var callSteps = []historyStep{
+	{6, (*modelRun).writeOne}, {3, (*modelRun).deleteOne}, {5, (*modelRun).commitSome}, {4, (*modelRun).readOne}, {4, (*modelRun).listSome},
+	{3, (*modelRun).listPages}, {3, (*modelRun).readOwners}, {1, (*modelRun).reopen},
+}
+
+var watchSteps = []historyStep{
+	{5, (*modelRun).writeOne}, {3, (*modelRun).deleteOne}, {5, (*modelRun).commitSome}, {2, (*modelRun).readOne}, {1, (*modelRun).listSome},
+	{2, (*modelRun).listPages}, {2, (*modelRun).readOwners}, {1, (*modelRun).reopen}, {3, (*modelRun).openWatch}, {4, (*modelRun).resumeWatch},
+	{8, (*modelRun).readWatch}, {3, (*modelRun).requestBookmarks},
+}
+
+// playHistories plays histories with the seeds from 1 on.
+func playHistories(s *suite, steps []historyStep) {
+	for seed := range uint64(max(2, s.scale(historyCount))) {
+		m, found := playHistory(s, seed+1, steps, nil)
+		if found == nil {
+			continue
 		}
-		m := &model{suite: s, partition: "history-" + newUid(), resources: make(map[string]*resourcepb.Resource)}
-		ended := false
-		defer func() {
-			if ended {
-				passed++
-			} else {
-				failed = true
+		m, found = shortenHistory(s, seed+1, steps, m, found)
+		s.Fatalf("%v\nThis is history %d, without the steps that it does not need:\n%s", found, seed+1, strings.Join(m.trace, "\n"))
+	}
+}
+
+// shortenHistory leaves out steps of a history that goes wrong, many and then few at once, as long as it goes wrong in the same way.
+func shortenHistory(s *suite, seed uint64, steps []historyStep, m *modelRun, found *violation) (*modelRun, *violation) {
+	end := time.Now().Add(min(10*time.Second, s.timeout))
+	skipped := make([]bool, historyLength)
+	for size := m.step / 2; size > 0; size /= 2 {
+		for i := m.step - size; i >= 0 && time.Now().Before(end); i -= size {
+			fewer := slices.Clone(skipped)
+			for j := range size {
+				fewer[i+j] = true
 			}
-		}()
-		m.play(t)
-		ended = true
-	})
+			if shorter, again := playHistory(s, seed, steps, fewer); again != nil && again.check == found.check {
+				m, found, skipped = shorter, again, fewer
+			}
+		}
+	}
+	return m, found
 }
 
-// A model is the expected content of one partition. It fails through rapid's T, never through the suite's.
-type model struct {
-	*suite
-	partition string
-	resources map[string]*resourcepb.Resource // by name
-	versions  []*resourcepb.Resource          // every version there was, for stale calls
-	events    []*resourcepb.WatchEvent        // the expected events of watches from the beginning
-	watches   []*modelWatch
-}
-
-type modelWatch struct {
-	storage.Watch
-	from int // the first of events that it shows
-}
-
-func (m *model) tenancy() *resourcepb.Tenancy {
-	return &resourcepb.Tenancy{Partition: m.partition, Namespace: storage.Wildcard}
-}
-
-func (m *model) play(t *rapid.T) {
+// playHistory plays the history of a seed without the skipped steps.
+func playHistory(s *suite, seed uint64, steps []historyStep, skipped []bool) (m *modelRun, found *violation) {
+	m = newModelRun(s, seed)
 	defer func() {
 		for _, w := range m.watches {
 			w.Close()
 		}
+		for _, h := range m.handles {
+			m.closeBackend(h.Backend)
+		}
+		switch v := recover().(type) {
+		case nil:
+		case *violation:
+			found = v
+		default:
+			panic(v)
+		}
 	}()
-	m.openWatch(t)
-	for range rapid.IntRange(1, 24).Draw(t, "steps") {
-		switch rapid.SampledFrom([]string{"write", "write", "write", "delete", "delete", "read", "list", "watch", "resume", "commit"}).Draw(t, "step") {
-		case "write":
-			m.apply(t, m.write(t))
-		case "delete":
-			m.apply(t, m.remove(t))
-		case "commit":
-			m.commitSome(t)
-		case "read":
-			m.readOne(t)
-		case "list":
-			m.listAll(t)
-		case "watch":
-			m.openWatch(t)
-		case "resume":
-			m.reopenWatch(t)
+	var kinds []func(*modelRun)
+	for _, step := range steps {
+		kinds = append(kinds, slices.Repeat([]func(*modelRun){step.run}, step.weight)...)
+	}
+	for ; m.step < historyLength; m.step++ {
+		m.draw.Rand = rand.New(rand.NewPCG(seed, uint64(m.step)))
+		if step := pick(m.draw, kinds...); skipped == nil || !skipped[m.step] {
+			step(m)
 		}
 	}
-	m.listAll(t)
-	for _, want := range m.sortedResources() {
-		if got, err := m.b.Read(m.ctx, strong, want.Id); err != nil || !proto.Equal(got, want) {
-			t.Fatalf("Read: got %s, error %v, want %s", shortText(got), quoteError(err), shortText(want))
-		}
+	m.finish()
+	return m, nil
+}
+
+// A modelRun is a history: one call after the other on a new store, through up to two handles.
+type modelRun struct {
+	*suite
+	draw     *modelDraw
+	store    *modelStore
+	handles  []*modelHandle
+	watches  []*modelWatch
+	cursors  []modelCursor
+	listings []*modelListing
+	step     int
+	trace    []string
+}
+
+func newModelRun(s *suite, seed uint64) *modelRun {
+	s = &suite{&target{assertions: s.assertions, h: s.h}}
+	s.open()
+	m := &modelRun{suite: s, store: newModelStore()}
+	m.draw = &modelDraw{Rand: rand.New(rand.NewPCG(seed, historyLength)), store: m.store}
+	m.draw.chooseKeys(8)
+	m.handles = append(m.handles, newModelHandle(s.b, m.store, s.h.NoOrderAcrossKeys == ""))
+	if s.h.OneHandle == "" {
+		m.addHandle()
 	}
-	m.checkOwners(t)
-	for i, w := range m.watches {
-		m.checkEvents(t, fmt.Sprintf("watch %d", i), w)
+	return m
+}
+
+func (m *modelRun) addHandle() {
+	m.handles = append(m.handles, newModelHandle(m.another(), m.store, m.h.NoOrderAcrossKeys == ""))
+}
+
+func (m *modelRun) handle() *modelHandle { return pick(m.draw, m.handles...) }
+
+// note adds a line to the trace of the history.
+func (m *modelRun) note(format string, args ...any) {
+	m.trace = append(m.trace, fmt.Sprintf("%3d  "+format, append([]any{m.step}, args...)...))
+}
+
+// succeeds demands that a call succeeds. Check is the promise that an error breaks.
+func (m *modelRun) succeeds(check, what string, err error) {
+	if err != nil {
+		violated(check, "%s: %v", what, err)
 	}
 }
 
-// id draws one of few keys.
-func (m *model) id(t *rapid.T) *resourcepb.ID {
-	id := thingID(rapid.SampledFrom([]string{"a", "ab", "b", "B", "a/b"}).Draw(t, "name"))
-	id.Tenancy.Partition = m.partition
-	id.Type.GroupVersion = rapid.SampledFrom([]string{"v1", "v1", "v2"}).Draw(t, "group version")
-	return id
-}
-
-// drawVersion draws the uid and version of a call: usually the stored ones, sometimes earlier ones.
-func (m *model) drawVersion(t *rapid.T, id *resourcepb.ID) (uid, version string) {
-	now := m.resources[id.Name]
-	switch aim := rapid.SampledFrom([]string{"right", "right", "right", "past", "new", "mixed"}).Draw(t, "aim"); {
-	case aim == "past" && len(m.versions) > 0:
-		res := rapid.SampledFrom(m.versions).Draw(t, "past")
-		return res.Id.Uid, res.Version
-	case aim == "mixed" && now != nil:
-		return now.Id.Uid, "not-" + now.Version
-	case aim == "right" && now != nil:
-		return now.Id.Uid, now.Version
-	}
-	return newUid(), ""
-}
-
-func (m *model) write(t *rapid.T) storage.Op {
-	res := newResource(m.id(t))
-	res.Id.Uid, res.Version = m.drawVersion(t, res.Id)
-	if owner := rapid.SampledFrom([]string{"", "", "o1", "o2"}).Draw(t, "owner"); owner != "" {
-		res.Owner = m.owner(owner)
-	}
-	res.Data = payload(rapid.StringN(0, 8, -1).Draw(t, "payload"))
-	return storage.Op{Write: res}
-}
-
-func (m *model) owner(name string) *resourcepb.ID {
-	id := withUid(thingID(name), "uid-of-"+name)
-	id.Tenancy.Partition = m.partition
-	return id
-}
-
-func (m *model) remove(t *rapid.T) storage.Op {
-	id := m.id(t)
-	uid, version := m.drawVersion(t, id)
-	return storage.Op{Delete: withUid(id, uid), Version: version}
-}
-
-// expected is the decision tables.
-func (m *model) expected(op storage.Op) error {
-	id, version := op.Delete, op.Version
-	if op.Write != nil {
-		id, version = op.Write.Id, op.Write.Version
-	}
-	now := m.resources[id.Name]
-	switch {
-	case now == nil && (op.Delete != nil || version == ""):
-		return nil
-	case now == nil:
-		return storage.ErrCASFailure
-	case now.Id.Uid != id.Uid && op.Delete != nil:
-		return nil
-	case now.Id.Uid != id.Uid:
-		return storage.ErrWrongUid
-	case now.Version != version:
-		return storage.ErrCASFailure
-	}
-	return nil
-}
-
-// updateModel brings the model up to date with an operation that succeeded.
-func (m *model) updateModel(t *rapid.T, op storage.Op, result *resourcepb.Resource) {
-	if op.Delete != nil {
-		if now := m.resources[op.Delete.Name]; now != nil && now.Id.Uid == op.Delete.Uid {
-			m.events = append(m.events, deleteEvent(now))
-			delete(m.resources, op.Delete.Name)
-		}
+// reopen closes one handle or all, and opens others.
+func (m *modelRun) reopen() {
+	if m.h.OneHandle != "" {
 		return
 	}
-	want := clone(op.Write)
-	want.Version = result.GetVersion()
-	if !proto.Equal(result, want) {
-		t.Fatalf("a write returned\n%s\nwant\n%s", shortText(result), shortText(want))
+	closed := slices.Clone(m.handles)
+	if m.draw.chance(50) {
+		closed = closed[:1]
 	}
-	for _, earlier := range m.versions {
-		if earlier.Version == want.Version && keyOf(earlier.Id) == keyOf(want.Id) {
-			t.Fatalf("version %q came a second time", want.Version)
-		}
+	m.note("close %d handles and open others", len(closed))
+	of := func(h *modelHandle) bool { return slices.Contains(closed, h) }
+	for _, h := range closed {
+		m.closeBackend(h.Backend)
 	}
-	m.resources[want.Id.Name] = want
-	m.versions = append(m.versions, want)
-	m.events = append(m.events, upsertEvent(want))
-}
-
-func (m *model) apply(t *rapid.T, op storage.Op) {
-	var result *resourcepb.Resource
-	var err error
-	if op.Write != nil {
-		result, err = m.b.WriteCAS(m.ctx, op.Write)
-	} else {
-		err = m.b.DeleteCAS(m.ctx, op.Delete, op.Version)
-	}
-	if want := m.expected(op); !errors.Is(err, want) {
-		t.Fatalf("%v at version %q: got error %v, want %v; stored are %v", op.Write.GetId(), op.Version, quoteError(err), quoteError(want), m.resources)
-	}
-	if err == nil {
-		m.updateModel(t, op, result)
+	m.handles = slices.DeleteFunc(m.handles, of)
+	m.watches = slices.DeleteFunc(m.watches, func(w *modelWatch) bool { return of(w.handle) })
+	m.listings = slices.DeleteFunc(m.listings, func(l *modelListing) bool { return of(l.handle) && m.h.NoHistorian != "" })
+	for range closed {
+		m.addHandle()
 	}
 }
 
-func (m *model) commitSome(t *rapid.T) {
-	transactor, ok := storage.As[storage.Transactor](m.b)
+func (m *modelRun) writeOne() {
+	op := m.draw.write()
+	m.note("%s", operationText(op))
+	got, err := m.handle().WriteCAS(m.ctx, op.Write)
+	m.checkOutcome(op, got, err)
+}
+
+func (m *modelRun) deleteOne() {
+	op := m.draw.delete()
+	m.note("%s", operationText(op))
+	m.checkOutcome(op, nil, m.handle().DeleteCAS(m.ctx, op.Delete, op.Version))
+}
+
+func (m *modelRun) checkOutcome(op storage.Op, got *resourcepb.Resource, err error) {
+	want := m.store.decide(op)
+	switch {
+	case !errors.Is(err, want) || want != nil && got != nil:
+		violated("decision tables", "%s: got error %v, want %v; stored is %s", operationText(op), quoteError(err), quoteError(want),
+			shortText(resourceOf(m.store.now[keyOf(operationID(op))])))
+	case err != nil:
+		m.checkList(m.handle(), allFilter, "refused changes do not happen")
+	default:
+		m.store.commit([]storage.Op{op}, []*resourcepb.Resource{got})
+		m.checkKey(m.handle(), operationID(op))
+	}
+}
+
+// checkKey demands that a strong read shows the last acknowledged change of a key.
+func (m *modelRun) checkKey(h *modelHandle, id *resourcepb.ID) {
+	now := resourceOf(m.store.now[keyOf(id)])
+	id = withGroupVersion(withUid(id, ""), now.GetId().GetType().GetGroupVersion())
+	if got, err := h.Read(m.ctx, strong, id); !readMatches(now, id, got, err) {
+		violated("acknowledged changes stay", "Read of %s: got %s, error %v, stored is %s", idText(id), shortText(got), quoteError(err), shortText(now))
+	}
+}
+
+func (m *modelRun) commitSome() {
+	transactor, ok := storage.As[storage.Transactor](m.handle().Backend)
 	if !ok {
 		return
 	}
-	var ops []storage.Op
-	names := make(map[string]bool)
-	for range rapid.IntRange(0, 4).Draw(t, "operations") {
-		op := m.write(t)
-		if rapid.Bool().Draw(t, "delete") {
-			op = m.remove(t)
-		}
-		if name := op.Write.GetId().GetName() + op.Delete.GetName(); !names[name] {
-			names[name] = true
-			ops = append(ops, op)
-		}
+	ops := m.draw.operations()
+	m.note("a transaction:")
+	for _, op := range ops {
+		m.note("  %s", operationText(op))
 	}
-	wantIndex := slices.IndexFunc(ops, func(op storage.Op) bool { return m.expected(op) != nil })
 	results, err := transactor.Commit(m.ctx, ops)
-	if wantIndex >= 0 {
-		var op *storage.OpError
-		if !errors.As(err, &op) || op.Index != wantIndex || !errors.Is(err, m.expected(ops[wantIndex])) {
-			t.Fatalf("Commit: got error %v, want %v of operation %d", quoteError(err), m.expected(ops[wantIndex]), wantIndex)
+	failing := slices.IndexFunc(ops, func(op storage.Op) bool { return m.store.decide(op) != nil })
+	if failing >= 0 {
+		want, opError := m.store.decide(ops[failing]), (*storage.OpError)(nil)
+		if !errors.As(err, &opError) || opError.Index != failing || !errors.Is(opError.Err, want) || results != nil {
+			violated("transactions are atomic", "Commit: got error %v, want %v of operation %d", quoteError(err), want, failing)
 		}
+		m.checkList(m.handle(), allFilter, "transactions are atomic")
 		return
 	}
-	if err != nil || len(results) != len(ops) {
-		t.Fatalf("Commit: %d results for %d operations, error %v", len(results), len(ops), quoteError(err))
+	if err != nil || len(results) != len(ops) || len(ops) == 0 && results != nil {
+		violated("transactions are atomic", "Commit: got %d results for %d operations, error %v", len(results), len(ops), quoteError(err))
 	}
 	for i, op := range ops {
-		m.updateModel(t, op, results[i])
-	}
-}
-
-func (m *model) readOne(t *rapid.T) {
-	id := m.id(t)
-	id.Uid = ""
-	got, err := m.b.Read(m.ctx, strong, id)
-	now := m.resources[id.Name]
-	var mismatch storage.GroupVersionMismatchError
-	switch {
-	case now == nil:
-		if !errors.Is(err, storage.ErrNotFound) {
-			t.Fatalf("Read of nothing: got error %v, want ErrNotFound", quoteError(err))
+		if (op.Write != nil) != (results[i] != nil) {
+			violated("transactions are atomic", "Commit: result %d is %v", i, results[i])
 		}
-	case now.Id.Type.GroupVersion != id.Type.GroupVersion:
-		if !errors.As(err, &mismatch) || !proto.Equal(mismatch.Stored, now) {
-			t.Fatalf("Read: got error %v, want a GroupVersionMismatchError", quoteError(err))
+	}
+	m.store.commit(ops, results)
+}
+
+func (m *modelRun) readOne() {
+	m.read(m.handle(), m.draw.id(), pick(m.draw, consistencies...))
+}
+
+func (m *modelRun) read(h *modelHandle, id *resourcepb.ID, consistency storage.ReadConsistency) {
+	now := resourceOf(m.store.now[keyOf(id)])
+	id.Uid = pick(m.draw, "", now.GetId().GetUid(), now.GetId().GetUid(), "another-uid")
+	if now != nil && m.draw.chance(50) {
+		id.Type.GroupVersion = now.Id.Type.GroupVersion
+	}
+	m.note("%v read of %s", consistency, idText(id))
+	got, err := h.Read(m.ctx, consistency, id)
+	if consistency == eventual {
+		h.checkRead(id, got, err)
+		return
+	}
+	if readMatches(now, id, got, err) {
+		return
+	}
+	check := "reads show written states"
+	if now != nil && now.Id.Type.GroupVersion != id.Type.GroupVersion {
+		check = "group versions"
+	}
+	violated(check, "Read of %s: got %s, error %v, stored is %s", idText(id), shortText(got), quoteError(err), shortText(now))
+}
+
+func (m *modelRun) listSome() {
+	h, f := m.handle(), m.draw.filter()
+	if pick(m.draw, consistencies...) == strong {
+		m.note("strong list of %v", f)
+		m.checkList(h, f, "reads show written states")
+		return
+	}
+	m.note("eventual list of %v", f)
+	m.checkEventualList(h, f)
+}
+
+// checkList demands that a strong list shows the content of the model. Check is the promise that a difference breaks.
+func (m *modelRun) checkList(h *modelHandle, f filter, check string) {
+	got, err := h.List(m.ctx, strong, f.typ, f.tenancy, f.prefix)
+	m.succeeds("reads show written states", "List", err)
+	if len(got) == 0 && got != nil {
+		violated("empty results are nil", "List of %v returned an empty slice that is not nil", f)
+	}
+	want := f.of(m.store.resources())
+	if err = compareLists(got, want); err == nil {
+		return
+	}
+	inOrder(got)
+	if compareLists(got, want) == nil {
+		check = "order of lists"
+	} else if f.String() != allFilter.String() {
+		m.checkList(h, allFilter, check)
+		check = "filters"
+	}
+	violated(check, "List of %v: %v", f, err)
+}
+
+func (m *modelRun) checkEventualList(h *modelHandle, f filter) {
+	got, err := h.List(m.ctx, eventual, f.typ, f.tenancy, f.prefix)
+	m.succeeds("reads show written states", "List", err)
+	m.checkEventualResources(h, f, got)
+}
+
+func (m *modelRun) checkEventualResources(h *modelHandle, f filter, got []*resourcepb.Resource) {
+	if len(got) == 0 && got != nil {
+		violated("empty results are nil", "an eventual List of %v returned an empty slice that is not nil", f)
+	}
+	byKey := make(map[string]*resourcepb.Resource)
+	for i, res := range got {
+		byKey[keyOf(res.Id)] = res
+		if i > 0 && keyOf(got[i-1].Id) >= keyOf(res.Id) {
+			violated("order of lists", "an eventual List of %v shows %s after %s", f, shortText(res), shortText(got[i-1]))
 		}
-	case err != nil || !proto.Equal(got, now):
-		t.Fatalf("Read: got %s, error %v, want %s", shortText(got), quoteError(err), shortText(now))
-	}
-}
-
-// sortedResources returns the resources of the model in list order.
-func (m *model) sortedResources() []*resourcepb.Resource {
-	all := slices.Collect(maps.Values(m.resources))
-	inOrder(all)
-	return all
-}
-
-func (m *model) listAll(t *rapid.T) {
-	got, err := m.b.List(m.ctx, strong, things, m.tenancy(), "")
-	if err == nil {
-		err = compareLists(got, m.sortedResources())
-	}
-	if err != nil {
-		t.Fatalf("List: %v", err)
-	}
-}
-
-func (m *model) openWatch(t *rapid.T) {
-	w, err := m.b.WatchList(m.ctx, things, m.tenancy(), "")
-	if err != nil {
-		t.Fatalf("WatchList: %v", err)
-	}
-	opened := &modelWatch{w, len(m.events)}
-	m.watches = append(m.watches, opened)
-	var snapshot []*resourcepb.Resource
-	for {
-		ev, err := m.nextOrError(w)
-		if err != nil {
-			t.Fatalf("the snapshot of a watch: %v", err)
+		if !f.selects(res.Id) {
+			violated("filters", "an eventual List of %v shows %s", f, shortText(res))
 		}
-		if ev.GetEndOfSnapshot() != nil {
-			break
-		}
-		snapshot = append(snapshot, ev.GetUpsert().GetResource())
 	}
-	if err := compareLists(snapshot, m.sortedResources()); err != nil {
-		t.Fatalf("the snapshot of a watch: %v", err)
+	for _, id := range m.draw.ids {
+		if res := byKey[keyOf(id)]; f.selects(id) {
+			if v := h.check(keyOf(id), 0, func(stored *resourcepb.Resource) bool { return sameResource(stored, res) }); v != nil {
+				violated(v.check, "an eventual List of %v shows %s: %s", f, shortText(res), v.text)
+			}
+		}
 	}
 }
 
-// reopenWatch reads a watch to its end and opens another from its cursor.
-func (m *model) reopenWatch(t *rapid.T) {
-	resumer, ok := storage.As[storage.Resumer](m.b)
+// readOwners compares OwnerReferences, an eventual read, with the owners of all keys.
+func (m *modelRun) readOwners() {
+	owner := m.draw.owner()
+	m.note("references of owner %s", idText(owner))
+	m.checkOwners(m.handle(), owner)
+}
+
+func (m *modelRun) checkOwners(h *modelHandle, owner *resourcepb.ID) {
+	got, err := h.OwnerReferences(m.ctx, owner)
+	m.succeeds("owner references are true", "OwnerReferences", err)
+	if len(got) == 0 && got != nil {
+		violated("empty results are nil", "OwnerReferences returned an empty slice that is not nil")
+	}
+	byKey := make(map[string]*resourcepb.ID)
+	for i, id := range got {
+		if byKey[keyOf(id)] = id; i > 0 && keyOf(got[i-1]) >= keyOf(id) {
+			violated("owner references are true", "OwnerReferences of %s returned %s after %s", idText(owner), idText(id), idText(got[i-1]))
+		}
+	}
+	for _, id := range m.draw.ids {
+		key := keyOf(id)
+		ref := byKey[key]
+		v := h.check(key, h.references[key], func(stored *resourcepb.Resource) bool {
+			return owns(owner, stored) == (ref != nil) && (ref == nil || proto.Equal(ref, stored.Id))
+		})
+		if v != nil {
+			violated("owner references are true", "OwnerReferences of %s, %d references: %s", idText(owner), len(got), v.text)
+		}
+	}
+}
+
+// listPages starts a listing, or reads a page after any token of one.
+func (m *modelRun) listPages() {
+	h := m.handle()
+	pager, ok := storage.As[storage.Pager](h.Backend)
 	if !ok {
 		return
 	}
-	i := rapid.IntRange(0, len(m.watches)-1).Draw(t, "watch")
-	old := m.watches[i]
-	if rapid.Bool().Draw(t, "read first") {
-		m.checkEvents(t, "a watch", old)
-		old.from = len(m.events)
+	limit := pick(m.draw, 1, 1, 2, 3, 3, 1000, 0)
+	if m.draw.chance(20) {
+		f := m.draw.filter()
+		m.note("eventual page of %v", f)
+		page, err := pager.ListPage(m.ctx, f.typ, f.tenancy, f.prefix, storage.ListOptions{Consistency: eventual, Limit: 1000})
+		m.succeeds("pages", "ListPage", err)
+		if page.Continue == "" {
+			m.checkEventualResources(h, f, slices.Clip(page.Resources))
+		}
+		return
 	}
-	w, err := resumer.WatchFrom(m.ctx, things, m.tenancy(), "", old.Cursor())
+	if len(m.listings) == 0 || m.draw.chance(35) {
+		m.startListing(h, pager, limit)
+		return
+	}
+	l := pick(m.draw, m.listings...)
+	if m.h.NoHistorian != "" { // without history, a token may belong to its handle
+		pager, _ = storage.As[storage.Pager](l.handle.Backend)
+	}
+	if len(l.tokens) == 0 {
+		return
+	}
+	token := pick(m.draw, l.tokens...)
+	opts := storage.ListOptions{Consistency: strong, Limit: limit, Continue: token.text}
+	if f := m.draw.filter(); m.draw.chance(20) && f.String() != l.filter.String() {
+		m.note("page of %v with a token of %v", f, l.filter)
+		if _, err := pager.ListPage(m.ctx, f.typ, f.tenancy, f.prefix, opts); !errors.Is(err, storage.ErrInvalid) {
+			violated("tokens belong to a filter", "ListPage of %v with the token of %v: got error %v, want ErrInvalid", f, l.filter, quoteError(err))
+		}
+		return
+	}
+	m.note("page of %v after %d resources, limit %d", l.filter, len(token.shown), limit)
+	page, err := pager.ListPage(m.ctx, l.filter.typ, l.filter.tenancy, l.filter.prefix, opts)
+	m.succeeds("pages", "ListPage", err)
+	l.accept(token, limit, page)
+}
+
+func (m *modelRun) startListing(h *modelHandle, pager storage.Pager, limit int) {
+	l := &modelListing{handle: h, filter: m.draw.broadFilter(), start: len(m.store.changes), oneCut: m.h.ListIsNoSnapshot == ""}
+	l.want = l.filter.of(m.store.resources())
+	m.note("first page of %v, limit %d", l.filter, limit)
+	page, err := pager.ListPage(m.ctx, l.filter.typ, l.filter.tenancy, l.filter.prefix, storage.ListOptions{Consistency: strong, Limit: limit})
+	m.succeeds("pages", "ListPage", err)
+	l.cursor = page.Cursor
+	if (l.cursor == "") != (m.h.NoResumer != "") {
+		violated("pages", "a page has cursor %q", l.cursor)
+	}
+	l.accept(modelToken{}, limit, page)
+	m.listings = append(m.listings, l)
+	if l.cursor != "" {
+		m.addCursor(l.position())
+	}
+}
+
+func (m *modelRun) addCursor(c modelCursor) {
+	if len(m.cursors) < 12 {
+		m.cursors = append(m.cursors, c)
+		return
+	}
+	m.cursors[m.draw.IntN(len(m.cursors))] = c
+}
+
+// openWatch opens a watch. The context of the call ends before the watch is read.
+func (m *modelRun) openWatch() {
+	h, f := m.handle(), m.draw.filter()
+	m.note("watch %d: %v", len(m.watches), f)
+	ctx, cancel := context.WithCancel(m.ctx)
+	defer cancel()
+	w, err := h.WatchList(ctx, f.typ, f.tenancy, f.prefix)
+	m.succeeds("snapshots of watches", "WatchList", err)
+	statuses := slices.Repeat([]changeStatus{statusBefore}, len(m.store.changes))
+	m.addWatch(&modelWatch{Watch: w, handle: h, h: m.h, filter: f, inSnapshot: true, snapshot: f.of(m.store.resources()), statuses: statuses})
+}
+
+// addWatch adds a watch, in place of an old one if there are many.
+func (m *modelRun) addWatch(w *modelWatch) {
+	if m.h.NoHistorian == "" && m.draw.chance(50) {
+		recaller, ok := w.Watch.(history.Recaller)
+		if !ok {
+			violated("watches report the previous state", "a watch of a history.Historian, a %T, is no history.Recaller", w.Watch)
+		}
+		m.note("recall the previous states")
+		recaller.Recall()
+		w.recalls = true
+	}
+	if m.watches = append(m.watches, w); len(m.watches) > 5 {
+		m.watches[0].Close()
+		m.watches = m.watches[1:]
+	}
+}
+
+// resumeWatch opens a watch from any cursor, usually with another filter and through another handle.
+func (m *modelRun) resumeWatch() {
+	h, f := m.handle(), m.draw.filter()
+	resumer, ok := storage.As[storage.Resumer](h.Backend)
+	if !ok || len(m.cursors) == 0 {
+		return
+	}
+	c := pick(m.draw, m.cursors...)
+	m.note("watch %d: %v, from cursor %q", len(m.watches), f, c.text)
+	ctx, cancel := context.WithCancel(m.ctx)
+	defer cancel()
+	w, err := resumer.WatchFrom(ctx, f.typ, f.tenancy, f.prefix, c.text)
+	m.succeeds("cursors are exact", "WatchFrom", err)
+	if got := w.Cursor(); got != c.text {
+		violated("cursors are exact", "a watch from cursor %q says that it is at %q before its first event", c.text, got)
+	}
+	resumed := &modelWatch{Watch: w, handle: h, h: m.h, filter: f}
+	for i := range m.store.changes {
+		status := statusAfter
+		if i < len(c.statuses) {
+			status = c.statuses[i]
+		}
+		if status == statusAfter && !f.selects(subject(m.store.changes[i].event).Id) {
+			status = statusOpen
+		}
+		resumed.statuses = append(resumed.statuses, status)
+	}
+	m.addWatch(resumed)
+}
+
+// readWatch reads some events of a watch, or all.
+func (m *modelRun) readWatch() {
+	if len(m.watches) == 0 {
+		return
+	}
+	i := m.draw.IntN(len(m.watches))
+	for n := pick(m.draw, 1, 2, 5, 100); n > 0 && m.watches[i].owes(); n-- {
+		m.readEvent(i, m.watches[i])
+	}
+}
+
+func (m *modelRun) readEvent(i int, w *modelWatch) {
+	before := w.Cursor()
+	ev, err := m.nextOrBookmark(w)
 	if err != nil {
-		t.Fatalf("WatchFrom: %v", err)
+		check := "watches are complete and ordered"
+		switch {
+		case w.inSnapshot:
+			check = "snapshots of watches"
+		case !w.owed(len(m.store.changes)):
+			check = "bookmarks come"
+		}
+		violated(check, "Next of watch %d, of %v: %v", i, w.filter, err)
 	}
-	old.Close()
-	m.watches[i] = &modelWatch{w, old.from}
-}
-
-// checkEvents reads the outstanding events of a watch, in order for each key.
-func (m *model) checkEvents(t *rapid.T, what string, w *modelWatch) {
-	left := make(map[string][]*resourcepb.WatchEvent)
-	for _, ev := range m.events[w.from:] {
-		key := keyOf(subject(ev).Id)
-		left[key] = append(left[key], ev)
+	m.note("watch %d returns %s", i, eventText(ev))
+	w.accept(ev)
+	if res := subject(ev); res != nil && !w.inSnapshot && m.draw.chance(30) {
+		m.read(w.handle, clone(res.Id), eventual)
 	}
-	for len(left) > 0 {
-		got, err := m.nextOrError(w)
-		if err != nil {
-			t.Fatalf("%s, which still owes events of %d keys: %v", what, len(left), err)
+	if res := ev.GetDelete().GetResource(); res != nil { // as a garbage collector does
+		m.checkOwners(w.handle, res.Id)
+	}
+	switch resumer, ok := storage.As[storage.Resumer](w.handle.Backend); {
+	case !ok:
+	case w.inSnapshot && m.draw.chance(20):
+		if _, err := resumer.WatchFrom(m.ctx, w.filter.typ, w.filter.tenancy, w.filter.prefix, w.Cursor()); !errors.Is(err, storage.ErrInvalid) {
+			violated("cursors are exact", "WatchFrom a cursor inside a snapshot, %q: got error %v, want ErrInvalid", w.Cursor(), quoteError(err))
 		}
-		if subject(got) == nil {
-			t.Fatalf("%s: %s in the middle of the changes", what, shortText(got))
+	case !w.inSnapshot:
+		if subject(ev) != nil && w.Cursor() == before {
+			violated("cursors are exact", "the cursor after %s is that of the event before, %q", eventText(ev), before)
 		}
-		key := keyOf(subject(got).Id)
-		for m.h.MergesEvents != "" && len(left[key]) > 1 && !proto.Equal(left[key][0], got) {
-			left[key] = left[key][1:]
-		}
-		if len(left[key]) == 0 || !proto.Equal(left[key][0], got) {
-			t.Fatalf("%s: got %s, want one of %v", what, shortText(got), left)
-		}
-		if left[key] = left[key][1:]; len(left[key]) == 0 {
-			delete(left, key)
-		}
+		m.addCursor(w.cursor())
 	}
 }
 
-func (m *model) checkOwners(t *rapid.T) {
-	for _, name := range []string{"o1", "o2"} {
-		var want []*resourcepb.ID
-		for _, res := range m.sortedResources() {
-			if res.GetOwner().GetName() == name {
-				want = append(want, res.Id)
+// requestBookmarks requests bookmarks of a watch, and usually reads up to the last one.
+func (m *modelRun) requestBookmarks() {
+	if len(m.watches) == 0 || m.h.NoBookmarker != "" {
+		return
+	}
+	i := m.draw.IntN(len(m.watches))
+	for range pick(m.draw, 1, 1, 1, 1, 2, 3) {
+		m.requestBookmark(i)
+	}
+	if m.draw.chance(75) {
+		m.readAll(i)
+	}
+}
+
+func (m *modelRun) requestBookmark(i int) {
+	m.note("watch %d: request a bookmark", i)
+	w := m.watches[i]
+	m.succeeds("bookmarks come", "Bookmark", requestBookmark(m.suite, w.Watch))
+	w.requests, w.allowance = append(w.requests, len(m.store.changes)), w.allowance+1
+}
+
+// readAll reads a watch as long as it owes something.
+func (m *modelRun) readAll(i int) {
+	for m.watches[i].owes() {
+		m.readEvent(i, m.watches[i])
+	}
+}
+
+// finish reads everything once more, through every handle, and all watches to the end. A last write of each key comes after any
+// superfluous event.
+func (m *modelRun) finish() {
+	m.draw.Rand = rand.New(rand.NewPCG(0, 0))
+	for _, id := range m.draw.ids {
+		if m.draw.chance(70) {
+			res := newResource(withUid(id, m.draw.newUid()))
+			if now := m.store.now[keyOf(id)]; now != nil {
+				res = withNewData(now.Resource)
 			}
+			op := storage.Op{Write: res}
+			m.note("%s", operationText(op))
+			got, err := m.handle().WriteCAS(m.ctx, res)
+			m.checkOutcome(op, got, err)
 		}
-		// Every watch of this handle may still be behind, so these references may be, too.
+	}
+	for i := range m.watches {
+		if m.h.NoBookmarker == "" {
+			m.requestBookmark(i)
+		}
+		m.readAll(i)
+	}
+	for _, h := range m.handles {
+		m.checkList(h, allFilter, "reads show written states")
+		for _, id := range m.draw.ids {
+			m.checkKey(h, id)
+		}
+		m.catchUp(h)
+	}
+}
+
+// catchUp waits until eventual reads show the present.
+func (m *modelRun) catchUp(h *modelHandle) {
+	err := m.poll(func() error {
+		got, err := h.List(m.ctx, eventual, anything, anywhere, "")
+		if err == nil {
+			err = compareLists(got, allFilter.of(m.store.resources()))
+		}
+		return err
+	})
+	if err != nil {
+		violated("eventual reads catch up", "an eventual List: %v", err)
+	}
+	for range 3 {
+		owner := m.draw.owner()
 		err := m.poll(func() error {
-			got, err := m.b.OwnerReferences(m.ctx, m.owner(name))
-			if err != nil {
-				return err
+			got, err := h.OwnerReferences(m.ctx, owner)
+			var want []*resourcepb.ID
+			for _, res := range allFilter.of(m.store.resources()) {
+				if owns(owner, res) {
+					want = append(want, res.Id)
+				}
 			}
-			return compareIDs(got, want)
+			if err == nil {
+				err = compareIDs(got, want)
+			}
+			return err
 		})
 		if err != nil {
-			t.Fatalf("OwnerReferences of %s: %v", name, err)
+			violated("owner references are true", "OwnerReferences of %s: %v", idText(owner), err)
 		}
 	}
 }

@@ -57,7 +57,7 @@ func TestHalfCapability(t *testing.T) {
 	h := harnessOf("")
 	h.NoCommitBounds = "a test"
 	h.complete(t)
-	findHalf(t, h, "Bounds/NoHalfCapability")
+	findHalf(t, h, "Histories/Watches")
 }
 
 func findHalf(t *testing.T, h Harness, name string) {

@@ -5,67 +5,12 @@ import (
 	"runtime"
 	"sync/atomic"
 
-	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 var listCases = topic{"List", []testCase{
-	{name: "Filters", run: listFilters},
-	{name: "Empty", run: listEmpty},
-	{name: "FollowsChanges", run: listFollows},
 	{name: "IsOneCut", needs: needSnapshot, run: listCut},
 }}
-
-func listFilters(s *suite) {
-	all := createMixture(s)
-	s.eventually("an eventual List shows everything", func() error {
-		list, err := s.b.List(s.ctx, eventual, anything, anywhere, "")
-		if err == nil {
-			err = compareLists(list, newFilter("*", "*", "*", "*", "").of(all))
-		}
-		return err
-	})
-	pager, paged := storage.As[storage.Pager](s.b)
-	for _, f := range filters() {
-		want := f.of(all)
-		for _, consistency := range consistencies {
-			got, err := s.b.List(s.ctx, consistency, f.typ, f.tenancy, f.prefix)
-			s.noError("List of "+f.String(), err)
-			s.equalLists(consistency.String()+" List of "+f.String(), got, want)
-		}
-		w := s.watch(f.typ, f.tenancy, f.prefix)
-		s.equalLists("the snapshot of "+f.String(), s.snapshot(w), want)
-		w.Close()
-		if paged {
-			got, _ := s.pages(pager, f, 3)
-			s.equalLists("pages of "+f.String(), got, want)
-		}
-	}
-}
-
-func listEmpty(s *suite) {
-	for _, f := range []filter{newFilter("g", "K", "p", "n", ""), newFilter("*", "*", "*", "*", "")} {
-		for _, consistency := range consistencies {
-			got, err := s.b.List(s.ctx, consistency, f.typ, f.tenancy, f.prefix)
-			s.noError("List of an empty store", err)
-			if got != nil {
-				s.Fatalf("List of an empty store: got %d resources in a slice that is not nil, want nil", len(got))
-			}
-		}
-	}
-}
-
-func listFollows(s *suite) {
-	a, b := s.create("a"), s.create("b")
-	s.equalLists("List after two writes", s.list(things, home, ""), []*resourcepb.Resource{a, b})
-	a = s.update(a)
-	s.equalLists("List after an update", s.list(things, home, ""), []*resourcepb.Resource{a, b})
-	s.delete(a)
-	s.equalLists("List after a deletion", s.list(things, home, ""), []*resourcepb.Resource{b})
-	a = s.create("a")
-	s.equalLists("List after a second creation", s.list(things, home, ""), []*resourcepb.Resource{a, b})
-	s.equalLists("List of a prefix", s.list(things, home, "b"), []*resourcepb.Resource{b})
-}
 
 // listCut moves a token from name to name, in the order of the list and against it: a list that is one cut through the store
 // shows exactly one holder, or two, as the writer creates before it deletes.

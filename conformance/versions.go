@@ -10,10 +10,8 @@ import (
 
 var versionCases = topic{"Versions", []testCase{
 	{name: "Garbage", run: versionGarbage},
-	{name: "NeverUsedTwice", run: versionNeverTwice},
 	{name: "NeverUsedTwiceAfterRestart", needs: needAnother, run: versionRestart},
 	{name: "NeverUsedTwiceAfterRestore", needs: needBackup, run: versionRestore},
-	{name: "SameContentIsAWrite", run: versionSameContent},
 }}
 
 // garbage returns texts that are no version of stored, some of them nearly so.
@@ -73,23 +71,6 @@ func (l *versionLog) add(res *resourcepb.Resource) *resourcepb.Resource {
 	return res
 }
 
-func versionNeverTwice(s *suite) {
-	log := versionLog{s, make(map[string]int)}
-	for range 8 {
-		res := log.add(s.create("a"))
-		for range 3 {
-			res = log.add(s.update(res))
-		}
-		s.delete(res)
-	}
-	// The same uid does not bring a version back.
-	res := newThing("a")
-	for range 4 {
-		stored := log.add(s.write(res))
-		s.delete(stored)
-	}
-}
-
 func versionRestart(s *suite) {
 	log := versionLog{s, make(map[string]int)}
 	kept := log.add(s.create("kept"))
@@ -125,17 +106,4 @@ func versionRestore(s *suite) {
 	_, err = s.b.WriteCAS(s.ctx, withNewData(lost))
 	s.wantError("WriteCAS at a version that the restore took away", err, storage.ErrCASFailure)
 	log.add(s.write(newThing("gone")))
-}
-
-func versionSameContent(s *suite) {
-	w := s.watchAll()
-	first := s.create("a")
-	second := s.write(first)
-	if second.Version == first.Version {
-		s.Fatalf("writing the same content again kept version %q", first.Version)
-	}
-	s.expectUpsert(w, first)
-	s.expectUpsert(w, second)
-	_, err := s.b.WriteCAS(s.ctx, first)
-	s.wantError("WriteCAS at the version before", err, storage.ErrCASFailure)
 }

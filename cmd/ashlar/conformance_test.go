@@ -159,21 +159,21 @@ func init() {
 // TestConformanceFinds asks a database that breaks a promise.
 func TestConformanceFinds(t *testing.T) {
 	report := filepath.Join(t.TempDir(), "report.html")
-	r := newRunner(t, "forgetful://x").ask(t.Context(), "--run", "^(Delete|URL)/", "--report", report)
+	r := newRunner(t, "forgetful://x").ask(t.Context(), "--run", "^(Histories/Calls|URL/)", "--report", report)
 	require.Equal(t, cli.ExitFailed, r.code)
-	require.Contains(t, r.err, "Delete/CreateAgain failed\n")
-	require.Contains(t, r.err, "ashlar: a guarantee is broken: A write happens only at the stored version;")
-	require.Regexp(t, `(?m)^✗ .*  A write happens only at the stored version;.*\n +Delete/\w+: `, r.out)
+	require.Contains(t, r.err, "Histories/Calls failed\n")
+	require.Contains(t, r.err, "ashlar: a guarantee is broken: An acknowledged write is seen by every handle")
+	require.Regexp(t, `(?m)^✗ .*  An acknowledged write is seen by every handle.*\n +Histories/Calls: `, r.out)
 	require.Regexp(t, `(?m)^✓ .*  An error about a store's URL names the parameter, and never the password$`, r.out)
 	html, err := os.ReadFile(report)
 	require.NoError(t, err)
-	require.Contains(t, string(html), "1 of 2 guarantees are broken")
-	require.Contains(t, string(html), "Delete/CreateAgain")
+	require.Contains(t, string(html), "1 of 15 guarantees are broken")
+	require.Contains(t, string(html), "Histories/Calls")
 }
 
 // TestConformanceLeft says so where something could not be deleted, and calls it by its name.
 func TestConformanceLeft(t *testing.T) {
-	r := newRunner(t, "forgetful://x?undeletable").ask(t.Context(), "--run", "^Write/Table$")
+	r := newRunner(t, "forgetful://x?undeletable").ask(t.Context(), "--run", "^Keys/ByteOrder$")
 	require.Equal(t, cli.ExitFailed, r.code)
 	require.Regexp(t, `(?m)^ashlar: the forgetful ashlar_conformance_\w+ could not be deleted: the disk is read-only$`, r.err)
 }

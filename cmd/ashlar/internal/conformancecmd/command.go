@@ -64,7 +64,7 @@ a crash can show that a database acknowledges writes and then loses them.`,
   ashlar conformance --store postgres://db.example/app --faults --for 2m --report report.html
   ashlar conformance --store postgres://localhost/app --faults --crash-command 'docker kill pg; docker wait pg; docker start pg'
   ashlar conformance --store etcd://10.0.0.1,10.0.0.2,10.0.0.3/app --faults --crash-command 'ssh 10.0.0.2 sudo systemctl kill -s KILL etcd'
-  ashlar conformance --store sqlite:///mnt/nfs/store.db --run 'Write/|Order/'
+  ashlar conformance --store sqlite:///mnt/nfs/store.db --run 'Histories/|Load/'
   ashlar conformance --store postgres://db.example/app --faults --run Faults --seed 4711`,
 		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,

@@ -62,10 +62,12 @@ func (n *results) byGuarantee() (all []*guaranteeResult) {
 				if !slices.Contains(w.Skipped, r.NotRun) {
 					w.Skipped = append(w.Skipped, r.NotRun)
 				}
+			case r.Failure != "" && !g.BrokenBy(r):
+				w.Skipped = append(w.Skipped, r.Case+" ended early because of another guarantee")
 			default:
 				w.Ran++
 				w.Took += r.Took
-				if r.Failure != "" {
+				if g.BrokenBy(r) {
 					w.Failures = append(w.Failures, r.Case+": "+r.Failure)
 				}
 			}

@@ -1,0 +1,221 @@
+package conformance
+
+import (
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// A changeStatus is what a position means for a change: it is before or after the change, or the contract leaves that open.
+type changeStatus byte
+
+const (
+	statusAfter changeStatus = iota // the event of the change is still to come
+	statusBefore
+	statusOpen
+)
+
+// A modelCursor is a cursor and its meaning. Changes beyond the end of statuses come after it.
+type modelCursor struct {
+	text     string
+	statuses []changeStatus
+}
+
+// A modelWatch is a watch and the events that it still has to return.
+type modelWatch struct {
+	storage.Watch
+	handle     *modelHandle
+	h          *Harness
+	filter     filter
+	inSnapshot bool
+	snapshot   []*resourcepb.Resource // still to come
+	statuses   []changeStatus         // of the watch's position, by change
+	more       bool                   // the commit of the last event continues
+	recalls    bool
+	requests   []int // of bookmarks that are not answered: the number of changes at the time
+	allowance  int   // requests minus bookmarks
+}
+
+// position extends the statuses to all changes and returns them.
+func (w *modelWatch) position() []changeStatus {
+	for i := len(w.statuses); i < len(w.handle.store.changes); i++ {
+		status := statusOpen
+		if w.selects(i) {
+			status = statusAfter
+		}
+		w.statuses = append(w.statuses, status)
+	}
+	return w.statuses
+}
+
+func (w *modelWatch) selects(change int) bool {
+	return w.filter.selects(subject(w.handle.store.changes[change].event).Id)
+}
+
+// owes reports whether Next must return something.
+func (w *modelWatch) owes() bool {
+	return w.inSnapshot || len(w.requests) > 0 || w.owed(len(w.handle.store.changes))
+}
+
+// owed reports whether an event of the first changes is still to come.
+func (w *modelWatch) owed(changes int) bool {
+	for i, status := range w.position()[:changes] {
+		if status == statusAfter && w.selects(i) && !w.superseded(i) {
+			return true
+		}
+	}
+	return false
+}
+
+// superseded reports whether a watch that merges events may leave out a change because of a later one.
+func (w *modelWatch) superseded(change int) bool {
+	later := w.handle.store.changes[change+1:]
+	return w.h.MergesEvents != "" && slices.ContainsFunc(later, func(c modelChange) bool { return c.key == w.handle.store.changes[change].key })
+}
+
+// cursor returns the position that the watch has now.
+func (w *modelWatch) cursor() modelCursor {
+	statuses := slices.Clone(w.position())
+	next := -1 // the commit of the next event
+	for i, status := range statuses {
+		c := w.handle.store.changes[i]
+		switch {
+		case status == statusAfter && next < 0 && w.handle.ordered:
+			next = c.commit
+		case status == statusOpen && next >= 0 && c.commit > next:
+			statuses[i] = statusAfter
+		}
+	}
+	return modelCursor{w.Cursor(), statuses}
+}
+
+// accept compares an event with the expected ones.
+func (w *modelWatch) accept(ev *resourcepb.WatchEvent) {
+	switch {
+	case ev.GetBookmark() != nil:
+		w.acceptBookmark(ev)
+	case w.inSnapshot:
+		w.acceptSnapshot(ev)
+	default:
+		w.acceptChange(ev)
+	}
+}
+
+func (w *modelWatch) acceptSnapshot(ev *resourcepb.WatchEvent) {
+	const check = "snapshots of watches"
+	switch {
+	case ev.GetMore():
+		violated("transactions in watches", "an event of a snapshot says that its commit continues: %s", shortText(ev))
+	case len(w.snapshot) > 0 && !proto.Equal(ev, upsertEvent(w.snapshot[0])):
+		violated(check, "the snapshot of %v:\n got %s\nwant %s", w.filter, shortText(ev), shortText(w.snapshot[0]))
+	case len(w.snapshot) > 0:
+		w.snapshot = w.snapshot[1:]
+	case ev.GetEndOfSnapshot() == nil:
+		violated(check, "the snapshot of %v continues after its last resource with %s", w.filter, shortText(ev))
+	default:
+		w.inSnapshot = false
+	}
+}
+
+func (w *modelWatch) acceptBookmark(ev *resourcepb.WatchEvent) {
+	strict := w.allowance == len(w.requests) // it cannot be a second answer to an earlier request
+	w.allowance--
+	switch {
+	case w.inSnapshot:
+		violated("bookmarks are true", "a bookmark in the middle of a snapshot")
+	case w.more:
+		violated("transactions in watches", "a bookmark in the middle of a commit")
+	case w.allowance < 0:
+		violated("bookmarks", "there are more bookmarks than requests")
+	case ev.GetMore(), ev.GetBookmark().GetCursor() != w.Cursor():
+		violated("bookmarks are true", "a bookmark has cursor %q, the watch is at %q", ev.GetBookmark().GetCursor(), w.Cursor())
+	}
+	if strict {
+		if w.owed(w.requests[0]) {
+			violated("bookmarks are true", "a bookmark of a watch of %v came before an event of a change that was acknowledged before the request", w.filter)
+		}
+		for i := range w.position()[:w.requests[0]] {
+			w.statuses[i] = statusBefore
+		}
+	}
+	w.requests = slices.DeleteFunc(w.requests, func(changes int) bool { return !w.owed(changes) })
+}
+
+func (w *modelWatch) acceptChange(ev *resourcepb.WatchEvent) {
+	changes := w.handle.store.changes
+	i := w.find(ev)
+	c := changes[i]
+	position := w.position()
+	for j, status := range position {
+		other := changes[j]
+		sameOrder := other.key == c.key
+		if w.handle.ordered {
+			sameOrder = other.commit != c.commit
+		}
+		switch {
+		case j == i || sameOrder && j < i:
+			if j < i && status == statusAfter && w.selects(j) && !w.superseded(j) {
+				check := "watches are complete and ordered"
+				if other.key != c.key {
+					check = "one order of changes"
+				}
+				violated(check, "a watch of %v returned %s\nbefore %s", w.filter, shortText(ev), shortText(other.event))
+			}
+			position[j] = statusBefore
+		case sameOrder && status == statusOpen && w.selects(j):
+			position[j] = statusAfter
+		}
+	}
+	w.checkMore(ev, c)
+	if want := resourceOf(c.before); w.recalls && !proto.Equal(ev.Before, want) || !w.recalls && ev.Before != nil {
+		violated("watches report the previous state", "the previous state in %s:\n got %s\nwant %s", shortText(ev), shortText(ev.Before), shortText(want))
+	}
+	w.handle.seen(i)
+}
+
+// find returns the change of an event.
+func (w *modelWatch) find(ev *resourcepb.WatchEvent) int {
+	plain := clone(ev)
+	plain.More, plain.Before = false, nil
+	for i, status := range w.position() {
+		c := w.handle.store.changes[i]
+		if !proto.Equal(plain, c.event) {
+			continue
+		}
+		if status == statusBefore || !w.selects(i) {
+			violated("watches are complete and ordered", "a watch of %v returned an event that is not due: %s", w.filter, shortText(ev))
+		}
+		return i
+	}
+	if ev.GetDelete() != nil {
+		violated("deletions show the last resource", "a watch of %v returned %s", w.filter, shortText(ev))
+	}
+	violated("watches are complete and ordered", "a watch of %v returned an event of no change: %s", w.filter, shortText(ev))
+	return -1
+}
+
+// checkMore compares WatchEvent.more with the rest of the commit.
+func (w *modelWatch) checkMore(ev *resourcepb.WatchEvent, c modelChange) {
+	w.more = ev.GetMore()
+	if w.h.NoCommitBounds != "" {
+		if ev.GetMore() {
+			violated("transactions in watches", "an event says that its commit continues although Harness.NoCommitBounds says: %s", w.h.NoCommitBounds)
+		}
+		return
+	}
+	remaining, open := false, false
+	for j, status := range w.position() {
+		if w.handle.store.changes[j].commit == c.commit && w.selects(j) {
+			remaining, open = remaining || status == statusAfter, open || status == statusOpen
+			if status == statusOpen && !ev.GetMore() {
+				w.statuses[j] = statusBefore
+			}
+		}
+	}
+	if ev.GetMore() != remaining && !open {
+		violated("transactions in watches", "more is %v, the rest of the commit for %v is %v: %s", ev.GetMore(), w.filter, remaining, shortText(ev))
+	}
+}
