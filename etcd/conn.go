@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"math"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -12,6 +14,37 @@ import (
 
 	"github.com/ashlar-dev/storage"
 )
+
+// conn is the connection of a handle to the cluster, with the newest revision that the handle has seen.
+type conn struct {
+	client     *clientv3.Client
+	kv         clientv3.KV
+	ranges     clientv3.KV // for lists: limits the bytes of a response
+	txns       pb.KVClient // for transactions
+	ownsClient bool        // the handle closes the client
+	opts       Options
+	layout     layout
+
+	lifetime context.Context // ends with Close
+	cancel   context.CancelCauseFunc
+	mu       sync.RWMutex // read-locked while a call starts, locked while Close marks the handle as closed
+	closed   bool
+	calls    sync.WaitGroup
+
+	newestRevision atomic.Int64 // the newest revision of any response or delivered event
+	lastResponseAt atomic.Int64 // the time of the last linearizable response, in Unix nanoseconds
+	oldest         atomic.Int64 // all revisions before it are known to be compacted
+}
+
+func newConn(client *clientv3.Client, opts Options, ownsClient bool) *conn {
+	kv := clientv3.RetryKVClient(client)
+	c := &conn{
+		client: client, kv: leaderKV{clientv3.NewKV(client)}, ranges: leaderKV{clientv3.NewKVFromKVClient(boundedKV{kv}, client)}, txns: kv,
+		ownsClient: ownsClient, opts: opts, layout: newLayout(opts.Prefix),
+	}
+	c.lifetime, c.cancel = context.WithCancelCause(context.Background())
+	return c
+}
 
 // pause waits before the next attempt, longer with each attempt. It returns false if ctx has ended.
 func pause(ctx context.Context, attempt int) bool {
@@ -54,36 +87,55 @@ func retry[T any](ctx context.Context, request func(context.Context) (T, error))
 }
 
 // begin starts a call. The returned context ends when the handle is closed.
-func (b *handle) begin(ctx context.Context) (context.Context, func(), error) {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	if b.closed {
+func (c *conn) begin(ctx context.Context) (context.Context, func(), error) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.closed {
 		return nil, nil, storage.ErrClosed
 	}
-	b.calls.Add(1)
+	c.calls.Add(1)
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(b.lifetime, func() { cancel(storage.ErrClosed) })
+	stop := context.AfterFunc(c.lifetime, func() { cancel(storage.ErrClosed) })
 	return ctx, func() {
 		stop()
 		cancel(nil)
-		b.calls.Done()
+		c.calls.Done()
 	}, nil
 }
 
+// end ends the contexts of all calls and waits for the calls. Later calls fail with storage.ErrClosed.
+func (c *conn) end() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.cancel(storage.ErrClosed)
+	c.calls.Wait()
+}
+
 // saw records the revision of a response or an event.
-func (b *handle) saw(rev int64) {
+func (c *conn) saw(rev int64) {
 	for {
-		old := b.newestRevision.Load()
-		if rev <= old || b.newestRevision.CompareAndSwap(old, rev) {
+		old := c.newestRevision.Load()
+		if rev <= old || c.newestRevision.CompareAndSwap(old, rev) {
 			return
 		}
 	}
 }
 
 // recordRevision records the revision of a linearizable response.
-func (b *handle) recordRevision(rev int64) {
-	b.saw(rev)
-	b.lastResponseAt.Store(time.Now().UnixNano())
+func (c *conn) recordRevision(rev int64) {
+	c.saw(rev)
+	c.lastResponseAt.Store(time.Now().UnixNano())
+}
+
+// compactedBefore records that all revisions before rev are compacted.
+func (c *conn) compactedBefore(rev int64) {
+	for {
+		old := c.oldest.Load()
+		if rev <= old || c.oldest.CompareAndSwap(old, rev) {
+			return
+		}
+	}
 }
 
 // recentEnough is the maximum age of the newest known revision. A write reads a newer one if it is older. It must be well below the time
@@ -91,25 +143,25 @@ func (b *handle) recordRevision(rev int64) {
 const recentEnough = 30 * time.Second
 
 // recent returns a revision from before the call. A write sent later, if applied, is in the history after that revision.
-func (b *handle) recent(ctx context.Context) (int64, error) {
-	if time.Since(time.Unix(0, b.lastResponseAt.Load())) < recentEnough {
-		return b.newestRevision.Load(), nil
+func (c *conn) recent(ctx context.Context) (int64, error) {
+	if time.Since(time.Unix(0, c.lastResponseAt.Load())) < recentEnough {
+		return c.newestRevision.Load(), nil
 	}
-	if _, err := b.revision(ctx); err != nil {
+	if _, err := c.revision(ctx); err != nil {
 		return 0, err
 	}
-	return b.newestRevision.Load(), nil
+	return c.newestRevision.Load(), nil
 }
 
 // revision returns the revision of the cluster, by a linearizable read.
-func (b *handle) revision(ctx context.Context) (int64, error) {
+func (c *conn) revision(ctx context.Context) (int64, error) {
 	resp, err := retry(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) {
-		return b.kv.Get(ctx, b.layout.storeKey(), clientv3.WithCountOnly())
+		return c.kv.Get(ctx, c.layout.storeKey(), clientv3.WithCountOnly())
 	})
 	if err != nil {
 		return 0, err
 	}
-	b.recordRevision(resp.Header.Revision)
+	c.recordRevision(resp.Header.Revision)
 	return resp.Header.Revision, nil
 }
 
@@ -152,8 +204,8 @@ func retryRead[T any](ctx context.Context, read func() (T, error)) (T, error) {
 }
 
 // call runs do with a context that ends when the handle is closed.
-func (b *handle) call(ctx context.Context, do func(ctx context.Context) error) error {
-	ctx, done, err := b.begin(ctx)
+func (c *conn) call(ctx context.Context, do func(ctx context.Context) error) error {
+	ctx, done, err := c.begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -163,31 +215,31 @@ func (b *handle) call(ctx context.Context, do func(ctx context.Context) error) e
 
 // eventually sends a serializable read to any member. It repeats the read linearizably if it fails or its revision is older than one
 // this handle has seen.
-func eventually(ctx context.Context, b *handle, read func(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error)) (*clientv3.GetResponse, error) {
+func eventually(ctx context.Context, c *conn, read func(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error)) (*clientv3.GetResponse, error) {
 	attemptCtx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	resp, err := read(attemptCtx, clientv3.WithSerializable())
 	cancel()
-	if err == nil && resp.Header.Revision >= b.newestRevision.Load() {
-		b.saw(resp.Header.Revision)
+	if err == nil && resp.Header.Revision >= c.newestRevision.Load() {
+		c.saw(resp.Header.Revision)
 		return resp, nil
 	}
-	return linearizably(ctx, b, read)
+	return linearizably(ctx, c, read)
 }
 
 // linearizably sends a read linearizably. It retries until ctx ends.
-func linearizably(ctx context.Context, b *handle, read func(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error)) (*clientv3.GetResponse, error) {
+func linearizably(ctx context.Context, c *conn, read func(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error)) (*clientv3.GetResponse, error) {
 	resp, err := retry(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) { return read(ctx) })
 	if err != nil {
 		return nil, err
 	}
-	b.recordRevision(resp.Header.Revision)
+	c.recordRevision(resp.Header.Revision)
 	return resp, nil
 }
 
 // txn sends a transaction to a member that knows a leader. It uses etcd's protocol messages, because the client's operations are large
 // structs that copy each key and value once more, which is much of the cost of a batch.
-func (b *handle) txn(ctx context.Context, req *pb.TxnRequest) (*pb.TxnResponse, error) {
-	resp, err := b.txns.Txn(clientv3.WithRequireLeader(ctx), req, grpc.ForceCodecV2(protoCodec{}), grpc.MaxCallRecvMsgSize(math.MaxInt32))
+func (c *conn) txn(ctx context.Context, req *pb.TxnRequest) (*pb.TxnResponse, error) {
+	resp, err := c.txns.Txn(clientv3.WithRequireLeader(ctx), req, grpc.ForceCodecV2(protoCodec{}), grpc.MaxCallRecvMsgSize(math.MaxInt32))
 	if err != nil {
 		return nil, clientv3.ContextError(ctx, err)
 	}

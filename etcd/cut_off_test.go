@@ -33,6 +33,24 @@ func (s *unresponsive) Put(ctx context.Context, _ *pb.PutRequest, _ ...grpc.Call
 	return nil, ctx.Err()
 }
 
+// newTestHandle returns a handle of a store in a simulated cluster.
+func newTestHandle(t *testing.T, server pb.KVClient) *handle {
+	client := clientv3.NewCtxClient(t.Context())
+	c := newConn(client, Options{Prefix: "p", MaxTxnOps: defaultTxnOps, MaxRequestBytes: defaultRequest}, false)
+	c.kv, c.txns = clientv3.NewKVFromKVClient(server, client), server
+	c.recordRevision(1)
+	return newHandle(c)
+}
+
+// creations returns mutations that create resources with these names.
+func creations(names ...string) (mutations []driver.Mutation) {
+	for _, name := range names {
+		k := key.Key{Group: "g", Kind: "k", Name: name}
+		mutations = append(mutations, driver.Mutation{Verb: driver.Write, Key: k, Uid: "u", Resource: &resourcepb.Resource{Id: k.ID("u", "v")}})
+	}
+	return mutations
+}
+
 // A write that is in flight when the backend is closed fails with ErrInconsistent besides ErrClosed, because it may be applied.
 func TestCloseDuringWrites(t *testing.T) {
 	t.Parallel()
@@ -40,21 +58,11 @@ func TestCloseDuringWrites(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := &unresponsive{received: make(chan struct{}, 100)}
-			client := clientv3.NewCtxClient(t.Context())
-			b := &handle{client: client, kv: clientv3.NewKVFromKVClient(server, client), txns: server, opts: Options{MaxTxnOps: defaultTxnOps, MaxRequestBytes: defaultRequest}, layout: newLayout("p")}
-			b.lifetime, b.cancel = context.WithCancelCause(context.Background())
-			b.writes, b.reads = newWrites(b), newReads(b)
-			b.fence.init(b.layout.fenceKey(0))
-			b.recordRevision(1)
+			b := newTestHandle(t, server)
 			var calls sync.WaitGroup
 			for _, names := range writes {
 				calls.Go(func() {
-					var mutations []driver.Mutation
-					for _, name := range names {
-						k := key.Key{Group: "g", Kind: "k", Name: name}
-						mutations = append(mutations, driver.Mutation{Verb: driver.Write, Key: k, Uid: "u", Resource: &resourcepb.Resource{Id: k.ID("u", "v")}})
-					}
-					if err := b.Apply(t.Context(), mutations); !errors.Is(err, storage.ErrClosed) || !errors.Is(err, storage.ErrInconsistent) {
+					if err := b.Apply(t.Context(), creations(names...)); !errors.Is(err, storage.ErrClosed) || !errors.Is(err, storage.ErrInconsistent) {
 						t.Errorf("%v, expected ErrClosed and ErrInconsistent", err)
 					}
 				})

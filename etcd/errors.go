@@ -152,6 +152,9 @@ func (e errLost) Unwrap() error { return e.cause }
 
 var errWentBack = fmt.Errorf("%w: the cluster is at an older revision than before (restored from a backup?)", storage.ErrCompacted)
 
+// errImpossible would be a defect of this package or of etcd.
+var errImpossible = fmt.Errorf("%w: etcd rejected a comparison that holds", storage.ErrInconsistent)
+
 // compactedError reports the oldest revision that a member retains.
 type compactedError struct{ oldest int64 }
 
@@ -163,9 +166,9 @@ func (compactedError) Unwrap() error { return storage.ErrCompacted }
 
 // lostAnswer is the error of a request that may have been applied.
 type lostAnswer struct {
-	fence          int64 // the position of the fence in the request
-	cause          error
-	singleMutation bool // the request had one mutation
+	position int64 // of the revocation in the request
+	cause    error
+	single   bool // the transaction had one request
 }
 
 func (e *lostAnswer) Error() string { return "the answer was lost: " + e.cause.Error() }

@@ -2,22 +2,16 @@ package etcd
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/url"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/backend"
-	"github.com/ashlar-dev/storage/internal/batch"
 )
 
 // Backend is a store in etcd. It has all capabilities: [storage.Pager], [storage.Resumer] and [storage.Transactor], its watches are
@@ -35,33 +29,15 @@ var (
 	_ storage.Transactor = (*Backend)(nil)
 )
 
-// handle is an opened store as a driver.
+// handle is an open store as a driver.
 type handle struct {
-	client     *clientv3.Client
-	kv         clientv3.KV
-	ranges     clientv3.KV // for lists: bounded in bytes
-	txns       pb.KVClient // for transactions
-	ownsClient bool        // the client is closed with the backend
-	opts       Options
-	layout     layout
-
-	lifetime context.Context // ends with Close
-	cancel   context.CancelCauseFunc
-	mu       sync.RWMutex // held for reading while a call begins, for writing while Close does
-	closed   bool
-	calls    sync.WaitGroup
-
-	newestRevision atomic.Int64 // the newest revision that any answer or delivered event has shown
-	lastResponseAt atomic.Int64 // when an answer last came, in Unix nanoseconds
-	oldest         atomic.Int64 // a revision before which all is known to be compacted
-	fence          fence
-	handle         [8]byte // random; the first half of every token
-	counter        atomic.Uint64
-
-	writes  *batch.Batcher[*mutation, outcome]
-	reads   *batch.Batcher[[]byte, reading]
-	writers atomic.Int64 // calls under way: a lone one needs no batcher, and is spared the way to it and back
-	readers atomic.Int64
+	*conn
+	*reader
+	*writer
+	lister
+	pastReader
+	historian
+	mover
 }
 
 var (
@@ -122,61 +98,51 @@ func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 	return b, nil
 }
 
-func newBackend(ctx context.Context, client *clientv3.Client, opts Options, owned bool) (*Backend, error) {
-	b := &handle{client: client, kv: leaderKV{clientv3.NewKV(client)},
-		ranges: leaderKV{clientv3.NewKVFromKVClient(boundedKV{clientv3.RetryKVClient(client)}, client)}, txns: clientv3.RetryKVClient(client), ownsClient: owned, opts: opts, layout: newLayout(opts.Prefix)}
-	_, _ = rand.Read(b.handle[:]) // never fails
-	b.fence.init(b.layout.fenceKey(b.handle[0]))
-	b.lifetime, b.cancel = context.WithCancelCause(context.Background())
+func newBackend(ctx context.Context, client *clientv3.Client, opts Options, ownsClient bool) (*Backend, error) {
 	if _, has := ctx.Deadline(); !has {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, opts.Timeout)
 		defer cancel()
 	}
-	if err := b.identify(ctx); err != nil {
-		b.cancel(nil)
+	c := newConn(client, opts, ownsClient)
+	h := newHandle(c)
+	var err error
+	if c.layout.store, err = identify(ctx, c, h.sender.revocation); err != nil {
+		c.cancel(nil)
 		return nil, fmt.Errorf("open etcd: %w", err)
 	}
-	b.writes = newWrites(b)
-	b.reads = newReads(b)
 	return &Backend{
-		Backend: backend.New(b, backend.Options[position]{
+		Backend: backend.New(h, backend.Options[position]{
 			MaxSize:     opts.MaxSize,
 			MaxOps:      (opts.MaxTxnOps - 1) / maxOpsEach,
 			Timeout:     opts.Timeout,
 			Outage:      opts.Outage,
 			Linger:      time.Minute,
-			OnDelivered: func(ev *event) { b.saw(ev.At.rev) },
+			OnDelivered: func(ev *event) { c.saw(ev.At.rev) },
 		}),
-		handle: b,
+		handle: h,
 	}, nil
 }
 
-// StoreID implements driver.Driver.
-func (b *handle) StoreID() driver.StoreID { return b.layout.store }
-
-// Source implements driver.Driver.
-func (b *handle) Source() driver.Source[position] { return newSource(b) }
-
-// token returns a token that no other write has.
-func (b *handle) token() token {
-	var t token
-	copy(t[:], b.handle[:])
-	binary.BigEndian.PutUint64(t[8:], b.counter.Add(1))
-	return t
+func newHandle(c *conn) *handle {
+	h := &handle{conn: c, reader: newReader(c), lister: lister{c}, pastReader: pastReader{c}, historian: historian{c}, mover: mover{c}}
+	h.writer = newWriter(c, h.reader)
+	return h
 }
 
+// StoreID implements driver.Driver.
+func (h *handle) StoreID() driver.StoreID { return h.layout.store }
+
+// Source implements driver.Driver.
+func (h *handle) Source() driver.Source[position] { return newSource(h.conn) }
+
 // Close implements driver.Driver.
-func (b *handle) Close() error {
-	b.mu.Lock()
-	b.closed = true
-	b.mu.Unlock()
-	b.cancel(storage.ErrClosed)
-	b.calls.Wait()
-	b.writes.Close()
-	b.reads.Close()
-	if b.ownsClient {
-		if err := b.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
+func (h *handle) Close() error {
+	h.end()
+	h.sender.batches.Close()
+	h.reads.Close()
+	if h.ownsClient {
+		if err := h.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
 			return fmt.Errorf("close the etcd client: %w", err)
 		}
 	}

@@ -23,8 +23,8 @@ import (
 // progress response: the server has sent all events up to a revision. The feed requests progress until the revision is reached,
 // because a member that lags, or that has events to send first, sends no response or one with an older revision.
 
-func newSource(b *handle) *source {
-	return &source{b: b, target: progressTarget{raisedCh: make(chan struct{})}}
+func newSource(c *conn) *source {
+	return &source{c: c, target: progressTarget{raisedCh: make(chan struct{})}}
 }
 
 // progressTarget is the newest revision for which a bookmark was promised.
@@ -53,15 +53,15 @@ func (w *progressTarget) raise(rev int64) {
 
 // Newest implements driver.Prover.
 func (s *source) Newest(ctx context.Context) (position, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.b.opts.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.c.opts.Timeout)
 	defer cancel()
-	ctx, done, err := s.b.begin(ctx)
+	ctx, done, err := s.c.begin(ctx)
 	if err != nil {
 		return position{}, err
 	}
 	defer done()
-	seen := s.b.newestRevision.Load()
-	rev, err := s.b.revision(ctx)
+	seen := s.c.newestRevision.Load()
+	rev, err := s.c.revision(ctx)
 	switch {
 	case err != nil:
 		return position{}, err
@@ -78,7 +78,7 @@ func (s *source) Reached(at, target position) bool { return !at.less(target) }
 // history reads past changes through one watch of etcd, which it keeps from page to page. For each watch that starts far behind the
 // server scans all later changes: 40,000 changes took 108 s in pages of 500 with a watch for each page, and take 3 s with one watch.
 type history struct {
-	b        *handle
+	c        *conn
 	filter   *key.Filter
 	at       position
 	lifetime context.Context // ends with Close, or with the backend
@@ -99,11 +99,11 @@ const responseTimeout = time.Minute
 
 // History implements driver.Source.
 func (s *source) History(from position, filter *key.Filter) driver.History[position] {
-	h := &history{b: s.b, filter: filter, at: from, next: from.rev}
+	h := &history{c: s.c, filter: filter, at: from, next: from.rev}
 	if from.key == endKey {
 		h.next++
 	}
-	h.lifetime, h.cancel = context.WithCancel(s.b.lifetime)
+	h.lifetime, h.cancel = context.WithCancel(s.c.lifetime)
 	return h
 }
 
@@ -113,9 +113,9 @@ func (h *history) Close() { h.cancel() }
 // Page implements driver.History. A page ends with a complete response of the server, or a complete fragment, since that is in memory
 // anyway.
 func (h *history) Page(ctx context.Context, limit int) (events []*event, end position, more bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, h.b.opts.Outage)
+	ctx, cancel := context.WithTimeout(ctx, h.c.opts.Outage)
 	defer cancel()
-	ctx, done, err := h.b.begin(ctx)
+	ctx, done, err := h.c.begin(ctx)
 	if err != nil {
 		return nil, h.at, false, err
 	}
@@ -137,7 +137,7 @@ func (h *history) Page(ctx context.Context, limit int) (events []*event, end pos
 			return nil, h.at, false, translate(err)
 		}
 	}
-	if err := h.b.checkRetained(ctx, h.first()-1); err != nil {
+	if err := checkRetained(ctx, h.c, h.first()-1); err != nil {
 		return nil, h.at, false, translate(err)
 	}
 	// The page may be the last one only if this call has read the newest revision itself.
@@ -157,7 +157,7 @@ func (h *history) first() int64 {
 
 // newestSince reads the newest revision. It fails with errWentBack if that is older than seen.
 func (h *history) newestSince(ctx context.Context, seen int64) (int64, error) {
-	newest, err := h.b.revision(ctx)
+	newest, err := h.c.revision(ctx)
 	switch {
 	case err != nil:
 		return 0, err
@@ -171,8 +171,8 @@ func (h *history) newestSince(ctx context.Context, seen int64) (int64, error) {
 func (h *history) fill(ctx context.Context, limit int) (err error) {
 	for h.next <= h.newest && len(h.read) < limit && h.size < driver.PageBytes {
 		if h.stream == nil {
-			lower, upper := h.b.layout.keyRange(h.filter)
-			if h.stream, err = h.b.openStream(h.lifetime, lower, upper, h.next); err != nil {
+			lower, upper := h.c.layout.keyRange(h.filter)
+			if h.stream, err = openStream(h.lifetime, h.c, lower, upper, h.next); err != nil {
 				return err
 			}
 		}
@@ -199,11 +199,11 @@ func (h *history) take(ctx context.Context) (err error) {
 		}
 	}
 	byRevision(resp.Events, func(rev int64, changes []*mvccpb.Event) bool {
-		if err = h.b.addPrevious(ctx, rev, changes); err != nil {
+		if err = addPrevious(ctx, h.c, rev, changes); err != nil {
 			return false
 		}
 		var found []*event
-		if found, err = h.b.layout.events(rev, changes); err != nil {
+		if found, err = h.c.layout.events(rev, changes); err != nil {
 			return false
 		}
 		for _, ev := range found {
@@ -240,7 +240,7 @@ type event = driver.Event[position]
 //
 // The run ends when history is compacted or missing, and when an outage lasts longer than Options.Outage.
 type source struct {
-	b      *handle
+	c      *conn
 	target progressTarget
 }
 
@@ -263,8 +263,8 @@ func (s *source) Run(ctx context.Context, ready func(position), publish func([]*
 			return ctx.Err()
 		case errors.As(err, &lost), errors.Is(err, storage.ErrCompacted) && f.at != 0:
 			return err
-		case time.Since(f.lastResponse) > s.b.opts.Outage:
-			return fmt.Errorf("etcd did not respond for %v: %w", s.b.opts.Outage, err)
+		case time.Since(f.lastResponse) > s.c.opts.Outage:
+			return fmt.Errorf("etcd did not respond for %v: %w", s.c.opts.Outage, err)
 		}
 		if f.lastResponse.After(before) {
 			attempt = 0
@@ -286,7 +286,7 @@ type follower struct {
 
 // follow opens a watch after the last published revision, and publishes events until the watch breaks.
 func (f *follower) follow(ctx context.Context) error {
-	b := f.source.b
+	c := f.source.c
 	newest, err := f.identify(ctx)
 	if err != nil {
 		return err
@@ -295,8 +295,8 @@ func (f *follower) follow(ctx context.Context) error {
 	if from == 0 {
 		from = newest
 	}
-	resources := b.layout.resources
-	stream, err := b.openStream(ctx, resources, key.PrefixEnd(resources), from+1)
+	resources := c.layout.resources
+	stream, err := openStream(ctx, c, resources, key.PrefixEnd(resources), from+1)
 	if err != nil {
 		return err
 	}
@@ -315,14 +315,14 @@ func (f *follower) follow(ctx context.Context) error {
 // identify returns the revision of the cluster. It fails unless the prefix still holds the store that was opened, and the revision is
 // not older than the newest one seen.
 func (f *follower) identify(ctx context.Context) (int64, error) {
-	b := f.source.b
-	ctx, cancel := context.WithTimeout(ctx, min(attemptTimeout, b.opts.Outage))
+	c := f.source.c
+	ctx, cancel := context.WithTimeout(ctx, min(attemptTimeout, c.opts.Outage))
 	defer cancel()
 	newest := f.at
 	if newest != 0 {
-		newest = max(newest, b.newestRevision.Load()) // a watch may have started after the last published revision
+		newest = max(newest, c.newestRevision.Load()) // a watch may have started after the last published revision
 	}
-	resp, err := b.kv.Get(ctx, b.layout.storeKey())
+	resp, err := c.kv.Get(ctx, c.layout.storeKey())
 	if err != nil {
 		return 0, err
 	}
@@ -330,12 +330,12 @@ func (f *follower) identify(ctx context.Context) (int64, error) {
 	switch {
 	case err != nil:
 		return 0, errLost{err}
-	case store != b.layout.store:
+	case store != c.layout.store:
 		return 0, errLost{errors.New("the prefix now holds another store")}
 	case resp.Header.Revision < newest:
 		return 0, errLost{errWentBack}
 	}
-	b.recordRevision(resp.Header.Revision)
+	c.recordRevision(resp.Header.Revision)
 	return resp.Header.Revision, nil
 }
 
@@ -343,13 +343,13 @@ func (f *follower) identify(ctx context.Context) (int64, error) {
 func (f *follower) checkRetained(ctx context.Context, rev int64) error {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	return translate(f.source.b.checkRetained(ctx, rev))
+	return translate(checkRetained(ctx, f.source.c, rev))
 }
 
 // receive publishes the events of the watch. Before it publishes the first response, it checks that the start revision of the watch is
 // still retained: a compaction at that very revision would otherwise go unnoticed.
 func (f *follower) receive(ctx context.Context, s *stream, from int64) error {
-	interval := max(min(idleInterval, f.source.b.opts.Outage/4), time.Millisecond) // a ticker must have a positive interval
+	interval := max(min(idleInterval, f.source.c.opts.Outage/4), time.Millisecond) // a ticker must have a positive interval
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	idle, begun := 0, false
@@ -411,11 +411,11 @@ func (f *follower) take(ctx context.Context, changes []*mvccpb.Event, progress i
 			err = errLost{fmt.Errorf("etcd sent revision %d after %d", rev, f.at)}
 			return false
 		}
-		if err = f.source.b.addPrevious(ctx, rev, changes); err != nil {
+		if err = addPrevious(ctx, f.source.c, rev, changes); err != nil {
 			return false
 		}
 		var events []*event
-		if events, err = f.source.b.layout.events(rev, changes); err != nil {
+		if events, err = f.source.c.layout.events(rev, changes); err != nil {
 			err = errLost{err}
 			return false
 		}

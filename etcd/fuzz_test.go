@@ -116,7 +116,7 @@ func FuzzVersion(f *testing.F) {
 
 // A cursor of any content decodes or fails with ErrInvalid, and no bound of a list extends beyond its filter.
 func FuzzTokens(f *testing.F) {
-	b := &handle{layout: newLayout("prefix")}
+	c := &conn{layout: newLayout("prefix")}
 	var at source
 	filter := key.Filter{Group: "g", Kind: "k", Partition: "*", Namespace: "*"}
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x07g\x00k\x00\x00\x00a\x00"))
@@ -136,10 +136,10 @@ func FuzzTokens(f *testing.F) {
 				t.Errorf("%+v decodes as %+v, %v", p, again, err)
 			}
 		}
-		l := b.list(&filter, storage.StrongConsistency)
+		l := newListing(c, &filter, storage.StrongConsistency)
 		from, end := l.next, l.end
-		l = b.listWithin(&filter, payload, nil, storage.StrongConsistency)
-		ahead := bytes.Compare(l.next, from) >= 0 && bytes.Compare(l.next, b.layout.within(payload)) >= 0
+		l = newListingWithin(c, &filter, payload, nil, storage.StrongConsistency)
+		ahead := bytes.Compare(l.next, from) >= 0 && bytes.Compare(l.next, c.layout.within(payload)) >= 0
 		if empty := bytes.Compare(l.next, end) >= 0; !ahead && !empty || !bytes.Equal(l.end, end) {
 			t.Errorf("a list from %q on has the range %q to %q", payload, l.next, l.end)
 		}

@@ -32,8 +32,8 @@ func newLayout(prefix string) layout {
 	return layout{resources: section("r"), entries: section("o"), meta: section("m")}
 }
 
-func (l *layout) storeKey() string          { return string(l.meta) + "store" }
-func (l *layout) fenceKey(slot byte) string { return fmt.Sprintf("%sfence%02x", l.meta, slot) }
+func (l *layout) storeKey() string               { return string(l.meta) + "store" }
+func (l *layout) revocationKey(slot byte) string { return fmt.Sprintf("%sfence%02x", l.meta, slot) }
 
 // receiptKey returns the key to which transactions that consist only of deletes write their token.
 func (l *layout) receiptKey(slot byte) string { return fmt.Sprintf("%sreceipt%02x", l.meta, slot) }
@@ -233,17 +233,17 @@ func (l *layout) keyRange(f *key.Filter) (from, to []byte) {
 	return from, key.PrefixEnd(from)
 }
 
-// movedKey holds the target to which the store has moved. Every transaction that changes resources compares that it does not exist.
-func (l *layout) movedKey() string { return string(l.meta) + "moved" }
+// fenceKey holds the target to which the store has moved. Every transaction that changes resources compares that it does not exist.
+func (l *layout) fenceKey() string { return string(l.meta) + "moved" }
 
 // epochKey is written whenever the fence is set or removed, and never deleted. Its mod revision is the epoch of the fence. Each change of
 // the fence compares it, so a request that arrives after its caller stopped waiting changes nothing.
 func (l *layout) epochKey() string { return string(l.meta) + "epoch" }
 
 // open returns the comparison that the store accepts writes.
-func (l *layout) open() *pb.Compare { return compareRevision([]byte(l.movedKey()), 0) }
+func (l *layout) open() *pb.Compare { return compareRevision([]byte(l.fenceKey()), 0) }
 
-func (l *layout) getMoved() *pb.RequestOp { return opGet([]byte(l.movedKey())) }
+func (l *layout) getFence() *pb.RequestOp { return opGet([]byte(l.fenceKey())) }
 
 func (l *layout) noteKey(name string) string { return string(l.meta) + "journal/" + name }
 

@@ -35,7 +35,7 @@ const (
 // listing iterates over the resources of a range that match a filter, at one revision. From a key that does not match it skips to the
 // next key that can match: it drops the fetched keys before that, and the next chunk starts there.
 type listing struct {
-	b              *handle
+	c              *conn
 	filter         *key.Filter // nil: all match
 	next, end      []byte
 	rev            int64 // 0 before the first response, unless the caller has set it
@@ -52,18 +52,18 @@ type listing struct {
 	received       int   // keys in all responses
 }
 
-func (b *handle) list(f *key.Filter, consistency storage.ReadConsistency) *listing {
-	return b.listWithin(f, nil, nil, consistency)
+func newListing(c *conn, f *key.Filter, consistency storage.ReadConsistency) *listing {
+	return newListingWithin(c, f, nil, nil, consistency)
 }
 
-// listWithin is list within the bounds of two keys' bytes. nil is no bound.
-func (b *handle) listWithin(f *key.Filter, from, to []byte, consistency storage.ReadConsistency) *listing {
-	l := &listing{b: b, filter: f, consistent: consistency, chunk: firstChunk, more: true, total: -1}
-	l.next, l.end = b.layout.keyRange(f)
-	if first := b.layout.within(from); bytes.Compare(first, l.next) > 0 {
+// newListingWithin is newListing within the bounds of two keys' bytes. nil is no bound.
+func newListingWithin(c *conn, f *key.Filter, from, to []byte, consistency storage.ReadConsistency) *listing {
+	l := &listing{c: c, filter: f, consistent: consistency, chunk: firstChunk, more: true, total: -1}
+	l.next, l.end = c.layout.keyRange(f)
+	if first := c.layout.within(from); bytes.Compare(first, l.next) > 0 {
 		l.next = first
 	}
-	if last := b.layout.within(to); to != nil && bytes.Compare(last, l.end) < 0 {
+	if last := c.layout.within(to); to != nil && bytes.Compare(last, l.end) < 0 {
 		l.end = last
 	}
 	l.seek(l.next)
@@ -90,7 +90,7 @@ var errUsedUp = errors.New("all fetched keys have been returned")
 func (l *listing) first() (key.Key, *mvccpb.KeyValue, error) {
 	for len(l.kvs) > 0 {
 		kv := l.kvs[0]
-		k, err := l.b.layout.parse(kv.Key)
+		k, err := l.c.layout.parse(kv.Key)
 		if err != nil {
 			return key.Key{}, nil, err
 		}
@@ -114,11 +114,11 @@ func (l *listing) first() (key.Key, *mvccpb.KeyValue, error) {
 func (l *listing) seek(etcdKey []byte) {
 	l.next = etcdKey
 	if l.filter != nil {
-		from, ok := l.filter.Seek(etcdKey[len(l.b.layout.resources):])
+		from, ok := l.filter.Seek(etcdKey[len(l.c.layout.resources):])
 		if !ok {
-			from = l.end[len(l.b.layout.resources):]
+			from = l.end[len(l.c.layout.resources):]
 		}
-		l.next = l.b.layout.within(from)
+		l.next = l.c.layout.within(from)
 	}
 	skipped := 0
 	for skipped < len(l.kvs) && bytes.Compare(l.kvs[skipped].Key, l.next) < 0 {
@@ -194,26 +194,26 @@ func (l *listing) read(ctx context.Context) (*clientv3.GetResponse, error) {
 		more = append(append(more, opts...), clientv3.WithLimit(0))
 		for {
 			more[len(more)-1] = clientv3.WithLimit(int64(l.chunk))
-			resp, err := l.b.ranges.Get(ctx, string(l.next), more...)
+			resp, err := l.c.ranges.Get(ctx, string(l.next), more...)
 			if !isTooMuch(err) || l.chunk == 1 {
 				return resp, err
 			}
 			l.chunk = max(1, l.chunk/4)
 		}
 	}
-	seen := l.b.newestRevision.Load()
+	seen := l.c.newestRevision.Load()
 	switch {
 	case l.consistent == storage.StrongConsistency:
-		return l.notGoneBack(seen)(linearizably(ctx, l.b, get))
+		return l.notGoneBack(seen)(linearizably(ctx, l.c, get))
 	case l.total < 0:
-		return l.notGoneBack(seen)(eventually(ctx, l.b, get))
+		return l.notGoneBack(seen)(eventually(ctx, l.c, get))
 	}
 	// Any member that has the revision can answer. One that lags returns an error.
 	one, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	resp, err := get(one, clientv3.WithSerializable())
 	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
-		return l.notGoneBack(seen)(linearizably(ctx, l.b, get))
+		return l.notGoneBack(seen)(linearizably(ctx, l.c, get))
 	}
 	return resp, translate(err)
 }
@@ -234,16 +234,19 @@ func isTooMuch(err error) bool {
 	return status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "received message larger than max")
 }
 
+// lister implements the lists of driver.Driver and driver.Snapshotter.
+type lister struct{ *conn }
+
 // List implements driver.Driver. The list shows one revision.
-func (b *handle) List(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, rows driver.Rows) error {
-	ctx, done, err := b.begin(ctx)
+func (r lister) List(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, rows driver.Rows) error {
+	ctx, done, err := r.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
 	_, err = retryRead(ctx, func() (struct{}, error) {
 		rows.Restart()
-		l := b.list(f, consistency)
+		l := newListing(r.conn, f, consistency)
 		for {
 			k, kv, err := l.take(ctx)
 			if errors.Is(err, io.EOF) {
@@ -251,7 +254,7 @@ func (b *handle) List(ctx context.Context, consistency storage.ReadConsistency, 
 			}
 			var res *resourcepb.Resource
 			if err == nil {
-				res, err = b.layout.decodeValue(k, kv)
+				res, err = r.layout.decodeValue(k, kv)
 			}
 			if err == nil {
 				err = rows.AddResource(res)
@@ -265,29 +268,29 @@ func (b *handle) List(ctx context.Context, consistency storage.ReadConsistency, 
 }
 
 // Children implements driver.Driver. The entries of an owner are adjacent, in the order of the children's keys.
-func (b *handle) Children(ctx context.Context, owner driver.Key, uid string) ([]*resourcepb.ID, error) {
-	ctx, done, err := b.begin(ctx)
+func (r lister) Children(ctx context.Context, owner driver.Key, uid string) ([]*resourcepb.ID, error) {
+	ctx, done, err := r.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	return retryRead(ctx, func() ([]*resourcepb.ID, error) { return b.references(ctx, ownerHash(owner, uid)) })
+	return retryRead(ctx, func() ([]*resourcepb.ID, error) { return r.references(ctx, ownerHash(owner, uid)) })
 }
 
-func (b *handle) references(ctx context.Context, owner [16]byte) ([]*resourcepb.ID, error) {
-	from := b.layout.entriesOf(owner)
+func (r lister) references(ctx context.Context, owner [16]byte) ([]*resourcepb.ID, error) {
+	from := r.layout.entriesOf(owner)
 	next, end := string(from), string(key.PrefixEnd(from))
 	var refs []*resourcepb.ID
 	for rev, more := int64(0), true; more; {
 		get := func(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 			opts = append(opts, clientv3.WithRange(end), clientv3.WithLimit(maxChunk), clientv3.WithRev(rev))
-			return b.kv.Get(ctx, next, opts...)
+			return r.kv.Get(ctx, next, opts...)
 		}
 		read := eventually
 		if rev != 0 {
 			read = linearizably
 		}
-		resp, err := read(ctx, b, get)
+		resp, err := read(ctx, r.conn, get)
 		if err != nil {
 			return nil, err
 		}
@@ -295,12 +298,12 @@ func (b *handle) references(ctx context.Context, owner [16]byte) ([]*resourcepb.
 			rev = resp.Header.Revision
 		}
 		for _, kv := range resp.Kvs {
-			child, lookUp, err := b.layout.parseEntry(kv)
+			child, lookUp, err := r.layout.parseEntry(kv)
 			if err != nil {
 				return nil, err
 			}
 			if lookUp {
-				if err := b.readGroupVersion(ctx, child, rev); err != nil {
+				if err := r.readGroupVersion(ctx, child, rev); err != nil {
 					return nil, err
 				}
 			}
@@ -313,10 +316,10 @@ func (b *handle) references(ctx context.Context, owner [16]byte) ([]*resourcepb.
 }
 
 // readGroupVersion reads the group version of a child at a revision.
-func (b *handle) readGroupVersion(ctx context.Context, child *resourcepb.ID, rev int64) error {
+func (r lister) readGroupVersion(ctx context.Context, child *resourcepb.ID, rev int64) error {
 	k := key.Of(child)
-	resp, err := linearizably(ctx, b, func(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-		return b.kv.Get(ctx, string(b.layout.resource(k)), append(opts, clientv3.WithRev(rev))...)
+	resp, err := linearizably(ctx, r.conn, func(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+		return r.kv.Get(ctx, string(r.layout.resource(k)), append(opts, clientv3.WithRev(rev))...)
 	})
 	if err != nil {
 		return err
@@ -325,7 +328,7 @@ func (b *handle) readGroupVersion(ctx context.Context, child *resourcepb.ID, rev
 	if kv == nil {
 		return fmt.Errorf("%v has an owner entry, but is not stored", k)
 	}
-	_, res, err := b.layout.decode(kv)
+	_, res, err := r.layout.decode(kv)
 	if err != nil {
 		return err
 	}
@@ -334,13 +337,13 @@ func (b *handle) readGroupVersion(ctx context.Context, child *resourcepb.ID, rev
 }
 
 // Snapshot implements driver.Snapshotter. The snapshot is read at one revision, page by page, while the watch is consumed.
-func (b *handle) Snapshot(ctx context.Context, _ time.Time, f *driver.Filter) (driver.Snapshot, position, error) {
-	ctx, done, err := b.begin(ctx)
+func (r lister) Snapshot(ctx context.Context, _ time.Time, f *driver.Filter) (driver.Snapshot, position, error) {
+	ctx, done, err := r.begin(ctx)
 	if err != nil {
 		return nil, position{}, err
 	}
 	defer done()
-	l := b.list(f, storage.StrongConsistency)
+	l := newListing(r.conn, f, storage.StrongConsistency)
 	if err := l.fetch(ctx); err != nil {
 		return nil, position{}, snapshotError(ctx, err)
 	}
@@ -377,7 +380,7 @@ func (s *snapshot) Next(ctx context.Context) (*resourcepb.Resource, error) {
 	for {
 		k, kv, err := l.first()
 		if err == nil {
-			return l.b.layout.decodeValue(k, kv)
+			return l.c.layout.decodeValue(k, kv)
 		}
 		if !errors.Is(err, errUsedUp) {
 			return nil, err
@@ -392,9 +395,9 @@ func (s *snapshot) Next(ctx context.Context) (*resourcepb.Resource, error) {
 
 // read requests the next chunk. It retries for Options.Outage, so the watch survives a shorter outage.
 func (s *snapshot) read(l *listing) (*clientv3.GetResponse, error) {
-	ctx, cancel := context.WithTimeout(s.lifetime, l.b.opts.Outage)
+	ctx, cancel := context.WithTimeout(s.lifetime, l.c.opts.Outage)
 	defer cancel()
-	ctx, done, err := l.b.begin(ctx)
+	ctx, done, err := l.c.begin(ctx)
 	if err != nil {
 		return nil, err
 	}

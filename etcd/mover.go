@@ -16,18 +16,21 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
+// mover implements driver.GuardedMover.
+type mover struct{ *conn }
+
 // ReadNote implements driver.Mover.
-func (b *handle) ReadNote(ctx context.Context, name string) (value []byte, revision string, err error) {
-	kv, err := b.getNote(ctx, b.layout.noteKey(name))
+func (m mover) ReadNote(ctx context.Context, name string) (value []byte, revision string, err error) {
+	kv, err := m.getNote(ctx, m.layout.noteKey(name))
 	if kv == nil {
 		return nil, "", err
 	}
 	return kv.Value, strconv.FormatInt(kv.ModRevision, 10), nil
 }
 
-func (b *handle) getNote(ctx context.Context, key string) (kv *mvccpb.KeyValue, err error) {
-	err = b.call(ctx, func(ctx context.Context) error {
-		resp, err := retry(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) { return b.kv.Get(ctx, key) })
+func (m mover) getNote(ctx context.Context, key string) (kv *mvccpb.KeyValue, err error) {
+	err = m.call(ctx, func(ctx context.Context) error {
+		resp, err := retry(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) { return m.kv.Get(ctx, key) })
 		if err == nil {
 			kv = first(resp.Kvs)
 		}
@@ -37,16 +40,16 @@ func (b *handle) getNote(ctx context.Context, key string) (kv *mvccpb.KeyValue, 
 }
 
 // WriteNote implements driver.Mover.
-func (b *handle) WriteNote(ctx context.Context, name string, value []byte, revision string) (next string, err error) {
-	key := b.layout.noteKey(name)
+func (m mover) WriteNote(ctx context.Context, name string, value []byte, revision string) (next string, err error) {
+	key := m.layout.noteKey(name)
 	rev, ok := parseRevision(revision)
 	if !ok {
 		return "", driver.Conflict(name)
 	}
-	err = b.call(ctx, func(ctx context.Context) error {
+	err = m.call(ctx, func(ctx context.Context) error {
 		// A retry after a lost answer may conflict with the first attempt. The caller then reads the note.
 		resp, err := retry(ctx, func(ctx context.Context) (*pb.TxnResponse, error) {
-			return b.txn(ctx, &pb.TxnRequest{
+			return m.txn(ctx, &pb.TxnRequest{
 				Compare: []*pb.Compare{compareRevision([]byte(key), rev)},
 				Success: []*pb.RequestOp{opPut([]byte(key), value)},
 			})
@@ -57,7 +60,7 @@ func (b *handle) WriteNote(ctx context.Context, name string, value []byte, revis
 		case !resp.Succeeded:
 			return driver.Conflict(name)
 		}
-		b.recordRevision(resp.Header.Revision)
+		m.recordRevision(resp.Header.Revision)
 		next = strconv.FormatInt(resp.Header.Revision, 10)
 		return nil
 	})
@@ -65,12 +68,12 @@ func (b *handle) WriteNote(ctx context.Context, name string, value []byte, revis
 }
 
 // DeleteNote implements driver.Mover.
-func (b *handle) DeleteNote(ctx context.Context, name, revision string) error {
-	key := b.layout.noteKey(name)
+func (m mover) DeleteNote(ctx context.Context, name, revision string) error {
+	key := m.layout.noteKey(name)
 	rev, _ := parseRevision(revision)
-	return b.call(ctx, func(ctx context.Context) error {
+	return m.call(ctx, func(ctx context.Context) error {
 		resp, err := retry(ctx, func(ctx context.Context) (*pb.TxnResponse, error) {
-			return b.txn(ctx, &pb.TxnRequest{
+			return m.txn(ctx, &pb.TxnRequest{
 				Compare: []*pb.Compare{compareRevision([]byte(key), rev)},
 				Success: []*pb.RequestOp{opDelete([]byte(key))},
 				Failure: []*pb.RequestOp{opGet([]byte(key))},
@@ -100,7 +103,7 @@ type guard struct {
 }
 
 // guardOf returns the guard in a context, or nil.
-func (b *handle) guardOf(ctx context.Context) (*guard, error) {
+func guardOf(ctx context.Context, l *layout) (*guard, error) {
 	g := driver.GuardOf(ctx)
 	if g == nil {
 		return nil, nil
@@ -109,7 +112,7 @@ func (b *handle) guardOf(ctx context.Context) (*guard, error) {
 	if !ok {
 		return nil, g.Superseded()
 	}
-	return &guard{g, []byte(b.layout.noteKey(g.Note)), rev}, nil
+	return &guard{g, []byte(l.noteKey(g.Note)), rev}, nil
 }
 
 // size returns the number of bytes that the guard adds to a request.
@@ -121,7 +124,7 @@ func (g *guard) size() int {
 }
 
 // compare prepends the comparison of the guard.
-func (g *guard) compare(others ...*pb.Compare) []*pb.Compare {
+func (g *guard) compare(others []*pb.Compare) []*pb.Compare {
 	if g == nil {
 		return others
 	}
@@ -129,7 +132,7 @@ func (g *guard) compare(others ...*pb.Compare) []*pb.Compare {
 }
 
 // readRequests appends a read of the guard's note to the reads of a failed transaction.
-func (g *guard) readRequests(others ...*pb.RequestOp) []*pb.RequestOp {
+func (g *guard) readRequests(others []*pb.RequestOp) []*pb.RequestOp {
 	if g == nil {
 		return others
 	}
@@ -160,13 +163,13 @@ func fenceError(kvs []*mvccpb.KeyValue) error {
 }
 
 // SetFence implements driver.Mover.
-func (b *handle) SetFence(ctx context.Context, target *string) error {
+func (m mover) SetFence(ctx context.Context, target *string) error {
 	for {
-		state, err := b.Fence(ctx)
+		state, err := m.Fence(ctx)
 		if err != nil {
 			return err
 		}
-		_, err = b.SetFenceAt(ctx, target, state.Epoch)
+		_, err = m.SetFenceAt(ctx, target, state.Epoch)
 		if errors.Is(err, errOvertaken) {
 			return nil
 		}
@@ -177,7 +180,7 @@ func (b *handle) SetFence(ctx context.Context, target *string) error {
 }
 
 // Guards implements driver.GuardedMover. A guard is an additional comparison in each transaction.
-func (*handle) Guards() {}
+func (mover) Guards() {}
 
 // errOvertaken reports that the fence was changed as requested, and then changed again by another caller.
 var errOvertaken = fmt.Errorf("the fence was changed, then changed again by another caller: %w", storage.ErrCASFailure)
@@ -190,13 +193,13 @@ const (
 
 // SetFenceAt implements driver.GuardedMover. The epoch's key contains the tokens of the last changes, so a retry after a lost answer
 // recognizes a change that was applied: no change is made twice.
-func (b *handle) SetFenceAt(ctx context.Context, target *string, epoch string) (next string, err error) {
-	change := opDelete([]byte(b.layout.movedKey()))
+func (m mover) SetFenceAt(ctx context.Context, target *string, epoch string) (next string, err error) {
+	change := opDelete([]byte(m.layout.fenceKey()))
 	if target != nil {
-		change = opPut([]byte(b.layout.movedKey()), []byte(*target))
+		change = opPut([]byte(m.layout.fenceKey()), []byte(*target))
 	}
-	key, token := []byte(b.layout.epochKey()), rand.Text()
-	kv, err := b.getNote(ctx, string(key))
+	key, token := []byte(m.layout.epochKey()), rand.Text()
+	kv, err := m.getNote(ctx, string(key))
 	if err != nil {
 		return "", err
 	}
@@ -209,9 +212,9 @@ func (b *handle) SetFenceAt(ctx context.Context, target *string, epoch string) (
 		rev = kv.ModRevision
 		value = append(value, kv.Value[:min(len(kv.Value), maxTokens*tokenLen)]...)
 	}
-	err = b.call(ctx, func(ctx context.Context) error {
+	err = m.call(ctx, func(ctx context.Context) error {
 		resp, err := retry(ctx, func(ctx context.Context) (*pb.TxnResponse, error) {
-			return b.txn(ctx, &pb.TxnRequest{
+			return m.txn(ctx, &pb.TxnRequest{
 				Compare: []*pb.Compare{compareRevision(key, rev)},
 				Success: []*pb.RequestOp{change, opPut(key, value)},
 				Failure: []*pb.RequestOp{opGet(key)},
@@ -220,7 +223,7 @@ func (b *handle) SetFenceAt(ctx context.Context, target *string, epoch string) (
 		if err != nil {
 			return err
 		}
-		b.recordRevision(resp.Header.Revision)
+		m.recordRevision(resp.Header.Revision)
 		if resp.Succeeded {
 			next = strconv.FormatInt(resp.Header.Revision, 10)
 			return nil
@@ -250,15 +253,15 @@ func epochOf(kv *mvccpb.KeyValue) string {
 }
 
 // Fence implements driver.Mover.
-func (b *handle) Fence(ctx context.Context) (state driver.FenceState, err error) {
-	err = b.call(ctx, func(ctx context.Context) error {
+func (m mover) Fence(ctx context.Context) (state driver.FenceState, err error) {
+	err = m.call(ctx, func(ctx context.Context) error {
 		resp, err := retry(ctx, func(ctx context.Context) (*pb.TxnResponse, error) {
-			return b.txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{b.layout.getMoved(), opGet([]byte(b.layout.epochKey()))}})
+			return m.txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{m.layout.getFence(), opGet([]byte(m.layout.epochKey()))}})
 		})
 		if err != nil {
 			return err
 		}
-		b.recordRevision(resp.Header.Revision)
+		m.recordRevision(resp.Header.Revision)
 		if kv := first(resp.Responses[0].GetResponseRange().Kvs); kv != nil {
 			state.Target, state.Closed = string(kv.Value), true
 		}

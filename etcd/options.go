@@ -74,4 +74,5 @@ func (o *Options) fill() error {
 const (
 	chunkBytes       = 4 << 20 // the intended size of a chunk of a listing
 	maxResponseBytes = 2 * chunkBytes
+	opOverhead       = 64 // the maximum size of the framing of an operation
 )

@@ -60,7 +60,7 @@ func TestListChunksAreBoundedInBytes(t *testing.T) {
 	defer cancel()
 	const commits, together, size = 12, 4, 240 << 10
 	b, _ := storeWithCommits(t, ctx, commits, together, size)
-	l := b.handle.list(&everything, storage.StrongConsistency)
+	l := newListing(b.handle.conn, &everything, storage.StrongConsistency)
 	l.chunk = maxChunk // the chunk size after many small resources
 	var names []string
 	for l.more {
@@ -129,7 +129,7 @@ func TestHistoryPagesAreBoundedInBytes(t *testing.T) {
 	defer cancel()
 	const commits, together, size = 12, 4, 240 << 10
 	b, from := storeWithCommits(t, ctx, commits, together, size)
-	h := newSource(b.handle).History(endOf(from), &everything)
+	h := newSource(b.handle.conn).History(endOf(from), &everything)
 	defer h.Close()
 	var names []string
 	pages := 0

@@ -15,23 +15,26 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
+// pastReader implements the reads of driver.Historian.
+type pastReader struct{ *conn }
+
 // ReadAt implements driver.Historian. Any member that has the revision may answer an eventual read, since all members keep the same
 // history. A read of keys only is no cheaper than a full one, because the version text depends on the uid and the owner.
-func (b *handle) ReadAt(ctx context.Context, q *driver.HistoryQuery[position], add func(*driver.Version) error) (past driver.HistoryPage[position], err error) {
+func (p pastReader) ReadAt(ctx context.Context, q *driver.HistoryQuery[position], add func(*driver.Version) error) (past driver.HistoryPage[position], err error) {
 	if q.At != nil && (q.At.key != endKey || q.At.rev <= 0) {
 		return past, fmt.Errorf("%w: the position is inside a revision; only complete revisions can be read", storage.ErrInvalid)
 	}
-	ctx, done, err := b.begin(ctx)
+	ctx, done, err := p.begin(ctx)
 	if err != nil {
 		return past, err
 	}
 	defer done()
 	var r *historyRead
 	if q.At != nil {
-		r, err = b.readHistory(ctx, q)
+		r, err = p.readHistory(ctx, q)
 	} else {
 		// A compaction may remove the revision between two chunks.
-		r, err = retryRead(ctx, func() (*historyRead, error) { return b.readHistory(ctx, q) })
+		r, err = retryRead(ctx, func() (*historyRead, error) { return p.readHistory(ctx, q) })
 	}
 	if err != nil {
 		return past, err
@@ -50,11 +53,11 @@ type historyRead struct {
 	versions []driver.Version
 }
 
-func (b *handle) readHistory(ctx context.Context, q *driver.HistoryQuery[position]) (*historyRead, error) {
-	l := b.listWithin(q.Filter, q.From, q.To, q.Consistency)
+func (p pastReader) readHistory(ctx context.Context, q *driver.HistoryQuery[position]) (*historyRead, error) {
+	l := newListingWithin(p.conn, q.Filter, q.From, q.To, q.Consistency)
 	l.pinnedRevision = q.Final
 	if q.At != nil {
-		if oldest := b.oldest.Load(); q.At.rev < oldest {
+		if oldest := p.oldest.Load(); q.At.rev < oldest {
 			return nil, compactedError{oldest}
 		}
 		l.rev, l.pinnedRevision = q.At.rev, true
@@ -72,7 +75,7 @@ func (b *handle) readHistory(ctx context.Context, q *driver.HistoryQuery[positio
 		if err != nil {
 			return nil, err
 		}
-		v, err := b.layout.versionOf(k, kv)
+		v, err := p.layout.versionOf(k, kv)
 		if err != nil {
 			return nil, err
 		}
@@ -137,8 +140,8 @@ func (l *listing) count(ctx context.Context, taken int64) (int64, error) {
 
 // Before implements driver.Historian. A creation has no previous version, a deletion carries it, and for some events an earlier one in
 // events has written it. The others are read, many keys in one transaction, each at the revision before its event.
-func (b *handle) Before(ctx context.Context, events []*event) ([]*driver.Version, error) {
-	ctx, done, err := b.begin(ctx)
+func (p pastReader) Before(ctx context.Context, events []*event) ([]*driver.Version, error) {
+	ctx, done, err := p.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +153,7 @@ func (b *handle) Before(ctx context.Context, events []*event) ([]*driver.Version
 		last := written[ev.Key]
 		switch {
 		case ev.Delete && ev.Resource != nil:
-			at, _ := b.layout.parseVersion(ev.Key, ev.Resource.GetId().GetUid(), ev.Resource.GetVersion())
+			at, _ := p.layout.parseVersion(ev.Key, ev.Resource.GetId().GetUid(), ev.Resource.GetVersion())
 			v := version(ev.Key, ev.Resource, ev.CreateRevision, at.rev, ev.Writes)
 			versions[i] = &v
 		case !ev.Delete && ev.Writes == 1:
@@ -166,11 +169,11 @@ func (b *handle) Before(ctx context.Context, events []*event) ([]*driver.Version
 	}
 	for len(wanted) > 0 {
 		n, size := 0, 0
-		for n < len(wanted) && n < min(b.opts.MaxTxnOps, maxReads) && (n == 0 || size < driver.PageBytes) {
+		for n < len(wanted) && n < min(p.opts.MaxTxnOps, maxReads) && (n == 0 || size < driver.PageBytes) {
 			size += events[wanted[n]].Size // an estimate: the previous version is mostly of similar size
 			n++
 		}
-		if err := b.readBefore(ctx, events, wanted[:n], versions); err != nil {
+		if err := p.readBefore(ctx, events, wanted[:n], versions); err != nil {
 			return nil, err
 		}
 		wanted = wanted[n:]
@@ -179,19 +182,19 @@ func (b *handle) Before(ctx context.Context, events []*event) ([]*driver.Version
 }
 
 // readBefore reads the versions stored before the events with the indexes in wanted.
-func (b *handle) readBefore(ctx context.Context, events []*event, wanted []int, versions []*driver.Version) error {
+func (p pastReader) readBefore(ctx context.Context, events []*event, wanted []int, versions []*driver.Version) error {
 	gets := make([]*pb.RequestOp, len(wanted))
 	for i, at := range wanted {
-		gets[i] = opGet(b.layout.resource(events[at].Key))
+		gets[i] = opGet(p.layout.resource(events[at].Key))
 		gets[i].GetRequestRange().Revision = events[at].Revision - 1
 	}
 	resp, err := retry(ctx, func(ctx context.Context) (*pb.TxnResponse, error) {
-		return b.txn(ctx, &pb.TxnRequest{Success: gets})
+		return p.txn(ctx, &pb.TxnRequest{Success: gets})
 	})
 	if err != nil {
 		return err
 	}
-	b.recordRevision(resp.Header.Revision)
+	p.recordRevision(resp.Header.Revision)
 	for i, at := range wanted {
 		ev := events[at]
 		kv := first(resp.Responses[i].GetResponseRange().Kvs)
@@ -202,7 +205,7 @@ func (b *handle) readBefore(ctx context.Context, events []*event, wanted []int, 
 		if kv == nil || kv.CreateRevision != ev.CreateRevision || kv.Version != writes {
 			return fmt.Errorf("%w: the value stored at revision %d is not the one that revision %d has changed", errWentBack, ev.Revision-1, ev.Revision)
 		}
-		v, err := b.layout.versionOf(ev.Key, kv)
+		v, err := p.layout.versionOf(ev.Key, kv)
 		var damaged *storage.DamagedError
 		if errors.As(err, &damaged) {
 			return fmt.Errorf("%w: %w", storage.ErrCompacted, err) // a retry would fail, too

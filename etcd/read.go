@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"sync/atomic"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
@@ -22,18 +23,27 @@ type reading struct {
 // maxReads bounds the size of the response to a batch of reads: a value may have 1 MiB.
 const maxReads = 127
 
-func newReads(b *handle) *batch.Batcher[[]byte, reading] {
-	return batch.New(batch.Options[[]byte]{
-		MaxCalls: min(b.opts.MaxTxnOps, maxReads),
+// reader reads single keys. It joins concurrent strong reads.
+type reader struct {
+	*conn
+	reads   *batch.Batcher[[]byte, reading]
+	readers atomic.Int64 // reads in flight: a single one bypasses the batcher
+}
+
+func newReader(c *conn) *reader {
+	r := &reader{conn: c}
+	r.reads = batch.New(batch.Options[[]byte]{
+		MaxCalls: min(c.opts.MaxTxnOps, maxReads),
 		Workers:  2,
 		WorkerAt: 100,
-	}, b.readBatch)
+	}, r.readBatch)
+	return r
 }
 
 // readBatch reads a batch of keys in one transaction, which etcd answers linearizably like a single get.
-func (b *handle) readBatch(ctx context.Context, calls []*batch.Call[[]byte, reading]) {
+func (r *reader) readBatch(ctx context.Context, calls []*batch.Call[[]byte, reading]) {
 	if len(calls) == 1 {
-		calls[0].Done(b.getSingle(ctx, calls[0].Request))
+		calls[0].Done(r.getSingle(ctx, calls[0].Request))
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
@@ -42,58 +52,58 @@ func (b *handle) readBatch(ctx context.Context, calls []*batch.Call[[]byte, read
 	for i, c := range calls {
 		gets[i] = opGet(c.Request)
 	}
-	resp, err := b.txn(ctx, &pb.TxnRequest{Success: gets})
+	resp, err := r.txn(ctx, &pb.TxnRequest{Success: gets})
 	if err != nil {
 		for _, c := range calls {
 			c.Done(reading{}, err)
 		}
 		return
 	}
-	b.recordRevision(resp.Header.Revision)
+	r.recordRevision(resp.Header.Revision)
 	for i, c := range calls {
 		c.Done(reading{kv: first(resp.Responses[i].GetResponseRange().Kvs), rev: resp.Header.Revision}, nil)
 	}
 }
 
 // get reads a key linearizably. It retries until ctx ends.
-func (b *handle) get(ctx context.Context, etcdKey []byte) (reading, error) {
-	defer b.readers.Add(-1)
-	if b.readers.Add(1) > 1 {
+func (r *reader) get(ctx context.Context, etcdKey []byte) (reading, error) {
+	defer r.readers.Add(-1)
+	if r.readers.Add(1) > 1 {
 		// A batch has its own timeout, so this first attempt needs none.
-		if r, err := b.reads.Do(ctx, etcdKey); err == nil {
-			return r, nil
+		if answer, err := r.reads.Do(ctx, etcdKey); err == nil {
+			return answer, nil
 		}
 	}
-	return retry(ctx, func(ctx context.Context) (reading, error) { return b.getSingle(ctx, etcdKey) })
+	return retry(ctx, func(ctx context.Context) (reading, error) { return r.getSingle(ctx, etcdKey) })
 }
 
-func (b *handle) getSingle(ctx context.Context, etcdKey []byte) (reading, error) {
-	resp, err := b.kv.Get(ctx, string(etcdKey))
+func (r *reader) getSingle(ctx context.Context, etcdKey []byte) (reading, error) {
+	resp, err := r.kv.Get(ctx, string(etcdKey))
 	if err != nil {
 		return reading{}, err
 	}
-	b.recordRevision(resp.Header.Revision)
+	r.recordRevision(resp.Header.Revision)
 	return reading{kv: first(resp.Kvs), rev: resp.Header.Revision}, nil
 }
 
 // Get implements driver.Driver.
-func (b *handle) Get(ctx context.Context, consistency storage.ReadConsistency, k driver.Key) (*resourcepb.Resource, error) {
-	ctx, done, err := b.begin(ctx)
+func (r *reader) Get(ctx context.Context, consistency storage.ReadConsistency, k driver.Key) (*resourcepb.Resource, error) {
+	ctx, done, err := r.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	etcdKey := b.layout.resource(k)
+	etcdKey := r.layout.resource(k)
 	var kv *mvccpb.KeyValue
 	if consistency == storage.StrongConsistency {
-		r, err := b.get(ctx, etcdKey)
+		answer, err := r.get(ctx, etcdKey)
 		if err != nil {
 			return nil, err
 		}
-		kv = r.kv
+		kv = answer.kv
 	} else {
-		resp, err := eventually(ctx, b, func(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-			return b.kv.Get(ctx, string(etcdKey), opts...)
+		resp, err := eventually(ctx, r.conn, func(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+			return r.kv.Get(ctx, string(etcdKey), opts...)
 		})
 		if err != nil {
 			return nil, err
@@ -103,5 +113,5 @@ func (b *handle) Get(ctx context.Context, consistency storage.ReadConsistency, k
 	if kv == nil {
 		return nil, nil
 	}
-	return b.layout.decodeValue(k, kv)
+	return r.layout.decodeValue(k, kv)
 }

@@ -44,38 +44,37 @@ func parseStore(value string) (driver.StoreID, error) {
 	return driver.StoreID(id), nil
 }
 
-// identify reads the id of the store. It creates the store if there is none, unless Options.NoCreate is set.
-func (b *handle) identify(ctx context.Context) error {
+// identify reads the id of the store and the position of the revocation. It creates the store if there is none, unless Options.NoCreate is
+// set.
+func identify(ctx context.Context, c *conn, r *revocation) (driver.StoreID, error) {
 	var fresh driver.StoreID
 	_, _ = rand.Read(fresh[:]) // never fails
-	storeKey := []byte(b.layout.storeKey())
+	storeKey := []byte(c.layout.storeKey())
 	create := opPut(storeKey, []byte(storeValue(fresh)))
-	if b.opts.NoCreate {
+	if c.opts.NoCreate {
 		create = opGet(storeKey)
 	}
 	resp, err := retry(ctx, func(ctx context.Context) (*pb.TxnResponse, error) {
-		return b.txn(ctx, &pb.TxnRequest{
+		return c.txn(ctx, &pb.TxnRequest{
 			Compare: []*pb.Compare{compareRevision(storeKey, 0)},
-			Success: []*pb.RequestOp{create, b.fence.get()},
-			Failure: []*pb.RequestOp{opGet(storeKey), b.fence.get()},
+			Success: []*pb.RequestOp{create, r.get()},
+			Failure: []*pb.RequestOp{opGet(storeKey), r.get()},
 		})
 	})
 	if err != nil {
-		return err
+		return driver.StoreID{}, err
 	}
-	b.recordRevision(resp.Header.Revision)
+	c.recordRevision(resp.Header.Revision)
 	if kv := first(resp.Responses[1].GetResponseRange().Kvs); kv != nil {
-		b.fence.learn(kv.ModRevision)
+		r.learn(kv.ModRevision)
 	}
-	if resp.Succeeded && b.opts.NoCreate {
-		return fmt.Errorf("there is no store under the prefix %q, and create is off", b.opts.Prefix)
+	if resp.Succeeded && c.opts.NoCreate {
+		return driver.StoreID{}, fmt.Errorf("there is no store under the prefix %q, and create is off", c.opts.Prefix)
 	}
 	if resp.Succeeded {
-		b.layout.store = fresh
-		return nil
+		return fresh, nil
 	}
-	b.layout.store, err = storeIn(resp.Responses[0].GetResponseRange())
-	return err
+	return storeIn(resp.Responses[0].GetResponseRange())
 }
 
 func storeIn(answer *pb.RangeResponse) (driver.StoreID, error) {

@@ -26,12 +26,12 @@ type stream struct {
 
 // openStream watches a key, or the range up to end, from a revision on. It returns once the server has accepted the watch.
 // The error matches storage.ErrCompacted if that revision is compacted.
-func (b *handle) openStream(ctx context.Context, key, end []byte, from int64) (*stream, error) {
+func openStream(ctx context.Context, c *conn, key, end []byte, from int64) (*stream, error) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	// A server may accept the connection and never answer.
 	timer := time.AfterFunc(attemptTimeout, cancel)
 	s := &stream{cancel: cancel, responses: make(chan *pb.WatchResponse)}
-	if err := s.create(ctx, b, key, end, from); err != nil {
+	if err := s.create(ctx, c, key, end, from); err != nil {
 		timer.Stop()
 		cancel()
 		return nil, err
@@ -44,9 +44,9 @@ func (b *handle) openStream(ctx context.Context, key, end []byte, from int64) (*
 	return s, nil
 }
 
-func (s *stream) create(ctx context.Context, b *handle, key, end []byte, from int64) error {
+func (s *stream) create(ctx context.Context, c *conn, key, end []byte, from int64) error {
 	var err error
-	if s.watch, err = pb.NewWatchClient(b.client.ActiveConnection()).Watch(ctx, grpc.ForceCodecV2(protoCodec{})); err != nil {
+	if s.watch, err = pb.NewWatchClient(c.client.ActiveConnection()).Watch(ctx, grpc.ForceCodecV2(protoCodec{})); err != nil {
 		return err
 	}
 	err = s.watch.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{
@@ -172,27 +172,24 @@ func (s *stream) await(ctx context.Context) (*pb.WatchResponse, error) {
 
 // scan calls each with the events of a key, one revision at a time, from a revision to an existing later one and perhaps beyond, until
 // each returns false. The error matches storage.ErrCompacted if the history is compacted.
-func (b *handle) scan(ctx context.Context, key []byte, from, until int64, each func(rev int64, events []*mvccpb.Event) bool) error {
+func scan(ctx context.Context, c *conn, key []byte, from, until int64, each func(rev int64, events []*mvccpb.Event) bool) error {
 	if from > until {
 		return nil
 	}
 	_, err := retry(ctx, func(ctx context.Context) (struct{}, error) {
-		next, err := b.scanOnce(ctx, key, from, until, each)
+		next, err := scanOnce(ctx, c, key, from, until, each)
 		from = next
 		return struct{}{}, err
 	})
-	if err != nil {
-		return err
-	}
-	return nil
+	return err
 }
 
 // scanOnce is one attempt of scan. It returns the revision at which the next attempt continues.
-func (b *handle) scanOnce(ctx context.Context, key []byte, from, until int64, each func(int64, []*mvccpb.Event) bool) (next int64, err error) {
+func scanOnce(ctx context.Context, c *conn, key []byte, from, until int64, each func(int64, []*mvccpb.Event) bool) (next int64, err error) {
 	if from > until {
 		return from, nil
 	}
-	s, err := b.openStream(ctx, key, nil, from)
+	s, err := openStream(ctx, c, key, nil, from)
 	if err != nil {
 		return from, err
 	}
@@ -214,19 +211,19 @@ func (b *handle) scanOnce(ctx context.Context, key []byte, from, until int64, ea
 			break
 		}
 	}
-	return next, b.checkRetained(ctx, from-1)
+	return next, checkRetained(ctx, c, from-1)
 }
 
 // addPrevious reads the previous values of deletions at rev that the server sent without them. A missing value does not prove a
 // compaction: the server registers a watch before it records that the watch wants previous values, so the first events of a new watch
 // may lack them (etcdserver/api/v3rpc/watch.go, v3.6.16). The error matches storage.ErrCompacted if the previous revision is compacted.
-func (b *handle) addPrevious(ctx context.Context, rev int64, changes []*mvccpb.Event) error {
+func addPrevious(ctx context.Context, c *conn, rev int64, changes []*mvccpb.Event) error {
 	for _, change := range changes {
 		if change.Type != mvccpb.DELETE || change.PrevKv != nil {
 			continue
 		}
 		one, cancel := context.WithTimeout(ctx, attemptTimeout)
-		resp, err := b.kv.Get(one, string(change.Kv.Key), clientv3.WithRev(rev-1))
+		resp, err := c.kv.Get(one, string(change.Kv.Key), clientv3.WithRev(rev-1))
 		cancel()
 		if err != nil {
 			return fmt.Errorf("read the value that revision %d deleted: %w", rev, translate(err))
@@ -240,10 +237,10 @@ func (b *handle) addPrevious(ctx context.Context, rev int64, changes []*mvccpb.E
 
 // checkRetained fails if the history after a revision is compacted. A watch that starts at the very revision of a compaction gets no
 // error, but may lack the deletions of that revision.
-func (b *handle) checkRetained(ctx context.Context, rev int64) error {
+func checkRetained(ctx context.Context, c *conn, rev int64) error {
 	if rev <= 0 {
 		return nil
 	}
-	_, err := b.kv.Get(ctx, b.layout.storeKey(), clientv3.WithRev(rev), clientv3.WithCountOnly())
+	_, err := c.kv.Get(ctx, c.layout.storeKey(), clientv3.WithRev(rev), clientv3.WithCountOnly())
 	return err
 }

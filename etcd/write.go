@@ -1,132 +1,165 @@
 package etcd
 
 import (
+	"bytes"
 	"context"
-	"fmt"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"sync/atomic"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 
-	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/codec"
-	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Apply implements driver.Driver. What is one operation joins a batch, unless it has to be alone.
-func (b *handle) Apply(ctx context.Context, mutations []driver.Mutation) error {
-	ctx, done, err := b.begin(ctx)
+// writer applies mutations.
+type writer struct {
+	*conn
+	reader  *reader
+	sender  *sender
+	id      [8]byte // random; the first half of every token
+	counter atomic.Uint64
+}
+
+func newWriter(c *conn, r *reader) *writer {
+	w := &writer{conn: c, reader: r}
+	_, _ = rand.Read(w.id[:]) // never fails
+	w.sender = newSender(c, newRevocation(c, w.id[0]))
+	return w
+}
+
+// nextToken returns a token that no other write has.
+func (w *writer) nextToken() (t token) {
+	copy(t[:], w.id[:])
+	binary.BigEndian.PutUint64(t[8:], w.counter.Add(1))
+	return t
+}
+
+// Apply implements driver.Driver. A single mutation may share a batch, unless it is Exclusive.
+func (w *writer) Apply(ctx context.Context, mutations []driver.Mutation) error {
+	ctx, done, err := w.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	if len(mutations) > 1 || mutations[0].Verb == driver.Check || mutations[0].Exclusive {
-		return b.commit(ctx, mutations)
-	}
-	m := &mutations[0]
-	from, possible := b.baseOf(m)
-	if !possible {
-		r, err := b.get(ctx, b.layout.resource(m.Key))
+	r := &request{mutations: mutations, layout: &w.layout, token: w.nextToken(), slot: w.id[0]}
+	r.alone = len(mutations) > 1 || mutations[0].Verb == driver.Check || mutations[0].Exclusive
+	bases, possible := r.givenBases()
+	if !possible && !r.alone {
+		// The version given cannot be stored, so the mutation fails or has nothing to change.
+		now, err := w.reader.get(ctx, w.layout.resource(mutations[0].Key))
 		if err != nil {
 			return err
 		}
-		return b.refuse(m, r.kv)
-	}
-	var sent *mutation
-	if m.Verb == driver.Delete {
-		sent = b.remove(m.Key, from)
-	} else if sent, err = b.put(m.Key, m.Resource, from, b.token()); err != nil {
+		_, err = r.decide([]*mvccpb.KeyValue{now.kv})
 		return err
 	}
-	o, err := b.apply(ctx, sent)
+	if r.since, err = w.recent(ctx); err != nil {
+		return err
+	}
+	if r.guard, err = guardOf(ctx, r.layout); err != nil {
+		return err
+	}
+	if err := r.prepare(bases); err != nil {
+		return err
+	}
+	if !possible {
+		r.changes = nil // the comparison fails, so the request only reads
+	}
+	rev, err := w.run(ctx, r)
+	if err == nil {
+		r.finish(rev)
+	}
+	return err
+}
+
+// run sends a request until its outcome is known, and returns the revision at which it was applied, 0 if there was nothing to change.
+func (w *writer) run(ctx context.Context, r *request) (rev int64, err error) {
+	for attempt := 0; ; attempt++ {
+		o, err := w.sender.submit(ctx, r)
+		known := err == nil
+		var lost *lostAnswer
+		switch {
+		case known:
+		case classify(err) == rejectedForGood:
+			return 0, translate(err)
+		case ctx.Err() != nil:
+			return 0, unavailable(ctx, err)
+		case errors.As(err, &lost):
+			if o, known, err = w.resolve(ctx, r, lost); err != nil {
+				return 0, err
+			}
+			if !known && lost.finished() {
+				if lost.single {
+					return 0, translate(lost.cause)
+				}
+				r.alone = true // without space, etcd rejects a delete only together with writes
+				continue
+			}
+		case final(err, attempt):
+			return 0, translate(err)
+		}
+		switch {
+		case !known:
+			if !pause(ctx, attempt) {
+				return 0, unavailable(ctx, err)
+			}
+		case o.rev != 0:
+			return o.rev, nil
+		case o.guardError != nil:
+			return 0, o.guardError
+		default:
+			if resend, err := r.decide(o.stored); !resend {
+				return 0, err
+			}
+		}
+	}
+}
+
+// resolve determines the outcome of a request whose answer was lost. known is false if the request was not applied, never will be, and may
+// be sent again.
+func (w *writer) resolve(ctx context.Context, r *request, lost *lostAnswer) (o outcome, known bool, err error) {
+	if !lost.finished() {
+		if err := w.sender.revocation.advance(ctx, lost.position); err != nil {
+			return outcome{}, false, uncertain(err, lost)
+		}
+	}
+	now, err := w.reader.get(ctx, r.receipt.key)
+	if err != nil {
+		return outcome{}, false, uncertain(err, lost)
+	}
+	switch {
+	case now.kv != nil && r.receipt.token != token{} && tokenOf(now.kv.Value) == r.receipt.token:
+		return outcome{rev: now.kv.ModRevision}, true, nil
+	case now.kv != nil && now.kv.ModRevision == r.receipt.base:
+		return outcome{}, false, nil
+	}
+	rev, err := w.find(ctx, &r.receipt, max(r.receipt.base, r.since), now.rev)
 	switch {
 	case err != nil:
-		return err
-	case !o.succeeded:
-		return b.refuse(m, o.conflict)
-	case m.Verb == driver.Write:
-		m.NewVersion = b.layout.version(m.Key, m.Uid, base{rev: o.rev, entry: entryOf(m.Resource)})
+		return outcome{}, false, uncertain(err, lost)
+	case rev != 0:
+		return outcome{rev: rev}, true, nil
+	case now.kv == nil && r.receipt.base == 0, len(r.mutations) > 1, !bytes.Equal(r.receipt.key, r.key(0)):
+		return outcome{}, false, nil
 	}
-	m.Revision = o.rev
-	return nil
+	return outcome{stored: []*mvccpb.KeyValue{now.kv}}, true, nil
 }
 
-// refuse is why a mutation was not done, or nil where it has nothing to do.
-func (b *handle) refuse(m *driver.Mutation, kv *mvccpb.KeyValue) error {
-	stored, err := b.decodeStored(kv)
-	if err != nil {
-		return err
-	}
-	changes, err := m.Decide(stored)
-	switch {
-	case err != nil:
-		return &storage.OpError{Err: err}
-	case changes:
-		return errImpossible
-	}
-	return nil
-}
-
-// errImpossible would be a fault in this package: the comparison failed, though what is stored is what was compared with.
-var errImpossible = fmt.Errorf("%w: etcd refused a comparison that holds", storage.ErrInconsistent)
-
-// baseOf returns the state in which a mutation does what it says. false: the version given cannot be what is stored.
-func (b *handle) baseOf(m *driver.Mutation) (base, bool) {
-	if m.Version == "" && m.Verb != driver.Delete {
-		return base{}, true
-	}
-	return b.layout.parseVersion(m.Key, m.Uid, m.Version)
-}
-
-// decodeStored is what the decision tables ask about a key.
-func (b *handle) decodeStored(kv *mvccpb.KeyValue) (driver.Stored, error) {
-	if kv == nil {
-		return driver.Stored{}, nil
-	}
-	_, res, err := b.layout.decode(kv)
-	if err != nil {
-		return driver.Stored{}, err
-	}
-	return driver.Stored{Exists: true, Uid: res.GetId().GetUid(), Version: res.GetVersion()}, nil
-}
-
-// opOverhead is what the framing of an operation weighs at most.
-const opOverhead = 64
-
-// put makes the mutation that writes res over a state.
-func (b *handle) put(k key.Key, res *resourcepb.Resource, from base, t token) (*mutation, error) {
-	value, err := codec.Append(appendHeader(make([]byte, 0, valueHeader+codec.Size(res)), t), res)
-	if err != nil {
-		return nil, err
-	}
-	m := &mutation{key: k, etcdKey: b.layout.resource(k), base: from, token: t}
-	m.ops = append(make([]*pb.RequestOp, 0, maxOpsEach), opPut(m.etcdKey, value))
-	m.size = 3*len(m.etcdKey) + len(value) + 4*opOverhead
-	now := entryOf(res)
-	if old := from.entry; old != nil && (now == nil || now.owner != old.owner) {
-		m.dropEntry(b.layout.entryKey(old.owner, k))
-	}
-	if now != nil && (from.entry == nil || *from.entry != *now) {
-		entryKey, entryValue := b.layout.entryKey(now.owner, k), entryValue(res.GetId())
-		m.ops = append(m.ops, opPut(entryKey, entryValue))
-		m.size += len(entryKey) + len(entryValue) + opOverhead
-	}
-	return m, nil
-}
-
-// remove makes the mutation that deletes what is stored in a state.
-func (b *handle) remove(k key.Key, from base) *mutation {
-	m := &mutation{key: k, etcdKey: b.layout.resource(k), base: from}
-	m.ops = append(make([]*pb.RequestOp, 0, maxOpsEach), opDelete(m.etcdKey))
-	m.size = 3*len(m.etcdKey) + 4*opOverhead
-	if from.entry != nil {
-		m.dropEntry(b.layout.entryKey(from.entry.owner, k))
-	}
-	return m
-}
-
-func (m *mutation) dropEntry(entryKey []byte) {
-	m.ops = append(m.ops, opDelete(entryKey))
-	m.size += len(entryKey) + opOverhead
+// find searches the history of a receipt's key between two revisions, and returns the revision at which the request was applied, or 0. If
+// the first event since the request was sent is a deletion by another caller, a delete may count it as its own: nothing was stored after
+// it, so the result is the same.
+func (w *writer) find(ctx context.Context, r *receipt, after, until int64) (found int64, err error) {
+	first := true
+	err = scan(ctx, w.conn, r.key, after+1, until, func(_ int64, events []*mvccpb.Event) bool {
+		for _, ev := range events {
+			if r.token == (token{}) && first && ev.Type == mvccpb.DELETE || r.token != (token{}) && ev.Type == mvccpb.PUT && tokenOf(ev.Kv.Value) == r.token {
+				found = ev.Kv.ModRevision
+			}
+			first = false
+		}
+		return found == 0
+	})
+	return found, err
 }

@@ -22,7 +22,6 @@ const module = "github.com/ashlar-dev/storage"
 // outside the list uses only files below it.
 var knownCycles = map[string]int{
 	"driver":              3,
-	"etcd":                10,
 	"etcdserver":          4,
 	"examples/bboltstore": 5,
 	"internal/codec":      2,
