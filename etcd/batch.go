@@ -34,7 +34,7 @@ func newSender(c *conn, r *revocation) *sender {
 // submit sends a request, in a batch if others are in flight.
 func (s *sender) submit(ctx context.Context, r *request) (outcome, error) {
 	defer s.inFlight.Add(-1)
-	if s.inFlight.Add(1) > 1 && !r.alone {
+	if s.inFlight.Add(1) > 1 && !r.exclusive {
 		return s.batches.Do(ctx, r)
 	}
 	outcomes, err := s.send(ctx, r)
@@ -71,7 +71,7 @@ func (s *sender) send(ctx context.Context, requests ...*request) ([]outcome, err
 		position := s.revocation.position()
 		resp, err := s.txn(ctx, s.transaction(requests, position))
 		if err != nil {
-			if class := classify(err); class == unknown || class == finished {
+			if class := classify(err); class == unknown || class == appliedOrNot {
 				err = &lostAnswer{position: position, cause: err, single: len(requests) == 1}
 			}
 			return nil, err
@@ -105,8 +105,8 @@ func (s *sender) send(ctx context.Context, requests ...*request) ([]outcome, err
 	}
 }
 
-// transaction returns the transaction of requests: that of a single one, or one in which that of each is nested. It compares that the
-// revocation is at position and that the store accepts writes. If it fails, the last two reads are of those keys.
+// transaction returns one transaction for all requests. The transactions of several requests are nested in it. It also compares that the
+// revocation is at position and that the store accepts writes. If it fails, its last two reads are of those keys.
 func (s *sender) transaction(requests []*request, position int64) *pb.TxnRequest {
 	var txn *pb.TxnRequest
 	if len(requests) == 1 {

@@ -39,7 +39,7 @@ type conn struct {
 func newConn(client *clientv3.Client, opts Options, ownsClient bool) *conn {
 	kv := clientv3.RetryKVClient(client)
 	c := &conn{
-		client: client, kv: leaderKV{clientv3.NewKV(client)}, ranges: leaderKV{clientv3.NewKVFromKVClient(boundedKV{kv}, client)}, txns: kv,
+		client: client, kv: leaderKV{clientv3.NewKV(client)}, ranges: leaderKV{clientv3.NewKVFromKVClient(responseLimitKV{kv}, client)}, txns: kv,
 		ownsClient: ownsClient, opts: opts, layout: newLayout(opts.Prefix),
 	}
 	c.lifetime, c.cancel = context.WithCancelCause(context.Background())
@@ -182,11 +182,11 @@ func (kv leaderKV) Put(ctx context.Context, key, value string, opts ...clientv3.
 	return kv.KV.Put(clientv3.WithRequireLeader(ctx), key, value, opts...)
 }
 
-// boundedKV rejects responses of more than maxResponseBytes before it reads them into memory.
-type boundedKV struct{ pb.KVClient }
+// responseLimitKV rejects responses of more than maxResponseBytes before it reads them into memory.
+type responseLimitKV struct{ pb.KVClient }
 
 // Range implements pb.KVClient.
-func (kv boundedKV) Range(ctx context.Context, in *pb.RangeRequest, opts ...grpc.CallOption) (*pb.RangeResponse, error) {
+func (kv responseLimitKV) Range(ctx context.Context, in *pb.RangeRequest, opts ...grpc.CallOption) (*pb.RangeResponse, error) {
 	return kv.KVClient.Range(ctx, in, append(opts, grpc.MaxCallRecvMsgSize(maxResponseBytes))...)
 }
 

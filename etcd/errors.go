@@ -27,7 +27,7 @@ const (
 	rejectedForGood outcomeClass = iota // not applied; a retry would fail, too
 	notApplied                          // not applied; may be retried
 	unknown                             // applied, or not, or still in flight
-	finished                            // applied or not, but no longer in flight
+	appliedOrNot                        // applied or not, but no longer in flight
 )
 
 // classify returns the class of an error of the client.
@@ -39,7 +39,7 @@ func classify(err error) outcomeClass {
 		return rejectedForGood
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		// etcd applies the request that reaches the quota, and answers it like the requests that it refuses afterwards.
-		return finished
+		return appliedOrNot
 	case errors.Is(err, rpctypes.ErrTooManyRequests), errors.Is(err, rpctypes.ErrNoLeader), isToken(err):
 		return notApplied
 	}
@@ -133,7 +133,7 @@ const maxRefusedTokens = 5
 // final reports whether an error ends the retries of a request. attempt is the number of attempts before.
 func final(err error, attempt int) bool {
 	class := classify(err)
-	return class == rejectedForGood || class == finished || isToken(err) && attempt >= maxRefusedTokens
+	return class == rejectedForGood || class == appliedOrNot || isToken(err) && attempt >= maxRefusedTokens
 }
 
 // uncertain returns the error of a write whose outcome could not be determined.
@@ -174,5 +174,5 @@ type lostAnswer struct {
 func (e *lostAnswer) Error() string { return "the answer was lost: " + e.cause.Error() }
 func (e *lostAnswer) Unwrap() error { return e.cause }
 
-// finished reports whether the request is no longer in flight.
-func (e *lostAnswer) finished() bool { return classify(e.cause) == finished }
+// inFlight reports whether the transaction may still be applied.
+func (e *lostAnswer) inFlight() bool { return classify(e.cause) != appliedOrNot }

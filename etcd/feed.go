@@ -24,21 +24,21 @@ import (
 // because a member that lags, or that has events to send first, sends no response or one with an older revision.
 
 func newSource(c *conn) *source {
-	return &source{c: c, target: progressTarget{raisedCh: make(chan struct{})}}
+	return &source{c: c, target: progressTarget{changeCh: make(chan struct{})}}
 }
 
 // progressTarget is the newest revision for which a bookmark was promised.
 type progressTarget struct {
 	mu       sync.Mutex
 	rev      int64
-	raisedCh chan struct{} // closed and replaced when rev increases
+	changeCh chan struct{} // closed and replaced when rev increases
 }
 
 // revision returns the target and a channel that is closed when the target increases.
 func (w *progressTarget) revision() (rev int64, raised <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.rev, w.raisedCh
+	return w.rev, w.changeCh
 }
 
 func (w *progressTarget) raise(rev int64) {
@@ -46,8 +46,8 @@ func (w *progressTarget) raise(rev int64) {
 	defer w.mu.Unlock()
 	if rev > w.rev {
 		w.rev = rev
-		close(w.raisedCh)
-		w.raisedCh = make(chan struct{})
+		close(w.changeCh)
+		w.changeCh = make(chan struct{})
 	}
 }
 

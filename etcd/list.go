@@ -49,7 +49,7 @@ type listing struct {
 	remainingCount int64 // keys of the range after the fetched ones
 	chunk          int
 	keysSinceMatch int64 // keys since the last match
-	received       int   // keys in all responses
+	receivedCount  int   // keys in all responses
 }
 
 func newListing(c *conn, f *key.Filter, consistency storage.ReadConsistency) *listing {
@@ -157,7 +157,7 @@ func (l *listing) keep(resp *clientv3.GetResponse) {
 		size += len(kv.Value)
 	}
 	n := len(resp.Kvs)
-	l.received += n
+	l.receivedCount += n
 	if n == 0 {
 		return
 	}
@@ -170,10 +170,10 @@ func (l *listing) keep(resp *clientv3.GetResponse) {
 // expect limits the next chunk to the number of keys expected to contain the wanted matches, given the matches so far.
 func (l *listing) expect(wanted, matched int) {
 	switch {
-	case l.received == 0:
+	case l.receivedCount == 0:
 		l.chunk = min(firstPage, wanted)
 	case matched > 0:
-		l.chunk = min(l.chunk, (wanted*l.received+matched-1)/matched)
+		l.chunk = min(l.chunk, (wanted*l.receivedCount+matched-1)/matched)
 	}
 }
 

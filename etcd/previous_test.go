@@ -15,7 +15,7 @@ import (
 )
 
 // withoutPrevious is a watch stream whose events lack previous values, like the first events of a watch that etcd has just registered.
-// It calls stripped, if set, for each event from which it removes the value.
+// If stripped is set, it is called for each event, after its value is removed.
 type withoutPrevious struct {
 	grpc.ClientStream
 	stripped func()

@@ -12,16 +12,16 @@ import (
 )
 
 // request is the transaction of one Apply. First it compares the versions given. If a comparison fails, the values that etcd returns decide:
-// a mutation fails, or (a delete of a deleted resource) has nothing to change, and the request is sent again and compares those values.
+// a mutation fails, or has nothing to change (a delete of a deleted resource). Then the request is sent again and compares those values.
 //
-// It may be sent again only after its outcome is known, unless it compares the mod revision of an existing key: then it is applied at most
-// once.
+// A request that compares the mod revision of an existing key is applied at most once, however often it is sent. Any other request may be
+// sent again only after its outcome is known.
 type request struct {
 	mutations []driver.Mutation
 	layout    *layout
 	token     token
 	slot      byte // of the receipt key
-	alone     bool // the request must not share a transaction
+	exclusive bool // the request must not share a transaction
 	guard     *guard
 	since     int64  // a revision from before the request was first sent
 	idle      []bool // mutations that have nothing to change; nil: none
@@ -45,12 +45,11 @@ type receipt struct {
 // outcome is the result of a request. rev is 0 if it was not applied.
 type outcome struct {
 	rev        int64
-	stored     []*mvccpb.KeyValue // under the keys of the mutations; nil elements for keys that do not exist
+	values     []*mvccpb.KeyValue // under the keys of the mutations; nil elements for keys that do not exist
 	guardError error              // the guard does not hold
 }
 
-// givenBases returns the states that the versions given stand for. It returns false if one of them cannot be stored: its state then has a
-// revision that no resource has.
+// givenBases parses the versions given. It returns false if one of them cannot be stored, and for that one a revision that no resource has.
 func (r *request) givenBases() (bases []base, possible bool) {
 	bases, possible = make([]base, len(r.mutations)), true
 	for i := range r.mutations {
@@ -91,7 +90,7 @@ func (r *request) prepare(bases []base) error {
 	}
 	switch {
 	case r.receipt.key != nil:
-	case !r.alone:
+	case !r.exclusive:
 		r.receipt = receipt{key: r.key(0), base: bases[0].rev}
 	default: // without a write no resource has the token
 		r.receipt = receipt{key: []byte(r.layout.receiptKey(r.slot)), token: r.token}
@@ -151,15 +150,15 @@ func (r *request) outcome(succeeded bool, responses []*pb.ResponseOp, rev int64)
 	if succeeded {
 		return outcome{rev: rev}
 	}
-	o := outcome{stored: make([]*mvccpb.KeyValue, len(r.compare)), guardError: r.guard.readError(responses)}
-	for i := range o.stored {
-		o.stored[i] = first(responses[i].GetResponseRange().Kvs)
+	o := outcome{values: make([]*mvccpb.KeyValue, len(r.compare)), guardError: r.guard.readError(responses)}
+	for i := range o.values {
+		o.values[i] = first(responses[i].GetResponseRange().Kvs)
 	}
 	return o
 }
 
-// decide decides every mutation by the stored values. The error is that of the first mutation that fails. Without an error, resend reports
-// whether the request has something to change; it then compares the stored values.
+// decide decides every mutation by the stored values. It returns the error of the first mutation that fails. Without an error, resend
+// reports whether the request changes anything. The request then compares the stored values.
 func (r *request) decide(stored []*mvccpb.KeyValue) (resend bool, err error) {
 	bases := make([]base, len(stored))
 	r.idle = make([]bool, len(stored))
@@ -182,7 +181,7 @@ func (r *request) decide(stored []*mvccpb.KeyValue) (resend bool, err error) {
 	switch {
 	case !slices.Contains(r.idle, false):
 		return false, nil
-	case !r.alone, slices.EqualFunc(bases, r.bases, func(a, b base) bool { return a.rev == b.rev }):
+	case !r.exclusive, slices.EqualFunc(bases, r.bases, func(a, b base) bool { return a.rev == b.rev }):
 		return false, errImpossible
 	}
 	err = r.prepare(bases)

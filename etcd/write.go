@@ -44,9 +44,9 @@ func (w *writer) Apply(ctx context.Context, mutations []driver.Mutation) error {
 	}
 	defer done()
 	r := &request{mutations: mutations, layout: &w.layout, token: w.nextToken(), slot: w.id[0]}
-	r.alone = len(mutations) > 1 || mutations[0].Verb == driver.Check || mutations[0].Exclusive
+	r.exclusive = len(mutations) > 1 || mutations[0].Verb == driver.Check || mutations[0].Exclusive
 	bases, possible := r.givenBases()
-	if !possible && !r.alone {
+	if !possible && !r.exclusive {
 		// The version given cannot be stored, so the mutation fails or has nothing to change.
 		now, err := w.reader.get(ctx, w.layout.resource(mutations[0].Key))
 		if err != nil {
@@ -90,11 +90,11 @@ func (w *writer) run(ctx context.Context, r *request) (rev int64, err error) {
 			if o, known, err = w.resolve(ctx, r, lost); err != nil {
 				return 0, err
 			}
-			if !known && lost.finished() {
+			if !known && !lost.inFlight() {
 				if lost.single {
 					return 0, translate(lost.cause)
 				}
-				r.alone = true // without space, etcd rejects a delete only together with writes
+				r.exclusive = true // without space, etcd rejects a delete only together with writes
 				continue
 			}
 		case final(err, attempt):
@@ -110,7 +110,7 @@ func (w *writer) run(ctx context.Context, r *request) (rev int64, err error) {
 		case o.guardError != nil:
 			return 0, o.guardError
 		default:
-			if resend, err := r.decide(o.stored); !resend {
+			if resend, err := r.decide(o.values); !resend {
 				return 0, err
 			}
 		}
@@ -120,7 +120,7 @@ func (w *writer) run(ctx context.Context, r *request) (rev int64, err error) {
 // resolve determines the outcome of a request whose answer was lost. known is false if the request was not applied, never will be, and may
 // be sent again.
 func (w *writer) resolve(ctx context.Context, r *request, lost *lostAnswer) (o outcome, known bool, err error) {
-	if !lost.finished() {
+	if lost.inFlight() {
 		if err := w.sender.revocation.advance(ctx, lost.position); err != nil {
 			return outcome{}, false, uncertain(err, lost)
 		}
@@ -144,7 +144,7 @@ func (w *writer) resolve(ctx context.Context, r *request, lost *lostAnswer) (o o
 	case now.kv == nil && r.receipt.base == 0, len(r.mutations) > 1, !bytes.Equal(r.receipt.key, r.key(0)):
 		return outcome{}, false, nil
 	}
-	return outcome{stored: []*mvccpb.KeyValue{now.kv}}, true, nil
+	return outcome{values: []*mvccpb.KeyValue{now.kv}}, true, nil
 }
 
 // find searches the history of a receipt's key between two revisions, and returns the revision at which the request was applied, or 0. If
