@@ -11,21 +11,21 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// Status is what a store remembers about the migration that it is the target of.
+// Status is a store's record of the migration that it is the target of.
 type Status struct {
 	// From and To are the names of the stores.
 	From, To string
-	// Phase is how far it is.
+	// Phase is the phase of the migration.
 	Phase Phase
-	// Live reports whether it follows the source's changes.
+	// Live reports whether the migration follows the source's changes.
 	Live bool
-	// Started is when it began, Updated when it last gave a sign of life.
+	// Started is the time of the start, Updated that of the last heartbeat.
 	Started, Updated time.Time
-	// Resources is what the target held at the end.
+	// Resources is the number of resources in the target at the end.
 	Resources int
 }
 
-// Look returns what a store remembers about the migration that it is the target of, nil for nothing.
+// Look returns a store's record of the migration that it is the target of, or nil if there is none.
 func Look(ctx context.Context, to storage.Backend) (*Status, error) {
 	store, err := movable(to)
 	if err != nil {
@@ -40,9 +40,9 @@ func Look(ctx context.Context, to storage.Backend) (*Status, error) {
 	}, nil
 }
 
-// Abort gives up a migration that is not complete: the source is opened for writing, should it have been closed for this
-// migration, and the target takes part in none any more. What was copied stays in the target. A process still at work on it stops
-// by itself, and changes neither of the two stores any more, as far as they can hold it back (see the package's documentation).
+// Abort cancels a migration that is not complete. It opens the source for writing if the migration has closed it, and releases the
+// target. The copied resources stay in the target. A process that is still working on the migration stops by itself, and changes
+// neither store any more, within the limits in the package's documentation.
 //
 // After an error, or if the process ends before it returns, call it again.
 func Abort(ctx context.Context, from, to storage.Backend) error {
@@ -58,9 +58,9 @@ func Abort(ctx context.Context, from, to storage.Backend) error {
 	if err != nil {
 		return fmt.Errorf("source: %w", err)
 	}
-	// A call that takes too long fails, and so does this one: whoever calls it decides whether to call it again.
+	// A call that takes too long fails, and so does Abort: its caller decides whether to call it again.
 	m := &migration{from: from, to: to, source: source, target: target}
-	// The journal first: whoever is at work on it must not close the source again.
+	// The journal comes first: a process at work must not close the source again.
 	for m.journal == nil {
 		s, revision, err := readState(ctx, target)
 		if err != nil {
@@ -76,7 +76,7 @@ func Abort(ctx context.Context, from, to storage.Backend) error {
 		switch {
 		case err == nil:
 			m.journal = j
-		case !errors.Is(err, ErrTakenOver): // else somebody at work has given a sign of life
+		case !errors.Is(err, ErrTakenOver): // otherwise a process at work has written a heartbeat
 			return fmt.Errorf("target: %w", err)
 		}
 	}
@@ -85,22 +85,23 @@ func Abort(ctx context.Context, from, to storage.Backend) error {
 	}
 	m.journal.dropGuard(ctx)
 	if err := m.newGate().open(ctx); errors.Is(err, errElsewhere) {
-		return fmt.Errorf("the migration is given up, and the source stays closed: %w", err)
+		return fmt.Errorf("the migration is aborted, and the source stays closed: %w", err)
 	} else if err != nil {
-		return fmt.Errorf("the migration is given up, but the source may be closed still (abort it once more, or unfence the source): %w", err)
+		return fmt.Errorf("the migration is aborted, but the source may still be closed (abort again, or unfence the source): %w", err)
 	}
 	return nil
 }
 
-// abortable is the error of a migration that cannot be aborted. One that is aborted already can: the source may be closed still.
+// abortable returns the error for a migration that cannot be aborted. An aborted migration can be aborted again, because the source
+// may still be closed.
 func abortable(s *state, source string) error {
 	switch {
 	case s == nil, s.Phase == phaseComplete:
 		return fmt.Errorf("%w: the target takes part in no migration", storage.ErrInvalid)
 	case s.Source != source && s.Phase == phaseAborted:
-		return fmt.Errorf("%w: the target takes part in no migration; its last was one from %s, and was aborted", storage.ErrInvalid, s.From)
+		return fmt.Errorf("%w: the target takes part in no migration; the last one, from %s, was aborted", storage.ErrInvalid, s.From)
 	case s.Source != source:
-		return fmt.Errorf("%w: the target's migration is one from %s", ErrBusy, s.From)
+		return fmt.Errorf("%w: the target's migration has the source %s", ErrBusy, s.From)
 	case s.Phase == Complete:
 		return fmt.Errorf("%w: the migration is complete; to go back, unfence the old store and migrate into it with Mirror", storage.ErrInvalid)
 	}
@@ -116,7 +117,7 @@ func Unfence(ctx context.Context, b storage.Backend) error {
 	return store.SetFence(ctx, nil)
 }
 
-// Fenced reports whether a store was closed for writing, and where its data went.
+// Fenced reports whether a store was closed for writing, and the target of its migration.
 func Fenced(ctx context.Context, b storage.Backend) (target string, fenced bool, err error) {
 	store, err := movable(b)
 	if err != nil {
@@ -129,7 +130,7 @@ func Fenced(ctx context.Context, b storage.Backend) (target string, fenced bool,
 func movable(b storage.Backend) (driver.Mover, error) {
 	m, ok := storage.As[driver.Mover](b)
 	if !ok {
-		return nil, fmt.Errorf("%w: it keeps no journal and has no fence", ErrUnsupported)
+		return nil, fmt.Errorf("%w: it has neither a journal nor a fence", ErrUnsupported)
 	}
 	return m, nil
 }

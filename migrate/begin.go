@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// begin finds out where the migration stands, and begins it where there is none.
+// begin determines the state of the migration, and starts it if there is none.
 func (m *migration) begin(ctx context.Context, r *Result) error {
 	source := m.o.From
 	both := m.source != nil && m.target != nil
@@ -41,17 +41,17 @@ func (m *migration) begin(ctx context.Context, r *Result) error {
 		r.Already = true
 		return nil
 	case old.Phase == Complete:
-		old = nil // history, of another time
+		old = nil // an earlier migration
 	case old.Source != source:
-		return fmt.Errorf("%w: that from %s is in phase %q, begun %s; finish or abort it first", ErrBusy, old.From, old.Phase,
+		return fmt.Errorf("%w: the migration from %s is in phase %q, started %s; finish or abort it first", ErrBusy, old.From, old.Phase,
 			old.Started.Format(time.RFC3339))
 	}
 	if old != nil && old.Live && !m.o.Live {
-		return fmt.Errorf("%w: this migration was begun live: go on live, or abort it first", storage.ErrInvalid)
+		return fmt.Errorf("%w: this migration was started live: continue it live, or abort it first", storage.ErrInvalid)
 	}
 	if old != nil && old.Into.prunes() && !m.o.Into.prunes() {
 		m.closed.Store(fence.Closed && fence.Target == old.closedFor())
-		return fmt.Errorf("%w: this migration was begun to make the target equal to the source, and would delete what else the target holds: %w",
+		return fmt.Errorf("%w: this migration was started to make the target equal to the source, and would delete other contents of the target: %w",
 			storage.ErrInvalid, errStuck)
 	}
 	if m.o.Live {
@@ -84,7 +84,7 @@ func (m *migration) begin(ctx context.Context, r *Result) error {
 	return m.journal.takeGuard(ctx)
 }
 
-// acquaint makes sure that the two stores are different ones, and returns the source's identity.
+// acquaint checks that the two stores are different, and returns the source's identity.
 func (m *migration) acquaint(ctx context.Context) (source string, err error) {
 	if source, err = identity(ctx, m.source, m.try, true); err != nil {
 		return "", fmt.Errorf("source: %w", err)
@@ -96,14 +96,14 @@ func (m *migration) acquaint(ctx context.Context) (source string, err error) {
 	if source == target {
 		return "", fmt.Errorf("%w: source and target are the same store", storage.ErrInvalid)
 	}
-	// The source says for which migration it was closed: by this name. That which people gave a store may be another's, too.
+	// The name records for which migration the source was closed. A user-given name alone may be used by another migration.
 	m.closedFor = fmt.Sprintf("%s (store %.8s)", m.o.To, target)
 	return source, nil
 }
 
-// standing returns the note of the target's last migration with its revision and, of stores that both have one, the source's
-// fence as it was while the note had that revision: no process closes or opens the source without writing the note first, and
-// a process that was frozen between two looks must not take a migration that was completed meanwhile for one of another time.
+// standing returns the note of the target's last migration with its revision and, for stores that have both, the source's fence at
+// that revision. No process closes or opens the source without writing the note first. A process that was suspended between two
+// reads must not take a migration that was completed meanwhile for an earlier one.
 func (m *migration) standing(ctx context.Context, both bool) (old *state, fence driver.FenceState, revision string, err error) {
 	look := func(ctx context.Context) (err error) {
 		old, revision, err = readState(ctx, m.target)
@@ -130,13 +130,13 @@ func (m *migration) standing(ctx context.Context, both bool) (old *state, fence 
 	return nil, fence, "", errAtWork
 }
 
-// maxJournalReads is how often the journal may change while a process looks how things stand.
+// maxJournalReads limits how often the journal may change while a process reads the state.
 const maxJournalReads = 10
 
-// errAtWork says that another process gives signs of life.
+// errAtWork means that another process writes heartbeats.
 var errAtWork = fmt.Errorf("%w: another process is at work on this one", ErrBusy)
 
-// fences returns the source's fence, after making sure that the target has none.
+// fences returns the source's fence, and checks that the target has none.
 func (m *migration) fences(ctx context.Context) (fence driver.FenceState, err error) {
 	if fence, err = m.source.Fence(ctx); err != nil {
 		return fence, fmt.Errorf("source: %w", err)
@@ -146,12 +146,12 @@ func (m *migration) fences(ctx context.Context) (fence driver.FenceState, err er
 		return fence, fmt.Errorf("target: %w", err)
 	}
 	if own.Closed {
-		return fence, fmt.Errorf("target: %w (unfence it first, if it is to be used again)", driver.FenceError(own.Target))
+		return fence, fmt.Errorf("target: %w (unfence it first to use it again)", driver.FenceError(own.Target))
 	}
 	return fence, nil
 }
 
-// closedForOthers is the error of a live migration whose source is closed, unless this migration has closed it.
+// closedForOthers returns the error of a live migration whose source is closed, unless this migration has closed it.
 func closedForOthers(fence driver.FenceState, old *state) error {
 	switch {
 	case !fence.Closed:
@@ -159,15 +159,15 @@ func closedForOthers(fence driver.FenceState, old *state) error {
 	case old == nil:
 		return fmt.Errorf("source: %w (unfence it first, or copy without following)", driver.FenceError(fence.Target))
 	case fence.Target != old.closedFor():
-		return fmt.Errorf("source: %w, so that this migration cannot go on: %w", driver.FenceError(fence.Target), errStuck)
+		return fmt.Errorf("source: %w, so this migration cannot continue: %w", driver.FenceError(fence.Target), errStuck)
 	case old.Phase != CuttingOver:
-		// Closed by a process that was taken over, in a store whose fence has no epoch.
-		return fmt.Errorf("source: %w, though this migration is in phase %q: %w", driver.FenceError(fence.Target), old.Phase, errStuck)
+		// The source was closed by a replaced process, in a store whose fence has no epoch.
+		return fmt.Errorf("source: %w, although this migration is in phase %q: %w", driver.FenceError(fence.Target), old.Phase, errStuck)
 	}
 	return nil
 }
 
-// newGate returns the gate of the source, nil where it has none.
+// newGate returns the gate of the source, or nil if the source has no fence.
 func (m *migration) newGate() *gate {
 	if m.source == nil || m.journal == nil {
 		return nil
@@ -182,7 +182,7 @@ func (m *migration) newGate() *gate {
 	return g
 }
 
-// resume goes on with what another process has begun.
+// resume continues a migration that another process has started.
 func (m *migration) resume(ctx context.Context, r *Result, old *state, revision string) error {
 	busy, err := alive(ctx, m.target, revision, m.o.takeover)
 	if err != nil {
@@ -192,7 +192,7 @@ func (m *migration) resume(ctx context.Context, r *Result, old *state, revision 
 		return errAtWork
 	}
 	if old.Into == Merge && m.o.Into == Overwrite {
-		old.Into = Overwrite // told so meanwhile
+		old.Into = Overwrite // changed by this call's options
 	}
 	m.o.Into = old.Into
 	m.journal.state = *old
@@ -201,7 +201,7 @@ func (m *migration) resume(ctx context.Context, r *Result, old *state, revision 
 	return m.journal.change(ctx, func(s *state) { s.Run, s.Live = run, m.o.Live })
 }
 
-// start begins a migration, after making sure that it may.
+// start starts a migration, if its conditions hold.
 func (m *migration) start(ctx context.Context, source string) error {
 	cursor := ""
 	switch m.o.Into {
@@ -233,8 +233,7 @@ func (m *migration) start(ctx context.Context, source string) error {
 	})
 }
 
-// keepAlive gives a sign of life while nothing else changes the journal, and stops everything when another process has taken
-// over.
+// keepAlive writes heartbeats while no other call changes the journal, and cancels everything when another process has taken over.
 func (m *migration) keepAlive(ctx context.Context, cancel context.CancelCauseFunc) (stop func()) {
 	if m.journal == nil {
 		return func() {}

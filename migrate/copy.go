@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	// maxBatchBytes bounds the resources of one transaction, and with Options.Parallel the memory of all.
+	// maxBatchBytes limits the resources of one transaction, and together with Options.Parallel the memory of all.
 	maxBatchBytes = 512 << 10
-	// maxBatch is the number of operations from which a larger transaction gains nothing.
+	// maxBatch is the number of operations above which a larger transaction gains nothing.
 	maxBatch = 256
-	// maxLoad and maxLoadBytes bound what goes to a loader together, and maxLoads how often at a time.
+	// maxLoad and maxLoadBytes limit a batch of a loader, and maxLoads the number of concurrent batches.
 	maxLoad      = 4096
 	maxLoadBytes = 4 << 20
 	maxLoads     = 2
 )
 
-// pass walks through the source and the target side by side and makes the target hold what the source holds. It returns the
-// comparison of both as they were found: a pass that found no difference has changed nothing.
+// pass compares source and target in key order and makes the target equal to the source. The returned report describes the
+// differences that it found: a pass without differences has changed nothing.
 func (m *migration) pass(ctx context.Context, source stream, other conflictPolicy) (*Report, error) {
 	target, err := m.listTarget(ctx)
 	if err != nil {
@@ -59,7 +59,7 @@ func (m *migration) pass(ctx context.Context, source stream, other conflictPolic
 	})
 	err = errors.Join(err, w.flush())
 	if failed := group.Wait(); failed != nil {
-		err = failed // what the join says then is only that it was stopped
+		err = failed // the join only reports that it was cancelled
 	}
 	if err != nil {
 		return nil, err
@@ -67,13 +67,13 @@ func (m *migration) pass(ctx context.Context, source stream, other conflictPolic
 	return t.report(), nil
 }
 
-// writers change the target in parallel. Creations go together where the target can.
+// writers change the target in parallel. Creations are batched if the target supports it.
 type writers struct {
 	m     *migration
 	group *errgroup.Group
 	ctx   context.Context
 	other conflictPolicy
-	loads chan struct{} // a place for each batch of a loader under way
+	loads chan struct{} // a slot for each batch of a loader in flight
 
 	batch []*entry
 	bytes int
@@ -90,7 +90,7 @@ func (w *writers) create(want *entry) error {
 	return nil
 }
 
-// flush sends the batch on its way, waiting while as many as allowed are.
+// flush sends the batch. It blocks while the maximum number of batches is in flight.
 func (w *writers) flush() error {
 	batch := w.batch
 	w.batch, w.bytes = nil, 0
@@ -154,7 +154,7 @@ func (w *writers) drop(have *entry) error {
 	return w.ctx.Err()
 }
 
-// createAll writes resources that the target does not have: together if it can be, else in smaller groups and one by one.
+// createAll creates resources that the target does not have: together if possible, otherwise in smaller groups and one by one.
 func (m *migration) createAll(ctx context.Context, batch []*entry, other conflictPolicy) error {
 	if len(batch) > 1 {
 		var tried bool
@@ -171,8 +171,8 @@ func (m *migration) createAll(ctx context.Context, batch []*entry, other conflic
 		if ctx.Err() != nil || errors.Is(err, storage.ErrInconsistent) || errors.Is(err, driver.ErrSuperseded) || errors.Is(err, ErrTakenOver) {
 			return fmt.Errorf("target: %w", err)
 		}
-		// One of them is there after all, or all are and the answer was lost, or together they are too large. Alone, each
-		// finds out.
+		// One of them exists, or all exist and the answer was lost, or together they are too large. Single writes distinguish these
+		// cases.
 	}
 	if len(batch) > maxBatch {
 		for group := range slices.Chunk(batch, maxBatch) {
@@ -196,7 +196,7 @@ func (m *migration) createAll(ctx context.Context, batch []*entry, other conflic
 	return nil
 }
 
-// createBatch creates all or none, if the target can.
+// createBatch creates all or none, if the target supports that.
 func (m *migration) createBatch(ctx context.Context, batch []*entry) (tried bool, err error) {
 	if m.loader != nil {
 		rows := make([]driver.Row, len(batch))
@@ -226,7 +226,7 @@ func (m *migration) createBatch(ctx context.Context, batch []*entry) (tried bool
 	return true, err
 }
 
-// pace waits as the rate limit says.
+// pace blocks according to the rate limit.
 func (m *migration) pace(ctx context.Context, n int) error {
 	for m.limiter != nil && n > 0 {
 		some := min(n, m.limiter.Burst())
@@ -238,7 +238,7 @@ func (m *migration) pace(ctx context.Context, n int) error {
 	return nil
 }
 
-// preflight finds the first resources that both sides have and that differ.
+// preflight finds the first resources that exist on both sides and differ.
 func (m *migration) preflight(ctx context.Context, source stream) error {
 	var found []error
 	const enough = 10

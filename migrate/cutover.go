@@ -9,13 +9,14 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// cutOver closes the source, brings over the rest, and opens the target. The last pass is the proof: it compares all of both
-// sides, after the last write to the source and after the last write of any tool to the target, and has found nothing to do.
+// cutOver closes the source, transfers the rest, and opens the target. The last pass is the proof: it compares both sides
+// completely, after the last write to the source and after the last write of any tool to the target, and finds no difference.
 //
-// If it cannot be completed, the source is opened again, unless the caller has ended it: then it waits, closed, to be completed.
+// If the cutover fails, the source is opened again. If the caller has cancelled it, the source stays closed until the cutover is
+// completed or aborted.
 func (m *migration) cutOver(ctx context.Context, r *Result) error {
 	began := time.Now()
-	m.closed.Store(true) // or not: who knows what becomes of a request
+	m.closed.Store(true) // possibly: the outcome of the request is not known yet
 	epoch, err := m.bringRest(ctx, r)
 	if err != nil {
 		if ctx.Err() != nil || errors.Is(err, ErrTakenOver) {
@@ -42,8 +43,8 @@ func (m *migration) cutOver(ctx context.Context, r *Result) error {
 	return nil
 }
 
-// openedByHand reports whether somebody has opened the source before the migration was noted to be complete, who writes no journal
-// and took this process for dead. Whoever does so later finds it complete. Where there is no answer, the look before counts.
+// openedByHand reports whether a user has opened the source, without writing the journal, before the migration was recorded as
+// complete. A user who opens it later finds it complete. Without an answer the previous read counts.
 func (m *migration) openedByHand(ctx context.Context, epoch string) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
@@ -51,23 +52,23 @@ func (m *migration) openedByHand(ctx context.Context, epoch string) bool {
 	return err == nil && !stands
 }
 
-// errOpened says that somebody else has opened the source while it was to be closed.
+// errOpened means that another program has opened the source during the cutover.
 var errOpened = errors.New("another program opened the source for writing during the cutover")
 
-// bringRest closes the source and makes the target hold what it should. It returns the epoch of the fence.
+// bringRest closes the source and completes the target. It returns the epoch of the fence.
 func (m *migration) bringRest(ctx context.Context, r *Result) (epoch string, err error) {
 	if epoch, err = m.gate.close(ctx); err != nil {
 		return "", err
 	}
 	if m.marks {
 		err := m.drain(ctx)
-		// Where the target is to be equal, the passes bring the rest, and prove it.
+		// If the target must equal the source, the passes transfer the rest and prove the equality.
 		if err != nil && (!m.o.Into.prunes() || !errors.Is(err, storage.ErrCompacted)) {
 			return "", err
 		}
 	}
 	for pass := 1; ; pass++ {
-		// Writes of this process whose answers were lost, too, come before the comparison or not at all.
+		// Delayed writes of this process are applied before the comparison or not at all.
 		if err := m.journal.takeGuard(ctx); err != nil {
 			return "", err
 		}
@@ -79,7 +80,7 @@ func (m *migration) bringRest(ctx context.Context, r *Result) (epoch string, err
 			break
 		}
 		if pass >= maxPasses {
-			return "", fmt.Errorf("%w even after the source was closed; does another program write to the target? %v", ErrDiffers, r.Report)
+			return "", fmt.Errorf("%w even after the source was closed; is another program writing to the target? %v", ErrDiffers, r.Report)
 		}
 	}
 	stands, err := m.gate.stands(ctx, epoch)
@@ -89,8 +90,8 @@ func (m *migration) bringRest(ctx context.Context, r *Result) (epoch string, err
 	return epoch, err
 }
 
-// reopen lets writers back to the source after a cutover that cannot be completed as things are. The journal follows: until it
-// does, the same call closes the source again, which is as good.
+// reopen opens the source for writers after a cutover that cannot be completed. The journal is written afterwards: until then, the
+// same call closes the source again, which is equally valid.
 func (m *migration) reopen(ctx context.Context, cause error) error {
 	if err := m.gate.open(ctx); err != nil {
 		if errors.Is(err, errElsewhere) {
@@ -103,7 +104,7 @@ func (m *migration) reopen(ctx context.Context, cause error) error {
 	return errors.Join(fmt.Errorf("the source is open for writing again: %w", cause), m.enter(ctx, Following, cursor))
 }
 
-// drain applies the changes that were made before the source was closed: all of them, which a bookmark proves.
+// drain applies all changes that were made before the source was closed; a bookmark proves that none is missing.
 func (m *migration) drain(ctx context.Context) error {
 	cursor, err := m.follow(ctx, m.journal.current().Cursor, time.Time{}, (*follower).hasBaseline)
 	if errors.Is(err, storage.ErrCompacted) && !m.o.Into.prunes() {

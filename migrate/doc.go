@@ -1,5 +1,5 @@
-// Package migrate moves a store's data from one backend to another, whichever they are: from the file on a laptop to Postgres,
-// from etcd to DynamoDB and back, with the programs that use it running. (Package migrations is something else: the SQL schema.)
+// Package migrate moves a store's data from any backend to any other, for example from a file on a laptop to Postgres, while
+// programs use it. (Package migrations is the SQL schema of Postgres.)
 //
 //	from, err := storage.Open(ctx, "sqlite:///var/lib/app/store.db")
 //	to, err := storage.Open(ctx, "postgres://db/app")
@@ -8,10 +8,10 @@
 //		Live: true, CutoverLag: time.Second,
 //	})
 //
-// # What is moved
+// # Contents
 //
-// Every resource with its id, uid, owner, generation, metadata, statuses and payload, byte for byte, also what no program here
-// knows. Versions are the target's own: a program that remembers versions, or cursors, of the old store has to read again.
+// A migration copies every resource with its id, uid, owner, generation, metadata, statuses and payload, byte for byte, including
+// unknown fields. Versions belong to the target: a program that stores versions, or cursors, of the old store must read again.
 //
 // # The phases of a live migration
 //
@@ -21,85 +21,84 @@
 //	target ───── written in parallel ─ applied ───────────┴── applied ── equal ───────── in use
 //	journal      phase ─────────────── cursor ─────────────── phase ──────────────────── kept as a record
 //
-// Copying walks through both sides in key order and writes what the target lacks. Its reading has a cursor; following applies
-// the changes since then. A change is applied by looking at what the target holds, so applying it again is harmless, and several
-// changes of one key may come as one: watches on the target see the states, not each version. What changes while it is copied may
-// be seen there in its newer state first, and then once more in its older one.
+// The copy compares both sides in key order and writes the resources that the target lacks. Its listing has a cursor; the following
+// phase applies the changes since then. A change is applied after a comparison with the target, so applying it again is harmless,
+// and several changes of one key may be applied as one: watches on the target see the states, not each version. A resource that
+// changes during the copy may appear there in its newer state first, and then again in its older one.
 //
-// SQLite and Postgres are read in steps, each for itself, as the bytes that they store, so nothing is held open or set aside for
-// long; the others page through a listing. Postgres is filled by COPY, some megabytes in a transaction, resources and the log of
-// changes alike: a watch on it sees what comes. Memory is for a few such steps, some 50 MB, however large the store is.
+// SQLite and Postgres are read in independent steps, as stored bytes, so no transaction stays open for long; the others are read by
+// a paged listing. Postgres is filled by COPY, some megabytes in a transaction, including the change log: a watch on it returns the
+// copied resources. Memory holds only a few such steps, some 50 MB, whatever the size of the store.
 //
-// At the cutover the source is fenced: from the moment Run goes on, no write to it succeeds any more, through any process that
-// uses this module. Writers get storage.ErrFenced, which names the target. Then the last changes are applied: a bookmark of the
-// source's watch, asked for after the fence, proves that the last one has come (storage.Bookmarker). Then both sides are walked
-// through until a walk finds nothing to do: that walk is the proof that the target holds what the source holds. Only then the
-// migration is complete. How long the source is closed before that is Result.Fenced: about as long as it takes to list both sides
-// once.
+// At the cutover the source is fenced: from then on every write to it fails, through any process that uses this module. Writers get
+// storage.ErrFenced, which names the target. Then the last changes are applied: a bookmark of the source's watch, requested after
+// the fence, proves that the last one has arrived (storage.Bookmarker). Then both sides are compared until a comparison finds no
+// difference: this comparison proves that the target equals the source. Only then the migration is complete. Result.Fenced is how long the source
+// is closed before that: about as long as listing both sides once.
 //
-// A cutover that fails opens the source again; one that is stopped, by its context or with its process, leaves it closed, and
-// the journal says so. Result.Next and Result.Closed say what leads on.
+// A cutover that fails opens the source again. One that is stopped, by its context or with its process, leaves it closed, and the
+// journal records that. Result.Next and Result.Closed describe the next step.
 //
-// # What is proven, and by what
+// # Proofs
 //
 //	               the lag, and the last change         the target is complete
-//	Empty, Mirror  bookmarks; else comparing both sides comparing both sides, which have to be equal
-//	Merge,         bookmarks; else not offered live     bookmarks for what the source has deleted, and a comparison of
-//	Overwrite                                           what it has
+//	Empty, Mirror  bookmarks; else comparing both sides comparing both sides, which must be equal
+//	Merge,         bookmarks; else not offered live     bookmarks for deletions in the source, and a comparison of
+//	Overwrite                                           its contents
 //
-// Memory, SQLite, Postgres and etcd give bookmarks. Where a watch is no Bookmarker, silence proves nothing, and equality is the only proof
-// that nothing was missed; a target that keeps other contents is not to be equal, so such a migration is refused with
-// ErrUnsupported before anything is written. Without bookmarks Options.CutoverLag is proven by comparisons, so a lag that is
-// shorter than one takes cannot be.
+// Memory, SQLite, Postgres and etcd have bookmarks. If a watch is no Bookmarker, the absence of events proves nothing, and only
+// equality proves that nothing was missed. A target with other contents is not supposed to be equal, so such a migration is refused
+// with ErrUnsupported before anything is written. Without bookmarks Options.CutoverLag is proven by comparisons, so a lag shorter
+// than a comparison cannot be proven.
 //
-// # Going on
+// # Continuation
 //
-// The target keeps a journal, hidden from lists and watches: the phase and the cursor up to which everything was applied. After
-// any end (an error, a cancelled context, kill -9) the same call goes on. A copy that was interrupted lists again, which costs
-// little where the resources are there already. Two processes at work on one migration notice each other by the journal.
+// The target stores a journal, hidden from lists and watches: the phase, and the cursor up to which everything was applied. After
+// any end (an error, a cancelled context, kill -9) the same call continues. An interrupted copy lists again, which costs little if
+// the resources are already there. Two processes that work on the same migration detect each other by the journal.
 //
-// If the source has forgotten its history in the meantime, both sides are compared anew. Where the target also holds other
-// things that cannot be done exactly, since nobody knows what to delete: then Run says so.
+// If the source has deleted the necessary history in the meantime, both sides are compared again. If the target also has other
+// contents, that is impossible, because the resources to delete are unknown; Run then returns an error that says so.
 //
-// Who was frozen, and wakes up after another has gone on, or after an abort, must change nothing any more. That takes more than a
-// look at the journal, since it may be frozen right after it, and a request may be held up on the way:
+// A process that was suspended and resumes after another one has continued, or after an abort, must not change anything. Reading
+// the journal is not sufficient, because the process may be suspended right after the read, and a request may be delayed:
 //
 //	                     writes to the target                    closing and opening the source
-//	memory, SQLite,      depend on a note that whoever takes     happen only at the epoch of the fence that was read
-//	etcd, Postgres       over writes first, compared in the      before the journal, and every change, also by whoever
-//	                     write's own transaction                 takes over or aborts, makes another epoch
-//	others               happen only while the last sign of      are followed by another look at the journal, and undone
-//	                     life is less than two seconds old, by   if the migration is somebody else's by then
-//	                     the tool's own clocks; others take
-//	                     over after three seconds without one
+//	memory, SQLite,      are conditional on a note that the      are conditional on the epoch of the fence that was
+//	etcd, Postgres       new process writes first, compared in   read before the journal; every change, also by a
+//	                     the write's own transaction             new process or an abort, makes a new epoch
+//	others               need a heartbeat less than two seconds  are followed by another read of the journal, and
+//	                     old, by the tool's own clocks; other    undone if the migration belongs to another process
+//	                     processes take over after three         by then
+//	                     seconds without one
 //
-// The first needs no clock, and holds for requests that arrive at any time. The second does not hold back a request that left in
-// time and is carried out more than a second later, nor undo a fence of a process that is killed between the fence and the look:
-// then the source is closed, and Abort, which may be called again and again, opens it. (An etcd cluster that is restored from a
-// backup counts its revisions anew: see the package's README. Begin a migration again after that.)
+// The first kind needs no clock, and holds for requests that arrive at any time. The second kind does not stop a request that
+// leaves in time and is applied more than a second later, and does not undo a fence of a process that is killed between the fence
+// and the read: then the source is closed, and Abort, which may be called repeatedly, opens it. (An etcd cluster that is restored
+// from a backup counts its revisions again: see the README of package etcd. Start a migration again after that.)
 //
-// # Into a target that is not empty
+// # Targets with contents
 //
-// Options.Into says what becomes of what is there: see [Empty], [Merge], [Overwrite] and [Mirror]. Nothing is ever overwritten
-// or deleted without being told to, except in a target that was empty when the migration began, which is taken to hold nothing
-// but the migration's work: let no program write there before it is complete.
+// Options.Into decides about existing resources in the target: see [Empty], [Merge], [Overwrite] and [Mirror]. Resources are
+// overwritten or deleted only on request. The exception is a target that was empty when the migration started: all its contents are
+// assumed to be the migration's, so no other program may write there before it is complete.
 //
-// # What the fence costs
+// # Costs of the fence
 //
 //	memory      a nil check under the lock that a write takes anyway
 //	SQLite      a column in a row that each transaction reads anyway
-//	Postgres    nothing: a trigger is created by the fence, which waits for the writers under way
+//	Postgres    nothing: a trigger is created by the fence, which waits for the writers in flight
 //	etcd        one more comparison in each transaction; a guarded write has another
 //	DynamoDB    a strong read of one item every 15 seconds by each handle that writes; closing takes 16 minutes,
 //	            during which the store is open and writes cost twice as much
 //
-// # Going back
+// # Return
 //
-// Before the cutover, or in the middle of it: [Abort]. After it, to keep what was written since: [Unfence] the old store and migrate the other way with
-// [Mirror]. docs/moving-a-store.md tells it as a story.
+// Before the cutover, or in the middle of it: [Abort]. After it, to keep the writes since then: [Unfence] the old store and migrate
+// in the other direction with [Mirror]. docs/moving-a-store.md is a guide.
 //
-// # Without the rest
+// # Other backends
 //
-// Backends may lack the journal and the fence (driver.Mover), pages or cursors. What can be listed and written can be copied with
-// Options.Live unset. [Verify], [Export] and [Import] work with every backend.
+// Backends may lack the journal and the fence (driver.Mover), pages or cursors. Any backend that can be listed and written can be
+// copied with Options.Live unset. [Verify], [Export] and [Import] work with every backend.
 package migrate

@@ -21,25 +21,25 @@ import (
 	"github.com/ashlar-dev/storage/internal/codec"
 )
 
-// An export is this line and a zstd stream of: each resource, without its version, in key order, as its length (a varint) and
-// its bytes; a zero; the number of resources and the time of the export in Unix seconds (eight bytes each, big-endian); and the
-// SHA-256 of all that stands in the stream before it. Nothing follows.
+// An export is this line and a zstd stream of: each resource, without its version, in key order, as its length (a varint) and its
+// bytes; a zero; the number of resources and the time of the export in Unix seconds (eight bytes each, big-endian); and the SHA-256
+// of the stream's content up to there. Nothing follows.
 const fileMagic = "ashlar export 1\n"
 
-// errDamaged is what everything that is wrong with a file matches.
+// errDamaged is matched by all errors about the content of a file.
 var errDamaged = fmt.Errorf("%w: the export is damaged or incomplete", storage.ErrInvalid)
 
-// Summary says what an export holds.
+// Summary describes an export.
 type Summary struct {
-	// Resources is their number, Bytes their encoded size.
+	// Resources is the number of resources, Bytes their encoded size.
 	Resources int
 	Bytes     int64
 	// Time is when the export was made.
 	Time time.Time
 }
 
-// Export writes all that a store holds to w, compressed, in constant memory. Where the database can hold a snapshot, that is what
-// is written; DynamoDB cannot, so there what changes meanwhile is in it as it was before or after.
+// Export writes the contents of a store to w, compressed, in constant memory. It writes a snapshot if the database has snapshots.
+// DynamoDB has none, so a resource that changes meanwhile is in the export in its old or its new state.
 func Export(ctx context.Context, from storage.Backend, w io.Writer) (*Summary, error) {
 	ctx, cancel := withoutDeadline(ctx)
 	defer cancel(nil)
@@ -100,7 +100,7 @@ func (m *migration) export(ctx context.Context, w io.Writer) (*Summary, error) {
 	return s, errors.Join(err, packed.Close())
 }
 
-// fileStream gives what an export holds.
+// fileStream is the stream of an export.
 type fileStream struct {
 	packed   *zstd.Decoder
 	in       *bufio.Reader
@@ -114,9 +114,9 @@ func readFile(r io.Reader) (*fileStream, error) {
 	magic := make([]byte, len(fileMagic))
 	if _, err := io.ReadFull(r, magic); err != nil || string(magic) != fileMagic {
 		if bytes.HasPrefix(magic, []byte("ashlar export ")) {
-			return nil, fmt.Errorf("%w: the export has another format than this program knows", storage.ErrInvalid)
+			return nil, fmt.Errorf("%w: the export has a format that this program does not support", storage.ErrInvalid)
 		}
-		return nil, fmt.Errorf("%w: this is no export", storage.ErrInvalid)
+		return nil, fmt.Errorf("%w: the file is not an export", storage.ErrInvalid)
 	}
 	packed, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
 	if err != nil {
@@ -166,7 +166,7 @@ func (f *fileStream) next(ctx context.Context) (*entry, error) {
 	return &entry{driver.Row{Key: k, Data: data}, res}, nil
 }
 
-// end checks what follows the last resource.
+// end checks the data after the last resource.
 func (f *fileStream) end() error {
 	var end [16 + sha256.Size]byte
 	if _, err := io.ReadFull(f.in, end[:]); err != nil {
@@ -181,12 +181,12 @@ func (f *fileStream) end() error {
 	}
 	f.s.Time = time.Unix(int64(binary.BigEndian.Uint64(end[8:16])), 0).UTC()
 	if _, err := f.in.ReadByte(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: something follows its end", errDamaged)
+		return fmt.Errorf("%w: data follows its end", errDamaged)
 	}
 	return nil
 }
 
-// Check reads an export to its end and returns what it holds. Anything that was altered or cut off is storage.ErrInvalid.
+// Check reads an export to its end and returns its summary. An altered or truncated file is storage.ErrInvalid.
 func Check(ctx context.Context, r io.Reader) (*Summary, error) {
 	f, err := readFile(r)
 	if err != nil {
@@ -204,9 +204,9 @@ func Check(ctx context.Context, r io.Reader) (*Summary, error) {
 	}
 }
 
-// Import brings what an export holds to a store. The file is read to its end and checked before anything is written, so a damaged
-// one changes nothing. Options are those of Run that concern the target; an import that was interrupted goes on with Overwrite or
-// Mirror, and what is there already costs little.
+// Import writes the contents of an export to a store. It first reads the file to its end and checks it, so a damaged file changes
+// nothing. Options are the options of Run that concern the target. An interrupted import continues with Overwrite or Mirror, and
+// existing resources cost little.
 func Import(ctx context.Context, r io.ReadSeeker, to storage.Backend, opts *Options) (*Result, error) {
 	m := newMigration(nil, to, opts)
 	began := time.Now()
@@ -270,7 +270,7 @@ func (m *migration) load(ctx context.Context, r io.ReadSeeker) (*Result, error) 
 		return err
 	})
 	if err == nil && !m.isComplete(result.Report) {
-		err = fmt.Errorf("%w after the import (did another program write to the store?): %v", ErrDiffers, result.Report)
+		err = fmt.Errorf("%w after the import (is another program writing to the store?): %v", ErrDiffers, result.Report)
 	}
 	return result, err
 }

@@ -16,18 +16,19 @@ import (
 )
 
 const (
-	// maxEvents and maxEventBytes bound what is applied at once, and with it memory.
+	// maxEvents and maxEventBytes limit a batch, and thereby memory.
 	maxEvents     = 1000
 	maxEventBytes = 16 << 20
-	// gather is how long a batch waits for more events once it has one.
+	// gather is how long a batch waits for more events after its first.
 	gather = 2 * time.Millisecond
-	// tick is how often a quiet watch is left to look around.
+	// tick is the interval of other checks while a watch has no events.
 	tick = 250 * time.Millisecond
-	// journalEvery is how often progress is noted, and the sign of life given by which two tools notice each other.
+	// journalEvery is the interval at which progress is recorded; the record is also the heartbeat by which two tools detect each
+	// other.
 	journalEvery = time.Second
 )
 
-// change is what a batch of events means for one key: the state after the last of them, and every uid that was seen under it.
+// change is the effect of a batch of events on one key: the state after the last of them, and every uid of the key in the batch.
 type change struct {
 	id   *resourcepb.ID
 	want *resourcepb.Resource // nil: deleted
@@ -40,17 +41,17 @@ func (c *change) knows(uid string) bool { return slices.Contains(c.uids, uid) }
 type follower struct {
 	m                *migration
 	watch            storage.Watch
-	marks            storage.Bookmarker // the watch, where it is one
+	marks            storage.Bookmarker // the watch, if it is one
 	cursor           string             // everything before it has been applied
 	bookmarkAskedAt  time.Time          // when the outstanding bookmark was requested; zero for none
-	asOf             time.Time          // everything that happened before has been applied; zero where nothing is proven
+	asOf             time.Time          // everything before this time has been applied; zero if nothing is proven
 	journalWrittenAt time.Time          // when the journal was last written
-	lastEventAt      time.Time          // when the watch last gave something
+	lastEventAt      time.Time          // when the watch last returned an event
 }
 
-// follow applies the source's changes after cursor until done says so, which is asked after each batch. asOf is what is known
-// already about the time that the target's state corresponds to. It returns the position that it came to; the error matches
-// storage.ErrCompacted where history is gone.
+// follow applies the source's changes after cursor until done, which is called after each batch, returns true. asOf is the time
+// whose state the target is already known to have. follow returns the position that it reached; the error matches
+// storage.ErrCompacted if history was deleted.
 func (m *migration) follow(ctx context.Context, cursor string, asOf time.Time, done func(*follower) bool) (string, error) {
 	f := &follower{m: m, cursor: cursor, asOf: asOf, journalWrittenAt: time.Now(), lastEventAt: time.Now()}
 	defer f.close()
@@ -60,7 +61,7 @@ func (m *migration) follow(ctx context.Context, cursor string, asOf time.Time, d
 			return f.cursor, m.noteCursor(context.WithoutCancel(ctx), f.cursor)
 		}
 		if ctx.Err() != nil {
-			// What was applied need not be applied again.
+			// Record the position, so that applied changes are not applied again.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 			defer cancel()
 			return f.cursor, errors.Join(err, m.noteCursor(ctx, f.cursor))
@@ -68,7 +69,7 @@ func (m *migration) follow(ctx context.Context, cursor string, asOf time.Time, d
 		if !errors.Is(err, storage.ErrWatchClosed) || errors.Is(err, storage.ErrCompacted) || errors.Is(err, storage.ErrClosed) {
 			return f.cursor, err
 		}
-		// The watch has ended, but not its history: go on from where it was.
+		// The watch has ended, but its history exists: continue from its position.
 		if time.Since(f.lastEventAt) > m.o.Patience {
 			return f.cursor, err
 		}
@@ -88,7 +89,7 @@ func (f *follower) close() {
 	}
 }
 
-// run goes on until done, or until something fails. It can be called again.
+// run continues until done returns true or a call fails. It can be called again.
 func (f *follower) run(ctx context.Context, done func(*follower) bool) error {
 	if f.watch == nil {
 		err := f.m.try.do(ctx, "watch", func(ctx context.Context) (err error) {
@@ -97,7 +98,7 @@ func (f *follower) run(ctx context.Context, done func(*follower) bool) error {
 		})
 		if err != nil {
 			f.watch = nil
-			return fmt.Errorf("source: watch from the noted position: %w", err)
+			return fmt.Errorf("source: watch from the recorded position: %w", err)
 		}
 		f.marks, _ = f.watch.(storage.Bookmarker)
 	}
@@ -112,7 +113,7 @@ func (f *follower) run(ctx context.Context, done func(*follower) bool) error {
 			return err
 		}
 		if err := f.m.applyAll(ctx, b.changes); err != nil {
-			// The watch has moved on; what it gave must come again.
+			// The watch has advanced, so its events must be returned again.
 			f.close()
 			return err
 		}
@@ -137,8 +138,8 @@ func (f *follower) run(ctx context.Context, done func(*follower) bool) error {
 	}
 }
 
-// ask asks the watch for a bookmark, one at a time: whatever was acknowledged by now has been applied once it has come. One that
-// does not come is no proof of anything.
+// ask requests a bookmark, one at a time: when it arrives, everything acknowledged by now has been applied. A missing bookmark
+// proves nothing.
 func (f *follower) ask(ctx context.Context) error {
 	if f.marks == nil {
 		return nil
@@ -146,7 +147,7 @@ func (f *follower) ask(ctx context.Context) error {
 	now := time.Now()
 	if !f.bookmarkAskedAt.IsZero() {
 		if last := latest(f.bookmarkAskedAt, f.lastEventAt); now.Sub(last) > f.m.o.Patience {
-			return fmt.Errorf("source: %w: a watch has shown nothing for %v, not even that there is nothing", storage.ErrInconsistent,
+			return fmt.Errorf("source: %w: a watch has returned neither an event nor a bookmark for %v", storage.ErrInconsistent,
 				now.Sub(last).Round(time.Second))
 		}
 		return nil
@@ -172,20 +173,20 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// lag is how old the state of the target may be; for ever where nothing is proven yet.
+// lag returns the maximum age of the target's state, or the maximum duration if nothing is proven.
 func (f *follower) lag() time.Duration { return age(f.asOf) }
 
-// hasBaseline reports whether all that happened before it began to follow has been applied.
+// hasBaseline reports whether everything before the start of the following phase has been applied.
 func (f *follower) hasBaseline() bool { return !f.asOf.IsZero() }
 
-// batch is what a watch gave in a moment.
+// batch is a set of events that a watch returned together.
 type batch struct {
 	changes         map[key.Key]*change
 	events          int
-	bookmarkArrived bool // the bookmark that was asked for has come, behind the events
+	bookmarkArrived bool // the requested bookmark has arrived, after the events
 }
 
-// collect waits for events, a tick at most, and returns what they mean by key.
+// collect waits for events, a tick at most, and returns their effects by key.
 func (f *follower) collect(ctx context.Context) (batch, error) {
 	first, cancel := context.WithTimeout(ctx, tick)
 	defer cancel()
@@ -205,7 +206,7 @@ func (f *follower) collect(ctx context.Context) (batch, error) {
 			res = ev.GetDelete().GetResource()
 		}
 		if res == nil {
-			return batch{}, errors.New("source: the watch gave an event of a kind that this program does not know")
+			return batch{}, errors.New("source: the watch returned an event of an unknown kind")
 		}
 		bytes += codec.Size(res)
 		k := key.Of(res.GetId())
@@ -233,7 +234,7 @@ func (f *follower) collect(ctx context.Context) (batch, error) {
 	return batch{}, fmt.Errorf("source: %w", err)
 }
 
-// applyAll brings the changes to the target, those of different keys in parallel. Applying them again is harmless.
+// applyAll applies the changes to the target, changes of different keys in parallel. Applying them again is harmless.
 func (m *migration) applyAll(ctx context.Context, changes map[key.Key]*change) error {
 	if len(changes) == 0 {
 		return nil
@@ -271,7 +272,7 @@ func (m *migration) apply(ctx context.Context, c *change) error {
 	return err
 }
 
-// known returns what the target holds.
+// known returns the stored resource of the target.
 func (m *migration) known(ctx context.Context, id *resourcepb.ID) (have *resourcepb.Resource, err error) {
 	err = m.try.do(ctx, "read from the target", func(ctx context.Context) error {
 		have, err = m.readTarget(ctx, id)
@@ -283,9 +284,9 @@ func (m *migration) known(ctx context.Context, id *resourcepb.ID) (have *resourc
 	return have, nil
 }
 
-// A target of its own holds nothing that the migration did not make, so a resource of another uid there is an earlier or a later
-// state of the source's. Among others it may be somebody else's, and only the end shows: until then it is left to the changes
-// that follow, which say what became of it if it is ours.
+// conflictDuringCopy decides about a resource with another uid in the target. A target that was empty contains only resources of
+// the migration, so this one is an earlier or a later state of the source's. In a target with other contents it may be unrelated,
+// which only the end shows. Until then it is left to the following changes, which also contain its fate if it is the migration's.
 func (m *migration) conflictDuringCopy(*resourcepb.Resource) (verdict, error) {
 	if m.o.Into == Merge {
 		return leave, nil
@@ -293,7 +294,7 @@ func (m *migration) conflictDuringCopy(*resourcepb.Resource) (verdict, error) {
 	return replace, nil
 }
 
-// conflictAtCutover decides about one after the last change of the source has been applied.
+// conflictAtCutover decides about a resource with another uid after the last change of the source has been applied.
 func (m *migration) conflictAtCutover(*resourcepb.Resource) (verdict, error) {
 	if m.o.Into == Merge {
 		return leave, ErrConflict

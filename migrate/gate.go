@@ -11,26 +11,26 @@ import (
 
 // gate closes and opens a migration's source.
 //
-// A process may be frozen at any point, and go on when others have aborted the migration, or completed it. Where the source is
-// a driver.GuardedMover it does no harm: it reads the fence's epoch, then makes sure that the migration is its own, and closes
-// or opens the source only at that epoch. Whoever takes the migration over, or aborts it, writes the journal first and gives
-// the fence another epoch afterwards. Elsewhere there is a moment between the look at the journal and the change of the fence,
-// and the process looks once more after it.
+// A process may be suspended at any point, and resume after others have aborted or completed the migration. If the source is a
+// driver.GuardedMover, it does no harm: it reads the fence's epoch, then checks that the migration is its own, and closes or opens
+// the source only at that epoch. A process that takes the migration over, or aborts it, writes the journal first and changes the
+// fence's epoch afterwards. With other sources there is a moment between the read of the journal and the change of the fence, and
+// the process reads the journal again after it.
 type gate struct {
 	source        driver.Mover
-	guardedSource driver.GuardedMover // nil where the source is none
+	guardedSource driver.GuardedMover // nil if the source is none
 	target        string              // the name under which the source is closed for this migration
 	try           retrier
-	mine          func(ctx context.Context) error         // makes sure that the migration is this process's: ErrTakenOver
-	stillWanted   func(ctx context.Context) (bool, error) // reports whether another process has a use for a closed source
+	mine          func(ctx context.Context) error         // checks that the migration is this process's: ErrTakenOver
+	stillWanted   func(ctx context.Context) (bool, error) // reports whether another process needs the source closed
 }
 
-// errElsewhere says that the source was closed for another migration, whose business it is to open it.
+// errElsewhere means that the source was closed for another migration, which alone may open it.
 var errElsewhere = errors.New("the source is closed for another migration")
 
 // state reads the fence.
 func (g *gate) state(ctx context.Context) (s driver.FenceState, err error) {
-	err = g.try.do(ctx, "look at the fence", func(ctx context.Context) (err error) {
+	err = g.try.do(ctx, "read the fence", func(ctx context.Context) (err error) {
 		s, err = g.source.Fence(ctx)
 		return err
 	})
@@ -40,8 +40,8 @@ func (g *gate) state(ctx context.Context) (s driver.FenceState, err error) {
 	return s, nil
 }
 
-// close closes the source and returns the fence's epoch. Where it is closed already, it gets another epoch: a process that has
-// closed it before, and has been taken over, cannot open it any more.
+// close closes the source and returns the fence's epoch. A closed source gets another epoch: a process that closed it before, and
+// was taken over, cannot open it any more.
 func (g *gate) close(ctx context.Context) (epoch string, err error) {
 	epoch, sent, err := g.change(ctx, "close", &g.target)
 	if g.guardedSource != nil {
@@ -56,7 +56,7 @@ func (g *gate) close(ctx context.Context) (epoch string, err error) {
 	return "", err
 }
 
-// undo opens a source that this process has closed, or may have, after others had opened it.
+// undo opens a source that this process has closed, or may have closed, after others had opened it.
 func (g *gate) undo(ctx context.Context) error {
 	if wanted, err := g.stillWanted(ctx); wanted || err != nil {
 		return err
@@ -67,7 +67,7 @@ func (g *gate) undo(ctx context.Context) error {
 	return g.source.SetFence(ctx, nil)
 }
 
-// elsewhere is the error of a source that is closed for another migration.
+// elsewhere returns the error of a source that is closed for another migration.
 func (g *gate) elsewhere(s driver.FenceState) error {
 	if !s.Closed || s.Target == g.target {
 		return nil
@@ -81,11 +81,11 @@ func (g *gate) open(ctx context.Context) error {
 	return err
 }
 
-// change sets the fence, unless the source is closed for another migration. It returns the next epoch, and whether it has asked for a
-// change at all.
+// change sets the fence, unless the source is closed for another migration. It returns the next epoch, and whether it has sent a
+// change.
 func (g *gate) change(ctx context.Context, what string, target *string) (next string, sent bool, err error) {
 	for {
-		// Each attempt looks anew: another migration may have closed the source while the last one was under way.
+		// Each attempt reads the fence again: another migration may have closed the source during the previous one.
 		err = g.try.do(ctx, what+" the source", func(ctx context.Context) error {
 			s, err := g.source.Fence(ctx)
 			if err == nil {
@@ -106,7 +106,7 @@ func (g *gate) change(ctx context.Context, what string, target *string) (next st
 		})
 		switch {
 		case errors.Is(err, storage.ErrCASFailure):
-			continue // somebody else, or ourselves with an answer that was lost
+			continue // another process, or this one in an attempt whose answer was lost
 		case err != nil:
 			return "", sent, fmt.Errorf("source: %w", err)
 		}
@@ -114,7 +114,7 @@ func (g *gate) change(ctx context.Context, what string, target *string) (next st
 	}
 }
 
-// stands reports whether the source is still closed as close has left it, without having been open in between.
+// stands reports whether the source has stayed closed since close.
 func (g *gate) stands(ctx context.Context, epoch string) (bool, error) {
 	s, err := g.state(ctx)
 	return err == nil && s.Closed && s.Target == g.target && (g.guardedSource == nil || s.Epoch == epoch), err

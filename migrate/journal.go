@@ -14,32 +14,32 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// The notes: every store that took part in a migration has an identity, a target has the state of its migration, and the note
-// that guards the writes of the process at work.
+// The notes: every store that took part in a migration has an identity, a target has the state of its migration, and the note that
+// guards the writes of the process at work.
 const (
 	identityNote  = "identity"
 	migrationNote = "migration"
 	guardNote     = "mover"
 )
 
-// Phase is how far a migration is.
+// Phase is the progress of a migration.
 type Phase string
 
 // The phases, in order.
 const (
-	// Copying: what the source holds is brought to the target.
+	// Copying writes the source's resources to the target.
 	Copying Phase = "copy"
-	// Following: the source's changes are applied to the target as they happen.
+	// Following applies the source's changes to the target as they happen.
 	Following Phase = "follow"
-	// CuttingOver: the source is closed for writing, and the target gets what is still missing.
+	// CuttingOver: the source is closed for writing, and the target gets the remaining changes.
 	CuttingOver Phase = "cutover"
 	// Complete: the target is the store now.
 	Complete Phase = "complete"
 
-	// phaseAborted: somebody has given the migration up. The note stays, so that giving it up again finds what to open.
+	// phaseAborted: the migration was aborted. The note stays, so that a repeated abort finds the source to open.
 	phaseAborted Phase = "aborted"
-	// phaseComplete: a copy is complete. The note stays, because a process that was frozen before it began a migration knows the target by
-	// the revision of its note, and none at all would be the same revision twice.
+	// phaseComplete: a copy is complete. The note stays, because a process that was suspended before it started a migration knows
+	// the target by the revision of its note, and an absent note would have the same revision twice.
 	phaseComplete Phase = "over"
 )
 
@@ -47,9 +47,9 @@ const (
 type state struct {
 	Format int    `json:"format"`
 	Source string `json:"source"` // the source's identity
-	From   string `json:"from"`   // and its name, for people
+	From   string `json:"from"`   // and its display name
 	To     string `json:"to"`
-	// What the source is closed for: To, made unmistakable. "" in notes of older programs, which closed it for To.
+	// The name under which the source is closed: To, made unique. It is empty in notes of older programs, which used To.
 	ClosedFor string `json:"closed_for,omitempty"`
 
 	Run  string `json:"run"`  // the process at work
@@ -68,7 +68,7 @@ type state struct {
 
 const stateFormat = 1
 
-// closedFor is the name under which the source is closed for the migration.
+// closedFor returns the name under which the source is closed for the migration.
 func (s *state) closedFor() string { return cmp.Or(s.ClosedFor, s.To) }
 
 // journal is the note with its revision.
@@ -76,10 +76,10 @@ type journal struct {
 	store        driver.Mover
 	targetGuards bool // whether the target compares a guard in each write
 	try          retrier
-	lease        time.Duration // for how long the process may write to a target without guards after a sign of life
+	lease        time.Duration // how long a heartbeat allows writes to a target without guards
 
-	writing  sync.Mutex // held while the note is being written
-	renewing sync.Mutex // held while a writer asks for a sign of life
+	writing  sync.Mutex // held during a write of the note
+	renewing sync.Mutex // held while a writer renews the heartbeat
 
 	mu              sync.Mutex
 	state           state
@@ -88,7 +88,7 @@ type journal struct {
 	guard           string    // the revision of the guard's note
 }
 
-// readState returns the note of a store; nil where there is none.
+// readState returns the note of a store, or nil if there is none.
 func readState(ctx context.Context, store driver.Mover) (*state, string, error) {
 	value, revision, err := store.ReadNote(ctx, migrationNote)
 	if err != nil || revision == "" {
@@ -99,12 +99,12 @@ func readState(ctx context.Context, store driver.Mover) (*state, string, error) 
 		return nil, "", fmt.Errorf("the target's journal is damaged: %w", err)
 	}
 	if s.Format != stateFormat {
-		return nil, "", fmt.Errorf("%w: the target's journal has format %d, this program knows %d", storage.ErrNewerSchema, s.Format, stateFormat)
+		return nil, "", fmt.Errorf("%w: the target's journal has format %d, this program supports %d", storage.ErrNewerSchema, s.Format, stateFormat)
 	}
 	return s, revision, nil
 }
 
-// change changes the note. ErrTakenOver says that another process has done so meanwhile.
+// change changes the note. ErrTakenOver means that another process has changed it meanwhile.
 func (j *journal) change(ctx context.Context, change func(*state)) error {
 	if j == nil {
 		return nil
@@ -123,7 +123,7 @@ func (j *journal) change(ctx context.Context, change func(*state)) error {
 		sent := time.Now()
 		revision, err := j.store.WriteNote(ctx, migrationNote, value, j.at())
 		if errors.Is(err, storage.ErrCASFailure) {
-			// It may be our own, from an attempt whose answer was lost.
+			// It may be this process's own, from an attempt whose answer was lost.
 			now, at, rerr := readState(ctx, j.store)
 			if rerr != nil {
 				return rerr
@@ -147,10 +147,10 @@ func (j *journal) change(ctx context.Context, change func(*state)) error {
 	return nil
 }
 
-// confirm makes sure that the migration is still this process's.
+// confirm checks that the migration is still this process's.
 func (j *journal) confirm(ctx context.Context) error { return j.change(ctx, func(*state) {}) }
 
-// end notes that nothing is left to go on with.
+// end records that nothing remains to be continued.
 func (j *journal) end(ctx context.Context) error {
 	if j == nil {
 		return nil
@@ -159,21 +159,22 @@ func (j *journal) end(ctx context.Context) error {
 	return j.change(ctx, func(s *state) { s.Phase, s.Cursor = phaseComplete, "" })
 }
 
-// current returns the note as it was last written.
+// current returns the note as last written.
 func (j *journal) current() state {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.state
 }
 
-// at returns the revision of the note as it was last written.
+// at returns the revision of the note as last written.
 func (j *journal) at() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.revision
 }
 
-// identity returns what tells a store from all others, and gives it one if make says so; "" where it has none.
+// identity returns the unique identity of a store. If the store has none, it creates one if create is set, and returns ""
+// otherwise.
 func identity(ctx context.Context, store driver.Mover, try retrier, create bool) (id string, err error) {
 	err = try.do(ctx, "read the identity", func(ctx context.Context) error {
 		value, revision, err := store.ReadNote(ctx, identityNote)
@@ -187,7 +188,7 @@ func identity(ctx context.Context, store driver.Mover, try retrier, create bool)
 		id = rand.Text()
 		_, err = store.WriteNote(ctx, identityNote, []byte(id), "")
 		if errors.Is(err, storage.ErrCASFailure) {
-			// Somebody was faster, or it is our own from an attempt whose answer was lost.
+			// Another process was faster, or it is our own from an attempt whose answer was lost.
 			value, _, err = store.ReadNote(ctx, identityNote)
 			id = string(value)
 		}
@@ -196,7 +197,7 @@ func identity(ctx context.Context, store driver.Mover, try retrier, create bool)
 	return id, err
 }
 
-// alive waits a moment and reports whether another process changes the note meanwhile.
+// alive waits, and reports whether another process changed the note meanwhile.
 func alive(ctx context.Context, store driver.Mover, revision string, wait time.Duration) (bool, error) {
 	if wait <= 0 {
 		return false, nil

@@ -10,16 +10,16 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// A process that was frozen for long, or whose request was held up on the way, must not write to a target that another process
-// has gone on with, and perhaps completed. Where the target is a driver.GuardedMover, each write depends on a note that whoever
-// takes over writes first: no clock is asked, and no request is too late to be refused. Elsewhere the process looks at its own
-// clocks before each attempt: it writes only while its last sign of life is younger than the time for which others wait before
-// they take over. A request that leaves in time and is carried out after that time is not held back there.
+// A process that was suspended for long, or whose request was delayed, must not write to a target that another process has
+// continued, and perhaps completed. If the target is a driver.GuardedMover, each write is conditional on a note that a new process
+// writes first: this needs no clock, and no request is too late to be refused. With other targets the process reads its own clocks
+// before each attempt: it writes only while its last heartbeat is younger than the time after which others take over. A request
+// that leaves in time and is applied after that time is not stopped.
 
 const (
-	// takeoverTime is how long a process that wants to go on with a migration looks for signs of life.
+	// takeoverTime is how long a process that wants to continue a migration waits for heartbeats.
 	takeoverTime = 3 * time.Second
-	// leaseTime is how long a sign of life allows to write. The rest is for clocks that go at different speeds.
+	// leaseTime is how long a heartbeat allows writes. The difference to takeoverTime is for clocks with different rates.
 	leaseTime = 2 * time.Second
 )
 
@@ -36,7 +36,7 @@ func (j *journal) attemptContext(ctx context.Context) (context.Context, error) {
 	if j.fresh() {
 		return ctx, nil
 	}
-	// One of the writers asks for all of them.
+	// One of the writers renews for all.
 	j.renewing.Lock()
 	defer j.renewing.Unlock()
 	if j.fresh() {
@@ -45,26 +45,26 @@ func (j *journal) attemptContext(ctx context.Context) (context.Context, error) {
 	return ctx, j.confirm(ctx)
 }
 
-// fresh reports whether the last sign of life allows to write.
+// fresh reports whether the last heartbeat allows writes.
 func (j *journal) fresh() bool { return j.quiet() < j.lease }
 
-// quiet is how long ago the last sign of life was given.
+// quiet returns the time since the last heartbeat.
 func (j *journal) quiet() time.Duration {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return age(j.heartbeatSentAt)
 }
 
-// age returns how long ago a moment was, by the monotonic clock or by the clock on the wall, whichever says more: the former
-// stands still while the machine sleeps.
+// age returns the time since a moment, by the monotonic clock or by the wall clock, whichever is larger: the former stops while the
+// machine sleeps.
 func age(at time.Time) time.Duration {
 	now := time.Now()
 	return max(now.Sub(at), now.Round(0).Sub(at.Round(0)))
 }
 
-// takeGuard makes all guarded writes that are under way fail, those of others and those of this process, and lets this process
-// write again. The note's revision is read before the migration is found to be this process's: if another process takes over
-// after that, it either finds the note as written here, and writes it once more, or it has written it already and this fails.
+// takeGuard makes all guarded writes in flight fail, those of other processes and of this one, and allows new writes of this
+// process. It reads the note's revision before it confirms that the migration is this process's. If another process takes over
+// after that, it either finds the note written here, and writes it again, or it has already written it and takeGuard fails.
 func (j *journal) takeGuard(ctx context.Context) error {
 	if j == nil || !j.targetGuards {
 		return nil
@@ -80,7 +80,7 @@ func (j *journal) takeGuard(ctx context.Context) error {
 			}
 			revision, err = j.store.WriteNote(ctx, guardNote, []byte(j.current().Run), revision)
 			if errors.Is(err, storage.ErrCASFailure) {
-				continue // somebody else's, or our own whose answer was lost
+				continue // another process's, or our own whose answer was lost
 			}
 			if err == nil {
 				j.mu.Lock()
@@ -96,8 +96,8 @@ func (j *journal) takeGuard(ctx context.Context) error {
 	return nil
 }
 
-// dropGuard makes all guarded writes fail that are still under way, when nothing is left to write. Should it fail itself, they are
-// this process's own. The note stays: removed, it would be to a process that was frozen in takeGuard what it was before.
+// dropGuard makes all guarded writes in flight fail, when nothing is left to write. If dropGuard itself fails, these writes are
+// this process's own. The note stays: without it, a process that was suspended in takeGuard would find the same state as before.
 func (j *journal) dropGuard(ctx context.Context) {
 	if j == nil || !j.targetGuards {
 		return

@@ -10,10 +10,10 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// maxPasses is how often a listing, or the history after it, may get lost before we give up.
+// maxPasses limits how often a listing, or the history after it, may be lost.
 const maxPasses = 6
 
-// copyOnce brings over what the source holds, and compares.
+// copyOnce copies the source's contents, and compares.
 func (m *migration) copyOnce(ctx context.Context, r *Result) error {
 	began := time.Now()
 	if _, err := m.copyAll(ctx); err != nil {
@@ -29,12 +29,12 @@ func (m *migration) copyOnce(ctx context.Context, r *Result) error {
 		return err
 	}
 	if !m.isComplete(r.Report) {
-		return fmt.Errorf("%w after the copy (was the source written to meanwhile?): %v", ErrDiffers, r.Report)
+		return fmt.Errorf("%w after the copy (was the source changed meanwhile?): %v", ErrDiffers, r.Report)
 	}
 	return m.journal.end(ctx)
 }
 
-// isComplete reports whether the target holds what it should.
+// isComplete reports whether the target has the required contents.
 func (m *migration) isComplete(r *Report) bool {
 	if m.o.Into.prunes() {
 		return r.Equal()
@@ -42,8 +42,8 @@ func (m *migration) isComplete(r *Report) bool {
 	return r.Missing == 0 && r.Different == 0
 }
 
-// copyAll makes the target hold what the source holds at some moment during the call, and returns the position from which the
-// changes since are to be followed.
+// copyAll makes the target equal to a state of the source during the call, and returns the position after which the following phase
+// must begin.
 func (m *migration) copyAll(ctx context.Context) (cursor string, err error) {
 	for pass := 1; ; pass++ {
 		m.stats.enter(Copying)
@@ -51,7 +51,7 @@ func (m *migration) copyAll(ctx context.Context) (cursor string, err error) {
 		if err == nil || !errors.Is(err, storage.ErrCompacted) || pass == maxPasses {
 			return cursor, err
 		}
-		// A listing was given up because we took too long over it. What has been copied is there, and the next pass is faster.
+		// The store dropped a listing because it took too long. The resources copied so far are there, so the next pass is faster.
 		m.stats.warn(err)
 	}
 }
@@ -65,8 +65,8 @@ func (m *migration) copyPass(ctx context.Context) (cursor string, err error) {
 	defer source.close()
 	cursor = source.cursor
 	if m.journal != nil && !m.o.Into.prunes() {
-		// What the source has deleted since the first listing can be told from what was in the target before only by the
-		// changes after that listing.
+		// Only the changes after the first listing distinguish resources that the source has deleted since from earlier contents of
+		// the target.
 		if first := m.journal.current().Cursor; first != "" {
 			cursor = first
 		} else if err := m.noteCursor(ctx, cursor); err != nil {
@@ -76,12 +76,12 @@ func (m *migration) copyPass(ctx context.Context) (cursor string, err error) {
 	_, err = m.pass(ctx, source, m.conflictDuringCopy)
 	if err == nil && m.o.Into.prunes() {
 		m.comparePasses++
-		m.stats.countFollowed(began) // whatever happened before it is in the target now
+		m.stats.countFollowed(began) // everything before it is in the target now
 	}
 	return cursor, err
 }
 
-// live copies, follows and cuts over, from the phase that the journal says.
+// live copies, follows and cuts over, beginning with the phase in the journal.
 func (m *migration) live(ctx context.Context, r *Result) error {
 	lost := 0
 	for {
@@ -112,19 +112,19 @@ func (m *migration) live(ctx context.Context, r *Result) error {
 	}
 }
 
-// followOn follows the source's changes until it is time for another phase.
+// followOn follows the source's changes until another phase is due.
 func (m *migration) followOn(ctx context.Context, cursor string, lost *int) (next Phase, at string, err error) {
 	if took := age(m.stats.asOfNow()); m.o.CutoverLag > 0 {
 		switch {
 		case took < m.o.CutoverLag:
 			return CuttingOver, cursor, nil
 		case m.marks:
-			// Following proves it.
+			// The following phase proves it.
 		case m.comparePasses < maxPasses:
 			return Copying, "", nil
 		case m.o.Cutover == nil:
 			return "", "", fmt.Errorf("%w: the source cannot prove that the target is less than %v behind, other than by comparing both "+
-				"sides, which takes longer (%v): allow for a longer lag, or say when to cut over", ErrUnsupported, m.o.CutoverLag, took.Round(time.Millisecond))
+				"sides, which takes longer (%v): allow a longer lag, or start the cutover yourself", ErrUnsupported, m.o.CutoverLag, took.Round(time.Millisecond))
 		}
 	}
 	before := m.stats.applied.Load()
@@ -139,22 +139,22 @@ func (m *migration) followOn(ctx context.Context, cursor string, lost *int) (nex
 		*lost = 1
 	}
 	if *lost >= maxPasses {
-		return "", "", fmt.Errorf("the source forgets its history faster than it can be listed; let it keep more: %w", err)
+		return "", "", fmt.Errorf("the source deletes its history faster than it can be listed; raise its retention: %w", err)
 	}
-	// Only a comparison tells what has changed. It costs a listing of both sides.
-	m.stats.warn(fmt.Errorf("the source's history is gone, comparing both sides anew: %w", err))
+	// Only a comparison shows the changes. It costs a listing of both sides.
+	m.stats.warn(fmt.Errorf("the source's history was deleted, comparing both sides again: %w", err))
 	return Copying, "", nil
 }
 
-// errStuck says that the same call can only fail again: the migration has to be aborted, and begun anew.
-var errStuck = errors.New("this migration has to be aborted, and another begun, preferably into an empty store")
+// errStuck means that the same call can only fail again: abort the migration, and start another.
+var errStuck = errors.New("abort this migration and start another, preferably into an empty store")
 
-// historyLost is the error of a migration into a target with other contents when the source's history is gone.
+// historyLost returns the error of a migration into a target with other contents when the source's history was deleted.
 func (m *migration) historyLost(err error) error {
-	return fmt.Errorf("%w; what was deleted from the source meanwhile can not be told from what else is in the target: %w", err, errStuck)
+	return fmt.Errorf("%w; deletions in the source cannot be distinguished from other contents of the target: %w", err, errStuck)
 }
 
-// cutoverWanted reports whether it is time to end the following.
+// cutoverWanted reports whether the following phase should end.
 func (m *migration) cutoverWanted(f *follower) bool {
 	select {
 	case <-m.o.Cutover:
@@ -164,10 +164,10 @@ func (m *migration) cutoverWanted(f *follower) bool {
 	return m.o.CutoverLag > 0 && f.lag() < m.o.CutoverLag
 }
 
-// canProve finds out how the end of a live migration is to be proven, and refuses one whose end cannot be. Where a watch of the
-// source is a storage.Bookmarker, the watch proves that the last change has come. Where it is none, a comparison of both sides
-// proves that they are equal; but where the target holds other things as well, equal is not what they are to be, and nothing
-// tells those from what the source has deleted.
+// canProve determines how the end of a live migration is proven, and refuses a migration whose end cannot be. If a watch of the
+// source is a storage.Bookmarker, the watch proves that the last change has arrived. Otherwise a comparison proves that both sides
+// are equal. If the target has other contents as well, the sides are not supposed to be equal, and nothing distinguishes those
+// contents from resources that the source has deleted.
 func (m *migration) canProve(ctx context.Context, into Into) error {
 	var watch storage.Watch
 	err := m.try.do(ctx, "watch", func(ctx context.Context) (err error) {
@@ -183,7 +183,7 @@ func (m *migration) canProve(ctx context.Context, into Into) error {
 		return nil
 	}
 	return fmt.Errorf("%w: a live migration into a target that keeps other contents (Merge, Overwrite) needs a source whose watches "+
-		"can prove that they have shown every deletion (storage.Bookmarker), and those of this source cannot: what it deletes meanwhile "+
+		"can prove that they have returned every deletion (storage.Bookmarker); this source has none, so resources that it deletes meanwhile "+
 		"would stay in the target. Use an empty target, or Mirror, or stop the programs that write to the source and copy once "+
 		"without following", ErrUnsupported)
 }

@@ -13,143 +13,144 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// The errors of a migration that a caller may want to tell apart.
+// Errors of a migration, for errors.Is.
 var (
-	// ErrNotEmpty says that the target holds resources and Options.Into does not say what to do with them.
+	// ErrNotEmpty means that the target has resources and Options.Into does not decide about them.
 	ErrNotEmpty = errors.New("the target is not empty")
-	// ErrConflict says that the target holds something else under keys of the source, and was not told to replace it.
+	// ErrConflict means that the target has a different resource under a key of the source, and may not replace it.
 	ErrConflict = errors.New("the target holds something else under the same key")
-	// ErrBusy says that the target takes part in another migration, or that another process is at work on this one.
+	// ErrBusy means that the target takes part in another migration, or that another process is working on this one.
 	ErrBusy = errors.New("the target takes part in another migration")
-	// ErrTakenOver says that another process has gone on with this migration, so this one has stopped.
+	// ErrTakenOver means that another process has continued this migration, so this one has stopped.
 	ErrTakenOver = errors.New("another process has taken over this migration")
-	// ErrDiffers says that the two sides are not the same at the end.
+	// ErrDiffers means that the two sides are not equal at the end.
 	ErrDiffers = errors.New("source and target differ")
-	// ErrUnsupported says that a store lacks what is needed, which the text names.
+	// ErrUnsupported means that a store lacks a required ability, which the error names.
 	ErrUnsupported = errors.New("the store does not support this")
 )
 
-// Into says what becomes of what the target already holds.
+// Into decides about existing resources in the target.
 type Into int
 
 const (
-	// Empty demands an empty target.
+	// Empty requires an empty target.
 	Empty Into = iota
-	// Merge adds to what is there. A key that both sides have with different contents is ErrConflict, found before anything
-	// is written.
+	// Merge keeps existing resources. A key with different contents on both sides is ErrConflict, found before anything is written.
 	Merge
-	// Overwrite adds to what is there and replaces what differs.
+	// Overwrite keeps existing resources but replaces those that differ.
 	Overwrite
-	// Mirror replaces what differs and deletes what the source does not have.
+	// Mirror replaces resources that differ and deletes those that the source does not have.
 	Mirror
 )
 
-// prunes reports whether all that the source does not have may be deleted from the target.
+// prunes reports whether resources that the source does not have may be deleted from the target.
 func (i Into) prunes() bool { return i == Empty || i == Mirror }
 
-// Options of a migration. Nil and zero values are the defaults.
+// Options configure a migration. Nil and zero values are the defaults.
 type Options struct {
-	// From and To name the stores for people: in errors, in the journal, and in what writers to the source are told after
-	// cutover, with the beginning of the target's identity. They must hold no password; Name makes such names from URLs.
+	// From and To are display names of the stores: for errors, the journal, and the error of writers to the source after cutover,
+	// which also contains the beginning of the target's identity. They must not contain a password; Name makes such names from
+	// URLs.
 	From, To string
-	// Into says what becomes of what the target already holds. Once a migration has begun, Merge may become Overwrite; Merge and
-	// Overwrite are refused where it was begun to make the target equal.
+	// Into decides about existing resources in the target. After the start of a migration, Merge may become Overwrite; Merge and
+	// Overwrite are refused if the migration was started to make the target equal.
 	Into Into
 
-	// Live follows the source's changes after the copy until a cutover, so that programs can go on writing to the source.
-	// Without it nobody should write to the source during the copy; if somebody does, the comparison at the end says so.
+	// Live follows the source's changes after the copy until a cutover, so that programs can continue to write to the source.
+	// Without it the source should not change during the copy; if it does, the comparison at the end fails.
 	Live bool
-	// Cutover ends a live migration when it is closed or something is received from it.
+	// Cutover starts the cutover of a live migration when it is closed or a value is received from it.
 	Cutover <-chan struct{}
-	// CutoverLag ends a live migration by itself as soon as it is proven that the target is less than this behind. The proof
-	// takes a round trip to the source, or, where its watches prove nothing (they are no storage.Bookmarker), a comparison of
-	// both sides.
+	// CutoverLag starts the cutover of a live migration as soon as the target is proven to be less than this behind. The proof
+	// takes a round trip to the source, or, if its watches are no storage.Bookmarker, a comparison of both sides.
 	CutoverLag time.Duration
 
-	// Rate limits the changes made to the target per second; 0 is no limit.
+	// Rate limits the changes of the target per second; 0 is no limit.
 	Rate float64
-	// Parallel is the number of writers to the target: 32.
+	// Parallel is the number of concurrent writers to the target. The default is 32.
 	Parallel int
-	// PageSize is the number of resources asked for at a time: 500.
+	// PageSize is the number of resources in a page of a listing. The default is 500.
 	PageSize int
-	// Batch is the most resources that are created together: what the target takes with advantage. 1 means one by one.
+	// Batch is the maximum number of resources that are created together. The default depends on the target; 1 creates them one by
+	// one.
 	Batch int
-	// Patience is how long a database may be silent before the migration gives up: a minute. What it has done is not lost.
+	// Patience is how long a database may fail to answer before the migration fails. The default is a minute. Completed work is
+	// kept.
 	Patience time.Duration
 
-	// Count lists the source once more at the beginning, so that Progress knows the total.
+	// Count lists the source once more at the start, so that Progress contains the total.
 	Count bool
-	// Progress is told how far the migration is, about once a second and when the phase changes, by one goroutine at a time.
+	// Progress is called about once a second and when the phase changes, never concurrently.
 	Progress func(Progress)
 
-	// takeover is how long to look whether another process is at work, and lease how long a sign of life allows to write.
+	// takeover is how long to wait for heartbeats of another process, and lease how long a heartbeat allows writes.
 	takeover, lease time.Duration
 }
 
-// Next says what leads on from where a call of Run has ended.
+// Next is the way to continue after a call of Run.
 type Next string
 
 const (
-	// Nothing is to be done: the migration is complete, or was never begun.
+	// Nothing: the migration is complete, or was never started.
 	Nothing Next = ""
-	// Again means that the same call goes on, once the cause of the error is gone.
+	// Again: the same call continues, once the cause of the error is gone.
 	Again Next = "again"
-	// GiveUp means that the same call would fail again: Abort has to come first.
+	// GiveUp: the same call would fail again, so call Abort first.
 	GiveUp Next = "give up"
-	// Leave means that another process has taken over, or aborted, the migration.
+	// Leave: another process has taken over, or aborted, the migration.
 	Leave Next = "leave"
 )
 
-// Result says what a migration has done.
+// Result describes the outcome of a call of Run.
 type Result struct {
-	// Phase is how far it is.
+	// Phase is the phase that the migration has reached.
 	Phase Phase
-	// Begun says that the target remembers the migration, so that it can be gone on with, whatever ended this call.
+	// Begun reports that the target's journal contains the migration, so it can be continued, whatever ended this call.
 	Begun bool
-	// Next says what leads on after an error.
+	// Next is the way to continue after an error.
 	Next Next
-	// Closed says that this call has closed the source for writing, or may have, and has not opened it again.
+	// Closed reports that this call has closed the source for writing, or may have, and has not opened it again.
 	Closed bool
-	// Resumed says that it went on with what an earlier run had begun.
+	// Resumed reports that the call continued the migration of an earlier run.
 	Resumed bool
-	// Already says that it had been completed before, and nothing was done.
+	// Already reports that the migration had been completed before, and nothing was done.
 	Already bool
-	// Done counts what this run did.
+	// Done counts the work of this run.
 	Done Counts
-	// Report is the comparison at the end, if it came to that.
+	// Report is the comparison at the end, if there was one.
 	Report *Report
-	// Copied is how long this run took to copy, without the comparison at the end.
+	// Copied is the duration of the copy in this run, without the comparison at the end.
 	Copied time.Duration
-	// Elapsed is how long this run took.
+	// Elapsed is the duration of this run.
 	Elapsed time.Duration
 	// Fenced is how long the source was closed before the target was complete.
 	Fenced time.Duration
 }
 
-// theTarget is the name of a target that has none.
+// theTarget is the default name of a target.
 const theTarget = "the target"
 
-// migration is what one process knows and does of a migration.
+// migration is the state of a migration in one process.
 type migration struct {
 	from, to   storage.Backend
-	source     driver.Mover // nil where the store is none
+	source     driver.Mover // nil if the store is none
 	target     driver.Mover
 	resumer    storage.Resumer
 	transactor storage.Transactor
 	loader     driver.Bulk
-	batch      int // the most resources that are created together, and the most bytes
+	batch      int // maximum number and size of resources that are created together
 	batchBytes int
 
 	o         Options
-	closedFor string // what the source is closed for, if this process begins the migration
+	closedFor string // the name under which the source is closed, if this process starts the migration
 	limiter   *rate.Limiter
 	try       retrier
 	stats     *stats
-	journal   *journal // nil where the target cannot keep one
-	gate      *gate    // of the source; nil where it has none
+	journal   *journal // nil if the target cannot store one
+	gate      *gate    // of the source; nil if it has no fence
 
-	marks         bool        // the source's watches prove how far they are
-	comparePasses int         // the passes that brought the target to the source's state of a known time
+	marks         bool        // the source's watches have bookmarks
+	comparePasses int         // passes that gave the target the source's state of a known time
 	closed        atomic.Bool // this run has closed the source, or may have
 }
 
@@ -183,7 +184,7 @@ func newMigration(from, to storage.Backend, opts *Options) *migration {
 	}
 	if o.Rate > 0 {
 		m.limiter = rate.NewLimiter(rate.Limit(o.Rate), max(1, int(o.Rate/10)))
-		// A listing that nobody continues for minutes is given up by the store.
+		// The store drops a listing that is not continued for minutes.
 		o.PageSize = max(1, min(o.PageSize, int(o.Rate*30)))
 	}
 	m.stats = newStats(o.Progress)
@@ -227,11 +228,12 @@ func (m *migration) listTarget(ctx context.Context) (*listing, error) {
 	return l, nil
 }
 
-// Run moves what from holds to the store to, or goes on with it: the target remembers how far an earlier run has come.
+// Run moves the contents of from to the store to, or continues a migration: the target's journal contains the progress of an
+// earlier run.
 //
-// Without Options.Live it copies once and compares. With it, it copies, follows, and at the cutover closes the source for
-// writing, brings over the rest and compares; then Result.Phase is Complete. When ctx ends it stops, at any point; the same call
-// goes on later.
+// Without Options.Live it copies once and compares. With it, it copies, follows, and at the cutover closes the source for writing,
+// transfers the rest and compares; then Result.Phase is Complete. When ctx ends it stops, at any point; the same call continues
+// later.
 func Run(ctx context.Context, from, to storage.Backend, opts *Options) (*Result, error) {
 	m := newMigration(from, to, opts)
 	began := time.Now()
@@ -260,7 +262,7 @@ func Run(ctx context.Context, from, to storage.Backend, opts *Options) (*Result,
 	return r, nil
 }
 
-// next tells what leads on.
+// next returns the way to continue.
 func next(r *Result, err error) Next {
 	switch {
 	case err == nil:
@@ -283,8 +285,8 @@ func (m *migration) run(ctx context.Context, cancel context.CancelCauseFunc) (*R
 			what  string
 		}{
 			{m.source != nil, "the source cannot be closed for writing"},
-			{m.resumer != nil, "the source cannot tell what has changed (it is no storage.Resumer)"},
-			{m.target != nil, "the target cannot keep a journal"},
+			{m.resumer != nil, "the source's watches cannot be resumed (it is no storage.Resumer)"},
+			{m.target != nil, "the target cannot store a journal"},
 		} {
 			if !need.there {
 				return r, fmt.Errorf("%w: %s", ErrUnsupported, need.what)
@@ -307,7 +309,7 @@ func (m *migration) run(ctx context.Context, cancel context.CancelCauseFunc) (*R
 	return r, m.live(ctx, r)
 }
 
-// count lists the source for the total.
+// count lists the source to determine the total.
 func (m *migration) count(ctx context.Context) error {
 	l, err := m.listSource(ctx)
 	if err != nil {

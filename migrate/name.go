@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// legible returns a name without what a journal or a database cannot keep as it is: the source would be closed for another name
-// than the journal says.
+// legible removes characters from a name that a journal or a database cannot store: otherwise the fence would have a different name
+// than the journal.
 func legible(name string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(name, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// Name returns a name for the store at a URL that may be shown to anybody: scheme, host, path, and those parameters that tell
-// stores apart.
+// Name returns a display name for the store at a URL, without secrets: scheme, host, path, and the parameters that distinguish
+// stores.
 func Name(rawURL string) string {
 	u, err := url.Parse(rawURL)
 	if err != nil {

@@ -7,36 +7,36 @@ import (
 	"time"
 )
 
-// Counts says what was done to the target.
+// Counts counts the changes of the target.
 type Counts struct {
-	// Created and Replaced are resources written, Bytes their size.
+	// Created and Replaced are the numbers of written resources, Bytes is their size.
 	Created, Replaced, Bytes int64
-	// Skipped are resources that were there already, equal.
+	// Skipped is the number of resources that existed already, equal.
 	Skipped int64
-	// Deleted are resources that the source no longer had.
+	// Deleted is the number of deleted resources, which the source did not have.
 	Deleted int64
-	// Applied are events of the source that were followed.
+	// Applied is the number of applied events of the source.
 	Applied int64
 }
 
-// Progress is how far a migration is.
+// Progress is the progress of a migration.
 type Progress struct {
-	// Phase is what it is doing.
+	// Phase is the present phase.
 	Phase Phase
-	// Listed is the number of the source's resources that this phase has come past, Total that of all; 0 where unknown.
+	// Listed is the number of the source's resources that this phase has processed, Total the number of all; 0 if unknown.
 	Listed, Total int64
-	// Done counts what was done since the run began.
+	// Done counts the work of this run.
 	Done Counts
 	// Rate is the number of resources or events per second over the last seconds.
 	Rate float64
-	// Left is how long the copy will still take, if it goes on so; 0 where unknown.
+	// Left is the estimated remaining time of the copy; 0 if unknown.
 	Left time.Duration
-	// Lag is how old the state of the target may be while following: it is proven that everything that happened longer ago has
-	// been applied. Negative where nothing is proven yet.
+	// Lag is the maximum age of the target's state while following: everything older is proven to be applied. It is negative if
+	// nothing is proven yet.
 	Lag time.Duration
-	// Elapsed is how long this run has taken so far.
+	// Elapsed is the duration of this run so far.
 	Elapsed time.Duration
-	// Warning is what went wrong since the last report and is being tried again.
+	// Warning is an error since the last report that is being retried.
 	Warning error
 }
 
@@ -50,13 +50,13 @@ type stats struct {
 	mu            sync.Mutex
 	began         time.Time
 	phase         Phase
-	startReported bool      // that it has begun
-	asOf          time.Time // everything that happened before is in the target; zero where nothing is proven
+	startReported bool      // the start was reported
+	asOf          time.Time // everything before this time is in the target; zero if nothing is proven
 	warning       error
 	marks         []mark // for the rate
 }
 
-// mark is a moment's count.
+// mark is a count at a moment.
 type mark struct {
 	at time.Time
 	n  int64
@@ -73,7 +73,7 @@ func (s *stats) countEntry(e *entry) {
 	}
 }
 
-// did counts what was done with a resource of so many bytes.
+// did counts an outcome for a resource of this size.
 func (s *stats) did(what outcome, size int) {
 	switch what {
 	case nothing:
@@ -96,7 +96,7 @@ func (s *stats) counts() Counts {
 	}
 }
 
-// enter begins a phase.
+// enter starts a phase.
 func (s *stats) enter(phase Phase) {
 	s.mu.Lock()
 	changed := s.phase != phase || !s.startReported
@@ -110,7 +110,7 @@ func (s *stats) enter(phase Phase) {
 	}
 }
 
-// listing begins another walk within a phase.
+// listing starts another pass within a phase.
 func (s *stats) listing() { s.listed.Store(0) }
 
 func (s *stats) countFollowed(asOf time.Time) {
@@ -131,7 +131,7 @@ func (s *stats) warn(err error) {
 	s.mu.Unlock()
 }
 
-// now reports.
+// now calls Progress.
 func (s *stats) now() {
 	if s.tell == nil {
 		return
@@ -166,7 +166,7 @@ func (s *stats) now() {
 	s.tell(p)
 }
 
-// report tells about the progress every second until stopped, and then once more.
+// report calls Progress every second until stopped, and then once more.
 func (s *stats) report(ctx context.Context) (stop func()) {
 	if s.tell == nil {
 		return func() {}

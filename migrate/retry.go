@@ -9,14 +9,14 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// retrier repeats calls while a database does not answer, or cannot do what it is asked for at the moment.
+// retrier repeats calls while a database does not answer, or temporarily fails.
 type retrier struct {
-	timeout time.Duration // for how long
-	waiting func(error)   // told about each failed attempt; may be nil
+	timeout time.Duration // maximum duration of all attempts
+	waiting func(error)   // called with each failed attempt; may be nil
 }
 
-// do repeats call until it succeeds, fails for a reason that stays (any but storage.ErrInconsistent), or patience is at its end.
-// call has to be harmless when repeated.
+// do repeats call until it succeeds, fails permanently (with any error but storage.ErrInconsistent), or the timeout has passed.
+// call must be safe to repeat.
 func (r retrier) do(ctx context.Context, what string, call func(ctx context.Context) error) error {
 	var since time.Time
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
@@ -27,7 +27,7 @@ func (r retrier) do(ctx context.Context, what string, call func(ctx context.Cont
 		if since.IsZero() {
 			since = time.Now()
 		} else if lost := time.Since(since); lost > r.timeout {
-			return fmt.Errorf("%s: given up after trying for %v: %w", what, lost.Round(time.Second), err)
+			return fmt.Errorf("%s: failed for %v: %w", what, lost.Round(time.Second), err)
 		}
 		if r.waiting != nil {
 			r.waiting(err)
@@ -40,8 +40,8 @@ func (r retrier) do(ctx context.Context, what string, call func(ctx context.Cont
 	}
 }
 
-// withoutDeadline returns a context that ends when ctx does, but has no deadline. Each call to a database then gets the time that its
-// backend gives it, and not all that is left for the whole: a silent database is noticed.
+// withoutDeadline returns a context that ends when ctx does, but has no deadline. Each call of a database then gets the backend's
+// own timeout instead of the whole remaining time, so that a database that does not answer is detected.
 func withoutDeadline(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	free, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })

@@ -15,14 +15,14 @@ import (
 // everything is the filter of a whole store.
 var everything = storage.UnversionedType{Group: storage.Wildcard, Kind: storage.Wildcard}
 
-// nothingAtAll is the filter of what nobody has.
+// nothingAtAll is a filter that matches no resource.
 var nothingAtAll = storage.UnversionedType{Group: "ashlar.migrate.nothing", Kind: "nothing"}
 
 func anyTenancy() *resourcepb.Tenancy {
 	return &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}
 }
 
-// entry is a resource as stores keep it, and decoded only where somebody wants to see it.
+// entry is a resource in stored form. It is decoded only on demand.
 type entry struct {
 	driver.Row
 	res *resourcepb.Resource
@@ -34,7 +34,7 @@ func entryOf(res *resourcepb.Resource) (entry, error) {
 	return entry{driver.Row{Key: key.Of(res.GetId()), Version: res.GetVersion(), Data: data}, res}, err
 }
 
-// resource decodes the entry. That of nil is nil.
+// resource decodes the entry. A nil entry is a nil resource.
 func (e *entry) resource() (res *resourcepb.Resource, err error) {
 	if e == nil {
 		return nil, nil
@@ -45,7 +45,7 @@ func (e *entry) resource() (res *resourcepb.Resource, err error) {
 	return e.res, err
 }
 
-// data returns the entry's bytes; nil has none.
+// data returns the entry's bytes; a nil entry has none.
 func (e *entry) data() []byte {
 	if e == nil {
 		return nil
@@ -62,14 +62,14 @@ func (e *entry) reencode() ([]byte, error) {
 	return codec.Encode(res)
 }
 
-// stream gives resources in the order of their keys; nil after the last one.
+// stream returns resources in the order of their keys, and nil after the last one.
 type stream interface {
 	next(ctx context.Context) (*entry, error)
 }
 
-// listing streams a whole store, a page ahead of its reader.
+// listing streams a whole store, one page ahead of its reader.
 type listing struct {
-	cursor string // a position in the store's history from which what the listing does not show can be followed
+	cursor string // a position in the store's history; the changes after it complete the listing
 
 	pages  chan answer
 	cancel context.CancelFunc
@@ -83,7 +83,8 @@ type answer struct {
 	err  error
 }
 
-// list begins to list a store. The listing has to be closed. What is changed meanwhile may be in it as it was before or after.
+// list starts a listing of a store. The caller must close it. A resource that changes meanwhile is in it in its old or its new
+// state.
 func list(ctx context.Context, b storage.Backend, limit int, try retrier) (*listing, error) {
 	reader, ok := storage.As[driver.Bulk](b)
 	if !ok {
@@ -115,10 +116,10 @@ func list(ctx context.Context, b storage.Backend, limit int, try retrier) (*list
 	})
 }
 
-// position returns where a store's history is now.
+// position returns the present position of a store's history.
 func position(ctx context.Context, pager storage.Pager, try retrier) (cursor string, err error) {
-	// A list of what nobody has costs nothing, and its cursor is one for everything.
-	err = try.do(ctx, "look at the position", func(ctx context.Context) error {
+	// A list that matches nothing costs nothing, and its cursor is valid for every filter.
+	err = try.do(ctx, "read the position", func(ctx context.Context) error {
 		page, err := pager.ListPage(ctx, nothingAtAll, &resourcepb.Tenancy{}, "", storage.ListOptions{Consistency: storage.StrongConsistency, Limit: 1})
 		cursor = page.Cursor
 		return err
@@ -126,7 +127,7 @@ func position(ctx context.Context, pager storage.Pager, try retrier) (cursor str
 	return cursor, err
 }
 
-// listSnapshot is list, but of one snapshot where the store can hold one.
+// listSnapshot is list on one snapshot, if the store has snapshots.
 func listSnapshot(ctx context.Context, b storage.Backend, limit int, try retrier) (*listing, error) {
 	l := &listing{}
 	pager, paged := storage.As[storage.Pager](b)
@@ -147,7 +148,7 @@ func listSnapshot(ctx context.Context, b storage.Backend, limit int, try retrier
 		}
 		token = page.Continue
 		if l.cursor == "" {
-			l.cursor = page.Cursor // that of the first page, which is here before anybody can ask
+			l.cursor = page.Cursor // the first page's, which is present before the first read
 		}
 		entries = make([]entry, len(page.Resources))
 		for i, res := range page.Resources {
@@ -159,7 +160,7 @@ func listSnapshot(ctx context.Context, b storage.Backend, limit int, try retrier
 	})
 }
 
-// start reads the first page, and goes on by itself.
+// start reads the first page, and continues in the background.
 func (l *listing) start(ctx context.Context, fetch func(context.Context) (page []entry, more bool, err error)) (*listing, error) {
 	page, more, err := fetch(ctx)
 	if err != nil {
@@ -182,7 +183,7 @@ func (l *listing) start(ctx context.Context, fetch func(context.Context) (page [
 	return l, nil
 }
 
-// close ends the listing and waits until nothing of it is under way.
+// close ends the listing and waits for its goroutines.
 func (l *listing) close() {
 	l.cancel()
 	for range l.pages {
@@ -197,7 +198,7 @@ func (l *listing) next(ctx context.Context) (*entry, error) {
 				return nil, err
 			}
 			if !more {
-				// Its context may have ended a moment before the caller's.
+				// The listing's context may have ended just before the caller's.
 				return nil, l.endErr
 			}
 			if a.err != nil {
@@ -217,7 +218,7 @@ func (l *listing) next(ctx context.Context) (*entry, error) {
 	return e, nil
 }
 
-// join walks through two streams side by side. visit gets what both have under a key, nil where one has nothing.
+// join reads two streams in parallel. visit gets both entries of a key, nil if a stream has none.
 func join(ctx context.Context, a, b stream, visit func(a, b *entry) error) error {
 	left, err := a.next(ctx)
 	if err != nil {
@@ -257,7 +258,7 @@ func join(ctx context.Context, a, b stream, visit func(a, b *entry) error) error
 	return nil
 }
 
-// equal reports whether two resources are the same in everything but the version.
+// equal reports whether two resources are equal except for the version.
 func equal(a, b *resourcepb.Resource) (bool, error) {
 	left, err := codec.Encode(a)
 	if err != nil {
@@ -270,7 +271,7 @@ func equal(a, b *resourcepb.Resource) (bool, error) {
 	return bytes.Equal(left, right), nil
 }
 
-// isEmpty reports whether a store holds nothing.
+// isEmpty reports whether a store has no resources.
 func isEmpty(ctx context.Context, b storage.Backend, try retrier) (bool, error) {
 	l, err := list(ctx, b, 1, try)
 	if err != nil {

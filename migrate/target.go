@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// conflictPolicy says what is to become of a resource in the target that has another uid than the one to be written.
+// conflictPolicy decides about a resource in the target whose uid differs from the one to be written.
 type conflictPolicy func(have *resourcepb.Resource) (verdict, error)
 
 type verdict int
@@ -21,21 +21,21 @@ const (
 	leave
 )
 
-// outcome says what was done.
+// outcome is the effect of a call.
 type outcome int
 
 const (
 	nothing outcome = iota
 	outcomeCreated
 	outcomeReplaced
-	outcomeKept // a rival is there, and stays
+	outcomeKept // another resource is stored, and stays
 )
 
-// maxRaces is how often somebody else may change the same resource of the target before we give up on them.
+// maxRaces limits the number of conflicts with other writers of the same resource in the target.
 const maxRaces = 20
 
-// put makes the target hold want, whose version is of no interest. have is what the target is thought to hold, nil for nothing;
-// if that is wrong, or an answer is lost, it looks again.
+// put makes the target contain want, whose version is ignored. have is the expected resource in the target, or nil; if that is
+// wrong, or an answer is lost, put reads the target.
 func (m *migration) put(ctx context.Context, want, have *resourcepb.Resource, other conflictPolicy) (did outcome, err error) {
 	k := key.Of(want.GetId())
 	races := 0
@@ -86,7 +86,7 @@ func (m *migration) put(ctx context.Context, want, have *resourcepb.Resource, ot
 	return did, nil
 }
 
-// drop removes what the target holds under a key if gone says so.
+// drop deletes the target's resource under a key if gone returns true for it.
 func (m *migration) drop(ctx context.Context, id *resourcepb.ID, have *resourcepb.Resource, gone func(uid string) bool) (did bool, err error) {
 	races := 0
 	look := have == nil
@@ -120,8 +120,8 @@ func (m *migration) drop(ctx context.Context, id *resourcepb.ID, have *resourcep
 	return did, nil
 }
 
-// writeAt writes to the target, if it is still this process's to write to: after a look at the target, or a pause before another
-// attempt, it may be so no more.
+// writeAt writes to the target if this process may still do so, which can change during a read of the target or a pause between
+// attempts.
 func (m *migration) writeAt(ctx context.Context, want *resourcepb.Resource, version string) error {
 	ctx, err := m.journal.attemptContext(ctx)
 	if err == nil {
@@ -130,7 +130,7 @@ func (m *migration) writeAt(ctx context.Context, want *resourcepb.Resource, vers
 	return err
 }
 
-// deleteAt deletes from the target, if it is still this process's to delete from.
+// deleteAt deletes from the target if this process may still do so.
 func (m *migration) deleteAt(ctx context.Context, have *resourcepb.Resource) error {
 	ctx, err := m.journal.attemptContext(ctx)
 	if err == nil {
@@ -139,12 +139,12 @@ func (m *migration) deleteAt(ctx context.Context, have *resourcepb.Resource) err
 	return err
 }
 
-// readTarget returns what the target holds under a key, nil for nothing.
+// readTarget returns the target's resource under a key, or nil.
 func (m *migration) readTarget(ctx context.Context, id *resourcepb.ID) (*resourcepb.Resource, error) {
 	return readAny(ctx, m.to, id)
 }
 
-// readAny returns what is stored under a key, whatever its uid and group version; nil for nothing.
+// readAny returns the resource stored under a key, whatever its uid and group version, or nil.
 func readAny(ctx context.Context, b storage.Backend, id *resourcepb.ID) (*resourcepb.Resource, error) {
 	anyUid := key.Of(id).ID("", id.GetType().GetGroupVersion())
 	res, err := b.Read(ctx, storage.StrongConsistency, anyUid)

@@ -14,7 +14,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Kind says how the two sides differ under one key.
+// Kind is the kind of a difference under a key.
 type Kind string
 
 // The kinds of differences.
@@ -23,18 +23,18 @@ const (
 	Missing Kind = "missing"
 	// Extra is a resource of the target that the source does not have.
 	Extra Kind = "extra"
-	// Different is a resource that differs in anything but its version: the uid, the owner, the payload.
+	// Different is a resource that differs in anything but its version, such as the uid, the owner or the payload.
 	Different Kind = "different"
 )
 
-// Difference is one key under which the two sides differ.
+// Difference is a key with a difference.
 type Difference struct {
 	Kind Kind
-	// Source and Target are what the two stores hold; nil where one holds nothing.
+	// Source and Target are the resources in the two stores, or nil.
 	Source, Target *resourcepb.Resource
 }
 
-// String names the kind and the key.
+// String returns the kind and the key.
 func (d Difference) String() string {
 	res := d.Source
 	if res == nil {
@@ -43,23 +43,23 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s: %v", d.Kind, key.Of(res.GetId()))
 }
 
-// Report is the outcome of a comparison.
+// Report is the result of a comparison.
 type Report struct {
 	// Source and Target are the numbers of resources on the two sides.
 	Source, Target int
 	// Missing, Extra and Different count the differences.
 	Missing, Extra, Different int
-	// Bytes is the encoded size of the source's resources, and Largest that of the largest one.
+	// Bytes is the encoded size of the source's resources, Largest the size of the largest one.
 	Bytes, Largest int64
-	// SourceDigest and TargetDigest are hashes over everything in key order, versions left out. Equal stores have equal
-	// digests, whatever their databases.
+	// SourceDigest and TargetDigest are hashes over all resources in key order, without versions. Equal stores have equal digests,
+	// whatever their databases.
 	SourceDigest, TargetDigest string
 }
 
-// Equal reports whether both sides hold the same.
+// Equal reports whether both sides are equal.
 func (r *Report) Equal() bool { return r.Missing == 0 && r.Extra == 0 && r.Different == 0 }
 
-// String is a sentence.
+// String returns a summary in one sentence.
 func (r *Report) String() string {
 	if r.Equal() {
 		return fmt.Sprintf("equal: %d resources, %d bytes, sha256 %.16s", r.Source, r.Bytes, r.SourceDigest)
@@ -68,16 +68,16 @@ func (r *Report) String() string {
 		r.Missing, r.Extra, r.Different)
 }
 
-// VerifyOptions are the options of Verify. Nil and zero values are the defaults.
+// VerifyOptions configure Verify. Nil and zero values are the defaults.
 type VerifyOptions struct {
 	// Found is called with each difference, in key order. Its error ends the comparison.
 	Found func(Difference) error
-	// PageSize is the number of resources asked for at a time, on each side: 500.
+	// PageSize is the number of resources in a page of a listing, on each side. The default is 500.
 	PageSize int
 }
 
-// Verify compares two stores, streaming both in key order with memory for a few pages. While programs write to one of them, what
-// they change meanwhile may show up as different.
+// Verify compares two stores. It streams both in key order, with memory for a few pages. A resource that changes during the
+// comparison may be reported as different.
 func Verify(ctx context.Context, from, to storage.Backend, opts *VerifyOptions) (*Report, error) {
 	o := VerifyOptions{}
 	if opts != nil {
@@ -122,7 +122,7 @@ func (m *migration) compare(ctx context.Context, source stream, found func(Diffe
 	return t.report(), nil
 }
 
-// tally counts and hashes what a join shows.
+// tally counts and hashes the entries of a join.
 type tally struct {
 	r              Report
 	source, target hash.Hash
@@ -130,7 +130,7 @@ type tally struct {
 
 func newTally() *tally { return &tally{source: sha256.New(), target: sha256.New()} }
 
-// add takes what both sides have under one key, and tells how they differ; "" if they do not.
+// add adds both sides' entries of a key, and returns the kind of their difference, or "" if they are equal.
 func (t *tally) add(a, b *entry) (Kind, error) {
 	left, right := a.data(), b.data()
 	same := bytes.Equal(left, right)
