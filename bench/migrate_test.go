@@ -61,12 +61,12 @@ func migration(b *testing.B) {
 			b.Fatal(err)
 		}
 		fmt.Printf("migrate: copied in %v, compared in %v; peak memory of the process %s (before: %s); a COPY by hand of the same rows %v, into a bare table %v\n",
-			result.Copied.Round(time.Millisecond), (result.Elapsed - result.Copied).Round(time.Millisecond), memory("VmHWM:"), before,
+			result.CopyTime.Round(time.Millisecond), (result.Duration - result.CopyTime).Round(time.Millisecond), memory("VmHWM:"), before,
 			rows.Round(time.Millisecond), table.Round(time.Millisecond))
 		same = append(same, rows.Seconds())
 		bare = append(bare, table.Seconds())
-		copied = append(copied, result.Copied.Seconds())
-		all = append(all, result.Elapsed.Seconds())
+		copied = append(copied, result.CopyTime.Seconds())
+		all = append(all, result.Duration.Seconds())
 	}
 	ratio := func(what string, ours, byHand []float64) {
 		fmt.Printf("latency migrate/sqlite-postgres-%s/%d %.2f\n", what, resources, median(ours)/median(byHand))

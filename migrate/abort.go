@@ -19,14 +19,14 @@ type Status struct {
 	Phase Phase
 	// Live reports whether the migration follows the source's changes.
 	Live bool
-	// Started is the time of the start, Updated that of the last heartbeat.
-	Started, Updated time.Time
+	// StartTime is the time of the start, UpdateTime that of the last heartbeat.
+	StartTime, UpdateTime time.Time
 	// Resources is the number of resources in the target at the end.
 	Resources int
 }
 
-// Look returns a store's record of the migration that it is the target of, or nil if there is none.
-func Look(ctx context.Context, to storage.Backend) (*Status, error) {
+// ReadStatus returns a store's record of the migration that it is the target of, or nil if there is none.
+func ReadStatus(ctx context.Context, to storage.Backend) (*Status, error) {
 	store, err := movable(to)
 	if err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func Look(ctx context.Context, to storage.Backend) (*Status, error) {
 		return nil, err
 	}
 	return &Status{
-		From: s.From, To: s.To, Phase: s.Phase, Live: s.Live, Started: s.Started, Updated: s.Updated, Resources: s.Resources,
+		From: s.From, To: s.To, Phase: s.Phase, Live: s.Live, StartTime: s.StartTime, UpdateTime: s.UpdateTime, Resources: s.Resources,
 	}, nil
 }
 
@@ -76,7 +76,7 @@ func Abort(ctx context.Context, from, to storage.Backend) error {
 		switch {
 		case err == nil:
 			m.journal = j
-		case !errors.Is(err, ErrTakenOver): // otherwise a process at work has written a heartbeat
+		case !errors.Is(err, ErrSuperseded): // otherwise a process at work has written a heartbeat
 			return fmt.Errorf("target: %w", err)
 		}
 	}
@@ -117,8 +117,8 @@ func Unfence(ctx context.Context, b storage.Backend) error {
 	return store.SetFence(ctx, nil)
 }
 
-// Fenced reports whether a store was closed for writing, and the target of its migration.
-func Fenced(ctx context.Context, b storage.Backend) (target string, fenced bool, err error) {
+// FenceTarget reports whether a store was closed for writing, and the target of its migration.
+func FenceTarget(ctx context.Context, b storage.Backend) (target string, fenced bool, err error) {
 	store, err := movable(b)
 	if err != nil {
 		return "", false, err

@@ -38,13 +38,13 @@ func (m *migration) begin(ctx context.Context, r *Result) error {
 		old = nil
 	case old.Source == source && old.Phase == Complete && fence.Closed && fence.Target == old.closedFor() && m.o.Live:
 		m.journal.state = *old
-		r.Already = true
+		r.WasComplete = true
 		return nil
 	case old.Phase == Complete:
 		old = nil // an earlier migration
 	case old.Source != source:
 		return fmt.Errorf("%w: the migration from %s is in phase %q, started %s; finish or abort it first", ErrBusy, old.From, old.Phase,
-			old.Started.Format(time.RFC3339))
+			old.StartTime.Format(time.RFC3339))
 	}
 	if old != nil && old.Live && !m.o.Live {
 		return fmt.Errorf("%w: this migration was started live: continue it live, or abort it first", storage.ErrInvalid)
@@ -79,7 +79,7 @@ func (m *migration) begin(ctx context.Context, r *Result) error {
 	if err != nil {
 		return err
 	}
-	m.closed.Store(fence.Closed && m.journal.current().Phase == CuttingOver)
+	m.closed.Store(fence.Closed && m.journal.current().Phase == Cutover)
 	m.gate = m.newGate()
 	return m.journal.takeGuard(ctx)
 }
@@ -160,7 +160,7 @@ func closedForOthers(fence driver.FenceState, old *state) error {
 		return fmt.Errorf("source: %w (unfence it first, or copy without following)", driver.FenceError(fence.Target))
 	case fence.Target != old.closedFor():
 		return fmt.Errorf("source: %w, so this migration cannot continue: %w", driver.FenceError(fence.Target), errStuck)
-	case old.Phase != CuttingOver:
+	case old.Phase != Cutover:
 		// The source was closed by a replaced process, in a store whose fence has no epoch.
 		return fmt.Errorf("source: %w, although this migration is in phase %q: %w", driver.FenceError(fence.Target), old.Phase, errStuck)
 	}
@@ -177,7 +177,7 @@ func (m *migration) newGate() *gate {
 	g.guardedSource, _ = storage.As[driver.GuardedMover](m.from)
 	g.stillWanted = func(ctx context.Context) (bool, error) {
 		s, _, err := readState(ctx, m.target)
-		return s != nil && (s.Phase == CuttingOver || s.Phase == Complete), err
+		return s != nil && (s.Phase == Cutover || s.Phase == Complete), err
 	}
 	return g
 }
@@ -196,7 +196,7 @@ func (m *migration) resume(ctx context.Context, r *Result, old *state, revision 
 	}
 	m.o.Into = old.Into
 	m.journal.state = *old
-	r.Resumed = true
+	r.IsResumed = true
 	run := rand.Text()
 	return m.journal.change(ctx, func(s *state) { s.Run, s.Live = run, m.o.Live })
 }
@@ -228,7 +228,7 @@ func (m *migration) start(ctx context.Context, source string) error {
 	return m.journal.change(ctx, func(s *state) {
 		*s = state{
 			Format: stateFormat, Source: source, From: m.o.From, To: m.o.To, ClosedFor: m.closedFor, Run: rand.Text(), Beat: s.Beat,
-			Phase: Copying, Live: m.o.Live, Into: m.o.Into, Cursor: cursor, Started: time.Now().UTC().Truncate(time.Millisecond),
+			Phase: Copying, Live: m.o.Live, Into: m.o.Into, Cursor: cursor, StartTime: time.Now().UTC().Truncate(time.Millisecond),
 		}
 	})
 }
@@ -254,8 +254,8 @@ func (m *migration) keepAlive(ctx context.Context, cancel context.CancelCauseFun
 				continue
 			}
 			err := m.journal.confirm(ctx)
-			if errors.Is(err, ErrTakenOver) {
-				cancel(ErrTakenOver)
+			if errors.Is(err, ErrSuperseded) {
+				cancel(ErrSuperseded)
 				return
 			}
 		}

@@ -41,7 +41,7 @@ func TestBusyWhileBeginning(t *testing.T) {
 		}
 	}
 	r, err := Run(limited(t), storage.Backend(slow), to, quick(Options{Live: true, CutoverLag: time.Hour}))
-	if !errors.Is(err, ErrBusy) || r.Begun {
+	if !errors.Is(err, ErrBusy) || r.HasJournal {
 		t.Errorf("got %+v and %v, expected %v", r, err, ErrBusy)
 	}
 }

@@ -53,7 +53,7 @@ func (m *migration) pass(ctx context.Context, source stream, other conflictPolic
 		case Different:
 			return w.replace(want, have)
 		default:
-			m.stats.skipped.Add(1)
+			m.stats.unchanged.Add(1)
 		}
 		return nil
 	})
@@ -147,7 +147,7 @@ func (w *writers) drop(have *entry) error {
 	w.group.Go(func() error {
 		did, err := w.m.drop(w.ctx, had.GetId(), had, func(string) bool { return true })
 		if did {
-			w.m.stats.deleted.Add(1)
+			w.m.stats.deletions.Add(1)
 		}
 		return err
 	})
@@ -168,7 +168,7 @@ func (m *migration) createAll(ctx context.Context, batch []*entry, other conflic
 			}
 			return nil
 		}
-		if ctx.Err() != nil || errors.Is(err, storage.ErrInconsistent) || errors.Is(err, driver.ErrSuperseded) || errors.Is(err, ErrTakenOver) {
+		if ctx.Err() != nil || errors.Is(err, storage.ErrInconsistent) || errors.Is(err, driver.ErrSuperseded) || errors.Is(err, ErrSuperseded) {
 			return fmt.Errorf("target: %w", err)
 		}
 		// One of them exists, or all exist and the answer was lost, or together they are too large. Single writes distinguish these

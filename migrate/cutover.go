@@ -9,17 +9,17 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// cutOver closes the source, transfers the rest, and opens the target. The last pass is the proof: it compares both sides
+// cutover closes the source, transfers the rest, and opens the target. The last pass is the proof: it compares both sides
 // completely, after the last write to the source and after the last write of any tool to the target, and finds no difference.
 //
 // If the cutover fails, the source is opened again. If the caller has cancelled it, the source stays closed until the cutover is
 // completed or aborted.
-func (m *migration) cutOver(ctx context.Context, r *Result) error {
+func (m *migration) cutover(ctx context.Context, r *Result) error {
 	began := time.Now()
 	m.closed.Store(true) // possibly: the outcome of the request is not known yet
 	epoch, err := m.bringRest(ctx, r)
 	if err != nil {
-		if ctx.Err() != nil || errors.Is(err, ErrTakenOver) {
+		if ctx.Err() != nil || errors.Is(err, ErrSuperseded) {
 			return err
 		}
 		return m.reopen(ctx, err)
@@ -38,7 +38,7 @@ func (m *migration) cutOver(ctx context.Context, r *Result) error {
 		return m.reopen(ctx, errOpened)
 	}
 	m.journal.dropGuard(ctx)
-	r.Fenced = time.Since(began)
+	r.FenceTime = time.Since(began)
 	m.stats.enter(Complete)
 	return nil
 }

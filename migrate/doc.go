@@ -33,11 +33,11 @@
 // At the cutover the source is fenced: from then on every write to it fails, through any process that uses this module. Writers get
 // storage.ErrFenced, which names the target. Then the last changes are applied: a bookmark of the source's watch, requested after
 // the fence, proves that the last one has arrived (storage.Bookmarker). Then both sides are compared until a comparison finds no
-// difference: this comparison proves that the target equals the source. Only then the migration is complete. Result.Fenced is how long the source
-// is closed before that: about as long as listing both sides once.
+// difference: this comparison proves that the target equals the source. Only then the migration is complete. Result.FenceTime is
+// how long the source is closed before that: about as long as listing both sides once.
 //
 // A cutover that fails opens the source again. One that is stopped, by its context or with its process, leaves it closed, and the
-// journal records that. Result.Next and Result.Closed describe the next step.
+// journal records that. Result.Next and Result.SourceClosed describe the next step.
 //
 // # Proofs
 //

@@ -32,22 +32,22 @@ func TestTargetIsFull(t *testing.T) {
 	}
 	fill(t, from, all)
 	disk.Fill(t, 4)
-	o := quick(Options{Live: true, CutoverLag: time.Hour, Batch: 200, Patience: 10 * time.Second})
+	o := quick(Options{Live: true, CutoverLag: time.Hour, Batch: 200, Timeout: 10 * time.Second})
 	r, err := Run(limited(t), from, to, o)
 	if !errors.Is(err, storage.ErrInconsistent) || !strings.Contains(err.Error(), "No space left on device") {
 		t.Fatalf("got %v, expected that no space is left", err)
 	}
-	if !r.Begun || r.Phase != Copying || r.Done.Created == 0 || r.Done.Created >= int64(len(all)) {
-		t.Errorf("begun %v, phase %s, did %+v", r.Begun, r.Phase, r.Done)
+	if !r.HasJournal || r.Phase != Copying || r.Work.Creations == 0 || r.Work.Creations >= int64(len(all)) {
+		t.Errorf("begun %v, phase %s, did %+v", r.HasJournal, r.Phase, r.Work)
 	}
-	before := r.Done.Created
+	before := r.Work.Creations
 	disk.Free(t)
-	o.Patience = time.Minute
+	o.Timeout = time.Minute
 	if r, err = Run(limited(t), from, to, o); err != nil {
 		t.Fatal(err)
 	}
-	if !r.Resumed || r.Phase != Complete || r.Done.Created != int64(len(all))-before || r.Done.Replaced != 0 {
-		t.Errorf("resumed %v, phase %s, did %+v after %d", r.Resumed, r.Phase, r.Done, before)
+	if !r.IsResumed || r.Phase != Complete || r.Work.Creations != int64(len(all))-before || r.Work.Replacements != 0 {
+		t.Errorf("resumed %v, phase %s, did %+v after %d", r.IsResumed, r.Phase, r.Work, before)
 	}
 	wantEqual(t, from, to)
 }
@@ -83,16 +83,16 @@ func TestTargetForbids(t *testing.T) {
 			if strings.Contains(err.Error(), who.password) {
 				t.Errorf("the error tells the password: %v", err)
 			}
-			if begun := table != "journal"; r.Begun != begun || r.Done.Created != 0 {
-				t.Errorf("begun %v, did %+v", r.Begun, r.Done)
+			if begun := table != "journal"; r.HasJournal != begun || r.Work.Creations != 0 {
+				t.Errorf("begun %v, did %+v", r.HasJournal, r.Work)
 			}
 			exec(fmt.Sprintf("grant insert on %s.%s to %s", schema, table, who.name))
-			begun := r.Begun
+			begun := r.HasJournal
 			if r, err = Run(limited(t), from, to, quick(Options{})); err != nil {
 				t.Fatal(err)
 			}
-			if r.Resumed != begun || r.Done.Created != int64(len(all)) {
-				t.Errorf("resumed %v, did %+v", r.Resumed, r.Done)
+			if r.IsResumed != begun || r.Work.Creations != int64(len(all)) {
+				t.Errorf("resumed %v, did %+v", r.IsResumed, r.Work)
 			}
 			wantEqual(t, from, to)
 		})

@@ -102,12 +102,12 @@ func (m *migration) export(ctx context.Context, w io.Writer) (*Summary, error) {
 
 // fileStream is the stream of an export.
 type fileStream struct {
-	packed   *zstd.Decoder
-	in       *bufio.Reader
-	sum      hash.Hash
-	last     *key.Key
-	s        Summary
-	finished bool
+	packedReader *zstd.Decoder
+	in           *bufio.Reader
+	sum          hash.Hash
+	last         *key.Key
+	s            Summary
+	atEnd        bool
 }
 
 func readFile(r io.Reader) (*fileStream, error) {
@@ -122,14 +122,14 @@ func readFile(r io.Reader) (*fileStream, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &fileStream{packed: packed, in: bufio.NewReaderSize(packed, 64<<10), sum: sha256.New()}, nil
+	return &fileStream{packedReader: packed, in: bufio.NewReaderSize(packed, 64<<10), sum: sha256.New()}, nil
 }
 
-func (f *fileStream) close() { f.packed.Close() }
+func (f *fileStream) close() { f.packedReader.Close() }
 
 // next implements stream. It has read and checked the whole file when it returns nil.
 func (f *fileStream) next(ctx context.Context) (*entry, error) {
-	if err := ctx.Err(); err != nil || f.finished {
+	if err := ctx.Err(); err != nil || f.atEnd {
 		return nil, err
 	}
 	size, err := binary.ReadUvarint(f.in)
@@ -138,7 +138,7 @@ func (f *fileStream) next(ctx context.Context) (*entry, error) {
 	}
 	f.sum.Write(binary.AppendUvarint(nil, size))
 	if size == 0 {
-		f.finished = true
+		f.atEnd = true
 		return nil, f.end()
 	}
 	if size > check.MaxSize {
@@ -215,7 +215,7 @@ func Import(ctx context.Context, r io.ReadSeeker, to storage.Backend, opts *Opti
 	stop := m.stats.report(ctx)
 	result, err := m.load(ctx, r)
 	stop()
-	result.Done, result.Elapsed = m.stats.counts(), time.Since(began)
+	result.Work, result.Duration = m.stats.counts(), time.Since(began)
 	if err != nil {
 		return result, fmt.Errorf("import: %w", err)
 	}

@@ -36,16 +36,16 @@ func TestExportAndImport(t *testing.T) {
 				t.Fatal(err)
 			}
 			r, err := Import(limited(t), in, to, nil)
-			if err != nil || r.Done.Created != int64(len(all)) {
-				t.Fatalf("%+v, %v", r.Done, err)
+			if err != nil || r.Work.Creations != int64(len(all)) {
+				t.Fatalf("%+v, %v", r.Work, err)
 			}
 			wantEqual(t, from, to)
 			if _, err := Import(limited(t), bytes.NewReader(file.Bytes()), to, nil); !errors.Is(err, ErrNotEmpty) {
 				t.Errorf("got %v, expected ErrNotEmpty", err)
 			}
 			r, err = Import(limited(t), bytes.NewReader(file.Bytes()), to, &Options{Into: Mirror})
-			if err != nil || r.Done != (Counts{Skipped: int64(len(all))}) {
-				t.Errorf("the second time: %+v, %v", r.Done, err)
+			if err != nil || r.Work != (Counts{Unchanged: int64(len(all))}) {
+				t.Errorf("the second time: %+v, %v", r.Work, err)
 			}
 		})
 	}

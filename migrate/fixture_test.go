@@ -107,7 +107,7 @@ func fill(t testing.TB, b storage.Backend, all []*resourcepb.Resource) {
 func wantEqual(t testing.TB, a, b storage.Backend) *Report {
 	t.Helper()
 	found := 0
-	report, err := Verify(limited(t), a, b, &VerifyOptions{Found: func(d Difference) error {
+	report, err := Verify(limited(t), a, b, &VerifyOptions{OnDifference: func(d Difference) error {
 		if found++; found < 10 {
 			t.Error(d)
 		}
@@ -329,7 +329,7 @@ func moverOf(t testing.TB, b storage.Backend) driver.Mover {
 // fenceOf returns the store that another one is closed for; "" where it is open.
 func fenceOf(t testing.TB, b storage.Backend) string {
 	t.Helper()
-	target, closed, err := Fenced(limited(t), b)
+	target, closed, err := FenceTarget(limited(t), b)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,14 +39,14 @@ func (c *change) knows(uid string) bool { return slices.Contains(c.uids, uid) }
 
 // follower applies the changes of the source.
 type follower struct {
-	m                *migration
-	watch            storage.Watch
-	marks            storage.Bookmarker // the watch, if it is one
-	cursor           string             // everything before it has been applied
-	bookmarkAskedAt  time.Time          // when the outstanding bookmark was requested; zero for none
-	asOf             time.Time          // everything before this time has been applied; zero if nothing is proven
-	journalWrittenAt time.Time          // when the journal was last written
-	lastEventAt      time.Time          // when the watch last returned an event
+	m                   *migration
+	watch               storage.Watch
+	marks               storage.Bookmarker // the watch, if it is one
+	cursor              string             // everything before it has been applied
+	bookmarkRequestedAt time.Time          // when the outstanding bookmark was requested; zero for none
+	asOf                time.Time          // everything before this time has been applied; zero if nothing is proven
+	journalWrittenAt    time.Time          // when the journal was last written
+	lastEventAt         time.Time          // when the watch last returned an event
 }
 
 // follow applies the source's changes after cursor until done, which is called after each batch, returns true. asOf is the time
@@ -70,7 +70,7 @@ func (m *migration) follow(ctx context.Context, cursor string, asOf time.Time, d
 			return f.cursor, err
 		}
 		// The watch has ended, but its history exists: continue from its position.
-		if time.Since(f.lastEventAt) > m.o.Patience {
+		if time.Since(f.lastEventAt) > m.o.Timeout {
 			return f.cursor, err
 		}
 		m.stats.warn(err)
@@ -85,7 +85,7 @@ func (m *migration) follow(ctx context.Context, cursor string, asOf time.Time, d
 func (f *follower) close() {
 	if f.watch != nil {
 		f.watch.Close()
-		f.watch, f.marks, f.bookmarkAskedAt = nil, nil, time.Time{}
+		f.watch, f.marks, f.bookmarkRequestedAt = nil, nil, time.Time{}
 	}
 }
 
@@ -122,9 +122,9 @@ func (f *follower) run(ctx context.Context, done func(*follower) bool) error {
 			f.lastEventAt = time.Now()
 		}
 		if b.bookmarkArrived {
-			f.asOf, f.bookmarkAskedAt = f.bookmarkAskedAt, time.Time{}
+			f.asOf, f.bookmarkRequestedAt = f.bookmarkRequestedAt, time.Time{}
 		}
-		f.m.stats.applied.Add(int64(b.events))
+		f.m.stats.events.Add(int64(b.events))
 		f.m.stats.countFollowed(f.asOf)
 		if time.Since(f.journalWrittenAt) >= journalEvery {
 			if err := f.m.noteCursor(ctx, f.cursor); err != nil {
@@ -145,8 +145,8 @@ func (f *follower) ask(ctx context.Context) error {
 		return nil
 	}
 	now := time.Now()
-	if !f.bookmarkAskedAt.IsZero() {
-		if last := latest(f.bookmarkAskedAt, f.lastEventAt); now.Sub(last) > f.m.o.Patience {
+	if !f.bookmarkRequestedAt.IsZero() {
+		if last := latest(f.bookmarkRequestedAt, f.lastEventAt); now.Sub(last) > f.m.o.Timeout {
 			return fmt.Errorf("source: %w: a watch has returned neither an event nor a bookmark for %v", storage.ErrInconsistent,
 				now.Sub(last).Round(time.Second))
 		}
@@ -162,7 +162,7 @@ func (f *follower) ask(ctx context.Context) error {
 	if err := f.marks.Bookmark(ctx); err != nil {
 		return fmt.Errorf("source: bookmark: %w", err)
 	}
-	f.bookmarkAskedAt = now
+	f.bookmarkRequestedAt = now
 	return nil
 }
 
@@ -254,11 +254,11 @@ func (m *migration) apply(ctx context.Context, c *change) error {
 	if c.want == nil {
 		did, err := m.drop(ctx, c.id, nil, c.knows)
 		if did {
-			m.stats.deleted.Add(1)
+			m.stats.deletions.Add(1)
 		}
 		return err
 	}
-	have, err := m.known(ctx, c.want.GetId())
+	have, err := m.targetResource(ctx, c.want.GetId())
 	if err != nil {
 		return err
 	}
@@ -272,8 +272,8 @@ func (m *migration) apply(ctx context.Context, c *change) error {
 	return err
 }
 
-// known returns the stored resource of the target.
-func (m *migration) known(ctx context.Context, id *resourcepb.ID) (have *resourcepb.Resource, err error) {
+// targetResource returns the stored resource of the target.
+func (m *migration) targetResource(ctx context.Context, id *resourcepb.ID) (have *resourcepb.Resource, err error) {
 	err = m.try.do(ctx, "read from the target", func(ctx context.Context) error {
 		have, err = m.readTarget(ctx, id)
 		return err

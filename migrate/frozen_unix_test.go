@@ -76,7 +76,7 @@ func standsStill(t *testing.T, from, to string, phase Phase) {
 	wake()
 	for lines.Scan() {
 	}
-	if err := cmd.Wait(); err == nil || !strings.Contains(stderr.String(), ErrTakenOver.Error()) {
+	if err := cmd.Wait(); err == nil || !strings.Contains(stderr.String(), ErrSuperseded.Error()) {
 		t.Errorf("the process that was frozen ended with %v: %s", err, stderr.String())
 	}
 	if fenceOf(t, source) == "" {

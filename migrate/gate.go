@@ -21,7 +21,7 @@ type gate struct {
 	guardedSource driver.GuardedMover // nil if the source is none
 	target        string              // the name under which the source is closed for this migration
 	try           retrier
-	mine          func(ctx context.Context) error         // checks that the migration is this process's: ErrTakenOver
+	mine          func(ctx context.Context) error         // checks that the migration is this process's: ErrSuperseded
 	stillWanted   func(ctx context.Context) (bool, error) // reports whether another process needs the source closed
 }
 
@@ -50,7 +50,7 @@ func (g *gate) close(ctx context.Context) (epoch string, err error) {
 	if err == nil {
 		err = g.mine(ctx)
 	}
-	if sent && errors.Is(err, ErrTakenOver) {
+	if sent && errors.Is(err, ErrSuperseded) {
 		err = errors.Join(err, g.undo(ctx))
 	}
 	return "", err

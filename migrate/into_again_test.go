@@ -29,7 +29,7 @@ func TestKeepingComesTooLate(t *testing.T) {
 			}
 			fill(t, to, []*resourcepb.Resource{small("own", "1")})
 			r, err := Run(limited(t), from, to, quick(Options{Live: true, Into: into, CutoverLag: time.Hour}))
-			if !errors.Is(err, storage.ErrInvalid) || r.Next != GiveUp {
+			if !errors.Is(err, storage.ErrInvalid) || r.Next != AbortFirst {
 				t.Errorf("begun into %d, gone on with into %d: %+v, %v", begun, into, r, err)
 			}
 			if got := contents(t, to)["own"]; got != "1" {

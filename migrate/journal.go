@@ -31,8 +31,8 @@ const (
 	Copying Phase = "copy"
 	// Following applies the source's changes to the target as they happen.
 	Following Phase = "follow"
-	// CuttingOver: the source is closed for writing, and the target gets the remaining changes.
-	CuttingOver Phase = "cutover"
+	// Cutover: the source is closed for writing, and the target gets the remaining changes.
+	Cutover Phase = "cutover"
 	// Complete: the target is the store now.
 	Complete Phase = "complete"
 
@@ -60,10 +60,10 @@ type state struct {
 	Into   Into   `json:"into"`
 	Cursor string `json:"cursor,omitempty"` // everything before it has been applied
 
-	Started   time.Time `json:"started"`
-	Updated   time.Time `json:"updated"`
-	Resources int       `json:"resources,omitempty"` // at the end
-	Digest    string    `json:"digest,omitempty"`
+	StartTime  time.Time `json:"started"`
+	UpdateTime time.Time `json:"updated"`
+	Resources  int       `json:"resources,omitempty"` // at the end
+	Digest     string    `json:"digest,omitempty"`
 }
 
 const stateFormat = 1
@@ -104,7 +104,7 @@ func readState(ctx context.Context, store driver.Mover) (*state, string, error) 
 	return s, revision, nil
 }
 
-// change changes the note. ErrTakenOver means that another process has changed it meanwhile.
+// change changes the note. ErrSuperseded means that another process has changed it meanwhile.
 func (j *journal) change(ctx context.Context, change func(*state)) error {
 	if j == nil {
 		return nil
@@ -114,7 +114,7 @@ func (j *journal) change(ctx context.Context, change func(*state)) error {
 	next := j.current()
 	change(&next)
 	next.Beat++
-	next.Updated = time.Now().UTC().Truncate(time.Millisecond)
+	next.UpdateTime = time.Now().UTC().Truncate(time.Millisecond)
 	value, err := json.Marshal(&next)
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (j *journal) change(ctx context.Context, change func(*state)) error {
 				return rerr
 			}
 			if now == nil || now.Run != next.Run {
-				return ErrTakenOver
+				return ErrSuperseded
 			}
 			sent = time.Now()
 			revision, err = j.store.WriteNote(ctx, migrationNote, value, at)

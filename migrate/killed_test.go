@@ -63,10 +63,10 @@ func killed(t *testing.T, from, to string, writers int) {
 	before, after := observe(t, source), observe(t, target)
 	herd := graze(t, writers, func() storage.Backend { return fixture.Open(t, from) })
 	herd.some(t, 20)
-	for _, phase := range []Phase{Copying, Copying, Following, Following, CuttingOver, CuttingOver, Complete} {
+	for _, phase := range []Phase{Copying, Copying, Following, Following, Cutover, Cutover, Complete} {
 		cmd := exec.CommandContext(limited(t), os.Args[0])
 		cmd.Env = append(os.Environ(), "ASHLAR_TEST_MIGRATE_FROM="+from, "ASHLAR_TEST_MIGRATE_TO="+to)
-		if phase == CuttingOver || phase == Complete {
+		if phase == Cutover || phase == Complete {
 			cmd.Env = append(cmd.Env, "ASHLAR_TEST_MIGRATE_CUTOVER=1")
 			herd.rest()
 		}
@@ -82,7 +82,7 @@ func killed(t *testing.T, from, to string, writers int) {
 		killed := false
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			at := Phase(lines.Text())
-			if killed || phase == Complete || at == Copying && phase != Copying || at == Following && phase == CuttingOver {
+			if killed || phase == Complete || at == Copying && phase != Copying || at == Following && phase == Cutover {
 				continue
 			}
 			moment := rand.IntN(100) //nolint:gosec // when does not matter, only that it differs
@@ -97,7 +97,7 @@ func killed(t *testing.T, from, to string, writers int) {
 			t.Fatalf("%v: %s", err, stderr.String())
 		}
 	}
-	if s, err := Look(limited(t), target); err != nil || s == nil || s.Phase != Complete {
+	if s, err := ReadStatus(limited(t), target); err != nil || s == nil || s.Phase != Complete {
 		t.Fatalf("it did not come to an end: %+v, %v", s, err)
 	}
 	herd.check(t, target)

@@ -78,17 +78,17 @@ func TestNothingIsLeftOfACopy(t *testing.T) {
 	fill(t, from, []*resourcepb.Resource{small("a", "1")})
 	fill(t, third, []*resourcepb.Resource{small("b", "1")})
 	r, err := Run(limited(t), from, to, quick(Options{}))
-	if err != nil || r.Begun || r.Next != Nothing || r.Phase != Copying {
+	if err != nil || r.HasJournal || r.Next != Nothing || r.Phase != Copying {
 		t.Errorf("got %+v, %v", r, err)
 	}
-	if s, err := Look(limited(t), to); s != nil || err != nil {
+	if s, err := ReadStatus(limited(t), to); s != nil || err != nil {
 		t.Errorf("the target remembers %+v, %v", s, err)
 	}
 	if err := Abort(limited(t), from, to); err == nil {
 		t.Error("what is over was given up")
 	}
 	for _, source := range []storage.Backend{third, from} {
-		if r, err := Run(limited(t), source, to, quick(Options{Into: Mirror})); err != nil || r.Resumed {
+		if r, err := Run(limited(t), source, to, quick(Options{Into: Mirror})); err != nil || r.IsResumed {
 			t.Errorf("another copy: %+v, %v", r, err)
 		}
 	}

@@ -23,7 +23,7 @@ const (
 	leaseTime = 2 * time.Second
 )
 
-// attemptContext returns a context for one attempt to change the target, or ErrTakenOver.
+// attemptContext returns a context for one attempt to change the target, or ErrSuperseded.
 func (j *journal) attemptContext(ctx context.Context) (context.Context, error) {
 	if j == nil {
 		return ctx, nil

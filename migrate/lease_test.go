@@ -50,7 +50,7 @@ func TestLeaseRunsOut(t *testing.T) {
 	}
 	before := versions(t, to)
 	tap.thaw()
-	if err := <-over; !errors.Is(err, ErrTakenOver) {
+	if err := <-over; !errors.Is(err, ErrSuperseded) {
 		t.Errorf("got %v, expected ErrTakenOver", err)
 	}
 	if after := versions(t, to); fmt.Sprint(after) != fmt.Sprint(before) {
@@ -77,7 +77,7 @@ func TestSignsOfLifeWhenTheClockIsSetBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-beats.beats
-	j.state.Updated = time.Now().Add(time.Hour)
+	j.state.UpdateTime = time.Now().Add(time.Hour)
 	m := &migration{journal: j}
 	stop := m.keepAlive(limited(t), func(error) {})
 	defer stop()

@@ -19,7 +19,7 @@ func (m *migration) copyOnce(ctx context.Context, r *Result) error {
 	if _, err := m.copyAll(ctx); err != nil {
 		return err
 	}
-	r.Copied = time.Since(began)
+	r.CopyTime = time.Since(began)
 	source, err := m.listSource(ctx)
 	if err != nil {
 		return err
@@ -104,8 +104,8 @@ func (m *migration) live(ctx context.Context, r *Result) error {
 			if err := m.enter(ctx, next, cursor); err != nil {
 				return err
 			}
-		case CuttingOver:
-			return m.cutOver(ctx, r)
+		case Cutover:
+			return m.cutover(ctx, r)
 		default:
 			return fmt.Errorf("the target's journal is in an unknown phase %q", s.Phase)
 		}
@@ -117,7 +117,7 @@ func (m *migration) followOn(ctx context.Context, cursor string, lost *int) (nex
 	if took := age(m.stats.asOfNow()); m.o.CutoverLag > 0 {
 		switch {
 		case took < m.o.CutoverLag:
-			return CuttingOver, cursor, nil
+			return Cutover, cursor, nil
 		case m.marks:
 			// The following phase proves it.
 		case m.comparePasses < maxPasses:
@@ -127,15 +127,15 @@ func (m *migration) followOn(ctx context.Context, cursor string, lost *int) (nex
 				"sides, which takes longer (%v): allow a longer lag, or start the cutover yourself", ErrUnsupported, m.o.CutoverLag, took.Round(time.Millisecond))
 		}
 	}
-	before := m.stats.applied.Load()
+	before := m.stats.events.Load()
 	at, err = m.follow(ctx, cursor, m.stats.asOfNow(), m.cutoverWanted)
 	if !errors.Is(err, storage.ErrCompacted) {
-		return CuttingOver, at, err
+		return Cutover, at, err
 	}
 	if !m.o.Into.prunes() {
 		return "", "", m.historyLost(err)
 	}
-	if *lost++; m.stats.applied.Load() > before {
+	if *lost++; m.stats.events.Load() > before {
 		*lost = 1
 	}
 	if *lost >= maxPasses {

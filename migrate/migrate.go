@@ -21,8 +21,8 @@ var (
 	ErrConflict = errors.New("the target holds something else under the same key")
 	// ErrBusy means that the target takes part in another migration, or that another process is working on this one.
 	ErrBusy = errors.New("the target takes part in another migration")
-	// ErrTakenOver means that another process has continued this migration, so this one has stopped.
-	ErrTakenOver = errors.New("another process has taken over this migration")
+	// ErrSuperseded means that another process has continued this migration, so this one has stopped.
+	ErrSuperseded = errors.New("another process has taken over this migration")
 	// ErrDiffers means that the two sides are not equal at the end.
 	ErrDiffers = errors.New("source and target differ")
 	// ErrUnsupported means that a store lacks a required ability, which the error names.
@@ -74,9 +74,9 @@ type Options struct {
 	// Batch is the maximum number of resources that are created together. The default depends on the target; 1 creates them one by
 	// one.
 	Batch int
-	// Patience is how long a database may fail to answer before the migration fails. The default is a minute. Completed work is
+	// Timeout is how long a database may fail to answer before the migration fails. The default is a minute. Completed work is
 	// kept.
-	Patience time.Duration
+	Timeout time.Duration
 
 	// Count lists the source once more at the start, so that Progress contains the total.
 	Count bool
@@ -93,38 +93,38 @@ type Next string
 const (
 	// Nothing: the migration is complete, or was never started.
 	Nothing Next = ""
-	// Again: the same call continues, once the cause of the error is gone.
-	Again Next = "again"
-	// GiveUp: the same call would fail again, so call Abort first.
-	GiveUp Next = "give up"
-	// Leave: another process has taken over, or aborted, the migration.
-	Leave Next = "leave"
+	// Retry: the same call continues, once the cause of the error is gone.
+	Retry Next = "again"
+	// AbortFirst: the same call would fail again, so call Abort first.
+	AbortFirst Next = "give up"
+	// Stop: another process has taken over, or aborted, the migration.
+	Stop Next = "leave"
 )
 
 // Result describes the outcome of a call of Run.
 type Result struct {
 	// Phase is the phase that the migration has reached.
 	Phase Phase
-	// Begun reports that the target's journal contains the migration, so it can be continued, whatever ended this call.
-	Begun bool
+	// HasJournal reports that the target's journal contains the migration, so it can be continued, whatever ended this call.
+	HasJournal bool
 	// Next is the way to continue after an error.
 	Next Next
-	// Closed reports that this call has closed the source for writing, or may have, and has not opened it again.
-	Closed bool
-	// Resumed reports that the call continued the migration of an earlier run.
-	Resumed bool
-	// Already reports that the migration had been completed before, and nothing was done.
-	Already bool
-	// Done counts the work of this run.
-	Done Counts
+	// SourceClosed reports that this call has closed the source for writing, or may have, and has not opened it again.
+	SourceClosed bool
+	// IsResumed reports that the call continued the migration of an earlier run.
+	IsResumed bool
+	// WasComplete reports that the migration had been completed before, and nothing was done.
+	WasComplete bool
+	// Work counts the work of this run.
+	Work Counts
 	// Report is the comparison at the end, if there was one.
 	Report *Report
-	// Copied is the duration of the copy in this run, without the comparison at the end.
-	Copied time.Duration
-	// Elapsed is the duration of this run.
-	Elapsed time.Duration
-	// Fenced is how long the source was closed before the target was complete.
-	Fenced time.Duration
+	// CopyTime is the duration of the copy in this run, without the comparison at the end.
+	CopyTime time.Duration
+	// Duration is the duration of this run.
+	Duration time.Duration
+	// FenceTime is how long the source was closed before the target was complete.
+	FenceTime time.Duration
 }
 
 // theTarget is the default name of a target.
@@ -173,8 +173,8 @@ func newMigration(from, to storage.Backend, opts *Options) *migration {
 	if o.PageSize <= 0 {
 		o.PageSize = 500
 	}
-	if o.Patience <= 0 {
-		o.Patience = time.Minute
+	if o.Timeout <= 0 {
+		o.Timeout = time.Minute
 	}
 	if o.takeover == 0 {
 		o.takeover = takeoverTime
@@ -188,7 +188,7 @@ func newMigration(from, to storage.Backend, opts *Options) *migration {
 		o.PageSize = max(1, min(o.PageSize, int(o.Rate*30)))
 	}
 	m.stats = newStats(o.Progress)
-	m.try = retrier{timeout: o.Patience, waiting: m.stats.warn}
+	m.try = retrier{timeout: o.Timeout, waiting: m.stats.warn}
 	m.source, _ = storage.As[driver.Mover](from)
 	m.resumer, _ = storage.As[storage.Resumer](from)
 	if to != nil {
@@ -242,17 +242,17 @@ func Run(ctx context.Context, from, to storage.Backend, opts *Options) (*Result,
 	stop := m.stats.report(ctx)
 	r, err := m.run(ctx, cancel)
 	stop()
-	r.Done, r.Elapsed = m.stats.counts(), time.Since(began)
+	r.Work, r.Duration = m.stats.counts(), time.Since(began)
 	if m.journal != nil {
 		if phase := m.journal.current().Phase; phase != "" && phase != phaseComplete {
-			r.Phase, r.Begun = phase, true
+			r.Phase, r.HasJournal = phase, true
 		}
 	}
 	if errors.Is(err, driver.ErrSuperseded) {
-		err = errors.Join(ErrTakenOver, err)
+		err = errors.Join(ErrSuperseded, err)
 	}
 	r.Next = next(r, err)
-	r.Closed = r.Phase != Complete && m.closed.Load()
+	r.SourceClosed = r.Phase != Complete && m.closed.Load()
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 			err = errors.Join(cause, err)
@@ -267,12 +267,12 @@ func next(r *Result, err error) Next {
 	switch {
 	case err == nil:
 		return Nothing
-	case errors.Is(err, ErrTakenOver):
-		return Leave
+	case errors.Is(err, ErrSuperseded):
+		return Stop
 	case errors.Is(err, errStuck), errors.Is(err, errElsewhere):
-		return GiveUp
-	case r.Begun:
-		return Again
+		return AbortFirst
+	case r.HasJournal:
+		return Retry
 	}
 	return Nothing
 }
@@ -293,7 +293,7 @@ func (m *migration) run(ctx context.Context, cancel context.CancelCauseFunc) (*R
 			}
 		}
 	}
-	if err := m.begin(ctx, r); err != nil || r.Already {
+	if err := m.begin(ctx, r); err != nil || r.WasComplete {
 		return r, err
 	}
 	if m.o.Count {

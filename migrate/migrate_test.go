@@ -35,8 +35,8 @@ func TestCopyBringsEverythingOver(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.Done.Created != int64(len(all)) || r.Report.Source != len(all) {
-				t.Errorf("created %d, compared %d, expected %d", r.Done.Created, r.Report.Source, len(all))
+			if r.Work.Creations != int64(len(all)) || r.Report.Source != len(all) {
+				t.Errorf("created %d, compared %d, expected %d", r.Work.Creations, r.Report.Source, len(all))
 			}
 			wantEqual(t, from, to)
 			for _, owner := range all[:50] {
@@ -158,7 +158,7 @@ func TestLiveUnderLoad(t *testing.T) {
 				t.Errorf("a write after the cutover: got %v, expected ErrFenced naming the target", err)
 			}
 			again, err := Run(limited(t), from, to, o)
-			if err != nil || !again.Already || again.Phase != Complete {
+			if err != nil || !again.WasComplete || again.Phase != Complete {
 				t.Errorf("the same call after the end: %+v, %v", again, err)
 			}
 		})
@@ -172,19 +172,19 @@ func TestStoppedAnywhere(t *testing.T) {
 	fill(t, from, zoo(500))
 	herd := graze(t, 4, func() storage.Backend { return from })
 	herd.some(t, 20)
-	stopAt := []Phase{Copying, Copying, Following, Copying, Following, Following, CuttingOver, CuttingOver, CuttingOver, ""}
+	stopAt := []Phase{Copying, Copying, Following, Copying, Following, Following, Cutover, Cutover, Cutover, ""}
 	met := make(map[Phase]int)
 	for i, phase := range stopAt {
 		ctx, stop := context.WithCancel(limited(t))
 		var once sync.Once
 		o := quick(Options{Live: true, PageSize: 10, Parallel: 4, Batch: 3, Progress: func(p Progress) {
-			if phase == "" || phase == CuttingOver && p.Phase != CuttingOver || phase == Following && p.Phase == Copying {
+			if phase == "" || phase == Cutover && p.Phase != Cutover || phase == Following && p.Phase == Copying {
 				return
 			}
 			// Some writes later, which has no relation to what the migration does meanwhile.
 			once.Do(func() { go func() { herd.pass(i*10 + 1); stop() }() })
 		}})
-		if phase == CuttingOver || phase == "" {
+		if phase == Cutover || phase == "" {
 			o.CutoverLag = time.Hour
 		}
 		r, err := Run(ctx, from, to, o)
@@ -238,8 +238,8 @@ func TestHistoryIsGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !r.Resumed || r.Done.Created != 1 || r.Done.Deleted != 1 {
-		t.Errorf("resumed %v, did %+v: expected one resource created and one deleted", r.Resumed, r.Done)
+	if !r.IsResumed || r.Work.Creations != 1 || r.Work.Deletions != 1 {
+		t.Errorf("resumed %v, did %+v: expected one resource created and one deleted", r.IsResumed, r.Work)
 	}
 	if text := strings.Join(warnings, "\n"); !strings.Contains(text, "history is gone") {
 		t.Errorf("the warnings do not say what happened: %q", text)
@@ -357,7 +357,7 @@ func TestOneAtATime(t *testing.T) {
 		_, err := Run(stay, from, to, quick(Options{Live: true}))
 		taken <- err
 	}()
-	if err := <-over; !errors.Is(err, ErrTakenOver) {
+	if err := <-over; !errors.Is(err, ErrSuperseded) {
 		t.Errorf("got %v, expected ErrTakenOver", err)
 	}
 	leave()
@@ -399,7 +399,7 @@ func TestAbortDuringCutover(t *testing.T) {
 	fill(t, from, zoo(10))
 	ctx, stop := context.WithCancel(limited(t))
 	o := quick(Options{Live: true, CutoverLag: time.Hour, Progress: func(p Progress) {
-		if p.Phase == CuttingOver {
+		if p.Phase == Cutover {
 			stop()
 		}
 	}})
@@ -410,7 +410,7 @@ func TestAbortDuringCutover(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, from, small("open", "1"))
-	if s, err := Look(limited(t), to); err != nil || s != nil {
+	if s, err := ReadStatus(limited(t), to); err != nil || s != nil {
 		t.Errorf("the target still takes part in %+v, %v", s, err)
 	}
 }
@@ -436,13 +436,13 @@ func TestAnothersFenceStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := Run(limited(t), from, two, o)
-	if !errors.Is(err, storage.ErrFenced) || !strings.Contains(err.Error(), "mem://one") || r.Next != GiveUp || r.Closed {
-		t.Errorf("got %v, next %q, closed %v: expected ErrFenced with where to", err, r.Next, r.Closed)
+	if !errors.Is(err, storage.ErrFenced) || !strings.Contains(err.Error(), "mem://one") || r.Next != AbortFirst || r.SourceClosed {
+		t.Errorf("got %v, next %q, closed %v: expected ErrFenced with where to", err, r.Next, r.SourceClosed)
 	}
 	if err := Abort(limited(t), from, two); err == nil || !strings.Contains(err.Error(), "mem://one") {
 		t.Errorf("got %v, expected that the source stays closed", err)
 	}
-	if s, err := Look(limited(t), two); err != nil || s != nil {
+	if s, err := ReadStatus(limited(t), two); err != nil || s != nil {
 		t.Errorf("the target still takes part in %+v, %v", s, err)
 	}
 	wantFenced(t, from)

@@ -38,7 +38,7 @@ func TestTwoTargetsOfOneName(t *testing.T) {
 	if err := <-over; !errors.Is(err, errElsewhere) {
 		t.Errorf("the second migration: %v, expected %v", err, errElsewhere)
 	}
-	if s, err := Look(t.Context(), other); err != nil || s == nil || s.Phase == Complete {
+	if s, err := ReadStatus(t.Context(), other); err != nil || s == nil || s.Phase == Complete {
 		t.Errorf("the second migration stands at %v, %v", s, err)
 	}
 	if _, err := Run(limited(t), from, other, quick(Options{Live: true, To: "the new one", CutoverLag: time.Hour})); !errors.Is(err, storage.ErrFenced) {

@@ -38,7 +38,7 @@ func TestOpenedByHandAtTheEnd(t *testing.T) {
 			source := &tapped{Backend: from, tap: newTap(), role: "from", plain: plain}
 			o := quick(Options{Live: true, CutoverLag: time.Hour})
 			r, err := Run(limited(t), source, storage.Backend(late), o)
-			if !errors.Is(err, errOpened) || r.Phase == Complete || r.Next != Again || r.Closed || fenceOf(t, from) != "" {
+			if !errors.Is(err, errOpened) || r.Phase == Complete || r.Next != Retry || r.SourceClosed || fenceOf(t, from) != "" {
 				t.Errorf("got %+v and %v, expected %v", r, err, errOpened)
 			}
 			if r, err := Run(limited(t), source, storage.Backend(late), o); err != nil || r.Phase != Complete {

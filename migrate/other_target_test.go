@@ -34,7 +34,7 @@ func TestClosingAgainForAnother(t *testing.T) {
 		return err
 	}
 	r, err := Run(limited(t), &tapped{Backend: from, tap: slow, role: "from", plain: true}, to, quick(Options{Live: true, CutoverLag: time.Hour}))
-	if !errors.Is(err, errElsewhere) || r.Next != GiveUp || r.Closed {
+	if !errors.Is(err, errElsewhere) || r.Next != AbortFirst || r.SourceClosed {
 		t.Errorf("got %+v and %v, expected %v", r, err, errElsewhere)
 	}
 	wantClosedFor(t, from, other)
@@ -48,7 +48,7 @@ func TestGivenUpBeforeClosing(t *testing.T) {
 	fill(t, from, []*resourcepb.Resource{small("a", "1")})
 	late := newTap()
 	late.at = func(_ int, before bool, what string) error {
-		if s, err := Look(context.Background(), to); before && what == "to note "+migrationNote && err == nil && s != nil && s.Phase == CuttingOver {
+		if s, err := ReadStatus(context.Background(), to); before && what == "to note "+migrationNote && err == nil && s != nil && s.Phase == Cutover {
 			late.freeze()
 		}
 		return nil
@@ -71,8 +71,8 @@ func TestGivenUpBeforeClosing(t *testing.T) {
 		t.Error(err)
 	}
 	late.thaw()
-	if err := <-over; !errors.Is(err, ErrTakenOver) {
-		t.Errorf("got %v, expected %v", err, ErrTakenOver)
+	if err := <-over; !errors.Is(err, ErrSuperseded) {
+		t.Errorf("got %v, expected %v", err, ErrSuperseded)
 	}
 	wantClosedFor(t, from, other)
 }

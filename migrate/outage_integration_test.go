@@ -28,9 +28,9 @@ func TestTargetGoesAway(t *testing.T) {
 	all := zoo(400)
 	fill(t, from, all)
 	reached := false
-	o := quick(Options{Live: true, CutoverLag: time.Hour, PageSize: 20, Batch: 10, Parallel: 2, Rate: 100, Patience: 3 * time.Second})
+	o := quick(Options{Live: true, CutoverLag: time.Hour, PageSize: 20, Batch: 10, Parallel: 2, Rate: 100, Timeout: 3 * time.Second})
 	o.Progress = func(p Progress) {
-		if p.Done.Created >= 20 && !reached {
+		if p.Work.Creations >= 20 && !reached {
 			reached = true
 			proxy.Refuse()
 			proxy.Cut()
@@ -44,13 +44,13 @@ func TestTargetGoesAway(t *testing.T) {
 		t.Fatal("the target was not taken away")
 	}
 	proxy.Resume()
-	o.Rate, o.Progress, o.Patience = 0, nil, time.Minute
+	o.Rate, o.Progress, o.Timeout = 0, nil, time.Minute
 	r, err := Run(limited(t), from, to, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !r.Resumed || r.Phase != Complete || r.Done.Created >= int64(len(all)) {
-		t.Errorf("resumed %v, phase %s, did %+v", r.Resumed, r.Phase, r.Done)
+	if !r.IsResumed || r.Phase != Complete || r.Work.Creations >= int64(len(all)) {
+		t.Errorf("resumed %v, phase %s, did %+v", r.IsResumed, r.Phase, r.Work)
 	}
 	wantEqual(t, from, to)
 }
@@ -136,8 +136,8 @@ func TestLostAnswers(t *testing.T) {
 	if lost == 0 {
 		t.Error("no answer was lost")
 	}
-	if r.Done.Replaced != 0 || r.Done.Deleted != 0 {
-		t.Errorf("did %+v", r.Done)
+	if r.Work.Replacements != 0 || r.Work.Deletions != 0 {
+		t.Errorf("did %+v", r.Work)
 	}
 	wantEqual(t, from, to)
 	want := make(trail)

@@ -57,13 +57,13 @@ func TestEveryPair(t *testing.T) {
 					t.Fatal(err)
 				}
 				report := wantEqual(t, source, target)
-				if report.Source != n || r.Done.Created != int64(n) {
-					t.Errorf("%d resources, %d created, expected %d", report.Source, r.Done.Created, n)
+				if report.Source != n || r.Work.Creations != int64(n) {
+					t.Errorf("%d resources, %d created, expected %d", report.Source, r.Work.Creations, n)
 				}
 				wantFenced(t, source)
 				write(t, target, small("open", "1"))
-				t.Logf("%d resources, %d bytes, in %v, closed for %v", n, report.Bytes, r.Elapsed.Round(time.Millisecond),
-					r.Fenced.Round(time.Millisecond))
+				t.Logf("%d resources, %d bytes, in %v, closed for %v", n, report.Bytes, r.Duration.Round(time.Millisecond),
+					r.FenceTime.Round(time.Millisecond))
 			})
 		}
 	}
@@ -142,7 +142,7 @@ func TestDifferencesAreFound(t *testing.T) {
 			first.Id.Type.Group, last.Id.Type.Group = " ", "\U0010ffff"
 			fill(t, b, []*resourcepb.Resource{first, last})
 			got := make(map[string]int)
-			report, err := Verify(limited(t), a, b, &VerifyOptions{PageSize: 7, Found: func(d Difference) error {
+			report, err := Verify(limited(t), a, b, &VerifyOptions{PageSize: 7, OnDifference: func(d Difference) error {
 				got[fmt.Sprint(d.Kind)]++
 				return nil
 			}})

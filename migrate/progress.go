@@ -9,33 +9,33 @@ import (
 
 // Counts counts the changes of the target.
 type Counts struct {
-	// Created and Replaced are the numbers of written resources, Bytes is their size.
-	Created, Replaced, Bytes int64
-	// Skipped is the number of resources that existed already, equal.
-	Skipped int64
-	// Deleted is the number of deleted resources, which the source did not have.
-	Deleted int64
-	// Applied is the number of applied events of the source.
-	Applied int64
+	// Creations and Replacements are the numbers of written resources, Bytes is their size.
+	Creations, Replacements, Bytes int64
+	// Unchanged is the number of resources that existed already, equal.
+	Unchanged int64
+	// Deletions is the number of deleted resources, which the source did not have.
+	Deletions int64
+	// Events is the number of applied events of the source.
+	Events int64
 }
 
 // Progress is the progress of a migration.
 type Progress struct {
 	// Phase is the present phase.
 	Phase Phase
-	// Listed is the number of the source's resources that this phase has processed, Total the number of all; 0 if unknown.
-	Listed, Total int64
-	// Done counts the work of this run.
-	Done Counts
+	// Count is the number of the source's resources that this phase has processed, Total the number of all; 0 if unknown.
+	Count, Total int64
+	// Work counts the work of this run.
+	Work Counts
 	// Rate is the number of resources or events per second over the last seconds.
 	Rate float64
-	// Left is the estimated remaining time of the copy; 0 if unknown.
-	Left time.Duration
+	// Remaining is the estimated remaining time of the copy; 0 if unknown.
+	Remaining time.Duration
 	// Lag is the maximum age of the target's state while following: everything older is proven to be applied. It is negative if
 	// nothing is proven yet.
 	Lag time.Duration
-	// Elapsed is the duration of this run so far.
-	Elapsed time.Duration
+	// Duration is the duration of this run so far.
+	Duration time.Duration
 	// Warning is an error since the last report that is being retried.
 	Warning error
 }
@@ -44,8 +44,8 @@ type Progress struct {
 type stats struct {
 	tell func(Progress)
 
-	created, replaced, skipped, deleted, applied, bytes atomic.Int64
-	listed, total                                       atomic.Int64
+	creations, replacements, unchanged, deletions, events, bytes atomic.Int64
+	count, total                                                 atomic.Int64
 
 	mu            sync.Mutex
 	began         time.Time
@@ -69,7 +69,7 @@ func newStats(tell func(Progress)) *stats {
 
 func (s *stats) countEntry(e *entry) {
 	if e != nil {
-		s.listed.Add(1)
+		s.count.Add(1)
 	}
 }
 
@@ -77,22 +77,22 @@ func (s *stats) countEntry(e *entry) {
 func (s *stats) did(what outcome, size int) {
 	switch what {
 	case nothing:
-		s.skipped.Add(1)
+		s.unchanged.Add(1)
 		return
 	case outcomeKept:
 		return
 	case outcomeCreated:
-		s.created.Add(1)
+		s.creations.Add(1)
 	case outcomeReplaced:
-		s.replaced.Add(1)
+		s.replacements.Add(1)
 	}
 	s.bytes.Add(int64(size))
 }
 
 func (s *stats) counts() Counts {
 	return Counts{
-		Created: s.created.Load(), Replaced: s.replaced.Load(), Bytes: s.bytes.Load(),
-		Skipped: s.skipped.Load(), Deleted: s.deleted.Load(), Applied: s.applied.Load(),
+		Creations: s.creations.Load(), Replacements: s.replacements.Load(), Bytes: s.bytes.Load(),
+		Unchanged: s.unchanged.Load(), Deletions: s.deletions.Load(), Events: s.events.Load(),
 	}
 }
 
@@ -104,14 +104,14 @@ func (s *stats) enter(phase Phase) {
 	s.phase = phase
 	s.marks = nil
 	s.mu.Unlock()
-	s.listed.Store(0)
+	s.count.Store(0)
 	if changed {
 		s.now()
 	}
 }
 
 // listing starts another pass within a phase.
-func (s *stats) listing() { s.listed.Store(0) }
+func (s *stats) listing() { s.count.Store(0) }
 
 func (s *stats) countFollowed(asOf time.Time) {
 	s.mu.Lock()
@@ -140,13 +140,13 @@ func (s *stats) now() {
 	defer s.mu.Unlock()
 	now := time.Now()
 	p := Progress{
-		Phase: s.phase, Listed: s.listed.Load(), Total: s.total.Load(), Done: s.counts(),
-		Elapsed: now.Sub(s.began), Warning: s.warning,
+		Phase: s.phase, Count: s.count.Load(), Total: s.total.Load(), Work: s.counts(),
+		Duration: now.Sub(s.began), Warning: s.warning,
 	}
 	s.warning = nil
-	moved := p.Listed
+	moved := p.Count
 	if p.Phase == Following {
-		moved = p.Done.Applied
+		moved = p.Work.Events
 		p.Lag = -1
 		if !s.asOf.IsZero() {
 			p.Lag = age(s.asOf)
@@ -160,8 +160,8 @@ func (s *stats) now() {
 	if first := s.marks[0]; now.After(first.at) && moved > first.n {
 		p.Rate = float64(moved-first.n) / now.Sub(first.at).Seconds()
 	}
-	if p.Phase != Following && p.Rate > 0 && p.Total > p.Listed {
-		p.Left = time.Duration(float64(p.Total-p.Listed) / p.Rate * float64(time.Second))
+	if p.Phase != Following && p.Rate > 0 && p.Total > p.Count {
+		p.Remaining = time.Duration(float64(p.Total-p.Count) / p.Rate * float64(time.Second))
 	}
 	s.tell(p)
 }

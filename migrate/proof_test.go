@@ -101,7 +101,7 @@ func TestSlowHistoryIsNotTheEnd(t *testing.T) {
 	if got := contents(t, to); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("the target holds %v, expected %v", got, want)
 	}
-	t.Logf("closed for %v", r.Fenced)
+	t.Logf("closed for %v", r.FenceTime)
 }
 
 // TestLagIsProven lets a source's watch show nothing: how far the target is behind is then unknown, and the source stays open.
@@ -195,8 +195,8 @@ func TestWithoutBookmarks(t *testing.T) {
 		from := &tapped{Backend: plain, tap: newTap(), role: "from", plain: true}
 		fill(t, plain, zoo(20))
 		r, err := Run(limited(t), from, to, quick(Options{Live: true, CutoverLag: time.Nanosecond}))
-		if !errors.Is(err, ErrUnsupported) || r.Next != Again || r.Closed || fenceOf(t, plain) != "" {
-			t.Errorf("got %v, next %q, closed %v", err, r.Next, r.Closed)
+		if !errors.Is(err, ErrUnsupported) || r.Next != Retry || r.SourceClosed || fenceOf(t, plain) != "" {
+			t.Errorf("got %v, next %q, closed %v", err, r.Next, r.SourceClosed)
 		}
 		if _, err := Run(limited(t), from, to, quick(Options{Live: true, CutoverLag: time.Hour})); err != nil {
 			t.Error(err)
@@ -209,8 +209,8 @@ func TestWithoutBookmarks(t *testing.T) {
 			from := &tapped{Backend: plain, tap: newTap(), role: "from", plain: true}
 			fill(t, plain, zoo(20))
 			r, err := Run(limited(t), from, to, quick(Options{Live: true, Into: into, CutoverLag: time.Hour}))
-			if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "cannot") || r.Begun || r.Next != Nothing {
-				t.Errorf("got %v, begun %v, next %q", err, r.Begun, r.Next)
+			if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "cannot") || r.HasJournal || r.Next != Nothing {
+				t.Errorf("got %v, begun %v, next %q", err, r.HasJournal, r.Next)
 			}
 			if got := contents(t, to); len(got) != 0 || fenceOf(t, plain) != "" {
 				t.Errorf("the target holds %d resources, the fence is %q", len(got), fenceOf(t, plain))
@@ -233,7 +233,7 @@ func TestFailedCutoverOpensTheSource(t *testing.T) {
 		next    Next
 	}{
 		{
-			name: "another program writes to the target", err: ErrDiffers, next: Again,
+			name: "another program writes to the target", err: ErrDiffers, next: Retry,
 			disturb: func(t *testing.T, from, to *tapped, _ *Options, calm *atomic.Bool) {
 				n := 0
 				to.tap.at = func(_ int, before bool, what string) error {
@@ -247,7 +247,7 @@ func TestFailedCutoverOpensTheSource(t *testing.T) {
 			},
 		},
 		{
-			name: "history is gone while draining", into: Merge, err: storage.ErrCompacted, next: GiveUp,
+			name: "history is gone while draining", into: Merge, err: storage.ErrCompacted, next: AbortFirst,
 			disturb: func(t *testing.T, from, _ *tapped, _ *Options, calm *atomic.Bool) {
 				from.watch = func(w storage.Watch) storage.Watch {
 					marks, _ := w.(storage.Bookmarker)
@@ -256,9 +256,9 @@ func TestFailedCutoverOpensTheSource(t *testing.T) {
 			},
 		},
 		{
-			name: "the watch falls silent", into: Merge, err: storage.ErrInconsistent, next: Again,
+			name: "the watch falls silent", into: Merge, err: storage.ErrInconsistent, next: Retry,
 			disturb: func(t *testing.T, from, _ *tapped, o *Options, calm *atomic.Bool) {
-				o.Patience = 500 * time.Millisecond
+				o.Timeout = 500 * time.Millisecond
 				never, ever := make(chan struct{}), make(chan struct{})
 				close(ever)
 				from.watch = func(w storage.Watch) storage.Watch {
@@ -282,12 +282,12 @@ func TestFailedCutoverOpensTheSource(t *testing.T) {
 			var calm atomic.Bool
 			c.disturb(t, from, to, o, &calm)
 			r, err := Run(limited(t), from, to, o)
-			if !errors.Is(err, c.err) || r.Next != c.next || r.Closed || r.Phase != Following {
-				t.Fatalf("got %v in phase %s, next %q, closed %v: expected %v, next %q", err, r.Phase, r.Next, r.Closed, c.err, c.next)
+			if !errors.Is(err, c.err) || r.Next != c.next || r.SourceClosed || r.Phase != Following {
+				t.Fatalf("got %v in phase %s, next %q, closed %v: expected %v, next %q", err, r.Phase, r.Next, r.SourceClosed, c.err, c.next)
 			}
 			write(t, from.Backend, small("open", "1"))
 			calm.Store(true)
-			if c.next == GiveUp {
+			if c.next == AbortFirst {
 				if err := Abort(limited(t), from.Backend, to.Backend); err != nil {
 					t.Fatal(err)
 				}

@@ -33,7 +33,7 @@ func TestCompletedWhileBeginning(t *testing.T) {
 				})
 			}
 			r, err := Run(limited(t), storage.Backend(slow), to, quick(options))
-			if err != nil || !r.Already {
+			if err != nil || !r.WasComplete {
 				t.Errorf("got %+v and %v, expected that it is complete already", r, err)
 			}
 			want := map[string]string{"stays": "1", "changes": "2", "new": "1"}

@@ -70,8 +70,8 @@ func (r *Report) String() string {
 
 // VerifyOptions configure Verify. Nil and zero values are the defaults.
 type VerifyOptions struct {
-	// Found is called with each difference, in key order. Its error ends the comparison.
-	Found func(Difference) error
+	// OnDifference is called with each difference, in key order. Its error ends the comparison.
+	OnDifference func(Difference) error
 	// PageSize is the number of resources in a page of a listing, on each side. The default is 500.
 	PageSize int
 }
@@ -91,7 +91,7 @@ func Verify(ctx context.Context, from, to storage.Backend, opts *VerifyOptions) 
 		return nil, err
 	}
 	defer source.close()
-	return m.compare(ctx, source, o.Found)
+	return m.compare(ctx, source, o.OnDifference)
 }
 
 // compare compares a stream with the target.

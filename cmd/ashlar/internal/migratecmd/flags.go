@@ -87,7 +87,7 @@ func (f *migrateFlags) addTargetFlags(cmd *cobra.Command) {
 func (f *migrateFlags) options() (*migrate.Options, error) {
 	o := &migrate.Options{
 		From: migrate.Name(f.from), To: migrate.Name(f.to),
-		Live: f.live, CutoverLag: f.lag, Rate: f.rate, Parallel: f.parallel, Patience: f.timeout, Count: true,
+		Live: f.live, CutoverLag: f.lag, Rate: f.rate, Parallel: f.parallel, Timeout: f.timeout, Count: true,
 	}
 	chosen := 0
 	for _, c := range []struct {
@@ -131,16 +131,16 @@ func (f *migrateFlags) resumeCommand() string {
 func (f *migrateFlags) nextStep(r *migrate.Result) string {
 	source := "the source is open for writing"
 	abort := "abort it"
-	if r.Closed {
+	if r.SourceClosed {
 		source, abort = "the source is closed for writing until then", "open the source again"
 	}
 	switch r.Next {
-	case migrate.Again:
+	case migrate.Retry:
 		return fmt.Sprintf("nothing is lost: the same command continues from here (phase %q), and %s. To continue: %s. To %s: %s", r.Phase, source,
 			f.resumeCommand(), abort, f.commandLine("abort"))
-	case migrate.GiveUp:
+	case migrate.AbortFirst:
 		return fmt.Sprintf("nothing is lost, but the same command would fail again. To %s: %s", abort, f.commandLine("abort"))
-	case migrate.Leave:
+	case migrate.Stop:
 		return fmt.Sprintf("another process continues it, or has aborted it. To check: ashlar migrate status --store %s", shellQuote(migrate.Name(f.to)))
 	}
 	return ""

@@ -33,9 +33,9 @@ func (m *reporter) progress(p migrate.Progress) {
 	switch {
 	case m.json:
 		object := map[string]any{
-			"phase": p.Phase, "listed": p.Listed, "total": p.Total, "created": p.Done.Created, "replaced": p.Done.Replaced,
-			"skipped": p.Done.Skipped, "deleted": p.Done.Deleted, "applied": p.Done.Applied, "bytes": p.Done.Bytes, "rate": p.Rate,
-			"etaSeconds": p.Left.Seconds(), "lagSeconds": p.Lag.Seconds(), "elapsedSeconds": p.Elapsed.Seconds(),
+			"phase": p.Phase, "listed": p.Count, "total": p.Total, "created": p.Work.Creations, "replaced": p.Work.Replacements,
+			"skipped": p.Work.Unchanged, "deleted": p.Work.Deletions, "applied": p.Work.Events, "bytes": p.Work.Bytes, "rate": p.Rate,
+			"etaSeconds": p.Remaining.Seconds(), "lagSeconds": p.Lag.Seconds(), "elapsedSeconds": p.Duration.Seconds(),
 		}
 		if p.Lag < 0 {
 			object["lagSeconds"] = nil // the lag is not known yet
@@ -55,7 +55,7 @@ func describeProgress(p migrate.Progress) string {
 		if p.Lag >= 0 {
 			lag = cli.Duration(p.Lag)
 		}
-		return fmt.Sprintf("follow   %d changes applied, %.0f/s, lag %s", p.Done.Applied, p.Rate, lag)
+		return fmt.Sprintf("follow   %d changes applied, %.0f/s, lag %s", p.Work.Events, p.Rate, lag)
 	case migrate.Complete:
 		return "complete"
 	}
@@ -63,15 +63,15 @@ func describeProgress(p migrate.Progress) string {
 	of := ""
 	if p.Total > 0 {
 		const width = 24
-		full := int(min(p.Listed, p.Total) * width / p.Total)
+		full := int(min(p.Count, p.Total) * width / p.Total)
 		bar = "[" + strings.Repeat("#", full) + strings.Repeat(".", width-full) + "] "
 		of = fmt.Sprintf(" of %d", p.Total)
 	}
 	eta := ""
-	if p.Left > 0 {
-		eta = ", " + cli.Duration(p.Left) + " left"
+	if p.Remaining > 0 {
+		eta = ", " + cli.Duration(p.Remaining) + " left"
 	}
-	return fmt.Sprintf("%-8s %s%d%s, %.0f/s%s", p.Phase, bar, p.Listed, of, p.Rate, eta)
+	return fmt.Sprintf("%-8s %s%d%s, %.0f/s%s", p.Phase, bar, p.Count, of, p.Rate, eta)
 }
 
 // note prints a message for the operator.
@@ -109,9 +109,9 @@ func (m *reporter) end() {
 func (m *reporter) result(r *migrate.Result, o *migrate.Options) error {
 	if m.json {
 		object := map[string]any{
-			"result": "ok", "phase": r.Phase, "resumed": r.Resumed, "already": r.Already, "created": r.Done.Created,
-			"replaced": r.Done.Replaced, "skipped": r.Done.Skipped, "deleted": r.Done.Deleted, "applied": r.Done.Applied,
-			"elapsedSeconds": r.Elapsed.Seconds(), "closedSeconds": r.Fenced.Seconds(),
+			"result": "ok", "phase": r.Phase, "resumed": r.IsResumed, "already": r.WasComplete, "created": r.Work.Creations,
+			"replaced": r.Work.Replacements, "skipped": r.Work.Unchanged, "deleted": r.Work.Deletions, "applied": r.Work.Events,
+			"elapsedSeconds": r.Duration.Seconds(), "closedSeconds": r.FenceTime.Seconds(),
 		}
 		if r.Report != nil {
 			object["resources"], object["digest"] = r.Report.Target, r.Report.TargetDigest
@@ -119,14 +119,14 @@ func (m *reporter) result(r *migrate.Result, o *migrate.Options) error {
 		m.writeJSON(object)
 		return nil
 	}
-	if r.Already {
+	if r.WasComplete {
 		_, err := fmt.Fprintf(m.out, "already complete: %s has moved to %s\n", o.From, o.To)
 		return err
 	}
 	_, err := fmt.Fprintf(m.out, "created %d, replaced %d, deleted %d, found %d equal, followed %d changes, in %s\nverified: %v\n",
-		r.Done.Created, r.Done.Replaced, r.Done.Deleted, r.Done.Skipped, r.Done.Applied, cli.Duration(r.Elapsed), r.Report)
+		r.Work.Creations, r.Work.Replacements, r.Work.Deletions, r.Work.Unchanged, r.Work.Events, cli.Duration(r.Duration), r.Report)
 	if err == nil && r.Phase == migrate.Complete {
-		_, err = fmt.Fprintf(m.out, "complete: %s accepts no more writes (closed %s ago); use %s\n", o.From, cli.Duration(r.Fenced), o.To)
+		_, err = fmt.Fprintf(m.out, "complete: %s accepts no more writes (closed %s ago); use %s\n", o.From, cli.Duration(r.FenceTime), o.To)
 	}
 	return err
 }

@@ -51,7 +51,7 @@ func verify(ctx context.Context, a *cli.App, from, to storage.Backend, asJSON bo
 		}
 		return jsonLine(a, difference(d.Kind, res.GetId()))
 	}
-	r, err := migrate.Verify(ctx, from, to, &migrate.VerifyOptions{Found: show})
+	r, err := migrate.Verify(ctx, from, to, &migrate.VerifyOptions{OnDifference: show})
 	if err != nil {
 		return fmt.Errorf("verify: %w", err)
 	}
@@ -93,11 +93,11 @@ func migrateStatusCommand(a *cli.App) *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.OnStore(cmd, func(ctx context.Context, b storage.Backend) error {
-				target, fenced, err := migrate.Fenced(ctx, b)
+				target, fenced, err := migrate.FenceTarget(ctx, b)
 				if err != nil {
 					return err
 				}
-				s, err := migrate.Look(ctx, b)
+				s, err := migrate.ReadStatus(ctx, b)
 				if err != nil {
 					return err
 				}
@@ -107,7 +107,7 @@ func migrateStatusCommand(a *cli.App) *cobra.Command {
 				}
 				if s != nil && err == nil {
 					_, err = fmt.Fprintf(a.Out, "target of a migration from %s: phase %s, started %s, last activity %s\n", cli.Printable(s.From), s.Phase,
-						s.Started.Format(time.RFC3339), s.Updated.Format(time.RFC3339))
+						s.StartTime.Format(time.RFC3339), s.UpdateTime.Format(time.RFC3339))
 					if err == nil && s.Phase != migrate.Complete {
 						_, err = fmt.Fprintf(a.Out, "to continue: the original command; to abort: %s\n",
 							(&storePair{from: s.From, to: s.To}).commandLine("abort"))
