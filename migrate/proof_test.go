@@ -209,7 +209,7 @@ func TestWithoutBookmarks(t *testing.T) {
 			from := &tapped{Backend: plain, tap: newTap(), role: "from", plain: true}
 			fill(t, plain, zoo(20))
 			r, err := Run(limited(t), from, to, quick(Options{Live: true, Into: into, CutoverLag: time.Hour}))
-			if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "cannot") || r.HasJournal || r.Next != Nothing {
+			if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "storage.Bookmarker") || r.HasJournal || r.Next != Nothing {
 				t.Errorf("got %v, begun %v, next %q", err, r.HasJournal, r.Next)
 			}
 			if got := contents(t, to); len(got) != 0 || fenceOf(t, plain) != "" {
