@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// callContext returns the context of the call that a request becomes: with its token, and what the query says about consistency.
+// callContext returns the context for the calls of a request, with the token and the consistency mode.
 func callContext(ctx context.Context, header http.Header, q query) (context.Context, error) {
 	token, err := tokenOf(header)
 	if err != nil {
@@ -23,20 +23,20 @@ func callContext(ctx context.Context, header http.Header, q query) (context.Cont
 	return ctx, nil
 }
 
-// tokenOf returns the token of a request, "" for none.
+// tokenOf returns the token of a request, or "".
 func tokenOf(header http.Header) (string, error) {
 	tokens := header.Values("X-Consul-Token")
 	for _, value := range header.Values("Authorization") {
 		scheme, token, _ := strings.Cut(value, " ")
 		if !strings.EqualFold(scheme, "Bearer") {
-			return "", refuse(http.StatusUnauthorized, "the Authorization header is not understood: expected Bearer and a token")
+			return "", refuse(http.StatusUnauthorized, "the Authorization header is not valid: expected Bearer and a token")
 		}
 		tokens = append(tokens, strings.TrimSpace(token))
 	}
 	var found string
 	for _, token := range tokens {
 		if strings.ContainsFunc(token, func(r rune) bool { return r < ' ' || r > '~' }) {
-			return "", refuse(http.StatusUnauthorized, "the token holds characters other than printable ASCII")
+			return "", refuse(http.StatusUnauthorized, "the token has characters other than printable ASCII")
 		}
 		if found != "" && token != "" && token != found {
 			return "", refuse(http.StatusBadRequest, "the request has two different tokens")

@@ -13,45 +13,45 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// attentive is a backend that notes how consistent each read was asked to be.
-type attentive struct {
+// recordingBackend records the consistency of each read.
+type recordingBackend struct {
 	storage.Backend
-	mu    sync.Mutex
-	asked []storage.ReadConsistency
+	mu      sync.Mutex
+	records []storage.ReadConsistency
 }
 
-// noted returns what was noted since the last call.
-func (a *attentive) noted() []storage.ReadConsistency {
+// takeRecords returns the records since the last call.
+func (a *recordingBackend) takeRecords() []storage.ReadConsistency {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	noted := slices.Compact(a.asked)
-	a.asked = nil
-	return noted
+	records := slices.Compact(a.records)
+	a.records = nil
+	return records
 }
 
-func (a *attentive) note(c storage.ReadConsistency) {
+func (a *recordingBackend) note(c storage.ReadConsistency) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.asked = append(a.asked, c)
+	a.records = append(a.records, c)
 }
 
-func (a *attentive) Read(ctx context.Context, c storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
+func (a *recordingBackend) Read(ctx context.Context, c storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
 	a.note(c)
 	return a.Backend.Read(ctx, c, id)
 }
 
-func (a *attentive) List(ctx context.Context, c storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) ([]*resourcepb.Resource, error) {
+func (a *recordingBackend) List(ctx context.Context, c storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) ([]*resourcepb.Resource, error) {
 	a.note(c)
 	return a.Backend.List(ctx, c, typ, tenancy, prefix)
 }
 
-// Reads and lists are strong if the query says so, in either of its words, and only then.
+// Reads and lists are strong if and only if the query has one of the two parameters.
 func TestConsistency(t *testing.T) {
 	t.Parallel()
-	for way, connect := range ways {
-		t.Run(way, func(t *testing.T) {
+	for name, connect := range transports {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store := &attentive{Backend: backends["memory"](t)}
+			store := &recordingBackend{Backend: backends["memory"](t)}
 			s := newSite(t, catalog(t), func(testing.TB) storage.Backend { return store }, connect, nil)
 			s.put("/demo/v1/studio/a", `{}`)
 			for query, want := range map[string]storage.ReadConsistency{
@@ -59,9 +59,9 @@ func TestConsistency(t *testing.T) {
 				"?RequireConsistent=": storage.StrongConsistency, "?consistent=true": storage.StrongConsistency,
 			} {
 				for _, path := range []string{"/demo/v1/studio/a", "/demo/v1/studio"} {
-					store.noted()
+					store.takeRecords()
 					require.Equal(t, http.StatusOK, s.get(path+query).code)
-					require.Equal(t, []storage.ReadConsistency{want}, store.noted(), path+query)
+					require.Equal(t, []storage.ReadConsistency{want}, store.takeRecords(), path+query)
 				}
 			}
 		})

@@ -14,10 +14,10 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// changing is what is another text in each run.
-var changing = regexp.MustCompile(`"(uid|generation|version|cursor)":( ?)"[^"]+"`)
+// varyingText matches text that differs in each run.
+var varyingText = regexp.MustCompile(`"(uid|generation|version|cursor)":( ?)"[^"]+"`)
 
-// What docs/service.md shows of a session of curl is what curl shows.
+// The output of curl in docs/service.md is the actual output.
 func TestCurlSession(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -46,5 +46,5 @@ func TestCurlSession(t *testing.T) {
 		said.Write(out)
 	}
 	require.Greater(t, commands, 5)
-	require.Equal(t, changing.ReplaceAllString(shown, `"$1":$2"…"`), changing.ReplaceAllString(said.String(), `"$1":$2"…"`))
+	require.Equal(t, varyingText.ReplaceAllString(shown, `"$1":$2"…"`), varyingText.ReplaceAllString(said.String(), `"$1":$2"…"`))
 }

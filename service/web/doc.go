@@ -1,10 +1,10 @@
-// Package web is the resource service over HTTP and JSON, for curl, scripts and browsers. It calls the service by a client, of the same
-// process or of another one, so that hooks, authorization and errors are the same as over gRPC.
+// Package web serves the resource service over HTTP and JSON, for curl, scripts and browsers. It calls the service through a client, in the same
+// process or in another one, so that hooks, authorization and errors are the same as over gRPC.
 //
 //	server := service.New(backend, types, nil)
 //	http.Handle("/api/", http.StripPrefix("/api", web.NewHandler(server.Client(), types, nil)))
 //
-// A type has the path /group/version/kind, with the kind in lower case:
+// The path of a type is /group/version/kind, with the kind in lower case:
 //
 //	GET    /catalog/v1/service                   the resources of the type: {"resources":[…]}
 //	GET    /catalog/v1/service?watch             the same, and every change to them: one event on a line
@@ -17,31 +17,31 @@
 //
 // # Resources
 //
-// Resources are protojson. The payload, data, has the fields of the type's message, and no @type. A payload that JSON cannot show, because
-// it has fields that the program does not know, is shown by its bytes, as {"@type":"…","@value":"base64"}, and is taken in that form too, so
-// that nothing is lost on a way out and back. With an open registry the kind in a path is in camel case, and data has @type.
+// Resources are in protojson. The payload, data, has the fields of the type's message and no @type. If a payload has fields that the program does
+// not know, JSON cannot represent it. Such a payload has the form {"@type":"…","@value":"base64"} with its bytes, which is accepted in bodies too,
+// so that a round trip loses nothing. With an open registry the kind in a path is in camel case, and data has @type.
 //
-// A body may be what GET has answered, edited: its id has to agree with the path, and its version makes the write conditional, as the query
-// parameter version does. Fields that do not exist are refused.
+// A body may be an edited answer of GET: its id must agree with the path, and its version makes the write conditional, as the query parameter
+// version does. Unknown fields are rejected.
 //
 // # Queries
 //
-// partition, and namespace or ns, say where; without them both are "default". Listings take name_prefix, and limit and continue for pages.
-// consistent, or RequireConsistent, asks for an answer that shows every acknowledged write. A parameter that an operation does not know, or
-// that is there twice, is refused: a misspelt version must not delete unconditionally. The token is in the header x-consul-token, or in
+// partition, and namespace or ns, select the tenancy; the default of both is "default". Listings accept name_prefix, and limit and continue for
+// pages. consistent, or RequireConsistent, requests an answer that includes every acknowledged write. Parameters that the operation does not know,
+// and repeated ones, are rejected: a misspelt version must not delete unconditionally. The token is in the header x-consul-token, or in
 // Authorization as a bearer token.
 //
 // # Errors
 //
-// An error has a status code and a body, which scripts tell apart by status and reason:
+// An error has a status code and a body. Scripts distinguish errors by status and reason:
 //
 //	{"error": {"code": 409, "status": "ABORTED", "reason": "CAS_FAILURE", "message": "CAS operation failed because …"}}
 //
 // # Watches
 //
-// A watch is a stream of lines, each an event: {"upsert":{"resource":{…}}}, {"delete":{"resource":{…}}}, {"endOfSnapshot":{}} between what
-// was there and what changes, and {"bookmark":{"cursor":"…"}} every so many seconds if bookmark asks for it. Changes carry a cursor, by which
-// another watch goes on after them. "more" says that the next event is of the same commit. A stream that the server ends has {"error":{…}} in
-// its last line; one without it was cut off. A client that does not read holds up nobody: it is left behind, and goes on from the store's
-// history, or is disconnected.
+// A watch is a stream of lines, each an event: {"upsert":{"resource":{…}}}, {"delete":{"resource":{…}}}, {"endOfSnapshot":{}} between the snapshot
+// and the changes, and {"bookmark":{"cursor":"…"}} at the interval in bookmark, in seconds. With the cursor of a change, another watch can
+// resume. "more" means that the next event is of the same commit. A stream that the server ends has {"error":{…}} in its last line; a stream without
+// that line was cut off. A client that does not read blocks no other client: it falls behind and continues from the store's history, or is
+// disconnected.
 package web

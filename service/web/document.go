@@ -2,10 +2,12 @@ package web
 
 import (
 	"bytes"
+	_ "embed"
 	"encoding/json"
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 
@@ -13,105 +15,150 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// documentPath is where the OpenAPI document is.
+// documentPath is the path of the OpenAPI document.
 const documentPath = "/openapi.json"
-
-// object is a JSON object of an OpenAPI document.
-type object = map[string]any
 
 // document is the OpenAPI document of a registry.
 type document struct {
-	// text returns it up to the URL of the server, and from there on. It is made when it is first asked for.
+	// text returns the document before and after the URL of the server. It is built on the first call.
 	text func() (head, tail []byte)
 }
 
 func newDocument(types *registry.Registry) document {
 	return document{sync.OnceValues(func() (head, tail []byte) {
-		text := describe(types)
-		head, tail, _ = bytes.Cut(text, quote(serverPlaceholder))
+		head, tail, _ = bytes.Cut(describe(types), quote(serverPlaceholder))
 		return head, tail
 	})}
 }
 
-// serverPlaceholder stands for the URL of the server in the text of a document.
-const serverPlaceholder = "where the handler is mounted"
+// serverPlaceholder stands for the URL of the server in openapi.json.
+const serverPlaceholder = "MOUNT"
 
-// serve answers with the document.
+// serve writes the document.
 func (d document) serve(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return notAllowed(w, r.Method, map[string]operation{http.MethodGet: {}})
+		return notAllowed(w, r.Method, []string{http.MethodGet})
 	}
 	head, tail := d.text()
 	w.Header().Set("Content-Type", jsonType)
-	_, _ = w.Write(bytes.Join([][]byte{head, tail}, quote(mountPath(r)))) // whoever asked may be gone
+	_, _ = w.Write(bytes.Join([][]byte{head, tail}, quote(mountPath(r)))) // the client may have disconnected
 	return nil
 }
 
-// mountPath returns the path below which the handler is mounted: what was taken from the path of the request on its way here.
+// mountPath returns the path of the handler: the prefix that was stripped from the path of the request.
 func mountPath(r *http.Request) string {
-	asked, err := url.ParseRequestURI(r.RequestURI)
+	requested, err := url.ParseRequestURI(r.RequestURI)
 	if err != nil {
 		return "/"
 	}
-	if prefix, ok := strings.CutSuffix(asked.EscapedPath(), documentPath); ok && prefix != "" {
+	if prefix, ok := strings.CutSuffix(requested.EscapedPath(), documentPath); ok && prefix != "" {
 		return prefix
 	}
 	return "/"
 }
 
+// skeleton has the parts of a document that do not depend on the types, and the schemas and paths of a type as templates.
+//
+//go:embed openapi.json
+var skeleton []byte
+
+// openAPI is an OpenAPI document. The order of its fields is the order in the text.
+type openAPI struct {
+	OpenAPI    string   `json:"openapi"`
+	Info       object   `json:"info"`
+	Servers    []object `json:"servers"`
+	Security   []object `json:"security"`
+	Paths      object   `json:"paths"`
+	Components struct {
+		Parameters      object  `json:"parameters"`
+		Responses       object  `json:"responses"`
+		Schemas         schemas `json:"schemas"`
+		SecuritySchemes object  `json:"securitySchemes"`
+	} `json:"components"`
+}
+
+// builder builds a document from the skeleton.
+type builder struct {
+	Document openAPI         `json:"document"`
+	Schemas  json.RawMessage `json:"schemas"`
+	Paths    json.RawMessage `json:"paths"`
+}
+
 // describe returns the text of the document.
 func describe(types *registry.Registry) []byte {
-	s := schemas{}
-	s.common()
-	paths := object{documentPath: object{"get": object{
-		"operationId": "openapi", "summary": "This document",
-		"responses": object{"200": answerOf("The document.", object{jsonType: object{"schema": object{"type": "object"}}})},
-	}}}
+	var b builder
+	parse(skeleton, &b)
+	s := b.Document.Components.Schemas
+	s.message((&resourcepb.ID{}).ProtoReflect().Descriptor())
+	s.message((&resourcepb.Status{}).ProtoReflect().Descriptor())
 	if types.Open() {
-		maps.Copy(paths, s.paths(route{
-			path: "/{group}/{version}/{kind}", tag: "resources", schema: s.ofOpen(),
-			units: []string{"partition", "namespace"}, open: true,
-		}))
+		b.addSchemas("any", ref("payload-any"))
+		b.addPaths("/{group}/{version}/{kind}", "resources", "any", []string{"partition", "namespace"}, references("path-", []string{"group", "version", "kind"}))
 	}
 	for _, t := range types.Types() {
-		maps.Copy(paths, s.paths(route{
-			path: "/" + pathOf(t.Type), tag: registry.Name(t.Type), schema: s.ofType(t),
-			units: unitsOf(t.Scope),
-		}))
+		name := registry.Name(t.Type)
+		m := t.Proto.ProtoReflect().Descriptor()
+		fields := s.message(m)
+		if usesValueField(m) {
+			fields = object{"type": "object", "required": []string{"value"}, "additionalProperties": false, "properties": object{"value": fields}}
+		}
+		b.addSchemas("any", object{"type": "object"}) // of the resources that a resource owns
+		b.addSchemas(name, object{"anyOf": []object{fields, ref("payload-opaque")}})
+		b.addPaths("/"+pathOf(t.Type), name, name, unitsOf(t.Scope), nil)
 	}
-	text, err := json.MarshalIndent(struct {
-		OpenAPI    string   `json:"openapi"`
-		Info       object   `json:"info"`
-		Servers    []object `json:"servers"`
-		Security   []object `json:"security"`
-		Paths      object   `json:"paths"`
-		Components object   `json:"components"`
-	}{
-		OpenAPI: "3.1.0",
-		Info: object{
-			"title": "Resource service", "version": "v1",
-			"description": "Typed resources, with owners, statuses and watches. Field names are those of protojson.",
-		},
-		Servers:  []object{{"url": serverPlaceholder}},
-		Security: []object{{}, {"bearer": []string{}}, {"token": []string{}}},
-		Paths:    paths,
-		Components: object{
-			"schemas":    s,
-			"parameters": parameters(),
-			"responses":  object{"error": answerOf("An error.", object{jsonType: object{"schema": ref(errorSchema)}})},
-			"securitySchemes": object{
-				"bearer": object{"type": "http", "scheme": "bearer"},
-				"token":  object{"type": "apiKey", "in": "header", "name": "x-consul-token"},
-			},
-		},
-	}, "", indent)
+	text, err := json.MarshalIndent(b.Document, "", indent)
 	if err != nil {
 		panic("encoding maps and texts cannot fail: " + err.Error())
 	}
 	return append(text, '\n')
 }
 
-// unitsOf returns the units of a tenancy that resources of a scope live in.
+// addSchemas adds the schemas of a resource, a list and an event with a payload. A message name has no '-', so that the names do not collide.
+func (b *builder) addSchemas(name string, data object) {
+	added := schemas{}
+	parse(bytes.ReplaceAll(b.Schemas, []byte("SCHEMA"), []byte(name)), &added)
+	added["resource-"+name].(object)["properties"].(object)["data"] = data
+	maps.Copy(b.Document.Components.Schemas, added)
+}
+
+// addPaths adds the paths of a type with these units of tenancy. segments are the parameters in path.
+func (b *builder) addPaths(path, tag, schema string, units []string, segments []any) {
+	fill := strings.NewReplacer("PATH", path, "TAG", tag, "SCHEMA", schema)
+	added := map[string]map[string]any{}
+	parse([]byte(fill.Replace(string(b.Paths))), &added)
+	for path, item := range added {
+		if segments != nil {
+			rest, _ := item["parameters"].([]any)
+			item["parameters"] = slices.Concat(segments, rest)
+		}
+		for _, operation := range item {
+			if op, ok := operation.(object); ok {
+				_, name, _ := strings.Cut(strings.TrimPrefix(op["operationId"].(string), tag), ".")
+				op["parameters"] = references("query-", withoutUnits(operationParameters[name], units))
+			}
+		}
+		b.Document.Paths[path] = item
+	}
+}
+
+// operationParameters are the query parameters of the operations in openapi.json.
+var operationParameters = map[string][]string{
+	"list": listParameters, "read": readParameters, "write": writeParameters, "delete": deleteParameters,
+	"owned": ownedParameters, "writeStatus": statusParameters,
+}
+
+// withoutUnits returns parameters without the units of a tenancy that are not in units.
+func withoutUnits(parameters, units []string) []string {
+	return slices.DeleteFunc(slices.Clone(parameters), func(p string) bool {
+		unit := p
+		if p == "ns" {
+			unit = "namespace"
+		}
+		return slices.Contains(tenancyParameters, p) && !slices.Contains(units, unit)
+	})
+}
+
+// unitsOf returns the units of a tenancy in a scope.
 func unitsOf(scope registry.Scope) []string {
 	switch scope {
 	case registry.ScopeNamespace:
@@ -123,94 +170,17 @@ func unitsOf(scope registry.Scope) []string {
 	return nil
 }
 
-// The names of schemas that are of no message. No message's name holds a '-'.
-const (
-	errorSchema  = "answer-error"
-	opaqueSchema = "payload-opaque"
-	anySchema    = "payload-any"
-)
-
-// common adds the schemas of what all types share.
-func (s schemas) common() {
-	s[errorSchema] = object{
-		"type": "object", "required": []string{"error"},
-		"properties": object{"error": object{
-			"type": "object", "required": []string{"code", "status", "message"},
-			"properties": object{
-				"code":    object{"type": "integer", "description": "The HTTP status code."},
-				"status":  object{"type": "string", "description": "The gRPC code, such as NOT_FOUND."},
-				"reason":  object{"type": "string", "description": "A name of the error for programs, such as CAS_FAILURE."},
-				"message": object{"type": "string"},
-			},
-		}},
+func references(kind string, names []string) []any {
+	refs := make([]any, len(names))
+	for i, name := range names {
+		refs[i] = object{"$ref": "#/components/parameters/" + kind + name}
 	}
-	s[opaqueSchema] = object{
-		"type": "object", "required": []string{"@type", "@value"}, "additionalProperties": false,
-		"description": "A payload that JSON cannot show, by its bytes.",
-		"properties":  object{"@type": object{"type": "string"}, "@value": base64Schema},
-	}
-	s[anySchema] = wellKnown["google.protobuf.Any"]
-	s.message((&resourcepb.ID{}).ProtoReflect().Descriptor())
-	s.message((&resourcepb.Status{}).ProtoReflect().Descriptor())
+	return refs
 }
 
-// ofOpen adds the schemas of the resources of an open registry, and returns their name.
-func (s schemas) ofOpen() string {
-	s.resource("any", ref(anySchema))
-	return "any"
-}
-
-// ofType adds the schemas of the resources of a type, and returns their name.
-func (s schemas) ofType(t *registry.Type) string {
-	name := registry.Name(t.Type)
-	m := t.Proto.ProtoReflect().Descriptor()
-	fields := s.message(m)
-	if usesValueField(m) {
-		fields = object{"type": "object", "required": []string{"value"}, "additionalProperties": false, "properties": object{"value": fields}}
-	}
-	s.resource(name, object{"anyOf": []object{fields, ref(opaqueSchema)}})
-	return name
-}
-
-// resource adds the schemas of a resource, a list and an event of a type. No message's name holds a '-'.
-func (s schemas) resource(name string, data object) {
-	id := ref("ashlar.resource.v1.ID")
-	s["resource-"+name] = object{
-		"type": "object", "additionalProperties": false,
-		"properties": object{
-			"id":         id,
-			"owner":      object{"$ref": id["$ref"], "description": "The resource that this one belongs to. It cannot be changed."},
-			"version":    object{"type": "string", "description": "Changes with every write. In a body: the version that must be stored."},
-			"generation": object{"type": "string", "description": "Changes when the content does. In a body it has no effect."},
-			"metadata":   object{"type": "object", "additionalProperties": object{"type": "string"}},
-			"status":     object{"type": "object", "additionalProperties": ref("ashlar.resource.v1.Status")},
-			"data":       data,
-		},
-	}
-	one := ref("resource-" + name)
-	s["list-"+name] = object{
-		"type": "object", "required": []string{"resources"}, "additionalProperties": false,
-		"properties": object{
-			"resources": object{"type": "array", "items": one},
-			"continue":  object{"type": "string", "description": "Asks for the next page. It is not there on the last one."},
-			"cursor":    object{"type": "string", "description": "A position by which a watch goes on from this listing."},
-		},
-	}
-	changed := object{"type": "object", "required": []string{"resource"}, "additionalProperties": false, "properties": object{"resource": one}}
-	kinds := []object{ref(errorSchema)}
-	for _, kind := range []string{"upsert", "delete", "endOfSnapshot", "bookmark"} {
-		kinds = append(kinds, object{"required": []string{kind}})
-	}
-	s["event-"+name] = object{
-		"type": "object", "oneOf": kinds, "description": "A line of a watch.",
-		"properties": object{
-			"upsert":        changed,
-			"delete":        changed,
-			"endOfSnapshot": object{"type": "object", "additionalProperties": false},
-			"bookmark":      object{"type": "object", "properties": object{"cursor": object{"type": "string"}}},
-			"more":          object{"type": "boolean", "description": "The next event is of the same commit."},
-			"before":        one,
-			"cursor":        object{"type": "string", "description": "A position by which another watch goes on after this event."},
-		},
+// parse parses a part of openapi.json.
+func parse(text []byte, v any) {
+	if err := json.Unmarshal(text, v); err != nil {
+		panic("openapi.json: " + err.Error())
 	}
 }

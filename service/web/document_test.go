@@ -21,7 +21,7 @@ import (
 	"github.com/ashlar-dev/storage/service/web"
 )
 
-// The document of every registry is a valid one, and says where the handler is mounted.
+// The document of every registry is valid and has the path of the handler.
 func TestDocumentIsValid(t *testing.T) {
 	t.Parallel()
 	none, err := registry.New()
@@ -50,7 +50,7 @@ func TestDocumentIsValid(t *testing.T) {
 	}
 }
 
-// The schema of a payload takes what protojson writes, of every kind of field, and nothing that it would not.
+// The schema of a payload accepts the output of protojson for every kind of field, and nothing else.
 func TestDocumentDescribesPayloads(t *testing.T) {
 	t.Parallel()
 	s := memorySite(t, catalog(t), nil)
@@ -87,8 +87,8 @@ func TestDocumentDescribesPayloads(t *testing.T) {
 	require.Equal(t, "A record.", doc.Components.Schemas["demo.v1.Album"]["description"])
 }
 
-// Payloads may be called as schemas of the document that are of no message might be.
-func TestDocumentKeepsNamesApart(t *testing.T) {
+// A payload may have the name of one of the document's own schemas.
+func TestDocumentNameCollisions(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"error", "opaque", "any"} {
 		file := &descriptorpb.FileDescriptorProto{

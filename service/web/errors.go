@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,23 +13,23 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 )
 
-// A failure is an error as the body of an answer, and as the last line of a stream.
+// failure is an error as the body of an answer, and as the last line of a stream.
 type failure struct {
 	// Code is the HTTP status code.
 	Code int `json:"code"`
 	// Status is the gRPC code.
 	Status string `json:"status"`
-	// Reason names the error for programs, where the service has a name for it.
+	// Reason is a machine-readable name of the error, if the service has one.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message"`
 }
 
 func (f *failure) Error() string { return f.Message }
 
-// statusClientClosed is the code of answers that nobody waits for.
+// statusClientClosed is the code of answers to clients that have disconnected.
 const statusClientClosed = 499
 
-// statusCodes are the gRPC codes in HTTP's terms. A code that is not among them is an internal error.
+// statusCodes maps gRPC codes to HTTP. Other codes are internal errors.
 var statusCodes = map[codes.Code]struct {
 	http   int
 	status string
@@ -53,7 +52,7 @@ var statusCodes = map[codes.Code]struct {
 	codes.DeadlineExceeded:   {http.StatusGatewayTimeout, "DEADLINE_EXCEEDED"},
 }
 
-// refusalStatus are the gRPC codes of errors that the mapping finds itself.
+// refusalStatus maps the HTTP codes of this package's own errors to gRPC codes.
 var refusalStatus = map[int]string{
 	http.StatusBadRequest:            "INVALID_ARGUMENT",
 	http.StatusUnauthorized:          "UNAUTHENTICATED",
@@ -63,12 +62,12 @@ var refusalStatus = map[int]string{
 	http.StatusUnsupportedMediaType:  "INVALID_ARGUMENT",
 }
 
-// refuse is an error of a request that is wrong as HTTP.
+// refuse is the error of a request that is invalid as HTTP.
 func refuse(code int, format string, args ...any) error {
 	return &failure{Code: code, Status: refusalStatus[code], Message: strings.ToValidUTF8(fmt.Sprintf(format, args...), "\uFFFD")}
 }
 
-// failureOf returns an error of the service, or of this package, as it is told.
+// failureOf converts an error of the service, or of this package.
 func failureOf(err error) *failure {
 	var f *failure
 	if errors.As(err, &f) {
@@ -88,7 +87,7 @@ func failureOf(err error) *failure {
 	return f
 }
 
-// fail answers with an error.
+// fail writes an error.
 func fail(w http.ResponseWriter, err error) {
 	f := failureOf(err)
 	if f.Code == http.StatusUnauthorized {
@@ -103,8 +102,7 @@ func fail(w http.ResponseWriter, err error) {
 }
 
 // notAllowed refuses a method that a path does not have.
-func notAllowed(w http.ResponseWriter, method string, operations map[string]operation) error {
-	allowed := slices.Collect(maps.Keys(operations))
+func notAllowed(w http.ResponseWriter, method string, allowed []string) error {
 	if slices.Contains(allowed, http.MethodGet) {
 		allowed = append(allowed, http.MethodHead)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/ashlar-dev/storage/service/web"
 )
 
-// A service in memory is mounted below /api, and a resource is put and read.
+// A service in memory is mounted below /api; the example writes and reads a resource.
 func Example() {
 	types, err := registry.New(registry.Type{
 		Type:  &resourcepb.Type{Group: "catalog", GroupVersion: "v1", Kind: "Pointer"},

@@ -18,7 +18,7 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// schema is a payload with a field of every kind, which this program knows by its descriptor only.
+// schema is a payload with a field of every kind. The program has only its descriptor.
 const schema = `
 name: "demo/v1/album.proto" package: "demo.v1" syntax: "proto3"
 dependency: "google/protobuf/any.proto" dependency: "google/protobuf/duration.proto" dependency: "google/protobuf/struct.proto"
@@ -59,7 +59,7 @@ enum_type { name: "Genre" value { name: "GENRE_UNKNOWN" number: 0 } value { name
 source_code_info { location { path: [4, 0] span: [0, 0, 0] leading_comments: " A record.\n" } }
 `
 
-// everything is the JSON of a payload with all fields but the one that excludes another one.
+// everything is the JSON of a payload with all fields except the other field of the oneof.
 const everything = `{"title":"Ω <b>","totalPlays":"18446744073709551615","genre":"GENRE_JAZZ","tracks":[{"title":"a"},{}],` +
 	`"sequel":{"title":"two","sequel":{}},"charts":{"de":7,"fr":1},"sides":{"-1":{"title":"b"}},"disc":-3,"cover":"AP8=","rating":"NaN",` +
 	`"released":"2024-01-02T03:04:05.000000006Z","length":"-1.500s","extra":{"a":[1,null]},"value":null,"price":"9223372036854775807",` +
@@ -78,7 +78,7 @@ func typeOf(kind string) *resourcepb.Type {
 	return &resourcepb.Type{Group: "demo", GroupVersion: "v1", Kind: kind}
 }
 
-// catalog are types of all scopes: Album in a namespace, Label in a partition, with a payload of free form, Studio in the cluster.
+// catalog has types of all scopes: Album in a namespace, Label in a partition, with a free-form payload, and Studio in the cluster.
 func catalog(t testing.TB) *registry.Registry {
 	t.Helper()
 	album := albumMessage(t)
@@ -105,7 +105,7 @@ func catalog(t testing.TB) *registry.Registry {
 	return types
 }
 
-// reader is a caller who may do what its token says.
+// reader is a caller whose token grants its permissions.
 type reader string
 
 func (r reader) OperatorRead() error { return nil }
@@ -117,7 +117,7 @@ func (r reader) OperatorWrite() error {
 	return nil
 }
 
-// unknownFields are the bytes of a field that no message here has.
+// unknownFields are the bytes of a field that no linked message has.
 func unknownFields(t testing.TB) []byte {
 	t.Helper()
 	other, err := proto.Marshal(&descriptorpb.FileOptions{GoPackage: proto.String("x"), CcGenericServices: proto.Bool(true), PhpNamespace: proto.String("p")})

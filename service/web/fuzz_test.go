@@ -14,7 +14,7 @@ import (
 	"github.com/ashlar-dev/storage/service/web"
 )
 
-// Whatever a request is, it has an answer in JSON, which is never an internal error; and what was taken can be read, and put back.
+// Every request gets an answer in JSON that is not an internal error. An accepted resource can be read and written back.
 func FuzzRequest(f *testing.F) {
 	f.Add("GET", "/demo/v1/album/a", "", "")
 	f.Add("PUT", "/demo/v1/album/a", `{"data":`+everything+`}`, "application/json")

@@ -6,7 +6,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// list answers with the resources of a type, or watches them.
+// list lists the resources of a type, or watches them.
 func (h *handler) list(w http.ResponseWriter, r *request) error {
 	if r.query.has("watch") {
 		if err := r.query.only(watchParameters, "with watch"); err != nil {
@@ -27,11 +27,11 @@ func (h *handler) list(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	form := func(*resourcepb.Resource) codec { return r.target.codec }
-	return answerList(w, form, listed.GetResources(), [2]string{"continue", listed.GetContinue()}, [2]string{"cursor", listed.GetCursor()})
+	codecOf := func(*resourcepb.Resource) codec { return r.target.codec }
+	return answerList(w, codecOf, listed.GetResources(), [2]string{"continue", listed.GetContinue()}, [2]string{"cursor", listed.GetCursor()})
 }
 
-// listOwned answers with what a resource owns. Without a uid the owner is the one that is stored now.
+// listOwned lists the resources that a resource owns. Without a uid it uses the stored incarnation.
 func (h *handler) listOwned(w http.ResponseWriter, r *request) error {
 	limit, err := r.query.limit()
 	if err != nil {
@@ -49,11 +49,11 @@ func (h *handler) listOwned(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	form := func(res *resourcepb.Resource) codec {
+	codecOf := func(res *resourcepb.Resource) codec {
 		if r.target.codec.message == nil {
 			return r.target.codec
 		}
 		return h.routes.codecs.of(res.GetId().GetType())
 	}
-	return answerList(w, form, listed.GetResources(), [2]string{"continue", listed.GetContinue()})
+	return answerList(w, codecOf, listed.GetResources(), [2]string{"continue", listed.GetContinue()})
 }

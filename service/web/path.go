@@ -12,13 +12,13 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// What stands behind a resource's name in a path.
+// The segments after a resource's name in a path.
 const (
 	ownedSegment  = "owned"
 	statusSegment = "status"
 )
 
-// target is what a path names.
+// target is the target of a path.
 type target struct {
 	typ   *resourcepb.Type
 	codec codec
@@ -27,12 +27,12 @@ type target struct {
 	key   string // of the status
 }
 
-// id returns the id that the target and the query name.
+// id returns the id in the target and the query.
 func (t target) id(q query) *resourcepb.ID {
 	return &resourcepb.ID{Type: t.typ, Tenancy: q.tenancy(), Name: t.name, Uid: q.get("uid")}
 }
 
-// routes finds the types of paths.
+// routes resolves paths to types.
 type routes struct {
 	codecs codecs
 	types  map[string]*resourcepb.Type // by group/version/kind, in lower case
@@ -47,25 +47,25 @@ func newRoutes(types *registry.Registry) routes {
 	return r
 }
 
-// pathOf returns the path of a type, without a slash at its ends.
+// pathOf returns the path of a type without slashes at its ends.
 func pathOf(t *resourcepb.Type) string {
 	return strings.ToLower(t.GetGroup() + "/" + t.GetGroupVersion() + "/" + t.GetKind())
 }
 
-// find returns what a path names that may hold escapes: a slash in a name is one that is escaped.
+// find returns the target of a path, which may have escapes: a slash in a name is escaped.
 func (r routes) find(path string) (target, error) {
 	segments := strings.Split(strings.TrimPrefix(path, "/"), "/")
 	for i, s := range segments {
 		var err error
 		if segments[i], err = url.PathUnescape(s); err != nil {
-			return target{}, refuse(http.StatusBadRequest, "the path holds a malformed escape: %v", err)
+			return target{}, refuse(http.StatusBadRequest, "the path has a malformed escape: %v", err)
 		}
 		if !utf8.ValidString(segments[i]) {
 			return target{}, refuse(http.StatusBadRequest, "the path is not UTF-8: %.80q", segments[i])
 		}
 	}
 	if len(segments) == 4 && segments[3] == "" {
-		segments = segments[:3] // a slash behind the type
+		segments = segments[:3] // a trailing slash
 	}
 	var t target
 	switch n := len(segments); {
@@ -77,7 +77,7 @@ func (r routes) find(path string) (target, error) {
 	case n == 5 && segments[4] == ownedSegment:
 		t.name, t.sub = segments[3], ownedSegment
 	case n >= 6 && segments[4] == statusSegment:
-		// Keys of statuses often hold a slash, which need not be escaped.
+		// Keys of statuses often contain slashes; they need not be escaped.
 		t.name, t.sub, t.key = segments[3], statusSegment, strings.Join(segments[5:], "/")
 	default:
 		return t, noPath(path)

@@ -15,7 +15,7 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// A resource without a payload is one, and every payload comes back as it was, in both forms.
+// A resource without a payload is valid, and every payload survives a round trip in both forms.
 func TestPayloads(t *testing.T) {
 	t.Parallel()
 	s := memorySite(t, catalog(t), nil)
@@ -38,7 +38,7 @@ func TestPayloads(t *testing.T) {
 	require.Equal(t, map[string]any{"title": "x"}, typed.object(t)["data"])
 }
 
-// A payload that is nested deeply has an answer of about its size: indentation, which would make a hundred times as much of it, is left out.
+// The answer for a deeply nested payload has about the payload's size. It is not indented, which would increase the size a hundredfold.
 func TestDeepPayloadsStaySmall(t *testing.T) {
 	t.Parallel()
 	s := memorySite(t, catalog(t), nil).unchecked()
@@ -52,10 +52,10 @@ func TestDeepPayloadsStaySmall(t *testing.T) {
 	}
 }
 
-// What no program here knows goes out and comes back, byte for byte.
+// A payload of an unknown message survives a round trip byte for byte.
 func TestUnknownPayloadsSurvive(t *testing.T) {
 	t.Parallel()
-	everyWay(t, catalog(t), func(t *testing.T, s *site) {
+	everyTransport(t, catalog(t), func(t *testing.T, s *site) {
 		data := &anypb.Any{TypeUrl: "type.googleapis.com/demo.v1.Album", Value: append([]byte("\x0a\x01x"), unknownFields(t)...)}
 		id := &resourcepb.ID{Type: typeOf("Album"), Name: "odd", Tenancy: &resourcepb.Tenancy{}}
 		written, err := s.client.Write(t.Context(), &resourcepb.WriteRequest{Resource: &resourcepb.Resource{Id: id, Data: data}})
@@ -71,10 +71,10 @@ func TestUnknownPayloadsSurvive(t *testing.T) {
 	})
 }
 
-// An open registry takes every type by its kind as written, and payloads say what they are.
+// An open registry accepts every type, with the kind in camel case. Payloads have @type.
 func TestOpenRegistry(t *testing.T) {
 	t.Parallel()
-	everyWay(t, registry.NewOpen(registry.Type{}), func(t *testing.T, s *site) {
+	everyTransport(t, registry.NewOpen(registry.Type{}), func(t *testing.T, s *site) {
 		const path = "/apps.example-1/v1/DeployMent/shop"
 		free := s.put(path, `{"data":{"@type":"type.googleapis.com/google.protobuf.Struct","value":{"a":[1,"x"]}}}`)
 		require.Equal(t, http.StatusOK, free.code, free.body)

@@ -31,16 +31,16 @@ var (
 	listParameters      = slices.Concat(unwatchedParameters, []string{"watch", "cursor", "before", "bookmark"})
 )
 
-// flags are the parameters that say something by being there.
+// flags are the parameters without a value.
 var flags = []string{"consistent", "RequireConsistent", "watch", "before"}
 
-// preconditions are the parameters that keep a request from doing what is not meant. A script that has lost their value must not do it.
+// preconditions are the parameters that make a request conditional. An empty value, as from a broken script, must not make it unconditional.
 var preconditions = []string{"version", "uid"}
 
-// query is the query of a request. Every parameter is known, and there once.
+// query is the query of a request. It has only known parameters, each once.
 type query struct{ values url.Values }
 
-// parseQuery reads a query that may have the parameters in known.
+// parseQuery parses a query that may have the parameters in known.
 func parseQuery(raw string, known []string) (query, error) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
@@ -52,7 +52,7 @@ func parseQuery(raw string, known []string) (query, error) {
 	}
 	for name, given := range values {
 		if len(given) > 1 {
-			return query{}, refuse(http.StatusBadRequest, "the query parameter %s is there %d times", name, len(given))
+			return query{}, refuse(http.StatusBadRequest, "the query parameter %s is given %d times", name, len(given))
 		}
 		if !utf8.ValidString(given[0]) {
 			return query{}, refuse(http.StatusBadRequest, "the query parameter %s is not UTF-8: %.80q", name, given[0])
@@ -70,7 +70,7 @@ func parseQuery(raw string, known []string) (query, error) {
 	return q, nil
 }
 
-// only refuses parameters that are not in known, for where they are not.
+// only rejects parameters that are not in known. where describes the situation in the error.
 func (q query) only(known []string, where string) error {
 	for name := range q.values {
 		if !slices.Contains(known, name) {
@@ -83,15 +83,15 @@ func (q query) only(known []string, where string) error {
 func (q query) get(name string) string { return q.values.Get(name) }
 func (q query) has(name string) bool   { return q.values.Has(name) }
 
-// consistent reports whether the query asks for a linearizable answer.
+// consistent reports whether the query requests a linearizable answer.
 func (q query) consistent() bool { return q.has("consistent") || q.has("RequireConsistent") }
 
-// tenancy returns the tenancy that the query names; the service fills in units that it leaves out.
+// tenancy returns the tenancy of the query. The service fills in missing units.
 func (q query) tenancy() *resourcepb.Tenancy {
 	return &resourcepb.Tenancy{Partition: q.get("partition"), Namespace: q.get("namespace") + q.get("ns")}
 }
 
-// limit returns the limit of a page, 0 for none.
+// limit returns the limit of a page, or 0.
 func (q query) limit() (int32, error) {
 	if !q.has("limit") {
 		return 0, nil
@@ -103,10 +103,10 @@ func (q query) limit() (int32, error) {
 	return int32(n), nil
 }
 
-// maxInterval is the largest time between bookmarks in seconds.
+// maxInterval is the maximum interval between bookmarks in seconds. openapi.json has it, too.
 const maxInterval = 24 * 60 * 60
 
-// interval returns the time between bookmarks, nil for none.
+// interval returns the interval between bookmarks, or nil.
 func (q query) interval() (*durationpb.Duration, error) {
 	if !q.has("bookmark") {
 		return nil, nil

@@ -12,7 +12,7 @@ import (
 	"github.com/ashlar-dev/storage/service/web"
 )
 
-// What is wrong with a request is said, by code and by words, and nothing is stored.
+// An invalid request is rejected with a code and a text, and stores nothing.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	s := memorySite(t, catalog(t), nil)
@@ -36,7 +36,7 @@ func TestRefusals(t *testing.T) {
 		{"GET", "/demo/v2/album/a", 404, "no type is at /demo/v2/album"},
 		{"GET", path + "?version=1", 400, `unknown query parameter "version"`},
 		{"DELETE", path + "?verison=1", 400, `unknown query parameter "verison"`},
-		{"DELETE", path + "?version=1&version=2", 400, "version is there 2 times"},
+		{"DELETE", path + "?version=1&version=2", 400, "version is given 2 times"},
 		{"DELETE", path + "?version=", 400, "version has no value"},
 		{"DELETE", path + "?uid", 400, "uid has no value"},
 		{"GET", path + "?ns=a&namespace=a", 400, "ns and namespace"},
@@ -68,8 +68,8 @@ func TestRefusals(t *testing.T) {
 	require.Empty(t, s.get("/demo/v1/album?ns=*").object(t)["resources"])
 }
 
-// A body that is wrong is refused with the place and the name of what is wrong, wherever it is.
-func TestBodiesThatAreWrong(t *testing.T) {
+// An invalid body is rejected with the position and the name of the error, wherever it is.
+func TestInvalidBodies(t *testing.T) {
 	t.Parallel()
 	s := memorySite(t, catalog(t), nil)
 	const path = "/demo/v1/album/blue"
@@ -114,16 +114,16 @@ func TestBodiesThatAreWrong(t *testing.T) {
 	}
 	label := s.put("/demo/v1/label/a", `{"data":{"free":"form"}}`)
 	require.Equal(t, http.StatusBadRequest, label.code)
-	require.Contains(t, label.message(t), `other fields than "value", where all of a google.protobuf.Struct is`)
+	require.Contains(t, label.message(t), `other fields than "value", which has the whole google.protobuf.Struct`)
 	require.Contains(t, s.put("/demo/v1/label/a", "{\"data\":{\n\"value\":{\"a\":1,\"a\":2}}}").message(t), `line 2, column 16: duplicate map key "a"`)
 	require.Contains(t, s.put("/demo/v1/album/a/status/k?uid=x", "{\n\"nope\":1}").message(t), `line 2, column 1: unknown field "nope"`)
 	require.Equal(t, http.StatusNotFound, s.get(path).code)
 }
 
-// Texts that are not UTF-8 are the mistake of the request, also where the service is behind a connection that cannot carry them.
-func TestTextsThatAreNotUTF8(t *testing.T) {
+// Text that is not UTF-8 is rejected as the client's error, even if the service is behind a connection that cannot carry it.
+func TestInvalidUTF8(t *testing.T) {
 	t.Parallel()
-	everyWay(t, catalog(t), func(t *testing.T, s *site) {
+	everyTransport(t, catalog(t), func(t *testing.T, s *site) {
 		const path = "/demo/v1/album/blue"
 		for _, asked := range [][2]string{
 			{"GET", "/demo/v1/album/%ff"}, {"GET", path + "?uid=%ff"}, {"GET", path + "?ns=%ff"}, {"PUT", path + "?version=%ff"},
@@ -136,8 +136,8 @@ func TestTextsThatAreNotUTF8(t *testing.T) {
 	})
 }
 
-// A body has a size, a content type and an encoding.
-func TestBodiesAsContent(t *testing.T) {
+// A body has a maximum size, a content type and an encoding.
+func TestBodyContent(t *testing.T) {
 	t.Parallel()
 	s := memorySite(t, catalog(t), &web.Options{MaxBody: 100})
 	const path = "/demo/v1/album/blue"

@@ -6,7 +6,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// read answers with a resource.
+// read reads a resource.
 func (h *handler) read(w http.ResponseWriter, r *request) error {
 	got, err := h.client.Read(r.Context(), &resourcepb.ReadRequest{Id: r.target.id(r.query)})
 	if err != nil {
@@ -15,7 +15,7 @@ func (h *handler) read(w http.ResponseWriter, r *request) error {
 	return answer(w, r.target.codec, got.GetResource())
 }
 
-// write creates or updates a resource, and answers with it as it was stored.
+// write creates or updates a resource and answers with the stored one.
 func (h *handler) write(w http.ResponseWriter, r *request) error {
 	body, err := h.body(w, r)
 	if err != nil {
@@ -35,40 +35,40 @@ func (h *handler) write(w http.ResponseWriter, r *request) error {
 	return answer(w, r.target.codec, written.GetResource())
 }
 
-// setID gives the resource of a body the id that the request names, and its version. What the body has of them must agree.
+// setID sets the id and the version in the resource of a body to those of the request. Values in the body must agree with them.
 func setID(res *resourcepb.Resource, t target, q query) error {
 	id := t.id(q)
-	said := res.GetId()
+	given := res.GetId()
 	for _, part := range []struct {
-		what, said string
-		asked      *string
+		field, inBody string
+		inRequest     *string
 	}{
-		{"id.type.group", said.GetType().GetGroup(), &id.Type.Group},
-		{"id.type.groupVersion", said.GetType().GetGroupVersion(), &id.Type.GroupVersion},
-		{"id.type.kind", said.GetType().GetKind(), &id.Type.Kind},
-		{"id.tenancy.partition", said.GetTenancy().GetPartition(), &id.Tenancy.Partition},
-		{"id.tenancy.namespace", said.GetTenancy().GetNamespace(), &id.Tenancy.Namespace},
-		{"id.name", said.GetName(), &id.Name},
-		{"id.uid", said.GetUid(), &id.Uid},
+		{"id.type.group", given.GetType().GetGroup(), &id.Type.Group},
+		{"id.type.groupVersion", given.GetType().GetGroupVersion(), &id.Type.GroupVersion},
+		{"id.type.kind", given.GetType().GetKind(), &id.Type.Kind},
+		{"id.tenancy.partition", given.GetTenancy().GetPartition(), &id.Tenancy.Partition},
+		{"id.tenancy.namespace", given.GetTenancy().GetNamespace(), &id.Tenancy.Namespace},
+		{"id.name", given.GetName(), &id.Name},
+		{"id.uid", given.GetUid(), &id.Uid},
 	} {
-		if part.said != "" && *part.asked != "" && part.said != *part.asked {
-			return refuse(http.StatusBadRequest, "body invalid: %s is %.80q, but the request is for %.80q", part.what, part.said, *part.asked)
+		if part.inBody != "" && *part.inRequest != "" && part.inBody != *part.inRequest {
+			return refuse(http.StatusBadRequest, "body invalid: %s is %.80q, but the request is for %.80q", part.field, part.inBody, *part.inRequest)
 		}
-		if *part.asked == "" {
-			*part.asked = part.said
+		if *part.inRequest == "" {
+			*part.inRequest = part.inBody
 		}
 	}
-	if asked := q.get("version"); asked != "" {
-		if said := res.GetVersion(); said != "" && said != asked {
-			return refuse(http.StatusBadRequest, "body invalid: version is %.80q, but the request is for %.80q", said, asked)
+	if requested := q.get("version"); requested != "" {
+		if given := res.GetVersion(); given != "" && given != requested {
+			return refuse(http.StatusBadRequest, "body invalid: version is %.80q, but the request is for %.80q", given, requested)
 		}
-		res.Version = asked
+		res.Version = requested
 	}
 	res.Id = id
 	return nil
 }
 
-// delete deletes a resource. There is nothing to answer.
+// delete deletes a resource. The answer has no body.
 func (h *handler) delete(w http.ResponseWriter, r *request) error {
 	_, err := h.client.Delete(r.Context(), &resourcepb.DeleteRequest{Id: r.target.id(r.query), Version: r.query.get("version")})
 	if err != nil {
@@ -78,7 +78,7 @@ func (h *handler) delete(w http.ResponseWriter, r *request) error {
 	return nil
 }
 
-// writeStatus writes a status, and answers with the resource as it was stored.
+// writeStatus writes a status and answers with the stored resource.
 func (h *handler) writeStatus(w http.ResponseWriter, r *request) error {
 	body, err := h.body(w, r)
 	if err != nil {

@@ -7,10 +7,16 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
+// object is a JSON object of an OpenAPI document.
+type object = map[string]any
+
+// ref refers to a schema of the document.
+func ref(name string) object { return object{"$ref": "#/components/schemas/" + name} }
+
 // schemas are the schemas of a document by name. Those of messages have the message's full name.
 type schemas map[string]any
 
-// message returns a reference to the schema of a message as protojson writes it, and adds it, and those of the messages in it.
+// message returns a reference to the schema of a message in protojson, after adding the schemas of the message and of its fields.
 func (s schemas) message(m protoreflect.MessageDescriptor) object {
 	if known := wellKnown[m.FullName()]; known != nil {
 		return known
@@ -46,7 +52,7 @@ func (s schemas) message(m protoreflect.MessageDescriptor) object {
 	return ref(name)
 }
 
-// oneofs returns a schema for each oneof of a message, which lets no two of its fields in.
+// oneofs returns a schema for each oneof of a message, which excludes two of its fields at once.
 func oneofs(m protoreflect.MessageDescriptor) (exclusive []object) {
 	for i := range m.Oneofs().Len() {
 		o := m.Oneofs().Get(i)
@@ -90,7 +96,7 @@ const (
 
 var base64Schema = object{"type": "string", "contentEncoding": "base64"}
 
-// value returns the schema of one value of a field.
+// value returns the schema of a single value of a field.
 func (s schemas) value(f protoreflect.FieldDescriptor) object {
 	switch f.Kind() {
 	case protoreflect.BoolKind:
@@ -117,10 +123,10 @@ func (s schemas) value(f protoreflect.FieldDescriptor) object {
 	return object{}
 }
 
-// floating is the schema of a number, for some of which JSON has no literal.
+// floating is the schema of a float. JSON has no literal for some floats.
 var floating = object{"anyOf": []object{{"type": "number"}, {"type": "string", "enum": []string{"NaN", "Infinity", "-Infinity"}}}}
 
-// enum returns a reference to the schema of an enumeration. A value that has no name is its number.
+// enum returns a reference to the schema of an enumeration. A value without a name is a number.
 func (s schemas) enum(e protoreflect.EnumDescriptor) object {
 	if e.FullName() == "google.protobuf.NullValue" {
 		return object{"type": "null"}
@@ -133,7 +139,7 @@ func (s schemas) enum(e protoreflect.EnumDescriptor) object {
 	return ref(string(e.FullName()))
 }
 
-// keySchema returns what the keys of a map are like as names of properties, nil for texts.
+// keySchema returns the schema of the keys of a map as property names, or nil for strings.
 func keySchema(kind protoreflect.Kind) object {
 	switch kind {
 	case protoreflect.StringKind:
@@ -147,7 +153,7 @@ func keySchema(kind protoreflect.Kind) object {
 	}
 }
 
-// withDescription returns a schema with the comment of what it is of, where the descriptor has comments.
+// withDescription returns a schema with the comment of a descriptor, if it has one.
 func withDescription(d protoreflect.Descriptor, schema object) object {
 	comment := strings.TrimSpace(d.ParentFile().SourceLocations().ByDescriptor(d).LeadingComments)
 	if comment == "" {
@@ -160,10 +166,10 @@ func withDescription(d protoreflect.Descriptor, schema object) object {
 	return copied
 }
 
-// wellKnown are the messages that protojson writes otherwise than by their fields.
+// wellKnown are the messages with a special form in protojson.
 var wellKnown = map[protoreflect.FullName]object{
 	"google.protobuf.Any": {
-		"type": "object", "description": `A message of any type, which "@type" says.`,
+		"type": "object", "description": `A message of the type in "@type".`,
 		"properties": object{"@type": object{"type": "string"}}, "additionalProperties": true,
 	},
 	"google.protobuf.Timestamp":   {"type": "string", "format": "date-time"},

@@ -8,10 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One resource is created, read, listed, updated, given a status and deleted, on every backend, in the process and by gRPC.
-func TestLifeOfAResource(t *testing.T) {
+// A resource is created, read, listed, updated, given a status and deleted, on every backend, in the process and over gRPC.
+func TestResourceLifecycle(t *testing.T) {
 	t.Parallel()
-	everyWay(t, catalog(t), func(t *testing.T, s *site) {
+	everyTransport(t, catalog(t), func(t *testing.T, s *site) {
 		const path = "/demo/v1/album/blue"
 		missing := s.get(path)
 		require.Equal(t, http.StatusNotFound, missing.code)
@@ -60,8 +60,8 @@ func TestLifeOfAResource(t *testing.T) {
 	})
 }
 
-// What GET answers can be edited and put back: its version makes the write conditional.
-func TestAnswersCanBePutBack(t *testing.T) {
+// An answer of GET can be edited and written back: its version makes the write conditional.
+func TestAnswersCanBeWrittenBack(t *testing.T) {
 	t.Parallel()
 	s := memorySite(t, catalog(t), nil)
 	const path = "/demo/v1/album/blue"
@@ -92,7 +92,7 @@ func TestAnswersCanBePutBack(t *testing.T) {
 	}
 }
 
-// The scopes of types decide which units of a tenancy they take, and lists take wildcards.
+// The scope of a type determines its units of tenancy, and lists accept wildcards.
 func TestTenancies(t *testing.T) {
 	t.Parallel()
 	s := memorySite(t, catalog(t), nil)
@@ -111,10 +111,10 @@ func TestTenancies(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, s.get("/demo/v1/album/a?ns=none").code)
 }
 
-// Pages make up the listing, and a resource's children are listed, of any type, whether or not its uid is given.
+// The pages add up to the listing, and the children of a resource are listed, of any type, with and without its uid.
 func TestPagesAndOwners(t *testing.T) {
 	t.Parallel()
-	everyWay(t, catalog(t), func(t *testing.T, s *site) {
+	everyTransport(t, catalog(t), func(t *testing.T, s *site) {
 		owner := s.put("/demo/v1/studio/abbey", `{}`).object(t)["id"].(map[string]any)
 		const named = `{"owner":{"name":"abbey","tenancy":{},"type":{"group":"demo","groupVersion":"v1","kind":"Studio"}},"data":{"value":{}}}`
 		for _, name := range []string{"a", "b", "c"} {
@@ -146,10 +146,10 @@ func TestPagesAndOwners(t *testing.T) {
 	})
 }
 
-// Tokens come by either header, and what the service says of them has HTTP's codes.
+// Both headers carry tokens, and authentication errors have the codes of HTTP.
 func TestTokens(t *testing.T) {
 	t.Parallel()
-	everyWay(t, catalog(t), func(t *testing.T, s *site) {
+	everyTransport(t, catalog(t), func(t *testing.T, s *site) {
 		const path = "/demo/v1/album/secret"
 		require.Equal(t, http.StatusForbidden, s.put(path, `{}`, "x-consul-token", "guest").code)
 		require.Equal(t, http.StatusOK, s.put(path, `{}`, "x-consul-token", "root").code)

@@ -30,7 +30,7 @@ import (
 	"github.com/ashlar-dev/storage/sqlite"
 )
 
-// site is a handler mounted below /api on a server of its own. Everything that it answers is checked against its OpenAPI document.
+// site is a handler mounted below /api on its own server. Every answer is validated against the OpenAPI document.
 type site struct {
 	t       testing.TB
 	url     string
@@ -41,7 +41,7 @@ type site struct {
 	checker validator.Validator
 }
 
-// backends are the stores that the tests run on.
+// backends are the stores of the tests.
 var backends = map[string]func(t testing.TB) storage.Backend{
 	"memory": func(testing.TB) storage.Backend { return inmem.New(nil) },
 	"sqlite": func(t testing.TB) storage.Backend {
@@ -51,8 +51,8 @@ var backends = map[string]func(t testing.TB) storage.Backend{
 	},
 }
 
-// ways are how the handler reaches the service.
-var ways = map[string]func(t testing.TB, s *service.Server) resourcegrpc.ResourceServiceClient{
+// transports are the connections between the handler and the service.
+var transports = map[string]func(t testing.TB, s *service.Server) resourcegrpc.ResourceServiceClient{
 	"in the process": func(_ testing.TB, s *service.Server) resourcegrpc.ResourceServiceClient { return s.Client() },
 	"by gRPC": func(t testing.TB, s *service.Server) resourcegrpc.ResourceServiceClient {
 		server := grpc.NewServer()
@@ -68,12 +68,12 @@ var ways = map[string]func(t testing.TB, s *service.Server) resourcegrpc.Resourc
 	},
 }
 
-// everyWay runs a test on every backend in every way.
-func everyWay(t *testing.T, types *registry.Registry, test func(t *testing.T, s *site)) {
+// everyTransport runs a test on every backend over every transport.
+func everyTransport(t *testing.T, types *registry.Registry, test func(t *testing.T, s *site)) {
 	t.Helper()
 	for backend, open := range backends {
-		for way, connect := range ways {
-			t.Run(backend+" "+way, func(t *testing.T) {
+		for name, connect := range transports {
+			t.Run(backend+" "+name, func(t *testing.T) {
 				t.Parallel()
 				test(t, newSite(t, types, open, connect, nil))
 			})
@@ -84,7 +84,7 @@ func everyWay(t *testing.T, types *registry.Registry, test func(t *testing.T, s 
 // memorySite is a site on memory, in the process.
 func memorySite(t testing.TB, types *registry.Registry, o *web.Options, tune ...func(*http.Server)) *site {
 	t.Helper()
-	return newSite(t, types, backends["memory"], ways["in the process"], o, tune...)
+	return newSite(t, types, backends["memory"], transports["in the process"], o, tune...)
 }
 
 func newSite(t testing.TB, types *registry.Registry, open func(testing.TB) storage.Backend,
@@ -116,7 +116,7 @@ func newSite(t testing.TB, types *registry.Registry, open func(testing.TB) stora
 	return s
 }
 
-// checkers are made once for each document: to make one takes long. One request is checked at a time.
+// checkers has one validator for each document, because creating one is slow. A validator checks one request at a time.
 var checkers struct {
 	sync.Mutex
 	made map[string]validator.Validator
@@ -140,7 +140,7 @@ func checkerOf(t testing.TB, document string) validator.Validator {
 	return checker
 }
 
-// answer is what a request was answered.
+// answer is the answer to a request.
 type answer struct {
 	code   int
 	header http.Header
@@ -185,14 +185,14 @@ func (s *site) delete(path string, headers ...string) answer {
 	return s.do(http.MethodDelete, path, "", headers...)
 }
 
-// unchecked returns the site without its document, for requests that are taken without being in it.
+// unchecked returns the site without its document, for valid requests that the document does not describe.
 func (s *site) unchecked() *site {
 	other := *s
 	other.checker = nil
 	return &other
 }
 
-// do sends a request, with headers by name and value. If it was taken, it and its answer have to be what the OpenAPI document says.
+// do sends a request, with headers by name and value. If it succeeds, the request and the answer must match the OpenAPI document.
 func (s *site) do(method, path, body string, headers ...string) answer {
 	s.t.Helper()
 	newRequest := func() *http.Request {

@@ -15,7 +15,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// watch answers with a stream of events, until the client leaves or the service ends it.
+// watch writes a stream of events until the client disconnects or the service ends it.
 func (h *handler) watch(w http.ResponseWriter, r *request) error {
 	if r.Method != http.MethodGet {
 		w.Header().Set("Allow", http.MethodGet)
@@ -34,7 +34,7 @@ func (h *handler) watch(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	// The first event of a stream that stands may be long in coming. One without a header has ended with the error that Recv returns.
+	// An open stream may have no event for a long time, but has a header. A stream without a header has ended with the error of Recv.
 	header, err := stream.Header()
 	if err == nil && header == nil {
 		_, err = stream.Recv()
@@ -46,13 +46,13 @@ func (h *handler) watch(w http.ResponseWriter, r *request) error {
 	events := receive(ctx, stream)
 	defer func() {
 		cancel()
-		for range events { // until the receiver is gone
+		for range events { // until the receiver ends
 		}
 	}()
 	for {
 		got, err := out.next(events)
 		if err != nil {
-			return nil // the client has left, or does not read
+			return nil // the client has disconnected, or does not read
 		}
 		if got.err != nil {
 			out.end(r.Context(), got.err)
@@ -64,14 +64,14 @@ func (h *handler) watch(w http.ResponseWriter, r *request) error {
 	}
 }
 
-// recvResult is what a stream has returned.
+// recvResult is the result of a Recv.
 type recvResult struct {
 	event *resourcepb.WatchEvent
 	err   error
 }
 
-// receive returns what a stream returns, up to its first error, one at a time: what the client has not read yet stays with the service. The
-// channel is closed at the end, or soon after the context's.
+// receive returns the results of Recv up to the first error, one at a time: events that the client has not read yet stay with the service. The
+// channel is closed at the end, or soon after ctx is done.
 func receive(ctx context.Context, stream grpc.ServerStreamingClient[resourcepb.WatchEvent]) <-chan recvResult {
 	events := make(chan recvResult)
 	go func() {
@@ -91,14 +91,14 @@ func receive(ctx context.Context, stream grpc.ServerStreamingClient[resourcepb.W
 	return events
 }
 
-// lines is an answer of lines that has no end yet.
+// lines is an unfinished answer of lines.
 type lines struct {
 	w            http.ResponseWriter
 	control      *http.ResponseController
 	stallTimeout time.Duration
 }
 
-// newLines begins an answer of lines.
+// newLines starts an answer of lines.
 func newLines(w http.ResponseWriter, stall time.Duration) *lines {
 	l := &lines{w, http.NewResponseController(w), stall}
 	w.Header().Set("Content-Type", linesType)
@@ -106,7 +106,7 @@ func newLines(w http.ResponseWriter, stall time.Duration) *lines {
 	return l
 }
 
-// next returns what comes next. All lines go out before it waits.
+// next returns the next result. It flushes all lines before it blocks.
 func (l *lines) next(events <-chan recvResult) (recvResult, error) {
 	var got recvResult
 	var ok bool
@@ -124,7 +124,7 @@ func (l *lines) next(events <-chan recvResult) (recvResult, error) {
 	return got, nil
 }
 
-// flush sends what was written. The deadline holds no longer then: by HTTP/2 it would end a stream that has nothing to write.
+// flush flushes the written lines. Then it clears the deadline, which would end an idle stream of HTTP/2.
 func (l *lines) flush() error {
 	_ = l.control.SetWriteDeadline(time.Now().Add(l.stallTimeout))
 	err := l.control.Flush()
@@ -146,7 +146,7 @@ func (l *lines) event(f codec, ev *resourcepb.WatchEvent) error {
 	return err
 }
 
-// end writes why the stream has ended.
+// end writes the reason of the end of the stream.
 func (l *lines) end(request context.Context, err error) {
 	switch {
 	case request.Err() != nil:

@@ -18,7 +18,7 @@ import (
 	"github.com/ashlar-dev/storage/service/web"
 )
 
-// stream is a watch as a client sees it.
+// stream is the client's side of a watch.
 type stream struct {
 	t    *testing.T
 	code int
@@ -26,7 +26,7 @@ type stream struct {
 	stop func()
 }
 
-// watch opens a stream. It is checked line by line against the document.
+// watch opens a stream. Each line is validated against the document.
 func (s *site) watch(t *testing.T, path string) *stream {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -42,7 +42,7 @@ func (s *site) watch(t *testing.T, path string) *stream {
 	return &stream{t, got.StatusCode, bufio.NewReader(got.Body), cancel}
 }
 
-// next returns the next line, nil at the end.
+// next returns the next line, or nil at the end.
 func (s *stream) next() map[string]any {
 	s.t.Helper()
 	line, err := s.out.ReadString('\n')
@@ -56,7 +56,7 @@ func (s *stream) next() map[string]any {
 	return ev
 }
 
-// event returns what happened, and to which resource.
+// event returns the kind of the next event and the name of its resource.
 func event(ev map[string]any) string {
 	for _, kind := range []string{"upsert", "delete", "endOfSnapshot", "bookmark", "error"} {
 		e, there := ev[kind].(map[string]any)
@@ -71,10 +71,10 @@ func event(ev map[string]any) string {
 	return fmt.Sprint(ev)
 }
 
-// A watch sends a snapshot and every change, each at once, and another one goes on after any of them, however quiet it is.
+// A watch sends a snapshot and every change without delay. Another watch can resume after any of them.
 func TestWatch(t *testing.T) {
 	t.Parallel()
-	everyWay(t, catalog(t), func(t *testing.T, s *site) {
+	everyTransport(t, catalog(t), func(t *testing.T, s *site) {
 		s.put("/demo/v1/album/a", `{"data":`+everything+`}`)
 		first := s.watch(t, "/demo/v1/album?watch")
 		snapshot := first.next()
@@ -104,10 +104,10 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// A stream that has nothing to send stands, and its client knows; one that is refused has the code of the error.
-func TestWatchIsRefusedByCode(t *testing.T) {
+// The client of an idle stream gets a header. A rejected stream has the code of its error.
+func TestRejectedWatchHasCode(t *testing.T) {
 	t.Parallel()
-	everyWay(t, catalog(t), func(t *testing.T, s *site) {
+	everyTransport(t, catalog(t), func(t *testing.T, s *site) {
 		first := s.watch(t, "/demo/v1/studio?watch")
 		cursor := first.next()["cursor"].(string)
 		require.Equal(t, http.StatusOK, s.watch(t, "/demo/v1/studio?watch&cursor="+cursor).code, "quiet, but it answers")
@@ -121,8 +121,8 @@ func TestWatchIsRefusedByCode(t *testing.T) {
 	})
 }
 
-// Bookmarks come by themselves, also where the time limits of the server are over.
-func TestBookmarksOutliveTimeLimits(t *testing.T) {
+// Bookmarks arrive at their interval, even after the server's timeouts.
+func TestBookmarksOutliveServerTimeouts(t *testing.T) {
 	t.Parallel()
 	s := memorySite(t, catalog(t), nil, func(server *http.Server) {
 		server.ReadTimeout, server.WriteTimeout = 500*time.Millisecond, 500*time.Millisecond
@@ -138,10 +138,10 @@ func TestBookmarksOutliveTimeLimits(t *testing.T) {
 	}
 }
 
-// A server that stops ends its streams with an error that says so, and waits for nothing else.
+// A server that shuts down ends its streams with an error, and waits for nothing else.
 func TestWatchEndsWithTheServer(t *testing.T) {
 	t.Parallel()
-	everyWay(t, catalog(t), func(t *testing.T, s *site) {
+	everyTransport(t, catalog(t), func(t *testing.T, s *site) {
 		w := s.watch(t, "/demo/v1/studio?watch")
 		require.Equal(t, "endOfSnapshot", event(w.next()))
 		s.service.Drain()
@@ -155,7 +155,7 @@ func TestWatchEndsWithTheServer(t *testing.T) {
 	})
 }
 
-// A stream ends with an error when the context of its request does, as that of a server that is about to stop.
+// A stream ends with an error when the context of its request ends, as during a shutdown.
 func TestWatchEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -178,7 +178,7 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 	<-ended
 }
 
-// A client that leaves leaves nothing behind: the handler returns, and so does what received for it.
+// After a client has disconnected, the handler and its receiver return.
 func TestWatchEndsWithItsClient(t *testing.T) {
 	t.Parallel()
 	ended := make(chan struct{})
@@ -197,13 +197,13 @@ func TestWatchEndsWithItsClient(t *testing.T) {
 	<-ended
 }
 
-// A client that does not read is disconnected, and keeps nobody from writing in the meantime.
+// A client that does not read is disconnected, and blocks no writer in the meantime.
 func TestWatchEndsWithoutAReader(t *testing.T) {
 	t.Parallel()
 	types := catalog(t)
 	s := memorySite(t, types, nil)
 	ended := make(chan struct{})
-	h := web.WithStall(web.NewHandler(s.client, types, nil), 100*time.Millisecond)
+	h := web.WithStallTimeout(web.NewHandler(s.client, types, nil), 100*time.Millisecond)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(ended)
 		h.ServeHTTP(w, r)
@@ -224,13 +224,13 @@ func TestWatchEndsWithoutAReader(t *testing.T) {
 	}
 }
 
-// By HTTP/2, where a deadline ends a stream that has nothing to write, too, a quiet stream stands, and one that nobody reads ends.
-func TestWatchByHTTP2(t *testing.T) {
+// Over HTTP/2, an idle stream stays open although deadlines apply to idle streams, and a stream without a reader ends.
+func TestWatchOverHTTP2(t *testing.T) {
 	t.Parallel()
 	types := catalog(t)
 	s := memorySite(t, types, nil)
 	ended := make(chan struct{}, 2)
-	h := web.WithStall(web.NewHandler(s.client, types, nil), 100*time.Millisecond)
+	h := web.WithStallTimeout(web.NewHandler(s.client, types, nil), 100*time.Millisecond)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r)
 		ended <- struct{}{}

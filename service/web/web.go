@@ -1,31 +1,33 @@
 package web
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// Options are the options of a handler.
+// Options configures a handler.
 type Options struct {
-	// MaxBody is the largest size of a request's body in bytes. 0 is 4 MiB.
+	// MaxBody is the maximum size of a request body in bytes. 0 is 4 MiB.
 	MaxBody int64
 }
 
 const (
 	defaultMaxBody = 4 << 20
-	// defaultStallTimeout is how long a client may leave what it was sent unread before its stream is ended. The memory of a slow client is bounded in
-	// any case.
+	// defaultStallTimeout is the maximum time that a write to a client of a stream blocks before the stream ends. The memory of a slow client is bounded
+	// in any case.
 	defaultStallTimeout = time.Minute
 )
 
-// NewHandler returns the HTTP mapping of a resource service of the types in types, which client calls. Its paths begin with a type's group:
-// below another path it is mounted by http.StripPrefix.
+// NewHandler returns the HTTP mapping of a resource service with the given types, which it calls through client. Its paths begin with a type's
+// group: use http.StripPrefix to mount it below another path.
 //
-// Streams end when their requests' contexts do, and when the service ends them: call Server.Drain before http.Server.Shutdown, which waits
-// for streams. Time limits of the http.Server for reading and writing do not hold for streams.
+// Streams end when the contexts of their requests end or when the service ends them: call Server.Drain before http.Server.Shutdown, which waits for
+// streams. The read and write timeouts of the http.Server do not apply to streams.
 func NewHandler(client resourcegrpc.ResourceServiceClient, types *registry.Registry, o *Options) http.Handler {
 	h := &handler{client: client, routes: newRoutes(types), maxBody: defaultMaxBody, stallTimeout: defaultStallTimeout}
 	if o != nil && o.MaxBody > 0 {
@@ -35,29 +37,14 @@ func NewHandler(client resourcegrpc.ResourceServiceClient, types *registry.Regis
 	return h
 }
 
-type handler struct {
-	client       resourcegrpc.ResourceServiceClient
-	routes       routes
-	document     document
-	maxBody      int64
-	stallTimeout time.Duration
-}
-
-// request is a request on its way through the handler.
-type request struct {
-	*http.Request
-	target target
-	query  query
-}
-
-// operation is what a method does at a path.
+// operation is the operation of a method at a path.
 type operation struct {
-	// parameters are the query parameters that it takes.
+	// parameters are the accepted query parameters.
 	parameters []string
 	serve      func(http.ResponseWriter, *request) error
 }
 
-// operations returns what can be done at a target, by method.
+// operations returns the operations on a target, by method.
 func (h *handler) operations(t target) map[string]operation {
 	switch {
 	case t.name == "":
@@ -76,13 +63,13 @@ func (h *handler) operations(t target) map[string]operation {
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.Header().Set("Cache-Control", "no-store") // answers are for one caller, whom caches do not know by x-consul-token
+	w.Header().Set("Cache-Control", "no-store") // answers are for one caller, and caches do not know x-consul-token
 	if err := h.serve(w, r); err != nil {
 		fail(w, err)
 	}
 }
 
-// serve does what a request asks for. Nothing was answered yet if it returns an error.
+// serve serves a request. If it returns an error, nothing has been written.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	if r.URL.Path == documentPath {
 		return h.document.serve(w, r)
@@ -94,11 +81,11 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	operations := h.operations(t)
 	method := r.Method
 	if method == http.MethodHead {
-		method = http.MethodGet // net/http leaves the body out
+		method = http.MethodGet // net/http omits the body
 	}
 	op, ok := operations[method]
 	if !ok {
-		return notAllowed(w, r.Method, operations)
+		return notAllowed(w, r.Method, slices.Collect(maps.Keys(operations)))
 	}
 	query, err := parseQuery(r.URL.RawQuery, op.parameters)
 	if err != nil {

@@ -2,7 +2,6 @@ package web
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"net/http"
 
@@ -17,7 +16,7 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// codecs are the codecs of the payloads of a registry's types.
+// codecs are the payload codecs of a registry's types.
 type codecs struct {
 	messages map[string]protoreflect.MessageType // by the name of the type
 	resolver payloadResolver
@@ -36,13 +35,13 @@ func newCodecs(types *registry.Registry) codecs {
 func (f codecs) of(t *resourcepb.Type) codec { return codec{f.messages[registry.Name(t)], f.resolver} }
 func (f codecs) open() codec                 { return codec{nil, f.resolver} }
 
-// codec is how the payload of a type looks in JSON.
+// codec encodes and decodes the payload of a type as JSON.
 type codec struct {
 	message  protoreflect.MessageType // nil in an open registry
 	resolver payloadResolver
 }
 
-// encode returns a payload as compact JSON. If it is the type's message, it has no @type.
+// encode returns a payload as compact JSON, without @type if it is the type's message.
 func (f codec) encode(data *anypb.Any) ([]byte, error) {
 	text, err := jsonpb.MarshalPayload(data, f.resolver)
 	if err != nil || f.message == nil || data.MessageName() != f.message.Descriptor().FullName() {
@@ -58,12 +57,12 @@ func (f codec) encode(data *anypb.Any) ([]byte, error) {
 	case len(fields) == 1:
 		return []byte("{}"), nil
 	case fields[1].name == "@value":
-		return text, nil // its bytes, which are of no use without the type
+		return text, nil // its bytes, which are useless without the type
 	}
 	return append([]byte("{"), text[fields[1].key:]...), nil
 }
 
-// decode returns the payload that stands at a place in a body.
+// decode decodes the payload in a range of a body.
 func (f codec) decode(body []byte, at textRange) (*anypb.Any, error) {
 	text := body[at.start:at.end]
 	fields, err := membersOf(text)
@@ -84,14 +83,14 @@ func (f codec) decode(body []byte, at textRange) (*anypb.Any, error) {
 		}
 	}
 	if f.message == nil && len(fields) == 0 {
-		return &anypb.Any{}, nil // which is shown in this way
+		return &anypb.Any{}, nil // encode writes it in this form
 	}
 	if f.message == nil {
-		return nil, badBody(body, at.start, `data has no "@type", which says what message it is`)
+		return nil, badBody(body, at.start, `data has no "@type" with the name of its message`)
 	}
 	if usesValueField(f.message.Descriptor()) {
 		if len(fields) != 1 || fields[0].name != "value" {
-			return nil, badBody(body, at.start, `data has other fields than "value", where all of a %s is`, f.message.Descriptor().FullName())
+			return nil, badBody(body, at.start, `data has other fields than "value", which has the whole %s`, f.message.Descriptor().FullName())
 		}
 		at = textRange{at.start + fields[0].value.start, at.start + fields[0].value.end}
 	}
@@ -106,7 +105,7 @@ func (f codec) decode(body []byte, at textRange) (*anypb.Any, error) {
 	return data, nil
 }
 
-// read reads a message from a text, in which it stands where it does in the body.
+// read decodes a message from a text with the positions of the body.
 func (f codec) read(text []byte, m proto.Message) error {
 	if err := (protojson.UnmarshalOptions{Resolver: f.resolver}).Unmarshal(text, m); err != nil {
 		return refuse(http.StatusBadRequest, "body invalid: %s", cleanMessage(err))
@@ -114,10 +113,10 @@ func (f codec) read(text []byte, m proto.Message) error {
 	return nil
 }
 
-// usesValueField reports whether a message has a JSON form of its own, which inside an Any stands in a field "value".
+// usesValueField reports whether a message has a special JSON form, which is in a field "value" within an Any.
 func usesValueField(m protoreflect.MessageDescriptor) bool { return wellKnown[m.FullName()] != nil }
 
-// payloadResolver are the payload messages of a registry, as a resolver; it finds what the program links, too.
+// payloadResolver resolves the payload messages of a registry, and those that the program links.
 type payloadResolver map[protoreflect.FullName]protoreflect.MessageType
 
 func (k payloadResolver) FindMessageByName(name protoreflect.FullName) (protoreflect.MessageType, error) {
@@ -139,36 +138,85 @@ func (k payloadResolver) FindExtensionByNumber(message protoreflect.FullName, n 
 	return protoregistry.GlobalTypes.FindExtensionByNumber(message, n)
 }
 
-// textRange is a part of a text.
-type textRange struct{ start, end int }
-
-// member is a member of a JSON object.
-type member struct {
-	name  string
-	key   int // where its name begins
-	value textRange
+// resource decodes a resource from a body.
+func (f codec) resource(body []byte) (*resourcepb.Resource, error) {
+	members, err := membersOf(body)
+	if err != nil {
+		return nil, badBody(body, 0, "expected an object")
+	}
+	var data *textRange
+	for _, m := range members {
+		if m.name != "data" {
+			continue
+		}
+		if data != nil {
+			return nil, badBody(body, m.key, `duplicate field "data"`)
+		}
+		data = &m.value
+	}
+	res := new(resourcepb.Resource)
+	if data == nil || string(body[data.start:data.end]) == "null" {
+		return res, f.read(body, res)
+	}
+	if body[data.start] != '{' {
+		return nil, badBody(body, data.start, "data is not an object")
+	}
+	if err := f.read(blankObject(body, *data), res); err != nil {
+		return nil, err
+	}
+	res.Data, err = f.decode(body, *data)
+	return res, err
 }
 
-// membersOf returns the members of a JSON object, in order.
-func membersOf(text []byte) ([]member, error) {
-	dec := json.NewDecoder(bytes.NewReader(text))
-	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
-		return nil, fmt.Errorf("%.20q is no object", text)
+// status decodes a status from a body.
+func (f codec) status(body []byte) (*resourcepb.Status, error) {
+	written := new(resourcepb.Status)
+	return written, f.read(body, written)
+}
+
+// encodeResource returns a resource as compact JSON.
+func (f codec) encodeResource(res *resourcepb.Resource) ([]byte, error) {
+	return jsonpb.MarshalWith(res, f.encode)
+}
+
+// encodeEvent returns an event as compact JSON, or nil for an unknown kind of event.
+func (f codec) encodeEvent(ev *resourcepb.WatchEvent) ([]byte, error) {
+	var out bytes.Buffer
+	var err error
+	resource := func(name string, res *resourcepb.Resource) {
+		var text []byte
+		if text, err = f.encodeResource(res); err == nil {
+			fmt.Fprintf(&out, `{"%s":{"resource":%s}`, name, text)
+		}
 	}
-	var members []member
-	for dec.More() {
-		token, err := dec.Token()
+	switch e := ev.GetEvent().(type) {
+	case *resourcepb.WatchEvent_Upsert_:
+		resource("upsert", e.Upsert.GetResource())
+	case *resourcepb.WatchEvent_Delete_:
+		resource("delete", e.Delete.GetResource())
+	case *resourcepb.WatchEvent_EndOfSnapshot_:
+		out.WriteString(`{"endOfSnapshot":{}`)
+	case *resourcepb.WatchEvent_Bookmark_:
+		fmt.Fprintf(&out, `{"bookmark":{"cursor":%s}`, quote(e.Bookmark.GetCursor()))
+	default:
+		return nil, nil // a kind of event that this version does not know
+	}
+	if err != nil {
+		return nil, err
+	}
+	if ev.GetMore() {
+		out.WriteString(`,"more":true`)
+	}
+	if before := ev.GetBefore(); before != nil {
+		text, err := f.encodeResource(before)
 		if err != nil {
 			return nil, err
 		}
-		name, _ := token.(string)
-		m := member{name: name, key: bytes.LastIndexAny(text[:dec.InputOffset()-1], `"`)}
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			return nil, err
-		}
-		m.value = textRange{int(dec.InputOffset()) - len(value), int(dec.InputOffset())}
-		members = append(members, m)
+		fmt.Fprintf(&out, `,"before":%s`, text)
 	}
-	return members, nil
+	if cursor := ev.GetCursor(); cursor != "" {
+		fmt.Fprintf(&out, `,"cursor":%s`, quote(cursor))
+	}
+	out.WriteString("}\n")
+	return out.Bytes(), nil
 }
