@@ -87,7 +87,7 @@ func TestKeyPagesAreBounded(t *testing.T) {
 	ctx := context.Background()
 	b := New(nil)
 	t.Cleanup(func() { _ = b.Close() }) // never fails
-	const keys = 10_000
+	const keys = 7_000
 	for i := range keys {
 		if _, err := b.WriteCAS(ctx, newResource(strconv.Itoa(i))); err != nil {
 			t.Fatal(err)

@@ -61,10 +61,10 @@ func TestStalledWatchesAreBounded(t *testing.T) {
 		options                 *inmem.Options
 	}{
 		// The smallest case is first, because garbage of one case may remain when the next one begins.
-		{4 << 10, 50_000, 24 << 20, &inmem.Options{HistoryBytes: 8 << 20}},
-		{16, 300_000, 96 << 20, nil}, // the memory around small resources exceeds their bytes
-		{4 << 10, 200_000, 128 << 20, nil},
-		{1 << 19, 2_000, 128 << 20, nil},
+		{4 << 10, 10_000, 24 << 20, &inmem.Options{HistoryBytes: 8 << 20}},
+		{16, 100_000, 32 << 20, &inmem.Options{HistoryBytes: 16 << 20}}, // the memory around small resources exceeds their bytes
+		{4 << 10, 50_000, 128 << 20, nil},
+		{1 << 19, 500, 128 << 20, nil},
 	} {
 		t.Run(fmt.Sprintf("%d writes of %d bytes", c.writes, c.size), func(t *testing.T) {
 			b := inmem.New(c.options)

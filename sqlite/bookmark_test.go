@@ -48,7 +48,7 @@ func TestNoBookmarkOfReplacedHistory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for range 20 {
+			for range 5 {
 				s := open(t, newPath(t), nil)
 				w := fixture.WatchChanges(t, s)
 				for range 2 {

@@ -75,10 +75,10 @@ func TestRetention(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := newPath(t)
-			s := open(t, path, &c.options)
+			s := withoutSync(t, open(t, path, &c.options))
 			w := fixture.WatchChanges(t, s)
 			early := w.Cursor()
-			churn(t, s, w, 5*pruneNever/2)
+			churn(t, s, w, 2*pruneNever)
 			if length, _ := logLength(t, s); length > c.bound+pruneEvery+maxOps || length < c.bound {
 				t.Errorf("the log has %d rows, expected about %d", length, c.bound)
 			}
@@ -119,14 +119,14 @@ func TestRetentionKeepsTokens(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := open(t, newPath(t), &Options{RetentionRows: 1})
+			s := withoutSync(t, open(t, newPath(t), &Options{RetentionRows: 1}))
 			fixture.Write(t, s, resource("a", 1))
 			fixture.Write(t, s, resource("b", 1))
 			token := page(t, s, 1, "").Continue
 			w := fixture.WatchChanges(t, s)
-			churn(t, s, w, 3*pruneNever/2)
+			churn(t, s, w, pruneNever+2*maxOps)
 			execSQL(t, openDirect(t, s.Path()), fmt.Sprintf("UPDATE log SET written = written + %d", c.shift))
-			churn(t, s, w, pruneNever/2)
+			churn(t, s, w, 2*maxOps)
 			rest, err := s.ListPage(t.Context(), fixture.AllTypes, fixture.AllTenancies, "", storage.ListOptions{Continue: token})
 			switch {
 			case c.compacted && !errors.Is(err, storage.ErrCompacted):
@@ -312,7 +312,7 @@ func TestRetentionInBytes(t *testing.T) {
 	const size, bound = 512 << 10, 32 << 20
 	path := newPath(t)
 	// Write without the bound first, as an older program would.
-	s := open(t, path, nil)
+	s := withoutSync(t, open(t, path, nil))
 	w := fixture.WatchChanges(t, s)
 	early := w.Cursor()
 	large := func(res *resourcepb.Resource) *resourcepb.Resource {
@@ -329,11 +329,12 @@ func TestRetentionInBytes(t *testing.T) {
 			res.Version = stored.Version
 		}
 	}
-	grow(s, "a", 100)
-	if got := logBytes(t, s); got < 100*size {
-		t.Fatalf("the log has %d bytes, expected at least 100 resources", got)
+	grow(s, "a", 70)
+	if got := logBytes(t, s); got < 70*size {
+		t.Fatalf("the log has %d bytes, expected at least 70 resources", got)
 	}
-	one, two := open(t, path, &Options{RetentionBytes: bound, minRetention: 1}), open(t, path, &Options{RetentionBytes: bound, minRetention: 1})
+	options := &Options{RetentionBytes: bound, minRetention: 1}
+	one, two := withoutSync(t, open(t, path, options)), withoutSync(t, open(t, path, options))
 	for round := range 4 {
 		grow(one, fmt.Sprint("one-", round), 20)
 		grow(two, fmt.Sprint("two-", round), 20)

@@ -43,6 +43,15 @@ func open(t testing.TB, path string, o *Options) *Backend {
 	return s
 }
 
+// withoutSync makes the writer of a store skip syncs, for tests whose many writes need not survive a power loss.
+func withoutSync(t testing.TB, s *Backend) *Backend {
+	t.Helper()
+	if err := s.handle.writer.conn.db.Exec("PRAGMA synchronous = OFF"); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 func idOf(name string) *resourcepb.ID {
 	return &resourcepb.ID{
 		Uid: "uid", Name: name,

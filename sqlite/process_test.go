@@ -102,7 +102,7 @@ func TestKilledWriters(t *testing.T) {
 				break // the last line is truncated
 			}
 			acknowledged[name] = n
-			if lines == 500*(round+1) {
+			if lines == 250*(round+1) {
 				if err := cmd.Process.Kill(); err != nil {
 					t.Fatal(err)
 				}

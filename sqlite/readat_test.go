@@ -123,7 +123,7 @@ func (c *changeModel) change(t testing.TB, name string, remove bool) {
 func TestReadAtEveryRevision(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
-	c := newChangeModel(t, open(t, path, nil))
+	c := newChangeModel(t, withoutSync(t, open(t, path, nil)))
 	other := open(t, path, nil)
 	check := func(from int) {
 		t.Helper()
@@ -154,7 +154,7 @@ func TestReadAtEveryRevision(t *testing.T) {
 	check(0)
 	horizon := 0
 	for range 3 {
-		for range 120 {
+		for range 100 {
 			c.change(t, fmt.Sprint("name-", c.random.IntN(12)), c.random.IntN(3) == 0)
 		}
 		check(horizon)
@@ -213,7 +213,7 @@ func TestChainLookupIsShort(t *testing.T) {
 // The chain of this resource is long enough for both kinds of skip pointers.
 func TestHotKey(t *testing.T) {
 	t.Parallel()
-	s := open(t, newPath(t), nil)
+	s := withoutSync(t, open(t, newPath(t), nil))
 	res := resource("hot", 0)
 	const writes = 2*leapEvery + 3*stepEvery + 5
 	versions := []string{""}
@@ -408,8 +408,8 @@ func TestHistoryBeforeHorizon(t *testing.T) {
 // A scan of keys ends at a number of bytes, like a scan of resources.
 func TestKeyPagesAreBounded(t *testing.T) {
 	t.Parallel()
-	s := open(t, newPath(t), nil)
-	const keys = 10_000
+	s := withoutSync(t, open(t, newPath(t), nil))
+	const keys = 7_000
 	for i := 0; i < keys; {
 		var ops []storage.Op
 		for ; i < keys && len(ops) < s.MaxOps(); i++ {
