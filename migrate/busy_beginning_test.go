@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A process that finds another one at work says so, also where it is slower than the other one's signs of life.
+// A process that starts while another one is working fails with ErrBusy, even if it is slower than the other one's heartbeats.
 func TestBusyWhileBeginning(t *testing.T) {
 	t.Parallel()
 	from, to := fixture.Open(t, "mem://"), fixture.Open(t, "mem://")

@@ -20,7 +20,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// TestTargetIsFull moves a store into a Postgres whose disk is too small: the migration says so, and goes on when there is room.
+// TestTargetIsFull moves a store into a Postgres whose disk is too small. The migration reports the full disk, and continues when
+// there is space.
 func TestTargetIsFull(t *testing.T) {
 	t.Parallel()
 	disk := env.StartPostgresSmallDisk(t, 64)
@@ -52,7 +53,7 @@ func TestTargetIsFull(t *testing.T) {
 	wantEqual(t, from, to)
 }
 
-// TestTargetForbids moves a store with a user of Postgres who may not write everything.
+// TestTargetForbids moves a store with a Postgres user who lacks a permission.
 func TestTargetForbids(t *testing.T) {
 	t.Parallel()
 	server := env.Postgres(t)
@@ -75,13 +76,13 @@ func TestTargetForbids(t *testing.T) {
 			exec(fmt.Sprintf("grant all on all sequences in schema %s to %s", schema, who.name))
 			exec(fmt.Sprintf("revoke insert on %s.%s from %s", schema, table, who.name))
 			to := fixture.Open(t, who.url)
-			// A trigger is for whom the table belongs to, so a store that somebody else owns is copied and not taken over.
+			// Only the owner of a table can create a trigger, so a store with another owner is copied without a cutover.
 			r, err := Run(limited(t), from, to, quick(Options{}))
 			if err == nil || !strings.Contains(err.Error(), "permission denied for table "+table) {
 				t.Fatalf("got %v, expected that it is not permitted", err)
 			}
 			if strings.Contains(err.Error(), who.password) {
-				t.Errorf("the error tells the password: %v", err)
+				t.Errorf("the error contains the password: %v", err)
 			}
 			if begun := table != "journal"; r.HasJournal != begun || r.Work.Creations != 0 {
 				t.Errorf("begun %v, did %+v", r.HasJournal, r.Work)
@@ -99,10 +100,10 @@ func TestTargetForbids(t *testing.T) {
 	}
 }
 
-// role is a user of a server, who goes at the end of the test.
+// role is a user of a server. The end of the test deletes it.
 type role struct{ name, password, url string }
 
-// newRole makes a user who may do nothing yet, and the store at a URL, which does not belong to them.
+// newRole creates a user without permissions, and the store at a URL, which the user does not own.
 func newRole(t *testing.T, server *env.PostgresServer, storeURL string) role {
 	t.Helper()
 	b, err := storage.Open(limited(t), storeURL)

@@ -30,7 +30,7 @@ func TestExportAndImport(t *testing.T) {
 			if err != nil || *checked != *s {
 				t.Fatalf("checked %+v, %v, expected %+v", checked, err, s)
 			}
-			// It may stand in the middle of something.
+			// The export may be preceded by other data.
 			in := bytes.NewReader(append([]byte("before"), file.Bytes()...))
 			if _, err := in.Seek(6, io.SeekStart); err != nil {
 				t.Fatal(err)
@@ -79,7 +79,7 @@ func TestImportIntoATargetThatHoldsSomething(t *testing.T) {
 	}
 }
 
-// TestDamagedExports alters and cuts an export at every byte.
+// TestDamagedExports alters and truncates an export at every byte.
 func TestDamagedExports(t *testing.T) {
 	t.Parallel()
 	from, to := fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
@@ -100,13 +100,13 @@ func TestDamagedExports(t *testing.T) {
 		altered := bytes.Clone(whole)
 		altered[i] ^= 0x20
 		if sameContent(whole, altered) {
-			continue // a bit of the compression that means nothing
+			continue // an unused bit of the compression
 		}
 		refused("altered", i, altered)
 	}
 	refused("longer", 0, append(bytes.Clone(whole), 'x'))
 	refused("twice", 0, append(bytes.Clone(whole), whole...))
-	// What is inside counts too, also where the compression is sound.
+	// The contents are checked as well, even if the compression is intact.
 	inner := unpack(t, whole)
 	for i := 0; i < len(inner); i += 3 {
 		altered := bytes.Clone(inner)

@@ -21,7 +21,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// limited is a context for a whole test.
+// limited returns the context of a whole test.
 func limited(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -29,15 +29,15 @@ func limited(t testing.TB) context.Context {
 	return ctx
 }
 
-// odd are parts of keys that a careless database, or a careless copy, would mix up, order otherwise or lose.
+// odd contains parts of keys that a careless database, or a careless copy, would confuse, reorder or lose.
 var odd = []string{
 	"a", "A", "b", "a/b", "a b", "a%b", "a_b", "a\\b", "a\x01", "a\x7f", "#", "?", "ä", "\u00e9", "e\u0301", "\U0010ffff", "..",
 	"a*", "**", strings.Repeat("x", 255), "zzz", "~", "'\"", "\n", "%00", "null",
 }
 
-// zoo makes n different resources: of several types and tenancies, odd names, mixed sizes, many with an owner.
+// zoo returns n different resources: of several types and tenancies, with odd names, mixed sizes, many with an owner.
 func zoo(n int) []*resourcepb.Resource {
-	r := rand.New(rand.NewPCG(1, uint64(n))) //nolint:gosec // the same each time
+	r := rand.New(rand.NewPCG(1, uint64(n))) //nolint:gosec // reproducible
 	all := make([]*resourcepb.Resource, n)
 	for i := range all {
 		part := odd[i%len(odd)]
@@ -78,7 +78,7 @@ func zoo(n int) []*resourcepb.Resource {
 	return all
 }
 
-// fill writes resources, several at a time.
+// fill writes resources, several concurrently.
 func fill(t testing.TB, b storage.Backend, all []*resourcepb.Resource) {
 	t.Helper()
 	ctx := limited(t)
@@ -103,7 +103,7 @@ func fill(t testing.TB, b storage.Backend, all []*resourcepb.Resource) {
 	}
 }
 
-// wantEqual compares two stores, and the answers about owners.
+// wantEqual compares two stores, including their owner references.
 func wantEqual(t testing.TB, a, b storage.Backend) *Report {
 	t.Helper()
 	found := 0
@@ -133,7 +133,7 @@ func small(name, value string) *resourcepb.Resource {
 	}
 }
 
-// write replaces or creates a resource whatever is there.
+// write creates or replaces a resource unconditionally.
 func write(t testing.TB, b storage.Backend, res *resourcepb.Resource) *resourcepb.Resource {
 	t.Helper()
 	res = proto.CloneOf(res)
@@ -163,22 +163,22 @@ func contents(t testing.TB, b storage.Backend) map[string]string {
 	return values
 }
 
-// herd are programs that write to a store until it is closed for writing, and remember what was acknowledged.
+// herd is a group of programs that write to a store until it is closed for writing, and record the acknowledged writes.
 type herd struct {
 	group sync.WaitGroup
 	mu    sync.Mutex
 	last  map[string]string // the value acknowledged last; "" for a deletion
-	all   trail             // everything that was acknowledged
+	all   trail             // all acknowledged writes
 	after int               // acknowledged after stop was called
 	ended bool
-	wrote chan struct{} // something for each write, unless somebody is slow to take it
+	wrote chan struct{} // a value for each write, unless the receiver is slow
 	pace  *rate.Limiter
 }
 
-// rest has the programs write now and then only, so that a tool catches up however busy the machine is.
+// rest makes the programs write rarely, so that a tool catches up on a busy machine.
 func (h *herd) rest() { h.pace.SetLimit(8) }
 
-// graze lets n programs create, change, delete and create anew, each resources of its own.
+// graze starts n programs. Each creates, changes, deletes and re-creates resources of its own.
 func graze(t testing.TB, n int, open func() storage.Backend) *herd {
 	t.Helper()
 	ctx, stop := context.WithCancel(limited(t))
@@ -187,8 +187,8 @@ func graze(t testing.TB, n int, open func() storage.Backend) *herd {
 		stop()
 		h.group.Wait()
 	})
-	// Sources take more writes than a tool can follow that is killed again and again, on a machine with two cores and under
-	// the race detector; and it ends only once it has proven that it has caught up.
+	// Sources accept more writes than a tool can follow that is killed repeatedly, on a machine with two cores and under the race
+	// detector. The tool ends only after it has proven that it has caught up.
 	h.pace = rate.NewLimiter(40, 10)
 	for i := range n {
 		b := open()
@@ -247,7 +247,7 @@ func graze(t testing.TB, n int, open func() storage.Backend) *herd {
 	return h
 }
 
-// some waits until a number of writes more have been made, or at least been noticed.
+// some waits for n more writes, or at least for their notifications.
 func (h *herd) some(t testing.TB, n int) {
 	t.Helper()
 	ctx := limited(t)
@@ -263,7 +263,7 @@ func (h *herd) some(t testing.TB, n int) {
 	}
 }
 
-// pass waits for a number of writes, or until there are none any more.
+// pass waits for n writes, or until the writers have stopped.
 func (h *herd) pass(n int) {
 	for range n {
 		if _, more := <-h.wrote; !more {
@@ -272,7 +272,7 @@ func (h *herd) pass(n int) {
 	}
 }
 
-// check waits for the writers, who must have been sent away by the fence, and compares what they were promised with a store.
+// check waits for the writers, which the fence must have stopped, and compares their acknowledged writes with a store.
 func (h *herd) check(t testing.TB, b storage.Backend) {
 	t.Helper()
 	h.mu.Lock()
@@ -289,7 +289,7 @@ func (h *herd) check(t testing.TB, b storage.Backend) {
 			want++
 		}
 		if have[name] != value {
-			t.Errorf("%s: the store holds %q, acknowledged was %q", name, have[name], value)
+			t.Errorf("%s: the store has %q, acknowledged was %q", name, have[name], value)
 		}
 	}
 	got := 0
@@ -299,7 +299,7 @@ func (h *herd) check(t testing.TB, b storage.Backend) {
 		}
 	}
 	if got != want {
-		t.Errorf("the store holds %d resources of the writers, expected %d", got, want)
+		t.Errorf("the store has %d resources of the writers, expected %d", got, want)
 	}
 }
 
@@ -326,7 +326,7 @@ func moverOf(t testing.TB, b storage.Backend) driver.Mover {
 	return m
 }
 
-// fenceOf returns the store that another one is closed for; "" where it is open.
+// fenceOf returns the target for which a store is closed, or "" if it is open.
 func fenceOf(t testing.TB, b storage.Backend) string {
 	t.Helper()
 	target, closed, err := FenceTarget(limited(t), b)
@@ -334,7 +334,7 @@ func fenceOf(t testing.TB, b storage.Backend) string {
 		t.Fatal(err)
 	}
 	if closed && target == "" {
-		t.Error("it is closed for nobody")
+		t.Error("it is closed without a target")
 	}
 	return target
 }

@@ -20,7 +20,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// TestFrozenProcess stops the process of a live migration, completes the migration with another, and lets the first go on.
+// TestFrozenProcess suspends the process of a live migration, completes the migration with another process, and resumes the first
+// one.
 func TestFrozenProcess(t *testing.T) {
 	t.Parallel()
 	for _, phase := range []Phase{Copying, Following} {
@@ -64,7 +65,7 @@ func standsStill(t *testing.T, from, to string, phase Phase) {
 		if usable(t, source) && usable(t, target) {
 			break
 		}
-		wake() // it was in a transaction: nobody else could go on
+		wake() // it was in a transaction, which blocks other processes
 	}
 	herd.some(t, 50)
 	if _, err := Run(limited(t), source, target, quick(Options{Live: true, CutoverLag: time.Hour})); err != nil {
@@ -77,17 +78,17 @@ func standsStill(t *testing.T, from, to string, phase Phase) {
 	for lines.Scan() {
 	}
 	if err := cmd.Wait(); err == nil || !strings.Contains(stderr.String(), ErrSuperseded.Error()) {
-		t.Errorf("the process that was frozen ended with %v: %s", err, stderr.String())
+		t.Errorf("the suspended process ended with %v: %s", err, stderr.String())
 	}
 	if fenceOf(t, source) == "" {
-		t.Error("the process that was frozen has opened the source")
+		t.Error("the suspended process has opened the source")
 	}
 	wantEqual(t, source, target)
 	end := write(t, target, small("the-end", "1"))
 	seen.wantOnly(t, end)
 }
 
-// usable reports whether a store takes writes. The file of SQLite does not while a process that is frozen is in a transaction.
+// usable reports whether a store accepts writes. A SQLite file does not while a suspended process is in a transaction.
 func usable(t *testing.T, b storage.Backend) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(limited(t), 300*time.Millisecond)

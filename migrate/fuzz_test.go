@@ -16,7 +16,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// wrapped makes a file of what stands before the checksum.
+// wrapped returns a file with this content and a valid checksum.
 func wrapped(content []byte) []byte {
 	var file bytes.Buffer
 	file.WriteString(fileMagic)
@@ -30,8 +30,8 @@ func wrapped(content []byte) []byte {
 	return file.Bytes()
 }
 
-// A file is what an export made of resources in order, or it is refused: as it is, and as the content of a file whose checksum is
-// right.
+// A file is an export of resources in order, or it is refused. The input is used as a file, and as the content of a file with a
+// valid checksum.
 func FuzzFile(f *testing.F) {
 	from := inmem.New(nil)
 	defer from.Close()
@@ -68,14 +68,14 @@ func FuzzFile(f *testing.F) {
 				t.Errorf("it was checked, and then %v", err)
 			}
 			if back, err := Export(context.Background(), to, &again); err != nil || back.Resources != s.Resources {
-				t.Errorf("%+v came back as %+v, %v", s, back, err)
+				t.Errorf("%+v was restored as %+v, %v", s, back, err)
 			}
 			_ = to.Close()
 		}
 	})
 }
 
-// A note of a migration is read, or refused with an error that says where it stands.
+// The note of a migration is decoded, or refused with an error that names its location.
 func FuzzNote(f *testing.F) {
 	b := inmem.New(nil)
 	f.Cleanup(func() { _ = b.Close() })
@@ -95,10 +95,10 @@ func FuzzNote(f *testing.F) {
 		}
 		s, at, err := readState(ctx, store)
 		if err == nil && (s == nil || at != revision || s.Format != stateFormat) {
-			t.Errorf("%q is read as %+v at %q, expected %q", note, s, at, revision)
+			t.Errorf("%q is decoded as %+v at %q, expected %q", note, s, at, revision)
 		}
 		if err != nil && s != nil {
-			t.Errorf("%q is read as %+v, with %v", note, s, err)
+			t.Errorf("%q is decoded as %+v, with %v", note, s, err)
 		}
 	})
 }

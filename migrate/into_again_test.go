@@ -11,8 +11,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A migration that is to make the target equal is not gone on with by a call that is told to keep what else the target holds: it
-// would be deleted.
+// A migration that makes the target equal cannot be continued by a call with Merge or Overwrite, because other contents of the
+// target would already be deleted.
 func TestKeepingComesTooLate(t *testing.T) {
 	t.Parallel()
 	for _, begun := range []Into{Empty, Mirror} {
@@ -30,10 +30,10 @@ func TestKeepingComesTooLate(t *testing.T) {
 			fill(t, to, []*resourcepb.Resource{small("own", "1")})
 			r, err := Run(limited(t), from, to, quick(Options{Live: true, Into: into, CutoverLag: time.Hour}))
 			if !errors.Is(err, storage.ErrInvalid) || r.Next != AbortFirst {
-				t.Errorf("begun into %d, gone on with into %d: %+v, %v", begun, into, r, err)
+				t.Errorf("started with Into %d, continued with Into %d: %+v, %v", begun, into, r, err)
 			}
 			if got := contents(t, to)["own"]; got != "1" {
-				t.Errorf("begun into %d, gone on with into %d: what was to be kept is %q", begun, into, got)
+				t.Errorf("started with Into %d, continued with Into %d: the kept resource is %q", begun, into, got)
 			}
 		}
 	}

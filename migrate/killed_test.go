@@ -17,7 +17,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// child is the process that TestKilled kills: it goes on with a migration and says how far it is.
+// child is the process that TestKilled kills: it continues a migration and reports its progress.
 func child() bool {
 	from, to := os.Getenv("ASHLAR_TEST_MIGRATE_FROM"), os.Getenv("ASHLAR_TEST_MIGRATE_TO")
 	if from == "" {
@@ -48,9 +48,9 @@ func child() bool {
 	return true
 }
 
-// TestKilled kills the process of a live migration in every phase, at random, and goes on with another. At the end the target
-// holds exactly what the writers were promised. A watch on the source has seen all of that, and one on the target what became of
-// the target.
+// TestKilled kills the process of a live migration in every phase, at random moments, and continues with another one. At the end
+// the target contains exactly the acknowledged writes. A watch on the source has returned all of them, and a watch on the target
+// its whole history.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	killed(t, "sqlite://"+filepath.Join(t.TempDir(), "from.db"), "sqlite://"+filepath.Join(t.TempDir(), "to.db"), 4)
@@ -85,11 +85,11 @@ func killed(t *testing.T, from, to string, writers int) {
 			if killed || phase == Complete || at == Copying && phase != Copying || at == Following && phase == Cutover {
 				continue
 			}
-			moment := rand.IntN(100) //nolint:gosec // when does not matter, only that it differs
-			t.Logf("killing it in phase %s after %d writes more", at, moment)
+			moment := rand.IntN(100) //nolint:gosec // any moment will do
+			t.Logf("killing it in phase %s after %d more writes", at, moment)
 			herd.pass(moment)
 			if err := cmd.Process.Kill(); err != nil {
-				t.Log(err) // it was through already
+				t.Log(err) // it had finished already
 			}
 			killed = true
 		}
@@ -98,7 +98,7 @@ func killed(t *testing.T, from, to string, writers int) {
 		}
 	}
 	if s, err := ReadStatus(limited(t), target); err != nil || s == nil || s.Phase != Complete {
-		t.Fatalf("it did not come to an end: %+v, %v", s, err)
+		t.Fatalf("it did not finish: %+v, %v", s, err)
 	}
 	herd.check(t, target)
 	wantEqual(t, source, target)

@@ -10,8 +10,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// wakesLate begins a migration, stops its process before it writes a note of the target for the first time, has another process
-// carry the migration out meanwhile and a program use the target, and demands that the first changes nothing when it wakes.
+// wakesLate starts a migration, suspends its process before its first note in the target, lets another process complete the
+// migration and a program use the target, and checks that the first process changes nothing when it resumes.
 func wakesLate(t *testing.T, kind storeKind, note string, options Options) {
 	t.Helper()
 	from, to := fixture.Open(t, kind.url(t)), fixture.Open(t, kind.url(t))
@@ -31,7 +31,7 @@ func wakesLate(t *testing.T, kind storeKind, note string, options Options) {
 	select {
 	case <-late.stopped:
 	case err := <-over:
-		t.Fatalf("it never came so far: %v", err)
+		t.Fatalf("it never reached that step: %v", err)
 	}
 	if _, err := Run(limited(t), from, to, quick(options)); err != nil {
 		t.Error(err)
@@ -41,15 +41,16 @@ func wakesLate(t *testing.T, kind storeKind, note string, options Options) {
 	fixture.Remove(t, to, fixture.Stored(t, to, small("goes", "").Id))
 	late.thaw()
 	if err := <-over; err == nil {
-		t.Error("the process that woke up late has carried out the migration, too")
+		t.Error("the resumed process has carried out the migration as well")
 	}
 	want := map[string]string{"stays": "1", "changes": "2", "new": "1"}
 	if got := contents(t, to); fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("the target holds %v, expected %v", got, want)
+		t.Errorf("the target has %v, expected %v", got, want)
 	}
 }
 
-// A process is frozen while it takes the guard of the target's writes, which another one has taken, and given back, when it wakes.
+// A process is suspended while it takes the guard of the target's writes. When it resumes, another process has taken and released
+// the guard.
 func TestFrozenBeforeTheGuard(t *testing.T) {
 	t.Parallel()
 	for _, kind := range local {
@@ -60,7 +61,7 @@ func TestFrozenBeforeTheGuard(t *testing.T) {
 	}
 }
 
-// A process is frozen after it has found the target empty, and wakes up when another has copied to it and left.
+// A process is suspended after it has found the target empty, and resumes when another one has copied to it and exited.
 func TestFrozenBeforeItsFirstNote(t *testing.T) {
 	t.Parallel()
 	for _, kind := range local {
@@ -71,7 +72,7 @@ func TestFrozenBeforeItsFirstNote(t *testing.T) {
 	}
 }
 
-// A copy that is complete leaves nothing to go on with, or to give up.
+// A complete copy leaves nothing to continue or abort.
 func TestNothingIsLeftOfACopy(t *testing.T) {
 	t.Parallel()
 	from, to, third := fixture.Open(t, "mem://"), fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
@@ -82,10 +83,10 @@ func TestNothingIsLeftOfACopy(t *testing.T) {
 		t.Errorf("got %+v, %v", r, err)
 	}
 	if s, err := ReadStatus(limited(t), to); s != nil || err != nil {
-		t.Errorf("the target remembers %+v, %v", s, err)
+		t.Errorf("the target's journal has %+v, %v", s, err)
 	}
 	if err := Abort(limited(t), from, to); err == nil {
-		t.Error("what is over was given up")
+		t.Error("a complete migration was aborted")
 	}
 	for _, source := range []storage.Backend{third, from} {
 		if r, err := Run(limited(t), source, to, quick(Options{Into: Mirror})); err != nil || r.IsResumed {

@@ -13,8 +13,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// TestLeaseRunsOut freezes a tool between its look at the target and its write there, where the target keeps no guard. It is
-// taken over, and when it wakes its sign of life is too old to write.
+// TestLeaseRunsOut suspends a tool between its read of the target and its write there, on a target without guards. Another tool
+// takes over, and when the first one resumes, its heartbeat is too old to write.
 func TestLeaseRunsOut(t *testing.T) {
 	t.Parallel()
 	from, to := fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
@@ -44,17 +44,17 @@ func TestLeaseRunsOut(t *testing.T) {
 	<-tap.stopped
 	write(t, from, small("changes", "1"))
 	next := quick(Options{Live: true, CutoverLag: time.Hour})
-	next.takeover = 2 * o.lease // longer than the lease: that is all that there is to it
+	next.takeover = 2 * o.lease // longer than the lease, which is the whole protection
 	if _, err := Run(limited(t), from, to, next); err != nil {
 		t.Fatal(err)
 	}
 	before := versions(t, to)
 	tap.thaw()
 	if err := <-over; !errors.Is(err, ErrSuperseded) {
-		t.Errorf("got %v, expected ErrTakenOver", err)
+		t.Errorf("got %v, expected ErrSuperseded", err)
 	}
 	if after := versions(t, to); fmt.Sprint(after) != fmt.Sprint(before) {
-		t.Errorf("the tool that was frozen has changed the target: %v, %v", before, after)
+		t.Errorf("the suspended tool has changed the target: %v, %v", before, after)
 	}
 	wantEqual(t, from, to)
 }
@@ -62,11 +62,11 @@ func TestLeaseRunsOut(t *testing.T) {
 func TestLeaseIsShorterThanTheTakeover(t *testing.T) {
 	t.Parallel()
 	if leaseTime >= takeoverTime {
-		t.Errorf("a tool may write for %v, and others wait %v", leaseTime, takeoverTime)
+		t.Errorf("a heartbeat allows writes for %v, and others wait %v", leaseTime, takeoverTime)
 	}
 }
 
-// A clock that is set back does not keep a process from giving signs of life.
+// A clock that is set back does not prevent heartbeats.
 func TestSignsOfLifeWhenTheClockIsSetBack(t *testing.T) {
 	t.Parallel()
 	b := fixture.Open(t, "mem://")
@@ -84,11 +84,11 @@ func TestSignsOfLifeWhenTheClockIsSetBack(t *testing.T) {
 	select {
 	case <-beats.beats:
 	case <-time.After(fixture.Timeout):
-		t.Fatal("no sign of life in time")
+		t.Fatal("no heartbeat in time")
 	}
 }
 
-// beating is a journal whose notes can be waited for.
+// beating is a journal that signals its notes.
 type beating struct {
 	driver.Mover
 	beats chan struct{}

@@ -15,5 +15,5 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// The stores that need nothing but this process; with the tag integration there are more.
+// Stores in this process; the tag integration adds databases.
 func kinds() []storeKind { return local }

@@ -16,7 +16,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// quick are options for tests, where nobody else is at work on the same migration.
+// quick returns options for tests in which no other process works on the same migration.
 func quick(o Options) *Options {
 	o.takeover = -1
 	o.From, o.To = "mem://from", "mem://to"
@@ -60,7 +60,7 @@ func TestCopyBringsEverythingOver(t *testing.T) {
 
 func TestIntoATargetThatHoldsSomething(t *testing.T) {
 	t.Parallel()
-	// Under each name: what the source has, what the target has.
+	// The contents of the source and of the target, by name.
 	other := small("rival", "target's")
 	other.Id.Uid = "another"
 	setUp := func(t *testing.T, conflict bool) (from, to storage.Backend) {
@@ -102,10 +102,10 @@ func TestIntoATargetThatHoldsSomething(t *testing.T) {
 					}
 				}
 				if s := strings.Join(text, " "); s != c.want {
-					t.Errorf("the target holds %s, expected %s", s, c.want)
+					t.Errorf("the target has %s, expected %s", s, c.want)
 				}
 				if errors.Is(c.err, ErrConflict) {
-					// Told so, it goes on.
+					// With Overwrite it continues.
 					o.Into = Overwrite
 					if _, err := Run(limited(t), from, to, o); err != nil {
 						t.Error(err)
@@ -151,7 +151,7 @@ func TestLiveUnderLoad(t *testing.T) {
 			}
 			herd.check(t, to)
 			if own := contents(t, to)["own"]; into != Empty && into != Mirror && own != "1" {
-				t.Error("what else the target held is gone")
+				t.Error("other contents of the target were deleted")
 			}
 			_, err := from.WriteCAS(limited(t), small("late", ""))
 			if !errors.Is(err, storage.ErrFenced) || !strings.Contains(err.Error(), "mem://to") {
@@ -165,7 +165,7 @@ func TestLiveUnderLoad(t *testing.T) {
 	}
 }
 
-// TestStoppedAnywhere stops a live migration again and again, each time at some moment of another phase, and goes on.
+// TestStoppedAnywhere stops a live migration repeatedly, each time at some moment of another phase, and continues it.
 func TestStoppedAnywhere(t *testing.T) {
 	t.Parallel()
 	from, to := fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
@@ -181,7 +181,7 @@ func TestStoppedAnywhere(t *testing.T) {
 			if phase == "" || phase == Cutover && p.Phase != Cutover || phase == Following && p.Phase == Copying {
 				return
 			}
-			// Some writes later, which has no relation to what the migration does meanwhile.
+			// Stop after some writes, at a moment unrelated to the migration's progress.
 			once.Do(func() { go func() { herd.pass(i*10 + 1); stop() }() })
 		}})
 		if phase == Cutover || phase == "" {
@@ -199,7 +199,7 @@ func TestStoppedAnywhere(t *testing.T) {
 	}
 	t.Logf("stopped and ended in %v", met)
 	if met[Complete] != 1 {
-		t.Fatal("it did not come to an end")
+		t.Fatal("it did not finish")
 	}
 	herd.check(t, to)
 	wantEqual(t, from, to)
@@ -224,7 +224,7 @@ func TestHistoryIsGone(t *testing.T) {
 	if _, err := Run(ctx, from, to, o); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	// While nobody follows, more happens than the source remembers.
+	// While no tool follows, more happens than the source retains.
 	gone, err := from.Read(limited(t), storage.StrongConsistency, gone.Id)
 	if err != nil {
 		t.Fatal(err)
@@ -242,7 +242,7 @@ func TestHistoryIsGone(t *testing.T) {
 		t.Errorf("resumed %v, did %+v: expected one resource created and one deleted", r.IsResumed, r.Work)
 	}
 	if text := strings.Join(warnings, "\n"); !strings.Contains(text, "history is gone") {
-		t.Errorf("the warnings do not say what happened: %q", text)
+		t.Errorf("the warnings do not contain the reason: %q", text)
 	}
 	wantEqual(t, from, to)
 }
@@ -284,7 +284,7 @@ func TestWhatIsRefused(t *testing.T) {
 		fence(t, from, "mem://elsewhere")
 		_, err := Run(limited(t), from, to, quick(Options{Live: true}))
 		if !errors.Is(err, storage.ErrFenced) || !strings.Contains(err.Error(), "mem://elsewhere") {
-			t.Errorf("got %v, expected ErrFenced naming where to", err)
+			t.Errorf("got %v, expected ErrFenced with the target", err)
 		}
 		if _, err := Run(limited(t), from, to, quick(Options{})); err != nil {
 			t.Errorf("copying from it once: %v", err)
@@ -309,12 +309,12 @@ func TestWhatIsRefused(t *testing.T) {
 			t.Errorf("once: %v", err)
 		}
 		if _, err := Run(limited(t), to, fixture.Open(t, "mem://"), quick(Options{})); err != nil {
-			t.Errorf("once, from a store that lists only as a whole: %v", err)
+			t.Errorf("once, from a store without pages: %v", err)
 		}
 	})
 }
 
-// plain is a backend without any capability.
+// plain is a backend without capabilities.
 type plain struct{ storage.Backend }
 
 func (plain) As(any) bool { return false }
@@ -343,13 +343,13 @@ func TestOneAtATime(t *testing.T) {
 		over <- err
 	}()
 	<-following
-	// One that looks first leaves it to the other.
+	// A process that waits for heartbeats leaves the migration to the other one.
 	o := quick(Options{Live: true, CutoverLag: time.Hour})
 	o.takeover = 4 * journalEvery
 	if _, err := Run(limited(t), from, to, o); !errors.Is(err, ErrBusy) {
 		t.Errorf("got %v, expected ErrBusy", err)
 	}
-	// One that does not takes over, and the other notices.
+	// A process that does not wait takes over, and the other one detects it.
 	stay, leave := context.WithCancel(limited(t))
 	defer leave()
 	taken := make(chan error, 1)
@@ -358,7 +358,7 @@ func TestOneAtATime(t *testing.T) {
 		taken <- err
 	}()
 	if err := <-over; !errors.Is(err, ErrSuperseded) {
-		t.Errorf("got %v, expected ErrTakenOver", err)
+		t.Errorf("got %v, expected ErrSuperseded", err)
 	}
 	leave()
 	if err := <-taken; !errors.Is(err, context.Canceled) {
@@ -375,7 +375,7 @@ func TestRollBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, to, small("later", "1"))
-	// Back again, with what was written meanwhile.
+	// Back again, with the writes made meanwhile.
 	back := quick(Options{Live: true, CutoverLag: time.Hour, Into: Mirror})
 	if _, err := Run(limited(t), to, from, back); !errors.Is(err, storage.ErrFenced) {
 		t.Fatalf("got %v, expected ErrFenced", err)
@@ -387,7 +387,7 @@ func TestRollBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if contents(t, from)["later"] != "1" {
-		t.Error("what was written to the target did not come back")
+		t.Error("the writes to the target were not moved back")
 	}
 	write(t, from, small("open", "1"))
 	wantFenced(t, to)
@@ -415,7 +415,7 @@ func TestAbortDuringCutover(t *testing.T) {
 	}
 }
 
-// TestAnothersFenceStays begins two migrations from one source. When one is complete, nobody opens the source for the other.
+// TestAnothersFenceStays starts two migrations from one source. After one is complete, the other one cannot open the source.
 func TestAnothersFenceStays(t *testing.T) {
 	t.Parallel()
 	from, one, two := fixture.Open(t, "mem://"), fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
@@ -437,7 +437,7 @@ func TestAnothersFenceStays(t *testing.T) {
 	}
 	r, err := Run(limited(t), from, two, o)
 	if !errors.Is(err, storage.ErrFenced) || !strings.Contains(err.Error(), "mem://one") || r.Next != AbortFirst || r.SourceClosed {
-		t.Errorf("got %v, next %q, closed %v: expected ErrFenced with where to", err, r.Next, r.SourceClosed)
+		t.Errorf("got %v, next %q, closed %v: expected ErrFenced with the target", err, r.Next, r.SourceClosed)
 	}
 	if err := Abort(limited(t), from, two); err == nil || !strings.Contains(err.Error(), "mem://one") {
 		t.Errorf("got %v, expected that the source stays closed", err)
@@ -448,7 +448,7 @@ func TestAnothersFenceStays(t *testing.T) {
 	wantFenced(t, from)
 }
 
-// TestAnothersFenceStaysWithoutNames is TestAnothersFenceStays where nobody gave the targets names.
+// TestAnothersFenceStaysWithoutNames is TestAnothersFenceStays with targets without names.
 func TestAnothersFenceStaysWithoutNames(t *testing.T) {
 	t.Parallel()
 	from, one, two := fixture.Open(t, "mem://"), fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
@@ -465,7 +465,7 @@ func TestAnothersFenceStaysWithoutNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Abort(limited(t), from, two); err == nil {
-		t.Error("giving up one migration has opened the source, which the other has closed")
+		t.Error("aborting one migration has opened the source, which the other has closed")
 	}
 	wantFenced(t, from)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// TestTwoTargetsOfOneName moves a store to two others at once, whose tools call them by one name. One of them gets it; the other
-// is told so, and can neither complete nor open the source again.
+// TestTwoTargetsOfOneName moves a store to two others concurrently; both tools use the same name for the target. One succeeds. The
+// other one fails with the reason, and can neither complete nor open the source again.
 func TestTwoTargetsOfOneName(t *testing.T) {
 	t.Parallel()
 	from, to, other := fixture.Open(t, "mem://"), fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
@@ -39,10 +39,10 @@ func TestTwoTargetsOfOneName(t *testing.T) {
 		t.Errorf("the second migration: %v, expected %v", err, errElsewhere)
 	}
 	if s, err := ReadStatus(t.Context(), other); err != nil || s == nil || s.Phase == Complete {
-		t.Errorf("the second migration stands at %v, %v", s, err)
+		t.Errorf("the second migration is at %v, %v", s, err)
 	}
 	if _, err := Run(limited(t), from, other, quick(Options{Live: true, To: "the new one", CutoverLag: time.Hour})); !errors.Is(err, storage.ErrFenced) {
-		t.Errorf("going on with the second: %v, expected ErrFenced", err)
+		t.Errorf("continuing the second: %v, expected ErrFenced", err)
 	}
 	if err := Abort(limited(t), from, other); !errors.Is(err, errElsewhere) {
 		t.Errorf("aborting the second: %v, expected %v", err, errElsewhere)

@@ -11,8 +11,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Names of stores with bytes that a journal, or a database, cannot keep: a migration that is stopped at its cutover goes on, and
-// one that is given up there opens the source.
+// Names of stores contain bytes that a journal, or a database, cannot store. A migration that is stopped at its cutover continues,
+// and one that is aborted there opens the source.
 func TestNamesOfOddBytes(t *testing.T) {
 	t.Parallel()
 	for _, kind := range local {
@@ -20,12 +20,12 @@ func TestNamesOfOddBytes(t *testing.T) {
 			for what, on := range map[string]func(t *testing.T, c *cross, o *Options){
 				"gone on with": func(t *testing.T, c *cross, o *Options) {
 					if r, err := Run(limited(t), c.from, c.to, o); err != nil || r.Phase != Complete {
-						t.Errorf("going on: %+v, %v", r, err)
+						t.Errorf("continued: %+v, %v", r, err)
 					}
 				},
 				"given up": func(t *testing.T, c *cross, _ *Options) {
 					if err := Abort(limited(t), c.from, c.to); err != nil {
-						t.Errorf("giving it up: %v", err)
+						t.Errorf("aborting: %v", err)
 					}
 					if target := fenceOf(t, c.from); target != "" {
 						t.Errorf("the source is closed for %q", target)

@@ -13,8 +13,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A tool is held up before its last note, until somebody takes it for dead, and opens the source by hand: the migration is not
-// complete then.
+// A tool is delayed before its last note, until a user assumes it dead and opens the source. The migration is then not complete.
 func TestOpenedByHandAtTheEnd(t *testing.T) {
 	t.Parallel()
 	for _, plain := range []bool{false, true} {
@@ -42,10 +41,10 @@ func TestOpenedByHandAtTheEnd(t *testing.T) {
 				t.Errorf("got %+v and %v, expected %v", r, err, errOpened)
 			}
 			if r, err := Run(limited(t), source, storage.Backend(late), o); err != nil || r.Phase != Complete {
-				t.Errorf("going on: %+v, %v", r, err)
+				t.Errorf("continued: %+v, %v", r, err)
 			}
 			if got := contents(t, to)["a"]; got != "2" {
-				t.Errorf("the target holds %q", got)
+				t.Errorf("the target has %q", got)
 			}
 		})
 	}

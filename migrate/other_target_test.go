@@ -13,9 +13,10 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// The fence of a source without epochs is closed for one target while the tool to another one is about to change it.
+// The fence of a source without epochs is closed for one target while the tool for another target is about to change it.
 
-// A request to close the source fails, and by the time it is made again the source is closed for another target: it stays so.
+// A request to close the source fails, and before its repetition the source is closed for another target. It stays closed for that
+// one.
 func TestClosingAgainForAnother(t *testing.T) {
 	t.Parallel()
 	from, to, other := fixture.Open(t, "mem://"), fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
@@ -40,8 +41,8 @@ func TestClosingAgainForAnother(t *testing.T) {
 	wantClosedFor(t, from, other)
 }
 
-// A process is stopped just before it closes the source. Meanwhile its migration is given up, and another one, to another target,
-// is completed: when it wakes, the source stays closed.
+// A process is suspended just before it closes the source. Meanwhile its migration is aborted, and another one, to another target,
+// is completed. When the process resumes, the source stays closed.
 func TestGivenUpBeforeClosing(t *testing.T) {
 	t.Parallel()
 	from, to, other := fixture.Open(t, "mem://"), fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
@@ -62,7 +63,7 @@ func TestGivenUpBeforeClosing(t *testing.T) {
 	select {
 	case <-late.stopped:
 	case err := <-over:
-		t.Fatalf("it never came so far: %v", err)
+		t.Fatalf("it never reached that step: %v", err)
 	}
 	if err := Abort(limited(t), from, to); err != nil {
 		t.Error(err)
@@ -77,12 +78,12 @@ func TestGivenUpBeforeClosing(t *testing.T) {
 	wantClosedFor(t, from, other)
 }
 
-// wantClosedFor demands that a store is closed for a target, whose migration is complete.
+// wantClosedFor checks that a store is closed for a target whose migration is complete.
 func wantClosedFor(t *testing.T, from, to storage.Backend) {
 	t.Helper()
 	s, _, err := readState(limited(t), moverOf(t, to))
 	if err != nil || s == nil || s.Phase != Complete {
-		t.Fatalf("the migration stands at %+v, %v", s, err)
+		t.Fatalf("the migration is at %+v, %v", s, err)
 	}
 	if got := fenceOf(t, from); got != s.closedFor() {
 		t.Errorf("the source is closed for %q, expected %q", got, s.closedFor())

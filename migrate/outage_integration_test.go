@@ -16,8 +16,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// TestTargetGoesAway takes the target away while it is being filled: the migration says so, and after the repair the same call
-// goes on.
+// TestTargetGoesAway disconnects the target while it is being filled. The migration reports it, and after the repair the same call
+// continues.
 func TestTargetGoesAway(t *testing.T) {
 	t.Parallel()
 	server := env.Postgres(t)
@@ -41,7 +41,7 @@ func TestTargetGoesAway(t *testing.T) {
 		t.Fatalf("got %v, expected ErrInconsistent", err)
 	}
 	if !reached {
-		t.Fatal("the target was not taken away")
+		t.Fatal("the target was not disconnected")
 	}
 	proxy.Resume()
 	o.Rate, o.Progress, o.Timeout = 0, nil, time.Minute
@@ -55,7 +55,7 @@ func TestTargetGoesAway(t *testing.T) {
 	wantEqual(t, from, to)
 }
 
-// TestShortOutages cuts the connections to the target again and again, which nobody has to notice.
+// TestShortOutages repeatedly cuts the connections to the target, which the migration tolerates.
 func TestShortOutages(t *testing.T) {
 	t.Parallel()
 	server := env.Postgres(t)
@@ -93,8 +93,8 @@ func TestKilledPostgresToEtcd(t *testing.T) {
 	killed(t, env.Postgres(t).StoreURL(t), env.Etcd(t).StoreURL(t), 16)
 }
 
-// TestLostAnswers fills a target whose answers to commits get lost, while another program creates some of the same resources:
-// each is created once.
+// TestLostAnswers fills a target whose commits lose their answers, while another program creates some of the same resources. Each
+// is created once.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	server := env.Postgres(t)
@@ -108,7 +108,7 @@ func TestLostAnswers(t *testing.T) {
 	var traps []*faultproxy.Trap
 	var group sync.WaitGroup
 	group.Go(func() {
-		// Once both sides are being read, what comes to the target is a surprise.
+		// The other program starts when both sides have been listed, so its resources are unexpected.
 		select {
 		case <-seen.moved:
 		case <-limited(t).Done():

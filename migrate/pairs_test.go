@@ -16,7 +16,7 @@ import (
 	_ "github.com/ashlar-dev/storage/sqlite"
 )
 
-// storeKind makes URLs of new, empty stores.
+// storeKind creates URLs of new, empty stores.
 type storeKind struct {
 	name string
 	url  func(t testing.TB) string
@@ -27,7 +27,7 @@ var local = []storeKind{
 	{"sqlite", func(t testing.TB) string { return "sqlite://" + filepath.Join(t.TempDir(), "store.db") }},
 }
 
-// resources is the size of the stores that are moved: ASHLAR_MIGRATE_RESOURCES, or few.
+// resources returns the size of the moved stores: ASHLAR_MIGRATE_RESOURCES, or a small number.
 func resources(t testing.TB) int {
 	t.Helper()
 	text := os.Getenv("ASHLAR_MIGRATE_RESOURCES")
@@ -41,7 +41,7 @@ func resources(t testing.TB) int {
 	return n
 }
 
-// TestEveryPair moves a store from every kind to every kind, and what has arrived is compared.
+// TestEveryPair moves a store from every kind to every kind, and compares the results.
 func TestEveryPair(t *testing.T) {
 	t.Parallel()
 	n := resources(t)
@@ -70,7 +70,7 @@ func TestEveryPair(t *testing.T) {
 }
 
 // TestEveryPairUnderLoad moves a store of every kind to the next, while programs with handles of their own write to it, and its
-// history comes slowly. The long form moves every kind to every kind, and pages of history take two seconds.
+// history is slow. The long form moves every kind to every kind, and pages of history take two seconds.
 func TestEveryPairUnderLoad(t *testing.T) {
 	t.Parallel()
 	all := kinds()

@@ -15,7 +15,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// slowWatch reads history in pages, each of which takes its time.
+// slowWatch reads history in slow pages.
 type slowWatch struct {
 	storage.Watch
 	storage.Bookmarker
@@ -43,7 +43,7 @@ func (w *slowWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 	return ev, err
 }
 
-// slowly makes the watches of a store slow. Those that prove nothing stay such.
+// slowly makes the watches of a store slow. Watches without bookmarks stay without them.
 func slowly(b storage.Backend, size int, page func(n int) <-chan struct{}) *tapped {
 	return &tapped{Backend: b, tap: newTap(), role: "from", watch: func(w storage.Watch) storage.Watch {
 		marks, proves := w.(storage.Bookmarker)
@@ -55,15 +55,15 @@ func slowly(b storage.Backend, size int, page func(n int) <-chan struct{}) *tapp
 	}}
 }
 
-// taking is a page that takes so long.
+// taking returns a page that takes this long.
 func taking(d time.Duration) <-chan struct{} {
 	over := make(chan struct{})
 	time.AfterFunc(d, func() { close(over) })
 	return over
 }
 
-// TestSlowHistoryIsNotTheEnd merges from a source whose history comes in pages that take two seconds, the first longer than
-// anybody would wait for: what the source has deleted does not stay.
+// TestSlowHistoryIsNotTheEnd merges from a source whose pages of history take two seconds, and the first longer than any timeout.
+// Resources that the source has deleted do not stay.
 func TestSlowHistoryIsNotTheEnd(t *testing.T) {
 	t.Parallel()
 	plain, to := fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
@@ -99,12 +99,12 @@ func TestSlowHistoryIsNotTheEnd(t *testing.T) {
 	want := contents(t, plain)
 	want["own"] = "1"
 	if got := contents(t, to); fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("the target holds %v, expected %v", got, want)
+		t.Errorf("the target has %v, expected %v", got, want)
 	}
 	t.Logf("closed for %v", r.FenceTime)
 }
 
-// TestLagIsProven lets a source's watch show nothing: how far the target is behind is then unknown, and the source stays open.
+// TestLagIsProven makes a source's watch silent. The lag of the target is then unknown, and the source stays open.
 func TestLagIsProven(t *testing.T) {
 	t.Parallel()
 	plain, to := fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
@@ -134,14 +134,14 @@ func TestLagIsProven(t *testing.T) {
 			}
 			seen++ // about a second each
 			if p.Lag >= 0 && p.Lag < lag {
-				t.Errorf("the lag is said to be %v, and nothing proves it", p.Lag)
+				t.Errorf("the lag is reported as %v without a proof", p.Lag)
 			}
 		case err := <-over:
 			t.Fatalf("it did not wait for a proof: %v", err)
 		}
 	}
 	if closed := fenceOf(t, plain); closed != "" {
-		t.Error("the source is closed, though nothing proves how far the target is behind")
+		t.Error("the source is closed without a proof of the lag")
 	}
 	write(t, plain, small("late", "1"))
 	close(release)
@@ -151,8 +151,8 @@ func TestLagIsProven(t *testing.T) {
 	wantEqual(t, plain, to)
 }
 
-// TestWithoutBookmarks moves from a source whose watches prove nothing, under load, and show a few changes only: the comparison
-// of both sides proves the end.
+// TestWithoutBookmarks moves from a source whose watches have no bookmarks, under load, and return only a few changes. The
+// comparison of both sides proves the end.
 func TestWithoutBookmarks(t *testing.T) {
 	t.Parallel()
 	for _, lag := range []time.Duration{0, time.Minute} {
@@ -213,7 +213,7 @@ func TestWithoutBookmarks(t *testing.T) {
 				t.Errorf("got %v, begun %v, next %q", err, r.HasJournal, r.Next)
 			}
 			if got := contents(t, to); len(got) != 0 || fenceOf(t, plain) != "" {
-				t.Errorf("the target holds %d resources, the fence is %q", len(got), fenceOf(t, plain))
+				t.Errorf("the target has %d resources, the fence is %q", len(got), fenceOf(t, plain))
 			}
 			if _, err := Run(limited(t), from, to, quick(Options{Into: into})); err != nil {
 				t.Errorf("without following: %v", err)
@@ -222,7 +222,7 @@ func TestWithoutBookmarks(t *testing.T) {
 	}
 }
 
-// TestFailedCutoverOpensTheSource lets cutovers fail for several reasons. Each leaves the source open, and says what leads on.
+// TestFailedCutoverOpensTheSource makes cutovers fail for several reasons. Each leaves the source open, and returns the next step.
 func TestFailedCutoverOpensTheSource(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -247,7 +247,7 @@ func TestFailedCutoverOpensTheSource(t *testing.T) {
 			},
 		},
 		{
-			name: "history is gone while draining", into: Merge, err: storage.ErrCompacted, next: AbortFirst,
+			name: "history is deleted while draining", into: Merge, err: storage.ErrCompacted, next: AbortFirst,
 			disturb: func(t *testing.T, from, _ *tapped, _ *Options, calm *atomic.Bool) {
 				from.watch = func(w storage.Watch) storage.Watch {
 					marks, _ := w.(storage.Bookmarker)
@@ -256,7 +256,7 @@ func TestFailedCutoverOpensTheSource(t *testing.T) {
 			},
 		},
 		{
-			name: "the watch falls silent", into: Merge, err: storage.ErrInconsistent, next: Retry,
+			name: "the watch becomes silent", into: Merge, err: storage.ErrInconsistent, next: Retry,
 			disturb: func(t *testing.T, from, _ *tapped, o *Options, calm *atomic.Bool) {
 				o.Timeout = 500 * time.Millisecond
 				never, ever := make(chan struct{}), make(chan struct{})
@@ -304,7 +304,7 @@ func TestFailedCutoverOpensTheSource(t *testing.T) {
 	}
 }
 
-// oblivious is a watch whose history may be gone.
+// oblivious is a watch whose history may be deleted.
 type oblivious struct {
 	storage.Watch
 	storage.Bookmarker

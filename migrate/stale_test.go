@@ -11,8 +11,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A process that was frozen while it found out how things stand, and wakes up when another has completed the migration, does not
-// begin it anew: programs use the target by then.
+// A process is suspended while it determines the state, and resumes when another one has completed the migration. It does not start
+// again, because programs use the target by then.
 func TestCompletedWhileBeginning(t *testing.T) {
 	t.Parallel()
 	for _, into := range []Into{Mirror, Overwrite} {
@@ -38,7 +38,7 @@ func TestCompletedWhileBeginning(t *testing.T) {
 			}
 			want := map[string]string{"stays": "1", "changes": "2", "new": "1"}
 			if got := contents(t, to); fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Errorf("the target holds %v, expected %v", got, want)
+				t.Errorf("the target has %v, expected %v", got, want)
 			}
 		})
 	}

@@ -16,34 +16,34 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// interference is what happens to a tool at one of its steps.
+// interference is an event at one of a tool's steps.
 type interference struct {
 	name string
-	// strike is called at the step, by the tool's own goroutine.
+	// strike is called at the step, in the tool's goroutine.
 	strike func(c *cross)
-	// after is called when the tool has been struck. It ends with the tool's end.
+	// after is called after strike. The tool must have ended when it returns.
 	after func(t *testing.T, c *cross)
-	plain bool // also with stores whose fences have no epoch and which keep no guard
+	plain bool // also with stores whose fences have no epochs and that have no guards
 }
 
-// cross is a migration that is interfered with.
+// cross is a migration with an interference.
 type cross struct {
-	from, to storage.Backend // of somebody else
+	from, to storage.Backend // handles of another process
 	tap      *tap
 	kill     context.CancelFunc
-	over     chan error // what the tool ended with
+	over     chan error // the error of the tool
 	options  Options
 }
 
-// again goes on with the migration in another process.
+// again continues the migration in another process.
 func (c *cross) again(t *testing.T) {
 	t.Helper()
 	if _, err := Run(limited(t), c.from, c.to, quick(c.options)); err != nil {
-		t.Errorf("going on with it: %v", err)
+		t.Errorf("continuing: %v", err)
 	}
 }
 
-// undo makes the source what it was in the beginning, if it is open: a tool that was frozen may have in its hands what was true
+// undo restores the initial contents of the source, if it is open: a suspended tool may have a state in memory that was true only
 // in between.
 func (c *cross) undo(t *testing.T) {
 	t.Helper()
@@ -56,29 +56,29 @@ func (c *cross) undo(t *testing.T) {
 	}
 }
 
-// abort gives the migration up, if it is not complete.
+// abort aborts the migration if it is not complete.
 func (c *cross) abort(t *testing.T) {
 	t.Helper()
 	if err := Abort(limited(t), c.from, c.to); err != nil && !errors.Is(err, storage.ErrInvalid) {
-		t.Errorf("giving it up: %v", err)
+		t.Errorf("aborting: %v", err)
 	}
 }
 
 var interferences = []interference{
 	{
-		name:   "frozen while it is aborted",
+		name:   "suspended while it is aborted",
 		strike: func(c *cross) { c.tap.freeze() },
 		after: func(t *testing.T, c *cross) {
 			c.abort(t)
 			c.tap.thaw()
 			<-c.over
-			// Whoever is in doubt may do it again.
+			// A repeated abort is allowed.
 			c.abort(t)
 		},
 		plain: true,
 	},
 	{
-		name:   "frozen while it is aborted, and begun again",
+		name:   "suspended while it is aborted and started again",
 		strike: func(c *cross) { c.tap.freeze() },
 		after: func(t *testing.T, c *cross) {
 			c.abort(t)
@@ -89,7 +89,7 @@ var interferences = []interference{
 		},
 	},
 	{
-		name:   "frozen while another completes it",
+		name:   "suspended while another process completes it",
 		strike: func(c *cross) { c.tap.freeze() },
 		after: func(t *testing.T, c *cross) {
 			c.undo(t)
@@ -98,7 +98,7 @@ var interferences = []interference{
 		},
 	},
 	{
-		name:   "killed, and gone on with",
+		name:   "killed and continued",
 		strike: func(c *cross) { c.tap.die(); c.kill() },
 		after: func(t *testing.T, c *cross) {
 			<-c.over
@@ -117,24 +117,23 @@ var interferences = []interference{
 	},
 }
 
-// atRest wakes the tool and demands that it changes nothing any more.
+// atRest resumes the tool and checks that it changes nothing any more.
 func atRest(t *testing.T, c *cross) {
 	t.Helper()
 	before, closed := versions(t, c.to), fenceOf(t, c.from)
 	c.tap.thaw()
 	<-c.over
 	if after := versions(t, c.to); fmt.Sprint(after) != fmt.Sprint(before) {
-		t.Errorf("the tool that was frozen has changed the target:\n%v\n%v", before, after)
+		t.Errorf("the suspended tool has changed the target:\n%v\n%v", before, after)
 	}
 	if now := fenceOf(t, c.from); now != closed {
-		t.Errorf("the tool that was frozen has changed the source's fence from %q to %q", closed, now)
+		t.Errorf("the suspended tool has changed the source's fence from %q to %q", closed, now)
 	}
 }
 
 // TestInterferenceAtEveryStep interferes with a live migration at each of its steps: before and after every write to the target,
-// every note in the journal, every change of the fence. Whatever happens, the source is open or the migration is complete, and
-// what the target then holds is what the source held.
-// The long form does so with every kind of store.
+// every note in the journal, every change of the fence. Whatever happens, the source is open or the migration is complete, and then
+// the target has the contents of the source. The long form does so with every kind of store.
 func TestInterferenceAtEveryStep(t *testing.T) {
 	t.Parallel()
 	pairs := [][2]storeKind{{local[0], local[0]}}
@@ -151,10 +150,10 @@ func TestInterferenceAtEveryStep(t *testing.T) {
 						t.Parallel()
 						weak := plain || !strong(t, pair)
 						if weak && (into == Merge || !i.plain) {
-							return // not offered, or dependent on clocks
+							return // unsupported, or dependent on clocks
 						}
 						for at, more := 0, true; more; at++ {
-							// Each with a cleaning up of its own: there are many.
+							// Each has its own cleanup, because there are many.
 							t.Run(fmt.Sprint("moment ", at), func(t *testing.T) { more = interfere(t, pair, into, plain, i, at) })
 						}
 					})
@@ -164,7 +163,7 @@ func TestInterferenceAtEveryStep(t *testing.T) {
 	}
 }
 
-// strong reports whether the stores hold back a process that was frozen, and prove their ends.
+// strong reports whether the stores stop a suspended process, and prove their ends.
 func strong(t *testing.T, pair [2]storeKind) bool {
 	from, to := fixture.Open(t, pair[0].url(t)), fixture.Open(t, pair[1].url(t))
 	_, epochs := storage.As[driver.GuardedMover](from)
@@ -178,7 +177,7 @@ func strong(t *testing.T, pair [2]storeKind) bool {
 	return epochs && guards && marks
 }
 
-// interfere carries out a migration and interferes with it. It reports whether the migration has so many steps.
+// interfere runs a migration with an interference at a step. It reports whether the migration has that many steps.
 func interfere(t *testing.T, pair [2]storeKind, into Into, plain bool, i interference, at int) (struck bool) {
 	t.Helper()
 	c := &cross{from: fixture.Open(t, pair[0].url(t)), to: fixture.Open(t, pair[1].url(t)), tap: newTap(), over: make(chan error, 1)}
@@ -194,7 +193,7 @@ func interfere(t *testing.T, pair [2]storeKind, into Into, plain bool, i interfe
 	var meanwhile sync.Once
 	c.tap.at = func(step int, before bool, what string) error {
 		if what == "to write" {
-			// While it is being copied.
+			// Change the source during the copy.
 			meanwhile.Do(func() {
 				write(t, c.from, small("changes", "2"))
 				fixture.Remove(t, c.from, fixture.Stored(t, c.from, small("goes", "").Id))
@@ -241,10 +240,10 @@ func interfere(t *testing.T, pair [2]storeKind, into Into, plain bool, i interfe
 		if c.options.Into == Merge {
 			want["own"] = "1"
 		} else {
-			delete(got, "own") // was to go, unless the first run had been complete
+			delete(got, "own") // deleted, unless the first run was complete
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("%s: complete, and the target holds %v, expected %v", where, got, want)
+			t.Errorf("%s: complete, and the target has %v, expected %v", where, got, want)
 		}
 	case closed != "":
 		t.Errorf("%s: the source is closed, and the journal is %+v", where, state)

@@ -10,8 +10,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A listing that was cut off does not look like one that has come to its end: what it does not show would be deleted from the
-// target. The contexts of a pass do not end all at once.
+// An interrupted listing must not look like a complete one, because the missing resources would be deleted from the target. The
+// contexts of a pass do not end at the same moment.
 func TestListingThatIsCutOff(t *testing.T) {
 	t.Parallel()
 	for _, kind := range local {
@@ -40,7 +40,7 @@ func TestListingThatIsCutOff(t *testing.T) {
 				}
 				if e == nil {
 					if i < n {
-						t.Fatalf("the listing was cut off after %d of %d resources, and says that these are all", i, n)
+						t.Fatalf("the listing was interrupted after %d of %d resources, and claims to be complete", i, n)
 					}
 					break
 				}

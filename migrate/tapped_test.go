@@ -10,17 +10,17 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// tap stands between one process and the stores that it uses, and sees every call that changes something: its steps.
+// tap intercepts every changing call of one process to its stores: its steps.
 type tap struct {
-	// at is called before and after each step, by the goroutine that makes it. An error before it is what the call comes to.
+	// at is called before and after each step, in its goroutine. An error before the step becomes its result.
 	at func(step int, before bool, what string) error
-	// read is called when something has been read from a store; it may be nil.
+	// read is called after a read of a store; it may be nil.
 	read func(role string)
 
 	mu      sync.Mutex
 	steps   int
-	frozen  chan struct{} // closed when the process goes on; nil where it was never frozen
-	stopped chan struct{} // closed when the process is frozen
+	frozen  chan struct{} // closed when the process resumes; nil if it was never suspended
+	stopped chan struct{} // closed when the process is suspended
 	dead    bool
 }
 
@@ -28,7 +28,7 @@ var errDead = errors.New("the process is dead")
 
 func newTap() *tap { return &tap{stopped: make(chan struct{})} }
 
-// freeze holds up every call of the process from now on, until thaw.
+// freeze blocks every call of the process until thaw.
 func (t *tap) freeze() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -46,14 +46,14 @@ func (t *tap) thaw() {
 	}
 }
 
-// die makes every call of the process fail from now on.
+// die makes every later call of the process fail.
 func (t *tap) die() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.dead = true
 }
 
-// pass waits while the process is frozen. It ends with the test, not with the call: a process that is frozen notices nothing.
+// pass waits while the process is suspended. It ends with the test, not with the call, because a suspended process notices nothing.
 func (t *tap) pass() error {
 	t.mu.Lock()
 	frozen, dead := t.frozen, t.dead
@@ -67,7 +67,7 @@ func (t *tap) pass() error {
 	return nil
 }
 
-// do carries out a step.
+// do runs a step.
 func (t *tap) do(what string, call func() error) error {
 	if err := t.pass(); err != nil {
 		return err
@@ -96,12 +96,12 @@ func (t *tap) do(what string, call func() error) error {
 	return err
 }
 
-// tapped is a backend behind a tap.
+// tapped is a backend with a tap.
 type tapped struct {
 	storage.Backend
 	tap   *tap
 	role  string
-	plain bool // without an epoch of the fence, guards and bookmarks
+	plain bool // without epochs of the fence, guards and bookmarks
 	watch func(storage.Watch) storage.Watch
 }
 
@@ -253,12 +253,12 @@ func (m tappedGuarded) SetFenceAt(ctx context.Context, target *string, epoch str
 
 func (tappedGuarded) Guards() {}
 
-// disturbed is a store whose fence and notes a test stands in front of.
+// disturbed is a store with hooks at its fence and notes.
 type disturbed struct {
 	*tapped
-	look  func()                          // is called before each look at the fence
-	saw   func()                          // is called after it
-	write func(name string, value []byte) // is called before each note is written
+	look  func()                          // called before each read of the fence
+	saw   func()                          // called after it
+	write func(name string, value []byte) // called before each write of a note
 }
 
 func (d *disturbed) As(target any) bool {

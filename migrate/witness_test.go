@@ -13,20 +13,20 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// trail is what happened to resources: the versions that were written, and "" for each deletion.
+// trail is the history of resources: the written versions, and "" for each deletion.
 type trail map[key.Key][]string
 
-// witness watches a store that held nothing of interest when it began, and remembers what it sees.
+// witness watches a store that was empty when it began, and records the events.
 type witness struct {
 	group sync.WaitGroup
-	wrong []string // what no watch may show
+	wrong []string // errors in the events
 	moved chan struct{}
 
 	mu   sync.Mutex
 	seen trail
 }
 
-// observe begins to watch all of a store.
+// observe starts a watch of a whole store.
 func observe(t testing.TB, b storage.Backend) *witness {
 	t.Helper()
 	ctx, stop := context.WithCancel(limited(t))
@@ -61,7 +61,7 @@ func observe(t testing.TB, b storage.Backend) *witness {
 	return w
 }
 
-// note takes an event down. Whatever the events of a resource are, no version comes twice, and a deletion shows what was there.
+// note records an event. For any resource, no version is repeated, and a deletion contains the last state.
 func (w *witness) note(ev *resourcepb.WatchEvent) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,9 +73,9 @@ func (w *witness) note(ev *resourcepb.WatchEvent) {
 	before := w.seen[k]
 	switch {
 	case version != "" && slices.Contains(before, version):
-		w.wrong = append(w.wrong, fmt.Sprintf("%v: version %s came again", k, version))
+		w.wrong = append(w.wrong, fmt.Sprintf("%v: version %s was repeated", k, version))
 	case version == "" && len(before) > 0 && before[len(before)-1] != res.GetVersion():
-		w.wrong = append(w.wrong, fmt.Sprintf("%v: the deletion is of version %q, the last one was %q", k, res.GetVersion(), before[len(before)-1]))
+		w.wrong = append(w.wrong, fmt.Sprintf("%v: the deletion has version %q, the last one was %q", k, res.GetVersion(), before[len(before)-1]))
 	}
 	w.seen[k] = append(before, version)
 	select {
@@ -84,7 +84,7 @@ func (w *witness) note(ev *resourcepb.WatchEvent) {
 	}
 }
 
-// await waits until so much has been seen of a resource.
+// await waits until enough returns true for the events of a resource.
 func (w *witness) await(t testing.TB, k key.Key, enough func(versions []string) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(limited(t), 3*time.Minute)
@@ -99,12 +99,12 @@ func (w *witness) await(t testing.TB, k key.Key, enough func(versions []string) 
 		select {
 		case <-w.moved:
 		case <-ctx.Done():
-			t.Fatalf("the watch stopped short: of %v it has seen %q", k, versions)
+			t.Fatalf("the watch ended: for %v it has returned %q", k, versions)
 		}
 	}
 }
 
-// wantTrail demands that the watch has seen, resource by resource and in order, all that was acknowledged, and nothing else.
+// wantTrail checks that the watch has returned all acknowledged writes, resource by resource and in order, and nothing else.
 func (w *witness) wantTrail(t testing.TB, want trail) {
 	t.Helper()
 	for k, versions := range want {
@@ -114,13 +114,13 @@ func (w *witness) wantTrail(t testing.TB, want trail) {
 	defer w.mu.Unlock()
 	for k, versions := range want {
 		if !slices.Equal(w.seen[k], versions) {
-			t.Errorf("%v: the watch has seen %d events, acknowledged were %d:\n%q\n%q", k, len(w.seen[k]), len(versions), w.seen[k], versions)
+			t.Errorf("%v: the watch has returned %d events for %d acknowledged writes:\n%q\n%q", k, len(w.seen[k]), len(versions), w.seen[k], versions)
 		}
 	}
 	w.wantNothingWrong(t)
 }
 
-// wantState demands that what the watch has seen ends in what a store holds, after a change that comes last.
+// wantState checks that the events end in the contents of a store, after a last change.
 func (w *witness) wantState(t testing.TB, b storage.Backend) {
 	t.Helper()
 	end := write(t, b, small("the-end", "1"))
@@ -136,12 +136,12 @@ func (w *witness) wantState(t testing.TB, b storage.Backend) {
 		k := key.Of(res.Id)
 		held[k] = res.Version
 		if len(w.seen[k]) == 0 {
-			t.Errorf("%v: the watch has not seen it", k)
+			t.Errorf("%v: the watch has not returned it", k)
 		}
 	}
 	for k, versions := range w.seen {
 		if last := versions[len(versions)-1]; last != held[k] {
-			t.Errorf("%v: the watch has seen %q, the store holds %q", k, versions, held[k])
+			t.Errorf("%v: the watch has returned %q, the store has %q", k, versions, held[k])
 		}
 	}
 	w.wantNothingWrong(t)
@@ -154,7 +154,7 @@ func (w *witness) wantNothingWrong(t testing.TB) {
 	}
 }
 
-// wantOnly demands that the watch has seen one change, and nothing else.
+// wantOnly checks that the watch has returned exactly one change.
 func (w *witness) wantOnly(t testing.TB, res *resourcepb.Resource) {
 	t.Helper()
 	k := key.Of(res.Id)
@@ -163,7 +163,7 @@ func (w *witness) wantOnly(t testing.TB, res *resourcepb.Resource) {
 	defer w.mu.Unlock()
 	for other, versions := range w.seen {
 		if other != k || len(versions) != 1 {
-			t.Errorf("%v: the watch has seen %q", other, versions)
+			t.Errorf("%v: the watch has returned %q", other, versions)
 		}
 	}
 	w.wantNothingWrong(t)
