@@ -24,47 +24,47 @@ import (
 	"github.com/testcontainers/testcontainers-go/log"
 )
 
-// patience bounds every wait of this package: far beyond what a loaded machine with two cores needs.
+// patience bounds every wait of this package. It is far longer than a loaded machine with two cores needs.
 const patience = 3 * time.Minute
 
 func init() {
-	// Its container of the same purpose would be one more image to provide; owner labels do its work (see sweep.go).
+	// Ryuk would be one more image to provide; owner labels replace it (see sweep.go).
 	if os.Getenv("TESTCONTAINERS_RYUK_DISABLED") == "" {
 		_ = os.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true")
 	}
 	log.SetDefault(log.NewNoopLogger())
 }
 
-// Container is one running server in a container. Its methods end the test when Docker refuses.
+// Container is a running server in a container. Its methods fail the test if Docker fails.
 type Container struct {
-	// Addr is where the server listens, as host:port. It stays the same when the server is restarted.
+	// Addr is the address of the server, as host:port. A restart does not change it.
 	Addr string
 
 	ctr   testcontainers.Container
-	close func() error                // drops the connections that methods of ctr leave open
-	ready func(context.Context) error // one attempt to find out whether the server serves
+	close func() error                // closes the connections that methods of ctr leave open
+	ready func(context.Context) error // one attempt to reach the server
 }
 
-// spec says what to run.
+// spec describes a container.
 type spec struct {
 	name    string // for messages
 	image   string
 	env     map[string]string
 	cmd     []string
 	entry   []string
-	port    int // the one the server listens on inside
+	port    int // the server's port inside the container
 	files   []testcontainers.ContainerFile
 	volumes []string              // as in docker run -v
-	tmpfs   map[string]string     // file systems in memory: where, and their options
+	tmpfs   map[string]string     // options of file systems in memory, by path
 	peers   string                // id of a network to join, besides the one that publishes the port
 	aliases []string              // names on that network
-	command func(string) []string // cmd, where it depends on the address
-	wait    bool                  // until ready
+	command func(string) []string // cmd, if it depends on the address
+	wait    bool                  // whether to wait until the server is ready
 	ready   func(ctx context.Context, addr string) error
 }
 
-// docker calls f with a connection to the daemon. The connection is closed afterwards: nothing of it is to be seen when
-// a test looks for leaked goroutines.
+// docker calls f with a connection to the daemon. It closes the connection afterwards, because a test that looks for leaked
+// goroutines would find it.
 func docker(f func(p *testcontainers.DockerProvider) error) error {
 	p, err := testcontainers.NewDockerProvider(testcontainers.WithDefaultBridgeNetwork("bridge"))
 	if err != nil {
@@ -147,7 +147,7 @@ func runOnce(ctx context.Context, s spec) (_ *Container, retry bool, err error) 
 	if err == nil {
 		return c, false, nil
 	}
-	// Between our look at the port and Docker's use of it somebody else may have taken it.
+	// Another process may have taken the port since it was chosen.
 	text := err.Error()
 	retry = strings.Contains(text, "already allocated") || strings.Contains(text, "already in use")
 	if c.ctr != nil {
@@ -159,8 +159,8 @@ func runOnce(ctx context.Context, s spec) (_ *Container, retry bool, err error) 
 	return nil, retry, fmt.Errorf("%s (image %s): %w", s.name, s.image, err)
 }
 
-// freePort picks a free port outside the range from which the kernel takes the ports of outgoing connections: while a
-// server is down for its restart, nothing else is likely to take it.
+// freePort chooses a free port outside of the kernel's range for outgoing connections, so that it is unlikely to be taken while a
+// server restarts.
 func freePort() (int, error) {
 	for range 200 {
 		port := 12000 + rand.IntN(20000)
@@ -176,7 +176,7 @@ func freePort() (int, error) {
 	return 0, errors.New("no free port found")
 }
 
-// await waits until the server is ready, as long as its container runs.
+// await waits until the server is ready. It fails if the container ends.
 func (c *Container) await(ctx context.Context) error {
 	if c.ready == nil {
 		return nil
@@ -210,10 +210,10 @@ func (c *Container) running(ctx context.Context) bool {
 		running = err == nil && r.Container.State != nil && r.Container.State.Running
 		return err
 	})
-	return err != nil || running // when Docker does not say, it is no proof of an end
+	return err != nil || running // an error of Docker does not prove an end
 }
 
-// do runs one request about the container.
+// do runs one request for the container.
 func (c *Container) do(t testing.TB, what string, f func(ctx context.Context, cli client.APIClient, id string) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -227,24 +227,24 @@ func (c *Container) do(t testing.TB, what string, f func(ctx context.Context, cl
 func (c *Container) id(t testing.TB) string {
 	t.Helper()
 	if c.ctr == nil {
-		t.Fatal("env: this server was given by URL: only a server in a container can be interfered with")
+		t.Fatal("env: this server was given by URL: only a server in a container can be disturbed")
 	}
 	return c.ctr.GetContainerID()
 }
 
-// ID is the container's, for commands of Docker's.
+// ID returns the container's id, for commands of Docker.
 func (c *Container) ID(t testing.TB) string {
 	t.Helper()
 	return c.id(t)
 }
 
-// Pause freezes the server: its connections stay open and nothing answers.
+// Pause suspends the server: its connections stay open and do not answer.
 func (c *Container) Pause(t testing.TB) {
 	t.Helper()
 	c.do(t, "pause", func(ctx context.Context, cli client.APIClient, id string) error {
 		for {
 			_, err := cli.ContainerPause(ctx, id, client.ContainerPauseOptions{})
-			// Processes that are being made at that moment can escape the freezer, which then gives up and thaws all.
+			// Processes that are being created at that moment can escape the freezer, which then fails and resumes all.
 			if err == nil || !strings.Contains(err.Error(), "unable to freeze") || ctx.Err() != nil {
 				return err
 			}
@@ -252,7 +252,7 @@ func (c *Container) Pause(t testing.TB) {
 	})
 }
 
-// Unpause ends a Pause.
+// Unpause resumes a paused server.
 func (c *Container) Unpause(t testing.TB) {
 	t.Helper()
 	c.do(t, "unpause", func(ctx context.Context, cli client.APIClient, id string) error {
@@ -261,7 +261,7 @@ func (c *Container) Unpause(t testing.TB) {
 	})
 }
 
-// Kill ends the server the way a power cut does. Start brings it back with its data.
+// Kill ends the server like a power cut. Start restarts it with its data.
 func (c *Container) Kill(t testing.TB) {
 	t.Helper()
 	c.do(t, "kill", func(ctx context.Context, cli client.APIClient, id string) error {
@@ -279,7 +279,7 @@ func (c *Container) Kill(t testing.TB) {
 	})
 }
 
-// Stop ends the server in an orderly way. Start brings it back with its data.
+// Stop shuts the server down. Start restarts it with its data.
 func (c *Container) Stop(t testing.TB) {
 	t.Helper()
 	c.do(t, "stop", func(ctx context.Context, cli client.APIClient, id string) error {
@@ -289,15 +289,15 @@ func (c *Container) Stop(t testing.TB) {
 	})
 }
 
-// Start starts a server that was stopped or killed, and waits until it is ready.
+// Start starts a stopped or killed server, and waits until it is ready.
 func (c *Container) Start(t testing.TB) {
 	t.Helper()
 	c.StartNoWait(t)
 	c.Await(t)
 }
 
-// StartNoWait starts a server that was stopped or killed without waiting for it: a member of a cluster that has lost
-// its majority is not ready before the others are back.
+// StartNoWait starts a stopped or killed server without waiting: a member of a cluster without a majority is not ready before the
+// others are back.
 func (c *Container) StartNoWait(t testing.TB) {
 	t.Helper()
 	c.do(t, "start", func(ctx context.Context, cli client.APIClient, id string) error {
@@ -314,7 +314,7 @@ func (c *Container) Await(t testing.TB) {
 	}
 }
 
-// Restart stops the server in an orderly way, starts it again and waits until it is ready.
+// Restart shuts the server down, starts it again and waits until it is ready.
 func (c *Container) Restart(t testing.TB) {
 	t.Helper()
 	c.do(t, "restart", func(ctx context.Context, cli client.APIClient, id string) error {
@@ -325,7 +325,7 @@ func (c *Container) Restart(t testing.TB) {
 	c.Await(t)
 }
 
-// Exec runs a command inside the container and returns what it printed. A status other than 0 ends the test.
+// Exec runs a command in the container and returns its output. A nonzero status fails the test.
 func (c *Container) Exec(t testing.TB, cmd ...string) string {
 	t.Helper()
 	c.id(t)
@@ -339,7 +339,7 @@ func (c *Container) Exec(t testing.TB, cmd ...string) string {
 func (c *Container) exec(cmd ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	defer func() { _ = c.close() }() // of idle connections to the engine
+	defer func() { _ = c.close() }() // closes idle connections to the engine
 	code, r, err := c.ctr.Exec(ctx, cmd, exec.Multiplexed())
 	if err != nil {
 		return "", err
@@ -354,7 +354,7 @@ func (c *Container) exec(cmd ...string) (string, error) {
 	return string(out), nil
 }
 
-// IP is the container's address on Docker's default network, where other containers reach it.
+// IP returns the container's address on Docker's default network, where other containers reach it.
 func (c *Container) IP(t testing.TB) string {
 	t.Helper()
 	var ip string
@@ -372,7 +372,7 @@ func (c *Container) IP(t testing.TB) string {
 	return ip
 }
 
-// tail is the end of the server's log, for messages.
+// tail returns the end of the server's log, for messages.
 func (c *Container) tail() string {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -391,7 +391,7 @@ func (c *Container) tail() string {
 	return "the end of its log:\n" + text
 }
 
-// remove ends the container and deletes what it stored.
+// remove ends the container and deletes its data.
 func (c *Container) remove() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -407,7 +407,7 @@ func removeContainer(ctx context.Context, cli client.APIClient, id string) error
 	return err
 }
 
-// start is run for one test: the container ends with it.
+// start runs a container for one test and removes it at the test's end.
 func start(t testing.TB, s spec) *Container {
 	t.Helper()
 	c, err := run(context.Background(), s)
@@ -425,7 +425,7 @@ func start(t testing.TB, s spec) *Container {
 	return c
 }
 
-// unavailable ends the test and says what to do about it.
+// unavailable fails the test with instructions.
 func unavailable(t testing.TB, name string, err error) {
 	t.Helper()
 	t.Fatalf(`env: %s cannot be started: %v

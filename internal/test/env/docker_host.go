@@ -15,8 +15,8 @@ import (
 	"github.com/testcontainers/testcontainers-go"
 )
 
-// publishedAt returns the address on which the daemon is to publish ports, and the host by which this process reaches it:
-// loopback where the daemon runs on this machine.
+// publishedAt returns the address on which the daemon publishes ports, and the host by which this process reaches it: loopback if
+// the daemon runs on this machine.
 func publishedAt(ctx context.Context, p *testcontainers.DockerProvider) (host string, onThisMachine bool, err error) {
 	host, err = p.DaemonHost(ctx)
 	if err != nil {
@@ -49,9 +49,9 @@ func ours(host string) bool {
 	return false
 }
 
-// sameMachine reports whether the daemon behind a local socket has the name of this machine. testcontainers concludes from
-// a file /.dockerenv that it runs inside a container, and looks for the daemon at the gateway; on a machine that was made
-// from a container's image both are wrong. In a real container the daemon's name is another one.
+// sameMachine reports whether the daemon behind a local socket has the name of this machine. testcontainers concludes from a file
+// /.dockerenv that it runs inside a container, and expects the daemon at the gateway. Both are wrong on a machine that was made
+// from a container's image. In a real container the daemon has another name.
 func sameMachine(ctx context.Context, cli client.APIClient) bool {
 	if u, err := url.Parse(cli.DaemonHost()); err != nil || u.Scheme != "unix" {
 		return false
@@ -64,15 +64,15 @@ func sameMachine(ctx context.Context, cli client.APIClient) bool {
 	return err == nil && daemon.Info.Name == name
 }
 
-// unreachable is why published ports cannot be reached from here. It holds for every container, so the first one that
-// finds out spares the others the wait.
+// unreachable is the reason why published ports cannot be reached from here. It holds for every container, so the first one spares
+// the others the wait.
 var unreachable atomic.Pointer[error]
 
-// reachPatience is how long nothing may accept connections at a published port. Docker's proxy accepts them as soon as the
-// container runs, whether or not the server in it is ready.
+// reachPatience is how long a published port may refuse connections. Docker's proxy accepts them as soon as the container runs,
+// whether or not its server is ready.
 const reachPatience = 20 * time.Second
 
-// reach waits until something accepts connections at the port that Docker was told to publish.
+// reach waits until a published port accepts connections.
 func reach(ctx context.Context, addr string) error {
 	if known := unreachable.Load(); known != nil {
 		return *known
@@ -86,7 +86,7 @@ func reach(ctx context.Context, addr string) error {
 	return err
 }
 
-// accepted waits until something accepts connections at addr.
+// accepted waits until an address accepts connections.
 func accepted(ctx context.Context, addr string, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -100,7 +100,7 @@ func accepted(ctx context.Context, addr string, patience time.Duration) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("nothing accepts connections at %s for %v: %w", addr, patience, err)
+			return fmt.Errorf("no connection accepted at %s for %v: %w", addr, patience, err)
 		}
 	}
 }

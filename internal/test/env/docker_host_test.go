@@ -21,16 +21,16 @@ func TestAccepted(t *testing.T) {
 	defer l.Close()
 	addr := l.Addr().String()
 	if err := accepted(context.Background(), addr, time.Minute); err != nil {
-		t.Errorf("somebody listens at %s: %v", addr, err)
+		t.Errorf("a listening address, %s: %v", addr, err)
 	}
 	addr = silent(t)
 	err = accepted(context.Background(), addr, 300*time.Millisecond)
 	if err == nil || !strings.Contains(err.Error(), addr) {
-		t.Errorf("nobody listens at %s: got %v, expected an error that names the address", addr, err)
+		t.Errorf("an address without listener, %s: got %v, expected an error with the address", addr, err)
 	}
 }
 
-// silent returns an address at which nobody listens, and nobody else can: it is taken until the test ends.
+// silent returns an address without a listener. The port is taken until the test ends.
 func silent(t *testing.T) string {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
@@ -52,7 +52,7 @@ func silent(t *testing.T) string {
 	return fmt.Sprintf("127.0.0.1:%d", at.(*syscall.SockaddrInet4).Port)
 }
 
-// The daemon of these tests may be elsewhere; where its socket and its name are this machine's, so are its ports.
+// The daemon of these tests may be remote. If its socket and name are this machine's, so are its ports.
 func TestPublishedAt(t *testing.T) {
 	t.Parallel()
 	c := start(t, postgresSpec())

@@ -21,10 +21,10 @@ type DynamoDBServer struct {
 
 	// Endpoint is the base URL of the service, "" for AWS's own.
 	Endpoint string
-	// Region is the one to name in requests.
+	// Region is the region for requests.
 	Region string
-	// Table is the table that all tests share, under a prefix each: every table with a stream costs the emulator
-	// threads and memory, and once one stream is long, all newer ones are slow.
+	// Table is the table that all tests share, with a prefix each. Every table with a stream costs the emulator threads and memory,
+	// and a long stream slows down all newer ones.
 	Table string
 
 	params url.Values // further parameters of a store's URL
@@ -32,7 +32,7 @@ type DynamoDBServer struct {
 
 var sharedDynamoDB shared[*DynamoDBServer]
 
-// DynamoDB is the server that all tests of the binary share: a container, or what ASHLAR_TEST_DYNAMODB_URL names, as
+// DynamoDB returns the server that all tests of the binary share: a container, or the service at ASHLAR_TEST_DYNAMODB_URL, as
 // dynamodb://table?region=…&endpoint=….
 func DynamoDB(t testing.TB) *DynamoDBServer {
 	t.Helper()
@@ -61,7 +61,7 @@ func DynamoDB(t testing.TB) *DynamoDBServer {
 	})
 }
 
-// StartDynamoDB starts a DynamoDB Local for this test alone.
+// StartDynamoDB starts a DynamoDB Local for one test.
 func StartDynamoDB(t testing.TB) *DynamoDBServer {
 	t.Helper()
 	c := start(t, dynamoSpec())
@@ -72,7 +72,7 @@ func StartDynamoDB(t testing.TB) *DynamoDBServer {
 func dynamoServer(c *Container) *DynamoDBServer {
 	return &DynamoDBServer{
 		Container: c, Endpoint: "http://" + c.Addr, Region: "us-east-1", Table: "ashlar-" + unique(),
-		params: url.Values{"fence-wait": {"4s"}}, // no request is on its way for a quarter of an hour
+		params: url.Values{"fence-wait": {"4s"}}, // no request is delayed for a quarter of an hour
 	}
 }
 
@@ -81,7 +81,7 @@ func dynamoSpec() spec {
 		name: "DynamoDB Local", image: images.DynamoDB(), port: 8000, wait: true,
 		cmd: []string{"-jar", "DynamoDBLocal.jar", "-inMemory", "-sharedDb", "-disableTelemetry", "-port", "8000"},
 		ready: func(ctx context.Context, addr string) error {
-			// It refuses a request without signature, in its own words: that is answer enough.
+			// It refuses a request without a signature, which proves that it is ready.
 			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/", nil)
 			if err != nil {
 				return err
@@ -105,8 +105,8 @@ func dynamoSpec() spec {
 	}
 }
 
-// emulatorCredentials gives the AWS client something to sign with where the environment has nothing: the emulator wants
-// a signature and does not check it. They are set for the process and never part of a URL.
+// emulatorCredentials sets dummy credentials if the environment has none: the emulator requires a signature but does not check it.
+// They are set for the process and never part of a URL.
 func emulatorCredentials() {
 	for name, value := range map[string]string{
 		"AWS_ACCESS_KEY_ID": "emulator", "AWS_SECRET_ACCESS_KEY": "emulator", "AWS_EC2_METADATA_DISABLED": "true",
@@ -117,20 +117,20 @@ func emulatorCredentials() {
 	}
 }
 
-// Prefix is a store prefix in the shared table that no other test uses.
+// Prefix returns a store prefix in the shared table that no other test uses.
 func (s *DynamoDBServer) Prefix(t testing.TB) string {
 	t.Helper()
 	return "t-" + unique()
 }
 
-// StoreURL is the URL of an empty store: a prefix of its own in the shared table. params are further parameters, as
+// StoreURL returns the URL of an empty store: a prefix of its own in the shared table. params are further parameters, as
 // "name=value".
 func (s *DynamoDBServer) StoreURL(t testing.TB, params ...string) string {
 	t.Helper()
 	return s.StoreURLIn(t, s.Prefix(t), params...)
 }
 
-// StoreURLIn is the URL of the store under the prefix named.
+// StoreURLIn returns the URL of the store with a prefix.
 func (s *DynamoDBServer) StoreURLIn(t testing.TB, prefix string, params ...string) string {
 	t.Helper()
 	q := url.Values{}

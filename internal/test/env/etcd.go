@@ -21,15 +21,15 @@ import (
 type EtcdServer struct {
 	*Container
 
-	// Endpoint is the client's address, as host:port.
+	// Endpoint is the client address, as host:port.
 	Endpoint string
 
-	given *url.URL // the server's URL where it was given by URL
+	given *url.URL // the server's URL, if it was given by URL
 }
 
 var sharedEtcd shared[*EtcdServer]
 
-// Etcd is the server that all tests of the binary share: a container, or the one at ASHLAR_TEST_ETCD_URL.
+// Etcd returns the server that all tests of the binary share: a container, or the one at ASHLAR_TEST_ETCD_URL.
 func Etcd(t testing.TB) *EtcdServer {
 	t.Helper()
 	return sharedEtcd.get(t, "etcd", func() (*EtcdServer, func() error, error) {
@@ -48,8 +48,7 @@ func Etcd(t testing.TB) *EtcdServer {
 	})
 }
 
-// StartEtcd starts an etcd server of one member for this test alone. flags are passed to it, as in
-// "--quota-backend-bytes=16777216".
+// StartEtcd starts an etcd server of one member for one test. flags are passed to it, such as "--quota-backend-bytes=16777216".
 func StartEtcd(t testing.TB, flags ...string) *EtcdServer {
 	t.Helper()
 	c := start(t, etcdSpec(flags...))
@@ -70,8 +69,7 @@ func etcdSpec(flags ...string) spec {
 	}
 }
 
-// pingEtcd asks for a key with the guarantees of a write: that takes a leader. A server that demands a password has
-// one, too.
+// pingEtcd does a linearizable read, which needs a leader. A server that demands a password has one as well.
 func pingEtcd(ctx context.Context, addr string) error {
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
 	if err != nil {
@@ -101,13 +99,12 @@ func (s *EtcdServer) Client(t testing.TB) *clientv3.Client {
 	return c
 }
 
-// Prefix is a key prefix that no other test uses, without slashes around it. What is under it is deleted at the end of
-// the test.
+// Prefix returns a key prefix that no other test uses, without surrounding slashes. The end of the test deletes all keys with it.
 func (s *EtcdServer) Prefix(t testing.TB) string {
 	t.Helper()
 	prefix := "t-" + unique()
 	if s.given != nil {
-		// A container is thrown away as a whole; a server of somebody's is left as it was.
+		// A container is removed as a whole; a server given by URL must be left unchanged.
 		t.Cleanup(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 			defer cancel()
@@ -121,13 +118,13 @@ func (s *EtcdServer) Prefix(t testing.TB) string {
 	return prefix
 }
 
-// StoreURL is the URL of an empty store under a prefix of its own. params are further parameters, as "name=value".
+// StoreURL returns the URL of an empty store with a prefix of its own. params are further parameters, as "name=value".
 func (s *EtcdServer) StoreURL(t testing.TB, params ...string) string {
 	t.Helper()
 	return s.StoreURLIn(t, s.Prefix(t), params...)
 }
 
-// StoreURLIn is the URL of the store under the prefix named.
+// StoreURLIn returns the URL of the store with a prefix.
 func (s *EtcdServer) StoreURLIn(t testing.TB, prefix string, params ...string) string {
 	t.Helper()
 	u := url.URL{Scheme: "etcd", Host: s.Endpoint, Path: "/" + prefix}

@@ -4,22 +4,21 @@ package env
 
 import "testing"
 
-// EtcdWithBackup is an etcd server of one member whose data can be brought back into another one, by the tools that operators
-// use.
+// EtcdWithBackup is an etcd server of one member whose data can be restored into another one, by the tools that operators use.
 type EtcdWithBackup struct {
 	*EtcdServer
 
 	volume string
 }
 
-// Where the servers of a backup see its volume, and what is in there.
+// The mount point of the backup's volume, and its contents.
 const (
 	backupDir      = "/backup"
 	backupSnapshot = backupDir + "/snapshot.db"
 	backupData     = backupDir + "/data"
 )
 
-// StartEtcdWithBackup starts an etcd server of one member for this test alone.
+// StartEtcdWithBackup starts an etcd server of one member for one test.
 func StartEtcdWithBackup(t testing.TB) *EtcdWithBackup {
 	t.Helper()
 	b := &EtcdWithBackup{volume: volume(t)}
@@ -41,7 +40,7 @@ func (b *EtcdWithBackup) Save(t testing.TB) {
 	b.Exec(t, "/usr/local/bin/etcdctl", "snapshot", "save", backupSnapshot)
 }
 
-// Restore starts another server with what was there when the backup was made. flags are passed to etcdutl snapshot restore.
+// Restore starts another server with the data of the backup. flags are passed to etcdutl snapshot restore.
 func (b *EtcdWithBackup) Restore(t testing.TB, flags ...string) *EtcdServer {
 	t.Helper()
 	b.Exec(t, append([]string{"/usr/local/bin/etcdutl", "snapshot", "restore", backupSnapshot, "--data-dir=" + backupData}, flags...)...)

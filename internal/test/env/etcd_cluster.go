@@ -29,7 +29,7 @@ type EtcdMember struct {
 	name, peers string
 }
 
-// StartEtcdCluster starts three members for this test alone. flags are passed to each.
+// StartEtcdCluster starts three members for one test. flags are passed to each.
 func StartEtcdCluster(t testing.TB, flags ...string) *EtcdCluster {
 	t.Helper()
 	peers := peerNetwork(t)
@@ -60,7 +60,7 @@ func StartEtcdCluster(t testing.TB, flags ...string) *EtcdCluster {
 	return cluster
 }
 
-// Disconnect cuts the member off the others: a network partition. Its clients still reach it.
+// Disconnect separates the member from the others by a network partition. Its clients still reach it.
 func (m *EtcdMember) Disconnect(t testing.TB) {
 	t.Helper()
 	m.do(t, "disconnect", func(ctx context.Context, cli client.APIClient, id string) error {
@@ -69,7 +69,7 @@ func (m *EtcdMember) Disconnect(t testing.TB) {
 	})
 }
 
-// Reconnect ends a Disconnect. Await waits until the member is part of the cluster again.
+// Reconnect ends the partition. Await waits until the member is part of the cluster again.
 func (m *EtcdMember) Reconnect(t testing.TB) {
 	t.Helper()
 	m.do(t, "reconnect", func(ctx context.Context, cli client.APIClient, id string) error {
@@ -77,7 +77,7 @@ func (m *EtcdMember) Reconnect(t testing.TB) {
 	})
 }
 
-// Leader is the member that leads the cluster. It waits until all members that answer agree on one.
+// Leader returns the leader of the cluster. It waits until all members that answer agree.
 func (c *EtcdCluster) Leader(t testing.TB) *EtcdMember {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -110,7 +110,7 @@ func (c *EtcdCluster) leader(ctx context.Context) (*EtcdMember, error) {
 		named[status.Leader]++
 	}
 	for id, n := range named {
-		// A member that is cut off may still take itself for the leader: a majority must say so.
+		// A disconnected member may still consider itself the leader, so a majority must agree.
 		if m := byID[id]; m != nil && n > len(c.Members)/2 {
 			return m, nil
 		}

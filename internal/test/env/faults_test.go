@@ -232,13 +232,13 @@ func TestEtcdCluster(t *testing.T) {
 	cut := c.Leader(t)
 	cut.Disconnect(t)
 	put("2")
-	// The member that is cut off answers its clients, with what it knew.
+	// The disconnected member answers its clients from its old state.
 	old, err := cut.Client(t).Get(ctx, "k", clientv3.WithSerializable())
 	if err != nil || string(old.Kvs[0].Value) != "1" {
-		t.Errorf("the member that is cut off: %v, %v", old, err)
+		t.Errorf("the disconnected member: %v, %v", old, err)
 	}
 	if l := c.Leader(t); l == cut {
-		t.Error("the member that is cut off still leads")
+		t.Error("the disconnected member is still the leader")
 	}
 	cut.Reconnect(t)
 	cut.Await(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// Freeze stops the server's first process until Wake is called: its connections stay open and nothing answers. For a server of one
-// process that is what Pause does, without the freezer of the kernel, which on a busy machine can fail.
+// Freeze stops the server's first process until Wake is called: its connections stay open and do not answer. For a server of one
+// process this equals Pause, without the kernel's freezer, which can fail on a busy machine.
 func (c *Container) Freeze(t testing.TB) {
 	t.Helper()
 	first := c.processes(t)[:1]
@@ -22,7 +22,7 @@ func (c *Container) Freeze(t testing.TB) {
 	c.awaitStandstill(t, first)
 }
 
-// Wake ends a Freeze.
+// Wake resumes a frozen server.
 func (c *Container) Wake(t testing.TB) {
 	t.Helper()
 	c.signal(t, "SIGCONT")
@@ -36,8 +36,8 @@ func (c *Container) signal(t testing.TB, name string) {
 	})
 }
 
-// awaitStandstill waits until no thread of the processes runs, each of which was told to stop. A signal to stop is obeyed when one of the
-// process's threads runs next; until then the others go on answering, on a busy machine for as long as it takes to read an answer.
+// awaitStandstill waits until no thread of the processes runs. A stop signal takes effect when one of the process's threads runs
+// next. On a busy machine the others continue to answer until then.
 func (c *Container) awaitStandstill(t testing.TB, pids []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -63,7 +63,7 @@ func (c *Container) awaitStandstill(t testing.TB, pids []string) {
 	}
 }
 
-// processes returns the pids, as the host of Docker has them, of the processes in the container, the first one in front.
+// processes returns the pids of the processes in the container, as seen by Docker's host, the first one in front.
 func (c *Container) processes(t testing.TB) []string {
 	t.Helper()
 	var first string
@@ -83,7 +83,7 @@ func (c *Container) processes(t testing.TB) []string {
 	return pids
 }
 
-// thread is a line of what ps tells: state begins with T for a thread that was stopped.
+// thread is a line of ps: state begins with T for a stopped thread.
 type thread struct{ pid, state string }
 
 func (c *Container) threads(t testing.TB) (threads []thread) {
@@ -92,7 +92,7 @@ func (c *Container) threads(t testing.TB) (threads []thread) {
 		top, err := cli.ContainerTop(ctx, id, client.ContainerTopOptions{Arguments: []string{"-eLo", "pid,stat"}})
 		for _, line := range top.Processes {
 			if len(line) != 2 || line[1] == "" {
-				return fmt.Errorf("ps tells %q under %q", line, top.Titles)
+				return fmt.Errorf("ps printed %q under %q", line, top.Titles)
 			}
 			threads = append(threads, thread{pid: line[0], state: line[1]})
 		}

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// A frozen server answers nothing until it is woken, and then goes on.
+// A frozen server does not answer until it is woken.
 func TestFreeze(t *testing.T) {
 	t.Parallel()
 	member, emulator, postgres := StartEtcd(t), StartDynamoDB(t), StartPostgres(t)
 	connected := postgres.Connect(t)
 	for _, c := range []struct {
 		name         string
-		callers      int // meanwhile
+		callers      int // concurrent callers
 		freeze, wake func(testing.TB)
 		answers      func(ctx context.Context) error
 	}{
@@ -36,19 +36,19 @@ func TestFreeze(t *testing.T) {
 				}()
 				select {
 				case err := <-answer:
-					t.Fatalf("a frozen server answers: %v", err)
+					t.Fatalf("a frozen server answered: %v", err)
 				case <-time.After(300 * time.Millisecond):
 				}
 				c.wake(t)
 				if err := <-answer; err != nil {
-					t.Errorf("a server that was woken does not answer: %v", err)
+					t.Errorf("a woken server did not answer: %v", err)
 				}
 			}
 		})
 	}
 }
 
-// busy has a server answer all the time until the test ends: one that has nothing to do stands still at once.
+// busy keeps a server answering until the test ends, because an idle server stops immediately.
 func busy(t *testing.T, callers int, answers func(ctx context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var calls sync.WaitGroup

@@ -14,11 +14,11 @@ import (
 	"go.uber.org/goleak"
 )
 
-// inMain is set while Main runs the tests: only then is there somebody to end the shared containers.
+// inMain is set while Main runs the tests, because only Main removes the shared containers.
 var inMain bool
 
-// Main is the TestMain of a package with integration tests: it runs the tests, ends the shared servers they used, and
-// fails when they have left goroutines behind.
+// Main is the TestMain of a package with integration tests. It runs the tests, stops the shared servers, and fails if goroutines
+// remain.
 //
 //	func TestMain(m *testing.M) { env.Main(m) }
 func Main(m *testing.M) {
@@ -30,20 +30,20 @@ func runMain(m *testing.M) int {
 	code := m.Run()
 	for _, end := range []func() error{sharedPostgres.end, sharedEtcd.end, sharedDynamoDB.end} {
 		if err := end(); err != nil {
-			fmt.Fprintln(os.Stderr, "env: ending a shared server:", err)
+			fmt.Fprintln(os.Stderr, "env: stopping a shared server:", err)
 			code = max(code, 1)
 		}
 	}
 	if code == 0 {
 		if err := leaks(); err != nil {
-			fmt.Fprintln(os.Stderr, "env: the tests passed but left goroutines behind:", err)
+			fmt.Fprintln(os.Stderr, "env: the tests passed but goroutines remain:", err)
 			code = 1
 		}
 	}
 	return code
 }
 
-// leaks waits for goroutines that are on their way out before it complains.
+// leaks waits for ending goroutines before it returns an error.
 func leaks() error {
 	deadline := time.Now().Add(20 * time.Second)
 	for {
@@ -54,7 +54,7 @@ func leaks() error {
 	}
 }
 
-// shared is a server that the tests of one binary have in common, started when the first of them asks.
+// shared is a server that the tests of one binary share. The first request starts it.
 type shared[S any] struct {
 	once  sync.Once
 	value S
@@ -62,11 +62,11 @@ type shared[S any] struct {
 	stop  func() error
 }
 
-// get starts the server at the first call. stop may be nil: a server given by URL is not ours to end.
+// get starts the server at the first call. stop may be nil, because a server given by URL must not be stopped.
 func (s *shared[S]) get(t testing.TB, name string, start func() (value S, stop func() error, err error)) S {
 	t.Helper()
 	if !inMain {
-		t.Fatal("env: this package needs func TestMain(m *testing.M) { env.Main(m) }, to end the shared servers")
+		t.Fatal("env: this package needs func TestMain(m *testing.M) { env.Main(m) }, to stop the shared servers")
 	}
 	s.once.Do(func() { s.value, s.stop, s.err = start() })
 	if s.err != nil {
@@ -82,5 +82,5 @@ func (s *shared[S]) end() error {
 	return s.stop()
 }
 
-// unique is a short name that no other test uses.
+// unique returns a short name that no other test uses.
 func unique() string { return strings.ToLower(rand.Text()[:12]) }

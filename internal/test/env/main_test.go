@@ -14,14 +14,14 @@ func TestMain(m *testing.M) { Main(m) }
 func TestOrphaned(t *testing.T) {
 	t.Parallel()
 	if orphaned(owner()) {
-		t.Error("this very process counts as gone")
+		t.Error("the running process counts as ended")
 	}
 	gone := exec.Command("true")
 	if err := gone.Run(); err != nil {
 		t.Fatal(err)
 	}
 	if !orphaned(describe(gone.Process.Pid)) {
-		t.Error("a process that has ended does not count as gone")
+		t.Error("an ended process does not count as ended")
 	}
 	host, err := os.Hostname()
 	if err != nil {
@@ -31,6 +31,6 @@ func TestOrphaned(t *testing.T) {
 		t.Error("a process id that was given out again counts as its earlier owner")
 	}
 	if orphaned("elsewhere/boot/1/1") {
-		t.Error("a process of another machine counts as gone")
+		t.Error("a process of another machine counts as ended")
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/testcontainers/testcontainers-go"
 )
 
-// engine runs one request about something other than a container.
+// engine runs one request for something other than a container.
 func engine(t testing.TB, what string, f func(ctx context.Context, cli client.APIClient) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -21,8 +21,8 @@ func engine(t testing.TB, what string, f func(ctx context.Context, cli client.AP
 	}
 }
 
-// peerNetwork makes a network over which the servers of one test reach each other by name. It has no way out, so that
-// Docker publishes ports over the default network, and cutting a member off its peers leaves its clients alone.
+// peerNetwork creates a network on which the servers of one test reach each other by name. It has no route to the outside, so
+// Docker publishes ports on the default network, and disconnecting a member from its peers does not affect its clients.
 func peerNetwork(t testing.TB) string {
 	t.Helper()
 	sweep()
@@ -43,7 +43,7 @@ func peerNetwork(t testing.TB) string {
 	return id
 }
 
-// volume makes a volume that several servers of one test can have.
+// volume creates a volume for several servers of one test.
 func volume(t testing.TB) string {
 	t.Helper()
 	name := "ashlar-" + unique()

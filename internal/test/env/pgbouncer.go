@@ -18,14 +18,13 @@ import (
 type PgBouncerServer struct {
 	*Container
 
-	// URL is the database as reached through the pooler.
+	// URL is the database's URL through the pooler.
 	URL string
-	// Direct is the server behind it, for what a pooler does not carry.
+	// Direct is the server behind the pooler, for features that a pooler does not support.
 	Direct *PostgresServer
 }
 
-// StartPgBouncer starts PgBouncer in transaction mode, with its default settings otherwise, in front of a server that
-// runs in a container, for this test alone.
+// StartPgBouncer starts PgBouncer for one test, in transaction mode with default settings, in front of a server in a container.
 func StartPgBouncer(t testing.TB, s *PostgresServer) *PgBouncerServer {
 	t.Helper()
 	u, err := url.Parse(s.URL)
@@ -67,8 +66,8 @@ default_pool_size = 40
 	return &PgBouncerServer{Container: c, URL: through(c.Addr), Direct: s}
 }
 
-// StoreURL is the URL, through the pooler, of an empty store in a schema of its own that is dropped at the end of the
-// test. params are further parameters, as "name=value".
+// StoreURL returns the URL, through the pooler, of an empty store in a schema of its own that is dropped at the end of the test.
+// params are further parameters, as "name=value".
 func (s *PgBouncerServer) StoreURL(t testing.TB, params ...string) string {
 	t.Helper()
 	return withParams(t, s.URL, append([]string{"schema=" + s.Direct.Schema(t)}, params...)...)

@@ -32,14 +32,14 @@ type PostgresServer struct {
 
 var sharedPostgres shared[*PostgresServer]
 
-// Postgres is the server that all tests of the binary share: a container, or the one at ASHLAR_TEST_POSTGRES_URL.
+// Postgres returns the server that all tests of the binary share: a container, or the one at ASHLAR_TEST_POSTGRES_URL.
 func Postgres(t testing.TB) *PostgresServer {
 	t.Helper()
 	return sharedPostgres.get(t, "Postgres", func() (*PostgresServer, func() error, error) {
 		if given := os.Getenv("ASHLAR_TEST_POSTGRES_URL"); given != "" {
 			u, err := url.Parse(given)
 			if err != nil {
-				return nil, nil, fmt.Errorf("ASHLAR_TEST_POSTGRES_URL is not a URL") // it may hold a password: not repeated
+				return nil, nil, fmt.Errorf("ASHLAR_TEST_POSTGRES_URL is not a URL") // not repeated, because it may contain a password
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 			defer cancel()
@@ -56,7 +56,7 @@ func Postgres(t testing.TB) *PostgresServer {
 	})
 }
 
-// StartPostgres starts a Postgres server for this test alone. args are passed to it, as in "-c", "wal_level=logical".
+// StartPostgres starts a Postgres server for one test. args are passed to it, such as "-c", "wal_level=logical".
 func StartPostgres(t testing.TB, args ...string) *PostgresServer {
 	t.Helper()
 	c := start(t, postgresSpec(args...))
@@ -77,7 +77,7 @@ func postgresSpec(args ...string) spec {
 	}
 }
 
-// postgresData is where the official images of all releases keep, or can be told to keep, their files.
+// postgresData is the data directory in the official images of all releases, by default or by setting.
 const postgresData = "/var/lib/postgresql/data/pg"
 
 func postgresURL(addr string) string {
@@ -110,12 +110,12 @@ func (s *PostgresServer) Connect(t testing.TB) *pgx.Conn {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
-		_ = conn.Close(ctx) // the test may have killed the server under it
+		_ = conn.Close(ctx) // the test may have killed the server
 	})
 	return conn
 }
 
-// Schema names a schema that no other test uses. It is dropped, if it exists then, at the end of the test.
+// Schema returns the name of a schema that no other test uses. The end of the test drops it, if it exists.
 func (s *PostgresServer) Schema(t testing.TB) string {
 	t.Helper()
 	schema := "t_" + unique()
@@ -124,7 +124,7 @@ func (s *PostgresServer) Schema(t testing.TB) string {
 		defer cancel()
 		conn, err := pgx.Connect(ctx, s.URL)
 		if err != nil {
-			t.Logf("env: schema %s stays: %v", schema, err) // the test may have left its server stopped
+			t.Logf("env: schema %s stays: %v", schema, err) // the test may have stopped its server
 			return
 		}
 		defer conn.Close(context.Background())
@@ -135,20 +135,20 @@ func (s *PostgresServer) Schema(t testing.TB) string {
 	return schema
 }
 
-// StoreURL is the URL of an empty store, in a schema of its own that is dropped at the end of the test. params are
-// further parameters, as "name=value".
+// StoreURL returns the URL of an empty store, in a schema of its own that is dropped at the end of the test. params are further
+// parameters, as "name=value".
 func (s *PostgresServer) StoreURL(t testing.TB, params ...string) string {
 	t.Helper()
 	return s.StoreURLIn(t, s.Schema(t), params...)
 }
 
-// StoreURLIn is the URL of the store in the schema named.
+// StoreURLIn returns the URL of the store in a schema.
 func (s *PostgresServer) StoreURLIn(t testing.TB, schema string, params ...string) string {
 	t.Helper()
 	return withParams(t, s.URL, append([]string{"schema=" + schema}, params...)...)
 }
 
-// At is the same server reached through another address, such as a proxy's.
+// At returns the same server at another address, such as a proxy's.
 func (s *PostgresServer) At(t testing.TB, addr string) *PostgresServer {
 	t.Helper()
 	u, err := url.Parse(s.URL)
@@ -159,7 +159,7 @@ func (s *PostgresServer) At(t testing.TB, addr string) *PostgresServer {
 	return &PostgresServer{Container: s.Container, URL: u.String()}
 }
 
-// host is where another container reaches the server.
+// host returns the address of the server for other containers.
 func (s *PostgresServer) host(t testing.TB) string { return net.JoinHostPort(s.IP(t), "5432") }
 
 // withParams adds "name=value" parameters to a URL.

@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Direct is the same server at its container's own address, where Docker's port proxy does not stand in between: a proxy
-// that copies bytes in user space taxes each round trip, which flatters whoever makes few of them. It works where the daemon
-// runs on this machine; elsewhere, and for a server given by URL, it is the server as it is.
+// Direct returns the same server at its container's own address, without Docker's port proxy. The proxy copies bytes in user space
+// and makes each round trip more expensive, which favours the side with fewer round trips. It needs a daemon on this machine;
+// otherwise, and for a server given by URL, Direct returns the server unchanged.
 func (s *PostgresServer) Direct(t testing.TB) *PostgresServer {
 	t.Helper()
 	if s.ctr == nil {
@@ -29,8 +29,7 @@ func (s *PostgresServer) Direct(t testing.TB) *PostgresServer {
 	return direct
 }
 
-// Database is a database of its own on the same server, dropped at the end of the test: for rights on what belongs to a
-// database, and for its settings.
+// Database creates a database on the same server, dropped at the end of the test, for permissions and settings of a database.
 func (s *PostgresServer) Database(t testing.TB) *PostgresServer {
 	t.Helper()
 	name := "d_" + unique()
@@ -41,7 +40,7 @@ func (s *PostgresServer) Database(t testing.TB) *PostgresServer {
 	return &PostgresServer{Container: s.Container, URL: u.String()}
 }
 
-// Copy makes a copy of this database, to which nobody may be connected, dropped at the end of the test.
+// Copy creates a copy of this database, which must have no connections. It is dropped at the end of the test.
 func (s *PostgresServer) Copy(t testing.TB) *PostgresServer {
 	t.Helper()
 	u := s.parsed(t)
@@ -55,8 +54,8 @@ func (s *PostgresServer) Copy(t testing.TB) *PostgresServer {
 	return &PostgresServer{Container: s.Container, URL: u.String()}
 }
 
-// Role makes a role that may log in and has no rights but those of everybody, dropped at the end of the test with all that it
-// owns in this database. It returns the server as the role sees it, and the role's name.
+// Role creates a role that may log in and has only public permissions. The end of the test drops it with all its objects in this
+// database. Role returns the server as seen by the role, and the role's name.
 func (s *PostgresServer) Role(t testing.TB) (as *PostgresServer, name string) {
 	t.Helper()
 	name = "r_" + unique()
@@ -76,7 +75,7 @@ func (s *PostgresServer) parsed(t testing.TB) *url.URL {
 	return u
 }
 
-// run runs SQL on a connection of its own.
+// run runs SQL on a new connection.
 func (s *PostgresServer) run(t testing.TB, sql string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// SmallDisk is a Postgres server whose tables are on a disk of their own, so that the disk can be full while the server goes on.
+// SmallDisk is a Postgres server whose tables are on a separate disk, so that the disk can be full while the server continues.
 type SmallDisk struct {
 	*PostgresServer
 }
@@ -19,7 +19,7 @@ const (
 	filler    = smallDisk + "/filler"
 )
 
-// StartPostgresSmallDisk starts a Postgres server with a disk of so many MiB for the tables, for this test alone.
+// StartPostgresSmallDisk starts a Postgres server for one test, with a disk of size MiB for the tables.
 func StartPostgresSmallDisk(t testing.TB, size int) *SmallDisk {
 	t.Helper()
 	s := postgresSpec()
@@ -41,13 +41,13 @@ func StartPostgresSmallDisk(t testing.TB, size int) *SmallDisk {
 	return d
 }
 
-// Fill leaves so many MiB free; 0 fills a disk that others write to as well.
+// Fill leaves free MiB; 0 fills a disk that others write to as well.
 func (d *SmallDisk) Fill(t testing.TB, free int) {
 	t.Helper()
 	d.Exec(t, "sh", "-c", fmt.Sprintf("head -c $(( ($(stat -f -c '%%a*%%S' %s) - %d*1024*1024) )) /dev/zero > %s || [ %d = 0 ]", smallDisk, free, filler, free))
 }
 
-// Free undoes Fill.
+// Free reverts Fill.
 func (d *SmallDisk) Free(t testing.TB) {
 	t.Helper()
 	d.Exec(t, "rm", filler)

@@ -18,8 +18,8 @@ import (
 	"github.com/testcontainers/testcontainers-go"
 )
 
-// FeignedPostgres is a Postgres server whose disk can stall, so that writes reach the cache and whoever forces them to the disk
-// waits, and whose clock can be set.
+// FeignedPostgres is a Postgres server whose disk can stall, so that writes reach the cache but flushes block, and whose clock can
+// be set.
 type FeignedPostgres struct {
 	*PostgresServer
 }
@@ -33,13 +33,13 @@ const (
 	skewFile       = "/tmp/skew"
 )
 
-// buildPreload compiles the library that stands between the server and its system.
+// buildPreload compiles the library that intercepts the server's system calls.
 var buildPreload = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "ashlar-preload-")
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // of the system's temporary folder
+	defer func() { _ = os.RemoveAll(dir) }() // a directory in the system's temporary one
 	if err := os.CopyFS(dir, preloadSources); err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ var buildPreload = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(out)
 })
 
-// StartFeignedPostgres starts such a server for this test alone. args are passed to it.
+// StartFeignedPostgres starts such a server for one test. args are passed to it.
 func StartFeignedPostgres(t testing.TB, args ...string) *FeignedPostgres {
 	t.Helper()
 	library, err := buildPreload()
@@ -69,10 +69,10 @@ func StartFeignedPostgres(t testing.TB, args ...string) *FeignedPostgres {
 	return &FeignedPostgres{&PostgresServer{Container: c, URL: postgresURL(c.Addr)}}
 }
 
-// SetClock has the server's clock step to what is so far ahead of the host's; 0 sets it right.
+// SetClock sets the server's clock ahead of the host's; 0 removes the difference.
 func (d *FeignedPostgres) SetClock(t testing.TB, ahead time.Duration) {
 	t.Helper()
-	// Moved into place, so that nobody reads a part of the number.
+	// Renamed into place, so that no process reads a part of the number.
 	d.Exec(t, "sh", "-c", fmt.Sprintf("echo %d >%s.new && mv %[2]s.new %[2]s", int(ahead.Seconds()), skewFile))
 }
 
@@ -82,7 +82,7 @@ func (d *FeignedPostgres) Stall(t testing.TB) {
 	d.Exec(t, "touch", stallSwitch)
 }
 
-// Flow ends a Stall.
+// Flow ends the stall.
 func (d *FeignedPostgres) Flow(t testing.TB) {
 	t.Helper()
 	d.Exec(t, "rm", stallSwitch)
@@ -104,7 +104,7 @@ func (d *FeignedPostgres) AwaitStalled(t testing.TB) {
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("env: nobody waits for the disk: %v", err)
+			t.Fatalf("env: no session waits for the disk: %v", err)
 		case <-tick.C:
 		}
 	}

@@ -19,7 +19,7 @@ type PostgresPair struct {
 	peers string // the network between the two
 }
 
-// StartPostgresPair starts a primary and a hot standby that streams from it, for this test alone. args go to both.
+// StartPostgresPair starts a primary and a hot standby that streams from it, for one test. args are passed to both.
 func StartPostgresPair(t testing.TB, args ...string) *PostgresPair {
 	t.Helper()
 	peers, files := peerNetwork(t), volume(t)
@@ -31,7 +31,7 @@ func StartPostgresPair(t testing.TB, args ...string) *PostgresPair {
 	primary := &PostgresServer{Container: c, URL: postgresURL(c.Addr)}
 	primary.Exec(t, "sh", "-c", "echo 'host replication all all scram-sha-256' >> "+postgresData+"/pg_hba.conf")
 
-	// A base backup by hand: the session that begins it has to end it, and the images need no program for it.
+	// This is a base backup by SQL: the session that starts it must end it, and the images need no program for it.
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	conn := primary.Connect(t)
@@ -61,7 +61,7 @@ func StartPostgresPair(t testing.TB, args ...string) *PostgresPair {
 	return pair
 }
 
-// CatchUp waits until the standby has replayed what the primary holds now.
+// CatchUp waits until the standby has replayed the primary's present state.
 func (p *PostgresPair) CatchUp(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -86,8 +86,8 @@ func (p *PostgresPair) CatchUp(t testing.TB) {
 	}
 }
 
-// Synchronous makes the primary wait for the standby at each commit: level is the server's synchronous_commit. It returns
-// when the standby counts.
+// Synchronous makes the primary wait for the standby at each commit: level is the server's synchronous_commit. It returns when the
+// standby is synchronous.
 func (p *PostgresPair) Synchronous(t testing.TB, level string) {
 	t.Helper()
 	for _, sql := range []string{
@@ -121,18 +121,18 @@ func (p *PostgresPair) AwaitSynchronous(t testing.TB) {
 	}
 }
 
-// Separate cuts the standby off its primary, and returns when the primary has noticed. Clients reach both.
+// Separate disconnects the standby from its primary, and returns when the primary has detected it. Clients reach both.
 func (p *PostgresPair) Separate(t testing.TB) {
 	t.Helper()
 	p.Standby.do(t, "disconnect", func(ctx context.Context, cli client.APIClient, id string) error {
 		_, err := cli.NetworkDisconnect(ctx, p.peers, client.NetworkDisconnectOptions{Container: id, Force: true})
 		return err
 	})
-	// A connection over a network that is gone stays until a timeout: the primary ends it, as it would then.
+	// A connection over a dead network stays until a timeout; this ends it at once.
 	p.Primary.run(t, "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_replication")
 }
 
-// Reunite ends a Separate. The standby comes back by itself, after a few seconds.
+// Reunite ends the separation. The standby reconnects by itself, after a few seconds.
 func (p *PostgresPair) Reunite(t testing.TB) {
 	t.Helper()
 	p.Standby.do(t, "reconnect", func(ctx context.Context, cli client.APIClient, id string) error {
@@ -140,8 +140,7 @@ func (p *PostgresPair) Reunite(t testing.TB) {
 	})
 }
 
-// Promote makes the standby a primary of its own and returns when it takes writes. The old primary goes on unless the
-// test stops it.
+// Promote makes the standby a primary and returns when it accepts writes. The old primary continues unless the test stops it.
 func (p *PostgresPair) Promote(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// KillProcess ends one process of the server at once, chosen by its pid in pg_stat_activity, as the kernel does when memory
-// runs out. Postgres then ends all sessions and recovers from its log, with the data that was on disk; nothing restarts the
-// container. A process that has gone by itself meanwhile is nobody's fault: it reports whether it was there.
+// KillProcess kills one process of the server, chosen by its pid in pg_stat_activity, like the kernel when memory runs out.
+// Postgres then ends all sessions and recovers from its log, with the data on disk; nothing restarts the container. KillProcess
+// reports whether the process existed, because it may have ended meanwhile.
 func (s *PostgresServer) KillProcess(t testing.TB, pid uint32) (there bool) {
 	t.Helper()
 	s.id(t)
@@ -17,8 +17,8 @@ func (s *PostgresServer) KillProcess(t testing.TB, pid uint32) (there bool) {
 	return err == nil
 }
 
-// Freeze stops all processes of the server but the first one, which goes on taking connections, until Wake is called. Docker's Pause
-// stops that as well, but not reliably: it fails while the server makes processes.
+// Freeze stops all processes of the server but the first one, which continues to accept connections, until Wake is called. Docker's
+// Pause stops that one as well, but fails while the server creates processes.
 func (s *PostgresServer) Freeze(t testing.TB) {
 	t.Helper()
 	others := s.processes(t)[1:]
@@ -26,7 +26,7 @@ func (s *PostgresServer) Freeze(t testing.TB) {
 	s.awaitStandstill(t, others)
 }
 
-// Wake ends a Freeze.
+// Wake resumes the frozen processes.
 func (s *PostgresServer) Wake(t testing.TB) {
 	t.Helper()
 	s.Exec(t, "sh", "-c", "kill -CONT -1")

@@ -16,8 +16,8 @@ import (
 	"github.com/testcontainers/testcontainers-go"
 )
 
-// Every container, network and volume of this package names the process it belongs to. What a killed test binary left
-// behind is thereby known for what it is, and the next binary removes it.
+// Every container, network and volume of this package has a label with its owner process. The next binary recognises and removes
+// the remains of a killed one.
 const ownerLabel = "dev.ashlar.testenv.owner"
 
 var (
@@ -27,14 +27,14 @@ var (
 
 func labels() map[string]string { return map[string]string{ownerLabel: owner()} }
 
-// describe names a process so that it is not mistaken for a later one with the same id: host, boot, id, start time.
+// describe identifies a process, so that it is not mistaken for a later one with the same id: host, boot, id, start time.
 func describe(pid int) string {
 	host, _ := os.Hostname()
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return fmt.Sprintf("%s/%s/%d/%s", host, strings.TrimSpace(string(boot)), pid, startTime(pid))
 }
 
-// startTime is the 22nd field of the process's stat line, counted behind the name, which may hold spaces.
+// startTime returns the 22nd field of the process's stat line, counted after the name, which may contain spaces.
 func startTime(pid int) string {
 	stat, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	_, rest, _ := strings.Cut(string(stat), ") ")
@@ -44,12 +44,12 @@ func startTime(pid int) string {
 	return "-"
 }
 
-// orphaned reports whether the owner a label names was a process of this machine and is gone.
+// orphaned reports whether the owner in a label was a process of this machine and has ended.
 func orphaned(label string) bool {
 	parts := strings.Split(label, "/")
 	host, _ := os.Hostname()
 	if len(parts) != 4 || parts[0] != host {
-		return false // somebody else's: not ours to judge
+		return false // the owner may be on another machine
 	}
 	pid, err := strconv.Atoi(parts[2])
 	if err != nil || pid <= 0 {
@@ -61,7 +61,7 @@ func orphaned(label string) bool {
 	return describe(pid) != label
 }
 
-// sweep removes, once per process, what dead test binaries left behind. It is a courtesy: failure is no reason to fail.
+// sweep removes, once per process, the remains of dead test binaries. It ignores failures.
 func sweep() {
 	sweepOnce.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -1,6 +1,6 @@
-// Package token attacks the continue tokens of listings that are read from history. Tokens are not signed, so a caller who
-// knows the format can forge one. A forged token may show only resources that the caller could have listed, and it may not keep
-// the store busy.
+// Package token attacks the continue tokens of listings that are read from history. Tokens are not signed, so a caller who knows
+// the format can forge one. A forged token may return only resources that the caller could have listed, and must not keep the store
+// busy.
 package token
 
 import (
@@ -77,7 +77,7 @@ func Run(t *testing.T, b, other Backend) {
 	}
 }
 
-// forgeries are tokens that are well formed, or nearly so.
+// forgeries returns tokens that are well formed, or almost.
 func forgeries(good token, id *resourcepb.ID) map[string]token {
 	all := map[string]token{}
 	forge := func(what string, change func(f *token)) {
@@ -97,7 +97,7 @@ func forgeries(good token, id *resourcepb.ID) map[string]token {
 		forge(what, func(f *token) { f.after = k.Bytes() })
 	}
 	for what, after := range map[string]string{
-		"no key": "", "half a key": string(good.after[:3]), "a key with a part too many": string(good.after) + "\x00x", "a key of no text": "\xff\x00\xff\x00\x00\x00\xfe",
+		"no key": "", "half a key": string(good.after[:3]), "a key with a part too many": string(good.after) + "\x00x", "a key that is not text": "\xff\x00\xff\x00\x00\x00\xfe",
 	} {
 		forge(what, func(f *token) { f.after = []byte(after) })
 	}
@@ -119,21 +119,21 @@ func forgeries(good token, id *resourcepb.ID) map[string]token {
 		forge(fmt.Sprintf("revision %d", revision), func(f *token) { f.revision = revision })
 	}
 	for _, size := range []uint64{0, 1, uint64(len(good.position)) + 1, 1 << 40, math.MaxInt64, math.MaxUint64} {
-		forge(fmt.Sprintf("a position that says to be of %d bytes", size), func(f *token) { f.size = &size })
+		forge(fmt.Sprintf("a position with the stated size %d", size), func(f *token) { f.size = &size })
 	}
 	return all
 }
 
-// token is a continue token in its parts.
+// token is a decoded continue token.
 type token struct {
 	store           cursor.StoreID
 	sum             []byte // of the filter
 	revision        uint64
-	size            *uint64 // the size that it states for the position, if that is not the real size
+	size            *uint64 // the stated size of the position, if it is not the real one
 	position, after []byte
 }
 
-// parse takes a token apart, as the driver tier makes it.
+// parse decodes a token, as the driver tier encodes it.
 func parse(t *testing.T, text string) token {
 	t.Helper()
 	raw, err := base64.RawURLEncoding.DecodeString(text)
@@ -153,7 +153,7 @@ func parse(t *testing.T, text string) token {
 	return f
 }
 
-// token puts a token together.
+// token encodes a token.
 func (f *token) token() string {
 	payload := binary.AppendUvarint(bytes.Clone(f.sum), f.revision)
 	size := uint64(len(f.position))
