@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/cursor"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -15,12 +14,6 @@ import (
 // StoreID identifies a store for as long as its data lives. It is random, made with the store, and part of every token. It is
 // an array of 16 bytes.
 type StoreID = cursor.StoreID
-
-// Key identifies a resource: (group, kind, partition, namespace, name). Its Bytes are in list order.
-type Key = key.Key
-
-// Filter says which keys a list or a watch is about.
-type Filter = key.Filter
 
 // Driver is one opened store of a database. P is a position in the store's history, which is never changed in place.
 //

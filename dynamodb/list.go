@@ -13,9 +13,9 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/dynamodb/internal/spill"
 	"github.com/ashlar-dev/storage/dynamodb/internal/streams"
 	"github.com/ashlar-dev/storage/internal/codec"
-	"github.com/ashlar-dev/storage/internal/spill"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 

@@ -12,9 +12,6 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// versionField is the number of Resource.version.
-const versionField = 3
-
 // Encode returns the bytes of res without its version.
 func Encode(res *resourcepb.Resource) ([]byte, error) { return Append(nil, res) }
 

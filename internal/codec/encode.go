@@ -144,3 +144,6 @@ func appendID(b []byte, number protowire.Number, id *resourcepb.ID) []byte {
 	}
 	return b
 }
+
+// versionField is the number of Resource.version.
+const versionField = 3

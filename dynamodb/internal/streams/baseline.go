@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/spill"
+	"github.com/ashlar-dev/storage/dynamodb/internal/spill"
 )
 
 // Baseline contains the count of the state of each key in a snapshot, including tombstones. A record of that state, or of an

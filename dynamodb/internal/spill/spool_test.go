@@ -10,7 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/ashlar-dev/storage/internal/spill"
+	"github.com/ashlar-dev/storage/dynamodb/internal/spill"
 )
 
 func TestRecordsComeBackInOrder(t *testing.T) {
