@@ -9,30 +9,30 @@ import (
 	"github.com/ashlar-dev/storage/internal/codec"
 )
 
-// Row is a resource as a store keeps it.
+// Row is a stored resource.
 type Row struct {
 	Key     Key
 	Version string
-	Data    []byte // as Encode encodes it
+	Data    []byte // as encoded by Encode
 }
 
-// Bulk is a Driver that reads and fills a whole store in less time than pages and transactions take.
+// Bulk is a Driver that reads and fills a whole store faster than pages and transactions do.
 type Bulk interface {
-	// ReadAfter returns what is stored, at one moment during the call, under the keys that follow the one whose bytes are given
-	// (nil: under all), in the order of keys: at most limit rows, fewer where they are large, none only if there are none. The
-	// read is strong.
+	// ReadAfter returns the rows stored, at one moment during the call, under the keys after the given one, in key order; after is
+	// the bytes of a key, or nil for all rows. It returns at most limit rows, fewer if they are large, and none only at the end.
+	// The read is strong.
 	ReadAfter(ctx context.Context, after []byte, limit int) ([]Row, error)
-	// Load creates resources that are not there, all of them or none, whatever versions the rows have; watches see them as they
-	// see others. Rows are in the order of keys. If one is there already, Load fails; if an answer is lost, Load may fail because
-	// of what it did itself. [Creations] returns the mutations for a driver that loads by Apply.
+	// Load creates resources that do not exist yet, all of them or none, and ignores the versions in rows. Watches report them like
+	// other writes. Rows are in key order. If a resource exists already, Load fails. If an answer was lost, Load may fail because
+	// of its own earlier attempt. [Creations] returns the mutations for a driver that loads by Apply.
 	Load(ctx context.Context, rows []Row) error
 }
 
-// ReadBytes is the number of bytes after which ReadAfter returns what it has.
+// ReadBytes is the number of bytes after which ReadAfter ends.
 const ReadBytes = 1 << 20
 
-// Creations returns the mutations that create the resources in rows. A row that is no legal resource, or is larger than maxSize, is an
-// error that matches storage.ErrInvalid or storage.ErrTooLarge. maxSize 0 is MaxSize.
+// Creations returns the mutations that create the resources in rows. A row that is no valid resource is an error that matches
+// storage.ErrInvalid, one that is larger than maxSize an error that matches storage.ErrTooLarge. maxSize 0 selects MaxSize.
 func Creations(rows []Row, maxSize int) ([]Mutation, error) {
 	if maxSize <= 0 {
 		maxSize = MaxSize
@@ -57,7 +57,7 @@ func creation(row *Row, maxSize int) (Mutation, error) {
 		_, err = check.IDWithUid("owner", res.GetOwner())
 	}
 	if err == nil && len(row.Data) > maxSize {
-		err = fmt.Errorf("%w: the resource has %d bytes, the most is %d", storage.ErrTooLarge, len(row.Data), maxSize)
+		err = fmt.Errorf("%w: the resource has %d bytes, expected at most %d", storage.ErrTooLarge, len(row.Data), maxSize)
 	}
 	return Mutation{Verb: Write, Key: k, Uid: res.GetId().GetUid(), Resource: res}, err
 }

@@ -6,15 +6,15 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// Stored is what a store holds under a key: nothing if Exists is false.
+// Stored is the state of a key. Nothing is stored if Exists is false.
 type Stored struct {
 	Exists       bool
 	Uid, Version string
 }
 
-// Decide says what a mutation does where this is stored: whether it changes anything, or the error by which it is refused. It is the
-// decision table of the contract, in one place for all drivers. Of something damaged, whose uid the database does not tell any more,
-// the uid is said to be the mutation's: whoever knows the version may replace or delete it.
+// Decide reports whether the mutation changes a key in this state, or returns the error that refuses it. It is the decision table
+// of the contract, shared by all drivers. For a damaged resource whose uid is lost, the driver passes the mutation's uid: a caller
+// that knows the version may replace or delete it.
 func (m *Mutation) Decide(s Stored) (changes bool, err error) {
 	switch m.Verb {
 	case Write:
@@ -33,7 +33,7 @@ func (m *Mutation) Decide(s Stored) (changes bool, err error) {
 		}
 		return true, nil
 	case Check:
-		if m.Version == "" && m.Uid == "" && s.Exists { // who demands absence need not know a uid
+		if m.Version == "" && m.Uid == "" && s.Exists { // a check for absence needs no uid
 			return false, fmt.Errorf("%w: the resource exists", storage.ErrCASFailure)
 		}
 		return false, compare(s, m.Uid, m.Version)
@@ -41,7 +41,7 @@ func (m *Mutation) Decide(s Stored) (changes bool, err error) {
 	return false, fmt.Errorf("%w: unknown verb %d", storage.ErrInvalid, m.Verb)
 }
 
-// compare holds what is stored against a uid and a version; version "" expects nothing.
+// compare compares the state of a key with an expected uid and version. Version "" expects that nothing is stored.
 func compare(s Stored, uid, version string) error {
 	switch {
 	case !s.Exists && version == "":

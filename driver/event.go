@@ -7,43 +7,43 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Event is one change. It is immutable once published: watches share it, and clone what they hand out.
+// Event is one change. It is immutable once published: watches share it and clone the resources that they return.
 type Event[P any] struct {
-	// Key of the resource.
+	// Key is the key of the resource.
 	Key Key
-	// Delete tells a deletion from a write.
+	// Delete reports whether the change is a deletion.
 	Delete bool
-	// Resource as it was written, or as it was last stored before the deletion, with its version.
+	// Resource is the written resource, or the last stored one before the deletion, with its version.
 	Resource *resourcepb.Resource
-	// Damage, if not nil, says that what is stored of the change cannot be read, and that there is no Resource. It ends the
-	// watches that want the event, before they pass it, and no others: leaving it out would be a gap that nobody hears of.
+	// Damage is the reason why the stored change cannot be read; Resource is then nil. It ends the watches that match the event,
+	// before they pass it, because omitting the event would be an unnoticed gap. Other watches continue.
 	Damage error
-	// Size of the resource in bytes, for the log's bound.
+	// Size is the size of the resource in bytes, for the bound of the log.
 	Size int
-	// At is where the event stands in the store's history: what Contains and Advance look at.
+	// At is the position of the event in the store's history, for Contains and Advance.
 	At P
-	// Revision is the event's number, CreateRevision that of the change by which the resource was created, and Writes the number of changes
-	// since then, that one included; of a deletion they are those of what was last stored, but for Revision. They are 0 where the driver
-	// is no driver.Historian.
+	// Revision is the event's number, CreateRevision the revision at which the resource was created, and Writes the number of
+	// changes since then, including this one. For a deletion, CreateRevision and Writes are those of the last stored resource. All
+	// three are 0 if the driver is no Historian.
 	Revision, CreateRevision, Writes int64
-	// Commit is the same, and not 0, for events that became visible to readers at once; they stand next to each other. It is 0
-	// for an event that is alone in its commit, and where the source cannot tell.
+	// Commit is the same non-zero number for events that became visible atomically; these are adjacent. It is 0 for the only event
+	// of a commit, and if the source cannot know.
 	Commit int64
-	// CommitContinues says that the batch or page ends with this event but its commit does not, so that a watch has to look at the next one
-	// to learn whether something of the commit is left for it. Where it is false for the last event, a batch or page ends with
-	// a whole commit. A page that ends inside a commit holds the event at its end even if the filter leaves that out.
+	// CommitContinues reports that the batch or page ends with this event although its commit continues. A watch then has to read
+	// the next batch or page to find further events of the commit. If it is false for the last event, the batch or page ends with a
+	// whole commit. A page that ends inside a commit contains the event at its end even if the filter excludes it.
 	CommitContinues bool
 }
 
-// Version is a resource as it was stored at some time: Key with the version's text and the bytes of the encoded resource, or Resource.
-// Nobody changes what it refers to.
+// Version is a resource as stored at some time: either Key with the version's text and the bytes of the encoded resource, or
+// Resource. The referenced data is immutable.
 type Version struct {
 	Key, Version, Data []byte
 	Resource           *resourcepb.Resource
-	// SingleReader says that nobody looks at Data but who turns it into a resource, which may keep it.
+	// SingleReader reports that Data has a single reader, which may keep it without copying.
 	SingleReader bool
-	// CreateRevision is the revision at which the resource was created, ModRevision that of its last change then, and Writes the number of changes
-	// from the one to the other, both counted.
+	// CreateRevision is the revision at which the resource was created, ModRevision the revision of its last change up to that
+	// time, and Writes the number of changes from the first to the last, inclusive.
 	CreateRevision, ModRevision, Writes int64
 }
 
@@ -58,64 +58,61 @@ func (v *Version) Decode() (*resourcepb.Resource, error) {
 	return codec.DecodeAt(v.Key, v.Data, string(v.Version))
 }
 
-// Source gives the changes of a store, and knows what its positions mean.
+// Source provides the changes of a store and interprets its positions.
 type Source[P any] interface {
-	// Run delivers changes until ctx ends. It calls ready once, as soon as every change after that position is going to be
-	// published; then publish for each batch, in order. end is the position after the batch, which may be empty.
+	// Run delivers changes until ctx ends. It calls ready once, with a position, when it is certain to publish every change after
+	// that position. Then it calls publish for each batch, in order; end is the position after the batch, which may be empty.
 	//
-	// It reconnects by itself. It returns when ctx is over, or with an error when history is lost or the database stayed away for
-	// too long: that ends all watches with storage.ErrWatchClosed, the error wrapped in it. An error before ready is returned to
-	// those who wait for a watch to begin.
+	// Run reconnects by itself. It returns when ctx has ended, or with an error if history was lost or the database was unreachable
+	// for too long. The error ends all watches with storage.ErrWatchClosed, which wraps it. An error before ready is returned to
+	// the callers that wait for a new watch.
 	Run(ctx context.Context, ready func(P), publish func(events []*Event[P], end P)) error
-	// History returns the changes after from, for a filter. It does not ask the database yet.
+	// History returns the changes after from that match a filter. It sends no request yet.
 	History(from P, f *Filter) History[P]
 	// Contains reports whether the state at a position includes an event.
 	Contains(at P, ev *Event[P]) bool
-	// Advance returns a position with an event added, and with what precedes the event in its batch.
+	// Advance returns a position extended by an event and by the events that precede it in its batch.
 	Advance(at P, ev *Event[P]) P
-	// Merge returns a position with everything up to end added, where end is the position after a batch.
+	// Merge returns a position extended by everything up to end, the position after a batch.
 	Merge(at, end P) P
-	// Encode returns a position as bytes, for cursors. Any handle of the store can read them, at any later time.
+	// Encode returns a position as bytes, for cursors. Any handle of the store can decode them at any later time.
 	Encode(at P) []byte
-	// Decode undoes Encode. Bytes that are no position are an error that matches storage.ErrInvalid, a position whose history
-	// is known to be gone storage.ErrCompacted. It does not ask the database.
+	// Decode is the inverse of Encode. Bytes that are no position are an error that matches storage.ErrInvalid. A position whose
+	// history is known to be discarded is one that matches storage.ErrCompacted. Decode sends no request.
 	Decode(b []byte) (P, error)
 }
 
-// Prover is what a Source implements beside Source if it can prove how far a watch is. Its watches are storage.Bookmarkers.
+// Prover is an optional interface of a Source that can prove the progress of a watch. Its watches are storage.Bookmarkers.
 //
-// With positions on a line it is little: Newest reads the end of the line, as a strong read would, and Reached compares two
-// numbers.
+// If positions are numbers, Newest reads the newest one as a strong read would, and Reached compares two of them.
 type Prover[P any] interface {
-	// Newest asks the database for a position that contains every change which was acknowledged, to anybody, before the call.
-	// It has Run, wherever that is, publish a batch soon whose end has reached the position, which may be an empty one;
-	// where Run has published that much already, there is nothing left to do. Nothing but an answer to a question that was
-	// asked during the call will do: what the source happens to know is older.
+	// Newest reads from the database a position that contains every change acknowledged to any caller before the call. It ensures
+	// that Run soon publishes a batch, possibly an empty one, whose end has reached the position, unless Run has published that
+	// much already. The position must come from an answer to a request sent during the call; cached knowledge is too old.
 	//
-	// It gives up by itself when an answer takes too long, and is called again after an error until the run ends. Calls do not
-	// overlap.
+	// Newest limits its own time. After an error it is called again until the run ends. Calls do not overlap.
 	Newest(ctx context.Context) (P, error)
 
 	// Reached reports whether at contains everything that target, a position from Newest, contains.
 	Reached(at, target P) bool
 }
 
-// PageBytes is the number of bytes of resources after which a page of history ends, whatever the number of changes in it: a
-// watch that is behind holds a page in memory for as long as nobody reads from it.
+// PageBytes is the number of bytes of resources after which a page of history ends, whatever the number of changes in it. A watch
+// that is behind holds one page in memory until it is consumed.
 const PageBytes = 4 << 20
 
-// History is changes of the past, read page by page.
+// History is a sequence of past changes, read page by page.
 type History[P any] interface {
-	// Page reads the next changes, in order, about limit of them and about PageBytes of resources at most, whichever comes
-	// first; there may be some that the filter leaves out. end is the position after them. more is false when end was the newest
-	// state at some moment after the call began, and then the page ends with a whole commit. After an error the next call begins
-	// where this one did. History that is gone is an error that matches storage.ErrCompacted.
+	// Page reads the next changes, in order. It returns about limit changes and about PageBytes of resources at most; some changes
+	// may not match the filter. end is the position after them. more is false if end was the newest state at some moment after the
+	// call began; the page then ends with a whole commit. After an error, the next call starts at the same place. Discarded history
+	// is an error that matches storage.ErrCompacted.
 	Page(ctx context.Context, limit int) (events []*Event[P], end P, more bool, err error)
-	// Close frees what the reading holds; it may be called while a page is read, which then fails. Closing twice is fine.
+	// Close frees the reader's resources. It may be called during Page, which then fails. Closing twice is allowed.
 	Close()
 }
 
-// Pages is the History of a database in which one page is as easy to find as another: read reads the one after from.
+// Pages returns the History of a database that finds every page at the same cost: read reads the page after from.
 func Pages[P any](from P, read func(ctx context.Context, from P, limit int) (events []*Event[P], end P, more bool, err error)) History[P] {
 	return &pages[P]{from, read}
 }
@@ -135,10 +132,10 @@ func (p *pages[P]) Page(ctx context.Context, limit int) ([]*Event[P], P, bool, e
 
 func (*pages[P]) Close() {}
 
-// Snapshot is the beginning of a watch: resources in list order, each for the watch to give away.
+// Snapshot is the start of a watch: resources in list order. The caller owns each returned resource.
 type Snapshot interface {
-	// Next returns the next resource, or io.EOF after the last.
+	// Next returns the next resource, or io.EOF after the last one.
 	Next(ctx context.Context) (*resourcepb.Resource, error)
-	// Close frees what the snapshot holds. It is called once.
+	// Close frees the snapshot's resources. It is called once.
 	Close()
 }

@@ -8,72 +8,71 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// Historian is a Driver that can be read as it was at an earlier position, and numbers its changes. Its backend is a
-// history.Historian, and pages of listings, and the snapshots of watches, are read at the position of the first one, so that their tokens
-// are good in any process. So a position has to be readable for TokenLifetime after it was the present, unless Compact was called.
-// history.Historian says what revisions are. Event.Revision, Created and Writes, and Mutation.Revision, are set.
+// Historian is a Driver that numbers its changes and can be read at an earlier position. Its backend is a history.Historian;
+// package history defines revisions. Pages of listings and the snapshots of watches are read at the position of their first page,
+// so their tokens work in any process. A position must therefore stay readable for TokenLifetime after it was the present one,
+// unless Compact was called. A Historian sets Event.Revision, CreateRevision and Writes, and Mutation.Revision.
 type Historian[P any] interface {
-	// ReadAt reads records, in key order, as they were at one position, and gives each to add, whose error ends the reading and is
-	// returned as it is; add keeps nothing of a Version but its Resource. It looks at what is forgotten in the same snapshot as at
-	// the records: what may be gone is an error that matches storage.ErrCompacted.
+	// ReadAt reads records, in key order, at one position, and passes each to add. An error of add ends the read and is returned
+	// unchanged. add retains nothing of a Version but its Resource. ReadAt checks in the same snapshot whether the position is
+	// still retained; if it may not be, the error matches storage.ErrCompacted.
 	ReadAt(ctx context.Context, q *HistoryQuery[P], add func(*Version) error) (HistoryPage[P], error)
-	// Before returns what was stored just before each of these events, which are of one page or batch of the Source, nil for
-	// nothing. What may be gone is an error that matches storage.ErrCompacted.
+	// Before returns the resources stored just before each of these events, which are of one page or batch of the Source; nil if
+	// nothing was stored. If the history may be discarded, the error matches storage.ErrCompacted.
 	Before(ctx context.Context, events []*Event[P]) ([]*Version, error)
-	// Revisions returns the oldest position at which the store can be read and the newest one, as history.Historian does: with a
-	// strong read.
+	// Revisions returns the oldest and the newest revision at which the store can be read, as history.Historian does: by a strong
+	// read.
 	Revisions(ctx context.Context) (oldest, newest int64, err error)
-	// PositionAt returns the position that has everything up to a revision and nothing else, once no change up to it can appear
-	// later: an error that matches storage.ErrCompacted or storage.ErrFutureRevision where there is none.
+	// PositionAt returns the position that contains exactly the changes up to a revision, once no further change up to it can
+	// appear. If there is no such position, the error matches storage.ErrCompacted or storage.ErrFutureRevision.
 	PositionAt(ctx context.Context, revision int64) (P, error)
-	// Settled waits until no change up to a revision can appear any more. The revision is that of a change which this handle has
-	// made. Where that is not cheaper to know, it is PositionAt without the position.
+	// Settled waits until no further change up to a revision can appear. The revision is that of a change made by this handle. If
+	// the database has no cheaper way to know, Settled is PositionAt without the result.
 	Settled(ctx context.Context, revision int64) error
-	// RevisionOf returns the revision up to which a position has everything: that of a change that is durable, or of the empty
-	// store.
+	// RevisionOf returns the revision up to which a position contains everything: that of a durable change, or of the empty store.
 	RevisionOf(at P) int64
-	// Compact makes a revision the oldest one, unless a newer one is. A revision that is not there yet is an error that matches
+	// Compact makes a revision the oldest one, unless a newer one is. A future revision is an error that matches
 	// storage.ErrFutureRevision.
 	Compact(ctx context.Context, revision int64) error
 }
 
-// TokenLifetime is how long a continue token lives at least, after the first page of its listing was read.
+// TokenLifetime is the minimum lifetime of a continue token, counted from the read of the first page of its listing.
 const TokenLifetime = 5 * time.Minute
 
-// HistoryQuery says what Historian.ReadAt reads.
+// HistoryQuery is the argument of Historian.ReadAt.
 type HistoryQuery[P any] struct {
-	// At is the position; nil for the present one, with Consistency. Then Final says that the answer has to be a position of which
-	// RevisionOf says all there is, for which the driver may have to wait.
+	// At is the position; nil selects the present one, read with Consistency. In that case Final requires a position whose
+	// RevisionOf is complete, for which the driver may have to wait.
 	At          *P
 	Consistency storage.ReadConsistency
 	Final       bool
-	// PrecedesWatch says that a watch is going to follow the changes after the position that is returned.
+	// PrecedesWatch reports that a watch will follow the changes after the returned position.
 	PrecedesWatch bool
-	// From and To bound the bytes of keys: From <= key < To. nil: no bound.
+	// From and To bound the bytes of keys: From <= key < To. nil is unbounded.
 	From, To []byte
-	// Key is set if the query is about this key alone: From and To are its bounds then, and Filter is nil. A database that reads one
-	// key at less cost than a range may look at it; others ignore it.
+	// Key is set if the query is about this key alone. From and To are then its bounds, and Filter is nil. A database that reads
+	// one key faster than a range may use it; others ignore it.
 	Key *Key
-	// Filter, where it is not nil, leaves out other keys. A filter that leaves out many costs a probe for each run of keys that it
-	// skips, not a look at each of them.
+	// Filter, if not nil, excludes other keys. A filter that excludes many keys costs one probe for each run of excluded keys, not
+	// a read of each key.
 	Filter *Filter
-	// Limit is the largest number of records to add; 0: no bound. Beside that a driver stops after about Most bytes of data, if there
-	// was at least one record.
+	// Limit is the maximum number of records to add; 0 is unlimited. In addition, a driver stops after about MaxBytes bytes of
+	// data, but not before the first record.
 	Limit int
-	// Bytes is how many bytes of data that is; 0: PageBytes.
+	// Bytes is that number of bytes; 0 selects PageBytes.
 	Bytes int
-	// KeysOnly says that Version.Data is not wanted.
+	// KeysOnly reports that Version.Data is not needed.
 	KeysOnly bool
-	// Count has all matching keys counted, those beyond the limit too.
+	// Count requests the number of all matching keys, including those beyond the limit.
 	Count bool
 }
 
-// MaxBytes returns after how many bytes of data the reading ends.
+// MaxBytes returns the number of bytes of data after which the read ends.
 func (q *HistoryQuery[P]) MaxBytes() int { return cmp.Or(q.Bytes, PageBytes) }
 
-// HistoryPage is what Historian.ReadAt has read.
+// HistoryPage is the result of Historian.ReadAt.
 type HistoryPage[P any] struct {
 	At    P
 	More  bool  // there may be more within the bounds
-	Count int64 // if it was asked for
+	Count int64 // if requested
 }

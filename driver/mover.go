@@ -7,69 +7,70 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// Mover is a Driver whose data can be moved to another store while programs use it: it keeps a few small notes beside the data, and
-// can be closed for writing. Neither shows in lists, watches or children, and neither changes what a version means. A fence does not
-// keep anybody from writing notes.
+// Mover is a Driver whose data can be moved to another store while programs use it. It stores a few small notes beside the data,
+// and can be closed for writing. Notes and the fence are invisible in lists, watches and children, and do not change the meaning of
+// a version. A closed store still accepts notes.
 //
-// Apply of a closed store returns an error of [FenceError]; a Delete or a Check that changes nothing may succeed.
+// Apply of a closed store returns the error of [FenceError]; a Delete or a Check that changes nothing may succeed.
 //
-// A tool that moves data finds the Mover of a backend by storage.As; that one's methods are as safe to call as the backend's: they
-// return storage.ErrClosed after Close, have a deadline, and say in errors what was to be done. The same holds for [GuardedMover]
+// A tool that moves data finds the Mover of a backend by storage.As. The methods of that Mover are as safe as those of the backend:
+// they return storage.ErrClosed after Close, have a deadline, and name the operation in errors. The same holds for [GuardedMover]
 // and [Bulk]. The topic Mover of package conformance tests them.
 type Mover interface {
-	// ReadNote returns a note and its revision, which changes with every write; nil and "" where there is none. The read is strong.
+	// ReadNote returns a note and its revision, which changes with every write; nil and "" if there is none. The read is strong.
 	ReadNote(ctx context.Context, name string) (value []byte, revision string, err error)
-	// WriteNote writes a note, durably, if it still has that revision ("": if there is none), and returns the new one. Otherwise
-	// it returns an error of [Conflict].
+	// WriteNote writes a note durably if the note still has that revision, or if there is none and revision is "". It returns the
+	// new revision. Otherwise it returns the error of [Conflict].
 	WriteNote(ctx context.Context, name string, value []byte, revision string) (next string, err error)
-	// DeleteNote removes a note if it still has that revision; otherwise it returns an error of [Conflict]. Removing none is fine.
+	// DeleteNote deletes a note if it still has that revision. Otherwise it returns the error of [Conflict]. Deleting an absent
+	// note succeeds.
 	DeleteNote(ctx context.Context, name, revision string) error
 
-	// Fence returns whether the store is closed, and the fence's epoch. The read is strong.
+	// Fence returns the state and the epoch of the fence. The read is strong.
 	Fence(ctx context.Context) (FenceState, error)
-	// SetFence closes the store, or opens it where target is nil; one that is closed already gets another target. When it has
-	// returned, no Apply that changes something succeeds any more, through any handle of any process, or none is refused. What
-	// succeeded before it closed the store is visible to strong reads that begin afterwards.
+	// SetFence closes the store, or opens it if target is nil. A closed store gets the new target. After SetFence has closed the
+	// store, no Apply with a change succeeds any more, through any handle of any process; after it has opened the store, none is
+	// refused. A change that succeeded before the store was closed is visible to strong reads that begin afterwards.
 	SetFence(ctx context.Context, target *string) error
 }
 
-// GuardedMover is a Mover that can make each change depend on what has happened since: of the fence on its epoch, of resources on a
-// note. Without it, a process that was frozen for long may do harm when it wakes, and a migration depends on time.
+// GuardedMover is a Mover that can make each change conditional: a change of the fence on its epoch, a change of resources on a
+// note. Without it, a process that was frozen for a long time may do harm when it continues, and a migration depends on time.
 type GuardedMover interface {
 	Mover
-	// SetFenceAt is SetFence if the fence has that epoch, and returns the next one. Otherwise it changes nothing and returns an
-	// error of [Conflict]. Every SetFence and SetFenceAt that succeeds gives the fence another epoch, even if nothing else
-	// changed. No epoch comes again.
+	// SetFenceAt is SetFence on the condition that the fence has that epoch, and returns the next epoch. Otherwise it changes
+	// nothing and returns the error of [Conflict]. Every successful SetFence and SetFenceAt gives the fence a new epoch, even if
+	// nothing else changed. Epochs never repeat.
 	SetFenceAt(ctx context.Context, target *string, epoch string) (next string, err error)
-	// Guards marks a driver whose Apply and Load compare what [GuardOf] returns in the same atomic step as they make a change,
-	// and return Guard.Superseded if it does not hold, or what the mutations would have come to without changing anything.
+	// Guards marks a driver whose Apply and Load check the guard of [GuardOf] in the same atomic step as they make a change. If the
+	// guard does not hold, they return Guard.Superseded, or the result that the mutations would have had without changing anything.
 	Guards()
 }
 
 // FenceState is the state of a store's fence.
 type FenceState struct {
-	Target string // the store that the data has moved to
+	Target string // the store to which the data has moved
 	Closed bool
-	Epoch  string // "" in a store that was never closed or opened; without meaning where the driver is no GuardedMover
+	Epoch  string // "" in a store that was never closed or opened; undefined if the driver is no GuardedMover
 }
 
-// FenceNote is the name of the note whose revision can be the fence's epoch, in a store that has no better place for it. No other
-// note has a name like it.
+// FenceNote is the name of the note whose revision can serve as the fence's epoch, in a store that has no better place for it. No
+// other note has a name of this form.
 const FenceNote = "~fence-epoch"
 
-// The largest note that a Mover has to take. The tier refuses a name that is empty, longer or has other characters by
-// storage.ErrInvalid, and a larger value by storage.ErrTooLarge, before the driver is asked.
+// The limits of a note that every Mover must accept. Package driver/backend refuses other names with storage.ErrInvalid and larger
+// values with storage.ErrTooLarge, without calling the driver.
 const (
 	MaxNoteName = 64       // bytes of its name: lower-case letters and dashes
 	MaxNote     = 64 << 10 // bytes of its value
 )
 
-// FenceError is the error of Apply in a store that is closed for writing. It matches storage.ErrFenced.
+// FenceError returns the error of Apply in a store that is closed for writing. It matches storage.ErrFenced.
 func FenceError(target string) error {
 	return fmt.Errorf("%w: it has moved to %s", storage.ErrFenced, target)
 }
 
-// Conflict is the error for a note, or a fence, that has another revision. It matches storage.ErrCASFailure.
+// Conflict returns the error for a note or a fence that has another revision. It matches storage.ErrCASFailure.
 func Conflict(name string) error {
 	return fmt.Errorf("journal note %q: %w", name, storage.ErrCASFailure)
 }

@@ -5,7 +5,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Verb says what a mutation does.
+// Verb is the kind of a mutation.
 type Verb int8
 
 // The verbs.
@@ -15,34 +15,34 @@ const (
 	Check                  // compares and changes nothing
 )
 
-// Mutation is one operation on one key, which was checked.
+// Mutation is one validated operation on one key.
 type Mutation struct {
 	Verb Verb
 	Key  Key
-	// Uid and Version are what the caller expects to be stored. For a Write, Version "" expects nothing, and Uid is the uid that
-	// is written; for a Check, Version "" expects nothing.
+	// Uid and Version are the expected uid and version of the stored resource. With Version "", a Write and a Check expect that
+	// nothing is stored. Uid of a Write is also the uid to write.
 	Uid, Version string
-	// Present says of a Delete that it is refused where there is nothing to delete.
+	// Present makes a Delete fail if nothing is stored to delete.
 	Present bool
-	// Resource is what a Write stores, without looking at its Version. It belongs to the caller of the backend.
+	// Resource is the resource to write; its Version is ignored. It belongs to the caller of the backend.
 	Resource *resourcepb.Resource
-	// Exclusive says that no other change may have the same Revision: a driver that carries out the changes of several callers together
-	// leaves this one out. Only a mutation that is the only one of an Apply has it.
+	// Exclusive reports that no other change may have the same Revision. A driver that combines the changes of several callers
+	// sends this one separately. Only the single mutation of an Apply can be exclusive.
 	Exclusive bool
-	// NewVersion is the version of what a Write has stored, which is not empty and was never used for this key. Apply sets it.
+	// NewVersion is the version of the written resource, not empty and never used before for this key. Apply sets it.
 	NewVersion string
-	// Revision is the number of the change, 0 for a mutation that changed nothing. Apply of a Historian sets it.
+	// Revision is the number of the change, or 0 if the mutation changed nothing. Apply of a Historian sets it.
 	Revision int64
-	// Settled says that no change up to Revision can appear any more. Apply of a Historian may set it for a mutation that is Alone, which
-	// spares it the call that asks for that.
+	// Settled reports that no further change up to Revision can appear. Apply of a Historian may set it for an exclusive mutation,
+	// to save the call of Historian.Settled.
 	Settled bool
 }
 
 // Encode returns a resource as bytes, without its version.
 func Encode(res *resourcepb.Resource) ([]byte, error) { return codec.Encode(res) }
 
-// Decode undoes Encode for what is stored under a key, and sets the version. Bytes that are no resource, or that of another key,
-// are a *storage.DamagedError.
+// Decode is the inverse of Encode for the data stored under a key, and sets the version. Data that is no resource, or a resource of
+// another key, is a *storage.DamagedError.
 func Decode(k Key, data []byte, version string) (*resourcepb.Resource, error) {
 	return codec.DecodeOf(k, data, version)
 }

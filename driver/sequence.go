@@ -7,8 +7,8 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// Sequence is the part of a [Source] that knows what positions mean, where each change has a number, numbers rise in the order of
-// commits, and Event.At is the event's number. It is also the part of a [Prover] that compares positions.
+// Sequence implements the positions of a [Source] if every change has a number, the numbers increase in commit order, and Event.At is
+// the event's number. It also implements Reached of a [Prover].
 type Sequence struct{}
 
 // Contains implements Source.
