@@ -28,7 +28,7 @@ type Bulk interface {
 	Load(ctx context.Context, rows []Row) error
 }
 
-// ReadBytes is the number of bytes after which ReadAfter ends.
+// ReadBytes is the number of bytes that ends the result of ReadAfter.
 const ReadBytes = 1 << 20
 
 // Creations returns the mutations that create the resources in rows. A row that is no valid resource is an error that matches

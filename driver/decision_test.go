@@ -7,33 +7,33 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-var there = Stored{Exists: true, Uid: "u", Version: "1"}
+var present = Stored{Exists: true, Uid: "u", Version: "1"}
 
-func TestTables(t *testing.T) {
+func TestDecide(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
-		name         string
-		stored       Stored
-		uid, version string
-		write        error
-		remove       bool
-		del          error
-		take         error
-		check        error
+		name          string
+		stored        Stored
+		uid, version  string
+		write         error
+		remove        bool
+		del           error
+		deletePresent error
+		check         error
 	}{
-		{name: "absent, no version", uid: "u", take: storage.ErrCASFailure},
-		{name: "absent, a version", uid: "u", version: "1", write: storage.ErrCASFailure, take: storage.ErrCASFailure, check: storage.ErrCASFailure},
-		{name: "another uid, no version", stored: there, uid: "x", write: storage.ErrWrongUid, take: storage.ErrWrongUid, check: storage.ErrWrongUid},
-		{name: "another uid, the version", stored: there, uid: "x", version: "1", write: storage.ErrWrongUid, take: storage.ErrWrongUid, check: storage.ErrWrongUid},
+		{name: "absent, no version", uid: "u", deletePresent: storage.ErrCASFailure},
+		{name: "absent, a version", uid: "u", version: "1", write: storage.ErrCASFailure, deletePresent: storage.ErrCASFailure, check: storage.ErrCASFailure},
+		{name: "another uid, no version", stored: present, uid: "x", write: storage.ErrWrongUid, deletePresent: storage.ErrWrongUid, check: storage.ErrWrongUid},
+		{name: "another uid, the version", stored: present, uid: "x", version: "1", write: storage.ErrWrongUid, deletePresent: storage.ErrWrongUid, check: storage.ErrWrongUid},
 		{
-			name: "no version", stored: there, uid: "u",
-			write: storage.ErrCASFailure, del: storage.ErrCASFailure, take: storage.ErrCASFailure, check: storage.ErrCASFailure,
+			name: "no version", stored: present, uid: "u",
+			write: storage.ErrCASFailure, del: storage.ErrCASFailure, deletePresent: storage.ErrCASFailure, check: storage.ErrCASFailure,
 		},
 		{
-			name: "another version", stored: there, uid: "u", version: "2",
-			write: storage.ErrCASFailure, del: storage.ErrCASFailure, take: storage.ErrCASFailure, check: storage.ErrCASFailure,
+			name: "another version", stored: present, uid: "u", version: "2",
+			write: storage.ErrCASFailure, del: storage.ErrCASFailure, deletePresent: storage.ErrCASFailure, check: storage.ErrCASFailure,
 		},
-		{name: "the version", stored: there, uid: "u", version: "1", remove: true},
+		{name: "the version", stored: present, uid: "u", version: "1", remove: true},
 	} {
 		for _, want := range []struct {
 			verb    Verb
@@ -41,7 +41,7 @@ func TestTables(t *testing.T) {
 			changes bool
 			err     error
 		}{
-			{Write, false, row.write == nil, row.write}, {Delete, false, row.remove, row.del}, {Delete, true, row.remove, row.take},
+			{Write, false, row.write == nil, row.write}, {Delete, false, row.remove, row.del}, {Delete, true, row.remove, row.deletePresent},
 			{Check, false, false, row.check},
 		} {
 			m := Mutation{Verb: want.verb, Uid: row.uid, Version: row.version, Present: want.present}
@@ -51,17 +51,17 @@ func TestTables(t *testing.T) {
 		}
 	}
 	absent := Mutation{Verb: Check}
-	if _, err := absent.Decide(there); !errors.Is(err, storage.ErrCASFailure) {
+	if _, err := absent.Decide(present); !errors.Is(err, storage.ErrCASFailure) {
 		t.Errorf("a check for absence without a uid: %v", err)
 	}
 	if _, err := absent.Decide(Stored{}); err != nil {
 		t.Errorf("a check for absence without a uid: %v", err)
 	}
 	nameless := Mutation{Verb: Delete, Version: "1"}
-	if changes, err := nameless.Decide(there); changes || err != nil {
+	if changes, err := nameless.Decide(present); changes || err != nil {
 		t.Errorf("a delete without a uid: %v, %v", changes, err)
 	}
-	if _, err := (&Mutation{}).Decide(there); !errors.Is(err, storage.ErrInvalid) {
+	if _, err := (&Mutation{}).Decide(present); !errors.Is(err, storage.ErrInvalid) {
 		t.Errorf("no verb: %v", err)
 	}
 }

@@ -26,10 +26,11 @@ type Historian[P any] interface {
 	// PositionAt returns the position that contains exactly the changes up to a revision, once no further change up to it can
 	// appear. If there is no such position, the error matches storage.ErrCompacted or storage.ErrFutureRevision.
 	PositionAt(ctx context.Context, revision int64) (P, error)
-	// Settled waits until no further change up to a revision can appear. The revision is that of a change made by this handle. If
-	// the database has no cheaper way to know, Settled is PositionAt without the result.
-	Settled(ctx context.Context, revision int64) error
-	// RevisionOf returns the revision up to which a position contains everything: that of a durable change, or of the empty store.
+	// AwaitFinal waits until no further change up to a revision can appear. The revision is that of a change made by this handle. If
+	// the database has no cheaper way to know, AwaitFinal is PositionAt without the result.
+	AwaitFinal(ctx context.Context, revision int64) error
+	// RevisionOf returns the revision up to which a position contains everything: the revision of a durable change, or of the empty
+	// store.
 	RevisionOf(at P) int64
 	// Compact makes a revision the oldest one, unless a newer one is. A future revision is an error that matches
 	// storage.ErrFutureRevision.

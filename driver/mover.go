@@ -13,9 +13,9 @@ import (
 //
 // Apply of a closed store returns the error of [FenceError]; a Delete or a Check that changes nothing may succeed.
 //
-// A tool that moves data finds the Mover of a backend by storage.As. The methods of that Mover are as safe as those of the backend:
-// they return storage.ErrClosed after Close, have a deadline, and name the operation in errors. The same holds for [GuardedMover]
-// and [Bulk]. The topic Mover of package conformance tests them.
+// A tool that moves data finds the Mover of a backend by storage.As. The methods of such a Mover return storage.ErrClosed after
+// Close, have a deadline, and name the operation in errors, as the backend's own methods do. The same holds for [GuardedMover] and
+// [Bulk]. The topic Mover of package conformance tests them.
 type Mover interface {
 	// ReadNote returns a note and its revision, which changes with every write; nil and "" if there is none. The read is strong.
 	ReadNote(ctx context.Context, name string) (value []byte, revision string, err error)

@@ -27,15 +27,15 @@ type Mutation struct {
 	// Resource is the resource to write; its Version is ignored. It belongs to the caller of the backend.
 	Resource *resourcepb.Resource
 	// Exclusive reports that no other change may have the same Revision. A driver that combines the changes of several callers
-	// sends this one separately. Only the single mutation of an Apply can be exclusive.
+	// sends an exclusive mutation separately. Only the single mutation of an Apply can be exclusive.
 	Exclusive bool
 	// NewVersion is the version of the written resource, not empty and never used before for this key. Apply sets it.
 	NewVersion string
 	// Revision is the number of the change, or 0 if the mutation changed nothing. Apply of a Historian sets it.
 	Revision int64
-	// Settled reports that no further change up to Revision can appear. Apply of a Historian may set it for an exclusive mutation,
-	// to save the call of Historian.Settled.
-	Settled bool
+	// Final reports that no further change up to Revision can appear. Apply of a Historian may set it for an exclusive mutation,
+	// to save the call of Historian.AwaitFinal.
+	Final bool
 }
 
 // Encode returns a resource as bytes, without its version.

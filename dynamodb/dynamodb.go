@@ -76,7 +76,7 @@ func New(ctx context.Context, db *dynamodb.Client, streamsClient *dynamodbstream
 	h := newHandle(t, id, streamsClient)
 	return &Backend{
 		Backend: backend.New(h, backend.Options[*streams.Position]{
-			MaxSize: o.MaxSize, MaxOps: maxOps, Timeout: o.Timeout, Outage: o.Outage, Linger: linger,
+			MaxSize: o.MaxSize, MaxOps: maxOps, Timeout: o.Timeout, Outage: o.Outage, IdleTimeout: linger,
 			UnboundedFence: true,
 			OnDelivered:    func(ev *streams.Event) { h.marks.noteState(ev.Key, ev.At.Count(), !ev.Delete) },
 		}),

@@ -117,7 +117,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, opts Options, owns
 			MaxOps:      (opts.MaxTxnOps - 1) / maxOpsEach,
 			Timeout:     opts.Timeout,
 			Outage:      opts.Outage,
-			Linger:      time.Minute,
+			IdleTimeout: time.Minute,
 			OnDelivered: func(ev *event) { c.saw(ev.At.rev) },
 		}),
 		handle: h,

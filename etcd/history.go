@@ -103,8 +103,8 @@ func (h historian) PositionAt(ctx context.Context, revision int64) (position, er
 	return endOf(revision), nil
 }
 
-// Settled implements driver.Historian.
-func (h historian) Settled(ctx context.Context, revision int64) error {
+// AwaitFinal implements driver.Historian.
+func (h historian) AwaitFinal(ctx context.Context, revision int64) error {
 	_, err := h.PositionAt(ctx, revision)
 	return err
 }

@@ -95,8 +95,8 @@ func (s *store) PositionAt(_ context.Context, revision int64) (position, error) 
 	return position(revision), s.checkRetained(position(revision))
 }
 
-// Settled implements driver.Historian.
-func (s *store) Settled(ctx context.Context, revision int64) error {
+// AwaitFinal implements driver.Historian.
+func (s *store) AwaitFinal(ctx context.Context, revision int64) error {
 	_, err := s.PositionAt(ctx, revision)
 	return err
 }

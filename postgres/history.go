@@ -237,8 +237,8 @@ type finalityCall = batch.Call[int64, struct{}]
 
 var errNoSuchChange = errors.New("no change of the number, or after it, is there")
 
-// Settled implements driver.Historian.
-func (r *reader) Settled(ctx context.Context, revision int64) error {
+// AwaitFinal implements driver.Historian.
+func (r *reader) AwaitFinal(ctx context.Context, revision int64) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
 		_, err := r.finality.batch.Do(ctx, revision)
 		switch {

@@ -60,7 +60,7 @@ func (w *writer) Apply(ctx context.Context, mutations []driver.Mutation) (err er
 			m.NewVersion = versionText(m.token)
 		}
 		if err == nil && m.hasEffect() {
-			m.Revision, m.Settled = m.revision, m.knownFinal
+			m.Revision, m.Final = m.revision, m.knownFinal
 		}
 	}
 	return err

@@ -91,8 +91,8 @@ func (d *database) PositionAt(ctx context.Context, rev int64) (at position, err 
 	return at, err
 }
 
-// Settled implements driver.Historian. A committed change is final, because all earlier ones are committed too.
-func (*database) Settled(context.Context, int64) error { return nil }
+// AwaitFinal implements driver.Historian. A committed change is final, because all earlier ones are committed too.
+func (*database) AwaitFinal(context.Context, int64) error { return nil }
 
 // RevisionOf implements driver.Historian.
 func (*database) RevisionOf(at position) int64 { return at.revision() }

@@ -44,12 +44,12 @@ func New(ctx context.Context, path string, options *Options) (*Backend, error) {
 	}
 	return &Backend{
 		Backend: backend.New(s, backend.Options[position]{
-			MaxSize:    o.MaxSize,
-			MaxOps:     maxOps,
-			Timeout:    o.Timeout,
-			BoundedGet: true, // a lookup takes less time than setting a timer, and the busy timeout bounds its waits
-			Outage:     o.Outage,
-			Linger:     10 * time.Second,
+			MaxSize:     o.MaxSize,
+			MaxOps:      maxOps,
+			Timeout:     o.Timeout,
+			BoundedGet:  true, // a lookup takes less time than setting a timer, and the busy timeout bounds its waits
+			Outage:      o.Outage,
+			IdleTimeout: 10 * time.Second,
 		}),
 		handle: s,
 	}, nil

@@ -14,12 +14,12 @@ import (
 	"github.com/ashlar-dev/storage/internal/feed"
 )
 
-// Backend is a Driver as a storage backend. It implements storage.Backend, storage.Pager, storage.Resumer and storage.Transactor; its
-// watches are storage.Bookmarkers where the driver's Source is a Prover. Where the driver is a [Historian], storage.As finds a
-// history.Historian, and its watches are history.Recallers. An adapter's exported type may embed it.
+// Backend is a storage backend over a Driver. It implements storage.Backend, storage.Pager, storage.Resumer and storage.Transactor.
+// Its watches are storage.Bookmarkers if the driver's Source is a Prover. If the driver is a driver.Historian, storage.As finds a
+// history.Historian, and the watches are history.Recallers. An adapter's exported type may embed a Backend.
 type Backend[P any] struct {
 	driver driver.Driver[P]
-	// The optional parts of the driver, nil for those that it lacks.
+	// The optional interfaces of the driver, nil if it does not implement them.
 	historian   driver.Historian[P]
 	pager       driver.Pager[P]
 	snapshotter driver.Snapshotter[P]
@@ -29,16 +29,16 @@ type Backend[P any] struct {
 	feed   *feed.Feed[P]
 	bound  sharedDeadline
 
-	swaps     recentMap[driver.Key, swapState] // the state in which this handle's last swap left a key
-	positions recentMap[int64, P]              // positions of revisions that this handle has read as the newest
+	swaps     recentMap[driver.Key, swapState] // the state of a key after this handle's last swap
+	positions recentMap[int64, P]              // the positions of revisions that this handle has read as the newest
 
 	closed   atomic.Bool
 	closing  sync.Once
-	closeErr error // of closing
+	closeErr error
 }
 
-// New makes a backend of a driver, which it owns from now on. It panics if the driver is neither a driver.Historian nor both a
-// driver.Pager and a driver.Snapshotter.
+// New returns a backend over a driver, and takes ownership of the driver. It panics if the driver is neither a driver.Historian nor
+// both a driver.Pager and a driver.Snapshotter.
 func New[P any](d driver.Driver[P], opts Options[P]) *Backend[P] {
 	b := &Backend[P]{driver: d, opts: opts.withDefaults(), source: d.Source()}
 	b.swaps.limit, b.positions.limit = maxSwaps, maxPositions
@@ -55,7 +55,7 @@ func New[P any](d driver.Driver[P], opts Options[P]) *Backend[P] {
 	b.feed = feed.New(feedSource(b), feed.Options[P]{
 		MaxEvents:   b.opts.LogEvents,
 		Outage:      b.opts.Outage,
-		IdleTimeout: b.opts.Linger,
+		IdleTimeout: b.opts.IdleTimeout,
 		InSnapshot:  cursor.Encode(cursor.Snapshot, d.StoreID(), nil),
 		OnDelivered: b.opts.OnDelivered,
 		Before:      before,
@@ -78,7 +78,7 @@ func (b *Backend[P]) withTimeout(ctx context.Context) (context.Context, context.
 	return context.WithTimeout(ctx, b.opts.Timeout)
 }
 
-// feedSource is the driver's Source with cursors, and a Prover if that is one.
+// feedSource returns the driver's Source with cursors. It is a Prover if the driver's Source is.
 func feedSource[P any](b *Backend[P]) feed.Source[P] {
 	s := withCursors[P]{b.source, b}
 	if p, ok := b.source.(driver.Prover[P]); ok {
@@ -115,8 +115,8 @@ func (b *Backend[P]) Close() error {
 // MaxOps implements storage.Transactor.
 func (b *Backend[P]) MaxOps() int { return b.opts.MaxOps }
 
-// begin is the first line of every call, after its arguments were looked at. Of several errors that apply it returns the first of
-// these: storage.ErrClosed, the problems of the arguments, the context's. The context that it returns has a deadline.
+// begin starts every call, after its arguments were checked. It returns the first of the errors that apply: storage.ErrClosed, the
+// problems of the arguments, the context's error. The returned context has a deadline.
 func (b *Backend[P]) begin(ctx context.Context, problems ...error) (context.Context, context.CancelFunc, error) {
 	if err := b.enter(ctx, problems...); err != nil {
 		return nil, nil, err
@@ -131,7 +131,7 @@ func (b *Backend[P]) begin(ctx context.Context, problems ...error) (context.Cont
 	return ctx, cancel, nil
 }
 
-// unbound cancels nothing. A literal in a generic method would be allocated each time.
+// unbound is the cancel function of a context without a timer. A function literal in a generic method would be allocated each time.
 func unbound() {}
 
 // enter is begin without a deadline.
@@ -142,8 +142,8 @@ func (b *Backend[P]) enter(ctx context.Context, problems ...error) error {
 	return cmp.Or(cmp.Or(problems...), ctx.Err())
 }
 
-// callError adds the operation and the key to the error of a call. A group version mismatch is an answer and is returned by value. If a
-// deadline passed inside the driver, the caller gets the error for a database that did not answer in time.
+// callError adds the operation and the key to the error of a call. A group version mismatch is returned unchanged and by value. An
+// expired deadline matches storage.ErrInconsistent in addition.
 func callError(operation string, on fmt.Stringer, err error) error {
 	var mismatch storage.GroupVersionMismatchError
 	if errors.As(err, &mismatch) {

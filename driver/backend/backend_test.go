@@ -13,7 +13,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// stub is a driver that answers what a test has it answer. It is for what the tier decides by itself.
+// stub is a driver whose methods return the error err.
 type stub struct {
 	driver.Driver[uint64]
 	driver.Historian[uint64]
@@ -38,7 +38,7 @@ func resource() *resourcepb.Resource {
 	return &resourcepb.Resource{Id: driver.Key{Group: "g", Kind: "k", Name: "n"}.ID("u", "v")}
 }
 
-// calls are those that may meet an error of Apply or of a Mover.
+// calls returns the calls that can return an error of Apply or of a Mover.
 func calls(b *backend.Backend[uint64]) map[string]func(ctx context.Context) error {
 	m, _ := storage.As[driver.GuardedMover](b)
 	res := resource()
@@ -56,8 +56,8 @@ func calls(b *backend.Backend[uint64]) map[string]func(ctx context.Context) erro
 	}
 }
 
-// An error says once what was to be done with what, whoever found out about it.
-func TestErrorsNameThingsOnce(t *testing.T) {
+// An error names its operation and its subject once, whichever layer detected it.
+func TestErrorsNameOperationOnce(t *testing.T) {
 	t.Parallel()
 	s := &stub{}
 	b := backend.New(s, backend.Options[uint64]{})
@@ -67,15 +67,15 @@ func TestErrorsNameThingsOnce(t *testing.T) {
 			text := fmt.Sprint(call(t.Context()))
 			for _, part := range []string{`"n"`, `journal note "note"`, "fence: ", "write ", "commit "} {
 				if strings.Count(text, part) > 1 {
-					t.Errorf("%s: %q says %q more than once", name, text, part)
+					t.Errorf("%s: %q contains %q more than once", name, text, part)
 				}
 			}
 		}
 	}
 }
 
-// An error for lack of time is an inconsistency, also where a driver says only the former, and keeps what it matched.
-func TestErrorsOfTime(t *testing.T) {
+// An expired deadline matches ErrInconsistent even if the driver returns only the context's error, which the result still matches.
+func TestDeadlineErrorsMatchErrInconsistent(t *testing.T) {
 	t.Parallel()
 	s := &stub{err: context.DeadlineExceeded}
 	b := backend.New(s, backend.Options[uint64]{})
@@ -84,16 +84,16 @@ func TestErrorsOfTime(t *testing.T) {
 		if err := call(t.Context()); !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: %v, expected ErrInconsistent and the context's error", name, err)
 		}
-		over, cancel := context.WithCancel(t.Context())
+		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := call(over); !errors.Is(err, context.Canceled) || errors.Is(err, storage.ErrInconsistent) {
-			t.Errorf("%s with a context that is over: %v, expected the context's error alone", name, err)
+		if err := call(ended); !errors.Is(err, context.Canceled) || errors.Is(err, storage.ErrInconsistent) {
+			t.Errorf("%s with an ended context: %v, expected only the context's error", name, err)
 		}
 	}
 }
 
-// A transaction of one operation says which one failed; single writes and deletes do not.
-func TestOneOperation(t *testing.T) {
+// A failed transaction of one operation is an OpError; a failed single write or delete is not.
+func TestOpErrorIsForTransactionsOnly(t *testing.T) {
 	t.Parallel()
 	s := &stub{err: &storage.OpError{Err: storage.ErrWrongUid}}
 	b := backend.New(s, backend.Options[uint64]{})

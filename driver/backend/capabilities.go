@@ -11,8 +11,8 @@ import (
 	"github.com/ashlar-dev/storage/history"
 )
 
-// As provides a history.Historian, [driver.Mover], [driver.GuardedMover] or [driver.Bulk] if the driver is one, for storage.As. The
-// tier adds to each call the error of a closed backend, a deadline, and the operation in the text of an error.
+// As provides a history.Historian, [driver.Mover], [driver.GuardedMover] or [driver.Bulk] to storage.As if the driver implements
+// it. The backend adds to each call the error of a closed backend, a deadline, and the operation in the text of an error.
 func (b *Backend[P]) As(target any) (ok bool) {
 	switch t := target.(type) {
 	case *history.Historian:
@@ -38,8 +38,8 @@ func (b *Backend[P]) As(target any) (ok bool) {
 	return ok
 }
 
-// call runs a call of the driver with what every call of a backend has: the checks of begin, a deadline, and an error that names the
-// operation.
+// call runs a call of the driver with the parts that every call of a backend has: the checks of begin, a deadline, and an error
+// that names the operation.
 func call[T, P any](ctx context.Context, b *Backend[P], operation string, problem error, run func(context.Context) (T, error)) (T, error) {
 	var none T
 	ctx, done, err := b.begin(ctx, problem)
@@ -54,7 +54,7 @@ func call[T, P any](ctx context.Context, b *Backend[P], operation string, proble
 	return result, nil
 }
 
-// withoutResult makes a call that returns only an error fit for call.
+// withoutResult adapts a function that returns only an error to call.
 func withoutResult(run func(context.Context) error) func(context.Context) (struct{}, error) {
 	return func(ctx context.Context) (struct{}, error) { return struct{}{}, run(ctx) }
 }
@@ -84,7 +84,7 @@ func (m mover[P]) DeleteNote(ctx context.Context, name, revision string) error {
 	return err
 }
 
-// noteCall is call for a note. A conflict names the note by itself.
+// noteCall is call for a note. The error of a conflict already names the note.
 func noteCall[T, P any](ctx context.Context, b *Backend[P], name string, value []byte, run func(context.Context) (T, error)) (T, error) {
 	result, err := call(ctx, b, fmt.Sprintf("journal note %q", name), checkNote(name, value), run)
 	if errors.Is(err, storage.ErrCASFailure) {
@@ -93,7 +93,7 @@ func noteCall[T, P any](ctx context.Context, b *Backend[P], name string, value [
 	return result, err
 }
 
-// checkNote holds the name and the value of a note against what every Mover has to take.
+// checkNote checks the name and the value of a note against the limits that every Mover must accept.
 func checkNote(name string, value []byte) error {
 	switch {
 	case name == "":
@@ -126,7 +126,7 @@ func (m mover[P]) SetFence(ctx context.Context, target *string) error {
 		defer done()
 	}
 	if err := m.m.SetFence(ctx, target); err != nil {
-		return fmt.Errorf("fence: %w", err) // a driver may refuse a deadline before it has sent anything
+		return fmt.Errorf("fence: %w", err) // a driver may refuse a deadline before it sends a request
 	}
 	return nil
 }

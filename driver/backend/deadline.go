@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// sharedDeadline gives calls that begin at about the same time one context, and so one timer. On a machine with few cores a timer for
-// each costs up to 10 % of a fast call. It is ready for use as it is.
+// sharedDeadline gives one context, and thus one timer, to calls that begin at about the same time. On a machine with few cores, a
+// timer per call costs up to 10 % of a fast call. The zero value is ready to use.
 type sharedDeadline struct{ current atomic.Pointer[shared] }
 
 type shared struct {
 	context.Context
-	until time.Time // when it is too late for another call to share it
+	until time.Time // the end of the time in which other calls may share it
 }
 
-// context returns a context that ends after timeout and at most a 32nd of it. The timeout has to be the same in every call.
+// context returns a context that ends after timeout and at most a 32nd of it. The timeout must be the same in every call.
 func (d *sharedDeadline) context(timeout time.Duration) context.Context {
 	now := time.Now()
 	if s := d.current.Load(); s != nil && now.Before(s.until) {

@@ -10,7 +10,7 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-func TestCallsOfOneMomentShareATimer(t *testing.T) {
+func TestSimultaneousCallsShareTimer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var d sharedDeadline
@@ -18,12 +18,12 @@ func TestCallsOfOneMomentShareATimer(t *testing.T) {
 		first := d.context(32 * time.Second)
 		<-time.After(time.Second - 1)
 		if d.context(32*time.Second) != first {
-			t.Error("a call in the same moment got another context")
+			t.Error("a call within a 32nd of the timeout got another context")
 		}
 		<-time.After(1)
 		next := d.context(32 * time.Second)
 		if next == first {
-			t.Error("a call a 32nd of the time later got the same context")
+			t.Error("a call after a 32nd of the timeout got the same context")
 		}
 		<-first.Done()
 		if after := time.Since(began); after != 33*time.Second || !errors.Is(first.Err(), context.DeadlineExceeded) {
@@ -33,7 +33,7 @@ func TestCallsOfOneMomentShareATimer(t *testing.T) {
 	})
 }
 
-// forgetful is a driver that knows nothing of the past.
+// forgetful is a driver that never answers for history.
 type forgetful struct{ driver.Historian[uint64] }
 
 func (forgetful) Before(ctx context.Context, _ []*driver.Event[uint64]) ([]*driver.Version, error) {
@@ -41,12 +41,12 @@ func (forgetful) Before(ctx context.Context, _ []*driver.Event[uint64]) ([]*driv
 	return nil, ctx.Err()
 }
 
-// A watch that looks up what was stored before its changes does not wait for ever for one answer: drivers try again for as long as
-// their context lasts, and only what comes back counts as an outage.
-func TestLookingUpThePastEnds(t *testing.T) {
+// A watch that reads previous states waits a bounded time for one answer, because a driver retries until its context ends and only
+// a returned error counts as an outage.
+func TestBeforeHasDeadline(t *testing.T) {
 	t.Parallel()
 	b := &Backend[uint64]{historian: forgetful{}, opts: Options[uint64]{Timeout: time.Millisecond}}
 	if _, err := b.before(t.Context(), nil); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
+		t.Errorf("before returned %v, expected DeadlineExceeded", err)
 	}
 }

@@ -34,13 +34,13 @@ func (h historian[P]) Follow(ctx context.Context, span history.Span, after int64
 	return &follower[P]{Follower: followed, h: h.b.historian, from: from, to: to}, nil
 }
 
-// surrounding returns a filter that matches everything between two keys, and little else where they have parts in common.
+// surrounding returns a filter that matches everything between two keys. If the keys have parts in common, it matches little else.
 func surrounding(from, to *driver.Key) driver.Filter {
 	f := driver.Filter{Group: storage.Wildcard, Kind: storage.Wildcard, Partition: storage.Wildcard, Namespace: storage.Wildcard}
 	if from == nil || to == nil || from.Group != to.Group || from.Group == "" {
 		return f
 	}
-	// A kind alone may be a wildcard, a group only with it.
+	// The kind alone may be a wildcard; the group only together with the kind.
 	f.Group = from.Group
 	if from.Kind != to.Kind || from.Kind == "" {
 		return f
@@ -56,12 +56,12 @@ func surrounding(from, to *driver.Key) driver.Filter {
 	return f
 }
 
-// follower is a feed's Follower within a span.
+// follower is a feed's Follower, limited to a span.
 type follower[P any] struct {
 	*feed.Follower[P]
 	h             driver.Historian[P]
 	from, to      *driver.Key
-	pendingCommit []history.Change // of a commit whose end has not come yet
+	pendingCommit []history.Change // the changes of an incomplete commit
 }
 
 // Next implements history.Follower.
@@ -91,7 +91,7 @@ func (f *follower[P]) within(k *driver.Key) bool {
 	return (f.from == nil || k.Compare(*f.from) >= 0) && (f.to == nil || k.Compare(*f.to) < 0)
 }
 
-// changeOf returns what a feed's follower has delivered, which others hold too, as a change that is the caller's.
+// changeOf returns a change of a feed's follower as a copy that belongs to the caller. Other followers share the original.
 func changeOf[P any](d feed.Change[P]) history.Change {
 	c := history.Change{Revision: d.Event.Revision, More: true}
 	if v := d.Before; v != nil {

@@ -25,7 +25,7 @@ func (b *Backend[P]) List(ctx context.Context, consistency storage.ReadConsisten
 	return rows.resources, nil
 }
 
-// decodedRows is Rows in memory, decoded as they come.
+// decodedRows are Rows in memory, decoded on arrival.
 type decodedRows struct{ resources []*resourcepb.Resource }
 
 // Restart implements Rows.
@@ -47,7 +47,7 @@ func (d *decodedRows) AddResource(res *resourcepb.Resource) error {
 	return nil
 }
 
-// addVersion adds what Historian.ReadAt has read.
+// addVersion adds a result of Historian.ReadAt.
 func (d *decodedRows) addVersion(v *driver.Version) error {
 	res, err := v.Decode()
 	if err == nil {

@@ -31,18 +31,18 @@ func (b *Backend[P]) ListPage(ctx context.Context, typ storage.UnversionedType, 
 	return page, nil
 }
 
-// pageLimit is the number of resources in a page for which no limit was given.
+// pageLimit is the number of resources in a page without a requested limit.
 const pageLimit = 500
 
 // reading reads a page of at most limit resources.
 type reading func(ctx context.Context, limit int) (storage.Page, error)
 
-// pages looks at what a continue token says, before anything is done, and returns how its page is read. A driver's own pages come
-// first, then history.
+// pages checks a continue token, without sending a request, and returns the function that reads its page. It prefers the driver's
+// own pages over history.
 func (b *Backend[P]) pages(f *driver.Filter, opts storage.ListOptions) (reading, error) {
 	switch {
 	case opts.Revision != 0 && b.historian == nil:
-		return nil, fmt.Errorf("%w: revision is %d, but the store keeps no history that could be listed", storage.ErrInvalid, opts.Revision)
+		return nil, fmt.Errorf("%w: revision is %d, but the store keeps no history", storage.ErrInvalid, opts.Revision)
 	case b.historian != nil && (b.pager == nil || opts.Revision != 0 || cursor.Is(cursor.Past, opts.Continue)):
 		next, err := b.parsePageToken(f, opts)
 		return func(ctx context.Context, limit int) (storage.Page, error) {
@@ -55,7 +55,7 @@ func (b *Backend[P]) pages(f *driver.Filter, opts storage.ListOptions) (reading,
 	}, err
 }
 
-// parseToken returns what was put into a continue token beside its filter; nil for the first page.
+// parseToken returns the payload of a continue token without its filter; nil for the first page.
 func (b *Backend[P]) parseToken(kind cursor.Kind, f *driver.Filter, token string) ([]byte, error) {
 	if token == "" {
 		return nil, nil
@@ -74,29 +74,28 @@ func (b *Backend[P]) parseToken(kind cursor.Kind, f *driver.Filter, token string
 	return payload[len(sum):], nil
 }
 
-func noToken() error { return fmt.Errorf("%w: this is no continue token", storage.ErrInvalid) }
+func noToken() error { return fmt.Errorf("%w: the text is no continue token", storage.ErrInvalid) }
 
-// token is what parseToken takes apart.
+// token is the inverse of parseToken.
 func (b *Backend[P]) token(kind cursor.Kind, f *driver.Filter, payload []byte) string {
 	sum := filterSum(f)
 	return cursor.Encode(kind, b.driver.StoreID(), append(sum[:], payload...))
 }
 
-// filterSum tells the tokens of different filters apart.
+// filterSum returns a checksum that distinguishes the tokens of different filters.
 func filterSum(f *driver.Filter) [8]byte {
 	sum := sha256.Sum256(f.Bytes())
 	return [8]byte(sum[:8])
 }
 
-// pageStart is where a page begins that is read from history: the position of the listing, nil for one that begins now, and the key after
-// which the page begins.
+// pageStart is the start of a page that is read from history.
 type pageStart[P any] struct {
-	at       *P
-	revision int64 // that the token's listing is of by request, or 0
-	after    []byte
+	at       *P     // the position of the listing; nil for a new listing
+	revision int64  // the requested revision of the listing, or 0
+	after    []byte // the key after which the page begins
 }
 
-// parsePageToken undoes pageToken. A token goes with the revision that its listing was asked for, or with none.
+// parsePageToken is the inverse of pageToken. A token is valid with the revision requested for its listing, or with none.
 func (b *Backend[P]) parsePageToken(f *driver.Filter, opts storage.ListOptions) (pageStart[P], error) {
 	none := pageStart[P]{}
 	payload, err := b.parseToken(cursor.Past, f, opts.Continue)
@@ -170,7 +169,7 @@ func (b *Backend[P]) historyPage(ctx context.Context, f *driver.Filter, opts sto
 	return page, nil
 }
 
-// readPage has the driver read a page of its own kind.
+// readPage reads a page of the driver's own Pager.
 func (b *Backend[P]) readPage(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, from []byte, limit int) (storage.Page, error) {
 	listed, err := b.pager.Page(ctx, consistency, f, from, limit)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// historian is a backend as a history.Historian.
+// historian implements history.Historian over a Backend.
 type historian[P any] struct{ b *Backend[P] }
 
 var _ history.Historian = historian[int]{}
@@ -55,19 +55,20 @@ func (h historian[P]) Scan(ctx context.Context, span history.Span, opts history.
 	}
 	if n := len(scan.Records); scan.More && n > 0 {
 		after := key.Of(scan.Records[n-1].Resource.GetId())
-		after.Name += "\x01" // names hold no NUL, so none lies between
+		after.Name += "\x01" // names contain no NUL, so no key lies between
 		scan.Rest = history.Span{From: after.ID("", ""), To: codec.CloneID(span.To)}
 	}
 	return scan, nil
 }
 
-// single reports whether a query is about the key alone at which it begins: no key follows it by a byte of 0 or is before one of 1.
+// single reports whether a query covers only the key at which it begins: no other key lies before that key with a byte 0 or 1
+// appended.
 func single[P any](q *driver.HistoryQuery[P]) bool {
 	n := len(q.From)
 	return n > 0 && len(q.To) == n+1 && q.To[n] <= 1 && bytes.HasPrefix(q.To, q.From)
 }
 
-// maxRecords is more than an answer ever holds. It keeps drivers, which reckon with the limit, from numbers that overflow.
+// maxRecords is more than any result contains. It prevents overflows in drivers that calculate with the limit.
 const maxRecords = 1 << 24
 
 func boundary(k *driver.Key) []byte {
@@ -82,7 +83,7 @@ func (h historian[P]) scan(ctx context.Context, q driver.HistoryQuery[P], revisi
 		q.At = &at
 		scan, err := h.scanAt(ctx, q, revision)
 		if errors.Is(err, storage.ErrCompacted) {
-			h.b.positions.remove(revision) // where commits were lost, it may be one to come by now
+			h.b.positions.remove(revision) // if commits were lost, the revision may be a future one now
 		}
 		return scan, err
 	}
@@ -96,7 +97,7 @@ func (h historian[P]) scan(ctx context.Context, q driver.HistoryQuery[P], revisi
 	return h.scanAt(ctx, q, revision)
 }
 
-// scanAt is scan where the position is known, or that of the present.
+// scanAt scans at the position of the query, or at the present one.
 func (h historian[P]) scanAt(ctx context.Context, q driver.HistoryQuery[P], revision int64) (scan history.ScanResult, err error) {
 	past, err := h.b.historian.ReadAt(ctx, &q, func(v *driver.Version) error {
 		r, err := recordOf(v, q.KeysOnly)
@@ -115,7 +116,7 @@ func (h historian[P]) scanAt(ctx context.Context, q driver.HistoryQuery[P], revi
 	return scan, err
 }
 
-// recordOf returns a version as a record, which is the caller's.
+// recordOf returns a version as a record, which belongs to the caller.
 func recordOf(v *driver.Version, keysOnly bool) (history.Record, error) {
 	r := history.Record{Created: v.CreateRevision, Modified: v.ModRevision, Writes: v.Writes}
 	if !keysOnly {

@@ -11,18 +11,18 @@ import (
 	"github.com/ashlar-dev/storage/history"
 )
 
-// paged is a driver of a store that has more than any page, and whose revision is its position.
+// paged is a driver of a store that never fits a page. Its revisions are its positions.
 type paged struct {
 	stub
 	driver.Historian[uint64]
-	newest   uint64
-	lookedUp int
-	gone     bool
+	newest    uint64
+	lookups   int
+	compacted bool
 }
 
 func (p *paged) ReadAt(_ context.Context, q *driver.HistoryQuery[uint64], _ func(*driver.Version) error) (driver.HistoryPage[uint64], error) {
 	switch {
-	case p.gone:
+	case p.compacted:
 		return driver.HistoryPage[uint64]{}, storage.ErrCompacted
 	case q.At == nil:
 		return driver.HistoryPage[uint64]{At: p.newest, More: true}, nil
@@ -33,22 +33,22 @@ func (p *paged) ReadAt(_ context.Context, q *driver.HistoryQuery[uint64], _ func
 func (*paged) RevisionOf(at uint64) int64 { return int64(at) }
 
 func (p *paged) PositionAt(_ context.Context, revision int64) (uint64, error) {
-	p.lookedUp++
+	p.lookups++
 	return uint64(revision), nil
 }
 
-// The next page of a listing does not ask where its revision is, as long as the position is still there.
-func TestNextPagesAreReadAtOnce(t *testing.T) {
+// The next page of a scan needs no lookup of its revision while the position is still readable.
+func TestScanReusesPositions(t *testing.T) {
 	t.Parallel()
 	d := &paged{newest: 7}
 	b := backend.New(d, backend.Options[uint64]{})
 	t.Cleanup(func() { _ = b.Close() }) // never fails
 	h, _ := storage.As[history.Historian](b)
-	scan := func(revision int64, want error, lookedUp int) {
+	scan := func(revision int64, want error, lookups int) {
 		t.Helper()
 		got, err := h.Scan(t.Context(), history.Span{}, history.ScanOptions{Revision: revision})
-		if !errors.Is(err, want) || want == nil && got.Revision != 7 || d.lookedUp != lookedUp {
-			t.Fatalf("revision %d: at %d, %v, looked up %d times; expected %v and %d", revision, got.Revision, err, d.lookedUp, want, lookedUp)
+		if !errors.Is(err, want) || want == nil && got.Revision != 7 || d.lookups != lookups {
+			t.Fatalf("revision %d: at %d, %v, %d lookups; expected %v and %d", revision, got.Revision, err, d.lookups, want, lookups)
 		}
 	}
 	scan(7, nil, 1)
@@ -61,8 +61,8 @@ func TestNextPagesAreReadAtOnce(t *testing.T) {
 	}
 	d.newest = 7
 	scan(0, nil, 1)
-	d.gone = true
+	d.compacted = true
 	scan(7, storage.ErrCompacted, 1)
-	d.gone = false
+	d.compacted = false
 	scan(7, nil, 2)
 }

@@ -48,7 +48,8 @@ func (b *Backend[P]) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]
 	return ids, nil
 }
 
-// answers decides whether a stored resource answers a read of id. A mismatch of group versions does not share the caller's messages.
+// answers reports by its error whether a stored resource is the result of a read of id. The error for a group version mismatch
+// shares no message with the caller.
 func answers(stored *resourcepb.Resource, id *resourcepb.ID) error {
 	if stored == nil || id.GetUid() != "" && id.GetUid() != stored.GetId().GetUid() {
 		return storage.ErrNotFound

@@ -2,7 +2,7 @@ package backend
 
 import "sync"
 
-// recentMap is a map of a bounded size: beyond limit, an entry replaces an arbitrary other one. It is safe for concurrent use.
+// recentMap is a map of bounded size: beyond limit, a new entry replaces an arbitrary other one. It is safe for concurrent use.
 type recentMap[K comparable, V any] struct {
 	limit int
 
@@ -38,16 +38,16 @@ func (m *recentMap[K, V]) remove(k K) {
 	delete(m.entries, k)
 }
 
-// swapState is what is remembered of a record: nothing of its contents. A handle that swaps a key again, and expects the state in
-// which it left the key, does not read it first: the change depends on the version, so an outdated state does no harm.
+// swapState describes a record without its contents. A handle that swaps a key again and expects the result of its last swap does
+// not read the key first. An outdated state does no harm, because the change is conditional on the version.
 type swapState struct {
 	uid, version              string
 	created, modified, writes int64
 }
 
-// maxSwaps is how many keys are remembered, each with some 400 bytes.
+// maxSwaps is the number of remembered keys, each of about 400 bytes.
 const maxSwaps = 1 << 14
 
-// maxPositions is how many positions of revisions are remembered, so that the next page of a listing is read without a lookup.
-// Listings that go on at the same time mostly share a few. ReadAt finds out each time whether a position can still be read.
+// maxPositions is the number of remembered positions of revisions, which save the lookup for the next page of a listing. Concurrent
+// listings mostly share a few. ReadAt checks each time whether a position can still be read.
 const maxPositions = 256

@@ -14,10 +14,11 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// snapshotPage is how many resources of a watch's snapshot are read from history at a time, and held until they are consumed.
+// snapshotPage is the number of resources of a watch's snapshot that are read from history at a time and held until they are
+// consumed.
 const snapshotPage = 1000
 
-// snapshot reads what a watch begins with, or the beginning of that: a driver's own snapshots come first, then history.
+// snapshot opens the snapshot of a watch. It prefers the driver's own snapshots over history.
 func (b *Backend[P]) snapshot(ctx context.Context, called time.Time, f *driver.Filter) (snapshot driver.Snapshot, at P, err error) {
 	if b.snapshotter != nil {
 		return b.snapshotter.Snapshot(ctx, called, f)
@@ -25,22 +26,23 @@ func (b *Backend[P]) snapshot(ctx context.Context, called time.Time, f *driver.F
 	return b.openHistorySnapshot(ctx, f)
 }
 
-// historySnapshot is the snapshot of a watch, read from history in pages, at the position of the first one, as the watch is consumed.
+// historySnapshot is the snapshot of a watch, read from history in pages while the watch is consumed. All pages are read at the
+// position of the first one.
 type historySnapshot[P any] struct {
 	b        *Backend[P]
 	filter   *driver.Filter
 	at       P
 	page     *snapshotRows
-	next     int // of the page's versions
+	next     int // index in the page's versions
 	lifetime context.Context
 	cancel   context.CancelFunc
 	turn     feed.BackgroundCall[*snapshotRows]
 }
 
-// snapshotRows are a page of a snapshot.
+// snapshotRows is a page of a snapshot.
 type snapshotRows struct {
 	versions []driver.Version
-	from     []byte // where the next page begins; nil: this is the last one
+	from     []byte // the start of the next page; nil on the last page
 }
 
 // openHistorySnapshot reads the first page.
@@ -55,7 +57,7 @@ func (b *Backend[P]) openHistorySnapshot(ctx context.Context, f *driver.Filter) 
 	return feed.Expiring(s), at, nil
 }
 
-// read reads a page: the first one at the present position, where at is nil.
+// read reads a page at a position; if at is nil, it reads the first page at the present position.
 func (s *historySnapshot[P]) read(ctx context.Context, at *P, from []byte, limit int) (*snapshotRows, P, error) {
 	q := driver.HistoryQuery[P]{At: at, Consistency: storage.StrongConsistency, PrecedesWatch: at == nil, Filter: s.filter, Limit: limit}
 	prefix, _ := s.filter.Prefix()
@@ -64,7 +66,7 @@ func (s *historySnapshot[P]) read(ctx context.Context, at *P, from []byte, limit
 		q.From = from
 	}
 	page := &snapshotRows{}
-	// Decoded one by one as they are consumed: what cannot be read ends the watch behind what comes before it.
+	// Each version is decoded when it is consumed, so a damaged resource ends the watch only after the resources before it.
 	past, err := s.b.historian.ReadAt(ctx, &q, func(v *driver.Version) error {
 		own := *v
 		own.Key, own.Version, own.Data = bytes.Clone(v.Key), bytes.Clone(v.Version), bytes.Clone(v.Data)
@@ -82,7 +84,7 @@ func (s *historySnapshot[P]) read(ctx context.Context, at *P, from []byte, limit
 
 var errEmptyPage = errors.New("the driver ended a page without a resource before the end of the listing")
 
-// keyAfter returns the first bytes of a key that come after a key's.
+// keyAfter returns the smallest key bytes greater than keyBytes.
 func keyAfter(keyBytes []byte) []byte { return append(keyBytes[:len(keyBytes):len(keyBytes)], 0) }
 
 // Next implements Snapshot.
@@ -105,7 +107,7 @@ func (s *historySnapshot[P]) Next(ctx context.Context) (*resourcepb.Resource, er
 	return res, err
 }
 
-// readOn reads a later page. A database that is away for a while is not the watcher's problem.
+// readOn reads a later page. It retries while the database is unreachable.
 func (s *historySnapshot[P]) readOn(from []byte) (page *snapshotRows, err error) {
 	limit := snapshotPage
 	err = s.b.feed.Persist(s.lifetime, nil, func(ctx context.Context) error {
@@ -113,7 +115,7 @@ func (s *historySnapshot[P]) readOn(from []byte) (page *snapshotRows, err error)
 		defer done()
 		var failure error
 		page, _, failure = s.read(ctx, &s.at, from, limit)
-		limit = max(1, limit/2) // less comes through a slow link in time, should this have failed
+		limit = max(1, limit/2) // after a failure, a smaller page may arrive in time over a slow link
 		return failure
 	})
 	return page, err

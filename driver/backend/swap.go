@@ -13,8 +13,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Swap implements history.Historian. It looks at what is stored, and makes the change depend on its version, which no other change of
-// the key ever has.
+// Swap implements history.Historian. It reads the stored resource and makes the change conditional on its version, which is unique
+// among the changes of the key.
 func (h historian[P]) Swap(ctx context.Context, swap history.Swap) (history.SwapResult, error) {
 	k, problem := check.Swap(swap, h.b.opts.MaxSize)
 	ctx, done, err := h.b.begin(ctx, problem)
@@ -30,15 +30,15 @@ func (h historian[P]) Swap(ctx context.Context, swap history.Swap) (history.Swap
 		case err == nil:
 			return swapped, nil
 		case errors.Is(err, storage.ErrCASFailure) && ctx.Err() == nil:
-			continue // somebody else was first: what is stored now decides
+			continue // another caller was first: the newly stored resource decides
 		case errors.Is(err, storage.ErrCASFailure):
-			err = fmt.Errorf("%w: others were first until the time was over: %w", storage.ErrInconsistent, ctx.Err())
+			err = fmt.Errorf("%w: other callers changed the key before every attempt: %w", storage.ErrInconsistent, ctx.Err())
 		}
 		return history.SwapResult{}, callError("swap", k, err)
 	}
 }
 
-// swapKnown is swapOnce without the look, where it is known what has to be stored: nothing, or what this handle has swapped before. If
+// swapKnown is swapOnce without the read, if the expected state is known: nothing, or the result of this handle's last swap. If
 // something else is stored, the error is storage.ErrCASFailure.
 func (h historian[P]) swapKnown(ctx context.Context, k driver.Key, swap history.Swap) (history.SwapResult, error) {
 	known := h.recent(k, swap.Expect)
@@ -46,9 +46,9 @@ func (h historian[P]) swapKnown(ctx context.Context, k driver.Key, swap history.
 	case swap.Write == nil, known == nil && swap.Expect != 0:
 		return h.swapOnce(ctx, k, swap)
 	case known != nil && known.Resource.GetId().GetUid() != swap.Write.GetId().GetUid():
-		return h.swapOnce(ctx, k, swap) // the look tells whether it is refused for that
+		return h.swapOnce(ctx, k, swap) // the read decides whether the uid is refused
 	}
-	return h.carryOut(ctx, k, swap, known)
+	return h.apply(ctx, k, swap, known)
 }
 
 func (h historian[P]) swapOnce(ctx context.Context, k driver.Key, swap history.Swap) (history.SwapResult, error) {
@@ -57,9 +57,9 @@ func (h historian[P]) swapOnce(ctx context.Context, k driver.Key, swap history.S
 		return history.SwapResult{}, err
 	}
 	if modRevision(stored) == swap.Expect && (stored != nil || swap.Write != nil) {
-		return h.carryOut(ctx, k, swap, stored)
+		return h.apply(ctx, k, swap, stored)
 	}
-	// The revision that is told has to be one that everybody can read at.
+	// Every caller must be able to read at the returned revision.
 	stored, revision, err := h.readStored(ctx, k, true)
 	switch {
 	case err != nil:
@@ -69,10 +69,10 @@ func (h historian[P]) swapOnce(ctx context.Context, k driver.Key, swap history.S
 	case stored == nil && swap.Delete != nil:
 		return history.SwapResult{Done: true, Revision: revision}, nil
 	}
-	return history.SwapResult{}, storage.ErrCASFailure // by now it is what it should be
+	return history.SwapResult{}, storage.ErrCASFailure // now the key has the expected state
 }
 
-// readStored reads what is stored under a key, nil for nothing, and the revision of the read, which is one only if it is final.
+// readStored returns the record stored under a key, or nil, and the position's revision, which is valid only if final is set.
 func (h historian[P]) readStored(ctx context.Context, k driver.Key, final bool) (*history.Record, int64, error) {
 	from := k.Bytes()
 	scan, err := h.scan(ctx, driver.HistoryQuery[P]{
@@ -91,8 +91,8 @@ func modRevision(r *history.Record) int64 {
 	return r.Modified
 }
 
-// carryOut makes the change if what is stored is still what was seen.
-func (h historian[P]) carryOut(ctx context.Context, k driver.Key, swap history.Swap, stored *history.Record) (history.SwapResult, error) {
+// apply makes the change if the stored resource is still the given one.
+func (h historian[P]) apply(ctx context.Context, k driver.Key, swap history.Swap, stored *history.Record) (history.SwapResult, error) {
 	m := driver.Mutation{Exclusive: true, Verb: driver.Write, Key: k, Uid: swap.Write.GetId().GetUid(), Resource: swap.Write}
 	if swap.Delete != nil {
 		m = driver.Mutation{Exclusive: true, Verb: driver.Delete, Key: k, Uid: stored.Resource.GetId().GetUid()}
@@ -103,15 +103,15 @@ func (h historian[P]) carryOut(ctx context.Context, k driver.Key, swap history.S
 	one := []driver.Mutation{m}
 	switch err := singleError(h.b.driver.Apply(ctx, one)); {
 	case errors.Is(err, storage.ErrWrongUid) && (stored == nil || stored.Resource.GetId().GetUid() == m.Uid):
-		return history.SwapResult{}, storage.ErrCASFailure // somebody else has created it since
+		return history.SwapResult{}, storage.ErrCASFailure // another caller has created it since
 	case err != nil:
 		return history.SwapResult{}, err
 	}
 	m = one[0]
 	if m.Revision == 0 {
-		return history.SwapResult{}, storage.ErrCASFailure // somebody else has deleted it
+		return history.SwapResult{}, storage.ErrCASFailure // another caller has deleted it
 	}
-	if !m.Settled {
+	if !m.Final {
 		if err := h.awaitFinal(ctx, m.Revision); err != nil {
 			return history.SwapResult{}, err
 		}
@@ -128,19 +128,19 @@ func (h historian[P]) carryOut(ctx context.Context, k driver.Key, swap history.S
 	return swapped, nil
 }
 
-// awaitFinal waits until nothing up to the revision of a change can appear any more.
+// awaitFinal waits until no further change up to the revision can appear.
 func (h historian[P]) awaitFinal(ctx context.Context, revision int64) error {
-	err := h.b.historian.Settled(ctx, revision)
+	err := h.b.historian.AwaitFinal(ctx, revision)
 	if err == nil || errors.Is(err, storage.ErrCompacted) {
 		return nil
 	}
-	return fmt.Errorf("%w: it was carried out, as revision %d, but what comes before it may still be under way: %w",
+	return fmt.Errorf("%w: the swap was applied at revision %d, but earlier changes may still be pending: %w",
 		storage.ErrInconsistent, revision, err)
 }
 
-// remember notes what a swap has stored.
+// remember records the result of a swap.
 func (h historian[P]) remember(k driver.Key, stored *history.Record) {
-	// The texts may be parts of larger ones.
+	// The strings may share memory with larger ones.
 	k = driver.Key{
 		Group: strings.Clone(k.Group), Kind: strings.Clone(k.Kind), Name: strings.Clone(k.Name),
 		Partition: strings.Clone(k.Partition), Namespace: strings.Clone(k.Namespace),

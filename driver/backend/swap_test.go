@@ -12,12 +12,12 @@ import (
 	"github.com/ashlar-dev/storage/history"
 )
 
-// contended is a driver of an empty store in which somebody else is always first.
+// contended is a driver of an empty store in which another caller is always first.
 type contended struct {
 	stub
 	driver.Historian[uint64]
 	first func()
-	limit int // of the last reading
+	limit int // of the last ReadAt
 }
 
 func (c *contended) Apply(context.Context, []driver.Mutation) error {
@@ -32,8 +32,8 @@ func (c *contended) ReadAt(_ context.Context, q *driver.HistoryQuery[uint64], _ 
 
 func (*contended) RevisionOf(at uint64) int64 { return int64(at) }
 
-// A swap for which others leave no time says so, and does not say that it was refused.
-func TestSwapRunsOutOfTime(t *testing.T) {
+// A swap that loses every race until its context ends returns ErrInconsistent and not ErrCASFailure.
+func TestContendedSwapIsNotRefused(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	attempts := 0
@@ -49,15 +49,15 @@ func TestSwapRunsOutOfTime(t *testing.T) {
 	}
 	_, err := h.Swap(ctx, history.Swap{Write: resource()})
 	if !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, context.Canceled) || errors.Is(err, storage.ErrCASFailure) {
-		t.Errorf("got %v", err)
+		t.Errorf("Swap returned %v, expected ErrInconsistent and Canceled", err)
 	}
 	if attempts != 3 {
-		t.Errorf("%d attempts", attempts)
+		t.Errorf("Swap made %d attempts, expected 3", attempts)
 	}
 }
 
-// No driver is given a limit with which it cannot reckon: one more, or times what came so far.
-func TestLimitsDoNotOverflow(t *testing.T) {
+// The limit that a driver receives leaves room for additions and multiplications.
+func TestLimitIsBounded(t *testing.T) {
 	t.Parallel()
 	d := &contended{}
 	b := backend.New(d, backend.Options[uint64]{})
@@ -65,7 +65,7 @@ func TestLimitsDoNotOverflow(t *testing.T) {
 	h, _ := storage.As[history.Historian](b)
 	for limit, want := range map[int]int{0: 0, 7: 7, math.MaxInt: 1 << 24} {
 		if _, err := h.Scan(t.Context(), history.Span{}, history.ScanOptions{Limit: limit}); err != nil || d.limit != want {
-			t.Errorf("limit %d came to the driver as %d: %v", limit, d.limit, err)
+			t.Errorf("limit %d reached the driver as %d: %v", limit, d.limit, err)
 		}
 	}
 }

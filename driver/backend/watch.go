@@ -32,7 +32,7 @@ func (b *Backend[P]) WatchList(ctx context.Context, typ storage.UnversionedType,
 			return nil, callError("watch", nil, err)
 		}
 		select {
-		case <-time.After(time.Millisecond): // the next run says why the last one ended, or goes on
+		case <-time.After(time.Millisecond): // the next run returns the reason for the end, or continues
 		case <-ctx.Done():
 			return nil, callError("watch", nil, fmt.Errorf("%w: %w", storage.ErrInconsistent, ctx.Err()))
 		}

@@ -41,7 +41,7 @@ func (b *Backend[P]) DeleteCAS(ctx context.Context, id *resourcepb.ID, version s
 	return nil
 }
 
-// singleError is the error of the only mutation of an Apply.
+// singleError returns the error of the only mutation of an Apply.
 func singleError(err error) error {
 	var refused *storage.OpError
 	if errors.As(err, &refused) {
@@ -77,7 +77,7 @@ func (b *Backend[P]) Commit(ctx context.Context, ops []storage.Op) ([]*resourcep
 	return results, nil
 }
 
-// mutations checks the operations of a transaction.
+// mutations validates the operations of a transaction and returns them as mutations.
 func mutations(ops []storage.Op, maxOps, maxSize int) ([]driver.Mutation, error) {
 	keys, err := check.Ops(ops, maxOps, maxSize)
 	if err != nil {
@@ -101,7 +101,7 @@ func mutation(k key.Key, op *storage.Op) driver.Mutation {
 	}
 }
 
-// result is what the caller of a write gets.
+// result returns the resource that a write has stored, as a copy.
 func result(m *driver.Mutation) *resourcepb.Resource {
 	out := codec.Clone(m.Resource)
 	out.Version = m.NewVersion

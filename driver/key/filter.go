@@ -6,12 +6,12 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// Filter says which keys a list or a watch is about. Each part but the name prefix may be storage.Wildcard.
+// Filter selects the keys of a list or a watch. Each part except the name prefix may be storage.Wildcard.
 type Filter struct {
 	Group, Kind, Partition, Namespace, NamePrefix string
 }
 
-// Match reports whether k is one of them.
+// Match reports whether the filter selects k.
 func (f *Filter) Match(k *Key) bool {
 	return (f.Kind == k.Kind || f.Kind == storage.Wildcard) &&
 		(f.Group == k.Group || f.Group == storage.Wildcard) &&
@@ -20,8 +20,8 @@ func (f *Filter) Match(k *Key) bool {
 		strings.HasPrefix(k.Name, f.NamePrefix)
 }
 
-// Prefix returns the longest run of bytes with which every matching key's Bytes begin, and whether every key that begins so
-// matches, so that nothing is left to filter.
+// Prefix returns the longest common prefix of the Bytes of all matching keys. exact reports that every key with this prefix
+// matches, so no further filtering is needed.
 func (f *Filter) Prefix() (prefix []byte, exact bool) {
 	parts := []string{f.Group, f.Kind, f.Partition, f.Namespace}
 	for i, part := range parts {
@@ -38,13 +38,13 @@ func (f *Filter) Prefix() (prefix []byte, exact bool) {
 	return append(prefix, f.NamePrefix...), true
 }
 
-// Bytes is an unambiguous encoding of the filter, for tokens that belong to one.
+// Bytes returns an unambiguous encoding of the filter, for tokens.
 func (f *Filter) Bytes() []byte {
 	return Key{f.Group, f.Kind, f.Partition, f.Namespace, f.NamePrefix}.Bytes()
 }
 
-// PrefixEnd returns the first bytes after everything that begins with prefix, or nil if there are none (the prefix is empty
-// or all 0xff).
+// PrefixEnd returns the smallest bytes greater than all bytes with this prefix, or nil if there are none because the prefix is
+// empty or all 0xff.
 func PrefixEnd(prefix []byte) []byte {
 	for i := len(prefix) - 1; i >= 0; i-- {
 		if prefix[i] != 0xff {

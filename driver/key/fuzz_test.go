@@ -8,14 +8,14 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// clean makes a legal part of a key of any text.
+// clean turns any text into a valid part of a key.
 func clean(s string) string { return strings.ReplaceAll(strings.ToValidUTF8(s, "\u00e9"), "\x00", "") }
 
 func cleanKey(parts ...string) Key {
 	return Key{clean(parts[0]), clean(parts[1]), clean(parts[2]), clean(parts[3]), clean(parts[4])}
 }
 
-// Two keys never meet, their bytes are in the order of their parts, and come back as the key.
+// Different keys have different bytes in the order of their parts, and Parse restores each key.
 func FuzzKeys(f *testing.F) {
 	f.Add("g", "k", "p", "n", "a", "g", "k", "p", "n", "a")
 	f.Add("a", "", "", "", "", "", "a", "", "", "")
@@ -27,15 +27,15 @@ func FuzzKeys(f *testing.F) {
 			t.Errorf("%v and %v compare as %d, their bytes as %d", a, b, a.Compare(b), bytes.Compare(a.Bytes(), b.Bytes()))
 		}
 		if a.Is(b.Bytes()) != (a == b) || !a.Is(a.Bytes()) {
-			t.Errorf("%v is taken for %v: %v", b, a, a.Is(b.Bytes()))
+			t.Errorf("%v.Is(%v) is %v", a, b, a.Is(b.Bytes()))
 		}
 		if got, err := Parse(a.Bytes()); err != nil || got != a {
-			t.Errorf("%v came back as %v, %v", a, got, err)
+			t.Errorf("Parse of the bytes of %v returned %v, %v", a, got, err)
 		}
 	})
 }
 
-// Stored bytes are the key that they are read as, or refused.
+// Parse either returns the key with exactly the given bytes or an error.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("g\x00k\x00p\x00n\x00name"))
 	f.Add([]byte("\x00\x00\x00\x00"))
@@ -43,12 +43,12 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		k, err := Parse(b)
 		if err == nil && (!bytes.Equal(k.Bytes(), b) || !k.Is(b)) {
-			t.Errorf("%q is read as %v", b, k)
+			t.Errorf("Parse(%q) returned %v", b, k)
 		}
 	})
 }
 
-// All that matches a filter lies in its range; where that is exact, nothing else does.
+// All keys that match a filter are in the range of its prefix; if the prefix is exact, no other key is.
 func FuzzPrefix(f *testing.F) {
 	f.Add("g", "k", "p", "n", "a", "g", "k", "p", "n", "ab", byte(0))
 	f.Add("g", "k", "p", "n", "a", "g", "l", "q", "m", "ab", byte(7))
@@ -65,15 +65,15 @@ func FuzzPrefix(f *testing.F) {
 		end := PrefixEnd(begins)
 		within := bytes.Compare(k.Bytes(), begins) >= 0 && (end == nil || bytes.Compare(k.Bytes(), end) < 0)
 		if within != bytes.HasPrefix(k.Bytes(), begins) {
-			t.Errorf("%q to %q is not what begins with the former: %v", begins, end, k)
+			t.Errorf("the range %q to %q does not agree with the prefix for %v", begins, end, k)
 		}
 		if match := filter.Match(&k); match && !within || exact && match != within {
-			t.Errorf("%v matches %+v: %v, but is in its range: %v (exact: %v)", k, filter, match, within, exact)
+			t.Errorf("%v matches %+v: %v, is in the range: %v (exact: %v)", k, filter, match, within, exact)
 		}
 	})
 }
 
-// Where a filter says to go on, from any bytes, lies no match before, and a match may lie at it.
+// Seek, from any bytes, skips no match and returns bytes at which a match is possible.
 func FuzzSeek(f *testing.F) {
 	f.Add("g", "k", "p", "n", "a", "g", "k", "p", "n", "ab", byte(4), []byte("g\x00k\x00p\x00n\x00ab\x00"))
 	f.Add("g", "k", "p", "n", "a", "g", "l", "q", "m", "ab", byte(12), []byte("g\x00\x00\x00\x00\x00"))

@@ -1,7 +1,7 @@
-// Package key holds what identifies a resource in a store, in the one order that every backend lists in.
+// Package key contains the identity of a resource, in the order in which every backend lists.
 //
-// A key is (group, kind, partition, namespace, name). No part holds a NUL, so the parts joined by NUL bytes are unambiguous,
-// and their byte order is the order of the tuple.
+// A key is (group, kind, partition, namespace, name). No part contains a NUL, so the parts joined by NUL bytes are unambiguous, and
+// their byte order is the order of the tuple.
 package key
 
 import (
@@ -12,12 +12,12 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Key identifies a resource. It is comparable, so it can be a map's key.
+// Key identifies a resource. It is comparable and can be the key of a map.
 type Key struct {
 	Group, Kind, Partition, Namespace, Name string
 }
 
-// Of returns the key of id. It checks nothing.
+// Of returns the key of id, without validation.
 func Of(id *resourcepb.ID) Key {
 	return Key{
 		Group:     id.GetType().GetGroup(),
@@ -49,8 +49,8 @@ func (k Key) Compare(o Key) int {
 	return 1
 }
 
-// Before reports whether k comes before o. Trees call it for each step of a search, so it copies nothing, and passes over the parts that
-// most keys have in common without looking at their order.
+// Before reports whether k precedes o. Search trees call it in each step, so it copies nothing, and compares for equality the parts
+// that most keys have in common.
 func (k *Key) Before(o *Key) bool {
 	switch {
 	case k.Group != o.Group:
@@ -70,7 +70,7 @@ func (k Key) Bytes() []byte {
 	return k.Append(make([]byte, 0, len(k.Group)+len(k.Kind)+len(k.Partition)+len(k.Namespace)+len(k.Name)+4))
 }
 
-// Append appends what Bytes returns to b.
+// Append appends the result of Bytes to b.
 func (k Key) Append(b []byte) []byte {
 	b = append(b, k.Group...)
 	b = append(b, 0)
@@ -83,7 +83,7 @@ func (k Key) Append(b []byte) []byte {
 	return append(b, k.Name...)
 }
 
-// Parse undoes Bytes.
+// Parse is the inverse of Bytes.
 func Parse(b []byte) (Key, error) {
 	if n := bytes.Count(b, []byte{0}); n != 4 {
 		return Key{}, fmt.Errorf("the stored key %.1000q has %d parts, expected 5", b, n+1)
@@ -92,7 +92,7 @@ func Parse(b []byte) (Key, error) {
 	return Key{Group: p[0], Kind: p[1], Partition: p[2], Namespace: p[3], Name: p[4]}, nil
 }
 
-// Is reports whether b is what Bytes returns. It allocates nothing.
+// Is reports whether b equals the result of Bytes. It does not allocate.
 func (k *Key) Is(b []byte) bool {
 	for i, part := range [...]string{k.Group, k.Kind, k.Partition, k.Namespace, k.Name} {
 		if i > 0 {
@@ -109,7 +109,7 @@ func (k *Key) Is(b []byte) bool {
 	return len(b) == 0
 }
 
-// String is for error texts.
+// String returns the key in the form used in error texts.
 func (k Key) String() string {
 	return fmt.Sprintf("%q of %s/%s in %q/%q", k.Name, k.Group, k.Kind, k.Partition, k.Namespace)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// part draws what a key's part may hold, from an alphabet in which prefixes and neighbours are frequent.
+// part draws a part of a key from an alphabet with many prefixes and neighbours.
 func part(t *rapid.T, label string) string {
 	return string(rapid.SliceOfN(rapid.SampledFrom([]rune{'a', 'b', '/', '%', '\x01', ' ', 'é', '\U0010ffff'}), 0, 3).Draw(t, label))
 }
@@ -20,7 +20,7 @@ func draw(t *rapid.T, label string) Key {
 	return Key{part(t, label), part(t, label), part(t, label), part(t, label), part(t, label)}
 }
 
-func TestBytesKeepTheOrderOfTuples(t *testing.T) {
+func TestBytesSortLikeTuples(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := draw(t, "a"), draw(t, "b")
@@ -28,28 +28,28 @@ func TestBytesKeepTheOrderOfTuples(t *testing.T) {
 			[]string{a.Group, a.Kind, a.Partition, a.Namespace, a.Name},
 			[]string{b.Group, b.Kind, b.Partition, b.Namespace, b.Name})
 		if byBytes := bytes.Compare(a.Bytes(), b.Bytes()); byBytes != byTuple || a.Compare(b) != byTuple {
-			t.Fatalf("bytes say %d, Compare %d, the tuples %d", byBytes, a.Compare(b), byTuple)
+			t.Fatalf("the order by bytes is %d, by Compare %d, by tuples %d", byBytes, a.Compare(b), byTuple)
 		}
 		back, err := Parse(a.Bytes())
 		if err != nil || back != a {
 			t.Fatalf("got %v, %v, expected %v", back, err, a)
 		}
 		if Of(a.ID("uid", "v1")) != a {
-			t.Fatalf("an id changes the key %v", a)
+			t.Fatalf("the key of the id of %v differs from it", a)
 		}
 	})
 }
 
-func TestParseRefusesOtherNumbersOfParts(t *testing.T) {
+func TestParseRequiresFiveParts(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "a", "a\x00b\x00c\x00d", "a\x00b\x00c\x00d\x00e\x00f"} {
 		if k, err := Parse([]byte(text)); err == nil {
-			t.Errorf("%q became %v", text, k)
+			t.Errorf("Parse(%q) returned %v, expected an error", text, k)
 		}
 	}
 }
 
-func TestPrefixHoldsEveryMatchAndEndsAfterIt(t *testing.T) {
+func TestPrefixContainsEveryMatch(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		k := draw(t, "key")
@@ -70,11 +70,11 @@ func TestPrefixHoldsEveryMatchAndEndsAfterIt(t *testing.T) {
 			t.Fatalf("%q does not begin with %q", k.Bytes(), prefix)
 		}
 		if end := PrefixEnd(prefix); end != nil && bytes.Compare(k.Bytes(), end) >= 0 {
-			t.Fatalf("%q lies after %q", k.Bytes(), end)
+			t.Fatalf("%q is not before the end %q", k.Bytes(), end)
 		}
 		other := draw(t, "other")
 		if exact && bytes.HasPrefix(other.Bytes(), prefix) != f.Match(&other) {
-			t.Fatalf("%q is exact for %v, but %v is otherwise", prefix, f, other)
+			t.Fatalf("the prefix %q of %v is exact, but disagrees with Match for %v", prefix, f, other)
 		}
 	})
 }
@@ -83,11 +83,11 @@ func TestNamePrefixIsLiteral(t *testing.T) {
 	t.Parallel()
 	f := Filter{"g", "k", "", "", "a*"}
 	if f.Match(&Key{"g", "k", "", "", "abc"}) || !f.Match(&Key{"g", "k", "", "", "a*c"}) {
-		t.Error("a * in a name prefix must mean itself")
+		t.Error("a * in a name prefix is not matched literally")
 	}
 	empty := Filter{"g", "k", "", "", ""}
 	if empty.Match(&Key{"g", "k", "p", "", "abc"}) {
-		t.Error("an empty tenancy unit must match only itself")
+		t.Error("an empty tenancy unit matches another one")
 	}
 }
 
@@ -95,12 +95,12 @@ func TestPrefixEnd(t *testing.T) {
 	t.Parallel()
 	for prefix, want := range map[string]string{"a": "b", "a\xff": "b", "a\x00": "a\x01"} {
 		if got := PrefixEnd([]byte(prefix)); string(got) != want {
-			t.Errorf("after %q: got %q, expected %q", prefix, got, want)
+			t.Errorf("PrefixEnd(%q) is %q, expected %q", prefix, got, want)
 		}
 	}
 	for _, prefix := range []string{"", "\xff", strings.Repeat("\xff", 3)} {
 		if got := PrefixEnd([]byte(prefix)); got != nil {
-			t.Errorf("after %q: got %q, expected none", prefix, got)
+			t.Errorf("PrefixEnd(%q) is %q, expected none", prefix, got)
 		}
 	}
 }

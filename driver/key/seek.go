@@ -7,24 +7,23 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// Seek returns the smallest bytes, at or after at, that a matching key can have: at itself if a key with these bytes matches. ok is
-// false if no matching key follows. A reader that meets a key that does not match goes on there instead of at the next key, and so
-// pays for a run of other keys with one probe. at need not be a key: nil is before all keys, a key's bytes with a NUL appended just
-// after it.
+// Seek returns the smallest bytes, greater than or equal to at, that a matching key can have: at itself if a key with these bytes
+// matches. ok is false if no matching key follows. A reader that reaches a key that does not match continues there instead of at
+// the next key, so a run of other keys costs one probe. at need not be a key: nil precedes all keys, and the bytes of a key with a
+// NUL appended directly follow it.
 //
-// The bytes are a bound and not always those of a legal key: where any text may stand they hold none, or one that is too long by a
-// byte.
+// The bytes are a bound and not always a valid key: a unit that may hold any text may be empty, or longer than the limit by a byte.
 func (f *Filter) Seek(at []byte) (from []byte, ok bool) {
 	units := [...]string{f.Group, f.Kind, f.Partition, f.Namespace}
 	from = make([]byte, 0, len(at)+f.size()+2)
-	longer := -1 // the last wildcard whose text may be made larger if nothing that begins like at matches
+	longer := -1 // the last wildcard, whose text may be increased if no key with the prefix of at matches
 	rest := at
 	for i, unit := range units {
 		text, after, ended := bytes.Cut(rest, []byte{0})
 		if unit == storage.Wildcard {
 			from = append(from, text...)
 			if !ended {
-				return f.least(append(from, 0), i+1), true // the unit's end is larger than at, which has none
+				return f.least(append(from, 0), i+1), true // the end of the unit is greater than at, which has no end
 			}
 			longer = i
 		} else {
@@ -53,7 +52,7 @@ func (f *Filter) Seek(at []byte) (from []byte, ok bool) {
 	return f.larger(at, longer)
 }
 
-// larger returns the smallest bytes of a matching key whose text for a unit is larger than that in at, and that are like at before.
+// larger returns the smallest bytes of a matching key that equals at before the given unit and has a greater text in it.
 func (f *Filter) larger(at []byte, unit int) (from []byte, ok bool) {
 	if unit < 0 {
 		return nil, false
@@ -67,7 +66,7 @@ func (f *Filter) larger(at []byte, unit int) (from []byte, ok bool) {
 	return f.least(append(from, 1, 0), unit+1), true
 }
 
-// least appends the smallest that can follow in a matching key, from a unit on.
+// least appends the smallest bytes that can follow in a matching key, from a unit on.
 func (f *Filter) least(from []byte, unit int) []byte {
 	units := [...]string{f.Group, f.Kind, f.Partition, f.Namespace}
 	for _, text := range units[unit:] {

@@ -10,7 +10,7 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// drawFilter draws a filter with any of its units a wildcard.
+// drawFilter draws a filter; any of its units may be a wildcard.
 func drawFilter(t *rapid.T) Filter {
 	f := Filter{part(t, "group"), part(t, "kind"), part(t, "partition"), part(t, "namespace"), part(t, "prefix")}
 	for _, unit := range []*string{&f.Group, &f.Kind, &f.Partition, &f.Namespace} {
@@ -21,7 +21,7 @@ func drawFilter(t *rapid.T) Filter {
 	return f
 }
 
-// near draws a key whose units are often those of a filter.
+// near draws a key whose units often equal those of a filter.
 func near(t *rapid.T, f *Filter) Key {
 	k := draw(t, "key")
 	for i, unit := range []string{f.Group, f.Kind, f.Partition, f.Namespace} {
@@ -35,7 +35,7 @@ func near(t *rapid.T, f *Filter) Key {
 	return k
 }
 
-func TestSeekSkipsNoMatchAndStopsAtTheFirst(t *testing.T) {
+func TestSeekSkipsNoMatch(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		f := drawFilter(t)
@@ -48,7 +48,7 @@ func TestSeekSkipsNoMatchAndStopsAtTheFirst(t *testing.T) {
 	})
 }
 
-// checkSeek checks what Seek promises about where to go on at some bytes, for a key that may lie anywhere.
+// checkSeek checks the contract of Seek from any bytes, with an arbitrary key.
 func checkSeek(t interface{ Errorf(string, ...any) }, f *Filter, at []byte, k Key) {
 	from, ok := f.Seek(at)
 	if ok && bytes.Compare(from, at) < 0 {
@@ -60,7 +60,7 @@ func checkSeek(t interface{ Errorf(string, ...any) }, f *Filter, at []byte, k Ke
 	if !ok {
 		return
 	}
-	// The bound is as large as it can be, for a key with these bytes would match.
+	// The bound is tight: a key with these bytes would match.
 	bound, err := Parse(from)
 	if err != nil || !f.Match(&bound) {
 		t.Errorf("%+v: from %q to %q, which no matching key can have: %v", *f, at, from, err)
@@ -70,9 +70,8 @@ func checkSeek(t interface{ Errorf(string, ...any) }, f *Filter, at []byte, k Ke
 	}
 }
 
-// A reader that seeks past what does not match finds what one finds that looks at every key, with at most two probes for each run
-// of keys that it skips.
-func TestSeekFindsWhatAWalkFinds(t *testing.T) {
+// A reader that seeks past keys that do not match finds the same keys as a scan, with at most two probes for each skipped run.
+func TestSeekFindsAllMatches(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		f := drawFilter(t)
@@ -82,11 +81,11 @@ func TestSeekFindsWhatAWalkFinds(t *testing.T) {
 		}
 		slices.SortFunc(keys, Key.Compare)
 		keys = slices.Compact(keys)
-		var walked, sought []Key
+		var scanned, found []Key
 		runs, probes, between := 0, 0, true
 		for _, k := range keys {
 			if f.Match(&k) {
-				walked = append(walked, k)
+				scanned = append(scanned, k)
 			}
 		}
 		for i, k := range keys {
@@ -104,22 +103,22 @@ func TestSeekFindsWhatAWalkFinds(t *testing.T) {
 				break
 			}
 			if probes++; probes > 4*len(keys)+4 {
-				t.Fatalf("%+v: %d probes among %v, and no end", f, probes, keys)
+				t.Fatalf("%+v: %d probes among %v without an end", f, probes, keys)
 			}
 			i, _ := slices.BinarySearchFunc(keys, from, func(k Key, from []byte) int { return bytes.Compare(k.Bytes(), from) })
 			if i == len(keys) {
 				break
 			}
 			if at = keys[i].Bytes(); f.Match(&keys[i]) {
-				sought = append(sought, keys[i])
+				found = append(found, keys[i])
 				at = append(at, 0)
 			}
 		}
-		if !slices.Equal(walked, sought) {
-			t.Fatalf("%+v: a walk finds %v, seeking %v", f, walked, sought)
+		if !slices.Equal(scanned, found) {
+			t.Fatalf("%+v: a scan finds %v, Seek %v", f, scanned, found)
 		}
-		if most := 2*runs + len(walked) + 2; probes > most {
-			t.Fatalf("%+v: %d probes for %d runs and %d matches in %v", f, probes, runs, len(walked), keys)
+		if maxProbes := 2*runs + len(scanned) + 2; probes > maxProbes {
+			t.Fatalf("%+v: %d probes for %d runs and %d matches in %v", f, probes, runs, len(scanned), keys)
 		}
 	})
 }
