@@ -14,7 +14,7 @@ import (
 //	As(target any) bool
 //
 // if there is one, with a pointer to a variable of type T. The method sets the variable and returns true if the backend has the
-// capability. As never looks inside a backend that wraps another one.
+// capability. As never unwraps a layer by itself.
 //
 // The type comes first because a type that embeds a concrete backend, such as *sqlite.Backend, also gets its method As, which does
 // not know the methods that replace the embedded ones. Such a type has all capabilities of the embedded backend and cannot refuse
@@ -43,7 +43,7 @@ type Pager interface {
 	// throughout the listing is neither skipped nor repeated. A page contains at most opts.Limit resources. It may contain fewer,
 	// even none, while Page.Continue is set.
 	//
-	// A continue token belongs to its filter and works with any limit. It is [ErrInvalid] with another filter, and so is text that
+	// A continue token belongs to its filter and works with any limit. It is [ErrInvalid] with another filter, and so is any
 	// is no token. A token is valid for at least 5 minutes after the first page was read, unless the history that it needs is
 	// compacted on request (history.Historian.Compact, or etcd's own compaction). Later the error may be [ErrCompacted]: list again from
 	// the start. An abandoned listing needs no cleanup. A backend that holds listings itself returns [ErrInconsistent] for a new one

@@ -36,7 +36,7 @@ func suiteCases(t *testing.T) map[string]bool {
 	return cases
 }
 
-// Every test that the documents name exists.
+// Every test case named in the documents exists.
 func TestDocumentsNameRealCases(t *testing.T) {
 	t.Parallel()
 	cases := suiteCases(t)
@@ -50,12 +50,12 @@ func TestDocumentsNameRealCases(t *testing.T) {
 	}
 	for _, n := range named {
 		if !cases[string(n[1])] {
-			t.Errorf("docs/semantics.md names %s, which is no case of the suite", n[1])
+			t.Errorf("docs/semantics.md names %s, but the suite has no such case", n[1])
 		}
 	}
 }
 
-// The excerpts in the tutorial are code of the package that it walks through, which is built and tested.
+// The excerpts in the tutorial are tested code of the tutorial's package.
 func TestTutorialExcerpts(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(tutorial + "/*.go")
@@ -85,8 +85,8 @@ func TestTutorialExcerpts(t *testing.T) {
 	}
 }
 
-// CONTRIBUTING.md names the files of an adapter. Every adapter has each of the first ones, for the same job; the others are in two
-// adapters or more.
+// CONTRIBUTING.md names the files of an adapter. Every adapter has all files of the first list, and each file of the second list
+// exists in at least one adapter.
 func TestAdaptersHaveTheSameFiles(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("CONTRIBUTING.md")
@@ -133,8 +133,8 @@ func TestAdaptersHaveTheSameFiles(t *testing.T) {
 	}
 }
 
-// The walks through the adapters, tables in docs/design.md, name things that the code declares.
-func TestWalksNameRealCode(t *testing.T) {
+// The tables in docs/design.md that trace a call through the adapters name declared functions and files.
+func TestTracesNameRealCode(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("docs/design.md")
 	if err != nil {
@@ -163,8 +163,8 @@ func TestWalksNameRealCode(t *testing.T) {
 	}
 }
 
-// declares reports whether a package of these folders, or of one below, declares what is named: a file, a function, a type, or a
-// method as type.method.
+// declares reports whether a package in or below these folders declares a file, a function, a type, or a method written as
+// type.method.
 func declares(t *testing.T, folders []string, named string) bool {
 	t.Helper()
 	if strings.HasSuffix(named, ".go") {
@@ -196,7 +196,7 @@ func declares(t *testing.T, folders []string, named string) bool {
 	return found
 }
 
-// The snippet in the README is a program that is built.
+// The snippet in the README is a program that compiles.
 func TestReadmeSnippet(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("README.md")
@@ -212,7 +212,7 @@ func TestReadmeSnippet(t *testing.T) {
 	}
 }
 
-// Every link from a document to a file of the repository leads somewhere.
+// Every link from a document to a file of the repository has a target.
 func TestLinksInDocuments(t *testing.T) {
 	t.Parallel()
 	link, fenced := regexp.MustCompile(`\]\(([^)#]+)(?:#[^)]*)?\)`), regexp.MustCompile("(?ms)^```.*?^```$")

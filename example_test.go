@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/history"
 	_ "github.com/ashlar-dev/storage/inmem"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -31,7 +30,7 @@ func service(name string, replicas float64) *resourcepb.Resource {
 	}
 }
 
-// Create a resource, change it at its version, and see a write from an old version refused.
+// Create a resource, change it, and try to write it at an outdated version.
 func Example() {
 	ctx := context.Background()
 	backend, err := storage.Open(ctx, "mem://")
@@ -49,7 +48,7 @@ func Example() {
 	if _, err := backend.WriteCAS(ctx, change); err != nil {
 		log.Fatal(err)
 	}
-	_, err = backend.WriteCAS(ctx, change) // from the version before
+	_, err = backend.WriteCAS(ctx, change) // at the previous version
 	fmt.Println("the second write is refused:", errors.Is(err, storage.ErrCASFailure))
 
 	stored, err := backend.Read(ctx, storage.StrongConsistency, created.Id)
@@ -66,7 +65,7 @@ func Example() {
 	// replicas: 2
 }
 
-// Watch a type in one namespace: first what is there, then what changes.
+// Watch a type in all namespaces: first the snapshot, then the changes.
 func ExampleBackend_watchList() {
 	ctx := context.Background()
 	backend, err := storage.Open(ctx, "mem://")
@@ -108,7 +107,7 @@ func ExampleBackend_watchList() {
 	// deleted: cart
 }
 
-// Find a capability, and list in pages whatever the size of the store.
+// Find a capability, and list a store of any size in pages.
 func ExampleAs() {
 	ctx := context.Background()
 	backend, err := storage.Open(ctx, "mem://")
@@ -145,54 +144,4 @@ func ExampleAs() {
 	// cart
 	// checkout
 	// currency
-}
-
-// Read a store as it was, and see what has changed since then.
-func ExampleHistorian() {
-	ctx := context.Background()
-	backend, err := storage.Open(ctx, "mem://")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer backend.Close()
-	cart, err := backend.WriteCAS(ctx, service("cart", 1))
-	if err != nil {
-		log.Fatal(err)
-	}
-
-	historian, ok := storage.As[history.Historian](backend)
-	if !ok {
-		log.Fatal("this backend keeps no history")
-	}
-	_, before, err := historian.Revisions(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := backend.DeleteCAS(ctx, cart.Id, cart.Version); err != nil {
-		log.Fatal(err)
-	}
-
-	then, err := historian.Scan(ctx, history.Span{}, history.ScanOptions{Revision: before})
-	if err != nil {
-		log.Fatal(err)
-	}
-	for _, record := range then.Records {
-		fmt.Printf("at revision %d there was %s\n", then.Revision, record.Resource.Id.Name)
-	}
-
-	follower, err := historian.Follow(ctx, history.Span{}, before)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer follower.Close()
-	changes, upTo, err := follower.Next(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	for _, change := range changes {
-		fmt.Printf("at revision %d %s was deleted\n", upTo, change.Before.Resource.Id.Name)
-	}
-	// Output:
-	// at revision 2 there was cart
-	// at revision 3 cart was deleted
 }

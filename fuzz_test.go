@@ -30,9 +30,9 @@ func FuzzOpen(f *testing.F) {
 		if !errors.Is(err, storage.ErrInvalid) {
 			t.Errorf("%v, expected ErrInvalid", err)
 		}
-		// What stands before the first colon is the scheme.
+		// The text before the first colon is the scheme.
 		if strings.Contains(before, ":") && strings.Contains(err.Error(), secret) {
-			t.Errorf("the error shows the password: %v", err)
+			t.Errorf("the error contains the password: %v", err)
 		}
 	})
 }

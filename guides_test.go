@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// The Go code in docs/library.md is part of examples that run.
+// The Go code in docs/library.md is part of tested examples.
 func TestLibraryGuideExcerpts(t *testing.T) {
 	t.Parallel()
 	var code []string
-	for _, file := range []string{"example_test.go", "typed/example_test.go"} {
+	for _, file := range []string{"example_test.go", "history/example_test.go", "typed/example_test.go"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -35,7 +35,7 @@ func TestLibraryGuideExcerpts(t *testing.T) {
 	}
 }
 
-// The picture in README.md is the one that its script draws.
+// The picture in README.md is the output of its script.
 func TestArchitecturePicture(t *testing.T) {
 	t.Parallel()
 	drawn, err := exec.Command("bash", "docs/assets/architecture.sh").Output()

@@ -12,21 +12,21 @@ import (
 
 const module = "github.com/ashlar-dev/storage"
 
-// A listed package is what go list says of it.
-type listed struct {
+// goPackage is the output of go list for a package.
+type goPackage struct {
 	ImportPath                         string
-	Deps                               []string // what it links, tests left out
+	Deps                               []string // linked packages, without those of tests
 	Imports, TestImports, XTestImports []string
 }
 
-func list(t *testing.T, pattern string) (all []listed) {
+func goList(t *testing.T, pattern string) (all []goPackage) {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-json=ImportPath,Deps,Imports,TestImports,XTestImports", pattern).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
-		var p listed
+		var p goPackage
 		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
 			return all
 		} else if err != nil {
@@ -36,17 +36,17 @@ func list(t *testing.T, pattern string) (all []listed) {
 	}
 }
 
-// links returns the packages that each package of the module links, tests left out.
+// links returns the packages that each package of the module links, without those of tests.
 func links(t *testing.T) map[string][]string {
 	t.Helper()
 	links := map[string][]string{}
-	for _, p := range list(t, "./...") {
+	for _, p := range goList(t, "./...") {
 		links[p.ImportPath] = p.Deps
 	}
 	return links
 }
 
-// drivers are what each adapter may link that nobody else may.
+// drivers lists the prefixes of packages that only this adapter may link.
 var drivers = map[string][]string{
 	"inmem":    {},
 	"sqlite":   {"github.com/ncruces/", "github.com/tetratelabs/"},
@@ -56,10 +56,10 @@ var drivers = map[string][]string{
 	tutorial:   {"go.etcd.io/bbolt"},
 }
 
-// tutorial is the adapter of the tutorial, written as one outside of this repository would be.
+// tutorial is the adapter of the tutorial, written like one outside this repository.
 const tutorial = "examples/bboltstore"
 
-// adapterOf returns the adapter that a package of the module is part of, "" for none.
+// adapterOf returns the adapter to which a package of the module belongs, or "".
 func adapterOf(pkg string) string {
 	name, _ := strings.CutPrefix(pkg, module+"/")
 	for adapter := range drivers {
@@ -70,14 +70,14 @@ func adapterOf(pkg string) string {
 	return ""
 }
 
-// A program that imports one adapter must not compile the drivers of the others, and the contract itself links none.
-func TestDriversStayWithTheirAdapters(t *testing.T) {
+// A program that imports one adapter does not compile the drivers of the others, and the contract itself links none.
+func TestAdaptersLinkOnlyTheirDrivers(t *testing.T) {
 	t.Parallel()
 	links := links(t)
 	mayLink := func(pkg string, prefixes ...string) {
 		for _, dep := range links[pkg] {
-			for owner, own := range drivers {
-				for _, prefix := range own {
+			for owner, prefixesOfOwner := range drivers {
+				for _, prefix := range prefixesOfOwner {
 					if strings.HasPrefix(dep, prefix) && !slices.Contains(prefixes, prefix) {
 						t.Errorf("%s links %s, the driver of %s", pkg, dep, owner)
 					}
@@ -101,30 +101,30 @@ func TestDriversStayWithTheirAdapters(t *testing.T) {
 		case name == "cache", name == "service/registry", name == "typed", name == "typed/tables":
 			mayLink(pkg)
 		case name == "etcdserver":
-			mayLink(pkg, drivers["etcd"]...) // the API that it serves is that of the driver
+			mayLink(pkg, drivers["etcd"]...) // it serves the API of that driver
 			for _, dep := range deps {
 				if strings.HasPrefix(dep, "go.etcd.io/etcd/client/") {
-					t.Errorf("%s links %s, but serves nobody else's store", pkg, dep)
+					t.Errorf("%s links %s, although it needs no client of etcd", pkg, dep)
 				}
 			}
-		case onTop(pkg):
-			mayLink(pkg, "google.golang.org/grpc") // the etcd client's too, but the service is one of gRPC
+		case aboveContract(pkg):
+			mayLink(pkg, "google.golang.org/grpc") // etcd's client links gRPC too, but the service needs it
 		case name == "", name == "conformance", name == "conformance/faults", name == "driver", name == "driver/backend", name == "driver/key", name == "history", name == "migrate", name == "resourcepb":
 			mayLink(pkg)
 		}
 	}
 }
 
-// onTop reports whether a package stands on top of the contract. The store that it works on is the caller's.
-func onTop(pkg string) bool {
+// aboveContract reports whether a package is above the contract and works on the caller's store.
+func aboveContract(pkg string) bool {
 	name, _ := strings.CutPrefix(pkg, module+"/")
 	first, _, _ := strings.Cut(name, "/")
 	return slices.Contains([]string{"cache", "typed", "lease", "service", "etcdserver"}, first)
 }
 
-// What stands on top of the contract knows no adapter, so that a server links the databases that its program imports; and nothing below
-// knows what stands on top.
-func TestTheServiceStandsOnTop(t *testing.T) {
+// Packages above the contract import no adapter, so a server links only the databases that its program imports. Packages below
+// import none above.
+func TestLayersAboveTheContract(t *testing.T) {
 	t.Parallel()
 	seen := 0
 	for pkg, deps := range links(t) {
@@ -132,42 +132,42 @@ func TestTheServiceStandsOnTop(t *testing.T) {
 		program := strings.HasPrefix(name, "cmd/") || strings.HasPrefix(name, "examples/")
 		for _, dep := range deps {
 			switch {
-			case onTop(pkg) && adapterOf(dep) != "":
+			case aboveContract(pkg) && adapterOf(dep) != "":
 				t.Errorf("%s links the adapter %s", pkg, dep)
-			case !onTop(pkg) && !program && onTop(dep):
-				t.Errorf("%s links %s, which stands on top of it", pkg, dep)
-			case onTop(pkg) && dep == module:
+			case !aboveContract(pkg) && !program && aboveContract(dep):
+				t.Errorf("%s links %s, which is above it", pkg, dep)
+			case aboveContract(pkg) && dep == module:
 				seen++
 			}
 			if strings.HasPrefix(dep, "github.com/hashicorp/consul/") {
-				t.Errorf("%s links %s: only the tests of compat may", pkg, dep)
+				t.Errorf("%s links %s, which is reserved to the tests of compat", pkg, dep)
 			}
 		}
 	}
 	if seen == 0 {
-		t.Error("nothing on top of the contract links it: the search is broken")
+		t.Error("no package above the contract links it: the search is broken")
 	}
 }
 
-// The tutorial's adapter is made from public packages alone, its tests too: what it needs, everybody has.
-func TestTheTutorialNeedsPublicPackagesOnly(t *testing.T) {
+// The tutorial's adapter and its tests use only public packages, like any adapter outside this repository.
+func TestTutorialImportsPublicPackages(t *testing.T) {
 	t.Parallel()
 	public := []string{"", "/resourcepb", "/driver", "/driver/backend", "/driver/key", "/conformance", "/conformance/faults", "/conformance/faults/proxy", "/" + tutorial}
-	for _, p := range list(t, "./"+tutorial+"/...") {
+	for _, p := range goList(t, "./"+tutorial+"/...") {
 		imports := slices.Concat(p.Imports, p.TestImports, p.XTestImports)
 		if !slices.Contains(imports, module+"/driver") {
-			t.Errorf("%s does not import the driver tier: the search is broken", p.ImportPath)
+			t.Errorf("%s does not import package driver: the search is broken", p.ImportPath)
 		}
 		for _, imported := range imports {
 			if path, ours := strings.CutPrefix(imported, module); ours && !slices.Contains(public, path) {
-				t.Errorf("%s imports %s, which is not among the packages that the tutorial speaks of", p.ImportPath, imported)
+				t.Errorf("%s imports %s, which is not among the packages of the tutorial", p.ImportPath, imported)
 			}
 		}
 	}
 }
 
-// The contract imports the standard library and protobuf, nothing else.
-func TestTheContractLinksProtobufOnly(t *testing.T) {
+// The contract links only the standard library and protobuf.
+func TestContractLinksOnlyProtobuf(t *testing.T) {
 	t.Parallel()
 	for _, dep := range links(t)[module] {
 		domain, _, _ := strings.Cut(dep, "/")

@@ -16,7 +16,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-func TestOpenRefusesWhatItCannotOpen(t *testing.T) {
+func TestOpenErrors(t *testing.T) {
 	t.Parallel()
 	var mux storage.Mux
 	mux.Register("mem", func(context.Context, *url.URL) (storage.Backend, error) { return inmem.New(nil), nil })
@@ -32,10 +32,10 @@ func TestOpenRefusesWhatItCannotOpen(t *testing.T) {
 	} {
 		_, err := mux.Open(context.Background(), rawURL)
 		if !errors.Is(err, storage.ErrInvalid) || !strings.Contains(err.Error(), says) {
-			t.Errorf("%q: got %v, expected a word about %s", rawURL, err, says)
+			t.Errorf("%q: got %v, expected ErrInvalid with %q", rawURL, err, says)
 		}
 		if err != nil && strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%q: the password shows in %v", rawURL, err)
+			t.Errorf("%q: the error contains the password: %v", rawURL, err)
 		}
 	}
 	for _, good := range []string{"mem://", "MEM://name"} {
@@ -46,14 +46,14 @@ func TestOpenRefusesWhatItCannotOpen(t *testing.T) {
 		}
 		b.Close()
 	}
-	over, cancel := context.WithCancel(context.Background())
+	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := mux.Open(over, "mem://"); !errors.Is(err, context.Canceled) {
-		t.Errorf("a context that is over: %v", err)
+	if _, err := mux.Open(ended, "mem://"); !errors.Is(err, context.Canceled) {
+		t.Errorf("an ended context: %v, expected Canceled", err)
 	}
 }
 
-func TestRegisterPanicsOnMistakes(t *testing.T) {
+func TestRegisterPanics(t *testing.T) {
 	t.Parallel()
 	open := func(context.Context, *url.URL) (storage.Backend, error) { return nil, nil }
 	for name, register := range map[string]func(*storage.Mux){
