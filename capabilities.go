@@ -43,7 +43,7 @@ type Pager interface {
 	// throughout the listing is neither skipped nor repeated. A page contains at most opts.Limit resources. It may contain fewer,
 	// even none, while Page.Continue is set.
 	//
-	// A continue token belongs to its filter and works with any limit. It is [ErrInvalid] with another filter, and so is any
+	// A continue token belongs to its filter and works with any limit. It is [ErrInvalid] with another filter, and so is text that
 	// is no token. A token is valid for at least 5 minutes after the first page was read, unless the history that it needs is
 	// compacted on request (history.Historian.Compact, or etcd's own compaction). Later the error may be [ErrCompacted]: list again from
 	// the start. An abandoned listing needs no cleanup. A backend that holds listings itself returns [ErrInconsistent] for a new one
