@@ -19,7 +19,7 @@ type Status struct {
 	Phase Phase
 	// Live reports whether the migration follows the source's changes.
 	Live bool
-	// StartTime is the time of the start, UpdateTime that of the last heartbeat.
+	// StartTime is the time of the start, UpdateTime the time of the last heartbeat.
 	StartTime, UpdateTime time.Time
 	// Resources is the number of resources in the target at the end.
 	Resources int

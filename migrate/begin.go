@@ -96,7 +96,7 @@ func (m *migration) acquaint(ctx context.Context) (source string, err error) {
 	if source == target {
 		return "", fmt.Errorf("%w: source and target are the same store", storage.ErrInvalid)
 	}
-	// The name records for which migration the source was closed. A user-given name alone may be used by another migration.
+	// The name identifies the migration that has closed the source. A user-given name alone may be used by another migration.
 	m.closedFor = fmt.Sprintf("%s (store %.8s)", m.o.To, target)
 	return source, nil
 }

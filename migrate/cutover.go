@@ -44,7 +44,7 @@ func (m *migration) cutover(ctx context.Context, r *Result) error {
 }
 
 // openedByHand reports whether a user has opened the source, without writing the journal, before the migration was recorded as
-// complete. A user who opens it later finds it complete. Without an answer the previous read counts.
+// complete. A later opening finds the migration complete. Without an answer the previous read counts.
 func (m *migration) openedByHand(ctx context.Context, epoch string) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()

@@ -60,7 +60,7 @@
 // If the source has deleted the necessary history in the meantime, both sides are compared again. If the target also has other
 // contents, that is impossible, because the resources to delete are unknown; Run then returns an error that says so.
 //
-// A process that was suspended and resumes after another one has continued, or after an abort, must not change anything. Reading
+// A suspended process that resumes after a takeover, or after an abort, must not change anything. Reading
 // the journal is not sufficient, because the process may be suspended right after the read, and a request may be delayed:
 //
 //	                     writes to the target                    closing and opening the source

@@ -53,7 +53,7 @@ func TestTargetIsFull(t *testing.T) {
 	wantEqual(t, from, to)
 }
 
-// TestTargetForbids moves a store with a Postgres user who lacks a permission.
+// TestTargetForbids moves a store with a Postgres user without a permission.
 func TestTargetForbids(t *testing.T) {
 	t.Parallel()
 	server := env.Postgres(t)

@@ -23,8 +23,7 @@ const (
 	gather = 2 * time.Millisecond
 	// tick is the interval of other checks while a watch has no events.
 	tick = 250 * time.Millisecond
-	// journalEvery is the interval at which progress is recorded; the record is also the heartbeat by which two tools detect each
-	// other.
+	// journalEvery is the interval of progress records, which are also the heartbeats that let two tools detect each other.
 	journalEvery = time.Second
 )
 
@@ -285,7 +284,7 @@ func (m *migration) targetResource(ctx context.Context, id *resourcepb.ID) (have
 }
 
 // conflictDuringCopy decides about a resource with another uid in the target. A target that was empty contains only resources of
-// the migration, so this one is an earlier or a later state of the source's. In a target with other contents it may be unrelated,
+// the migration, so the resource is an earlier or a later state of the source's. In a target with other contents it may be unrelated,
 // which only the end shows. Until then it is left to the following changes, which also contain its fate if it is the migration's.
 func (m *migration) conflictDuringCopy(*resourcepb.Resource) (verdict, error) {
 	if m.o.Into == Merge {

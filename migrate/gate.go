@@ -25,7 +25,7 @@ type gate struct {
 	stillWanted   func(ctx context.Context) (bool, error) // reports whether another process needs the source closed
 }
 
-// errElsewhere means that the source was closed for another migration, which alone may open it.
+// errElsewhere means that another migration has closed the source. Only that migration may open it.
 var errElsewhere = errors.New("the source is closed for another migration")
 
 // state reads the fence.

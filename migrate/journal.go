@@ -49,7 +49,7 @@ type state struct {
 	Source string `json:"source"` // the source's identity
 	From   string `json:"from"`   // and its display name
 	To     string `json:"to"`
-	// The name under which the source is closed: To, made unique. It is empty in notes of older programs, which used To.
+	// The source's fence has this name: To, made unique. It is empty in notes of older programs, which used To.
 	ClosedFor string `json:"closed_for,omitempty"`
 
 	Run  string `json:"run"`  // the process at work
@@ -68,7 +68,7 @@ type state struct {
 
 const stateFormat = 1
 
-// closedFor returns the name under which the source is closed for the migration.
+// closedFor returns the name in the source's fence for the migration.
 func (s *state) closedFor() string { return cmp.Or(s.ClosedFor, s.To) }
 
 // journal is the note with its revision.
@@ -104,7 +104,7 @@ func readState(ctx context.Context, store driver.Mover) (*state, string, error) 
 	return s, revision, nil
 }
 
-// change changes the note. ErrSuperseded means that another process has changed it meanwhile.
+// change changes the note. ErrSuperseded means that another process has changed the note.
 func (j *journal) change(ctx context.Context, change func(*state)) error {
 	if j == nil {
 		return nil

@@ -48,7 +48,7 @@ func child() bool {
 	return true
 }
 
-// TestKilled kills the process of a live migration in every phase, at random moments, and continues with another one. At the end
+// TestKilled kills the process of a live migration in every phase, at random moments, and continues with a new one. At the end
 // the target contains exactly the acknowledged writes. A watch on the source has returned all of them, and a watch on the target
 // its whole history.
 func TestKilled(t *testing.T) {

@@ -61,7 +61,7 @@ func TestFrozenBeforeTheGuard(t *testing.T) {
 	}
 }
 
-// A process is suspended after it has found the target empty, and resumes when another one has copied to it and exited.
+// A process is suspended after it has found the target empty, and resumes when another process has copied to it and exited.
 func TestFrozenBeforeItsFirstNote(t *testing.T) {
 	t.Parallel()
 	for _, kind := range local {

@@ -62,7 +62,7 @@ func age(at time.Time) time.Duration {
 	return max(now.Sub(at), now.Round(0).Sub(at.Round(0)))
 }
 
-// takeGuard makes all guarded writes in flight fail, those of other processes and of this one, and allows new writes of this
+// takeGuard makes all guarded writes in flight fail, by other processes and by this process, and allows new writes of this
 // process. It reads the note's revision before it confirms that the migration is this process's. If another process takes over
 // after that, it either finds the note written here, and writes it again, or it has already written it and takeGuard fails.
 func (j *journal) takeGuard(ctx context.Context) error {

@@ -19,9 +19,9 @@ var (
 	ErrNotEmpty = errors.New("the target is not empty")
 	// ErrConflict means that the target has a different resource under a key of the source, and may not replace it.
 	ErrConflict = errors.New("the target holds something else under the same key")
-	// ErrBusy means that the target takes part in another migration, or that another process is working on this one.
+	// ErrBusy means that the target takes part in another migration, or that another process is working on this migration.
 	ErrBusy = errors.New("the target takes part in another migration")
-	// ErrSuperseded means that another process has continued this migration, so this one has stopped.
+	// ErrSuperseded means that another process has continued this migration, and this process has stopped.
 	ErrSuperseded = errors.New("another process has taken over this migration")
 	// ErrDiffers means that the two sides are not equal at the end.
 	ErrDiffers = errors.New("source and target differ")

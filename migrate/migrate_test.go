@@ -16,7 +16,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// quick returns options for tests in which no other process works on the same migration.
+// quick returns options for tests without other processes on the same migration.
 func quick(o Options) *Options {
 	o.takeover = -1
 	o.From, o.To = "mem://from", "mem://to"

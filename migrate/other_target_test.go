@@ -15,8 +15,7 @@ import (
 
 // The fence of a source without epochs is closed for one target while the tool for another target is about to change it.
 
-// A request to close the source fails, and before its repetition the source is closed for another target. It stays closed for that
-// one.
+// A request to close the source fails, and before its repetition the source is closed for another target. It stays closed for that target.
 func TestClosingAgainForAnother(t *testing.T) {
 	t.Parallel()
 	from, to, other := fixture.Open(t, "mem://"), fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
@@ -41,8 +40,7 @@ func TestClosingAgainForAnother(t *testing.T) {
 	wantClosedFor(t, from, other)
 }
 
-// A process is suspended just before it closes the source. Meanwhile its migration is aborted, and another one, to another target,
-// is completed. When the process resumes, the source stays closed.
+// A process is suspended just before it closes the source. Meanwhile its migration is aborted, and a migration to another target is completed. When the process resumes, the source stays closed.
 func TestGivenUpBeforeClosing(t *testing.T) {
 	t.Parallel()
 	from, to, other := fixture.Open(t, "mem://"), fixture.Open(t, "mem://"), fixture.Open(t, "mem://")

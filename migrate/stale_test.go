@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A process is suspended while it determines the state, and resumes when another one has completed the migration. It does not start
+// A process is suspended while it determines the state, and resumes when another process has completed the migration. It does not start
 // again, because programs use the target by then.
 func TestCompletedWhileBeginning(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// conflictPolicy decides about a resource in the target whose uid differs from the one to be written.
+// conflictPolicy decides about a resource in the target with another uid than the resource to write.
 type conflictPolicy func(have *resourcepb.Resource) (verdict, error)
 
 type verdict int
