@@ -16,8 +16,8 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// hooked is a service of types with hooks of their own, by name, over a store that a service of all types fills.
-func hooked(t *testing.T, hooks map[string]registry.Type) (served, all resourcegrpc.ResourceServiceClient) {
+// serviceWithHooks returns a service of types with the given hooks, by name, over a store that a service of all types fills.
+func serviceWithHooks(t *testing.T, hooks map[string]registry.Type) (served, all resourcegrpc.ResourceServiceClient) {
 	t.Helper()
 	var made []registry.Type
 	for name, particular := range hooks {
@@ -33,7 +33,7 @@ func hooked(t *testing.T, hooks map[string]registry.Type) (served, all resourceg
 	return service.New(b, types, nil).Client(), service.New(b, registry.NewOpen(registry.Type{}), nil).Client()
 }
 
-// denying are hooks that deny everything with an error.
+// denying returns hooks that deny everything with an error.
 func denying(err error) registry.Type {
 	return registry.Type{
 		MayRead: func(registry.Caller, *resourcepb.ID, *resourcepb.Resource) error { return err },
@@ -41,24 +41,24 @@ func denying(err error) registry.Type {
 	}
 }
 
-// A hook may deny by a status, too: then one type of several is left out as well, whichever comes first.
-func TestOneOfSeveralTypesIsDeniedByStatus(t *testing.T) {
+// A hook may also deny with a status: then a list of several types omits its type, whatever the order.
+func TestOneTypeDeniedByStatus(t *testing.T) {
 	t.Parallel()
 	denied := denying(status.Error(codes.PermissionDenied, "not for you"))
-	served, all := hooked(t, map[string]registry.Type{"demo.v1.Album": denied, "demo.v2.Album": {}, "demo.v1.Zebra": denied})
+	served, all := serviceWithHooks(t, map[string]registry.Type{"demo.v1.Album": denied, "demo.v2.Album": {}, "demo.v1.Zebra": denied})
 	for _, name := range []string{"demo.v1.Album", "demo.v2.Album", "demo.v1.Zebra"} {
 		write(t, all, name, nil)
 	}
 	answer, err := served.List(t.Context(), &resourcepb.ListRequest{Type: typeOf("demo.*.*"), Tenancy: &resourcepb.Tenancy{Partition: "*", Namespace: "*"}})
-	if got, want := named(answer.GetResources()), []string{"demo.v2.Album/of-v2"}; err != nil || !slices.Equal(got, want) {
+	if got, want := namesOf(answer.GetResources()), []string{"demo.v2.Album/of-v2"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v, %v, not %v", got, err, want)
 	}
 }
 
-// Who may read one group version of a type reads it by the version "*", whatever the others' hooks say.
-func TestReadOfAnyVersionThatMayBeRead(t *testing.T) {
+// A caller that may read one group version of a type may read it by the version "*", whatever the hooks of the others return.
+func TestReadAnyReadableVersion(t *testing.T) {
 	t.Parallel()
-	served, all := hooked(t, map[string]registry.Type{"demo.v1.Album": denying(registry.ErrDenied), "demo.v2.Album": {}})
+	served, all := serviceWithHooks(t, map[string]registry.Type{"demo.v1.Album": denying(registry.ErrDenied), "demo.v2.Album": {}})
 	write(t, all, "demo.v1.Album", nil)
 	write(t, all, "demo.v2.Album", nil)
 	for name, want := range map[string]codes.Code{"of-v1": codes.PermissionDenied, "of-v2": codes.OK, "nobody": codes.NotFound} {
@@ -69,10 +69,10 @@ func TestReadOfAnyVersionThatMayBeRead(t *testing.T) {
 	}
 }
 
-// In which group version a resource is stored is for those only who may read it, also where that version is not served.
-func TestReadOfAnyVersionTellsNoVersion(t *testing.T) {
+// The stored group version is disclosed only to callers that may read the resource, even if that version is not registered.
+func TestReadAnyHidesVersion(t *testing.T) {
 	t.Parallel()
-	served, all := hooked(t, map[string]registry.Type{"demo.v1.Memo": {
+	served, all := serviceWithHooks(t, map[string]registry.Type{"demo.v1.Memo": {
 		MayRead: func(_ registry.Caller, _ *resourcepb.ID, res *resourcepb.Resource) error {
 			if res == nil {
 				return registry.ErrNeedResource
@@ -87,10 +87,10 @@ func TestReadOfAnyVersionTellsNoVersion(t *testing.T) {
 	}
 }
 
-// Tombstones are of those types that a name stands for: they are listed and read by it as by their own.
-func TestTombstonesAmongSeveralTypes(t *testing.T) {
+// Type names with wildcards select tombstones as their own name does, in lists and reads.
+func TestTombstonesAmongTypes(t *testing.T) {
 	t.Parallel()
-	served, all := hooked(t, map[string]registry.Type{"demo.v1.Album": {}})
+	served, all := serviceWithHooks(t, map[string]registry.Type{"demo.v1.Album": {}})
 	write(t, all, "demo.v1.Album", nil)
 	id := &resourcepb.ID{Type: typeOf("demo.v1.Album"), Name: "of-v1"}
 	if _, err := served.Delete(t.Context(), &resourcepb.DeleteRequest{Id: id}); err != nil {

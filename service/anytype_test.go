@@ -18,7 +18,7 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// typeOf reads group.version.Kind.
+// typeOf parses group.version.Kind.
 func typeOf(name string) *resourcepb.Type {
 	parts := strings.Split(name, ".")
 	return &resourcepb.Type{Group: parts[0], GroupVersion: parts[1], Kind: parts[2]}
@@ -34,9 +34,9 @@ func write(t *testing.T, c resourcegrpc.ResourceServiceClient, name string, meta
 	}
 }
 
-// varied is a service of a few types, over a store that holds one resource of each and one of a type that is not served. Nobody may list
-// secrets, nor read memos. With it comes a service of all types over the same store.
-func varied(t *testing.T) (served, all resourcegrpc.ResourceServiceClient) {
+// mixedTypes returns a service of a few types over a store with one resource of each type and one of an unregistered type. Callers may neither list
+// secrets nor read memos. The second result is a service of all types over the same store.
+func mixedTypes(t *testing.T) (served, all resourcegrpc.ResourceServiceClient) {
 	t.Helper()
 	hidden := func(name string) (made registry.Type) {
 		made = registry.Type{Type: typeOf(name), Proto: &wrapperspb.StringValue{}, Scope: registry.ScopeNamespace}
@@ -66,17 +66,17 @@ func varied(t *testing.T) (served, all resourcegrpc.ResourceServiceClient) {
 	return service.New(b, types, nil).Client(), all
 }
 
-// named returns the types and names of resources.
-func named(all []*resourcepb.Resource) (names []string) {
+// namesOf returns the types and names of resources.
+func namesOf(all []*resourcepb.Resource) (names []string) {
 	for _, res := range all {
 		names = append(names, registry.Name(res.GetId().GetType())+"/"+res.GetId().GetName())
 	}
 	return names
 }
 
-func TestListsOfSeveralTypes(t *testing.T) {
+func TestListsOfAnyType(t *testing.T) {
 	t.Parallel()
-	served, all := varied(t)
+	served, all := mixedTypes(t)
 	everywhere := &resourcepb.Tenancy{Partition: "*", Namespace: "*"}
 	for _, tc := range []struct {
 		name string
@@ -89,7 +89,7 @@ func TestListsOfSeveralTypes(t *testing.T) {
 		{"*.*.*", all, []string{"demo.v1.Album/of-v1", "demo.v2.Album/of-v2", "demo.v1.Memo/of-v1", "demo.v1.Secret/of-v1", "demo.v1.Stranger/of-v1", "other.v1.Album/of-v1"}},
 	} {
 		answer, err := tc.c.List(t.Context(), &resourcepb.ListRequest{Type: typeOf(tc.name), Tenancy: everywhere})
-		if got := named(answer.GetResources()); err != nil || !slices.Equal(got, tc.want) {
+		if got := namesOf(answer.GetResources()); err != nil || !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %v, %v, not %v", tc.name, got, err, tc.want)
 		}
 	}
@@ -108,7 +108,7 @@ func TestListsOfSeveralTypes(t *testing.T) {
 
 func TestReadsOfAnyVersion(t *testing.T) {
 	t.Parallel()
-	served, all := varied(t)
+	served, all := mixedTypes(t)
 	read := func(c resourcegrpc.ResourceServiceClient, typ, name string) (*resourcepb.Resource, error) {
 		answer, err := c.Read(t.Context(), &resourcepb.ReadRequest{Id: &resourcepb.ID{Type: typeOf(typ), Name: name}})
 		return answer.GetResource(), err
@@ -144,10 +144,10 @@ func TestReadsOfAnyVersion(t *testing.T) {
 	}
 }
 
-// A watch of several types tells of what leaves its view, and of nothing that was never in it, whatever else has the same name.
-func TestWatchOfSeveralTypes(t *testing.T) {
+// A watch of several types reports the resources that leave its view, and none that were never in it, even with equal names.
+func TestWatchOfAnyType(t *testing.T) {
 	t.Parallel()
-	served, all := varied(t)
+	served, all := mixedTypes(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	events, err := served.WatchList(ctx, &resourcepb.WatchListRequest{Type: typeOf("*.*.*")})
@@ -172,9 +172,9 @@ func TestWatchOfSeveralTypes(t *testing.T) {
 		}
 		what := "end"
 		if res := ev.GetUpsert().GetResource(); res != nil {
-			what = "upsert " + named([]*resourcepb.Resource{res})[0]
+			what = "upsert " + namesOf([]*resourcepb.Resource{res})[0]
 		} else if res := ev.GetDelete().GetResource(); res != nil {
-			what = "delete " + named([]*resourcepb.Resource{res})[0]
+			what = "delete " + namesOf([]*resourcepb.Resource{res})[0]
 		}
 		got = append(got, what)
 	}

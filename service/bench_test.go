@@ -20,7 +20,7 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// empty answers every call without doing anything: what gRPC itself costs.
+// empty answers every call without work, to measure the cost of gRPC.
 type empty struct {
 	resourcegrpc.UnimplementedResourceServiceServer
 	res *resourcepb.Resource
@@ -30,7 +30,7 @@ func (e empty) Read(context.Context, *resourcepb.ReadRequest) (*resourcepb.ReadR
 	return &resourcepb.ReadResponse{Resource: e.res}, nil
 }
 
-// ready sends its streams messages that are there already: what the streams themselves cost.
+// ready sends prepared messages to its streams, to measure the cost of the streams.
 type ready struct {
 	resourcegrpc.UnimplementedResourceServiceServer
 	mu      sync.Mutex
@@ -104,7 +104,7 @@ func (m *measured) write(b *testing.B, name string) *resourcepb.Resource {
 	return out.GetResource()
 }
 
-// overLoopback serves a service over loopback, and returns a client of it.
+// overLoopback serves a service over loopback and returns a client.
 func overLoopback(b *testing.B, srv resourcegrpc.ResourceServiceServer) resourcegrpc.ResourceServiceClient {
 	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -226,7 +226,7 @@ func BenchmarkList(b *testing.B) {
 	})
 }
 
-// BenchmarkWatch gives the time per event and stream.
+// BenchmarkWatch reports the time per event and stream.
 func BenchmarkWatch(b *testing.B) {
 	const streams = 1000
 	for _, over := range []string{"backend", "service", "grpc", "ready"} {

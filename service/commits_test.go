@@ -20,9 +20,9 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// Commits in which some changes are hidden, come into the view or leave it are told so that a watcher has, after each event that says that
-// no more of its commit follows, what a reader could see at that time; also where it goes on from the cursor of any event.
-func TestCommitsOfWhatIsHidden(t *testing.T) {
+// For commits with changes that are hidden, or that move resources into the view or out of it: after each event without More, the watcher's copy
+// equals the state that a reader could see at that time, even if the watch was resumed from the cursor of any event.
+func TestCommitsWithHiddenChanges(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -78,7 +78,7 @@ func TestCommitsOfWhatIsHidden(t *testing.T) {
 			}
 			ops = append(ops, storage.Op{Write: res})
 		}
-		// What a reader sees after the commit is in the one resource of it that everybody sees.
+		// One resource of each commit, visible to all, has the state that a reader sees after the commit.
 		expected := map[string]string{}
 		for _, op := range ops {
 			if op.Write != nil {
@@ -115,7 +115,7 @@ func TestCommitsOfWhatIsHidden(t *testing.T) {
 	}
 }
 
-// apply follows a watch, which it ends and goes on with now and then, and compares.
+// apply follows a watch, resuming it from time to time, and compares.
 func apply(ctx context.Context, c resourcegrpc.ResourceServiceClient, before bool, started chan<- struct{}) error {
 	view := map[string]string{}
 	expected, cursor, last := "map[]", "", false

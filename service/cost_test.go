@@ -16,46 +16,46 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// counted is a backend that counts what it is asked.
-type counted struct {
+// countingBackend counts the calls of a backend.
+type countingBackend struct {
 	storage.Backend
 	watches, others atomic.Int64
 }
 
-func (c *counted) Read(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
+func (c *countingBackend) Read(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
 	c.others.Add(1)
 	return c.Backend.Read(ctx, consistency, id)
 }
 
-func (c *counted) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
+func (c *countingBackend) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
 	c.others.Add(1)
 	return c.Backend.WriteCAS(ctx, res)
 }
 
-func (c *counted) List(ctx context.Context, consistency storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) ([]*resourcepb.Resource, error) {
+func (c *countingBackend) List(ctx context.Context, consistency storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) ([]*resourcepb.Resource, error) {
 	c.others.Add(1)
 	return c.Backend.List(ctx, consistency, typ, tenancy, prefix)
 }
 
-func (c *counted) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) (storage.Watch, error) {
+func (c *countingBackend) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) (storage.Watch, error) {
 	c.watches.Add(1)
 	return c.Backend.WatchList(ctx, typ, tenancy, prefix)
 }
 
-// A stream asks the store for its watch, and for nothing else, however many events it sends and however often its caller is looked at: all
-// watches of a backend share one feed, so 1,000 streams cost the database what one costs.
-func TestStreamsAskForTheirWatchOnly(t *testing.T) {
+// A stream calls the store for its watch only, however many events it sends and however often it authenticates its caller. All watches of a
+// backend share one feed, so 1,000 streams cost the database as much as one.
+func TestStreamsCallWatchOnly(t *testing.T) {
 	t.Parallel()
 	types, err := registry.New(registry.Type{Type: albumType, Proto: &wrapperspb.StringValue{}, Scope: registry.ScopeNamespace})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &counted{Backend: inmem.New(nil)}
+	b := &countingBackend{Backend: inmem.New(nil)}
 	defer b.Close()
 	c := service.New(b, types, &service.Options{
 		Recheck: time.Millisecond,
 		Authenticate: func(context.Context, string, *resourcepb.Tenancy) (registry.Caller, error) {
-			return everybody{}, nil
+			return operator{}, nil
 		},
 	}).Client()
 	const streams, writes = 1000, 5
@@ -87,8 +87,8 @@ func TestStreamsAskForTheirWatchOnly(t *testing.T) {
 	}
 }
 
-// everybody is a caller who may do everything.
-type everybody struct{}
+// operator is a caller that may do everything.
+type operator struct{}
 
-func (everybody) OperatorRead() error  { return nil }
-func (everybody) OperatorWrite() error { return nil }
+func (operator) OperatorRead() error  { return nil }
+func (operator) OperatorWrite() error { return nil }

@@ -13,8 +13,8 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// A watch that cannot be opened is an error to its caller, and nothing else.
-func TestWatchesThatCannotBeOpened(t *testing.T) {
+// A watch that fails to open returns an error and has no other effect.
+func TestWatchOpenErrors(t *testing.T) {
 	t.Parallel()
 	b := inmem.New(nil)
 	t.Cleanup(func() { b.Close() })

@@ -10,7 +10,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// What is sent in place of an event decodes as the event, however many others there were, and little of it is kept.
+// A cached encoding decodes as the event, whatever the number of other events, and the cache stays small.
 func TestEncodings(t *testing.T) {
 	t.Parallel()
 	e := newEventCache()

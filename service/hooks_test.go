@@ -17,8 +17,8 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// What Mutate must not change makes the write fail, and nothing is stored.
-func TestMutateKeepsToItsPart(t *testing.T) {
+// A write fails and stores nothing if Mutate changes a field that it must not change.
+func TestMutateChangesForbiddenField(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -42,8 +42,8 @@ func TestMutateKeepsToItsPart(t *testing.T) {
 	}
 }
 
-// Who may not write what is stored does not learn its version and its uid by trying.
-func TestWritesOverWhatMayNotBeWritten(t *testing.T) {
+// A caller that may not write the stored resource does not learn its version and its uid by trying.
+func TestOverwriteForbiddenResource(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -57,7 +57,7 @@ func TestWritesOverWhatMayNotBeWritten(t *testing.T) {
 	}}), nil).Client()
 	res := album("a", "1")
 	res.Metadata = map[string]string{"locked": "yes"}
-	res = stored(ctx, t, b, res, "default", "v1")
+	res = store(ctx, t, b, res, "default", "v1")
 	for _, uid := range []string{"", "another", res.GetId().GetUid()} {
 		for _, version := range []string{"", "another", res.GetVersion()} {
 			tried := album("a", "2")
@@ -69,7 +69,7 @@ func TestWritesOverWhatMayNotBeWritten(t *testing.T) {
 	}
 }
 
-// A hook that panics in the opening of a stream leaves nothing behind in a server that goes on.
+// If a hook panics while a stream opens, the server continues and releases the stream.
 func TestHooksThatPanic(t *testing.T) {
 	t.Parallel()
 	b := inmem.New(nil)

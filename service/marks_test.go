@@ -15,7 +15,7 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// The write that marks a resource for deletion, and those that finalize it, do not change its group version either.
+// Writes that mark a resource for deletion or remove its finalizers do not change its group version either.
 func TestMarkedResourcesKeepTheirGroupVersion(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)

@@ -15,8 +15,8 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// What its caller may not read is no owner whose uid the service fills in, and whether it exists makes no difference.
-func TestOwnersThatMayNotBeRead(t *testing.T) {
+// The service does not fill in the uid of an owner that the caller may not read, and does not disclose whether it exists.
+func TestUnreadableOwners(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -55,7 +55,7 @@ func TestOwnersThatMayNotBeRead(t *testing.T) {
 		if _, err := c.Write(ctx, &resourcepb.WriteRequest{Resource: res}); status.Code(err) != absent {
 			t.Errorf("%v, which is not there: %v, expected %v", owner, err, absent)
 		}
-		stored(ctx, t, b, album(owner.name, "1"), owner.namespace, "v1")
+		store(ctx, t, b, album(owner.name, "1"), owner.namespace, "v1")
 		if out, err := c.Write(ctx, &resourcepb.WriteRequest{Resource: res}); status.Code(err) != owner.code {
 			t.Errorf("%v: %v and %v, expected %v", owner, out, err, owner.code)
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// The tokens of pages name nothing that the caller may not read, and what it may read comes once, in order, on pages of any size.
-func TestPagesOfWhatMayNotBeRead(t *testing.T) {
+// Page tokens do not name hidden resources. Visible resources appear once, in order, on pages of any size.
+func TestPagesHideUnreadableResources(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -29,7 +29,7 @@ func TestPagesOfWhatMayNotBeRead(t *testing.T) {
 		return nil
 	}})
 	c := service.New(b, types, nil).Client()
-	owner := stored(ctx, t, b, album("owner", "1"), "here", "v1")
+	owner := store(ctx, t, b, album("owner", "1"), "here", "v1")
 	var want []string
 	for i, runs := 0, []int{3, 1, 0, 2, 5, 0, 0, 1, 9}; i < len(runs); i++ { // of secrets after each album
 		name := fmt.Sprintf("x%02d", i)
@@ -40,9 +40,9 @@ func TestPagesOfWhatMayNotBeRead(t *testing.T) {
 			}
 			res := album(name, "1")
 			res.Owner = owner.GetId()
-			stored(ctx, t, b, res, "here", "v1")
+			store(ctx, t, b, res, "here", "v1")
 		}
-		stored(ctx, t, b, album(fmt.Sprintf("x%02d-z-of-another-version", i), "1"), "here", "v2")
+		store(ctx, t, b, album(fmt.Sprintf("x%02d-z-of-another-version", i), "1"), "here", "v2")
 	}
 	for limit := range int32(30) {
 		limit++

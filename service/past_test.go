@@ -18,8 +18,8 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// A page of the past that takes several reads of the store shows one revision, whatever is written in between.
-func TestPagesOfThePastAreOfOneRevision(t *testing.T) {
+// A historical page that takes several reads of the store shows one revision, whatever is written in between.
+func TestListAtPagesHaveOneRevision(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -37,12 +37,12 @@ func TestPagesOfThePastAreOfOneRevision(t *testing.T) {
 		return nil
 	}})
 	for i := range hidden {
-		stored(ctx, t, b, album(fmt.Sprintf("hidden-%04d", i), "1"), "here", "v1")
+		store(ctx, t, b, album(fmt.Sprintf("hidden-%04d", i), "1"), "here", "v1")
 	}
-	last := stored(ctx, t, b, album("last", "1"), "here", "v1")
+	last := store(ctx, t, b, album("last", "1"), "here", "v1")
 	late = func() {
 		late = nil
-		stored(ctx, t, b, album("later", "1"), "here", "v1")
+		store(ctx, t, b, album("later", "1"), "here", "v1")
 	}
 	h := service.New(b, types, nil).History()
 	page, err := h.ListAt(ctx, &resourcepb.ListAtRequest{Type: albumType, Tenancy: last.GetId().GetTenancy()})
@@ -51,8 +51,8 @@ func TestPagesOfThePastAreOfOneRevision(t *testing.T) {
 	}
 }
 
-// A page of the past is bounded in bytes, so that clients of any kind can receive it.
-func TestPagesOfThePastAreBounded(t *testing.T) {
+// A historical page has a maximum size in bytes, so that all clients can receive it.
+func TestListAtPagesAreBounded(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -62,7 +62,7 @@ func TestPagesOfThePastAreBounded(t *testing.T) {
 	for i := range large {
 		res := album(fmt.Sprintf("a%02d", i), "1")
 		res.Metadata = map[string]string{"large": strings.Repeat("x", 400<<10)}
-		stored(ctx, t, b, res, "here", "v1")
+		store(ctx, t, b, res, "here", "v1")
 	}
 	h := service.New(b, albums(t, registry.Type{}), nil).History()
 	req := &resourcepb.ListAtRequest{Type: albumType, Tenancy: &resourcepb.Tenancy{Partition: "*", Namespace: "*"}}
@@ -86,7 +86,7 @@ func TestPagesOfThePastAreBounded(t *testing.T) {
 	}
 }
 
-// A stream of changes ends when its caller may not see them any more, and when the server drains.
+// A stream of changes ends when its caller loses its permission, and when the server drains.
 func TestChangesEndEarly(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -94,7 +94,7 @@ func TestChangesEndEarly(t *testing.T) {
 	b := inmem.New(nil)
 	defer b.Close()
 	for i := range 3 {
-		stored(ctx, t, b, album(fmt.Sprint("a", i), "1"), "here", "v1")
+		store(ctx, t, b, album(fmt.Sprint("a", i), "1"), "here", "v1")
 	}
 	known := true
 	options := &service.Options{
@@ -103,7 +103,7 @@ func TestChangesEndEarly(t *testing.T) {
 			if !known {
 				return nil, service.ErrUnauthenticated
 			}
-			return everybody{}, nil
+			return operator{}, nil
 		},
 	}
 	req := &resourcepb.ChangesRequest{Type: albumType, Tenancy: &resourcepb.Tenancy{Partition: "*", Namespace: "*"}, After: 1}
@@ -130,11 +130,11 @@ func TestChangesEndEarly(t *testing.T) {
 	}
 }
 
-// pastless is a store that does not number its changes.
-type pastless struct{ storage.Backend }
+// noHistory is a store that does not number its changes.
+type noHistory struct{ storage.Backend }
 
-// Who may not list learns of no store whether it has a past.
-func TestNoPast(t *testing.T) {
+// A caller that may not list does not learn whether a store has a history.
+func TestNoHistory(t *testing.T) {
 	t.Parallel()
 	b := inmem.New(nil)
 	defer b.Close()
@@ -145,7 +145,7 @@ func TestNoPast(t *testing.T) {
 			MayList: func(registry.Caller, *resourcepb.Type, *resourcepb.Tenancy) error { return registry.ErrDenied },
 		}),
 	} {
-		if _, err := service.New(pastless{b}, types, nil).History().Revisions(t.Context(), req); status.Code(err) != want {
+		if _, err := service.New(noHistory{b}, types, nil).History().Revisions(t.Context(), req); status.Code(err) != want {
 			t.Errorf("expected %v, got %v", want, err)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// payload returns an empty message of a schema that this program does not link: it has a field of a message from a file that it imports.
+// payload returns an empty message whose schema is not linked. It has a field of a message from an imported file.
 func payload(t *testing.T) proto.Message {
 	t.Helper()
 	field := func(typ descriptorpb.FieldDescriptorProto_Type, of *string) []*descriptorpb.FieldDescriptorProto {
@@ -53,8 +53,8 @@ func payload(t *testing.T) proto.Message {
 	return dynamicpb.NewMessage(d.(protoreflect.MessageDescriptor))
 }
 
-// reflected returns the files that reflection answers a symbol with, linked to one another.
-func reflected(ctx context.Context, t *testing.T, cc *grpc.ClientConn, symbol string) *protoregistry.Files {
+// reflectedFiles returns the linked files of reflection's answer for a symbol.
+func reflectedFiles(ctx context.Context, t *testing.T, cc *grpc.ClientConn, symbol string) *protoregistry.Files {
 	t.Helper()
 	stream, err := reflectionv1.NewServerReflectionClient(cc).ServerReflectionInfo(ctx)
 	if err != nil {
@@ -102,7 +102,7 @@ func TestReflection(t *testing.T) {
 	})
 
 	for name, other := range map[string]string{ourName: consulName, consulName: ourName} {
-		found, err := reflected(ctx, t, cc, name).FindDescriptorByName(protoreflect.FullName(name))
+		found, err := reflectedFiles(ctx, t, cc, name).FindDescriptorByName(protoreflect.FullName(name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,17 +121,17 @@ func TestReflection(t *testing.T) {
 				t.Errorf("%s streams: server %t, client %t", m.FullName(), m.IsStreamingServer(), m.IsStreamingClient())
 			}
 		}
-		if _, err := reflected(ctx, t, cc, name).FindDescriptorByName(protoreflect.FullName(other)); err == nil {
+		if _, err := reflectedFiles(ctx, t, cc, name).FindDescriptorByName(protoreflect.FullName(other)); err == nil {
 			t.Errorf("the schema of %s holds %s", name, other)
 		}
 	}
 
-	// A client that knows no schema can read and write payloads.
-	song := reflected(ctx, t, cc, "music.Song")
+	// A client without the schema can read and write payloads.
+	song := reflectedFiles(ctx, t, cc, "music.Song")
 	if _, err := song.FindDescriptorByName("music.Label"); err != nil {
 		t.Errorf("what the payload's schema imports: %v", err)
 	}
-	reflected(ctx, t, cc, "music.Label.f")
+	reflectedFiles(ctx, t, cc, "music.Label.f")
 	if _, err := protoregistry.GlobalFiles.FindDescriptorByName("hashicorp.consul.resource.Type"); err == nil {
 		t.Error("reflection registers the compatible schema for the whole program, which may link another one of that name")
 	}
@@ -146,17 +146,17 @@ func TestReflectionListsBothNames(t *testing.T) {
 		server.Register(s)
 		server.RegisterReflection(s)
 	})
-	// The messages of the older version, which is deprecated but asked for by many clients, are the same.
-	v1 := listed(ctx, t, cc, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
-	v1alpha := listed(ctx, t, cc, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")
+	// The messages of the older version, which is deprecated but widely used, are the same.
+	v1 := listServices(ctx, t, cc, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
+	v1alpha := listServices(ctx, t, cc, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")
 	want := []string{"ashlar.resource.v1.HistoryService", ourName, "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection", consulName}
 	if !slices.Equal(v1, want) || !slices.Equal(v1alpha, want) {
 		t.Errorf("reflection lists %q, in its older version %q, expected %q", v1, v1alpha, want)
 	}
 }
 
-// listed returns the services that the reflection method lists.
-func listed(ctx context.Context, t *testing.T, cc *grpc.ClientConn, method string) (names []string) {
+// listServices returns the services that the reflection method lists.
+func listServices(ctx context.Context, t *testing.T, cc *grpc.ClientConn, method string) (names []string) {
 	t.Helper()
 	stream, err := cc.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// A stream that is refused before it begins is refused to the caller, and the server goes on.
-func TestRefusedStreams(t *testing.T) {
+// A stream that is rejected when it opens fails for its caller, and the server continues.
+func TestRejectedStreams(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()

@@ -21,13 +21,13 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// Both names of the service on the wire.
+// The two wire names of the service.
 const (
 	ourName    = "ashlar.resource.v1.ResourceService"
 	consulName = "hashicorp.consul.resource.ResourceService"
 )
 
-// newServer returns a server of some types over a new store, and of albums if there are none.
+// newServer returns a server of some types over a new store. The default type is albums.
 func newServer(t *testing.T, types ...registry.Type) *service.Server {
 	t.Helper()
 	if len(types) == 0 {
@@ -42,7 +42,7 @@ func newServer(t *testing.T, types ...registry.Type) *service.Server {
 	return service.New(b, r, nil)
 }
 
-// dial serves what register registers on a loopback port, until the test ends, and returns a connection to it.
+// dial serves the registered services on a loopback port until the test ends, and returns a connection.
 func dial(t *testing.T, register func(*grpc.Server), opts ...grpc.ServerOption) *grpc.ClientConn {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -67,7 +67,7 @@ func dial(t *testing.T, register func(*grpc.Server), opts ...grpc.ServerOption) 
 	return cc
 }
 
-// What is written under one name is read under the other, and interceptors are told the name that the client called.
+// A resource written under one name is read under the other, and interceptors get the called name.
 func TestBothNames(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -136,8 +136,8 @@ func TestBothNames(t *testing.T) {
 	}
 }
 
-// Without interceptors the other name goes through the same handlers.
-func TestOtherNameWithoutInterceptors(t *testing.T) {
+// Without interceptors the other name uses the same handlers.
+func TestCompatibleNameWithoutInterceptors(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()

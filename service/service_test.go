@@ -40,8 +40,8 @@ func album(name, text string) *resourcepb.Resource {
 	return &resourcepb.Resource{Id: &resourcepb.ID{Type: albumType, Name: name}, Data: data}
 }
 
-// One resource is written, read, watched, given a status, finalized and deleted.
-func TestLifeOfAResource(t *testing.T) {
+// A resource is written, read, watched, given a status, finalized and deleted.
+func TestResourceLifecycle(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -106,7 +106,7 @@ func TestLifeOfAResource(t *testing.T) {
 	}
 }
 
-// interrupted is a backend in which something happens just before the next write.
+// interrupted is a backend that runs a function just before the next write.
 type interrupted struct {
 	storage.Backend
 	before func()
@@ -120,9 +120,9 @@ func (i *interrupted) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*
 	return i.Backend.WriteCAS(ctx, res)
 }
 
-// A write that names neither a version nor a uid is made again when another writer created the resource in between, or replaced it by a
+// A write without a version and a uid is retried after another writer has created the resource in between, or replaced it by a
 // new one.
-func TestBlanketWritesAreOvertakenOnly(t *testing.T) {
+func TestUnconditionalWritesRetry(t *testing.T) {
 	t.Parallel()
 	types, err := registry.New(registry.Type{Type: albumType, Proto: &wrapperspb.StringValue{}, Scope: registry.ScopeNamespace})
 	if err != nil {

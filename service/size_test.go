@@ -15,8 +15,8 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// The largest resource with a finalizer that can be written can be marked for deletion, and its statuses leave room for the mark, too.
-func TestTheLargestResourceCanBeMarked(t *testing.T) {
+// The largest writable resource with a finalizer can be marked for deletion, and its statuses leave room for the mark, too.
+func TestLargestResourceCanBeMarked(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()

@@ -15,7 +15,7 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// slow is a backend whose snapshots come slower than any deadline.
+// slow is a backend whose snapshots take longer than any deadline.
 type slow struct{ storage.Backend }
 
 func (s slow) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) (storage.Watch, error) {
@@ -42,8 +42,8 @@ func (w *slowWatch) Bookmark(ctx context.Context) error {
 	return w.Watch.(storage.Bookmarker).Bookmark(ctx)
 }
 
-// What a stream does from time to time does not begin a read of the snapshot anew: a slow store would never come to its end.
-func TestSlowSnapshotsComeToAnEnd(t *testing.T) {
+// Periodic work of a stream does not restart the snapshot: on a slow store the snapshot would never end.
+func TestSlowSnapshotsEnd(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -52,12 +52,12 @@ func TestSlowSnapshotsComeToAnEnd(t *testing.T) {
 	b := inmem.New(nil)
 	defer b.Close()
 	c := service.New(slow{b}, albums(t, registry.Type{}), &service.Options{Recheck: time.Millisecond}).Client()
-	stored(ctx, t, b, album("a", "1"), "here", "v1")
+	store(ctx, t, b, album("a", "1"), "here", "v1")
 	w, err := c.WatchList(ctx, &resourcepb.WatchListRequest{Type: albumType, BookmarkInterval: durationpb.New(time.Second)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(steps(t, w, "")); got != "[+a end]" {
+	if got := fmt.Sprint(readUntil(t, w, "")); got != "[+a end]" {
 		t.Errorf("the stream shows %s", got)
 	}
 }

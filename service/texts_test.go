@@ -30,8 +30,8 @@ func (f failing) Read(context.Context, storage.ReadConsistency, *resourcepb.ID) 
 	return nil, f.err
 }
 
-// What a database, or a hook, says of itself is for the log, not for callers. Nor is an error of a hook one of the service.
-func TestTextsOfErrors(t *testing.T) {
+// Error texts of databases and hooks are logged and hidden from callers. An error of a hook is not an error of the service.
+func TestErrorTexts(t *testing.T) {
 	t.Parallel()
 	const secret = "dial tcp 10.0.0.7:5432: user=admin"
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)

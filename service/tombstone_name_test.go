@@ -7,7 +7,7 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// Each uid has a tombstone of its own: the second of two with one name would not be written.
+// Each uid has its own tombstone name: the second of two tombstones with one name would not be written.
 func TestTombstoneNames(t *testing.T) {
 	t.Parallel()
 	upper := ulid.Make().String()

@@ -16,7 +16,7 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// Tombstones are written by the service only, whatever the group version by which a client names them.
+// Clients cannot write tombstones, whatever the group version.
 func TestTombstonesOfOtherGroupVersions(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)

@@ -17,7 +17,7 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// albums is a registry of one type, as particular says.
+// albums is a registry of one type with the given hooks.
 func albums(t *testing.T, particular registry.Type) *registry.Registry {
 	t.Helper()
 	particular.Type, particular.Proto, particular.Scope = albumType, &wrapperspb.StringValue{}, registry.ScopeNamespace
@@ -28,7 +28,7 @@ func albums(t *testing.T, particular registry.Type) *registry.Registry {
 	return types
 }
 
-// guest is a caller who may not read one namespace, but every other one, and "*".
+// guest is a caller that may read every namespace except one, and "*".
 type guest struct{ denied bool }
 
 func (g guest) OperatorRead() error {
@@ -39,15 +39,15 @@ func (g guest) OperatorRead() error {
 }
 func (guest) OperatorWrite() error { return registry.ErrDenied }
 
-// guests authenticates everybody as a guest who may not read a namespace.
+// guests authenticates every caller as a guest that may not read a namespace.
 func guests(secret string) func(context.Context, string, *resourcepb.Tenancy) (registry.Caller, error) {
 	return func(_ context.Context, _ string, tenancy *resourcepb.Tenancy) (registry.Caller, error) {
 		return guest{denied: tenancy.GetNamespace() == secret}, nil
 	}
 }
 
-// stored writes a resource past the service.
-func stored(ctx context.Context, t *testing.T, b storage.Backend, res *resourcepb.Resource, namespace, version string) *resourcepb.Resource {
+// store writes a resource directly to the store.
+func store(ctx context.Context, t *testing.T, b storage.Backend, res *resourcepb.Resource, namespace, version string) *resourcepb.Resource {
 	t.Helper()
 	res.Id.Type = proto.CloneOf(res.GetId().GetType())
 	res.Id.Type.GroupVersion = version
@@ -62,8 +62,8 @@ func stored(ctx context.Context, t *testing.T, b storage.Backend, res *resourcep
 	return out
 }
 
-// steps reads events up to one about a resource with that name, and says what they were.
-func steps(t *testing.T, w resourcegrpc.ResourceService_WatchListClient, last string) (seen []string) {
+// readUntil returns descriptions of the events up to one of the named resource.
+func readUntil(t *testing.T, w resourcegrpc.ResourceService_WatchListClient, last string) (seen []string) {
 	t.Helper()
 	for {
 		ev, err := w.Recv()
@@ -87,7 +87,7 @@ func steps(t *testing.T, w resourcegrpc.ResourceService_WatchListClient, last st
 	}
 }
 
-// A watch of all namespaces says nothing of those that its caller may not read.
+// A watch of all namespaces hides the namespaces that its caller may not read.
 func TestWatchesKeepNamespacesApart(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -95,43 +95,43 @@ func TestWatchesKeepNamespacesApart(t *testing.T) {
 	b := inmem.New(nil)
 	defer b.Close()
 	c := service.New(b, albums(t, registry.Type{}), &service.Options{Authenticate: guests("secret")}).Client()
-	first := stored(ctx, t, b, album("hidden", "1"), "secret", "v1")
+	first := store(ctx, t, b, album("hidden", "1"), "secret", "v1")
 	w, err := c.WatchList(ctx, &resourcepb.WatchListRequest{Type: albumType})
 	if err != nil {
 		t.Fatal(err)
 	}
-	stored(ctx, t, b, first, "secret", "v1")
-	stored(ctx, t, b, album("new", "1"), "secret", "v1")
-	stored(ctx, t, b, album("shown", "1"), "open", "v1")
-	if got, want := fmt.Sprint(steps(t, w, "shown")), "[end +shown]"; got != want {
+	store(ctx, t, b, first, "secret", "v1")
+	store(ctx, t, b, album("new", "1"), "secret", "v1")
+	store(ctx, t, b, album("shown", "1"), "open", "v1")
+	if got, want := fmt.Sprint(readUntil(t, w, "shown")), "[end +shown]"; got != want {
 		t.Errorf("the watch shows %s, expected %s", got, want)
 	}
 }
 
-// A resource of a group version that this server does not know is no part of a snapshot, and leaves the view of a watch once.
-func TestForeignGroupVersionsLeaveTheViewOnce(t *testing.T) {
+// A resource of an unregistered group version is not in a snapshot, and leaves the view of a watch once.
+func TestUnregisteredVersionsLeaveViewOnce(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	b := inmem.New(nil)
 	defer b.Close()
 	c := service.New(b, albums(t, registry.Type{}), nil).Client()
-	foreign := stored(ctx, t, b, album("foreign", "1"), "open", "v2")
-	known := stored(ctx, t, b, album("known", "1"), "open", "v1")
+	foreign := store(ctx, t, b, album("foreign", "1"), "open", "v2")
+	known := store(ctx, t, b, album("known", "1"), "open", "v1")
 	w, err := c.WatchList(ctx, &resourcepb.WatchListRequest{Type: albumType})
 	if err != nil {
 		t.Fatal(err)
 	}
-	stored(ctx, t, b, foreign, "open", "v2")
-	known = stored(ctx, t, b, known, "open", "v2")
-	known = stored(ctx, t, b, known, "open", "v2")
-	known = stored(ctx, t, b, known, "open", "v1")
-	known = stored(ctx, t, b, known, "open", "v2")
+	store(ctx, t, b, foreign, "open", "v2")
+	known = store(ctx, t, b, known, "open", "v2")
+	known = store(ctx, t, b, known, "open", "v2")
+	known = store(ctx, t, b, known, "open", "v1")
+	known = store(ctx, t, b, known, "open", "v2")
 	if err := b.DeleteCAS(ctx, known.GetId(), known.GetVersion()); err != nil {
 		t.Fatal(err)
 	}
-	stored(ctx, t, b, album("last", "1"), "open", "v1")
-	if got, want := fmt.Sprint(steps(t, w, "last")), "[+known end -known +known -known +last]"; got != want {
+	store(ctx, t, b, album("last", "1"), "open", "v1")
+	if got, want := fmt.Sprint(readUntil(t, w, "last")), "[+known end -known +known -known +last]"; got != want {
 		t.Errorf("the watch shows %s, expected %s", got, want)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/ashlar-dev/storage/service/reaper"
 )
 
-// A reaper of a store that is closed ends, whether or not its context is over.
-func TestAClosedStoreEndsTheReaper(t *testing.T) {
+// A reaper ends when its store is closed, whether or not its context is done.
+func TestClosedStoreEndsReaper(t *testing.T) {
 	f := newForest(t)
 	ended := make(chan error, 1)
 	go func() { ended <- reaper.New(f.server, nil).Run(f.ctx) }()

@@ -15,8 +15,8 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// grave is a reaper, a resource and its tombstone, one at least of which is stored.
-type grave struct {
+// fixture is a reaper, a resource and its tombstone, at least one of which is stored.
+type fixture struct {
 	*testing.T
 	ctx     context.Context
 	backend storage.Backend
@@ -25,14 +25,14 @@ type grave struct {
 	stone   *resourcepb.Resource
 }
 
-func newGrave(t *testing.T) *grave {
+func newGrave(t *testing.T) *fixture {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
 	b := inmem.New(nil)
 	t.Cleanup(func() { b.Close() })
 	server := service.New(b, registry.NewOpen(registry.Type{}), nil)
-	g := &grave{T: t, ctx: ctx, backend: b, reaper: New(server, &Options{Settle: time.Nanosecond})}
+	g := &fixture{T: t, ctx: ctx, backend: b, reaper: New(server, &Options{Settle: time.Nanosecond})}
 	written, err := server.Write(ctx, &resourcepb.WriteRequest{Resource: &resourcepb.Resource{
 		Id: &resourcepb.ID{Type: &resourcepb.Type{Group: "tree", GroupVersion: "v1", Kind: "Node"}, Name: "owner"},
 	}})
@@ -51,8 +51,8 @@ func newGrave(t *testing.T) *grave {
 	return g
 }
 
-// look has the reaper look until nothing is left to do, or often enough.
-func (g *grave) look(owner *resourcepb.ID) (settled bool) {
+// processAll processes the tombstone until it is finished, up to a limit.
+func (g *fixture) processAll(owner *resourcepb.ID) (settled bool) {
 	g.Helper()
 	known := &tombstone{id: g.stone.GetId(), version: g.stone.GetVersion(), owner: owner, pause: minPause}
 	for range 10 {
@@ -64,7 +64,7 @@ func (g *grave) look(owner *resourcepb.ID) (settled bool) {
 	return false
 }
 
-func (g *grave) stored() bool {
+func (g *fixture) stored() bool {
 	g.Helper()
 	_, err := g.backend.Read(g.ctx, storage.StrongConsistency, g.stone.GetId())
 	if err != nil && !errors.Is(err, storage.ErrNotFound) {
@@ -73,38 +73,38 @@ func (g *grave) stored() bool {
 	return err == nil
 }
 
-// A tombstone that was written anew, as a store is moved for example, is not forgotten at its old version.
-func TestARewrittenTombstoneGoes(t *testing.T) {
+// A rewritten tombstone, for example after a move of the store, is deleted at its new version.
+func TestRewrittenTombstoneIsDeleted(t *testing.T) {
 	g := newGrave(t)
 	if _, err := g.backend.WriteCAS(g.ctx, g.stone); err != nil {
 		t.Fatal(err)
 	}
-	if !g.look(g.owner.GetId()) || g.stored() {
+	if !g.processAll(g.owner.GetId()) || g.stored() {
 		t.Error("the tombstone stays")
 	}
 }
 
-// The tombstone of a living owner is looked at as long as it is there, but not longer.
-func TestAForgottenTombstoneOfALivingOwner(t *testing.T) {
+// The tombstone of a stored owner is processed as long as the tombstone is stored, but not longer.
+func TestTombstoneOfStoredOwner(t *testing.T) {
 	g := newGrave(t)
 	back := proto.CloneOf(g.owner)
 	back.Version = ""
 	if _, err := g.backend.WriteCAS(g.ctx, back); err != nil {
 		t.Fatal(err)
 	}
-	if g.look(g.owner.GetId()) || !g.stored() {
+	if g.processAll(g.owner.GetId()) || !g.stored() {
 		t.Error("the tombstone is done with before its owner is gone")
 	}
 	if err := g.backend.DeleteCAS(g.ctx, g.stone.GetId(), g.stone.GetVersion()); err != nil {
 		t.Fatal(err)
 	}
-	if !g.look(g.owner.GetId()) {
+	if !g.processAll(g.owner.GetId()) {
 		t.Error("a tombstone that is not there any more is looked at for ever")
 	}
 }
 
-// A tombstone whose owner is no resource that a store could hold is left alone.
-func TestATombstoneOfNoResource(t *testing.T) {
+// A tombstone whose owner has an invalid id is ignored.
+func TestTombstoneWithInvalidOwner(t *testing.T) {
 	g := newGrave(t)
 	for _, damage := range []func(*resourcepb.ID){
 		func(id *resourcepb.ID) { id.Tenancy = nil },
@@ -113,7 +113,7 @@ func TestATombstoneOfNoResource(t *testing.T) {
 	} {
 		owner := proto.CloneOf(g.owner.GetId())
 		damage(owner)
-		if !g.look(owner) || !g.stored() {
+		if !g.processAll(owner) || !g.stored() {
 			t.Errorf("the tombstone of %v is looked at again and again, or gone", owner)
 		}
 	}

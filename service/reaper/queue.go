@@ -9,15 +9,15 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// queue holds tombstones until they are to be looked at. A tombstone is in it, or with a worker, once, whatever the watch says of it.
+// queue holds tombstones until they are due. A tombstone is in the queue or with a worker, once, even if the watch repeats it.
 type queue struct {
 	mu         sync.Mutex
-	tombstones map[string]*tombstone // by name, which is that of a uid; those with workers too
+	tombstones map[string]*tombstone // by key; includes those with workers
 	heap       delayHeap
-	wakeups    chan struct{} // holds a token if there may be something new to wait for
+	wakeups    chan struct{} // has a token after the heap has changed
 }
 
-// due is a tombstone and the time at which it is to be looked at.
+// due is a tombstone and the time at which it is processed.
 type due struct {
 	at time.Time
 	t  *tombstone
@@ -27,7 +27,7 @@ func newQueue() *queue {
 	return &queue{tombstones: map[string]*tombstone{}, wakeups: make(chan struct{}, 1)}
 }
 
-// add puts a tombstone into the queue that is not known yet.
+// add adds a tombstone unless the queue or a worker has it.
 func (q *queue) add(t *tombstone, at time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -39,7 +39,7 @@ func (q *queue) add(t *tombstone, at time.Time) {
 	q.push(t, at)
 }
 
-// requeue puts a tombstone requeue that a worker had.
+// requeue returns a tombstone from a worker to the queue.
 func (q *queue) requeue(t *tombstone, at time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -48,7 +48,7 @@ func (q *queue) requeue(t *tombstone, at time.Time) {
 	}
 }
 
-// remove forgets a tombstone that a worker had.
+// remove forgets a tombstone that a worker has processed.
 func (q *queue) remove(t *tombstone) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -62,7 +62,7 @@ func (q *queue) push(t *tombstone, at time.Time) {
 	q.wake()
 }
 
-// wake has one of those who wait look again.
+// wake unblocks one waiter, which then re-checks the queue.
 func (q *queue) wake() {
 	select {
 	case q.wakeups <- struct{}{}:
@@ -70,7 +70,7 @@ func (q *queue) wake() {
 	}
 }
 
-// next waits for a tombstone to look at.
+// next blocks until a tombstone is due and returns it.
 func (q *queue) next(ctx context.Context) (*tombstone, error) {
 	for {
 		t, in := q.take(time.Now())
@@ -89,7 +89,7 @@ func (q *queue) next(ctx context.Context) (*tombstone, error) {
 	}
 }
 
-// take returns a tombstone that is due, or else the time until one is.
+// take returns a due tombstone, or the time until one is due.
 func (q *queue) take(now time.Time) (*tombstone, time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -101,17 +101,17 @@ func (q *queue) take(now time.Time) (*tombstone, time.Duration) {
 	}
 	first := heap.Pop(&q.heap).(due)
 	if len(q.heap) > 0 {
-		q.wake() // for the next worker, which may be waiting for something later
+		q.wake() // the next worker may be waiting for a later time
 	}
 	return first.t, 0
 }
 
-// keyOf returns the key of a tombstone, all of which are of one type.
+// keyOf returns the key of a tombstone. All tombstones have one type.
 func keyOf(t *tombstone) string {
 	return t.id.GetTenancy().GetPartition() + "\x00" + t.id.GetTenancy().GetNamespace() + "\x00" + t.id.GetName()
 }
 
-// delayHeap is a heap, the earliest first.
+// delayHeap is a heap with the earliest time first.
 type delayHeap []due
 
 func (d delayHeap) Len() int           { return len(d) }
@@ -130,11 +130,11 @@ func (d *delayHeap) Pop() any {
 	return x
 }
 
-// tombstone is what the reaper knows of one. It belongs to the queue or to a worker.
+// tombstone is the state of a tombstone. It belongs to the queue or to a worker.
 type tombstone struct {
 	id         *resourcepb.ID
 	version    string
 	owner      *resourcepb.ID // the deleted resource
-	firstEmpty time.Time      // of the first look that found nothing; zero for none
-	pause      time.Duration  // after which it is looked at again if it cannot be settled
+	firstEmpty time.Time      // the time of the first check that found no children; zero for none
+	pause      time.Duration  // before the next attempt
 }

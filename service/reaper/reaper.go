@@ -14,20 +14,20 @@ import (
 	"github.com/ashlar-dev/storage/service"
 )
 
-// Reaper deletes what deleted resources owned.
+// Reaper deletes the resources that deleted resources owned.
 type Reaper struct {
 	server *service.Server
 	opts   Options
 	queue  *queue
 }
 
-// Options are the options of a Reaper.
+// Options configures a Reaper.
 type Options struct {
-	// Settle is the time between the two looks that have to find nothing before a tombstone is deleted. 0 is 30 seconds.
+	// Settle is the time between the two checks that must find no children before a tombstone is deleted. 0 is 30 seconds.
 	Settle time.Duration
-	// Workers is the number of tombstones that are looked at at the same time. 0 is 8.
+	// Workers is the number of tombstones that are processed concurrently. 0 is 8.
 	Workers int
-	// Logger is told of what goes wrong. Nil: slog.Default().
+	// Logger gets errors. If nil, slog.Default() is used.
 	Logger *slog.Logger
 }
 
@@ -54,8 +54,8 @@ func New(server *service.Server, o *Options) *Reaper {
 	return r
 }
 
-// Run deletes what deleted resources owned until the context is over, and returns its error, or until the store is closed, with
-// storage.ErrClosed. It is to be called once. While the store is away it tries again.
+// Run deletes orphaned resources until the context is done, and returns the context's error, or until the store is closed, and returns
+// storage.ErrClosed. While the store is unavailable it retries. Call it once.
 func (r *Reaper) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -84,13 +84,13 @@ func (r *Reaper) Run(ctx context.Context) error {
 		if time.Since(began) > maxPause {
 			pause = minPause
 		}
-		r.opts.Logger.WarnContext(ctx, "the watch of tombstones ended, and is opened again", "error", err, "pause", pause)
+		r.opts.Logger.WarnContext(ctx, "the watch of tombstones ended; reopening it", "error", err, "pause", pause)
 		wait(ctx, pause)
 	}
 	return ctx.Err()
 }
 
-// follow has every tombstone looked at, those there are and those to come.
+// follow queues all existing and future tombstones.
 func (r *Reaper) follow(ctx context.Context) error {
 	w, err := r.server.Backend().WatchList(ctx, storage.UnversionedTypeFrom(service.TombstoneType),
 		&resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}, "")
@@ -109,31 +109,31 @@ func (r *Reaper) follow(ctx context.Context) error {
 	}
 }
 
-// take puts a tombstone into the queue.
+// take queues a tombstone.
 func (r *Reaper) take(ctx context.Context, stone *resourcepb.Resource) {
 	owner, err := service.Tombstone(stone)
 	if err != nil {
-		r.opts.Logger.ErrorContext(ctx, "a tombstone cannot be read, and is left alone", "tombstone", stone.GetId(), "error", err)
+		r.opts.Logger.ErrorContext(ctx, "a tombstone does not decode and is ignored", "tombstone", stone.GetId(), "error", err)
 		return
 	}
 	r.queue.add(&tombstone{id: stone.GetId(), version: stone.GetVersion(), owner: owner, pause: minPause}, time.Now())
 }
 
-// The pauses between two looks at a tombstone that cannot be settled: its owner is still there, or what it owns waits for finalizers, or
-// the store is away.
+// The pauses between two attempts for a tombstone that cannot be finished yet: its owner is stored, its children have finalizers, or the store is
+// unavailable.
 const (
 	minPause = 250 * time.Millisecond
 	maxPause = time.Minute
 )
 
-// work looks at a tombstone, and puts it back unless it is settled.
+// work processes a tombstone and requeues it unless it is finished.
 func (r *Reaper) work(ctx context.Context, t *tombstone) {
 	again, err := r.process(ctx, t)
 	switch {
 	case ctx.Err() != nil:
 		return
 	case err != nil:
-		r.opts.Logger.WarnContext(ctx, "what a deleted resource owned is not deleted yet", "owner", t.owner, "error", err, "again in", t.pause)
+		r.opts.Logger.WarnContext(ctx, "the children of a deleted resource are not deleted yet; retrying", "owner", t.owner, "error", err, "again in", t.pause)
 		again = t.pause
 	}
 	if again > 0 {
@@ -143,58 +143,58 @@ func (r *Reaper) work(ctx context.Context, t *tombstone) {
 	r.queue.remove(t)
 }
 
-// process deletes what the owner of a tombstone left, or the tombstone if nothing is left. It returns the time after which to process again, 0
-// for never.
+// process deletes the children of a tombstone's owner, or the tombstone if there are no children. It returns the time until the next attempt, 0 for
+// none.
 func (r *Reaper) process(ctx context.Context, t *tombstone) (again time.Duration, err error) {
-	unsettled := func() time.Duration {
+	retryLater := func() time.Duration {
 		pause := t.pause
 		t.pause = min(2*t.pause, maxPause)
 		return pause
 	}
-	gone, err := r.isDeleted(ctx, t.owner)
+	deleted, err := r.isDeleted(ctx, t.owner)
 	switch {
 	case errors.Is(err, storage.ErrInvalid):
-		r.opts.Logger.ErrorContext(ctx, "a tombstone names no resource, and is left alone", "tombstone", t.id, "owner", t.owner, "error", err)
+		r.opts.Logger.ErrorContext(ctx, "a tombstone has an invalid owner and is ignored", "tombstone", t.id, "owner", t.owner, "error", err)
 		return 0, nil
-	case err == nil && !gone:
+	case err == nil && !deleted:
 		t.firstEmpty = time.Time{}
-		if there, err := r.refresh(ctx, t); err != nil || there {
-			return unsettled(), err
+		if stored, err := r.refresh(ctx, t); err != nil || stored {
+			return retryLater(), err
 		}
 		return 0, nil
 	case err != nil:
 		t.firstEmpty = time.Time{}
-		return unsettled(), err
+		return retryLater(), err
 	}
 	owned, err := r.server.Backend().OwnerReferences(ctx, t.owner)
 	if err != nil {
-		return unsettled(), err
+		return retryLater(), err
 	}
 	if len(owned) > 0 {
 		t.firstEmpty = time.Time{}
-		return unsettled(), r.deleteAll(ctx, t.owner, owned)
+		return retryLater(), r.deleteAll(ctx, t.owner, owned)
 	}
 	if t.firstEmpty.IsZero() {
 		t.firstEmpty = time.Now()
 	}
-	if left := r.opts.Settle - time.Since(t.firstEmpty); left > 0 {
-		return left, nil
+	if remaining := r.opts.Settle - time.Since(t.firstEmpty); remaining > 0 {
+		return remaining, nil
 	}
 	err = r.server.Backend().DeleteCAS(ctx, t.id, t.version)
 	if errors.Is(err, storage.ErrCASFailure) {
-		var there bool
-		if there, err = r.refresh(ctx, t); there {
-			return unsettled(), err // and delete it at the version that it has now
+		var stored bool
+		if stored, err = r.refresh(ctx, t); stored {
+			return retryLater(), err // retry with the current version
 		}
 	}
 	if err != nil {
-		return unsettled(), err
+		return retryLater(), err
 	}
 	return 0, nil
 }
 
-// refresh reports whether a tombstone is still stored, and notes its version.
-func (r *Reaper) refresh(ctx context.Context, t *tombstone) (there bool, err error) {
+// refresh reports whether a tombstone is still stored, and updates its version.
+func (r *Reaper) refresh(ctx context.Context, t *tombstone) (stored bool, err error) {
 	res, err := r.server.Backend().Read(ctx, storage.StrongConsistency, t.id)
 	if errors.Is(err, storage.ErrNotFound) {
 		return false, nil
@@ -205,25 +205,25 @@ func (r *Reaper) refresh(ctx context.Context, t *tombstone) (there bool, err err
 	return err == nil, err
 }
 
-// isDeleted reports whether an incarnation of a resource is proven to be stored no more.
+// isDeleted reports whether an incarnation of a resource is proven to be deleted.
 func (r *Reaper) isDeleted(ctx context.Context, id *resourcepb.ID) (bool, error) {
 	_, err := r.server.Backend().Read(ctx, storage.StrongConsistency, id)
 	if errors.Is(err, storage.ErrNotFound) {
 		return true, nil
 	}
 	if mismatch := (storage.GroupVersionMismatchError{}); errors.As(err, &mismatch) {
-		return false, nil // stored, with this uid, under another group version
+		return false, nil // this uid is stored in another group version
 	}
 	return false, err
 }
 
-// maxParallelDeletions is the largest number of resources that are deleted at the same time for one owner.
+// maxParallelDeletions is the maximum number of concurrent deletions for one owner.
 const maxParallelDeletions = 16
 
-// deleteAll deletes resources that an owner left. The error is one of those that came up; the others are gone nevertheless.
+// deleteAll deletes the children of an owner. After an error it deletes the other children nevertheless, and returns one of the errors.
 func (r *Reaper) deleteAll(ctx context.Context, owner *resourcepb.ID, owned []*resourcepb.ID) error {
 	var mu sync.Mutex
-	var failed error
+	var first error
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, maxParallelDeletions)
 	for _, id := range owned {
@@ -233,15 +233,15 @@ func (r *Reaper) deleteAll(ctx context.Context, owner *resourcepb.ID, owned []*r
 			if err := r.server.Reap(ctx, id, proto.CloneOf(owner)); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
-				failed = err
+				first = err
 			}
 		})
 	}
 	wg.Wait()
-	return failed
+	return first
 }
 
-// wait waits for some time, or for the end of ctx.
+// wait waits for a duration or until ctx is done.
 func wait(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():

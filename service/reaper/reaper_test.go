@@ -25,7 +25,7 @@ var (
 	anywhere = &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}
 )
 
-// forest is a service over memory, with what its tests need.
+// forest is a service over memory with test helpers.
 type forest struct {
 	*testing.T
 	ctx     context.Context
@@ -82,7 +82,7 @@ func (f *forest) count(typ storage.UnversionedType) int {
 	return len(all)
 }
 
-// until waits until so many resources of a type are left.
+// until waits until a number of resources of a type remain.
 func (f *forest) until(typ storage.UnversionedType, left int) {
 	f.Helper()
 	w, err := f.backend.WatchList(f.ctx, typ, anywhere, "")
@@ -97,8 +97,8 @@ func (f *forest) until(typ storage.UnversionedType, left int) {
 	}
 }
 
-// Three levels of owners with 1,000 children go, and their tombstones, and nothing else. Names are as long as names can be.
-func TestTreesGo(t *testing.T) {
+// Three levels of owners with 1,000 children are deleted, and their tombstones, and nothing else. Names have the maximum length.
+func TestTreesAreDeleted(t *testing.T) {
 	f := newForest(t)
 	long := fmt.Sprintf("%063d", 0)
 	root := f.write("root"+long[4:], nil, nil)
@@ -115,8 +115,8 @@ func TestTreesGo(t *testing.T) {
 	f.until(stones, 0)
 }
 
-// An owner that was created anew keeps what it owns.
-func TestANewIncarnationKeepsItsChildren(t *testing.T) {
+// A recreated owner keeps its children.
+func TestNewIncarnationKeepsChildren(t *testing.T) {
 	f := newForest(t)
 	old := f.write("owner", nil, nil)
 	f.write("old-child", old, nil)
@@ -129,8 +129,8 @@ func TestANewIncarnationKeepsItsChildren(t *testing.T) {
 	}
 }
 
-// A tombstone of a resource that is still there deletes nothing.
-func TestALivingOwnerLosesNothing(t *testing.T) {
+// A tombstone of a stored resource deletes nothing.
+func TestStoredOwnerKeepsChildren(t *testing.T) {
 	f := newForest(t)
 	alive, gone := f.write("alive", nil, nil), f.write("gone", nil, nil)
 	f.write("child", alive, nil)
@@ -158,8 +158,8 @@ func TestALivingOwnerLosesNothing(t *testing.T) {
 	f.until(stones, 0)
 }
 
-// What has finalizers is marked, and its owner's tombstone waits for it.
-func TestFinalizersHoldATombstone(t *testing.T) {
+// Children with finalizers are marked, and their owner's tombstone is kept until they are deleted.
+func TestFinalizersKeepTombstone(t *testing.T) {
 	f := newForest(t)
 	owner := f.write("owner", nil, nil)
 	child := f.write("child", owner, map[string]string{"finalizers": "cleaner"})

@@ -22,13 +22,13 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// unsure is a backend whose changes are lost, or are made and not acknowledged, now and then.
-type unsure struct {
+// unreliable is a backend that loses some changes, and some acknowledgements.
+type unreliable struct {
 	storage.Backend
 	transactor bool
 }
 
-func (u unsure) As(target any) bool {
+func (u unreliable) As(target any) bool {
 	if tx, ok := target.(*storage.Transactor); ok && u.transactor {
 		*tx = unsureTransactor{u.Backend}
 		return true
@@ -50,11 +50,11 @@ func unsurely[T any](change func() (T, error)) (T, error) {
 	return change()
 }
 
-func (u unsure) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
+func (u unreliable) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
 	return unsurely(func() (*resourcepb.Resource, error) { return u.Backend.WriteCAS(ctx, res) })
 }
 
-func (u unsure) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
+func (u unreliable) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
 	_, err := unsurely(func() (any, error) { return nil, u.Backend.DeleteCAS(ctx, id, version) })
 	return err
 }
@@ -68,13 +68,13 @@ func (u unsureTransactor) Commit(ctx context.Context, ops []storage.Op) ([]*reso
 	return unsurely(func() ([]*resourcepb.Resource, error) { return tx.Commit(ctx, ops) })
 }
 
-// Clients of two servers over one store that loses changes and answers own, finalize and delete at random. What is marked stays marked and
-// only loses finalizers, what has finalizers is not deleted before it is marked, and two reapers leave nothing of a gone owner.
-func TestDeletionInAStorm(t *testing.T) {
+// Clients of two servers over one unreliable store set owners, finalize and delete at random. A marked resource stays marked and
+// only loses finalizers, a resource with finalizers is marked before it is deleted, and two reapers delete all children of deleted owners.
+func TestConcurrentDeletions(t *testing.T) {
 	for _, transactor := range []bool{true, false} {
 		t.Run(fmt.Sprint("transactor=", transactor), func(t *testing.T) {
 			f := newForest(t)
-			b := unsure{f.backend, transactor}
+			b := unreliable{f.backend, transactor}
 			servers := []*service.Server{service.New(b, registry.NewOpen(registry.Type{}), nil), service.New(b, registry.NewOpen(registry.Type{}), nil)}
 			follow, err := f.backend.WatchList(f.ctx, nodes, anywhere, "")
 			if err != nil {
@@ -130,7 +130,7 @@ func (f *forest) all(typ storage.UnversionedType) []*resourcepb.Resource {
 	return all
 }
 
-// finish deletes a resource, whatever finalizers it has.
+// finish deletes a resource with any finalizers.
 func finish(f *forest, res *resourcepb.Resource) {
 	_, err := f.server.Delete(f.ctx, &resourcepb.DeleteRequest{Id: res.GetId()})
 	if err != nil {
@@ -153,7 +153,7 @@ func finish(f *forest, res *resourcepb.Resource) {
 	}
 }
 
-// storm has a client do something at random.
+// storm runs random operations of a client.
 func storm(f *forest, s *service.Server) {
 	ctx := f.ctx
 	id := &resourcepb.ID{Type: nodeType, Name: fmt.Sprint("n", rand.N(12)), Tenancy: &resourcepb.Tenancy{Partition: "default", Namespace: "default"}}
@@ -195,7 +195,7 @@ func storm(f *forest, s *service.Server) {
 	}
 }
 
-// calm checks what happened to resources until now.
+// calm checks the history of the resources so far.
 func (f *forest) calm(w storage.Watch) {
 	f.Helper()
 	if err := w.(storage.Bookmarker).Bookmark(f.ctx); err != nil {

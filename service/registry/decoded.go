@@ -9,15 +9,15 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Resource is a resource with its payload decoded.
+// Resource is a resource with its decoded payload.
 type Resource[T proto.Message] struct {
 	*resourcepb.Resource
-	// Data is the decoded payload; an empty message if the resource has none.
+	// Data is the decoded payload, or an empty message if the resource has no payload.
 	Data T
 }
 
-// Decoded makes a function for Type.Mutate or Type.Validate of one that gets the payload decoded. If it changes the payload, the payload
-// of the resource is replaced. T has to be a pointer to a generated message.
+// Decoded wraps a function of a decoded resource for Type.Mutate or Type.Validate. If the function changes the payload, the payload of the resource
+// is replaced. T must be a pointer to a generated message.
 func Decoded[T proto.Message](f func(*Resource[T]) error) func(*resourcepb.Resource) error {
 	return func(res *resourcepb.Resource) error {
 		var none T
@@ -32,7 +32,7 @@ func Decoded[T proto.Message](f func(*Resource[T]) error) func(*resourcepb.Resou
 			return err
 		}
 		if proto.Equal(before, data) {
-			return nil // encoding it again could change its bytes
+			return nil // re-encoding could change the bytes
 		}
 		encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(data)
 		if err != nil {

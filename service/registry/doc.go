@@ -1,7 +1,7 @@
-// Package registry says which types of resources a resource service takes, and what is particular about each: how far its names reach,
-// which message its payload is, how a resource is completed and checked before it is stored, and who may read, write and list it.
+// Package registry holds the types of resources that a resource service serves. A type has a scope, a payload message, hooks that complete and
+// validate its resources before they are stored, and hooks that authorize reads, writes and lists.
 //
-// A registry is made once, from all its types, and never changes, so that looking a type up takes no lock:
+// A registry is created from all its types and never changes, so that lookups take no lock:
 //
 //	types, err := registry.New(
 //		registry.Type{
@@ -17,5 +17,5 @@
 //		},
 //	)
 //
-// New reports everything that is wrong with any of them at once. Package service serves the types of a registry.
+// New reports the errors of all types at once. Package service serves the types of a registry.
 package registry

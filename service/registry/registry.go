@@ -13,26 +13,26 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Registry is a set of types. It never changes, and all its methods may be called from any number of goroutines.
+// Registry is an immutable set of types. It is safe for concurrent use.
 type Registry struct {
 	types         map[name]*Type
-	partlyVisible map[name]bool // by names without versions
-	openType      *Type         // what is particular about types that were not registered; nil if there are none
+	partlyVisible map[name]bool // by name without version
+	openType      *Type         // the type of an open registry, otherwise nil
 }
 
-// name is a type's name as a key of a map.
+// name is a type name as a map key.
 type name struct{ group, version, kind string }
 
 func nameOf(t *resourcepb.Type) name {
 	return name{group: t.GetGroup(), version: t.GetGroupVersion(), kind: t.GetKind()}
 }
 
-// New makes a registry. The error names every fault of every type: a name that is not well formed, or there twice, or equal to another
-// one but for upper and lower case; no payload message; no scope.
+// New creates a registry. The error lists all errors of all types: a malformed name, a duplicate name, a name that differs from another one only in
+// case, a missing payload message, a missing scope.
 func New(types ...Type) (*Registry, error) {
 	r := &Registry{types: make(map[name]*Type, len(types)), partlyVisible: map[name]bool{}}
 	var faults []error
-	folded := map[string]*resourcepb.Type{} // in lower case, as paths of the HTTP mapping have them
+	folded := map[string]*resourcepb.Type{} // by name in lower case, as in paths of the HTTP mapping
 	for i, t := range types {
 		t.Type = proto.CloneOf(t.Type)
 		fault := func(format string, args ...any) {
@@ -67,8 +67,8 @@ func New(types ...Type) (*Registry, error) {
 	return r, nil
 }
 
-// NewOpen makes a registry that takes every well-formed type, with any payload, as particular describes it: its Type and Proto are
-// ignored, and the scope is the namespace unless it says otherwise.
+// NewOpen creates a registry that accepts every well-formed type with any payload. particular has the hooks and the scope of all types, by default
+// ScopeNamespace; its Type and Proto are ignored.
 func NewOpen(particular Type) *Registry {
 	particular.Type, particular.Proto = nil, nil
 	if particular.Scope == ScopeUndefined {
@@ -77,10 +77,10 @@ func NewOpen(particular Type) *Registry {
 	return &Registry{openType: particular.withDefaults()}
 }
 
-// Open reports whether the registry was made by NewOpen: types need not be registered, and have no payload message.
+// Open reports whether the registry was created by NewOpen: types need not be registered, and have no payload message.
 func (r *Registry) Open() bool { return r.openType != nil }
 
-// Resolve returns a type of the registry. The result is shared: it must not be changed. In an open registry its Type and Proto are nil.
+// Resolve returns a type of the registry. The result is shared and must not be modified. In an open registry its Type and Proto are nil.
 func (r *Registry) Resolve(t *resourcepb.Type) (*Type, bool) {
 	if r.openType != nil {
 		return r.openType, len(nameFaults(t)) == 0
@@ -89,13 +89,13 @@ func (r *Registry) Resolve(t *resourcepb.Type) (*Type, bool) {
 	return found, ok
 }
 
-// PartlyVisible reports whether one caller may see some resources of a type's group and kind under the type's name and not see others: there are
-// several group versions of it, or it has a MayRead hook. A resource can then come into a watcher's view, and leave it, by an update.
+// PartlyVisible reports whether a caller may see some resources of a group and kind under a type's name but not others: there are several group
+// versions, or a MayRead hook. Then an update can move a resource into a watcher's view or out of it.
 func (r *Registry) PartlyVisible(t *resourcepb.Type) bool {
 	return r.openType != nil || r.partlyVisible[name{group: t.GetGroup(), kind: t.GetKind()}]
 }
 
-// Types returns the types of the registry in the order of their names. They are shared: they must not be changed. An open registry has none.
+// Types returns the types of the registry, ordered by name. They are shared and must not be modified. An open registry has none.
 func (r *Registry) Types() []*Type {
 	types := make([]*Type, 0, len(r.types))
 	for _, t := range r.types {
@@ -105,23 +105,22 @@ func (r *Registry) Types() []*Type {
 	return types
 }
 
-// Name returns a type's name in one piece, such as "catalog.v1.Service".
+// Name returns a type's name as one string, such as "catalog.v1.Service".
 func Name(t *resourcepb.Type) string {
 	return t.GetGroup() + "." + t.GetGroupVersion() + "." + t.GetKind()
 }
 
-// The patterns are those of the resource API that this one is compatible with, but a group may hold '.' and '-' too, as those of
-// Kubernetes do.
+// The patterns of the compatible API, except that a group may also contain '.' and '-', as groups of Kubernetes do.
 var (
 	group   = regexp.MustCompile(`^[a-z][a-z\d_.-]*[a-z\d_]$`)
 	version = regexp.MustCompile(`^v([a-z\d]+)?\d$`)
 	kind    = regexp.MustCompile(`^[A-Z][A-Za-z\d]+$`)
 )
 
-// maxPart is the largest size of a part of a type's name in bytes, which is that of a part of a store's key.
+// maxPart is the maximum size in bytes of a part of a type's name, as of a part of a store's key.
 const maxPart = 255
 
-// nameFaults returns what is wrong with the name of a type.
+// nameFaults returns the errors in the name of a type.
 func nameFaults(t *resourcepb.Type) (faults []string) {
 	for _, part := range []struct {
 		what, text string

@@ -27,8 +27,8 @@ func plain(t *resourcepb.Type) registry.Type {
 	return registry.Type{Type: t, Proto: &wrapperspb.StringValue{}, Scope: registry.ScopeNamespace}
 }
 
-// All faults of all types are reported at once.
-func TestAllFaultsAreReported(t *testing.T) {
+// New reports the errors of all types at once.
+func TestAllErrorsAreReported(t *testing.T) {
 	t.Parallel()
 	_, err := registry.New(
 		plain(typ("Upper", "v1", "Kind")),
@@ -87,7 +87,7 @@ func TestTypesAreFound(t *testing.T) {
 	}
 }
 
-func TestOpenTakesWhatIsWellFormed(t *testing.T) {
+func TestOpenAcceptsWellFormedTypes(t *testing.T) {
 	t.Parallel()
 	r := registry.NewOpen(registry.Type{})
 	found, ok := r.Resolve(typ("any", "v1", "Thing"))
@@ -106,8 +106,8 @@ type operator struct{ read, write error }
 func (o operator) OperatorRead() error  { return o.read }
 func (o operator) OperatorWrite() error { return o.write }
 
-// Without hooks of its own a type is for operators.
-func TestOperatorsMayByDefault(t *testing.T) {
+// Without hooks a type is for operators.
+func TestOperatorsByDefault(t *testing.T) {
 	t.Parallel()
 	r, err := registry.New(plain(typ("shop", "v1", "Order")))
 	if err != nil {
@@ -136,7 +136,7 @@ func withScope(t *testing.T, spec []byte) proto.Message {
 	return dynamicpb.NewMessage(file.Messages().ByName(protoreflect.Name("M")))
 }
 
-func TestScopeOfTheSchema(t *testing.T) {
+func TestDeclaredScope(t *testing.T) {
 	t.Parallel()
 	option := func(scope uint64) []byte {
 		spec := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), scope)

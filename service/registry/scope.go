@@ -8,18 +8,17 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Scope says which units of a tenancy the resources of a type live in. The numbers are those of the resource API that this one is
-// compatible with.
+// Scope defines the units of a tenancy of a type's resources. The numbers are those of the compatible API.
 type Scope int
 
 const (
-	// ScopeUndefined is what New replaces by the scope that the payload's message declares.
+	// ScopeUndefined makes New use the scope that the payload's message declares.
 	ScopeUndefined Scope = iota
-	// ScopeCluster is for resources that live in no partition and no namespace.
+	// ScopeCluster is for resources without a partition and a namespace.
 	ScopeCluster
-	// ScopePartition is for resources that live in a partition, but in no namespace.
+	// ScopePartition is for resources in a partition, without a namespace.
 	ScopePartition
-	// ScopeNamespace is for resources that live in a namespace of a partition.
+	// ScopeNamespace is for resources in a namespace of a partition.
 	ScopeNamespace
 )
 
@@ -38,11 +37,11 @@ func (s Scope) String() string {
 	return fmt.Sprintf("Scope(%d)", int(s))
 }
 
-// specOption is the number of the message option by which schemas of resource types declare their scope, as field 1 of its message.
-// The option is read from the descriptor's bytes and never registered: a program may link the package that does register it.
+// specOption is the number of the message option by which schemas of resource types declare their scope, in field 1 of its message. The option is
+// read from the descriptor's bytes and never registered: a program may link the package that registers it.
 const specOption = 8500
 
-// DeclaredScope returns the scope that the schema of a message declares by the option 8500, or ScopeUndefined if it declares none.
+// DeclaredScope returns the scope that the schema of a message declares by the option 8500, or ScopeUndefined.
 func DeclaredScope(m protoreflect.MessageDescriptor) Scope {
 	options, err := proto.Marshal(m.Options())
 	if err != nil {
@@ -60,7 +59,7 @@ func DeclaredScope(m protoreflect.MessageDescriptor) Scope {
 	return Scope(scope)
 }
 
-// field returns what begins with the value of the last field of a message that has this number and wire type, nil if there is none.
+// field returns the rest of a message from the value of the last field with this number and wire type, or nil.
 func field(message []byte, number protowire.Number, typ protowire.Type) (value []byte) {
 	for len(message) > 0 {
 		num, t, n := protowire.ConsumeTag(message)

@@ -8,53 +8,52 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Type is a type of resources, and what is particular about it. Its functions are called from many goroutines at once.
+// Type is a type of resources. Its functions must be safe for concurrent use.
 type Type struct {
-	// Type is the name of the type. The group is of lower-case letters, digits, '_', '.' and '-', the group version is like "v1",
-	// "v2beta1" or "vnext1", and the kind is in camel case, from an upper-case letter on.
+	// Type is the name of the type. The group has lower-case letters, digits, '_', '.' and '-'; the group version is like "v1", "v2beta1" or "vnext1";
+	// the kind is in camel case and starts with an upper-case letter.
 	Type *resourcepb.Type
-	// Proto is an empty message of the payload's type. It is not changed.
+	// Proto is an empty message of the payload's type. It is not modified.
 	Proto proto.Message
-	// Scope of the type. If it is ScopeUndefined, the schema of Proto has to declare it.
+	// Scope is the scope of the type. If it is ScopeUndefined, the schema of Proto must declare it.
 	Scope Scope
 
-	// Mutate completes a resource before it is validated, for example by defaults. The resource has an id with the tenancy filled in
-	// and data of the right type, and belongs to the function for the time of the call. It must not change the id, the owner,
-	// the version, the generation or the status. Nil: nothing to complete.
+	// Mutate completes a resource before validation, for example with defaults. The resource has an id with the tenancy filled in and data of the
+	// right type. The function may modify it during the call, except the id, the owner, the version, the generation and the status. Nil completes
+	// nothing.
 	Mutate func(*resourcepb.Resource) error
-	// Validate returns an error if a resource must not be stored. It runs after Mutate and must not change the resource. Nil: every
-	// resource is valid.
+	// Validate returns an error if a resource must not be stored. It is called after Mutate and must not modify the resource. If nil, every resource
+	// is valid.
 	Validate func(*resourcepb.Resource) error
 
-	// MayRead returns an error if the caller must not see a resource. It is first called without the resource, and may answer
-	// ErrNeedResource to be called again with it. Nil: whom Caller.OperatorRead lets.
+	// MayRead returns an error if the caller must not read a resource. It is called first without the resource, and may return ErrNeedResource to be
+	// called again with it. If nil, Caller.OperatorRead decides.
 	MayRead func(Caller, *resourcepb.ID, *resourcepb.Resource) error
-	// MayWrite returns an error if the caller must not write or delete a resource. For a write it is asked about the resource as it would be
-	// stored, and about the stored one if there is one; for a deletion, and for a status, about the stored one, or an id alone
-	// where nothing is stored. Nil: whom Caller.OperatorWrite lets.
+	// MayWrite returns an error if the caller must not write or delete a resource. For a write it is called with the new resource, and with the stored
+	// one if there is one; for a deletion and for a status with the stored one, or with an id alone if nothing is stored. If nil, Caller.OperatorWrite
+	// decides.
 	MayWrite func(Caller, *resourcepb.Resource) error
-	// MayList returns an error if the caller must not list or watch the type in a tenancy, each unit of which may be "*". What MayRead
-	// refuses is left out of a list in any case. Nil: whom Caller.OperatorRead lets.
+	// MayList returns an error if the caller must not list or watch the type in a tenancy, whose units may be "*". Lists omit the resources that
+	// MayRead rejects in any case. If nil, Caller.OperatorRead decides.
 	MayList func(Caller, *resourcepb.Type, *resourcepb.Tenancy) error
 }
 
-// Caller is who calls the service: what its Authenticate function made of a token. Hooks may assert it to a type that knows more.
+// Caller is the authenticated caller of the service, as returned by its Authenticate function. Hooks may assert it to a more specific type.
 type Caller interface {
-	// OperatorRead returns an error if the caller must not read what has no rules of its own.
+	// OperatorRead returns an error if the caller must not read resources of types without hooks.
 	OperatorRead() error
-	// OperatorWrite returns an error if the caller must not write what has no rules of its own.
+	// OperatorWrite returns an error if the caller must not write resources of types without hooks.
 	OperatorWrite() error
 }
 
 var (
-	// ErrNeedResource is MayRead's answer where the id does not suffice to decide.
+	// ErrNeedResource is returned by MayRead if the id does not suffice to decide.
 	ErrNeedResource = errors.New("the resource is needed to decide")
-	// ErrDenied is what the error of an authorization hook wraps if the caller is not allowed to do what was asked for. Any other
-	// error says that the hook could not decide.
+	// ErrDenied is wrapped by the error of an authorization hook that denies the request. Any other error means that the hook could not decide.
 	ErrDenied = errors.New("permission denied")
 )
 
-// withDefaults returns the type with its authorization functions set.
+// withDefaults returns the type with all authorization functions set.
 func (t Type) withDefaults() *Type {
 	if t.MayRead == nil {
 		t.MayRead = func(c Caller, _ *resourcepb.ID, _ *resourcepb.Resource) error { return c.OperatorRead() }
@@ -68,7 +67,7 @@ func (t Type) withDefaults() *Type {
 	return &t
 }
 
-// equal reports whether two types are the same, group version included.
+// equal reports whether two types are equal, including the group version.
 func equal(a, b *resourcepb.Type) bool {
 	return a.GetGroup() == b.GetGroup() && a.GetGroupVersion() == b.GetGroupVersion() && a.GetKind() == b.GetKind()
 }
