@@ -13,7 +13,7 @@ import (
 )
 
 // Delete deletes a resource and leaves a tombstone. It succeeds if nothing is stored under the key, or a resource with another uid than the
-// requested one. It fails with Aborted if a version is given and another one is stored. A resource with finalizers is marked for deletion
+// requested one. It fails with Aborted if the stored version is not the given one. A resource with finalizers is marked for deletion
 // instead; it is deleted when its last finalizer is removed.
 func (s *Server) Delete(ctx context.Context, req *resourcepb.DeleteRequest) (*resourcepb.DeleteResponse, error) {
 	if err := checkID("id", req.GetId()); err != nil {

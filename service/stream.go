@@ -176,14 +176,14 @@ func (st *stream) next() (*resourcepb.WatchEvent, error) {
 	}
 }
 
-// setCursor sets the cursor of an event to the position of the watch, if the request asks for cursors.
+// setCursor sets the cursor of an event to the position of the watch, if the request has cursors set.
 func (st *stream) setCursor(ev *resourcepb.WatchEvent) {
 	if st.live && st.req.GetCursors() {
 		ev.Cursor = st.watch.Cursor()
 	}
 }
 
-// fetch returns the next event of the store. Between events it runs what is due.
+// fetch returns the next event of the store. Between events it runs due work.
 func (st *stream) fetch() (*resourcepb.WatchEvent, error) {
 	for {
 		if st.waitCtx == nil || st.waitCtx.Err() != nil {
@@ -349,7 +349,7 @@ func (st *stream) leaveEvent(ev *resourcepb.WatchEvent, id *resourcepb.ID) (*res
 	return end, st.hideBefore(end)
 }
 
-// hideBefore removes the state before a change from its event unless the request asks for it and the caller may read it.
+// hideBefore removes the state before a change from its event unless the request has before set and the caller may read it.
 func (st *stream) hideBefore(ev *resourcepb.WatchEvent) error {
 	if ev.GetBefore() == nil {
 		return nil

@@ -15,7 +15,7 @@ import (
 )
 
 // WatchStore sends the changes that the entries of a request select, each with its action, the state before it and whether its commit
-// continues. The stream has no end. Each caller sees what WatchList of the same types shows it, and the stream ends with the same errors.
+// continues. The stream has no end. Visibility is the same as in WatchList of the same types, and the stream ends with the same errors.
 //
 // It fails with Unimplemented if the store keeps no history, which provides the state before. Without a cursor it reads the store once, even
 // if the request wants no snapshot.

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// byDefault is the tenancy of a request that names none.
+// byDefault is the default tenancy of a request.
 var byDefault = &pbresource.Tenancy{Partition: "default", Namespace: "default"}
 
 func TestWriteAndRead(t *testing.T) {
@@ -45,13 +45,13 @@ func TestWriteAndRead(t *testing.T) {
 		if updated.GetGeneration() == created.GetGeneration() || updated.GetVersion() == created.GetVersion() {
 			t.Errorf("the update left generation %q or version %q", updated.GetGeneration(), updated.GetVersion())
 		}
-		again := s.write(ctx, t, updated) // compare and swap, with everything in it that was answered
+		again := s.write(ctx, t, updated) // a compare-and-swap of the whole response
 		if again.GetVersion() == updated.GetVersion() {
 			t.Errorf("a second update left the version %q", again.GetVersion())
 		}
 		equal(t, "what is read after the updates", s.read(ctx, t, asked.GetId()), again)
 
-		// A write under another group version replaces the type.
+		// A write with another group version replaces the type.
 		other := s.write(ctx, t, &pbresource.Resource{Id: &pbresource.ID{Type: serviceV1, Name: "web"}, Data: packed(wrapperspb.String("x"))})
 		if other.GetId().GetUid() != created.GetId().GetUid() || other.GetId().GetType().GetGroupVersion() != "v1" {
 			t.Errorf("the update by another group version is %v", other.GetId())
@@ -59,7 +59,7 @@ func TestWriteAndRead(t *testing.T) {
 	})
 }
 
-// Scopes are declared by the schemas of the payloads alone.
+// The schemas of the payloads alone declare the scopes.
 func TestScopes(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *server) {
 		ctx := limited(t)
@@ -87,7 +87,7 @@ func TestMutateAndValidate(t *testing.T) {
 		}
 		written := s.write(ctx, t, asked)
 		equal(t, "the payload that Write stores", written.GetData(), want.GetData())
-		// There may be no payload, where the type's hooks take that.
+		// The payload is optional if the type's hooks accept that.
 		none := &pbresource.Resource{Id: &pbresource.ID{Type: serviceType, Name: "none"}}
 		if _, err := s.MutateAndValidate(ctx, &pbresource.MutateAndValidateRequest{Resource: none}); err != nil {
 			t.Errorf("a resource without payload: %v", err)
@@ -128,14 +128,14 @@ func TestWriteStatus(t *testing.T) {
 			equal(t, "status "+key, copied(stored, func(st *pbresource.Status) { st.UpdatedAt = nil }), reported)
 		}
 		equal(t, "what is read", s.read(ctx, t, res.GetId()), last)
-		// A write without statuses keeps them, and so does one with the statuses that are stored.
+		// A write without statuses keeps them, and so does one with the stored statuses.
 		updated := s.write(ctx, t, newService("web", "10.0.0.2"))
 		equal(t, "statuses after a write without", statuses(updated), statuses(last))
 		equal(t, "statuses after a write with them", statuses(s.write(ctx, t, updated)), statuses(last))
 	})
 }
 
-// statuses is a resource with nothing but the statuses of res.
+// statuses returns a resource with the statuses of res only.
 func statuses(res *pbresource.Resource) *pbresource.Resource {
 	return &pbresource.Resource{Status: res.GetStatus()}
 }
@@ -188,7 +188,7 @@ func TestLists(t *testing.T) {
 	})
 }
 
-// An owner's uid may be left out: it is filled in from what is stored, at first from the owner and then from the resource.
+// The uid of an owner is optional: it is filled in from the stored owner, later from the stored resource.
 func TestOwnerWithoutUid(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *server) {
 		ctx := limited(t)
@@ -201,7 +201,7 @@ func TestOwnerWithoutUid(t *testing.T) {
 	})
 }
 
-// Bytes that no program here knows come back as they were sent.
+// Unknown bytes survive unchanged.
 func TestUnknownBytesSurvive(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *server) {
 		ctx := limited(t)

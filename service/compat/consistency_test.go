@@ -14,7 +14,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// recorder notes how consistent the reads and lists are that a store is asked for.
+// recorder records the consistency of a store's reads and lists.
 type recorder struct {
 	storage.Backend
 
@@ -40,7 +40,7 @@ func (r *recorder) List(
 	return r.Backend.List(ctx, consistency, typ, tenancy, prefix)
 }
 
-// Reads and lists are linearizable if the client asks for that as it does.
+// Reads and lists are linearizable if the client requests that in its way.
 func TestConsistencyMode(t *testing.T) {
 	t.Parallel()
 	r := &recorder{Backend: inmem.New(nil)}

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// What a deletion leaves is a tombstone whose payload this client's own message decodes.
+// A deletion leaves a tombstone whose payload this client's message decodes.
 func TestDeleteLeavesATombstone(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *server) {
 		ctx := limited(t)
@@ -38,7 +38,7 @@ func TestDeleteLeavesATombstone(t *testing.T) {
 	})
 }
 
-// Deleting by name needs no uid and no version; what is gone, or is another one by now, is deleted already.
+// A deletion by name needs no uid and no version. It succeeds if the resource is absent or has another uid.
 func TestDeleteWhatIsGone(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *server) {
 		ctx := limited(t)
@@ -56,14 +56,14 @@ func TestDeleteWhatIsGone(t *testing.T) {
 	})
 }
 
-// A resource with finalizers is marked, takes nothing but the removal of finalizers and statuses, and goes with the last finalizer.
+// A resource with finalizers is marked, accepts only statuses and the removal of finalizers, and is deleted with the last one.
 func TestDeferredDeletion(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *server) {
 		ctx := limited(t)
 		res := newService("web", "10.0.0.1")
 		res.Metadata = map[string]string{"finalizers": "a b"}
 		created := s.write(ctx, t, res)
-		for range 2 { // the second one finds it marked
+		for range 2 { // the second deletion finds the mark
 			if _, err := s.Delete(ctx, &pbresource.DeleteRequest{Id: res.GetId()}); err != nil {
 				t.Fatal(err)
 			}

@@ -1,9 +1,9 @@
-// Package compat proves that clients of the resource API that this one is compatible with need no change: its tests run the client of
-// github.com/hashicorp/consul/proto-public, as it is published, against package service over TCP. They are a module of their own, so that
-// nothing else of this repository requires that client's.
+// Package compat tests that clients of the compatible resource API need no change. Its tests run the published client of
+// github.com/hashicorp/consul/proto-public against package service over TCP. They are a separate module, so that no other part of this repository
+// depends on that client.
 //
 //	make compat
 //
-// They compare both schemas field by field, call every method, take every refusal by its code and text, follow a watch, decode a
-// tombstone, and look at reflection and health, on a store in memory and on SQLite, and with the build tag integration on Postgres.
+// They compare both schemas field by field, call every method, check every rejection by its code and text, follow a watch, decode a
+// tombstone, and check reflection and health, on a store in memory and on SQLite, and with the build tag integration on Postgres.
 package compat

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Calls whose time is over, or that come after the store was closed, are told so.
+// Calls whose context is done, and calls after the store was closed, fail with the right code.
 func TestErrorsOfNoRequest(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *server) {
 		ctx := limited(t)
@@ -61,7 +61,7 @@ func TestErrorsOfNoRequest(t *testing.T) {
 	})
 }
 
-// The health of the service is known under the name that this client calls.
+// The health service knows the name that this client calls.
 func TestHealth(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *server) {
 		name := pbresource.ResourceService_ServiceDesc.ServiceName

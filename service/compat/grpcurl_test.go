@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// build builds a program, and returns its path.
+// build builds a program and returns its path.
 func build(ctx context.Context, t *testing.T, dir, pkg string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), filepath.Base(pkg))
@@ -24,7 +24,7 @@ func build(ctx context.Context, t *testing.T, dir, pkg string) string {
 	return path
 }
 
-// freeAddress returns an address of loopback at which nobody listens.
+// freeAddress returns an unused loopback address.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -35,10 +35,10 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// changing is what is another text in each run.
-var changing = regexp.MustCompile(`"(uid|generation|version|cursor)": "[^"]+"`)
+// varyingText matches text that differs in each run.
+var varyingText = regexp.MustCompile(`"(uid|generation|version|cursor)": "[^"]+"`)
 
-// What docs/service.md shows of a session of grpcurl is what grpcurl shows.
+// The output of grpcurl in docs/service.md is the actual output.
 func TestGrpcurlSession(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -85,10 +85,10 @@ func TestGrpcurlSession(t *testing.T) {
 		said.WriteString(line)
 		sh := exec.CommandContext(ctx, "sh", "-c", strings.ReplaceAll(command, "127.0.0.1:8502", address))
 		sh.Env = append(os.Environ(), "PATH="+filepath.Dir(grpcurl)+":"+os.Getenv("PATH"))
-		out, _ := sh.CombinedOutput() // it fails where an error is shown
+		out, _ := sh.CombinedOutput() // it fails if it prints an error
 		said.Write(out)
 	}
-	got, want := changing.ReplaceAllString(said.String(), `"$1": "…"`), changing.ReplaceAllString(shown, `"$1": "…"`)
+	got, want := varyingText.ReplaceAllString(said.String(), `"$1": "…"`), varyingText.ReplaceAllString(shown, `"$1": "…"`)
 	if commands < 5 || got != want {
 		t.Errorf("the session of %d commands was\n%s\nnot\n%s", commands, got, want)
 	}

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// packed is a message as the payload of a resource.
+// packed returns a message as the payload of a resource.
 func packed(m proto.Message) *anypb.Any {
 	data, err := anypb.New(m)
 	if err != nil {
@@ -19,7 +19,7 @@ func packed(m proto.Message) *anypb.Any {
 	return data
 }
 
-// newService is a service with a virtual address.
+// newService returns a service with a virtual address.
 func newService(name, ip string) *pbresource.Resource {
 	return &pbresource.Resource{
 		Id:   &pbresource.ID{Type: serviceType, Name: name},
@@ -27,7 +27,7 @@ func newService(name, ip string) *pbresource.Resource {
 	}
 }
 
-// newWorkload is a workload of a node.
+// newWorkload returns a workload of a node.
 func newWorkload(name, node, identity string) *pbresource.Resource {
 	return &pbresource.Resource{
 		Id:   &pbresource.ID{Type: workloadType, Name: name},
@@ -35,7 +35,7 @@ func newWorkload(name, node, identity string) *pbresource.Resource {
 	}
 }
 
-// write writes a resource that has to be taken.
+// write writes a resource, and fails the test if that fails.
 func (s *server) write(ctx context.Context, t *testing.T, res *pbresource.Resource) *pbresource.Resource {
 	t.Helper()
 	written, err := s.Write(ctx, &pbresource.WriteRequest{Resource: res})
@@ -45,7 +45,7 @@ func (s *server) write(ctx context.Context, t *testing.T, res *pbresource.Resour
 	return written.GetResource()
 }
 
-// read reads a resource that has to be there.
+// read reads a resource, and fails the test if that fails.
 func (s *server) read(ctx context.Context, t *testing.T, id *pbresource.ID) *pbresource.Resource {
 	t.Helper()
 	read, err := s.Read(ctx, &pbresource.ReadRequest{Id: id})
@@ -55,7 +55,7 @@ func (s *server) read(ctx context.Context, t *testing.T, id *pbresource.ID) *pbr
 	return read.GetResource()
 }
 
-// copied is a copy of a message, changed.
+// copied returns a modified copy of a message.
 func copied[M proto.Message](m M, change func(M)) M {
 	c := proto.CloneOf(m)
 	change(c)

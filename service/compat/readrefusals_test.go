@@ -53,14 +53,14 @@ func TestReadRefuses(t *testing.T) {
 	}))
 }
 
-// inTenancy is a resource in a tenancy.
+// inTenancy returns a resource in a tenancy.
 func inTenancy(res *pbresource.Resource, partition, namespace string) *pbresource.Resource {
 	return copied(res, func(res *pbresource.Resource) {
 		res.Id.Tenancy = &pbresource.Tenancy{Partition: partition, Namespace: namespace}
 	})
 }
 
-// secretWorkload is a workload that only those who may write it may read.
+// secretWorkload is a workload that only callers with write permission may read.
 func secretWorkload() *pbresource.Resource {
 	res := newWorkload("", "node", "")
 	res.Metadata = map[string]string{"secret": "yes"}

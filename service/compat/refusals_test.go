@@ -21,19 +21,19 @@ const (
 // otherUid is a uid that no resource has.
 const otherUid = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
-// refusal is a call that the server refuses, and what the client is told.
+// refusal is a rejected call with the expected error.
 type refusal struct {
 	name string
-	// given is a resource that is stored before, nil for none. Its name is changed.
+	// given is the stored resource, nil for none. Its name is changed.
 	given *pbresource.Resource
-	// call makes the call. at is a resource with the name of the one given, and that one as it is stored if there is one.
+	// call makes the call. at is the stored resource, or an unstored one if given is nil.
 	call func(ctx context.Context, s *server, at *pbresource.Resource) error
 	code codes.Code
-	// text is that of the status, or how it begins if it ends with '…'.
+	// text is the expected text, or its beginning if it ends with '…'.
 	text string
 }
 
-// refused makes calls that the server has to refuse, and looks whether they left anything behind.
+// refused makes rejected calls and checks that they do not change the store.
 func refused(t *testing.T, refusals []refusal) {
 	t.Helper()
 	onEachStore(t, func(t *testing.T, s *server) {
@@ -66,13 +66,13 @@ func refused(t *testing.T, refusals []refusal) {
 	})
 }
 
-// malformed are the refusals of ids that are not well formed. field is what the request calls the id; call makes a call with the id in it.
+// malformed returns the rejections of malformed ids. field is the name of the id in errors; call makes a call with the id.
 func malformed(field string, call func(context.Context, *server, *pbresource.ID) error) (all []refusal) {
 	add := func(name, text string, change func(*pbresource.ID)) {
 		all = append(all, refusal{name: name, code: codes.InvalidArgument, text: text,
 			call: func(ctx context.Context, s *server, at *pbresource.Resource) error {
 				return call(ctx, s, copied(at.GetId(), func(id *pbresource.ID) {
-					id.Uid = otherUid // where it is required
+					id.Uid = otherUid // for methods that require it
 					change(id)
 				}))
 			}})
@@ -92,7 +92,7 @@ func malformed(field string, call func(context.Context, *server, *pbresource.ID)
 	return all
 }
 
-// misplaced are the refusals of ids of types that are not registered, and in tenancies that their type does not live in.
+// misplaced returns the rejections of ids with unregistered types, and with tenancies outside the scope of their type.
 func misplaced(call func(context.Context, *server, *pbresource.ID) error) (all []refusal) {
 	add := func(name, text string, id *pbresource.ID) {
 		id.Uid, id.Name = otherUid, "n"

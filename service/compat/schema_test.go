@@ -15,10 +15,10 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
 )
 
-// ownFields is the first number of a field of our own.
+// ownFields is the first number of our own fields.
 const ownFields = 100
 
-// ours returns what the schema of the published client calls otherwise.
+// ours maps names in the published schema to different names in our schema.
 func ours(name protoreflect.FullName) protoreflect.FullName {
 	const theirs, ours = "hashicorp.consul.resource.", "ashlar.resource.v1."
 	if rest := string(name); len(rest) > len(theirs) && rest[:len(theirs)] == theirs {
@@ -27,7 +27,7 @@ func ours(name protoreflect.FullName) protoreflect.FullName {
 	return name
 }
 
-// Every message of the published schema has a message here with the same fields, and nothing else below the numbers that are ours.
+// Every message of the published schema has a counterpart here with the same fields, and no other fields below ownFields.
 func TestSchemasAreEqual(t *testing.T) {
 	t.Parallel()
 	theirs := pbresource.File_pbresource_resource_proto
@@ -39,10 +39,10 @@ func TestSchemasAreEqual(t *testing.T) {
 		resourcegrpc.File_resourcepb_resourcegrpc_service_proto.Services().ByName("ResourceService"), ours)
 }
 
-// renaming is what a full name of the published schema is in another one.
+// renaming maps a full name of the published schema to another schema.
 type renaming func(protoreflect.FullName) protoreflect.FullName
 
-// compareMessages compares the fields of messages by number, and returns how many there are.
+// compareMessages compares the fields of messages by number, and returns the number of fields.
 func compareMessages(t *testing.T, theirs, own protoreflect.MessageDescriptors, name renaming) (fields int) {
 	t.Helper()
 	for i := range theirs.Len() {
@@ -67,7 +67,7 @@ func compareMessages(t *testing.T, theirs, own protoreflect.MessageDescriptors, 
 	return fields
 }
 
-// compareFields compares everything of a field that is on the wire or in JSON.
+// compareFields compares all properties of a field that affect the wire format or JSON.
 func compareFields(t *testing.T, theirs, own protoreflect.FieldDescriptor, name renaming) {
 	t.Helper()
 	if own == nil {
@@ -141,12 +141,12 @@ func compareServices(t *testing.T, theirs, own protoreflect.ServiceDescriptor, n
 	}
 }
 
-// What reflection says of the published name, in a process that links the published schema too, is that schema and our additions.
+// Reflection returns the published schema with our additions for the published name, in a process that links the published schema too.
 func TestReflectedSchema(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *server) {
 		same := func(n protoreflect.FullName) protoreflect.FullName { return n }
 		theirs := pbresource.File_pbresource_resource_proto
-		found := reflected(limited(t), t, s, pbresource.ResourceService_ServiceDesc.ServiceName)
+		found := reflectedFile(limited(t), t, s, pbresource.ResourceService_ServiceDesc.ServiceName)
 		if got := compareMessages(t, theirs.Messages(), found.Messages(), same); got < 50 {
 			t.Errorf("%d fields were compared: the search is broken", got)
 		}
@@ -155,14 +155,14 @@ func TestReflectedSchema(t *testing.T) {
 		if limit == nil || limit.Number() != ownFields {
 			t.Errorf("the limit of a list is %v: fields of our own are missing", limit)
 		}
-		// So does that of our own name.
-		own := reflected(limited(t), t, s, resourcegrpc.ResourceService_ServiceDesc.ServiceName)
+		// The same holds for our own name.
+		own := reflectedFile(limited(t), t, s, resourcegrpc.ResourceService_ServiceDesc.ServiceName)
 		compareServices(t, theirs.Services().ByName("ResourceService"), own.Services().ByName("ResourceService"), ours)
 	})
 }
 
-// reflected returns the file that reflection answers a symbol with.
-func reflected(ctx context.Context, t *testing.T, s *server, symbol string) protoreflect.FileDescriptor {
+// reflectedFile returns the file of reflection's answer for a symbol.
+func reflectedFile(ctx context.Context, t *testing.T, s *server, symbol string) protoreflect.FileDescriptor {
 	t.Helper()
 	stream, err := reflectionpb.NewServerReflectionClient(s.cc).ServerReflectionInfo(ctx)
 	if err != nil {

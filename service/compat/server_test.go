@@ -25,7 +25,7 @@ import (
 	_ "github.com/ashlar-dev/storage/sqlite"
 )
 
-// stores are the stores that the tests run on: each function returns the URL of a new one.
+// stores are the stores of the tests; each function returns the URL of a new one.
 var stores = map[string]func(testing.TB) string{
 	"memory": func(testing.TB) string { return "mem://" },
 	"sqlite": func(t testing.TB) string { return "sqlite://" + filepath.Join(t.TempDir(), "store.db") },
@@ -42,7 +42,7 @@ func onEachStore(t *testing.T, test func(*testing.T, *server)) {
 	}
 }
 
-// server is a client, as it is published, and the server that it calls.
+// server is a published client and the server that it calls.
 type server struct {
 	pbresource.ResourceServiceClient
 
@@ -62,7 +62,7 @@ func serve(t *testing.T, url string) *server {
 	return serveBackend(t, backend)
 }
 
-// serveBackend serves a backend, and closes it in the end.
+// serveBackend serves a backend and closes it at the end of the test.
 func serveBackend(t *testing.T, backend storage.Backend) *server {
 	t.Helper()
 	types, err := types()
@@ -94,7 +94,7 @@ func serveBackend(t *testing.T, backend storage.Backend) *server {
 	return &server{ResourceServiceClient: pbresource.NewResourceServiceClient(cc), cc: cc, backend: backend}
 }
 
-// limited is a context for all calls of a test.
+// limited returns a context for all calls of a test.
 func limited(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
@@ -110,7 +110,7 @@ var (
 	tombstoneType = &pbresource.Type{Group: "internal", GroupVersion: "v1", Kind: "Tombstone"}
 )
 
-// types are the types of the server: payloads of the published module, whose schemas declare the scope, and one of which has hooks.
+// types are the types of the server, with payloads of the published module, whose schemas declare the scope. One type has hooks.
 func types() (*registry.Registry, error) {
 	named := func(t *pbresource.Type) *resourcepb.Type {
 		return &resourcepb.Type{Group: t.GetGroup(), GroupVersion: t.GetGroupVersion(), Kind: t.GetKind()}
@@ -150,26 +150,26 @@ func types() (*registry.Registry, error) {
 	)
 }
 
-// Tokens of callers that may not do everything; every other token, and none, may.
+// The tokens of callers with limited permissions. Callers with another token, or none, may do everything.
 const (
 	readerToken  = "reader"  // may read
 	nobodyToken  = "nobody"  // may do nothing
-	unknownToken = "unknown" // is not known
-	brokenToken  = "broken"  // breaks authentication
+	unknownToken = "unknown" // is unknown
+	brokenToken  = "broken"  // makes authentication fail
 )
 
-// What callers are told who may not do what they ask for.
+// The error texts of denied calls.
 const (
 	mayNotRead  = "permission denied: token lacks operator:read"
 	mayNotWrite = "permission denied: token lacks operator:write"
 )
 
-// as is a context whose calls carry a token, as this client sends it.
+// as returns a context whose calls carry a token as this client sends it.
 func as(ctx context.Context, token string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "x-consul-token", token)
 }
 
-// caller is who calls with a token.
+// caller is the caller with a token.
 type caller string
 
 func (c caller) OperatorRead() error {
@@ -196,7 +196,7 @@ func authenticate(_ context.Context, token string, _ *resourcepb.Tenancy) (regis
 	return caller(token), nil
 }
 
-// tenancies have a partition and a namespace "missing" that do not exist, and "leaving" that are marked for deletion.
+// tenancies reports a partition and a namespace "missing" as absent, and "leaving" as marked for deletion.
 type tenancies struct{}
 
 func (tenancies) Exists(_ context.Context, t *resourcepb.Tenancy) (bool, error) {

@@ -14,14 +14,14 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A watch is a snapshot, its end, and then every change.
+// A watch sends a snapshot, its end, and then every change.
 func TestWatch(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *server) {
 		ctx, cancel := context.WithCancel(limited(t))
 		defer cancel()
 		first := s.write(ctx, t, newService("a", "10.0.0.1"))
 		s.write(ctx, t, newWorkload("a", "node", "")) // another type, which is not watched
-		// Without a tenancy all of the type's scope is watched. The cloning client is what controllers are given.
+		// Without a tenancy all tenancies of the type's scope are watched. Controllers use the cloning client.
 		stream, err := pbresource.NewCloningResourceServiceClient(s.ResourceServiceClient).
 			WatchList(ctx, &pbresource.WatchListRequest{Type: serviceType})
 		if err != nil {
@@ -52,7 +52,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// What this client does not know, events and fields of our own, goes past it, though it asked for all of it.
+// This client ignores events and fields that it does not know, even if it requests all of them.
 func TestWatchWithWhatTheClientDoesNotKnow(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *server) {
 		ctx, cancel := context.WithCancel(limited(t))
@@ -113,7 +113,7 @@ func TestWatchWithWhatTheClientDoesNotKnow(t *testing.T) {
 	})
 }
 
-// A deletion closes what a caller sees of a resource that moves to another group version.
+// A caller that watches one group version gets a deletion when the resource moves to another group version.
 func TestWatchOfAGroupVersion(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *server) {
 		ctx := limited(t)

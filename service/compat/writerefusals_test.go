@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// writing makes a call that takes a resource: that of the case, changed.
+// writing makes a call with a modified copy of the case's resource.
 func writing(write writeCall, change func(*pbresource.Resource)) func(context.Context, *server, *pbresource.Resource) error {
 	return func(ctx context.Context, s *server, at *pbresource.Resource) error {
 		at.Version = ""
@@ -22,10 +22,10 @@ func writing(write writeCall, change func(*pbresource.Resource)) func(context.Co
 	}
 }
 
-// writeCall is a call that takes a resource.
+// writeCall is a call with a resource.
 type writeCall func(context.Context, *server, *pbresource.Resource) error
 
-// incomplete are the refusals that Write and MutateAndValidate have in common.
+// incomplete returns the rejections that Write and MutateAndValidate have in common.
 func incomplete(write writeCall) []refusal {
 	of := func(ctx context.Context, s *server, id *pbresource.ID) error {
 		res := newService("", "10.0.0.1")

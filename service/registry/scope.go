@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Scope defines the units of a tenancy of a type's resources. The numbers are those of the compatible API.
+// Scope defines the units of a tenancy of a type's resources. The numbers are the same as in the compatible API.
 type Scope int
 
 const (

@@ -16,14 +16,14 @@ var accessCases = topic{"Access", []testCase{
 	{name: "ReadNeedsResource", rules: []int{1}, run: accessNeedsResource},
 }}
 
-// A call is one of a method on a stored thing.
+// call is a method call on a stored thing.
 type call struct {
 	name   string
 	writes bool
 	call   func(s *suite, ctx context.Context, stored *resourcepb.Resource) error
 }
 
-// calls are one of each method.
+// calls has one call of each method.
 var calls = []call{
 	{"Read", false, func(s *suite, ctx context.Context, r *resourcepb.Resource) error {
 		return only(s.Read(ctx, &resourcepb.ReadRequest{Id: r.GetId()}))
@@ -51,7 +51,7 @@ var calls = []call{
 	}},
 }
 
-// internal is what callers are told of what is no fault of theirs: what hooks and databases say of themselves is for the server's log.
+// internal matches the text of an internal error. Error texts of hooks and databases are in the server's log only.
 const internal = "^[a-z ]+: an internal error"
 
 func accessCallers(s *suite) {
@@ -80,8 +80,8 @@ func accessHookOrder(s *suite) {
 	log := func(what string, call func() error, want ...string) {
 		s.Helper()
 		s.world.asked()
-		_ = call()                                                            // what it comes to is for other cases
-		if got := slices.Compact(s.world.asked()); !slices.Equal(got, want) { // of an update, also with what is stored
+		_ = call()                                                            // the result is tested by other cases
+		if got := slices.Compact(s.world.asked()); !slices.Equal(got, want) { // an update also checks the stored resource
 			s.Errorf("%s asks %q, expected %q", what, got, want)
 		}
 	}
@@ -127,10 +127,10 @@ func accessNoTrace(s *suite) {
 	}
 	s.refuse(rows)
 	s.write(owned(newThing("flush", "content"), owner))
-	w.upsert("flush") // before it the stream has nothing
+	w.upsert("flush") // the stream has no earlier event
 }
 
-// accessNeedsResource has a hook that can only decide with the resource at hand.
+// accessNeedsResource has a hook that needs the resource to decide.
 func accessNeedsResource(s *suite) {
 	s.write(with(newOf(secret, "a"), readableBy, reader))
 	read := func(token, name string) error {

@@ -12,15 +12,15 @@ import (
 	"github.com/ashlar-dev/storage/internal/testrun"
 )
 
-// A defect is a server that is wrong in one way, with the case that has to find it and what it has to say.
+// defect is a server with one bug, with the case that must find it and the expected failure.
 type defect struct {
 	bug   string
 	by    string // topic/case
-	says  string // a regular expression
+	text  string // a regular expression
 	fault *fault
 }
 
-// TestDefects proves the suite: each defect has to be found by the case that is there for it.
+// TestDefects tests the suite: each defect must be found by its case.
 func TestDefects(t *testing.T) {
 	testEnds = make(chan struct{})
 	t.Cleanup(func() { close(testEnds) })
@@ -35,24 +35,24 @@ func TestDefects(t *testing.T) {
 					if !alone {
 						t.Parallel()
 					}
-					// Those that take luck get several chances.
-					var said string
+					// Races may need several attempts.
+					var failure string
 					for attempt := range 10 {
-						if said = trialOf(t.Context(), c, d.fault, 2*time.Second); said != "" && regexp.MustCompile(d.says).MatchString(said) {
+						if failure = trialOf(t.Context(), c, d.fault, 2*time.Second); failure != "" && regexp.MustCompile(d.text).MatchString(failure) {
 							t.Logf("found in attempt %d", attempt+1)
 							return
 						}
 					}
-					t.Errorf("not found, or for another reason, which was: %s", said)
+					t.Errorf("not found, or with another failure: %s", failure)
 				})
 			}
 		})
 	}
 }
 
-// trialOf runs a case in memory against a fault and returns what it said was wrong.
-func trialOf(ctx context.Context, c testCase, f *fault, patience time.Duration) string {
-	h := Harness{Open: func(testing.TB) storage.Backend { return inmem.New(nil) }, Patience: patience, fault: f}
+// trialOf runs a case in memory against a fault and returns the failure.
+func trialOf(ctx context.Context, c testCase, f *fault, timeout time.Duration) string {
+	h := Harness{Open: func(testing.TB) storage.Backend { return inmem.New(nil) }, Timeout: timeout, fault: f}
 	h.complete()
 	r := testrun.New(ctx, c.name)
 	r.Run(func() { c.run(h.suite(r)) })
@@ -68,12 +68,12 @@ func caseNamed(t *testing.T, name string) testCase {
 			}
 		}
 	}
-	t.Fatalf("no case is called %s", name)
+	t.Fatalf("unknown case %s", name)
 	return testCase{}
 }
 
-// Every case is there because of a defect that it finds, and every rule has a case.
-func TestEveryCaseFindsSomething(t *testing.T) {
+// Every case finds a defect, and every rule has a case.
+func TestEveryCaseFindsADefect(t *testing.T) {
 	t.Parallel()
 	ruled := map[int]bool{}
 	for _, topic := range topics {
@@ -83,7 +83,7 @@ func TestEveryCaseFindsSomething(t *testing.T) {
 				t.Errorf("%s finds no defect", name)
 			}
 			if len(c.rules) == 0 {
-				t.Errorf("%s belongs to no rule", name)
+				t.Errorf("%s has no rule", name)
 			}
 			for _, rule := range c.rules {
 				ruled[rule] = true
@@ -92,31 +92,31 @@ func TestEveryCaseFindsSomething(t *testing.T) {
 	}
 	for rule := 1; rule <= len(rules); rule++ {
 		if !ruled[rule] {
-			t.Errorf("no case is there for rule %d: %s", rule, rules[rule-1])
+			t.Errorf("no case tests rule %d: %s", rule, rules[rule-1])
 		}
 	}
 	if len(ruled) != len(rules) {
-		t.Errorf("the cases are there for %d rules, and there are %d", len(ruled), len(rules))
+		t.Errorf("the cases test %d rules, expected %d", len(ruled), len(rules))
 	}
 }
 
-// capable are cases that look at what the store can do; all of the history service do.
+// capable are the cases that need capabilities of the store, besides all cases of History.
 var capable = []string{"Pages", "Cursors", "AfterACursor", "Filters", "Resume"}
 
-// A defect must not be found merely because its case runs outside of go test, or over a backend without capabilities.
+// Without a defect, a case must not fail outside of go test or over a backend without capabilities.
 func TestNoDefect(t *testing.T) {
 	t.Parallel()
-	for what, f := range map[string]*fault{"none": {},
+	for name, f := range map[string]*fault{"none": {},
 		"no capabilities": {backend: backend(func(*shaky) {}), reaped: backend(func(*shaky) {})}} {
 		for _, topic := range topics {
 			for _, c := range topic.cases {
-				if c.alone || c.name == "ThreeLevels" || what != "none" && (slices.Contains(capable, c.name) || topic.name == "History") {
+				if c.alone || c.name == "ThreeLevels" || name != "none" && (slices.Contains(capable, c.name) || topic.name == "History") {
 					continue
 				}
-				t.Run(what+", "+topic.name+"/"+c.name, func(t *testing.T) {
+				t.Run(name+", "+topic.name+"/"+c.name, func(t *testing.T) {
 					t.Parallel()
-					if said := trialOf(t.Context(), c, f, time.Minute); said != "" {
-						t.Error(said)
+					if failure := trialOf(t.Context(), c, f, time.Minute); failure != "" {
+						t.Error(failure)
 					}
 				})
 			}

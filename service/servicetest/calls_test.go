@@ -13,17 +13,17 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// idOf is the id of a resource of a type, without tenancy.
+// idOf returns the id of a resource of a type, without tenancy.
 func idOf(t *resourcepb.Type, name string) *resourcepb.ID {
 	return &resourcepb.ID{Type: clone(t), Name: name}
 }
 
-// newThing is a thing as a user would write it first.
+// newThing returns a thing as a user would first write it.
 func newThing(name, content string) *resourcepb.Resource {
 	return &resourcepb.Resource{Id: idOf(thing, name), Data: payload(content)}
 }
 
-// newOf is newThing of another type whose payload is a string.
+// newOf is newThing for another type with a string payload.
 func newOf(t *resourcepb.Type, name string) *resourcepb.Resource {
 	return &resourcepb.Resource{Id: idOf(t, name), Data: payload("content")}
 }
@@ -34,7 +34,7 @@ func in(partition, namespace string, res *resourcepb.Resource) *resourcepb.Resou
 	return res
 }
 
-// with returns a copy of the resource with some metadata more.
+// with returns a copy of the resource with additional metadata.
 func with(res *resourcepb.Resource, pairs ...string) *resourcepb.Resource {
 	res = clone(res)
 	m := maps.Clone(res.GetMetadata())
@@ -48,7 +48,7 @@ func with(res *resourcepb.Resource, pairs ...string) *resourcepb.Resource {
 	return res
 }
 
-// but returns a copy of a message after a change.
+// but returns a modified copy of a message.
 func but[M proto.Message](m M, change func(M)) M {
 	m = clone(m)
 	change(m)
@@ -71,7 +71,7 @@ func binary(text string) *anypb.Any {
 	return data
 }
 
-// write writes a resource, which must succeed.
+// write writes a resource, and fails the case if that fails.
 func (s *suite) write(res *resourcepb.Resource) *resourcepb.Resource {
 	s.Helper()
 	answer, err := s.Write(s.ctx, &resourcepb.WriteRequest{Resource: res})
@@ -81,7 +81,7 @@ func (s *suite) write(res *resourcepb.Resource) *resourcepb.Resource {
 	return answer.GetResource()
 }
 
-// read reads what is stored, which must succeed.
+// read reads a resource, and fails the case if that fails.
 func (s *suite) read(id *resourcepb.ID) *resourcepb.Resource {
 	s.Helper()
 	answer, err := s.Read(s.ctx, &resourcepb.ReadRequest{Id: id})
@@ -91,7 +91,7 @@ func (s *suite) read(id *resourcepb.ID) *resourcepb.Resource {
 	return answer.GetResource()
 }
 
-// delete deletes a resource, whatever its version, which must succeed.
+// delete deletes a resource at any version, and fails the case if that fails.
 func (s *suite) delete(id *resourcepb.ID) {
 	s.Helper()
 	if _, err := s.Delete(s.ctx, &resourcepb.DeleteRequest{Id: id}); err != nil {
@@ -99,7 +99,7 @@ func (s *suite) delete(id *resourcepb.ID) {
 	}
 }
 
-// writeStatus writes a status, which must succeed.
+// writeStatus writes a status, and fails the case if that fails.
 func (s *suite) writeStatus(req *resourcepb.WriteStatusRequest) *resourcepb.Resource {
 	s.Helper()
 	answer, err := s.WriteStatus(s.ctx, req)
@@ -109,7 +109,7 @@ func (s *suite) writeStatus(req *resourcepb.WriteStatusRequest) *resourcepb.Reso
 	return answer.GetResource()
 }
 
-// statusOf is a request to write a status of a stored resource.
+// statusOf returns a request to write a status of a stored resource.
 func statusOf(res *resourcepb.Resource, key, message string) *resourcepb.WriteStatusRequest {
 	return &resourcepb.WriteStatusRequest{Id: clone(res.GetId()), Key: key, Status: &resourcepb.Status{
 		ObservedGeneration: res.GetGeneration(),
@@ -117,7 +117,7 @@ func statusOf(res *resourcepb.Resource, key, message string) *resourcepb.WriteSt
 	}}
 }
 
-// list lists what the store holds of a type, whatever the server says.
+// list lists the resources of a type directly from the store.
 func (s *suite) list(t storage.UnversionedType) []*resourcepb.Resource {
 	s.Helper()
 	all, err := s.store.List(s.ctx, strong, t, anywhere, "")
@@ -125,7 +125,7 @@ func (s *suite) list(t storage.UnversionedType) []*resourcepb.Resource {
 	return all
 }
 
-// untouched runs f and demands that the store holds afterwards what it held before.
+// untouched runs f and checks that it did not change the store.
 func (s *suite) untouched(what string, f func()) {
 	s.Helper()
 	before := s.list(everything)
@@ -135,7 +135,7 @@ func (s *suite) untouched(what string, f func()) {
 	}
 }
 
-// difference says in which resource two lists differ first.
+// difference describes the first difference of two lists.
 func difference(got, want []*resourcepb.Resource) error {
 	for i := range max(len(got), len(want)) {
 		switch {
@@ -150,7 +150,7 @@ func difference(got, want []*resourcepb.Resource) error {
 	return nil
 }
 
-// stored reports whether the store holds something under the key of an id.
+// stored reports whether the store has a resource under the key of an id.
 func (s *suite) stored(id *resourcepb.ID) bool {
 	s.Helper()
 	bare := clone(id)

@@ -21,7 +21,7 @@ var cascadeCases = topic{"Cascade", []testCase{
 	{name: "EveryScope", rules: []int{14}, run: cascadeScopes},
 }}
 
-// settled waits until the reaper has nothing more to do, with what is left beside tombstones.
+// settled waits until the reaper is idle and the store has only the given resources and tombstones.
 func (s *suite) settled(want ...string) {
 	s.Helper()
 	s.eventually("what was owned is deleted, with all tombstones", func() error {
@@ -43,14 +43,14 @@ func cascadeNames(s *suite) {
 	s.settled()
 }
 
-// cascadeLevels deletes the root of a tree, and creates it again at once.
+// cascadeLevels deletes the root of a tree, and recreates it at once.
 func cascadeLevels(s *suite) {
 	root := s.write(newThing("root", "content"))
 	branches := make([]*resourcepb.Resource, 10)
 	for i := range branches {
 		branches[i] = s.write(owned(newThing(fmt.Sprintf("branch-%d", i), "content"), root))
 	}
-	s.parallel(s.scale(990), func(i int) error { // many at once: some stores write them together
+	s.parallel(s.scale(990), func(i int) error { // concurrently: some stores batch them
 		leaf := owned(newThing(fmt.Sprintf("leaf-%d", i), "content"), branches[i%len(branches)])
 		return only(s.Write(s.ctx, &resourcepb.WriteRequest{Resource: leaf}))
 	})
@@ -62,7 +62,7 @@ func cascadeLevels(s *suite) {
 	s.settled("kept", "kept-leaf", "root")
 }
 
-// cascadeFailed has deletions fail, and then a tombstone of an owner that is still there, as one that was written before a deletion failed.
+// cascadeFailed makes deletions fail, and then writes a tombstone of a stored owner, as from a failed deletion.
 func cascadeFailed(s *suite) {
 	owner := s.write(newThing("owner", "content"))
 	s.write(owned(newThing("child", "content"), owner))
@@ -78,10 +78,10 @@ func cascadeFailed(s *suite) {
 	stone, err := s.store.WriteCAS(s.ctx, stone)
 	s.succeeds("write a tombstone", err)
 
-	looks := &looking{Backend: s.store, at: owner.GetId()}
-	s.reap(looks)
-	s.eventually("the reaper looks twice", func() error {
-		if n := looks.count(); n < 3 { // the third look begins when the second one is over
+	reads := &countingReads{Backend: s.store, at: owner.GetId()}
+	s.reap(reads)
+	s.eventually("the reaper reads twice", func() error {
+		if n := reads.count(); n < 3 { // the third read begins after the second check ended
 			return fmt.Errorf("it has looked %d times", n)
 		}
 		return nil
@@ -98,8 +98,8 @@ func cascadeFailed(s *suite) {
 	s.settled()
 }
 
-// looking counts how often somebody asks for a resource strongly, which is how a reaper finds out that it is gone. It has no capabilities.
-type looking struct {
+// countingReads counts the strong reads of a resource, by which a reaper checks that it is deleted. It has no capabilities.
+type countingReads struct {
 	storage.Backend
 	at *resourcepb.ID
 
@@ -108,7 +108,7 @@ type looking struct {
 }
 
 // Read implements storage.Backend.
-func (l *looking) Read(ctx context.Context, c storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
+func (l *countingReads) Read(ctx context.Context, c storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
 	if c == strong && proto.Equal(id, l.at) {
 		l.mu.Lock()
 		l.n++
@@ -117,13 +117,13 @@ func (l *looking) Read(ctx context.Context, c storage.ReadConsistency, id *resou
 	return l.Backend.Read(ctx, c, id)
 }
 
-func (l *looking) count() int {
+func (l *countingReads) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.n
 }
 
-// cascadeFinalizers has a child that waits for its finalizer, and grandchildren that wait for the child.
+// cascadeFinalizers has a child with a finalizer, and grandchildren that depend on the child.
 func cascadeFinalizers(s *suite) {
 	owner := s.write(newThing("owner", "content"))
 	child := s.write(with(owned(newThing("child", "content"), owner), finalizers, "one"))

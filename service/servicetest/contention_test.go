@@ -18,7 +18,7 @@ var contentionCases = topic{"Contention", []testCase{
 	{name: "OneCreates", rules: []int{9, 24}, run: contentionCreates},
 }}
 
-// untilDone repeats a write until it is acknowledged. Nothing but Aborted is a reason to repeat it.
+// untilDone repeats a write until it is acknowledged. It repeats only after Aborted.
 func (s *suite) untilDone(what string, write func() error) error {
 	for {
 		err := write()
@@ -33,7 +33,7 @@ func (s *suite) untilDone(what string, write func() error) error {
 
 func contentionStatuses(s *suite) {
 	res := s.write(newThing("a", "content"))
-	last := make([]string, 20) // acknowledged, by key
+	last := make([]string, 20) // the last acknowledged value by key
 	s.parallel(len(last), func(i int) error {
 		for round := range 2 {
 			message := fmt.Sprintf("round %d", round)
@@ -114,7 +114,7 @@ func contentionBlanket(s *suite) {
 	w.upsert("flush")
 }
 
-// contentionVersioned has callers compete for one version, of whom one wins.
+// contentionVersioned lets callers compete for one version; exactly one wins.
 func contentionVersioned(s *suite) {
 	res := s.write(newThing("a", "content"))
 	for range 3 {
@@ -138,7 +138,7 @@ func contentionVersioned(s *suite) {
 	}
 }
 
-// contentionCreates has callers create one resource: it has one uid ever.
+// contentionCreates lets callers create one resource concurrently: it has one uid.
 func contentionCreates(s *suite) {
 	uids := make([]string, 8)
 	s.parallel(len(uids), func(i int) error {

@@ -108,7 +108,7 @@ var defects = []defect{
 			}
 			return next(ctx, q)
 		})},
-	{"no tenancy is marked", "Write/MarkedTenancy", "no error", &fault{options: func(o *service.Options) { o.Tenancies = everywhere{} }}},
+	{"no tenancy is marked", "Write/MarkedTenancy", "no error", &fault{options: func(o *service.Options) { o.Tenancies = noMarks{} }}},
 	{"MutateAndValidate writes", "Write/MutateAndValidate", "leaves a trace",
 		onCheck(func(ctx context.Context, q *checkReq, f *faulty, next method1[*checkReq, *checkRes]) (*checkRes, error) {
 			a, err := next(ctx, q)
@@ -521,10 +521,10 @@ var defects = []defect{
 	})},
 }
 
-// testEnds is closed when TestDefects ends: leaked goroutines wait for it.
+// testEnds is closed at the end of TestDefects: leaked goroutines wait for it.
 var testEnds chan struct{}
 
-// early writes a tombstone before it knows whether the deletion succeeds.
+// early writes a tombstone before the deletion has succeeded.
 var early = onDelete(func(ctx context.Context, q *deleteReq, f *faulty, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
 	if now, err := f.read(ctx, &readReq{Id: q.GetId()}); err == nil {
 		if _, err := insist(ctx, f.store, tombstone(now.GetResource().GetId())); err != nil {
@@ -534,14 +534,14 @@ var early = onDelete(func(ctx context.Context, q *deleteReq, f *faulty, next met
 	return next(ctx, q)
 })
 
-// oldest makes the first version of a type of any.
+// oldest replaces any type by its first version.
 func oldest(t *resourcepb.Type) {
 	if t.GetGroupVersion() == storage.Wildcard {
 		t.GroupVersion = "v1"
 	}
 }
 
-// lateCursors gives each event the cursor of the one before it.
+// lateCursors gives each event the cursor of the previous one.
 func lateCursors() *fault {
 	var mu sync.Mutex
 	before := ""

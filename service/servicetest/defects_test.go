@@ -20,9 +20,9 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// What follows are servers with one bug each: see defects for what each is and which case has to find it.
+// The following servers have one bug each; see defects for the bug and the case that must find it.
 
-// The requests and answers of the service, in short.
+// Short names for the requests and responses of the service.
 type (
 	readReq   = resourcepb.ReadRequest
 	readRes   = resourcepb.ReadResponse
@@ -102,7 +102,7 @@ func onCheck(by func(context.Context, *checkReq, *faulty, method1[*checkReq, *ch
 	})
 }
 
-// recoded is a fault of the errors with one code, which Read, Write, Delete and streams return with another one.
+// recoded returns a fault that replaces one error code of Read, Write, Delete and streams by another.
 func recoded(from, to codes.Code, text string) *fault {
 	again := func(err error) error {
 		if status.Code(err) != from {
@@ -131,7 +131,7 @@ func recoded(from, to codes.Code, text string) *fault {
 	})
 }
 
-// insist writes a resource into the store whatever there is, as a server would that has forgotten a check.
+// insist writes a resource to the store unconditionally, like a server that lacks a check.
 func insist(ctx context.Context, b storage.Backend, res *resourcepb.Resource) (*resourcepb.Resource, error) {
 	res = clone(res)
 	if res.GetId().GetTenancy().GetPartition() == "" {
@@ -149,7 +149,7 @@ func insist(ctx context.Context, b storage.Backend, res *resourcepb.Resource) (*
 	return b.WriteCAS(ctx, res)
 }
 
-// unless writes what a server refuses with an error that holds some text.
+// unless performs writes that the server rejects with an error containing a text.
 func unless(text string) *fault {
 	return onWrite(func(ctx context.Context, q *writeReq, f *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
 		a, err := next(ctx, q)
@@ -161,7 +161,7 @@ func unless(text string) *fault {
 	})
 }
 
-// tokenless has every call made by somebody who may do everything.
+// tokenless removes the token of every call, which permits everything.
 func tokenless() *fault {
 	open := func(ctx context.Context) context.Context { return metadata.NewOutgoingContext(ctx, nil) }
 	return client(func(f *faulty) {
@@ -188,7 +188,7 @@ func onListAt(by func(context.Context, *pastReq, *faulty, method1[*pastReq, *pas
 	})
 }
 
-// changed is a fault of streams of changes: each change is replaced by what spoil makes of it, nil for nothing.
+// changed returns a fault of change streams: spoil replaces each change, or drops it if it returns nil.
 func changed(spoil func(*resourcepb.Change) *resourcepb.Change) *fault {
 	type stream = grpc.ServerStreamingClient[resourcepb.Change]
 	return client(func(f *faulty) {
@@ -202,7 +202,7 @@ func changed(spoil func(*resourcepb.Change) *resourcepb.Change) *fault {
 	})
 }
 
-// faultyChanges is a stream of changes with something wrong about them.
+// faultyChanges is a faulty change stream.
 type faultyChanges struct {
 	grpc.ServerStreamingClient[resourcepb.Change]
 	spoil func(*resourcepb.Change) *resourcepb.Change
@@ -220,8 +220,8 @@ func (s faultyChanges) Recv() (*resourcepb.Change, error) {
 	}
 }
 
-// selecting is a fault of streams of selected changes: ask changes the request, and each event is replaced by what spoil makes of it, nil
-// for nothing.
+// selecting returns a fault of WatchStore streams: ask changes the request, and spoil replaces each event, or drops it if it returns
+// nil.
 func selecting(ask func(*resourcepb.WatchStoreRequest), spoil func(*resourcepb.StoreEvent) *resourcepb.StoreEvent) *fault {
 	type stream = grpc.ServerStreamingClient[resourcepb.StoreEvent]
 	return client(func(f *faulty) {
@@ -239,7 +239,7 @@ func anything(*resourcepb.WatchStoreRequest) {}
 
 func asItIs(ev *resourcepb.StoreEvent) *resourcepb.StoreEvent { return ev }
 
-// faultySelection is a stream of selected changes with something wrong about them.
+// faultySelection is a faulty WatchStore stream.
 type faultySelection struct {
 	grpc.ServerStreamingClient[resourcepb.StoreEvent]
 	spoil func(*resourcepb.StoreEvent) *resourcepb.StoreEvent
@@ -257,7 +257,7 @@ func (s faultySelection) Recv() (*resourcepb.StoreEvent, error) {
 	}
 }
 
-// lagging is a backend whose eventual reads show what was there before the last read.
+// lagging is a backend whose eventual reads return the state before the last read.
 func lagging() *fault {
 	return &fault{backend: backend(func(b *shaky) {
 		var mu sync.Mutex
@@ -279,7 +279,7 @@ func lagging() *fault {
 	})}
 }
 
-// lastWins is a backend that writes over whatever there is.
+// lastWins is a backend that overwrites unconditionally.
 func lastWins() *fault {
 	return &fault{backend: backend(func(b *shaky) {
 		b.write = func(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
@@ -306,7 +306,7 @@ func lastWins() *fault {
 	})}
 }
 
-// conflicting is a backend whose conflicts are errors of no kind.
+// conflicting is a backend whose conflicts are unclassified errors.
 func conflicting() *fault {
 	return &fault{backend: backend(func(b *shaky) {
 		next := b.write
@@ -321,7 +321,7 @@ func conflicting() *fault {
 	})}
 }
 
-// stones spoils a backend's writes of tombstones: what spoil returns is written, if it is not nil.
+// stones replaces a backend's writes of tombstones by the result of spoil, unless that is nil.
 func stones(spoil func(stone, owner *resourcepb.ID) *resourcepb.ID) func(storage.Backend) storage.Backend {
 	return backend(func(b *shaky) {
 		next := b.write
@@ -342,10 +342,10 @@ func stones(spoil func(stone, owner *resourcepb.ID) *resourcepb.ID) func(storage
 	})
 }
 
-// reaped is a fault of what the reaper sees.
+// reaped is a fault of the reaper's backend.
 func reaped(spoil func(b *shaky)) *fault { return &fault{reaped: backend(spoil)} }
 
-// references makes a reaper see other children than there are.
+// references changes the children that a reaper sees.
 func references(by func(ctx context.Context, b storage.Backend, owner *resourcepb.ID, ids []*resourcepb.ID) []*resourcepb.ID) *fault {
 	return reaped(func(b *shaky) {
 		b.owners = func(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
@@ -367,14 +367,14 @@ func hooks(of *resourcepb.Type, spoil func(*registry.Type)) *fault {
 	}}
 }
 
-// everywhere are tenancies none of which is marked.
-type everywhere struct{ units }
+// noMarks is a Tenancies without marks: no unit is marked for deletion.
+type noMarks struct{ units }
 
-func (everywhere) DeletionPending(context.Context, *resourcepb.Tenancy) (bool, error) {
+func (noMarks) DeletionPending(context.Context, *resourcepb.Tenancy) (bool, error) {
 	return false, nil
 }
 
-// sameData keeps the generation of a write that changes no data.
+// sameData keeps the generation in a write that does not change the data.
 func sameData(ctx context.Context, q *writeReq, f *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
 	if now, err := f.read(ctx, &readReq{Id: q.GetResource().GetId()}); err == nil && proto.Equal(now.GetResource().GetData(),
 		q.GetResource().GetData()) {
@@ -383,7 +383,7 @@ func sameData(ctx context.Context, q *writeReq, f *faulty, next method1[*writeRe
 	return next(ctx, q)
 }
 
-// known writes only what is known of a payload.
+// known drops the unknown fields of a written payload.
 func known(ctx context.Context, q *writeReq, _ *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
 	q = clone(q)
 	var data wrapperspb.StringValue
@@ -414,7 +414,7 @@ func hidden(ev *event) bool {
 	return ev.GetDelete() != nil && ev.GetDelete().GetResource().GetVersion() == ""
 }
 
-// drop is a fault of streams that leave events out.
+// drop is a fault of streams that drops events.
 func drop(which func(*event) bool) *fault {
 	return events(func(_ *faulty, ev *event, err error) ([]*event, error) {
 		if err == nil && which(ev) {
@@ -424,7 +424,7 @@ func drop(which func(*event) bool) *fault {
 	})
 }
 
-// twice is a fault of streams that send events twice.
+// twice is a fault of streams that repeats events.
 func twice(which func(*event) bool) *fault {
 	return events(func(_ *faulty, ev *event, err error) ([]*event, error) {
 		if err == nil && which(ev) {

@@ -69,7 +69,7 @@ func deleteWrongVersion(s *suite) {
 	}
 }
 
-// deleteRefused deletes what the hooks of its type would not let anybody write today.
+// deleteRefused deletes a resource that the hooks of its type reject today.
 func deleteRefused(s *suite) {
 	plain := s.write(newThing("plain", "content"))
 	finalized := s.write(with(newThing("finalized", "content"), "finalizers", "one two"))

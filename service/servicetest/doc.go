@@ -1,44 +1,44 @@
-// Package servicetest tests the resource service over every backend and every transport: in the process, and over gRPC under either name of
-// the service. It has no code outside of its tests.
+// Package servicetest tests the resource service over every backend and every transport: in the process, and over gRPC under both names of the
+// service. It has test files only.
 //
-// A single case is run by its name:
+// Run a single case by its name:
 //
 //	go test -run 'TestService/Marks/Forbidden' ./service/servicetest
 //
-// # What is tested
+// # Topics
 //
-// A case that fails says which promises are broken. Every topic has its file, which is the place to look:
+// A failed case logs the rules that are broken. Every topic has its file:
 //
-//	Leaving      clients that disappear leave nothing behind
-//	Requests     ids, scopes, filters and defaults, the order of checks, and that neither side changes what the other one has
-//	Read         what is there, and what is not
+//	Leaving      disconnected clients leave nothing behind
+//	Requests     ids, scopes, filters and defaults, the order of checks, and that messages are not shared
+//	Read         stored and absent resources
 //	Write        creation, updates, payloads, owners, tenancies marked for deletion, and MutateAndValidate
-//	WriteStatus  what it replaces, and what it refuses
-//	List         filters, group versions, pages, and who sees what
-//	ListByOwner  the same of what a resource owns
-//	Delete       what it deletes, and what it does not
-//	Access       callers that are not known, or may not, or of whom nobody can say; the order of hooks
-//	Identity     uids, owners, generations, and the way from one group version to the next
-//	Contention   many writers at once
+//	WriteStatus  replaced and rejected statuses
+//	List         filters, group versions, pages, and visibility
+//	ListByOwner  the same for owned resources
+//	Delete       deletions and rejected deletions
+//	Access       callers that are unknown, denied, or undecidable; the order of hooks
+//	Identity     uids, owners, generations, and moves between group versions
+//	Contention   concurrent writers
 //	Marks        deferred deletion, by finalizers
-//	Tombstones   what deletions leave
-//	Cascade      package reaper: what a deleted resource owned
+//	Tombstones   the tombstones of deletions
+//	Cascade      package reaper: the children of deleted resources
 //	Watch        snapshots, changes, cursors, states before, bookmarks, restores
-//	Views        what leaves the sight of a stream
-//	Wildcards    names that stand for several types: reads of any version, lists, pages and streams of many types
-//	History      the history service: the past of stores that have one, and what callers may see of it
+//	Views        resources that leave the view of a stream
+//	Wildcards    names with wildcards: reads of any version, lists, pages and streams of many types
+//	History      the history service: stores with a history, and its visibility
 //	Selection    streams of selected changes, with the state before each
-//	Payload      what nobody knows comes back byte for byte
-//	Endings      calls that are over, stores that do not answer, and stores that are closed
+//	Payload      unknown fields survive byte for byte
+//	Endings      canceled and late calls, stores that do not respond, and closed stores
 //
-// Whatever is refused is refused by a row of a table, with the code and the text, and what the store holds is compared before and after.
-// Each request is compared with what it was before its call.
+// Rejected calls are rows of tables, with the code and the text. The store is compared before and after each. Each request is compared with its
+// state before the call.
 //
-// # How it is built
+// # Structure
 //
-// A case gets a store of its own and runs beside the others of its topic; only the search for leaked goroutines runs alone. No case waits
-// for a while: what has to happen gets Harness.Timeout, and what must not happen is flushed out by something that has to come after it.
+// A case has its own store and runs in parallel with the others of its topic; only the search for leaked goroutines runs alone. No case sleeps:
+// expected events have Harness.Timeout, and a later event flushes out unexpected ones.
 //
-// The suite is itself tested, by some eighty servers that are wrong in one way each: each has to be found by the case that is there for it.
-// A new case needs a server that only it would find.
+// The suite itself is tested by some eighty servers with one bug each, which the intended case must find. A new case needs a server that only this
+// case finds.
 package servicetest

@@ -19,7 +19,7 @@ var endingCases = topic{"Endings", []testCase{
 	{name: "ClosedStore", rules: []int{1}, run: endingsClosed},
 }}
 
-// endings are the ways in which the time of a call can be over, with the code that says so.
+// endings are the ways in which a context ends, with the expected code.
 var endings = []struct {
 	name string
 	code codes.Code
@@ -35,10 +35,10 @@ var endings = []struct {
 	}},
 }
 
-// instant is how long calls get that wait for their end. Nothing depends on its length.
+// instant is the timeout of calls that must end by their timeout. Its length does not matter.
 const instant = 20 * time.Millisecond
 
-// over returns a context that has ended.
+// over returns a context that is done.
 func over(s *suite, end func(context.Context) (context.Context, context.CancelFunc)) (context.Context, context.CancelFunc) {
 	ctx, cancel := end(s.ctx)
 	<-ctx.Done()
@@ -60,7 +60,7 @@ func endingsBefore(s *suite) {
 	}
 }
 
-// endingsDuring has calls wait for somebody who never says who calls.
+// endingsDuring runs calls that block in authentication.
 func endingsDuring(s *suite) {
 	stored := s.write(newThing("a", "content"))
 	for _, e := range endings {
@@ -76,7 +76,7 @@ func endingsDuring(s *suite) {
 	}
 }
 
-// endingsStore has calls wait for a store that does not answer, and then says that it does not know what became of the call.
+// endingsStore runs calls that block in the store, which then returns an error of unknown outcome.
 func endingsStore(s *suite) {
 	stored := s.write(newThing("a", "content"))
 	s.Client = s.client(s.server(s.world, silentStore{s.store}))
@@ -84,7 +84,7 @@ func endingsStore(s *suite) {
 		var rows []row
 		for _, c := range calls {
 			if c.name == "MutateAndValidate" {
-				continue // which does not ask the store
+				continue // does not call the store
 			}
 			rows = append(rows, row{c.name + ", " + e.name, func(s *suite) error {
 				ctx, cancel := e.end(s.ctx)
@@ -96,7 +96,7 @@ func endingsStore(s *suite) {
 	}
 }
 
-// silentStore is a backend over a database that does not answer.
+// silentStore is a backend over a database that does not respond.
 type silentStore struct{ storage.Backend }
 
 func unanswered(ctx context.Context) error {
@@ -144,7 +144,7 @@ func endingsStreams(s *suite) {
 	}
 }
 
-// endingsClosed closes the store, as a server does that stops.
+// endingsClosed closes the store, like a server that stops.
 func endingsClosed(s *suite) {
 	b := s.h.Open(s.TB)
 	s.Client = s.client(s.server(s.world, b))

@@ -6,16 +6,16 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// fault is what is wrong with a server that the suite has to find out about. Nil functions break nothing.
+// fault is the bug of a server that the suite must find. Nil functions change nothing.
 type fault struct {
-	backend func(storage.Backend) storage.Backend // what the server sees of the store
-	reaped  func(storage.Backend) storage.Backend // what the reaper sees of it
+	backend func(storage.Backend) storage.Backend // wraps the server's backend
+	reaped  func(storage.Backend) storage.Backend // wraps the reaper's backend
 	types   func([]registry.Type) []registry.Type
 	options func(*service.Options)
 	client  func(Client, storage.Backend) Client
 }
 
-// through returns v as f makes it, if there is one.
+// through returns f(v), or v if f is nil.
 func through[T any](v T, f func(T) T) T {
 	if f == nil {
 		return v

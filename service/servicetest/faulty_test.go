@@ -10,7 +10,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// faulty is a client each of whose methods can be replaced.
+// faulty is a client with replaceable methods.
 type faulty struct {
 	store    storage.Backend
 	read     func(context.Context, *resourcepb.ReadRequest) (*resourcepb.ReadResponse, error)
@@ -28,12 +28,12 @@ type faulty struct {
 	selected  func(context.Context, *resourcepb.WatchStoreRequest) (grpc.ServerStreamingClient[resourcepb.StoreEvent], error)
 }
 
-// without makes a method of a client one without options.
+// without returns a client method without the options parameter.
 func without[Q, A any](f func(context.Context, Q, ...grpc.CallOption) (A, error)) func(context.Context, Q) (A, error) {
 	return func(ctx context.Context, req Q) (A, error) { return f(ctx, req) }
 }
 
-// client is a fault of the client, which spoil makes.
+// client is a fault of the client; spoil replaces its methods.
 func client(spoil func(*faulty)) *fault {
 	return &fault{client: func(c Client, store storage.Backend) Client {
 		f := &faulty{
@@ -46,7 +46,7 @@ func client(spoil func(*faulty)) *fault {
 	}}
 }
 
-// around replaces a function by one that is given the one it replaces.
+// around replaces a function by one that gets the original.
 func around[Q, A any](f *func(context.Context, Q) (A, error),
 	by func(ctx context.Context, req Q, next func(context.Context, Q) (A, error)) (A, error)) {
 	next := *f
@@ -108,7 +108,7 @@ func (f *faulty) WatchStore(ctx context.Context, in *resourcepb.WatchStoreReques
 	return f.selected(ctx, in)
 }
 
-// faultyStream is a stream with something wrong about its events.
+// faultyStream is a faulty event stream.
 type faultyStream struct {
 	grpc.ServerStreamingClient[resourcepb.WatchEvent]
 	recv func() (*resourcepb.WatchEvent, error)
@@ -116,7 +116,7 @@ type faultyStream struct {
 
 func (s faultyStream) Recv() (*resourcepb.WatchEvent, error) { return s.recv() }
 
-// events is a fault of streams: each event, or error, is replaced by what spoil makes of it, which may be nothing.
+// events returns a fault of streams: spoil replaces each event or error by any number of them.
 func events(spoil func(f *faulty, ev *resourcepb.WatchEvent, err error) ([]*resourcepb.WatchEvent, error)) *fault {
 	return client(func(f *faulty) {
 		around(&f.watch, func(ctx context.Context, req *resourcepb.WatchListRequest,
@@ -142,7 +142,7 @@ func events(spoil func(f *faulty, ev *resourcepb.WatchEvent, err error) ([]*reso
 	})
 }
 
-// shaky is a backend some of whose methods can be replaced. It has no capabilities.
+// shaky is a backend with replaceable methods. It has no capabilities.
 type shaky struct {
 	storage.Backend
 	read   func(context.Context, storage.ReadConsistency, *resourcepb.ID) (*resourcepb.Resource, error)
@@ -150,7 +150,7 @@ type shaky struct {
 	owners func(context.Context, *resourcepb.ID) ([]*resourcepb.ID, error)
 }
 
-// backend makes a function that spoils a backend.
+// backend returns a function that wraps a backend with faults.
 func backend(spoil func(b *shaky)) func(storage.Backend) storage.Backend {
 	return func(b storage.Backend) storage.Backend {
 		s := &shaky{Backend: b, read: b.Read, write: b.WriteCAS, owners: b.OwnerReferences}
@@ -171,5 +171,5 @@ func (s *shaky) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*reso
 	return s.owners(ctx, id)
 }
 
-// dawdle gives the neighbours a chance to come in between.
+// dawdle gives concurrent goroutines time to interfere.
 func dawdle() { <-time.After(time.Millisecond) }

@@ -7,32 +7,32 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// Harness says over which stores the resource service is tested, and by which way clients reach it.
+// Harness configures the stores and the transport of a run of the suite.
 type Harness struct {
-	// Open returns a handle on a new, empty store. The suite closes the handle. What the store itself leaves behind is for the harness to
-	// remove, by t.Cleanup.
+	// Open returns a handle on a new, empty store. The suite closes the handle. The harness removes the store itself,
+	// with t.Cleanup.
 	Open func(t testing.TB) storage.Backend
 
-	// Transport is the way between clients and servers. Nil is Local.
+	// Transport connects clients and servers. Nil is Local.
 	Transport Transport
 
-	// Restore puts back an earlier state of the store of b, which a call of Open returned, while b is open. Nil where that takes another
-	// handle: then a watch that ends as after a restore stands in for it.
+	// Restore restores an earlier state of the store of b, a result of Open, while b is open. If it is nil because restoring needs another
+	// handle, the suite simulates a watch that ends after a restore.
 	Restore func(t testing.TB, b storage.Backend)
 
-	// Slow says that a write takes milliseconds: the cases that need many make do with a quarter of them.
+	// Slow means that a write takes milliseconds: cases with many writes do a quarter of them.
 	Slow bool
 
-	// Patience is how long the suite waits for something that has to happen; 0 means a minute.
-	Patience time.Duration
+	// Timeout is the maximum wait for an expected event. 0 means a minute.
+	Timeout time.Duration
 
-	// fault is what is wrong with the servers of the suite, for its own tests.
+	// fault is the bug of the suite's servers, for the tests of the suite.
 	fault *fault
 }
 
-// Run runs the whole suite against h. Each case is a subtest named topic/case with a store of its own; cases of a topic run in parallel.
-// Run returns when all are done. Call it from a test that is not parallel itself, or the search for leaked goroutines may find those of its
-// neighbours.
+// Run runs the suite against h. Each case is a subtest named topic/case with its own store; the cases of a topic run in parallel.
+// Run returns when all cases are done. Call it from a test that is not parallel, or the search for leaked goroutines may find those of
+// other tests.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
 	if h.Open == nil {
@@ -54,35 +54,35 @@ func Run(t *testing.T, h Harness) {
 	}
 }
 
-// complete fills in defaults.
+// complete sets defaults.
 func (h *Harness) complete() {
 	if h.Transport == nil {
 		h.Transport = Local
 	}
-	if h.Patience == 0 {
-		h.Patience = time.Minute
+	if h.Timeout == 0 {
+		h.Timeout = time.Minute
 	}
 	if h.fault == nil {
 		h.fault = &fault{}
 	}
 }
 
-// A topic is the cases of one file.
+// topic has the cases of one file.
 type topic struct {
 	name  string
 	cases []testCase
 }
 
-// A testCase gets a suite with an empty store and a server over it. It waits for conditions and never for a while: whatever has to happen
-// gets Harness.Patience, and whatever must not happen is flushed out by something that has to happen after it.
+// testCase runs with an empty store and a server over it. It waits for conditions, never for a duration: expected events have
+// Harness.Timeout, and a later event flushes out unexpected ones.
 type testCase struct {
 	name  string
-	rules []int // the numbers of those that it is there for
-	alone bool  // not beside other cases
+	rules []int // the numbers of the rules that it tests
+	alone bool  // does not run in parallel with other cases
 	run   func(s *suite)
 }
 
-// explain says, if the case fails, which promises are broken.
+// explain logs the rules of the case if it fails.
 func (c *testCase) explain(t testing.TB) {
 	t.Cleanup(func() {
 		for _, n := range c.rules {
@@ -93,7 +93,7 @@ func (c *testCase) explain(t testing.TB) {
 	})
 }
 
-// topics is the suite.
+// topics has all cases of the suite.
 var topics = []topic{
 	leavingCases,
 	requestCases,

@@ -22,7 +22,7 @@ var historyCases = topic{"History", []testCase{
 	{name: "Leaving", rules: []int{3, 25}, run: historyLeaving},
 }}
 
-// historian returns the store's past, false if the store has none: then the case demands that the server says so, and is over.
+// historian returns the history of the store. If the store has none, it checks that the server reports that, and returns false.
 func (s *suite) historian() (history.Historian, bool) {
 	s.Helper()
 	h, ok := storage.As[history.Historian](s.store)
@@ -34,7 +34,7 @@ func (s *suite) historian() (history.Historian, bool) {
 	return h, ok
 }
 
-// past are the methods of the history service, each asked about the default tenancy from the first revision on.
+// past has the methods of the history service, each with a request for the default tenancy from the first revision on.
 var past = map[string]func(s *suite, ctx context.Context, t *resourcepb.Type) error{
 	"Revisions": func(s *suite, ctx context.Context, t *resourcepb.Type) error {
 		return only(s.Revisions(ctx, &resourcepb.RevisionsRequest{Type: t, Tenancy: &resourcepb.Tenancy{}}))
@@ -64,7 +64,7 @@ func (s *suite) newest() int64 {
 	return answer.GetNewest()
 }
 
-// listAt returns what all pages of a request show.
+// listAt returns the records of all pages of a request.
 func (s *suite) listAt(ctx context.Context, req *resourcepb.ListAtRequest) (all []*resourcepb.Record) {
 	s.Helper()
 	req = clone(req)
@@ -90,7 +90,7 @@ func (s *suite) listAt(ctx context.Context, req *resourcepb.ListAtRequest) (all 
 
 // changes reads a stream of changes to its end.
 func (s *suite) changes(ctx context.Context, req *resourcepb.ChangesRequest) (all []*resourcepb.Change, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.h.Patience)
+	ctx, cancel := context.WithTimeout(ctx, s.h.Timeout)
 	defer cancel()
 	stream, err := s.Changes(ctx, req)
 	if err != nil {
@@ -108,7 +108,7 @@ func (s *suite) changes(ctx context.Context, req *resourcepb.ChangesRequest) (al
 	}
 }
 
-// showsRecords demands records of resources with these names.
+// showsRecords checks the names of records.
 func (s *suite) showsRecords(what string, got []*resourcepb.Record, want ...string) {
 	s.Helper()
 	resources := make([]*resourcepb.Resource, len(got))

@@ -47,7 +47,7 @@ func identityGeneration(s *suite) {
 	before := s.write(newThing("a", "content"))
 	generations := map[string]bool{before.GetGeneration(): true}
 	for _, req := range []*resourcepb.Resource{
-		newThing("a", "content"), // which changes nothing
+		newThing("a", "content"), // changes nothing
 		newThing("a", "other"),
 		with(newThing("a", "other"), "key", "value"),
 		but(newThing("a", "other"), func(r *resourcepb.Resource) { r.Generation = before.GetGeneration() }),
@@ -67,7 +67,7 @@ func identityGeneration(s *suite) {
 	}
 }
 
-// identityStale has a writer that does not know that its resource was deleted, or deleted and created again.
+// identityStale has a writer that does not know that its resource was deleted, or deleted and recreated.
 func identityStale(s *suite) {
 	gone := s.write(newThing("a", "content"))
 	s.delete(gone.GetId())
@@ -117,7 +117,7 @@ func identityVersion(s *suite) {
 		s.Errorf("the deletion that a watch of the older version shows is of %s", text(gone.GetId()))
 	}
 
-	// Once is enough: what the older version does not show any more does not go again.
+	// A watch of the older version gets one deletion only.
 	s.write(move)
 	newer.upsert("a")
 	s.delete(first.GetId())
@@ -127,7 +127,7 @@ func identityVersion(s *suite) {
 	flush := s.write(newThing("flush", "content"))
 	s.same("the next event of the older version", old.next().GetUpsert().GetResource(), flush)
 
-	// And back.
+	// Now move it back.
 	back := s.write(newThing("a", "back"))
 	s.same("the event of the older version", old.upsert("a"), back)
 	newer.deleted("a")

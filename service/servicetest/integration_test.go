@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { env.Main(m) }
 
-// overNetwork runs the suite by the longest way: the way to the server and the store behind it are apart, and every way is tested on memory
-// and SQLite.
+// overNetwork runs the suite over the transport with the most layers. Transports and stores are independent, and all transports are tested on
+// memory and SQLite.
 func overNetwork(t *testing.T, url func(testing.TB) string) {
 	t.Helper()
 	servicetest.Run(t, servicetest.Harness{
@@ -30,7 +30,7 @@ func overNetwork(t *testing.T, url func(testing.TB) string) {
 		},
 		Transport: servicetest.OverGRPC(servicetest.CompatibleName),
 		Slow:      true,
-		Patience:  3 * time.Minute, // the machine may be busy with other databases
+		Timeout:   3 * time.Minute, // the machine may be busy with other databases
 	})
 }
 

@@ -13,16 +13,16 @@ var leavingCases = topic{"Leaving", []testCase{
 	{name: "NothingIsLeftBehind", rules: []int{23}, alone: true, run: leavingNothing},
 }}
 
-// leavingNothing has clients disappear that have streams open: read to the end of the snapshot, half read, and not read at all, and calls
-// under way. The server goes on, and so does one stream.
+// leavingNothing disconnects clients with open streams: read to the end of the snapshot, half read, and not read at all, and with calls
+// in progress. The server and one stream continue.
 func leavingNothing(s *suite) {
 	stored := s.write(newThing("a", "content"))
 	staying := s.watch(&resourcepb.WatchListRequest{Type: thing})
 	staying.snapshot()
-	s.comeAndGo(stored) // what is started once, and kept, has started then
+	s.comeAndGo(stored) // starts goroutines that are started once and kept
 	before := []goleak.Option{
 		goleak.IgnoreCurrent(),
-		// Connections that a store's own client keeps for later calls. They end after some time, which nobody has to wait for.
+		// Idle connections in a store client's pool. They end after some time; the case does not wait for them.
 		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
 		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
 	}
@@ -44,7 +44,7 @@ func (s *suite) comeAndGo(stored *resourcepb.Resource) {
 			s.succeeds("WatchList", err)
 			for n := range events {
 				if t != thing && n > 0 {
-					break // there is nothing more
+					break // the stream has no more events
 				}
 				_, err := stream.Recv()
 				s.succeeds("Recv", err)

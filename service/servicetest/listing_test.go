@@ -19,7 +19,7 @@ var listCases = topic{"List", []testCase{
 	{name: "Access", rules: []int{20}, run: listAccess},
 }}
 
-// shows demands that a list shows the resources of those names, in that order.
+// shows checks the names in a list, in order.
 func (s *suite) shows(what string, got []*resourcepb.Resource, want ...string) {
 	s.Helper()
 	names := make([]string, 0, len(got))
@@ -65,7 +65,7 @@ func listFilters(s *suite) {
 		s.shows("the snapshot of "+what, w.snapshot(), tt.want...)
 		w.cancel()
 	}
-	all := s.watch(&resourcepb.WatchListRequest{Type: thing}) // no tenancy is every one
+	all := s.watch(&resourcepb.WatchListRequest{Type: thing}) // no tenancy means all
 	s.shows("the snapshot of all tenancies", all.snapshot(), "a", "ab", "b", "c", "d", "e")
 }
 

@@ -103,7 +103,7 @@ func marksLast(s *suite) {
 			s.Errorf("%s: the deletion left %d tombstones, expected 1", name, n)
 		}
 	}
-	// What is not marked is not deleted when its finalizers go.
+	// A resource without a mark is not deleted with its last finalizer.
 	res := s.write(with(newThing("unmarked", "content"), finalizers, "one"))
 	s.write(with(res, finalizers, ""))
 	if !s.stored(res.GetId()) {
@@ -126,13 +126,13 @@ func marksByWrite(s *suite) {
 		s.Errorf("the mark is %q", marked.GetMetadata()[stamp])
 	}
 	s.untouched("Delete of what is marked", func() { s.delete(res.GetId()) })
-	s.write(with(newThing("a", "content"), finalizers, "", "key", "value")) // the mark is carried over
+	s.write(with(newThing("a", "content"), finalizers, "", "key", "value")) // the write keeps the mark
 	if s.stored(res.GetId()) {
 		s.Error("the last finalizer is gone, and the resource is still stored")
 	}
 }
 
-// marksNone marks a resource that nobody finalizes: it can be deleted, and nothing else.
+// marksNone marks a resource without finalizers: it can be deleted, and nothing else.
 func marksNone(s *suite) {
 	res := s.write(newThing("a", "content"))
 	marked := s.write(with(res, stamp, someTime))

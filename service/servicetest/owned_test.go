@@ -49,7 +49,7 @@ func ownedTable(s *suite) {
 	s.write(owned(newOf(planet, "d"), owner))
 	s.write(owned(newThing("e", "content"), other))
 	s.write(owned(&resourcepb.Resource{Id: idOf(thing2, "f"), Data: binary("content")}, owner))
-	// A child whose type is not registered is left out.
+	// A child of an unregistered type is omitted.
 	ghost := owned(newOf(unregistered, "g"), owner)
 	ghost.Id.Uid, ghost.Id.Tenancy = stale, &resourcepb.Tenancy{Partition: "default", Namespace: "default"}
 	if _, err := s.store.WriteCAS(s.ctx, ghost); err != nil {
@@ -64,7 +64,7 @@ func ownedTable(s *suite) {
 	}
 	s.shows("the list of what another incarnation owns", list(but(owner.GetId(), func(id *resourcepb.ID) { id.Uid = stale })))
 	s.delete(a.GetId())
-	s.write(newThing("a", "content")) // created again, without an owner
+	s.write(newThing("a", "content")) // recreated, without an owner
 	s.shows("the list after a child was created again", list(owner.GetId()), "d", "c", "f", "b")
 }
 

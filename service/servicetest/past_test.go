@@ -7,10 +7,10 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// everyType is the name of all types that are served.
+// everyType is the name of all registered types.
 var everyType = &resourcepb.Type{Group: "*", GroupVersion: "*", Kind: "*"}
 
-// historyAsItWas notes what lists show at each revision, and reads it again later.
+// historyAsItWas records the lists at each revision, and reads them again later.
 func historyAsItWas(s *suite) {
 	if _, ok := s.historian(); !ok {
 		return
@@ -76,7 +76,7 @@ func historyAsItWas(s *suite) {
 	}
 }
 
-// historyChanges reads what was done to a resource, and to all of them.
+// historyChanges reads the changes of one resource, and of all.
 func historyChanges(s *suite) {
 	if _, ok := s.historian(); !ok {
 		return
@@ -85,7 +85,7 @@ func historyChanges(s *suite) {
 	a1 := s.write(newThing("a", "one"))
 	s.write(newThing("ab", "one"))
 	a2 := s.write(newThing("a", "two"))
-	s.write(newOf(secret, "a")) // so that the middle is a revision of which a list of things shows nothing
+	s.write(newOf(secret, "a")) // so that a list of things does not show the middle revision
 	middle := s.newest()
 	s.delete(a2.GetId())
 	a3 := s.write(newThing("a", "three"))
@@ -132,7 +132,7 @@ func historyChanges(s *suite) {
 			s.Errorf("Changes %s shows %d changes, expected %d: %v", what, len(got), tt.want, got)
 		}
 	}
-	// A deletion and its tombstone are one commit, for those who see both.
+	// A deletion and its tombstone are one commit for callers that see both.
 	all, err := s.changes(s.ctx, &resourcepb.ChangesRequest{Type: everyType, Tenancy: anywhere, After: middle})
 	s.succeeds("Changes of everything", err)
 	if _, ok := storage.As[storage.Transactor](s.store); ok && (len(all) != 3 || !all[0].GetMore() || all[1].GetMore() || all[2].GetMore()) {
@@ -140,7 +140,7 @@ func historyChanges(s *suite) {
 	}
 }
 
-// historyAccess has resources that some callers may not read, and counts, tokens and ends that must not tell of them.
+// historyAccess has resources that some callers may not read. Counts, tokens and ends must not disclose them.
 func historyAccess(s *suite) {
 	if _, ok := s.historian(); !ok {
 		return
@@ -197,7 +197,7 @@ func historyAccess(s *suite) {
 	}
 }
 
-// historyLeaving moves a resource out of a caller's sight, and back.
+// historyLeaving moves a resource out of a caller's view, and back.
 func historyLeaving(s *suite) {
 	if _, ok := s.historian(); !ok {
 		return

@@ -15,7 +15,7 @@ var payloadCases = topic{"Payload", []testCase{
 	{name: "UnknownTypes", rules: []int{21}, run: payloadTypes},
 }}
 
-// unknown are fields that no message of the suite has.
+// unknown has fields that no message of the suite has.
 func unknown() []byte {
 	b := protowire.AppendTag(nil, 4711, protowire.BytesType)
 	b = protowire.AppendString(b, "unknown")
@@ -23,7 +23,7 @@ func unknown() []byte {
 	return protowire.AppendFixed64(b, 42)
 }
 
-// payloadFields writes a payload with fields that its type does not know, in an order in which nobody would encode them, and a resource
+// payloadFields writes a payload with fields that its type does not have, in an unusual order, and a resource
 // with such fields.
 func payloadFields(s *suite) {
 	data := payload("content")
@@ -58,7 +58,7 @@ func payloadFields(s *suite) {
 	}
 }
 
-// payloadTypes has a server that takes every type, with whatever payload.
+// payloadTypes has a server that accepts every type with any payload.
 func payloadTypes(s *suite) {
 	s.Client = s.client(s.serverOf(registry.NewOpen(registry.Type{}), s.world, s.store))
 	for name, data := range map[string]*anypb.Any{

@@ -41,7 +41,7 @@ func readTable(s *suite) {
 	})
 }
 
-// readConsistent reads strongly what another server over the same store has just written.
+// readConsistent reads with strong consistency a resource that another server over the same store has just written.
 func readConsistent(s *suite) {
 	ctx := consistently(s.ctx)
 	other := s.client(s.server(&world{}, s.store))
@@ -58,7 +58,7 @@ func readConsistent(s *suite) {
 	}
 }
 
-// consistently is the context of calls whose answers are linearizable.
+// consistently returns a context for linearizable calls.
 func consistently(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "x-consul-consistency-mode", "consistent")
 }

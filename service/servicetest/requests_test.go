@@ -19,14 +19,14 @@ var requestCases = topic{"Requests", []testCase{
 	{name: "AnswersBelongToTheCaller", rules: []int{2}, run: requestAnswers},
 }}
 
-// malformed are texts that are no names.
+// malformed are invalid names.
 var malformed = []string{"", "A", "-a", "a-", "a_b", "a.b", "a/b", "a b", "ä", "*", "a\n", strings.Repeat("a", 64)}
 
 func requestIDs(s *suite) {
 	var rows []row
 	for _, m := range methods {
-		add := func(name, says string, id *resourcepb.ID) {
-			rows = append(rows, row{m.name + " with " + name, func(s *suite) error { return m.call(s, s.ctx, id) }, codes.InvalidArgument, says})
+		add := func(name, wantText string, id *resourcepb.ID) {
+			rows = append(rows, row{m.name + " with " + name, func(s *suite) error { return m.call(s, s.ctx, id) }, codes.InvalidArgument, wantText})
 		}
 		add("no id", exactly(m.field+" is required"), nil)
 		add("no type", exactly(m.field+".type is required"), &resourcepb.ID{Name: "a"})
@@ -42,7 +42,7 @@ func requestIDs(s *suite) {
 			but(idOf(thing, "a"), func(id *resourcepb.ID) { id.Type.GroupVersion = "v9" }))
 		add("an empty type", exactly("resource type .. not registered"), &resourcepb.ID{Name: "a", Type: &resourcepb.Type{}})
 	}
-	for name, says := range map[string]string{
+	for name, wantText := range map[string]string{
 		"":  exactly("resource.owner.type is required"),
 		"-": `^resource\.owner\.name invalid: .`,
 	} {
@@ -54,10 +54,10 @@ func requestIDs(s *suite) {
 		res.Owner = owner
 		rows = append(rows,
 			row{"Write with the owner " + name, func(s *suite) error { return only(s.Write(s.ctx, &resourcepb.WriteRequest{Resource: res})) },
-				codes.InvalidArgument, says},
+				codes.InvalidArgument, wantText},
 			row{"MutateAndValidate with the owner " + name, func(s *suite) error {
 				return only(s.MutateAndValidate(s.ctx, &resourcepb.MutateAndValidateRequest{Resource: res}))
-			}, codes.InvalidArgument, says})
+			}, codes.InvalidArgument, wantText})
 	}
 	rows = append(rows,
 		row{"Write of nothing", func(s *suite) error { return only(s.Write(s.ctx, &resourcepb.WriteRequest{})) }, codes.InvalidArgument,
@@ -75,7 +75,7 @@ func requestIDs(s *suite) {
 var wrongScopes = []struct {
 	t                    *resourcepb.Type
 	partition, namespace string
-	says                 string
+	wantText             string
 }{
 	{site, "", east, "partition scoped resource servicetest.v1.Site cannot have a namespace. got: east"},
 	{site, "default", east, "partition scoped resource servicetest.v1.Site cannot have a namespace. got: east"},
@@ -90,20 +90,20 @@ func requestScopes(s *suite) {
 		tenancy := &resourcepb.Tenancy{Partition: w.partition, Namespace: w.namespace}
 		for _, m := range methods {
 			id := in(w.partition, w.namespace, newOf(w.t, "a")).GetId()
-			rows = append(rows, row{m.name + ": " + w.says, func(s *suite) error { return m.call(s, s.ctx, id) }, codes.InvalidArgument,
-				exactly(w.says)})
+			rows = append(rows, row{m.name + ": " + w.wantText, func(s *suite) error { return m.call(s, s.ctx, id) }, codes.InvalidArgument,
+				exactly(w.wantText)})
 		}
 		rows = append(rows,
-			row{"List: " + w.says, func(s *suite) error {
+			row{"List: " + w.wantText, func(s *suite) error {
 				return only(s.List(s.ctx, &resourcepb.ListRequest{Type: w.t, Tenancy: tenancy}))
-			}, codes.InvalidArgument, exactly(w.says)},
-			row{"WatchList: " + w.says, func(s *suite) error {
+			}, codes.InvalidArgument, exactly(w.wantText)},
+			row{"WatchList: " + w.wantText, func(s *suite) error {
 				return s.watched(s.ctx, &resourcepb.WatchListRequest{Type: w.t, Tenancy: tenancy})
-			}, codes.InvalidArgument, exactly(w.says)})
+			}, codes.InvalidArgument, exactly(w.wantText)})
 	}
 	s.refuse(rows)
 
-	// A wildcard may stand for a unit that the scope has not.
+	// A wildcard is accepted for a unit outside the scope.
 	for _, t := range []*resourcepb.Type{site, planet} {
 		s.write(newOf(t, "a"))
 		answer, err := s.List(s.ctx, &resourcepb.ListRequest{Type: t, Tenancy: anywhere})
@@ -117,9 +117,9 @@ func requestScopes(s *suite) {
 
 func requestFilters(s *suite) {
 	type filter struct {
-		name string
-		says string
-		req  *resourcepb.ListRequest
+		name     string
+		wantText string
+		req      *resourcepb.ListRequest
 	}
 	home := &resourcepb.Tenancy{}
 	filters := []filter{
@@ -143,11 +143,11 @@ func requestFilters(s *suite) {
 	var rows []row
 	for _, f := range filters {
 		rows = append(rows,
-			row{"List with " + f.name, func(s *suite) error { return only(s.List(s.ctx, f.req)) }, codes.InvalidArgument, f.says},
+			row{"List with " + f.name, func(s *suite) error { return only(s.List(s.ctx, f.req)) }, codes.InvalidArgument, f.wantText},
 			row{"WatchList with " + f.name, func(s *suite) error {
 				return s.watched(s.ctx, &resourcepb.WatchListRequest{Type: f.req.GetType(), Tenancy: f.req.GetTenancy(),
 					NamePrefix: f.req.GetNamePrefix()})
-			}, codes.InvalidArgument, f.says})
+			}, codes.InvalidArgument, f.wantText})
 	}
 	lists := func(req *resourcepb.ListRequest) func(*suite) error {
 		req.Type = thing
@@ -177,7 +177,7 @@ func requestFilters(s *suite) {
 	}...))
 }
 
-// requestOrder makes a request that is wrong in every way right, one fault after the other: shape, type, scope, caller, authorization,
+// requestOrder starts with a request with all errors and fixes one at a time: shape, type, scope, caller, authorization,
 // existence of the tenancy.
 func requestOrder(s *suite) {
 	all := []func(*suite, context.Context, *resourcepb.ID) error{}
@@ -189,7 +189,7 @@ func requestOrder(s *suite) {
 		at := func(token string, id *resourcepb.ID) func(*suite) error {
 			return func(s *suite) error { return call(s, s.as(token), id) }
 		}
-		exists := codes.NotFound // of the error for a tenancy that is not there
+		exists := codes.NotFound // the code for a missing tenancy
 		switch names[i] {
 		case "Write", "MutateAndValidate":
 			exists = codes.InvalidArgument
@@ -208,7 +208,7 @@ func requestOrder(s *suite) {
 			{names[i] + ": authorization comes before what is stored", at(nobody, in(east, east, newThing("absent", "")).GetId()),
 				codes.PermissionDenied, "nobody may not"},
 		}
-		if names[i] != "Delete" && names[i] != "ListByOwner" { // those do not ask whether a tenancy exists
+		if names[i] != "Delete" && names[i] != "ListByOwner" { // these do not check the tenancy
 			rows = append(rows,
 				row{names[i] + ": no such partition", at("", in(missing, "", newThing("a", "")).GetId()), exists,
 					`not found.*missing|missing.*not found`},
@@ -233,8 +233,8 @@ func requestOrder(s *suite) {
 	}
 }
 
-// requestDefaults leaves the tenancy out, in parts and as a whole: the service fills it in by scope, and answers with it. That requests are
-// not changed is checked by the client of the suite with every call.
+// requestDefaults omits the tenancy, partly and completely: the service fills it in by scope and returns it. The client of the suite
+// checks with every call that requests are not modified.
 func requestDefaults(s *suite) {
 	for i, want := range []struct {
 		t                    *resourcepb.Type
@@ -281,7 +281,7 @@ func requestDefaults(s *suite) {
 	}
 }
 
-// requestAnswers changes what it was given, and looks whether anybody notices.
+// requestAnswers modifies requests and responses, and checks that this has no effect.
 func requestAnswers(s *suite) {
 	w := s.watch(&resourcepb.WatchListRequest{Type: thing})
 	w.snapshot()

@@ -7,7 +7,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// restorable is a backend whose watches end, when it is restored, as those of every backend do.
+// restorable is a backend whose watches end when it is restored, as in every backend.
 type restorable struct {
 	storage.Backend
 	restored chan struct{}

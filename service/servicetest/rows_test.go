@@ -8,20 +8,20 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A row is a call that is refused: its error has that code, and a text that matches the regular expression.
+// row is a call that fails with a code and a text that matches a regular expression.
 type row struct {
-	name string
-	call func(s *suite) error
-	code codes.Code
-	says string
+	name     string
+	call     func(s *suite) error
+	code     codes.Code
+	wantText string
 }
 
-// refuse demands that each row is refused and leaves no trace in the store.
+// refuse checks that each row fails and does not change the store.
 func (s *suite) refuse(rows []row) {
 	s.Helper()
 	before := s.list(everything)
 	for _, r := range rows {
-		if wrong := mismatch(r.call(s), r.code, r.says); wrong != "" {
+		if wrong := mismatch(r.call(s), r.code, r.wantText); wrong != "" {
 			s.Errorf("%s: %s", r.name, wrong)
 		}
 		after := s.list(everything)
@@ -35,9 +35,9 @@ func (s *suite) refuse(rows []row) {
 // only returns the error of a call.
 func only[A any](_ A, err error) error { return err }
 
-// watched opens a stream and returns the error of its first event, which comes with the stream or after it.
+// watched opens a stream and returns its error, from opening it or with the first event.
 func (s *suite) watched(ctx context.Context, req *resourcepb.WatchListRequest) error {
-	ctx, cancel := context.WithTimeout(ctx, s.h.Patience)
+	ctx, cancel := context.WithTimeout(ctx, s.h.Timeout)
 	defer cancel()
 	stream, err := s.WatchList(ctx, req)
 	if err != nil {
@@ -47,17 +47,17 @@ func (s *suite) watched(ctx context.Context, req *resourcepb.WatchListRequest) e
 	return err
 }
 
-// A method is one that names a resource by its id.
+// method is a method whose request has the id of a resource.
 type method struct {
 	name  string
-	field string // as errors call the id
+	field string // the name of the id in errors
 	call  func(s *suite, ctx context.Context, id *resourcepb.ID) error
 }
 
-// stale is a uid that no server of the suite has made.
+// stale is a uid that no server of the suite has generated.
 const stale = "01JZZZZZZZZZZZZZZZZZZZZZZZ"
 
-// methods are all that name a resource by its id.
+// methods has all methods whose requests have an id.
 var methods = []method{
 	{"Read", "id", func(s *suite, ctx context.Context, id *resourcepb.ID) error {
 		return only(s.Read(ctx, &resourcepb.ReadRequest{Id: id}))

@@ -11,14 +11,14 @@ import (
 	"github.com/ashlar-dev/storage/sqlite"
 )
 
-// transports are all ways from a client to the service.
+// transports has all transports between a client and the service.
 var transports = map[string]servicetest.Transport{
 	"Local":      servicetest.Local,
 	"GRPC":       servicetest.OverGRPC(servicetest.Name),
 	"Compatible": servicetest.OverGRPC(servicetest.CompatibleName),
 }
 
-// everyTransport runs the suite by each transport.
+// everyTransport runs the suite over each transport.
 func everyTransport(t *testing.T, h servicetest.Harness) {
 	t.Helper()
 	for name, transport := range transports {
@@ -54,7 +54,7 @@ func TestSQLite(t *testing.T) {
 	}})
 }
 
-// TestPlain runs the suite over a backend that has no capabilities, so that deletions are no transactions.
+// TestPlain runs the suite over a backend without capabilities, whose deletions are not transactions.
 func TestPlain(t *testing.T) {
 	servicetest.Run(t, servicetest.Harness{Open: func(testing.TB) storage.Backend { return struct{ storage.Backend }{inmem.New(nil)} }})
 }

@@ -16,7 +16,7 @@ var statusCases = topic{"WriteStatus", []testCase{
 
 func statusReplaces(s *suite) {
 	res := s.write(with(newThing("a", "content"), "key", "value"))
-	began := time.Now().Add(-time.Minute) // whose clock is whose does not matter so much
+	began := time.Now().Add(-time.Minute) // tolerates different clocks
 	one := s.writeStatus(statusOf(res, "one", "first"))
 	two := s.writeStatus(statusOf(res, "two", "second"))
 	again := s.writeStatus(statusOf(res, "one", "third"))
@@ -32,13 +32,13 @@ func statusReplaces(s *suite) {
 	if one.GetVersion() == two.GetVersion() || two.GetVersion() == again.GetVersion() || res.GetVersion() == one.GetVersion() {
 		s.Error("two statuses have one version")
 	}
-	// An observed generation is what the caller says it is, and a status may be empty but for it.
+	// The observed generation is not checked, and a status may have no other field.
 	req := statusOf(again, "two", "")
 	req.Version, req.Status.ObservedGeneration, req.Status.Conditions = again.GetVersion(), stale, nil
 	if st := s.writeStatus(req).GetStatus()["two"]; len(st.GetConditions()) != 0 || st.GetObservedGeneration() != stale {
 		s.Errorf("a status is not replaced as a whole: %s", text(st))
 	}
-	// A condition may be about a resource of any scope.
+	// A condition may refer to a resource of any scope.
 	for _, tenancy := range []*resourcepb.Tenancy{{}, {Partition: "default"}, {Partition: "default", Namespace: "default"}} {
 		req := statusOf(res, "about", "")
 		req.Status.Conditions[0].Resource = &resourcepb.Reference{Type: thing, Tenancy: tenancy, Name: "b"}

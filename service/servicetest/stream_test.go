@@ -12,14 +12,14 @@ import (
 
 func seconds(n int64) *durationpb.Duration { return durationpb.New(time.Duration(n) * time.Second) }
 
-// A watching is an open stream, read all the time.
+// watching is an open stream that is read continuously.
 type watching struct {
 	s      *suite
 	events chan received
 	cancel context.CancelFunc
 }
 
-// received is what a stream came up with.
+// received is a result of the stream.
 type received struct {
 	event *resourcepb.WatchEvent
 	err   error
@@ -59,7 +59,7 @@ func (s *suite) watchAs(ctx context.Context, req *resourcepb.WatchListRequest) *
 	return w
 }
 
-// next is the next event, which has to come.
+// next returns the next event, and fails the case if none arrives.
 func (w *watching) next() *resourcepb.WatchEvent {
 	w.s.Helper()
 	ev, err := w.receive()
@@ -71,18 +71,18 @@ func (w *watching) next() *resourcepb.WatchEvent {
 
 func (w *watching) receive() (*resourcepb.WatchEvent, error) {
 	w.s.Helper()
-	timer := time.NewTimer(w.s.h.Patience)
+	timer := time.NewTimer(w.s.h.Timeout)
 	defer timer.Stop()
 	select {
 	case r := <-w.events:
 		return r.event, r.err
 	case <-timer.C:
-		w.s.Fatalf("no event within %v", w.s.h.Patience)
+		w.s.Fatalf("no event within %v", w.s.h.Timeout)
 		return nil, nil
 	}
 }
 
-// ends demands that the stream ends with that code, before another event.
+// ends checks that the stream ends with a code before another event.
 func (w *watching) ends(what string, code codes.Code) {
 	w.s.Helper()
 	ev, err := w.receive()
@@ -92,7 +92,7 @@ func (w *watching) ends(what string, code codes.Code) {
 	w.s.fails(what, err, code, ".")
 }
 
-// snapshot returns what comes until the end of the snapshot.
+// snapshot returns the events up to the end of the snapshot.
 func (w *watching) snapshot() (all []*resourcepb.Resource) {
 	w.s.Helper()
 	for {
@@ -107,7 +107,7 @@ func (w *watching) snapshot() (all []*resourcepb.Resource) {
 	}
 }
 
-// upsert demands that the next event is the write of a resource of that name.
+// upsert checks that the next event is the write of the named resource.
 func (w *watching) upsert(name string) *resourcepb.Resource {
 	w.s.Helper()
 	ev := w.next()
@@ -117,7 +117,7 @@ func (w *watching) upsert(name string) *resourcepb.Resource {
 	return ev.GetUpsert().GetResource()
 }
 
-// deleted demands that the next event is the deletion of a resource of that name.
+// deleted checks that the next event is the deletion of the named resource.
 func (w *watching) deleted(name string) *resourcepb.Resource {
 	w.s.Helper()
 	ev := w.next()

@@ -23,19 +23,19 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// A suite is what a case works with: an empty store, a server over it, and shorthands that end the case when something is wrong.
+// suite is the environment of a case: an empty store, a server over it, and helpers that end the case on a failure.
 type suite struct {
 	testing.TB
 	h     *Harness
-	ctx   context.Context // ends some time after the case should have
-	store storage.Backend // as it is, whatever the server makes of it
+	ctx   context.Context // ends some time after the case should have ended
+	store storage.Backend // the store itself, without the server's faults
 	world *world
 	Client
 }
 
 const strong = storage.StrongConsistency
 
-// silent is a logger for errors that a case brings about.
+// silent discards the errors that a case causes.
 var silent = slog.New(slog.DiscardHandler)
 
 // anywhere is every tenancy, and everything every type.
@@ -47,7 +47,7 @@ var (
 
 func (h *Harness) suite(t testing.TB) *suite {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*h.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*h.Timeout)
 	s := &suite{TB: t, h: h, ctx: ctx, store: h.Open(t), world: &world{}}
 	t.Cleanup(func() {
 		cancel()
@@ -69,7 +69,7 @@ func (s *suite) server(w *world, b storage.Backend) *service.Server {
 	return s.serverOf(types, w, b)
 }
 
-// serverOf returns a server of those types over a backend.
+// serverOf returns a server of the given types over a backend.
 func (s *suite) serverOf(types *registry.Registry, w *world, b storage.Backend) *service.Server {
 	o := w.options()
 	if s.h.fault.options != nil {
@@ -78,17 +78,17 @@ func (s *suite) serverOf(types *registry.Registry, w *world, b storage.Backend) 
 	return service.New(through(b, s.h.fault.backend), types, o)
 }
 
-// client returns a client of a server by the harness's transport.
+// client returns a client of a server over the harness's transport.
 func (s *suite) client(server *service.Server) Client {
 	s.Helper()
 	c := s.h.Transport(s.TB, server)
 	if s.h.fault.client != nil {
 		c = s.h.fault.client(c, s.store)
 	}
-	return careful{TB: s.TB, next: c}
+	return requestGuard{TB: s.TB, next: c}
 }
 
-// reap runs a reaper over what it sees of the store until the case ends.
+// reap runs a reaper over a backend until the case ends.
 func (s *suite) reap(b storage.Backend) {
 	s.Helper()
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -103,7 +103,7 @@ func (s *suite) reap(b storage.Backend) {
 	})
 }
 
-// scale is n, or less where writes are slow.
+// scale returns n, or less if writes are slow.
 func (s *suite) scale(n int) int {
 	if s.h.Slow {
 		return max(1, n/4)
@@ -111,17 +111,17 @@ func (s *suite) scale(n int) int {
 	return n
 }
 
-// as returns the context of the calls of the caller with a token.
+// as returns a context for calls with a token.
 func (s *suite) as(token string) context.Context { return withToken(s.ctx, token) }
 
 func withToken(ctx context.Context, token string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "x-consul-token", token)
 }
 
-// eventually polls until check finds nothing wrong.
+// eventually polls until check returns nil.
 func (s *suite) eventually(what string, check func() error) {
 	s.Helper()
-	limit := time.NewTimer(s.h.Patience)
+	limit := time.NewTimer(s.h.Timeout)
 	defer limit.Stop()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -133,12 +133,12 @@ func (s *suite) eventually(what string, check func() error) {
 		select {
 		case <-tick.C:
 		case <-limit.C:
-			s.Fatalf("%s: not so after %v: %v", what, s.h.Patience, err)
+			s.Fatalf("%s: not so after %v: %v", what, s.h.Timeout, err)
 		}
 	}
 }
 
-// parallel runs f n times at once and ends the case with the first error.
+// parallel runs f n times concurrently and ends the case with the errors.
 func (s *suite) parallel(n int, f func(i int) error) {
 	s.Helper()
 	errs := make([]error, n)
@@ -152,7 +152,7 @@ func (s *suite) parallel(n int, f func(i int) error) {
 	}
 }
 
-// succeeds demands that there is no error.
+// succeeds checks that there is no error.
 func (s *suite) succeeds(what string, err error) {
 	s.Helper()
 	if err != nil {
@@ -160,32 +160,32 @@ func (s *suite) succeeds(what string, err error) {
 	}
 }
 
-// fails demands an error with a code and a text that matches the regular expression.
-func (s *suite) fails(what string, err error, code codes.Code, says string) {
+// fails checks that an error has a code and a text that matches a regular expression.
+func (s *suite) fails(what string, err error, code codes.Code, wantText string) {
 	s.Helper()
-	if wrong := mismatch(err, code, says); wrong != "" {
+	if wrong := mismatch(err, code, wantText); wrong != "" {
 		s.Fatalf("%s: %s", what, wrong)
 	}
 }
 
-// mismatch says what is wrong with an error that should have a code and a text that matches the regular expression; "" for nothing.
-func mismatch(err error, code codes.Code, says string) string {
+// mismatch describes how an error differs from a code and a text that matches a regular expression; "" if it does not.
+func mismatch(err error, code codes.Code, wantText string) string {
 	st, ok := status.FromError(err)
 	switch {
 	case err == nil:
 		return fmt.Sprintf("no error, expected %v", code)
 	case !ok || st.Code() != code:
 		return fmt.Sprintf("got error %q, expected %v", err, code)
-	case !regexp.MustCompile(says).MatchString(st.Message()):
-		return fmt.Sprintf("got the text %q, expected one that matches %q", st.Message(), says)
+	case !regexp.MustCompile(wantText).MatchString(st.Message()):
+		return fmt.Sprintf("got the text %q, expected one that matches %q", st.Message(), wantText)
 	}
 	return ""
 }
 
-// exactly is a regular expression for one text.
+// exactly returns a regular expression for one text.
 func exactly(text string) string { return "^" + regexp.QuoteMeta(text) + "$" }
 
-// same demands two equal messages.
+// same checks that two messages are equal.
 func (s *suite) same(what string, got, want proto.Message) {
 	s.Helper()
 	if !proto.Equal(got, want) {
@@ -193,7 +193,7 @@ func (s *suite) same(what string, got, want proto.Message) {
 	}
 }
 
-// text shows a message, shortened.
+// text formats a message, shortened.
 func text(m proto.Message) string {
 	line := prototext.MarshalOptions{}.Format(m)
 	if len(line) > 600 {

@@ -18,7 +18,7 @@ var tombstoneCases = topic{"Tombstones", []testCase{
 	{name: "Form", rules: []int{13, 17}, run: tombstonesForm},
 }}
 
-// tombstone returns a tombstone that says that a resource was deleted.
+// tombstone returns the tombstone of a resource.
 func tombstone(owner *resourcepb.ID) *resourcepb.Resource {
 	value, err := proto.Marshal(&resourcepb.Tombstone{Owner: owner})
 	if err != nil {
@@ -50,7 +50,7 @@ func tombstonesUnwritable(s *suite) {
 	}, codes.InvalidArgument, "tombstone"}))
 }
 
-// tombstonesOpen has a server that takes every type. The key of a tombstone is the same in each group version.
+// tombstonesOpen has a server that accepts every type. The key of a tombstone is the same in each group version.
 func tombstonesOpen(s *suite) {
 	owner := s.write(newThing("owner", "content"))
 	gone := s.write(newThing("gone", "content"))
@@ -72,7 +72,7 @@ func tombstonesOpen(s *suite) {
 	s.refuse(rows)
 }
 
-// tombstonesForm looks at what deletions leave, of each scope and with the longest names.
+// tombstonesForm checks the tombstones of deleted resources, of each scope and with the longest names.
 func tombstonesForm(s *suite) {
 	w := s.watch(&resourcepb.WatchListRequest{Type: service.TombstoneType})
 	w.snapshot()

@@ -13,7 +13,7 @@ import (
 	"github.com/ashlar-dev/storage/service"
 )
 
-// Transport returns a client of a server. What it starts ends with the test.
+// Transport returns a client of a server. Everything it starts ends with the test.
 type Transport func(t testing.TB, s *service.Server) Client
 
 // Client is a client of all services of a server.
@@ -22,7 +22,7 @@ type Client interface {
 	resourcegrpc.HistoryServiceClient
 }
 
-// clients are the clients of the services of one server.
+// clients has the clients of the services of one server.
 type clients struct {
 	resourcegrpc.ResourceServiceClient
 	resourcegrpc.HistoryServiceClient
@@ -34,10 +34,10 @@ const (
 	CompatibleName = "hashicorp.consul.resource.ResourceService"
 )
 
-// Local is the transport that stays in the process: the server's own clients.
+// Local is the transport within the process: the server's own clients.
 func Local(_ testing.TB, s *service.Server) Client { return clients{s.Client(), s.History()} }
 
-// OverGRPC returns the transport by gRPC over a loopback connection, with the resource service called by that name.
+// OverGRPC returns the transport by gRPC over loopback, with the given name of the resource service.
 func OverGRPC(name string) Transport {
 	return func(t testing.TB, s *service.Server) Client {
 		t.Helper()

@@ -12,7 +12,7 @@ var viewCases = topic{"Views", []testCase{
 	{name: "AfterACursor", rules: []int{10, 18}, run: viewCursor},
 }}
 
-// viewAccess moves a resource out of a caller's sight, and back.
+// viewAccess moves a resource out of a caller's view, and back.
 func viewAccess(s *suite) {
 	w := s.watchAs(s.as(reader), &resourcepb.WatchListRequest{Type: secret})
 	w.snapshot()
@@ -29,8 +29,8 @@ func viewAccess(s *suite) {
 	}
 	set("a", "other")
 	set("never", "other still")
-	s.delete(a.GetId())     // which the caller cannot see any more
-	s.delete(never.GetId()) // and never could
+	s.delete(a.GetId())     // already outside the caller's view
+	s.delete(never.GetId()) // never was in the caller's view
 	a = set("a", reader)
 	s.same("the event of what may be seen again", w.upsert("a"), a)
 	s.delete(a.GetId())
@@ -38,10 +38,11 @@ func viewAccess(s *suite) {
 	s.fails("the watch of nobody", s.watched(s.as(nobody), &resourcepb.WatchListRequest{Type: thing}), codes.PermissionDenied, ".")
 }
 
-// viewCursor goes on from a cursor, where the stream itself has sent nothing yet: what an earlier one sent goes, what none sent does not.
+// viewCursor resumes from a cursor, where the stream itself has sent nothing yet. It sends the end of a resource that an earlier stream
+// sent, and no end of one that no stream sent.
 func viewCursor(s *suite) {
 	if _, ok := storage.As[storage.Resumer](s.store); !ok {
-		return // Watch/Cursors has looked at it
+		return // Watch/Cursors tests it
 	}
 	w := s.watch(&resourcepb.WatchListRequest{Type: thing, Cursors: true})
 	for w.next().GetEndOfSnapshot() == nil {
@@ -54,7 +55,7 @@ func viewCursor(s *suite) {
 	again := s.watch(&resourcepb.WatchListRequest{Type: thing, Cursor: cursor, Cursors: true})
 	ev, err := again.receive()
 	if err != nil {
-		// Without history nobody can tell: then the client has to begin anew.
+		// Without history the server cannot decide: the client must start over.
 		s.fails("a stream after a cursor", err, codes.OutOfRange, "history")
 		return
 	}

@@ -41,14 +41,14 @@ func watchChanges(s *suite) {
 	s.same("the event of a status", w.upsert("a"), a)
 	s.delete(a.GetId())
 	s.same("the event of a deletion", w.deleted("a"), a)
-	s.delete(a.GetId()) // which is gone already
+	s.delete(a.GetId()) // already deleted
 	a = s.write(newThing("a", "again"))
 	s.same("the event of a creation", w.upsert("a"), a)
 	s.delete(b.GetId())
 	s.same("the event of another deletion", w.deleted("b"), b)
 }
 
-// watchLoad has writers change a few resources while streams are open and are opened.
+// watchLoad runs writers on a few resources while streams are open and are opened.
 func watchLoad(s *suite) {
 	const keys = 4
 	rounds := s.scale(24)
@@ -85,12 +85,12 @@ func watchLoad(s *suite) {
 	}
 }
 
-// last is the content of a key that is not changed any more.
+// last is the final content of a key.
 const last = "last"
 
 func keyNamed(i int) string { return fmt.Sprintf("key-%d", i) }
 
-// follows demands that a stream shows the versions of each key, in order, to the last: all of them, or those after its snapshot.
+// follows checks that a stream shows the versions of each key in order, up to the last: all of them, or those after its snapshot.
 func (s *suite) follows(what string, w *watching, journal [][]string, all bool) {
 	s.Helper()
 	rest, begun := map[string][]string{}, map[string]bool{}
@@ -111,7 +111,7 @@ func (s *suite) follows(what string, w *watching, journal [][]string, all bool) 
 		}
 		name := res.GetId().GetName()
 		versions, ok := rest[name]
-		if !begun[name] { // what came before the snapshot is not shown
+		if !begun[name] { // versions before the snapshot are not shown
 			begun[name] = true
 			for len(versions) > 0 && versions[0] != res.GetVersion() {
 				versions = versions[1:]
@@ -128,11 +128,11 @@ func (s *suite) follows(what string, w *watching, journal [][]string, all bool) 
 	}
 }
 
-// watchReadable reads, from the same server, what an event has just shown.
+// watchReadable reads each resource of an event from the same server.
 func watchReadable(s *suite) {
 	w := s.watch(&resourcepb.WatchListRequest{Type: thing})
 	w.snapshot()
-	other := s.client(s.server(&world{}, s.store)) // whose writes come to the first one by its events only
+	other := s.client(s.server(&world{}, s.store)) // the first server sees its writes through events only
 	for i := range s.scale(20) {
 		answer, err := other.Write(s.ctx, &resourcepb.WriteRequest{Resource: newThing("a", fmt.Sprint(i))})
 		s.succeeds("Write", err)
@@ -152,7 +152,7 @@ func watchReadable(s *suite) {
 		exactly(notFound))
 }
 
-// watchRestored puts an earlier state of the store back, which ends streams.
+// watchRestored restores an earlier state of the store, which ends streams.
 func watchRestored(s *suite) {
 	s.write(newThing("a", "content"))
 	restore := func() { s.h.Restore(s.TB, s.store) }
@@ -209,7 +209,7 @@ func watchCursors(s *suite) {
 		codes.OutOfRange, ".")
 }
 
-// bare is an event without its position, which need not be the same in two streams.
+// bare returns an event without its position, which may differ between streams.
 func bare(ev *resourcepb.WatchEvent) *resourcepb.WatchEvent {
 	return but(ev, func(ev *resourcepb.WatchEvent) { ev.Cursor = "" })
 }
@@ -252,18 +252,18 @@ func watchBookmarks(s *suite) {
 	}
 	w := s.watch(req)
 	w.snapshot()
-	for range 2 { // on a quiet stream
+	for range 2 { // on an idle stream
 		if ev := w.next(); ev.GetBookmark() == nil || ev.GetBookmark().GetCursor() == "" {
 			s.Fatalf("the next event should be a bookmark, and is %s", text(ev))
 		}
 	}
 	want := s.write(newThing("a", "content"))
 	ev := w.next()
-	for ev.GetBookmark() != nil { // was asked for before
+	for ev.GetBookmark() != nil { // requested before
 		ev = w.next()
 	}
 	s.same("the event between bookmarks", ev.GetUpsert().GetResource(), want)
 }
 
-// errRestored is how a watch ends when an earlier state of its store is put back.
+// errRestored is the error of a watch whose store was restored to an earlier state.
 var errRestored = fmt.Errorf("%w: %w", storage.ErrWatchClosed, errors.New("the store was restored"))

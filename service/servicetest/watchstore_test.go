@@ -28,11 +28,11 @@ type selected struct {
 	recv func() (*resourcepb.StoreEvent, error)
 }
 
-// selectedBy opens a stream, which ends with the case. Where the store keeps no history the case demands that the server says so, and is
-// over.
+// selectedBy opens a stream, which ends with the case. If the store keeps no history, it checks that the server reports that, and returns
+// false.
 func (s *suite) selectedBy(ctx context.Context, req *resourcepb.WatchStoreRequest) (*selected, bool) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(ctx, s.h.Patience)
+	ctx, cancel := context.WithTimeout(ctx, s.h.Timeout)
 	s.Cleanup(cancel)
 	stream, err := s.WatchStore(ctx, req)
 	var first *resourcepb.StoreEvent
@@ -46,7 +46,7 @@ func (s *suite) selectedBy(ctx context.Context, req *resourcepb.WatchStoreReques
 	s.succeeds("WatchStore", err)
 	w := &selected{s: s, recv: stream.Recv}
 	switch {
-	case req.GetSnapshot(): // which was taken when its first event comes, and not before
+	case req.GetSnapshot(): // the snapshot is taken with its first event
 		first = w.next()
 		w.recv = func() (ev *resourcepb.StoreEvent, err error) {
 			if ev, first = first, nil; ev == nil {
@@ -62,7 +62,7 @@ func (s *suite) selectedBy(ctx context.Context, req *resourcepb.WatchStoreReques
 	return w, true
 }
 
-// recalls reports whether the store's watches can tell what was stored before a change.
+// recalls reports whether the store's watches provide the state before a change.
 func (s *suite) recalls() bool {
 	s.Helper()
 	probe, err := s.store.WatchList(s.ctx, storage.UnversionedTypeFrom(thing), anywhere, "")
@@ -81,7 +81,7 @@ func (w *selected) next() *resourcepb.StoreEvent {
 	return ev
 }
 
-// shows demands events, as "action name before→now" with the payloads, in this order.
+// shows checks events in order, as "action name before→now" with the payloads.
 func (w *selected) shows(what string, want ...string) (last *resourcepb.StoreEvent) {
 	w.s.Helper()
 	for i, wanted := range want {
@@ -93,7 +93,7 @@ func (w *selected) shows(what string, want ...string) (last *resourcepb.StoreEve
 	return last
 }
 
-// brief is an event in a few words.
+// brief formats an event in short.
 func brief(ev *resourcepb.StoreEvent) string {
 	id := ev.GetNow().GetId()
 	if id == nil {
@@ -113,7 +113,7 @@ func brief(ev *resourcepb.StoreEvent) string {
 	return s
 }
 
-// raw returns a resource of a type with this text in it.
+// raw returns a resource of a type with a text.
 func raw(t *resourcepb.Type, name, content string) *resourcepb.Resource {
 	return &resourcepb.Resource{Id: idOf(t, name), Data: payload(content)}
 }
@@ -129,7 +129,7 @@ func named(name string) *resourcepb.Selector {
 func selectionRefused(s *suite) {
 	watch := func(req *resourcepb.WatchStoreRequest) func(*suite) error {
 		return func(s *suite) error {
-			ctx, cancel := context.WithTimeout(s.ctx, s.h.Patience)
+			ctx, cancel := context.WithTimeout(s.ctx, s.h.Timeout)
 			defer cancel()
 			stream, err := s.WatchStore(ctx, req)
 			if err == nil {

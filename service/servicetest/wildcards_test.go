@@ -19,19 +19,19 @@ var wildcardCases = topic{"Wildcards", []testCase{
 	{name: "Watch", rules: []int{10, 18, 27}, run: wildcardWatch},
 }}
 
-// Names that stand for several types: for all versions of things, for all types of the suite, and for all there are.
+// Names with wildcards: for all versions of things, for all types of the suite, and for all types.
 var (
 	anyThing = &resourcepb.Type{Group: "servicetest", GroupVersion: storage.Wildcard, Kind: "Thing"}
 	anyOfUs  = &resourcepb.Type{Group: "servicetest", GroupVersion: storage.Wildcard, Kind: storage.Wildcard}
 	anyType  = &resourcepb.Type{Group: storage.Wildcard, GroupVersion: storage.Wildcard, Kind: storage.Wildcard}
 )
 
-// unserved is a type's name with a version of which no server of the suite knows.
+// unserved is a type name with an unregistered version.
 func unserved(t *resourcepb.Type) *resourcepb.Type {
 	return but(t, func(t *resourcepb.Type) { t.GroupVersion = "v9" })
 }
 
-// various stores a resource of each type, and some that no name shows: of no type that is served, and of no version of one.
+// various stores a resource of each type, and some that no name shows: of an unregistered type, and of an unregistered version.
 func (s *suite) various() {
 	s.Helper()
 	s.write(newThing("a", "content"))
@@ -45,7 +45,7 @@ func (s *suite) various() {
 	s.smuggle(with(newOf(unserved(secret), "i"), readableBy, "other"))
 }
 
-// smuggle writes a resource of the default tenancy to the store, whatever servers think of it.
+// smuggle writes a resource of the default tenancy directly to the store.
 func (s *suite) smuggle(res *resourcepb.Resource) {
 	s.Helper()
 	res = but(res, func(r *resourcepb.Resource) {
@@ -85,7 +85,7 @@ func wildcardsRefused(s *suite) {
 	s.refuse(rows)
 }
 
-// wildcardRead reads whichever version there is.
+// wildcardRead reads any version.
 func wildcardRead(s *suite) {
 	s.various()
 	for name, t := range map[string]*resourcepb.Type{"a": thing, "b": thing2} {
@@ -113,7 +113,7 @@ func wildcardRead(s *suite) {
 	})
 }
 
-// wildcardLists expects the order of keys, in which versions do not count, and nothing that its own name would not show.
+// wildcardLists expects the order of keys, which ignores versions, and only the resources that their own names show.
 func wildcardLists(s *suite) {
 	s.various()
 	unit := func(partition, namespace string) *resourcepb.Tenancy {
@@ -144,10 +144,10 @@ func wildcardLists(s *suite) {
 	}
 }
 
-// wildcardPages lists in pages of all sizes, as somebody who may see all of it and as somebody who may not.
+// wildcardPages lists in pages of all sizes, as a caller that may read everything and as one that may not.
 func wildcardPages(s *suite) {
 	if _, ok := storage.As[storage.Pager](s.store); !ok {
-		return // List/Pages has looked at it
+		return // List/Pages tests it
 	}
 	s.various()
 	for who, want := range map[string][]string{"": {"f", "e", "d", "a", "b", "c"}, "other": {"f", "d", "a", "b", "c"}} {
@@ -194,13 +194,13 @@ func wildcardAccess(s *suite) {
 	}
 }
 
-// wildcardWatch moves resources from version to version, and out of the sight of the stream.
+// wildcardWatch moves resources between versions, and out of the stream's view.
 func wildcardWatch(s *suite) {
 	s.various()
 	w := s.watchAs(s.as(reader), &resourcepb.WatchListRequest{Type: anyOfUs})
 	s.shows("the snapshot", w.snapshot(), "f", "e", "d", "a", "b", "c")
 	moved := s.write(&resourcepb.Resource{Id: idOf(thing2, "a"), Data: binary("moved")})
-	s.same("the event of another version", w.upsert("a"), moved) // which is in sight, too: nothing was deleted
+	s.same("the event of another version", w.upsert("a"), moved) // in the view, too: nothing was deleted
 
 	s.smuggle(but(newOf(unregistered, "never seen"), func(r *resourcepb.Resource) { r.Id.Name = "j" }))
 	s.smuggle(but(moved, func(r *resourcepb.Resource) { r.Id.Type = unserved(thing) }))
@@ -216,7 +216,7 @@ func wildcardWatch(s *suite) {
 	s.same("the event of a creation", w.upsert("z"), z)
 }
 
-// left demands of a deletion, by which a stream says that a resource has left its sight, that it tells nothing of what is stored now.
+// left checks that the deletion of a resource that left a stream's view does not disclose the stored state.
 func (s *suite) left(gone, was *resourcepb.Resource) {
 	s.Helper()
 	want := &resourcepb.Resource{Id: clone(was.GetId())}

@@ -16,8 +16,8 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// The types of the suite: one with two versions, whose payloads differ, one of each other scope, and one whose resources say who may read
-// them. What is unregistered is no type of any server of the suite.
+// The types of the suite: one with two versions, whose payloads differ, one of each other scope, and one whose resources name their
+// readers. unregistered is not registered by any server of the suite.
 var (
 	thing        = &resourcepb.Type{Group: "servicetest", GroupVersion: "v1", Kind: "Thing"}
 	thing2       = &resourcepb.Type{Group: "servicetest", GroupVersion: "v2", Kind: "Thing"}
@@ -31,41 +31,41 @@ var (
 const (
 	reader    = "reader"    // may read, list and watch
 	nobody    = "nobody"    // may do nothing
-	undecided = "undecided" // of whom hooks cannot say what they may do
-	stranger  = "stranger"  // is not known
-	stuck     = "stuck"     // is authenticated for ever
-	unsettled = "unsettled" // cannot be authenticated now
+	undecided = "undecided" // hooks cannot decide for it
+	stranger  = "stranger"  // is unknown
+	stuck     = "stuck"     // blocks in authentication
+	unsettled = "unsettled" // fails authentication with an internal error
 )
 
-// The units of tenancies that exist, beside the default ones. Of other names none do.
+// The existing units of tenancies, besides the default ones, and a missing one.
 const (
 	east    = "east"    // a namespace and a partition
 	leaving = "leaving" // both too, marked for deletion
 	missing = "missing" // neither
 )
 
-// readableBy is the key of a secret's metadata that says who may read it: everybody who has no token, and the caller with that one.
+// readableBy is the key of a secret's metadata with the token that may read it. Callers without a token may read all.
 const readableBy = "readable-by"
 
-// The payloads of a thing that its hooks know.
+// The payloads of a thing that its hooks handle.
 const (
 	incomplete = "incomplete" // Mutate makes it complete
 	complete   = "complete"
 	broken     = "broken"  // Mutate fails
-	meddled    = "meddled" // Mutate changes what is not its own
-	refused    = "refused" // Validate refuses it
+	meddled    = "meddled" // Mutate changes a field that it must not change
+	refused    = "refused" // Validate rejects it
 )
 
-// world is what a server of the suite knows of types, callers and tenancies, with a log of what it asked. Its fields are not changed once
-// the server has begun.
+// world has the types, callers and tenancies of a server of the suite, and a log of the hooks called. Its fields do not change after the
+// server has started.
 type world struct {
-	strict bool // no thing is valid any more
+	strict bool // Validate rejects every thing
 
 	mu  sync.Mutex
 	log []string
 }
 
-// asked returns what was asked since the last call.
+// asked returns the hooks called since the last call.
 func (w *world) asked() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -130,7 +130,7 @@ func (w *world) mayList(c registry.Caller, _ *resourcepb.Type, _ *resourcepb.Ten
 	return c.OperatorRead()
 }
 
-// maySee lets callers with a token see the secrets that are meant for it.
+// maySee lets callers with a token see the secrets for that token.
 func maySee(c registry.Caller, _ *resourcepb.ID, res *resourcepb.Resource) error {
 	who := string(c.(caller))
 	switch {
@@ -162,7 +162,7 @@ func (w *world) authenticate(ctx context.Context, token string, t *resourcepb.Te
 	return caller(token), nil
 }
 
-// caller is the caller with that token.
+// caller is the caller with a token.
 type caller string
 
 // OperatorRead implements registry.Caller.
@@ -187,7 +187,7 @@ func (c caller) OperatorWrite() error {
 	return nil
 }
 
-// units are the tenancies that exist.
+// units are the existing tenancies.
 type units struct{}
 
 // Exists implements service.Tenancies.
@@ -196,12 +196,12 @@ func (units) Exists(_ context.Context, t *resourcepb.Tenancy) (bool, error) {
 	return slices.Contains(known, t.GetPartition()) && slices.Contains(known, t.GetNamespace()), nil
 }
 
-// Marked implements service.Tenancies.
+// DeletionPending implements service.Tenancies.
 func (units) DeletionPending(_ context.Context, t *resourcepb.Tenancy) (bool, error) {
 	return t.GetPartition() == leaving || t.GetNamespace() == leaving, nil
 }
 
-// stringOf returns the text that the payload of a thing holds.
+// stringOf returns the text in the payload of a thing.
 func stringOf(res *resourcepb.Resource) string {
 	var data wrapperspb.StringValue
 	if res.GetData() == nil || proto.Unmarshal(res.GetData().GetValue(), &data) != nil {

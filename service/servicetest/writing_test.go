@@ -26,12 +26,12 @@ var writeCases = topic{"Write", []testCase{
 	{name: "MutateAndValidate", rules: []int{1, 4}, run: writeValidate},
 }}
 
-// writes is the call that writes a resource.
+// writes is a call that writes a resource.
 func writes(res *resourcepb.Resource) func(*suite) error {
 	return func(s *suite) error { return only(s.Write(s.ctx, &resourcepb.WriteRequest{Resource: res})) }
 }
 
-// validates is the call that completes and checks a resource.
+// validates is a call of MutateAndValidate for a resource.
 func validates(res *resourcepb.Resource) func(*suite) error {
 	return func(s *suite) error {
 		return only(s.MutateAndValidate(s.ctx, &resourcepb.MutateAndValidateRequest{Resource: res}))
@@ -40,7 +40,7 @@ func validates(res *resourcepb.Resource) func(*suite) error {
 
 func writeCreate(s *suite) {
 	req := with(newThing("a", incomplete), "key", "value")
-	req.Generation = "given" // the service makes its own
+	req.Generation = "given" // the service generates its own
 	written := s.write(req)
 	want := with(newThing("a", complete), "key", "value")
 	want.Id.Tenancy = &resourcepb.Tenancy{Partition: "default", Namespace: "default"}
@@ -110,7 +110,7 @@ func writeCreateRefused(s *suite) {
 	})
 }
 
-// writeCreateOnly creates with the demand that nothing is stored yet, one after another and at once.
+// writeCreateOnly creates with the condition that nothing is stored, sequentially and concurrently.
 func writeCreateOnly(s *suite) {
 	creates := func(res *resourcepb.Resource) func(*suite) error {
 		return func(s *suite) error {
@@ -200,7 +200,7 @@ func writePayload(s *suite) {
 			})
 		}
 	}
-	// Only the part of the URL after the last slash counts.
+	// Only the part of the URL after the last slash matters.
 	res := newThing("elsewhere", "content")
 	res.Data.TypeUrl = "example.com/schemas/google.protobuf.StringValue"
 	written := s.write(res)
@@ -253,7 +253,7 @@ func writeMarkedTenancy(s *suite) {
 			{"MutateAndValidate in a tenancy marked for deletion", validates(res), codes.InvalidArgument, marked},
 		})
 	}
-	// What is there already can be deleted, with all that belongs to a deletion.
+	// An existing resource can be deleted, including the steps of a deferred deletion.
 	at := "2026-01-02T15:04:05Z"
 	res := with(in("", leaving, newThing("old", "content")), "finalizers", "one two")
 	res.Id.Tenancy.Partition, res.Id.Uid, res.Generation = "default", stale, stale

@@ -31,7 +31,7 @@ func newDocument(types *registry.Registry) document {
 	})}
 }
 
-// serverPlaceholder stands for the URL of the server in openapi.json.
+// serverPlaceholder is in place of the URL of the server in openapi.json.
 const serverPlaceholder = "MOUNT"
 
 // serve writes the document.

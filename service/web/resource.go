@@ -35,7 +35,7 @@ func (h *handler) write(w http.ResponseWriter, r *request) error {
 	return answer(w, r.target.codec, written.GetResource())
 }
 
-// setID sets the id and the version in the resource of a body to those of the request. Values in the body must agree with them.
+// setID sets the id and the version in the resource of a body to the values of the request. Values in the body must agree with them.
 func setID(res *resourcepb.Resource, t target, q query) error {
 	id := t.id(q)
 	given := res.GetId()

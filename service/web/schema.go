@@ -13,7 +13,7 @@ type object = map[string]any
 // ref refers to a schema of the document.
 func ref(name string) object { return object{"$ref": "#/components/schemas/" + name} }
 
-// schemas are the schemas of a document by name. Those of messages have the message's full name.
+// schemas are the schemas of a document by name. Schemas of messages have the full name of the message.
 type schemas map[string]any
 
 // message returns a reference to the schema of a message in protojson, after adding the schemas of the message and of its fields.

@@ -10,14 +10,14 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// careful is a client that holds each request, after its call, against what it was before.
-type careful struct {
+// requestGuard is a client that checks after each call that the request was not modified.
+type requestGuard struct {
 	testing.TB
 	next Client
 }
 
-// unchanged calls f with a request, which has to be the same afterwards.
-func unchanged[Q proto.Message, A any](ctx context.Context, c careful, req Q, opts []grpc.CallOption,
+// unchanged calls f with a request and checks that f did not modify it.
+func unchanged[Q proto.Message, A any](ctx context.Context, c requestGuard, req Q, opts []grpc.CallOption,
 	f func(context.Context, Q, ...grpc.CallOption) (A, error)) (A, error) {
 	before := proto.CloneOf(req)
 	answer, err := f(ctx, req, opts...)
@@ -27,57 +27,57 @@ func unchanged[Q proto.Message, A any](ctx context.Context, c careful, req Q, op
 	return answer, err
 }
 
-func (c careful) Read(ctx context.Context, in *resourcepb.ReadRequest, o ...grpc.CallOption) (*resourcepb.ReadResponse, error) {
+func (c requestGuard) Read(ctx context.Context, in *resourcepb.ReadRequest, o ...grpc.CallOption) (*resourcepb.ReadResponse, error) {
 	return unchanged(ctx, c, in, o, c.next.Read)
 }
 
-func (c careful) Write(ctx context.Context, in *resourcepb.WriteRequest, o ...grpc.CallOption) (*resourcepb.WriteResponse, error) {
+func (c requestGuard) Write(ctx context.Context, in *resourcepb.WriteRequest, o ...grpc.CallOption) (*resourcepb.WriteResponse, error) {
 	return unchanged(ctx, c, in, o, c.next.Write)
 }
 
-func (c careful) WriteStatus(ctx context.Context, in *resourcepb.WriteStatusRequest,
+func (c requestGuard) WriteStatus(ctx context.Context, in *resourcepb.WriteStatusRequest,
 	o ...grpc.CallOption) (*resourcepb.WriteStatusResponse, error) {
 	return unchanged(ctx, c, in, o, c.next.WriteStatus)
 }
 
-func (c careful) List(ctx context.Context, in *resourcepb.ListRequest, o ...grpc.CallOption) (*resourcepb.ListResponse, error) {
+func (c requestGuard) List(ctx context.Context, in *resourcepb.ListRequest, o ...grpc.CallOption) (*resourcepb.ListResponse, error) {
 	return unchanged(ctx, c, in, o, c.next.List)
 }
 
-func (c careful) ListByOwner(ctx context.Context, in *resourcepb.ListByOwnerRequest,
+func (c requestGuard) ListByOwner(ctx context.Context, in *resourcepb.ListByOwnerRequest,
 	o ...grpc.CallOption) (*resourcepb.ListByOwnerResponse, error) {
 	return unchanged(ctx, c, in, o, c.next.ListByOwner)
 }
 
-func (c careful) Delete(ctx context.Context, in *resourcepb.DeleteRequest, o ...grpc.CallOption) (*resourcepb.DeleteResponse, error) {
+func (c requestGuard) Delete(ctx context.Context, in *resourcepb.DeleteRequest, o ...grpc.CallOption) (*resourcepb.DeleteResponse, error) {
 	return unchanged(ctx, c, in, o, c.next.Delete)
 }
 
-func (c careful) MutateAndValidate(ctx context.Context, in *resourcepb.MutateAndValidateRequest,
+func (c requestGuard) MutateAndValidate(ctx context.Context, in *resourcepb.MutateAndValidateRequest,
 	o ...grpc.CallOption) (*resourcepb.MutateAndValidateResponse, error) {
 	return unchanged(ctx, c, in, o, c.next.MutateAndValidate)
 }
 
-func (c careful) WatchList(ctx context.Context, in *resourcepb.WatchListRequest,
+func (c requestGuard) WatchList(ctx context.Context, in *resourcepb.WatchListRequest,
 	o ...grpc.CallOption) (grpc.ServerStreamingClient[resourcepb.WatchEvent], error) {
 	return unchanged(ctx, c, in, o, c.next.WatchList)
 }
 
-func (c careful) Revisions(ctx context.Context, in *resourcepb.RevisionsRequest,
+func (c requestGuard) Revisions(ctx context.Context, in *resourcepb.RevisionsRequest,
 	o ...grpc.CallOption) (*resourcepb.RevisionsResponse, error) {
 	return unchanged(ctx, c, in, o, c.next.Revisions)
 }
 
-func (c careful) ListAt(ctx context.Context, in *resourcepb.ListAtRequest, o ...grpc.CallOption) (*resourcepb.ListAtResponse, error) {
+func (c requestGuard) ListAt(ctx context.Context, in *resourcepb.ListAtRequest, o ...grpc.CallOption) (*resourcepb.ListAtResponse, error) {
 	return unchanged(ctx, c, in, o, c.next.ListAt)
 }
 
-func (c careful) Changes(ctx context.Context, in *resourcepb.ChangesRequest,
+func (c requestGuard) Changes(ctx context.Context, in *resourcepb.ChangesRequest,
 	o ...grpc.CallOption) (grpc.ServerStreamingClient[resourcepb.Change], error) {
 	return unchanged(ctx, c, in, o, c.next.Changes)
 }
 
-func (c careful) WatchStore(ctx context.Context, in *resourcepb.WatchStoreRequest,
+func (c requestGuard) WatchStore(ctx context.Context, in *resourcepb.WatchStoreRequest,
 	o ...grpc.CallOption) (grpc.ServerStreamingClient[resourcepb.StoreEvent], error) {
 	return unchanged(ctx, c, in, o, c.next.WatchStore)
 }
