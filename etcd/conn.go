@@ -190,11 +190,12 @@ func (kv responseLimitKV) Range(ctx context.Context, in *pb.RangeRequest, opts .
 	return kv.KVClient.Range(ctx, in, append(opts, grpc.MaxCallRecvMsgSize(maxResponseBytes))...)
 }
 
-// retryRead repeats a read that reads one revision in several requests, if the revision is compacted in between.
+// retryRead repeats a read that reads one revision in several requests, if the revision is compacted in between. It does not repeat a read
+// of a cluster that went back.
 func retryRead[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	for attempt := 0; ; attempt++ {
 		answer, err := read()
-		if !errors.Is(err, storage.ErrCompacted) {
+		if !errors.Is(err, storage.ErrCompacted) || errors.Is(err, errWentBack) {
 			return answer, err
 		}
 		if !pause(ctx, attempt) {

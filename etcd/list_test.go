@@ -32,8 +32,17 @@ func TestRetryRead(t *testing.T) {
 		t.Errorf("with an ended context: %v, want ErrInconsistent and the context's error", err)
 	}
 
-	other := errors.New("another error")
-	if _, err := retryRead(t.Context(), func() (int, error) { return 0, other }); !errors.Is(err, other) {
-		t.Errorf("got %v, want %v", err, other)
+	// A retry cannot help a cluster that went back.
+	for _, permanent := range []error{errors.New("another error"), errWentBack} {
+		calls := 0
+		_, err := retryRead(t.Context(), func() (int, error) {
+			if calls++; calls > 1 {
+				return 0, errors.New("a second read")
+			}
+			return 0, permanent
+		})
+		if !errors.Is(err, permanent) {
+			t.Errorf("got %v, want %v after one read", err, permanent)
+		}
 	}
 }
