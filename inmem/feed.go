@@ -35,21 +35,21 @@ func (s source) Run(ctx context.Context, ready func(position), publish func([]*d
 		st.mu.Lock()
 		var events []*driver.Event[position]
 		var wake <-chan struct{}
-		gone := reader.at < st.history.from
+		compacted := reader.at < st.history.from
 		select {
 		case <-restored:
-			gone = true
+			compacted = true
 		default:
 		}
 		switch {
-		case gone:
+		case compacted:
 		case reader.at < st.at:
 			events = st.history.take(reader)
 		default:
 			wake = st.changeSignal()
 		}
 		st.mu.Unlock()
-		if gone {
+		if compacted {
 			return fmt.Errorf("%w: the store was restored", storage.ErrCompacted)
 		}
 		if ctx.Err() != nil {

@@ -72,7 +72,8 @@ func (h *history) waitForSpace() {
 	}
 }
 
-// trim drops the oldest changes until the bounds hold, except those that a reader has not taken.
+// trim drops the oldest changes until the bounds hold, except those that a reader has not taken. It reslices, so its
+// cost does not depend on the number of changes that remain.
 func (h *history) trim() {
 	if !h.full() {
 		return

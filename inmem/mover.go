@@ -94,8 +94,8 @@ func (s *store) note(name string, value []byte) (revision string) {
 func (s *store) DeleteNote(_ context.Context, name, revision string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n, there := s.notes[name]
-	if there && n.revision != revision {
+	n, exists := s.notes[name]
+	if exists && n.revision != revision {
 		return driver.Conflict(name)
 	}
 	delete(s.notes, name)

@@ -35,8 +35,8 @@ func BenchmarkRead(b *testing.B) {
 		buffer := make([]byte, 0, 1000)
 		for b.Loop() {
 			buffer = append(buffer[:0], k...)
-			if there, _, err := c.get(&buffer); !there || err != nil {
-				b.Fatal(there, err)
+			if exists, _, err := c.get(&buffer); !exists || err != nil {
+				b.Fatal(exists, err)
 			}
 		}
 	})

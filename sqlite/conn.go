@@ -17,8 +17,8 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// text returns the SQL in a file of folder sql, without the leading comment that gives the reason for it.
-func text(name string) string {
+// statementText returns the SQL in a file of folder sql, without the leading comment that gives the reason for it.
+func statementText(name string) string {
 	b, err := sqlFiles.ReadFile("sql/" + name + ".sql")
 	if err != nil {
 		panic(err) // a test checks all names
@@ -112,7 +112,7 @@ func (c *conn) query(name string, params ...any) (*sqlite3.Stmt, error) {
 	s := c.stmts[name]
 	if s == nil {
 		var err error
-		if s, _, err = c.db.PrepareFlags(text(name), sqlite3.PREPARE_PERSISTENT); err != nil {
+		if s, _, err = c.db.PrepareFlags(statementText(name), sqlite3.PREPARE_PERSISTENT); err != nil {
 			return nil, err
 		}
 		c.stmts[name] = s
@@ -163,7 +163,7 @@ func (c *conn) exec(name string, params ...any) error {
 }
 
 // script runs the statements of a file, which have no parameters.
-func (c *conn) script(name string) error { return c.db.Exec(text(name)) }
+func (c *conn) script(name string) error { return c.db.Exec(statementText(name)) }
 
 // endTransaction rolls back the open transaction, if any, regardless of the connection's interrupt. A transaction may
 // be open although BEGIN failed: an interrupt between the execution of a statement and its return makes it fail.

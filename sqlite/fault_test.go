@@ -186,7 +186,7 @@ func TestRetentionIgnoresFailedCommits(t *testing.T) {
 		}
 		m := &driver.Mutation{Verb: driver.Write, Uid: "u"}
 		ch := mutation{Mutation: m, key: fmt.Appendf(nil, "g\x00k\x00\x00\x00%d", i), data: make([]byte, size)}
-		return w.finish(&tx, []*request{{mutations: []mutation{ch}}})
+		return w.applyAndCommit(&tx, []*request{{mutations: []mutation{ch}}})
 	}
 	if err := finish(0, 600<<10); err != nil { // make the whole database larger than the bound
 		t.Fatal(err)

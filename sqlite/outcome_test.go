@@ -90,7 +90,7 @@ func TestFailedCommitFoundInLog(t *testing.T) {
 				m := &driver.Mutation{Verb: driver.Write, Uid: "u"}
 				batch = append(batch, &request{mutations: []mutation{{Mutation: m, key: fmt.Appendf(nil, "g\x00k\x00\x00\x00%d", i), data: []byte{1}}}})
 			}
-			if err := w.finish(&tx, batch); err != nil {
+			if err := w.applyAndCommit(&tx, batch); err != nil {
 				t.Fatal(err)
 			}
 			want := batch[n-1].mutations[0].at

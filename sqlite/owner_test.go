@@ -13,7 +13,7 @@ import (
 func queryPlan(t *testing.T, path string, statement string) string {
 	t.Helper()
 	db := openDirect(t, path)
-	s, _, err := db.Prepare("EXPLAIN QUERY PLAN " + text(statement))
+	s, _, err := db.Prepare("EXPLAIN QUERY PLAN " + statementText(statement))
 	if err != nil {
 		t.Fatal(err)
 	}

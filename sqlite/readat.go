@@ -193,7 +193,7 @@ func (d *deletions) seek(from []byte) error {
 		if d.seq > d.after {
 			return nil
 		}
-		// Skip the earlier deletions of the key at once, because exists may be many.
+		// Skip the earlier deletions of the key at once, because there may be many.
 		if exists, err = d.readAfter(); exists || err != nil {
 			return err
 		}

@@ -169,6 +169,7 @@ func (c *conn) oldestAfter(after int64) (seq, at int64, err error) {
 // sweep deletes rows that history no longer needs: those replaced by rows before the horizon, and deletions before it.
 // It reads at most limit rows. Each row holds the number of the row it replaced, so no search is needed. The file
 // records the progress for the next transaction of any process.
+//
 // The row at the horizon stays even if it is a deletion. It proves to readers and watches at that position that the
 // position belongs to this log.
 func (t *txn) sweep(limit int64) (done bool, err error) {

@@ -42,7 +42,7 @@ func prepareFile(c *conn, name string) (err error) {
 			err = undo
 		}
 	}()
-	for rest := text(name); strings.TrimSpace(rest) != ""; {
+	for rest := statementText(name); strings.TrimSpace(rest) != ""; {
 		var s *sqlite3.Stmt
 		if s, rest, err = c.db.Prepare(rest); err != nil {
 			return err

@@ -159,7 +159,7 @@ func (w *writer) runBatch() {
 	}
 	w.batch = w.queue.drain(w.batch[:0])
 	if err == nil {
-		err = w.finish(&t, w.batch)
+		err = w.applyAndCommit(&t, w.batch)
 	}
 	if err != nil {
 		w.applyOneByOne(w.batch, &t, err)
@@ -198,9 +198,9 @@ func (w *writer) begin() (txn, error) {
 	return t, err
 }
 
-// finish applies requests and commits. Each request gets its own error. If finish fails, no request took effect; if the
-// error matches errUnknownOutcome, a later crash may recover the commit.
-func (w *writer) finish(t *txn, batch []*request) (err error) {
+// applyAndCommit applies requests and commits. Each request gets its own error. An error of applyAndCommit means that no
+// request took effect. If it matches errUnknownOutcome, a recovery after a crash may still restore the commit.
+func (w *writer) applyAndCommit(t *txn, batch []*request) (err error) {
 	for _, r := range batch {
 		if r.err, err = t.apply(r); err != nil {
 			_ = w.conn.endTransaction()
@@ -231,11 +231,11 @@ func (w *writer) resolveOutcome(t *txn, failed error) error {
 	if t.last == t.before {
 		return nil
 	}
-	there, err := w.conn.find(t.last)
+	found, err := w.conn.find(t.last)
 	if err != nil {
 		return fmt.Errorf("%w: %w: %w", errUnknownOutcome, failed, err)
 	}
-	if !there {
+	if !found {
 		return fmt.Errorf("%w: %w", errUnknownOutcome, failed)
 	}
 	w.commits = append(w.commits, committedBatch{after: t.before, end: t.last})
@@ -252,7 +252,7 @@ func (w *writer) applyOneByOne(batch []*request, t *txn, err error) {
 	for _, r := range batch {
 		committed := len(w.commits)
 		if len(batch) > 1 || t != nil {
-			err = w.finishSingle(r, t)
+			err = w.commitSingle(r, t)
 		}
 		switch {
 		case errors.Is(err, errCommitted):
@@ -269,10 +269,10 @@ func (w *writer) applyOneByOne(batch []*request, t *txn, err error) {
 	}
 }
 
-// finishSingle runs one request in a transaction of its own. unsure is the transaction of an earlier attempt whose
+// commitSingle runs one request in a transaction of its own. unsure is the transaction of an earlier attempt whose
 // commit failed with an unknown outcome, or nil. Checking its outcome again is necessary because the first check may
 // have failed, and because another process may have recovered the -wal file since.
-func (w *writer) finishSingle(r *request, unsure *txn) error {
+func (w *writer) commitSingle(r *request, unsure *txn) error {
 	t, err := w.begin()
 	if err != nil {
 		return err
@@ -290,7 +290,7 @@ func (w *writer) finishSingle(r *request, unsure *txn) error {
 			return errCommitted
 		}
 	}
-	return w.finish(&t, []*request{r})
+	return w.applyAndCommit(&t, []*request{r})
 }
 
 func (w *writer) close() error {
