@@ -25,4 +25,6 @@
 // processes take turns by a lock on the -lock file, which is fairer and faster than SQLite's busy handler. After each
 // commit a writer writes to it, which wakes the watches of all processes. SQLite's own locks still protect the data, so
 // other programs may open the file too.
+//
+// The SQL statements are in folder sql, one in each file with the reason for it.
 package sqlite

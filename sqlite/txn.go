@@ -114,7 +114,7 @@ func (t *txn) write(c *mutation) (refused, err error) {
 	case c.Version == "":
 		done, err = t.put("insert-resource", next, given, chainEntry{}, c)
 	case valid:
-		if old, err = t.currentChain(c.key, given); err == nil && old.seq != 0 {
+		if old, err = t.entryOf(c.key, given); err == nil && old.seq != 0 {
 			done, err = t.put("update-resource", next, given, old, c)
 		}
 	}
@@ -159,8 +159,8 @@ func (t *txn) put(statement string, next, given position, old chainEntry, c *mut
 	return err == nil && t.conn.db.Changes() == 1, err
 }
 
-// currentChain returns the chain entry of a resource, or a zero entry unless it is stored at that version.
-func (t *txn) currentChain(key []byte, at position) (chainEntry, error) {
+// entryOf returns the chain entry of a resource, or a zero entry unless it is stored at that version.
+func (t *txn) entryOf(key []byte, at position) (chainEntry, error) {
 	if l, ok := t.chains.get(at); ok {
 		return l, nil // if the position belongs to another key, the update matches no row
 	}
