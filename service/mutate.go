@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 
 	"google.golang.org/grpc/codes"
@@ -63,7 +64,8 @@ func (s *Server) prepare(ctx context.Context, res *resourcepb.Resource) (*input,
 	if err != nil {
 		return nil, err
 	}
-	if err := checkPayload(t, res); err != nil {
+	// Clients of the compatible API expect the error of the scope before the error of the payload, and both before authentication.
+	if err := cmp.Or(checkScope(t, res.GetId().GetType(), res.GetId().GetTenancy(), false), checkPayload(t, res)); err != nil {
 		return nil, err
 	}
 	a, err := s.admitAs(ctx, t, res.GetId())
