@@ -85,7 +85,7 @@ func TestNothingIsWrittenOfFilesWithAMistake(t *testing.T) {
 	good := configMap("good", "")
 	for name, tc := range map[string]struct{ text, want string }{
 		"malformed YAML": {good + "---\na: b: c\n", "bad.yaml: document 2, line 6: malformed YAML"},
-		"NUL in a name":  {good + "---\n" + strings.Replace(configMap("X", ""), `"X"`, `"a\0b"`, 1), "bad.yaml: document 2, line 6: invalid argument: id.name holds a NUL byte"},
+		"NUL in a name":  {good + "---\n" + strings.Replace(configMap("X", ""), `"X"`, `"a\0b"`, 1), "bad.yaml: document 2, line 6: invalid argument: id.name contains a NUL byte"},
 		"long name":      {good + "---\n" + configMap(strings.Repeat("n", 256), ""), "id.name has 256 bytes"},
 		"wildcard":       {good + "---\n" + configMap("*", ""), "id.name is \"*\""},
 		"2 MiB":          {good + "---\n" + configMap("big", strings.Repeat("x", 2<<20)), "bad.yaml: document 2, line 6: too large"},

@@ -1,9 +1,9 @@
-// Package batch joins calls that arrive while another is under way into one request: natural batching. There is no timer, so a
-// lone call is not delayed; under load the batches grow by themselves.
+// Package batch combines calls that arrive during a request into the next request. There is no timer, so a single call is not
+// delayed; under load, batches grow by themselves.
 //
-// Each call gets its own result and its own error. A call whose context ends leaves by itself and disturbs nobody: before it
-// was taken into a batch nothing was sent, and it gets the context's error; afterwards what becomes of it is unknown, and its
-// error matches storage.ErrInconsistent too. Two calls with the same key are never in one batch.
+// Each call has its own result and its own error. A call whose context ends leaves without an effect on the others. Before it was
+// taken into a batch, nothing was sent, and it returns the context's error; afterwards its outcome is unknown, and its error also
+// matches storage.ErrInconsistent. Two calls with the same key are never in one batch.
 package batch
 
 import (
@@ -16,28 +16,29 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// Options are the bounds of a batcher. Zero values are sensible.
+// Options configure a batcher. The zero value of each field selects its default.
 type Options[Q any] struct {
-	// MaxCalls is the largest number of calls in a batch: 100.
+	// MaxCalls is the maximum number of calls in a batch: 100.
 	MaxCalls int
-	// MaxBytes is the largest sum of Size in a batch; 0: no bound. A single call may exceed it.
+	// MaxBytes is the maximum sum of Size in a batch; 0 is unlimited. A single call may exceed it.
 	MaxBytes int
-	// Size is the size of a call in bytes. Needed where MaxBytes is set.
+	// Size returns the size of a call in bytes. It is required with MaxBytes.
 	Size func(Q) int
-	// Key tells calls apart that may not share a batch; nil: all may. "" shares with all.
+	// Key returns a key that two calls of a batch must not share. A call with the key "" fits every batch; a nil Key means "" for
+	// all.
 	Key func(Q) string
-	// Workers is the largest number of batches under way: 1.
+	// Workers is the maximum number of concurrent batches: 1.
 	Workers int
-	// WorkerAt is the number of waiting calls from which another worker is worth it: 64.
+	// WorkerAt is the number of waiting calls that starts another worker: 64.
 	WorkerAt int
-	// Direct has a call that finds none under way carried out by its own caller, under its own context, which spares it the way
-	// to a worker and back. do has to return soon after that context ends.
+	// Direct lets the caller run its own call, under its own context, if no other is in flight. This saves the way to a worker and
+	// back. do must return soon after that context has ended.
 	Direct bool
 }
 
-// Call is one member of a batch.
+// Call is a member of a batch.
 type Call[Q, R any] struct {
-	// Request is what the caller asked for.
+	// Request is the caller's request.
 	Request Q
 
 	ctx    context.Context
@@ -45,16 +46,16 @@ type Call[Q, R any] struct {
 	once   sync.Once
 	result R
 	err    error
-	later  bool // answered after do has returned
+	later  bool // its result comes after do has returned
 	awake  atomic.Bool
 	taken  bool      // under Batcher.mu
-	flight *inFlight // the batch that it was taken into
+	flight *inFlight // the batch that contains it
 }
 
-// Context is the caller's. It may be over; the call is still part of the batch.
+// Context returns the caller's context. It may have ended; the call is still part of the batch.
 func (c *Call[Q, R]) Context() context.Context { return c.ctx }
 
-// Done gives the caller its result. Only the first one counts.
+// Done sets the result. Only the first call of Done has an effect.
 func (c *Call[Q, R]) Done(result R, err error) {
 	c.once.Do(func() {
 		c.result, c.err = result, err
@@ -72,35 +73,35 @@ func (c *Call[Q, R]) Finished() bool {
 	}
 }
 
-// Requeue says that the call will get its result after do has returned: it goes on by itself, under its own context. For use
-// inside do.
+// Requeue reports that the result will be set after do has returned: the call continues separately, under its own context. It is
+// called inside do.
 func (c *Call[Q, R]) Requeue() {
 	c.later = true
 	c.wake()
 }
 
-// wake notes that nobody has to wait until the caller runs again.
+// wake notes that the worker need not wait until the caller runs again.
 func (c *Call[Q, R]) wake() {
 	if c.awake.CompareAndSwap(false, true) {
 		c.flight.asleep.Done()
 	}
 }
 
-// inFlight counts the callers that still wait for a batch. Its context ends when there are none left.
+// inFlight counts the callers that still wait for a batch. Its context ends when none is left.
 type inFlight struct {
 	cancel  context.CancelFunc
 	waiting int            // under Batcher.mu
-	asleep  sync.WaitGroup // callers that do not run yet
+	asleep  sync.WaitGroup // callers that have not resumed yet
 }
 
-// board makes a call a member of a batch. It is called under Batcher.mu.
+// board adds a call to a batch. The caller holds Batcher.mu.
 func (c *Call[Q, R]) board(flight *inFlight) {
 	c.taken, c.flight = true, flight
 	flight.waiting++
 	flight.asleep.Add(1)
 }
 
-// Batcher makes batches of calls.
+// Batcher combines calls into batches.
 type Batcher[Q, R any] struct {
 	opts Options[Q]
 	do   func(ctx context.Context, calls []*Call[Q, R])
@@ -112,8 +113,8 @@ type Batcher[Q, R any] struct {
 	running sync.WaitGroup
 }
 
-// New returns a batcher. do carries out a batch and calls Done, or Later, on every member; the context that it gets ends when
-// nobody waits for the batch any more, and has no deadline of its own unless it is a caller's.
+// New returns a batcher. do runs a batch and calls Done or Requeue on every member. Its context ends when no caller waits for the
+// batch any more. The context has no deadline, unless it is that of a caller.
 func New[Q, R any](opts Options[Q], do func(ctx context.Context, calls []*Call[Q, R])) *Batcher[Q, R] {
 	if opts.MaxCalls <= 0 {
 		opts.MaxCalls = 100
@@ -127,7 +128,7 @@ func New[Q, R any](opts Options[Q], do func(ctx context.Context, calls []*Call[Q
 	return &Batcher[Q, R]{opts: opts, do: do}
 }
 
-// Do has the request carried out in some batch and returns its result.
+// Do runs the request as part of a batch and returns its result.
 func (b *Batcher[Q, R]) Do(ctx context.Context, request Q) (R, error) {
 	var none R
 	if err := ctx.Err(); err != nil {
@@ -148,8 +149,8 @@ func (b *Batcher[Q, R]) Do(ctx context.Context, request Q) (R, error) {
 	}
 	sent := b.leave(c)
 	select {
-	case <-c.done: // it came in the same moment
-		if !errors.Is(c.err, context.Canceled) { // which would be the batch's own context, ended because everybody has left
+	case <-c.done: // the result came at the same moment
+		if !errors.Is(c.err, context.Canceled) { // Canceled comes from the batch's own context, which ended because all callers have left
 			return c.result, c.err
 		}
 	default:
@@ -160,13 +161,13 @@ func (b *Batcher[Q, R]) Do(ctx context.Context, request Q) (R, error) {
 	return none, fmt.Errorf("%w: %w", storage.ErrInconsistent, ctx.Err())
 }
 
-// What becomes of a new call.
+// reception is the treatment of a new call.
 type reception int
 
 const (
 	refused reception = iota
 	queued
-	direct // its caller is a worker, for this one call
+	direct // the caller works, for this call only
 )
 
 func (b *Batcher[Q, R]) enqueue(c *Call[Q, R]) reception {
@@ -189,13 +190,13 @@ func (b *Batcher[Q, R]) enqueue(c *Call[Q, R]) reception {
 	return queued
 }
 
-// lead has a caller carry out its own call.
+// lead runs a caller's call in its own goroutine.
 func (b *Batcher[Q, R]) lead(c *Call[Q, R]) {
 	defer b.endLead()
 	b.carryOut(c.ctx, []*Call[Q, R]{c})
 }
 
-// endLead ends the work of a caller and leaves the calls that came meanwhile to a worker.
+// endLead ends the work of a caller and passes the calls that have arrived since to a worker.
 func (b *Batcher[Q, R]) endLead() {
 	defer b.running.Done()
 	b.mu.Lock()
@@ -207,7 +208,7 @@ func (b *Batcher[Q, R]) endLead() {
 	b.running.Go(b.work)
 }
 
-// leave takes a caller that has given up out of the queue, or out of its batch. It reports whether the call may have been sent.
+// leave removes a caller whose context has ended from the queue or from its batch. It reports whether the call may have been sent.
 func (b *Batcher[Q, R]) leave(c *Call[Q, R]) (sent bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -228,7 +229,7 @@ func (b *Batcher[Q, R]) leave(c *Call[Q, R]) (sent bool) {
 	return false
 }
 
-// work carries out batches until the queue is empty.
+// work runs batches until the queue is empty.
 func (b *Batcher[Q, R]) work() {
 	for {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -239,8 +240,8 @@ func (b *Batcher[Q, R]) work() {
 		}
 		b.carryOut(ctx, calls)
 		cancel()
-		// The callers are being woken. Those that call again at once do so by the time the last of them runs, and then share
-		// the next batch, which is nearly twice as large as one that is taken without waiting for them.
+		// The callers are resuming. Those that immediately call again have done so when the last of them runs, and then share
+		// the next batch, which is nearly twice as large as without this wait.
 		calls[0].flight.asleep.Wait()
 	}
 }
@@ -255,9 +256,8 @@ func (b *Batcher[Q, R]) carryOut(ctx context.Context, calls []*Call[Q, R]) {
 	}
 }
 
-// take takes the next batch from the queue, in order. A call whose key is in the batch already waits for the next one, and so
-// does everything with that key behind it. With an empty queue the worker is signed off under the same lock, so that no call
-// is left behind.
+// take takes the next batch from the queue, in order. A call waits for a later batch if its key is in the batch already, and so do
+// all later calls with that key. If the queue is empty, the worker signs off under the same lock, so no call is left behind.
 func (b *Batcher[Q, R]) take(cancel context.CancelFunc) []*Call[Q, R] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -302,7 +302,7 @@ func (b *Batcher[Q, R]) take(cancel context.CancelFunc) []*Call[Q, R] {
 	return calls
 }
 
-// Close refuses new calls and waits for those that were accepted.
+// Close refuses new calls and waits for the accepted ones.
 func (b *Batcher[Q, R]) Close() {
 	b.mu.Lock()
 	b.closed = true

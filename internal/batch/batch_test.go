@@ -20,7 +20,7 @@ type request struct {
 	size int
 }
 
-// server carries out batches when the test lets it.
+// server runs batches when the test permits.
 type server struct {
 	began chan []*Call[request, string]
 	let   chan struct{}
@@ -42,7 +42,7 @@ func waitFor(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !holds(); {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
+			t.Fatalf("timed out waiting for %s", what)
 		}
 		<-time.After(100 * time.Microsecond)
 	}
@@ -54,7 +54,7 @@ func (b *Batcher[Q, R]) queued() int {
 	return len(b.queue)
 }
 
-// queue has the requests wait in order behind a first one that is under way, and returns what Close must wait for.
+// queue enqueues the requests in order behind a first one in flight, and returns the group for which Close must wait.
 func queue(t *testing.T, s *server, b *Batcher[request, string], requests ...request) *sync.WaitGroup {
 	t.Helper()
 	var callers sync.WaitGroup
@@ -117,7 +117,7 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-func TestCallerGivesUpBeforeAndAfterSending(t *testing.T) {
+func TestCallerLeavesBeforeAndAfterSending(t *testing.T) {
 	t.Parallel()
 	s := newServer()
 	b := New(Options[request]{}, s.do)
@@ -142,7 +142,7 @@ func TestCallerGivesUpBeforeAndAfterSending(t *testing.T) {
 		t.Errorf("waiting: got %v", err)
 	}
 	if len(flying) != 1 || flying[0].flight.waiting != 0 {
-		t.Error("the batch still counts a caller who has left")
+		t.Error("the batch still counts a caller that has left")
 	}
 	s.let <- struct{}{}
 	later := make(chan error, 1)
@@ -161,7 +161,7 @@ func TestCallerGivesUpBeforeAndAfterSending(t *testing.T) {
 	}
 }
 
-func TestContextEndsWhenNobodyWaits(t *testing.T) {
+func TestContextEndsWithLastCaller(t *testing.T) {
 	t.Parallel()
 	began := make(chan struct{})
 	b := New(Options[request]{}, func(ctx context.Context, calls []*Call[request, string]) {
@@ -179,7 +179,7 @@ func TestContextEndsWhenNobodyWaits(t *testing.T) {
 	b.Close()
 }
 
-func TestAMemberWithoutResultGetsAnError(t *testing.T) {
+func TestMissingResultIsError(t *testing.T) {
 	t.Parallel()
 	b := New(Options[request]{}, func(context.Context, []*Call[request, string]) {})
 	defer b.Close()
@@ -188,7 +188,7 @@ func TestAMemberWithoutResultGetsAnError(t *testing.T) {
 	}
 }
 
-func TestAMemberGoesOnAlone(t *testing.T) {
+func TestRequeue(t *testing.T) {
 	t.Parallel()
 	alone := make(chan *Call[request, string], 1)
 	b := New(Options[request]{}, func(_ context.Context, calls []*Call[request, string]) {
@@ -202,7 +202,7 @@ func TestAMemberGoesOnAlone(t *testing.T) {
 	var first sync.WaitGroup
 	first.Go(func() {
 		if got, err := b.Do(context.Background(), request{key: "first"}); got != "alone" || err != nil {
-			t.Errorf("the member that went on alone: %q, %v", got, err)
+			t.Errorf("the requeued member: %q, %v", got, err)
 		}
 	})
 	member := <-alone
@@ -214,7 +214,7 @@ func TestAMemberGoesOnAlone(t *testing.T) {
 	first.Wait()
 }
 
-func TestEveryCallIsCarriedOutOnce(t *testing.T) {
+func TestEveryCallRunsOnce(t *testing.T) {
 	t.Parallel()
 	for _, direct := range []bool{false, true} {
 		t.Run(fmt.Sprint("direct ", direct), func(t *testing.T) {
@@ -251,17 +251,16 @@ func everyCallIsCarriedOutOnce(t *testing.T, direct bool) {
 	b.Close()
 	for k, n := range seen {
 		if n != 1 {
-			t.Errorf("%s was carried out %d times", k, n)
+			t.Errorf("%s ran %d times", k, n)
 		}
 	}
 	if len(seen) != 64*50 {
-		t.Errorf("%d calls were carried out, expected %d", len(seen), 64*50)
+		t.Errorf("%d calls ran, expected %d", len(seen), 64*50)
 	}
 }
 
-// The error of a caller whose time is over is its own context's, also where the batch, which nobody waits for any more, fails at the
-// same moment.
-func TestOwnError(t *testing.T) {
+// A caller whose deadline expires gets its own context's error, even if the abandoned batch fails at the same moment.
+func TestExpiredCallerGetsDeadlineError(t *testing.T) {
 	t.Parallel()
 	b := New(Options[int]{}, func(ctx context.Context, calls []*Call[int, int]) {
 		<-ctx.Done()
@@ -273,7 +272,7 @@ func TestOwnError(t *testing.T) {
 		_, err := b.Do(ctx, 1)
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-			t.Fatalf("got %v, expected the deadline's error", err)
+			t.Fatalf("got %v, expected DeadlineExceeded", err)
 		}
 	}
 }

@@ -10,8 +10,7 @@ import (
 
 type contextKey struct{}
 
-// A call that finds nobody at work is carried out under its caller's own context. Those that come meanwhile wait for it, and are
-// then carried out together.
+// A call without another in flight runs under its caller's own context. Calls that arrive meanwhile wait and then run together.
 func TestDirect(t *testing.T) {
 	t.Parallel()
 	s := newServer()
@@ -43,10 +42,10 @@ func TestDirect(t *testing.T) {
 		t.Error(err)
 	}
 	if first.Value(contextKey{}) != "mine" {
-		t.Error("the first call was not carried out under its caller's context")
+		t.Error("the first call did not run under its caller's context")
 	}
 	if got := names(<-s.began); len(got) != 2 {
-		t.Errorf("got %v, expected both calls that were waiting", got)
+		t.Errorf("got %v, expected both waiting calls", got)
 	}
 	s.let <- struct{}{}
 	for range 2 {
@@ -56,11 +55,11 @@ func TestDirect(t *testing.T) {
 	}
 	b.Close()
 	if b.workers != 0 {
-		t.Errorf("%d workers are left", b.workers)
+		t.Errorf("%d workers remain, expected none", b.workers)
 	}
 }
 
-func TestDirectCallerGivesUp(t *testing.T) {
+func TestDirectCallerLeaves(t *testing.T) {
 	t.Parallel()
 	began := make(chan struct{})
 	b := New(Options[request]{Direct: true}, func(ctx context.Context, calls []*Call[request, string]) {
@@ -71,13 +70,13 @@ func TestDirectCallerGivesUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { <-began; cancel() }()
 	if _, err := b.Do(ctx, request{}); err == nil || err.Error() != "no answer" {
-		t.Errorf("got %v, expected what became of the call", err)
+		t.Errorf("got %v, expected the outcome of the call", err)
 	}
 	b.Close()
 }
 
-// A call that goes on by itself keeps only its caller waiting.
-func TestDirectGoesOnAlone(t *testing.T) {
+// A requeued call delays only its own caller.
+func TestDirectRequeue(t *testing.T) {
 	t.Parallel()
 	alone := make(chan *Call[request, string], 1)
 	b := New(Options[request]{Direct: true}, func(_ context.Context, calls []*Call[request, string]) {

@@ -1,5 +1,5 @@
-// Package check refuses bad input before a database is asked. Its errors match storage.ErrInvalid or storage.ErrTooLarge and
-// name the field.
+// Package check validates input before a request is sent. Its errors match storage.ErrInvalid or storage.ErrTooLarge and name the
+// field.
 package check
 
 import (
@@ -13,17 +13,17 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// MaxPart is the largest size of a part of a key, and of a uid, in bytes.
+// MaxPart is the maximum size of a part of a key, and of a uid, in bytes.
 const MaxPart = 255
 
-// MaxSize is the largest size of a resource on every backend, without its version, in bytes.
+// MaxSize is the maximum size of a resource without its version, in bytes, on every backend.
 const MaxSize = 1 << 20
 
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", storage.ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// Consistency refuses a consistency that is none.
+// Consistency refuses unknown values.
 func Consistency(c storage.ReadConsistency) error {
 	if c != storage.EventualConsistency && c != storage.StrongConsistency {
 		return invalid("unknown consistency %v, expected eventual or strong", c)
@@ -42,20 +42,20 @@ func text(field, s string, mayBeEmpty bool) error {
 	return legal(field, s, MaxPart)
 }
 
-// legal checks text that has so many bytes at most.
-func legal(field, s string, most int) error {
+// legal checks text of at most maxBytes bytes.
+func legal(field, s string, maxBytes int) error {
 	switch {
-	case len(s) > most:
-		return invalid("%s has %d bytes, the most is %d", field, len(s), most)
+	case len(s) > maxBytes:
+		return invalid("%s has %d bytes, expected at most %d", field, len(s), maxBytes)
 	case !utf8.ValidString(s):
 		return invalid("%s is not valid UTF-8", field)
 	case strings.IndexByte(s, 0) >= 0:
-		return invalid("%s holds a NUL byte", field)
+		return invalid("%s contains a NUL byte", field)
 	}
 	return nil
 }
 
-// plain reports whether s is short ASCII without NUL, as nearly everything is.
+// plain reports whether s is short ASCII text without NUL, like nearly all text.
 func plain(s string) bool {
 	if len(s) > MaxPart {
 		return false
@@ -75,7 +75,7 @@ func part(field, s string, mayBeEmpty bool) error {
 	return text(field, s, mayBeEmpty)
 }
 
-// ID checks an id whose uid may be missing, and returns its key. field is how errors call it, e.g. "id".
+// ID validates an id whose uid may be empty, and returns its key. field is the name used in errors, for example "id".
 func ID(field string, id *resourcepb.ID) (key.Key, error) {
 	if id == nil {
 		return key.Key{}, invalid("%s is nil", field)
@@ -94,10 +94,10 @@ func ID(field string, id *resourcepb.ID) (key.Key, error) {
 	return k, nil
 }
 
-// ordinary reports whether s is a good part by the quickest of looks. Others may be good as well.
+// ordinary reports by a fast check that s is a valid part. Other valid parts exist.
 func ordinary(s string) bool { return s != "" && s != storage.Wildcard && plain(s) }
 
-// parts checks what is not ordinary, field by field.
+// parts validates an id field by field, after the fast check failed.
 func parts(field string, id *resourcepb.ID) error {
 	for _, p := range []struct {
 		field, value string
@@ -117,7 +117,7 @@ func parts(field string, id *resourcepb.ID) error {
 	return groupVersion(field+".type.group_version", id.Type.GroupVersion)
 }
 
-// groupVersion checks a group version: any UTF-8, also none.
+// groupVersion validates a group version: any UTF-8 text, also empty.
 func groupVersion(field, s string) error {
 	if !utf8.ValidString(s) {
 		return invalid("%s is not valid UTF-8", field)
@@ -125,7 +125,7 @@ func groupVersion(field, s string) error {
 	return nil
 }
 
-// IDWithUid checks an id that must have a uid, and returns its key.
+// IDWithUid validates an id that must have a uid, and returns its key.
 func IDWithUid(field string, id *resourcepb.ID) (key.Key, error) {
 	k, err := ID(field, id)
 	if err == nil && id.Uid == "" {
@@ -134,7 +134,7 @@ func IDWithUid(field string, id *resourcepb.ID) (key.Key, error) {
 	return k, err
 }
 
-// Resource checks a resource that is to be written and returns its key. maxSize is the backend's largest size; 0 is MaxSize.
+// Resource validates a resource to write and returns its key. maxSize is the backend's limit; 0 selects MaxSize.
 func Resource(res *resourcepb.Resource, maxSize int) (key.Key, error) {
 	if res == nil {
 		return key.Key{}, invalid("resource is nil")
@@ -155,13 +155,13 @@ func Resource(res *resourcepb.Resource, maxSize int) (key.Key, error) {
 		maxSize = MaxSize
 	}
 	if n := codec.Size(res); n > maxSize {
-		return k, fmt.Errorf("%w: the resource has %d bytes, the most is %d", storage.ErrTooLarge, n, maxSize)
+		return k, fmt.Errorf("%w: the resource has %d bytes, expected at most %d", storage.ErrTooLarge, n, maxSize)
 	}
 	return k, nil
 }
 
-// texts refuses text that is not UTF-8 outside the ids, which protobuf could not encode. The version is any text: it is
-// compared, not stored.
+// texts refuses text outside the ids that is not UTF-8, because protobuf cannot encode it. The version may be any text: it is
+// compared and not stored.
 func texts(res *resourcepb.Resource) error {
 	if !utf8.ValidString(res.Generation) {
 		return invalid("generation is not valid UTF-8")
@@ -194,7 +194,7 @@ func texts(res *resourcepb.Resource) error {
 	return nil
 }
 
-// Filter checks the arguments of a list or watch.
+// Filter validates the arguments of a list or watch.
 func Filter(typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) (key.Filter, error) {
 	if tenancy == nil {
 		return key.Filter{}, invalid("tenancy is nil")
@@ -219,7 +219,7 @@ func Filter(typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix
 	return key.Filter{Group: typ.Group, Kind: typ.Kind, Partition: tenancy.Partition, Namespace: tenancy.Namespace, NamePrefix: namePrefix}, nil
 }
 
-// Page checks the options of a page and returns its limit.
+// Page validates the options of a page and returns its limit.
 func Page(opts storage.ListOptions, defaultLimit int) (int, error) {
 	if err := Consistency(opts.Consistency); err != nil {
 		return 0, err

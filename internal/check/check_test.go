@@ -16,7 +16,7 @@ func good() *resourcepb.Resource {
 	return &resourcepb.Resource{Id: &resourcepb.ID{Uid: "u", Name: "n", Type: &resourcepb.Type{Group: "g", Kind: "k"}, Tenancy: &resourcepb.Tenancy{}}}
 }
 
-func TestResourceNamesTheField(t *testing.T) {
+func TestResourceErrorsNameField(t *testing.T) {
 	t.Parallel()
 	for field, spoil := range map[string]func(*resourcepb.Resource){
 		"id is nil":            func(r *resourcepb.Resource) { r.Id = nil },
@@ -38,17 +38,17 @@ func TestResourceNamesTheField(t *testing.T) {
 		res := good()
 		spoil(res)
 		if _, err := Resource(res, 0); !errors.Is(err, storage.ErrInvalid) || !strings.Contains(err.Error(), field) {
-			t.Errorf("%s: got %v", field, err)
+			t.Errorf("%s: got %v, expected ErrInvalid with the field", field, err)
 		}
 	}
 	res := good()
 	res.Id.Name = strings.Repeat("n", 255)
 	if _, err := Resource(res, 0); err != nil {
-		t.Errorf("255 bytes are legal: %v", err)
+		t.Errorf("a name of 255 bytes is valid, got %v", err)
 	}
 }
 
-func TestSizeIsExact(t *testing.T) {
+func TestSizeLimitIsExact(t *testing.T) {
 	t.Parallel()
 	for _, most := range []int{0, 1000} {
 		limit := most
@@ -63,10 +63,10 @@ func TestSizeIsExact(t *testing.T) {
 			res.Data.Value = res.Data.Value[1:]
 		}
 		if n := codec.Size(res); n != limit {
-			t.Fatalf("the test made %d bytes, not %d", n, limit)
+			t.Fatalf("the resource of the test has %d bytes, expected %d", n, limit)
 		}
 		if _, err := Resource(res, most); err != nil {
-			t.Errorf("%d bytes are legal: %v", limit, err)
+			t.Errorf("a resource of %d bytes is valid, got %v", limit, err)
 		}
 		res.Data.Value = append(res.Data.Value, 0)
 		if _, err := Resource(res, most); !errors.Is(err, storage.ErrTooLarge) {

@@ -9,11 +9,10 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Ops checks the operations of a transaction and returns the key of each. The error is an *storage.OpError where one
-// operation caused it.
+// Ops validates the operations of a transaction and returns their keys. The error is a *storage.OpError if one operation caused it.
 func Ops(ops []storage.Op, maxOps, maxSize int) ([]key.Key, error) {
 	if len(ops) > maxOps {
-		return nil, fmt.Errorf("%w: the transaction has %d operations, the most is %d", storage.ErrTooLarge, len(ops), maxOps)
+		return nil, fmt.Errorf("%w: the transaction has %d operations, expected at most %d", storage.ErrTooLarge, len(ops), maxOps)
 	}
 	keys := make([]key.Key, len(ops))
 	seen := make(map[key.Key]int, len(ops))
@@ -24,7 +23,7 @@ func Ops(ops []storage.Op, maxOps, maxSize int) ([]key.Key, error) {
 			return nil, &storage.OpError{Index: i, Err: err}
 		}
 		if first, twice := seen[k]; twice {
-			return nil, &storage.OpError{Index: i, Err: invalid("operation %d is on the same key already", first)}
+			return nil, &storage.OpError{Index: i, Err: invalid("operation %d has the same key", first)}
 		}
 		seen[k] = i
 		keys[i] = k
@@ -33,7 +32,7 @@ func Ops(ops []storage.Op, maxOps, maxSize int) ([]key.Key, error) {
 		}
 	}
 	if total > MaxSize {
-		return nil, fmt.Errorf("%w: the resources of the transaction have %d bytes together, the most is %d", storage.ErrTooLarge, total, MaxSize)
+		return nil, fmt.Errorf("%w: the resources of the transaction have %d bytes together, expected at most %d", storage.ErrTooLarge, total, MaxSize)
 	}
 	return keys, nil
 }
@@ -53,7 +52,7 @@ func op(o *storage.Op, maxSize int) (key.Key, error) {
 		return key.Key{}, invalid("Present is set without Delete")
 	case o.Write != nil:
 		if o.Version != "" {
-			return key.Key{}, invalid("Version stands beside Write, whose version is in the resource")
+			return key.Key{}, invalid("Version is set beside Write, whose version is in the resource")
 		}
 		return Resource(o.Write, maxSize)
 	case o.Present:
@@ -61,12 +60,12 @@ func op(o *storage.Op, maxSize int) (key.Key, error) {
 	case o.Delete != nil:
 		return ID("delete", o.Delete)
 	default:
-		return checked(o.Check, o.Version)
+		return checkedID(o.Check, o.Version)
 	}
 }
 
-// checked checks the id of a Check, which needs a uid unless it demands absence.
-func checked(id *resourcepb.ID, version string) (key.Key, error) {
+// checkedID validates the id of a Check, which needs a uid unless it requires absence.
+func checkedID(id *resourcepb.ID, version string) (key.Key, error) {
 	if version == "" {
 		return ID("check", id)
 	}

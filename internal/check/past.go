@@ -6,7 +6,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Revision refuses a number that is no revision.
+// Revision refuses numbers that are no revisions.
 func Revision(revision int64) error {
 	if revision <= 0 {
 		return invalid("revision is %d, expected 1 or more", revision)
@@ -14,7 +14,7 @@ func Revision(revision int64) error {
 	return nil
 }
 
-// Scan checks the options of a scan.
+// Scan validates the options of a scan.
 func Scan(opts history.ScanOptions) error {
 	switch {
 	case opts.Revision < 0:
@@ -27,7 +27,7 @@ func Scan(opts history.ScanOptions) error {
 	return nil
 }
 
-// Span checks a span and returns the keys that bound it, nil for no bound.
+// Span validates a span and returns the keys of its bounds, nil if unbounded.
 func Span(span history.Span) (from, to *key.Key, err error) {
 	if from, err = bound("span.from", span.From); err != nil {
 		return nil, nil, err
@@ -38,7 +38,7 @@ func Span(span history.Span) (from, to *key.Key, err error) {
 	return from, to, nil
 }
 
-// bound checks the bound of a span. Any part may be empty, or what no key has, such as the wildcard.
+// bound validates a bound of a span. Any part may be empty, or text that no key contains, such as the wildcard.
 func bound(field string, id *resourcepb.ID) (*key.Key, error) {
 	if id == nil {
 		return nil, nil
@@ -51,18 +51,18 @@ func bound(field string, id *resourcepb.ID) (*key.Key, error) {
 		{".tenancy.namespace", k.Namespace},
 		{".name", k.Name},
 	} {
-		if err := legal(field+p.field, p.value, MaxPart+1); err != nil { // a byte more: what comes just after the longest name
+		if err := legal(field+p.field, p.value, MaxPart+1); err != nil { // one byte longer: the bound directly after the longest name
 			return nil, err
 		}
 	}
 	return &k, nil
 }
 
-// Swap checks a swap and returns its key. maxSize is as for Resource.
+// Swap validates a swap and returns its key. maxSize is as for Resource.
 func Swap(swap history.Swap, maxSize int) (key.Key, error) {
 	switch {
 	case (swap.Write == nil) == (swap.Delete == nil):
-		return key.Key{}, invalid("a swap has a resource to write or an id to delete, and not both")
+		return key.Key{}, invalid("the swap sets both or none of Write and Delete, expected exactly one")
 	case swap.Expect < 0:
 		return key.Key{}, invalid("expect is %d, expected a revision, or 0 for nothing stored", swap.Expect)
 	case swap.Delete != nil:

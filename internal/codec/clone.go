@@ -10,13 +10,13 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Clone returns a deep copy of res. It does what proto.Clone does, field by field instead of by reflection, because a clone
-// and not the look-up is most of what a read from memory costs.
+// Clone returns a deep copy of res. It is proto.Clone without reflection, because the copy, and not the lookup, is most of the cost
+// of a read from memory.
 func Clone(res *resourcepb.Resource) *resourcepb.Resource {
 	if res == nil {
 		return nil
 	}
-	// One allocation for the messages that nearly every resource has.
+	// One allocation for the messages of nearly every resource.
 	parts := &struct {
 		res  resourcepb.Resource
 		id   idParts
@@ -43,7 +43,7 @@ func Clone(res *resourcepb.Resource) *resourcepb.Resource {
 	return out
 }
 
-// idParts are an id and what it consists of.
+// idParts is an id with its messages.
 type idParts struct {
 	id      resourcepb.ID
 	typ     resourcepb.Type

@@ -1,5 +1,5 @@
-// Package codec turns resources into bytes and back. A store keeps a resource without its version, which the database
-// itself supplies; everything else, fields and payloads that no program here knows included, passes through unharmed.
+// Package codec converts resources to bytes and back. A store keeps a resource without its version, which the database supplies.
+// Everything else is preserved, including unknown fields and payloads of unknown types.
 package codec
 
 import (
@@ -15,7 +15,7 @@ import (
 // Encode returns the bytes of res without its version.
 func Encode(res *resourcepb.Resource) ([]byte, error) { return Append(nil, res) }
 
-// Append appends what Encode returns to b.
+// Append appends the result of Encode to b.
 func Append(b []byte, res *resourcepb.Resource) ([]byte, error) {
 	if plain(res) {
 		return appendPlain(slices.Grow(b, sizePlain(res)), res), nil
@@ -30,13 +30,12 @@ func Append(b []byte, res *resourcepb.Resource) ([]byte, error) {
 	return b, nil
 }
 
-// Decode undoes Encode and sets the version.
+// Decode is the inverse of Encode and sets the version.
 func Decode(data []byte, version string) (*resourcepb.Resource, error) {
 	return decode(data, version, false)
 }
 
-// Adopt is Decode where nobody else will look at data again, or change it: the resource may keep its payload there, which
-// spares a copy of it.
+// Adopt is Decode for data that has no other reader or writer: the resource may keep its payload there, which saves a copy.
 func Adopt(data []byte, version string) (*resourcepb.Resource, error) {
 	return decode(data, version, true)
 }
@@ -53,7 +52,7 @@ func decode(data []byte, version string, adopt bool) (*resourcepb.Resource, erro
 	return res, nil
 }
 
-// Size returns the number of bytes that Encode would return.
+// Size returns the length of the result of Encode.
 func Size(res *resourcepb.Resource) int {
 	if plain(res) {
 		return sizePlain(res)
@@ -65,8 +64,8 @@ func Size(res *resourcepb.Resource) int {
 	return n
 }
 
-// WithVersion returns a shallow copy of res with another version: it shares everything else with res, so neither may be
-// changed afterwards.
+// WithVersion returns a shallow copy of res with another version. The copy shares everything else with res, so neither may be
+// modified afterwards.
 func WithVersion(res *resourcepb.Resource, version string) *resourcepb.Resource {
 	out := &resourcepb.Resource{
 		Id: res.GetId(), Owner: res.GetOwner(), Version: version, Generation: res.GetGeneration(),

@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// full has every field of every message set, unknown fields on each level included.
+// full returns a resource with every field of every message set, including unknown fields on each level.
 func full(t testing.TB) *resourcepb.Resource {
 	id := func(name string) *resourcepb.ID {
 		return &resourcepb.ID{Uid: "uid-" + name, Name: name,
@@ -41,7 +41,7 @@ func TestClone(t *testing.T) {
 		}
 	}
 	if Clone(nil) != nil {
-		t.Error("a clone of nil")
+		t.Error("Clone(nil) is not nil")
 	}
 	res := full(t)
 	clone := Clone(res)
@@ -52,18 +52,18 @@ func TestClone(t *testing.T) {
 	clone.Status["s"].Conditions[0].Type = "changed"
 	clone.Id.ProtoReflect().GetUnknown()[0]++
 	if !proto.Equal(res, fullLike(t, res)) {
-		t.Errorf("the original changed with its clone: %v", res)
+		t.Errorf("modifying the clone changed the original: %v", res)
 	}
 }
 
-// fullLike is a second full resource with the one field that differs between two of them taken from res.
+// fullLike returns a second full resource that shares with res the one field that differs between calls of full.
 func fullLike(t testing.TB, res *resourcepb.Resource) *resourcepb.Resource {
 	like := full(t)
 	like.Status["s"].UpdatedAt = res.Status["s"].UpdatedAt
 	return like
 }
 
-func TestEncodeLeavesOutTheVersionOnly(t *testing.T) {
+func TestEncodeOmitsVersionOnly(t *testing.T) {
 	t.Parallel()
 	res := full(t)
 	data, err := Encode(res)
@@ -71,7 +71,7 @@ func TestEncodeLeavesOutTheVersionOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(data) != Size(res) {
-		t.Errorf("%d bytes, Size says %d", len(data), Size(res))
+		t.Errorf("Encode returned %d bytes, Size %d", len(data), Size(res))
 	}
 	if res.Version != "7" {
 		t.Errorf("Encode changed the version to %q", res.Version)

@@ -11,10 +11,9 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// decodePlain does what proto.Unmarshal does for the resources that nearly all are, in a fraction of its time: one allocation
-// for the messages, one for their texts, one for the payload, which it leaves where it is if it may adopt data. For anything
-// else, such as an unknown field, one that comes twice or one that is malformed, it returns false, and proto.Unmarshal has the
-// word.
+// decodePlain is a faster proto.Unmarshal for nearly all resources: one allocation for the messages, one for their strings, one for
+// the payload, which stays in place if data may be adopted. For anything unusual, such as an unknown, repeated or malformed field,
+// it returns false, and the caller uses proto.Unmarshal.
 func decodePlain(data []byte, adopt bool) (*resourcepb.Resource, bool) {
 	parts := &struct {
 		res  resourcepb.Resource
@@ -22,7 +21,7 @@ func decodePlain(data []byte, adopt bool) (*resourcepb.Resource, bool) {
 		data anypb.Any
 	}{}
 	res := &parts.res
-	// The payload comes last. What is before it is small, and becomes the one text that all strings are parts of.
+	// The payload is last. The bytes before it are few and become one string, of which all strings are parts.
 	d := decoder{data: data, adopt: adopt}
 	payload := d.payload()
 	d.text = string(data[:payload])
@@ -61,16 +60,16 @@ func decodePlain(data []byte, adopt bool) (*resourcepb.Resource, bool) {
 	return res, !d.failed
 }
 
-// decoder goes through a message in which every field is length-delimited and has a number below 16. Once something is not as
-// expected, failed is set, stays, and ends every loop.
+// decoder scans a message whose fields are all length-delimited and have numbers below 16. At anything else it sets failed, which
+// ends every loop.
 type decoder struct {
 	data   []byte
 	text   string // the same bytes, up to the payload
-	adopt  bool   // the payload may stay where it is
+	adopt  bool   // the payload may stay in place
 	failed bool
 }
 
-// field is a field of a message, and the way to the one after it.
+// field is a field of a message and the position of the next one.
 type field struct {
 	d        *decoder
 	seen     uint16
@@ -81,10 +80,10 @@ type field struct {
 
 func (d *decoder) all() field { return field{d: d, end: len(d.data)} }
 
-// inside goes through the message in a field.
+// inside scans the message in a field.
 func (f field) inside() field { return field{d: f.d, to: f.from, end: f.to} }
 
-// next moves on to the next field and reports whether there is one.
+// next advances to the next field and reports whether there is one.
 func (f *field) next() bool {
 	d, at := f.d, f.to
 	if at >= f.end || d.failed {
@@ -103,10 +102,11 @@ func (f *field) next() bool {
 	return true
 }
 
-// mayRepeat forgets that the field was seen, as entries of maps are fields that come again.
+// mayRepeat permits the field again: entries of maps are repeated fields.
 func (f *field) mayRepeat() { f.seen &^= 1 << f.number }
 
-// payload returns where the value of the resource's Any begins, if it is the end of the resource, or else the end.
+// payload returns the start of the value of the resource's Any if the value ends the resource, and the end of the resource
+// otherwise.
 func (d *decoder) payload() int {
 	for at := d.all(); at.next(); at.seen = 0 {
 		if at.number != 7 || at.to != at.end {
@@ -178,7 +178,7 @@ func (d *decoder) tenancy(f field, out *resourcepb.Tenancy) {
 	}
 }
 
-// entry takes an entry of a map apart. Key and value both have to be there.
+// entry splits an entry of a map. Both the key and the value must be present.
 func (d *decoder) entry(f field) (k string, value field) {
 	inside := f.inside()
 	for inside.next() {
@@ -195,7 +195,7 @@ func (d *decoder) entry(f field) (k string, value field) {
 	return k, value
 }
 
-// any decodes the wrapper of a payload that begins at a place.
+// any decodes the Any that contains the payload.
 func (d *decoder) any(f field, out *anypb.Any, payload int) *anypb.Any {
 	for f := f.inside(); f.next(); {
 		switch {

@@ -46,7 +46,7 @@ func drawResource(t *rapid.T) *resourcepb.Resource {
 	return res
 }
 
-// What is encoded here is what proto.Marshal makes of it, and as large as Size says.
+// The result equals that of proto.Marshal and has the length that Size returns.
 func TestEncodePlain(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -69,8 +69,8 @@ func TestEncodePlain(t *testing.T) {
 	})
 }
 
-// What is not UTF-8 is refused wherever it is.
-func TestEncodeRefusesWhatIsNotUTF8(t *testing.T) {
+// Text that is not UTF-8 is refused in every field.
+func TestEncodeRequiresUTF8(t *testing.T) {
 	t.Parallel()
 	bad := "\xff"
 	for _, res := range []*resourcepb.Resource{
@@ -86,7 +86,7 @@ func TestEncodeRefusesWhatIsNotUTF8(t *testing.T) {
 	}
 }
 
-// What this program writes is decoded without the detour, and right.
+// Resources written by this program take the fast path and decode correctly.
 func TestDecodePlain(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -112,7 +112,7 @@ func TestDecodePlain(t *testing.T) {
 	})
 }
 
-// Whatever the bytes are, what is decoded here is what proto.Unmarshal makes of them.
+// For any bytes, the result equals that of proto.Unmarshal.
 func FuzzDecodePlain(f *testing.F) {
 	res := full(f)
 	for _, m := range []*resourcepb.Resource{{}, res, {Id: &resourcepb.ID{}, Data: &anypb.Any{}}, {Metadata: map[string]string{"": ""}}} {
@@ -152,9 +152,8 @@ func FuzzDecodePlain(f *testing.F) {
 	})
 }
 
-// A field that is added to one of these messages has to be looked at here: until then decodePlain gives up on it, and
-// appendPlain leaves it out.
-func TestPlainKnowsAllFields(t *testing.T) {
+// A new field of these messages must be added to the fast path. Until then decodePlain would refuse it and appendPlain omit it.
+func TestPlainCoversAllFields(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		message proto.Message
@@ -164,7 +163,7 @@ func TestPlainKnowsAllFields(t *testing.T) {
 		for i := range fields.Len() {
 			field := fields.Get(i)
 			if field.Number() > c.fields || field.Kind() != protoreflect.StringKind && field.Kind() != protoreflect.MessageKind && field.Kind() != protoreflect.BytesKind {
-				t.Errorf("encode.go and decode.go do not know %s", field.FullName())
+				t.Errorf("encode.go and decode.go do not support %s", field.FullName())
 			}
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// What follows is proto.Size and proto.Marshal, without the version and without reflection, for the resources that nearly all
-// are. plain tells which: neither a status nor a field that this program does not know. The bytes are the same.
+// The following functions are proto.Size and proto.Marshal, without the version and without reflection, for nearly all resources:
+// those without statuses and unknown fields, as reported by plain. The bytes are the same.
 
 func plain(res *resourcepb.Resource) bool {
 	if res == nil || len(res.Status) > 0 || hasUnknown(res) || !utf8.ValidString(res.Generation) || !plainID(res.Id) || !plainID(res.Owner) {
@@ -43,7 +43,7 @@ func plainID(id *resourcepb.ID) bool {
 
 func hasUnknown(m proto.Message) bool { return len(m.ProtoReflect().GetUnknown()) > 0 }
 
-// sizePlain is how many bytes appendPlain appends.
+// sizePlain returns the number of bytes that appendPlain appends.
 func sizePlain(res *resourcepb.Resource) int {
 	n := sizeText(res.Generation)
 	if res.Id != nil {
@@ -61,7 +61,7 @@ func sizePlain(res *resourcepb.Resource) int {
 	return n
 }
 
-// sizeField is the size of a field of n bytes, whose number is below 16.
+// sizeField returns the size of a field of n bytes with a number below 16.
 func sizeField(n int) int { return 1 + protowire.SizeBytes(n) }
 
 func sizeText(s string) int {
@@ -119,7 +119,7 @@ func appendPlain(b []byte, res *resourcepb.Resource) []byte {
 	return b
 }
 
-// appendHead appends what comes before the n bytes of a field.
+// appendHead appends the tag and the length of a field of n bytes.
 func appendHead(b []byte, number protowire.Number, n int) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, number, protowire.BytesType), uint64(n))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/ashlar-dev/storage/driver/key"
 )
 
-// Whatever bytes are stored under a key, they are a resource of this key with a uid, or damage that names the key.
+// Any bytes stored under a key are either a resource of this key with a uid, or damage that names the key.
 func FuzzDecodeOf(f *testing.F) {
 	res := full(f)
 	data, err := Encode(res)
@@ -28,7 +28,7 @@ func FuzzDecodeOf(f *testing.F) {
 		k, bad := key.Parse(at)
 		if bad != nil {
 			if err == nil {
-				t.Fatalf("under %q, which is no key: %v", at, res)
+				t.Fatalf("DecodeAt(%q), which is no key, returned %v", at, res)
 			}
 			return
 		}
@@ -43,13 +43,13 @@ func FuzzDecodeOf(f *testing.F) {
 		case err != nil && (!errors.As(err, &damaged) || key.Of(damaged.ID) != k || damaged.Version != "version"):
 			t.Errorf("under %v: %v, expected a DamagedError that names it", k, err)
 		case err == nil:
-			// What can be read can be written again.
+			// A decoded resource can be encoded again.
 			data, err := Encode(res)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if again, err := DecodeOf(k, data, "version"); err != nil || !proto.Equal(again, res) {
-				t.Errorf("%v comes back as %v, %v", res, again, err)
+				t.Errorf("%v was decoded again as %v, %v", res, again, err)
 			}
 		}
 	})

@@ -9,25 +9,25 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// DecodeOf is Decode of what is stored under a key. Bytes that are no resource, or another key's, are a *storage.DamagedError:
-// bytes that broke may well decode, if only as a resource without a name.
+// DecodeOf is Decode for the data stored under a key. Data that is no resource, or a resource of another key, is a
+// *storage.DamagedError: corrupted data may decode, for example as a resource without a name.
 func DecodeOf(k key.Key, data []byte, version string) (*resourcepb.Resource, error) {
 	res, err := Decode(data, version)
 	return belonging(k, version, res, err)
 }
 
-// AdoptOf is DecodeOf with Adopt in place of Decode.
+// AdoptOf is DecodeOf with Adopt instead of Decode.
 func AdoptOf(k key.Key, data []byte, version string) (*resourcepb.Resource, error) {
 	res, err := Adopt(data, version)
 	return belonging(k, version, res, err)
 }
 
-// DecodeAt is DecodeOf with the bytes of the key, which are taken apart only where they are needed for an error.
+// DecodeAt is DecodeOf with the bytes of the key, which are parsed only for an error.
 func DecodeAt(at, data []byte, version string) (*resourcepb.Resource, error) {
 	return decodeAt(at, data, version, false)
 }
 
-// AdoptAt is DecodeAt with Adopt in place of Decode.
+// AdoptAt is DecodeAt with Adopt instead of Decode.
 func AdoptAt(at, data []byte, version string) (*resourcepb.Resource, error) {
 	return decodeAt(at, data, version, true)
 }
@@ -61,7 +61,7 @@ func belonging(k key.Key, version string, res *resourcepb.Resource, err error) (
 	return nil, DamageError(k, "", version, err)
 }
 
-// DamageError is the error for what is stored under a key, with the uid and the version that belong to it as far as they are known.
+// DamageError returns the error for damaged data under a key, with its uid and version as far as they are known.
 func DamageError(k key.Key, uid, version string, err error) error {
 	return &storage.DamagedError{ID: k.ID(uid, ""), Version: version, Err: err}
 }

@@ -1,5 +1,5 @@
-// Package cursor makes the opaque tokens that backends hand out: watch cursors and continue tokens. A token carries the id of
-// the store that made it and a checksum, so that text which is no token, and a token of another store, are told apart.
+// Package cursor encodes the opaque tokens of backends: watch cursors and continue tokens. A token contains the id of its store and
+// a checksum, which distinguishes a token of another store from text that is no token.
 package cursor
 
 import (
@@ -14,13 +14,13 @@ import (
 // StoreID identifies a store for as long as its data lives. It is random.
 type StoreID [16]byte
 
-// Kind says what a token is for.
+// Kind is the purpose of a token.
 type Kind byte
 
 // The kinds of tokens.
 const (
 	Watch    Kind = 'w' // a position in the store's history
-	Snapshot Kind = 's' // a place inside a snapshot, where no watch can start
+	Snapshot Kind = 's' // a position inside a snapshot; no watch can start there
 	Page     Kind = 'p' // the rest of a listing
 	Past     Kind = 'r' // the rest of a listing that is read from history
 )
@@ -34,7 +34,7 @@ func (k Kind) String() string {
 
 const overhead = 1 + 16 + 4
 
-// Encode returns the token.
+// Encode returns a token.
 func Encode(kind Kind, store StoreID, payload []byte) string {
 	b := make([]byte, 0, overhead+len(payload))
 	b = append(b, byte(kind))
@@ -44,17 +44,17 @@ func Encode(kind Kind, store StoreID, payload []byte) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// Is reports whether text looks like a token of this kind.
+// Is reports whether text has the form of a token of this kind.
 func Is(kind Kind, token string) bool {
 	b, err := base64.RawURLEncoding.DecodeString(token[:min(len(token), 4)])
 	return err == nil && len(b) > 0 && Kind(b[0]) == kind
 }
 
-// Decode returns the payload of a token of this kind. Text that is no such token gives storage.ErrInvalid, a token of another
-// store storage.ErrCompacted.
+// Decode returns the payload of a token of this kind. Any other text is storage.ErrInvalid, a token of another store
+// storage.ErrCompacted.
 func Decode(kind Kind, store StoreID, token string) ([]byte, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
-	// The decoder skips line breaks, so a token with one in it would be taken for another token.
+	// The base64 decoder skips line breaks: a token that contains one would decode like another token.
 	if err != nil || base64.RawURLEncoding.EncodedLen(len(b)) != len(token) || len(b) < overhead || crc32.ChecksumIEEE(b[:len(b)-4]) != binary.BigEndian.Uint32(b[len(b)-4:]) {
 		return nil, fmt.Errorf("%w: this is no %s", storage.ErrInvalid, kind)
 	}

@@ -16,7 +16,7 @@ func TestTokens(t *testing.T) {
 		t.Errorf("got %q, %v", got, err)
 	}
 	if _, err := Decode(Watch, other, token); !errors.Is(err, storage.ErrCompacted) {
-		t.Errorf("another store's: %v", err)
+		t.Errorf("a token of another store: %v, expected ErrCompacted", err)
 	}
 	for name, bad := range map[string]string{
 		"nothing":            "",
@@ -41,7 +41,7 @@ func FuzzDecode(f *testing.F) {
 		payload, err := Decode(Watch, StoreID{}, token)
 		switch {
 		case err == nil && Encode(Watch, StoreID{}, bytes.Clone(payload)) != token:
-			t.Errorf("%q is another writing of a token", token)
+			t.Errorf("%q was accepted, although it only resembles a token", token)
 		case err != nil && !errors.Is(err, storage.ErrInvalid) && !errors.Is(err, storage.ErrCompacted):
 			t.Errorf("%q: %v", token, err)
 		}

@@ -1,7 +1,7 @@
-// Package jsonpb writes resources and events as protojson on one line, and reads resources back.
+// Package jsonpb encodes resources and events as protojson on one line, and decodes resources.
 //
-// Protojson cannot show a payload whose type the program does not know, and drops fields that it does not know. Such a
-// payload is written as its bytes instead, so that nothing is lost on the way out and back:
+// Protojson cannot encode a payload whose type the program does not know, and drops unknown fields. Such a payload is written as
+// its bytes, so nothing is lost on the round trip:
 //
 //	"data":{"@type":"type.googleapis.com/some.Message","@value":"CgNhYmM="}
 package jsonpb
@@ -24,24 +24,24 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// opaque is a payload by its bytes.
+// opaque is a payload as bytes.
 type opaque struct {
 	Type  string `json:"@type"`
 	Value string `json:"@value"`
 }
 
-// Marshal returns res as protojson, compact and the same for the same resource. A nil resource is {}.
+// Marshal returns res as compact, deterministic protojson. A nil resource is {}.
 func Marshal(res *resourcepb.Resource) ([]byte, error) {
 	return MarshalWith(res, func(data *anypb.Any) ([]byte, error) { return MarshalPayload(data, nil) })
 }
 
-// Resolver finds the messages that payloads, and what is packed inside them, may be.
+// Resolver finds the message types of payloads and of the messages inside them.
 type Resolver interface {
 	protoregistry.MessageTypeResolver
 	protoregistry.ExtensionTypeResolver
 }
 
-// MarshalWith is Marshal with payloads in a form of the caller's: payload returns the JSON of one.
+// MarshalWith is Marshal with another encoding of payloads: payload returns the JSON of one.
 func MarshalWith(res *resourcepb.Resource, payload func(*anypb.Any) ([]byte, error)) ([]byte, error) {
 	if res.GetData() == nil {
 		return compact(res)
@@ -67,19 +67,19 @@ func MarshalWith(res *resourcepb.Resource, payload func(*anypb.Any) ([]byte, err
 	return append(text, '}'), nil
 }
 
-// MarshalPayload returns a payload with its @type, by its fields if protojson shows all of it, else by its bytes. A nil resolver knows what
-// the program links.
+// MarshalPayload returns a payload with its @type: by its fields if protojson can encode all of it, otherwise as bytes. A nil
+// resolver knows the types linked into the program.
 func MarshalPayload(data *anypb.Any, known Resolver) ([]byte, error) {
 	if known == nil {
 		known = protoregistry.GlobalTypes
 	}
-	if text := shown(data, known); text != nil {
+	if text := byFields(data, known); text != nil {
 		return text, nil
 	}
 	return Opaque(data)
 }
 
-// Opaque returns a payload by its bytes.
+// Opaque returns a payload as bytes.
 func Opaque(data *anypb.Any) ([]byte, error) {
 	text, err := json.Marshal(opaque{Type: data.GetTypeUrl(), Value: base64.StdEncoding.EncodeToString(data.GetValue())})
 	if err != nil {
@@ -88,7 +88,8 @@ func Opaque(data *anypb.Any) ([]byte, error) {
 	return text, nil
 }
 
-// ParseOpaque undoes Opaque. It returns nil if the text is not a payload by its bytes: an object with both members, each once, and no others.
+// ParseOpaque is the inverse of Opaque. It returns nil if the text is no payload as bytes: an object with exactly the two members,
+// each once.
 func ParseOpaque(text []byte) (*anypb.Any, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	if open, err := dec.Token(); err != nil || open != json.Delim('{') || !utf8.Valid(text) {
@@ -114,7 +115,7 @@ func ParseOpaque(text []byte) (*anypb.Any, error) {
 	return &anypb.Any{TypeUrl: members["@type"], Value: value}, nil
 }
 
-// MarshalEvent returns ev as protojson, compact and the same for the same event.
+// MarshalEvent returns ev as compact, deterministic protojson.
 func MarshalEvent(ev *resourcepb.WatchEvent) ([]byte, error) {
 	var name string
 	var res *resourcepb.Resource
@@ -148,7 +149,7 @@ func MarshalEvent(ev *resourcepb.WatchEvent) ([]byte, error) {
 	return fmt.Appendf(nil, `{"%s":{"resource":%s}%s}`, name, text, more), nil
 }
 
-// Unmarshal undoes Marshal.
+// Unmarshal is the inverse of Marshal.
 func Unmarshal(text []byte) (*resourcepb.Resource, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(text, &fields); err != nil {
@@ -177,13 +178,13 @@ func Unmarshal(text []byte) (*resourcepb.Resource, error) {
 	return res, nil
 }
 
-// protoPrefix is what package protojson puts before its errors: the place is that of an intermediate text, and the blank is
-// on purpose not always the same one.
+// protoPrefix matches the prefix of protojson's errors: a position in an intermediate text, and a space that protojson varies on
+// purpose.
 var protoPrefix = regexp.MustCompile(`^proto:[\s\x{a0}]*(\(line \d+:\d+\):[\s\x{a0}]*)?`)
 
 func cleanse(text string) string { return protoPrefix.ReplaceAllString(text, "") }
 
-// compact returns protojson without the blanks that it puts in at random.
+// compact returns protojson without its random spaces.
 func compact(m proto.Message) ([]byte, error) {
 	text, err := protojson.Marshal(m)
 	if err != nil {
@@ -200,8 +201,8 @@ func compacted(text []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// shown returns a payload by its fields, nil if protojson does not show all of it.
-func shown(data *anypb.Any, known Resolver) []byte {
+// byFields returns a payload by its fields, or nil if protojson cannot encode all of it.
+func byFields(data *anypb.Any, known Resolver) []byte {
 	if data.GetTypeUrl() == "" {
 		if len(data.GetValue()) == 0 {
 			return []byte("{}")
@@ -212,7 +213,7 @@ func shown(data *anypb.Any, known Resolver) []byte {
 	if err != nil || hasUnknown(m.ProtoReflect(), known, 0) {
 		return nil
 	}
-	// An Any inside the payload may be of an unknown type; a Struct may hold a number that JSON has no word for.
+	// An Any inside the payload may have an unknown type; a Struct may contain a number that JSON cannot express.
 	text, err := protojson.MarshalOptions{Resolver: known}.Marshal(data)
 	if err != nil {
 		return nil
@@ -223,12 +224,12 @@ func shown(data *anypb.Any, known Resolver) []byte {
 	return text
 }
 
-// maxPacked is how many messages may be packed one in another for a payload to be shown by its fields: each is decoded once for every one
-// that it is packed in.
+// maxPacked is the maximum depth of packed messages in a payload that is encoded by its fields. Each packed message is decoded once
+// per level.
 const maxPacked = 32
 
-// hasUnknown says whether m, or a message in it, has fields that this program does not know. What is packed in an Any is in it, too; m
-// itself is packed in so many others.
+// hasUnknown reports whether m, a message in it, or a message packed in an Any in it, has fields that this program does not know.
+// packed is the depth of m.
 func hasUnknown(m protoreflect.Message, known Resolver, packed int) bool {
 	if len(m.GetUnknown()) > 0 {
 		return true

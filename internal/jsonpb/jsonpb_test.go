@@ -24,7 +24,7 @@ func pack(t *testing.T, m proto.Message) *anypb.Any {
 	return data
 }
 
-func TestPayloadsComeBack(t *testing.T) {
+func TestPayloadRoundTrip(t *testing.T) {
 	t.Parallel()
 	unknownField := protowire.AppendVarint(protowire.AppendTag(nil, 999, protowire.VarintType), 7)
 	partly := &resourcepb.Tombstone{Owner: &resourcepb.ID{Name: "x"}}
@@ -64,7 +64,7 @@ func TestPayloadsComeBack(t *testing.T) {
 	}
 }
 
-// Only what Opaque writes is a payload by its bytes. What is nearly that is not taken for one of its readings.
+// Only the exact output of Opaque is a payload as bytes; similar objects are not.
 func TestOpaqueIsExact(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
@@ -108,9 +108,9 @@ func TestEvents(t *testing.T) {
 	require.Error(t, err)
 }
 
-// Any text is the same text after a way through YAML, for readers of YAML 1.1 as well: these take more words for booleans
-// and numbers, so a bare word must have only letters.
-func TestYAMLKeepsTexts(t *testing.T) {
+// Any text survives the round trip through YAML, also with YAML 1.1 readers, which treat more words as booleans and numbers. A bare
+// word therefore contains only letters.
+func TestYAMLKeepsText(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		s := rapid.OneOf(
@@ -129,15 +129,15 @@ func TestYAMLKeepsTexts(t *testing.T) {
 		}
 		var got map[string]string
 		if err := yaml.Unmarshal(out, &got); err != nil {
-			t.Fatalf("%q became %q: %v", s, out, err)
+			t.Fatalf("%q was encoded as %q: %v", s, out, err)
 		}
 		if len(got) != 1 || got["k"+s] != s {
-			t.Fatalf("%q became %q and then %q", s, out, got)
+			t.Fatalf("%q was encoded as %q and decoded as %q", s, out, got)
 		}
 	})
 }
 
-func TestYAMLReads(t *testing.T) {
+func TestYAMLIsReadable(t *testing.T) {
 	t.Parallel()
 	out, err := jsonpb.YAML([]byte(`{"a":{"b":[1,2.5,1e+21,true,null,"x y"],"c":{},"d":[]},"script":"set -eu\n  run\n","yes":"no"}`))
 	require.NoError(t, err)

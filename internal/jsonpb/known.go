@@ -1,7 +1,7 @@
 package jsonpb
 
-// The payloads that are known beside the project's own messages: what else a program happens to link must not decide
-// whether a payload is shown by its fields or by its bytes.
+// Payloads of these types are known in addition to the project's own messages. Without this list, the packages that a program happens
+// to link would decide whether a payload is encoded by its fields or as bytes.
 import (
 	_ "google.golang.org/protobuf/types/known/durationpb"
 	_ "google.golang.org/protobuf/types/known/emptypb"

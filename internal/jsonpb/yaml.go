@@ -70,14 +70,14 @@ func yamlNode(dec *json.Decoder) (*yaml.Node, error) {
 }
 
 var (
-	// plain texts are read as text by every YAML reader, unless they are one of the words below.
+	// plain texts are read as text by every YAML reader, except the words below.
 	plain = regexp.MustCompile(`^[A-Za-z_/][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*$`)
 	words = regexp.MustCompile(`(?i)^(y|n|yes|no|on|off|true|false|null)$`)
-	// block texts come out well as |: lines of ordinary characters that neither begin the text with a blank nor end in one.
+	// block texts are suitable for the style |: lines of printable characters, without a leading or trailing space.
 	block = regexp.MustCompile(`^[!-~][ -~]*(\n([ -~]*[!-~])?)*\n[ -~]*[!-~]\n?$`)
 )
 
-// style keeps a text a text: readers of YAML 1.1 take a bare yes for true, and 0x10 or 1e3 for numbers.
+// style ensures that text remains text: YAML 1.1 readers take a bare yes for true, and 0x10 or 1e3 for numbers.
 func style(s string) yaml.Style {
 	switch {
 	case plain.MatchString(s) && !words.MatchString(s):

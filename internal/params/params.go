@@ -1,5 +1,5 @@
-// Package params reads the parameters of a store's URL. It collects the first mistake, knows which parameters were asked for,
-// and refuses the rest by name. No error shows a value of the URL's user-info.
+// Package params parses the parameters of a store's URL. It collects the first error, records the requested parameters, and refuses
+// all others by name. No error contains the URL's user-info.
 package params
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// Values are the parameters of one URL. Ask for each by its type, then call Err.
+// Values are the parameters of one URL. Read each by its type, then call Err.
 type Values struct {
 	raw   string
 	query url.Values
@@ -21,7 +21,7 @@ type Values struct {
 	err   error
 }
 
-// Parse reads the query of u. A fragment is a mistake: no store's URL has one.
+// Parse parses the query of u. A fragment is an error.
 func Parse(u *url.URL) *Values {
 	v := &Values{raw: u.RawQuery}
 	if u.Fragment != "" {
@@ -41,7 +41,7 @@ func (v *Values) fail(name, expected string) {
 	}
 }
 
-// get returns the text of a parameter, and whether it is there.
+// get returns the text of a parameter and whether it is set.
 func (v *Values) get(name string) (string, bool) {
 	v.known = append(v.known, name)
 	values, there := v.query[name]
@@ -90,7 +90,7 @@ func (v *Values) OnOff(name string, otherwise bool) bool {
 	return otherwise
 }
 
-// Int returns a whole number from low to high.
+// Int returns an integer from low to high.
 func (v *Values) Int(name string, otherwise, low, high int) int {
 	s, there := v.get(name)
 	if !there {
@@ -104,16 +104,16 @@ func (v *Values) Int(name string, otherwise, low, high int) int {
 	return n
 }
 
-// shortest is the least value of a duration. Less is a mistake, a bare number of nanoseconds for one, that nothing works with:
-// requests that are over before they are sent, tickers that never rest, or, halved a few times, panic.
-const shortest = time.Millisecond
+// minDuration is the minimum of a duration. A shorter one, for example a bare number of nanoseconds, is an error: requests would
+// expire before they are sent, and tickers would never pause or, after some halvings, panic.
+const minDuration = time.Millisecond
 
-// Duration returns a time such as 30s or 5m, of a millisecond at least.
+// Duration returns a duration such as 30s or 5m, of at least a millisecond.
 func (v *Values) Duration(name string, otherwise time.Duration) time.Duration {
-	return v.DurationFrom(name, otherwise, shortest)
+	return v.DurationFrom(name, otherwise, minDuration)
 }
 
-// DurationFrom is Duration for a parameter that is not less than a bound.
+// DurationFrom is Duration with a lower bound.
 func (v *Values) DurationFrom(name string, otherwise, least time.Duration) time.Duration {
 	s, there := v.get(name)
 	if !there {
@@ -127,7 +127,7 @@ func (v *Values) DurationFrom(name string, otherwise, least time.Duration) time.
 	return d
 }
 
-// Rest returns the parameters that nobody asked for, and takes them as known. For adapters that pass parameters on.
+// Rest returns the parameters that were not read, and marks them as known. It is for adapters that pass parameters on.
 func (v *Values) Rest() url.Values {
 	rest := url.Values{}
 	for name, values := range v.query {
@@ -141,7 +141,7 @@ func (v *Values) Rest() url.Values {
 	return rest
 }
 
-// Err returns the first mistake: a malformed value, or a parameter that is not known.
+// Err returns the first error: a malformed value or an unknown parameter.
 func (v *Values) Err() error {
 	if v.err != nil {
 		return v.err
@@ -161,8 +161,8 @@ func (v *Values) Err() error {
 	return Unknown(v.raw, unknown[0], known)
 }
 
-// Unknown is the error for a parameter of a query that is none of those known. Where an @ stands in the query it may be the rest of
-// a password with a ? in it that nobody escaped: then the error does not show it.
+// Unknown returns the error for an unknown parameter of a query. If the query contains an @, it may be the rest of a password with
+// an unescaped ?, so the error does not contain it.
 func Unknown(query, name string, known []string) error {
 	if strings.Contains(query, "@") {
 		return fmt.Errorf("%w: unknown URL parameter (or a ? in the password, which is written %%3F), expected one of %s",

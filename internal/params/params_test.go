@@ -39,7 +39,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-func TestMistakesAreNamed(t *testing.T) {
+func TestErrorsNameParameter(t *testing.T) {
 	t.Parallel()
 	for query, named := range map[string]string{
 		"size=0":                  "size",
@@ -63,19 +63,19 @@ func TestMistakesAreNamed(t *testing.T) {
 		v, _ := read(t, "x://user:secret@h?"+query)
 		err := v.Err()
 		if !errors.Is(err, storage.ErrInvalid) || !strings.Contains(err.Error(), named) {
-			t.Errorf("%s: got %v, expected a word about %s", query, err, named)
+			t.Errorf("%s: got %v, expected ErrInvalid with %q", query, err, named)
 		}
 		if err != nil && (strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "hunter2")) {
-			t.Errorf("%s: a password shows in %v", query, err)
+			t.Errorf("%s: the error contains the password: %v", query, err)
 		}
 	}
 }
 
-func TestRestIsPassedOn(t *testing.T) {
+func TestRest(t *testing.T) {
 	t.Parallel()
 	v, _ := read(t, "x://h?size=3&sslmode=disable")
 	if rest := v.Rest(); len(rest) != 1 || rest.Get("sslmode") != "disable" {
-		t.Errorf("got %v", rest)
+		t.Errorf("Rest returned %v, expected sslmode alone", rest)
 	}
 	if err := v.Err(); err != nil {
 		t.Error(err)

@@ -7,7 +7,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Filter selects keys as Backend.List does. It is for those who see the contract alone, and no keys of package driver.
+// Filter selects keys as Backend.List does. It serves packages that use only the contract, without the keys of package driver.
 type Filter struct{ keys key.Filter }
 
 // Matching returns the filter of a list.
@@ -26,10 +26,10 @@ func (f *Filter) Match(id *resourcepb.ID) bool {
 // Span returns a span with all keys that the filter selects.
 func (f *Filter) Span() history.Span { return Of(&f.keys) }
 
-// After returns the part of Span behind an id that the filter selects.
+// After returns the part of Span after an id that the filter selects.
 func (f *Filter) After(id *resourcepb.ID) history.Span {
 	s, k := f.Span(), key.Of(id)
-	k.Name += "\x01" // names hold no NUL, so none lies between
+	k.Name += "\x01" // names contain no NUL, so no key lies between
 	s.From = k.ID("", "")
 	return s
 }

@@ -1,4 +1,4 @@
-// Package ranges finds the spans of keys that a Historian is asked for: those that a filter matches, and that of one key.
+// Package ranges computes spans of keys for a history.Historian: the span of a filter and the span of one key.
 package ranges
 
 import (
@@ -11,7 +11,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Of returns a span with all keys that a filter matches, and few others where it begins with fixed parts.
+// Of returns a span that contains all keys matching a filter. If the filter begins with fixed parts, the span contains few other
+// keys.
 func Of(f *key.Filter) history.Span {
 	fixed := []string{f.Group, f.Kind, f.Partition, f.Namespace, f.NamePrefix}
 	for i, part := range fixed {
@@ -39,15 +40,15 @@ func OfKey(k key.Key) history.Span {
 	return history.Span{From: k.ID("", ""), To: After(k)}
 }
 
-// After returns the lowest id after a key, nil if there is none.
+// After returns the lowest id after a key, or nil.
 func After(k key.Key) *resourcepb.ID {
 	return after(k.Group, k.Kind, k.Partition, k.Namespace, k.Name)
 }
 
-// after returns the lowest id after all keys that begin with these parts, nil if there is none.
+// after returns the lowest id after all keys that begin with these parts, or nil.
 func after(parts ...string) *resourcepb.ID {
 	for i := len(parts) - 1; i >= 0; i-- {
-		// Nothing is longer than the longest text, and no NUL is in it.
+		// No text is longer than the limit, and none contains a NUL.
 		next, ok := parts[i]+"\x01", len(parts[i]) < check.MaxPart
 		if !ok {
 			next, ok = afterPrefix(parts[i])
@@ -59,13 +60,13 @@ func after(parts ...string) *resourcepb.ID {
 	return nil
 }
 
-// afterPrefix returns the lowest legal text after all that begin with s, false if there is none.
+// afterPrefix returns the lowest valid text after all texts with the prefix s. It returns false if there is none.
 func afterPrefix(s string) (string, bool) {
 	for s != "" {
 		r, size := utf8.DecodeLastRuneInString(s)
 		s = s[:len(s)-size]
 		if r++; r == 0xd800 {
-			r = 0xe000 // what lies between is no character
+			r = 0xe000 // the surrogates between are no characters
 		}
 		if r <= utf8.MaxRune && len(s)+utf8.RuneLen(r) <= check.MaxPart {
 			return s + string(r), true
@@ -74,7 +75,7 @@ func afterPrefix(s string) (string, bool) {
 	return "", false
 }
 
-// idOf makes an id of the first parts of a key.
+// idOf returns an id with the first parts of a key.
 func idOf(parts ...string) *resourcepb.ID {
 	var all [5]string
 	copy(all[:], parts)

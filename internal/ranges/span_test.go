@@ -13,7 +13,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/check"
 )
 
-// part draws a part of a key from few texts, so that keys meet, and among them those after which the next one is hard to find.
+// part draws a part of a key from few texts, so that keys collide often. Some of the texts have no simple successor.
 func part(t *rapid.T, label string, empty bool) string {
 	long := strings.Repeat("l", check.MaxPart)
 	texts := []string{
@@ -33,8 +33,8 @@ func drawKey(t *rapid.T, label string) key.Key {
 	}
 }
 
-// A span has every key that its filter matches and, where the filter has no wildcard before a fixed part, no other.
-func TestSpanHoldsWhatMatches(t *testing.T) {
+// A span contains every key that matches its filter and, if the filter has no wildcard before a fixed part, no other key.
+func TestSpanContainsMatches(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		k := drawKey(t, "key")
@@ -58,7 +58,7 @@ func TestSpanHoldsWhatMatches(t *testing.T) {
 	})
 }
 
-// Between a key and what is after it there is none.
+// No key lies between a key and its successor.
 func TestAfter(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -87,8 +87,8 @@ func TestAfterPrefix(t *testing.T) {
 	}
 }
 
-// Behind a key of a filter comes the next one, and nothing of what is before.
-func TestBehind(t *testing.T) {
+// The span after a key contains all later matches and nothing before them.
+func TestFilterAfter(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		k, other := drawKey(t, "key"), drawKey(t, "other")

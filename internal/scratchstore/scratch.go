@@ -1,7 +1,7 @@
-// Package scratchstore makes stores that are needed for a while in databases that hold other stores as well, and deletes them without
-// leave of anything. Each adapter registers how.
+// Package scratchstore creates temporary stores in databases that also contain other stores, and deletes them without a trace. Each
+// adapter registers its implementation.
 //
-// It is internal because deleting whole stores is: a Space deletes what it has named itself and nothing else.
+// The package is internal because it deletes whole stores. A Space deletes only stores that it has named itself.
 package scratchstore
 
 import (
@@ -16,41 +16,39 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// Space is a place for stores in a database.
+// Space is a set of temporary stores in a database.
 type Space struct {
-	// Location is what people call it, such as "the schemas ashlar_x_…".
+	// Location describes the place for users, for example "the schemas ashlar_x_…".
 	Location string
 
-	// Store returns the URL of a store of that number; it is there once it is opened.
+	// Store returns the URL of a store by its number. The store exists once it is opened.
 	Store func(number int) *url.URL
 
-	// Drop deletes all stores of the space, as far as there are any. None may be open. storage.ErrInconsistent is worth
-	// another attempt.
+	// Drop deletes all existing stores of the space. None may be open. After storage.ErrInconsistent, it can be retried.
 	Drop func(ctx context.Context) error
 
-	// Requests are bytes of which one is in each request that may change a resource; none if that is the resource's name.
+	// Requests are byte sequences, one of which is in each request that may change a resource; nil if the resource's name serves.
 	Requests []string
 }
 
-// Maker makes a space in the database of u whose name nobody has used. The stores have u's parameters, but for those that name
-// the store or keep it from being created.
+// Maker creates a space with an unused name in the database of u. The stores have the parameters of u, except those that name the
+// store or forbid its creation.
 type Maker = func(u *url.URL, name string) (*Space, error)
 
 var makers = map[string]Maker{}
 
-// Register makes an adapter known. It is called from an adapter's init function.
+// Register registers the maker of an adapter. It is called from an adapter's init function.
 func Register(maker Maker, schemes ...string) {
 	for _, scheme := range schemes {
 		makers[scheme] = maker
 	}
 }
 
-// New returns a space in the database of the store that rawURL names, which it does not touch. A URL that is wrong is
-// storage.ErrInvalid.
+// New returns a space in the database of the store at rawURL. It does not touch that store. An invalid URL is storage.ErrInvalid.
 func New(rawURL, purpose string) (*Space, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return nil, fmt.Errorf("%w: malformed URL", storage.ErrInvalid) // the error repeats it, and with it a password
+		return nil, fmt.Errorf("%w: malformed URL", storage.ErrInvalid) // the error contains the URL and its password
 	}
 	if strings.Contains(rawURL, "#") {
 		return nil, fmt.Errorf("%w: a store's URL has no fragment (write %%23 for a # in it)", storage.ErrInvalid)

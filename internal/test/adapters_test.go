@@ -20,8 +20,8 @@ import (
 	"github.com/ashlar-dev/storage/sqlite"
 )
 
-// Every adapter has a Backend and opens it by URL. New takes what the backend runs on, which stays the caller's, and Options; in
-// memory there is nothing to take and nothing that fails. The compiler checks the signatures.
+// Every adapter has a Backend and opens it by URL. New takes the connection, which remains the caller's, and Options; in memory there
+// is no connection and no failure. The compiler checks the signatures.
 var (
 	_ func(*inmem.Options) *inmem.Backend                                                                               = inmem.New
 	_ func(context.Context, string, *sqlite.Options) (*sqlite.Backend, error)                                           = sqlite.New
@@ -30,7 +30,7 @@ var (
 	_ func(context.Context, *awsdynamodb.Client, *dynamodbstreams.Client, *dynamodb.Options) (*dynamodb.Backend, error) = dynamodb.New
 )
 
-// opener makes an adapter's Open a storage.Opener.
+// opener returns an adapter's Open as a storage.Opener.
 func opener[B storage.Backend](open func(context.Context, *url.URL) (B, error)) storage.Opener {
 	return func(ctx context.Context, u *url.URL) (storage.Backend, error) { return open(ctx, u) }
 }
@@ -43,8 +43,8 @@ var openers = map[string]storage.Opener{
 	"dynamodb": opener[*dynamodb.Backend](dynamodb.Open),
 }
 
-// Open of an adapter refuses what storage.Open refuses, and a failure through storage.Open is no backend: not a nil pointer in an
-// interface, which a caller would take for one.
+// Open of an adapter refuses the same URLs as storage.Open. A failure through storage.Open returns a nil interface, not a nil
+// pointer in an interface.
 func TestOpenersRefuse(t *testing.T) {
 	t.Parallel()
 	for scheme, open := range openers {
@@ -63,17 +63,16 @@ func TestOpenersRefuse(t *testing.T) {
 				t.Errorf("%s through storage.Open: %v and %v, expected no backend and ErrInvalid", u, b, err)
 			}
 		}
-		over, cancel := context.WithCancel(t.Context())
+		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := open(over, &url.URL{Scheme: scheme, Host: "host"}); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s with a context that is over: %v, expected the context's error", scheme, err)
+		if _, err := open(ended, &url.URL{Scheme: scheme, Host: "host"}); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s with an ended context: %v, expected Canceled", scheme, err)
 		}
 	}
 }
 
-// Times that are too short to work with are refused by name, before anything is made or asked: in a ticker they would end the
-// process.
-func TestTimesThatAreTooShort(t *testing.T) {
+// Durations that are too short are refused by name before anything is created or requested: in a ticker they would end the process.
+func TestMinimumDurations(t *testing.T) {
 	t.Parallel()
 	for scheme, parameters := range map[string][]string{
 		"mem":      {"timeout", "outage"},
@@ -93,7 +92,7 @@ func TestTimesThatAreTooShort(t *testing.T) {
 					_ = b.Close()
 				}
 				if !errors.Is(err, storage.ErrInvalid) || !strings.Contains(err.Error(), name) {
-					t.Errorf("%s with %s=%s: %v, expected ErrInvalid about %s", scheme, name, value, err, name)
+					t.Errorf("%s with %s=%s: %v, expected ErrInvalid with %s", scheme, name, value, err, name)
 				}
 			}
 		}

@@ -1,5 +1,5 @@
-// Package testrun runs code written for a test outside of go test: in a program, and in the test of a suite that checks the
-// failures of its cases.
+// Package testrun runs code written for a test outside of go test: in a program, or in the test of a suite that checks the failures
+// of its cases.
 package testrun
 
 import (
@@ -71,7 +71,7 @@ func (r *T) contain(f func()) {
 // Outcome is the result of a test.
 type Outcome struct {
 	Failure string // the errors; "" if there are none
-	Skipped string // why it was left out, if it was
+	Skipped string // the reason if it was skipped
 	Log     string // the rest of its log
 }
 

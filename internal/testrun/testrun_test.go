@@ -18,7 +18,7 @@ func TestEveryMethod(t *testing.T) {
 			continue // not exported
 		}
 		if file, _ := runtime.FuncForPC(m.Func.Pointer()).FileLine(m.Func.Pointer()); !strings.HasSuffix(file, "testrun.go") {
-			t.Errorf("testing.TB has a method %s that T has not (it is in %s)", name, file)
+			t.Errorf("T does not implement the method %s of testing.TB (promoted from %s)", name, file)
 		}
 	}
 }

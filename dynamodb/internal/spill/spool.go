@@ -1,7 +1,5 @@
-// Package spill keeps the rows of a snapshot that were copied out of a database, so that no read transaction has to stay
-// open while somebody consumes them: in memory up to a bound, and beyond it in a temporary file that has no name.
-//
-// It is apart from paging, which holds listings made of it, because watches' snapshots are too, and those need no listing.
+// Package spill stores the rows of a snapshot that were copied out of a database, so that no read transaction stays open while a
+// caller consumes them: in memory up to a limit, and beyond it in an unnamed temporary file.
 package spill
 
 import (
@@ -13,22 +11,22 @@ import (
 	"os"
 )
 
-// Spool is a sequence of byte records. First they are appended, by one goroutine; then they are read, by any number.
+// Spool is a sequence of byte records. One goroutine appends them; afterwards any number of goroutines read them.
 type Spool struct {
 	memory int
-	head   []byte // all records while there is no file; never more than memory bytes
+	head   []byte // all records while there is no file; at most memory bytes
 	file   *os.File
 	out    *bufio.Writer
-	name   string // set where the system cannot unlink an open file: removed by Close
+	name   string // set if the system cannot unlink an open file: removed by Close
 	tail   int64  // bytes in the file
 	count  int
 	frame  [binary.MaxVarintLen64]byte
 }
 
-// New returns an empty spool that is kept in memory while it has no more than memory bytes.
+// New returns an empty spool that stays in memory up to memory bytes.
 func New(memory int) *Spool { return &Spool{memory: memory} }
 
-// Append adds a record, which is copied.
+// Append adds a copy of a record.
 func (s *Spool) Append(record []byte) error {
 	frame := s.frame[:binary.PutUvarint(s.frame[:], uint64(len(record)))]
 	if s.file == nil {
@@ -52,8 +50,8 @@ func (s *Spool) Append(record []byte) error {
 	return nil
 }
 
-// Spill moves what is in memory to the file, which it makes if there is none; later records go there too. Nobody may read
-// meanwhile.
+// Spill moves the records in memory to the file, which it creates if necessary; later records are appended there. There must be no
+// concurrent reader.
 func (s *Spool) Spill() error {
 	if s.file != nil {
 		return nil
@@ -77,7 +75,7 @@ func (s *Spool) open() error {
 	if err != nil {
 		return fmt.Errorf("make room for a snapshot: %w", err)
 	}
-	// Unlinked at once, the file is gone with the process, however it dies.
+	// The file is unlinked immediately, so it disappears with the process, however the process ends.
 	if err := os.Remove(file.Name()); err != nil {
 		s.name = file.Name()
 	}
@@ -85,7 +83,7 @@ func (s *Spool) open() error {
 	return nil
 }
 
-// Seal ends the appending. It must be called before the first read.
+// Seal ends the append phase. It must be called before the first read.
 func (s *Spool) Seal() error {
 	if s.out == nil {
 		return nil
@@ -105,7 +103,7 @@ func (s *Spool) Memory() int64 { return int64(len(s.head)) }
 // Size returns the number of bytes held in memory and in the file.
 func (s *Spool) Size() int64 { return int64(len(s.head)) + s.tail }
 
-// Close frees what the spool holds. Reading from it afterwards fails. Closing twice is fine.
+// Close frees the spool's resources. Later reads fail. Closing twice is allowed.
 func (s *Spool) Close() error {
 	s.head, s.memory = nil, 0
 	if s.file == nil {
@@ -121,7 +119,7 @@ func (s *Spool) Close() error {
 	return err
 }
 
-// Reader reads records one after the other. It is for one goroutine.
+// Reader reads records in order. It is not safe for concurrent use.
 type Reader struct {
 	spool  *Spool
 	offset int64
@@ -129,10 +127,10 @@ type Reader struct {
 	buf    []byte
 }
 
-// Read returns a reader that starts at an offset: 0, or what another reader's Offset returned.
+// Read returns a reader that starts at an offset: 0, or a result of Reader.Offset.
 func (s *Spool) Read(offset int64) *Reader { return &Reader{spool: s, offset: offset} }
 
-// Offset is where the next record begins.
+// Offset returns the start of the next record.
 func (r *Reader) Offset() int64 { return r.offset }
 
 // Next returns the next record, which is valid until the next call, or [io.EOF] after the last one.
@@ -181,7 +179,7 @@ func (r *Reader) fromFile() ([]byte, error) {
 	return r.buf, nil
 }
 
-// unexpected keeps the end of the file from looking like the end of the records.
+// unexpected turns an early end of the file into io.ErrUnexpectedEOF.
 func unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

@@ -13,7 +13,7 @@ import (
 	"github.com/ashlar-dev/storage/dynamodb/internal/spill"
 )
 
-func TestRecordsComeBackInOrder(t *testing.T) {
+func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		records := rapid.SliceOf(rapid.SliceOfN(rapid.Byte(), 0, 300)).Draw(t, "records")
@@ -32,7 +32,7 @@ func TestRecordsComeBackInOrder(t *testing.T) {
 				t.Fatal(err)
 			}
 			if s.Memory() != 0 {
-				t.Fatalf("%d bytes are left in memory", s.Memory())
+				t.Fatalf("%d bytes remain in memory", s.Memory())
 			}
 		}
 		if s.Count() != len(records) {
@@ -92,7 +92,7 @@ func TestSeveralReaders(t *testing.T) {
 }
 
 // Not parallel: it changes the folder for temporary files.
-func TestNothingStaysBehind(t *testing.T) {
+func TestCloseRemovesFile(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	s := spill.New(0)
@@ -109,14 +109,14 @@ func TestNothingStaysBehind(t *testing.T) {
 	}
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) != 0 {
-		t.Fatalf("left behind: %v, %v", left, err)
+		t.Fatalf("Close left the files %v, %v", left, err)
 	}
 	if _, err := s.Read(0).Next(); err == nil || err == io.EOF {
 		t.Fatalf("reading a closed spool: %v, expected an error", err)
 	}
 }
 
-func TestNoRoomForTheFile(t *testing.T) {
+func TestMissingTempDir(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir()+"/absent")
 	s := spill.New(4)
 	if err := s.Append([]byte("too long for memory")); err == nil {
@@ -127,7 +127,7 @@ func TestNoRoomForTheFile(t *testing.T) {
 	}
 }
 
-func TestOffsetsThatAreNone(t *testing.T) {
+func TestInvalidOffsets(t *testing.T) {
 	t.Parallel()
 	for _, memory := range []int{0, 1000} {
 		s := spill.New(memory)

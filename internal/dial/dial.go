@@ -1,5 +1,5 @@
-// Package dial lets a caller of storage.Open decide how the connections of the store are made: to see where they lead to, and to
-// lead them through something that disturbs them. Names, certificates and credentials stay those of the URL.
+// Package dial lets a caller of storage.Open replace the function that dials the store's connections, for example to inspect their
+// addresses or to inject faults. Names, certificates and credentials remain those of the URL.
 package dial
 
 import (
@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// Func makes a connection, as net.Dialer.DialContext does.
+// Func dials a connection, like net.Dialer.DialContext.
 type Func = func(ctx context.Context, network, address string) (net.Conn, error)
 
 type key struct{}
@@ -15,7 +15,7 @@ type key struct{}
 // With returns a context for storage.Open.
 func With(ctx context.Context, f Func) context.Context { return context.WithValue(ctx, key{}, f) }
 
-// From returns the function that With was given, or nil.
+// From returns the function passed to With, or nil.
 func From(ctx context.Context) Func {
 	f, _ := ctx.Value(key{}).(Func)
 	return f
