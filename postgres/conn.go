@@ -45,7 +45,7 @@ func newDatabase(main *pgxpool.Pool, opts Options) (*database, error) {
 		d.end()
 		return nil, err
 	}
-	d.watchdog = newWatchdog(d.side)
+	d.watchdog = newWatchdog(d.side, d.sql)
 	return d, nil
 }
 

@@ -28,7 +28,7 @@
 //   - write.go: batches and transactions; send.go: one statement, and the outcome of one whose answer was lost; mutation.go.
 //   - frontier.go: the number up to which the history is final; log.go: positions and pages of changes.
 //   - notify.go: LISTEN and NOTIFY, and changes that need not be read back; watchdog.go: statements without a sign of life.
-//   - conn.go: connections, sessions, retries; errors.go: classes of errors; statements.go: all SQL; options.go.
+//   - conn.go: connections, sessions, retries; errors.go: classes of errors; statements.go and sql/: all SQL; options.go.
 //
 // The README lists the parameters of the URL, what the server needs, and the caveats.
 package postgres

@@ -22,7 +22,7 @@ func (h *history) finalOn(ctx context.Context, conn *pgx.Conn) (final int64, ser
 		_, final, err = scanFinal(row)
 		return err
 	})
-	asked.Queue(whichRun).QueryRow(func(row pgx.Row) error { return row.Scan(&server) })
+	asked.Queue(h.sql.whichRun).QueryRow(func(row pgx.Row) error { return row.Scan(&server) })
 	asked.Queue(`commit`)
 	err = conn.SendBatch(ctx, &asked).Close()
 	return final, server, err
@@ -30,18 +30,12 @@ func (h *history) finalOn(ctx context.Context, conn *pgx.Conn) (final int64, ser
 
 // queueLast has asked which server this is, and for the position of the last change up to a number.
 func (h *history) queueLast(asked *pgx.Batch, final int64, here *string, at *position) {
-	asked.Queue(whichRun).QueryRow(func(row pgx.Row) error { return row.Scan(here) })
+	asked.Queue(h.sql.whichRun).QueryRow(func(row pgx.Row) error { return row.Scan(here) })
 	asked.Queue(h.sql.last, final).QueryRow(func(row pgx.Row) (err error) {
 		*at, err = h.scanLast(row)
 		return err
 	})
 }
-
-// whichRun tells apart the runs of servers, and the databases that bear a name one after another. A server that has crashed and
-// recovered by itself has the same start, but has lost its statistics.
-const whichRun = `
-select concat_ws(' ', extract(epoch from pg_postmaster_start_time()), extract(epoch from pg_stat_get_bgwriter_stat_reset_time()), oid)
-from pg_database where datname = current_database()`
 
 // newest returns the position of the last change that is final. The transaction keeps both questions on one server.
 func (h *history) newest(ctx context.Context, db interface {

@@ -21,7 +21,7 @@ type notes struct{ *database }
 func (n *notes) ReadNote(ctx context.Context, name string) (value []byte, revision string, err error) {
 	err = n.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		value, revision = nil, ""
-		err := tx.QueryRow(ctx, n.sql.withNames(`select value, revision::text from $journal where name = $1`), name).Scan(&value, &revision)
+		err := tx.QueryRow(ctx, n.sql.readNote, name).Scan(&value, &revision)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
@@ -41,16 +41,16 @@ func (n *notes) WriteNote(ctx context.Context, name string, value []byte, revisi
 
 // write writes a note if it has a certain revision, "" where there is none, and returns the next one.
 func (n *notes) write(ctx context.Context, tx pgx.Tx, name string, value []byte, revision string) (next string, err error) {
-	sql := `insert into $journal (name, value) values ($1, $2) on conflict (name) do nothing returning revision::text`
+	sql := n.sql.createNote
 	if value == nil {
 		value = []byte{}
 	}
 	args := []any{name, value}
 	if revision != "" {
-		sql = `update $journal set value = $2, revision = gen_random_uuid() where name = $1 and revision::text = $3 returning revision::text`
+		sql = n.sql.updateNote
 		args = append(args, revision)
 	}
-	err = tx.QueryRow(ctx, n.sql.withNames(sql), args...).Scan(&next)
+	err = tx.QueryRow(ctx, sql, args...).Scan(&next)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", permanent{driver.Conflict(name)}
 	}
@@ -60,12 +60,12 @@ func (n *notes) write(ctx context.Context, tx pgx.Tx, name string, value []byte,
 // DeleteNote implements driver.Mover.
 func (n *notes) DeleteNote(ctx context.Context, name, revision string) error {
 	return n.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, n.sql.withNames(`delete from $journal where name = $1 and revision::text = $2`), name, revision)
+		tag, err := tx.Exec(ctx, n.sql.deleteNote, name, revision)
 		if err != nil || tag.RowsAffected() > 0 {
 			return err
 		}
 		var there bool
-		err = tx.QueryRow(ctx, n.sql.withNames(`select exists (select from $journal where name = $1)`), name).Scan(&there)
+		err = tx.QueryRow(ctx, n.sql.noteExists, name).Scan(&there)
 		if err == nil && there {
 			return permanent{driver.Conflict(name)}
 		}
@@ -84,7 +84,7 @@ func (n *notes) transact(ctx context.Context, do func(ctx context.Context, tx pg
 			err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return do(ctx, tx) })
 			if doubt && classify(err) == outcomeRejected {
 				// What shows as a conflict is durable with this.
-				if _, proofErr := conn.Exec(ctx, `select pg_logical_emit_message(true, 'ashlar', '')`); proofErr != nil {
+				if _, proofErr := conn.Exec(ctx, n.sql.proveDurable); proofErr != nil {
 					return proofErr
 				}
 			}
@@ -101,27 +101,6 @@ func (n *notes) transact(ctx context.Context, do func(ctx context.Context, tx pg
 // way, and whoever comes later meets the trigger. Readers, and a backup that takes hours, do not come into it: to drop it would wait
 // for them.
 type fence struct{ notes *notes }
-
-// fenceNote is the name of the note that says where the data went. No other note has a name like it.
-const fenceNote = "~fence"
-
-// What the fence is made of. The target is in the note and not in the function's text, where it would have to be escaped twice.
-var (
-	closing = []string{
-		`create or replace function $fence() returns trigger language plpgsql as $body$
-declare target text;
-begin
-    select convert_from(value, 'UTF8') into target from $journal where name = '` + fenceNote + `';
-    raise exception using errcode = '` + codeFenced + `', message = 'the store is closed for writing', detail = coalesce(target, '');
-end $body$`,
-		`create or replace trigger fence before insert or update or delete or truncate on $resources for each statement execute function $fence()`,
-	}
-	// The trigger lets everybody pass, and goes if it can.
-	opening = []string{
-		`create or replace function $fence() returns trigger language plpgsql as $body$ begin return null; end $body$`,
-		`delete from $journal where name = '` + fenceNote + `'`,
-	}
-)
 
 // SetFence implements driver.Mover: it changes the fence at the epoch that it has. If it has another one by then, the change may have
 // been made by an attempt whose answer was lost.
@@ -150,17 +129,14 @@ func (f *fence) SetFenceAt(ctx context.Context, target *string, epoch string) (n
 		if next, err = f.notes.write(ctx, tx, driver.FenceNote, nil, epoch); err != nil {
 			return err
 		}
-		statements := opening
-		if target != nil {
-			statements = closing
-			_, err := tx.Exec(ctx, f.notes.sql.withNames(`
-insert into $journal (name, value) values ($1, $2)
-on conflict (name) do update set value = excluded.value, revision = gen_random_uuid()`), fenceNote, []byte(*target))
-			if err != nil {
-				return err
-			}
+		sql := f.notes.sql
+		if target == nil { // the trigger lets every writer pass until it is dropped
+			return execAll(ctx, tx, sql.openFence, sql.deleteFenceTarget)
 		}
-		return f.execAll(ctx, tx, statements...)
+		if _, err := tx.Exec(ctx, sql.setFenceTarget, []byte(*target)); err != nil {
+			return err
+		}
+		return execAll(ctx, tx, sql.closeFence, sql.createTrigger)
 	})
 	if err == nil && target == nil {
 		f.drop(ctx, next)
@@ -174,21 +150,22 @@ func (f *fence) drop(ctx context.Context, epoch string) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	defer context.AfterFunc(f.notes.abortCtx, cancel)()
+	sql := f.notes.sql
 	_ = f.notes.use(ctx, func(conn *pgxpool.Conn) error { // it is tried again when the store is opened the next time
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			var there int
-			err := tx.QueryRow(ctx, f.notes.sql.withNames(`select 1 from $journal where name = $1 and revision::text = $2 for update`), driver.FenceNote, epoch).Scan(&there)
+			err := tx.QueryRow(ctx, sql.lockNote, driver.FenceNote, epoch).Scan(&there)
 			if err != nil {
 				return err
 			}
-			return f.execAll(ctx, tx, `set local lock_timeout = '100ms'`, `drop trigger if exists fence on $resources`, `drop function if exists $fence()`)
+			return execAll(ctx, tx, `set local lock_timeout = '100ms'`, sql.dropTrigger, sql.dropFence)
 		})
 	})
 }
 
-func (f *fence) execAll(ctx context.Context, tx pgx.Tx, statements ...string) error {
+func execAll(ctx context.Context, tx pgx.Tx, statements ...string) error {
 	for _, sql := range statements {
-		if _, err := tx.Exec(ctx, f.notes.sql.withNames(sql)); err != nil {
+		if _, err := tx.Exec(ctx, sql); err != nil {
 			return err
 		}
 	}
@@ -199,9 +176,7 @@ func (f *fence) execAll(ctx context.Context, tx pgx.Tx, statements ...string) er
 func (f *fence) Fence(ctx context.Context) (state driver.FenceState, err error) {
 	err = f.notes.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		var target []byte
-		err := tx.QueryRow(ctx, f.notes.sql.withNames(`
-select (select value from $journal where name = $1), coalesce((select revision::text from $journal where name = $2), '')`),
-			fenceNote, driver.FenceNote).Scan(&target, &state.Epoch)
+		err := tx.QueryRow(ctx, f.notes.sql.fenceState, driver.FenceNote).Scan(&target, &state.Epoch)
 		state.Target, state.Closed = string(target), target != nil
 		return err
 	})

@@ -71,7 +71,7 @@ func (n *notifier) notify() {
 		case heard == 0 && began.Sub(looked) >= listenerTTL:
 			looked, others = began, n.notifyIfHeard(patience)
 		case heard > 0 || others:
-			_, _ = n.exec(patience, `select `+notification, n.channel(), n.name)
+			_, _ = n.exec(patience, n.sql.notify, n.channel(), n.name)
 		}
 		select {
 		case <-time.After(min(time.Since(began)*(1+heard), maxNotifyPause)):
@@ -89,20 +89,10 @@ func (n *notifier) finish(patience time.Duration) {
 	}
 }
 
-// notification tells the other processes. Where it fails they find out by polling.
-const notification = `pg_notify($1, $2)`
-
 // notifyIfHeard tells the other processes if there are any: those that listen hold a lock in common. It returns false if it is
 // sure that there are none.
 func (n *notifier) notifyIfHeard(patience time.Duration) (heard bool) {
-	rows, err := n.exec(patience, `
-select `+notification+`
-where exists (
-    select from pg_locks
-    where locktype = 'advisory' and objsubid = 1 and granted and pid <> $3
-      and database = (select oid from pg_database where datname = current_database())
-      and (classid::bigint << 32) | objid::bigint = hashtextextended($1, 0)
-)`, n.channel(), n.name, n.listener.Load())
+	rows, err := n.exec(patience, n.sql.notifyListeners, n.channel(), n.name, n.listener.Load())
 	return err != nil || rows > 0
 }
 
@@ -141,7 +131,7 @@ func (n *notifier) listenOnce(ctx context.Context, lookAgain func()) {
 		return
 	}
 	var pid int32
-	err = conn.QueryRow(connectCtx, `select pg_backend_pid() from pg_advisory_lock_shared(hashtextextended($1, 0))`, n.channel()).Scan(&pid)
+	err = conn.QueryRow(connectCtx, n.sql.announceListener, n.channel()).Scan(&pid)
 	if err != nil {
 		return
 	}

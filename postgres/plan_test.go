@@ -55,7 +55,7 @@ func TestPlans(t *testing.T) {
 	statements := map[string]struct{ sql, types, arguments string }{
 		"changes":  {sql.changes, "bigint, int, bigint, bigint", "1999990, 0, 500, 1000000"},
 		"last":     {sql.last, "bigint", "1999990"},
-		"tokensIn": {sql.tokensIn, "bigint, bigint, bigint", "1999990, " + never + ", 1000"},
+		"tokensIn": {sql.tokensIn, "bigint, bigint, bigint", "1999990, 9223372036854775807, 1000"},
 		"tokens":   {sql.tokens, "bytea[], bytea[], bigint", fmt.Sprintf("%s, %s, 1999990", keys, same(`'\x01'::bytea`))},
 		"step":     {sql.step, "bigint", "5000"},
 		"prune":    {sql.prune, "bigint, bigint, bigint", "1000, 6000, 1000000"},

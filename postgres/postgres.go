@@ -102,7 +102,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Backend, erro
 func newHandle(d *database) *handle {
 	var r *replica
 	if d.opts.Replica != nil {
-		r = &replica{pool: d.opts.Replica, primary: d.main}
+		r = &replica{pool: d.opts.Replica, primary: d.main, sql: d.sql}
 	}
 	log, in, n, journal := &history{database: d}, new(currentInbox), newNotifier(d), &notes{d}
 	h := &handle{

@@ -140,6 +140,7 @@ func (p walPosition) atLeast(o walPosition) bool {
 type replica struct {
 	pool    *pgxpool.Pool
 	primary *pgxpool.Pool
+	sql     *statements
 
 	mu          sync.Mutex
 	floor       walPosition // that it must have reached to answer
@@ -180,8 +181,7 @@ func (r *replica) fetchRequired(ctx context.Context) (at walPosition, known bool
 	if known {
 		return at, true
 	}
-	err := r.primary.QueryRow(ctx, `
-select ('x' || left(pg_walfile_name(at), 8))::bit(32)::bigint, (at - '0/0')::bigint from pg_current_wal_insert_lsn() as at`).
+	err := r.primary.QueryRow(ctx, r.sql.primaryPosition).
 		Scan(&at.timeline, &at.bytes)
 	if err != nil {
 		return walPosition{}, false
@@ -207,14 +207,11 @@ func (r *replica) query(ctx context.Context, sql string, arguments []any, read f
 	}
 	ctx, cancel := context.WithTimeout(ctx, replicaTimeout)
 	defer cancel()
-	const place = `
-select pg_is_in_recovery(), greatest(timeline_id, min_recovery_end_timeline)::bigint, (coalesce(pg_last_wal_replay_lsn(), '0/0') - '0/0')::bigint
-from pg_control_checkpoint(), pg_control_recovery()`
 	var batch pgx.Batch
 	batch.Queue(readCommitted)
-	batch.Queue(place)
+	batch.Queue(r.sql.replicaPosition)
 	batch.Queue(sql, arguments...)
-	batch.Queue(place)
+	batch.Queue(r.sql.replicaPosition)
 	batch.Queue(`commit`)
 	results := r.pool.SendBatch(ctx, &batch)
 	defer func() { _ = results.Close() }() // an error shows in the reads before it

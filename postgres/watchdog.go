@@ -18,6 +18,7 @@ import (
 // cancelled.
 type watchdog struct {
 	side *pgxpool.Pool
+	sql  *statements
 
 	mu         sync.Mutex
 	statements map[*watchedStatement]struct{}
@@ -28,9 +29,9 @@ type watchdog struct {
 	running    sync.WaitGroup // looks
 }
 
-func newWatchdog(side *pgxpool.Pool) *watchdog {
+func newWatchdog(side *pgxpool.Pool, sql *statements) *watchdog {
 	return &watchdog{
-		side: side, statements: map[*watchedStatement]struct{}{}, orphans: map[uint32]struct{}{}, roomCh: make(chan struct{}),
+		side: side, sql: sql, statements: map[*watchedStatement]struct{}{}, orphans: map[uint32]struct{}{}, roomCh: make(chan struct{}),
 	}
 }
 
@@ -178,8 +179,7 @@ func (w *watchdog) busy(pids []uint32) (map[uint32]bool, error) {
 	}
 	busy := make(map[uint32]bool)
 	var pid int32
-	rows, _ := w.side.Query(ctx, // an error shows in the rows
-		`select pid from pg_stat_activity where pid = any($1) and usename = session_user and state is distinct from 'idle'`, numbers)
+	rows, _ := w.side.Query(ctx, w.sql.busySessions, numbers) // an error shows in the rows
 	_, err := pgx.ForEachRow(rows, []any{&pid}, func() error {
 		busy[uint32(pid)] = true
 		return nil

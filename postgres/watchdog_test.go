@@ -9,7 +9,7 @@ import (
 // TestOrphansOfMeanwhile has a session become an orphan while the server is asked about another one: nothing is known of it yet.
 func TestOrphansOfMeanwhile(t *testing.T) {
 	t.Parallel()
-	w := newWatchdog(nil)
+	w := newWatchdog(nil, nil)
 	for pid := range uint32(4) {
 		w.orphans[pid] = struct{}{}
 	}

@@ -1,0 +1,2 @@
+-- Deletes the fence's target.
+delete from {{schema}}.journal where name = '~fence'

@@ -1,0 +1,138 @@
+-- Fragments that several statements share. In all files, {{schema}} is the quoted schema, and {{name "x"}} is the qualified
+-- name of x as a string literal.
+
+-- The highest number. A range without an upper end is estimated at a third of the table while Postgres has no statistics, and
+-- a third is read by a sequential scan. A range with both ends uses the index.
+{{define "never"}}9223372036854775807{{end}}
+
+-- The note of a writer: a shared advisory lock whose key is the last number drawn. A writer takes its note before it draws
+-- numbers, so all of its numbers are higher. Therefore the text that draws numbers selects from this one.
+{{define "note" -}}
+select pg_advisory_xact_lock_shared(({{name "changes"}}::regclass::oid::bigint & 2147483647)::int, (last_value & 2147483647)::int)::text as held
+    from {{schema}}.changes_seq
+{{- end}}
+
+-- The notes of other sessions below a number that this session has drawn. A session that may have drawn a lower number, and has
+-- not committed, has held such a note since before. The argument names a column that holds the drawn number, so that the locks
+-- are read after the draw. In the other order, a session could take its note and draw in between, unseen.
+{{define "others" -}}
+select from pg_locks
+    where locktype = 'advisory' and objsubid = 2
+      and classid::bigint = ({{name "changes"}}::regclass::oid::bigint & 2147483647)
+      and database = (select oid from pg_database where datname = current_database())
+      and pid is distinct from pg_backend_pid()
+      and ((objid::bigint - {{.}} + 1073741824) & 2147483647) < 1073741824
+{{- end}}
+
+-- The common part of the statements that change one resource. Their first arguments are the key, the uid, the expected version,
+-- the token, the time after which the statement does nothing, whether to check for others, and the floor. The statements lock
+-- the row, take the note, and draw the number, in this order: the text with the note refers to the locked row.
+{{define "locked" -}}
+(
+        select ctid as tid, created, writes, modified, modified_place, case when modified is null then {{schema}}.created(key) end as head
+        from {{schema}}.resources
+        where key = $1 and uid = $2 and version = $3 and clock_timestamp() < $5 and (select last_value from {{schema}}.changes_seq) >= $7
+        for update skip locked
+    ) as locked
+{{- end}}
+
+-- The answer of the statements that change one resource.
+{{define "answer" -}}
+select logged.revision, stored.uid, stored.version,
+    stored.uid = $2 and stored.version = $3 and (clock_timestamp() >= $5 or (select last_value from {{schema}}.changes_seq) < $7),
+    logged.created, logged.writes, case when $6 then not exists ({{template "others" "logged.revision"}}) end
+from (select 1) as one left join logged on true
+left join lateral (select uid, version from {{schema}}.resources where key = $1 and logged.revision is null offset 0) as stored on true
+{{- end}}
+
+-- The changes that the index by key contains.
+{{define "milestones"}}(op = 2 or writes % 16 = 1){{end}}
+
+-- The only change of a locked resource that was not changed since its creation: its row lacks the numbers, the log has them.
+-- The condition is inside, so that the index is not read for other resources.
+{{define "head" -}}
+left join lateral (
+        select revision, place from {{schema}}.changes where locked.modified is null and key = locked.key and {{template "milestones"}} order by revision desc limit 1
+    ) as head on true
+{{- end}}
+
+-- The keys of stored resources.
+{{define "stored_keys"}}select key from {{schema}}.resources where key >= $1 and key < $2 order by key limit $3{{end}}
+
+-- The keys of the deletions that the log still contains. They are looked up one by one in the index of deletions, so the number
+-- of deletions of a key does not matter.
+{{define "deleted_keys"}}
+    select key from (
+        with recursive gone as (
+            (select key from {{schema}}.changes where key >= $1 and key < $2 and op = 2 order by key limit 1)
+            union all
+            select (select change.key from {{schema}}.changes change where change.key > gone.key and change.key < $2 and change.op = 2 order by change.key limit 1)
+            from gone where gone.key is not null
+        ) select key from gone where key is not null limit $3
+    ) as gone
+{{- end}}
+
+-- The columns of a stored resource, from "resource" and "current_head".
+{{define "current_row"}}
+    select resource.key, resource.version, resource.data,
+        coalesce(resource.created, head.revision) as created, coalesce(resource.writes, 1) as writes,
+        coalesce(resource.modified, head.revision) as modified, coalesce(resource.modified_place, head.place) as place
+{{- end}}
+
+-- The log's numbers of a stored resource that was not changed since its creation.
+{{define "current_head"}}
+    left join lateral (
+        select revision, place from {{schema}}.changes
+        where resource.modified is null and key = resource.key and {{template "milestones"}} order by revision desc limit 1
+    ) as head on true
+{{- end}}
+
+-- A stretch is a run of keys after a given key, stored or deleted. It is long enough to contain a page, and short enough that a
+-- filter which skips most keys can be asked where to continue. The pattern picks some of its keys.
+{{define "picked" -}}
+picked as materialized (
+    select key from stretch where $4::bytea is null or key like $4
+)
+{{- end}}
+
+-- The picked keys as of a position: a change, up to which the position includes everything, and the ranges of numbers that it
+-- includes above ($5, $6 and $7). Only keys that have changed since are searched for in the log. "offset 0" keeps Postgres from
+-- searching before it tests the condition, and from joining the whole log. It also forces a lookup for each stored key: a
+-- generic plan, which expects few keys, would join everything with everything.
+{{define "as_of"}}
+    select picked.key,
+        case when current.key is null then change.version else current.version end as version,
+        case when current.key is null then change.data else current.data end as data,
+        coalesce(current.created, change.created) as created, coalesce(current.writes, change.writes) as writes,
+        coalesce(current.modified, change.revision) as modified
+    from picked
+    left join lateral ({{template "current_row"}} from {{schema}}.resources resource{{template "current_head"}}
+        where resource.key = picked.key offset 0
+    ) as current on ((current.modified, current.place) <= ($5::bigint, $6::int) or $7::text::int8multirange @> current.modified)
+    left join lateral (
+        select earlier.* from {{schema}}.past(picked.key, $5, $6, $7::text::int8multirange) as earlier where current.key is null offset 0
+    ) as found on true
+    left join lateral (
+        select * from {{schema}}.changes earlier where earlier.revision = found.revision and earlier.place = found.place offset 0
+    ) as change on true
+    where current.key is not null or change.revision is not null
+{{- end}}
+
+-- A page of versions in the order of keys, bounded by rows and by bytes. The first row has the end of the stretch and its number
+-- of keys.
+{{define "page_of"}}
+select (select key from stretch order by key desc limit 1), null, null, (select count(*) from stretch), null, null
+union all
+select * from (
+    select key, version, case when not $9 then data end, created, modified, writes
+    from (
+        select *, sum(octet_length(data)) over (order by key rows unbounded preceding) - octet_length(data) as before
+        from (select * from versions order by key limit $8) as few
+    ) as page
+    where before < $10 or $9
+    order by key
+) as page
+{{- end}}
+
+-- The stored resources of a range, without a pattern: no key is skipped, and everything is read in the order of the index.
+{{define "present_keys"}}select key, version, data, created, writes, modified from {{schema}}.resources where key >= $1 and key < $2 order by key limit $3{{end}}

@@ -1,0 +1,2 @@
+-- Notifies the other processes.
+select pg_notify($1, $2)

@@ -1,0 +1,2 @@
+-- The resource of a key.
+select version, data from {{schema}}.resources where key = $1
