@@ -1,59 +1,94 @@
-// Package migrations holds the SQL schema of a store in Postgres, as numbered steps, and applies them. (Package migrate, by
-// contrast, moves a store's data from one backend to another.)
+// Package migrations holds the SQL schema of a store in Postgres as numbered steps, and applies them. (Package migrate, in contrast,
+// moves the data of a store from one backend to another.)
 //
-// A store is one schema in a database. Its version is a number in its table schema_version: how many of the steps have been
-// applied. A program refuses a store that is newer than the steps it knows.
+// A store is one schema in a database. Its table schema_version has a row for each applied step, with the version that the step leads
+// to and the checksum of the step's text. A program refuses a store that is newer than its steps, or whose steps differ from its own.
 package migrations
 
 import (
 	"context"
+	"crypto/sha256"
 	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
 	"math"
 	"strings"
+	"text/template"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/tern/v2/migrate"
 
 	"github.com/ashlar-dev/storage"
 )
 
 //go:embed *.sql
-var steps embed.FS
+var files embed.FS
 
-// Latest is the schema version of this program: the number of steps.
-var Latest = func() int {
-	names, err := fs.Glob(steps, "*.sql")
+// developmentVersions is the number of schema versions before the first release. The first step leads to the next version, so that
+// programs of that time refuse the store as newer.
+const developmentVersions = 8
+
+// Latest is the schema version that this program creates and needs.
+var Latest = developmentVersions + len(steps)
+
+// step is a file of this package. Its text must not change once a program with it was released: add another step instead.
+type step struct {
+	name, checksum string
+	text           *template.Template
+}
+
+var steps = func() (all []step) {
+	names, err := fs.Glob(files, "*.sql") // sorted
+	for _, name := range names {
+		var text []byte
+		if text, err = files.ReadFile(name); err != nil {
+			break
+		}
+		all = append(all, newStep(name, string(text)))
+	}
 	if err != nil {
 		panic(err)
 	}
-	return len(names)
+	return all
 }()
 
-// ErrNone says that the schema holds no store.
-var ErrNone = errors.New("the schema holds no store")
+func newStep(name, text string) step {
+	return step{name, fmt.Sprintf("%x", sha256.Sum256([]byte(text))), template.Must(template.New(name).Parse(text))}
+}
+
+var (
+	// ErrNone reports that the schema contains no store.
+	ErrNone = errors.New("the schema holds no store")
+	// ErrIncompatible reports that this program can neither open nor upgrade the store.
+	ErrIncompatible = errors.New("this program cannot use the store")
+)
+
+// Querier is a connection, a transaction or a pool.
+type Querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
 
 // Version returns the version of the store in a schema, or [ErrNone].
 func Version(ctx context.Context, conn Querier, schema string) (int, error) {
-	var version int
-	err := conn.QueryRow(ctx, "select version from "+table(schema)).Scan(&version)
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && (pg.Code == undefinedTable || pg.Code == invalidSchemaName) {
-		return 0, ErrNone
-	}
-	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, ErrNone
-	}
+	version, _, err := installed(ctx, conn, schema)
 	return version, err
 }
 
-// Querier is what Version needs: a connection, a transaction or a pool.
-type Querier interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+// installed returns the version of a store, and the checksums of its steps. A store of a development version has no such column.
+func installed(ctx context.Context, conn Querier, schema string) (version int, checksums []string, err error) {
+	var last *int
+	err = conn.QueryRow(ctx, "select max(version), array_agg(coalesce(to_jsonb(step) ->> 'checksum', '') order by version) from "+table(schema)+" as step").
+		Scan(&last, &checksums)
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && (pg.Code == undefinedTable || pg.Code == invalidSchemaName) || err == nil && last == nil {
+		return 0, nil, ErrNone
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	return *last, checksums, nil
 }
 
 const (
@@ -61,21 +96,47 @@ const (
 	invalidSchemaName = "3F000"
 )
 
-// Newer is the error for a store of a version that this program does not know. It matches storage.ErrNewerSchema.
-func Newer(version int) error {
-	return fmt.Errorf("%w: it has schema version %d, this program knows up to %d", storage.ErrNewerSchema, version, Latest)
+// Check returns the version of the store in a schema, or [ErrNone]. Returns storage.ErrNewerSchema or [ErrIncompatible], with the
+// version, if this program can neither open nor upgrade the store.
+func Check(ctx context.Context, conn Querier, schema string) (version int, err error) {
+	return check(ctx, conn, schema, steps)
 }
 
-// Up brings the store in a schema, which is created if need be, to a version, usually [Latest], and returns the version it
-// found. Everything happens in one transaction, and only one caller at a time gets to work on a schema, so any number of
-// processes may call it at once, also through PgBouncer. A store that is at that version or beyond is left as it is; one
-// that is newer than Latest is storage.ErrNewerSchema.
+func check(ctx context.Context, conn Querier, schema string, steps []step) (version int, err error) {
+	version, checksums, err := installed(ctx, conn, schema)
+	switch latest := developmentVersions + len(steps); {
+	case err != nil:
+		return 0, err
+	case version > latest:
+		return version, fmt.Errorf("%w: it has schema version %d, this program knows up to %d", storage.ErrNewerSchema, version, latest)
+	case version <= developmentVersions:
+		return version, fmt.Errorf("%w: it has the development schema version %d; export it by the program that created it (ashlar export), "+
+			"and import it into a new store by this one (ashlar import)", ErrIncompatible, version)
+	case len(checksums) != version-developmentVersions:
+		return version, fmt.Errorf("%w: the table schema_version has %d rows at version %d, expected %d; restore it from a backup",
+			ErrIncompatible, len(checksums), version, version-developmentVersions)
+	}
+	for i, checksum := range checksums {
+		if checksum != steps[i].checksum {
+			return version, fmt.Errorf("%w: step %s differs from the one that created its schema: the store has the checksum %.12s, this program %.12s; "+
+				"open it by the program that created it", ErrIncompatible, steps[i].name, checksum, steps[i].checksum)
+		}
+	}
+	return version, nil
+}
+
+// Up upgrades the store in a schema to [Latest], or creates the store and, if necessary, its schema. It returns the previous version,
+// 0 for a new store, and the errors of [Check]. Up is one transaction, which holds a lock for the schema, so any number of processes
+// may call it at once, also through PgBouncer.
 //
-// The deadline of ctx bounds how long Up waits for others, and the making of a new store. An upgrade that has begun goes on beyond
-// it: one that takes longer would else begin anew each time, with the store locked meanwhile, and never end.
-func Up(ctx context.Context, conn *pgx.Conn, schema string, to int) (from int, err error) {
-	// What another caller did while this one waited for the lock has to be seen, whatever the isolation is that a session
-	// otherwise begins with.
+// The deadline of ctx bounds the waits for locks, and the creation of a store. An upgrade that has started continues after the
+// deadline: otherwise a long one would start again each time, with the store locked, and never end.
+func Up(ctx context.Context, conn *pgx.Conn, schema string) (from int, err error) {
+	return up(ctx, conn, schema, steps)
+}
+
+func up(ctx context.Context, conn *pgx.Conn, schema string, steps []step) (from int, err error) {
+	// After the wait for the lock, this transaction must see what the previous holder did, whatever isolation the session has.
 	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	if err != nil {
 		return 0, err
@@ -87,82 +148,54 @@ func Up(ctx context.Context, conn *pgx.Conn, schema string, to int) (from int, e
 	if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock(hashtextextended($1, 0))", "ashlar schema "+schema); err != nil {
 		return 0, err
 	}
-	var exists bool
-	if err := tx.QueryRow(ctx, "select exists (select from pg_namespace where nspname = $1)", schema).Scan(&exists); err != nil {
+	var hasSchema, hasStore bool
+	err = tx.QueryRow(ctx, "select exists (select from pg_namespace where nspname = $1), to_regclass($2) is not null", schema, table(schema)).
+		Scan(&hasSchema, &hasStore)
+	switch {
+	case err != nil:
 		return 0, err
-	}
-	if !exists { // asking first spares a user without the right to create schemas
+	case hasStore:
+		from, err = check(ctx, tx, schema, steps)
+		if err != nil || from == developmentVersions+len(steps) {
+			return from, err
+		}
+		var stop context.CancelFunc
+		ctx, stop = withoutDeadline(ctx)
+		defer stop()
+	case !hasSchema: // a user without the right to create schemas may use an existing one
 		if _, err := tx.Exec(ctx, "create schema "+pgx.Identifier{schema}.Sanitize()); err != nil {
 			return 0, err
 		}
 	}
-	// A failure in here must give back tern's lock, which belongs to the session and outlives the transaction; behind a
-	// pooler the session is not ours to end.
-	inner, err := tx.Begin(ctx)
-	if err != nil {
-		return 0, err
-	}
-	from, err = apply(ctx, conn, schema, to)
-	if err != nil {
-		if inner.Rollback(ctx) == nil {
-			_, _ = tx.Exec(ctx, "select pg_advisory_unlock_all()")
+	for i := max(0, from-developmentVersions); i < len(steps); i++ {
+		if err := steps[i].apply(ctx, tx, schema, developmentVersions+i+1); err != nil {
+			return from, fmt.Errorf("upgrade the schema from version %d by %s: %w", from, steps[i].name, err)
 		}
-		return from, err
-	}
-	if from > 0 {
-		var stop context.CancelFunc
-		ctx, stop = withoutDeadline(ctx)
-		defer stop()
-	}
-	if err := inner.Commit(ctx); err != nil {
-		return from, err
 	}
 	return from, tx.Commit(ctx)
 }
 
-func apply(ctx context.Context, conn *pgx.Conn, schema string, to int) (from int, err error) {
-	var made bool
-	err = conn.QueryRow(ctx, "select to_regclass($1) is not null", table(schema)).Scan(&made)
-	if err != nil {
-		return 0, err
+// apply executes the text of a step, and records the version that it leads to.
+func (s *step) apply(ctx context.Context, tx pgx.Tx, schema string, version int) error {
+	var text strings.Builder
+	err := s.text.Execute(&text, map[string]string{
+		"schema": pgx.Identifier{schema}.Sanitize(), "name": literal(pgx.Identifier{schema, "changes"}), "sequence": literal(pgx.Identifier{schema, "changes_seq"}),
+	})
+	if err == nil {
+		_, err = tx.Exec(ctx, text.String())
 	}
-	if made {
-		if from, err = Version(ctx, conn, schema); err != nil {
-			return 0, err
-		}
-		if from > Latest {
-			return from, Newer(from)
-		}
-		if from >= to {
-			return from, nil
-		}
-		var stop context.CancelFunc
-		ctx, stop = withoutDeadline(ctx)
-		defer stop()
+	if err == nil {
+		_, err = tx.Exec(ctx, "insert into "+table(schema)+" (version, checksum) values ($1, $2)", version, s.checksum)
 	}
-	migrator, err := migrate.NewMigratorEx(ctx, conn, table(schema), &migrate.MigratorOptions{DisableTx: true})
-	if err != nil {
-		return from, err
-	}
-	migrator.Data["schema"] = pgx.Identifier{schema}.Sanitize()
-	// Names inside string literals.
-	migrator.Data["name"] = literal(pgx.Identifier{schema, "changes"})
-	migrator.Data["sequence"] = literal(pgx.Identifier{schema, "changes_seq"})
-	if err := migrator.LoadMigrations(steps); err != nil {
-		return from, err
-	}
-	if err := migrator.MigrateTo(ctx, int32(to)); err != nil {
-		return from, fmt.Errorf("bring the schema from version %d to %d: %w", from, to, err)
-	}
-	return from, nil
+	return err
 }
 
-// bound has the server end what waits for a lock when the caller has given up: it does not notice that by itself, and everybody else
-// would wait behind it. What works is not bounded there, whatever the session otherwise demands.
+// bound makes the server end a wait for a lock at the caller's deadline: the server does not notice by itself that the caller has
+// returned, and all others would wait behind it. It removes the session's timeouts for statements and transactions.
 func bound(ctx context.Context, tx pgx.Tx) error {
-	if deadline, has := ctx.Deadline(); has {
-		left := max(time.Until(deadline).Milliseconds(), 1)
-		if _, err := tx.Exec(ctx, "select set_config('lock_timeout', $1, true)", fmt.Sprint(min(left, math.MaxInt32))); err != nil {
+	if deadline, ok := ctx.Deadline(); ok {
+		remaining := max(time.Until(deadline).Milliseconds(), 1)
+		if _, err := tx.Exec(ctx, "select set_config('lock_timeout', $1, true)", fmt.Sprint(min(remaining, math.MaxInt32))); err != nil {
 			return err
 		}
 	}
@@ -170,7 +203,7 @@ func bound(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// withoutDeadline returns a context that ends when ctx is cancelled, but not when its time is over.
+// withoutDeadline returns a context that ends when ctx is cancelled, but not at its deadline.
 func withoutDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -181,7 +214,7 @@ func withoutDeadline(ctx context.Context) (context.Context, context.CancelFunc) 
 	return work, func() { stop(); cancel() }
 }
 
-// literal is a qualified name as it stands between the quotes of a string literal.
+// literal returns a qualified name, escaped for a string literal.
 func literal(name pgx.Identifier) string { return strings.ReplaceAll(name.Sanitize(), "'", "''") }
 
 func table(schema string) string { return pgx.Identifier{schema, "schema_version"}.Sanitize() }

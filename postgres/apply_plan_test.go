@@ -31,7 +31,7 @@ func newPlanned(ctx context.Context, t *testing.T) *planned {
 	server := env.Postgres(t)
 	schema := server.Schema(t)
 	s := &planned{setUp: server.Connect(t), plans: new(notices)}
-	if _, err := migrations.Up(ctx, s.setUp, schema, migrations.Latest); err != nil {
+	if _, err := migrations.Up(ctx, s.setUp, schema); err != nil {
 		t.Fatal(err)
 	}
 	config := s.setUp.Config()

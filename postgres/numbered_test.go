@@ -63,7 +63,7 @@ func newCallers(ctx context.Context, t *testing.T, n int) ([]caller, *statements
 	for i := range callers {
 		callers[i] = caller{server.Connect(t), sql}
 	}
-	if _, err := migrations.Up(ctx, callers[0].conn, schema, migrations.Latest); err != nil {
+	if _, err := migrations.Up(ctx, callers[0].conn, schema); err != nil {
 		t.Fatal(err)
 	}
 	return callers, sql
@@ -330,96 +330,5 @@ func TestLocksOfATransaction(t *testing.T) {
 	}
 	if locks > 100 {
 		t.Errorf("the transaction holds %d locks", locks)
-	}
-}
-
-// TestUpgradeToNumbers replaces the function while a transaction runs by it as it was, which locks no key that it relies on not to be there:
-// that ends first, and one that comes meanwhile runs by the new one.
-func TestUpgradeToNumbers(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	const withoutNumbers = 7
-	server := env.Postgres(t)
-	schema, gate := server.Schema(t), rand.Int32()
-	sql := newStatements(schema)
-	before, between, after, conn := caller{server.Connect(t), sql}, caller{server.Connect(t), sql}, caller{server.Connect(t), sql}, server.Connect(t)
-	if _, err := migrations.Up(ctx, conn, schema, withoutNumbers); err != nil {
-		t.Fatal(err)
-	}
-	for _, text := range []string{
-		fmt.Sprintf(`create function $fence() returns trigger language plpgsql set lock_timeout = 0 as $body$
-begin
-    perform pg_advisory_xact_lock_shared(0, %d);
-    return new;
-end $body$`, gate),
-		`create trigger gate before insert on $resources for each row when (new.key = 'held') execute function $fence()`,
-		fmt.Sprintf(`select pg_advisory_lock(0, %d)`, gate),
-	} {
-		if _, err := conn.Exec(ctx, sql.withNames(text)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := between.apply(ctx, true, operation{"known", kindCheck}); err != nil { // its session knows the function
-		t.Fatal(err)
-	}
-
-	never := make(chan struct{})
-	var errs [2]error
-	var drawn map[string]int64
-	over := [2]chan struct{}{make(chan struct{}), make(chan struct{})}
-	go func() {
-		defer close(over[0])
-		drawn, errs[0] = before.apply(ctx, true, operation{"absent", kindCheck}, operation{"held", kindCheck}, operation{"written", kindWrite})
-	}()
-	waiting(ctx, t, conn, 1, never, before)
-	upgraded := make(chan struct{})
-	go func() {
-		defer close(upgraded)
-		if _, err := migrations.Up(ctx, after.conn, schema, withoutNumbers+1); err != nil {
-			t.Error(err)
-		}
-	}()
-	// Other upgrades in the database, one at a time, may come first.
-	for held := false; !held; {
-		err := conn.QueryRow(ctx, sql.withNames(`select exists (select from pg_locks where not granted and pid = $1 and relation = $seq_name::regclass)`),
-			after.conn.PgConn().PID()).Scan(&held)
-		if err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case <-upgraded:
-			t.Fatal("the function was replaced while a transaction ran by it")
-		default:
-		}
-	}
-	tx, err := between.conn.Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		defer close(over[1])
-		_, errs[1] = between.apply(ctx, true, operation{"there", kindCheck})
-	}()
-	waiting(ctx, t, conn, 3, over[1], before, between, after)
-	if _, err := conn.Exec(ctx, `select pg_advisory_unlock(0, $1)`, gate); err != nil {
-		t.Fatal(err)
-	}
-	<-over[0]
-	<-over[1]
-	<-upgraded
-	if errs != [2]error{} {
-		t.Fatal(errs)
-	}
-	var locks int
-	if err := tx.QueryRow(ctx, `select count(*) from pg_locks where pid = pg_backend_pid() and locktype = 'advisory'`).Scan(&locks); err != nil {
-		t.Fatal(err)
-	}
-	if locks != 2 {
-		t.Errorf("what came during the upgrade has %d locks, expected its own and that of its key", locks)
-	}
-	later, err := after.apply(ctx, false, operation{"absent", kindWrite})
-	if err != nil || later["absent"] < drawn["written"] {
-		t.Errorf("the resource was created as number %d, and was not there as of number %d: %v", later["absent"], drawn["written"], err)
 	}
 }

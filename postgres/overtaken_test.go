@@ -24,7 +24,7 @@ func TestBatchMeetsLock(t *testing.T) {
 	server := env.Postgres(t)
 	schema := server.Schema(t)
 	conn, other := server.Connect(t), server.Connect(t)
-	if _, err := migrations.Up(ctx, conn, schema, migrations.Latest); err != nil {
+	if _, err := migrations.Up(ctx, conn, schema); err != nil {
 		t.Fatal(err)
 	}
 	resources := pgx.Identifier{schema, "resources"}.Sanitize()

@@ -23,7 +23,7 @@ func TestPastCostsItsKeys(t *testing.T) {
 	server := env.Postgres(t)
 	schema := server.Schema(t)
 	conn := server.Connect(t)
-	if _, err := migrations.Up(ctx, conn, schema, migrations.Latest); err != nil {
+	if _, err := migrations.Up(ctx, conn, schema); err != nil {
 		t.Fatal(err)
 	}
 	exec := func(format string, args ...any) {

@@ -24,7 +24,7 @@ func TestPlans(t *testing.T) {
 	server := env.Postgres(t)
 	schema := server.Schema(t)
 	conn := server.Connect(t)
-	if _, err := migrations.Up(ctx, conn, schema, migrations.Latest); err != nil {
+	if _, err := migrations.Up(ctx, conn, schema); err != nil {
 		t.Fatal(err)
 	}
 	changes, resources := pgx.Identifier{schema, "changes"}.Sanitize(), pgx.Identifier{schema, "resources"}.Sanitize()

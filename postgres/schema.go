@@ -42,24 +42,27 @@ func (d *database) open(ctx context.Context) error {
 	})
 }
 
-// prepare creates or upgrades the tables, unless that is forbidden.
+// prepare creates or upgrades the tables, unless the option NoCreate forbids it.
 func (d *database) prepare(ctx context.Context, conn *pgx.Conn) error {
-	version, err := migrations.Version(ctx, conn, d.opts.Schema)
+	version, err := migrations.Check(ctx, conn, d.opts.Schema)
 	switch {
 	case err != nil && !errors.Is(err, migrations.ErrNone):
-		return err
+		return schemaError(err)
 	case version == migrations.Latest:
 		return nil
-	case version > migrations.Latest:
-		return permanent{migrations.Newer(version)}
 	case d.opts.NoCreate && err != nil:
 		return permanent{fmt.Errorf("%w; create it by opening it without create=off, or by: ashlar schema up", err)}
 	case d.opts.NoCreate:
 		return permanent{fmt.Errorf("the store has schema version %d, this program needs %d; upgrade it by opening it without create=off, or by: ashlar schema up",
 			version, migrations.Latest)}
 	}
-	_, err = migrations.Up(ctx, conn, d.opts.Schema, migrations.Latest)
-	if errors.Is(err, storage.ErrNewerSchema) {
+	_, err = migrations.Up(ctx, conn, d.opts.Schema)
+	return schemaError(err)
+}
+
+// schemaError marks the errors of a store that this program cannot use as permanent.
+func schemaError(err error) error {
+	if errors.Is(err, storage.ErrNewerSchema) || errors.Is(err, migrations.ErrIncompatible) {
 		return permanent{err}
 	}
 	return err
@@ -98,7 +101,7 @@ func UpgradeSchema(ctx context.Context, u *url.URL) (from int, err error) {
 		return 0, err
 	}
 	defer hangUp(conn)
-	from, err = migrations.Up(ctx, conn, t.opts.Schema, migrations.Latest)
+	from, err = migrations.Up(ctx, conn, t.opts.Schema)
 	if err != nil && !errors.Is(err, storage.ErrNewerSchema) {
 		return from, fmt.Errorf("schema %q: %w", t.opts.Schema, err)
 	}

@@ -11,13 +11,9 @@ import (
 	"sync"
 	"testing"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/migrations"
@@ -34,106 +30,75 @@ func parseURL(t *testing.T, text string) *url.URL {
 	return u
 }
 
-// TestUpgrade makes a store of each older version, writes to it as a program of that time did, and opens it.
-func TestUpgrade(t *testing.T) {
+// TestDevelopmentStoreIsRefused opens stores of schema versions from before the first release.
+func TestDevelopmentStoreIsRefused(t *testing.T) {
 	t.Parallel()
-	for version := 1; version < migrations.Latest; version++ {
+	for _, version := range []int{1, 8} {
 		t.Run(fmt.Sprint(version), func(t *testing.T) {
 			t.Parallel()
 			ctx := fixture.Context(t)
 			server := env.Postgres(t)
-			conn := server.Connect(t)
 			schema := server.Schema(t)
 			storeURL := server.StoreURLIn(t, schema)
-			if _, err := migrations.Up(ctx, conn, schema, version); err != nil {
+			if _, err := server.Connect(t).Exec(ctx, fmt.Sprintf("create schema %s; create table %s (version int4 not null); insert into %[2]s values (%d)",
+				pgx.Identifier{schema}.Sanitize(), pgx.Identifier{schema, "schema_version"}.Sanitize(), version)); err != nil {
 				t.Fatal(err)
 			}
-			old := fixture.Resource("kept", "v")
-			data, err := codec.Encode(old)
-			if err != nil {
-				t.Fatal(err)
+			for _, suffix := range []string{"", "&create=off"} {
+				_, err := storage.Open(ctx, storeURL+suffix)
+				if !errors.Is(err, migrations.ErrIncompatible) || !strings.Contains(err.Error(), "ashlar export") {
+					t.Errorf("opened with %q: %v", suffix, err)
+				}
 			}
-			stored := key.Of(old.Id).Bytes()
-			resources, changes := pgx.Identifier{schema, "resources"}.Sanitize(), pgx.Identifier{schema, "changes"}.Sanitize()
-			token := []byte("sixteen bytes...")
-			if _, err := conn.Exec(ctx, "insert into "+resources+" (key, uid, version, group_version, data) values ($1, $2, $3, $4, $5)",
-				stored, []byte("uid-kept"), token, []byte("v1"), data); err != nil {
-				t.Fatal(err)
+			if _, err := postgres.UpgradeSchema(ctx, parseURL(t, storeURL)); !errors.Is(err, migrations.ErrIncompatible) {
+				t.Errorf("upgraded: %v", err)
 			}
-			logged := " (seq, op, key, version, token, data) values (1, 1, $1, $2, $2, $3)"
-			numbers := pgx.Identifier{schema, "changes_seq"}.Sanitize()
-			switch {
-			case version > withoutHistory:
-				logged = " (revision, created, writes, place, more, op, key, version, token, data) select n, n, 1, 0, false, 1, $1, $2, $2, $3 from nextval('" +
-					numbers + "') n"
-			case version >= 5:
-				logged = " (revision, place, more, op, key, version, token, data) values (nextval('" + numbers + "'), 0, false, 1, $1, $2, $2, $3)"
-			}
-			if _, err := conn.Exec(ctx, "insert into "+changes+logged, stored, token, data); err != nil {
-				t.Fatal(err)
-			}
-
 			status, err := postgres.SchemaStatus(ctx, parseURL(t, storeURL))
 			if err != nil || status.Version != version || status.Latest != migrations.Latest || status.Name != schema {
-				t.Fatalf("status of the old store: %+v, %v", status, err)
-			}
-			if _, err := storage.Open(ctx, storeURL+"&create=off"); err == nil || !strings.Contains(err.Error(), "ashlar schema up") {
-				t.Fatalf("opened with create=off: %v", err)
-			}
-			b := fixture.Open(t, storeURL)
-			got, err := b.Read(ctx, storage.StrongConsistency, old.Id)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got.Version = ""
-			if !proto.Equal(got, old) {
-				t.Fatalf("read after the upgrade: %v, expected %v", got, old)
-			}
-			w := fixture.WatchAll(t, b)
-			fixture.Next(t, w)
-			endOfSnapshot(t, w)
-			written := fixture.Write(t, b, read(t, b, old.Id))
-			if event := fixture.Next(t, w); event.GetUpsert().GetResource().GetVersion() != written.Version {
-				t.Fatalf("event after the upgrade: %v", event)
-			}
-			if status, err := postgres.SchemaStatus(ctx, parseURL(t, storeURL)); err != nil || status.Version != migrations.Latest {
-				t.Fatalf("status after the upgrade: %+v, %v", status, err)
+				t.Errorf("status: %+v, %v", status, err)
 			}
 		})
 	}
 }
 
-// TestUpgradeTogether opens a new store, and one of the first version, from many sides at once.
-func TestUpgradeTogether(t *testing.T) {
+// TestEditedStepIsRefused opens a store that records another checksum of a step than the program has.
+func TestEditedStepIsRefused(t *testing.T) {
 	t.Parallel()
-	for version := range 2 {
-		t.Run(fmt.Sprint(version), func(t *testing.T) {
-			t.Parallel()
-			ctx := fixture.Context(t)
-			server := env.Postgres(t)
-			schema := server.Schema(t)
-			storeURL := server.StoreURLIn(t, schema)
-			if version > 0 {
-				if _, err := migrations.Up(ctx, server.Connect(t), schema, version); err != nil {
-					t.Fatal(err)
-				}
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
+	schema := server.Schema(t)
+	storeURL := server.StoreURLIn(t, schema)
+	fixture.Open(t, storeURL)
+	if _, err := server.Connect(t).Exec(ctx, "update "+pgx.Identifier{schema, "schema_version"}.Sanitize()+" set checksum = 'another'"); err != nil {
+		t.Fatal(err)
+	}
+	for _, suffix := range []string{"", "&create=off"} {
+		_, err := storage.Open(ctx, storeURL+suffix)
+		if !errors.Is(err, migrations.ErrIncompatible) || !strings.Contains(err.Error(), "001_store.sql") || !strings.Contains(err.Error(), "another") {
+			t.Errorf("opened with %q: %v", suffix, err)
+		}
+	}
+}
+
+// TestCreateTogether opens a new store from several handles at once.
+func TestCreateTogether(t *testing.T) {
+	t.Parallel()
+	ctx := fixture.Context(t)
+	storeURL := env.Postgres(t).StoreURL(t)
+	var group sync.WaitGroup
+	for range 6 {
+		group.Go(func() {
+			b, err := storage.Open(ctx, storeURL)
+			if err != nil {
+				t.Error(err)
+				return
 			}
-			var group sync.WaitGroup
-			for range 6 {
-				group.Go(func() {
-					b, err := storage.Open(ctx, storeURL)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					if err := b.Close(); err != nil {
-						t.Error(err)
-					}
-				})
+			if err := b.Close(); err != nil {
+				t.Error(err)
 			}
-			group.Wait()
 		})
 	}
+	group.Wait()
 }
 
 func TestNoStore(t *testing.T) {

@@ -24,7 +24,7 @@ func TestStandbyIsNotFinal(t *testing.T) {
 	pair := env.StartPostgresPair(t)
 	const schema = "store" // goes with the servers
 	primary := pair.Primary.Connect(t)
-	if _, err := migrations.Up(ctx, primary, schema, migrations.Latest); err != nil {
+	if _, err := migrations.Up(ctx, primary, schema); err != nil {
 		t.Fatal(err)
 	}
 	pair.CatchUp(t)

@@ -22,7 +22,7 @@ func TestStatementsPrepare(t *testing.T) {
 	ctx := fixture.Context(t)
 	server := env.Postgres(t)
 	schema, conn := server.Schema(t), server.Connect(t)
-	if _, err := migrations.Up(ctx, conn, schema, migrations.Latest); err != nil {
+	if _, err := migrations.Up(ctx, conn, schema); err != nil {
 		t.Fatal(err)
 	}
 	s := newStatements(schema)

@@ -1,0 +1,157 @@
+//go:build integration
+
+package migrations
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
+)
+
+func TestMain(m *testing.M) { env.Main(m) }
+
+// newStore creates a store and returns its server, its schema, and steps with another one of a given text.
+func newStore(t *testing.T, text string) (server *env.PostgresServer, schema string, upgraded []step) {
+	t.Helper()
+	server = env.Postgres(t)
+	schema = server.Schema(t)
+	if from, err := Up(fixture.Context(t), server.Connect(t), schema); err != nil || from != 0 {
+		t.Fatalf("created the store from version %d: %v", from, err)
+	}
+	return server, schema, append(slices.Clone(steps), newStep("next.sql", text))
+}
+
+func expectVersion(t *testing.T, conn *pgx.Conn, schema string, want int) {
+	t.Helper()
+	if version, err := Version(fixture.Context(t), conn, schema); err != nil || version != want {
+		t.Errorf("the schema version is %d, expected %d: %v", version, want, err)
+	}
+}
+
+// TestUpgradeTogether upgrades a store from several connections at once.
+func TestUpgradeTogether(t *testing.T) {
+	t.Parallel()
+	ctx := fixture.Context(t)
+	server, schema, upgraded := newStore(t, "create table {{.schema}}.next ()")
+	var calls sync.WaitGroup
+	for range 6 {
+		conn := server.Connect(t)
+		calls.Go(func() {
+			if _, err := up(ctx, conn, schema, upgraded); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	calls.Wait()
+	conn := server.Connect(t)
+	expectVersion(t, conn, schema, Latest+1)
+	if version, err := check(ctx, conn, schema, upgraded); err != nil || version != Latest+1 {
+		t.Errorf("checked version %d: %v", version, err)
+	}
+}
+
+// manualDeadline is a context whose deadline passes when the test closes the channel.
+type manualDeadline struct {
+	context.Context
+	passed chan struct{}
+}
+
+func (d *manualDeadline) Deadline() (time.Time, bool) { return time.Now().Add(time.Hour), true }
+func (d *manualDeadline) Done() <-chan struct{}       { return d.passed }
+
+func (d *manualDeadline) Err() error {
+	select {
+	case <-d.passed:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+// TestUpgradeOutlivesDeadline lets the deadline of an upgrade pass while the upgrade runs. The upgrade continues: otherwise a long one
+// would never end.
+func TestUpgradeOutlivesDeadline(t *testing.T) {
+	t.Parallel()
+	ctx := fixture.Context(t)
+	server, schema, upgraded := newStore(t, "update {{.schema}}.store set oldest = oldest")
+	conn, upgrading := server.Connect(t), server.Connect(t)
+	// The update waits for a lock whose key is the number of the table.
+	store := pgx.Identifier{schema, "store"}.Sanitize()
+	if _, err := conn.Exec(ctx, `
+create function `+pgx.Identifier{schema, "slow"}.Sanitize()+`() returns trigger language plpgsql as $$
+begin
+    while not pg_try_advisory_xact_lock_shared(tg_relid::bigint) loop perform pg_sleep(0.01); end loop;
+    return new;
+end $$;
+create trigger slow before update on `+store+` for each row execute function `+pgx.Identifier{schema, "slow"}.Sanitize()+`();
+select pg_advisory_lock('`+store+`'::regclass::oid::bigint)`); err != nil {
+		t.Fatal(err)
+	}
+	deadline := &manualDeadline{ctx, make(chan struct{})}
+	var call sync.WaitGroup
+	call.Go(func() {
+		if _, err := up(deadline, upgrading, schema, upgraded); err != nil {
+			t.Errorf("upgrade: %v", err)
+		}
+	})
+	fixture.Eventually(t, "the upgrade to run", func() bool {
+		var running bool
+		if err := conn.QueryRow(ctx, `select exists (select from pg_locks where relation = $1::regclass and mode = 'RowExclusiveLock')`, store).Scan(&running); err != nil {
+			t.Fatal(err)
+		}
+		return running
+	})
+	close(deadline.passed)
+	if _, err := conn.Exec(ctx, `select pg_advisory_unlock_all()`); err != nil {
+		t.Fatal(err)
+	}
+	call.Wait()
+	expectVersion(t, conn, schema, Latest+1)
+}
+
+// TestUpgradeStopsWaiting upgrades a store while another session holds one of its tables. After its deadline the upgrade does not wait
+// for the table any more, with all others behind it.
+func TestUpgradeStopsWaiting(t *testing.T) {
+	t.Parallel()
+	ctx := fixture.Context(t)
+	server, schema, upgraded := newStore(t, "alter table {{.schema}}.resources add column next int; alter table {{.schema}}.changes add column next int")
+	conn, holder := server.Connect(t), server.Connect(t)
+	changes := pgx.Identifier{schema, "changes"}.Sanitize()
+	if _, err := holder.Exec(ctx, `begin; select from `+changes); err != nil {
+		t.Fatal(err)
+	}
+	brief, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if _, err := up(brief, server.Connect(t), schema, upgraded); err == nil {
+		t.Fatal("the store was upgraded while another session held its table")
+	}
+	fixture.Eventually(t, "no session to wait for the table", func() bool {
+		var waiting bool
+		if err := conn.QueryRow(ctx, `select exists (select from pg_locks where relation = $1::regclass and not granted)`, changes).Scan(&waiting); err != nil {
+			t.Fatal(err)
+		}
+		return !waiting
+	})
+	if _, err := conn.Exec(ctx, `set lock_timeout = '10s'; select from `+pgx.Identifier{schema, "resources"}.Sanitize()); err != nil {
+		t.Errorf("a program of the previous version: %v", err)
+	}
+	expectVersion(t, conn, schema, Latest)
+	if _, err := holder.Exec(ctx, `rollback`); err != nil {
+		t.Fatal(err)
+	}
+	if from, err := up(ctx, conn, schema, upgraded); err != nil || from != Latest {
+		t.Errorf("upgraded from version %d: %v", from, err)
+	}
+	if _, err := Check(ctx, conn, schema); !errors.Is(err, storage.ErrNewerSchema) {
+		t.Errorf("a program of the previous version opens the store: %v", err)
+	}
+}
