@@ -27,6 +27,7 @@ type database struct {
 	ownedPools []*pgxpool.Pool
 	sessions   sessions
 	watchdog   *watchdog
+	replica    *replica // nil: none
 
 	lifetime context.Context // ends with Close
 	end      context.CancelFunc
@@ -46,6 +47,9 @@ func newDatabase(main *pgxpool.Pool, opts Options) (*database, error) {
 		return nil, err
 	}
 	d.watchdog = newWatchdog(d.side, d.sql)
+	if opts.Replica != nil {
+		d.replica = &replica{pool: opts.Replica, primary: main, sql: d.sql}
+	}
 	return d, nil
 }
 
@@ -146,6 +150,29 @@ func (d *database) retry(ctx context.Context, f func(ctx context.Context) error)
 			return err
 		}
 	}
+}
+
+// queryPrimary retries a short query. begin is called before each attempt, and each after a row was scanned into what is given.
+func (d *database) queryPrimary(ctx context.Context, begin func(), sql string, arguments, into []any, each func() error) error {
+	err := d.retry(ctx, func(ctx context.Context) error {
+		return d.query(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+			begin()
+			rows, _ := conn.Query(ctx, sql, arguments...) // an error shows in the rows
+			_, err := pgx.ForEachRow(rows, into, each)
+			return err
+		})
+	})
+	d.replica.recordIssue() // before the answer is given out
+	return err
+}
+
+// onPrimary retries a query that may take its time.
+func (d *database) onPrimary(ctx context.Context, f func(ctx context.Context, conn *pgxpool.Conn) error) error {
+	err := d.retry(ctx, func(ctx context.Context) error {
+		return d.use(ctx, func(conn *pgxpool.Conn) error { return f(ctx, conn) })
+	})
+	d.replica.recordIssue()
+	return err
 }
 
 // pause waits for some time before another attempt, unless there is none to come; last is the error of the last one.
@@ -274,10 +301,3 @@ func rollback(tx pgx.Tx) {
 
 // maxPause is the longest time between two looks at a key that another transaction holds.
 const maxPause = 50 * time.Millisecond
-
-// readCommitted begins a transaction in which each statement has a snapshot of its own, whatever the isolation is that a session
-// otherwise begins with.
-const readCommitted = `begin isolation level read committed read only`
-
-// repeatableRead begins a transaction in which all statements have the snapshot of the first one.
-const repeatableRead = `begin isolation level repeatable read read only`

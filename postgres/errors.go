@@ -38,6 +38,14 @@ type permanent struct{ error }
 
 func (e permanent) Unwrap() error { return e.error }
 
+// permanentError marks an error as one that no retry mends, where it says that what is asked for is gone or never was.
+func permanentError(err error) error {
+	if errors.Is(err, storage.ErrCompacted) || errors.Is(err, storage.ErrInvalid) {
+		return permanent{err}
+	}
+	return err
+}
+
 // notSent is an error of what precedes the statement that counts.
 type notSent struct{ error }
 

@@ -20,7 +20,6 @@ type source struct {
 	history       *history
 	inbox         *currentInbox
 	notifier      *notifier
-	replica       *replica
 	lastPublished atomic.Pointer[position] // position of the last change that a run published
 }
 

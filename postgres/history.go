@@ -15,53 +15,84 @@ import (
 	"github.com/ashlar-dev/storage/internal/batch"
 )
 
+// historian reads the past, and compacts it.
+type historian struct {
+	*database
+	history  *history
+	past     *pastReader
+	keys     *keyReader
+	finality *finalityCheck
+}
+
+func newHistorian(d *database, h *history, in *currentInbox) *historian {
+	return &historian{d, h, &pastReader{d, h, in}, newKeyReader(h), newFinalityCheck(h)}
+}
+
+// ReadAt implements driver.Historian. A single key at the present position is read in a batch with others.
+func (h *historian) ReadAt(ctx context.Context, q *driver.HistoryQuery[position], add func(*driver.Version) error) (page driver.HistoryPage[position], err error) {
+	if q.Key == nil || q.At != nil {
+		return h.past.readAt(ctx, q, add)
+	}
+	found, err := h.keys.batch.Do(ctx, keyRequest{q.Key.Bytes(), q.Final})
+	h.replica.recordIssue()
+	if errors.Is(err, errNotFinal) { // the answer may have to wait; the shared reads do not count
+		return h.past.readAt(ctx, q, add)
+	}
+	page.At = found.at
+	if err == nil && found.version != nil {
+		page.Count = 1
+		err = add(found.version)
+	}
+	return page, err
+}
+
 // Revisions implements driver.Historian.
-func (r *reader) Revisions(ctx context.Context) (oldest, newest int64, err error) {
-	k, err := r.history.awaitFinal(ctx, 0)
+func (h *historian) Revisions(ctx context.Context) (oldest, newest int64, err error) {
+	k, err := h.history.awaitFinal(ctx, 0)
 	if err != nil {
 		return 0, 0, err
 	}
-	r.replica.recordIssue()
-	return max(k.oldest, firstRevision), r.RevisionOf(k.at), nil
+	h.replica.recordIssue()
+	return max(k.oldest, firstRevision), h.RevisionOf(k.at), nil
 }
 
 // RevisionOf implements driver.Historian. Only numbers of changes that were read are revisions: others may be drawn again.
-func (*reader) RevisionOf(at position) int64 { return max(at.revision, firstRevision) }
+func (*historian) RevisionOf(at position) int64 { return max(at.revision, firstRevision) }
 
 // PositionAt implements driver.Historian.
-func (r *reader) PositionAt(ctx context.Context, revision int64) (position, error) {
-	k, err := r.history.awaitFinal(ctx, revision)
+func (h *historian) PositionAt(ctx context.Context, revision int64) (position, error) {
+	k, err := h.history.awaitFinal(ctx, revision)
 	switch {
 	case err != nil:
 		return position{}, err
 	case revision < max(k.oldest, firstRevision):
 		return position{}, fmt.Errorf("%w: the oldest revision is %d, asked for was %d", storage.ErrCompacted, max(k.oldest, firstRevision), revision)
 	case revision > max(k.final, firstRevision) || !k.exists && revision > firstRevision:
-		return position{}, fmt.Errorf("%w: the newest is %d, asked for was %d", storage.ErrFutureRevision, r.RevisionOf(k.at), revision)
+		return position{}, fmt.Errorf("%w: the newest is %d, asked for was %d", storage.ErrFutureRevision, h.RevisionOf(k.at), revision)
 	}
-	r.replica.recordIssue()
+	h.replica.recordIssue()
 	return k.at, nil
 }
 
 // Compact implements driver.Historian. The oldest revision is always that of a change.
-func (r *reader) Compact(ctx context.Context, revision int64) error {
-	at, err := r.PositionAt(ctx, revision)
+func (h *historian) Compact(ctx context.Context, revision int64) error {
+	at, err := h.PositionAt(ctx, revision)
 	if errors.Is(err, storage.ErrCompacted) || err == nil && at.revision == 0 {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return r.retry(ctx, func(ctx context.Context) error {
-		return r.query(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-			_, err := conn.Exec(ctx, r.sql.compact, at.revision, at.index, at.tokenPrefix[:])
+	return h.retry(ctx, func(ctx context.Context) error {
+		return h.query(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+			_, err := conn.Exec(ctx, h.sql.compact, at.revision, at.index, at.tokenPrefix[:])
 			return err
 		})
 	})
 }
 
 // Before implements driver.Historian.
-func (r *reader) Before(ctx context.Context, events []*event) (versions []*driver.Version, err error) {
+func (h *historian) Before(ctx context.Context, events []*event) (versions []*driver.Version, err error) {
 	revisions, places := make([]int64, len(events)), make([]int32, len(events))
 	for i, ev := range events {
 		revisions[i], places[i] = ev.At.revision, ev.At.index
@@ -73,12 +104,12 @@ func (r *reader) Before(ctx context.Context, events []*event) (versions []*drive
 	var previous, created, modified, writes pgtype.Int8
 	begin := func() { versions = make([]*driver.Version, len(events)) }
 	into := []any{&n, &id, &oldest, &piece, &previous, &version, &data, &created, &modified, &writes}
-	err = r.queryPrimary(ctx, begin, r.sql.before, []any{revisions, places}, into, func() error {
+	err = h.queryPrimary(ctx, begin, h.sql.before, []any{revisions, places}, into, func() error {
 		ev := events[n-1]
 		if ev.At.revision <= oldest {
 			return permanent{errPruned}
 		}
-		if err := r.history.check(id.Bytes, oldest, &ev.At, piece); err != nil || !previous.Valid {
+		if err := h.history.check(id.Bytes, oldest, &ev.At, piece); err != nil || !previous.Valid {
 			return permanentError(err)
 		}
 		if !modified.Valid {
@@ -120,23 +151,6 @@ func newKeyReader(h *history) *keyReader {
 
 // errNotFinal says that something is visible that comes after a number which is still to come.
 var errNotFinal = errors.New("what is visible is not final")
-
-// readKey is ReadAt of one key at the present position.
-func (r *reader) readKey(ctx context.Context, q *driver.HistoryQuery[position], add func(*driver.Version) error) (page driver.HistoryPage[position], err error) {
-	found, err := r.keys.batch.Do(ctx, keyRequest{q.Key.Bytes(), q.Final})
-	r.replica.recordIssue()
-	if errors.Is(err, errNotFinal) { // the answer may have to wait; what was seen before that does not count
-		anyKey := *q
-		anyKey.Key = nil
-		return r.ReadAt(ctx, &anyKey, add)
-	}
-	page.At = found.at
-	if err == nil && found.version != nil {
-		page.Count = 1
-		err = add(found.version)
-	}
-	return page, err
-}
 
 // sharedReadRetries is how often those who share a look take another one. What they wait for is mostly there by then: the commit of a writer that
 // does not wait for anybody else.
@@ -238,17 +252,17 @@ type finalityCall = batch.Call[int64, struct{}]
 var errNoSuchChange = errors.New("no change of the number, or after it, is there")
 
 // AwaitFinal implements driver.Historian.
-func (r *reader) AwaitFinal(ctx context.Context, revision int64) error {
+func (h *historian) AwaitFinal(ctx context.Context, revision int64) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
-		_, err := r.finality.batch.Do(ctx, revision)
+		_, err := h.finality.batch.Do(ctx, revision)
 		switch {
 		case errors.Is(err, errNoSuchChange):
-			_, err = r.PositionAt(ctx, revision) // which can tell why
+			_, err = h.PositionAt(ctx, revision) // which can tell why
 			return err
 		case !errors.Is(err, errHeldBack):
 			return err
 		}
-		if err := r.pause(ctx, pause, err); err != nil {
+		if err := h.pause(ctx, pause, err); err != nil {
 			return err
 		}
 	}

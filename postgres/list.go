@@ -17,26 +17,20 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
+// lister lists resources.
+type lister struct{ *database }
+
 // List implements driver.Driver.
-func (r *reader) List(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, rows driver.Rows) error {
-	sql, arguments := r.sql.listing(f)
+func (l *lister) List(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, rows driver.Rows) error {
+	sql, arguments := l.sql.listing(f)
 	if consistency == storage.EventualConsistency &&
-		r.replica.query(ctx, sql, arguments, func(found pgx.Rows) error { return addAll(rows, found) }) {
+		l.replica.query(ctx, sql, arguments, func(found pgx.Rows) error { return addAll(rows, found) }) {
 		return nil
 	}
-	return r.onPrimary(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+	return l.onPrimary(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		found, _ := conn.Query(ctx, sql, arguments...) // an error shows in the rows
 		return addAll(rows, found)
 	})
-}
-
-// onPrimary retries a query that may take its time.
-func (r *reader) onPrimary(ctx context.Context, f func(ctx context.Context, conn *pgxpool.Conn) error) error {
-	err := r.retry(ctx, func(ctx context.Context) error {
-		return r.use(ctx, func(conn *pgxpool.Conn) error { return f(ctx, conn) })
-	})
-	r.replica.recordIssue()
-	return err
 }
 
 // errDisorder says that a statement of a list returned its steps in another order than it took them, which no server was seen to do.
@@ -87,11 +81,11 @@ func listArguments(f *driver.Filter) []any {
 var literal = strings.NewReplacer(`%`, `\%`, `_`, `\_`, `\`, `\\`)
 
 // Children implements driver.Driver. It always asks the primary.
-func (r *reader) Children(ctx context.Context, owner driver.Key, uid string) ([]*resourcepb.ID, error) {
+func (l *lister) Children(ctx context.Context, owner driver.Key, uid string) ([]*resourcepb.ID, error) {
 	var ids []*resourcepb.ID
 	var keyBytes, ownedUid, groupVersion []byte
 	into := []any{&keyBytes, &ownedUid, &groupVersion}
-	err := r.queryPrimary(ctx, func() { ids = nil }, r.sql.ownedQuery, []any{ownerHash(owner, uid)}, into, func() error {
+	err := l.queryPrimary(ctx, func() { ids = nil }, l.sql.ownedQuery, []any{ownerHash(owner, uid)}, into, func() error {
 		owned, err := key.Parse(keyBytes)
 		if err != nil {
 			return permanent{err}
@@ -103,6 +97,26 @@ func (r *reader) Children(ctx context.Context, owner driver.Key, uid string) ([]
 		return nil, err
 	}
 	return ids, nil
+}
+
+// ReadAfter implements driver.Bulk.
+func (l *lister) ReadAfter(ctx context.Context, after []byte, limit int) ([]driver.Row, error) {
+	if after == nil {
+		after = []byte{} // before all keys
+	}
+	var found []driver.Row
+	var name, version, data []byte
+	begin := func() { found = make([]driver.Row, 0, limit) }
+	arguments, into := []any{after, limit, driver.ReadBytes}, []any{&name, &version, &data}
+	err := l.queryPrimary(ctx, begin, l.sql.readAfter, arguments, into, func() error {
+		k, err := key.Parse(name)
+		if err != nil {
+			return permanent{err}
+		}
+		found = append(found, driver.Row{Key: k, Version: versionText(version), Data: data})
+		return nil
+	})
+	return found, err
 }
 
 // listing is the statement that lists what a filter matches, with its arguments.

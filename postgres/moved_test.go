@@ -16,7 +16,7 @@ func TestMovedBetweenTwoStatements(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
-	h := opened(t, ctx).handle.reader.history
+	h := opened(t, ctx).handle.historian.history
 	conn := acquire(t, ctx, h.main)
 	final, server, err := h.finalOn(ctx, conn.Conn())
 	if err != nil {

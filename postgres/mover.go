@@ -11,7 +11,6 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/driver/key"
 )
 
 // notes keeps the notes of a migration.
@@ -181,33 +180,4 @@ func (f *fence) Fence(ctx context.Context) (state driver.FenceState, err error) 
 		return err
 	})
 	return state, err
-}
-
-// ReadAfter implements driver.Bulk.
-func (r *reader) ReadAfter(ctx context.Context, after []byte, limit int) ([]driver.Row, error) {
-	if after == nil {
-		after = []byte{} // before all keys
-	}
-	var found []driver.Row
-	var name, version, data []byte
-	begin := func() { found = make([]driver.Row, 0, limit) }
-	arguments, into := []any{after, limit, driver.ReadBytes}, []any{&name, &version, &data}
-	err := r.queryPrimary(ctx, begin, r.sql.readAfter, arguments, into, func() error {
-		k, err := key.Parse(name)
-		if err != nil {
-			return permanent{err}
-		}
-		found = append(found, driver.Row{Key: k, Version: versionText(version), Data: data})
-		return nil
-	})
-	return found, err
-}
-
-// Load implements driver.Bulk.
-func (w *writer) Load(ctx context.Context, rows []driver.Row) error {
-	mutations, err := driver.Creations(rows, w.opts.MaxSize)
-	if err != nil {
-		return err
-	}
-	return w.Apply(ctx, mutations)
 }

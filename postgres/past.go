@@ -19,11 +19,15 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// ReadAt implements driver.Historian. Each attempt reads into memory, up to the bytes of a page, and what is complete is added.
-func (r *reader) ReadAt(ctx context.Context, q *driver.HistoryQuery[position], add func(*driver.Version) error) (driver.HistoryPage[position], error) {
-	if q.Key != nil && q.At == nil {
-		return r.readKey(ctx, q, add)
-	}
+// pastReader reads pages of the past and the present.
+type pastReader struct {
+	*database
+	history *history
+	inbox   *currentInbox
+}
+
+// readAt is driver.Historian.ReadAt. Each attempt reads into memory, up to the bytes of a page, and what is complete is added.
+func (r *pastReader) readAt(ctx context.Context, q *driver.HistoryQuery[position], add func(*driver.Version) error) (driver.HistoryPage[position], error) {
 	look, err := r.readPage(ctx, q)
 	if err != nil {
 		return driver.HistoryPage[position]{}, err
@@ -41,7 +45,7 @@ func (r *reader) ReadAt(ctx context.Context, q *driver.HistoryQuery[position], a
 
 // readPage reads a page at the position of the query. That of the present, if it has to be final, is mostly so at once: nothing is visible
 // that comes after a number which is still to come. Otherwise it waits for that.
-func (r *reader) readPage(ctx context.Context, q *driver.HistoryQuery[position]) (look *pageRead, err error) {
+func (r *pastReader) readPage(ctx context.Context, q *driver.HistoryQuery[position]) (look *pageRead, err error) {
 	at := q.At
 	read := func(ctx context.Context, conn *pgxpool.Conn) (err error) {
 		look, err = r.readPageAt(ctx, conn, at, q)
@@ -81,7 +85,7 @@ type pageRead struct {
 }
 
 // readPageAt reads a page at a position; nil is the present one. What the statements depend on is sent with the one before.
-func (r *reader) readPageAt(ctx context.Context, conn *pgxpool.Conn, at *position, q *driver.HistoryQuery[position]) (*pageRead, error) {
+func (r *pastReader) readPageAt(ctx context.Context, conn *pgxpool.Conn, at *position, q *driver.HistoryQuery[position]) (*pageRead, error) {
 	l := &pageRead{history: r.history, conn: conn.Conn(), q: q}
 	var err error
 	if at == nil {
@@ -172,14 +176,6 @@ func (l *pageRead) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_, _ = l.conn.Exec(ctx, `rollback`)
-}
-
-// permanentError marks an error as one that no retry mends, where it says that what is asked for is gone or never was.
-func permanentError(err error) error {
-	if errors.Is(err, storage.ErrCompacted) || errors.Is(err, storage.ErrInvalid) {
-		return permanent{err}
-	}
-	return err
 }
 
 // Bounds of a stretch: of how many keys one look finds those that a filter leaves, and how many one look returns. For many more rows than

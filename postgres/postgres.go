@@ -44,6 +44,8 @@ var (
 // handle is an opened store as a driver: its parts, which do not know it.
 type handle struct {
 	*reader
+	*lister
+	*historian
 	*writer
 	*notes
 	*fence
@@ -100,14 +102,10 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Backend, erro
 }
 
 func newHandle(d *database) *handle {
-	var r *replica
-	if d.opts.Replica != nil {
-		r = &replica{pool: d.opts.Replica, primary: d.main, sql: d.sql}
-	}
 	log, in, n, journal := &history{database: d}, new(currentInbox), newNotifier(d), &notes{d}
 	h := &handle{
-		reader: newReader(d, r, log, in), writer: newWriter(d, r, in, n), notes: journal, fence: &fence{journal},
-		database: d, source: &source{database: d, history: log, inbox: in, notifier: n, replica: r}, notifier: n,
+		reader: newReader(d), lister: &lister{d}, historian: newHistorian(d, log, in), writer: newWriter(d, in, n), notes: journal, fence: &fence{journal},
+		database: d, source: &source{database: d, history: log, inbox: in, notifier: n}, notifier: n,
 	}
 	h.running.Go(n.notify)
 	h.running.Go((&retention{d, log}).run)

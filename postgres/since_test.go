@@ -95,7 +95,7 @@ func TestManyChangesSince(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	b := opened(t, ctx)
-	r := b.handle.reader
+	r := b.handle.historian
 	conn := acquire(t, ctx, r.main)
 	first, end := key.Of(named("a", "").Id).Bytes(), key.Of(named("c", "").Id).Bytes()
 	for most, want := range map[int]bool{2: false, 3: true} {

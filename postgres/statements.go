@@ -112,3 +112,10 @@ var sqlTemplates = func() *template.Template {
 	}
 	return template.Must(all, err)
 }()
+
+// readCommitted begins a transaction in which each statement has a snapshot of its own, whatever the isolation is that a session
+// otherwise begins with.
+const readCommitted = `begin isolation level read committed read only`
+
+// repeatableRead begins a transaction in which all statements have the snapshot of the first one.
+const repeatableRead = `begin isolation level repeatable read read only`

@@ -20,13 +20,12 @@ type writer struct {
 	sender
 	settler
 	batch    *batch.Batcher[*mutation, struct{}]
-	replica  *replica
 	inbox    *currentInbox
 	notifier *notifier
 }
 
-func newWriter(d *database, r *replica, in *currentInbox, n *notifier) *writer {
-	w := &writer{database: d, sender: sender{d}, settler: settler{d}, replica: r, inbox: in, notifier: n}
+func newWriter(d *database, in *currentInbox, n *notifier) *writer {
+	w := &writer{database: d, sender: sender{d}, settler: settler{d}, inbox: in, notifier: n}
 	w.batch = batch.New(batch.Options[*mutation]{
 		MaxCalls: 256, MaxBytes: 4 << 20, Workers: 2, WorkerAt: 32, Direct: true,
 		Size: func(m *mutation) int { return len(m.data) },
@@ -89,6 +88,15 @@ func unresolvedError(ms []*mutation, err error) error {
 		return fmt.Errorf("%w: %w", storage.ErrInconsistent, err)
 	}
 	return err
+}
+
+// Load implements driver.Bulk.
+func (w *writer) Load(ctx context.Context, rows []driver.Row) error {
+	mutations, err := driver.Creations(rows, w.opts.MaxSize)
+	if err != nil {
+		return err
+	}
+	return w.Apply(ctx, mutations)
 }
 
 type writeMember = batch.Call[*mutation, struct{}]

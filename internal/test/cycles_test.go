@@ -25,7 +25,6 @@ var knownCycles = map[string]int{
 	"examples/bboltstore": 5,
 	"internal/feed":       8,
 	"migrate":             12,
-	"postgres":            4,
 }
 
 // A file that uses a name declared in another file of its package depends on that file. Files that depend on each other in a circle have no
