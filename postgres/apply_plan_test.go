@@ -40,7 +40,7 @@ func newPlanned(ctx context.Context, t *testing.T) *planned {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { hangUp(conn) })
+	t.Cleanup(func() { closeConn(conn) })
 	s.caller = caller{conn, newStatements(schema)}
 	for _, table := range []string{"$resources", "$changes"} {
 		s.exec(ctx, t, s.setUp, "alter table "+table+" set (autovacuum_enabled = off)")

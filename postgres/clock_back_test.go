@@ -31,7 +31,7 @@ func TestClockStepsBackBeforeLateAttempt(t *testing.T) {
 	w := b.handle.writer
 	lost := &attempt{lock: 4711, expires: time.Now().Add(-time.Second)}
 	create.lostAttempts = []*attempt{lost}
-	if err := w.settler.settle(ctx, []*mutation{create}, true); err != nil || !lost.finished {
+	if err := w.settler.settle(ctx, []*mutation{create}, true); err != nil || !lost.isDone {
 		t.Fatalf("the attempt is not over: %v", err)
 	}
 	server.SetClock(t, -time.Hour)

@@ -22,12 +22,12 @@ type database struct {
 	sql  *statements
 	id   atomic.Pointer[driver.StoreID] // of the store, which may be replaced by another
 
-	main       *pgxpool.Pool
-	side       *pgxpool.Pool // for what must not wait behind callers: the feed's polls, and NOTIFY
-	ownedPools []*pgxpool.Pool
-	sessions   sessions
-	watchdog   *watchdog
-	replica    *replica // nil: none
+	main     *pgxpool.Pool
+	side     *pgxpool.Pool // for what must not wait behind callers: the feed's polls, and NOTIFY
+	pools    []*pgxpool.Pool
+	sessions sessions
+	watchdog *watchdog
+	replica  *replica // nil: none
 
 	lifetime context.Context // ends with Close
 	end      context.CancelFunc
@@ -57,7 +57,7 @@ func (d *database) close() {
 	d.end()
 	d.watchdog.close()
 	d.side.Close()
-	for _, owned := range d.ownedPools {
+	for _, owned := range d.pools {
 		owned.Close()
 	}
 }
@@ -75,7 +75,7 @@ func primary(ctx context.Context, from *pgxpool.Pool) (*pgxpool.Conn, error) {
 
 // resetStandby has a pool connect anew where the server takes no writes: a name or a balancer may lead to another one by now.
 func resetStandby(pool *pgxpool.Pool, err error) {
-	if hasCode(err, readOnlyTransaction) || errors.Is(err, errStandby) {
+	if hasCode(err, codeReadOnly) || errors.Is(err, errStandby) {
 		pool.Reset()
 	}
 }
@@ -237,7 +237,7 @@ func prepareConn(c *pgx.ConnConfig) {
 			notice(conn, n)
 		}
 		// A commit that stops to wait for its standby succeeds with a warning, whose text depends on the server's language.
-		if n.SeverityUnlocalized == "WARNING" && n.Code == warning {
+		if n.SeverityUnlocalized == "WARNING" && n.Code == codeWarning {
 			if s, ok := conn.CustomData()[sessionKey].(*session); ok {
 				s.hasWarning = true
 			}
@@ -247,12 +247,12 @@ func prepareConn(c *pgx.ConnConfig) {
 
 // session is what the backend knows about one connection. It belongs to whoever has the connection.
 type session struct {
-	serial       uint64        // sessions are numbered as they come to be known
-	floor        int64         // a number drawn before: what this session writes has higher ones
-	checkedAt    time.Time     // when the server last reported its time and floor
-	skew         time.Duration // of the server's clock, before this program's
-	hasWarning   bool          // the last statement raised a warning
-	behindPooler bool          // a pooler stands in between
+	serial      uint64        // sessions are numbered as they come to be known
+	floor       int64         // a number drawn before: what this session writes has higher ones
+	clockReadAt time.Time     // when the server last reported its time and floor
+	skew        time.Duration // of the server's clock, before this program's
+	hasWarning  bool          // the last statement raised a warning
+	viaPooler   bool          // a pooler stands in between
 }
 
 const sessionKey = "ashlar"
@@ -286,8 +286,8 @@ func (s *session) ask(ctx context.Context, conn *pgx.Conn, sql *statements) erro
 	var now time.Time
 	var pid int32
 	err := conn.QueryRow(ctx, sql.server).Scan(&s.floor, &now, &pid)
-	s.skew, s.checkedAt = time.Until(now), time.Now()
-	s.behindPooler = uint32(pid) != conn.PgConn().PID()
+	s.skew, s.clockReadAt = time.Until(now), time.Now()
+	s.viaPooler = uint32(pid) != conn.PgConn().PID()
 	return err
 }
 

@@ -50,8 +50,8 @@ func TestDeletionAlone(t *testing.T) {
 					}
 				}
 				m := deletionOf(t, res)
-				if err := remove(ctx, conn.Conn(), a, m); err != nil || !m.succeeded {
-					t.Fatalf("applied: %v, %v", m.succeeded, err)
+				if err := remove(ctx, conn.Conn(), a, m); err != nil || !m.isApplied {
+					t.Fatalf("applied: %v, %v", m.isApplied, err)
 				}
 				left, err := b.handle.Get(ctx, storage.StrongConsistency, m.Key)
 				if left != nil || err != nil {
@@ -105,7 +105,7 @@ func TestDeletionNotDone(t *testing.T) {
 		m := deletionOf(t, res)
 		spoil(m)
 		err := b.handle.changeOne(ctx, conn.Conn(), a, m)
-		if m.succeeded {
+		if m.isApplied {
 			t.Fatal("applied")
 		}
 		return m, err

@@ -19,16 +19,16 @@ const (
 	outcomeCommitted  outcomeClass = iota // there was none
 	outcomeRejected                       // the database said no, and would say so again
 	outcomeNotApplied                     // nothing happened, and it may go better next time
-	unknown                               // the answer was lost: it may have happened
+	outcomeUnknown                        // the answer was lost: it may have happened
 )
 
 // SQLSTATEs. Those that begin with AS are our own.
 const (
-	warning              = "01000" // of warnings that have none of their own
-	readOnlyTransaction  = "25006"
-	lockNotAvailable     = "55P03"
+	codeWarning          = "01000" // of warnings that have none of their own
+	codeReadOnly         = "25006"
+	codeLockNotAvailable = "55P03"
 	codeFenced           = "AS001" // the fence refuses a write
-	late                 = "AS002" // a statement arrived after its time
+	codeLate             = "AS002" // a statement arrived after its time
 	codeConcurrentCreate = "AS003" // somebody created a resource meanwhile
 	codeSuperseded       = "AS004" // a write's guard does not hold
 )
@@ -64,9 +64,9 @@ var (
 	errBusy = errors.New("another transaction holds the key")
 )
 
-func isLate(err error) bool { return hasCode(err, late) || errors.Is(err, errLate) }
+func isLate(err error) bool { return hasCode(err, codeLate) || errors.Is(err, errLate) }
 
-func isLockTimeout(err error) bool { return hasCode(err, lockNotAvailable) }
+func isLockTimeout(err error) bool { return hasCode(err, codeLockNotAvailable) }
 
 func hasCode(err error, code string) bool {
 	var pg *pgconn.PgError
@@ -96,9 +96,9 @@ func classify(err error) outcomeClass {
 				return outcomeRejected
 			}
 		case "40001", "40P01", // serialization failure, deadlock
-			readOnlyTransaction,
-			lockNotAvailable, "57014", // lock timeout, cancelled (a statement_timeout of the user)
-			late, codeConcurrentCreate,
+			codeReadOnly,
+			codeLockNotAvailable, "57014", // lock timeout, cancelled (a statement_timeout of the user)
+			codeLate, codeConcurrentCreate,
 			"26000", "0A000": // a prepared statement is gone or out of date; the next attempt prepares it anew
 			return outcomeNotApplied
 		}
@@ -109,22 +109,22 @@ func classify(err error) outcomeClass {
 		case "53": // the server is out of something
 			return outcomeNotApplied
 		case "08", "57", "58", "XX": // connection, operator intervention, system, internal
-			return unknown
+			return outcomeUnknown
 		}
 		if pg.SeverityUnlocalized == "FATAL" || pg.SeverityUnlocalized == "PANIC" {
-			return unknown
+			return outcomeUnknown
 		}
 		return outcomeRejected
 	}
 	if errors.Is(err, pgconn.ErrConnClosed) {
 		// pgx says so, and that it is safe to retry, also when the answer to a simple statement (such as a commit) is lost:
 		// it looks for the answer twice, and the first look closes the connection.
-		return unknown
+		return outcomeUnknown
 	}
 	if errors.Is(err, errLate) || errors.Is(err, errStandby) || errors.Is(err, pgx.ErrTxCommitRollback) || connecting || pgconn.SafeToRetry(err) {
 		return outcomeNotApplied
 	}
-	return unknown
+	return outcomeUnknown
 }
 
 // refusal gives an error of the database the contract's meaning, where it is the fence's or a guard's.

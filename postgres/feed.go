@@ -17,10 +17,10 @@ import (
 // source gives the changes of the log to the feed: in the order of their numbers, up to the one that is final (frontier.go).
 type source struct {
 	*database
-	history       *history
-	inbox         *currentInbox
-	notifier      *notifier
-	lastPublished atomic.Pointer[position] // position of the last change that a run published
+	history      *history
+	inbox        *currentInbox
+	notifier     *notifier
+	feedPosition atomic.Pointer[position] // position of the last change that a run published
 }
 
 var (
@@ -45,7 +45,7 @@ func (s *source) Run(ctx context.Context, ready func(position), publish func([]*
 	for pause := 20 * time.Millisecond; ; {
 		var again time.Duration // when to look again, if nothing calls for it before
 		var err error
-		if r.started {
+		if r.hasPosition {
 			again, err = r.poll(ctx)
 		} else if err = r.begin(ctx); err == nil {
 			ready(r.at)
@@ -56,7 +56,7 @@ func (s *source) Run(ctx context.Context, ready func(position), publish func([]*
 			away, pause = time.Time{}, 20*time.Millisecond
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, storage.ErrCompacted) || classify(err) == outcomeRejected && !r.started:
+		case errors.Is(err, storage.ErrCompacted) || classify(err) == outcomeRejected && !r.hasPosition:
 			return err
 		case away.IsZero():
 			away = time.Now()
@@ -67,7 +67,7 @@ func (s *source) Run(ctx context.Context, ready func(position), publish func([]*
 			again = pause
 			pause = min(2*pause, time.Second)
 		}
-		if again == now {
+		if again == pollNow {
 			continue
 		}
 		if err := r.await(ctx, again, tick.C); err != nil {
@@ -84,12 +84,12 @@ func (s *source) History(from position, _ *driver.Filter) driver.History[positio
 func (s *source) page(ctx context.Context, from position, limit int) (events []*event, end position, more bool, err error) {
 	var next page
 	// What the run has published is final, even if it cannot be seen any more that it is.
-	published := s.lastPublished.Load()
+	published := s.feedPosition.Load()
 	err = s.poll(ctx, s.main, func(ctx context.Context, conn *pgx.Conn) (err error) {
 		if next, err = s.history.after(ctx, conn, &from, 0, limit); err == nil {
 			err = s.history.checkAboveFrontier(ctx, conn, &from)
 		}
-		if err != nil || !next.back || published == nil || published.revision <= next.view.final {
+		if err != nil || !next.hasPending || published == nil || published.revision <= next.view.final {
 			return err
 		}
 		if next, err = s.history.after(ctx, conn, &from, published.revision, limit); err != nil {
@@ -97,7 +97,7 @@ func (s *source) page(ctx context.Context, from position, limit int) (events []*
 		}
 		// If it is the same history. A pooler may have led to another one meanwhile, so this comes last.
 		var piece []byte
-		err = conn.QueryRow(ctx, s.sql.tokenPrefixQuery, published.revision, published.index).Scan(&piece)
+		err = conn.QueryRow(ctx, s.sql.tokenPrefix, published.revision, published.index).Scan(&piece)
 		if err == nil && string(piece) != string(published.tokenPrefix[:]) {
 			err = errForked
 		}
@@ -156,8 +156,8 @@ func (*source) Decode(b []byte) (position, error) {
 const (
 	// gapTimeout is how long own changes wait for the one that comes before them, which is often an own one too.
 	gapTimeout = 10 * time.Millisecond
-	// heldBackAtFirst is how soon changes are looked for again that a commit under way holds back, if nobody announces it.
-	heldBackAtFirst = 10 * time.Millisecond
+	// minPollPause is how soon changes are looked for again that a commit under way holds back, if nobody announces it.
+	minPollPause = 10 * time.Millisecond
 	// stallTimeout is how long a number is taken for that of a commit under way before the notes are asked, which costs the
 	// server more than a look at the changes.
 	stallTimeout = 40 * time.Millisecond
@@ -165,8 +165,8 @@ const (
 	longPause = 8 * time.Millisecond
 )
 
-// now is the time to look again at once; 0 is never.
-const now = time.Duration(-1)
+// pollNow is the time to look again at once; 0 is never.
+const pollNow = time.Duration(-1)
 
 // run is one run of the feed.
 type run struct {
@@ -174,12 +174,12 @@ type run struct {
 	in      *inbox
 	publish func([]*event, position)
 
-	started      bool
+	hasPosition  bool
 	at           position
 	session      uint64        // sessions up to this number knew the server that has the change at the position
 	localChanges []change      // that wait for what comes before them
-	stalledSince time.Time     // since when changes are seen only behind one that is missing: to come, or rolled back
-	heldBack     time.Duration // how long the last pause was since then
+	stallStart   time.Time     // since when changes are seen only behind one that is missing: to come, or rolled back
+	pollPause    time.Duration // how long the last pause was since then
 	nextPollAt   time.Time     // when the database may be asked again
 }
 
@@ -188,9 +188,9 @@ func (r *run) begin(ctx context.Context) error {
 	return r.source.poll(ctx, r.side, func(ctx context.Context, conn *pgx.Conn) (err error) {
 		r.at, err = r.history.newest(ctx, conn)
 		if err == nil {
-			r.started = true
+			r.hasPosition = true
 			at := r.at // readers share it
-			r.lastPublished.Store(&at)
+			r.feedPosition.Store(&at)
 		}
 		return err
 	})
@@ -223,19 +223,19 @@ func (r *run) poll(ctx context.Context) (again time.Duration, err error) {
 		return 0, err
 	}
 	_, r.localChanges = following(r.localChanges, &r.at, 0) // less what was read
-	switch stalled := read.back && len(read.changes) == 0; {
+	switch stalled := read.hasPending && len(read.changes) == 0; {
 	case !stalled:
-		r.stalledSince, r.heldBack = time.Time{}, 0
-	case r.stalledSince.IsZero():
-		r.stalledSince = began
+		r.stallStart, r.pollPause = time.Time{}, 0
+	case r.stallStart.IsZero():
+		r.stallStart = began
 	}
 	switch {
 	case read.more:
-		return now, nil
-	case read.back:
+		return pollNow, nil
+	case read.hasPending:
 		// A commit under way holds back changes that are visible. Who makes it may end without a word.
-		r.heldBack = min(max(2*r.heldBack, heldBackAtFirst), 100*time.Millisecond)
-		return r.heldBack, nil
+		r.pollPause = min(max(2*r.pollPause, minPollPause), 100*time.Millisecond)
+		return r.pollPause, nil
 	}
 	return 0, nil
 }
@@ -244,7 +244,7 @@ func (r *run) poll(ctx context.Context) (again time.Duration, err error) {
 // what is missing may never come.
 func (r *run) thorough() bool {
 	return r.history.pollCount.Load() > r.at.view.pollNumber || r.at.view.final < r.at.view.last ||
-		!r.stalledSince.IsZero() && time.Since(r.stalledSince) > stallTimeout
+		!r.stallStart.IsZero() && time.Since(r.stallStart) > stallTimeout
 }
 
 // checkListed checks what watches have seen before the feed, once the feed is about to pass it, or there is nothing more to pass.
@@ -253,7 +253,7 @@ func (r *run) checkListed(ctx context.Context, conn *pgx.Conn, read *page) error
 	end := read.end(r.at)
 	for i := range listed {
 		passed := max(listed[i].revision, listed[i].lastAboveFrontier()) <= end.revision
-		if passed || !read.more && !read.back {
+		if passed || !read.more && !read.hasPending {
 			err := r.history.checkPresent(ctx, conn, read, &listed[i])
 			if err == nil {
 				err = r.history.checkAboveFrontier(ctx, conn, &listed[i])
@@ -283,7 +283,7 @@ func (r *run) add(read *page) error {
 		return err
 	}
 	// Known before it is published: a page of history that joins the log here has to reach as far.
-	r.lastPublished.Store(&end)
+	r.feedPosition.Store(&end)
 	r.publish(events, end)
 	r.at = end
 	return nil

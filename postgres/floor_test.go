@@ -61,11 +61,11 @@ func TestFloorOfAnotherHistory(t *testing.T) {
 			}
 		}
 		ahead()
-		if err := b.handle.sender.send(ctx, ms, of.atomic); !isLate(err) || classify(err) != outcomeNotApplied || ms[0].succeeded {
-			t.Errorf("%s above numbers that are to come: %v, applied: %v; expected that nothing is done", name, err, ms[0].succeeded)
+		if err := b.handle.sender.send(ctx, ms, of.atomic); !isLate(err) || classify(err) != outcomeNotApplied || ms[0].isApplied {
+			t.Errorf("%s above numbers that are to come: %v, applied: %v; expected that nothing is done", name, err, ms[0].isApplied)
 		}
-		if err := b.handle.sender.send(ctx, ms, of.atomic); err != nil || !ms[0].succeeded || !ms[len(ms)-1].succeeded {
-			t.Errorf("%s after that: %v, applied: %v", name, err, ms[0].succeeded)
+		if err := b.handle.sender.send(ctx, ms, of.atomic); err != nil || !ms[0].isApplied || !ms[len(ms)-1].isApplied {
+			t.Errorf("%s after that: %v, applied: %v", name, err, ms[0].isApplied)
 		}
 	}
 }

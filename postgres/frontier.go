@@ -62,7 +62,7 @@ func (h *history) last(ctx context.Context, q querier, final int64) (position, e
 // maxAboveFrontier bounds the changes in a snapshot that are above the last final one. They become more only while a commit stalls.
 const maxAboveFrontier = 10_000
 
-var errStalledCommit = errors.New("a commit that stalls holds back the history")
+var errCommitStall = errors.New("a commit that stalls holds back the history")
 
 // addAboveFrontier adds to the position of a snapshot what it shows above the number that is final.
 func (h *history) addAboveFrontier(ctx context.Context, conn querier, at *position, final int64) (err error) {
@@ -77,7 +77,7 @@ func (h *history) addAboveFrontier(ctx context.Context, conn querier, at *positi
 		return true
 	})
 	if err == nil && count > maxAboveFrontier {
-		err = notSent{errStalledCommit} // it is tried again
+		err = notSent{errCommitStall} // it is tried again
 	}
 	return err
 }
@@ -164,7 +164,7 @@ func (h *history) lastAt(id driver.StoreID, oldest int64, revision pgtype.Int8, 
 	return at, h.check(id, oldest, &at, piece)
 }
 
-var errHeldBack = errors.New("a commit under way holds back the newest changes")
+var errPendingCommit = errors.New("a commit under way holds back the newest changes")
 
 // finalState is what the log knows of a number, everything up to which is final.
 type finalState struct {
@@ -189,7 +189,7 @@ func (h *history) awaitFinal(ctx context.Context, revision int64) (k finalState,
 		if err != nil || reached {
 			return k, err
 		}
-		if err := h.pause(ctx, pause, errHeldBack); err != nil {
+		if err := h.pause(ctx, pause, errPendingCommit); err != nil {
 			return finalState{}, err
 		}
 	}
@@ -220,7 +220,7 @@ func (h *history) queryFinal(ctx context.Context, conn *pgx.Conn, revision *int6
 	var place pgtype.Int4
 	var piece []byte
 	var found pgx.Batch
-	found.Queue(h.sql.revisionQuery, min(*revision, k.final)).QueryRow(func(row pgx.Row) error {
+	found.Queue(h.sql.lastBefore, min(*revision, k.final)).QueryRow(func(row pgx.Row) error {
 		return row.Scan((*[16]byte)(&id), &k.oldest, &change, &place, &piece, &k.exists)
 	})
 	found.Queue(`commit`)

@@ -82,7 +82,7 @@ func TestPausesWhileHeldBack(t *testing.T) {
 	for range 8 {
 		pauses = append(pauses, look())
 	}
-	if pauses[0] != heldBackAtFirst || !slices.IsSorted(pauses) || pauses[7] < 10*longPause || len(*shown) > 0 {
+	if pauses[0] != minPollPause || !slices.IsSorted(pauses) || pauses[7] < 10*longPause || len(*shown) > 0 {
 		t.Errorf("pauses of %v, shown %v; expected pauses that grow, and nothing shown", pauses, *shown)
 	}
 	commit()
@@ -102,7 +102,7 @@ func TestLongPauseIsNotCutShort(t *testing.T) {
 	go func() { done <- r.await(ctx, time.Hour, tick) }()
 	for range 3 {
 		r.in.mu.Lock()
-		r.in.pollRequested = true
+		r.in.needsPoll = true
 		r.in.mu.Unlock()
 		select {
 		case r.in.signal <- struct{}{}:
@@ -137,13 +137,13 @@ func TestPublishedIsOfThisHistory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.handle.source.lastPublished.Store(&behind)
+	b.handle.source.feedPosition.Store(&behind)
 	if names, err := page(); err != nil || !slices.Equal(names, []string{"behind"}) {
 		t.Errorf("what was published: %v, %v; expected it", names, err)
 	}
 	other := behind
 	other.tokenPrefix[0]++
-	b.handle.source.lastPublished.Store(&other)
+	b.handle.source.feedPosition.Store(&other)
 	if names, err := page(); !errors.Is(err, storage.ErrCompacted) {
 		t.Errorf("what was published of another history: %v, %v; expected ErrCompacted", names, err)
 	}

@@ -19,24 +19,24 @@ import (
 type historian struct {
 	*database
 	history  *history
-	past     *pastReader
+	pages    *pageReader
 	keys     *keyReader
 	finality *finalityCheck
 }
 
 func newHistorian(d *database, h *history, in *currentInbox) *historian {
-	return &historian{d, h, &pastReader{d, h, in}, newKeyReader(h), newFinalityCheck(h)}
+	return &historian{d, h, &pageReader{d, h, in}, newKeyReader(h), newFinalityCheck(h)}
 }
 
 // ReadAt implements driver.Historian. A single key at the present position is read in a batch with others.
 func (h *historian) ReadAt(ctx context.Context, q *driver.HistoryQuery[position], add func(*driver.Version) error) (page driver.HistoryPage[position], err error) {
 	if q.Key == nil || q.At != nil {
-		return h.past.readAt(ctx, q, add)
+		return h.pages.readAt(ctx, q, add)
 	}
 	found, err := h.keys.batch.Do(ctx, keyRequest{q.Key.Bytes(), q.Final})
 	h.replica.recordIssue()
 	if errors.Is(err, errNotFinal) { // the answer may have to wait; the shared reads do not count
-		return h.past.readAt(ctx, q, add)
+		return h.pages.readAt(ctx, q, add)
 	}
 	page.At = found.at
 	if err == nil && found.version != nil {
@@ -161,10 +161,10 @@ func (l *keyReader) readBatch(ctx context.Context, calls []*keyCall) {
 		snap, err := l.readShared(ctx, calls)
 		var left []*keyCall
 		for _, c := range calls {
-			if err == nil && snap.later && c.Request.final {
+			if err == nil && snap.notFinal && c.Request.final {
 				left = append(left, c)
 			} else {
-				c.Done(keyResult{snap.found[string(c.Request.key)], snap.at}, err)
+				c.Done(keyResult{snap.versions[string(c.Request.key)], snap.at}, err)
 			}
 		}
 		if calls = left; len(calls) == 0 {
@@ -194,30 +194,30 @@ func (l *keyReader) readShared(ctx context.Context, calls []*keyCall) (snap snap
 
 // snapshot is what one look has found.
 type snapshot struct {
-	found map[string]*driver.Version
-	at    position
-	later bool // something was visible that is not final
+	versions map[string]*driver.Version
+	at       position
+	notFinal bool // something was visible that is not final
 }
 
 // readAttempt asks how far the history is final, and reads keys in a snapshot that is taken after that, in one transaction and one round trip.
 func (l *keyReader) readAttempt(ctx context.Context, conn *pgx.Conn, keys [][]byte) (snap snapshot, err error) {
-	snap.found = make(map[string]*driver.Version, len(keys))
+	snap.versions = make(map[string]*driver.Version, len(keys))
 	var asked pgx.Batch
 	asked.Queue(readCommitted)
-	asked.Queue(l.sql.finalNoted).QueryRow(func(row pgx.Row) error {
+	asked.Queue(l.sql.saveFinal).QueryRow(func(row pgx.Row) error {
 		_, _, err := scanFinal(row, nil)
 		return err
 	})
-	asked.Queue(l.sql.keyQuery, keys).Query(func(rows pgx.Rows) error {
+	asked.Queue(l.sql.readKeys, keys).Query(func(rows pgx.Rows) error {
 		var id driver.StoreID
 		var oldest int64
 		var last, created, writes, modified pgtype.Int8
 		var place pgtype.Int4
 		var piece, key, version, data []byte
-		in := []any{(*[16]byte)(&id), &oldest, &last, &place, &piece, &snap.later, &key, &version, &data, &created, &writes, &modified, nil}
+		in := []any{(*[16]byte)(&id), &oldest, &last, &place, &piece, &snap.notFinal, &key, &version, &data, &created, &writes, &modified, nil}
 		_, err := pgx.ForEachRow(rows, in, func() error {
 			if key != nil {
-				snap.found[string(key)] = &driver.Version{
+				snap.versions[string(key)] = &driver.Version{
 					Key: key, Version: base64.RawURLEncoding.AppendEncode(nil, version), Data: data,
 					CreateRevision: created.Int64, Writes: writes.Int64, ModRevision: modified.Int64,
 				}
@@ -259,7 +259,7 @@ func (h *historian) AwaitFinal(ctx context.Context, revision int64) error {
 		case errors.Is(err, errNoSuchChange):
 			_, err = h.PositionAt(ctx, revision) // which can tell why
 			return err
-		case !errors.Is(err, errHeldBack):
+		case !errors.Is(err, errPendingCommit):
 			return err
 		}
 		if err := h.pause(ctx, pause, err); err != nil {
@@ -286,7 +286,7 @@ func (l *finalityCheck) checkBatch(ctx context.Context, calls []*finalityCall) {
 		case err == nil && !there:
 			c.Done(struct{}{}, errNoSuchChange)
 		case err == nil && final < c.Request:
-			c.Done(struct{}{}, errHeldBack)
+			c.Done(struct{}{}, errPendingCommit)
 		default:
 			c.Done(struct{}{}, err)
 		}
@@ -303,7 +303,7 @@ func (l *finalityCheck) checkAttempt(ctx context.Context, conn *pgx.Conn, revisi
 		_, final, err = scanFinal(row)
 		return err
 	})
-	asked.Queue(l.sql.followedQuery, revision).QueryRow(func(row pgx.Row) error {
+	asked.Queue(l.sql.hasChangeFrom, revision).QueryRow(func(row pgx.Row) error {
 		return row.Scan((*[16]byte)(&id), &there)
 	})
 	asked.Queue(`commit`)

@@ -50,10 +50,10 @@ func TestInnocentMemberLosesItsConnection(t *testing.T) {
 	if err := b.handle.carryOut(ctx, ms, func() {}); err != nil {
 		t.Errorf("the batch: %v", err)
 	}
-	if _, err := good.decide(); err != nil || !good.succeeded {
-		t.Errorf("the write that nobody refused: %v, applied: %v", err, good.succeeded)
+	if _, err := good.decide(); err != nil || !good.isApplied {
+		t.Errorf("the write that nobody refused: %v, applied: %v", err, good.isApplied)
 	}
-	if _, err := bad.decide(); !hasCode(err, "23514") || bad.succeeded {
-		t.Errorf("the write that is refused: %v, applied: %v", err, bad.succeeded)
+	if _, err := bad.decide(); !hasCode(err, "23514") || bad.isApplied {
+		t.Errorf("the write that is refused: %v, applied: %v", err, bad.isApplied)
 	}
 }

@@ -62,8 +62,8 @@ func TestTimeEndsForAllWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, o := range ms {
-		if _, err := o.decide(); err != nil || !o.succeeded {
-			t.Errorf("a write of what is stored: %v, applied: %v", err, o.succeeded)
+		if _, err := o.decide(); err != nil || !o.isApplied {
+			t.Errorf("a write of what is stored: %v, applied: %v", err, o.isApplied)
 		}
 	}
 }

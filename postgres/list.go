@@ -85,7 +85,7 @@ func (l *lister) Children(ctx context.Context, owner driver.Key, uid string) ([]
 	var ids []*resourcepb.ID
 	var keyBytes, ownedUid, groupVersion []byte
 	into := []any{&keyBytes, &ownedUid, &groupVersion}
-	err := l.queryPrimary(ctx, func() { ids = nil }, l.sql.ownedQuery, []any{ownerHash(owner, uid)}, into, func() error {
+	err := l.queryPrimary(ctx, func() { ids = nil }, l.sql.children, []any{ownerHash(owner, uid)}, into, func() error {
 		owned, err := key.Parse(keyBytes)
 		if err != nil {
 			return permanent{err}

@@ -44,16 +44,16 @@ const (
 
 // page is what comes after a position.
 type page struct {
-	changes []change // in order, all of them final
-	view    view     // of whoever has passed the changes, if there are no more
-	more    bool     // there may be more of them
-	back    bool     // there are some that are not final yet
+	changes    []change // in order, all of them final
+	view       view     // of whoever has passed the changes, if there are no more
+	more       bool     // there may be more of them
+	hasPending bool     // there are some that are not final yet
 }
 
 // cut drops what comes from the first change on that is not final.
 func (p *page) cut(notFinal func(change) bool) {
 	if i := slices.IndexFunc(p.changes, notFinal); i >= 0 {
-		p.changes, p.more, p.back = p.changes[:i], false, true
+		p.changes, p.more, p.hasPending = p.changes[:i], false, true
 	}
 }
 

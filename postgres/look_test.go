@@ -47,8 +47,8 @@ func TestLookIsFinal(t *testing.T) {
 	look := func(later bool) snapshot {
 		t.Helper()
 		snap, err := h.keys.readAttempt(ctx, conn.Conn(), [][]byte{first.Bytes(), second.Bytes(), []byte("nothing")})
-		if err != nil || snap.later != later || snap.found["nothing"] != nil {
-			t.Fatalf("found %v, later: %v, expected %v: %v", snap.found, snap.later, later, err)
+		if err != nil || snap.notFinal != later || snap.versions["nothing"] != nil {
+			t.Fatalf("found %v, later: %v, expected %v: %v", snap.versions, snap.notFinal, later, err)
 		}
 		return snap
 	}
@@ -60,7 +60,7 @@ func TestLookIsFinal(t *testing.T) {
 	}
 	one := write(first)
 	before := look(false)
-	if v := before.found[string(first.Bytes())]; v == nil || string(v.Version) != one.Version || v.ModRevision != h.RevisionOf(before.at) || v.CreateRevision != v.ModRevision || v.Writes != 1 {
+	if v := before.versions[string(first.Bytes())]; v == nil || string(v.Version) != one.Version || v.ModRevision != h.RevisionOf(before.at) || v.CreateRevision != v.ModRevision || v.Writes != 1 {
 		t.Errorf("what was created is %+v, as of revision %d", v, h.RevisionOf(before.at))
 	}
 	execute("begin")
@@ -83,7 +83,7 @@ func TestLookIsFinal(t *testing.T) {
 		}
 		execute("rollback")
 		for _, c := range calls {
-			c.Done(keyResult{snap.found[string(c.Request.key)], snap.at}, errNotFinal)
+			c.Done(keyResult{snap.versions[string(c.Request.key)], snap.at}, errNotFinal)
 		}
 	})
 	if v, revision, err := only(ctx, second, true); err != nil || v != nil || revision <= h.RevisionOf(before.at) {
@@ -92,7 +92,7 @@ func TestLookIsFinal(t *testing.T) {
 	h.keys = newKeyReader(h.keys.history)
 	two = write(second)
 	after := look(false)
-	if v := after.found[string(second.Bytes())]; v == nil || v.ModRevision != h.RevisionOf(after.at) || v.ModRevision <= h.RevisionOf(before.at) {
+	if v := after.versions[string(second.Bytes())]; v == nil || v.ModRevision != h.RevisionOf(after.at) || v.ModRevision <= h.RevisionOf(before.at) {
 		t.Errorf("what was written behind the other session is %+v, as of revision %d", v, h.RevisionOf(after.at))
 	}
 	historian, _ := storage.As[past.Historian](b)

@@ -90,7 +90,7 @@ func (n *notes) transact(ctx context.Context, do func(ctx context.Context, tx pg
 			if fate := classify(err); on.hasWarning && (fate == outcomeCommitted || fate == outcomeRejected) {
 				err = fmt.Errorf("the commit was cut off: %w", errUnsure)
 			}
-			doubt = doubt || classify(err) == unknown
+			doubt = doubt || classify(err) == outcomeUnknown
 			return err
 		})
 	})

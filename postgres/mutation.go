@@ -31,17 +31,17 @@ type mutation struct {
 	owner           []byte
 	data            []byte
 
-	succeeded      bool
+	isApplied      bool
 	failure        error         // of the database, where the mutation alone met it
 	busy           bool          // another transaction holds the key
 	conflict       driver.Stored // what stands under the key, if it was not applied
 	revision       int64         // of the change
-	knownFinal     bool          // all changes with lower numbers are there, or never will be
+	isFinal        bool          // all changes with lower numbers are there, or never will be
 	index          int32
 	createRevision int64         // revision of the creation; 0 if the answer did not contain it
 	writes         int64         // changes since, this one included
 	session        uint64        // the one that carried it out
-	behindPooler   bool          // it is one with a pooler
+	viaPooler      bool          // it is one with a pooler
 	lostAttempts   []*attempt    // attempts whose answer did not come
 	travel         time.Duration // the longest time that an attempt took in vain
 }
@@ -91,11 +91,11 @@ func ownerHash(owner driver.Key, uid string) []byte {
 func (m *mutation) updates() bool { return m.kind == kindWrite && m.expectedVersion != nil }
 
 // hasEffect reports whether the mutation changed the store.
-func (m *mutation) hasEffect() bool { return m.succeeded && m.kind != kindCheck }
+func (m *mutation) hasEffect() bool { return m.isApplied && m.kind != kindCheck }
 
 // decide is what the mutation's answer is. again is set if what was found is no longer true: the mutation would be applied.
 func (m *mutation) decide() (again bool, err error) {
-	if m.succeeded || m.failure != nil {
+	if m.isApplied || m.failure != nil {
 		return false, m.failure
 	}
 	if m.busy {
@@ -104,16 +104,16 @@ func (m *mutation) decide() (again bool, err error) {
 	return m.Decide(m.conflict)
 }
 
-// isRejected reports whether the last answer was a no, rather than that it is to be tried again.
-func (m *mutation) isRejected() bool {
+// hasRefusal reports whether the last answer was a no, rather than that it is to be tried again.
+func (m *mutation) hasRefusal() bool {
 	again, err := m.decide()
-	return !m.succeeded && !again && (err != nil || m.kind == kindDelete)
+	return !m.isApplied && !again && (err != nil || m.kind == kindDelete)
 }
 
 // reset takes back what an attempt said that was not committed.
 func (m *mutation) reset() {
-	m.succeeded, m.failure, m.busy, m.conflict = false, nil, false, driver.Stored{}
-	m.revision, m.knownFinal, m.index, m.createRevision, m.writes = 0, false, 0, 0, 0
+	m.isApplied, m.failure, m.busy, m.conflict = false, nil, false, driver.Stored{}
+	m.revision, m.isFinal, m.index, m.createRevision, m.writes = 0, false, 0, 0, 0
 }
 
 // setStored takes note of what a statement found under the key instead of applying the mutation: a nil version for nothing.
@@ -128,21 +128,21 @@ func (m *mutation) setStored(uid, version []byte, busy bool) {
 // setApplied takes note that the mutation was applied, as the change with this number.
 func (m *mutation) setApplied(revision int64, place int32, created, writes int64) {
 	m.reset()
-	m.succeeded, m.revision, m.index, m.createRevision, m.writes = true, revision, place, created, writes
+	m.isApplied, m.revision, m.index, m.createRevision, m.writes = true, revision, place, created, writes
 }
 
 // setFound takes note that the mutation was found to be applied. The feed has to read the change.
 func (m *mutation) setFound(revision int64) {
 	m.reset()
-	m.succeeded, m.revision = true, revision
+	m.isApplied, m.revision = true, revision
 }
 
 // withLost returns the mutations that had an attempt whose answer was lost, and of which it is not known that they were applied.
 func withLost(ms []*mutation) []*mutation {
-	return which(ms, func(m *mutation) bool { return len(m.lostAttempts) > 0 && !m.succeeded })
+	return filterMutations(ms, func(m *mutation) bool { return len(m.lostAttempts) > 0 && !m.isApplied })
 }
 
-func which(ms []*mutation, is func(*mutation) bool) (some []*mutation) {
+func filterMutations(ms []*mutation, is func(*mutation) bool) (some []*mutation) {
 	for _, m := range ms {
 		if is(m) {
 			some = append(some, m)
@@ -174,18 +174,18 @@ func versionBytes(text string) []byte {
 // it runs and commits, and does nothing if it was revoked before; so it can be given up, also behind a pooler that delivers it
 // whenever it likes, and whatever the clocks say.
 type attempt struct {
-	lock     int64 // an advisory lock; 0: it holds none
-	expires  time.Time
-	floor    int64 // its numbers are higher: it does nothing where that is still to be drawn
-	finished bool  // it was seen to be over for good
+	lock    int64 // an advisory lock; 0: it holds none
+	expires time.Time
+	floor   int64 // its numbers are higher: it does nothing where that is still to be drawn
+	isDone  bool  // it was seen to be over for good
 }
 
 // maxTravel bounds how much longer than the first attempt a later one may take.
 const maxTravel = time.Minute
 
-// travel is how much longer than usual the next attempt of mutations may be on its way: it has to be more than an earlier one took
+// extraTravel is how much longer than usual the next attempt of mutations may be on its way: it has to be more than an earlier one took
 // in vain, since the link may be slow for so many bytes.
-func travel(ms []*mutation) time.Duration {
+func extraTravel(ms []*mutation) time.Duration {
 	var longest time.Duration
 	for _, m := range ms {
 		longest = max(longest, m.travel)

@@ -126,7 +126,7 @@ func (n *notifier) listenOnce(ctx context.Context, lookAgain func()) {
 	if err != nil {
 		return
 	}
-	defer hangUp(conn)
+	defer closeConn(conn)
 	if _, err := conn.Exec(connectCtx, "listen "+pgx.Identifier{n.channel()}.Sanitize()); err != nil {
 		return
 	}
@@ -170,11 +170,11 @@ func (n *notifier) listenOnce(ctx context.Context, lookAgain func()) {
 type inbox struct {
 	signal chan struct{} // holds a token when there may be something
 
-	mu            sync.Mutex
-	localChanges  []change
-	bytes         int
-	pollRequested bool
-	listings      []position // of watches that may have seen more than the feed
+	mu           sync.Mutex
+	localChanges []change
+	bytes        int
+	needsPoll    bool
+	listings     []position // of watches that may have seen more than the feed
 }
 
 // inboxBytes bounds what waits for a feed that waits for the database, and what waits for changes before it. What is beyond, a poll
@@ -221,10 +221,10 @@ func (in *inbox) add(own []change, look bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.bytes += weight(own)
-	in.pollRequested = in.pollRequested || look
+	in.needsPoll = in.needsPoll || look
 	in.localChanges = append(in.localChanges, own...)
 	if in.bytes > inboxBytes {
-		in.pollRequested, in.localChanges, in.bytes = true, nil, 0
+		in.needsPoll, in.localChanges, in.bytes = true, nil, 0
 	}
 	select {
 	case in.signal <- struct{}{}:
@@ -236,8 +236,8 @@ func (in *inbox) add(own []change, look bool) {
 func (in *inbox) take() (own []change, look bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	own, look = in.localChanges, in.pollRequested
-	in.localChanges, in.pollRequested, in.bytes = nil, false, 0
+	own, look = in.localChanges, in.needsPoll
+	in.localChanges, in.needsPoll, in.bytes = nil, false, 0
 	return own, look
 }
 
@@ -272,7 +272,7 @@ func localChangesOf(ms []*mutation) (own []change, look bool) {
 	for _, m := range ms {
 		switch {
 		case !m.hasEffect():
-		case m.createRevision == 0 || m.kind == kindDelete || m.behindPooler:
+		case m.createRevision == 0 || m.kind == kindDelete || m.viaPooler:
 			return nil, true
 		default:
 			c := change{

@@ -72,8 +72,8 @@ func TestOthersUnderWay(t *testing.T) {
 			all, last = append(all, created, deleted), deleted
 		}
 		for _, m := range all {
-			if !m.succeeded || m.knownFinal != want {
-				t.Errorf("%s: applied: %v, settled: %v, expected %v", when, m.succeeded, m.knownFinal, want)
+			if !m.isApplied || m.isFinal != want {
+				t.Errorf("%s: applied: %v, settled: %v, expected %v", when, m.isApplied, m.isFinal, want)
 			}
 			if stored := versions[m.Key.Name]; stored != nil {
 				stored.Version = versionText(m.token)

@@ -19,15 +19,15 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// pastReader reads pages of the past and the present.
-type pastReader struct {
+// pageReader reads pages of the past and the present.
+type pageReader struct {
 	*database
 	history *history
 	inbox   *currentInbox
 }
 
 // readAt is driver.Historian.ReadAt. Each attempt reads into memory, up to the bytes of a page, and what is complete is added.
-func (r *pastReader) readAt(ctx context.Context, q *driver.HistoryQuery[position], add func(*driver.Version) error) (driver.HistoryPage[position], error) {
+func (r *pageReader) readAt(ctx context.Context, q *driver.HistoryQuery[position], add func(*driver.Version) error) (driver.HistoryPage[position], error) {
 	look, err := r.readPage(ctx, q)
 	if err != nil {
 		return driver.HistoryPage[position]{}, err
@@ -45,7 +45,7 @@ func (r *pastReader) readAt(ctx context.Context, q *driver.HistoryQuery[position
 
 // readPage reads a page at the position of the query. That of the present, if it has to be final, is mostly so at once: nothing is visible
 // that comes after a number which is still to come. Otherwise it waits for that.
-func (r *pastReader) readPage(ctx context.Context, q *driver.HistoryQuery[position]) (look *pageRead, err error) {
+func (r *pageReader) readPage(ctx context.Context, q *driver.HistoryQuery[position]) (look *pageRead, err error) {
 	at := q.At
 	read := func(ctx context.Context, conn *pgxpool.Conn) (err error) {
 		look, err = r.readPageAt(ctx, conn, at, q)
@@ -85,7 +85,7 @@ type pageRead struct {
 }
 
 // readPageAt reads a page at a position; nil is the present one. What the statements depend on is sent with the one before.
-func (r *pastReader) readPageAt(ctx context.Context, conn *pgxpool.Conn, at *position, q *driver.HistoryQuery[position]) (*pageRead, error) {
+func (r *pageReader) readPageAt(ctx context.Context, conn *pgxpool.Conn, at *position, q *driver.HistoryQuery[position]) (*pageRead, error) {
 	l := &pageRead{history: r.history, conn: conn.Conn(), q: q}
 	var err error
 	if at == nil {
@@ -123,7 +123,7 @@ func (l *pageRead) beginAfter(ctx context.Context, final int64, server string) e
 	asked.Queue(repeatableRead)
 	l.queueLast(&asked, final, &here, &l.at)
 	if l.q.Final {
-		asked.Queue(l.sql.followedQuery, final+1).QueryRow(func(row pgx.Row) error { return row.Scan(nil, &l.notFinal) })
+		asked.Queue(l.sql.hasChangeFrom, final+1).QueryRow(func(row pgx.Row) error { return row.Scan(nil, &l.notFinal) })
 	}
 	if err := l.conn.SendBatch(ctx, &asked).Close(); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (l *pageRead) beginAt(ctx context.Context) error {
 		return row.Scan((*[16]byte)(&id), &oldest, &there, &more, &piece)
 	})
 	if b := l.bounds(); b != nil && len(l.at.aboveFrontier) == 0 {
-		asked.Queue(l.sql.unchangedQuery, b.first, b.end, l.at.revision, l.at.index, maxIndexedChanges).QueryRow(func(row pgx.Row) error {
+		asked.Queue(l.sql.noChangeSince, b.first, b.end, l.at.revision, l.at.index, maxIndexedChanges).QueryRow(func(row pgx.Row) error {
 			return row.Scan(&l.now)
 		})
 	}

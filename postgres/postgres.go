@@ -161,7 +161,7 @@ func (t *target) open(ctx context.Context) (*Backend, error) {
 	if err == nil {
 		var b *Backend
 		if b, err = New(ctx, pools[0], &t.opts); err == nil {
-			b.handle.database.ownedPools = pools
+			b.handle.database.pools = pools
 			return b, nil
 		}
 	}

@@ -79,7 +79,7 @@ func TestReplacedBehindThePublished(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.handle.source.lastPublished.Store(&published)
+	b.handle.source.feedPosition.Store(&published)
 	pages := 0
 	sends := func(sql []string) {
 		if len(sql) == 4 && sql[2] == b.handle.database.sql.changes {

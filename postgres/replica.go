@@ -34,15 +34,15 @@ type replica struct {
 
 	mu          sync.Mutex
 	floor       walPosition // that it must have reached to answer
-	issuedCount uint64      // counts answers of the primary
-	knownCount  uint64      // those that floor is beyond
+	answerCount uint64      // counts answers of the primary
+	floorCount  uint64      // those that floor is beyond
 }
 
 // recordIssue notes that the primary gives something out, which the replica must not fall behind.
 func (r *replica) recordIssue() {
 	if r != nil {
 		r.mu.Lock()
-		r.issuedCount++
+		r.answerCount++
 		r.mu.Unlock()
 	}
 }
@@ -51,14 +51,14 @@ func (r *replica) recordIssue() {
 func (r *replica) requiredPosition() (at walPosition, known bool, given uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.floor, r.issuedCount == r.knownCount, r.issuedCount
+	return r.floor, r.answerCount == r.floorCount, r.answerCount
 }
 
 // raiseFloor notes that everything given out before the count was taken is in the log before at.
 func (r *replica) raiseFloor(count uint64, at walPosition) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.knownCount = max(r.knownCount, count)
+	r.floorCount = max(r.floorCount, count)
 	if at.timeline != r.floor.timeline || at.atLeast(r.floor) {
 		r.floor = at
 	}

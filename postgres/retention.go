@@ -87,7 +87,7 @@ func (r *retention) prune(ctx context.Context, tx pgx.Tx) (more bool, err error)
 	if _, err := tx.Exec(ctx, r.sql.prune, from, until.Int64, oldest); err != nil {
 		return false, err
 	}
-	_, err = tx.Exec(ctx, r.sql.prunedQuery, until.Int64)
+	_, err = tx.Exec(ctx, r.sql.recordPruning, until.Int64)
 	return until.Int64 < oldest, err
 }
 

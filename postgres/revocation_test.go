@@ -36,7 +36,7 @@ func connectTo(t *testing.T, ctx context.Context, url string) *pgx.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { hangUp(conn) })
+	t.Cleanup(func() { closeConn(conn) })
 	return conn
 }
 
@@ -105,8 +105,8 @@ func TestAttemptLeavesNothingBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := &attempt{lock: 4714, expires: time.Now().Add(time.Hour)}
-		if err := b.handle.sender.apply(ctx, conn, a, []*mutation{create}, false); err != nil || !create.succeeded {
-			t.Errorf("%s: applied: %t, %v", isolation, create.succeeded, err)
+		if err := b.handle.sender.apply(ctx, conn, a, []*mutation{create}, false); err != nil || !create.isApplied {
+			t.Errorf("%s: applied: %t, %v", isolation, create.isApplied, err)
 		}
 		var rows int
 		if err := conn.QueryRow(ctx, b.handle.database.sql.withNames(`select count(*) from $revoked`)).Scan(&rows); err != nil || rows != 0 {

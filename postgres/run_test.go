@@ -29,7 +29,7 @@ func TestPublishedIsKnownBefore(t *testing.T) {
 	t.Parallel()
 	r := &run{source: &source{}, at: position{revision: 7}}
 	r.publish = func(_ []*event, end position) {
-		if known := r.lastPublished.Load(); known == nil || known.revision < end.revision {
+		if known := r.feedPosition.Load(); known == nil || known.revision < end.revision {
 			t.Errorf("%d is in the log, and a page of history would end at %d", end.revision, known)
 		}
 	}

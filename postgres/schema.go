@@ -84,7 +84,7 @@ func SchemaStatus(ctx context.Context, u *url.URL) (Schema, error) {
 	if err != nil {
 		return Schema{}, err
 	}
-	defer hangUp(conn)
+	defer closeConn(conn)
 	s := Schema{Name: t.opts.Schema, Latest: migrations.Latest}
 	s.Version, err = migrations.Version(ctx, conn, s.Name)
 	if err != nil && !errors.Is(err, migrations.ErrNone) {
@@ -100,7 +100,7 @@ func UpgradeSchema(ctx context.Context, u *url.URL) (from int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer hangUp(conn)
+	defer closeConn(conn)
 	from, err = migrations.Up(ctx, conn, t.opts.Schema)
 	if err != nil && !errors.Is(err, storage.ErrNewerSchema) {
 		return from, fmt.Errorf("schema %q: %w", t.opts.Schema, err)
@@ -108,7 +108,7 @@ func UpgradeSchema(ctx context.Context, u *url.URL) (from int, err error) {
 	return from, err
 }
 
-func hangUp(conn *pgx.Conn) {
+func closeConn(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = conn.Close(ctx) // it is closed in any case

@@ -36,13 +36,13 @@ func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 	defer conn.Release()
 	on := s.sessions.of(conn.Conn())
 	// What is known of the session must not grow as old as the changes that are deleted, also where somebody compacts.
-	if on.floor == 0 || time.Since(on.checkedAt) > min(s.opts.Retention/4, maxAge) {
+	if on.floor == 0 || time.Since(on.clockReadAt) > min(s.opts.Retention/4, maxAge) {
 		err := s.withWatchdog(ctx, conn, func(ctx context.Context, conn *pgx.Conn) error { return on.ask(ctx, conn, s.sql) })
 		if err != nil {
 			return notSent{err}
 		}
 	}
-	slow := travel(ms)
+	slow := extraTravel(ms)
 	a := &attempt{expires: on.expiry(slow), floor: on.floor}
 	if atomic || !lone(ms) && slices.ContainsFunc(ms, func(m *mutation) bool { return !m.updates() }) {
 		a.lock = rand.Int64()
@@ -59,10 +59,10 @@ func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 		err = s.updateMany(ctx, conn.Conn(), a, ms)
 	}
 	fate := classify(err)
-	done(fate == unknown)
+	done(fate == outcomeUnknown)
 	if err == nil && on.hasWarning {
-		fate, err = unknown, fmt.Errorf("the commit was cut off: %w", errUnsure)
-	} else if fate == unknown || isLate(err) {
+		fate, err = outcomeUnknown, fmt.Errorf("the commit was cut off: %w", errUnsure)
+	} else if fate == outcomeUnknown || isLate(err) {
 		for _, m := range ms {
 			m.travel = max(m.travel, time.Since(began))
 		}
@@ -72,11 +72,11 @@ func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 	}
 	for _, m := range ms {
 		if err == nil {
-			on.floor, m.session, m.behindPooler = max(on.floor, m.revision), on.serial, on.behindPooler
+			on.floor, m.session, m.viaPooler = max(on.floor, m.revision), on.serial, on.viaPooler
 			continue
 		}
 		m.reset() // rows come before the commit
-		if fate == unknown {
+		if fate == outcomeUnknown {
 			m.lostAttempts = append(m.lostAttempts, a)
 		}
 	}
@@ -101,7 +101,7 @@ func (s *sender) changeOne(ctx context.Context, conn *pgx.Conn, a *attempt, m *m
 		return err
 	case revision.Valid:
 		m.setApplied(revision.Int64, 0, created.Int64, writes.Int64)
-		m.knownFinal = settled.Bool
+		m.isFinal = settled.Bool
 	case late.Bool:
 		return errLate
 	default:
@@ -124,7 +124,7 @@ func (s *sender) updateMany(ctx context.Context, conn *pgx.Conn, a *attempt, ms 
 		answered = true
 		if m := ms[place-1]; revision.Valid {
 			m.setApplied(revision.Int64, 0, created.Int64, writes.Int64)
-			m.knownFinal = settled.Bool
+			m.isFinal = settled.Bool
 		} else {
 			m.setStored(uid, version, busy)
 		}
@@ -160,7 +160,7 @@ func (s *sender) apply(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mu
 		answered = true
 		if m := ms[place-1]; revision.Valid {
 			m.setApplied(revision.Int64, rank.Int32, created.Int64, writes.Int64)
-			m.knownFinal = settled.Bool
+			m.isFinal = settled.Bool
 		} else {
 			m.setStored(uid, version, outcome == outcomeBusy)
 		}
@@ -209,14 +209,14 @@ func (s *settler) settle(ctx context.Context, ms []*mutation, final bool) error 
 		return nil
 	}
 	return s.query(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		if err := s.tookEffect(ctx, conn, ms); err != nil {
+		if err := s.findTokens(ctx, conn, ms); err != nil {
 			return err
 		}
 		left := withLost(ms)
 		waited := false
 		for _, m := range left {
 			for _, a := range m.lostAttempts {
-				if a.finished || !final && a.lock == 0 {
+				if a.isDone || !final && a.lock == 0 {
 					continue
 				}
 				if err := s.awaitEnd(ctx, conn, a); err != nil {
@@ -228,12 +228,12 @@ func (s *settler) settle(ctx context.Context, ms []*mutation, final bool) error 
 		if !waited {
 			return nil
 		}
-		return s.tookEffect(ctx, conn, left)
+		return s.findTokens(ctx, conn, left)
 	})
 }
 
-// tookEffect marks the mutations whose tokens are found.
-func (s *settler) tookEffect(ctx context.Context, conn *pgx.Conn, ms []*mutation) error {
+// findTokens marks the mutations whose tokens are found.
+func (s *settler) findTokens(ctx context.Context, conn *pgx.Conn, ms []*mutation) error {
 	keys, tokens := make([][]byte, len(ms)), make([][]byte, len(ms))
 	byToken := make(map[string]*mutation, len(ms))
 	floor := ms[0].lostAttempts[0].floor
@@ -283,15 +283,15 @@ func (s *settler) awaitEnd(ctx context.Context, conn *pgx.Conn, a *attempt) erro
 		var err error
 		switch {
 		case a.lock != 0:
-			a.finished, err = s.revoke(ctx, conn, a)
+			a.isDone, err = s.revoke(ctx, conn, a)
 		case !overdue:
 			err = conn.QueryRow(ctx, s.sql.overdue, a.expires).Scan(&overdue)
 		}
 		if err == nil && overdue {
 			err = conn.QueryRow(ctx, s.sql.writers, writers).Scan(&writers)
-			a.finished = err == nil && len(writers) == 0
+			a.isDone = err == nil && len(writers) == 0
 		}
-		if err != nil || a.finished {
+		if err != nil || a.isDone {
 			return err
 		}
 		select {

@@ -36,15 +36,15 @@ func TestSessionIsAskedAnew(t *testing.T) {
 	var serial uint64
 	var rested time.Time
 	onSession(func(s *session) {
-		s.checkedAt = s.checkedAt.Add(-3 * time.Minute)
-		serial, rested = s.serial, s.checkedAt
+		s.clockReadAt = s.clockReadAt.Add(-3 * time.Minute)
+		serial, rested = s.serial, s.clockReadAt
 	})
 	if _, err := b.WriteCAS(ctx, named("second", "")); err != nil {
 		t.Fatal(err)
 	}
 	onSession(func(s *session) {
-		if s.serial != serial || !s.checkedAt.After(rested) {
-			t.Errorf("session %d was asked at %v, expected session %d after %v", s.serial, s.checkedAt, serial, rested)
+		if s.serial != serial || !s.clockReadAt.After(rested) {
+			t.Errorf("session %d was asked at %v, expected session %d after %v", s.serial, s.clockReadAt, serial, rested)
 		}
 	})
 }

@@ -104,13 +104,13 @@ func TestManyChangesSince(t *testing.T) {
 		if err := conn.QueryRow(ctx, r.history.sql.countSince, first, end, nil, 0, 0, most).Scan(&counted); err != nil {
 			t.Fatal(err)
 		}
-		if err := conn.QueryRow(ctx, r.history.sql.unchangedQuery, end, append(end, 0), 0, 0, most).Scan(&unchanged); err != nil {
+		if err := conn.QueryRow(ctx, r.history.sql.noChangeSince, end, append(end, 0), 0, 0, most).Scan(&unchanged); err != nil {
 			t.Fatal(err)
 		}
 		if (counted != nil) != want || counted != nil && *counted != 0 || unchanged {
 			t.Errorf("of 3 changes, %d of which may be looked at: counted %v, unchanged: %v", most, counted, unchanged)
 		}
-		if err := conn.QueryRow(ctx, r.history.sql.unchangedQuery, append(end, 0), afterAll, 0, 0, most).Scan(&unchanged); err != nil {
+		if err := conn.QueryRow(ctx, r.history.sql.noChangeSince, append(end, 0), afterAll, 0, 0, most).Scan(&unchanged); err != nil {
 			t.Fatal(err)
 		}
 		if unchanged != want {

@@ -14,18 +14,18 @@ import (
 type statements struct {
 	schema string
 
-	id, server, whichRun, overdue, busySessions                                     string
-	readOne, readMany, identify, readAfter, ownedQuery, list                        string
-	listSteps                                                                       [maxWildcards]string // by the number of wildcards before fixed text, less one
-	updateOne, deleteOne, updateMany, apply, revoke, writers, tokens, proveDurable  string
-	lastNumber, final, finalNoted, last, tokenPrefixQuery, tokensIn, changes        string
-	presentPage, presentRange, presentRows, presentCount, historyPage, historyCount string
-	unchangedQuery, countSince, changeAt, revisionQuery, keyQuery, followedQuery    string
-	before, compact, retentionLock, mark, moveOldest, forget, step, prune           string
-	prunedQuery, readNote, createNote, updateNote, deleteNote, noteExists, lockNote string
-	fenceState, setFenceTarget, deleteFenceTarget, closeFence, openFence, dropFence string
-	createTrigger, dropTrigger, notify, notifyListeners, announceListener           string
-	primaryPosition, replicaPosition                                                string
+	id, server, whichRun, overdue, busySessions                                       string
+	readOne, readMany, identify, readAfter, children, list                            string
+	listSteps                                                                         [maxWildcards]string // by the number of wildcards before fixed text, less one
+	updateOne, deleteOne, updateMany, apply, revoke, writers, tokens, proveDurable    string
+	lastNumber, final, saveFinal, last, tokenPrefix, tokensIn, changes                string
+	presentPage, presentRange, presentRows, presentCount, historyPage, historyCount   string
+	noChangeSince, countSince, changeAt, lastBefore, readKeys, hasChangeFrom          string
+	before, compact, retentionLock, mark, moveOldest, forget, step, prune             string
+	recordPruning, readNote, createNote, updateNote, deleteNote, noteExists, lockNote string
+	fenceState, setFenceTarget, deleteFenceTarget, closeFence, openFence, dropFence   string
+	createTrigger, dropTrigger, notify, notifyListeners, announceListener             string
+	primaryPosition, replicaPosition                                                  string
 }
 
 func newStatements(schema string) *statements {
@@ -37,22 +37,22 @@ func newStatements(schema string) *statements {
 		id: text("id"), server: text("server"), whichRun: text("which_run"), overdue: text("overdue"), busySessions: text("busy_sessions"),
 
 		readOne: text("read_one"), readMany: text("read_many"), identify: text("identify"), readAfter: text("read_after"),
-		ownedQuery: text("owned_query"), list: text("list"),
+		children: text("children"), list: text("list"),
 
 		updateOne: text("update_one"), deleteOne: text("delete_one"), updateMany: text("update_many"), apply: text("apply"),
 		revoke: text("revoke"), writers: text("writers"), tokens: text("tokens"), proveDurable: text("prove_durable"),
 
-		lastNumber: text("last_number"), final: text("final"), finalNoted: text("final_noted"), last: text("last"),
-		tokenPrefixQuery: text("token_prefix_query"), tokensIn: text("tokens_in"), changes: text("changes"),
+		lastNumber: text("last_number"), final: text("final"), saveFinal: text("save_final"), last: text("last"),
+		tokenPrefix: text("token_prefix"), tokensIn: text("tokens_in"), changes: text("changes"),
 
 		presentPage: text("present_page"), presentRange: text("present_range"), presentRows: text("present_rows"),
 		presentCount: text("present_count"), historyPage: text("history_page"), historyCount: text("history_count"),
-		unchangedQuery: text("unchanged_query"), countSince: text("count_since"), changeAt: text("change_at"),
-		revisionQuery: text("revision_query"), keyQuery: text("key_query"), followedQuery: text("followed_query"),
+		noChangeSince: text("no_change_since"), countSince: text("count_since"), changeAt: text("change_at"),
+		lastBefore: text("last_before"), readKeys: text("read_keys"), hasChangeFrom: text("has_change_from"),
 		before: text("before"), compact: text("compact"),
 
 		retentionLock: text("retention_lock"), mark: text("mark"), moveOldest: text("move_oldest"), forget: text("forget"),
-		step: text("step"), prune: text("prune"), prunedQuery: text("pruned_query"),
+		step: text("step"), prune: text("prune"), recordPruning: text("record_pruning"),
 
 		readNote: text("read_note"), createNote: text("create_note"), updateNote: text("update_note"), deleteNote: text("delete_note"),
 		noteExists: text("note_exists"), lockNote: text("lock_note"), fenceState: text("fence_state"),

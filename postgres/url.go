@@ -19,8 +19,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/params"
 )
 
-// passedParameters are the parameters that mean what they mean to libpq, pgx or the server.
-var passedParameters = []string{
+// connectionParameters are the parameters that mean what they mean to libpq, pgx or the server.
+var connectionParameters = []string{
 	// Where to connect to, and as whom.
 	"host", "port", "database", "dbname", "user", "password", "passfile", "service", "servicefile", "target_session_attrs", "connect_timeout",
 	// Encryption and authentication.
@@ -64,7 +64,7 @@ func parseURL(u *url.URL) (*target, error) {
 	}}
 	listen, replica := v.String("listen", "on"), v.String("replica", "")
 	rest := url.Values{}
-	for _, name := range passedParameters {
+	for _, name := range connectionParameters {
 		value := v.String(name, "") // asked for also where it is not there, for the error about unknown ones
 		if u.Query().Has(name) {
 			rest.Set(name, value)
@@ -127,8 +127,8 @@ func secondConfig(name, text string) (*pgxpool.Config, error) {
 			storage.ErrInvalid, name)
 	}
 	for parameter := range u.Query() {
-		if !slices.Contains(passedParameters, parameter) {
-			return nil, fmt.Errorf("URL parameter %s: %w", name, params.Unknown(u.RawQuery, parameter, passedParameters))
+		if !slices.Contains(connectionParameters, parameter) {
+			return nil, fmt.Errorf("URL parameter %s: %w", name, params.Unknown(u.RawQuery, parameter, connectionParameters))
 		}
 	}
 	config, err := poolConfig(u)
@@ -157,7 +157,7 @@ func poolConfig(u *url.URL) (*pgxpool.Config, error) {
 		query.Set("application_name", "ashlar")
 	}
 	if !query.Has("pool_ping_timeout") {
-		query.Set("pool_ping_timeout", silence.String())
+		query.Set("pool_ping_timeout", silenceTimeout.String())
 	}
 	plain.RawQuery = encodeQuery(query)
 	config, err := pgxpool.ParseConfig(plain.String())

@@ -130,7 +130,7 @@ func TestREADME(t *testing.T) {
 			}
 		}
 	}
-	known := append(slices.Clone(passedParameters), "schema", "create", "max-size", "timeout", "outage", "retention", "poll", "listen", "replica")
+	known := append(slices.Clone(connectionParameters), "schema", "create", "max-size", "timeout", "outage", "retention", "poll", "listen", "replica")
 	slices.Sort(documented)
 	slices.Sort(known)
 	if !slices.Equal(documented, known) {

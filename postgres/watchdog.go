@@ -21,31 +21,31 @@ type watchdog struct {
 	sql  *statements
 
 	mu         sync.Mutex
-	statements map[*watchedStatement]struct{}
+	statements map[*statementWatch]struct{}
 	orphans    map[uint32]struct{} // sessions whose statement was abandoned, by the server's number, until it is over
-	roomCh     chan struct{}       // closed when an orphan is gone
+	capacityCh chan struct{}       // closed when an orphan is gone
 	timer      *time.Timer         // of the next look; nil: there is none
-	stopped    bool
+	isClosed   bool
 	running    sync.WaitGroup // looks
 }
 
 func newWatchdog(side *pgxpool.Pool, sql *statements) *watchdog {
 	return &watchdog{
-		side: side, sql: sql, statements: map[*watchedStatement]struct{}{}, orphans: map[uint32]struct{}{}, roomCh: make(chan struct{}),
+		side: side, sql: sql, statements: map[*statementWatch]struct{}{}, orphans: map[uint32]struct{}{}, capacityCh: make(chan struct{}),
 	}
 }
 
-type watchedStatement struct {
-	conn   *pgx.Conn
-	began  time.Time
-	writes bool
-	longer time.Duration // that its silence may last
-	cancel context.CancelFunc
+type statementWatch struct {
+	conn         *pgx.Conn
+	began        time.Time
+	writes       bool
+	extraSilence time.Duration // that its silence may last
+	cancel       context.CancelFunc
 }
 
 const (
-	// silence is how long a statement may give no sign of life before somebody looks.
-	silence = 5 * time.Second
+	// silenceTimeout is how long a statement may give no sign of life before somebody looks.
+	silenceTimeout = 5 * time.Second
 	// checkInterval is how often silent statements are looked for.
 	checkInterval = time.Second
 	// maxOrphans bounds the sessions that a handle leaves behind, with statements that it has stopped to wait for.
@@ -57,7 +57,7 @@ const (
 func (w *watchdog) admit(ctx context.Context) error {
 	for {
 		w.mu.Lock()
-		full, room := len(w.orphans) >= maxOrphans, w.roomCh
+		full, room := len(w.orphans) >= maxOrphans, w.capacityCh
 		w.mu.Unlock()
 		if !full {
 			return nil
@@ -77,7 +77,7 @@ func (w *watchdog) watch(
 	ctx context.Context, conn *pgx.Conn, writes bool, longer time.Duration,
 ) (_ context.Context, done func(abandoned bool)) {
 	ctx, cancel := context.WithCancel(ctx)
-	s := &watchedStatement{conn: conn, began: time.Now(), writes: writes, longer: longer, cancel: cancel}
+	s := &statementWatch{conn: conn, began: time.Now(), writes: writes, extraSilence: longer, cancel: cancel}
 	w.mu.Lock()
 	w.statements[s] = struct{}{}
 	w.scheduleCheckLocked()
@@ -96,7 +96,7 @@ func (w *watchdog) watch(
 
 // scheduleCheckLocked has somebody look from time to time for as long as there is something to look after.
 func (w *watchdog) scheduleCheckLocked() {
-	if w.timer == nil && !w.stopped {
+	if w.timer == nil && !w.isClosed {
 		w.running.Add(1)
 		w.timer = time.AfterFunc(checkInterval, w.check)
 	}
@@ -136,8 +136,8 @@ func (w *watchdog) judgeLocked(asked []uint32, busy map[uint32]bool) {
 	for pid := range w.orphans {
 		if over[pid] {
 			delete(w.orphans, pid)
-			close(w.roomCh)
-			w.roomCh = make(chan struct{})
+			close(w.capacityCh)
+			w.capacityCh = make(chan struct{})
 		}
 	}
 }
@@ -161,17 +161,17 @@ func (w *watchdog) silent() (pids []uint32) {
 	return pids
 }
 
-func (s *watchedStatement) silent() bool {
+func (s *statementWatch) silent() bool {
 	last := s.began
-	if moved := lastMove(s.conn); moved.After(last) {
+	if moved := lastActivity(s.conn); moved.After(last) {
 		last = moved
 	}
-	return time.Since(last) > silence+s.longer
+	return time.Since(last) > silenceTimeout+s.extraSilence
 }
 
 // busy returns those of the server's sessions that run a statement. Behind a pooler the numbers mean nothing, and none does.
 func (w *watchdog) busy(pids []uint32) (map[uint32]bool, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), silence)
+	ctx, cancel := context.WithTimeout(context.Background(), silenceTimeout)
 	defer cancel()
 	numbers := make([]int32, len(pids))
 	for i, pid := range pids {
@@ -190,7 +190,7 @@ func (w *watchdog) busy(pids []uint32) (map[uint32]bool, error) {
 // close ends the looking.
 func (w *watchdog) close() {
 	w.mu.Lock()
-	w.stopped = true
+	w.isClosed = true
 	if w.timer != nil && w.timer.Stop() {
 		w.running.Done()
 	}
@@ -228,8 +228,8 @@ func (l *activityConn) Write(p []byte) (n int, err error) {
 
 var start = time.Now()
 
-// lastMove is when something last went through a connection; the zero time if it does not know.
-func lastMove(conn *pgx.Conn) time.Time {
+// lastActivity is when something last went through a connection; the zero time if it does not know.
+func lastActivity(conn *pgx.Conn) time.Time {
 	network := conn.PgConn().Conn()
 	if encrypted, ok := network.(*tls.Conn); ok {
 		network = encrypted.NetConn()

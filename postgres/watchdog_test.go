@@ -13,7 +13,7 @@ func TestOrphansOfMeanwhile(t *testing.T) {
 	for pid := range uint32(4) {
 		w.orphans[pid] = struct{}{}
 	}
-	room := w.roomCh
+	room := w.capacityCh
 	w.judgeLocked([]uint32{1, 2}, map[uint32]bool{2: true})
 	if left := slices.Sorted(maps.Keys(w.orphans)); !slices.Equal(left, []uint32{0, 2, 3}) {
 		t.Errorf("of the orphans 0 to 3, of which 1 and 2 were asked about and 2 is busy, %v are left", left)

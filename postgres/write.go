@@ -59,7 +59,7 @@ func (w *writer) Apply(ctx context.Context, mutations []driver.Mutation) (err er
 			m.NewVersion = versionText(m.token)
 		}
 		if err == nil && m.hasEffect() {
-			m.Revision, m.Final = m.revision, m.knownFinal
+			m.Revision, m.Final = m.revision, m.isFinal
 		}
 	}
 	return err
@@ -110,7 +110,7 @@ func (w *writer) writeBatch(ctx context.Context, calls []*writeMember) {
 	err := w.carryOut(ctx, ms, func() {
 		w.replica.recordIssue()
 		for _, c := range calls {
-			if c.Request.succeeded {
+			if c.Request.isApplied {
 				c.Done(struct{}{}, nil)
 			}
 		}
@@ -125,7 +125,7 @@ func (w *writer) writeBatch(ctx context.Context, calls []*writeMember) {
 // answer is the error of a member whose batch had this one.
 func (m *mutation) answer(ofBatch error) error {
 	switch again, refusal := m.decide(); {
-	case m.succeeded:
+	case m.isApplied:
 		return nil
 	case ofBatch != nil:
 		return ofBatch
@@ -168,14 +168,14 @@ func (w *writer) carryOut(ctx context.Context, ms []*mutation, known func()) err
 		}
 		// What was refused may have been refused because of its own earlier attempt, committed since.
 		failed := slices.ContainsFunc(ms, func(m *mutation) bool { return m.failure != nil })
-		return w.settle(ctx, which(withLost(ms), (*mutation).isRejected), failed)
+		return w.settle(ctx, filterMutations(withLost(ms), (*mutation).hasRefusal), failed)
 	})
 }
 
 func byKey(x, y *mutation) int { return bytes.Compare(x.keyBytes, y.keyBytes) }
 
 func pendingMutations(ms []*mutation) []*mutation {
-	return which(ms, func(m *mutation) bool { return !m.succeeded })
+	return filterMutations(ms, func(m *mutation) bool { return !m.isApplied })
 }
 
 // retryResolving retries to send mutations, and finds out before each attempt what became of those whose answer was lost. If it ends in
