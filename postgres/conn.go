@@ -15,15 +15,14 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// database is what the parts of a handle stand on: the connections, the statements and the id of its store, and how long calls go on
-// trying.
+// database is the common part of all parts of a handle: the connections, the statements and the id of the store, and the retries.
 type database struct {
 	opts Options
 	sql  *statements
-	id   atomic.Pointer[driver.StoreID] // of the store, which may be replaced by another
+	id   atomic.Pointer[driver.StoreID] // of the store, which may be replaced by another one
 
 	main     *pgxpool.Pool
-	side     *pgxpool.Pool // for what must not wait behind callers: the feed's polls, and NOTIFY
+	side     *pgxpool.Pool // for the feed's polls and NOTIFY, which must not wait behind callers
 	pools    []*pgxpool.Pool
 	sessions sessions
 	watchdog *watchdog
@@ -31,7 +30,7 @@ type database struct {
 
 	lifetime context.Context // ends with Close
 	end      context.CancelFunc
-	abortCtx context.Context // ends some time later, for calls that are still under way then
+	abortCtx context.Context // ends some time after lifetime, for calls that are still running
 	abort    context.CancelFunc
 }
 
@@ -62,8 +61,8 @@ func (d *database) close() {
 	}
 }
 
-// primary acquires a connection to a server that is no standby. A pool of Open makes no others; one that was given to New may. The
-// server tells by itself, so it takes no question; a pooler may keep it back.
+// primary acquires a connection to a server that is not a standby. A pool of Open connects to no other server; a pool that was
+// passed to New may. The server reports its role by itself, so this needs no query; a pooler may suppress the report.
 func primary(ctx context.Context, from *pgxpool.Pool) (*pgxpool.Conn, error) {
 	conn, err := from.Acquire(ctx)
 	if err == nil && conn.Conn().PgConn().ParameterStatus("in_hot_standby") == "on" {
@@ -73,14 +72,15 @@ func primary(ctx context.Context, from *pgxpool.Pool) (*pgxpool.Conn, error) {
 	return conn, err
 }
 
-// resetStandby has a pool connect anew where the server takes no writes: a name or a balancer may lead to another one by now.
+// resetStandby makes a pool reconnect after an error of a standby: the host name or the load balancer may lead to another server
+// by now.
 func resetStandby(pool *pgxpool.Pool, err error) {
 	if hasCode(err, codeReadOnly) || errors.Is(err, errStandby) {
 		pool.Reset()
 	}
 }
 
-// use runs f on a connection, for as long as it takes.
+// use calls f with a connection, without a time limit.
 func (d *database) use(ctx context.Context, f func(conn *pgxpool.Conn) error) error {
 	conn, err := primary(ctx, d.main)
 	if err != nil {
@@ -90,7 +90,7 @@ func (d *database) use(ctx context.Context, f func(conn *pgxpool.Conn) error) er
 	return f(conn)
 }
 
-// query runs a short query on a connection that is given up when it stays silent.
+// query calls f with a connection, for a short query, which is abandoned if the connection is silent for too long.
 func (d *database) query(ctx context.Context, f func(ctx context.Context, conn *pgx.Conn) error) error {
 	return d.use(ctx, func(conn *pgxpool.Conn) error { return d.withWatchdog(ctx, conn, f) })
 }
@@ -101,10 +101,10 @@ func (d *database) withWatchdog(ctx context.Context, conn *pgxpool.Conn, f func(
 	return f(ctx, conn.Conn())
 }
 
-// pollTimeout is how long a poll waits for its answer before it takes the connection for dead.
+// pollTimeout is the time after which a poll without an answer considers its connection broken.
 const pollTimeout = 15 * time.Second
 
-// poll runs a short query of the feed, or of its history, which nobody retries at once.
+// poll calls f with a connection, for a short query of the feed or its history, and does not retry it.
 func (d *database) poll(ctx context.Context, from *pgxpool.Pool, f func(ctx context.Context, conn *pgx.Conn) error) error {
 	connecting, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
@@ -123,13 +123,13 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// retry calls f until it succeeds, is refused, or ctx ends. f is called again also after a lost answer, so it must be safe to
-// repeat, or find out for itself what became of its last attempt.
+// retry calls f until it succeeds, is refused, or ctx ends. It also calls f again after a lost answer, so f must be safe to
+// repeat, or must resolve the outcome of its last attempt.
 func (d *database) retry(ctx context.Context, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(d.abortCtx, cancel)()
-	var cause error // why the attempt before failed
+	var cause error // error of the previous attempt
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		err := f(ctx)
 		switch {
@@ -138,7 +138,7 @@ func (d *database) retry(ctx context.Context, f func(ctx context.Context) error)
 		case d.lifetime.Err() != nil:
 			return storage.ErrClosed
 		case ctx.Err() != nil && errors.Is(err, ctx.Err()) && cause != nil:
-			return inconsistent(ctx, cause) // that the time ended in the middle of an attempt tells less
+			return inconsistent(ctx, cause) // more informative than a context that ended during an attempt
 		case ctx.Err() != nil:
 			return inconsistent(ctx, err)
 		case classify(err) == outcomeRejected:
@@ -152,7 +152,8 @@ func (d *database) retry(ctx context.Context, f func(ctx context.Context) error)
 	}
 }
 
-// queryPrimary retries a short query. begin is called before each attempt, and each after a row was scanned into what is given.
+// queryPrimary runs a short query on the primary, with retries. It calls begin before each attempt, and each after it has scanned
+// a row into the variables of into.
 func (d *database) queryPrimary(ctx context.Context, begin func(), sql string, arguments, into []any, each func() error) error {
 	err := d.retry(ctx, func(ctx context.Context) error {
 		return d.query(ctx, func(ctx context.Context, conn *pgx.Conn) error {
@@ -162,11 +163,11 @@ func (d *database) queryPrimary(ctx context.Context, begin func(), sql string, a
 			return err
 		})
 	})
-	d.replica.recordIssue() // before the answer is given out
+	d.replica.recordIssue() // before the caller gets the answer
 	return err
 }
 
-// onPrimary retries a query that may take its time.
+// onPrimary calls f with a connection to the primary, with retries, for a query without a time limit.
 func (d *database) onPrimary(ctx context.Context, f func(ctx context.Context, conn *pgxpool.Conn) error) error {
 	err := d.retry(ctx, func(ctx context.Context) error {
 		return d.use(ctx, func(conn *pgxpool.Conn) error { return f(ctx, conn) })
@@ -175,7 +176,8 @@ func (d *database) onPrimary(ctx context.Context, f func(ctx context.Context, co
 	return err
 }
 
-// pause waits for some time before another attempt, unless there is none to come; last is the error of the last one.
+// pause waits before the next attempt. Returns an error if the context or the handle has ended; last is the error of the last
+// attempt.
 func (d *database) pause(ctx context.Context, long time.Duration, last error) error {
 	timer := time.NewTimer(long)
 	defer timer.Stop()
@@ -189,11 +191,11 @@ func (d *database) pause(ctx context.Context, long time.Duration, last error) er
 	}
 }
 
-// Prepare makes a pool's configuration fit for a backend; the pools of Open have it. Without it the backend keeps its promises
-// too, but a write that is given up is cancelled, and Postgres then shows a commit that waits for a synchronous standby although
-// the standby does not have it.
+// Prepare adapts the configuration of a pool to a backend; the pools of Open are prepared. Without it the backend keeps its
+// guarantees, but a cancel request is sent for an abandoned write. Postgres then shows a commit that waits for a synchronous
+// standby although the standby does not have it.
 //
-// pgx sends a request to cancel whenever it gives up a connection. A connection that was prepared sends none.
+// pgx sends a cancel request when it abandons a connection. A prepared connection sends none.
 func Prepare(config *pgxpool.Config) {
 	before := config.BeforeConnect
 	config.BeforeConnect = func(ctx context.Context, c *pgx.ConnConfig) error {
@@ -207,11 +209,11 @@ func Prepare(config *pgxpool.Config) {
 	}
 }
 
-var errNoCancel = errors.New("requests to cancel are not sent")
+var errNoCancel = errors.New("cancel requests are disabled")
 
-// prepareConn changes the configuration of one connection, which no other one shares.
+// prepareConn changes the configuration of a single connection.
 func prepareConn(c *pgx.ConnConfig) {
-	var connected atomic.Bool // what is dialled from then on is a request to cancel
+	var connected atomic.Bool // from then on, only cancel requests are dialled
 	dial, after, notice := c.DialFunc, c.AfterConnect, c.OnNotice
 	c.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if connected.Load() {
@@ -236,7 +238,7 @@ func prepareConn(c *pgx.ConnConfig) {
 		if notice != nil {
 			notice(conn, n)
 		}
-		// A commit that stops to wait for its standby succeeds with a warning, whose text depends on the server's language.
+		// A commit that stops waiting for its standby succeeds with a warning, whose text depends on the language of the server.
 		if n.SeverityUnlocalized == "WARNING" && n.Code == codeWarning {
 			if s, ok := conn.CustomData()[sessionKey].(*session); ok {
 				s.hasWarning = true
@@ -245,20 +247,21 @@ func prepareConn(c *pgx.ConnConfig) {
 	}
 }
 
-// session is what the backend knows about one connection. It belongs to whoever has the connection.
+// session is the state of one connection. It may be used only by the holder of the connection.
 type session struct {
-	serial      uint64        // sessions are numbered as they come to be known
-	floor       int64         // a number drawn before: what this session writes has higher ones
-	clockReadAt time.Time     // when the server last reported its time and floor
-	skew        time.Duration // of the server's clock, before this program's
+	serial      uint64        // in the order of their first use
+	floor       int64         // a number drawn earlier: all changes of this session have higher ones
+	clockReadAt time.Time     // when the server last reported its clock and floor
+	skew        time.Duration // of the server's clock, ahead of this program's
 	hasWarning  bool          // the last statement raised a warning
-	viaPooler   bool          // a pooler stands in between
+	viaPooler   bool          // the connection leads to a pooler
 }
 
 const sessionKey = "ashlar"
 
-// sessions counts the sessions of a backend. A crash of the server, or a fail-over, ends the ones before it; so one that answers
-// shows that the server which an older number knew still runs. Behind a pooler sessions outlive servers, and show nothing.
+// sessions numbers the sessions of a backend. A crash of the server or a fail-over ends all earlier sessions. So an answer on a
+// session proves that the server that an older session used is still running. Behind a pooler, sessions outlive servers and prove
+// nothing.
 type sessions struct{ last atomic.Uint64 }
 
 func (s *sessions) of(conn *pgx.Conn) *session {
@@ -271,17 +274,17 @@ func (s *sessions) of(conn *pgx.Conn) *session {
 	return known
 }
 
-// expiry is the time, by the server's clock, after which a statement that is sent now shall not begin any more, if its way may take
-// so much longer than usual.
-func (s *session) expiry(longer time.Duration) time.Time {
-	return time.Now().Add(s.skew + expireAfter + longer)
+// expiry returns the time, by the server's clock, after which a statement that is sent now must not start. extra is the additional
+// travel time of a slow statement.
+func (s *session) expiry(extra time.Duration) time.Time {
+	return time.Now().Add(s.skew + expireAfter + extra)
 }
 
-// expireAfter is how long a statement may be on its way. A pooler may keep one for as long as it likes.
+// expireAfter is the maximum travel time of a statement. A pooler may delay one for any time.
 const expireAfter = 2 * time.Second
 
-// ask asks the server for its clock and its last number, and whether the process that answers is the one that the connection was made
-// to: a pooler gives its clients numbers of its own.
+// ask reads the server's clock and its last number. It also finds out whether the connection leads to a pooler, which gives its
+// clients process numbers of its own.
 func (s *session) ask(ctx context.Context, conn *pgx.Conn, sql *statements) error {
 	var now time.Time
 	var pid int32
@@ -291,13 +294,13 @@ func (s *session) ask(ctx context.Context, conn *pgx.Conn, sql *statements) erro
 	return err
 }
 
-// rollback ends a transaction that is of no use any more. On a connection that does not answer it gives up: the pool closes
-// connections that come back inside a transaction.
+// rollback ends a transaction whose result is not needed. It stops waiting for a connection that does not answer: the pool closes
+// connections that are returned inside a transaction.
 func rollback(tx pgx.Tx) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = tx.Rollback(ctx)
 }
 
-// maxPause is the longest time between two looks at a key that another transaction holds.
+// maxPause is the maximum time between two attempts on a key that another transaction holds.
 const maxPause = 50 * time.Millisecond

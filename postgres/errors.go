@@ -12,33 +12,33 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// outcomeClass is what an error says about the statement that met it.
+// outcomeClass is the outcome of a statement that returned an error.
 type outcomeClass int
 
 const (
-	outcomeCommitted  outcomeClass = iota // there was none
-	outcomeRejected                       // the database said no, and would say so again
-	outcomeNotApplied                     // nothing happened, and it may go better next time
-	outcomeUnknown                        // the answer was lost: it may have happened
+	outcomeCommitted  outcomeClass = iota // no error
+	outcomeRejected                       // refused by the database; a retry would be refused too
+	outcomeNotApplied                     // without effect; a retry may succeed
+	outcomeUnknown                        // the answer was lost: the statement may have taken effect
 )
 
-// SQLSTATEs. Those that begin with AS are our own.
+// SQLSTATEs. Those that begin with AS are defined by this package.
 const (
-	codeWarning          = "01000" // of warnings that have none of their own
+	codeWarning          = "01000" // warnings without a code of their own
 	codeReadOnly         = "25006"
 	codeLockNotAvailable = "55P03"
 	codeFenced           = "AS001" // the fence refuses a write
-	codeLate             = "AS002" // a statement arrived after its time
-	codeConcurrentCreate = "AS003" // somebody created a resource meanwhile
+	codeLate             = "AS002" // a statement arrived after its expiry
+	codeConcurrentCreate = "AS003" // another transaction created the resource
 	codeSuperseded       = "AS004" // a write's guard does not hold
 )
 
-// permanent is an error that no retry mends.
+// permanent is an error that a retry cannot fix.
 type permanent struct{ error }
 
 func (e permanent) Unwrap() error { return e.error }
 
-// permanentError marks an error as one that no retry mends, where it says that what is asked for is gone or never was.
+// permanentError marks an error as permanent if it reports that the requested data is deleted or never existed.
 func permanentError(err error) error {
 	if errors.Is(err, storage.ErrCompacted) || errors.Is(err, storage.ErrInvalid) {
 		return permanent{err}
@@ -46,21 +46,22 @@ func permanentError(err error) error {
 	return err
 }
 
-// notSent is an error of what precedes the statement that counts.
+// notSent is an error that occurred before the relevant statement was sent.
 type notSent struct{ error }
 
 func (e notSent) Unwrap() error { return e.error }
 
 var (
-	// errStandby says that nothing was asked of a server, because it does not know the present.
+	// errStandby reports that a server was not queried, because a standby may not have the latest data.
 	errStandby = errors.New("the server is a standby, expected a primary")
-	// errLate says what late says, where a statement answers so by answering nothing, or that the floor of its sender is of another history.
+	// errLate is codeLate for statements that report it by an empty answer. It also reports that the sender's floor belongs to
+	// another history.
 	errLate = errors.New("the statement arrived after its time")
-	// errUnsure says that a statement took effect, and that it is not known to be durable.
-	errUnsure = errors.New("the server did not wait until it was durable")
-	// errUnknown says that the history which would show what became of an attempt is gone.
-	errUnknown = errors.New("an answer was lost, and the changes that would tell the outcome have been deleted")
-	// errBusy says that another transaction holds the key.
+	// errUnsure reports that a statement took effect, but may not be durable.
+	errUnsure = errors.New("the server did not wait until the change was durable")
+	// errUnknown reports that the changes which would show the outcome of an attempt are deleted.
+	errUnknown = errors.New("an answer was lost, and the changes that would show the outcome have been deleted")
+	// errBusy reports that another transaction holds the key.
 	errBusy = errors.New("another transaction holds the key")
 )
 
@@ -73,7 +74,7 @@ func hasCode(err error, code string) bool {
 	return errors.As(err, &pg) && pg.Code == code
 }
 
-// classify judges an error of a statement or a transaction.
+// classify returns the outcome class of an error of a statement or a transaction.
 func classify(err error) outcomeClass {
 	if err == nil {
 		return outcomeCommitted
@@ -99,14 +100,14 @@ func classify(err error) outcomeClass {
 			codeReadOnly,
 			codeLockNotAvailable, "57014", // lock timeout, cancelled (a statement_timeout of the user)
 			codeLate, codeConcurrentCreate,
-			"26000", "0A000": // a prepared statement is gone or out of date; the next attempt prepares it anew
+			"26000", "0A000": // a prepared statement is missing or out of date; the next attempt prepares it again
 			return outcomeNotApplied
 		}
-		if connecting { // a server that starts will have started
+		if connecting { // the server may be starting
 			return outcomeNotApplied
 		}
 		switch pg.Code[:min(2, len(pg.Code))] {
-		case "53": // the server is out of something
+		case "53": // insufficient resources
 			return outcomeNotApplied
 		case "08", "57", "58", "XX": // connection, operator intervention, system, internal
 			return outcomeUnknown
@@ -117,8 +118,8 @@ func classify(err error) outcomeClass {
 		return outcomeRejected
 	}
 	if errors.Is(err, pgconn.ErrConnClosed) {
-		// pgx says so, and that it is safe to retry, also when the answer to a simple statement (such as a commit) is lost:
-		// it looks for the answer twice, and the first look closes the connection.
+		// pgx returns this error, and calls it safe to retry, also if the answer to a simple statement (such as a commit) is lost:
+		// it reads the answer twice, and the first read closes the connection.
 		return outcomeUnknown
 	}
 	if errors.Is(err, errLate) || errors.Is(err, errStandby) || errors.Is(err, pgx.ErrTxCommitRollback) || connecting || pgconn.SafeToRetry(err) {
@@ -127,7 +128,7 @@ func classify(err error) outcomeClass {
 	return outcomeUnknown
 }
 
-// refusal gives an error of the database the contract's meaning, where it is the fence's or a guard's.
+// refusal converts an error of the database to an error of the contract, if it comes from the fence or from a guard.
 func refusal(err error) error {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
@@ -142,13 +143,13 @@ func refusal(err error) error {
 	return err
 }
 
-// inconsistent is the error of a call that ran out of time; last is that of its last attempt.
+// inconsistent returns the error of a call whose context ended. last is the error of the last attempt.
 func inconsistent(ctx context.Context, last error) error {
-	over := ctx.Err()
-	if errors.Is(last, over) {
-		return fmt.Errorf("%w: %w", storage.ErrInconsistent, over)
+	ended := ctx.Err()
+	if errors.Is(last, ended) {
+		return fmt.Errorf("%w: %w", storage.ErrInconsistent, ended)
 	}
-	return driver.Unreachable(fmt.Errorf("%w: %w, after: %w", storage.ErrInconsistent, over, last))
+	return driver.Unreachable(fmt.Errorf("%w: %w, after: %w", storage.ErrInconsistent, ended, last))
 }
 
 var errMoved = errors.New("the server was replaced by another one between two statements")
@@ -160,6 +161,6 @@ var (
 		storage.ErrCompacted)
 )
 
-// errDamaged ends watches at once, as nobody knows which of them want the change: leaving it out would be a gap that nobody hears
-// of, and no waiting mends it. Whoever lists again goes on behind it.
+// errDamaged ends all watches, because the damaged change may be relevant to any of them: without it they would have an unnoticed
+// gap, and a wait would not repair the row. After a new list, a watch continues behind the row.
 var errDamaged = fmt.Errorf("%w: a row of the log is damaged", storage.ErrCompacted)

@@ -14,13 +14,13 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// source gives the changes of the log to the feed: in the order of their numbers, up to the one that is final (frontier.go).
+// source reads the changes of the log for the feed, in the order of their numbers, up to the final one (frontier.go).
 type source struct {
 	*database
 	history      *history
 	inbox        *currentInbox
 	notifier     *notifier
-	feedPosition atomic.Pointer[position] // position of the last change that a run published
+	feedPosition atomic.Pointer[position] // position of the last change that a run has published
 }
 
 var (
@@ -38,12 +38,12 @@ func (s *source) Run(ctx context.Context, ready func(position), publish func([]*
 		go func() { defer close(listening); s.notifier.listen(ctx, s.inbox.requestPoll) }()
 		defer func() { cancel(); <-listening }()
 	}
-	// What is old enough to be deleted has to be far behind.
+	// A change that is old enough to be deleted must be far behind.
 	tick := time.NewTicker(max(min(s.opts.Poll, s.opts.Retention/4), time.Millisecond))
 	defer tick.Stop()
-	var away time.Time // since when the database is
+	var outageStart time.Time // zero while the database answers
 	for pause := 20 * time.Millisecond; ; {
-		var again time.Duration // when to look again, if nothing calls for it before
+		var again time.Duration // pause before the next poll, unless one is requested earlier
 		var err error
 		if r.hasPosition {
 			again, err = r.poll(ctx)
@@ -53,15 +53,15 @@ func (s *source) Run(ctx context.Context, ready func(position), publish func([]*
 		}
 		switch {
 		case err == nil:
-			away, pause = time.Time{}, 20*time.Millisecond
+			outageStart, pause = time.Time{}, 20*time.Millisecond
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, storage.ErrCompacted) || classify(err) == outcomeRejected && !r.hasPosition:
 			return err
-		case away.IsZero():
-			away = time.Now()
-		case time.Since(away) > s.opts.Outage:
-			return fmt.Errorf("the database stayed away for %v: %w", s.opts.Outage, err)
+		case outageStart.IsZero():
+			outageStart = time.Now()
+		case time.Since(outageStart) > s.opts.Outage:
+			return fmt.Errorf("the database was unreachable for %v: %w", s.opts.Outage, err)
 		}
 		if err != nil {
 			again = pause
@@ -83,7 +83,7 @@ func (s *source) History(from position, _ *driver.Filter) driver.History[positio
 
 func (s *source) page(ctx context.Context, from position, limit int) (events []*event, end position, more bool, err error) {
 	var next page
-	// What the run has published is final, even if it cannot be seen any more that it is.
+	// Published changes are final, even if the notes cannot prove it any more.
 	published := s.feedPosition.Load()
 	err = s.poll(ctx, s.main, func(ctx context.Context, conn *pgx.Conn) (err error) {
 		if next, err = s.history.after(ctx, conn, &from, 0, limit); err == nil {
@@ -95,7 +95,8 @@ func (s *source) page(ctx context.Context, from position, limit int) (events []*
 		if next, err = s.history.after(ctx, conn, &from, published.revision, limit); err != nil {
 			return err
 		}
-		// If it is the same history. A pooler may have led to another one meanwhile, so this comes last.
+		// This is true only in the same history. The check comes last, because a pooler may have switched to another server in
+		// between.
 		var piece []byte
 		err = conn.QueryRow(ctx, s.sql.tokenPrefix, published.revision, published.index).Scan(&piece)
 		if err == nil && string(piece) != string(published.tokenPrefix[:]) {
@@ -111,13 +112,13 @@ func (s *source) page(ctx context.Context, from position, limit int) (events []*
 	if !next.more {
 		s.inbox.addListing(&end)
 	}
-	left := slices.DeleteFunc(next.changes, func(c change) bool { return from.contains(&c.at) })
-	events, err = eventsOf(left)
+	changes := slices.DeleteFunc(next.changes, func(c change) bool { return from.contains(&c.at) })
+	events, err = eventsOf(changes)
 	return events, end, next.more, err
 }
 
-// Newest implements driver.Prover: whatever was acknowledged has a number by now. The look that shows the feed to be there has to begin
-// after this one.
+// Newest implements driver.Prover: all acknowledged changes have a number by now. A poll that proves the feed's progress must
+// begin after this one.
 func (s *source) Newest(ctx context.Context) (target position, err error) {
 	err = s.poll(ctx, s.side, func(ctx context.Context, conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, s.sql.lastNumber).Scan(&target.view.last)
@@ -148,24 +149,24 @@ func (*source) Encode(at position) []byte { return at.append(nil) }
 func (*source) Decode(b []byte) (position, error) {
 	at, ok := parsePosition(b)
 	if !ok {
-		return position{}, fmt.Errorf("%w: this is no cursor", storage.ErrInvalid)
+		return position{}, fmt.Errorf("%w: malformed cursor", storage.ErrInvalid)
 	}
 	return at, nil
 }
 
 const (
-	// gapTimeout is how long own changes wait for the one that comes before them, which is often an own one too.
+	// gapTimeout is the time for which a change of this handle waits for the previous one, which often comes from this handle too.
 	gapTimeout = 10 * time.Millisecond
-	// minPollPause is how soon changes are looked for again that a commit under way holds back, if nobody announces it.
+	// minPollPause is the first pause before another poll for changes that wait for a pending commit, without a notification.
 	minPollPause = 10 * time.Millisecond
-	// stallTimeout is how long a number is taken for that of a commit under way before the notes are asked, which costs the
-	// server more than a look at the changes.
+	// stallTimeout is the time for which a missing number is assumed to belong to a pending commit. Then a poll also reads the
+	// notes, which costs the server more than reading the changes.
 	stallTimeout = 40 * time.Millisecond
-	// longPause is how long a pause is that is not cut short.
+	// longPause is the maximum length of a pause that requests for polls cut short.
 	longPause = 8 * time.Millisecond
 )
 
-// pollNow is the time to look again at once; 0 is never.
+// pollNow, as a pause, means no pause; 0 means no limit.
 const pollNow = time.Duration(-1)
 
 // run is one run of the feed.
@@ -176,27 +177,27 @@ type run struct {
 
 	hasPosition  bool
 	at           position
-	session      uint64        // sessions up to this number knew the server that has the change at the position
-	localChanges []change      // that wait for what comes before them
-	stallStart   time.Time     // since when changes are seen only behind one that is missing: to come, or rolled back
-	pollPause    time.Duration // how long the last pause was since then
-	nextPollAt   time.Time     // when the database may be asked again
+	session      uint64        // sessions up to this number used the server that has the change at the position
+	localChanges []change      // changes of this handle that wait for earlier ones
+	stallStart   time.Time     // since when all visible changes are behind a missing number, pending or rolled back
+	pollPause    time.Duration // length of the last pause since then
+	nextPollAt   time.Time     // earliest time of the next poll
 }
 
-// begin finds out where the history ends.
+// begin reads the position of the end of the history.
 func (r *run) begin(ctx context.Context) error {
 	return r.source.poll(ctx, r.side, func(ctx context.Context, conn *pgx.Conn) (err error) {
 		r.at, err = r.history.newest(ctx, conn)
 		if err == nil {
 			r.hasPosition = true
-			at := r.at // readers share it
+			at := r.at // a copy, which readers share
 			r.feedPosition.Store(&at)
 		}
 		return err
 	})
 }
 
-// poll reads what comes next and publishes it.
+// poll reads and publishes the next changes.
 func (r *run) poll(ctx context.Context) (again time.Duration, err error) {
 	var read page
 	session := r.sessions.last.Load()
@@ -215,14 +216,14 @@ func (r *run) poll(ctx context.Context) (again time.Duration, err error) {
 	if err != nil {
 		return 0, err
 	}
-	// Many handles that each look for every notification would keep the database from the writes.
+	// If many handles polled for every notification, the database would have no time for writes.
 	r.nextPollAt = time.Now().Add(min(time.Since(began), longPause))
 	r.session = session
 	r.replica.recordIssue()
 	if err := r.add(&read); err != nil {
 		return 0, err
 	}
-	_, r.localChanges = following(r.localChanges, &r.at, 0) // less what was read
+	_, r.localChanges = following(r.localChanges, &r.at, 0) // without the changes that were read
 	switch stalled := read.hasPending && len(read.changes) == 0; {
 	case !stalled:
 		r.stallStart, r.pollPause = time.Time{}, 0
@@ -233,21 +234,22 @@ func (r *run) poll(ctx context.Context) (again time.Duration, err error) {
 	case read.more:
 		return pollNow, nil
 	case read.hasPending:
-		// A commit under way holds back changes that are visible. Who makes it may end without a word.
+		// A pending commit holds back visible changes. Its process may die without a notification.
 		r.pollPause = min(max(2*r.pollPause, minPollPause), 100*time.Millisecond)
 		return r.pollPause, nil
 	}
 	return 0, nil
 }
 
-// thorough reports whether the next look has to find out how far the history is final: because somebody asks for proof, or because
-// what is missing may never come.
+// thorough reports whether the next poll must read how far the history is final: because a proof was requested, or because a
+// missing number may have been rolled back.
 func (r *run) thorough() bool {
 	return r.history.pollCount.Load() > r.at.view.pollNumber || r.at.view.final < r.at.view.last ||
 		!r.stallStart.IsZero() && time.Since(r.stallStart) > stallTimeout
 }
 
-// checkListed checks what watches have seen before the feed, once the feed is about to pass it, or there is nothing more to pass.
+// checkListed verifies the positions of watches that were ahead of the feed, when the feed is about to pass them, or has no more
+// changes to pass.
 func (r *run) checkListed(ctx context.Context, conn *pgx.Conn, read *page) error {
 	listed := r.in.takeListings()
 	end := read.end(r.at)
@@ -259,7 +261,7 @@ func (r *run) checkListed(ctx context.Context, conn *pgx.Conn, read *page) error
 				err = r.history.checkAboveFrontier(ctx, conn, &listed[i])
 			}
 			if err != nil {
-				for ; i < len(listed); i++ { // they wait for another look, where the database only did not answer
+				for ; i < len(listed); i++ { // they are verified by the next poll if the database did not answer
 					r.in.listingPosition(&listed[i])
 				}
 				return err
@@ -272,7 +274,7 @@ func (r *run) checkListed(ctx context.Context, conn *pgx.Conn, read *page) error
 	return nil
 }
 
-// add publishes the changes that come next.
+// add publishes a page of changes.
 func (r *run) add(read *page) error {
 	end := read.end(r.at)
 	if len(read.changes) == 0 && end.view == r.at.view {
@@ -282,22 +284,22 @@ func (r *run) add(read *page) error {
 	if err != nil {
 		return err
 	}
-	// Known before it is published: a page of history that joins the log here has to reach as far.
+	// The position is stored before it is published: a page of history that continues in the log from here must reach as far.
 	r.feedPosition.Store(&end)
 	r.publish(events, end)
 	r.at = end
 	return nil
 }
 
-// await publishes own changes until it is time to look in the database: when somebody asks for it, at the tick, or after some time.
+// await publishes the changes of this handle until the next poll: when one is requested, at the tick, or after some time.
 func (r *run) await(ctx context.Context, again time.Duration, tick <-chan time.Time) error {
 	var retry <-chan time.Time
 	if again > 0 {
 		retry = time.After(again)
 	}
-	// While the database is away, or a commit stalls, a look that somebody asks for finds nothing more.
-	patient := again > longPause
-	var gap, rested <-chan time.Time
+	// While the database is unreachable, or a commit stalls, a requested poll would find nothing.
+	ignoreRequests := again > longPause
+	var gap, rateLimit <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -306,13 +308,13 @@ func (r *run) await(ctx context.Context, again time.Duration, tick <-chan time.T
 			return nil
 		case <-gap:
 			return nil
-		case <-rested:
+		case <-rateLimit:
 			return nil
 		case <-tick:
 			return nil
 		case <-r.in.signal:
 		}
-		own, look := r.in.take()
+		own, poll := r.in.take()
 		next, rest := following(append(r.localChanges, own...), &r.at, r.session)
 		r.localChanges = rest
 		if err := r.add(&page{changes: next}); err != nil {
@@ -320,12 +322,12 @@ func (r *run) await(ctx context.Context, again time.Duration, tick <-chan time.T
 		}
 		tooMuch := weight(r.localChanges) > inboxBytes
 		if tooMuch {
-			r.localChanges = nil // a poll reads them, when it can
+			r.localChanges = nil // a later poll reads them
 		}
 		switch {
-		case patient:
-		case look && rested == nil:
-			rested = time.After(time.Until(r.nextPollAt))
+		case ignoreRequests:
+		case poll && rateLimit == nil:
+			rateLimit = time.After(time.Until(r.nextPollAt))
 		case len(r.localChanges) == 0 && !tooMuch:
 			gap = nil
 		case gap == nil:

@@ -14,7 +14,7 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// finalOn asks how far the history is final, and which run of which server says so.
+// finalOn returns the number up to which the history is final, and the run of the server that answered.
 func (h *history) finalOn(ctx context.Context, conn *pgx.Conn) (final int64, server string, err error) {
 	var asked pgx.Batch
 	asked.Queue(readCommitted)
@@ -28,7 +28,7 @@ func (h *history) finalOn(ctx context.Context, conn *pgx.Conn) (final int64, ser
 	return final, server, err
 }
 
-// queueLast has asked which server this is, and for the position of the last change up to a number.
+// queueLast queues queries for the run of the server, and for the position of the last change up to a number.
 func (h *history) queueLast(asked *pgx.Batch, final int64, here *string, at *position) {
 	asked.Queue(h.sql.whichRun).QueryRow(func(row pgx.Row) error { return row.Scan(here) })
 	asked.Queue(h.sql.last, final).QueryRow(func(row pgx.Row) (err error) {
@@ -37,7 +37,7 @@ func (h *history) queueLast(asked *pgx.Batch, final int64, here *string, at *pos
 	})
 }
 
-// newest returns the position of the last change that is final. The transaction keeps both questions on one server.
+// newest returns the position of the last final change. The transaction sends both queries to one server.
 func (h *history) newest(ctx context.Context, db interface {
 	BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error)
 }) (at position, err error) {
@@ -51,20 +51,21 @@ func (h *history) newest(ctx context.Context, db interface {
 	return at, err
 }
 
-// last returns the position of the last change up to a number, which has to be final.
+// last returns the position of the last change up to a number, which must be final.
 func (h *history) last(ctx context.Context, q querier, final int64) (position, error) {
 	return h.scanLast(q.QueryRow(ctx, h.sql.last, final))
 }
 
-// A snapshot may show changes above some that are not final yet. Its position names them by ranges of numbers, and proves them by a
-// digest of their tokens: after a fail-over that lost them the numbers belong to other changes, or to none.
+// A snapshot may include changes above others that are not final yet. Its position contains ranges of their numbers, and a digest
+// of their tokens as a proof: after a fail-over that lost them, the numbers belong to other changes, or to none.
 
-// maxAboveFrontier bounds the changes in a snapshot that are above the last final one. They become more only while a commit stalls.
+// maxAboveFrontier is the maximum number of changes in a snapshot above the last final one. There are more only while a commit
+// stalls.
 const maxAboveFrontier = 10_000
 
-var errCommitStall = errors.New("a commit that stalls holds back the history")
+var errCommitStall = errors.New("too many changes wait behind a stalled commit")
 
-// addAboveFrontier adds to the position of a snapshot what it shows above the number that is final.
+// addAboveFrontier adds the changes of a snapshot above the final number to its position.
 func (h *history) addAboveFrontier(ctx context.Context, conn querier, at *position, final int64) (err error) {
 	count := 0
 	at.aboveFrontierDigest, err = h.digest(ctx, conn, numberRange{final + 1, math.MaxInt64 - 1}, maxAboveFrontier+1, func(revision int64) bool {
@@ -77,41 +78,42 @@ func (h *history) addAboveFrontier(ctx context.Context, conn querier, at *positi
 		return true
 	})
 	if err == nil && count > maxAboveFrontier {
-		err = notSent{errCommitStall} // it is tried again
+		err = notSent{errCommitStall} // it is retried
 	}
 	return err
 }
 
-// checkAboveFrontier reports whether all that a position includes ahead is still there.
+// checkAboveFrontier returns errForked unless all changes that a position includes above the frontier still exist.
 func (h *history) checkAboveFrontier(ctx context.Context, conn querier, at *position) error {
 	if len(at.aboveFrontier) == 0 {
 		return nil
 	}
-	// A snapshot has shown a change of each number, so none of them can come later. The digest of none is no secret.
-	left := int64(maxAboveFrontier)
+	// A snapshot contained a change of each number, so the changes must exist. The count is checked as well, because the digest of
+	// no changes is no secret.
+	budget := int64(maxAboveFrontier)
 	for _, s := range at.aboveFrontier {
-		if s.to-s.from >= left {
+		if s.to-s.from >= budget {
 			return errForked
 		}
-		left -= s.to - s.from + 1
+		budget -= s.to - s.from + 1
 	}
-	left = maxAboveFrontier - left
+	missing := maxAboveFrontier - budget
 	var last int64
 	piece, err := h.digest(ctx, conn, numberRange{at.aboveFrontier[0].from, at.lastAboveFrontier()}, math.MaxInt64, func(revision int64) bool {
 		ahead := at.isAboveFrontier(revision)
 		if ahead && revision != last {
 			last = revision
-			left--
+			missing--
 		}
 		return ahead
 	})
-	if err == nil && (left != 0 || piece != at.aboveFrontierDigest) {
+	if err == nil && (missing != 0 || piece != at.aboveFrontierDigest) {
 		err = errForked
 	}
 	return err
 }
 
-// digest returns a piece of the digest of the changes in a range that are taken.
+// digest returns a prefix of the digest of the changes in a range that take accepts.
 func (h *history) digest(
 	ctx context.Context, q querier, in numberRange, limit int64, take func(revision int64) bool,
 ) (piece [tokenPrefixSize]byte, err error) {
@@ -129,8 +131,8 @@ func (h *history) digest(
 	return piece, err
 }
 
-// checkPresent reports whether the change at a position is there: among those that were just found, or in the database. One that has been
-// deleted since, as the retention asks for, says nothing.
+// checkPresent returns errForked unless the change at a position exists, in a page that was just read or in the database. A change
+// that retention has deleted proves nothing.
 func (h *history) checkPresent(ctx context.Context, conn *pgx.Conn, read *page, at *position) error {
 	i, among := slices.BinarySearchFunc(read.changes, at, func(c change, at *position) int { return compare(&c.at, at) })
 	if among && read.changes[i].at.tokenPrefix == at.tokenPrefix {
@@ -144,7 +146,7 @@ func (h *history) checkPresent(ctx context.Context, conn *pgx.Conn, read *page, 
 	return err
 }
 
-// scanLast reads the answer to the statement last.
+// scanLast scans the row of the statement last.
 func (h *history) scanLast(row pgx.Row) (at position, err error) {
 	var id driver.StoreID
 	var oldest int64
@@ -157,26 +159,26 @@ func (h *history) scanLast(row pgx.Row) (at position, err error) {
 	return h.lastAt(id, oldest, revision, place, piece)
 }
 
-// lastAt is the position of a change, none if there was none, if it is still in the store.
+// lastAt returns the position of a change, or of none, if the store still contains it.
 func (h *history) lastAt(id driver.StoreID, oldest int64, revision pgtype.Int8, place pgtype.Int4, piece []byte) (position, error) {
 	at := position{revision: revision.Int64, index: place.Int32}
 	copy(at.tokenPrefix[:], piece)
 	return at, h.check(id, oldest, &at, piece)
 }
 
-var errPendingCommit = errors.New("a commit under way holds back the newest changes")
+var errPendingCommit = errors.New("the newest changes wait for a pending commit")
 
-// finalState is what the log knows of a number, everything up to which is final.
+// finalState is the state of the log at a number up to which all changes are final.
 type finalState struct {
 	final  int64
 	oldest int64
-	at     position // of the last change up to the number
-	exists bool     // there is a change of that number, or after it
+	at     position // position of the last change up to the number
+	exists bool     // there is a change with that number or a higher one
 }
 
-// awaitFinal waits until everything up to a number is final, 0 for the last number that was drawn, and returns what the log knows of
-// it, or of the number up to which all is final where that is lower. Meanwhile it takes no connection. A server that crashed may have drawn fewer
-// numbers since; nobody was told of the others.
+// awaitFinal waits until all changes up to a number are final, or up to the last number drawn if revision is 0. It returns the
+// state of the log at that number, or at the last final number if that is lower. It holds no connection while it waits. A server
+// that crashed may have drawn fewer numbers since; the others were not acknowledged.
 func (h *history) awaitFinal(ctx context.Context, revision int64) (k finalState, err error) {
 	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
 		reached := false
@@ -195,8 +197,9 @@ func (h *history) awaitFinal(ctx context.Context, revision int64) (k finalState,
 	}
 }
 
-// queryFinal asks how far the history is final, and then about the number, if all is final up to it. The transaction keeps both on one
-// server: what is final on one that a fail-over has replaced may still be under way on the next one.
+// queryFinal reads how far the history is final, and then the state at the number if all changes up to it are final. The
+// transaction sends both queries to one server: a number that is final on a server may be pending on the one that replaces it in a
+// fail-over.
 func (h *history) queryFinal(ctx context.Context, conn *pgx.Conn, revision *int64, k *finalState) (reached bool, err error) {
 	var asked pgx.Batch
 	var last int64
@@ -236,5 +239,5 @@ func (h *history) queryFinal(ctx context.Context, conn *pgx.Conn, revision *int6
 	return true, nil
 }
 
-// An empty store has a revision too, the one before the first change.
+// firstRevision is the revision of an empty store, before its first change.
 const firstRevision = 1

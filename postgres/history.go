@@ -15,7 +15,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/batch"
 )
 
-// historian reads the past, and compacts it.
+// historian implements driver.Historian.
 type historian struct {
 	*database
 	history  *history
@@ -56,7 +56,7 @@ func (h *historian) Revisions(ctx context.Context) (oldest, newest int64, err er
 	return max(k.oldest, firstRevision), h.RevisionOf(k.at), nil
 }
 
-// RevisionOf implements driver.Historian. Only numbers of changes that were read are revisions: others may be drawn again.
+// RevisionOf implements driver.Historian. Only numbers of changes that were read are revisions: other numbers may be drawn again.
 func (*historian) RevisionOf(at position) int64 { return max(at.revision, firstRevision) }
 
 // PositionAt implements driver.Historian.
@@ -66,15 +66,15 @@ func (h *historian) PositionAt(ctx context.Context, revision int64) (position, e
 	case err != nil:
 		return position{}, err
 	case revision < max(k.oldest, firstRevision):
-		return position{}, fmt.Errorf("%w: the oldest revision is %d, asked for was %d", storage.ErrCompacted, max(k.oldest, firstRevision), revision)
+		return position{}, fmt.Errorf("%w: the oldest revision is %d, got %d", storage.ErrCompacted, max(k.oldest, firstRevision), revision)
 	case revision > max(k.final, firstRevision) || !k.exists && revision > firstRevision:
-		return position{}, fmt.Errorf("%w: the newest is %d, asked for was %d", storage.ErrFutureRevision, h.RevisionOf(k.at), revision)
+		return position{}, fmt.Errorf("%w: the newest revision is %d, got %d", storage.ErrFutureRevision, h.RevisionOf(k.at), revision)
 	}
 	h.replica.recordIssue()
 	return k.at, nil
 }
 
-// Compact implements driver.Historian. The oldest revision is always that of a change.
+// Compact implements driver.Historian. The oldest revision is always the number of a change.
 func (h *historian) Compact(ctx context.Context, revision int64) error {
 	at, err := h.PositionAt(ctx, revision)
 	if errors.Is(err, storage.ErrCompacted) || err == nil && at.revision == 0 {
@@ -124,20 +124,20 @@ func (h *historian) Before(ctx context.Context, events []*event) (versions []*dr
 	return versions, err
 }
 
-// keyReader reads single keys as of the newest revision. Those who ask at the same time share one snapshot, which is taken after the last of
-// them has asked.
+// keyReader reads single keys at the newest revision. Concurrent calls share one snapshot, which is taken after the last call has
+// arrived.
 type keyReader struct {
 	*history
 	batch *batch.Batcher[keyRequest, keyResult]
 }
 
-// keyRequest is a key to look at, and whether the revision has to be final.
+// keyRequest is a key, and whether the revision must be final.
 type keyRequest struct {
 	key   []byte
 	final bool
 }
 
-// keyResult is what was found under a key, nil for nothing, and the position of the snapshot.
+// keyResult is the version of a key, nil if there is none, and the position of the snapshot.
 type keyResult struct {
 	version *driver.Version
 	at      position
@@ -149,25 +149,25 @@ func newKeyReader(h *history) *keyReader {
 	return l
 }
 
-// errNotFinal says that something is visible that comes after a number which is still to come.
+// errNotFinal reports that a change is visible above a pending number.
 var errNotFinal = errors.New("what is visible is not final")
 
-// sharedReadRetries is how often those who share a look take another one. What they wait for is mostly there by then: the commit of a writer that
-// does not wait for anybody else.
+// sharedReadRetries is the maximum number of attempts of a shared read. The pending commit is mostly visible by then, unless its
+// writer waits for others.
 const sharedReadRetries = 8
 
 func (l *keyReader) readBatch(ctx context.Context, calls []*keyCall) {
 	for range sharedReadRetries {
 		snap, err := l.readShared(ctx, calls)
-		var left []*keyCall
+		var retries []*keyCall
 		for _, c := range calls {
 			if err == nil && snap.notFinal && c.Request.final {
-				left = append(left, c)
+				retries = append(retries, c)
 			} else {
 				c.Done(keyResult{snap.versions[string(c.Request.key)], snap.at}, err)
 			}
 		}
-		if calls = left; len(calls) == 0 {
+		if calls = retries; len(calls) == 0 {
 			return
 		}
 	}
@@ -192,14 +192,14 @@ func (l *keyReader) readShared(ctx context.Context, calls []*keyCall) (snap snap
 	return snap, err
 }
 
-// snapshot is what one look has found.
+// snapshot is the result of a shared read.
 type snapshot struct {
 	versions map[string]*driver.Version
 	at       position
-	notFinal bool // something was visible that is not final
+	notFinal bool // a visible change is not final
 }
 
-// readAttempt asks how far the history is final, and reads keys in a snapshot that is taken after that, in one transaction and one round trip.
+// readAttempt reads how far the history is final, and then the keys in a later snapshot, in one transaction and one round trip.
 func (l *keyReader) readAttempt(ctx context.Context, conn *pgx.Conn, keys [][]byte) (snap snapshot, err error) {
 	snap.versions = make(map[string]*driver.Version, len(keys))
 	var asked pgx.Batch
@@ -234,8 +234,8 @@ func (l *keyReader) readAttempt(ctx context.Context, conn *pgx.Conn, keys [][]by
 	return snap, err
 }
 
-// finalityCheck finds out whether all is final up to changes that this handle has made. Those who ask at the same time share one look, which
-// begins after the last of them has asked.
+// finalityCheck finds out whether all changes are final up to numbers that this handle has drawn. Concurrent calls share one
+// check, which begins after the last call has arrived.
 type finalityCheck struct {
 	*history
 	batch *batch.Batcher[int64, struct{}]
@@ -249,7 +249,7 @@ func newFinalityCheck(h *history) *finalityCheck {
 
 type finalityCall = batch.Call[int64, struct{}]
 
-var errNoSuchChange = errors.New("no change of the number, or after it, is there")
+var errNoSuchChange = errors.New("the database has no change with this number or a higher one")
 
 // AwaitFinal implements driver.Historian.
 func (h *historian) AwaitFinal(ctx context.Context, revision int64) error {
@@ -257,7 +257,7 @@ func (h *historian) AwaitFinal(ctx context.Context, revision int64) error {
 		_, err := h.finality.batch.Do(ctx, revision)
 		switch {
 		case errors.Is(err, errNoSuchChange):
-			_, err = h.PositionAt(ctx, revision) // which can tell why
+			_, err = h.PositionAt(ctx, revision) // returns the reason
 			return err
 		case !errors.Is(err, errPendingCommit):
 			return err
@@ -269,15 +269,15 @@ func (h *historian) AwaitFinal(ctx context.Context, revision int64) error {
 }
 
 func (l *finalityCheck) checkBatch(ctx context.Context, calls []*finalityCall) {
-	most := calls[0].Request
+	highest := calls[0].Request
 	for _, c := range calls {
-		most = max(most, c.Request)
+		highest = max(highest, c.Request)
 	}
 	var final int64
 	there := false
 	err := l.retry(ctx, func(ctx context.Context) error {
 		return l.query(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
-			final, there, err = l.checkAttempt(ctx, conn, most)
+			final, there, err = l.checkAttempt(ctx, conn, highest)
 			return err
 		})
 	})
@@ -293,8 +293,8 @@ func (l *finalityCheck) checkBatch(ctx context.Context, calls []*finalityCall) {
 	}
 }
 
-// checkAttempt asks how far the history is final, and whether there is a change of a number, or after it, both on one server and in one round
-// trip: the change was committed before this was called, so it is found whichever of the two is asked first.
+// checkAttempt reads how far the history is final, and whether there is a change with a number or a higher one. Both queries go to
+// one server in one round trip. The change was committed before this call, so their order does not matter.
 func (l *finalityCheck) checkAttempt(ctx context.Context, conn *pgx.Conn, revision int64) (final int64, there bool, err error) {
 	var id driver.StoreID
 	var asked pgx.Batch

@@ -33,7 +33,8 @@ func (l *lister) List(ctx context.Context, consistency storage.ReadConsistency, 
 	})
 }
 
-// errDisorder says that a statement of a list returned its steps in another order than it took them, which no server was seen to do.
+// errDisorder reports that a statement returned the steps of a list in another order than it took them. No server is known to do
+// so.
 var errDisorder = errors.New("the server returned the rows of a list out of order")
 
 // addAll adds the rows of an attempt.
@@ -55,8 +56,8 @@ func addAll(rows driver.Rows, found pgx.Rows) error {
 	return err
 }
 
-// listArguments are the range of keys, and a pattern for what is left to filter in it. A pattern is exact, although a % may
-// run over NULs: it holds four of them, and so does every key.
+// listArguments returns the range of keys of a filter, and a pattern for further filtering in it. The pattern is exact, although a
+// % may match NULs: it contains four of them, and so does every key.
 func listArguments(f *driver.Filter) []any {
 	prefix, exact := f.Prefix()
 	if prefix == nil {
@@ -77,10 +78,10 @@ func listArguments(f *driver.Filter) []any {
 	return []any{prefix, key.PrefixEnd(prefix), pattern}
 }
 
-// literal makes a pattern of a text that matches only that.
+// literal escapes text for a pattern.
 var literal = strings.NewReplacer(`%`, `\%`, `_`, `\_`, `\`, `\\`)
 
-// Children implements driver.Driver. It always asks the primary.
+// Children implements driver.Driver. It always reads the primary.
 func (l *lister) Children(ctx context.Context, owner driver.Key, uid string) ([]*resourcepb.ID, error) {
 	var ids []*resourcepb.ID
 	var keyBytes, ownedUid, groupVersion []byte
@@ -119,7 +120,7 @@ func (l *lister) ReadAfter(ctx context.Context, after []byte, limit int) ([]driv
 	return found, err
 }
 
-// listing is the statement that lists what a filter matches, with its arguments.
+// listing returns the statement that lists the matches of a filter, and its arguments.
 func (s *statements) listing(f *driver.Filter) (sql string, arguments []any) {
 	arguments = listArguments(f)
 	if arguments[2].([]byte) == nil {
@@ -135,8 +136,8 @@ func (s *statements) listing(f *driver.Filter) (sql string, arguments []any) {
 	return s.listSteps[len(fixed)-1], append(arguments, key.PrefixEnd(fixed[len(fixed)-1]))
 }
 
-// fixedParts are the texts that follow the wildcards of a filter in a key: after each all that is fixed before the next one. The last
-// is not empty: wildcards that end the key leave nothing out.
+// fixedParts returns the fixed texts that follow the wildcards of a filter in a key, each up to the next wildcard. The last one is
+// not empty: wildcards at the end of a key skip nothing.
 func fixedParts(f *driver.Filter) (parts [][]byte) {
 	for _, unit := range []string{f.Group, f.Kind, f.Partition, f.Namespace} {
 		switch n := len(parts); {
@@ -155,5 +156,5 @@ func fixedParts(f *driver.Filter) (parts [][]byte) {
 	return parts
 }
 
-// afterAll is after all keys, which are UTF-8.
+// afterAll is greater than all keys, which are UTF-8.
 var afterAll = []byte{0xff}

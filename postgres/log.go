@@ -20,44 +20,44 @@ import (
 // history reads the log of changes.
 type history struct {
 	*database
-	pollCount atomic.Uint64 // number of requested polls of the database
+	pollCount atomic.Uint64 // number of requested polls
 }
 
 // change is a row of the log.
 type change struct {
 	at             position
-	more           bool // the next one belongs to the same commit
+	more           bool // the next change belongs to the same commit
 	kind           int16
 	key            []byte
 	version        []byte
 	data           []byte
 	createRevision int64
 	writes         int64
-	session        uint64 // of an own change: the session that made it
+	session        uint64 // session of a change by this handle
 }
 
-// Bounds of what is read of the log at a time. One change is read however large it is.
+// Bounds of a read of the log. One change is read regardless of its size.
 const (
 	pageRows  = 5000
 	pageBytes = 1 << 20
 )
 
-// page is what comes after a position.
+// page contains the changes after a position.
 type page struct {
 	changes    []change // in order, all of them final
-	view       view     // of whoever has passed the changes, if there are no more
-	more       bool     // there may be more of them
-	hasPending bool     // there are some that are not final yet
+	view       view     // view of a position after the changes, if there are no more
+	more       bool     // there may be more changes
+	hasPending bool     // there are changes that are not final yet
 }
 
-// cut drops what comes from the first change on that is not final.
+// cut drops all changes from the first one that is not final.
 func (p *page) cut(notFinal func(change) bool) {
 	if i := slices.IndexFunc(p.changes, notFinal); i >= 0 {
 		p.changes, p.more, p.hasPending = p.changes[:i], false, true
 	}
 }
 
-// end is the position after the changes.
+// end returns the position after the changes.
 func (p *page) end(at position) position {
 	if n := len(p.changes); n > 0 {
 		at = at.with(&p.changes[n-1].at)
@@ -68,8 +68,8 @@ func (p *page) end(at position) position {
 	return at
 }
 
-// after reads what comes after a position: at most some changes, up to the number that is final, or the one up to which it
-// is known to be.
+// after reads the changes after a position, up to a limit, and up to the final number. known is a number that is known to be
+// final.
 func (h *history) after(ctx context.Context, conn *pgx.Conn, at *position, known int64, limit int) (p page, err error) {
 	p.view.pollNumber = h.pollCount.Load()
 	var batch pgx.Batch
@@ -95,8 +95,8 @@ func (h *history) after(ctx context.Context, conn *pgx.Conn, at *position, known
 	return p, err
 }
 
-// next reads what comes after a position without a gap between the numbers. That needs no look at the notes: each number
-// is drawn once, by one commit, so where all numbers are visible nothing can come in between any more.
+// next reads the changes after a position up to the first gap between the numbers. This needs no read of the notes: each number is
+// drawn once, by one commit, so nothing can appear between consecutive visible numbers.
 func (h *history) next(ctx context.Context, conn *pgx.Conn, at *position, limit int) (p page, err error) {
 	rows, _ := conn.Query(ctx, h.sql.changes, at.revision, at.index, limit, pageBytes) // an error shows in the rows
 	p.changes, p.more, err = h.scan(rows, at, limit)
@@ -109,7 +109,7 @@ func (h *history) next(ctx context.Context, conn *pgx.Conn, at *position, limit 
 	return p, err
 }
 
-// scan reads the rows of the statement changes. full says that a bound was reached.
+// scan reads the rows of the statement changes. full means that a bound was reached.
 func (h *history) scan(rows pgx.Rows, at *position, limit int) (found []change, full bool, err error) {
 	var id pgtype.UUID
 	var oldest, revision pgtype.Int8
@@ -144,7 +144,7 @@ func (h *history) scan(rows pgx.Rows, at *position, limit int) (found []change, 
 	return found, len(found) >= limit || bytes >= pageBytes, err
 }
 
-// eventsOf turns changes, in order, into events. Only a key that cannot be read is an error.
+// eventsOf converts changes, in order, to events. It fails only for a malformed key.
 func eventsOf(changes []change) ([]*event, error) {
 	events := make([]*event, len(changes))
 	for i, c := range changes {
@@ -167,43 +167,43 @@ func eventsOf(changes []change) ([]*event, error) {
 
 type event = driver.Event[position]
 
-// position is a place in the store's history: everything up to one change, and perhaps some that come later.
+// position is a position in the history of a store. It includes all changes up to one, and possibly some later ones.
 //
-// It names a change that was read, never just a number: numbers that no visible change bears may be drawn again after a crash. The
-// piece of that change's token shows whether it is still there, or the history is another one by now.
+// A position refers to a change that was read, and not just to a number: after a crash, the server may draw numbers without a
+// visible change again. The prefix of the change's token proves that the change still exists, and that the history is the same.
 type position struct {
 	revision      int64
 	index         int32
 	tokenPrefix   [tokenPrefixSize]byte
-	aboveFrontier []numberRange // of changes that a listing saw before those below them were final
+	aboveFrontier []numberRange // included changes above some that were not final
 	view          view
 
-	aboveFrontierDigest [tokenPrefixSize]byte // of the digest of the changes ahead
+	aboveFrontierDigest [tokenPrefixSize]byte // prefix of the digest of the changes in aboveFrontier
 }
 
-// view is how far a look in the database has shown a position to reach. It is knowledge about a server that runs, no part of a
-// cursor: after a crash the server may draw numbers again.
+// view is what a poll of the database has proved about a position. It is valid for a running server, and not part of a cursor:
+// after a crash the server may draw numbers again.
 type view struct {
-	pollNumber uint64 // looks are numbered as they begin
-	last       int64  // the last number drawn then
-	final      int64  // everything up to this number is included
+	pollNumber uint64 // polls are numbered in the order of their starts
+	last       int64  // the last number drawn at that time
+	final      int64  // all changes up to this number are included
 }
 
 const tokenPrefixSize = 8
 
-// numberRange is a range of numbers, both ends included.
+// numberRange is a range of numbers, including both ends.
 type numberRange struct{ from, to int64 }
 
 func compare(x, y *position) int {
 	return cmp.Or(cmp.Compare(x.revision, y.revision), cmp.Compare(x.index, y.index))
 }
 
-// contains reports whether the change is included.
+// contains reports whether the position includes a change.
 func (p *position) contains(change *position) bool {
 	return compare(change, p) <= 0 || p.isAboveFrontier(change.revision)
 }
 
-// lastAboveFrontier is the highest number that is included ahead; 0 if there is none.
+// lastAboveFrontier returns the highest number in aboveFrontier, or 0.
 func (p *position) lastAboveFrontier() int64 {
 	if len(p.aboveFrontier) == 0 {
 		return 0
@@ -224,13 +224,13 @@ func (p *position) isAboveFrontier(revision int64) bool {
 	return found
 }
 
-// reaches reports whether p includes everything that had been acknowledged when the last number drawn was target's and its look had
-// not begun. Where the server has drawn fewer numbers since, it forgot some in a crash, and nobody was told of them.
+// reaches reports whether p includes everything that was acknowledged when the last number drawn was the target's and its poll had
+// not begun. If the server has drawn fewer numbers since, it lost the others in a crash, and they were not acknowledged.
 func (p *position) reaches(target *position) bool {
 	return p.view.pollNumber >= target.view.pollNumber && p.view.final >= min(target.view.last, p.view.last)
 }
 
-// with returns p with everything up to next added.
+// with returns p with all changes up to next.
 func (p position) with(next *position) position {
 	if compare(next, &p) > 0 {
 		p.revision, p.index, p.tokenPrefix = next.revision, next.index, next.tokenPrefix
@@ -238,13 +238,13 @@ func (p position) with(next *position) position {
 	if next.view.pollNumber >= p.view.pollNumber {
 		p.view = next.view
 	}
-	if p.lastAboveFrontier() < p.revision { // not before: p may end inside a commit, and all of them are proven together
+	if p.lastAboveFrontier() < p.revision { // not earlier: p may end inside a commit, and all ranges are proved together
 		p.aboveFrontier = nil
 	}
 	return p
 }
 
-// append appends the position as bytes.
+// append appends the encoded position.
 func (p *position) append(payload []byte) []byte {
 	payload = binary.AppendUvarint(payload, uint64(p.revision))
 	payload = binary.AppendUvarint(payload, uint64(p.index))
@@ -261,7 +261,7 @@ func (p *position) append(payload []byte) []byte {
 	return payload
 }
 
-// parsePosition undoes append.
+// parsePosition decodes a position that append has encoded.
 func parsePosition(payload []byte) (p position, ok bool) {
 	number := func(most uint64) int64 {
 		v, n := binary.Uvarint(payload)
@@ -299,8 +299,8 @@ func parsePosition(payload []byte) (p position, ok bool) {
 	return p, ok
 }
 
-// check reports whether the store, which has this id and oldest, still has every change after a position. piece is of the change
-// there, nil if there is none.
+// check returns an error unless the store, with its id and oldest, still has all changes after a position. piece is the token
+// prefix of the change at the position, nil if there is none.
 func (h *history) check(id driver.StoreID, oldest int64, at *position, piece []byte) error {
 	switch {
 	case id != *h.id.Load():
@@ -316,19 +316,20 @@ func (h *history) check(id driver.StoreID, oldest int64, at *position, piece []b
 
 // How far the history is final.
 //
-// Whoever changes something first notes the last number drawn, in a shared advisory lock, and then draws numbers, all above it; the
-// lock is released once the commit is visible. A reader reads the last number drawn, M; then the notes; then, in a later statement,
-// the changes. Everything up to the lower of M and the lowest note is final: visible now, or never. For
+// A writer first takes a note of the last number drawn, which is a shared advisory lock. Then it draws numbers, all above the
+// note. It releases the lock when its commit is visible. A reader first reads the last number drawn, M; then the notes; then, in a
+// later statement, the changes. All changes up to the lower of M and the lowest note are final: they are visible now, or never
+// will be. The reason is that
 //
-//   - who held a note when the notes were read draws numbers above it;
-//   - who held none yet draws its numbers after M was read, so above M;
-//   - who had released it is visible to the later statement.
+//   - a writer that held a note when the notes were read draws numbers above that note;
+//   - a writer that did not hold a note yet draws its numbers after M was read, so above M;
+//   - a writer that had released its note is visible to the later statement.
 //
-// Numbers are drawn after the resources are locked. So for each key, and for transactions that have a key in common, the order of
-// numbers is the order of commits, and a write that began after another was acknowledged has the higher number.
+// Numbers are drawn after the resources are locked. So for each key, and for transactions with a common key, the order of numbers
+// is the order of commits, and a write that began after another one was acknowledged has the higher number.
 
-// scanFinal reads the number up to which the history is final from the answer to the statement final. The changes have to be
-// read in a later statement. A standby does not have the notes.
+// scanFinal scans the row of the statement final, and returns the last number drawn and the number up to which the history is
+// final. The changes must be read in a later statement. A standby does not have the notes.
 func scanFinal(row pgx.Row, more ...any) (last, final int64, err error) {
 	var noted pgtype.Int8
 	var standby bool

@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/codec"
 )
 
-// The kinds of mutations, as the statements and the log of changes know them.
+// The kinds of mutations, as in the statements and in the log.
 const (
 	kindWrite  int16 = 1
 	kindDelete int16 = 2
@@ -20,30 +20,30 @@ const (
 
 var kinds = map[driver.Verb]int16{driver.Write: kindWrite, driver.Delete: kindDelete, driver.Check: kindCheck}
 
-// mutation is one mutation, ready to be sent, with all that is known about what became of it.
+// mutation is an encoded mutation, with its outcome as far as known.
 type mutation struct {
 	*driver.Mutation
 	kind            int16
 	keyBytes        []byte
-	expectedVersion []byte // nil: nothing is stored
-	token           []byte // random: the new version, or the mark of a deletion
+	expectedVersion []byte // nil: no resource is stored
+	token           []byte // random: the new version, or the token of a deletion
 	groupVersion    []byte
 	owner           []byte
 	data            []byte
 
 	isApplied      bool
-	failure        error         // of the database, where the mutation alone met it
+	failure        error         // error of the database for this mutation alone
 	busy           bool          // another transaction holds the key
-	conflict       driver.Stored // what stands under the key, if it was not applied
-	revision       int64         // of the change
-	isFinal        bool          // all changes with lower numbers are there, or never will be
+	conflict       driver.Stored // the stored resource, if the mutation was not applied
+	revision       int64         // number of the change
+	isFinal        bool          // all changes with lower numbers are visible, or never will be
 	index          int32
 	createRevision int64         // revision of the creation; 0 if the answer did not contain it
-	writes         int64         // changes since, this one included
-	session        uint64        // the one that carried it out
-	viaPooler      bool          // it is one with a pooler
-	lostAttempts   []*attempt    // attempts whose answer did not come
-	travel         time.Duration // the longest time that an attempt took in vain
+	writes         int64         // number of changes since, including this one
+	session        uint64        // the session that applied it
+	viaPooler      bool          // the session leads to a pooler
+	lostAttempts   []*attempt    // attempts without an answer
+	travel         time.Duration // maximum time that an attempt took without success
 }
 
 func newMutation(d *driver.Mutation) (m *mutation, err error) {
@@ -56,7 +56,7 @@ func newMutation(d *driver.Mutation) (m *mutation, err error) {
 		m.expectedVersion = []byte{} // matches nothing
 	}
 	if d.Verb != driver.Write {
-		m.groupVersion, m.data = []byte{}, []byte{} // of a row that holds the place of nothing
+		m.groupVersion, m.data = []byte{}, []byte{} // of a placeholder for an absent resource
 		return m, nil
 	}
 	m.groupVersion = []byte(d.Resource.GetId().GetType().GetGroupVersion())
@@ -67,7 +67,7 @@ func newMutation(d *driver.Mutation) (m *mutation, err error) {
 	return m, err
 }
 
-// presence returns the check that a delete finds what it is to delete.
+// presence returns the check that a delete has something to delete.
 func (m *mutation) presence() *mutation {
 	check := &mutation{
 		Mutation: &driver.Mutation{Verb: driver.Check, Key: m.Key, Uid: m.Uid, Version: m.Version}, kind: kindCheck,
@@ -77,7 +77,7 @@ func (m *mutation) presence() *mutation {
 	return check
 }
 
-// ownerHash stands for an owner's key and uid, which together may be too long for an index.
+// ownerHash hashes an owner's key and uid, which together may be too long for an index.
 func ownerHash(owner driver.Key, uid string) []byte {
 	h := sha256.New()
 	h.Write(owner.Bytes())
@@ -86,14 +86,14 @@ func ownerHash(owner driver.Key, uid string) []byte {
 	return h.Sum(nil)
 }
 
-// updates reports whether the mutation can only replace what exists: then it takes effect once at most, however often it is
-// sent, because a version never comes back.
+// updates reports whether the mutation can only replace an existing resource. Then it takes effect at most once, however often it
+// is sent, because versions are never reused.
 func (m *mutation) updates() bool { return m.kind == kindWrite && m.expectedVersion != nil }
 
 // hasEffect reports whether the mutation changed the store.
 func (m *mutation) hasEffect() bool { return m.isApplied && m.kind != kindCheck }
 
-// decide is what the mutation's answer is. again is set if what was found is no longer true: the mutation would be applied.
+// decide returns the result of the mutation. again is set if its conflict no longer exists, so that a retry would apply it.
 func (m *mutation) decide() (again bool, err error) {
 	if m.isApplied || m.failure != nil {
 		return false, m.failure
@@ -104,19 +104,19 @@ func (m *mutation) decide() (again bool, err error) {
 	return m.Decide(m.conflict)
 }
 
-// hasRefusal reports whether the last answer was a no, rather than that it is to be tried again.
+// hasRefusal reports whether the last answer was a refusal, and not a reason to retry.
 func (m *mutation) hasRefusal() bool {
 	again, err := m.decide()
 	return !m.isApplied && !again && (err != nil || m.kind == kindDelete)
 }
 
-// reset takes back what an attempt said that was not committed.
+// reset discards the result of an attempt that was not committed.
 func (m *mutation) reset() {
 	m.isApplied, m.failure, m.busy, m.conflict = false, nil, false, driver.Stored{}
 	m.revision, m.isFinal, m.index, m.createRevision, m.writes = 0, false, 0, 0, 0
 }
 
-// setStored takes note of what a statement found under the key instead of applying the mutation: a nil version for nothing.
+// setStored records the conflict that a statement found instead of applying the mutation: a nil version for an absent resource.
 func (m *mutation) setStored(uid, version []byte, busy bool) {
 	m.reset()
 	m.busy = busy
@@ -125,19 +125,19 @@ func (m *mutation) setStored(uid, version []byte, busy bool) {
 	}
 }
 
-// setApplied takes note that the mutation was applied, as the change with this number.
+// setApplied records that the mutation was applied, as the change with a number.
 func (m *mutation) setApplied(revision int64, place int32, created, writes int64) {
 	m.reset()
 	m.isApplied, m.revision, m.index, m.createRevision, m.writes = true, revision, place, created, writes
 }
 
-// setFound takes note that the mutation was found to be applied. The feed has to read the change.
+// setFound records that an earlier attempt has applied the mutation. The feed must read the change.
 func (m *mutation) setFound(revision int64) {
 	m.reset()
 	m.isApplied, m.revision = true, revision
 }
 
-// withLost returns the mutations that had an attempt whose answer was lost, and of which it is not known that they were applied.
+// withLost returns the mutations that have a lost attempt and are not known to be applied.
 func withLost(ms []*mutation) []*mutation {
 	return filterMutations(ms, func(m *mutation) bool { return len(m.lostAttempts) > 0 && !m.isApplied })
 }
@@ -153,10 +153,10 @@ func filterMutations(ms []*mutation, is func(*mutation) bool) (some []*mutation)
 
 const versionSize = 16
 
-// versionText is the version that callers see.
+// versionText returns the version for callers.
 func versionText(version []byte) string { return base64.RawURLEncoding.EncodeToString(version) }
 
-// versionBytes undoes versionText. Text that this backend never made gives bytes that match nothing.
+// versionBytes decodes versionText. For a text that this backend did not create, it returns bytes that match no version.
 func versionBytes(text string) []byte {
 	version, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(version) != versionSize || versionText(version) != text { // decoding skips line breaks
@@ -165,26 +165,26 @@ func versionBytes(text string) []byte {
 	return version
 }
 
-// attempt is one statement that writes, and whose answer may be lost.
+// attempt is one writing statement, whose answer may be lost.
 //
-// Every mutation carries a random token, which it leaves in the resource and in the log of changes. So a later statement can
-// tell whether an earlier one took effect, whatever happened to the resource since. An update or a deletion can then be sent
-// again at once: a version never comes back, so it takes effect once at most, also if the lost attempt is still on its way. What
-// can create something could happen twice, on both sides of somebody's deletion. Such a statement holds a lock of its own while
-// it runs and commits, and does nothing if it was revoked before; so it can be given up, also behind a pooler that delivers it
-// whenever it likes, and whatever the clocks say.
+// Each mutation has a random token, which it stores in the resource and in the log. So a later statement can find out whether an
+// earlier one took effect, whatever happened to the resource since. An update or a deletion can be sent again at once: versions
+// are never reused, so it takes effect at most once, even if the lost attempt is still on its way. A creation could take effect
+// twice, before and after a deletion by others. A statement with a creation therefore holds a lock of its own until its commit,
+// and does nothing if it was revoked before. So it can be revoked even behind a pooler that delivers it at any time, and
+// regardless of clocks.
 type attempt struct {
-	lock    int64 // an advisory lock; 0: it holds none
+	lock    int64 // key of its advisory lock; 0: none
 	expires time.Time
-	floor   int64 // its numbers are higher: it does nothing where that is still to be drawn
-	isDone  bool  // it was seen to be over for good
+	floor   int64 // its numbers are higher; it does nothing if the server has not drawn this one
+	isDone  bool  // it cannot take effect any more
 }
 
-// maxTravel bounds how much longer than the first attempt a later one may take.
+// maxTravel is the maximum additional travel time of a retry.
 const maxTravel = time.Minute
 
-// extraTravel is how much longer than usual the next attempt of mutations may be on its way: it has to be more than an earlier one took
-// in vain, since the link may be slow for so many bytes.
+// extraTravel returns the additional travel time of the next attempt. It must exceed the time of an earlier unsuccessful attempt,
+// because the link may be slow for so many bytes.
 func extraTravel(ms []*mutation) time.Duration {
 	var longest time.Duration
 	for _, m := range ms {

@@ -14,17 +14,17 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A notification only says "look"; what there is to see is in the log. It is sent after the commit and not inside the writes'
-// transactions: Postgres serialises the commits of transactions that notify.
+// A notification only requests a poll; the changes are in the log. It is sent after the commit and not inside the transaction of a
+// write: Postgres serializes the commits of transactions that notify.
 
-// notifier tells the processes of a store of each other's changes.
+// notifier notifies the other processes of a store of changes.
 type notifier struct {
 	*database
-	name string // random, of this handle: it ignores its own notifications
+	name string // random, to ignore the handle's own notifications
 
-	signal   chan struct{} // holds a token when something changed here: other processes should look
-	heard    atomic.Int64  // notifications of others since the last own one
-	listener atomic.Int32  // the server's process for the connection that listens; 0: there is none
+	signal   chan struct{} // has a token if this handle made a change that other processes should read
+	heard    atomic.Int64  // notifications by others since the last one of this handle
+	listener atomic.Int32  // process number of the listening session; 0: none
 }
 
 func newNotifier(d *database) *notifier {
@@ -33,32 +33,33 @@ func newNotifier(d *database) *notifier {
 	return &notifier{database: d, name: hex.EncodeToString(nonce), signal: make(chan struct{}, 1)}
 }
 
-// ring has other processes look, soon.
+// ring requests a notification of the other processes.
 func (n *notifier) ring() {
 	select {
 	case n.signal <- struct{}{}:
-	default: // it is ringing already
+	default: // already requested
 	}
 }
 
-// channel is where the processes of a store meet.
+// channel returns the notification channel of the store.
 func (n *notifier) channel() string { return fmt.Sprintf("ashlar_%x", *n.id.Load()) }
 
-// maxNotifyPause bounds the time between two notifications. It is otherwise as long as the last one took, so that a lone writer's
-// next change finds it over, and many writers' go out together; and that once more for each that others sent meanwhile, because
-// whatever wakes the others has them see this handle's changes too. Notifications wait for each other in the server and wake
-// every listener, so they must not become more with every handle.
+// maxNotifyPause is the maximum time between two notifications. The pause is usually as long as the last notification took. So the
+// next change of a single writer finds the pause expired, and the changes of many writers share a notification. The pause grows by
+// the same time for each notification by others, because those also make their receivers read the changes of this handle.
+// Notifications wait for each other in the server and wake every listener, so their number must not grow with the number of
+// handles.
 const maxNotifyPause = 100 * time.Millisecond
 
-// listenerTTL is how long it is cached whether others listen. Whoever begins to listen looks for changes again when twice this time
-// has passed, and so misses nothing.
+// listenerTTL is the time for which a handle caches whether others listen. A new listener polls again after twice this time, so it
+// misses nothing.
 const listenerTTL = 100 * time.Millisecond
 
-// notify sends notifications until the handle is closed. What is left then, finish sends.
+// notify sends notifications until the handle is closed. The method finish sends the last one.
 func (n *notifier) notify() {
-	const patience = 5 * time.Second
-	var looked time.Time
-	var others bool
+	const timeout = 5 * time.Second
+	var lastCheck time.Time
+	var listeners bool
 	for {
 		select {
 		case <-n.signal:
@@ -68,10 +69,10 @@ func (n *notifier) notify() {
 		began := time.Now()
 		heard := time.Duration(n.heard.Swap(0))
 		switch {
-		case heard == 0 && began.Sub(looked) >= listenerTTL:
-			looked, others = began, n.notifyIfHeard(patience)
-		case heard > 0 || others:
-			_, _ = n.exec(patience, n.sql.notify, n.channel(), n.name)
+		case heard == 0 && began.Sub(lastCheck) >= listenerTTL:
+			lastCheck, listeners = began, n.notifyListeners(timeout)
+		case heard > 0 || listeners:
+			_, _ = n.exec(timeout, n.sql.notify, n.channel(), n.name)
 		}
 		select {
 		case <-time.After(min(time.Since(began)*(1+heard), maxNotifyPause)):
@@ -81,37 +82,38 @@ func (n *notifier) notify() {
 	}
 }
 
-func (n *notifier) finish(patience time.Duration) {
+// finish sends a requested notification.
+func (n *notifier) finish(timeout time.Duration) {
 	select {
 	case <-n.signal:
-		n.notifyIfHeard(patience)
+		n.notifyListeners(timeout)
 	default:
 	}
 }
 
-// notifyIfHeard tells the other processes if there are any: those that listen hold a lock in common. It returns false if it is
-// sure that there are none.
-func (n *notifier) notifyIfHeard(patience time.Duration) (heard bool) {
-	rows, err := n.exec(patience, n.sql.notifyListeners, n.channel(), n.name, n.listener.Load())
+// notifyListeners notifies the other processes if there are listeners, which hold a shared lock. Returns false if there are
+// certainly none. If a notification fails, the other processes find the change by polling.
+func (n *notifier) notifyListeners(timeout time.Duration) (heard bool) {
+	rows, err := n.exec(timeout, n.sql.notifyListeners, n.channel(), n.name, n.listener.Load())
 	return err != nil || rows > 0
 }
 
-func (n *notifier) exec(patience time.Duration, sql string, args ...any) (rows int64, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+func (n *notifier) exec(timeout time.Duration, sql string, args ...any) (rows int64, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	tag, err := n.side.Exec(ctx, sql, args...)
 	return tag.RowsAffected(), err
 }
 
 const (
-	listenPing  = 30 * time.Second // how often a silent connection is tried
-	listenRetry = time.Second      // between attempts to connect
+	listenPing  = 30 * time.Second // interval of pings on a silent connection
+	listenRetry = time.Second      // pause between attempts to connect
 )
 
-// listen wakes the feed for other processes' notifications, until ctx ends. It connects again by itself.
-func (n *notifier) listen(ctx context.Context, lookAgain func()) {
+// listen calls requestPoll for the notifications of other processes, until ctx ends. It reconnects by itself.
+func (n *notifier) listen(ctx context.Context, requestPoll func()) {
 	for ctx.Err() == nil {
-		n.listenOnce(ctx, lookAgain)
+		n.listenOnce(ctx, requestPoll)
 		select {
 		case <-time.After(listenRetry):
 		case <-ctx.Done():
@@ -119,7 +121,7 @@ func (n *notifier) listen(ctx context.Context, lookAgain func()) {
 	}
 }
 
-func (n *notifier) listenOnce(ctx context.Context, lookAgain func()) {
+func (n *notifier) listenOnce(ctx context.Context, requestPoll func()) {
 	connectCtx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	conn, err := pgx.ConnectConfig(connectCtx, n.opts.Listen)
@@ -137,9 +139,9 @@ func (n *notifier) listenOnce(ctx context.Context, lookAgain func()) {
 	}
 	n.listener.Store(pid)
 	defer n.listener.Store(0)
-	lookAgain() // for what was announced before
-	// When everybody knows that somebody listens: for what nobody announced because nobody seemed to.
-	defer time.AfterFunc(2*listenerTTL, lookAgain).Stop()
+	requestPoll() // for earlier notifications
+	// By then, all handles know that this one listens. The poll finds the changes that were not announced before.
+	defer time.AfterFunc(2*listenerTTL, requestPoll).Stop()
 	for {
 		waitCtx, cancel := context.WithTimeout(ctx, listenPing)
 		notification, err := conn.WaitForNotification(waitCtx)
@@ -147,7 +149,7 @@ func (n *notifier) listenOnce(ctx context.Context, lookAgain func()) {
 		switch {
 		case err == nil && notification.Payload != n.name:
 			n.heard.Add(1)
-			lookAgain()
+			requestPoll()
 		case err == nil:
 		case ctx.Err() != nil || conn.IsClosed() || !errors.Is(err, context.DeadlineExceeded):
 			return
@@ -162,23 +164,22 @@ func (n *notifier) listenOnce(ctx context.Context, lookAgain func()) {
 	}
 }
 
-// inbox is where one run of the feed is told that there is something new: look in the database, or, for changes that this handle
-// made, here they are. Those it takes as they are instead of reading them back, if the change after the last is the next: nobody
-// else's can then be in between.
+// inbox passes news to one run of the feed: requests to poll the database, and the changes of this handle. The feed uses a change
+// of this handle without reading it back if its number follows the last one: then no change of others can be in between.
 //
-// Each run has an inbox of its own, because one may still be ending when the next begins.
+// Each run has an inbox of its own, because a run may still be ending when the next one begins.
 type inbox struct {
-	signal chan struct{} // holds a token when there may be something
+	signal chan struct{} // has a token if the inbox may have news
 
 	mu           sync.Mutex
 	localChanges []change
 	bytes        int
 	needsPoll    bool
-	listings     []position // of watches that may have seen more than the feed
+	listings     []position // positions of watches that may be ahead of the feed
 }
 
-// inboxBytes bounds what waits for a feed that waits for the database, and what waits for changes before it. What is beyond, a poll
-// reads.
+// inboxBytes is the maximum size of the changes that wait for the feed, and of the changes that wait for earlier ones. Beyond it,
+// changes are dropped, and a poll reads them.
 const inboxBytes = 8 << 20
 
 func weight(changes []change) (bytes int) {
@@ -188,26 +189,26 @@ func weight(changes []change) (bytes int) {
 	return bytes
 }
 
-// currentInbox leads to the inbox of the run that is under way; what comes while there is none is dropped.
+// currentInbox refers to the inbox of the current run. News without a run is dropped.
 type currentInbox struct{ run atomic.Pointer[inbox] }
 
-// open makes a new inbox. What was changed before, the first look of its run sees.
+// open creates a new inbox. The first poll of its run sees all earlier changes.
 func (c *currentInbox) open() *inbox {
 	in := &inbox{signal: make(chan struct{}, 1)}
 	c.run.Store(in)
 	return in
 }
 
-// close ends what open began, unless another run has opened one already.
+// close removes an inbox, unless another run has replaced it.
 func (c *currentInbox) close(in *inbox) { c.run.CompareAndSwap(in, nil) }
 
-func (c *currentInbox) add(own []change, look bool) {
+func (c *currentInbox) add(own []change, poll bool) {
 	if in := c.run.Load(); in != nil {
-		in.add(own, look)
+		in.add(own, poll)
 	}
 }
 
-// requestPoll has the feed look in the database.
+// requestPoll requests a poll of the database.
 func (c *currentInbox) requestPoll() { c.add(nil, true) }
 
 func (c *currentInbox) addListing(at *position) {
@@ -216,33 +217,34 @@ func (c *currentInbox) addListing(at *position) {
 	}
 }
 
-// add puts own changes in, or asks for a look in the database.
-func (in *inbox) add(own []change, look bool) {
+// add adds changes of this handle, or a request for a poll.
+func (in *inbox) add(own []change, poll bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.bytes += weight(own)
-	in.needsPoll = in.needsPoll || look
+	in.needsPoll = in.needsPoll || poll
 	in.localChanges = append(in.localChanges, own...)
 	if in.bytes > inboxBytes {
 		in.needsPoll, in.localChanges, in.bytes = true, nil, 0
 	}
 	select {
 	case in.signal <- struct{}{}:
-	default: // it is ringing already
+	default: // already signaled
 	}
 }
 
 // take empties the inbox.
-func (in *inbox) take() (own []change, look bool) {
+func (in *inbox) take() (own []change, poll bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	own, look = in.localChanges, in.needsPoll
+	own, poll = in.localChanges, in.needsPoll
 	in.localChanges, in.needsPoll, in.bytes = nil, false, 0
-	return own, look
+	return own, poll
 }
 
-// listingPosition has the feed prove the position of a watch once more when it has come there itself. A fail-over that loses commits may come
-// in between: then other changes bear the numbers that the watch takes for seen, and the feed, which was behind, goes on through them.
+// listingPosition adds the position of a watch, which the feed verifies once more when it has reached it. A fail-over that loses
+// commits may come in between. Then other changes have the numbers that the watch considers as delivered, and the feed, which was
+// behind, continues through them.
 func (in *inbox) listingPosition(at *position) {
 	if at.revision == 0 && len(at.aboveFrontier) == 0 {
 		return
@@ -256,7 +258,7 @@ func (in *inbox) listingPosition(at *position) {
 	in.listings = append(in.listings, *at)
 }
 
-// takeListings takes out the positions of watches.
+// takeListings removes and returns the positions of watches.
 func (in *inbox) takeListings() []position {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -265,10 +267,10 @@ func (in *inbox) takeListings() []position {
 	return listings
 }
 
-// localChangesOf returns the changes of mutations that a statement carried out, in order; look is set if it takes a look in the
-// database to learn them: of a deletion only the database knows what it deleted, and what a pooler answers for may be another
-// database by now, whose history is not the one that the feed has shown.
-func localChangesOf(ms []*mutation) (own []change, look bool) {
+// localChangesOf returns the changes of applied mutations, in order. poll is true if only the database has them: the handle does
+// not know the data of a deleted resource, and the answer of a pooler may come from another database, whose history differs from
+// the history of the feed.
+func localChangesOf(ms []*mutation) (own []change, poll bool) {
 	for _, m := range ms {
 		switch {
 		case !m.hasEffect():
@@ -290,11 +292,11 @@ func localChangesOf(ms []*mutation) (own []change, look bool) {
 	return own, false
 }
 
-// following takes from changes those that come next after a position without a gap, of sessions up to a number. The rest stays,
-// less what the position contains. The changes of one commit are all there, or none.
+// following splits changes: next are those that follow a position without a gap, of sessions up to a number, and rest are the
+// others that the position does not include. The changes of one commit are either all present, or none.
 func following(changes []change, at *position, session uint64) (next, rest []change) {
 	slices.SortFunc(changes, func(x, y change) int { return compare(&x.at, &y.at) })
-	last, inside := at.revision, false // inside a commit
+	last, inside := at.revision, false // inside: in the middle of a commit
 	for i := range changes {
 		c := &changes[i]
 		switch {

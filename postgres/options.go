@@ -14,32 +14,32 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// Options of a backend. The zero value of each field means its default, as in the table of the URL's parameters.
+// Options configures a backend. The zero value of a field selects its default, which is the one of the URL parameter.
 type Options struct {
-	// Schema that holds the store: "ashlar".
+	// Schema is the name of the schema that contains the store. Default: "ashlar".
 	Schema string
-	// NoCreate refuses a store that is not there, or whose schema is older, instead of creating or upgrading it.
+	// NoCreate makes New refuse a store that does not exist or has an older schema, instead of creating or upgrading it.
 	NoCreate bool
-	// MaxSize is the largest resource in bytes: 1 MiB.
+	// MaxSize is the maximum size of a resource in bytes. Default: 1 MiB.
 	MaxSize int
-	// Timeout of calls whose context has no deadline: 30 s.
+	// Timeout bounds calls whose context has no deadline. Default: 30 s.
 	Timeout time.Duration
-	// Outage is how long watches wait for a database that is away: 5 min.
+	// Outage is the time for which watches wait for an unreachable database before they end. Default: 5 min.
 	Outage time.Duration
-	// Retention is how long changes are kept for watches to resume from: 1 h. At least it is driver.TokenLifetime, for which pages and the
-	// snapshots of watches need them.
+	// Retention is the time for which changes are kept, so that watches can resume. Default: 1 h. The minimum is
+	// driver.TokenLifetime, because pages and the snapshots of watches need the changes for as long.
 	Retention time.Duration
-	// Poll is how often watches look for changes that nobody announced: 1 s, or 100 ms with NoListen.
+	// Poll is the interval at which watches poll for changes without a notification. Default: 1 s, or 100 ms with NoListen.
 	Poll time.Duration
-	// NoListen does without LISTEN: changes of other processes are found by polling only.
+	// NoListen disables LISTEN: changes of other processes are found by polling only.
 	NoListen bool
-	// Listen is where to LISTEN, if not where the pool connects to: LISTEN needs a session, which PgBouncer's transaction mode
-	// does not give.
+	// Listen configures the connection for LISTEN, if it differs from the connections of the pool. LISTEN needs a session, which
+	// the transaction mode of PgBouncer does not provide.
 	Listen *pgx.ConnConfig
-	// Replica, if set, answers eventual reads and lists where it is fresh enough. The caller closes it.
+	// Replica, if set, answers eventual reads and lists while it is fresh enough. The caller closes it.
 	Replica *pgxpool.Pool
 
-	forgetful time.Duration // for tests: instead of Retention
+	forgetful time.Duration // overrides Retention, for tests
 }
 
 func (o *Options) withDefaults() Options {
@@ -69,7 +69,7 @@ func (o *Options) withDefaults() Options {
 
 const defaultSchema = "ashlar"
 
-// maxOps bounds a transaction. Postgres itself has no such limit.
+// maxOps is the maximum number of operations in a transaction. Postgres itself has no such limit.
 const maxOps = 512
 
 func checkSchema(name string) error {
@@ -77,10 +77,10 @@ func checkSchema(name string) error {
 		return fmt.Errorf("%w: schema: expected a name of 1 to 63 bytes", storage.ErrInvalid)
 	}
 	if strings.Contains(name, "$body$") {
-		return fmt.Errorf("%w: schema: $body$ stands around the text of functions", storage.ErrInvalid)
+		return fmt.Errorf("%w: schema: the name must not contain $body$, which quotes the functions of the store", storage.ErrInvalid)
 	}
 	if strings.HasPrefix(name, "pg_") || name == "information_schema" {
-		return fmt.Errorf("%w: schema: %q belongs to Postgres", storage.ErrInvalid, name)
+		return fmt.Errorf("%w: schema: the name %q is reserved by Postgres", storage.ErrInvalid, name)
 	}
 	return nil
 }

@@ -19,14 +19,15 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// pageReader reads pages of the past and the present.
+// pageReader reads pages of the past and of the present.
 type pageReader struct {
 	*database
 	history *history
 	inbox   *currentInbox
 }
 
-// readAt is driver.Historian.ReadAt. Each attempt reads into memory, up to the bytes of a page, and what is complete is added.
+// readAt implements driver.Historian.ReadAt. Each attempt reads into memory, up to the size of a page, and readAt adds the
+// versions of a complete attempt.
 func (r *pageReader) readAt(ctx context.Context, q *driver.HistoryQuery[position], add func(*driver.Version) error) (driver.HistoryPage[position], error) {
 	look, err := r.readPage(ctx, q)
 	if err != nil {
@@ -43,8 +44,8 @@ func (r *pageReader) readAt(ctx context.Context, q *driver.HistoryQuery[position
 	return look.page, nil
 }
 
-// readPage reads a page at the position of the query. That of the present, if it has to be final, is mostly so at once: nothing is visible
-// that comes after a number which is still to come. Otherwise it waits for that.
+// readPage reads a page at the position of the query. A page of the present that must be final is mostly final at once: no change
+// is visible above a pending number. Otherwise readPage waits for it.
 func (r *pageReader) readPage(ctx context.Context, q *driver.HistoryQuery[position]) (look *pageRead, err error) {
 	at := q.At
 	read := func(ctx context.Context, conn *pgxpool.Conn) (err error) {
@@ -57,7 +58,7 @@ func (r *pageReader) readPage(ctx context.Context, q *driver.HistoryQuery[positi
 		case q.At != nil || !q.Final:
 			return look, err
 		case at != nil && errors.Is(err, storage.ErrCompacted):
-			at = nil // others have gone on since, and forgotten that
+			at = nil // others have written, and compacted that position
 			continue
 		case err != nil || !look.notFinal:
 			return look, err
@@ -70,21 +71,22 @@ func (r *pageReader) readPage(ctx context.Context, q *driver.HistoryQuery[positi
 	}
 }
 
-// pageRead is one attempt at a page of the past, in one snapshot.
+// pageRead is one attempt to read a page, in one snapshot.
 type pageRead struct {
 	*history
 	conn     *pgx.Conn
 	q        *driver.HistoryQuery[position]
 	at       position
-	now      bool // the position is that of the snapshot, or nothing that is asked for has changed since
-	notFinal bool // nothing was read, because something is visible that is not final
+	now      bool // the position is the snapshot's, or no requested resource has changed since
+	notFinal bool // nothing was read, because a visible change is not final
 	versions []driver.Version
 	bytes    int
 	hasCount bool
 	page     driver.HistoryPage[position]
 }
 
-// readPageAt reads a page at a position; nil is the present one. What the statements depend on is sent with the one before.
+// readPageAt reads a page at a position, or at the present one if at is nil. Each statement is sent together with the previous one
+// if it does not depend on its result.
 func (r *pageReader) readPageAt(ctx context.Context, conn *pgxpool.Conn, at *position, q *driver.HistoryQuery[position]) (*pageRead, error) {
 	l := &pageRead{history: r.history, conn: conn.Conn(), q: q}
 	var err error
@@ -105,7 +107,7 @@ func (r *pageReader) readPageAt(ctx context.Context, conn *pgxpool.Conn, at *pos
 	return l, err
 }
 
-// beginNow takes the present snapshot, and finds out at which position it is.
+// beginNow begins a snapshot of the present, and reads its position.
 func (l *pageRead) beginNow(ctx context.Context) error {
 	final, server, err := l.finalOn(ctx, l.conn)
 	if err != nil {
@@ -114,8 +116,8 @@ func (l *pageRead) beginNow(ctx context.Context) error {
 	return l.beginAfter(ctx, final, server)
 }
 
-// beginAfter is beginNow where that server has said that all up to a number is final. On a server that a fail-over has put in its place,
-// or after a crash, lower numbers may be under way again; and a pooler brings the next transaction there without a word.
+// beginAfter is beginNow after a server has returned the final number. On another server, after a fail-over or a crash, lower
+// numbers may be pending again; and a pooler may switch servers between transactions.
 func (l *pageRead) beginAfter(ctx context.Context, final int64, server string) error {
 	l.now = true
 	var here string
@@ -129,7 +131,7 @@ func (l *pageRead) beginAfter(ctx context.Context, final int64, server string) e
 		return err
 	}
 	if here != server {
-		return notSent{errMoved} // it is tried again
+		return notSent{errMoved} // it is retried
 	}
 	if l.q.Final {
 		return nil
@@ -137,11 +139,11 @@ func (l *pageRead) beginAfter(ctx context.Context, final int64, server string) e
 	return l.addAboveFrontier(ctx, l.conn, &l.at, final)
 }
 
-// maxIndexedChanges is how many changes after a position are looked at, at most, in order to read the present instead.
+// maxIndexedChanges is the maximum number of changes after a position that are searched in order to read the present instead.
 const maxIndexedChanges = 10000
 
-// beginAt takes a snapshot, and reports whether the store can be read at the position: what it includes is there, and nothing of it was
-// forgotten. Where nothing that is asked for has changed since, it can be read as the present.
+// beginAt begins a snapshot, and verifies that the store can be read at the position: all of its changes exist, and nothing was
+// compacted. If no requested resource has changed since, the present is read instead.
 func (l *pageRead) beginAt(ctx context.Context) error {
 	var id driver.StoreID
 	var oldest int64
@@ -178,20 +180,20 @@ func (l *pageRead) end() {
 	_, _ = l.conn.Exec(ctx, `rollback`)
 }
 
-// Bounds of a stretch: of how many keys one look finds those that a filter leaves, and how many one look returns. For many more rows than
-// these, if they are most of the table, Postgres sorts all of it instead of reading them in the order of the index.
+// Bounds of a stretch: the number of keys that one statement filters, and the number of rows that it returns. For many more rows,
+// if they are most of the table, Postgres sorts the whole table instead of reading it in the order of the index.
 const (
 	rangeKeys = 1000
 	rangeRows = 2000
 )
 
-// manyRows is from how many rows of a stretch on there is room made for all that it may have.
+// manyRows is the number of rows of a stretch from which memory for a full stretch is allocated.
 const manyRows = 500
 
-// read reads stretch after stretch until the page is full, or there is nothing more.
+// read reads one stretch after another until the page is full, or there are no more keys.
 func (l *pageRead) read(ctx context.Context) error {
 	bounds := l.bounds()
-	// The position may include none of the next keys, however many there are: each stretch is longer than the one before.
+	// The position may include none of the next keys, however many they are. So each stretch is longer than the previous one.
 	keys := 1
 	if bounds != nil && bounds.pattern != nil {
 		keys = rangeKeys
@@ -201,7 +203,7 @@ func (l *pageRead) read(ctx context.Context) error {
 		if l.q.Limit > 0 {
 			limit = min(limit, l.q.Limit-len(l.versions))
 		}
-		// One more tells whether there is more.
+		// One additional row shows whether there are more.
 		last, full, err := l.readRange(ctx, bounds, limit+1, keys)
 		if err != nil {
 			return err
@@ -225,7 +227,7 @@ func (l *pageRead) read(ctx context.Context) error {
 	return nil
 }
 
-// extendRange finds out whether a page that is large enough is all there is.
+// extendRange finds out whether there are more versions after a page that is full by its size.
 func (l *pageRead) extendRange(ctx context.Context, from []byte) error {
 	q := *l.q
 	q.From, q.Limit, q.KeysOnly, q.Count = from, 1, true, false
@@ -235,10 +237,10 @@ func (l *pageRead) extendRange(ctx context.Context, from []byte) error {
 	return err
 }
 
-// keyRange is a range of keys, of which a pattern, if it is not nil, leaves some.
+// keyRange is a range of keys with an optional pattern.
 type keyRange struct{ first, end, pattern []byte }
 
-// bounds are those of the query; nil if nothing can be between them.
+// bounds returns the range of the query; nil if it is empty.
 func (l *pageRead) bounds() *keyRange {
 	b := &keyRange{first: []byte{}, end: afterAll}
 	if l.q.Filter != nil {
@@ -257,7 +259,7 @@ func (l *pageRead) bounds() *keyRange {
 	return b.from(l.q.Filter, b.first)
 }
 
-// from is what is left of a range from a key on, which a filter may leave out, with others after it.
+// from returns the rest of a range from a key on; nil if it is empty. It skips keys that the filter does not match.
 func (b *keyRange) from(f *driver.Filter, first []byte) *keyRange {
 	if b == nil {
 		return nil
@@ -274,19 +276,19 @@ func (b *keyRange) from(f *driver.Filter, first []byte) *keyRange {
 	return &keyRange{first, b.end, b.pattern}
 }
 
-// readRange reads what there is of one stretch, of at least some keys, and returns its last one, after which there may be more; nil
-// if there are no more. full says that a bound of the page was reached.
+// readRange reads a stretch of at least some keys. It returns the last key of the stretch, after which there may be more; nil if
+// there are no more. full means that a bound of the page was reached.
 func (l *pageRead) readRange(ctx context.Context, b *keyRange, limit, keys int) (last []byte, full bool, err error) {
 	keys = max(keys, limit)
-	most := l.q.MaxBytes() - l.bytes
+	maxBytes := l.q.MaxBytes() - l.bytes
 	sql, arguments := l.sql.historyPage, []any{
-		b.first, b.end, keys, b.pattern, l.at.revision, l.at.index, multirange(l.at.aboveFrontier), limit, l.q.KeysOnly, most,
+		b.first, b.end, keys, b.pattern, l.at.revision, l.at.index, multirange(l.at.aboveFrontier), limit, l.q.KeysOnly, maxBytes,
 	}
 	switch {
 	case l.now && b.pattern == nil && l.q.MaxBytes() == math.MaxInt:
 		sql, arguments = l.sql.presentRows, []any{b.first, b.end, limit, l.q.KeysOnly}
 	case l.now && b.pattern == nil:
-		sql, arguments = l.sql.presentRange, []any{b.first, b.end, limit, l.q.KeysOnly, most}
+		sql, arguments = l.sql.presentRange, []any{b.first, b.end, limit, l.q.KeysOnly, maxBytes}
 	case l.now:
 		sql = l.sql.presentPage
 	}
@@ -304,7 +306,7 @@ func (l *pageRead) readRange(ctx context.Context, b *keyRange, limit, keys int) 
 			l.bytes += len(data)
 			found := versionOf(k, version, data)
 			found.CreateRevision, found.ModRevision, found.Writes = created.Int64, modified.Int64, writes.Int64
-			if n := len(l.versions); n == cap(l.versions) && n >= manyRows { // it would be copied again and again
+			if n := len(l.versions); n == cap(l.versions) && n >= manyRows { // avoids repeated copies
 				l.versions = slices.Grow(l.versions, before+limit-n)
 			}
 			l.versions = append(l.versions, found)
@@ -325,7 +327,7 @@ func (l *pageRead) readRange(ctx context.Context, b *keyRange, limit, keys int) 
 	return last, false, nil
 }
 
-// versionOf copies what a row has, at once.
+// versionOf copies a row, with a single allocation.
 func versionOf(k, version, data []byte) driver.Version {
 	all := make([]byte, 0, len(data)+len(k)+base64.RawURLEncoding.EncodedLen(len(version)))
 	all = append(append(all, data...), k...)
@@ -334,7 +336,7 @@ func versionOf(k, version, data []byte) driver.Version {
 	return driver.Version{Data: all[:n:n], Key: all[n:m:m], Version: all[m:], SingleReader: true}
 }
 
-// multirange are ranges of numbers as Postgres writes them.
+// multirange formats ranges of numbers for Postgres.
 func multirange(spans []numberRange) string {
 	var b strings.Builder
 	b.WriteByte('{')
@@ -348,27 +350,27 @@ func multirange(spans []numberRange) string {
 	return b.String()
 }
 
-// queueCount has all that the query asks for counted, whatever its limit, as far as that is quick.
+// queueCount queues a count of all matches of the query, regardless of its limit, if the count is fast.
 func (l *pageRead) queueCount(asked *pgx.Batch) {
 	b := l.bounds()
 	if !l.q.Count || l.hasCount || b == nil {
 		return
 	}
 	var count pgtype.Int8
-	note := func(row pgx.Row) error {
+	scan := func(row pgx.Row) error {
 		err := row.Scan(&count)
 		l.page.Count, l.hasCount = count.Int64, count.Valid
 		return err
 	}
 	switch {
 	case l.now:
-		asked.Queue(l.sql.presentCount, b.first, b.end, b.pattern).QueryRow(note)
+		asked.Queue(l.sql.presentCount, b.first, b.end, b.pattern).QueryRow(scan)
 	case len(l.at.aboveFrontier) == 0:
-		asked.Queue(l.sql.countSince, b.first, b.end, b.pattern, l.at.revision, l.at.index, maxIndexedChanges).QueryRow(note)
+		asked.Queue(l.sql.countSince, b.first, b.end, b.pattern, l.at.revision, l.at.index, maxIndexedChanges).QueryRow(scan)
 	}
 }
 
-// count counts as queueCount does, in any case.
+// count counts all matches of the query, in any case.
 func (l *pageRead) count(ctx context.Context) error {
 	b := l.bounds()
 	if !l.q.Count || b == nil {

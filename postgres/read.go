@@ -25,7 +25,7 @@ func newReader(d *database) *reader {
 	return r
 }
 
-// row is what is stored under a key: nothing if data is nil.
+// row is the stored resource of a key; there is none if data is nil.
 type row struct{ version, data []byte }
 
 // Get implements driver.Driver.
@@ -52,7 +52,7 @@ func (r *reader) Get(ctx context.Context, consistency storage.ReadConsistency, k
 	return res, nil
 }
 
-// readReplica reads a key from the replica; false if that may not answer.
+// readReplica reads a key from the replica; fresh is false if the replica must not answer.
 func (r *reader) readReplica(ctx context.Context, key []byte) (found row, fresh bool) {
 	fresh = r.replica.query(ctx, r.sql.readOne, []any{key}, func(rows pgx.Rows) error {
 		_, err := pgx.ForEachRow(rows, []any{&found.version, &found.data}, func() error { return nil })
@@ -61,12 +61,12 @@ func (r *reader) readReplica(ctx context.Context, key []byte) (found row, fresh 
 	return found, fresh
 }
 
-// identify adds the uid to an error about damage, by which what is stored can be written anew or deleted.
+// identify adds the uid to an error about a damaged resource, which is needed to replace or delete the resource.
 func (r *reader) identify(ctx context.Context, key, version []byte, err error) error {
 	var damaged *storage.DamagedError
 	if errors.As(err, &damaged) {
 		var uid []byte
-		// Without an answer, the damage is still the error.
+		// If this query fails, the damage is still the error.
 		if r.main.QueryRow(ctx, r.sql.identify, key, version).Scan(&uid) == nil {
 			damaged.ID.Uid = string(uid)
 		}

@@ -9,36 +9,36 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Eventual reads may go to a replica, but never back in time: an answer must not be older than an earlier one of this handle,
-// nor than an event that one of its watches has delivered.
+// An eventual read may be answered by a replica, but never goes back in time: its answer is not older than a previous answer of
+// this handle, nor than an event that one of its watches has delivered.
 //
-// A place in the server's log of writes (an LSN) tells what a replica has. The backend keeps the place by which all that it
-// has given out was in the log, and asks a replica for its own place first, then for the data. After a write, or an answer
-// of the primary, the place is not known until somebody asks; the next eventual read does, by the way.
+// The position of a replica in the write-ahead log (an LSN) shows which changes it has. The handle keeps the position that covers
+// all of its answers. It reads the position of the replica first, and then the data. After a write, or an answer of the primary,
+// the position is unknown until the next eventual read asks the primary for it.
 //
-// Places can be compared on one timeline only: each promotion begins another one, and a server that did not follow goes on in a log
-// that is not the primary's.
+// Positions are comparable on one timeline only: each promotion starts a new timeline, and a server that does not follow it
+// continues in a log that is not the log of the primary.
 
-// walPosition is how far a server's log is.
+// walPosition is a position in the write-ahead log of a server.
 type walPosition struct{ timeline, bytes int64 }
 
 func (p walPosition) atLeast(o walPosition) bool {
 	return p.timeline == o.timeline && p.bytes >= o.bytes
 }
 
-// replica answers eventual reads where it is fresh enough; nil: there is none.
+// replica answers eventual reads if it is fresh enough. A nil replica answers none.
 type replica struct {
 	pool    *pgxpool.Pool
 	primary *pgxpool.Pool
 	sql     *statements
 
 	mu          sync.Mutex
-	floor       walPosition // that it must have reached to answer
-	answerCount uint64      // counts answers of the primary
-	floorCount  uint64      // those that floor is beyond
+	floor       walPosition // minimum position for an answer
+	answerCount uint64      // number of answers of the primary
+	floorCount  uint64      // number of those answers that floor covers
 }
 
-// recordIssue notes that the primary gives something out, which the replica must not fall behind.
+// recordIssue records that the primary answers a caller. The replica must not be older than this answer.
 func (r *replica) recordIssue() {
 	if r != nil {
 		r.mu.Lock()
@@ -47,14 +47,14 @@ func (r *replica) recordIssue() {
 	}
 }
 
-// requiredPosition returns the place that the replica must have reached, whether that is known, and the number of answers so far.
-func (r *replica) requiredPosition() (at walPosition, known bool, given uint64) {
+// requiredPosition returns the minimum position of the replica, whether it covers all answers, and the number of answers.
+func (r *replica) requiredPosition() (at walPosition, known bool, answers uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.floor, r.answerCount == r.floorCount, r.answerCount
 }
 
-// raiseFloor notes that everything given out before the count was taken is in the log before at.
+// raiseFloor records that the first count answers are in the log before a position.
 func (r *replica) raiseFloor(count uint64, at walPosition) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,10 +64,10 @@ func (r *replica) raiseFloor(count uint64, at walPosition) {
 	}
 }
 
-// fetchRequired returns the place that the replica must have reached, for which it asks the primary how far its log is where that is not
-// known; false if it is not known even so.
+// fetchRequired returns the minimum position of the replica. If it is unknown, fetchRequired asks the primary for its position;
+// known is false if that fails.
 func (r *replica) fetchRequired(ctx context.Context) (at walPosition, known bool) {
-	at, known, given := r.requiredPosition()
+	at, known, answers := r.requiredPosition()
 	if known {
 		return at, true
 	}
@@ -76,17 +76,17 @@ func (r *replica) fetchRequired(ctx context.Context) (at walPosition, known bool
 	if err != nil {
 		return walPosition{}, false
 	}
-	r.raiseFloor(given, at)
+	r.raiseFloor(answers, at)
 	at, known, _ = r.requiredPosition()
 	return at, known
 }
 
-// replicaTimeout is how long a replica may take before the primary is asked.
+// replicaTimeout is the maximum time of a read on the replica before the primary is read.
 const replicaTimeout = 2 * time.Second
 
-// query runs a query on the replica if that has all that this handle has given out; false where it does not, or fails. The place is
-// asked for in a statement of its own, before the one that reads: each statement has its own snapshot, so the data is not older than
-// the place.
+// query runs a query on the replica. Returns false if the replica is older than an answer of this handle, or fails. The position
+// is read in a statement of its own, before the query: each statement has its own snapshot, so the data is not older than the
+// position.
 func (r *replica) query(ctx context.Context, sql string, arguments []any, read func(pgx.Rows) error) bool {
 	if r == nil {
 		return false

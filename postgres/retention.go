@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	// pruneRows is how many changes one step looks at, and about what it deletes.
+	// pruneRows is the number of changes that one step reads. It deletes about as many.
 	pruneRows = 5000
-	// retentionMarks is how many times the last change is marked within the time of retention.
+	// retentionMarks is the number of marks of the last change within the retention time.
 	retentionMarks = 20
 )
 
-// retention deletes changes that nobody may resume from any more. Every process tries, in its own time; a lock inside each
-// transaction lets one at a time do it.
+// retention deletes changes from which no watch may resume any more. Every process tries at its own times; a lock in each
+// transaction admits one at a time.
 type retention struct {
 	*database
 	history *history
 }
 
-// run deletes until the handle is closed.
+// run deletes old changes until the handle is closed.
 func (r *retention) run() {
 	interval := max(r.opts.Retention/retentionMarks, 100*time.Millisecond)
-	pause := func() time.Duration { return interval/2 + rand.N(interval) } // the processes drift apart
+	pause := func() time.Duration { return interval/2 + rand.N(interval) } // spreads the processes
 	timer := time.NewTimer(pause())
 	defer timer.Stop()
 	for {
@@ -39,7 +39,7 @@ func (r *retention) run() {
 			ctx, cancel := context.WithTimeout(r.lifetime, time.Minute)
 			more, err := r.pruneOnce(ctx, interval)
 			cancel()
-			// Errors are for the next time: a database that is away prunes nothing, and loses nothing.
+			// After an error, the next round tries again: an unreachable database deletes nothing, and loses nothing.
 			if err != nil || !more {
 				break
 			}
@@ -77,7 +77,7 @@ func (r *retention) pruneOnce(ctx context.Context, interval time.Duration) (more
 	return more, err
 }
 
-// prune deletes what some changes made superfluous, from the one on up to which that has been done.
+// prune deletes the changes that a range of changes made superfluous. The range starts after the previous one.
 func (r *retention) prune(ctx context.Context, tx pgx.Tx) (more bool, err error) {
 	var from, oldest int64
 	var until pgtype.Int8
@@ -91,7 +91,7 @@ func (r *retention) prune(ctx context.Context, tx pgx.Tx) (more bool, err error)
 	return until.Int64 < oldest, err
 }
 
-// withLock runs a transaction unless another process does such work at the moment.
+// withLock runs a transaction, unless another process is deleting changes.
 func (r *retention) withLock(ctx context.Context, do func(tx pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, r.main, func(tx pgx.Tx) error {
 		var locked bool

@@ -14,14 +14,14 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// maxAge is how old may be what is known of a session.
+// maxAge is the maximum age of cached session state.
 const maxAge = time.Minute
 
-// sender sends mutations, in one statement each time.
+// sender sends mutations, in one statement at a time.
 type sender struct{ *database }
 
-// send sends one statement, and takes note if its answer is lost. What can only replace something, or delete it, has statements of its
-// own, which need no snapshot after their locks.
+// send sends one statement, and records the attempt if its answer is lost. Updates and deletions have statements of their own,
+// which need no snapshot after their locks.
 func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 	if len(ms) == 0 {
 		return nil
@@ -35,7 +35,7 @@ func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 	}
 	defer conn.Release()
 	on := s.sessions.of(conn.Conn())
-	// What is known of the session must not grow as old as the changes that are deleted, also where somebody compacts.
+	// The cached state must be younger than the changes that are deleted, even if a caller compacts the store.
 	if on.floor == 0 || time.Since(on.clockReadAt) > min(s.opts.Retention/4, maxAge) {
 		err := s.withWatchdog(ctx, conn, func(ctx context.Context, conn *pgx.Conn) error { return on.ask(ctx, conn, s.sql) })
 		if err != nil {
@@ -58,32 +58,32 @@ func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 	default:
 		err = s.updateMany(ctx, conn.Conn(), a, ms)
 	}
-	fate := classify(err)
-	done(fate == outcomeUnknown)
+	outcome := classify(err)
+	done(outcome == outcomeUnknown)
 	if err == nil && on.hasWarning {
-		fate, err = outcomeUnknown, fmt.Errorf("the commit was cut off: %w", errUnsure)
-	} else if fate == outcomeUnknown || isLate(err) {
+		outcome, err = outcomeUnknown, fmt.Errorf("commit: %w", errUnsure)
+	} else if outcome == outcomeUnknown || isLate(err) {
 		for _, m := range ms {
 			m.travel = max(m.travel, time.Since(began))
 		}
 	}
 	if isLate(err) {
-		on.floor = 0 // its clock and the floor have to be read again
+		on.floor = 0 // read the clock and the floor again
 	}
 	for _, m := range ms {
 		if err == nil {
 			on.floor, m.session, m.viaPooler = max(on.floor, m.revision), on.serial, on.viaPooler
 			continue
 		}
-		m.reset() // rows come before the commit
-		if fate == outcomeUnknown {
+		m.reset() // rows arrive before the commit
+		if outcome == outcomeUnknown {
 			m.lostAttempts = append(m.lostAttempts, a)
 		}
 	}
 	return err
 }
 
-// lone reports whether there is a statement for this mutation alone, which can take effect once at most.
+// lone reports whether there is a statement for this single mutation, which takes effect at most once.
 func lone(ms []*mutation) bool { return len(ms) == 1 && (ms[0].updates() || ms[0].kind == kindDelete) }
 
 func (s *sender) changeOne(ctx context.Context, conn *pgx.Conn, a *attempt, m *mutation) error {
@@ -136,12 +136,12 @@ func (s *sender) updateMany(ctx context.Context, conn *pgx.Conn, a *attempt, ms 
 	return err
 }
 
-// needsFinality reports whether somebody needs to know of a change that nothing before it is to come.
+// needsFinality reports whether a caller needs to know that no earlier change is pending.
 func needsFinality(ms []*mutation) bool {
 	return slices.ContainsFunc(ms, func(m *mutation) bool { return m.Exclusive })
 }
 
-// outcomeBusy is what the function apply answers for a key that another transaction holds.
+// outcomeBusy is the outcome of the function apply for a key that another transaction holds.
 const outcomeBusy = 0
 
 func (s *sender) apply(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mutation, atomic bool) error {
@@ -172,7 +172,7 @@ func (s *sender) apply(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mu
 	return err
 }
 
-// guardColumns are a guard as arguments of the function apply. A revision that is none matches nothing.
+// guardColumns converts a guard to arguments of the function apply. A malformed revision matches nothing.
 func guardColumns(g *driver.Guard) (note pgtype.Text, revision pgtype.UUID) {
 	if g == nil {
 		return note, revision
@@ -181,7 +181,7 @@ func guardColumns(g *driver.Guard) (note pgtype.Text, revision pgtype.UUID) {
 	return pgtype.Text{String: g.Note, Valid: true}, revision
 }
 
-// columns are mutations as the arrays that the statements take.
+// columns are mutations as arrays, for the statements.
 type columns struct {
 	keys, uids, expectedVersions, tokens, groupVersions, owners, data [][]byte
 	kinds                                                             []int16
@@ -199,11 +199,11 @@ func columnsOf(ms []*mutation) *columns {
 	return c
 }
 
-// settler finds out what became of attempts whose answer was lost.
+// settler resolves attempts whose answer was lost.
 type settler struct{ *database }
 
-// settle finds out which mutations took effect in an attempt whose answer was lost, and makes sure that they are durable. With
-// final set, those that did not never will.
+// settle finds out which mutations took effect in a lost attempt, and makes sure that they are durable. If final is set, it waits
+// until the others cannot take effect any more.
 func (s *settler) settle(ctx context.Context, ms []*mutation, final bool) error {
 	if len(ms) == 0 {
 		return nil
@@ -212,9 +212,9 @@ func (s *settler) settle(ctx context.Context, ms []*mutation, final bool) error 
 		if err := s.findTokens(ctx, conn, ms); err != nil {
 			return err
 		}
-		left := withLost(ms)
+		pending := withLost(ms)
 		waited := false
-		for _, m := range left {
+		for _, m := range pending {
 			for _, a := range m.lostAttempts {
 				if a.isDone || !final && a.lock == 0 {
 					continue
@@ -228,11 +228,11 @@ func (s *settler) settle(ctx context.Context, ms []*mutation, final bool) error 
 		if !waited {
 			return nil
 		}
-		return s.findTokens(ctx, conn, left)
+		return s.findTokens(ctx, conn, pending)
 	})
 }
 
-// findTokens marks the mutations whose tokens are found.
+// findTokens marks the mutations whose tokens are in the store or in the log as applied.
 func (s *settler) findTokens(ctx context.Context, conn *pgx.Conn, ms []*mutation) error {
 	keys, tokens := make([][]byte, len(ms)), make([][]byte, len(ms))
 	byToken := make(map[string]*mutation, len(ms))
@@ -259,10 +259,10 @@ func (s *settler) findTokens(ctx context.Context, conn *pgx.Conn, ms []*mutation
 		return nil
 	})
 	if err != nil {
-		return err // what was found counts only with this statement's commit
+		return err // the result is valid only with the commit of this statement
 	}
 	if on.hasWarning {
-		return fmt.Errorf("the look for its outcome was cut off: %w", errUnsure)
+		return fmt.Errorf("read the outcome of an attempt: %w", errUnsure)
 	}
 	for m, revision := range found {
 		m.setFound(revision)
@@ -273,12 +273,12 @@ func (s *settler) findTokens(ctx context.Context, conn *pgx.Conn, ms []*mutation
 	return nil
 }
 
-// awaitEnd waits until an attempt is over for good. One that holds a lock of its own is revoked, as soon as it does not run: it does
-// nothing if it arrives later. One without holds a lock on the table, from before it looks at the time; it is over when its time has
-// passed and all are who held one then.
+// awaitEnd waits until an attempt cannot take effect any more. An attempt with a lock is revoked as soon as it does not run, and
+// does nothing if it arrives later. An attempt without a lock holds a lock on the table before it reads the clock. It has ended
+// when its time has passed, and all transactions that held such a lock then have ended.
 func (s *settler) awaitEnd(ctx context.Context, conn *pgx.Conn, a *attempt) error {
 	overdue := false
-	var writers []string // nil: not known yet
+	var writers []string // nil: not read yet
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
 		var err error
 		switch {
@@ -302,7 +302,7 @@ func (s *settler) awaitEnd(ctx context.Context, conn *pgx.Conn, a *attempt) erro
 	}
 }
 
-// revoke has an attempt do nothing from now on, and reports whether it could: not while the attempt runs.
+// revoke revokes an attempt, unless it is running.
 func (s *settler) revoke(ctx context.Context, conn *pgx.Conn, a *attempt) (revoked bool, err error) {
 	on := s.sessions.of(conn)
 	on.hasWarning = false
@@ -310,7 +310,7 @@ func (s *settler) revoke(ctx context.Context, conn *pgx.Conn, a *attempt) (revok
 		return false, err
 	}
 	if on.hasWarning {
-		return false, fmt.Errorf("the revocation was cut off: %w", errUnsure)
+		return false, fmt.Errorf("revoke an attempt: %w", errUnsure)
 	}
 	return revoked, nil
 }

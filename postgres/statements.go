@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// statements are the SQL texts of one store, from the files of the folder sql. Names are qualified: a pooler does not keep a
-// search_path.
+// statements contains the SQL texts of one store, from the files of the folder sql. Their names are qualified, because a pooler
+// does not keep a search_path.
 type statements struct {
 	schema string
 
@@ -113,8 +113,8 @@ var sqlTemplates = func() *template.Template {
 	return template.Must(all, err)
 }()
 
-// readCommitted begins a transaction in which each statement has a snapshot of its own, whatever the isolation is that a session
-// otherwise begins with.
+// readCommitted begins a transaction in which each statement has its own snapshot, whatever the default isolation of the session
+// is.
 const readCommitted = `begin isolation level read committed read only`
 
 // repeatableRead begins a transaction in which all statements have the snapshot of the first one.

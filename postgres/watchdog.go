@@ -12,21 +12,20 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// watchdog looks after statements that take long without a sign of life: the other end of a connection may be gone without a
-// word. One that reads is given up. One that writes may be in its commit, which may rightly take long (a disk that stalls, a
-// standby that is away); it is given up only if the server says that the session runs nothing. What is given up is never
-// cancelled.
+// watchdog abandons statements on silent connections, because a peer can disappear without closing the connection. A silent read
+// is abandoned. A silent write may be in its commit, which may rightly take long (a stalled disk, an unreachable standby). It is
+// abandoned only if the server reports that the session runs nothing. The watchdog never cancels a statement on the server.
 type watchdog struct {
 	side *pgxpool.Pool
 	sql  *statements
 
 	mu         sync.Mutex
 	statements map[*statementWatch]struct{}
-	orphans    map[uint32]struct{} // sessions whose statement was abandoned, by the server's number, until it is over
-	capacityCh chan struct{}       // closed when an orphan is gone
-	timer      *time.Timer         // of the next look; nil: there is none
+	orphans    map[uint32]struct{} // process numbers of sessions whose abandoned statement may still run
+	capacityCh chan struct{}       // closed when an orphan ends
+	timer      *time.Timer         // of the next check; nil: none
 	isClosed   bool
-	running    sync.WaitGroup // looks
+	running    sync.WaitGroup // checks
 }
 
 func newWatchdog(side *pgxpool.Pool, sql *statements) *watchdog {
@@ -39,21 +38,21 @@ type statementWatch struct {
 	conn         *pgx.Conn
 	began        time.Time
 	writes       bool
-	extraSilence time.Duration // that its silence may last
+	extraSilence time.Duration // addition to silenceTimeout
 	cancel       context.CancelFunc
 }
 
 const (
-	// silenceTimeout is how long a statement may give no sign of life before somebody looks.
+	// silenceTimeout is the time without activity after which a statement is checked.
 	silenceTimeout = 5 * time.Second
-	// checkInterval is how often silent statements are looked for.
+	// checkInterval is the interval of the checks for silent statements.
 	checkInterval = time.Second
-	// maxOrphans bounds the sessions that a handle leaves behind, with statements that it has stopped to wait for.
+	// maxOrphans is the maximum number of sessions with abandoned statements of a handle.
 	maxOrphans = 8
 )
 
-// admit waits while too many abandoned statements are still running: callers with short deadlines would else fill the
-// server with them for as long as a commit cannot complete.
+// admit blocks while too many abandoned statements are still running. Otherwise callers with short deadlines would fill the server
+// with statements while a commit cannot complete.
 func (w *watchdog) admit(ctx context.Context) error {
 	for {
 		w.mu.Lock()
@@ -70,14 +69,14 @@ func (w *watchdog) admit(ctx context.Context) error {
 	}
 }
 
-// watch returns a context for a statement on a connection, whose silence may last longer than usual by some time: what the system
-// has taken over to send goes through a slow link in silence. The statement's end is reported by calling done; abandoned says that
-// it may still be running on the server.
+// watch returns a context for a statement on a connection. extra extends the timeout for silence: on a slow link, the system sends
+// buffered data without visible activity. The caller calls done after the statement; abandoned means that the statement may still
+// run on the server.
 func (w *watchdog) watch(
-	ctx context.Context, conn *pgx.Conn, writes bool, longer time.Duration,
+	ctx context.Context, conn *pgx.Conn, writes bool, extra time.Duration,
 ) (_ context.Context, done func(abandoned bool)) {
 	ctx, cancel := context.WithCancel(ctx)
-	s := &statementWatch{conn: conn, began: time.Now(), writes: writes, extraSilence: longer, cancel: cancel}
+	s := &statementWatch{conn: conn, began: time.Now(), writes: writes, extraSilence: extra, cancel: cancel}
 	w.mu.Lock()
 	w.statements[s] = struct{}{}
 	w.scheduleCheckLocked()
@@ -94,7 +93,7 @@ func (w *watchdog) watch(
 	}
 }
 
-// scheduleCheckLocked has somebody look from time to time for as long as there is something to look after.
+// scheduleCheckLocked schedules the next check, unless it is scheduled already.
 func (w *watchdog) scheduleCheckLocked() {
 	if w.timer == nil && !w.isClosed {
 		w.running.Add(1)
@@ -109,7 +108,7 @@ func (w *watchdog) check() {
 	if len(pids) > 0 {
 		var err error
 		if busy, err = w.busy(pids); err != nil {
-			pids = nil // the database is out of reach: nothing is known
+			pids = nil // the database is unreachable
 		}
 	}
 	w.mu.Lock()
@@ -121,20 +120,20 @@ func (w *watchdog) check() {
 	}
 }
 
-// judgeLocked gives up silent writers, and forgets orphans, of those sessions that the server was asked about and that run nothing.
-// Of sessions that came to be silent or orphans while it answered, nothing is known.
-func (w *watchdog) judgeLocked(asked []uint32, busy map[uint32]bool) {
-	over := make(map[uint32]bool, len(asked))
-	for _, pid := range asked {
-		over[pid] = !busy[pid]
+// judgeLocked abandons silent writers, and removes orphans, whose session was in the query and runs nothing. It ignores sessions
+// that became silent or orphans during the query.
+func (w *watchdog) judgeLocked(queried []uint32, busy map[uint32]bool) {
+	idle := make(map[uint32]bool, len(queried))
+	for _, pid := range queried {
+		idle[pid] = !busy[pid]
 	}
 	for s := range w.statements {
-		if s.writes && s.silent() && over[s.conn.PgConn().PID()] {
+		if s.writes && s.silent() && idle[s.conn.PgConn().PID()] {
 			s.cancel()
 		}
 	}
 	for pid := range w.orphans {
-		if over[pid] {
+		if idle[pid] {
 			delete(w.orphans, pid)
 			close(w.capacityCh)
 			w.capacityCh = make(chan struct{})
@@ -142,7 +141,7 @@ func (w *watchdog) judgeLocked(asked []uint32, busy map[uint32]bool) {
 	}
 }
 
-// silent gives up silent readers and returns the sessions of silent writers and of orphans.
+// silent abandons silent reads, and returns the sessions of silent writers and of orphans.
 func (w *watchdog) silent() (pids []uint32) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -163,13 +162,13 @@ func (w *watchdog) silent() (pids []uint32) {
 
 func (s *statementWatch) silent() bool {
 	last := s.began
-	if moved := lastActivity(s.conn); moved.After(last) {
-		last = moved
+	if activity := lastActivity(s.conn); activity.After(last) {
+		last = activity
 	}
 	return time.Since(last) > silenceTimeout+s.extraSilence
 }
 
-// busy returns those of the server's sessions that run a statement. Behind a pooler the numbers mean nothing, and none does.
+// busy returns the sessions that run a statement. Behind a pooler the numbers are meaningless, and no session is busy.
 func (w *watchdog) busy(pids []uint32) (map[uint32]bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), silenceTimeout)
 	defer cancel()
@@ -187,7 +186,7 @@ func (w *watchdog) busy(pids []uint32) (map[uint32]bool, error) {
 	return busy, err
 }
 
-// close ends the looking.
+// close stops the checks.
 func (w *watchdog) close() {
 	w.mu.Lock()
 	w.isClosed = true
@@ -198,11 +197,11 @@ func (w *watchdog) close() {
 	w.running.Wait()
 }
 
-// activityConn is a network connection that knows when something last went through it. It is below TLS, where pgx looks for the connection
-// that it binds the authentication to.
+// activityConn is a network connection that records its last activity. It is below TLS, where pgx finds the connection for channel
+// binding.
 type activityConn struct {
 	net.Conn
-	lastActivity atomic.Int64 // nanoseconds since the program's start
+	lastActivity atomic.Int64 // nanoseconds since the start of the program
 }
 
 func (l *activityConn) Read(p []byte) (int, error) {
@@ -213,7 +212,7 @@ func (l *activityConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write writes in pieces, so that a slow link is seen to move.
+// Write writes in pieces, so that a slow link shows activity.
 func (l *activityConn) Write(p []byte) (n int, err error) {
 	const piece = 64 << 10
 	for {
@@ -228,7 +227,7 @@ func (l *activityConn) Write(p []byte) (n int, err error) {
 
 var start = time.Now()
 
-// lastActivity is when something last went through a connection; the zero time if it does not know.
+// lastActivity returns the time of the last activity of a connection, or the zero time if it is not recorded.
 func lastActivity(conn *pgx.Conn) time.Time {
 	network := conn.PgConn().Conn()
 	if encrypted, ok := network.(*tls.Conn); ok {

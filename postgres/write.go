@@ -13,8 +13,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/batch"
 )
 
-// writer carries mutations out: each that comes alone in a batch with others, a transaction in a statement of its own. It finds out
-// what became of them, and tells the feed.
+// writer applies mutations: a single one in a batch with others, a transaction in a statement of its own. It resolves lost
+// answers, and passes the changes to the feed.
 type writer struct {
 	*database
 	sender
@@ -34,7 +34,7 @@ func newWriter(d *database, in *currentInbox, n *notifier) *writer {
 	return w
 }
 
-// Apply implements driver.Driver. What is one mutation joins a batch; a transaction is one statement and a commit.
+// Apply implements driver.Driver. A single mutation joins a batch; a transaction is one statement and one commit.
 func (w *writer) Apply(ctx context.Context, mutations []driver.Mutation) (err error) {
 	var room [1]*mutation
 	ms := room[:]
@@ -65,7 +65,7 @@ func (w *writer) Apply(ctx context.Context, mutations []driver.Mutation) (err er
 	return err
 }
 
-// whileBusy retries while another transaction holds a key, for which it waits here, where it takes no connection.
+// whileBusy retries while another transaction holds a key. It waits without a connection.
 func (w *writer) whileBusy(ctx context.Context, ms []*mutation, try func() error) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
 		err := try()
@@ -78,11 +78,11 @@ func (w *writer) whileBusy(ctx context.Context, ms []*mutation, try func() error
 	}
 }
 
-// unresolvedError is the error of a call that ended while it waited for its next attempt: if the answer to an earlier one was lost, that
-// one may have happened, or still happen.
+// unresolvedError returns the error of a call that ended while it waited for its next attempt. If the answer to an earlier attempt
+// was lost, that attempt may have taken effect, or still may.
 func unresolvedError(ms []*mutation, err error) error {
 	if err == nil || errors.Is(err, storage.ErrInconsistent) || len(withLost(ms)) == 0 {
-		return err // a batch that is still under way may have the mutation only with the first of these errors
+		return err // only with ErrInconsistent may a running batch still contain the mutation
 	}
 	if errors.Is(err, storage.ErrClosed) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%w: %w", storage.ErrInconsistent, err)
@@ -106,7 +106,7 @@ func (w *writer) writeBatch(ctx context.Context, calls []*writeMember) {
 	for i, c := range calls {
 		ms[i] = c.Request
 	}
-	// What is known of a member is told at once: it does not have to wait for the others.
+	// A member whose outcome is known does not wait for the others.
 	err := w.carryOut(ctx, ms, func() {
 		w.replica.recordIssue()
 		for _, c := range calls {
@@ -122,7 +122,7 @@ func (w *writer) writeBatch(ctx context.Context, calls []*writeMember) {
 	}
 }
 
-// answer is the error of a member whose batch had this one.
+// answer returns the error of a member of a batch; ofBatch is the error of the batch.
 func (m *mutation) answer(ofBatch error) error {
 	switch again, refusal := m.decide(); {
 	case m.isApplied:
@@ -131,7 +131,7 @@ func (m *mutation) answer(ofBatch error) error {
 		return ofBatch
 	case again:
 		return errBusy
-	case m.failure != nil: // of the store or its fence, as for a transaction
+	case m.failure != nil: // of the database or the fence, as for a transaction
 		return m.failure
 	case refusal != nil:
 		return &storage.OpError{Err: refusal}
@@ -139,34 +139,34 @@ func (m *mutation) answer(ofBatch error) error {
 	return nil
 }
 
-// announce tells the own feed at once, and the other processes soon, what a statement has changed.
+// announce passes changes to the own feed at once, and notifies the other processes soon.
 func (w *writer) announce(ms []*mutation) {
-	if own, look := localChangesOf(ms); look || len(own) > 0 {
-		w.inbox.add(own, look)
+	if own, poll := localChangesOf(ms); poll || len(own) > 0 {
+		w.inbox.add(own, poll)
 		w.notifier.ring()
 	}
 }
 
-// carryOut carries out mutations of different keys, each by itself, and finds out what became of them also where an answer is
-// lost. Without an error each was applied, or knows what is in its way. known is called when more were found to be applied.
+// carryOut applies mutations of different keys, independently of each other, and resolves lost answers. Without an error, each
+// mutation was applied, or has its conflict. carryOut calls known when more of them are known to be applied.
 func (w *writer) carryOut(ctx context.Context, ms []*mutation, known func()) error {
 	slices.SortFunc(ms, byKey)
 	apart := false
 	return w.retryResolving(ctx, ms, func(ctx context.Context) error {
 		known()
-		left := pendingMutations(ms)
-		err := w.sendParts(ctx, left, apart)
+		pending := pendingMutations(ms)
+		err := w.sendParts(ctx, pending, apart)
 		apart = apart || isLockTimeout(err)
 		if len(ms) > 1 && classify(err) == outcomeRejected {
-			apart = true // one member may be to blame
-			if again := w.sendParts(ctx, pendingMutations(left), true); classify(again) != outcomeRejected {
-				err = again // the refusal is nothing to those who were not refused
+			apart = true // a single member may be the cause
+			if again := w.sendParts(ctx, pendingMutations(pending), true); classify(again) != outcomeRejected {
+				err = again // only the refused members get the refusal
 			}
 		}
 		if err != nil {
 			return err
 		}
-		// What was refused may have been refused because of its own earlier attempt, committed since.
+		// A refusal may be the effect of the mutation's own earlier attempt, committed since.
 		failed := slices.ContainsFunc(ms, func(m *mutation) bool { return m.failure != nil })
 		return w.settle(ctx, filterMutations(withLost(ms), (*mutation).hasRefusal), failed)
 	})
@@ -178,8 +178,8 @@ func pendingMutations(ms []*mutation) []*mutation {
 	return filterMutations(ms, func(m *mutation) bool { return !m.isApplied })
 }
 
-// retryResolving retries to send mutations, and finds out before each attempt what became of those whose answer was lost. If it ends in
-// an error, a refusal of the last attempt is their answer only if the lost ones are over for good.
+// retryResolving retries try, and before each attempt resolves the mutations whose answer was lost. If it ends with an error, the
+// refusal of the last attempt is the answer only if no lost attempt can take effect any more.
 func (w *writer) retryResolving(ctx context.Context, ms []*mutation, try func(ctx context.Context) error) error {
 	err := w.retry(ctx, func(ctx context.Context) error {
 		if err := w.settle(ctx, withLost(ms), false); err != nil {
@@ -195,13 +195,13 @@ func (w *writer) retryResolving(ctx context.Context, ms []*mutation, try func(ct
 	switch {
 	case settleErr == nil:
 		return err
-	case !errors.Is(settleErr, storage.ErrInconsistent): // Close came first, or the database does not tell
+	case !errors.Is(settleErr, storage.ErrInconsistent): // the handle was closed, or the database cannot resolve it
 		settleErr = fmt.Errorf("%w: %w", storage.ErrInconsistent, settleErr)
 	}
 	return errors.Join(settleErr, err)
 }
 
-// sendParts sends mutations in one statement, or each in its own.
+// sendParts sends mutations in one statement, or each in a statement of its own.
 func (w *writer) sendParts(ctx context.Context, ms []*mutation, apart bool) error {
 	if !apart {
 		return w.send(ctx, ms, false)
@@ -210,9 +210,9 @@ func (w *writer) sendParts(ctx context.Context, ms []*mutation, apart bool) erro
 		if err := w.send(ctx, ms[i:i+1], false); err != nil {
 			switch {
 			case isLockTimeout(err):
-				m.busy = true // somebody else is creating it
+				m.busy = true // another transaction is creating it
 			case classify(err) == outcomeRejected && len(ms) > 1:
-				m.failure = refusal(err) // it is nothing to the others
+				m.failure = refusal(err) // it does not concern the others
 			default:
 				return err
 			}
@@ -221,8 +221,8 @@ func (w *writer) sendParts(ctx context.Context, ms []*mutation, apart bool) erro
 	return nil
 }
 
-// commit carries out mutations of different keys, all or none of them. The error of one that failed is a *storage.OpError with its
-// place in ms.
+// commit applies all mutations, of different keys, or none. The error of a failed mutation is a *storage.OpError with its index in
+// ms.
 func (w *writer) commit(ctx context.Context, ms []*mutation) error {
 	sorted := withPresence(ms)
 	slices.SortFunc(sorted, byKey)
@@ -231,7 +231,7 @@ func (w *writer) commit(ctx context.Context, ms []*mutation) error {
 		err := w.retryResolving(ctx, sorted, func(ctx context.Context) (err error) {
 			busy = false
 			if slices.ContainsFunc(ms, (*mutation).hasEffect) {
-				return nil // an earlier attempt, and all of it
+				return nil // an earlier attempt applied all of them
 			}
 			if err := w.send(ctx, sorted, true); err != nil {
 				return err
@@ -252,8 +252,8 @@ func (w *writer) commit(ctx context.Context, ms []*mutation) error {
 	return err
 }
 
-// withPresence returns mutations with a check beside each delete that is refused where there is nothing to delete: to the function apply
-// that is no reason to leave the others undone.
+// withPresence returns mutations with a check for each delete that requires the resource: the function apply does not fail for a
+// delete of an absent resource.
 func withPresence(ms []*mutation) []*mutation {
 	all := slices.Clone(ms)
 	for _, m := range ms {
@@ -264,7 +264,7 @@ func withPresence(ms []*mutation) []*mutation {
 	return all
 }
 
-// decideAll is the answer to a transaction whose statement was answered.
+// decideAll returns the result of a transaction whose statement was answered.
 func decideAll(ms []*mutation) (busy bool, err error) {
 	for i, m := range ms {
 		again, err := m.decide()
@@ -273,6 +273,6 @@ func decideAll(ms []*mutation) (busy bool, err error) {
 		}
 		busy = busy || again
 	}
-	// What could have been done was not, where another mutation was in the way.
+	// The other mutations were not applied either, because one conflicted.
 	return busy, nil
 }
