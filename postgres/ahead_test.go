@@ -13,22 +13,22 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// TestLostAhead has snapshots show a change above one that is not final yet, and replaces the database by an older copy, as a fail-over
-// does that loses commits. All that was final is in the copy; the change ahead is not, and another one gets its number. A watch and a
-// cursor that take that one for theirs would pass it over.
+// TestLostAhead makes snapshots contain a change above one that is not final yet, and then replaces the database by an older copy,
+// like a fail-over that loses commits. The copy contains everything that was final, but not the change ahead, and assigns its
+// number again. A watch or a cursor must not mistake the new change for the lost one and skip it.
 func TestLostAhead(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
 	server := env.Postgres(t)
 	database := server.Database(t)
-	const schema = "store" // goes with the database
+	const schema = "store" // dropped with the database
 	name := strings.TrimPrefix(parseURL(t, database.URL).Path, "/")
 	admin := server.Connect(t)
 	alone := func(statements ...string) {
 		t.Helper()
 		statements = append([]string{
 			"alter database " + name + " with allow_connections false",
-			// The writer that is stopped comes behind those who would see its end, and before the gate.
+			// Terminate the stopped writer after the sessions that would see its end, and before the gate.
 			"select pg_terminate_backend(pid, 10000) from (select pid from pg_stat_activity where datname = '" + name +
 				"' order by state = 'idle in transaction', coalesce(wait_event, '') = 'advisory' offset 0) as sessions",
 		}, statements...)
@@ -61,11 +61,11 @@ func TestLostAhead(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	proxy.Refuse() // a name that leads nowhere for a moment would be an answer
+	proxy.Refuse() // a database name that is missing for a moment would be an answer
 	alone("begin; alter database " + name + " rename to " + name + "_lost; alter database " + name + "_copy rename to " + name + "; commit")
 	proxy.Resume()
 	if err := <-stopped; err != nil {
-		t.Fatalf("the write that was lost in its commit, and is carried out again: %v", err)
+		t.Fatalf("the repeated write that was lost in its commit: %v", err)
 	}
 	fixture.Write(t, other, fixture.Resource("instead", "v"))
 	fixture.Write(t, other, fixture.Resource(marker, ""))
@@ -79,7 +79,7 @@ func TestLostAhead(t *testing.T) {
 			return
 		}
 		if event.GetUpsert().GetResource().GetId().GetName() == marker {
-			t.Fatal("the watch goes on, although a change that it has shown is lost")
+			t.Fatal("the watch continues, although a change that it has returned is lost")
 		}
 	}
 }

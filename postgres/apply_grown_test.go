@@ -16,12 +16,12 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// TestPlansOfApplyWhenGrown calls the function apply in a session while the tables have a few rows and Postgres has analyzed them, as
-// autovacuum does after 50 changes of few rows, lets the tables grow, and asks how many pages the same calls look at then.
+// TestPlansOfApplyWhenGrown calls the function apply in a session while the tables have a few rows and Postgres has analyzed them,
+// as autovacuum does after 50 changes of few rows. Then it lets the tables grow, and counts the pages that the same calls read.
 func TestPlansOfApplyWhenGrown(t *testing.T) {
 	t.Parallel()
 	for _, small := range []int{0, 3, 60} {
-		// One after another: what other tests do to their tables may have Postgres plan anew.
+		// Not parallel: changes of other tests' tables may make Postgres plan again.
 		t.Run(fmt.Sprint(small), func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 			t.Cleanup(cancel)
@@ -52,7 +52,7 @@ func TestPlansOfApplyWhenGrown(t *testing.T) {
 	}
 }
 
-// grow stores resources whose names are numbers.
+// grow stores resources with numbered names.
 func (s *planned) grow(ctx context.Context, t *testing.T, from, to int) {
 	t.Helper()
 	s.exec(ctx, t, s.setUp, fmt.Sprintf(`with created as (
@@ -65,7 +65,7 @@ func (s *planned) grow(ctx context.Context, t *testing.T, from, to int) {
 		select modified, 0, false, 1, key, version, version, data, created, 1 from created`, from, to))
 }
 
-// tryApply calls the function for a few resources, and rolls that back, so that it does the same each time.
+// tryApply calls the function for a few resources, and rolls back, so that each call does the same.
 func (s *planned) tryApply(ctx context.Context, t *testing.T, kind string) {
 	t.Helper()
 	ms := make([]*mutation, 3)

@@ -19,7 +19,7 @@ import (
 	"github.com/ashlar-dev/storage/migrations"
 )
 
-// planned is a store, and a session whose plans are seen. Nobody but the test has Postgres look at its tables.
+// planned is a store, and a session whose plans are recorded. Only the test analyzes its tables.
 type planned struct {
 	caller
 	setUp *pgx.Conn
@@ -61,8 +61,8 @@ func (s *planned) analyze(ctx context.Context, t *testing.T) {
 	s.exec(ctx, t, s.setUp, "analyze $changes")
 }
 
-// TestPlansOfApply calls the function apply in a large store, before and after Postgres has analyzed its tables, and asks how many pages
-// the statements in it look at.
+// TestPlansOfApply calls the function apply in a large store, before and after Postgres has analyzed its tables, and counts the
+// pages that its statements read.
 func TestPlansOfApply(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -91,7 +91,7 @@ func TestPlansOfApply(t *testing.T) {
 		if analyzed {
 			s.analyze(ctx, t)
 		}
-		for range 10 { // Postgres makes up its mind after five times, and looks into its catalog until then
+		for range 10 { // Postgres chooses a plan after five calls, and reads its catalog until then
 			calls()
 		}
 		_ = s.plans.take()
@@ -111,7 +111,7 @@ func TestPlansOfApply(t *testing.T) {
 	}
 }
 
-// explain has Postgres tell a session how it carried out each statement, also those in functions.
+// explain makes Postgres report to a session how it executed each statement, including statements in functions.
 func explain(ctx context.Context, t *testing.T, conn *pgx.Conn) {
 	t.Helper()
 	_, err := conn.Exec(ctx, `
@@ -127,10 +127,10 @@ func explain(ctx context.Context, t *testing.T, conn *pgx.Conn) {
 	}
 }
 
-// manyPages is more than a statement of a few operations looks at where it finds everything through the indexes.
+// manyPages exceeds the pages that a statement of a few operations reads if it finds everything through the indexes.
 const manyPages = 300
 
-// notices are what Postgres told a session.
+// notices records the notices of a session.
 type notices struct {
 	mu    sync.Mutex
 	texts []string
@@ -154,12 +154,12 @@ func (n *notices) take() []string {
 
 var buffers = regexp.MustCompile(`Buffers: (?:shared )?(?:hit=(\d+))?(?: ?read=(\d+))?`)
 
-// pagesOf returns how many pages a statement looked at, as the first line of its plan says.
+// pagesOf returns the number of pages that a statement read, from the first line of its plan.
 func pagesOf(t *testing.T, plan string) (pages int) {
 	t.Helper()
 	found := buffers.FindStringSubmatch(plan)
 	if found == nil {
-		return 0 // it looked at none
+		return 0 // it read none
 	}
 	for _, count := range found[1:] {
 		if count != "" {

@@ -13,8 +13,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// TestBacklog commits more changes at once than a poll reads, beside a transaction that stays open: they come in order and
-// once, to watches that are up to date, that have fallen behind, and that go on from a cursor in the midst.
+// TestBacklog commits more changes at once than a poll reads, while a transaction stays open. The changes arrive in order and once:
+// at current watches, at lagging ones, and at watches from a cursor in between.
 func TestBacklog(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
@@ -33,7 +33,7 @@ func TestBacklog(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeBySQL(t, held, schema, fixture.Resource("held", "v"))
-	// Every change is of one resource, so that all of them have one order. The log alone matters to watches.
+	// All changes are of one resource, so they have one order. Watches read only the log.
 	const total = 12000
 	stored := fixture.Write(t, b, fixture.Resource("one", "0"))
 	fill := fmt.Sprintf(`insert into %[1]s (revision, place, more, op, key, version, token, data, created, writes)
@@ -65,18 +65,18 @@ func TestBacklog(t *testing.T) {
 			res := fixture.Next(t, w).GetUpsert().GetResource()
 			if res.GetId().GetName() == "held" {
 				if heldSeen {
-					t.Fatalf("%s: the held transaction's change came twice", who)
+					t.Fatalf("%s: the held transaction's change was repeated", who)
 				}
 				heldSeen = true
 				continue
 			}
 			if versions[res.GetVersion()] {
-				t.Fatalf("%s: version %s came twice", who, res.GetVersion())
+				t.Fatalf("%s: version %s was repeated", who, res.GetVersion())
 			}
 			versions[res.GetVersion()] = true
 			if res.GetVersion() == last.Version {
 				if i != total+1 {
-					t.Fatalf("%s: the last one came after %d of %d", who, i, total+1)
+					t.Fatalf("%s: the last one arrived after %d of %d", who, i, total+1)
 				}
 				break
 			}

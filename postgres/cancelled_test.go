@@ -15,12 +15,12 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// TestCancelledWaitForTheStandby takes the synchronous standby away, and has an administrator cancel whatever waits for it, again and
-// again: the statements that write as well as those that look for what became of them. Nothing is acknowledged.
+// TestCancelledWaitForTheStandby disconnects the synchronous standby, and an administrator repeatedly cancels every statement that
+// waits for it: statements that write, and statements that resolve an outcome. Nothing may be acknowledged.
 func TestCancelledWaitForTheStandby(t *testing.T) {
 	t.Parallel()
 	server := env.StartPostgres(t)
-	const schema = "store" // goes with the server
+	const schema = "store" // dropped with the server
 	b := fixture.Open(t, server.StoreURLIn(t, schema))
 	old := map[string]*resourcepb.Resource{}
 	for _, name := range []string{"update", "commit", "delete"} {

@@ -15,8 +15,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// TestClockStepsBackBeforeLateAttempt gives an attempt up whose answer was lost, has the server's clock step back, and delivers the
-// attempt once more, as a pooler may that has kept it. It must do nothing: its caller has been told how it ended.
+// TestClockStepsBackBeforeLateAttempt loses the answer of an attempt that the adapter then abandons, sets the server's clock back,
+// and delivers the attempt again, as a pooler that has kept it may. It must do nothing, because its caller has its result.
 func TestClockStepsBackBeforeLateAttempt(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -41,7 +41,7 @@ func TestClockStepsBackBeforeLateAttempt(t *testing.T) {
 	}
 	defer conn.Close(ctx)
 	if err := w.sender.apply(ctx, conn, lost, []*mutation{create}, false); !isLate(err) {
-		t.Errorf("the attempt that was given up arrives after the clock's step: %v", err)
+		t.Errorf("the abandoned attempt arrives after the clock's step: %v", err)
 	}
 	if res, err := b.handle.Get(ctx, storage.StrongConsistency, k); res != nil || err != nil {
 		t.Errorf("it has created %v, %v", res, err)

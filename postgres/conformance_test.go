@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	if faults.ServeProcess() {
 		return
 	}
-	// Many of these tests wait for a fault to last. The flag, where it is given, wins: it is parsed later.
+	// Many of these tests wait for a fault to last. An explicit flag takes precedence, because it is parsed later.
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}

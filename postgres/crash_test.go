@@ -19,7 +19,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// crash kills a server process of a stranger, which ends all sessions, and waits until the server is back.
+// crash kills a foreign session's server process, which ends all sessions, and waits until the server is back.
 func crash(t *testing.T, server *env.PostgresServer) {
 	t.Helper()
 	conn, err := pgx.Connect(fixture.Context(t), server.URL)
@@ -28,7 +28,7 @@ func crash(t *testing.T, server *env.PostgresServer) {
 	}
 	defer conn.Close(context.Background())
 	if !server.KillProcess(t, conn.PgConn().PID()) {
-		t.Fatal("the process was not there")
+		t.Fatal("the process did not exist")
 	}
 	fixture.Eventually(t, "the session to end", func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -39,12 +39,12 @@ func crash(t *testing.T, server *env.PostgresServer) {
 	server.Await(t)
 }
 
-// TestCrashAmidAborts proves that a watch depends on nothing that the server forgets when one of its processes is killed. Ids
-// of transactions that were rolled back are not forced to the disk, and are given out again after the crash.
+// TestCrashAmidAborts proves that a watch does not depend on state that the server loses when one of its processes is killed. Ids
+// of rolled back transactions are not flushed, and are assigned again after the crash.
 func TestCrashAmidAborts(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
-	// The server's own habit of writing its log out now and then only shortens the time in which the fault can happen.
+	// Periodic log writes of the server would only shorten the time in which the fault can happen.
 	server := env.StartPostgres(t, "-c", "wal_writer_delay=10s")
 	schema := server.Schema(t)
 	proxy := faultproxy.New(t, server.Addr)
@@ -74,7 +74,7 @@ func TestCrashAmidAborts(t *testing.T) {
 		writes(5)
 		events()
 
-		// Transactions begin, get an id and are rolled back; then the watch looks for changes, twice.
+		// Transactions begin, get an id and are rolled back; then the watch polls, twice.
 		stranger := server.Connect(t)
 		for range 30 {
 			if _, err := stranger.Exec(ctx, "begin; select pg_current_xact_id(); rollback"); err != nil {
@@ -84,7 +84,7 @@ func TestCrashAmidAborts(t *testing.T) {
 		for range 2 {
 			looked(t, stranger, schema)
 		}
-		// The watcher's process is out of reach for as long as it takes the others to go on.
+		// The watcher's process is unreachable until the others have continued.
 		proxy.Refuse()
 		crash(t, server)
 		writes(40)
@@ -93,7 +93,7 @@ func TestCrashAmidAborts(t *testing.T) {
 	}
 }
 
-// looked waits until a session of this name has asked the server something, from now on.
+// looked waits until a session of this name has sent a new query.
 func looked(t *testing.T, conn *pgx.Conn, name string) {
 	t.Helper()
 	ctx := fixture.Context(t)
@@ -111,7 +111,7 @@ func looked(t *testing.T, conn *pgx.Conn, name string) {
 
 }
 
-// TestCrashesUnderLoad kills server processes, the adapter's and strangers', while two handles write and others roll back.
+// TestCrashesUnderLoad kills server processes, of the adapter and of others, while two handles write and others roll back.
 func TestCrashesUnderLoad(t *testing.T) {
 	t.Parallel()
 	server := env.StartPostgres(t)
@@ -145,7 +145,7 @@ func TestCrashesUnderLoad(t *testing.T) {
 	})
 }
 
-// abort rolls transactions back that have an id, and some that have written, until ctx ends.
+// abort rolls back transactions that have an id, some of which have written, until ctx ends.
 func abort(ctx context.Context, url string) {
 	for ctx.Err() == nil {
 		conn, err := pgx.Connect(ctx, url)

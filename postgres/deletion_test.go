@@ -15,13 +15,13 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// TestDeletionAlone deletes resources by the statement for one, and others of the same past by the function for several: both leave the
-// same in the log.
+// TestDeletionAlone deletes some resources by the statement for a single one, and others with the same history by the function for
+// several. Both must leave the same rows in the log.
 func TestDeletionAlone(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		updates int
-		numbers bool // the row holds those of its only change
+		numbers bool // the row contains the numbers of its only change
 	}{
 		"created":                  {0, true},
 		"created before version 8": {0, false},
@@ -69,7 +69,8 @@ func TestDeletionAlone(t *testing.T) {
 	}
 }
 
-// TestDeletionOfWhatTheLogDoesNotKnow deletes a row without numbers whose creation the log does not have, as a hand may have left it.
+// TestDeletionOfWhatTheLogDoesNotKnow deletes a row without numbers whose creation is not in the log, for example after a manual
+// change.
 func TestDeletionOfWhatTheLogDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
@@ -92,7 +93,7 @@ func TestDeletionOfWhatTheLogDoesNotKnow(t *testing.T) {
 	}
 }
 
-// TestDeletionNotDone sends deletions that must do nothing.
+// TestDeletionNotDone sends deletions that must not change anything.
 func TestDeletionNotDone(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
@@ -137,7 +138,7 @@ func TestDeletionNotDone(t *testing.T) {
 	}
 	m, err = send(soon, func(*mutation) {})
 	if again, refusal := m.decide(); err != nil || !again {
-		t.Errorf("of a row that is held: %v, %v, %v; expected another attempt", again, refusal, err)
+		t.Errorf("of a locked row: %v, %v, %v; expected another attempt", again, refusal, err)
 	}
 	if err := tx.Rollback(ctx); err != nil {
 		t.Fatal(err)
@@ -147,15 +148,15 @@ func TestDeletionNotDone(t *testing.T) {
 	}
 }
 
-// leftover is what the log says of a deletion, without its numbers, which differ.
+// leftover describes a deletion in the log, without its numbers, which differ.
 type leftover struct {
 	op                     int16
 	more                   bool
 	place                  int32
-	version, data          bool // are those of what was deleted
-	created, previous      bool // are the numbers of its first and its last write
+	version, data          bool // equal those of the deleted resource
+	created, previous      bool // equal the numbers of its first and last write
 	writes, answeredWrites int64
-	answered               bool // the answer has the number of its first write
+	answered               bool // the answer contains the number of its first write
 }
 
 func leftoverOf(t *testing.T, ctx context.Context, b *Backend, m *mutation, deleted *resourcepb.Resource) (c leftover) {
@@ -173,12 +174,12 @@ func leftoverOf(t *testing.T, ctx context.Context, b *Backend, m *mutation, dele
 		t.Fatal(err)
 	}
 	if want := (leftover{2, false, 0, true, true, true, true, c.writes, c.writes, true}); c != want {
-		t.Errorf("the log says %+v, expected %+v", c, want)
+		t.Errorf("the log has %+v, expected %+v", c, want)
 	}
 	return c
 }
 
-// written returns a resource that was created and changed so often.
+// written returns a resource that was created and then updated this many times.
 func written(t *testing.T, ctx context.Context, b *Backend, updates int) *resourcepb.Resource {
 	t.Helper()
 	res := named("deleted", "first")

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// OpenForgetful opens the store of a URL by a handle that keeps changes for less than an operator may ask for.
+// OpenForgetful opens the store of a URL with a shorter retention than operators may set.
 func OpenForgetful(ctx context.Context, rawURL string, retention time.Duration) (*Backend, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {

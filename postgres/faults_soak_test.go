@@ -16,10 +16,10 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// What takes too long for every run: make test-faults.
+// Tests that take too long for every run: make test-faults.
 
-// TestFaultsSlowLinkMemory has 200 resources of 1 MiB go over links of 10 MiB/s, to a watch that was open and to one that
-// resumes. What the process holds meanwhile is bounded in bytes.
+// TestFaultsSlowLinkMemory sends 200 resources of 1 MiB over links of 10 MiB/s, to an open watch and to a resumed one. The
+// process's memory is bounded in bytes.
 func TestFaultsSlowLinkMemory(t *testing.T) {
 	const rate, size, count = 10 << 20, 1<<20 - 1000, 200
 	const most = 96 << 20
@@ -48,7 +48,7 @@ func TestFaultsSlowLinkMemory(t *testing.T) {
 				}
 				res := event.GetUpsert().GetResource()
 				if sum, there := want[res.GetVersion()]; !there || sha256.Sum256(res.Data.Value) != sum {
-					t.Errorf("%s: event %d is not what was written: %v", name, seen, res.GetId())
+					t.Errorf("%s: event %d is not the written resource: %v", name, seen, res.GetId())
 					return
 				}
 			}
@@ -56,13 +56,13 @@ func TestFaultsSlowLinkMemory(t *testing.T) {
 	}
 	group.Wait()
 	stop()
-	t.Logf("the most that lived at once: %d MiB", peak()>>20)
+	t.Logf("peak of live memory: %d MiB", peak()>>20)
 	if peak() > most {
-		t.Errorf("%d MiB lived at once, expected %d at most", peak()>>20, most>>20)
+		t.Errorf("peak of live memory %d MiB, expected at most %d", peak()>>20, most>>20)
 	}
 }
 
-// liveHeap measures, until stop is called, what lives after each collection.
+// liveHeap measures the live memory after each collection, until stop is called.
 func liveHeap() (peak func() uint64, stop func()) {
 	var most uint64
 	end, ended := make(chan struct{}), make(chan struct{})
@@ -85,7 +85,7 @@ func liveHeap() (peak func() uint64, stop func()) {
 	return func() uint64 { return most }, func() { close(end); <-ended }
 }
 
-// TestFaultsIsolation runs the conformance suite where an administrator has made another isolation level the default.
+// TestFaultsIsolation runs the conformance suite with another default isolation level.
 func TestFaultsIsolation(t *testing.T) {
 	for _, level := range []string{"repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {

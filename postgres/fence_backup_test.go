@@ -16,8 +16,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// TestFenceDuringABackup closes and opens a store while a backup is under way, which holds a lock on each table for as long as it
-// takes (pg_dump does). Nobody waits for it.
+// TestFenceDuringABackup closes and opens a store during a backup, which locks each table for its whole duration (like pg_dump).
+// Nothing waits for the backup.
 func TestFenceDuringABackup(t *testing.T) {
 	t.Parallel()
 	server := env.Postgres(t)
@@ -49,7 +49,7 @@ func TestFenceDuringABackup(t *testing.T) {
 		}
 		refused("closed")
 		if err := fence.SetFence(ctx, &target); err != nil {
-			t.Fatalf("closing what is closed, round %d: %v", round, err)
+			t.Fatalf("closing again, round %d: %v", round, err)
 		}
 		refused("closed twice")
 		if err := fence.SetFence(ctx, nil); err != nil {
@@ -75,12 +75,12 @@ func TestFenceDuringABackup(t *testing.T) {
 	var left int
 	if err := server.Connect(t).QueryRow(ctx, "select count(*) from pg_trigger where tgrelid = $1::regclass and not tgisinternal",
 		pgx.Identifier{schema, "resources"}.Sanitize()).Scan(&left); err != nil || left != 0 {
-		t.Errorf("%d triggers are left, %v", left, err)
+		t.Errorf("%d triggers remain, %v", left, err)
 	}
 }
 
-// TestFenceAfterABackup closes a store again that was opened during a backup, while programs write to it and one transaction is
-// under way: what succeeds has been written before.
+// TestFenceAfterABackup closes a store again that was opened during a backup, while programs write to it and one transaction is in
+// flight. Every successful write was made before the closing.
 func TestFenceAfterABackup(t *testing.T) {
 	t.Parallel()
 	server := env.Postgres(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// TestFencedBatch writes to a closed store by transactions of one operation each, many at a time. No operation caused the refusal, in
-// whatever company it was sent.
+// TestFencedBatch writes to a closed store by transactions of one operation each, many concurrently. The refusal names no
+// operation, whatever batch it was sent in.
 func TestFencedBatch(t *testing.T) {
 	t.Parallel()
 	b := opened(t, fixture.Context(t))

@@ -35,5 +35,5 @@ func isInconsistent(err error) bool {
 
 func isCASFailure(err error) bool { return errors.Is(err, storage.ErrCASFailure) }
 
-// unique is a name that was not used before.
+// unique returns a name that was not used before.
 func unique() string { return "-" + cryptorand.Text() }

@@ -12,9 +12,9 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// TestFloorOfAnotherHistory sends each kind of statement through a session that takes numbers for drawn which are still to come, as
-// behind a pooler that leads to a restored database. Changes with such numbers would not be found, so the statement does nothing, and
-// the session asks again.
+// TestFloorOfAnotherHistory sends each kind of statement through a session that assumes future numbers to be drawn already, as
+// behind a pooler that leads to a restored database. Changes with such numbers would be missed, so the statement does nothing, and
+// the session reads the numbers again.
 func TestFloorOfAnotherHistory(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)

@@ -19,14 +19,14 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Each write of these tests says in its payload which version it replaces. So a watch's events prove by themselves that none
-// is missing, none came twice and none came early: for each key they must be a chain.
+// The payload of each write in these tests names the version that it replaces. The events of a watch therefore prove that none is
+// missing, repeated or early: for each key they must be a chain.
 
-// follower reads a watch to the end and holds its events against each other.
+// follower reads a watch to its end and checks its events.
 type follower struct {
 	t    testing.TB
 	name string
-	last map[string]string // by resource name, the version that is stored as far as the watch has told
+	last map[string]string // by resource name, the version in the last event
 	seen map[string]bool   // versions
 	done chan struct{}
 }
@@ -56,7 +56,7 @@ func follow(t testing.TB, name string, w storage.Watch) *follower {
 	return f
 }
 
-// take checks an event and reports whether it is the last. What is not of the churn's keys is passed over.
+// take checks an event and reports whether it is the last. It skips other keys.
 func (f *follower) take(event *resourcepb.WatchEvent) bool {
 	name := cmp.Or(event.GetDelete().GetResource(), event.GetUpsert().GetResource()).GetId().GetName()
 	if !strings.HasPrefix(name, "key-") {
@@ -64,7 +64,7 @@ func (f *follower) take(event *resourcepb.WatchEvent) bool {
 	}
 	if deleted := event.GetDelete().GetResource(); deleted != nil {
 		if f.last[name] != deleted.GetVersion() {
-			f.t.Errorf("%s: %s was deleted at %s, the version seen last is %q", f.name, name, deleted.GetVersion(), f.last[name])
+			f.t.Errorf("%s: %s was deleted at %s, the last version was %q", f.name, name, deleted.GetVersion(), f.last[name])
 		}
 		delete(f.last, name)
 		return false
@@ -75,18 +75,18 @@ func (f *follower) take(event *resourcepb.WatchEvent) bool {
 		replaced = ""
 	}
 	if f.last[name] != replaced {
-		f.t.Errorf("%s: %s came at %s, which replaced %q; the version seen last is %q", f.name, name, res.GetVersion(), replaced, f.last[name])
+		f.t.Errorf("%s: %s has version %s, which replaced %q; the last version was %q", f.name, name, res.GetVersion(), replaced, f.last[name])
 	}
 	f.last[name] = res.GetVersion()
 	f.seen[res.GetVersion()] = true
 	return false
 }
 
-// churn is writers on hot keys.
+// churn is a group of writers on hot keys.
 type churn struct {
 	t         testing.TB
 	keys      int
-	mayFail   bool          // with ErrInconsistent, while the database is away
+	mayFail   bool          // with ErrInconsistent, while the database is unavailable
 	limit     time.Duration // of each call; 0 is patience
 	acked     sync.Map
 	successes atomic.Int64
@@ -99,7 +99,7 @@ func newChurn(t testing.TB, keys int) *churn {
 	return &churn{t: t, keys: keys, stop: make(chan struct{})}
 }
 
-// writer changes random keys until it has done so often enough, or stop is closed if times is 0.
+// writer changes random keys a number of times, or until stop is closed if times is 0.
 func (c *churn) writer(b storage.Backend, seed uint64, times int) {
 	c.group.Go(func() {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -150,8 +150,8 @@ func (c *churn) change(b storage.Backend, random *rand.Rand) (bool, error) {
 	return true, nil
 }
 
-// finish waits for the writers, ends the watches by a last write, and checks that each of them saw every acknowledged version
-// and ended with what is stored.
+// finish waits for the writers, ends the watches by a last write, and checks that each of them returned every acknowledged version
+// and ended with the stored one.
 func (c *churn) finish(b storage.Backend, followers ...*follower) {
 	c.t.Helper()
 	c.group.Wait()
@@ -168,7 +168,7 @@ func (c *churn) finish(b storage.Backend, followers ...*follower) {
 		<-f.done
 		c.acked.Range(func(version, name any) bool {
 			if !f.seen[version.(string)] {
-				c.t.Errorf("%s: never saw %v of %v", f.name, version, name)
+				c.t.Errorf("%s: did not return %v of %v", f.name, version, name)
 			}
 			return true
 		})

@@ -13,8 +13,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// TestCommitIsGivenOutBeforeItIsShown holds a transaction at the moment when it hands its changes to the feed, which may show them at
-// once: by then a replica that does not have them must not answer any more.
+// TestCommitIsGivenOutBeforeItIsShown holds a transaction at the moment when it passes its changes to the feed, which may publish
+// them at once. A replica without them must not answer any more by then.
 func TestCommitIsGivenOutBeforeItIsShown(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)

@@ -10,10 +10,10 @@ import (
 	"github.com/ashlar-dev/storage/driver/key"
 )
 
-// clean makes a legal part of a key of any text.
+// clean turns any text into a legal part of a key.
 func clean(s string) string { return strings.ReplaceAll(strings.ToValidUTF8(s, "\u00e9"), "\x00", "") }
 
-// like is LIKE on bytes: a % is any number of them, a _ any one, and a \ takes both their meaning.
+// like is LIKE on bytes: a % matches any bytes, a _ any one byte, and a \ escapes both.
 func like(text, pattern []byte) bool {
 	if len(pattern) == 0 {
 		return len(text) == 0
@@ -34,7 +34,7 @@ func like(text, pattern []byte) bool {
 	return len(text) > 0 && len(pattern) > 0 && text[0] == pattern[0] && like(text[1:], pattern[1:])
 }
 
-// The range and the pattern of a list find the keys that the filter matches, and no others.
+// The range and the pattern of a list match exactly the keys that the filter matches.
 func FuzzListArguments(f *testing.F) {
 	f.Add("g", "k", "p", "n", "a", "g", "k", "p", "n", "ab", byte(3))
 	f.Add("g", "k%", "_", "\\", "%", "g", "k%", "x", "\\", "%a", byte(2))
@@ -48,19 +48,19 @@ func FuzzListArguments(f *testing.F) {
 		}
 		k := key.Key{Group: clean(g2), Kind: clean(k2), Partition: clean(p2), Namespace: clean(n2), Name: clean(name)}
 		if len(k.Bytes()) > 100 {
-			return // like takes its time
+			return // like is slow
 		}
 		arguments := listArguments(&filter)
 		from, to, pattern := string(arguments[0].([]byte)), arguments[1].([]byte), arguments[2].([]byte)
 		at := k.Bytes()
 		found := string(at) >= from && (to == nil || string(at) < string(to)) && (pattern == nil || like(at, pattern))
 		if found != filter.Match(&k) {
-			t.Errorf("%v matches %+v: %v, and is found by %q: %v", k, filter, filter.Match(&k), arguments, found)
+			t.Errorf("%v matches %+v: %v, and matches %q: %v", k, filter, filter.Match(&k), arguments, found)
 		}
 	})
 }
 
-// A cursor of any content is a position or refused; a position comes back.
+// A cursor of any content is decoded or refused; an encoded position is restored.
 func FuzzCursor(f *testing.F) {
 	var s source
 	for _, p := range []position{{revision: 7}, {revision: 7, index: 3, aboveFrontier: []numberRange{{7, 9}, {11, 11}}}} {
@@ -88,24 +88,24 @@ func FuzzCursor(f *testing.F) {
 		}
 		again, err := s.Decode(s.Encode(p))
 		if err != nil || compare(&again, &p) != 0 || again.tokenPrefix != p.tokenPrefix || len(again.aboveFrontier) != len(p.aboveFrontier) {
-			t.Errorf("%+v came back as %+v, %v", p, again, err)
+			t.Errorf("%+v was restored as %+v, %v", p, again, err)
 		}
 	})
 }
 
-// Only what versionText returns stands for a version.
+// Only a text from versionText is a version.
 func FuzzVersion(f *testing.F) {
 	f.Add(versionText(make([]byte, versionSize)))
 	f.Add(versionText(make([]byte, versionSize)) + "\n")
 	f.Add("")
 	f.Fuzz(func(t *testing.T, text string) {
 		if version := versionBytes(text); len(version) > 0 && versionText(version) != text {
-			t.Errorf("%q is taken for %q", text, versionText(version))
+			t.Errorf("%q is accepted as %q", text, versionText(version))
 		}
 	})
 }
 
-// No error about a URL shows its password, whoever forgot to escape it, nor that of a URL in it.
+// An error about a URL never contains its password, escaped or not, or the password of a URL in a parameter.
 func FuzzURL(f *testing.F) {
 	f.Add("postgres://user:", "", "@host:5432/db?schema=s")
 	f.Add("postgres://user:", "%2F", "@one,two:1/db?sslmode=nonsense")
@@ -126,16 +126,16 @@ func FuzzURL(f *testing.F) {
 		got, err := parseURL(u)
 		switch {
 		case err == nil && (got.pool == nil || got.opts.Schema == ""):
-			t.Errorf("%s is taken for %+v", u, got)
+			t.Errorf("%s is accepted as %+v", u, got)
 		case err != nil && !errors.Is(err, storage.ErrInvalid):
 			t.Errorf("%s: %v, expected ErrInvalid", u, err)
 		case err != nil && strings.Contains(err.Error(), secret):
-			t.Errorf("%s: the error shows the password: %v", u, err)
+			t.Errorf("%s: the error contains the password: %v", u, err)
 		}
 	})
 }
 
-// isPassword reports whether a text is a password of a URL, or follows one because a / or ? in it is not escaped.
+// isPassword reports whether a text is a password of a URL, or follows one because of an unescaped / or ? in it.
 func isPassword(u *url.URL, text string) bool {
 	password, _ := u.User.Password()
 	q := u.Query()

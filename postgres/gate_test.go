@@ -16,19 +16,19 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// step is where a gate stops a writer: a trigger that its statement meets.
+// step is the trigger at which a gate stops a writer.
 type step string
 
 const (
-	// noted is behind the note and before the number, in the statement that deletes by itself.
+	// noted is after the note and before the number, in the statement for a single deletion.
 	noted step = `create trigger gate before delete on $resources for each row execute function $gate()`
-	// drawn is behind the number and before the row of the log.
+	// drawn is after the number and before the row in the log.
 	drawn step = `create trigger gate before insert on $changes for each row execute function $gate()`
-	// logged is behind the row of the log and before the commit.
+	// logged is after the row in the log and before the commit.
 	logged step = `create constraint trigger gate after insert on $changes deferrable initially deferred for each row execute function $gate()`
 )
 
-// gate stops a store's writers at one step of the statement they send. Handles opened by its URL meet it while it is closed; others
+// gate stops a store's writers at one step of their statement. It stops handles opened by its URL while it is closed; other handles
 // pass.
 type gate struct {
 	t           testing.TB
@@ -38,7 +38,7 @@ type gate struct {
 	application string
 	key         int32
 	conn        *pgx.Conn
-	held        pgx.Tx // has the lock that the trigger asks for; nil while the gate is open
+	held        pgx.Tx // holds the lock that the trigger acquires; nil while the gate is open
 }
 
 func newGate(t testing.TB, server *env.PostgresServer, at step) *gate {
@@ -50,7 +50,7 @@ func newGateIn(t testing.TB, server *env.PostgresServer, schema string, at step)
 	t.Helper()
 	g := &gate{t: t, server: server, schema: schema, application: "gated" + unique(), key: rand.Int32()}
 	g.url = server.StoreURLIn(t, g.schema, "application_name="+g.application)
-	fixture.Open(t, g.url) // makes the tables
+	fixture.Open(t, g.url) // creates the tables
 	g.resources = pgx.Identifier{g.schema, "resources"}.Sanitize()
 	names := strings.NewReplacer("$resources", g.resources,
 		"$changes", pgx.Identifier{g.schema, "changes"}.Sanitize(), "$gate", pgx.Identifier{g.schema, "gate"}.Sanitize())
@@ -92,7 +92,7 @@ func (g *gate) open() {
 	}
 }
 
-// stopped counts the writers at the gate, and those that wait for what somebody else has written.
+// stopped counts the writers at the gate, and those that wait for a change of another session.
 func (g *gate) stopped() (here, behind int) {
 	g.t.Helper()
 	err := g.conn.QueryRow(fixture.Context(g.t), `
@@ -104,7 +104,7 @@ from pg_locks join pg_stat_activity using (pid) where not granted and applicatio
 	return here, behind
 }
 
-// notes counts those that its writers hold: the locks with two keys, but the gate's own.
+// notes counts the notes of the gate's writers: the locks with two keys, except the gate's own.
 func (g *gate) notes() (n int) {
 	g.t.Helper()
 	err := g.conn.QueryRow(fixture.Context(g.t), `
@@ -121,8 +121,8 @@ func (g *gate) await(writers int) {
 	fixture.Eventually(g.t, "writers to stop at the gate", func() bool { here, _ := g.stopped(); return here >= writers })
 }
 
-// TestDeleteHoldsAbsence has two transactions each delete what the other one creates. Neither is there when they look; but no order of
-// the two explains that both find nothing, so one has to be refused.
+// TestDeleteHoldsAbsence runs two transactions that each delete the other's creation. Both resources are absent when they start. No
+// order of the two explains that both deletions find nothing, so one must be refused.
 func TestDeleteHoldsAbsence(t *testing.T) {
 	t.Parallel()
 	g := newGate(t, env.Postgres(t), drawn)
@@ -140,7 +140,7 @@ func TestDeleteHoldsAbsence(t *testing.T) {
 	go commit(0)
 	g.await(1)
 	go commit(1)
-	fixture.Eventually(t, "the other transaction to come as far as it gets", func() bool {
+	fixture.Eventually(t, "the other transaction to block", func() bool {
 		here, behind := g.stopped()
 		return here == 2 || behind > 0
 	})
@@ -151,6 +151,6 @@ func TestDeleteHoldsAbsence(t *testing.T) {
 		first, second = second, first
 	}
 	if first != nil || !isCASFailure(second) {
-		t.Errorf("the transactions ended with %v and %v, expected that one succeeds and the other meets what that one created", first, second)
+		t.Errorf("the transactions ended with %v and %v, expected that one succeeds and the other finds its creation", first, second)
 	}
 }

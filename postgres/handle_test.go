@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// openHandle opens a store for a test that looks inside of it.
+// openHandle opens a store for a test that uses its internals.
 func openHandle(t *testing.T, ctx context.Context, storeURL string) *Backend {
 	t.Helper()
 	u, err := url.Parse(storeURL)

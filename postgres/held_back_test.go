@@ -17,8 +17,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// heldBack is a store in which a writer has stopped before its commit, and another has written since. It returns a run of the feed that
-// began before that, and a function that lets the writer commit.
+// heldBack creates a store with a writer that has stopped before its commit, and a later write. It returns a run of the feed that
+// began before, and a function that lets the writer commit.
 func heldBack(t *testing.T, ctx context.Context) (r *run, b *Backend, shown *[]string, commit func()) {
 	t.Helper()
 	server := env.Postgres(t)
@@ -64,7 +64,7 @@ func heldBack(t *testing.T, ctx context.Context) (r *run, b *Backend, shown *[]s
 	}
 }
 
-// TestPausesWhileHeldBack looks for changes while a commit stalls: from look to look the pause grows, and ends with the stall.
+// TestPausesWhileHeldBack polls while a commit stalls. The pauses between the polls grow, and end with the stall.
 func TestPausesWhileHeldBack(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
@@ -91,13 +91,13 @@ func TestPausesWhileHeldBack(t *testing.T) {
 	}
 }
 
-// TestLongPauseIsNotCutShort asks a run to look, again and again, while it pauses because a commit stalls or the database is away. Each
-// asking would else cost a look that finds nothing.
+// TestLongPauseIsNotCutShort signals a run repeatedly while it pauses because a commit stalls or the database is unavailable. Each
+// signal would otherwise cause a useless poll.
 func TestLongPauseIsNotCutShort(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
-	r := &run{in: &inbox{signal: make(chan struct{})}} // the bell is heard only by who waits for it
+	r := &run{in: &inbox{signal: make(chan struct{})}} // only a waiting receiver gets the signal
 	tick, done := make(chan time.Time), make(chan error, 1)
 	go func() { done <- r.await(ctx, time.Hour, tick) }()
 	for range 3 {
@@ -116,8 +116,8 @@ func TestLongPauseIsNotCutShort(t *testing.T) {
 	}
 }
 
-// TestPublishedIsOfThisHistory reads a page of history while a commit stalls. What the feed has published is final all the same, if it
-// is there; what only bears its number is not.
+// TestPublishedIsOfThisHistory reads a page of history while a commit stalls. A change that the feed has published is final
+// nevertheless, if it is in the page. Another change with the same number is not.
 func TestPublishedIsOfThisHistory(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
@@ -131,7 +131,7 @@ func TestPublishedIsOfThisHistory(t *testing.T) {
 		return names, err
 	}
 	if names, err := page(); err != nil || len(names) > 0 {
-		t.Errorf("behind a stalled commit: %v, %v; expected nothing", names, err)
+		t.Errorf("after a stalled commit: %v, %v; expected nothing", names, err)
 	}
 	behind, err := b.handle.source.history.last(ctx, b.handle.database.main, math.MaxInt64)
 	if err != nil {
@@ -139,17 +139,17 @@ func TestPublishedIsOfThisHistory(t *testing.T) {
 	}
 	b.handle.source.feedPosition.Store(&behind)
 	if names, err := page(); err != nil || !slices.Equal(names, []string{"behind"}) {
-		t.Errorf("what was published: %v, %v; expected it", names, err)
+		t.Errorf("the published change: %v, %v; expected it", names, err)
 	}
 	other := behind
 	other.tokenPrefix[0]++
 	b.handle.source.feedPosition.Store(&other)
 	if names, err := page(); !errors.Is(err, storage.ErrCompacted) {
-		t.Errorf("what was published of another history: %v, %v; expected ErrCompacted", names, err)
+		t.Errorf("the published change of another history: %v, %v; expected ErrCompacted", names, err)
 	}
 }
 
-// newWrite is what Apply makes of a write.
+// newWrite converts a write like Apply.
 func newWrite(k key.Key, res *resourcepb.Resource) (*mutation, error) {
 	return newMutation(&driver.Mutation{Verb: driver.Write, Key: k, Uid: res.GetId().GetUid(), Version: res.GetVersion(), Resource: res})
 }

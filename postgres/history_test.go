@@ -7,7 +7,8 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// Of a change whose key cannot be read nobody knows which watches want it: it ends them all, and who lists again goes on.
+// If the key of a change cannot be decoded, the affected watches are unknown. The change ends all watches, and a new list
+// continues.
 func TestChangeOfUnreadableKey(t *testing.T) {
 	t.Parallel()
 	_, err := eventsOf([]change{{at: position{revision: 7}, kind: kindWrite, key: []byte("a\x00b")}})

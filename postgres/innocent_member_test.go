@@ -13,8 +13,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// TestInnocentMemberLosesItsConnection has the database refuse one member of a batch, and cut the connection of the other when that is
-// then carried out apart. The other was refused by nobody: it must be tried again, and must not be told what the first is to blame for.
+// TestInnocentMemberLosesItsConnection makes the database refuse one member of a batch, and cut the connection of the other when
+// that is then sent alone. The other one was not refused: it must be repeated, and must not get the first one's error.
 func TestInnocentMemberLosesItsConnection(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)

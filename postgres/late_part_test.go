@@ -16,8 +16,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// TestTimeEndsForAllWrites carries out a statement of several writes whose time is over between its first look at the clock and the
-// next. A write that was left out for that must not be told that another version is stored.
+// TestTimeEndsForAllWrites runs a statement of several writes whose time ends between its first read of the clock and the next. A
+// write that was omitted because of that must not get a conflict.
 func TestTimeEndsForAllWrites(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
@@ -49,7 +49,7 @@ func TestTimeEndsForAllWrites(t *testing.T) {
 	}
 	text := strings.ReplaceAll(b.handle.database.sql.updateMany, "clock_timestamp()", name("clock")+"()")
 	if text == b.handle.database.sql.updateMany {
-		t.Fatal("the statement does not look at the clock")
+		t.Fatal("the statement does not read the clock")
 	}
 	b.handle.database.sql.updateMany = text
 	conn, err := b.handle.database.main.Acquire(ctx)

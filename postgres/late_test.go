@@ -11,8 +11,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// TestClockStep has a clock step after a session has compared the program's with the server's: writes of every kind find out, and
-// go ahead.
+// TestClockStep steps a clock after a session has compared the program's with the server's. Writes of every kind detect it and
+// succeed.
 func TestClockStep(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)

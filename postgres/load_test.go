@@ -18,7 +18,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// TestEveryVersionOnce has 32 writers on 50 hot keys, over 4 handles, and 8 watches that must see it all.
+// TestEveryVersionOnce runs 32 writers on 50 hot keys, over 4 handles, and 8 watches that must return every version once.
 func TestEveryVersionOnce(t *testing.T) {
 	t.Parallel()
 	storeURL := env.Postgres(t).StoreURL(t)
@@ -38,7 +38,8 @@ func TestEveryVersionOnce(t *testing.T) {
 	c.finish(handles[0], followers...)
 }
 
-// TestNoDeadlocks lets batches and transactions of several handles meet on the same keys, and asks the server.
+// TestNoDeadlocks runs conflicting batches and transactions of several handles on the same keys, and reads the server's deadlock
+// count.
 func TestNoDeadlocks(t *testing.T) {
 	t.Parallel()
 	server := env.Postgres(t)
@@ -126,7 +127,7 @@ func transact(t *testing.T, b storage.Backend, random *rand.Rand, keys int) {
 	}
 }
 
-// TestOneFeed counts the connections of a handle with many watches, and of a handle that was closed.
+// TestOneFeed counts the connections of a handle with many watches, and of a closed handle.
 func TestOneFeed(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
@@ -161,7 +162,7 @@ func TestOneFeed(t *testing.T) {
 	fixture.Eventually(t, "the connections to be closed", func() bool { return count() == 0 })
 }
 
-// TestNotify leaves a watch nothing but notifications to go by, also those of a handle that is closed at once.
+// TestNotify leaves a watch only notifications as a source, including those of a handle that is closed at once.
 func TestNotify(t *testing.T) {
 	t.Parallel()
 	server := env.Postgres(t)
@@ -185,8 +186,8 @@ func TestNotify(t *testing.T) {
 	}
 }
 
-// TestNotifyNewcomer begins to listen where nobody did: a writer that has found nobody to tell goes on telling nobody for a while,
-// and what it writes meanwhile must arrive all the same.
+// TestNotifyNewcomer starts to listen where no session listened before. A writer that has found no listener sends no notifications
+// for a while, and its writes in that time must arrive nevertheless.
 func TestNotifyNewcomer(t *testing.T) {
 	t.Parallel()
 	server := env.Postgres(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// TestLookIsFinal looks at keys while a session is under way that can have a lower number than what is visible. That is no revision yet:
-// Look waits for it.
+// TestLookIsFinal reads keys while an open session may have a lower number than a visible change. The visible state is not final
+// yet, so the read waits.
 func TestLookIsFinal(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
@@ -69,12 +69,12 @@ func TestLookIsFinal(t *testing.T) {
 	two := write(second)
 	look(true)
 	if v, _, err := only(ctx, second, false); err != nil || v == nil || string(v.Version) != two.Version {
-		t.Errorf("what is visible: %+v, %v", v, err)
+		t.Errorf("the visible resource: %+v, %v", v, err)
 	}
 	brief, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 	defer cancel()
 	if v, revision, err := only(brief, second, true); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("what is not final was found as of revision %d: %+v, %v", revision, v, err)
+		t.Errorf("a state that is not final was found as of revision %d: %+v, %v", revision, v, err)
 	}
 	h.keys.batch = batch.New(batch.Options[keyRequest]{}, func(_ context.Context, calls []*keyCall) {
 		snap := look(true)
@@ -87,7 +87,7 @@ func TestLookIsFinal(t *testing.T) {
 		}
 	})
 	if v, revision, err := only(ctx, second, true); err != nil || v != nil || revision <= h.RevisionOf(before.at) {
-		t.Errorf("what was deleted after a first look, which did not count: %+v, as of revision %d: %v", v, revision, err)
+		t.Errorf("the resource deleted after the first attempt: %+v, as of revision %d: %v", v, revision, err)
 	}
 	h.keys = newKeyReader(h.keys.history)
 	two = write(second)

@@ -17,7 +17,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// lockRow locks the row of a resource, as a stranger's session does, until the transaction that it returns ends.
+// lockRow locks the row of a resource in a foreign session, until the returned transaction ends.
 func lockRow(t *testing.T, server *env.PostgresServer, schema string, id *resourcepb.ID) pgx.Tx {
 	t.Helper()
 	tx, err := server.Connect(t).Begin(fixture.Context(t))
@@ -32,7 +32,7 @@ func lockRow(t *testing.T, server *env.PostgresServer, schema string, id *resour
 	return tx
 }
 
-// halfDone is a batch of three writes of which one was carried out and two were not, and whose answer is held back.
+// halfDone is a batch of three writes. One was applied and two were not, and the answer is held back.
 type halfDone struct {
 	server     *env.PostgresServer
 	schema     string
@@ -43,8 +43,8 @@ type halfDone struct {
 	badPayload []byte
 }
 
-// newHalfDone makes such a batch. timeout is the deadline of its calls. Nobody can see from outside whether a write waits for the one
-// ahead, so on a busy machine it takes more than one attempt.
+// newHalfDone creates such a batch. timeout is the deadline of its calls. Whether a write waits for the one ahead is not visible
+// from outside, so on a busy machine it takes more than one attempt.
 func newHalfDone(t *testing.T, timeout time.Duration) *halfDone {
 	t.Helper()
 	for range 10 {
@@ -52,12 +52,12 @@ func newHalfDone(t *testing.T, timeout time.Duration) *halfDone {
 			return h
 		}
 	}
-	t.Fatal("the writes were never carried out together")
+	t.Fatal("the writes were never sent together")
 	return nil
 }
 
-// tryHalfDone returns nil if the writes were not carried out together. A write of another key goes ahead, and its answer is held back,
-// so that those that come meanwhile are.
+// tryHalfDone returns nil if the writes were not sent together. A write of another key goes ahead, and its answer is held back, so
+// that later writes wait and are batched.
 func tryHalfDone(t *testing.T, timeout time.Duration) *halfDone {
 	t.Helper()
 	server := env.Postgres(t)
@@ -119,15 +119,15 @@ func tryHalfDone(t *testing.T, timeout time.Duration) *halfDone {
 	}
 }
 
-// TestLostBatchMeetsLock loses the answer to the batch, and a stranger holds the row of one that was not done when its turn
-// comes again: the write that was done is not begun anew.
+// TestLostBatchMeetsLock loses the answer to the batch, and a foreign session holds the row of an unapplied write when it is
+// repeated. The applied write must not be repeated.
 func TestLostBatchMeetsLock(t *testing.T) {
 	t.Parallel()
 	h := newHalfDone(t, fixture.Timeout)
 	lock := lockRow(t, h.server, h.schema, h.badKey)
 	h.held.Cut()
 	if err := <-h.good; err != nil {
-		t.Errorf("the write that was done, while a stranger holds the row of another in its batch: %v", err)
+		t.Errorf("the applied write, while a foreign session locks the row of another write in its batch: %v", err)
 	}
 	if err := lock.Rollback(fixture.Context(t)); err != nil {
 		t.Fatal(err)
@@ -139,8 +139,8 @@ func TestLostBatchMeetsLock(t *testing.T) {
 	}
 }
 
-// TestLostBatchAtTheDeadline loses the answer to the batch, and then the database is silent until the deadline: the write that
-// is known to be done is answered as such.
+// TestLostBatchAtTheDeadline loses the answer to the batch, and then the database is silent until the deadline. The write that is
+// known to be applied returns success.
 func TestLostBatchAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	h := newHalfDone(t, 15*time.Second)
@@ -150,7 +150,7 @@ func TestLostBatchAtTheDeadline(t *testing.T) {
 	h.proxy.Stall()
 	defer h.proxy.Resume()
 	if err := <-h.good; err != nil {
-		t.Errorf("the write that is known to be done: %v", err)
+		t.Errorf("the write that is known to be applied: %v", err)
 	}
 	for range 2 {
 		if err := <-h.bad; !isInconsistent(err) {

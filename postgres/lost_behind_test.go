@@ -12,9 +12,10 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// TestLostBeforeTheFeedSawIt has a watch begin with a change that the feed has not come to, and replaces the database by an older copy,
-// as a fail-over does that loses commits. The feed finds all that it has shown; the change that then gets the lost one's number is one
-// that the watch takes for seen. So it is for a watch that was resumed, and read that far in the history.
+// TestLostBeforeTheFeedSawIt starts a watch whose snapshot contains a change that the feed has not reached yet, and replaces the
+// database by an older copy, like a fail-over that loses commits. The feed finds everything that it has published. The next change
+// gets the lost one's number, and the watch would take it for the change that it has already returned. The same holds for a resumed
+// watch that read that far in history.
 func TestLostBeforeTheFeedSawIt(t *testing.T) {
 	t.Parallel()
 	for _, begin := range []string{"listed", "resumed"} {
@@ -23,7 +24,7 @@ func TestLostBeforeTheFeedSawIt(t *testing.T) {
 			ctx := fixture.Context(t)
 			server := env.Postgres(t)
 			database := server.Database(t)
-			const schema = "store" // goes with the database
+			const schema = "store" // dropped with the database
 			name := strings.TrimPrefix(parseURL(t, database.URL).Path, "/")
 			admin := server.Connect(t)
 			alone := func(statements ...string) {
@@ -41,7 +42,7 @@ func TestLostBeforeTheFeedSawIt(t *testing.T) {
 			other := fixture.Open(t, database.StoreURLIn(t, schema))
 			one := fixture.Write(t, other, fixture.Resource("one", "v"))
 			b := fixture.Open(t, database.StoreURLIn(t, schema, "listen=off", "poll=1h"))
-			first := fixture.WatchAll(t, b) // the feed begins
+			first := fixture.WatchAll(t, b) // the feed starts
 			expect(t, "snapshot", first, one)
 			endOfSnapshot(t, first)
 			alone("create database " + name + "_copy template " + name)
@@ -66,7 +67,7 @@ func TestLostBeforeTheFeedSawIt(t *testing.T) {
 			alone("begin; alter database " + name + " rename to " + name + "_lost; alter database " + name + "_copy rename to " + name + "; commit")
 			fixture.Write(t, other, fixture.Resource("instead", "v"))
 			fixture.Write(t, other, fixture.Resource(marker, ""))
-			if err := w.(storage.Bookmarker).Bookmark(ctx); err != nil { // it has the feed look
+			if err := w.(storage.Bookmarker).Bookmark(ctx); err != nil { // makes the feed poll
 				t.Fatal(err)
 			}
 			for {
@@ -78,7 +79,7 @@ func TestLostBeforeTheFeedSawIt(t *testing.T) {
 					return
 				}
 				if name := event.GetUpsert().GetResource().GetId().GetName(); name == "instead" || name == marker {
-					t.Fatalf("the watch goes on with %q, although a change that it has shown is lost", name)
+					t.Fatalf("the watch goes on with %q, although a change that it has returned is lost", name)
 				}
 			}
 		})

@@ -10,8 +10,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// TestLostAfterCompact cuts off a write on a connection that has rested while others wrote, and compacted all that they wrote: that the
-// database has not carried it out can still be told, and it is sent again.
+// TestLostAfterCompact cuts off a write on a connection that was idle while others wrote and compacted all of their changes. The
+// adapter can still determine that the write was not applied, and sends it again.
 func TestLostAfterCompact(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)

@@ -21,7 +21,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// behindProxy opens a store twice: through a proxy that breaks connections, and without it.
+// behindProxy opens a store twice: through a proxy that breaks connections, and directly.
 func behindProxy(t *testing.T) (proxy *faultproxy.Proxy, through, direct storage.Backend) {
 	t.Helper()
 	server := env.Postgres(t)
@@ -32,7 +32,7 @@ func behindProxy(t *testing.T) (proxy *faultproxy.Proxy, through, direct storage
 	return proxy, through, direct
 }
 
-// outcome reads from w what was written under a name up to a marker, and expects it once.
+// expectOnce reads the writes of a name from w up to a marker, and expects one.
 func expectOnce(t *testing.T, w storage.Watch, b storage.Backend, name string, want int) {
 	t.Helper()
 	fixture.Write(t, b, fixture.Resource(marker+unique(), "v"))
@@ -55,7 +55,7 @@ func expectOnce(t *testing.T, w storage.Watch, b storage.Backend, name string, w
 	}
 }
 
-// TestLostAnswer cuts the connection before the database has a write, and after it has carried it out.
+// TestLostAnswer cuts the connection before the database receives a write, and after it has applied it.
 func TestLostAnswer(t *testing.T) {
 	t.Parallel()
 	proxy, through, direct := behindProxy(t)
@@ -112,7 +112,7 @@ func sprung(t *testing.T, trap *faultproxy.Trap) {
 	}
 }
 
-// TestLostAnswerOfTheOverwritten holds an answer back until others have gone on: the write succeeded all the same.
+// TestLostAnswerOfTheOverwritten holds an answer back until others have written again. The write nevertheless succeeded.
 func TestLostAnswerOfTheOverwritten(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
@@ -152,7 +152,7 @@ func TestLostAnswerOfTheOverwritten(t *testing.T) {
 	}
 }
 
-// TestSilentConnection holds an answer back for good: the write is settled over another connection.
+// TestSilentConnection holds an answer back for ever. The outcome is resolved over another connection.
 func TestSilentConnection(t *testing.T) {
 	t.Parallel()
 	proxy, through, direct := behindProxy(t)
@@ -170,7 +170,7 @@ func TestSilentConnection(t *testing.T) {
 	sprung(t, trap)
 }
 
-// TestLostCommit does the same to transactions, where the database's COMMIT is what is lost.
+// TestLostCommit does the same with transactions, where the COMMIT is lost.
 func TestLostCommit(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
@@ -199,7 +199,7 @@ func TestLostCommit(t *testing.T) {
 		}
 		expectOnce(t, w, direct, name, 1)
 	}
-	// One that deletes only leaves no version behind, and is told apart from one of somebody else.
+	// A transaction of deletions leaves no version behind, and must be distinguished from another session's.
 	doomed := fixture.Write(t, direct, fixture.Resource("doomed", "v"))
 	trap := proxy.CutAnswer([]byte("doomed"))
 	if _, err := transactor.Commit(ctx, []storage.Op{{Delete: doomed.Id, Version: doomed.Version}}); err != nil {
@@ -208,7 +208,7 @@ func TestLostCommit(t *testing.T) {
 	sprung(t, trap)
 }
 
-// TestLostBatch cuts off many writes at once, and again and again.
+// TestLostBatch cuts off many writes at once, repeatedly.
 func TestLostBatch(t *testing.T) {
 	t.Parallel()
 	proxy, through, direct := behindProxy(t)
@@ -234,7 +234,7 @@ func TestLostBatch(t *testing.T) {
 	c.finish(direct, followers...)
 }
 
-// TestNoDatabase takes the database away for good, before a call and in the midst of it.
+// TestNoDatabase makes the database unavailable for ever, before a call and in the middle of it.
 func TestNoDatabase(t *testing.T) {
 	t.Parallel()
 	proxy, through, direct := behindProxy(t)
@@ -260,7 +260,7 @@ func TestNoDatabase(t *testing.T) {
 			t.Errorf("the database %s, afterwards: %v", take.how, got)
 		}
 	}
-	// In the midst: nobody can know.
+	// In the middle of a call the outcome is unknown.
 	payload := "payload" + unique()
 	trap := proxy.HoldAnswer([]byte(payload))
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -270,11 +270,11 @@ func TestNoDatabase(t *testing.T) {
 	}
 	trap.Cut()
 	if got := read(t, direct, fixture.Resource("two", "").Id); !bytes.Equal(got.Data.Value, []byte(payload)) {
-		t.Errorf("it was carried out: %v", got)
+		t.Errorf("it was applied: %v", got)
 	}
 }
 
-// calls is every call that asks the database.
+// calls returns every call that sends a query.
 func calls(b storage.Backend, stored *resourcepb.Resource) map[string]func(context.Context) error {
 	pager, _ := storage.As[storage.Pager](b)
 	transactor, _ := storage.As[storage.Transactor](b)
@@ -318,7 +318,7 @@ func calls(b storage.Backend, stored *resourcepb.Resource) map[string]func(conte
 	}
 }
 
-// TestSilentIntroduction holds back the answer to what a session asks first: the write goes on over another connection.
+// TestSilentIntroduction holds back the answer to a session's first query. The write continues over another connection.
 func TestSilentIntroduction(t *testing.T) {
 	t.Parallel()
 	proxy, through, direct := behindProxy(t)
@@ -330,8 +330,8 @@ func TestSilentIntroduction(t *testing.T) {
 	}
 }
 
-// TestLostRequestAfterRetention loses a request of a handle that was idle for longer than changes are kept: it finds out that
-// nothing happened.
+// TestLostRequestAfterRetention loses a request of a handle that was idle for longer than the retention. The handle determines that
+// the request was not applied.
 func TestLostRequestAfterRetention(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)

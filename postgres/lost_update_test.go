@@ -14,8 +14,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// TestRefusedAfterLost cuts the answer to an update or a deletion off that is in its commit, and takes the right to write away meanwhile.
-// The next attempt is refused; but that is no answer as long as the first one may still succeed.
+// TestRefusedAfterLost cuts off the answer to an update or a deletion during its commit, and revokes the permission to write
+// meanwhile. The next attempt is refused, which is no result while the first one may still succeed.
 func TestRefusedAfterLost(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(ctx context.Context, b storage.Backend, stored *resourcepb.Resource) error{
@@ -48,8 +48,8 @@ func TestRefusedAfterLost(t *testing.T) {
 			proxy.Cut()
 			select {
 			case err := <-changed:
-				t.Fatalf("while its commit was under way the %s ended with %v", name, err)
-			case <-time.After(5 * time.Second): // longer than a statement may be on its way
+				t.Fatalf("during its commit the %s ended with %v", name, err)
+			case <-time.After(5 * time.Second): // longer than a statement may be in flight
 			}
 			g.open()
 			if err := <-changed; err != nil {

@@ -13,15 +13,15 @@ import (
 	"github.com/ashlar-dev/storage/internal/codec"
 )
 
-// TestMoreIsThere scans up to each of the bounds of a page, with nothing behind it and with one more resource. Only the latter is more, now
-// and at an earlier revision.
+// TestMoreIsThere scans exactly up to each limit of a page, with no further resource and with one more. Only the latter sets More,
+// now and at an earlier revision.
 func TestMoreIsThere(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
-	b := opened(t, ctx) // which has three resources
+	b := opened(t, ctx) // with three resources
 	historian, _ := storage.As[past.Historian](b)
-	// As many as a page of keys alone holds.
+	// As many as a page of keys alone contains.
 	_, err := b.handle.database.main.Exec(ctx, b.handle.database.sql.withNames(`
 insert into $resources (key, uid, version, group_version, data, created, writes, modified, modified_place)
 select 'k' || '\x00'::bytea || 'Kind' || '\x000000'::bytea || convert_to(lpad(n::text, 9, '0'), 'UTF8'), 'u', 'v', 'v1', '', 2, 1, 2, 0
@@ -47,7 +47,7 @@ from generate_series(1, $1::int) n`), rangeRows)
 		}
 		rest, err := historian.Scan(ctx, scan.Rest, past.ScanOptions{Limit: 1, KeysOnly: true, Revision: opts.Revision})
 		if err != nil || len(rest.Records) == 0 {
-			t.Errorf("%s: what is said to be more is %v, %v", what, rest.Records, err)
+			t.Errorf("%s: the rest is %v, %v", what, rest.Records, err)
 		}
 	}
 	size := 0

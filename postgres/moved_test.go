@@ -11,7 +11,8 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// TestMovedBetweenTwoStatements asks one server how far history is final, and reads on another one: the answer does not count there.
+// TestMovedBetweenTwoStatements reads on one server how far history is final, and then changes on another one. The answer is not
+// valid there.
 func TestMovedBetweenTwoStatements(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
@@ -31,6 +32,6 @@ func TestMovedBetweenTwoStatements(t *testing.T) {
 		t.Errorf("on the same server: %v", err)
 	}
 	if err := begin(server + "0"); !errors.Is(err, errMoved) || classify(err) == outcomeRejected {
-		t.Errorf("on another one: %v, expected one that has it tried again", err)
+		t.Errorf("on another server: %v, expected a retriable error", err)
 	}
 }

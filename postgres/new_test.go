@@ -10,7 +10,7 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// A context that is over is the answer, not a doubt about a database that nobody asked.
+// An expired context returns its own error, not a doubt about a database that was not contacted.
 func TestNewWithAContextThatIsOver(t *testing.T) {
 	t.Parallel()
 	pool, err := pgxpool.New(t.Context(), "postgres://user@127.0.0.1:1/nothing")

@@ -17,13 +17,13 @@ import (
 	"github.com/ashlar-dev/storage/migrations"
 )
 
-// caller calls the function apply by a connection of its own, and commits.
+// caller calls the function apply on its own connection, and commits.
 type caller struct {
 	conn *pgx.Conn
 	sql  *statements
 }
 
-// operation is a creation of a key, or a check that nothing is stored there.
+// operation is a creation of a key, or a check that the key is absent.
 type operation struct {
 	key  string
 	kind int16
@@ -53,7 +53,7 @@ func (c caller) apply(ctx context.Context, atomic bool, operations ...operation)
 	return drawn, err
 }
 
-// newCallers returns so many on one store, and the names of its tables.
+// newCallers returns callers on one store, and its statements.
 func newCallers(ctx context.Context, t *testing.T, n int) ([]caller, *statements) {
 	t.Helper()
 	server := env.Postgres(t)
@@ -69,12 +69,12 @@ func newCallers(ctx context.Context, t *testing.T, n int) ([]caller, *statements
 	return callers, sql
 }
 
-// TestCreationsHoldTheirNumbers compares what the rows of new resources say with the log.
+// TestCreationsHoldTheirNumbers compares the numbers in the rows of new resources with the log.
 func TestCreationsHoldTheirNumbers(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name      string
-		n, with   int // creations, and how many of them are to hold their numbers
+		n, with   int // creations, and how many of their rows contain numbers
 		atomic    bool
 		isolation string
 	}{
@@ -110,13 +110,13 @@ from $resources resource join $changes change using (key)`)).Scan(&with, &wrong)
 				t.Fatal(err)
 			}
 			if with != c.with || wrong != 0 {
-				t.Errorf("%d rows hold their numbers, %d of them wrong ones; expected %d and none", with, wrong, c.with)
+				t.Errorf("%d rows contain numbers, %d of them wrong; expected %d and none", with, wrong, c.with)
 			}
 		})
 	}
 }
 
-// waiting waits until so many of the callers' sessions wait for a lock, or have given that up, and reports which.
+// waiting blocks until n of the callers' sessions wait for a lock, or over is closed, and returns them.
 func waiting(ctx context.Context, t *testing.T, watcher *pgx.Conn, n int, over <-chan struct{}, callers ...caller) bool {
 	t.Helper()
 	var pids []uint32
@@ -140,7 +140,7 @@ func waiting(ctx context.Context, t *testing.T, watcher *pgx.Conn, n int, over <
 	}
 }
 
-// rounds repeats what has a tenth of a second to go as it is meant to, until it did.
+// rounds repeats a round that depends on timing until it succeeds.
 func rounds(t *testing.T, round func(i int) bool) {
 	t.Helper()
 	for i := range 200 {
@@ -151,8 +151,8 @@ func rounds(t *testing.T, round func(i int) bool) {
 	t.Fatal("the sessions never met")
 }
 
-// TestCreationAfterAnotherLife has somebody create and delete a resource between the moment when a creation of it has drawn its number and
-// that when its row is there: it may not take effect with a number from before the deletion.
+// TestCreationAfterAnotherLife creates and deletes a resource in another session between the moment when a creation of it has drawn
+// its number and the insertion of its row. The creation must not be applied with a number from before the deletion.
 func TestCreationAfterAnotherLife(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -198,8 +198,9 @@ select max(revision) from life`), []byte(key)).Scan(&deleted); err != nil {
 	})
 }
 
-// TestCreationAfterAbsence has a transaction that relies on that nothing is stored under a key, or under more of them than it can lock, wait
-// before it draws its number, and somebody create that key: the creation comes later, or the transaction is tried again.
+// TestCreationAfterAbsence makes a transaction wait before it draws its number. The transaction relies on the absence of a key, or
+// of more keys than it can lock, and another session creates such a key. The creation must come later, or the transaction must be
+// repeated.
 func TestCreationAfterAbsence(t *testing.T) {
 	t.Parallel()
 	for _, absences := range []int{1, 100} {
@@ -258,14 +259,14 @@ func creationAfterAbsence(t *testing.T, absences int) {
 			return false
 		}
 		if drawn[1][absent] < drawn[0][written] {
-			t.Fatalf("the resource was created as number %d, and was not there as of number %d", drawn[1][absent], drawn[0][written])
+			t.Fatalf("the resource was created as number %d, and was absent as of number %d", drawn[1][absent], drawn[0][written])
 		}
 		return true
 	})
 }
 
-// TestLostRaceDrawsNoNumber has a creation wait for another one of the same resource. It comes too late, and finds that out before it draws
-// a number: readers would wait for that.
+// TestLostRaceDrawsNoNumber makes a creation wait for another creation of the same resource. It fails, and detects that before it
+// draws a number, for which readers would wait.
 func TestLostRaceDrawsNoNumber(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -307,7 +308,7 @@ func TestLostRaceDrawsNoNumber(t *testing.T) {
 	})
 }
 
-// TestLocksOfATransaction has a transaction rely on that nothing is stored under many keys: the server has room for the locks of few.
+// TestLocksOfATransaction runs a transaction that relies on the absence of many keys. The server has space for only a few locks.
 func TestLocksOfATransaction(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)

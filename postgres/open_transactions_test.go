@@ -19,7 +19,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// noteBySQL has a transaction of the test's own note, as every writer does, which numbers it is going to draw.
+// noteBySQL makes a transaction of the test record, like every writer, the numbers that it is going to draw.
 func noteBySQL(t *testing.T, tx pgx.Tx, schema string) {
 	t.Helper()
 	changes := pgx.Identifier{schema, "changes"}.Sanitize()
@@ -29,7 +29,7 @@ func noteBySQL(t *testing.T, tx pgx.Tx, schema string) {
 	}
 }
 
-// writeBySQL stores a resource in a transaction of the test's own, as a backend does.
+// writeBySQL stores a resource in a transaction of the test, like a backend.
 func writeBySQL(t *testing.T, tx pgx.Tx, schema string, res *resourcepb.Resource) {
 	t.Helper()
 	ctx := fixture.Context(t)
@@ -63,8 +63,9 @@ func expect(t *testing.T, who string, w storage.Watch, want *resourcepb.Resource
 	}
 }
 
-// TestStalledWriter stops a writer between its number and its commit while others write, list, watch and resume. All of that goes
-// on; what comes after the writer's number is shown after it, in one order, and what a list showed before is not shown again.
+// TestStalledWriter stops a writer between its number and its commit while others write, list, watch and resume. All of that
+// continues. Changes after the writer's number are returned after it, in one order, and changes that a list already contained are
+// not repeated.
 func TestStalledWriter(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
@@ -86,7 +87,7 @@ func TestStalledWriter(t *testing.T) {
 	late := fixture.Resource("late", "v")
 	writeBySQL(t, tx, schema, late)
 
-	// Others go on at once, without its change.
+	// Others continue at once, without its change.
 	second := fixture.Write(t, b, fixture.Resource("second", "v"))
 	third := fixture.Write(t, other, fixture.Resource("third", "v"))
 
@@ -127,15 +128,15 @@ func TestStalledWriter(t *testing.T) {
 	}
 }
 
-// resumeAt reads the next event and returns the cursor behind it.
+// resumeAt reads the next event and returns its cursor.
 func resumeAt(t *testing.T, w storage.Watch, want *resourcepb.Resource) string {
 	t.Helper()
 	expect(t, "watch begun beside it", w, want)
 	return w.Cursor()
 }
 
-// TestOpenTransaction keeps a stranger's transaction open that holds a row and has written to a table of its own: nobody's events
-// wait for it.
+// TestOpenTransaction keeps a foreign transaction open that locks a row and has written to a table of its own. No event waits for
+// it.
 func TestOpenTransaction(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
@@ -171,7 +172,7 @@ func TestOpenTransaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-waits; err != nil {
-		t.Errorf("the write of the row that was held: %v", err)
+		t.Errorf("the write of the locked row: %v", err)
 	}
 }
 
@@ -228,20 +229,20 @@ func TestStalledCommit(t *testing.T) {
 		_, err := transactor.Commit(ctx, []storage.Op{{Write: fixture.Resource("a", "v")}, {Write: held}, {Write: fixture.Resource("z", "v")}})
 		stalled <- err
 	}()
-	// A plain write of the same row waits too, and holds nobody up.
+	// A plain write of the same row waits as well, and blocks no other call.
 	go func() { _, err := b.WriteCAS(ctx, fixture.Resource("held", "created")); stalled <- err }()
 	for range 20 {
 		expect(t, "watch beside the stalled transaction", w, fixture.Write(t, b, fixture.Resource("other"+unique(), "v")))
 	}
-	// One that gives up leaves by itself.
+	// A call at its deadline returns by itself.
 	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
 	if err := b.DeleteCAS(short, held.Id, held.Version); !isInconsistent(err) {
-		t.Errorf("a delete of the held row: %v", err)
+		t.Errorf("a delete of the locked row: %v", err)
 	}
-	// One that demands another version than the one that is there is refused at once, whatever becomes of the row.
+	// A call that requires another version than the stored one is refused at once, whatever happens to the row.
 	if err := b.DeleteCAS(ctx, held.Id, "another version"); !isCASFailure(err) {
-		t.Errorf("a delete of another version of the held row: %v", err)
+		t.Errorf("a delete of another version of the locked row: %v", err)
 	}
 	if err := tx.Rollback(ctx); err != nil {
 		t.Fatal(err)

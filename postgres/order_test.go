@@ -18,27 +18,26 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// ordering is writers whose every call notes when it began and when it was answered, by a count that all of them share. A
-// watch's order can then be held against time: of two calls of which one began after the other was answered, the later one's
-// events come later.
+// ordering is a group of writers whose calls record when they began and when they were answered, by a shared counter. The order of
+// a watch can then be compared with time: if one call began after another was answered, its events come later.
 type ordering struct {
 	t     testing.TB
 	clock atomic.Int64
-	calls sync.Map // of a call's name: *timed
+	calls sync.Map // by the call's name: *timed
 	group sync.WaitGroup
 	named atomic.Int64
 }
 
-// timed is a call: when it began, when it was answered (0: it failed), and how many events it makes.
+// timed is a call: when it began, when it was answered (0: it failed), and how many events it causes.
 type timed struct {
 	began, acked int64
 	events       int
 }
 
-// change is one event as a watch saw it.
+// change is one event of a watch.
 type change struct{ call, key, version string }
 
-// begin notes a call of so many events.
+// begin records the start of a call with this many events.
 func (o *ordering) begin(events int) (name string, entry *timed) {
 	name = fmt.Sprint("call-", o.named.Add(1))
 	entry = &timed{began: o.clock.Add(1), events: events}
@@ -46,7 +45,7 @@ func (o *ordering) begin(events int) (name string, entry *timed) {
 	return name, entry
 }
 
-// writer makes calls by turns: creations, updates, and transactions of several keys.
+// writer makes creations, updates, and transactions of several keys in turn.
 func (o *ordering) writer(b storage.Backend, keys string, seed uint64, calls int) {
 	o.group.Go(func() {
 		random := rand.New(rand.NewPCG(seed, 3))
@@ -94,7 +93,7 @@ func (o *ordering) writer(b storage.Backend, keys string, seed uint64, calls int
 	})
 }
 
-// record returns the changes that a watch shows up to the marker, in their order.
+// record returns the changes of a watch up to the marker, in their order.
 func record(w storage.Watch) ([]change, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*fixture.Timeout)
 	defer cancel()
@@ -115,23 +114,23 @@ func record(w storage.Watch) ([]change, error) {
 	}
 }
 
-// check demands that all is one serial order of the calls: every event once, those of a call together, and no call before one
-// that was answered before it began.
+// check verifies that the changes are one serial order of the calls: every event once, those of a call together, and no call before
+// one that was answered before it began.
 func (o *ordering) check(who string, all []change) {
 	o.t.Helper()
 	count := map[string]int{}
 	var last string
-	var latest int64 // when the latest call so far began
+	var latest int64 // start of the latest call so far
 	var after string
 	for _, c := range all {
 		found, known := o.calls.Load(c.call)
 		if !known {
-			o.t.Errorf("%s: nobody made %v", who, c)
+			o.t.Errorf("%s: no call made %v", who, c)
 			return
 		}
 		entry := found.(*timed)
 		if c.call != last && count[c.call] > 0 {
-			o.t.Errorf("%s: the events of %s do not come together: %v is behind one of %s", who, c.call, c, last)
+			o.t.Errorf("%s: the events of %s are not together: %v follows one of %s", who, c.call, c, last)
 			return
 		}
 		if entry.acked != 0 && entry.acked < latest {
@@ -153,7 +152,7 @@ func (o *ordering) check(who string, all []change) {
 	})
 }
 
-// inOrder has writers on two handles and watches on three, and demands that all watches show one serial order, the same one.
+// inOrder runs writers on two handles and watches on three, and checks that all watches return the same serial order.
 func inOrder(t *testing.T, storeURL string, writers, calls int) {
 	t.Helper()
 	o := &ordering{t: t}
@@ -186,13 +185,13 @@ func inOrder(t *testing.T, storeURL string, writers, calls int) {
 			for at < min(len(r.all), len(records[0].all)) && r.all[at] == records[0].all[at] {
 				at++
 			}
-			t.Errorf("watch %d shows another order than watch 0, from event %d of %d and %d on", i, at, len(r.all), len(records[0].all))
+			t.Errorf("watch %d has another order than watch 0, from event %d of %d and %d on", i, at, len(r.all), len(records[0].all))
 		}
 	}
 }
 
-// TestOneOrder proves that there is one serial order of all changes, whoever makes and watches them: many writers, whose batches
-// are large, and few, whose changes nobody else's hide.
+// TestOneOrder proves that all changes have one serial order, whichever handles write and watch: with many writers, whose batches
+// are large, and with few.
 func TestOneOrder(t *testing.T) {
 	t.Parallel()
 	for _, writers := range []int{2, 6, 32} {
@@ -203,13 +202,13 @@ func TestOneOrder(t *testing.T) {
 	}
 }
 
-// TestOneOrderWherePollingOnly does without LISTEN.
+// TestOneOrderWherePollingOnly works without LISTEN.
 func TestOneOrderWherePollingOnly(t *testing.T) {
 	t.Parallel()
 	inOrder(t, env.Postgres(t).StoreURL(t, "listen=off", "poll=5ms"), 6, 200)
 }
 
-// TestOneOrderResumed watches anew from each event's cursor, with handles by turns: the positions are those of the one order.
+// TestOneOrderResumed starts a new watch from each event's cursor, on alternating handles. The positions follow the one order.
 func TestOneOrderResumed(t *testing.T) {
 	t.Parallel()
 	o := &ordering{t: t}
@@ -251,7 +250,7 @@ func TestOneOrderResumed(t *testing.T) {
 	}
 }
 
-// isolated is a database whose sessions begin transactions at this level.
+// isolated creates a database whose sessions start transactions at this level.
 func isolated(t *testing.T, level string) *env.PostgresServer {
 	t.Helper()
 	server := env.Postgres(t).Database(t)
@@ -262,7 +261,7 @@ func isolated(t *testing.T, level string) *env.PostgresServer {
 	return server
 }
 
-// TestIsolation proves that the adapter does not depend on the isolation level that an administrator has made the default.
+// TestIsolation proves that the adapter does not depend on the default isolation level.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	for _, level := range []string{"repeatable read", "serializable"} {

@@ -17,8 +17,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// TestOthersUnderWay has a statement say whether all changes with lower numbers than its own are there or never will be: not while another
-// session holds a note from before, whether it has drawn a number or is about to.
+// TestOthersUnderWay checks that a statement reports whether all changes with lower numbers than its own are visible or never will
+// be. It must not report that while another session holds an earlier note, whether that session has drawn a number or is about to.
 func TestOthersUnderWay(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
@@ -97,10 +97,10 @@ func TestOthersUnderWay(t *testing.T) {
 	execute("select nextval($seq_name)")
 	check("another session has drawn a number", false)
 	execute("rollback")
-	check("it has given up", true)
+	check("it has rolled back", true)
 }
 
-// creationAndDeletion returns two mutations of one resource, who want to know of others.
+// creationAndDeletion returns two mutations of one resource that report on other sessions.
 func creationAndDeletion(t *testing.T, name string) (created, deleted *mutation) {
 	t.Helper()
 	k := key.Key{Group: "g", Kind: "Kind", Name: name}
@@ -116,7 +116,7 @@ func creationAndDeletion(t *testing.T, name string) (created, deleted *mutation)
 	return created, deleted
 }
 
-// acquire takes a connection for the time of a test.
+// acquire takes a connection for the duration of a test.
 func acquire(t *testing.T, ctx context.Context, pool *pgxpool.Pool) *pgxpool.Conn {
 	t.Helper()
 	conn, err := pool.Acquire(ctx)
