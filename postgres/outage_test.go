@@ -14,7 +14,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// throughOutage has writers and watches on two handles go through trouble: nothing is lost, nothing comes twice.
+// throughOutage runs writers and watches on two handles during trouble. No event is lost or repeated.
 func throughOutage(t *testing.T, open func() storage.Backend, trouble func(c *churn)) {
 	t.Helper()
 	a, b := open(), open()
@@ -46,7 +46,7 @@ func TestServerRestart(t *testing.T) {
 		server.Restart(t)
 		before := c.successes.Load()
 		fixture.Eventually(t, "writes to go on", func() bool { return c.successes.Load() >= before+100 })
-		server.Kill(t) // the way a power cut does
+		server.Kill(t) // like a power cut
 		server.Start(t)
 	})
 }
@@ -58,7 +58,7 @@ func TestServerPaused(t *testing.T) {
 	throughOutage(t, func() storage.Backend { return fixture.Open(t, storeURL) }, func(*churn) {
 		server.Pause(t)
 		defer server.Unpause(t)
-		// Long enough for calls to run out of time: they say so, and nothing else ends the pause.
+		// Long enough for calls to exceed their deadlines. They report that, and the pause has no other effect.
 		for range 2 {
 			callsFail(t, storeURL)
 		}
@@ -92,7 +92,7 @@ func TestTerminatedBackends(t *testing.T) {
 	})
 }
 
-// TestFailOver promotes a synchronous standby, to which the store's address then leads.
+// TestFailOver promotes a synchronous standby, and leads the store's address to it.
 func TestFailOver(t *testing.T) {
 	t.Parallel()
 	pair := env.StartPostgresPair(t)
@@ -122,7 +122,7 @@ func TestFailOver(t *testing.T) {
 		pair.Primary.Kill(t)
 		proxy.Redirect(pair.Standby.Addr)
 		proxy.Cut()
-		// As long as it is a standby nobody reads old data from it.
+		// While it is a standby, no call reads old data from it.
 		callsFail(t, storeURL)
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
@@ -133,7 +133,7 @@ func TestFailOver(t *testing.T) {
 	})
 }
 
-// TestReadOnlyPrimary makes the primary refuse writes: they wait for another one, reads and watches go on.
+// TestReadOnlyPrimary makes the primary refuse writes. Writes wait for another primary; reads and watches continue.
 func TestReadOnlyPrimary(t *testing.T) {
 	t.Parallel()
 	server := env.StartPostgres(t)
@@ -190,7 +190,7 @@ func TestReadOnlyPrimary(t *testing.T) {
 	}
 }
 
-// TestOutage takes the database away for longer than watches wait.
+// TestOutage makes the database unavailable for longer than watches wait.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	server := env.Postgres(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/ashlar-dev/storage/migrations"
 )
 
-// TestBatchMeetsLock has a batch of updates meet a row that another transaction holds: it does not wait, changes the other rows,
-// and says of that one that it is held.
+// TestBatchMeetsLock sends a batch of updates while another transaction holds one of the rows. The batch does not wait, changes the
+// other rows, and reports that row as locked.
 func TestBatchMeetsLock(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)

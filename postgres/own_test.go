@@ -11,8 +11,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// TestOwnChangesKeepTheOrder changes keys in turn through a handle that hears of nobody else, and through another one. What the
-// first one writes it could show at once, but not before what it replaces.
+// TestOwnChangesKeepTheOrder changes keys alternately through a handle without notifications and through another one. The first
+// handle could publish its own writes at once, but not before the versions that they replace.
 func TestOwnChangesKeepTheOrder(t *testing.T) {
 	t.Parallel()
 	server := env.Postgres(t)
@@ -52,8 +52,8 @@ func TestOwnChangesKeepTheOrder(t *testing.T) {
 	}
 }
 
-// TestOwnChangesLeaveGaps lets transactions of others end, in either way, between those of a handle whose watch sees its own
-// changes as they come: what it has not seen yet it sees later, from its cursor too, and nothing twice.
+// TestOwnChangesLeaveGaps lets foreign transactions end, in either way, between those of a handle whose watch returns its own
+// changes immediately. It returns the others later, also from its cursor, and nothing twice.
 func TestOwnChangesLeaveGaps(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
@@ -86,7 +86,7 @@ func TestOwnChangesLeaveGaps(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// What this replaces was seen long ago, so it need not be polled for.
+		// The replaced version was returned long ago, so no poll is necessary.
 		ours[i].Data.Value = []byte("again")
 		expectAmong(t, w, fixture.Write(t, deaf, ours[i]), &theirs)
 	}
@@ -96,16 +96,16 @@ func TestOwnChangesLeaveGaps(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(resumed.Close)
-	last := fixture.Write(t, deaf, fixture.Resource("last", "v")) // a creation is polled for, with all that is left
+	last := fixture.Write(t, deaf, fixture.Resource("last", "v")) // a creation needs a poll, which also returns the rest
 	left := theirs
 	expectAmong(t, w, last, &theirs)
 	expectAmong(t, resumed, last, &left)
 	if len(theirs) > 0 || len(left) > 0 {
-		t.Errorf("never seen: %v, by the one that went on from the cursor: %v", theirs, left)
+		t.Errorf("not returned: %v, by the watch from the cursor: %v", theirs, left)
 	}
 }
 
-// expectAmong reads up to an event, and takes what comes before it off a list.
+// expectAmong reads up to an event, and removes the events before it from a list.
 func expectAmong(t *testing.T, w storage.Watch, want *resourcepb.Resource, before *[]*resourcepb.Resource) {
 	t.Helper()
 	for {

@@ -14,8 +14,9 @@ import (
 	"github.com/ashlar-dev/storage/migrations"
 )
 
-// TestPastCostsItsKeys reads many keys as they were, by plans for these arguments and by plans for any. The latter, which a connection
-// comes to after five times, expect a key or two: what a statement reads must not grow with the square of its keys all the same.
+// TestPastCostsItsKeys reads many keys at an earlier position, by plans for these arguments and by generic plans. A connection
+// switches to the latter after five executions, and they expect a key or two. The number of rows that a statement reads must not
+// grow with the square of its keys.
 func TestPastCostsItsKeys(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)

@@ -34,9 +34,9 @@ func namesOf(resources []*resourcepb.Resource) string {
 	return strings.Join(names, " ")
 }
 
-// TestListingBesideStalledCommit lists while somebody's commit stalls, with a change behind it. The listing does not wait, shows what is
-// visible, and goes on at just that when the commit has come through and everything has been changed since; an answer with a revision
-// waits.
+// TestListingBesideStalledCommit lists while a commit stalls, with a later change behind it. The listing does not wait, and returns
+// the visible state. It continues at exactly this state when the commit has succeeded and everything has been changed since. A
+// result with a revision waits.
 func TestListingBesideStalledCommit(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
@@ -50,7 +50,7 @@ func TestListingBesideStalledCommit(t *testing.T) {
 	waiting, stop := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer stop()
 	if _, newest, err := b.handle.Revisions(waiting); !errors.Is(err, storage.ErrInconsistent) {
-		t.Errorf("the newest revision is said to be %d while a lower one may come: %v", newest, err)
+		t.Errorf("the newest revision is %d while a lower one may appear: %v", newest, err)
 	}
 	commit()
 	all, err := b.List(ctx, storage.StrongConsistency, everything, anywhere, "")
@@ -77,14 +77,14 @@ func TestListingBesideStalledCommit(t *testing.T) {
 		got += " " + namesOf(page.Resources)
 	}
 	if got != "before= behind=" {
-		t.Errorf("listed %s, expected what was visible when the listing began", got)
+		t.Errorf("listed %s, expected the state that was visible when the listing began", got)
 	}
 	if _, newest, err := b.handle.Revisions(ctx); err != nil || newest < 6 {
 		t.Errorf("the newest revision is %d, %v", newest, err)
 	}
 }
 
-// TestForgedPositions reads at positions that nobody was given: each is refused, and none is taken for another.
+// TestForgedPositions reads at positions that were never returned: each is refused, and none is mistaken for another.
 func TestForgedPositions(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
@@ -113,7 +113,7 @@ func TestForgedPositions(t *testing.T) {
 	later.revision++
 	ahead.revision, ahead.index, ahead.tokenPrefix = 2, 0, [8]byte{}
 	ahead.aboveFrontier = []numberRange{{3, 4}}
-	soon, never := at, at // with the digest of nothing
+	soon, never := at, at // with the digest of no changes
 	soon.aboveFrontier, never.aboveFrontier = []numberRange{{at.revision + 1, at.revision + 5000}}, []numberRange{{at.revision + 1, math.MaxInt64}}
 	nothing := sha256.Sum256(nil)
 	copy(soon.aboveFrontierDigest[:], nothing[:])
@@ -131,7 +131,8 @@ func TestForgedPositions(t *testing.T) {
 	}
 }
 
-// TestHotKey reads at a revision before very many changes of one resource: a page costs some probes, not a look at each of them.
+// TestHotKey reads at a revision before very many changes of one resource: a page needs some index probes instead of a read of each
+// change.
 func TestHotKey(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -189,13 +190,13 @@ from (select nextval($seq_name) as next from generate_series(1, ` + fmt.Sprint(v
 		var revision int64
 		err := conn.QueryRow(ctx, sql.withNames(`select revision from $past('g' || '\x00'::bytea || 'Kind' || '\x000000'::bytea || 'hot', $1, 0, '{}')`), at.revision+before).Scan(&revision)
 		if looked := touched() - began; err != nil || revision != at.revision+before || looked > 40 {
-			t.Errorf("found version %d of %d after a look at %d rows: %v", revision, at.revision+before, looked, err)
+			t.Errorf("found version %d of %d after reading %d rows: %v", revision, at.revision+before, looked, err)
 		}
 	}
 }
 
-// TestPruneTogether has several processes delete what is superfluous, some of which end in the middle of a step, beside a writer and a
-// reader at a revision that is kept.
+// TestPruneTogether runs several processes that delete superfluous changes, some of which end in the middle of a step, beside a
+// writer and a reader at a retained revision.
 func TestPruneTogether(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -268,18 +269,18 @@ func TestPruneTogether(t *testing.T) {
 		}
 		write(round, 0)
 		if got := list(); got != want {
-			t.Errorf("while others delete what is superfluous: %s, expected %s", got, want)
+			t.Errorf("during the deletion of superfluous changes: %s, expected %s", got, want)
 		}
 		group.Wait()
 		if got := list(); got != want {
-			t.Errorf("when what is superfluous is deleted: %s, expected %s", got, want)
+			t.Errorf("after the deletion of superfluous changes: %s, expected %s", got, want)
 		}
 	}
 	if _, err := h.PositionAt(ctx, 2); !errors.Is(err, storage.ErrCompacted) {
-		t.Errorf("a revision that was forgotten: %v", err)
+		t.Errorf("a compacted revision: %v", err)
 	}
 	var left int
 	if err := h.database.main.QueryRow(ctx, h.database.sql.withNames(`select count(*) from $changes`)).Scan(&left); err != nil || left > keys+3 {
-		t.Errorf("%d changes are left of %d resources: %v", left, keys, err)
+		t.Errorf("%d changes remain of %d resources: %v", left, keys, err)
 	}
 }

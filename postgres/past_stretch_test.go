@@ -27,8 +27,8 @@ func (c *statementCount) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx
 
 func (*statementCount) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// TestPageBeforeManyCreations reads small pages at a position before which little was stored, and after which very much: what came
-// later is passed over in some looks, not key by key.
+// TestPageBeforeManyCreations reads small pages at a position with few resources before it and very many creations after it. Later
+// creations are skipped in a few statements, not key by key.
 func TestPageBeforeManyCreations(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)

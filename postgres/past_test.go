@@ -19,7 +19,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// versions is a store in memory: what is stored under each key, and how it was at each revision.
+// versions is a store in memory: the resource of each key, now and at each revision.
 type versions struct {
 	now  map[string]driver.Version
 	then map[int64]map[string]driver.Version
@@ -40,8 +40,8 @@ func (m *versions) state(revision int64) (all []driver.Version) {
 	return all
 }
 
-// TestPast changes some keys at random, alone and in transactions, and reads the store as it was after each change: in pages, counted,
-// with filters, before and after older changes are forgotten and deleted.
+// TestPast changes some keys at random, alone and in transactions, and reads the store after each change: in pages, counted, with
+// filters, before and after older changes are compacted and deleted.
 func TestPast(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
@@ -150,11 +150,11 @@ func TestPast(t *testing.T) {
 	}
 	var left int
 	if err := h.database.main.QueryRow(ctx, h.database.sql.withNames(`select count(*) from $changes`)).Scan(&left); err != nil || left > len(keys)+1 {
-		t.Errorf("%d changes are left of %d resources, %v", left, len(m.now), err)
+		t.Errorf("%d changes remain of %d resources, %v", left, len(m.now), err)
 	}
 }
 
-// checkPast compares the store as it was with what was written: at a position, or now.
+// checkPast compares the store at a position, or now, with the written resources.
 func checkPast(t *testing.T, ctx context.Context, h *handle, m *versions, revision int64, at *position) {
 	t.Helper()
 	filters := []*driver.Filter{

@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// TestPgBouncer goes through a pooler in transaction mode, in each way that the README names.
+// TestPgBouncer uses a pooler in transaction mode, in each way that the README describes.
 func TestPgBouncer(t *testing.T) {
 	t.Parallel()
 	pooler := env.StartPgBouncer(t, env.StartPostgres(t))

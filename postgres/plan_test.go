@@ -15,8 +15,8 @@ import (
 	"github.com/ashlar-dev/storage/migrations"
 )
 
-// TestPlans fills the log with two million changes and asks how Postgres would read it: before it has looked at the table
-// and after, with a plan for these arguments and with one for any.
+// TestPlans fills the log with two million changes and checks how Postgres would read it: before and after it has analyzed the
+// table, with a plan for these arguments and with a generic one.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -111,8 +111,8 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// TestPastOfWhatIsUnchanged reads a page of the past of resources that have not changed since: Postgres does not search the log for
-// them, nor reads all of it.
+// TestPastOfWhatIsUnchanged reads a page of the past with resources that have not changed since. Postgres neither searches the log
+// for them nor reads all of it.
 func TestPastOfWhatIsUnchanged(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)

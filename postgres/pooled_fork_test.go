@@ -13,9 +13,9 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// TestLostCommitsBehindPooler replaces the database behind a pooler by an older copy, as a fail-over does that loses commits. The
-// program's sessions with the pooler live on; others draw the lost changes' numbers again, and the handle's own next change bears the
-// number after the last one that its watch saw. The watch must say that history is another one.
+// TestLostCommitsBehindPooler replaces the database behind a pooler by an older copy, like a fail-over that loses commits. The
+// program's sessions with the pooler stay alive. Other sessions draw the lost changes' numbers again, and the handle's own next
+// change has the number after the last one that its watch returned. The watch must report that history has been replaced.
 func TestLostCommitsBehindPooler(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
@@ -28,7 +28,7 @@ func TestLostCommitsBehindPooler(t *testing.T) {
 	pooled.Path = path
 	pooled.RawQuery += "&" + url.Values{"schema": {"store"}, "listen": {"off"}, "poll": {"1h"}, "pool_max_conns": {"1"}}.Encode()
 	admin := server.Connect(t)
-	// The feed may come back between the two.
+	// The feed may reconnect between the two.
 	alone := func(sql string) {
 		t.Helper()
 		fixture.Eventually(t, "nobody else to use the database", func() bool {
@@ -62,6 +62,6 @@ func TestLostCommitsBehindPooler(t *testing.T) {
 	}
 	fixture.Write(t, b, kept)
 	if event, err := w.Next(ctx); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
-		t.Errorf("event %v, %v; expected ErrWatchClosed for history that is gone", event, err)
+		t.Errorf("event %v, %v; expected ErrWatchClosed for replaced history", event, err)
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// TestLostAnswerAfterLostCommits replaces the database behind a pooler by an older copy, whose next changes get numbers that the program's
-// session with the pooler takes for old ones. The answer to a write is lost there, and others go on from what it wrote: it succeeded all
-// the same.
+// TestLostAnswerAfterLostCommits replaces the database behind a pooler by an older copy, whose next changes get numbers that the
+// program's session with the pooler considers old. The answer to a write is lost there, and other writers continue from its
+// version. The write nevertheless succeeded.
 func TestLostAnswerAfterLostCommits(t *testing.T) {
 	t.Parallel()
 	server := env.StartPostgres(t)

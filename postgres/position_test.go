@@ -10,8 +10,8 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// model is a database in small. Writers read the last number, note it, draw numbers, and commit or fail; a reader may look
-// between any two of their steps.
+// model is a small database. Writers read the last number, note it, draw numbers, and commit or fail; a reader may read between any
+// two of their steps.
 type model struct {
 	last      int64
 	writers   []*modelWriter
@@ -47,7 +47,7 @@ func (h *model) step(t *rapid.T) {
 	}
 }
 
-// final is what a reader finds out in two steps, between which others go on.
+// final is the result of a reader's two steps, with other steps in between.
 func (h *model) final(between func()) int64 {
 	final := h.last
 	between()
@@ -69,9 +69,9 @@ func (h *model) visible(after, upTo int64) []change {
 	return found
 }
 
-// TestFollowing walks a watch through looks and through changes that are handed over, as the feed does, from a snapshot taken at any
-// moment, cuts it off at any event, and lets another one go on from the cursor: together they must see each change exactly
-// once, in the order of numbers.
+// TestFollowing moves a watch through polls and through changes that are handed over, like the feed, from a snapshot taken at any
+// moment. It cuts the watch off at any event, and lets another one continue from the cursor. Together they must return each change
+// exactly once, in the order of numbers.
 func TestFollowing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -82,9 +82,9 @@ func TestFollowing(t *testing.T) {
 			}
 		}
 		steps("before")
-		feed := position{revision: 100} // where the feed is
+		feed := position{revision: 100} // the feed's position
 		var own []change
-		var at position // where the watch is
+		var at position // the watch's position
 		var seen []int64
 		began := false
 		look := uint64(0)
@@ -161,10 +161,10 @@ func TestFollowing(t *testing.T) {
 				}
 			}
 			if change := (position{revision: revision}); at.contains(&change) != (count == 1) || count > 1 {
-				t.Fatalf("change %d was seen %d times, and the position says %v", revision, count, at.contains(&change))
+				t.Fatalf("change %d was returned %d times, and the position contains it: %v", revision, count, at.contains(&change))
 			}
 			if revision <= feed.view.final && count != 1 {
-				t.Fatalf("change %d is final (%d) and was seen %d times", revision, feed.view.final, count)
+				t.Fatalf("change %d is final (%d) and was returned %d times", revision, feed.view.final, count)
 			}
 		}
 	})
@@ -178,7 +178,7 @@ func TestCursorText(t *testing.T) {
 		t.Fatal(err)
 	}
 	if compare(&got, &p) != 0 || got.tokenPrefix != p.tokenPrefix || got.aboveFrontierDigest != p.aboveFrontierDigest || !slices.Equal(got.aboveFrontier, p.aboveFrontier) {
-		t.Errorf("read back: %v, expected %v", got, p)
+		t.Errorf("decoded: %v, expected %v", got, p)
 	}
 	const piece = "12345678"
 	for _, payload := range []string{
@@ -191,8 +191,8 @@ func TestCursorText(t *testing.T) {
 	}
 }
 
-// TestPositionInsideSpan moves a listing's position into a range of changes that the listing saw ahead of others: past a whole change,
-// and to a place inside a transaction. What the listing saw stays included, in the cursor too.
+// TestPositionInsideSpan moves a listing's position into a range of changes that the listing already contained: past a whole
+// change, and to a point inside a transaction. The listing's contents stay included, also in the cursor.
 func TestPositionInsideSpan(t *testing.T) {
 	t.Parallel()
 	for _, end := range []position{{revision: 105}, {revision: 105, index: 1}, {revision: 110, index: 1}, {revision: 120, index: 1}} {
@@ -216,7 +216,7 @@ func TestPositionInsideSpan(t *testing.T) {
 	}
 }
 
-// decoded is a position as a cursor brings it back.
+// decoded returns a position after encoding and decoding.
 func decoded(p position) (position, error) {
 	var s source
 	return s.Decode(s.Encode(p))

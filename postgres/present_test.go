@@ -14,8 +14,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
-// TestPresentIsNeverCompacted reads the present while somebody's commit stalls. When that is over, and before the reader reads what was the
-// newest revision then, others write and forget everything before that. The present is still there: it is another one by now.
+// TestPresentIsNeverCompacted reads the present while a commit stalls. After the stall, and before the reader reads at the revision
+// that was newest then, other sessions write and compact everything before. The present still exists; it is a newer one.
 func TestPresentIsNeverCompacted(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{"a span", "a key", "a swap"} {
@@ -44,7 +44,7 @@ func TestPresentIsNeverCompacted(t *testing.T) {
 			waits, forgotten := false, false
 			sends := func(sql []string) {
 				switch {
-				case len(sql) == 2 && sql[0] == readCommitted && !waits: // it asks how far all is final
+				case len(sql) == 2 && sql[0] == readCommitted && !waits: // it reads how far history is final
 					waits = true
 					execute("rollback")
 				case waits && !forgotten && strings.Contains(sql[0], "repeatable read"):
@@ -79,13 +79,13 @@ func TestPresentIsNeverCompacted(t *testing.T) {
 			}
 			tr.sends.Store(nil)
 			if err != nil || !forgotten || got == nil || got.Resource.Version != stored.Version {
-				t.Errorf("read %v, %v, expected %v; forgotten meanwhile: %v", got, err, stored, forgotten)
+				t.Errorf("read %v, %v, expected %v; compacted meanwhile: %v", got, err, stored, forgotten)
 			}
 		})
 	}
 }
 
-// only is the one record of a scan.
+// only returns the single record of a scan.
 func only(scan past.ScanResult, err error) (*past.Record, error) {
 	if err != nil || len(scan.Records) != 1 {
 		return nil, err

@@ -20,7 +20,7 @@ import (
 	"github.com/ashlar-dev/storage/postgres"
 )
 
-// plainPool is a pool as any program makes one: it takes whatever server it is led to.
+// plainPool returns a pool with default settings, which accepts any server.
 func plainPool(t *testing.T, dsn string) *pgxpool.Pool {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(dsn)
@@ -35,13 +35,13 @@ func plainPool(t *testing.T, dsn string) *pgxpool.Pool {
 	return pool
 }
 
-// TestPoolLeadsToStandby gives a backend a pool that takes any server, and leads it to a standby: nothing is read there that is meant
-// to be the present, and watches go on once it has been promoted.
+// TestPoolLeadsToStandby gives a backend a pool that accepts any server, and leads it to a standby. No strong read is answered
+// there, and watches continue after its promotion.
 func TestPoolLeadsToStandby(t *testing.T) {
 	t.Parallel()
 	pair := env.StartPostgresPair(t)
 	proxy := faultproxy.New(t, pair.Primary.Addr)
-	opts := &postgres.Options{Schema: "store"} // goes with the servers
+	opts := &postgres.Options{Schema: "store"} // dropped with the servers
 	b, err := postgres.New(fixture.Context(t), plainPool(t, pair.Primary.At(t, proxy.Addr()).URL), opts)
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestPoolLeadsToStandby(t *testing.T) {
 	pair.CatchUp(t)
 	_, err = postgres.New(fixture.Context(t), plainPool(t, pair.Standby.URL), opts)
 	if !errors.Is(err, storage.ErrInconsistent) || !strings.Contains(err.Error(), "standby") {
-		t.Errorf("opened on a standby: %v, expected ErrInconsistent that names the standby", err)
+		t.Errorf("opened on a standby: %v, expected ErrInconsistent with the standby", err)
 	}
 	w := fixture.WatchAll(t, b)
 	expect(t, "snapshot", w, one)
@@ -116,13 +116,13 @@ func TestPoolLeadsToStandby(t *testing.T) {
 	expect(t, "the watch", w, fixture.Write(t, b, fixture.Resource("two", "v")))
 }
 
-// TestReplicaOnAnotherTimeline reads from the promoted standby and, as its replica, from the old primary, which came back as a standby
-// with commits that the fail-over lost. Its log is longer, but it is another one.
+// TestReplicaOnAnotherTimeline reads from the promoted standby, with the old primary as its replica. The old primary came back as a
+// standby with commits that the fail-over lost. Its log is longer, but it is another timeline.
 func TestReplicaOnAnotherTimeline(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
 	pair := env.StartPostgresPair(t)
-	const schema = "store" // goes with the servers
+	const schema = "store" // dropped with the servers
 	old := fixture.Open(t, pair.Primary.StoreURLIn(t, schema))
 	kept := fixture.Write(t, old, fixture.Resource("one", "kept"))
 	pair.CatchUp(t)

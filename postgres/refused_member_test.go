@@ -16,8 +16,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// TestRefusedMember has the database itself refuse one key, by a constraint of somebody else's, in batches with other keys: only the
-// write of that key fails.
+// TestRefusedMember makes the database itself refuse one key, by a foreign constraint, in batches with other keys. Only the write
+// of that key fails.
 func TestRefusedMember(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
@@ -29,7 +29,7 @@ func TestRefusedMember(t *testing.T) {
 		" add check (position('middle'::bytea in key) = 0)"); err != nil {
 		t.Fatal(err)
 	}
-	// A write whose answer is held back keeps the others waiting, so that they are carried out together.
+	// A write whose answer is held back makes the others wait, so that they are sent together.
 	payload := "payload" + unique()
 	held := proxy.HoldAnswer([]byte(payload))
 	errs := make(chan error, 1)
@@ -46,11 +46,11 @@ func TestRefusedMember(t *testing.T) {
 		case i == 10:
 			name = "middle"
 		case i > 10:
-			name = fmt.Sprintf("other-%d", i) // carried out after it
+			name = fmt.Sprintf("other-%d", i) // applied after it
 		}
 		go func() { _, err := b.WriteCAS(ctx, fixture.Resource(name, "v")); answers <- answer{name, err} }()
 	}
-	lasts(time.Second) // nobody can see from outside that the calls wait
+	lasts(time.Second) // the waiting of the calls is not visible from outside
 	held.Cut()
 	for range cap(answers) {
 		a := <-answers

@@ -22,9 +22,9 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// TestReplacedBetweenTwoStatements replaces the database behind a pooler by an older copy, after a reader has asked how far the history is
-// final, and before it reads. In the copy, lower numbers than that are under way again: a change appears later, behind one that the reader
-// sees. Nobody may be told that all is final up to there, and no watch from there may leave the change out.
+// TestReplacedBetweenTwoStatements replaces the database behind a pooler by an older copy, after a reader has read how far history
+// is final, and before it reads the changes. In the copy, lower numbers are in flight again: a change appears later, behind one
+// that the reader has read. No call may report history as final up to there, and no watch from there may omit the change.
 func TestReplacedBetweenTwoStatements(t *testing.T) {
 	t.Parallel()
 	server := env.StartPostgres(t)
@@ -47,8 +47,8 @@ func TestReplacedBetweenTwoStatements(t *testing.T) {
 	}
 }
 
-// TestReplacedBehindThePublished replaces the database while a page of history is read beside a stalled commit: what the feed has published
-// is known to be final in the one database, and says nothing about the other.
+// TestReplacedBehindThePublished replaces the database while a page of history is read during a stalled commit. The feed's
+// published changes are final in the old database, which proves nothing about the new one.
 func TestReplacedBehindThePublished(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -93,17 +93,17 @@ func TestReplacedBehindThePublished(t *testing.T) {
 	defer tr.sends.Store(nil)
 	events, _, _, err := b.handle.source.page(ctx, from, 10)
 	if len(events) > 0 || pages < 2 {
-		t.Errorf("after %d looks, %d events were shown while a lower number is under way: %v", pages, len(events), err)
+		t.Errorf("after %d polls, %d events were returned while a lower number is in flight: %v", pages, len(events), err)
 	}
 }
 
-// TestCrashBetweenTwoStatements has the server crash and recover by itself at the same point: what it then draws again are the numbers of
-// writers that were rolled back.
+// TestCrashBetweenTwoStatements makes the server crash and recover at the same point. It then draws the numbers of rolled back
+// writers again.
 func TestCrashBetweenTwoStatements(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
-	server := env.StartPostgres(t, "-c", "wal_writer_delay=10s") // or the numbers are not forgotten
+	server := env.StartPostgres(t, "-c", "wal_writer_delay=10s") // otherwise the numbers are flushed
 	r := newReplaceable(t, ctx, server)
 	appearsLater(t, ctx, r, env.StartPgBouncer(t, server), "scan", func(b *Backend) {
 		stranger := r.database.Connect(t)
@@ -120,8 +120,8 @@ func TestCrashBetweenTwoStatements(t *testing.T) {
 	})
 }
 
-// appearsLater has a reader read through the pooler. Before that the store draws numbers, and after the reader has asked how far all is
-// final, before it reads, the store forgets them.
+// appearsLater makes a reader read through the pooler. Before that the store draws numbers. After the reader has read how far
+// history is final, and before it reads the changes, the store loses the numbers.
 func appearsLater(
 	t *testing.T, ctx context.Context, r *replaceable, pooler *env.PgBouncerServer, what string,
 	draw func(*Backend), forget func(),
@@ -168,7 +168,7 @@ func appearsLater(
 		for seen := false; ; {
 			event, err := w.Next(ctx)
 			if errors.Is(err, storage.ErrCompacted) {
-				return // it says so
+				return // it reports it
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -178,7 +178,7 @@ func appearsLater(
 				seen = true
 			case "last":
 				if !seen {
-					t.Error("the watch left out what was committed after its snapshot")
+					t.Error("the watch omitted a commit after its snapshot")
 				}
 				return
 			}
@@ -189,7 +189,7 @@ func appearsLater(
 		defer stop()
 		defer func() { commit() }()
 		if scan, err := historian.Scan(waiting, past.Span{}, past.ScanOptions{}); err == nil && len(scan.Records) > 0 {
-			t.Errorf("all is said to be final up to %d while a lower number is under way", scan.Revision)
+			t.Errorf("history is reported as final up to %d while a lower number is in flight", scan.Revision)
 		}
 	}
 }
@@ -222,7 +222,7 @@ func newReplaceable(t *testing.T, ctx context.Context, server *env.PostgresServe
 	return r
 }
 
-// pooledBy is the URL of a store in the database, through a pooler.
+// pooledBy returns the URL of a store in the database, through a pooler.
 func (r *replaceable) pooledBy(pooler *env.PgBouncerServer) string {
 	pooled := parsed(r.t, pooler.URL)
 	pooled.Path = "/" + r.name
@@ -237,7 +237,7 @@ func (r *replaceable) replace() {
 		"alter database " + r.name + "_copy rename to " + r.name + "; commit")
 }
 
-// alone executes what nobody may be connected to the database for.
+// alone executes SQL that requires a database without connections.
 func (r *replaceable) alone(sql string) {
 	r.t.Helper()
 	fixture.Eventually(r.t, "nobody else to use the database", func() bool {
@@ -246,13 +246,13 @@ func (r *replaceable) alone(sql string) {
 			r.t.Fatal(err)
 		}
 		if _, err = r.admin.Exec(r.ctx, sql); err != nil {
-			_, _ = r.admin.Exec(r.ctx, "rollback") // what it had begun
+			_, _ = r.admin.Exec(r.ctx, "rollback") // an unfinished transaction
 		}
 		return err == nil
 	})
 }
 
-// beginLate writes a resource named late, which the function that it returns commits, and early after it.
+// beginLate writes a resource named late, which the returned function commits, and early after it.
 func beginLate(t *testing.T, ctx context.Context, database *env.PostgresServer) (commit func()) {
 	t.Helper()
 	other := openHandle(t, ctx, database.StoreURLIn(t, "store", "listen=off"))

@@ -12,10 +12,10 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// TestReplicaIsolation makes transactions of one snapshot the default. A replica's answer is as old as its snapshot: the place
-// that it says it has reached afterwards, in the same transaction, proves nothing about what was read.
+// TestReplicaIsolation makes transactions with a single snapshot the default. A replica's answer is as old as its snapshot: the
+// position that it reports afterwards, in the same transaction, proves nothing about the answer.
 //
-// The function that tells the place is replaced by one that waits first, so that the standby can catch up in between.
+// The function that reports the position is replaced by one that waits first, so that the standby can catch up in between.
 func TestReplicaIsolation(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
@@ -61,7 +61,7 @@ end $$`,
 		answered <- answer{res, err}
 	}()
 	var got *answer
-	fixture.Eventually(t, "the replica to be asked, or the primary to answer", func() bool {
+	fixture.Eventually(t, "a query on the replica, or an answer of the primary", func() bool {
 		select {
 		case a := <-answered:
 			got = &a

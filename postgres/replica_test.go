@@ -14,7 +14,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// TestReplica reads from a standby that falls behind: its answers are used while they are fresh enough, and only then.
+// TestReplica reads from a standby that falls behind: its answers are used only while they are recent enough.
 func TestReplica(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
@@ -44,7 +44,7 @@ func TestReplica(t *testing.T) {
 	if got := read(); got != stored.Version {
 		t.Fatalf("read %s, expected %s", got, stored.Version)
 	}
-	// The standby is asked, once it has all that this handle has given out; where its answer is lost, the primary answers.
+	// The standby is used when it has all that this handle has returned; if its answer is lost, the primary answers.
 	trap := proxy.CutAnswer([]byte("one"))
 	fixture.Eventually(t, "a read from the standby", func() bool {
 		if got := read(); got != stored.Version {
@@ -58,8 +58,8 @@ func TestReplica(t *testing.T) {
 		}
 	})
 
-	// A standby that does not replay is passed over as soon as the handle knows of something newer: by its own write, by an
-	// event of its watch.
+	// A standby that does not replay is skipped as soon as the handle knows of a newer state: by its own write, or by an event of
+	// its watch.
 	if _, err := standby.Exec(ctx, "select pg_wal_replay_pause()"); err != nil {
 		t.Fatal(err)
 	}

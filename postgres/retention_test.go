@@ -15,7 +15,7 @@ import (
 	"github.com/ashlar-dev/storage/postgres"
 )
 
-// openForgetful opens a store by a handle that keeps changes for so long only.
+// openForgetful opens a store by a handle with this retention.
 func openForgetful(t *testing.T, storeURL string, retention time.Duration) *postgres.Backend {
 	t.Helper()
 	b, err := postgres.OpenForgetful(fixture.Context(t), storeURL, retention)
@@ -30,8 +30,8 @@ func openForgetful(t *testing.T, storeURL string, retention time.Duration) *post
 	return b
 }
 
-// TestRetention lets the changes of one resource grow old: all but the last one are deleted, a cursor from before them says so, and one from after them
-// goes on.
+// TestRetention lets the changes of one resource expire: all but the last one are deleted, a cursor from before them fails with
+// ErrCompacted, and one from after them continues.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
@@ -70,12 +70,12 @@ func TestRetention(t *testing.T) {
 		t.Fatal(err)
 	}
 	if marks > 60 {
-		t.Errorf("%d marks are kept", marks)
+		t.Errorf("%d marks remain", marks)
 	}
 }
 
-// TestRetentionAfterABurst lets a store rest after a burst of changes, of which one step deletes a part only. All the marks that come
-// then bear the number of the last change, and none of them must end the deleting.
+// TestRetentionAfterABurst leaves a store idle after a burst of changes, of which one step deletes only a part. All later marks
+// have the number of the last change, and none of them must end the deletion.
 func TestRetentionAfterABurst(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
@@ -92,7 +92,7 @@ select next, 0, false, 1, 'k', 'v', 'a token of a change', '', 3, next - 2, null
 from (select nextval('`+quoted("changes_seq")+`') as next from generate_series(1, $1)) as numbered`, steps*5000); err != nil {
 		t.Fatal(err)
 	}
-	fixture.Eventually(t, "all to be deleted but the last change, and what is stored", func() bool {
+	fixture.Eventually(t, "the deletion of all but the last change and the stored resources", func() bool {
 		var n int
 		if err := conn.QueryRow(ctx, "select count(*) from "+quoted("changes")).Scan(&n); err != nil {
 			t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// newIdle makes the part of a database that retries stand on, without a server.
+// newIdle creates the part of a database that retries use, without a server.
 func newIdle(t *testing.T) *database {
 	d := &database{}
 	d.lifetime, d.end = context.WithCancel(t.Context())
@@ -21,7 +21,7 @@ func newIdle(t *testing.T) *database {
 	return d
 }
 
-// A call whose time ends in the middle of an attempt says why the attempt before failed, which tells more.
+// A call whose deadline passes in the middle of an attempt reports the error of the previous attempt, which is more informative.
 func TestRetryNamesTheCause(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

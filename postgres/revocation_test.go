@@ -17,7 +17,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// lostCreation is a creation with an attempt whose answer was lost, and which may still arrive.
+// lostCreation returns a creation with an attempt whose answer was lost, and which may still arrive.
 func lostCreation(t *testing.T, lock int64) (*mutation, *attempt) {
 	t.Helper()
 	k := key.Key{Group: "g", Kind: "Kind", Name: "one"}
@@ -40,8 +40,8 @@ func connectTo(t *testing.T, ctx context.Context, url string) *pgx.Conn {
 	return conn
 }
 
-// TestAttemptArrivesWhileItIsRevoked has an attempt arrive while its revocation is being committed, which may take long where a standby
-// is away. It waits, and does nothing then, whatever the isolation is that its session begins with.
+// TestAttemptArrivesWhileItIsRevoked delivers an attempt during the commit of its revocation, which may take long without a
+// standby. The attempt waits, and then does nothing, at any default isolation level.
 func TestAttemptArrivesWhileItIsRevoked(t *testing.T) {
 	t.Parallel()
 	for i, isolation := range []string{"read committed", "repeatable read", "serializable"} {
@@ -79,7 +79,7 @@ func TestAttemptArrivesWhileItIsRevoked(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := <-arrived; err == nil {
-				t.Error("an attempt that was revoked was carried out")
+				t.Error("a revoked attempt was applied")
 			}
 			if res, err := b.handle.Get(ctx, storage.StrongConsistency, create.Key); res != nil || err != nil {
 				t.Errorf("it has created %v, %v", res, err)
@@ -88,7 +88,8 @@ func TestAttemptArrivesWhileItIsRevoked(t *testing.T) {
 	}
 }
 
-// TestAttemptLeavesNothingBehind carries an attempt out in sessions of each isolation. None leaves a row that says it was revoked.
+// TestAttemptLeavesNothingBehind applies an attempt in sessions of each isolation level. None leaves a row that marks it as
+// revoked.
 func TestAttemptLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
@@ -115,8 +116,8 @@ func TestAttemptLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// TestRevokedAgain revokes an attempt once more, because the first answer was lost, or said that the standby may not have it. The
-// commit has to wait for the standby as the first one did, so the statement has to write.
+// TestRevokedAgain revokes an attempt again, because the first answer was lost, or reported that the standby may lack it. The
+// commit must wait for the standby like the first one, so the statement must write.
 func TestRevokedAgain(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
@@ -141,7 +142,8 @@ func TestRevokedAgain(t *testing.T) {
 	}
 }
 
-// TestSettlingIsRefused has the database refuse to tell what became of a lost attempt: that refusal is not the write's.
+// TestSettlingIsRefused makes the database refuse the query for the outcome of a lost attempt. That refusal is not the write's
+// result.
 func TestSettlingIsRefused(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
@@ -157,6 +159,6 @@ func TestSettlingIsRefused(t *testing.T) {
 		return nil
 	})
 	if !errors.Is(err, storage.ErrInconsistent) {
-		t.Errorf("the write's error is %v, expected ErrInconsistent: it may still happen", err)
+		t.Errorf("the write's error is %v, expected ErrInconsistent, because it may still be applied", err)
 	}
 }

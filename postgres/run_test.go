@@ -9,7 +9,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// ownChange is a change of a run's own handle, of so many bytes or a few more.
+// ownChange is a change of a run's own handle, of about this size in bytes.
 func ownChange(t *testing.T, revision int64, size int) change {
 	t.Helper()
 	id := &resourcepb.ID{
@@ -23,8 +23,8 @@ func ownChange(t *testing.T, revision int64, size int) change {
 	return change{at: position{revision: revision}, kind: kindWrite, key: key.Of(id).Bytes(), version: make([]byte, versionSize), data: data}
 }
 
-// TestPublishedIsKnownBefore looks, from inside the feed's log, at what a page of history takes for final: a watch that has read such
-// a page goes on behind what is in the log at that moment, so the page has to hold all of it.
+// TestPublishedIsKnownBefore checks, from inside the feed's log, how far a page of history would be final. A watch that has read
+// such a page continues after the end of the log at that moment, so the page must contain all of it.
 func TestPublishedIsKnownBefore(t *testing.T) {
 	t.Parallel()
 	r := &run{source: &source{}, at: position{revision: 7}}
@@ -41,12 +41,12 @@ func TestPublishedIsKnownBefore(t *testing.T) {
 	}
 }
 
-// TestOwnChangesThatWaitAreBounded hands changes over that come after one that never comes, as while a commit stalls, or while polls
-// fail and writes do not. The feed must not keep them all.
+// TestOwnChangesThatWaitAreBounded hands over changes that follow a missing one, as during a stalled commit, or when polls fail and
+// writes do not. The feed must not keep all of them.
 func TestOwnChangesThatWaitAreBounded(t *testing.T) {
 	t.Parallel()
 	r := &run{source: &source{}, in: new(currentInbox).open(), at: position{revision: 7}, publish: func([]*event, position) {
-		t.Error("published behind a gap")
+		t.Error("published after a gap")
 	}}
 	for revision := int64(9); revision < 9+64; revision++ {
 		r.in.add([]change{ownChange(t, revision, 1<<20)}, false)

@@ -144,8 +144,8 @@ func TestNewerStoreIsRefused(t *testing.T) {
 	}
 }
 
-// TestRestoredDump puts a store's tables back to what they were, as a dump that is restored does, and lets the history pass the old
-// place. A cursor from before the dump is good; one of a change that is not there any more is not, nor is an open watch's.
+// TestRestoredDump restores a store's tables from a dump, and lets the history pass the old position. A cursor from before the dump
+// is valid; one of a lost change is not, nor is an open watch's.
 func TestRestoredDump(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
@@ -192,11 +192,11 @@ func TestRestoredDump(t *testing.T) {
 		fresh = append(fresh, current)
 	}
 	if _, err := w.Next(ctx); !errors.Is(err, storage.ErrCompacted) || !errors.Is(err, storage.ErrWatchClosed) {
-		t.Errorf("the watch that saw more: %v", err)
+		t.Errorf("the watch of the lost changes: %v", err)
 	}
 	for _, cursor := range lost {
 		if _, err := resume(t, restored, cursor).Next(ctx); !errors.Is(err, storage.ErrCompacted) {
-			t.Errorf("resumed from a change that is gone: %v", err)
+			t.Errorf("resumed from a lost change: %v", err)
 		}
 	}
 	resumed := resume(t, restored, dumped)

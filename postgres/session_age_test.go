@@ -12,8 +12,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
-// TestSessionIsAskedAnew writes on a connection that has rested for some minutes, as long as clients commonly keep history: what is known
-// of it is found out anew, or a lost answer could not be settled where somebody compacts.
+// TestSessionIsAskedAnew writes on a connection that was idle for some minutes, as long as clients commonly keep history. The
+// session's state is read again, because otherwise a lost answer could not be resolved after a compaction.
 func TestSessionIsAskedAnew(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)

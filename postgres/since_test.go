@@ -17,8 +17,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// TestChangedSince reads and counts spans at every revision of a random history: those in which nothing has changed since, and those in
-// which keys were created, changed, deleted and created anew.
+// TestChangedSince reads and counts spans at every revision of a random history: spans without changes since, and spans in which
+// keys were created, changed, deleted and created again.
 func TestChangedSince(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
@@ -89,7 +89,7 @@ func TestChangedSince(t *testing.T) {
 	}
 }
 
-// TestManyChangesSince counts where the log is too long to be looked through.
+// TestManyChangesSince counts with a log that is too long to be scanned.
 func TestManyChangesSince(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
@@ -108,13 +108,13 @@ func TestManyChangesSince(t *testing.T) {
 			t.Fatal(err)
 		}
 		if (counted != nil) != want || counted != nil && *counted != 0 || unchanged {
-			t.Errorf("of 3 changes, %d of which may be looked at: counted %v, unchanged: %v", most, counted, unchanged)
+			t.Errorf("of 3 changes, with a limit of %d: counted %v, unchanged: %v", most, counted, unchanged)
 		}
 		if err := conn.QueryRow(ctx, r.history.sql.noChangeSince, append(end, 0), afterAll, 0, 0, most).Scan(&unchanged); err != nil {
 			t.Fatal(err)
 		}
 		if unchanged != want {
-			t.Errorf("behind all keys, of 3 changes, %d of which may be looked at: unchanged: %v", most, unchanged)
+			t.Errorf("after all keys, of 3 changes, with a limit of %d: unchanged: %v", most, unchanged)
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// slowly opens a store through a link of its own with so many bytes a second.
+// slowly opens a store through its own link with this rate in bytes a second.
 func slowly(t *testing.T, server *env.PostgresServer, schema string, rate int) storage.Backend {
 	t.Helper()
 	proxy := faultproxy.New(t, server.Addr)
@@ -28,7 +28,7 @@ func slowly(t *testing.T, server *env.PostgresServer, schema string, rate int) s
 	return b
 }
 
-// large is a resource of about so many bytes that no compression makes smaller.
+// large returns an incompressible resource of about this size.
 func large(name string, size int) *resourcepb.Resource {
 	res := fixture.Resource(name, "")
 	payload := make([]byte, size)
@@ -40,8 +40,8 @@ func large(name string, size int) *resourcepb.Resource {
 	return res
 }
 
-// TestSlowLink has an open watch, and one that resumes, take over a link of 2 Mbit/s what one page of history at that rate
-// takes longer for than anybody waits for an answer: they get through, since history is bounded in bytes and not in rows.
+// TestSlowLink sends, over a link of 2 Mbit/s, more than a page of history by rows could transfer before its timeout. An open watch
+// and a resumed one return everything, because pages of history are limited in bytes.
 func TestSlowLink(t *testing.T) {
 	t.Parallel()
 	const rate, size, count = 2_000_000 / 8, 200_000, 24
@@ -63,7 +63,7 @@ func TestSlowLink(t *testing.T) {
 	group.Wait()
 }
 
-// takesAll reads the events of these writes, in any order of keys, in this time.
+// takesAll reads the events of these writes, in any order of keys, within a time.
 func takesAll(t *testing.T, name string, w storage.Watch, want []*resourcepb.Resource, within time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
@@ -79,15 +79,14 @@ func takesAll(t *testing.T, name string, w storage.Watch, want []*resourcepb.Res
 		}
 		got := event.GetUpsert().GetResource()
 		if res := left[got.GetVersion()]; res == nil || !bytes.Equal(res.Data.Value, got.Data.Value) {
-			t.Errorf("%s: an event that nobody expects: %v at %s", name, got.GetId(), got.GetVersion())
+			t.Errorf("%s: an unexpected event: %v at %s", name, got.GetId(), got.GetVersion())
 			return
 		}
 		delete(left, got.Version)
 	}
 }
 
-// TestSlowLinkReads reads many large resources at once over 10 MiB/s: together they take longer than
-// one attempt may.
+// TestSlowLinkReads reads many large resources concurrently over 10 MiB/s: together they take longer than one attempt may.
 func TestSlowLinkReads(t *testing.T) {
 	t.Parallel()
 	const rate, size, count = 10 << 20, 1<<20 - 1000, 64
@@ -106,7 +105,7 @@ func TestSlowLinkReads(t *testing.T) {
 		go func() {
 			got, err := slow.Read(ctx, storage.StrongConsistency, res.Id)
 			if err == nil && !bytes.Equal(got.Data.Value, res.Data.Value) {
-				err = fmt.Errorf("read %s: not what was written", res.Id.Name)
+				err = fmt.Errorf("read %s: not the written resource", res.Id.Name)
 			}
 			errs <- err
 		}()
@@ -124,7 +123,7 @@ func TestSlowLinkReads(t *testing.T) {
 	}
 }
 
-// TestSlowLinkWrites writes the largest resources over links that a statement takes longer for than one may be on its way at first.
+// TestSlowLinkWrites writes the largest resources over links on which a statement takes longer than the initial attempt timeout.
 func TestSlowLinkWrites(t *testing.T) {
 	t.Parallel()
 	const size = 1<<20 - 1000

@@ -17,8 +17,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// slowSnapshot is a watch that has returned one resource of a snapshot of several pages, all of which but the first are still in the
-// database, through a proxy.
+// slowSnapshot returns a watch that has returned the first resource of a snapshot of several pages. All pages but the first are
+// still in the database, behind a proxy.
 func slowSnapshot(t *testing.T) (proxy *faultproxy.Proxy, b storage.Backend, w storage.Watch, rest []*resourcepb.Resource) {
 	t.Helper()
 	server := env.Postgres(t)
@@ -39,8 +39,8 @@ func slowSnapshot(t *testing.T) (proxy *faultproxy.Proxy, b storage.Backend, w s
 	return proxy, b, w, rest[1:]
 }
 
-// TestOutageInASnapshot cuts a watch off from the database in the middle of its snapshot. Waiting in vain consumes nothing; when the
-// database is back, the snapshot goes on as it was. The outage takes longer than one call may.
+// TestOutageInASnapshot disconnects a watch in the middle of its snapshot. Waiting consumes nothing; when the database is back, the
+// snapshot continues. The outage takes longer than one call may.
 func TestOutageInASnapshot(t *testing.T) {
 	t.Parallel()
 	proxy, _, w, rest := slowSnapshot(t)
@@ -73,7 +73,7 @@ func TestOutageInASnapshot(t *testing.T) {
 	}
 }
 
-// TestCloseInASnapshot closes a watch, or all of its backend, while a page of its snapshot is being waited for.
+// TestCloseInASnapshot closes a watch, or its backend, while it waits for a page of its snapshot.
 func TestCloseInASnapshot(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(storage.Backend, storage.Watch) error{
@@ -103,7 +103,7 @@ func TestCloseInASnapshot(t *testing.T) {
 					t.Errorf("next: %v", err)
 				}
 			case <-fixture.Context(t).Done():
-				t.Error("next goes on waiting")
+				t.Error("next still waits")
 			}
 		})
 	}

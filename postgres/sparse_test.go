@@ -24,7 +24,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// heard are the statements that a pool was asked, with their arguments.
+// heard records the statements of a pool, with their arguments.
 type heard struct {
 	mu    sync.Mutex
 	asked []pgx.TraceQueryStartData
@@ -49,7 +49,7 @@ func (h *heard) TraceBatchQuery(ctx context.Context, conn *pgx.Conn, data pgx.Tr
 
 func (*heard) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// take returns the statements that have a word in them, and forgets all.
+// take returns the statements that contain a word, and clears all.
 func (h *heard) take(word string) []pgx.TraceQueryStartData {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -58,7 +58,7 @@ func (h *heard) take(word string) []pgx.TraceQueryStartData {
 	return slices.DeleteFunc(asked, func(q pgx.TraceQueryStartData) bool { return !strings.Contains(q.SQL, word) })
 }
 
-// TestSparseFilter lists 200 of 200,000 resources, by all that lists, and has the server count what it reads for each statement.
+// TestSparseFilter lists 200 of 200,000 resources in every way, and counts the rows that the server reads for each statement.
 func TestSparseFilter(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -113,14 +113,13 @@ func TestSparseFilter(t *testing.T) {
 	for _, q := range traced.take("resources") {
 		rows += rowsRead(ctx, t, conn, q)
 	}
-	// A step of 16 keys for each of 600 runs, and what is found in them.
+	// A step of 16 keys for each of 600 runs, and the matching rows.
 	if rows < 200 || rows > 600*20 {
 		t.Errorf("200 of 200,000 resources cost %v rows", rows)
 	}
 }
 
-// TestAnyFilter lists what is stored under many keys that resemble each other, by every kind of filter, and has the filter itself say what
-// belongs there.
+// TestAnyFilter lists many similar keys by every kind of filter, and compares the results with the filter itself.
 func TestAnyFilter(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -168,7 +167,7 @@ func TestAnyFilter(t *testing.T) {
 	}
 }
 
-// keysOnly are the keys of rows.
+// keysOnly collects the keys of rows.
 type keysOnly []string
 
 func (k *keysOnly) Restart() { *k = nil }
@@ -179,7 +178,7 @@ func (k *keysOnly) AddResource(res *resourcepb.Resource) error {
 	return k.Add(key.Of(res.GetId()).Bytes(), nil, nil)
 }
 
-// rowsRead has the server carry a statement out, and returns how many rows of indexes and tables it read.
+// rowsRead executes a statement, and returns how many rows of indexes and tables the server read.
 func rowsRead(ctx context.Context, t *testing.T, conn *pgx.Conn, q pgx.TraceQueryStartData) (rows float64) {
 	t.Helper()
 	var text []byte

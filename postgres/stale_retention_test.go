@@ -15,7 +15,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// opened is a store with a few changes.
+// opened creates a store with a few changes.
 func opened(t *testing.T, ctx context.Context) *Backend {
 	t.Helper()
 	b := openHandle(t, ctx, env.Postgres(t).StoreURL(t))
@@ -27,8 +27,8 @@ func opened(t *testing.T, ctx context.Context) *Backend {
 	return b
 }
 
-// TestRetentionOfAnotherHistory goes on with the work of retention where the database has become another one since it began, as when a
-// process stood still while an older backup was restored: the numbers it read there say nothing about the history that is there now.
+// TestRetentionOfAnotherHistory continues a step of retention after the database was replaced, as when a process was suspended
+// while an older backup was restored. The numbers that it read before are not valid for the new history.
 func TestRetentionOfAnotherHistory(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
@@ -48,7 +48,7 @@ func TestRetentionOfAnotherHistory(t *testing.T) {
 	all := storage.UnversionedType{Group: storage.Wildcard, Kind: storage.Wildcard}
 	w, err := b.WatchList(ctx, all, &resourcepb.Tenancy{}, "")
 	if err != nil {
-		t.Fatalf("after the work of retention: %v", err)
+		t.Fatalf("after the step of retention: %v", err)
 	}
 	w.Close()
 	r := &retention{b.handle.database, nil}
@@ -57,11 +57,11 @@ func TestRetentionOfAnotherHistory(t *testing.T) {
 	}
 	var left int
 	if err := b.handle.database.main.QueryRow(ctx, `select count(*) from "`+b.handle.database.opts.Schema+`".changes`).Scan(&left); err != nil || left != 3 {
-		t.Errorf("%d changes are left of 3, all of which can still be read: %v", left, err)
+		t.Errorf("%d changes remain of 3, all of which must stay readable: %v", left, err)
 	}
 }
 
-// TestStrangersLock waits for the end of an attempt that holds no lock, while a stranger holds the one whose key means so.
+// TestStrangersLock waits for the end of an attempt that holds no lock, while a foreign session holds a lock with its key.
 func TestStrangersLock(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)

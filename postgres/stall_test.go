@@ -17,7 +17,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// stalled is a store on a disk that stalls, with a handle for each kind of call, so that none waits for another's batch.
+// stalled is a store on a disk that stalls, with a handle for each kind of call, so that no call waits for another's batch.
 type stalled struct {
 	t       *testing.T
 	disk    *env.FeignedPostgres
@@ -43,14 +43,14 @@ func newStalled(t *testing.T, disk *env.FeignedPostgres) *stalled {
 	return s
 }
 
-// fate is what a caller was told, and the version that a success gave.
+// fate is the result of a call, and the version of a successful one.
 type fate struct {
 	version string
 	err     error
 }
 
-// stall stalls the disk, begins the calls, each with so much time, and returns when all of them wait for the disk. fates waits
-// for the answers.
+// stall stalls the disk, starts the calls with a timeout, and returns when all of them wait for the disk. fates waits for the
+// results.
 func (s *stalled) stall(timeout time.Duration) (fates func() map[string]fate) {
 	s.t.Helper()
 	s.disk.Stall(s.t)
@@ -84,8 +84,7 @@ func (s *stalled) stall(timeout time.Duration) (fates func() map[string]fate) {
 	}
 }
 
-// truthful holds what callers were told against what is stored: a success must be there, and a failure that leaves no doubt
-// must not.
+// truthful compares the results of calls with the stored resources: a success must be stored, and a definite failure must not.
 func (s *stalled) truthful(told map[string]fate) {
 	s.t.Helper()
 	b := fixture.Open(s.t, s.url)
@@ -100,12 +99,12 @@ func (s *stalled) truthful(told map[string]fate) {
 		case f.err == nil && res.GetVersion() != f.version:
 			s.t.Errorf("%s: acknowledged at %q, stored is %v", name, f.version, res)
 		case f.err != nil && !errors.Is(f.err, storage.ErrInconsistent) && happened:
-			s.t.Errorf("%s: %v, but it happened", name, f.err)
+			s.t.Errorf("%s: %v, but it was applied", name, f.err)
 		}
 	}
 }
 
-// TestStalledDisk stalls the server's disk for longer than one attempt may take: calls find out that they succeeded, also where
+// TestStalledDisk stalls the server's disk for longer than one attempt may take. The calls determine that they succeeded, even if
 // the store is closed for writing meanwhile.
 func TestStalledDisk(t *testing.T) {
 	t.Parallel()
@@ -156,12 +155,12 @@ func TestStalledDisk(t *testing.T) {
 		count[res.GetId().GetName()]++
 	}
 	if want := map[string]int{"create": 1, "update": 1, "delete": 1, "commit": 1}; !maps.Equal(count, want) {
-		t.Errorf("the watch showed %v, expected each once", count)
+		t.Errorf("the watch returned %v, expected each once", count)
 	}
 }
 
-// TestStalledDiskAtTheDeadline stalls the disk for longer than callers wait, and for longer than a backend is open: they are
-// told that nobody knows, or the truth.
+// TestStalledDiskAtTheDeadline stalls the disk for longer than callers wait, and for longer than a backend is open. The results are
+// correct, or report an unknown outcome.
 func TestStalledDiskAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	disk := env.StartFeignedPostgres(t)
@@ -195,7 +194,7 @@ func TestStalledDiskAtTheDeadline(t *testing.T) {
 			t.Errorf("closed, on a stalled disk: %s: %v, expected ErrClosed", name, f.err)
 		}
 	}
-	fixture.Eventually(t, "the server to be done with the calls", func() bool {
+	fixture.Eventually(t, "the server to finish the calls", func() bool {
 		var n int
 		if err := disk.Connect(t).QueryRow(fixture.Context(t), "select count(*) from pg_stat_activity where application_name = $1", closed.schema).Scan(&n); err != nil {
 			t.Fatal(err)

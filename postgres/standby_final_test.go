@@ -15,14 +15,14 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// TestStandbyIsNotFinal asks a standby how far the history is final. It has no notes, and its sequence is ahead of what was drawn; a
-// pooler may lead to one without the connection's telling.
+// TestStandbyIsNotFinal reads on a standby how far history is final. It has no notes, and its sequence is ahead of the drawn
+// numbers; a pooler may lead to a standby unnoticed.
 func TestStandbyIsNotFinal(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	pair := env.StartPostgresPair(t)
-	const schema = "store" // goes with the servers
+	const schema = "store" // dropped with the servers
 	primary := pair.Primary.Connect(t)
 	if _, err := migrations.Up(ctx, primary, schema); err != nil {
 		t.Fatal(err)
@@ -33,18 +33,18 @@ func TestStandbyIsNotFinal(t *testing.T) {
 		t.Errorf("the primary: %v", err)
 	}
 	if last, final, err := scanFinal(pair.Standby.Connect(t).QueryRow(ctx, sql.final)); !errors.Is(err, errStandby) {
-		t.Errorf("the standby says that of %d numbers %d are final: %v, expected that it does not know", last, final, err)
+		t.Errorf("the standby reports %d numbers and %d as final: %v, expected an error", last, final, err)
 	}
 }
 
-// TestStandbyThatLagsIsNoFork reads changes from a standby that does not have the last one yet, as behind a pooler for a moment before a
-// fail-over is complete. It must not be taken for a database that has lost the change: that would end all watches.
+// TestStandbyThatLagsIsNoFork reads changes from a standby that lacks the last one, as behind a pooler just before a fail-over is
+// complete. It must not be mistaken for a database that has lost the change, which would end all watches.
 func TestStandbyThatLagsIsNoFork(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	pair := env.StartPostgresPair(t)
-	b := openHandle(t, ctx, pair.Primary.StoreURLIn(t, "store")) // goes with the servers
+	b := openHandle(t, ctx, pair.Primary.StoreURLIn(t, "store")) // dropped with the servers
 	pair.CatchUp(t)
 	standby := pair.Standby.Connect(t)
 	if _, err := standby.Exec(ctx, "select pg_wal_replay_pause()"); err != nil {
@@ -59,6 +59,6 @@ func TestStandbyThatLagsIsNoFork(t *testing.T) {
 		t.Fatalf("the last change is %v, %v", at, err)
 	}
 	if _, err := b.handle.source.history.next(ctx, standby, &at, 10); !errors.Is(err, errStandby) {
-		t.Errorf("the changes after one that the standby does not have: %v, expected that it does not know", err)
+		t.Errorf("the changes after one that the standby does not have: %v, expected an unknown outcome", err)
 	}
 }

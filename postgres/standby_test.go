@@ -20,7 +20,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// waiting counts the sessions of a server that wait for this.
+// waiting counts the sessions of a server that wait for an event.
 func waiting(t *testing.T, server *env.PostgresServer, event string) (n int) {
 	t.Helper()
 	if err := server.Connect(t).QueryRow(fixture.Context(t), "select count(*) from pg_stat_activity where lower(wait_event) = lower($1)", event).Scan(&n); err != nil {
@@ -32,13 +32,13 @@ func waiting(t *testing.T, server *env.PostgresServer, event string) (n int) {
 // lasts lets a fault last.
 func lasts(d time.Duration) { <-time.After(d) }
 
-// TestSynchronousStandby cuts the standby off that the primary waits for: first for a while, with the client's connections cut
-// meanwhile, then until it is promoted. What was acknowledged must be there; what is not there must not have been.
+// TestSynchronousStandby disconnects the standby that the primary waits for: first for a while, with the client's connections cut
+// meanwhile, then until it is promoted. Acknowledged writes must be there; absent writes must not have been acknowledged.
 func TestSynchronousStandby(t *testing.T) {
 	t.Parallel()
 	pair := env.StartPostgresPair(t)
 	pair.Synchronous(t, "on")
-	const schema = "store" // goes with the servers
+	const schema = "store" // dropped with the servers
 	proxy := faultproxy.New(t, pair.Primary.Addr)
 	b := fixture.Open(t, pair.Primary.At(t, proxy.Addr()).StoreURLIn(t, schema))
 	direct := fixture.Open(t, pair.Primary.StoreURLIn(t, schema))
@@ -52,7 +52,7 @@ func TestSynchronousStandby(t *testing.T) {
 		expect(t, "watch", w, old[name])
 	}
 
-	// The network to the primary is cut, too, while commits wait for the standby. The sessions wait on: nobody tells them.
+	// The network to the primary is cut as well, while commits wait for the standby. The sessions continue to wait.
 	pair.Separate(t)
 	var group sync.WaitGroup
 	var together atomic.Bool
@@ -80,7 +80,7 @@ func TestSynchronousStandby(t *testing.T) {
 	expectOnce(t, w, direct, "create", 1)
 	pair.AwaitSynchronous(t)
 
-	// The standby stays away.
+	// The standby stays disconnected.
 	for _, name := range []string{"update", "commit"} {
 		old[name] = read(t, direct, old[name].Id)
 	}
@@ -119,8 +119,8 @@ func TestSynchronousStandby(t *testing.T) {
 	})
 }
 
-// mutations is every kind of call that changes something, by the name of the resource that it changes. Each returns the version
-// that is stored afterwards. old is what is there.
+// mutations returns every kind of changing call, by the name of the resource that it changes. Each call returns the version that is
+// stored afterwards. old contains the stored resources.
 func mutations(b storage.Backend, old map[string]*resourcepb.Resource) map[string]func(context.Context) (string, error) {
 	written := func(res *resourcepb.Resource) func(context.Context) (string, error) {
 		return func(ctx context.Context) (string, error) {
@@ -150,13 +150,13 @@ func mutations(b storage.Backend, old map[string]*resourcepb.Resource) map[strin
 	}
 }
 
-// TestFailOverLosesCommits promotes a standby that lacks what the primary had acknowledged, and lets the new history pass the
-// old position before anybody looks: watches and cursors that had seen what is lost end with ErrCompacted, and a cursor from
-// before goes on. A physical backup that is restored looks the same.
+// TestFailOverLosesCommits promotes a standby that lacks acknowledged writes of the primary, and lets the new history pass the old
+// position before any read. Watches and cursors with lost changes end with ErrCompacted, and a cursor from before continues. The
+// restore of a physical backup is equivalent.
 func TestFailOverLosesCommits(t *testing.T) {
 	t.Parallel()
 	pair := env.StartPostgresPair(t)
-	const schema = "store" // goes with the servers
+	const schema = "store" // dropped with the servers
 	proxy := faultproxy.New(t, pair.Primary.Addr)
 	b := fixture.Open(t, pair.Primary.At(t, proxy.Addr()).StoreURLIn(t, schema))
 	w := fixture.WatchAll(t, b)
@@ -194,9 +194,9 @@ func TestFailOverLosesCommits(t *testing.T) {
 		}
 	}
 	if event, err := w.Next(fixture.Context(t)); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
-		t.Errorf("the watch that had seen what is lost: %v, %v; expected ErrWatchClosed and ErrCompacted", event, err)
+		t.Errorf("the watch of the lost changes: %v, %v; expected ErrWatchClosed and ErrCompacted", event, err)
 	}
-	// The handle is as good as new.
+	// The handle works again.
 	after := fixture.WatchAll(t, b)
 	for fixture.Next(t, after).GetEndOfSnapshot() == nil {
 		continue

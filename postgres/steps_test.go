@@ -14,9 +14,9 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// TestStepsOfAWriter stops each kind of call between its steps: behind its note, behind its number, behind its row of the log. Others
-// write, list and watch meanwhile, and look for changes often enough to see that there are some. What has numbers above the note is
-// held back, and nothing else; in the end everybody has seen everything once, in the order of numbers.
+// TestStepsOfAWriter stops each kind of call between its steps: after its note, after its number, after its row in the log. Others
+// write, list and watch meanwhile, and poll often enough to detect changes. Only changes with numbers above the note are held back.
+// In the end every watch has returned everything once, in the order of numbers.
 func TestStepsOfAWriter(t *testing.T) {
 	t.Parallel()
 	all := []string{"create", "update", "delete", "commit"}
@@ -24,7 +24,7 @@ func TestStepsOfAWriter(t *testing.T) {
 		name  string
 		step  step
 		calls []string
-		last  bool // the writer has no number yet: those of others come before
+		last  bool // the writer has no number yet, so others come first
 	}{{"noted", noted, []string{"delete"}, true}, {"drawn", drawn, all, false}, {"logged", logged, all, false}} {
 		for _, call := range at.calls {
 			t.Run(at.name+"/"+call, func(t *testing.T) {
@@ -59,7 +59,7 @@ func stopWriter(t *testing.T, at step, call string, last bool) {
 	go func() { _, err := mutations(b, old)[call](fixture.Context(t)); done <- err }()
 	g.await(1)
 	if notes := g.notes(); last && notes != 1 {
-		t.Errorf("a writer that stopped behind its note holds %d of them", notes)
+		t.Errorf("a writer that stopped after its note holds %d notes", notes)
 	}
 	for i := range 3 {
 		fixture.Write(t, other, fixture.Resource(fmt.Sprint("other-", i), "v"))
@@ -69,7 +69,7 @@ func stopWriter(t *testing.T, at step, call string, last bool) {
 	}
 	during, snapshot := begin(reader)
 	if want := len(old) + 3; snapshot != want {
-		t.Errorf("%d resources in a snapshot, expected %d: all that was acknowledged, and nothing of the writer", snapshot, want)
+		t.Errorf("%d resources in a snapshot, expected %d: everything acknowledged, and nothing of the writer", snapshot, want)
 	}
 	pager, _ := storage.As[storage.Pager](other)
 	page, err := pager.ListPage(fixture.Context(t), fixture.AllTypes, fixture.AllTenancies, "", storage.ListOptions{})
@@ -99,7 +99,7 @@ func stopWriter(t *testing.T, at step, call string, last bool) {
 		{"the watch from a list meanwhile", resume(t, other, page.Cursor), []string{call}},
 	} {
 		if got := names(t, seen.watch); !slices.Equal(got, seen.want) {
-			t.Errorf("%s showed %v, expected %v", seen.who, got, seen.want)
+			t.Errorf("%s returned %v, expected %v", seen.who, got, seen.want)
 		}
 	}
 }

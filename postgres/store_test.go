@@ -16,8 +16,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// TestRolesWithDifferentRights opens one store by two roles of which one may ask the server for its identity and the other may
-// not, as on some hosted servers: they agree on what history is.
+// TestRolesWithDifferentRights opens one store by two roles. Only one of them may read the server's identity, as on some hosted
+// servers. They agree about history.
 func TestRolesWithDifferentRights(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
@@ -38,7 +38,7 @@ func TestRolesWithDifferentRights(t *testing.T) {
 	second := fixture.Write(t, may, fixture.Resource("second", "v"))
 	expect(t, "watch", w, second)
 
-	// By turns, so that each opens a store that the other has just used.
+	// Alternately, so that each opens a store that the other has just used.
 	for i, opener := range []*env.PostgresServer{as, server, as} {
 		b := fixture.Open(t, opener.StoreURLIn(t, schema))
 		third := fixture.Write(t, b, fixture.Resource(fmt.Sprint("third", unique()), "v"))
@@ -53,7 +53,7 @@ func TestRolesWithDifferentRights(t *testing.T) {
 	}
 }
 
-// grantAll lets a role use a store that belongs to another.
+// grantAll permits a role to use a store with another owner.
 func grantAll(t *testing.T, owner *pgx.Conn, schema, role string) {
 	t.Helper()
 	quoted := pgx.Identifier{schema}.Sanitize()
@@ -67,8 +67,8 @@ func grantAll(t *testing.T, owner *pgx.Conn, schema, role string) {
 	}
 }
 
-// TestStoreCreatedAnew drops a store's schema under open handles, and has it created anew by another: a handle's watch ends, a
-// clear error may come once, and then the handle works with the new store.
+// TestStoreCreatedAnew drops a store's schema under open handles, and another handle creates it again. A handle's watch ends, a
+// clear error may be returned once, and then the handle works with the new store.
 func TestStoreCreatedAnew(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
@@ -102,7 +102,7 @@ func TestStoreCreatedAnew(t *testing.T) {
 	expect(t, "a watch by the old handle", again, fixture.Write(t, b, fixture.Resource("own", "v")))
 }
 
-// watchToTheEnd begins a watch and reads its snapshot.
+// watchToTheEnd starts a watch and reads its snapshot.
 func watchToTheEnd(t *testing.T, b storage.Backend) (storage.Watch, error) {
 	t.Helper()
 	w, err := b.WatchList(fixture.Context(t), fixture.AllTypes, fixture.AllTenancies, "")
@@ -121,8 +121,8 @@ func watchToTheEnd(t *testing.T, b storage.Backend) (storage.Watch, error) {
 // shortTimes names the store that TestShortTimes opens in a process of its own.
 const shortTimes = "ASHLAR_TEST_SHORT_TIMES"
 
-// TestShortTimes gives parameters times that nobody can mean: each is refused, or works. The process is one of its own, since
-// what is shown is that it does not crash.
+// TestShortTimes sets absurdly short times in parameters: each is refused, or works. It runs in a process of its own, because it
+// tests for crashes.
 func TestShortTimes(t *testing.T) {
 	t.Parallel()
 	if storeURL := os.Getenv(shortTimes); storeURL != "" {
@@ -144,7 +144,7 @@ func TestShortTimes(t *testing.T) {
 	}
 }
 
-// useBriefly writes, and reads what a watch shows. A watch may lose what such a short retention does not keep.
+// useBriefly writes, and reads the events of a watch. A watch may lose history that such a short retention does not keep.
 func useBriefly(t *testing.T, storeURL string) {
 	b, err := storage.Open(fixture.Context(t), storeURL)
 	if errors.Is(err, storage.ErrInvalid) {

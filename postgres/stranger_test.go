@@ -14,8 +14,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// TestStrangersLockUnderLoad has transactions wait for a row that a stranger holds, as many as the pool has connections and
-// more, while others read and write: those go on, and their events come.
+// TestStrangersLockUnderLoad runs more transactions than the pool has connections that wait for a row locked by a foreign session,
+// while others read and write. Those continue, and their events arrive.
 func TestStrangersLockUnderLoad(t *testing.T) {
 	t.Parallel()
 	for _, commits := range []int{8, 40} {
@@ -37,7 +37,7 @@ func strangersLock(t *testing.T, commits int) {
 	t.Cleanup(group.Wait)
 	lock := lockRow(t, server, schema, held.Id)
 
-	// They wait as long as the row is held, and that is until everything else has gone on.
+	// They wait as long as the row is locked, which is until everything else has finished.
 	waiting, cancel := context.WithTimeout(context.Background(), time.Hour)
 	t.Cleanup(cancel)
 	transactor, _ := storage.As[storage.Transactor](b)
@@ -48,7 +48,7 @@ func strangersLock(t *testing.T, commits int) {
 			answers <- err
 		})
 	}
-	// What takes longer than this is held up: it would be done in no time.
+	// A call that takes longer than this is blocked, because each is quick.
 	c := newChurn(t, 20)
 	c.limit = fixture.Timeout
 	followers := []*follower{follow(t, "watch", here), follow(t, "watch of another handle", elsewhere)}
@@ -58,7 +58,7 @@ func strangersLock(t *testing.T, commits int) {
 	for range 20 {
 		for name, call := range calls(b, held) {
 			if name == "delete" {
-				continue // it is of the row that is held
+				continue // it belongs to the locked row
 			}
 			if err := call(fixture.Context(t)); err != nil {
 				t.Errorf("beside %d transactions that wait for a row: %s: %v", commits, name, err)
@@ -70,7 +70,7 @@ func strangersLock(t *testing.T, commits int) {
 	}
 	c.group.Wait()
 	if t.Failed() {
-		_ = lock.Rollback(fixture.Context(t)) // nothing more is to be learned from it
+		_ = lock.Rollback(fixture.Context(t)) // the test has failed
 		c.finish(b, followers...)
 		return
 	}
@@ -78,7 +78,7 @@ func strangersLock(t *testing.T, commits int) {
 
 	select {
 	case err := <-answers:
-		t.Errorf("a transaction was answered while a stranger held its row: %v", err)
+		t.Errorf("a transaction was answered while its row was locked: %v", err)
 	default:
 	}
 	if err := lock.Rollback(fixture.Context(t)); err != nil {

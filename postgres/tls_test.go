@@ -20,7 +20,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// TestChannelBinding opens a store over TLS where the password's proof has to be bound to the connection.
+// TestChannelBinding opens a store over TLS with a required channel binding.
 func TestChannelBinding(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)

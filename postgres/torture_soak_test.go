@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/torture"
 )
 
-// TestTortureSynchronous has a primary that waits for its standby lose it.
+// TestTortureSynchronous makes a primary lose its synchronous standby.
 func TestTortureSynchronous(t *testing.T) {
 	torture.Run(t, "postgres with a standby", tortureSynchronous)
 }
@@ -32,7 +32,7 @@ func tortureSynchronous(t *testing.T, o faults.Options) {
 	faults.Test(t, h, o)
 }
 
-// TestTortureFullDisk has the disk fill up while connections break. Its server has little room, so it does not go on for long.
+// TestTortureFullDisk fills the disk while connections break. Its server has little space, so the run is short.
 func TestTortureFullDisk(t *testing.T) { torture.Run(t, "postgres with a small disk", tortureFullDisk) }
 
 func tortureFullDisk(t *testing.T, o faults.Options) {
@@ -41,7 +41,7 @@ func tortureFullDisk(t *testing.T, o faults.Options) {
 	h.MaxSize = 32 << 10
 	h.Faults = append(h.Faults, torture.Lasting(faults.FillDisk, 8, func() { server.Fill(t, 0) }, func() { server.Free(t) }))
 	torture.Exempt(&h, "TestTorture does it", faults.Pause, faults.CrashSession, faults.Restart, faults.KillServer, faults.StallDisk)
-	torture.Exempt(&h, "a lone server has nobody to lose", faults.StandbyAway, faults.QuorumAway, faults.ChangeLeader)
+	torture.Exempt(&h, "a lone server has no peer to lose", faults.StandbyAway, faults.QuorumAway, faults.ChangeLeader)
 	torture.Exempt(&h, "TestTorture does it", faults.SkewClock)
 	torture.Exempt(&h, "TestTorture does it", faults.Compact)
 	o.For = min(o.For, time.Minute)

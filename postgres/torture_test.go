@@ -18,7 +18,7 @@ import (
 	"github.com/ashlar-dev/storage/postgres"
 )
 
-// TestTorture has everything befall a lone server that can.
+// TestTorture injects all faults of a lone server.
 func TestTorture(t *testing.T) { torture.Run(t, "postgres", tortureServer) }
 
 func tortureServer(t *testing.T, o faults.Options) {
@@ -37,29 +37,29 @@ func tortureServer(t *testing.T, o faults.Options) {
 		forgetful(storeURL),
 		torture.Long(torture.Lasting(faults.StallDisk, 1, func() { server.Stall(t) }, func() { server.Flow(t) })),
 	)
-	torture.Exempt(&h, "a lone server has nobody to lose", faults.StandbyAway, faults.QuorumAway, faults.ChangeLeader)
+	torture.Exempt(&h, "a lone server has no peer to lose", faults.StandbyAway, faults.QuorumAway, faults.ChangeLeader)
 	torture.Exempt(&h, "TestTortureFullDisk does it", faults.FillDisk)
 	faults.Test(t, h, o)
 }
 
-// crashSession kills one of the server's sessions, which has it end all of them and recover.
+// crashSession kills one of the server's sessions, so that it ends all of them and recovers.
 func crashSession(t *testing.T, server *env.PostgresServer) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, server.URL)
 	if err != nil {
-		return // it is still starting after the last one
+		return // it is still starting after the last crash
 	}
 	var pid uint32
 	err = conn.QueryRow(ctx, "select pid from pg_stat_activity where application_name = 'ashlar' order by random() limit 1").Scan(&pid)
-	_ = conn.Close(ctx) // it is about to be killed
+	_ = conn.Close(ctx) // the server is about to be killed
 	if err == nil {
 		server.KillProcess(t, pid)
 		server.Await(t)
 	}
 }
 
-// forgetful is a handle that forgets what is older than a moment, for as long as it is open.
+// forgetful opens a handle that deletes old history, for as long as it is open.
 func forgetful(storeURL string) faults.Fault {
 	return faults.Fault{Kind: faults.Compact, Weight: 2, Touches: "server", Hold: 3 * time.Second, Inject: func(ctx context.Context, _ *rand.Rand) (func(context.Context) error, error) {
 		for {

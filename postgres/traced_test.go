@@ -12,10 +12,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// tracer tells what a handle is about to send, in its own goroutine, one after the other: what a test does meanwhile happens between two
-// statements.
+// tracer calls a function before each statement of a handle, in the handle's goroutine. The test can act between two statements.
 type tracer struct {
-	sends atomic.Pointer[func(sql []string)] // nil: nobody is told
+	sends atomic.Pointer[func(sql []string)] // nil: no call
 	one   sync.Mutex                         // held while sends is called
 }
 
@@ -46,7 +45,7 @@ func (*tracer) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryDa
 }
 func (*tracer) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// openTraced opens a store whose handle tells what it sends.
+// openTraced opens a store with a tracer.
 func openTraced(t *testing.T, ctx context.Context, storeURL string) (*Backend, *tracer) {
 	t.Helper()
 	u, err := url.Parse(storeURL)

@@ -15,14 +15,15 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
-// TestRevisionsOfOneServer asks for the newest revision while a fail-over has lost changes, right after the old server has said up to where
-// all is final. On the new one a lower number is drawn and not committed: its newest change is not to be taken for final.
+// TestRevisionsOfOneServer reads the newest revision during a fail-over that lost changes, right after the old server has reported
+// how far history is final. On the new server a lower number is drawn and not committed, so its newest change must not be taken as
+// final.
 func TestRevisionsOfOneServer(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	before := env.Postgres(t).Database(t)
-	b := openHandle(t, ctx, before.StoreURLIn(t, "store")) // goes with the database
+	b := openHandle(t, ctx, before.StoreURLIn(t, "store")) // dropped with the database
 	if _, err := b.WriteCAS(ctx, named("first", "")); err != nil {
 		t.Fatal(err)
 	}
@@ -91,6 +92,6 @@ func TestRevisionsOfOneServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if newest < 21 {
-		t.Errorf("the newest revision is %d, expected what the old server had", newest)
+		t.Errorf("the newest revision is %d, expected the old server's", newest)
 	}
 }

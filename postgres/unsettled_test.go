@@ -9,7 +9,7 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// TestUnsettled ends a call between two attempts: it is in doubt if the answer to one of them was lost, and only then.
+// TestUnsettled ends a call between two attempts. Its outcome is unknown only if the answer to one of them was lost.
 func TestUnsettled(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{storage.ErrClosed, context.Canceled, fmt.Errorf("wrapped: %w", context.DeadlineExceeded), storage.ErrCASFailure} {

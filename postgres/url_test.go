@@ -54,7 +54,7 @@ func TestURL(t *testing.T) {
 	}
 }
 
-// TestURLSpaces passes values on in which there are spaces and plus signs.
+// TestURLSpaces passes on values with spaces and plus signs.
 func TestURLSpaces(t *testing.T) {
 	t.Parallel()
 	const text = `-c a=b\ c+d`
@@ -101,7 +101,7 @@ func TestURLRefusals(t *testing.T) {
 			continue
 		}
 		if strings.Contains(err.Error(), secret) {
-			t.Errorf("%s: the error shows a password: %v", query, err)
+			t.Errorf("%s: the error contains a password: %v", query, err)
 		}
 		for _, name := range names {
 			if !strings.Contains(err.Error(), name) {
@@ -111,7 +111,7 @@ func TestURLRefusals(t *testing.T) {
 	}
 }
 
-// TestREADME holds the table of parameters to the code.
+// TestREADME compares the table of parameters with the code.
 func TestREADME(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("README.md")
@@ -138,7 +138,7 @@ func TestREADME(t *testing.T) {
 	}
 }
 
-// TestRetentionOfTokens gives options in which changes are kept for less than continue tokens live.
+// TestRetentionOfTokens sets a retention that is shorter than the lifetime of continue tokens.
 func TestRetentionOfTokens(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[time.Duration]time.Duration{0: time.Hour, time.Second: 5 * time.Minute, 6 * time.Minute: 6 * time.Minute} {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestOrphansOfMeanwhile has a session become an orphan while the server is asked about another one: nothing is known of it yet.
+// TestOrphansOfMeanwhile makes a session an orphan while the server is queried about another one. Its state is not known yet.
 func TestOrphansOfMeanwhile(t *testing.T) {
 	t.Parallel()
 	w := newWatchdog(nil, nil)
@@ -21,6 +21,6 @@ func TestOrphansOfMeanwhile(t *testing.T) {
 	select {
 	case <-room:
 	default:
-		t.Error("who waits for room is not told")
+		t.Error("the waiting caller was not woken")
 	}
 }
