@@ -13,7 +13,7 @@ type bookmarker[P any] struct{ *watch[P] }
 
 var _ storage.Bookmarker = bookmarker[int]{}
 
-// offer returns the watch with the capabilities that its source has.
+// offer returns the watch with the capabilities of its source.
 func (f *Feed[P]) offer(w *watch[P]) storage.Watch {
 	switch {
 	case f.prover == nil:
@@ -46,9 +46,9 @@ func (b bookmarker[P]) Bookmark(ctx context.Context) error {
 	return nil
 }
 
-// expect has a bookmark event come once the watch has reached what p proves. It keeps the oldest proof, so that the event for
-// it is not put off by later requests, and the newest, which answers all requests after the oldest. false: the watch has changed to
-// another run than r, of which p is.
+// expect registers a proof: the watch returns a bookmark event once it has reached p. It keeps the oldest proof, whose event later
+// requests must not delay, and the newest, which answers all requests after the oldest. It returns false if the watch has moved
+// from r, the run of p, to another run.
 func (w *watch[P]) expect(r *run[P], p *proof[P]) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -64,14 +64,14 @@ func (w *watch[P]) expect(r *run[P], p *proof[P]) bool {
 	case w.proofs[n-1] != p:
 		w.proofs[n-1] = p
 	}
-	w.eager.Store(true)
+	w.wantsBookmark.Store(true)
 	w.wakeUp()
 	return true
 }
 
-// bookmarkDue reports whether a bookmark event is due. It never comes between two events of a commit.
+// bookmarkDue reports whether a bookmark event is due. It is never due between two events of a commit.
 func (w *watch[P]) bookmarkDue() bool {
-	if !w.eager.Load() || w.open || !w.sound {
+	if !w.wantsBookmark.Load() || w.inCommit || !w.confirmed {
 		return false
 	}
 	w.mu.Lock()
@@ -89,7 +89,7 @@ func (w *watch[P]) hasReached(p *proof[P]) bool {
 	}
 }
 
-// bookmark returns a bookmark, for all requests that it answers.
+// bookmark returns a bookmark for all requests that it answers.
 func (w *watch[P]) bookmark() delivery[P] {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -98,24 +98,24 @@ func (w *watch[P]) bookmark() delivery[P] {
 	}
 	if len(w.proofs) == 0 {
 		w.proofs = nil
-		w.eager.Store(false)
+		w.wantsBookmark.Store(false)
 	}
 	w.resumedFrom = ""
 	return delivery[P]{kind: bookmark, at: w.at, cursor: w.feed.source.Cursor(w.at)}
 }
 
-// proofCh is closed when the proof that the watch waits for is there; nil where there is none to wait for.
+// proofCh returns a channel that is closed when the next proof of the watch is ready; nil if the watch expects none.
 func (w *watch[P]) proofCh() <-chan struct{} {
-	if !w.eager.Load() {
+	if !w.wantsBookmark.Load() {
 		return nil
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range w.proofs {
 		select {
-		case <-p.doneCh: // it waits for events now, or for the next proof
-			if !w.open && w.hasReached(p) {
-				return p.doneCh // the answer came after the last look at it, and nothing else may ever wake the watch
+		case <-p.doneCh: // the watch now waits for events, or for the next proof
+			if !w.inCommit && w.hasReached(p) {
+				return p.doneCh // the proof became ready after the last check, and possibly nothing else will wake the watch
 			}
 		default:
 			return p.doneCh
@@ -124,36 +124,36 @@ func (w *watch[P]) proofCh() <-chan struct{} {
 	return nil
 }
 
-// proof is an answer of Prover.Newest, or will be.
+// proof is a pending or finished result of Prover.Newest.
 type proof[P any] struct {
 	doneCh chan struct{} // closed when at is set
 	at     P
 }
 
-// asking is the round trips of a run's proofs, one at a time.
-type asking[P any] struct {
-	mu    sync.Mutex
-	next  *proof[P] // of the round trip that has not begun; nil: nobody waits for one
-	going bool      // a goroutine is at it
+// bookmarkRounds is the state of a run's round trips for proofs, which run one at a time.
+type bookmarkRounds[P any] struct {
+	mu      sync.Mutex
+	next    *proof[P] // the proof of the next round trip; nil if none is requested
+	running bool      // a goroutine makes round trips
 }
 
-// prove returns a proof of a round trip that has not begun yet.
+// prove returns a proof whose round trip has not begun yet.
 func (r *run[P]) prove() *proof[P] {
-	a := &r.asking
+	a := &r.rounds
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.next == nil {
 		a.next = &proof[P]{doneCh: make(chan struct{})}
 	}
 	p := a.next
-	if a.going {
+	if a.running {
 		return p
 	}
 	if leave, ok := r.feed.enter(); ok {
-		a.going = true
+		a.running = true
 		go func() {
 			defer leave()
-			for r.ask() {
+			for r.requestProof() {
 				continue
 			}
 		}()
@@ -161,14 +161,14 @@ func (r *run[P]) prove() *proof[P] {
 	return p
 }
 
-// ask makes the next round trip, until it succeeds or the run ends. false: there was none to make.
-func (r *run[P]) ask() bool {
-	a := &r.asking
+// requestProof makes the next round trip and retries until it succeeds or the run ends. It returns false if none is requested.
+func (r *run[P]) requestProof() bool {
+	a := &r.rounds
 	a.mu.Lock()
 	p := a.next
 	a.next = nil
 	if p == nil || r.lifetime.Err() != nil {
-		a.going = false
+		a.running = false
 		a.mu.Unlock()
 		return false
 	}

@@ -17,9 +17,9 @@ type proving struct {
 	*line
 	counting sync.Mutex
 	calls    int
-	failures int           // of Newest, before it works
-	answer   chan struct{} // if set, Newest knows its answer at once, but gives it only for something received from here
-	asked    chan struct{} // if set, Newest sends here when it knows its answer
+	failures int           // of Newest, before it succeeds
+	answer   chan struct{} // if set, Newest reads its answer immediately, but returns it only after a receive from here
+	asked    chan struct{} // if set, Newest sends here when it has read its answer
 }
 
 func newProving() *proving { return &proving{line: newLine()} }
@@ -56,7 +56,7 @@ func (p *proving) count() int {
 	return p.calls
 }
 
-// hold has Run publish nothing until release is called.
+// hold makes Run publish nothing until release is called.
 func (p *proving) hold() (release func()) {
 	held := make(chan struct{})
 	p.line.mu.Lock()
@@ -85,17 +85,17 @@ func wantBookmark(t *testing.T, w storage.Watch, cursor string) {
 
 var quietOnly = key.Filter{Group: "g", Kind: "quiet", Partition: "*", Namespace: "*"}
 
-func TestNoBookmarksWithoutAProver(t *testing.T) {
+func TestNoBookmarksWithoutProver(t *testing.T) {
 	t.Parallel()
 	l := newLine()
 	f := New(l, Options[int]{})
 	defer f.Close()
 	if _, ok := watchFromNow(t, f, l, all).(storage.Bookmarker); ok {
-		t.Fatal("the watch claims to prove what its source cannot")
+		t.Fatal("the watch is a Bookmarker, although its source is no Prover")
 	}
 }
 
-func TestBookmarkOfAnIdleStore(t *testing.T) {
+func TestBookmarkOfIdleStore(t *testing.T) {
 	t.Parallel()
 	p := newProving()
 	p.append("loud")
@@ -110,8 +110,8 @@ func TestBookmarkOfAnIdleStore(t *testing.T) {
 	}
 }
 
-// An answer that comes between a look at the proofs and the waiting is not slept through, where nothing else happens any more.
-func TestBookmarkThatIsProvenJustBeforeTheWaiting(t *testing.T) {
+// An answer that arrives between the check of the proofs and the wait ends the wait, even if nothing else happens.
+func TestBookmarkProvenJustBeforeWait(t *testing.T) {
 	t.Parallel()
 	p := newProving()
 	p.answer, p.asked = make(chan struct{}), make(chan struct{})
@@ -122,7 +122,7 @@ func TestBookmarkThatIsProvenJustBeforeTheWaiting(t *testing.T) {
 	<-p.asked
 	w := open.(bookmarker[int]).watch
 	if w.bookmarkDue() {
-		t.Fatal("a bookmark is proven before the answer")
+		t.Fatal("the bookmark is due before the answer")
 	}
 	proof := w.proofs[0].doneCh
 	p.answer <- struct{}{}
@@ -130,13 +130,13 @@ func TestBookmarkThatIsProvenJustBeforeTheWaiting(t *testing.T) {
 	select {
 	case <-w.proofCh():
 	default:
-		t.Fatal("the watch would sleep though its bookmark is proven")
+		t.Fatal("the watch would sleep, although its bookmark is due")
 	}
 	wantBookmark(t, open, "0")
 }
 
-// What a round trip answers that began before the request says nothing about what was acknowledged in between.
-func TestBookmarkTakesARoundTripOfItsOwn(t *testing.T) {
+// The answer of a round trip that began before the request proves nothing about changes acknowledged in between.
+func TestBookmarkNeedsLaterRoundTrip(t *testing.T) {
 	t.Parallel()
 	p := newProving()
 	p.answer, p.asked = make(chan struct{}), make(chan struct{})
@@ -144,7 +144,7 @@ func TestBookmarkTakesARoundTripOfItsOwn(t *testing.T) {
 	defer f.Close()
 	w := watchFromNow(t, f, p.line, all)
 	ask(t, w)
-	<-p.asked // the first answer is known, and under way
+	<-p.asked // the first answer is read and not yet returned
 	release := p.hold()
 	p.append("a")
 	ask(t, w)
@@ -157,8 +157,8 @@ func TestBookmarkTakesARoundTripOfItsOwn(t *testing.T) {
 	wantBookmark(t, w, "1")
 }
 
-// Requests that come while a round trip is under way share the next one, of whatever watch they are.
-func TestBookmarksShareARoundTrip(t *testing.T) {
+// Requests during a round trip, of any watch, share the next one.
+func TestBookmarksShareRoundTrip(t *testing.T) {
 	t.Parallel()
 	p := newProving()
 	p.answer, p.asked = make(chan struct{}), make(chan struct{})
@@ -190,8 +190,8 @@ func TestBookmarksShareARoundTrip(t *testing.T) {
 	}
 }
 
-// Requests that never end put no earlier one off for ever.
-func TestBookmarkIsNotPutOff(t *testing.T) {
+// Endless later requests do not delay an earlier one.
+func TestBookmarkIsNotDelayed(t *testing.T) {
 	t.Parallel()
 	p := newProving()
 	p.answer, p.asked = make(chan struct{}), make(chan struct{})
@@ -210,7 +210,7 @@ func TestBookmarkIsNotPutOff(t *testing.T) {
 	wantBookmark(t, w, "0")
 }
 
-func TestBookmarkComesAfterTheSnapshot(t *testing.T) {
+func TestBookmarkFollowsSnapshot(t *testing.T) {
 	t.Parallel()
 	p := newProving()
 	p.append("a")
@@ -239,13 +239,13 @@ func TestBookmarkComesAfterTheSnapshot(t *testing.T) {
 			break
 		}
 		if bookmarks++; bookmarks > 1 {
-			t.Fatal("two bookmarks before the change that the second was asked for after")
+			t.Fatal("the second bookmark came before the change that preceded its request")
 		}
 	}
 	wantBookmark(t, w, "3")
 }
 
-// A watch that reads history answers when it has come to what was asked about.
+// A watch that reads history returns its bookmark when it has reached the proven position.
 func TestBookmarkDoesNotOvertakeHistory(t *testing.T) {
 	t.Parallel()
 	p := newProving()
@@ -272,7 +272,7 @@ func TestBookmarkDoesNotOvertakeHistory(t *testing.T) {
 		wantVersion(t, w, i+1)
 	}
 	wantBookmark(t, w, "10")
-	// Another that falls out of the log.
+	// Another watch falls out of the log.
 	slow := watchFromNow(t, f, p.line, all)
 	fast := watchFromNow(t, f, p.line, all)
 	for i := range 10 {
@@ -286,7 +286,7 @@ func TestBookmarkDoesNotOvertakeHistory(t *testing.T) {
 	wantBookmark(t, slow, "20")
 }
 
-// A watch that resumes from the newest position gets its bookmark without any change, and moves its cursor on.
+// A watch that resumes from the newest position gets its bookmark without any change, and its cursor advances.
 func TestBookmarkAfterResume(t *testing.T) {
 	t.Parallel()
 	p := newProving()
@@ -304,8 +304,8 @@ func TestBookmarkAfterResume(t *testing.T) {
 	}
 }
 
-// A cursor that history does not confirm proves nothing, however far ahead it claims to be.
-func TestNoBookmarkForACursorThatIsNotConfirmed(t *testing.T) {
+// A cursor that history does not confirm proves nothing, however new its position claims to be.
+func TestNoBookmarkForUnconfirmedCursor(t *testing.T) {
 	t.Parallel()
 	p := newProving()
 	p.append("a")
@@ -322,12 +322,12 @@ func TestNoBookmarkForACursorThatIsNotConfirmed(t *testing.T) {
 		t.Fatalf("got %v, %v; expected compacted history", ev, err)
 	}
 	if err := w.(storage.Bookmarker).Bookmark(t.Context()); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
-		t.Fatalf("Bookmark of a watch that has ended: %v", err)
+		t.Fatalf("Bookmark of an ended watch: %v", err)
 	}
 }
 
-// The bookmark comes when what was asked about has been published and passed, though the filter leaves it out.
-func TestBookmarkOfAQuietFilter(t *testing.T) {
+// The bookmark comes when the proven position was published and passed, even if the filter excludes all events.
+func TestBookmarkOfQuietFilter(t *testing.T) {
 	t.Parallel()
 	p := newProving()
 	f := New(p, Options[int]{})
@@ -367,8 +367,8 @@ func TestBookmarkWaitsForTheDatabase(t *testing.T) {
 	}
 }
 
-// The run's own end is the watch's end, with a request open or not; nothing is left running.
-func TestEndWhileBookmarkIsOpen(t *testing.T) {
+// The end of the run ends the watch, with or without a pending request, and leaves no goroutine.
+func TestRunEndsDuringBookmark(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"watch", "feed", "source"} {
 		t.Run(how, func(t *testing.T) {
@@ -407,7 +407,7 @@ func TestEndWhileBookmarkIsOpen(t *testing.T) {
 	}
 }
 
-func TestBookmarkWithAContextThatIsOver(t *testing.T) {
+func TestBookmarkWithEndedContext(t *testing.T) {
 	t.Parallel()
 	p := newProving()
 	f := New(p, Options[int]{})
@@ -424,6 +424,6 @@ func TestBookmarkWithAContextThatIsOver(t *testing.T) {
 	}
 	w.Close()
 	if err := w.(storage.Bookmarker).Bookmark(ctx); !errors.Is(err, storage.ErrWatchClosed) {
-		t.Fatalf("of a closed watch: %v", err)
+		t.Fatalf("Bookmark of a closed watch: %v", err)
 	}
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// ledger is a line with commits, whose batches and pages end anywhere in them.
+// ledger is a line with commits, whose batches and pages may end inside a commit.
 type ledger struct {
 	*proving
 	batch int  // the number of events that Run publishes at a time
-	spare bool // pages leave out what the filter does, but for the last one
+	spare bool // pages omit excluded events, except the last event
 }
 
 // add appends commits, each a list of kinds.
@@ -56,7 +56,7 @@ func (l *ledger) Run(ctx context.Context, ready func(int), publish func([]*drive
 	})
 }
 
-// page returns the events after from, the last of which is cut where its commit goes on.
+// page returns the events after from. The last one has CommitContinues set if its commit continues.
 func (l *ledger) page(ctx context.Context, from, limit int) ([]*driver.Event[int], int, bool, error) {
 	events, end, more, err := l.line.page(ctx, from, limit)
 	l.line.mu.Lock()
@@ -82,7 +82,7 @@ func (l *ledger) History(from int, f *key.Filter) driver.History[int] {
 	})
 }
 
-// marks returns what a watch with filter f returns after a position, with whether each has more of its commit after it.
+// marks returns the events that a watch with filter f returns after a position, each with its expected More.
 func (l *ledger) marks(from int, f *key.Filter) []string {
 	var all []string
 	var last *driver.Event[int]
@@ -101,9 +101,9 @@ func (l *ledger) marks(from int, f *key.Filter) []string {
 	return all
 }
 
-// Every event says truly whether the next one, for this filter, is of the same commit: wherever batches and pages are cut,
-// wherever the watch begins, from history as from the log, and when it changes from one to the other. Bookmarks never come
-// within a commit.
+// Every event reports correctly whether the next event for this filter belongs to the same commit: wherever batches and pages end,
+// wherever the watch starts, in history and in the log, and when it moves from one to the other. Bookmarks never come within a
+// commit.
 func TestMore(t *testing.T) {
 	t.Parallel()
 	for _, spare := range []bool{false, true} {
@@ -175,7 +175,7 @@ func testMore(t *testing.T, l *ledger, opts Options[int]) {
 	}
 }
 
-// A bookmark that is due in the middle of a commit comes after it.
+// A bookmark that becomes due inside a commit comes after the commit.
 func TestNoBookmarkWithinACommit(t *testing.T) {
 	t.Parallel()
 	l := &ledger{proving: newProving(), batch: 100}

@@ -6,14 +6,14 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// delivery is what a watch returns.
+// delivery is one result of a watch.
 type delivery[P any] struct {
 	kind     kind
-	resource *resourcepb.Resource // of the snapshot
+	resource *resourcepb.Resource // from the snapshot
 	event    *driver.Event[P]     // a change
-	previous *driver.Version      // what was stored before it, if that is wanted
+	previous *driver.Version      // the previous state, if requested
 	more     bool
-	at       P      // after it
+	at       P      // the position after it
 	cursor   string // of a bookmark
 }
 
@@ -27,7 +27,7 @@ const (
 	bookmark
 )
 
-// watchEvent is the delivery as the caller of a storage.Watch gets it, with resources that are the caller's.
+// watchEvent returns the delivery as an event whose resources belong to the caller.
 func (d *delivery[P]) watchEvent() *resourcepb.WatchEvent {
 	switch d.kind {
 	case inSnapshot:

@@ -11,11 +11,11 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// SnapshotTTL is how long a snapshot that nobody reads from is held.
+// SnapshotTTL is the time after which an unread snapshot is freed.
 const SnapshotTTL = 5 * time.Minute
 
-// Expiring is a snapshot that is freed when nobody has read from it for SnapshotTTL: what it holds, in memory or on disk, may be
-// as large as the store. The watch ends at its next step.
+// Expiring returns a snapshot that is freed if it was not read for SnapshotTTL, because it may hold as much memory or disk space as
+// the store. The watch then ends at its next step.
 func Expiring(snapshot driver.Snapshot) driver.Snapshot {
 	e := &expiring{snapshot: snapshot}
 	e.timer = time.AfterFunc(SnapshotTTL, e.expire)
@@ -25,10 +25,10 @@ func Expiring(snapshot driver.Snapshot) driver.Snapshot {
 type expiring struct {
 	timer    *time.Timer
 	mu       sync.Mutex
-	snapshot driver.Snapshot // nil once it is freed
+	snapshot driver.Snapshot // nil once freed
 }
 
-var errExpired = fmt.Errorf("%w: nobody has read from the snapshot for %v", storage.ErrCompacted, SnapshotTTL)
+var errExpired = fmt.Errorf("%w: the snapshot was not read for %v", storage.ErrCompacted, SnapshotTTL)
 
 // Next implements driver.Snapshot.
 func (e *expiring) Next(ctx context.Context) (*resourcepb.Resource, error) {
@@ -37,7 +37,7 @@ func (e *expiring) Next(ctx context.Context) (*resourcepb.Resource, error) {
 	if e.snapshot == nil {
 		return nil, errExpired
 	}
-	e.timer.Stop() // while it is read from
+	e.timer.Stop() // during the read
 	defer e.timer.Reset(SnapshotTTL)
 	return e.snapshot.Next(ctx)
 }

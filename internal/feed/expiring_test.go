@@ -12,23 +12,23 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// counted counts how often a snapshot is closed.
-type counted struct {
+// countingSnapshot counts the calls of Close.
+type countingSnapshot struct {
 	driver.Snapshot
 	closed int
 }
 
-func (c *counted) Close() { c.closed++ }
+func (c *countingSnapshot) Close() { c.closed++ }
 
-func TestSnapshotThatNobodyReads(t *testing.T) {
+func TestUnreadSnapshotExpires(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		inner := &counted{Snapshot: feed.SliceSnapshot([]*resourcepb.Resource{{}, {}, {}, {}})}
+		inner := &countingSnapshot{Snapshot: feed.SliceSnapshot([]*resourcepb.Resource{{}, {}, {}, {}})}
 		s := feed.Expiring(inner)
 		for range 3 {
 			<-time.After(feed.SnapshotTTL - time.Second)
 			if _, err := s.Next(t.Context()); err != nil {
-				t.Fatalf("read from shortly before: %v", err)
+				t.Fatalf("a read shortly before the end: %v", err)
 			}
 		}
 		<-time.After(feed.SnapshotTTL + time.Second)
@@ -46,10 +46,10 @@ func TestSnapshotThatNobodyReads(t *testing.T) {
 	})
 }
 
-func TestSnapshotThatIsClosedHoldsNoTimer(t *testing.T) {
+func TestClosedSnapshotHasNoTimer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		inner := &counted{Snapshot: feed.SliceSnapshot(nil)}
+		inner := &countingSnapshot{Snapshot: feed.SliceSnapshot(nil)}
 		s := feed.Expiring(inner)
 		s.Close()
 		<-time.After(2 * feed.SnapshotTTL)

@@ -13,29 +13,30 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// Options are the bounds of a feed. Zero values are sensible.
+// Options configure a feed. The zero value of each field selects its default.
 type Options[P any] struct {
 	// MaxEvents and MaxBytes bound the log: 10,000 events and 32 MiB.
 	MaxEvents, MaxBytes int
 	// Page is the number of events read from history at a time: 500.
 	Page int
-	// Outage is how long a watch that reads from history goes on trying while the database fails: 5 minutes.
+	// Outage is the time for which a watch that reads from history retries while the database fails: 5 minutes.
 	Outage time.Duration
-	// IdleTimeout is how long the source runs on after the last watch was closed. 0: for as long as the feed.
+	// IdleTimeout is the time for which the source continues after the last watch was closed. 0 keeps it running as long as the
+	// feed.
 	IdleTimeout time.Duration
-	// InSnapshot is the cursor of a watch that is still in its snapshot.
+	// InSnapshot is the cursor of a watch inside its snapshot.
 	InSnapshot string
 	// OnDelivered, if set, is called with each event just before a watch returns it.
 	OnDelivered func(*driver.Event[P])
-	// Before, if set, returns what was stored just before each of some events of one batch or page, nil for nothing. Its watches are
-	// history.Recallers.
+	// Before, if set, returns the resources stored just before some events of one batch or page, nil if nothing was stored. The
+	// watches are then history.Recallers.
 	Before func(ctx context.Context, events []*driver.Event[P]) ([]*driver.Version, error)
 }
 
 // Feed serves the watches of one opened backend.
 type Feed[P any] struct {
 	source Source[P]
-	prover driver.Prover[P] // the source, if it is one; else nil
+	prover driver.Prover[P] // the source if it is a Prover, otherwise nil
 	opts   Options[P]
 
 	lifetime context.Context // ends with Close
@@ -44,26 +45,26 @@ type Feed[P any] struct {
 	mu      sync.Mutex
 	current *run[P] // nil before the first watch and after a run has ended
 	closed  atomic.Bool
-	ending  sync.WaitGroup // runs, and pages of history that are being read
+	ending  sync.WaitGroup // runs, and pending reads of history
 }
 
-// run is one call of Source.Run and the log that it fills.
+// run is one call of Source.Run with the log that it fills.
 type run[P any] struct {
 	feed     *Feed[P]
-	lifetime context.Context // ends with Run, or before
+	lifetime context.Context // ends with Run or earlier
 	cancel   context.CancelFunc
 	ready    chan struct{} // closed when the log has its first node
 	doneCh   chan struct{} // closed when Run has returned and err is set
 	err      error
 
-	mu        sync.Mutex
-	log       log[P]
-	watches   int
-	followers map[*watch[P]]struct{}      // watches that wait for what comes
-	slept     struct{ events, bytes int } // what came since all of them were woken
-	sweeping  bool                        // they are going to be woken
+	mu            sync.Mutex
+	log           log[P]
+	watches       int
+	followers     map[*watch[P]]struct{}      // watches that wait for the next node
+	pendingWake   struct{ events, bytes int } // published since the last wake-up of all followers
+	wakeScheduled bool                        // wakeDelayed is going to run
 
-	asking asking[P]
+	rounds bookmarkRounds[P]
 }
 
 // New returns a feed. Nothing runs before the first Start.
@@ -86,13 +87,13 @@ func New[P any](source Source[P], opts Options[P]) *Feed[P] {
 	return f
 }
 
-// Mark is the log's end at some moment. It keeps the feed running until it is released or made into a watch.
+// Mark is the log's end at some moment. It keeps the feed running until it is released or becomes a watch.
 type Mark[P any] struct {
 	run  *run[P]
 	node *node[P]
 }
 
-// Start makes sure that the source runs and notes the log's end. Call it before the snapshot is read, and afterwards either
+// Start starts the source if necessary and notes the log's end. It is called before the snapshot is read, and followed by either
 // Watch or Release. It waits for the source to become ready, within ctx.
 func (f *Feed[P]) Start(ctx context.Context) (Mark[P], error) {
 	r, err := f.acquire()
@@ -116,10 +117,10 @@ func (f *Feed[P]) Start(ctx context.Context) (Mark[P], error) {
 	}
 }
 
-// Release gives back a mark that does not become a watch.
+// Release releases a mark that does not become a watch.
 func (m Mark[P]) Release() { m.run.release() }
 
-// acquire returns the current run, beginning one if there is none, with one more watch on it.
+// acquire returns the current run with one more watch on it, and begins a run if there is none.
 func (f *Feed[P]) acquire() (*run[P], error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -173,46 +174,46 @@ func (r *run[P]) publish(events []*driver.Event[P], end P) {
 	n := newNode(events, end)
 	number, bytes := n.batch.Load().weight()
 	r.log.append(n)
-	r.slept.events += number
-	r.slept.bytes += bytes
+	r.pendingWake.events += number
+	r.pendingWake.bytes += bytes
 	switch {
-	case len(events) > directWakeLimit || r.slept.events > r.log.maxEvents/4 || r.slept.bytes > r.log.maxBytes/4:
+	case len(events) > directWakeLimit || r.pendingWake.events > r.log.maxEvents/4 || r.pendingWake.bytes > r.log.maxBytes/4:
 		r.wakeAll()
 		return
-	case !r.sweeping:
-		r.sweeping = true
-		time.AfterFunc(sweepAfter, r.sweep)
+	case !r.wakeScheduled:
+		r.wakeScheduled = true
+		time.AfterFunc(wakeDelay, r.wakeDelayed)
 	}
 	for w := range r.followers {
-		if w.eager.Load() || slices.ContainsFunc(events, func(ev *driver.Event[P]) bool { return w.filter.Match(&ev.Key) }) {
+		if w.wantsBookmark.Load() || slices.ContainsFunc(events, func(ev *driver.Event[P]) bool { return w.filter.Match(&ev.Key) }) {
 			w.wakeUp()
 		}
 	}
 }
 
-// To wake a watch takes many times as long as to see that an event is not for it. So watches sleep on while others' events
-// pass, for sweepAfter at most: then they move on together, and their cursors with them. A batch of more than a few events wakes
-// them all at once, which is cheaper then, and so does one that would have them fall out of the log.
+// Waking a watch costs many times as much as matching its filter. Watches whose filters do not match therefore sleep for wakeDelay at
+// most. Then they all advance together, with their cursors. A batch of more than directWakeLimit events wakes all watches at once,
+// which is then cheaper, and so does a batch after which they might fall out of the log.
 const (
 	directWakeLimit = 8
-	sweepAfter      = 50 * time.Millisecond
+	wakeDelay       = 50 * time.Millisecond
 )
 
-func (r *run[P]) sweep() {
+func (r *run[P]) wakeDelayed() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.sweeping = false
+	r.wakeScheduled = false
 	r.wakeAll()
 }
 
 func (r *run[P]) wakeAll() {
-	r.slept.events, r.slept.bytes = 0, 0
+	r.pendingWake.events, r.pendingWake.bytes = 0, 0
 	for w := range r.followers {
 		w.wakeUp()
 	}
 }
 
-// follow has a watch woken from now on when there is something for it in the log.
+// follow registers a watch: it is woken when the log has something for it.
 func (r *run[P]) follow(w *watch[P]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -221,7 +222,7 @@ func (r *run[P]) follow(w *watch[P]) {
 	}
 }
 
-// unfollow undoes follow, for a watch whose life has ended.
+// unfollow is the inverse of follow, for a closed watch.
 func (r *run[P]) unfollow(w *watch[P]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -234,13 +235,13 @@ func (r *run[P]) end() *node[P] {
 	return r.log.last
 }
 
-// release takes one watch off the run and, if it was the last, ends the run after the linger time.
+// release removes one watch from the run. If it was the last, the run ends after IdleTimeout.
 func (r *run[P]) release() {
 	r.mu.Lock()
 	r.watches--
 	idle := r.watches == 0
 	r.mu.Unlock()
-	// A closed feed lingers for nobody; its log would.
+	// A timer would retain the log of a closed feed.
 	if idle && r.feed.opts.IdleTimeout > 0 && !r.feed.closed.Load() {
 		time.AfterFunc(r.feed.opts.IdleTimeout, r.endIfIdle)
 	}
@@ -260,7 +261,7 @@ func (r *run[P]) endIfIdle() {
 	}
 }
 
-// enter has Close wait until leave; false: the feed is closed.
+// enter makes Close wait until leave is called. It returns false if the feed is closed.
 func (f *Feed[P]) enter() (leave func(), ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -271,8 +272,8 @@ func (f *Feed[P]) enter() (leave func(), ok bool) {
 	return f.ending.Done, true
 }
 
-// Close ends the source and all watches, whose error then matches storage.ErrClosed and storage.ErrWatchClosed, and waits for
-// the source to return. Closing twice is fine.
+// Close ends the source and all watches, whose error then matches storage.ErrClosed and storage.ErrWatchClosed, and waits for the
+// source to return. Closing twice is allowed.
 func (f *Feed[P]) Close() {
 	f.mu.Lock()
 	f.closed.Store(true)

@@ -19,14 +19,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// line is a store whose history is a line of numbered events, all of them kept from oldest on.
+// line is a store whose history is a sequence of numbered events, retained from oldest on.
 type line struct {
 	mu       sync.Mutex
 	events   []*driver.Event[int]
 	oldest   int
 	wake     chan struct{}
 	fail     error         // ends Run
-	stumbles int           // failures of History before it works
+	failures int           // failures of History before it succeeds
 	pages    int           // calls of History
 	slow     chan struct{} // if set, History waits until it is closed
 	gate     chan struct{} // if set, Run publishes nothing until it is closed
@@ -109,8 +109,8 @@ func (l *line) page(ctx context.Context, from, limit int) ([]*driver.Event[int],
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.pages++
-	if l.stumbles > 0 {
-		l.stumbles--
+	if l.failures > 0 {
+		l.failures--
 		return nil, 0, false, errors.New("stumbled")
 	}
 	if from < l.oldest {
@@ -164,8 +164,8 @@ func watchFromNow(t *testing.T, f *Feed[int], l *line, filter key.Filter) storag
 	return w
 }
 
-// The snapshot is read after the mark, so it holds events that the log gives again: they must not be repeated.
-func TestJoinLeavesOutWhatTheSnapshotHolds(t *testing.T) {
+// The snapshot is read after the mark, so it contains events that are also in the log. They are not repeated.
+func TestJoinSkipsSnapshotEvents(t *testing.T) {
 	t.Parallel()
 	l := newLine()
 	f := New(l, Options[int]{InSnapshot: "inside"})
@@ -199,8 +199,8 @@ func TestJoinLeavesOutWhatTheSnapshotHolds(t *testing.T) {
 	}
 }
 
-// A watch that falls out of the log reads on from history and joins the log again, under load.
-func TestSlowWatchGoesOnFromHistory(t *testing.T) {
+// A watch that falls out of the log continues from history and joins the log again, under load.
+func TestSlowWatchContinuesFromHistory(t *testing.T) {
 	t.Parallel()
 	l := newLine()
 	f := New(l, Options[int]{MaxEvents: 7, Page: 3})
@@ -225,7 +225,7 @@ func TestSlowWatchGoesOnFromHistory(t *testing.T) {
 	}
 	writer.Wait()
 	if l.pages == 0 {
-		t.Fatal("the slow watch was meant to fall out of the log")
+		t.Fatal("the slow watch did not fall out of the log")
 	}
 }
 
@@ -252,7 +252,7 @@ func TestResumeAtEveryPosition(t *testing.T) {
 	}
 }
 
-func TestCompactedHistoryEndsTheWatch(t *testing.T) {
+func TestCompactedHistoryEndsWatch(t *testing.T) {
 	t.Parallel()
 	l := newLine()
 	l.append("a")
@@ -271,11 +271,11 @@ func TestCompactedHistoryEndsTheWatch(t *testing.T) {
 	}
 }
 
-func TestHistoryThatStumblesIsReadAgain(t *testing.T) {
+func TestFailedHistoryIsRetried(t *testing.T) {
 	t.Parallel()
 	l := newLine()
 	l.append("a")
-	l.stumbles = 3
+	l.failures = 3
 	f := New(l, Options[int]{})
 	defer f.Close()
 	w, err := f.Resume(t.Context(), all, 0, "0")
@@ -286,8 +286,8 @@ func TestHistoryThatStumblesIsReadAgain(t *testing.T) {
 	wantVersion(t, w, 1)
 }
 
-// A page of history that takes longer than any call of Next has the patience for is read all the same, once.
-func TestImpatientNextInHistory(t *testing.T) {
+// A page of history that takes longer than the deadline of any Next is read once and completely.
+func TestShortDeadlinesInHistory(t *testing.T) {
 	t.Parallel()
 	l := newLine()
 	l.append("a")
@@ -313,7 +313,7 @@ func TestImpatientNextInHistory(t *testing.T) {
 	}
 }
 
-// Close, of the watch or of the feed, ends the reading of history.
+// Close of the watch or of the feed ends the read of history.
 func TestCloseDuringHistory(t *testing.T) {
 	t.Parallel()
 	for _, closeFeed := range []bool{true, false} {
@@ -344,8 +344,8 @@ func TestCloseDuringHistory(t *testing.T) {
 	}
 }
 
-// A quiet filter's cursor moves on while Next waits.
-func TestQuietCursorMovesOn(t *testing.T) {
+// The cursor of a quiet filter advances while Next waits.
+func TestQuietCursorAdvances(t *testing.T) {
 	t.Parallel()
 	l := newLine()
 	f := New(l, Options[int]{})
@@ -358,7 +358,7 @@ func TestQuietCursorMovesOn(t *testing.T) {
 		_, err := w.Next(ctx)
 		waiting <- err
 	}()
-	for range 3 { // by the second at the latest it waits in the log
+	for range 3 { // from the second round on it waits in the log
 		want := strconv.Itoa(l.append("loud"))
 		for deadline := time.Now().Add(time.Minute); w.Cursor() != want; {
 			if time.Now().After(deadline) {
@@ -375,8 +375,8 @@ func TestQuietCursorMovesOn(t *testing.T) {
 	wantVersion(t, w, 4)
 }
 
-// A watch that sleeps while others' events pass wakes for its own.
-func TestSleepingWatchWakesForItsOwn(t *testing.T) {
+// A watch that sleeps while events of others pass wakes for a matching event.
+func TestSleepingWatchWakesForMatch(t *testing.T) {
 	t.Parallel()
 	l := newLine()
 	f := New(l, Options[int]{MaxEvents: 40})
@@ -394,7 +394,7 @@ func TestSleepingWatchWakesForItsOwn(t *testing.T) {
 	}
 }
 
-func TestSourceErrorEndsWatchesAfterWhatWasPublished(t *testing.T) {
+func TestSourceErrorFollowsPublishedEvents(t *testing.T) {
 	t.Parallel()
 	l := newLine()
 	f := New(l, Options[int]{})
@@ -445,7 +445,7 @@ func TestCloseWhileNextWaits(t *testing.T) {
 	}
 }
 
-func TestClosedWatchDropsWhatIsBuffered(t *testing.T) {
+func TestClosedWatchDropsBuffer(t *testing.T) {
 	t.Parallel()
 	l := newLine()
 	f := New(l, Options[int]{})
@@ -460,8 +460,8 @@ func TestClosedWatchDropsWhatIsBuffered(t *testing.T) {
 	}
 }
 
-// The source ends some time after the last watch, and begins again with the next one.
-func TestLinger(t *testing.T) {
+// The source ends some time after the last watch was closed, and starts again with the next one.
+func TestIdleTimeout(t *testing.T) {
 	t.Parallel()
 	l := newLine()
 	f := New(l, Options[int]{IdleTimeout: time.Millisecond})

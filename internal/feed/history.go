@@ -7,16 +7,16 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// page is a page of history. After the last one the watch joins the log where it ended before that page was read.
+// page is a page of history. After the last one, the watch joins the log at the end noted before that page was read.
 type page[P any] struct {
 	events []*driver.Event[P]
 	end    P
-	joinAt *node[P] // nil: there is another page
+	joinAt *node[P] // nil if another page follows
 }
 
-// readHistory takes a page of history. It is read in the background, so that it goes on from one Next to another.
+// readHistory takes a page of history. The page is read in the background, so the read continues between calls of Next.
 func (w *watch[P]) readHistory(ctx context.Context) error {
-	w.lastNode = nil // pins nothing while history is read
+	w.lastNode = nil // retains no node while history is read
 	if w.history == nil {
 		w.history = w.feed.source.History(w.position(), &w.filter)
 	}
@@ -25,7 +25,7 @@ func (w *watch[P]) readHistory(ctx context.Context) error {
 	switch {
 	case err == nil:
 		w.use(p.events, p.end)
-		w.sound = true
+		w.confirmed = true
 		if w.joinAt = p.joinAt; w.joinAt != nil {
 			w.closeHistory()
 		}
@@ -53,9 +53,9 @@ func (w *watch[P]) readPage(history driver.History[P]) (p page[P], err error) {
 	return p, err
 }
 
-// persist is Feed.Persist for as long as the watch lives.
-func (w *watch[P]) persist(over <-chan struct{}, try func(ctx context.Context) error) error {
-	return w.feed.Persist(w.lifetime, over, try)
+// persist is Feed.Persist for the lifetime of the watch.
+func (w *watch[P]) persist(ended <-chan struct{}, try func(ctx context.Context) error) error {
+	return w.feed.Persist(w.lifetime, ended, try)
 }
 
 func (w *watch[P]) closeHistory() {

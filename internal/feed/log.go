@@ -8,8 +8,8 @@ import (
 
 // node is a batch of events in the log.
 type node[P any] struct {
-	batch atomic.Pointer[batch[P]] // nil once the node has left the log
-	next  atomic.Pointer[node[P]]  // nil at the log's end, and once the node has left the log
+	batch atomic.Pointer[batch[P]] // nil after the node has left the log
+	next  atomic.Pointer[node[P]]  // nil at the log's end, and after the node has left the log
 }
 
 type batch[P any] struct {
@@ -23,14 +23,15 @@ func newNode[P any](events []*driver.Event[P], end P) *node[P] {
 	return n
 }
 
-// log is a bounded list of nodes. It never drops its last one. It is appended to by one goroutine at a time.
+// log is a bounded list of nodes that always keeps the last one. Appends must not be concurrent.
 type log[P any] struct {
 	first, last         *node[P]
 	events, bytes       int // in the nodes from first to last
 	maxEvents, maxBytes int
 }
 
-// weight counts an empty node as an event, so that a long line of them is bounded as well.
+// weight returns the number and the bytes of the events. An empty node counts as one event, so a long run of empty nodes is bounded
+// too.
 func (b *batch[P]) weight() (events, bytes int) {
 	for _, ev := range b.events {
 		bytes += ev.Size

@@ -8,44 +8,44 @@ import (
 )
 
 func (w *watch[P]) use(events []*driver.Event[P], end P) {
-	w.pending, w.pendEnd, w.using, w.previousCount = events, end, true, 0
+	w.pending, w.pendingEnd, w.hasPending, w.previousCount = events, end, true, 0
 }
 
-// fromPending looks for the next event among those at hand.
+// fromPending returns the next event of pending.
 func (w *watch[P]) fromPending() (d delivery[P], err error) {
 	ev, held := w.heldEvent, w.heldEvent != nil
 	if !held {
 		ev = w.take()
 	}
 	if ev != nil && ev.Damage != nil {
-		// No waiting mends it. Whoever lists again goes on behind it.
+		// A retry does not help. A caller that lists again continues after the damage.
 		return d, w.end(damageError(ev.Damage))
 	}
-	return w.pass(ev, held), nil
+	return w.advance(ev, held), nil
 }
 
-// damageError is the final error of a watch that read a damaged change.
+// damageError returns the final error of a watch that has read a damaged change.
 func damageError(err error) error {
 	return fmt.Errorf("%w: %w: %w", storage.ErrWatchClosed, storage.ErrCompacted, err)
 }
 
-// pass moves on to an event, or to the position after those at hand where it is nil.
-func (w *watch[P]) pass(ev *driver.Event[P], held bool) (d delivery[P]) {
+// advance moves the watch to an event, or to the end of pending if ev is nil.
+func (w *watch[P]) advance(ev *driver.Event[P], held bool) (d delivery[P]) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if ev == nil {
-		w.at = w.feed.source.Merge(w.at, w.pendEnd)
+		w.at = w.feed.source.Merge(w.at, w.pendingEnd)
 		w.resumedFrom = ""
-		w.pending, w.using = nil, false
+		w.pending, w.hasPending = nil, false
 		return d
 	}
-	more, known := w.goesOn(ev, held)
+	more, known := w.continuesCommit(ev, held)
 	if !known {
 		w.heldEvent = ev
-		w.pending, w.using = nil, false
+		w.pending, w.hasPending = nil, false
 		return d
 	}
-	w.heldEvent, w.open = nil, more
+	w.heldEvent, w.inCommit = nil, more
 	w.at = w.feed.source.Advance(w.at, ev)
 	w.resumedFrom = ""
 	if w.feed.opts.OnDelivered != nil {
@@ -59,10 +59,10 @@ func (w *watch[P]) pass(ev *driver.Event[P], held bool) (d delivery[P]) {
 	return d
 }
 
-// take removes the next event for this watch from pending, with what stands before it.
+// take removes the next matching event, and the events before it, from pending.
 func (w *watch[P]) take() *driver.Event[P] {
 	for i, ev := range w.pending {
-		// What the filter leaves out needs no step of its own: the next Advance or Merge passes it.
+		// Other events need no step of their own: the next Advance or Merge passes them.
 		if w.wants(ev) {
 			w.pending = w.pending[i+1:]
 			w.previousCount = max(w.previousCount-i-1, 0)
@@ -73,12 +73,12 @@ func (w *watch[P]) take() *driver.Event[P] {
 }
 
 func (w *watch[P]) wants(ev *driver.Event[P]) bool {
-	return w.filter.Match(&ev.Key) && (w.catching || !w.feed.source.Contains(w.at, ev))
+	return w.filter.Match(&ev.Key) && (w.inHistory || !w.feed.source.Contains(w.at, ev))
 }
 
-// goesOn reports whether this watch's next event is of the same commit as ev, which stands before pending, or, if it was held,
-// before the batch that pending is. It is not known where the batch ends inside the commit with nothing for this watch.
-func (w *watch[P]) goesOn(ev *driver.Event[P], held bool) (more, known bool) {
+// continuesCommit reports whether this watch's next event belongs to the same commit as ev. ev precedes pending or, if it was held,
+// the batch in pending. known is false if the batch ends inside the commit without another event for this watch.
+func (w *watch[P]) continuesCommit(ev *driver.Event[P], held bool) (more, known bool) {
 	if ev.Commit == 0 {
 		return false, true
 	}

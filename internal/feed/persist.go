@@ -9,9 +9,9 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// Persist tries something that a watch needs again while the database is away, for as long as an outage may last, and life, which is
-// that of the watch, and the feed go on. What is lost for good ends it. When over is closed it ends with an error after a failure.
-func (f *Feed[P]) Persist(life context.Context, over <-chan struct{}, try func(ctx context.Context) error) error {
+// Persist retries an operation of a watch while the database is unreachable: for the time of an outage, and until the watch's
+// lifetime or the feed ends. Discarded history ends it. After ended is closed, the next failure ends it with errRunEnded.
+func (f *Feed[P]) Persist(lifetime context.Context, ended <-chan struct{}, try func(ctx context.Context) error) error {
 	leave, ok := f.enter()
 	if !ok {
 		return storage.ErrClosed
@@ -19,7 +19,7 @@ func (f *Feed[P]) Persist(life context.Context, over <-chan struct{}, try func(c
 	defer leave()
 	ctx, cancel := context.WithCancel(f.lifetime)
 	defer cancel()
-	defer context.AfterFunc(life, cancel)()
+	defer context.AfterFunc(lifetime, cancel)()
 	var firstFailure time.Time
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		err := try(ctx)
@@ -35,12 +35,12 @@ func (f *Feed[P]) Persist(life context.Context, over <-chan struct{}, try func(c
 		case firstFailure.IsZero():
 			firstFailure = time.Now()
 		case time.Since(firstFailure) > f.opts.Outage:
-			return fmt.Errorf("the database stayed away for %v: %w", f.opts.Outage, err)
+			return fmt.Errorf("the database was unreachable for %v: %w", f.opts.Outage, err)
 		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-		case <-over:
+		case <-ended:
 			return errRunEnded
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/codec"
 )
 
-// recaller is a watch that can tell what was stored before each change.
+// recaller is a watch that can return the previous state with each change.
 type recaller[P any] struct{ bookmarker[P] }
 
 var _ history.Recaller = recaller[int]{}
@@ -16,23 +16,24 @@ var _ history.Recaller = recaller[int]{}
 // Recall implements history.Recaller.
 func (r recaller[P]) Recall() { r.watch.recalls.Store(true) }
 
-// maxPreviousReads is how many changes are looked up at a time. What was stored before them is up to 1 MiB each, however small they are.
+// maxPreviousReads is the maximum number of changes in one lookup. Each previous state may have up to 1 MiB, however small the
+// change.
 const maxPreviousReads = 64
 
-// previousBatch is what was stored before some changes.
+// previousBatch is the previous states of some changes.
 type previousBatch[P any] struct {
 	events   []*driver.Event[P]
 	versions []*driver.Version
-	until    int // how many of pending that takes care of
+	until    int // the number of pending events that the batch covers
 }
 
-// recall finds out what was stored before the next changes at hand. It does so in the background, so that it goes on from one Next to
-// another.
+// recall looks up the previous states of the next pending changes. The lookup runs in the background, so it continues between calls
+// of Next.
 func (w *watch[P]) recall(ctx context.Context) error {
 	var events []*driver.Event[P]
-	var ends []int // after each of them
+	var ends []int // the index in pending after each of them
 	for i, ev := range w.pending {
-		if len(events) == w.portion {
+		if len(events) == w.lookupLimit {
 			break
 		}
 		if w.wants(ev) && ev.Damage == nil {
@@ -43,7 +44,7 @@ func (w *watch[P]) recall(ctx context.Context) error {
 		w.previousCount = len(w.pending)
 		return nil
 	}
-	if len(events) < w.portion {
+	if len(events) < w.lookupLimit {
 		ends[len(ends)-1] = len(w.pending)
 	}
 	r, err := w.recalling.Do(ctx, func() (previousBatch[P], error) { return w.readPrevious(events, ends) })
@@ -57,18 +58,18 @@ func (w *watch[P]) recall(ctx context.Context) error {
 	}
 }
 
-// readPrevious finds out what was stored before some changes, or the first of them. Its error ends the watch.
+// readPrevious looks up the previous states of some changes, or of the first of them. Its error ends the watch.
 func (w *watch[P]) readPrevious(events []*driver.Event[P], ends []int) (r previousBatch[P], err error) {
 	err = w.persist(nil, func(ctx context.Context) error {
 		past, err := w.feed.opts.Before(ctx, events)
 		r = previousBatch[P]{events, past, ends[len(events)-1]}
-		events = events[:(len(events)+1)/2] // less comes through a slow link in time, should this have failed
+		events = events[:(len(events)+1)/2] // after a failure, fewer may arrive in time over a slow link
 		return err
 	})
 	return r, err
 }
 
-// remember keeps what was stored before some events, until they are delivered.
+// remember keeps the previous states of some events until the events are delivered.
 func (w *watch[P]) remember(r previousBatch[P]) error {
 	if w.before == nil {
 		w.before = make(map[*driver.Event[P]]*driver.Version, len(r.versions))
@@ -78,19 +79,19 @@ func (w *watch[P]) remember(r previousBatch[P]) error {
 		if v == nil {
 			continue
 		}
-		own := *v
+		previous := *v
 		var err error
-		if own.Resource, err = v.Decode(); err != nil {
+		if previous.Resource, err = v.Decode(); err != nil {
 			return w.end(damageError(err))
 		}
-		bytes += codec.Size(own.Resource)
-		w.before[r.events[i]] = &own
+		bytes += codec.Size(previous.Resource)
+		w.before[r.events[i]] = &previous
 	}
 	w.previousCount = r.until
 	if bytes < driver.PageBytes {
-		w.portion = min(2*len(r.events), maxPreviousReads)
+		w.lookupLimit = min(2*len(r.events), maxPreviousReads)
 	} else {
-		w.portion = (len(r.events) + 1) / 2
+		w.lookupLimit = (len(r.events) + 1) / 2
 	}
 	return nil
 }

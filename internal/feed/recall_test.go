@@ -13,7 +13,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/codec"
 )
 
-// past is what was stored before a change of a line: a resource that says so, with so many bytes.
+// past returns the state stored before a change of a line: a resource that names the change, of the given size.
 func past(ev *driver.Event[int], size int) *driver.Version {
 	res := codec.Clone(ev.Resource)
 	res.Version = fmt.Sprint("before ", ev.At)
@@ -21,7 +21,7 @@ func past(ev *driver.Event[int], size int) *driver.Version {
 	return &driver.Version{Key: ev.Key.Bytes(), Resource: res}
 }
 
-// recalled follows n changes of a line and looks at what is said to have been stored before each.
+// recalled follows n changes of a line and checks the previous state of each.
 func recalled(t *testing.T, n int, before func(context.Context, []*driver.Event[int]) ([]*driver.Version, error)) {
 	t.Helper()
 	l := newLine()
@@ -41,12 +41,12 @@ func recalled(t *testing.T, n int, before func(context.Context, []*driver.Event[
 			t.Fatalf("change %d: %v", i, err)
 		}
 		if got := followed.Before.Resource.GetVersion(); followed.Event.At != i || got != fmt.Sprint("before ", i) {
-			t.Fatalf("change %d is %d, and there was %q before it", i, followed.Event.At, got)
+			t.Fatalf("change %d is %d with the previous state %q", i, followed.Event.At, got)
 		}
 	}
 }
 
-// Whatever small changes there are on a page, what was stored before them is not read as a whole.
+// A lookup of previous states is bounded, even if many small changes are on a page.
 func TestRecallIsBounded(t *testing.T) {
 	t.Parallel()
 	largest := 0
@@ -64,17 +64,17 @@ func TestRecallIsBounded(t *testing.T) {
 			largest = max(largest, read)
 		}
 		if len(events) > maxPreviousReads {
-			t.Errorf("asked for what was before %d changes at once", len(events))
+			t.Errorf("one lookup covered %d changes", len(events))
 		}
 		return versions, nil
 	})
 	if most := 2 * driver.PageBytes; largest > most {
-		t.Errorf("%d bytes were read at once, expected %d at most", largest, most)
+		t.Errorf("one lookup read %d bytes, expected at most %d", largest, most)
 	}
 }
 
-// What is too much for a slow link in the time that a call has is asked for in parts.
-func TestRecallThroughASlowLink(t *testing.T) {
+// A lookup that takes too long over a slow link is repeated in smaller parts.
+func TestRecallOverSlowLink(t *testing.T) {
 	t.Parallel()
 	recalled(t, 20, func(_ context.Context, events []*driver.Event[int]) (versions []*driver.Version, err error) {
 		if len(events) > 3 {
@@ -87,8 +87,8 @@ func TestRecallThroughASlowLink(t *testing.T) {
 	})
 }
 
-// Looking up what was stored before goes on while nobody waits for it: whoever waits less than it takes gets it all the same.
-func TestRecallGoesOnBetweenCalls(t *testing.T) {
+// A lookup of previous states continues without a waiter, so a Next with a shorter deadline eventually gets the result.
+func TestRecallContinuesBetweenCalls(t *testing.T) {
 	t.Parallel()
 	l := newLine()
 	l.append("a")
@@ -126,6 +126,6 @@ func TestRecallGoesOnBetweenCalls(t *testing.T) {
 		t.Fatalf("got %v and %v", followed, err)
 	}
 	if len(asked) != 1 {
-		t.Errorf("it was asked %d times", len(asked))
+		t.Errorf("Before was called %d times", len(asked))
 	}
 }

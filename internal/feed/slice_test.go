@@ -10,7 +10,7 @@ import (
 
 type sliceSnapshot struct{ resources []*resourcepb.Resource }
 
-// SliceSnapshot is a snapshot that is in memory already.
+// SliceSnapshot returns a snapshot in memory.
 func SliceSnapshot(resources []*resourcepb.Resource) driver.Snapshot {
 	return &sliceSnapshot{resources}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/ashlar-dev/storage/driver/key"
 )
 
-// Source is a driver.Source with cursors in the place of encoded positions.
+// Source is a driver.Source with cursors instead of encoded positions.
 type Source[P any] interface {
 	Run(ctx context.Context, ready func(P), publish func(events []*driver.Event[P], end P)) error
 	History(from P, f *key.Filter) driver.History[P]
@@ -15,6 +15,6 @@ type Source[P any] interface {
 	Advance(at P, ev *driver.Event[P]) P
 	Merge(at, end P) P
 
-	// Cursor returns the text by which a watch can start from at.
+	// Cursor returns the text from which a watch can resume at a position.
 	Cursor(at P) string
 }

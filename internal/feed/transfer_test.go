@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/driver/key"
 )
 
-// lagging is a line whose first runs publish nothing, and end as a source does that has fallen behind the history that is kept.
+// lagging is a line whose first runs publish nothing and end like a source that has fallen behind the retained history.
 type lagging struct {
 	*line
 	ends chan struct{} // each value ends a run
@@ -37,7 +37,7 @@ func (l *lagging) Run(ctx context.Context, ready func(int), publish func([]*driv
 	}
 }
 
-// A watch that has not fallen as far behind as its run goes on in the next one, without a gap or a repeat.
+// A watch with a newer position than its run continues in the next run, without a gap or a repeat.
 func TestRunFallsBehindItsWatches(t *testing.T) {
 	t.Parallel()
 	l := &lagging{newLine(), make(chan struct{})}
@@ -61,7 +61,7 @@ func TestRunFallsBehindItsWatches(t *testing.T) {
 	wantVersion(t, other, n)
 }
 
-// A watch whose own position is gone ends.
+// A watch whose own position is discarded ends.
 func TestRunFallsBehindWithItsWatch(t *testing.T) {
 	t.Parallel()
 	l := &lagging{newLine(), make(chan struct{})}
@@ -78,7 +78,7 @@ func TestRunFallsBehindWithItsWatch(t *testing.T) {
 	}
 }
 
-// A watch that is closed while its run ends frees its place in the run that it is in, and in no other.
+// A watch that is closed while its run ends frees its place in its current run and in no other.
 func TestClosedWhileItsRunEnds(t *testing.T) {
 	t.Parallel()
 	for range 50 {
@@ -104,7 +104,7 @@ func TestClosedWhileItsRunEnds(t *testing.T) {
 			}
 			run.mu.Lock()
 			if run.watches != 0 || len(run.followers) != 0 {
-				t.Errorf("%d watches and %d followers are left", run.watches, len(run.followers))
+				t.Errorf("%d watches and %d followers remain, expected none", run.watches, len(run.followers))
 			}
 			run.mu.Unlock()
 		}

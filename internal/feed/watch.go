@@ -24,65 +24,65 @@ type watch[P any] struct {
 	cancel   context.CancelFunc
 	once     sync.Once
 
-	// next is held by Next, mu for moments only, so that Cursor and Close never wait for a database.
+	// Next holds the lock next. The lock mu is held only briefly, so Cursor and Close never wait for a database.
 	next sync.Mutex
-	err  error // why the watch has ended
+	err  error // the final error
 
-	snapshot  driver.Snapshot   // not nil while the watch is in its snapshot
-	catching  bool              // reading from history
-	history   driver.History[P] // while catching
-	reading   BackgroundCall[page[P]]
-	joinAt    *node[P]           // where to join the log once pending is used up; nil: read another page of history
-	lastNode  *node[P]           // the last node of the log that the watch has passed
-	pending   []*driver.Event[P] // of a page of history, or of the node after passed
-	pendEnd   P                  // the position after pending
-	using     bool               // pending and pendEnd are in use
-	heldEvent *driver.Event[P]   // the event to return next, once the next batch has told whether its commit goes on
-	open      bool               // the event returned last was not the last of its commit
-	sound     bool               // the run's source has confirmed that at is a position in its history
-	follows   bool               // wake is known to the run
-	lastMoved time.Time          // when it last moved to another run
-	wake      chan struct{}      // holds something when the log or a proof is worth a look
+	snapshot   driver.Snapshot   // not nil while the watch is in its snapshot
+	inHistory  bool              // reads from history, not from the log
+	history    driver.History[P] // set while inHistory
+	reading    BackgroundCall[page[P]]
+	joinAt     *node[P]           // where to join the log after pending; nil if another page of history follows
+	lastNode   *node[P]           // the last passed node of the log
+	pending    []*driver.Event[P] // events of a page of history, or of the node after lastNode
+	pendingEnd P                  // the position after pending
+	hasPending bool               // pending and pendingEnd are set
+	heldEvent  *driver.Event[P]   // the next event, held until the next batch shows whether its commit continues
+	inCommit   bool               // the last returned event was not the last of its commit
+	confirmed  bool               // the run's source has confirmed at as a position in its history
+	registered bool               // the run wakes this watch
+	lastMoved  time.Time          // time of the last move to another run
+	wake       chan struct{}      // signals a change of the log or of a proof
 
-	recalls       atomic.Bool // what was stored before each change is wanted
+	recalls       atomic.Bool // previous states are requested
 	recalling     BackgroundCall[previousBatch[P]]
-	portion       int                                  // how many changes to look up next
-	previousCount int                                  // of how many of pending it is known
-	before        map[*driver.Event[P]]*driver.Version // for those, and for held
+	lookupLimit   int                                  // number of changes in the next lookup
+	previousCount int                                  // number of pending events with a known previous state
+	before        map[*driver.Event[P]]*driver.Version // their previous states, and that of heldEvent
 
-	eager atomic.Bool // proofs is not empty: wants to hear of every batch
+	wantsBookmark atomic.Bool // proofs is not empty, so every batch wakes the watch
 
 	mu          sync.Mutex
 	at          P
-	resumedFrom string // the cursor that the watch was resumed from, until it moves
-	start       bool   // in the snapshot
+	resumedFrom string // the cursor from which the watch was resumed, until it moves
+	start       bool   // inside the snapshot
 	proofs      []*proof[P]
-	endErr      error // err, for those who may not wait for next
+	endErr      error // err, readable without the lock next
 }
 
-// Watch returns a watch that begins with a snapshot, which was read after the mark was made and shows the state at.
+// Watch returns a watch that begins with a snapshot. The snapshot was read after the mark was made and contains the state at a
+// position.
 func (f *Feed[P]) Watch(m Mark[P], filter key.Filter, snapshot driver.Snapshot, at P) storage.Watch {
 	w := f.newWatch(m.run, filter, at)
-	w.snapshot, w.start, w.sound = snapshot, true, true
+	w.snapshot, w.start, w.confirmed = snapshot, true, true
 	w.lastNode = m.node
 	return f.offer(w)
 }
 
-// Resume returns a watch that begins with the changes after from, whose text is cursor. It waits for the source to be ready,
-// within ctx.
+// Resume returns a watch of the changes after a position, whose text is cursor. It waits for the source to be ready, within ctx.
 func (f *Feed[P]) Resume(ctx context.Context, filter key.Filter, from P, cursor string) (storage.Watch, error) {
 	m, err := f.Start(ctx)
 	if err != nil {
 		return nil, err
 	}
 	w := f.newWatch(m.run, filter, from)
-	w.catching = true
+	w.inHistory = true
 	w.resumedFrom = cursor
 	return f.offer(w), nil
 }
 
 func (f *Feed[P]) newWatch(r *run[P], filter key.Filter, at P) *watch[P] {
-	w := &watch[P]{feed: f, run: r, filter: filter, at: at, wake: make(chan struct{}, 1), portion: maxPreviousReads}
+	w := &watch[P]{feed: f, run: r, filter: filter, at: at, wake: make(chan struct{}, 1), lookupLimit: maxPreviousReads}
 	w.lifetime, w.cancel = context.WithCancel(context.Background())
 	return w
 }
@@ -96,10 +96,10 @@ func (w *watch[P]) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 	return d.watchEvent(), nil
 }
 
-// deliver returns what comes next, waiting for it if need be.
+// deliver returns the next delivery and waits until there is one.
 func (w *watch[P]) deliver(ctx context.Context) (delivery[P], error) {
 	w.next.Lock()
-	defer w.sweep()
+	defer w.freeIfClosed()
 	defer w.next.Unlock()
 	for {
 		if w.err != nil {
@@ -116,7 +116,7 @@ func (w *watch[P]) deliver(ctx context.Context) (delivery[P], error) {
 		}
 		d, err := w.step(ctx)
 		if d.kind != nothing || err != nil {
-			// A watch that was closed meanwhile drops what it holds.
+			// A watch that was closed meanwhile drops the delivery.
 			if w.lifetime.Err() != nil {
 				return delivery[P]{}, w.end(storage.ErrWatchClosed)
 			}
@@ -125,21 +125,21 @@ func (w *watch[P]) deliver(ctx context.Context) (delivery[P], error) {
 	}
 }
 
-// step makes some progress: something to deliver, an error, or neither.
+// step makes progress: it returns a delivery, an error, or neither.
 func (w *watch[P]) step(ctx context.Context) (d delivery[P], err error) {
 	switch {
 	case w.snapshot != nil:
 		return w.fromSnapshot(ctx)
 	case w.bookmarkDue():
 		return w.bookmark(), nil
-	case w.using && w.recalls.Load() && w.previousCount == 0 && len(w.pending) > 0:
+	case w.hasPending && w.recalls.Load() && w.previousCount == 0 && len(w.pending) > 0:
 		return d, w.recall(ctx)
-	case w.using:
+	case w.hasPending:
 		return w.fromPending()
-	case w.catching && w.joinAt != nil:
-		w.catching, w.lastNode, w.joinAt = false, w.joinAt, nil
+	case w.inHistory && w.joinAt != nil:
+		w.inHistory, w.lastNode, w.joinAt = false, w.joinAt, nil
 		return d, nil
-	case w.catching:
+	case w.inHistory:
 		return d, w.readHistory(ctx)
 	default:
 		return d, w.follow(ctx)
@@ -166,13 +166,13 @@ func (w *watch[P]) fromSnapshot(ctx context.Context) (d delivery[P], err error) 
 	return delivery[P]{kind: inSnapshot, resource: res}, nil
 }
 
-// follow takes the log's next node, waiting for it if need be.
+// follow takes the log's next node and waits until there is one.
 func (w *watch[P]) follow(ctx context.Context) error {
 	n := w.lastNode.next.Load()
 	if n == nil && w.lastNode.batch.Load() != nil {
-		if !w.follows {
-			// What came before it was known to wait is looked at once more.
-			w.follows = true
+		if !w.registered {
+			// A node may have arrived before the registration, so check again.
+			w.registered = true
 			w.run.follow(w)
 			return nil
 		}
@@ -183,7 +183,7 @@ func (w *watch[P]) follow(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-w.run.doneCh:
-			// What was published before the run ended is still delivered.
+			// Events published before the end of the run are still delivered.
 			if w.lastNode.next.Load() == nil && w.lastNode.batch.Load() != nil {
 				return w.leaveRun(ctx)
 			}
@@ -195,7 +195,7 @@ func (w *watch[P]) follow(ctx context.Context) error {
 		b = n.batch.Load()
 	}
 	if b == nil {
-		w.catching, w.heldEvent = true, nil // history gives again what is held
+		w.inHistory, w.heldEvent = true, nil // history returns the held event again
 		clear(w.before)
 		return nil
 	}
@@ -204,15 +204,15 @@ func (w *watch[P]) follow(ctx context.Context) error {
 	return nil
 }
 
-// wakeUp has the watch look at the log.
+// wakeUp makes the watch check the log.
 func (w *watch[P]) wakeUp() {
 	select {
 	case w.wake <- struct{}{}:
-	default: // it is going to
+	default: // a signal is pending
 	}
 }
 
-// during returns ctx, ended also by Close.
+// during returns ctx, which Close also ends.
 func (w *watch[P]) during(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(w.lifetime, cancel)
@@ -225,14 +225,14 @@ func (w *watch[P]) position() P {
 	return w.at
 }
 
-// end makes err the watch's last word, unless it has had one, and returns the last word.
+// end sets the final error, unless there is one, and returns the final error.
 func (w *watch[P]) end(err error) error {
 	w.finish(err)
 	w.Close()
 	return w.err
 }
 
-// finish frees what the watch holds. The caller holds next.
+// finish frees the watch's data. The caller holds the lock next.
 func (w *watch[P]) finish(err error) {
 	if w.err != nil {
 		return
@@ -241,7 +241,7 @@ func (w *watch[P]) finish(err error) {
 	w.mu.Lock()
 	w.endErr, w.proofs = err, nil
 	w.mu.Unlock()
-	w.pending, w.heldEvent, w.lastNode, w.joinAt, w.using, w.before = nil, nil, nil, nil, false, nil
+	w.pending, w.heldEvent, w.lastNode, w.joinAt, w.hasPending, w.before = nil, nil, nil, nil, false, nil
 	w.closeHistory()
 	if w.snapshot != nil {
 		w.snapshot.Close()
@@ -249,8 +249,8 @@ func (w *watch[P]) finish(err error) {
 	}
 }
 
-// sweep frees what a closed watch holds, in case nobody calls Next again, unless Next is running and will do it itself.
-func (w *watch[P]) sweep() {
+// freeIfClosed frees the data of a closed watch, unless a running Next will do so.
+func (w *watch[P]) freeIfClosed() {
 	if w.lifetime.Err() != nil && w.next.TryLock() {
 		w.finish(storage.ErrWatchClosed)
 		w.next.Unlock()
@@ -278,7 +278,7 @@ func (w *watch[P]) Close() {
 		r.unfollow(w)
 		r.release()
 	})
-	w.sweep()
+	w.freeIfClosed()
 }
 
 func closedWith(cause error) error {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestErrandGoesOnWithoutItsWaiter(t *testing.T) {
+func TestBackgroundCallContinuesWithoutWaiter(t *testing.T) {
 	t.Parallel()
 	var e BackgroundCall[int]
 	calls := 0
@@ -31,7 +31,7 @@ func TestErrandGoesOnWithoutItsWaiter(t *testing.T) {
 	}
 }
 
-func TestErrandThatFails(t *testing.T) {
+func TestBackgroundCallFails(t *testing.T) {
 	t.Parallel()
 	var e BackgroundCall[string]
 	failure := errors.New("failure")
