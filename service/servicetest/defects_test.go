@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/oklog/ulid/v2"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -41,65 +40,50 @@ type (
 	event     = resourcepb.WatchEvent
 	pastReq   = resourcepb.ListAtRequest
 	pastRes   = resourcepb.ListAtResponse
+	watchReq  = resourcepb.WatchListRequest
+
+	revisionsReq = resourcepb.RevisionsRequest
+	revisionsRes = resourcepb.RevisionsResponse
+	changesReq   = resourcepb.ChangesRequest
+	selectReq    = resourcepb.WatchStoreRequest
 )
 
-// method1 is a method of the service.
-type method1[Q, A any] = func(context.Context, Q) (A, error)
+// handler replaces a method of a faulty client; next is the original.
+type handler[Q, A any] = func(ctx context.Context, q Q, f *faulty, next method1[Q, A]) (A, error)
 
-func onRead(by func(context.Context, *readReq, *faulty, method1[*readReq, *readRes]) (*readRes, error)) *fault {
+// on returns a fault of one method.
+func on[Q, A any](method func(*faulty) *method1[Q, A], by handler[Q, A]) *fault {
 	return client(func(f *faulty) {
-		around(&f.read, func(ctx context.Context, q *readReq, next method1[*readReq, *readRes]) (*readRes, error) {
-			return by(ctx, q, f, next)
-		})
+		around(method(f), func(ctx context.Context, q Q, next method1[Q, A]) (A, error) { return by(ctx, q, f, next) })
 	})
 }
 
-func onWrite(by func(context.Context, *writeReq, *faulty, method1[*writeReq, *writeRes]) (*writeRes, error)) *fault {
-	return client(func(f *faulty) {
-		around(&f.write, func(ctx context.Context, q *writeReq, next method1[*writeReq, *writeRes]) (*writeRes, error) {
-			return by(ctx, q, f, next)
-		})
-	})
+func onRead(by handler[*readReq, *readRes]) *fault {
+	return on(func(f *faulty) *method1[*readReq, *readRes] { return &f.read }, by)
 }
 
-func onStatus(by func(context.Context, *statusReq, *faulty, method1[*statusReq, *statusRes]) (*statusRes, error)) *fault {
-	return client(func(f *faulty) {
-		around(&f.status, func(ctx context.Context, q *statusReq, next method1[*statusReq, *statusRes]) (*statusRes, error) {
-			return by(ctx, q, f, next)
-		})
-	})
+func onWrite(by handler[*writeReq, *writeRes]) *fault {
+	return on(func(f *faulty) *method1[*writeReq, *writeRes] { return &f.write }, by)
 }
 
-func onList(by func(context.Context, *listReq, *faulty, method1[*listReq, *listRes]) (*listRes, error)) *fault {
-	return client(func(f *faulty) {
-		around(&f.list, func(ctx context.Context, q *listReq, next method1[*listReq, *listRes]) (*listRes, error) {
-			return by(ctx, q, f, next)
-		})
-	})
+func onStatus(by handler[*statusReq, *statusRes]) *fault {
+	return on(func(f *faulty) *method1[*statusReq, *statusRes] { return &f.status }, by)
 }
 
-func onOwned(by func(context.Context, *ownedReq, *faulty, method1[*ownedReq, *ownedRes]) (*ownedRes, error)) *fault {
-	return client(func(f *faulty) {
-		around(&f.owned, func(ctx context.Context, q *ownedReq, next method1[*ownedReq, *ownedRes]) (*ownedRes, error) {
-			return by(ctx, q, f, next)
-		})
-	})
+func onList(by handler[*listReq, *listRes]) *fault {
+	return on(func(f *faulty) *method1[*listReq, *listRes] { return &f.list }, by)
 }
 
-func onDelete(by func(context.Context, *deleteReq, *faulty, method1[*deleteReq, *deleteRes]) (*deleteRes, error)) *fault {
-	return client(func(f *faulty) {
-		around(&f.delete, func(ctx context.Context, q *deleteReq, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
-			return by(ctx, q, f, next)
-		})
-	})
+func onOwned(by handler[*ownedReq, *ownedRes]) *fault {
+	return on(func(f *faulty) *method1[*ownedReq, *ownedRes] { return &f.owned }, by)
 }
 
-func onCheck(by func(context.Context, *checkReq, *faulty, method1[*checkReq, *checkRes]) (*checkRes, error)) *fault {
-	return client(func(f *faulty) {
-		around(&f.validate, func(ctx context.Context, q *checkReq, next method1[*checkReq, *checkRes]) (*checkRes, error) {
-			return by(ctx, q, f, next)
-		})
-	})
+func onDelete(by handler[*deleteReq, *deleteRes]) *fault {
+	return on(func(f *faulty) *method1[*deleteReq, *deleteRes] { return &f.delete }, by)
+}
+
+func onCheck(by handler[*checkReq, *checkRes]) *fault {
+	return on(func(f *faulty) *method1[*checkReq, *checkRes] { return &f.validate }, by)
 }
 
 // recoded returns a fault that replaces one error code of Read, Write, Delete and streams by another.
@@ -114,20 +98,17 @@ func recoded(from, to codes.Code, text string) *fault {
 		return status.Error(to, text)
 	}
 	return client(func(f *faulty) {
-		around(&f.read, func(ctx context.Context, q *readReq, next method1[*readReq, *readRes]) (*readRes, error) {
-			a, err := next(ctx, q)
-			return a, again(err)
-		})
-		around(&f.write, func(ctx context.Context, q *writeReq, next method1[*writeReq, *writeRes]) (*writeRes, error) {
-			a, err := next(ctx, q)
-			return a, again(err)
-		})
-		around(&f.delete, func(ctx context.Context, q *deleteReq, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
-			a, err := next(ctx, q)
-			return a, again(err)
-		})
-		streams := events(func(_ *faulty, ev *event, err error) ([]*event, error) { return []*event{ev}, again(err) })
-		f.watch = without(streams.client(&faulty{watch: f.watch}, f.store).WatchList)
+		recode(&f.read, again)
+		recode(&f.write, again)
+		recode(&f.delete, again)
+		spoiled(&f.watch, func(ev *event, err error) ([]*event, error) { return []*event{ev}, again(err) })
+	})
+}
+
+func recode[Q, A any](f *method1[Q, A], again func(error) error) {
+	around(f, func(ctx context.Context, q Q, next method1[Q, A]) (A, error) {
+		a, err := next(ctx, q)
+		return a, again(err)
 	})
 }
 
@@ -161,101 +142,46 @@ func unless(text string) *fault {
 	})
 }
 
-// tokenless removes the token of every call, which permits everything.
+// tokenless removes the token of lists and deletions, which permits everything.
 func tokenless() *fault {
-	open := func(ctx context.Context) context.Context { return metadata.NewOutgoingContext(ctx, nil) }
 	return client(func(f *faulty) {
-		around(&f.list, func(ctx context.Context, q *listReq, next method1[*listReq, *listRes]) (*listRes, error) {
-			return next(open(ctx), q)
-		})
-		around(&f.owned, func(ctx context.Context, q *ownedReq, next method1[*ownedReq, *ownedRes]) (*ownedRes, error) {
-			return next(open(ctx), q)
-		})
-		around(&f.delete, func(ctx context.Context, q *deleteReq, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
-			return next(open(ctx), q)
-		})
-		around(&f.listAt, func(ctx context.Context, q *pastReq, next method1[*pastReq, *pastRes]) (*pastRes, error) {
-			return next(open(ctx), q)
-		})
+		withoutToken(&f.list)
+		withoutToken(&f.owned)
+		withoutToken(&f.delete)
+		withoutToken(&f.listAt)
 	})
 }
 
-func onListAt(by func(context.Context, *pastReq, *faulty, method1[*pastReq, *pastRes]) (*pastRes, error)) *fault {
-	return client(func(f *faulty) {
-		around(&f.listAt, func(ctx context.Context, q *pastReq, next method1[*pastReq, *pastRes]) (*pastRes, error) {
-			return by(ctx, q, f, next)
-		})
+func withoutToken[Q, A any](f *method1[Q, A]) {
+	around(f, func(ctx context.Context, q Q, next method1[Q, A]) (A, error) {
+		return next(metadata.NewOutgoingContext(ctx, nil), q)
 	})
+}
+
+func onListAt(by handler[*pastReq, *pastRes]) *fault {
+	return on(func(f *faulty) *method1[*pastReq, *pastRes] { return &f.listAt }, by)
 }
 
 // changed returns a fault of change streams: spoil replaces each change, or drops it if it returns nil.
 func changed(spoil func(*resourcepb.Change) *resourcepb.Change) *fault {
-	type stream = grpc.ServerStreamingClient[resourcepb.Change]
-	return client(func(f *faulty) {
-		around(&f.changes, func(ctx context.Context, q *resourcepb.ChangesRequest, next method1[*resourcepb.ChangesRequest, stream]) (stream, error) {
-			s, err := next(ctx, q)
-			if err != nil {
-				return nil, err
-			}
-			return faultyChanges{s, spoil}, nil
-		})
-	})
-}
-
-// faultyChanges is a faulty change stream.
-type faultyChanges struct {
-	grpc.ServerStreamingClient[resourcepb.Change]
-	spoil func(*resourcepb.Change) *resourcepb.Change
-}
-
-func (s faultyChanges) Recv() (*resourcepb.Change, error) {
-	for {
-		c, err := s.ServerStreamingClient.Recv()
-		if err != nil {
-			return nil, err
-		}
-		if c = s.spoil(c); c != nil {
-			return c, nil
-		}
-	}
+	return client(func(f *faulty) { spoiled(&f.changes, unlessNil(spoil)) })
 }
 
 // selecting returns a fault of WatchStore streams: ask changes the request, and spoil replaces each event, or drops it if it returns
 // nil.
-func selecting(ask func(*resourcepb.WatchStoreRequest), spoil func(*resourcepb.StoreEvent) *resourcepb.StoreEvent) *fault {
-	type stream = grpc.ServerStreamingClient[resourcepb.StoreEvent]
+func selecting(ask func(*selectReq), spoil func(*resourcepb.StoreEvent) *resourcepb.StoreEvent) *fault {
 	return client(func(f *faulty) {
-		around(&f.selected, func(ctx context.Context, q *resourcepb.WatchStoreRequest, next method1[*resourcepb.WatchStoreRequest, stream]) (stream, error) {
-			s, err := next(ctx, but(q, ask))
-			if err != nil {
-				return nil, err
-			}
-			return faultySelection{s, spoil}, nil
-		})
+		next := f.selected
+		f.selected = func(ctx context.Context, q *selectReq) (stream[resourcepb.StoreEvent], error) {
+			return next(ctx, but(q, ask))
+		}
+		spoiled(&f.selected, unlessNil(spoil))
 	})
 }
 
 func anything(*resourcepb.WatchStoreRequest) {}
 
 func asItIs(ev *resourcepb.StoreEvent) *resourcepb.StoreEvent { return ev }
-
-// faultySelection is a faulty WatchStore stream.
-type faultySelection struct {
-	grpc.ServerStreamingClient[resourcepb.StoreEvent]
-	spoil func(*resourcepb.StoreEvent) *resourcepb.StoreEvent
-}
-
-func (s faultySelection) Recv() (*resourcepb.StoreEvent, error) {
-	for {
-		ev, err := s.ServerStreamingClient.Recv()
-		if err != nil {
-			return nil, err
-		}
-		if ev = s.spoil(ev); ev != nil {
-			return ev, nil
-		}
-	}
-}
 
 // lagging is a backend whose eventual reads return the state before the last read.
 func lagging() *fault {

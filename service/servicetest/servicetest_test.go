@@ -45,7 +45,7 @@ func TestMemory(t *testing.T) {
 }
 
 func TestSQLite(t *testing.T) {
-	everyTransport(t, servicetest.Harness{Open: func(t testing.TB) storage.Backend {
+	everyTransport(t, servicetest.Harness{Slow: true, Open: func(t testing.TB) storage.Backend {
 		b, err := sqlite.New(t.Context(), filepath.Join(t.TempDir(), "store.db"), nil)
 		if err != nil {
 			t.Fatal(err)

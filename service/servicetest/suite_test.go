@@ -85,7 +85,7 @@ func (s *suite) client(server *service.Server) Client {
 	if s.h.fault.client != nil {
 		c = s.h.fault.client(c, s.store)
 	}
-	return requestGuard{TB: s.TB, next: c}
+	return guarded(s.TB, c)
 }
 
 // reap runs a reaper over a backend until the case ends.
