@@ -3,11 +3,9 @@
 package cache_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/ashlar-dev/storage/conformance"
 	"github.com/ashlar-dev/storage/conformance/faults"
 	_ "github.com/ashlar-dev/storage/dynamodb"
 	_ "github.com/ashlar-dev/storage/etcd"
@@ -24,27 +22,24 @@ func TestMain(m *testing.M) {
 
 func TestConformanceOverPostgres(t *testing.T) {
 	server := env.Postgres(t)
-	conformance.Run(t, layered(func(t testing.TB) string { return server.StoreURL(t) }))
+	runCopyTopics(t, layered(func(t testing.TB) string { return server.StoreURL(t) }))
 }
 
 func TestConformanceOverEtcd(t *testing.T) {
-	conformance.Run(t, layered(func(t testing.TB) string {
-		if strings.Contains(t.Name(), "/Historian/Compact") {
-			return env.StartEtcd(t).StoreURL(t) // a compaction affects the whole cluster
-		}
-		return env.Etcd(t).StoreURL(t)
-	}))
+	server := env.Etcd(t)
+	runCopyTopics(t, layered(func(t testing.TB) string { return server.StoreURL(t) }))
 }
 
 func TestConformanceOverDynamoDB(t *testing.T) {
-	h := layered(func(t testing.TB) string { return env.DynamoDB(t).StoreURL(t, "poll=10ms", "idle-poll=200ms") })
+	server := env.DynamoDB(t)
+	h := layered(func(t testing.TB) string { return server.StoreURL(t, "poll=10ms", "idle-poll=200ms") })
 	h.Slow = true
 	h.ListIsNoSnapshot = "DynamoDB reads partitions and pages at different times"
 	h.NoOrderAcrossKeys = "a stream orders records only within a shard"
 	h.NoBookmarker = "the shards of a stream do not report their lag behind the table"
 	h.NoHistorian = "DynamoDB has no revisions across keys and keeps no old versions"
 	h.NoCommitBounds = "the records of one transaction arrive through several shards"
-	conformance.Run(t, h)
+	runCopyTopics(t, h)
 }
 
 // TestTortureOverPostgres cuts connections, kills processes, and crashes and stops the server.

@@ -358,3 +358,53 @@ func TestWithoutBookmarks(t *testing.T) {
 		expect(t, "an eventual read of the deleted resource", readData(t, c, eventual, "a"), "nothing")
 	}
 }
+
+// A bookmark confirms only the writes that were acknowledged before its request.
+func TestBookmarkKeepsLaterWrite(t *testing.T) {
+	t.Parallel()
+	v := newGate(t)
+	c := newCache(t, v, nil)
+	release := v.hold()
+	read := make(chan string, 1)
+	go func() { read <- readData(t, c, strong, "b") }()
+	fixture.Eventually(t, "the bookmark is blocked", func() bool {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		return v.blockedEvents > 0
+	})
+	fixture.Write(t, c, fixture.Resource("a", "1"))
+	v.passEvents(t, 1)
+	expect(t, "the strong read", <-read, "nothing")
+	expect(t, "a read before the watch", readData(t, c, eventual, "a"), "1")
+	release()
+}
+
+// A resource that was deleted while the copy had no watch is absent after the relist.
+func TestDeletionBeforeRelist(t *testing.T) {
+	t.Parallel()
+	v := newGate(t)
+	c := newCache(t, v, nil)
+	a := fixture.Write(t, c, fixture.Resource("a", "1"))
+	expect(t, "a strong read", readData(t, c, strong, "a"), "1")
+	release := v.hold()
+	fixture.Remove(t, v.Backend, a)
+	v.endWatches()
+	release()
+	fixture.Eventually(t, "the relist removes the resource", func() bool { return c.Stats().Resources == 0 })
+	expect(t, "a read after the relist", readData(t, c, eventual, "a"), "nothing")
+}
+
+// A strong read whose bookmark was requested from a watch that ended gets its answer from the next watch.
+func TestStrongReadSurvivesWatchEnd(t *testing.T) {
+	t.Parallel()
+	v := newGate(t)
+	c := newCache(t, v, nil)
+	release := v.hold()
+	fixture.Write(t, v.Backend, fixture.Resource("a", "1"))
+	read := make(chan string, 1)
+	go func() { read <- readData(t, c, strong, "a") }()
+	fixture.Eventually(t, "a bookmark is requested", func() bool { return v.bookmarkRequests() > 0 })
+	v.endWatches()
+	release()
+	expect(t, "the strong read", <-read, "1")
+}

@@ -244,7 +244,7 @@ func (s *storm) check() {
 	}
 }
 
-const rounds = 3
+const rounds = 2
 
 // runStorm checks the rules of locks under faults of the processes: epochs only grow, each tenure has one, and no write with the fence of an
 // older tenure follows the start of a later one.

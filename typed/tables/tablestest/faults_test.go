@@ -35,7 +35,7 @@ func faults(w *world) error {
 		return err
 	}
 	write := func(ctx context.Context) error {
-		return runAll(ctx, repeat(rounds, func(ctx context.Context, i int) error {
+		return runAll(ctx, repeat(w.rounds(), func(ctx context.Context, i int) error {
 			if i%6 == 5 {
 				broken.end()
 			}
@@ -43,8 +43,8 @@ func faults(w *world) error {
 				return err
 			}
 			return growAndCheck(ctx, s, broken)
-		}), repeat(2*rounds, func(ctx context.Context, _ int) error { return changeAny(ctx, w.at(1), all) }),
-			repeat(rounds, func(ctx context.Context, _ int) error { return ignoreLost(changeAny(ctx, s, all)) }))
+		}), repeat(2*w.rounds(), func(ctx context.Context, _ int) error { return changeAny(ctx, w.at(1), all) }),
+			repeat(w.rounds(), func(ctx context.Context, _ int) error { return ignoreLost(changeAny(ctx, s, all)) }))
 	}
 	if err := write(w.ctx); err != nil {
 		return err

@@ -34,7 +34,7 @@ func histories(w *world) error {
 	if err := errors.Join(writeSkew(w), exclusiveTakes(w)); err != nil {
 		return err
 	}
-	for h := range historyCount {
+	for h := range w.histories() {
 		if err := history(w, fmt.Sprintf("h%d-", h)); err != nil {
 			return err
 		}
@@ -44,7 +44,7 @@ func histories(w *world) error {
 
 // writeSkew lets two transactions delete one of two objects each, concurrently, on the condition that the other object stays.
 func writeSkew(w *world) error {
-	for round := range rounds {
+	for round := range w.rounds() {
 		doctors := []string{fmt.Sprint("a", round), fmt.Sprint("b", round)}
 		if err := set(w.ctx, w.at(0), to(1), doctors...); err != nil {
 			return err
@@ -97,7 +97,7 @@ func writeSkew(w *world) error {
 
 // exclusiveTakes lets two transactions concurrently replace the same object by another one.
 func exclusiveTakes(w *world) error {
-	for round := range rounds {
+	for round := range w.rounds() {
 		token := fmt.Sprint("token", round)
 		if err := set(w.ctx, w.at(0), to(1), token); err != nil {
 			return err

@@ -12,7 +12,7 @@ import (
 // indexes compares queries by an index with a scan after every step of a random history, in Views and in transactions with changes.
 func indexes(w *world) error {
 	all := names(members)
-	return runAll(w.ctx, repeat(rounds, func(ctx context.Context, i int) error {
+	return runAll(w.ctx, repeat(w.rounds(), func(ctx context.Context, i int) error {
 		s := w.at(i)
 		if err := changeAny(ctx, s, all); err != nil {
 			return err
@@ -33,7 +33,7 @@ func indexes(w *world) error {
 			}
 			return compareQueries(tx)
 		})
-	}), repeat(rounds, func(ctx context.Context, _ int) error { return changeAny(ctx, w.at(1), all) }))
+	}), repeat(w.rounds(), func(ctx context.Context, _ int) error { return changeAny(ctx, w.at(1), all) }))
 }
 
 // existing returns the names of the existing objects.
@@ -118,7 +118,7 @@ func sharedObjects(w *world) error {
 			snapshots = append(snapshots, snapshot{o, fmt.Sprint(o)})
 		}
 	}
-	if err := repeat(rounds, func(ctx context.Context, i int) error {
+	if err := repeat(w.rounds(), func(ctx context.Context, i int) error {
 		if err := w.at(i).View(ctx, func(v *tables.View) error {
 			found, err := numbers.List(v)
 			for _, o := range found {

@@ -18,19 +18,26 @@ func TestMain(m *testing.M) {
 	}
 }
 
+// slow returns a harness for the databases of a server.
+func slow(url func(testing.TB) string) tablestest.Harness {
+	h := at(url)
+	h.Slow = true
+	return h
+}
+
 func TestPostgres(t *testing.T) {
 	t.Parallel()
-	tablestest.Run(t, at(func(t testing.TB) string { return env.Postgres(t).StoreURL(t) }))
+	tablestest.Run(t, slow(func(t testing.TB) string { return env.Postgres(t).StoreURL(t) }))
 }
 
 func TestEtcd(t *testing.T) {
 	t.Parallel()
-	tablestest.Run(t, at(func(t testing.TB) string { return env.Etcd(t).StoreURL(t) }))
+	tablestest.Run(t, slow(func(t testing.TB) string { return env.Etcd(t).StoreURL(t) }))
 }
 
 func TestDynamoDB(t *testing.T) {
 	t.Parallel()
-	h := at(func(t testing.TB) string { return env.DynamoDB(t).StoreURL(t) })
+	h := slow(func(t testing.TB) string { return env.DynamoDB(t).StoreURL(t) })
 	h.Exempt = map[string]string{
 		"S1": "changes of several objects have no order, so a View is not a cut and commits have no marked end",
 		"S3": "its watches have no bookmarks, so there are no Linearizable Views",
@@ -40,15 +47,15 @@ func TestDynamoDB(t *testing.T) {
 
 func TestPeersOnPostgres(t *testing.T) {
 	t.Parallel()
-	tablestest.RunPeers(t, env.Postgres(t).StoreURL(t), true)
+	tablestest.RunPeers(t, tablestest.PeerOptions{URL: env.Postgres(t).StoreURL(t), Ordered: true, Slow: true})
 }
 
 func TestPeersOnEtcd(t *testing.T) {
 	t.Parallel()
-	tablestest.RunPeers(t, env.Etcd(t).StoreURL(t), true)
+	tablestest.RunPeers(t, tablestest.PeerOptions{URL: env.Etcd(t).StoreURL(t), Ordered: true, Slow: true})
 }
 
 func TestPeersOnDynamoDB(t *testing.T) {
 	t.Parallel()
-	tablestest.RunPeers(t, env.DynamoDB(t).StoreURL(t), false)
+	tablestest.RunPeers(t, tablestest.PeerOptions{URL: env.DynamoDB(t).StoreURL(t), Slow: true})
 }

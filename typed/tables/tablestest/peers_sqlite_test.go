@@ -12,7 +12,7 @@ func peersOnSQLite(t *testing.T) PeerOptions {
 
 func TestPeersOnSQLite(t *testing.T) {
 	t.Parallel()
-	RunPeers(t, peersOnSQLite(t).URL, true)
+	RunPeers(t, peersOnSQLite(t))
 }
 
 // The histories detect processes that do not compare their reads.

@@ -28,12 +28,12 @@ type peers struct {
 
 // RunPeers checks the guarantees of stores in two processes, while one process is killed and restarted. A backend without an order of changes across
 // objects is not ordered: its Views are not cuts and not linearizable.
-func RunPeers(t *testing.T, url string, ordered bool) {
+func RunPeers(t *testing.T, o PeerOptions) {
 	t.Helper()
-	if !ordered {
+	if !o.Ordered {
 		t.Log("exempt from whole commits (S1) and linearizable Views (S3), which the backend does not support")
 	}
-	if err := runPeers(t, PeerOptions{URL: url, Ordered: ordered}); err != nil {
+	if err := runPeers(t, o); err != nil {
 		t.Error(err)
 	}
 }
@@ -55,7 +55,11 @@ func runPeers(t *testing.T, o PeerOptions) (err error) {
 			return err
 		}
 	}
-	for h := range historyCount {
+	histories := historyCount
+	if o.Slow {
+		histories /= 3
+	}
+	for h := range histories {
 		if err := p.history(fmt.Sprintf("h%d-", h), h%3 == 2); err != nil {
 			return err
 		}

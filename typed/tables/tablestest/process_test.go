@@ -63,6 +63,7 @@ type PeerOptions struct {
 	URL        string
 	SkipChecks bool // do not compare reads
 	Ordered    bool // commits have a marked end
+	Slow       bool // a commit takes milliseconds: run a third of the histories
 }
 
 // Open opens the store.

@@ -32,6 +32,8 @@ type Harness struct {
 	Exempt map[string]string
 	// Timeout bounds the duration of a rule; 0 is two minutes.
 	Timeout time.Duration
+	// Slow reports that a commit takes milliseconds: rules then do a third of the work.
+	Slow bool
 }
 
 // Rule is a guarantee of a store.

@@ -23,8 +23,8 @@ func viewsAreWhole(w *world) error {
 		return err
 	}
 	write := func(ctx context.Context) error {
-		return runAll(ctx, repeat(rounds, func(ctx context.Context, _ int) error { return set(ctx, w.at(0), plus(1), all...) }),
-			repeat(rounds, func(ctx context.Context, _ int) error { return set(ctx, w.at(1), plus(1), all...) }))
+		return runAll(ctx, repeat(w.rounds(), func(ctx context.Context, _ int) error { return set(ctx, w.at(0), plus(1), all...) }),
+			repeat(w.rounds(), func(ctx context.Context, _ int) error { return set(ctx, w.at(1), plus(1), all...) }))
 	}
 	var meanwhile []func(context.Context) error
 	for i := range w.stores {
@@ -96,7 +96,7 @@ func repeat(times int, fn func(ctx context.Context, i int) error) func(context.C
 func readYourWrites(w *world) error {
 	all := names(3)
 	grow := func(s Store) func(context.Context) error {
-		return repeat(2*rounds, func(ctx context.Context, i int) error {
+		return repeat(2*w.rounds(), func(ctx context.Context, i int) error {
 			name := all[i%len(all)]
 			var wrote int64
 			if err := set(ctx, s, func(old int64) int64 {
@@ -114,7 +114,7 @@ func readYourWrites(w *world) error {
 		})
 	}
 	createAndDelete := func(s Store, name string) func(context.Context) error {
-		return repeat(rounds, func(ctx context.Context, _ int) error {
+		return repeat(w.rounds(), func(ctx context.Context, _ int) error {
 			if err := set(ctx, s, plus(1), name); err != nil {
 				return err
 			}
@@ -146,7 +146,7 @@ func linearizableViews(w *world) error {
 	if err := w.at(0).View(w.ctx, func(*tables.View) error { return nil }, tables.Linearizable); errors.Is(err, storage.ErrInvalid) {
 		return fmt.Errorf("the backend has no bookmarks: %w", err)
 	}
-	return runAll(w.ctx, repeat(2*rounds, func(ctx context.Context, i int) error {
+	return runAll(w.ctx, repeat(2*w.rounds(), func(ctx context.Context, i int) error {
 		n := int64(i + 1)
 		if err := set(ctx, w.at(i), to(n), "a", "b"); err != nil {
 			return err
@@ -159,7 +159,7 @@ func linearizableViews(w *world) error {
 			}
 			return nil
 		}, tables.Linearizable)
-	}), repeat(2*rounds, func(ctx context.Context, i int) error {
+	}), repeat(2*w.rounds(), func(ctx context.Context, i int) error {
 		return w.at(i).View(ctx, func(*tables.View) error { return nil }, tables.Linearizable)
 	}))
 }

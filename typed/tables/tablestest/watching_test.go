@@ -84,8 +84,8 @@ func changeAny(ctx context.Context, s Store, of []string) error {
 func watches(w *world) error {
 	all := names(members)
 	write := func(ctx context.Context) error {
-		return runAll(ctx, repeat(2*rounds, func(ctx context.Context, _ int) error { return changeAny(ctx, w.at(0), all) }),
-			repeat(2*rounds, func(ctx context.Context, _ int) error { return changeAny(ctx, w.at(1), all) }))
+		return runAll(ctx, repeat(2*w.rounds(), func(ctx context.Context, _ int) error { return changeAny(ctx, w.at(0), all) }),
+			repeat(2*w.rounds(), func(ctx context.Context, _ int) error { return changeAny(ctx, w.at(1), all) }))
 	}
 	var meanwhile, ends []func(context.Context) error
 	var want map[string]string

@@ -46,6 +46,22 @@ type world struct {
 	handles []storage.Backend
 }
 
+// rounds returns the number of repetitions in a rule.
+func (w *world) rounds() int {
+	if w.h.Slow {
+		return rounds / 3
+	}
+	return rounds
+}
+
+// histories returns the number of histories of rule S4.
+func (w *world) histories() int {
+	if w.h.Slow {
+		return historyCount / 3
+	}
+	return historyCount
+}
+
 // open opens a store on its own handle, wrapped by wrap.
 func (w *world) open(wrap func(storage.Backend) storage.Backend) (Store, error) {
 	b, err := w.handle(w.ctx)
