@@ -363,7 +363,7 @@ func TestRetentionInBytes(t *testing.T) {
 // A watch that keeps up is not cut off even with the smallest bound in bytes, because the newest batches are kept.
 func TestRetentionKeepsBatches(t *testing.T) {
 	t.Parallel()
-	s := open(t, newPath(t), &Options{RetentionBytes: 1, minRetention: 1})
+	s := withoutSync(t, open(t, newPath(t), &Options{RetentionBytes: 1, minRetention: 1}))
 	cursor := fixture.WatchChanges(t, s).Cursor()
 	var want []*resourcepb.Resource
 	for i := range batchBytes >> 19 {

@@ -178,7 +178,7 @@ func TestChangesReadFromFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := newPath(t)
-			s, other := open(t, path, nil), open(t, path, nil)
+			s, other := withoutSync(t, open(t, path, nil)), withoutSync(t, open(t, path, nil))
 			f, published := newFollower(t, s)
 			fixture.Write(t, s, resource("first", 1))
 			change(t, s, other)
@@ -196,7 +196,7 @@ func TestChangesReadFromFile(t *testing.T) {
 func TestLocalAndRemoteChanges(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
-	s, other := open(t, path, nil), open(t, path, nil)
+	s, other := withoutSync(t, open(t, path, nil)), withoutSync(t, open(t, path, nil))
 	f, published := newFollower(t, s)
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
