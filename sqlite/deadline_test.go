@@ -6,20 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ncruces/go-sqlite3"
-	"github.com/ncruces/go-sqlite3/vfs"
-
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
-
-// Lock implements vfs.File.
-func (f *faultyFile) Lock(lock vfs.LockLevel) error {
-	if f.faults.refuseLocks.Load() {
-		return sqlite3.BUSY
-	}
-	return f.File.Lock(lock)
-}
 
 // checkDeadline checks that a call which waits for a lock fails with its context's error when the context ends.
 func checkDeadline(t *testing.T, call func(context.Context) error) {

@@ -42,6 +42,8 @@ type faultyFile struct {
 	wal    bool
 }
 
+var _ vfs.FileCommitPhaseTwo = (*faultyFile)(nil)
+
 func (f *faultyFile) SharedMemory() vfs.SharedMemory {
 	return f.File.(vfs.FileSharedMemory).SharedMemory()
 }
@@ -206,4 +208,29 @@ func TestRetentionIgnoresFailedCommits(t *testing.T) {
 	if sp, err := w.conn.readableRange(); sp.horizon != 0 || err != nil {
 		t.Errorf("history begins at row %d, error %v, although it is smaller than its bound", sp.horizon, err)
 	}
+}
+
+func (f *faultyFile) ReadAt(b []byte, at int64) (int, error) {
+	if f.faults.failReads.Load() > 0 {
+		f.faults.failReads.Add(-1)
+		return 0, sqlite3.IOERR_READ
+	}
+	return f.File.ReadAt(b, at)
+}
+
+// CommitPhaseTwo implements vfs.FileCommitPhaseTwo. SQLite calls it when the commit is visible to all readers.
+func (f *faultyFile) CommitPhaseTwo() error {
+	if f.faults.failAfterCommit.Load() > 0 {
+		f.faults.failAfterCommit.Add(-1)
+		return sqlite3.IOERR
+	}
+	return nil
+}
+
+// Lock implements vfs.File.
+func (f *faultyFile) Lock(lock vfs.LockLevel) error {
+	if f.faults.refuseLocks.Load() {
+		return sqlite3.BUSY
+	}
+	return f.File.Lock(lock)
 }

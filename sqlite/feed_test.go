@@ -19,26 +19,6 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-func logLength(t testing.TB, s *Backend) (length, first int64) {
-	t.Helper()
-	c, err := s.handle.readers.take(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.handle.readers.give(c)
-	stmt, _, err := c.db.Prepare("SELECT count(*), min(seq) FROM log")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if stmt.Step() {
-		length, first = stmt.ColumnInt64(0), stmt.ColumnInt64(1)
-	}
-	if err := errors.Join(stmt.Err(), stmt.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return length, first
-}
-
 // churn writes at least that many changes and checks that the watch returns them.
 func churn(t testing.TB, s *Backend, w storage.Watch, changes int) {
 	t.Helper()
@@ -79,7 +59,7 @@ func TestRetention(t *testing.T) {
 			w := fixture.WatchChanges(t, s)
 			early := w.Cursor()
 			churn(t, s, w, 2*pruneNever)
-			if length, _ := logLength(t, s); length > c.bound+pruneEvery+maxOps || length < c.bound {
+			if length := queryInt(t, openDirect(t, path), countRows); length > c.bound+pruneEvery+maxOps || length < c.bound {
 				t.Errorf("the log has %d rows, expected about %d", length, c.bound)
 			}
 			resumed, err := s.WatchFrom(t.Context(), fixture.AllTypes, fixture.AllTenancies, "", early)
@@ -284,27 +264,6 @@ func TestDamagedRow(t *testing.T) {
 	}
 }
 
-// logBytes returns the size of the resources in the log.
-func logBytes(t testing.TB, s *Backend) (bytes int64) {
-	t.Helper()
-	c, err := s.handle.readers.take(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.handle.readers.give(c)
-	stmt, _, err := c.db.Prepare("SELECT total(length(data)) FROM log")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if stmt.Step() {
-		bytes = stmt.ColumnInt64(0)
-	}
-	if err := errors.Join(stmt.Err(), stmt.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return bytes
-}
-
 // The log is bounded in bytes, even with few and young changes, including the changes of another process and earlier
 // ones. A watch that keeps up sees every change.
 func TestRetentionInBytes(t *testing.T) {
@@ -330,7 +289,8 @@ func TestRetentionInBytes(t *testing.T) {
 		}
 	}
 	grow(s, "a", 70)
-	if got := logBytes(t, s); got < 70*size {
+	const logBytes = "SELECT sum(length(data)) FROM log"
+	if got := queryInt(t, openDirect(t, path), logBytes); got < 70*size {
 		t.Fatalf("the log has %d bytes, expected at least 70 resources", got)
 	}
 	options := &Options{RetentionBytes: bound, minRetention: 1}
@@ -340,7 +300,7 @@ func TestRetentionInBytes(t *testing.T) {
 		grow(two, fmt.Sprint("two-", round), 20)
 	}
 	// Each process checks the bound after writing a quarter of it.
-	if got := logBytes(t, one); got > bound+2*bound/4+2*sampleEveryByte || got < bound/2 {
+	if got := queryInt(t, openDirect(t, path), logBytes); got > bound+2*bound/4+2*sampleEveryByte || got < bound/2 {
 		t.Errorf("the log has %d bytes of resources, expected about %d", got, bound)
 	}
 	resumed, err := one.WatchFrom(t.Context(), fixture.AllTypes, fixture.AllTenancies, "", early)

@@ -39,6 +39,31 @@ func execSQL(t testing.TB, db *sqlite3.Conn, sql string) {
 	}
 }
 
+// Queries about the tables of a store.
+const (
+	countRows   = "SELECT count(*) FROM log"
+	readVersion = "SELECT version FROM meta"
+)
+
+// queryInt returns the number in the first row of a query, or 0 without a row.
+func queryInt(t testing.TB, db *sqlite3.Conn, query string) (n int64) {
+	t.Helper()
+	if err := db.BusyTimeout(fixture.Timeout); err != nil {
+		t.Fatal(err)
+	}
+	s, _, err := db.Prepare(query)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	if s.Step() {
+		n = s.ColumnInt64(0)
+	}
+	if err := errors.Join(s.Err(), s.Close()); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return n
+}
+
 // createStore returns the path of a new, closed store.
 func createStore(t testing.TB) string {
 	t.Helper()

@@ -8,32 +8,10 @@ import (
 	"os"
 	"testing"
 
-	"github.com/ncruces/go-sqlite3"
-	"github.com/ncruces/go-sqlite3/vfs"
-
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
-
-var _ vfs.FileCommitPhaseTwo = (*faultyFile)(nil)
-
-func (f *faultyFile) ReadAt(b []byte, at int64) (int, error) {
-	if f.faults.failReads.Load() > 0 {
-		f.faults.failReads.Add(-1)
-		return 0, sqlite3.IOERR_READ
-	}
-	return f.File.ReadAt(b, at)
-}
-
-// CommitPhaseTwo implements vfs.FileCommitPhaseTwo. SQLite calls it when the commit is visible to all readers.
-func (f *faultyFile) CommitPhaseTwo() error {
-	if f.faults.failAfterCommit.Load() > 0 {
-		f.faults.failAfterCommit.Add(-1)
-		return sqlite3.IOERR
-	}
-	return nil
-}
 
 // namesAfterCrash returns the names in a copy of the store's files as after a crash, without the index of the -wal
 // file.

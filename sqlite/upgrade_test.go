@@ -179,7 +179,7 @@ func TestUpgrade(t *testing.T) {
 	}
 	// The row at the horizon, the newest row of each resource stored there, and a deletion at the beginning of version
 	// 2 may remain.
-	if length, _ := logLength(t, s); length > 4 {
+	if length := queryInt(t, o.db, countRows); length > 4 {
 		t.Errorf("the log has %d rows, expected at most 4", length)
 	}
 }
@@ -262,12 +262,7 @@ func TestUpgradeStopsOlderPrograms(t *testing.T) {
 			t.Errorf("%s succeeded, expected an error", text)
 		}
 	}
-	s, _, err := o.db.Prepare("SELECT version FROM meta")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	if !s.Step() || s.ColumnInt(0) != 2 {
-		t.Errorf("the store has version %d, error %v; expected 2", s.ColumnInt(0), s.Err())
+	if version := queryInt(t, o.db, readVersion); version != 2 {
+		t.Errorf("the store has version %d, expected 2", version)
 	}
 }

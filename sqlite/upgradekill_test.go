@@ -10,8 +10,6 @@ import (
 	"testing"
 
 	"github.com/ncruces/go-sqlite3/vfs"
-
-	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // haltingFS is a file system that halts the process before a given write or sync.
@@ -138,7 +136,7 @@ func TestKilledUpgrades(t *testing.T) {
 					t.Fatal(err)
 				}
 				output = upgradeInChild(t, path, at)
-				version = versionOf(t, path)
+				version = int(queryInt(t, openDirect(t, path), readVersion))
 				s := open(t, path, nil)
 				o.check(s)
 				checkTables(t, path)
@@ -177,22 +175,4 @@ func TestKilledUpgrades(t *testing.T) {
 			}
 		})
 	}
-}
-
-// versionOf returns the version of the tables in a file.
-func versionOf(t *testing.T, path string) int {
-	t.Helper()
-	db := openDirect(t, path)
-	if err := db.BusyTimeout(fixture.Timeout); err != nil {
-		t.Fatal(err)
-	}
-	s, _, err := db.Prepare("SELECT version FROM meta")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	if !s.Step() {
-		t.Fatal(s.Err())
-	}
-	return s.ColumnInt(0)
 }
