@@ -72,12 +72,12 @@ type Querier interface {
 
 // Version returns the version of the store in a schema, or [ErrNone].
 func Version(ctx context.Context, conn Querier, schema string) (int, error) {
-	version, _, err := installed(ctx, conn, schema)
+	version, _, err := readVersion(ctx, conn, schema)
 	return version, err
 }
 
-// installed returns the version of a store, and the checksums of its steps. A store of a development version has no such column.
-func installed(ctx context.Context, conn Querier, schema string) (version int, checksums []string, err error) {
+// readVersion returns the version of a store, and the checksums of its steps. A store of a development version has no such column.
+func readVersion(ctx context.Context, conn Querier, schema string) (version int, checksums []string, err error) {
 	var last *int
 	err = conn.QueryRow(ctx, "select max(version), array_agg(coalesce(to_jsonb(step) ->> 'checksum', '') order by version) from "+table(schema)+" as step").
 		Scan(&last, &checksums)
@@ -103,23 +103,23 @@ func Check(ctx context.Context, conn Querier, schema string) (version int, err e
 }
 
 func check(ctx context.Context, conn Querier, schema string, steps []step) (version int, err error) {
-	version, checksums, err := installed(ctx, conn, schema)
+	version, checksums, err := readVersion(ctx, conn, schema)
 	switch latest := developmentVersions + len(steps); {
 	case err != nil:
 		return 0, err
 	case version > latest:
 		return version, fmt.Errorf("%w: it has schema version %d, this program knows up to %d", storage.ErrNewerSchema, version, latest)
 	case version <= developmentVersions:
-		return version, fmt.Errorf("%w: it has the development schema version %d; export it by the program that created it (ashlar export), "+
-			"and import it into a new store by this one (ashlar import)", ErrIncompatible, version)
+		return version, fmt.Errorf("%w: it has the development schema version %d; export it with the previous program (ashlar export), "+
+			"and import it into a new store (ashlar import)", ErrIncompatible, version)
 	case len(checksums) != version-developmentVersions:
 		return version, fmt.Errorf("%w: the table schema_version has %d rows at version %d, expected %d; restore it from a backup",
 			ErrIncompatible, len(checksums), version, version-developmentVersions)
 	}
 	for i, checksum := range checksums {
 		if checksum != steps[i].checksum {
-			return version, fmt.Errorf("%w: step %s differs from the one that created its schema: the store has the checksum %.12s, this program %.12s; "+
-				"open it by the program that created it", ErrIncompatible, steps[i].name, checksum, steps[i].checksum)
+			return version, fmt.Errorf("%w: the text of step %s has changed: the store has the checksum %.12s, this program %.12s; "+
+				"use the program version that created the store", ErrIncompatible, steps[i].name, checksum, steps[i].checksum)
 		}
 	}
 	return version, nil

@@ -152,7 +152,7 @@ func inconsistent(ctx context.Context, last error) error {
 	return driver.Unreachable(fmt.Errorf("%w: %w, after: %w", storage.ErrInconsistent, ended, last))
 }
 
-var errMoved = errors.New("the server was replaced by another one between two statements")
+var errMoved = errors.New("the connection led to another server between two statements")
 
 var (
 	errPruned = fmt.Errorf("%w: changes after the cursor have been deleted (see the parameter retention)", storage.ErrCompacted)

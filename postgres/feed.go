@@ -117,8 +117,8 @@ func (s *source) page(ctx context.Context, from position, limit int) (events []*
 	return events, end, next.more, err
 }
 
-// Newest implements driver.Prover: all acknowledged changes have a number by now. A poll that proves the feed's progress must
-// begin after this one.
+// Newest implements driver.Prover: all acknowledged changes have a number by now. The poll that proves the feed's progress must
+// begin after Newest.
 func (s *source) Newest(ctx context.Context) (target position, err error) {
 	err = s.poll(ctx, s.side, func(ctx context.Context, conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, s.sql.lastNumber).Scan(&target.view.last)

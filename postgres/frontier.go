@@ -198,8 +198,8 @@ func (h *history) awaitFinal(ctx context.Context, revision int64) (k finalState,
 }
 
 // queryFinal reads how far the history is final, and then the state at the number if all changes up to it are final. The
-// transaction sends both queries to one server: a number that is final on a server may be pending on the one that replaces it in a
-// fail-over.
+// transaction sends both queries to one server: after a fail-over, a number that was final on the old server may be pending on the
+// new one.
 func (h *history) queryFinal(ctx context.Context, conn *pgx.Conn, revision *int64, k *finalState) (reached bool, err error) {
 	var asked pgx.Batch
 	var last int64

@@ -57,7 +57,7 @@ func addAll(rows driver.Rows, found pgx.Rows) error {
 }
 
 // listArguments returns the range of keys of a filter, and a pattern for further filtering in it. The pattern is exact, although a
-// % may match NULs: it contains four of them, and so does every key.
+// % may match NULs: the pattern has four NULs, as has every key.
 func listArguments(f *driver.Filter) []any {
 	prefix, exact := f.Prefix()
 	if prefix == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// notes keeps the notes of a migration.
+// notes stores the notes of a migration.
 type notes struct{ *database }
 
 // ReadNote implements driver.Mover.
@@ -38,7 +38,7 @@ func (n *notes) WriteNote(ctx context.Context, name string, value []byte, revisi
 	return next, err
 }
 
-// write writes a note if it has a certain revision, "" where there is none, and returns the next one.
+// write creates a note, or replaces a note of a given revision, and returns its new revision.
 func (n *notes) write(ctx context.Context, tx pgx.Tx, name string, value []byte, revision string) (next string, err error) {
 	sql := n.sql.createNote
 	if value == nil {
@@ -72,37 +72,37 @@ func (n *notes) DeleteNote(ctx context.Context, name, revision string) error {
 	})
 }
 
-// transact runs a transaction that may be repeated, or whose outcome the caller looks into. An answer that was lost is repeated
-// too: what had already happened then shows as a conflict, and the caller reads; by then it is durable.
+// transact runs a transaction, with retries. It also retries after a lost answer: if the lost attempt took effect, the next one
+// reports a conflict, and the caller reads the note, which is durable by then.
 func (n *notes) transact(ctx context.Context, do func(ctx context.Context, tx pgx.Tx) error) error {
-	doubt := false // an attempt may have happened, and not be durable
+	uncertain := false // an attempt may have taken effect, and may not be durable
 	return n.retry(ctx, func(ctx context.Context) error {
 		return n.use(ctx, func(conn *pgxpool.Conn) error {
 			on := n.sessions.of(conn.Conn())
 			on.hasWarning = false
 			err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return do(ctx, tx) })
-			if doubt && classify(err) == outcomeRejected {
-				// What shows as a conflict is durable with this.
+			if uncertain && classify(err) == outcomeRejected {
+				// This makes the cause of a conflict durable.
 				if _, proofErr := conn.Exec(ctx, n.sql.proveDurable); proofErr != nil {
 					return proofErr
 				}
 			}
-			if fate := classify(err); on.hasWarning && (fate == outcomeCommitted || fate == outcomeRejected) {
-				err = fmt.Errorf("the commit was cut off: %w", errUnsure)
+			if outcome := classify(err); on.hasWarning && (outcome == outcomeCommitted || outcome == outcomeRejected) {
+				err = fmt.Errorf("commit: %w", errUnsure)
 			}
-			doubt = doubt || classify(err) == outcomeUnknown
+			uncertain = uncertain || classify(err) == outcomeUnknown
 			return err
 		})
 	})
 }
 
-// fence closes the store by a trigger on the table. To create it, or to create it anew, takes a lock that waits for the writers under
-// way, and whoever comes later meets the trigger. Readers, and a backup that takes hours, do not come into it: to drop it would wait
-// for them.
+// fence closes the store by a trigger on the table of resources. The creation or replacement of the trigger takes a lock that
+// waits for the current writers; later writers run the trigger. The lock does not conflict with readers, nor with a backup that
+// takes hours. A drop of the trigger would wait for those.
 type fence struct{ notes *notes }
 
-// SetFence implements driver.Mover: it changes the fence at the epoch that it has. If it has another one by then, the change may have
-// been made by an attempt whose answer was lost.
+// SetFence implements driver.Mover. It changes the fence at its current epoch. If the epoch has changed in between, an attempt
+// with a lost answer may have made the change.
 func (f *fence) SetFence(ctx context.Context, target *string) error {
 	state, err := f.Fence(ctx)
 	if err == nil {
@@ -111,25 +111,25 @@ func (f *fence) SetFence(ctx context.Context, target *string) error {
 	if !errors.Is(err, storage.ErrCASFailure) {
 		return err
 	}
-	state, lookErr := f.Fence(ctx)
-	if lookErr != nil || state.Closed == (target != nil) && (target == nil || state.Target == *target) {
-		return lookErr
+	state, readErr := f.Fence(ctx)
+	if readErr != nil || state.Closed == (target != nil) && (target == nil || state.Target == *target) {
+		return readErr
 	}
 	return err
 }
 
-// Guards implements driver.GuardedMover. The statement of a guarded change locks the note until its commit.
+// Guards implements driver.GuardedMover. The statement of a guarded mutation locks the note until its commit.
 func (*fence) Guards() {}
 
 // SetFenceAt implements driver.GuardedMover.
 func (f *fence) SetFenceAt(ctx context.Context, target *string, epoch string) (next string, err error) {
 	err = f.notes.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		// Whoever else does so waits for the end of the transaction.
+		// Concurrent calls wait for the end of this transaction.
 		if next, err = f.notes.write(ctx, tx, driver.FenceNote, nil, epoch); err != nil {
 			return err
 		}
 		sql := f.notes.sql
-		if target == nil { // the trigger lets every writer pass until it is dropped
+		if target == nil { // until it is dropped, the trigger admits all writers
 			return execAll(ctx, tx, sql.openFence, sql.deleteFenceTarget)
 		}
 		if _, err := tx.Exec(ctx, sql.setFenceTarget, []byte(*target)); err != nil {
@@ -143,14 +143,14 @@ func (f *fence) SetFenceAt(ctx context.Context, target *string, epoch string) (n
 	return next, err
 }
 
-// drop removes the trigger of a store that is open, unless the fence has changed since. The lock that it takes waits for every
-// reader, and each later one for it: it gives up at once. A trigger that stays costs writers a call of its function.
+// drop removes the trigger of an open store, unless the fence has changed since. Its lock waits for every reader, and later
+// readers wait for the lock, so it has a short timeout. A remaining trigger costs each write a function call.
 func (f *fence) drop(ctx context.Context, epoch string) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	defer context.AfterFunc(f.notes.abortCtx, cancel)()
 	sql := f.notes.sql
-	_ = f.notes.use(ctx, func(conn *pgxpool.Conn) error { // it is tried again when the store is opened the next time
+	_ = f.notes.use(ctx, func(conn *pgxpool.Conn) error { // retried when the fence is opened the next time
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			var there int
 			err := tx.QueryRow(ctx, sql.lockNote, driver.FenceNote, epoch).Scan(&there)

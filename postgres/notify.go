@@ -51,8 +51,8 @@ func (n *notifier) channel() string { return fmt.Sprintf("ashlar_%x", *n.id.Load
 // handles.
 const maxNotifyPause = 100 * time.Millisecond
 
-// listenerTTL is the time for which a handle caches whether others listen. A new listener polls again after twice this time, so it
-// misses nothing.
+// listenerTTL is the time for which a handle caches whether there are listeners. A new listener polls again after twice this time,
+// so it misses nothing.
 const listenerTTL = 100 * time.Millisecond
 
 // notify sends notifications until the handle is closed. The method finish sends the last one.
@@ -140,7 +140,7 @@ func (n *notifier) listenOnce(ctx context.Context, requestPoll func()) {
 	n.listener.Store(pid)
 	defer n.listener.Store(0)
 	requestPoll() // for earlier notifications
-	// By then, all handles know that this one listens. The poll finds the changes that were not announced before.
+	// By then, all handles have seen this listener. The poll finds the changes that were not announced before.
 	defer time.AfterFunc(2*listenerTTL, requestPoll).Stop()
 	for {
 		waitCtx, cancel := context.WithTimeout(ctx, listenPing)

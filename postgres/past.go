@@ -180,8 +180,8 @@ func (l *pageRead) end() {
 	_, _ = l.conn.Exec(ctx, `rollback`)
 }
 
-// Bounds of a stretch: the number of keys that one statement filters, and the number of rows that it returns. For many more rows,
-// if they are most of the table, Postgres sorts the whole table instead of reading it in the order of the index.
+// Bounds of a stretch: the number of keys per filtering statement, and the maximum number of its rows. For many more rows, if they
+// are most of the table, Postgres sorts the whole table instead of reading it in the order of the index.
 const (
 	rangeKeys = 1000
 	rangeRows = 2000

@@ -41,7 +41,7 @@ var (
 	_ storage.Transactor = (*Backend)(nil)
 )
 
-// handle is an opened store as a driver: its parts, which do not know it.
+// handle is an open store as a driver. Its parts do not refer to it.
 type handle struct {
 	*reader
 	*lister
@@ -63,8 +63,8 @@ var (
 	_ driver.Historian[position] = (*handle)(nil)
 )
 
-// New returns a backend over a pool, which stays the caller's: close it after the backend. Beside the pool's connections the
-// backend keeps up to three of its own, made by the pool's configuration: one to LISTEN, one to read changes, one to NOTIFY.
+// New returns a backend that uses a pool. The caller closes the pool after the backend. In addition to the pool's connections, the
+// backend opens up to three connections with the pool's configuration, which listen, read changes, and notify.
 func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Backend, error) {
 	if pool == nil {
 		return nil, fmt.Errorf("%w: the pool is nil", storage.ErrInvalid)
@@ -118,7 +118,7 @@ func (h *handle) StoreID() driver.StoreID { return *h.database.id.Load() }
 // Source implements driver.Driver.
 func (h *handle) Source() driver.Source[position] { return h.source }
 
-// closeGrace is what calls that are under way get to hear from the database before Close gives up on it.
+// closeGrace is the time that Close gives to running calls for their answers from the database.
 const closeGrace = 2 * time.Second
 
 // Close implements driver.Driver.
@@ -140,8 +140,8 @@ func (h *handle) Close() error {
 //
 //	postgres://user:password@host:port/database?schema=ashlar&…
 //
-// The package's documentation lists the parameters. What the URL leaves out comes from PGHOST, PGPASSFILE, PGSERVICE and the
-// like.
+// The README of the package lists the parameters. Parameters that the URL omits come from PGHOST, PGPASSFILE, PGSERVICE and the
+// other variables of libpq.
 func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

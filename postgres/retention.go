@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// pruneRows is the number of changes that one step reads. It deletes about as many.
+	// pruneRows is the number of changes per step. A step deletes about as many.
 	pruneRows = 5000
 	// retentionMarks is the number of marks of the last change within the retention time.
 	retentionMarks = 20
@@ -48,10 +48,10 @@ func (r *retention) run() {
 	}
 }
 
-// pruneOnce marks the present if it is time, moves the oldest change at which the store can be read, and deletes one step of what is
-// superfluous before it. more says that there may be more to delete.
+// pruneOnce marks the last change if it is time, moves the oldest change at which the store can be read, and deletes one step of
+// the superfluous changes before it. more means that there may be more to delete.
 //
-// The move is committed before anything is deleted on its account, so whoever misses a change sees why.
+// The move is committed before changes are deleted because of it, so a reader that misses a change sees the reason.
 func (r *retention) pruneOnce(ctx context.Context, interval time.Duration) (more bool, err error) {
 	var last position
 	err = r.poll(ctx, r.main, func(ctx context.Context, conn *pgx.Conn) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/ashlar-dev/storage/migrations"
 )
 
-// open makes sure that the store is there, in the version that this program knows, and learns its id.
+// open makes sure that the store exists with the schema version of this program, and reads its id.
 func (d *database) open(ctx context.Context) error {
 	return d.retry(ctx, func(ctx context.Context) error {
 		conn, err := primary(ctx, d.main)
@@ -68,17 +68,17 @@ func schemaError(err error) error {
 	return err
 }
 
-// Schema says which version a store's tables have.
+// Schema is the schema version of a store.
 type Schema struct {
-	// Name of the schema in the database.
+	// Name is the name of the schema in the database.
 	Name string
-	// Version of the store; 0 if there is none.
+	// Version is the version of the store; 0 if there is none.
 	Version int
-	// Latest is the version that this program makes and needs.
+	// Latest is the version that this program creates and needs.
 	Latest int
 }
 
-// SchemaStatus returns the version of the store that a URL names, without opening or changing it.
+// SchemaStatus returns the schema version of the store that a URL names. It neither opens nor changes the store.
 func SchemaStatus(ctx context.Context, u *url.URL) (Schema, error) {
 	conn, t, err := connect(ctx, u)
 	if err != nil {
@@ -93,8 +93,8 @@ func SchemaStatus(ctx context.Context, u *url.URL) (Schema, error) {
 	return s, nil
 }
 
-// UpgradeSchema creates the store that a URL names, or brings it to the latest version, and returns the version it had
-// before; 0 if there was none. A store that is newer than this program is storage.ErrNewerSchema.
+// UpgradeSchema creates the store that a URL names, or upgrades it to the latest version, and returns its previous version, 0 for
+// a new store. Returns storage.ErrNewerSchema if the store is newer than this program.
 func UpgradeSchema(ctx context.Context, u *url.URL) (from int, err error) {
 	conn, t, err := connect(ctx, u)
 	if err != nil {
@@ -111,12 +111,12 @@ func UpgradeSchema(ctx context.Context, u *url.URL) (from int, err error) {
 func closeConn(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = conn.Close(ctx) // it is closed in any case
+	_ = conn.Close(ctx) // closes the connection even if it fails
 }
 
 func init() { scratchstore.Register(newScratch, "postgres", "postgresql") }
 
-// newScratch names schemas in the database of u.
+// newScratch returns a space of scratch stores: schemas in the database of u.
 func newScratch(u *url.URL, name string) (*scratchstore.Space, error) {
 	if _, err := parseURL(u); err != nil {
 		return nil, err
@@ -144,8 +144,8 @@ func newScratch(u *url.URL, name string) (*scratchstore.Space, error) {
 	}, nil
 }
 
-// dropSchemas drops those whose name begins so, each in a transaction of its own: together they may hold more locks than one may
-// take.
+// dropSchemas drops the schemas with a prefix, each in a transaction of its own: all of them together may need more locks than one
+// transaction can take.
 func dropSchemas(ctx context.Context, conn *pgx.Conn, prefix string) error {
 	rows, err := conn.Query(ctx, "select nspname from pg_namespace where left(nspname, length($1)) = $1", pgx.QueryExecModeExec, prefix)
 	if err != nil {

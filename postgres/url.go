@@ -19,14 +19,14 @@ import (
 	"github.com/ashlar-dev/storage/internal/params"
 )
 
-// connectionParameters are the parameters that mean what they mean to libpq, pgx or the server.
+// connectionParameters are the URL parameters that are passed on to libpq, pgx or the server, with their meaning there.
 var connectionParameters = []string{
-	// Where to connect to, and as whom.
+	// Server and user.
 	"host", "port", "database", "dbname", "user", "password", "passfile", "service", "servicefile", "target_session_attrs", "connect_timeout",
 	// Encryption and authentication.
 	"sslmode", "sslkey", "sslcert", "sslcertmode", "sslrootcert", "sslnegotiation", "sslpassword", "sslsni", "krbspn", "krbsrvname",
 	"min_protocol_version", "max_protocol_version", "channel_binding", "require_auth",
-	// How pgx asks, and its pool.
+	// Execution of queries by pgx, and its pool.
 	"default_query_exec_mode", "statement_cache_capacity", "description_cache_capacity",
 	"pool_max_conns", "pool_min_conns", "pool_min_idle_conns", "pool_max_conn_lifetime", "pool_max_conn_lifetime_jitter",
 	"pool_max_conn_idle_time", "pool_health_check_period", "pool_ping_timeout",
@@ -34,23 +34,23 @@ var connectionParameters = []string{
 	"application_name", "options", "statement_timeout", "idle_in_transaction_session_timeout", "tcp_user_timeout", "synchronous_commit",
 }
 
-// defaultConns is the size of the pool where the URL does not say: batches need few connections.
+// defaultConns is the default size of the pool: batches need few connections.
 const defaultConns = 8
 
-// target is what a URL says.
+// target is a parsed URL.
 type target struct {
 	opts    Options
 	pool    *pgxpool.Config
 	replica *pgxpool.Config // nil: none
 }
 
-// parseURL reads a store's URL. Its errors show no password.
+// parseURL parses the URL of a store. Its errors contain no password.
 func parseURL(u *url.URL) (*target, error) {
 	if u == nil {
 		return nil, fmt.Errorf("%w: the URL is nil", storage.ErrInvalid)
 	}
 	if u.Fragment != "" {
-		return nil, fmt.Errorf("%w: a store's URL has no fragment", storage.ErrInvalid)
+		return nil, fmt.Errorf("%w: the URL of a store must not have a fragment", storage.ErrInvalid)
 	}
 	v := params.Parse(u)
 	t := &target{opts: Options{
@@ -65,7 +65,7 @@ func parseURL(u *url.URL) (*target, error) {
 	listen, replica := v.String("listen", "on"), v.String("replica", "")
 	rest := url.Values{}
 	for _, name := range connectionParameters {
-		value := v.String(name, "") // asked for also where it is not there, for the error about unknown ones
+		value := v.String(name, "") // also registers an absent parameter as known
 		if u.Query().Has(name) {
 			rest.Set(name, value)
 		}
@@ -94,7 +94,7 @@ func parseURL(u *url.URL) (*target, error) {
 		t.opts.Listen = config.ConnConfig
 	}
 	if listen != "on" && listen != "true" && !rest.Has("default_query_exec_mode") {
-		// There is a pooler in between, which may not keep prepared statements.
+		// A pooler may not keep prepared statements.
 		t.pool.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	}
 	if replica != "" {
@@ -105,7 +105,7 @@ func parseURL(u *url.URL) (*target, error) {
 	return t, nil
 }
 
-// dialWith has all connections of the store made by f.
+// dialWith makes all connections of the store use f.
 func (t *target) dialWith(f dial.Func) {
 	t.pool.ConnConfig.DialFunc = f
 	if t.opts.Listen != nil {
@@ -116,10 +116,10 @@ func (t *target) dialWith(f dial.Func) {
 	}
 }
 
-// encodeQuery writes parameters as pgx reads them: to it, as to libpq, a plus sign is no space.
+// encodeQuery encodes parameters for pgx, which, like libpq, does not decode a plus sign as a space.
 func encodeQuery(v url.Values) string { return strings.ReplaceAll(v.Encode(), "+", "%20") }
 
-// secondConfig reads a URL inside the URL.
+// secondConfig parses a URL in a parameter of the URL.
 func secondConfig(name, text string) (*pgxpool.Config, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
@@ -141,7 +141,7 @@ func secondConfig(name, text string) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// poolConfig reads a URL that holds only what pgx understands.
+// poolConfig parses a URL with only parameters that pgx supports.
 func poolConfig(u *url.URL) (*pgxpool.Config, error) {
 	secrets := []string{u.Query().Get("password"), u.Query().Get("sslpassword")}
 	if password, set := u.User.Password(); set {
@@ -162,35 +162,35 @@ func poolConfig(u *url.URL) (*pgxpool.Config, error) {
 	plain.RawQuery = encodeQuery(query)
 	config, err := pgxpool.ParseConfig(plain.String())
 	switch {
-	case err != nil && strings.Contains(u.Path, "@"): // the rest of a password whose slash is not escaped is there, too
-		return nil, fmt.Errorf("%w: malformed Postgres URL: a / in a password is written %%2F", storage.ErrInvalid)
+	case err != nil && strings.Contains(u.Path, "@"): // the path also contains the rest of a password with an unescaped slash
+		return nil, fmt.Errorf("%w: malformed Postgres URL: escape a / in the password as %%2F", storage.ErrInvalid)
 	case err != nil:
 		return nil, fmt.Errorf("%w: %s", storage.ErrInvalid, withoutSecrets(err, secrets))
 	}
 	Prepare(config)
 	if config.ConnConfig.ValidateConnect == nil {
-		// A server that was a primary and came back as a standby must not answer strong reads.
+		// A former primary that returned as a standby must not answer strong reads.
 		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
 	}
 	return config, nil
 }
 
-// withoutSecrets is the text of an error about a URL without the URL, and without a secret that it repeats.
+// withoutSecrets returns the text of an error about a URL, without the URL, and without secrets that the text repeats.
 func withoutSecrets(err error, secrets []string) string {
-	const otherwise = "malformed Postgres URL"
+	const general = "malformed Postgres URL"
 	text := err.Error()
 	if end := strings.LastIndex(text, "`: "); end >= 0 {
 		text = text[end+3:]
 	}
 	for _, secret := range secrets {
 		if secret != "" && strings.Contains(text, secret) {
-			return otherwise
+			return general
 		}
 	}
-	return otherwise + ": " + text
+	return general + ": " + text
 }
 
-// connect makes the pools of a store: its own, and that of the replica, if there is one. They outlive ctx.
+// connect opens the pools of a store: its own, and the pool of the replica, if there is one. They outlive ctx.
 func (t *target) connect(ctx context.Context) (pools []*pgxpool.Pool, err error) {
 	for _, config := range []*pgxpool.Config{t.pool, t.replica} {
 		if config == nil {
@@ -198,7 +198,7 @@ func (t *target) connect(ctx context.Context) (pools []*pgxpool.Pool, err error)
 		}
 		pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
 		if err != nil {
-			return pools, errors.New("open a pool of connections: " + withoutSecrets(err, nil))
+			return pools, errors.New("open a connection pool: " + withoutSecrets(err, nil))
 		}
 		pools = append(pools, pool)
 	}
@@ -208,7 +208,7 @@ func (t *target) connect(ctx context.Context) (pools []*pgxpool.Pool, err error)
 	return pools, nil
 }
 
-// connect makes one connection to the store of a URL, for work on its schema.
+// connect opens one connection to the store of a URL, for work on its schema.
 func connect(ctx context.Context, u *url.URL) (*pgx.Conn, *target, error) {
 	t, err := parseURL(u)
 	if err != nil {
