@@ -41,15 +41,15 @@ type Call[Q, R any] struct {
 	// Request is the caller's request.
 	Request Q
 
-	ctx    context.Context
-	done   chan struct{}
-	once   sync.Once
-	result R
-	err    error
-	later  bool // its result comes after do has returned
-	awake  atomic.Bool
-	taken  bool      // under Batcher.mu
-	flight *inFlight // the batch that contains it
+	ctx     context.Context
+	doneCh  chan struct{}
+	once    sync.Once
+	result  R
+	err     error
+	afterDo bool // its result comes after do has returned
+	awake   atomic.Bool
+	inBatch bool      // under Batcher.mu
+	flight  *inFlight // the batch that contains it
 }
 
 // Context returns the caller's context. It may have ended; the call is still part of the batch.
@@ -59,14 +59,14 @@ func (c *Call[Q, R]) Context() context.Context { return c.ctx }
 func (c *Call[Q, R]) Done(result R, err error) {
 	c.once.Do(func() {
 		c.result, c.err = result, err
-		close(c.done)
+		close(c.doneCh)
 	})
 }
 
-// Finished reports whether Done was called.
-func (c *Call[Q, R]) Finished() bool {
+// hasResult reports whether Done was called.
+func (c *Call[Q, R]) hasResult() bool {
 	select {
-	case <-c.done:
+	case <-c.doneCh:
 		return true
 	default:
 		return false
@@ -76,7 +76,7 @@ func (c *Call[Q, R]) Finished() bool {
 // Requeue reports that the result will be set after do has returned: the call continues separately, under its own context. It is
 // called inside do.
 func (c *Call[Q, R]) Requeue() {
-	c.later = true
+	c.afterDo = true
 	c.wake()
 }
 
@@ -96,7 +96,7 @@ type inFlight struct {
 
 // board adds a call to a batch. The caller holds Batcher.mu.
 func (c *Call[Q, R]) board(flight *inFlight) {
-	c.taken, c.flight = true, flight
+	c.inBatch, c.flight = true, flight
 	flight.waiting++
 	flight.asleep.Add(1)
 }
@@ -134,22 +134,22 @@ func (b *Batcher[Q, R]) Do(ctx context.Context, request Q) (R, error) {
 	if err := ctx.Err(); err != nil {
 		return none, err
 	}
-	c := &Call[Q, R]{Request: request, ctx: ctx, done: make(chan struct{})}
+	c := &Call[Q, R]{Request: request, ctx: ctx, doneCh: make(chan struct{})}
 	switch b.enqueue(c) {
-	case refused:
+	case rejectCall:
 		return none, storage.ErrClosed
 	case direct:
 		b.lead(c)
 	}
 	select {
-	case <-c.done:
+	case <-c.doneCh:
 		c.wake()
 		return c.result, c.err
 	case <-ctx.Done():
 	}
 	sent := b.leave(c)
 	select {
-	case <-c.done: // the result came at the same moment
+	case <-c.doneCh: // the result came at the same moment
 		if !errors.Is(c.err, context.Canceled) { // Canceled comes from the batch's own context, which ended because all callers have left
 			return c.result, c.err
 		}
@@ -165,7 +165,7 @@ func (b *Batcher[Q, R]) Do(ctx context.Context, request Q) (R, error) {
 type reception int
 
 const (
-	refused reception = iota
+	rejectCall reception = iota
 	queued
 	direct // the caller works, for this call only
 )
@@ -174,7 +174,7 @@ func (b *Batcher[Q, R]) enqueue(c *Call[Q, R]) reception {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
-		return refused
+		return rejectCall
 	}
 	if b.workers == 0 && b.opts.Direct {
 		b.workers++
@@ -212,7 +212,7 @@ func (b *Batcher[Q, R]) endLead() {
 func (b *Batcher[Q, R]) leave(c *Call[Q, R]) (sent bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if c.taken {
+	if c.inBatch {
 		c.wake()
 		c.flight.waiting--
 		if c.flight.waiting == 0 {
@@ -249,7 +249,7 @@ func (b *Batcher[Q, R]) work() {
 func (b *Batcher[Q, R]) carryOut(ctx context.Context, calls []*Call[Q, R]) {
 	b.do(ctx, calls)
 	for _, c := range calls {
-		if !c.later && !c.Finished() {
+		if !c.afterDo && !c.hasResult() {
 			var none R
 			c.Done(none, errors.New("batch: a call was left without a result"))
 		}

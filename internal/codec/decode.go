@@ -48,34 +48,34 @@ func decodePlain(data []byte, adopt bool) (*resourcepb.Resource, bool) {
 			}
 			k, v := d.entry(f)
 			status := new(resourcepb.Status)
-			d.failed = d.failed || proto.Unmarshal(data[v.from:v.to], status) != nil
+			d.invalid = d.invalid || proto.Unmarshal(data[v.from:v.to], status) != nil
 			res.Status[k] = status
 			f.mayRepeat()
 		case 7:
 			res.Data = d.any(f, &parts.data, payload)
 		default:
-			d.failed = true
+			d.invalid = true
 		}
 	}
-	return res, !d.failed
+	return res, !d.invalid
 }
 
-// decoder scans a message whose fields are all length-delimited and have numbers below 16. At anything else it sets failed, which
+// decoder scans a message whose fields are all length-delimited and have numbers below 16. At anything else it sets invalid, which
 // ends every loop.
 type decoder struct {
-	data   []byte
-	text   string // the same bytes, up to the payload
-	adopt  bool   // the payload may stay in place
-	failed bool
+	data    []byte
+	text    string // the same bytes, up to the payload
+	adopt   bool   // the payload may stay in place
+	invalid bool
 }
 
 // field is a field of a message and the position of the next one.
 type field struct {
-	d        *decoder
-	seen     uint16
-	number   byte
-	from, to int // the value
-	end      int // of the message
+	d         *decoder
+	fieldBits uint16
+	number    byte
+	from, to  int // the value
+	end       int // of the message
 }
 
 func (d *decoder) all() field { return field{d: d, end: len(d.data)} }
@@ -86,29 +86,29 @@ func (f field) inside() field { return field{d: f.d, to: f.from, end: f.to} }
 // next advances to the next field and reports whether there is one.
 func (f *field) next() bool {
 	d, at := f.d, f.to
-	if at >= f.end || d.failed {
+	if at >= f.end || d.invalid {
 		return false
 	}
 	tag := d.data[at]
 	size, n := binary.Uvarint(d.data[at+1 : f.end])
 	bit := uint16(1) << (tag >> 3 & 15)
-	if tag >= 0x80 || tag&7 != 2 || n <= 0 || size > uint64(f.end-at-1-n) || f.seen&bit != 0 {
-		d.failed = true
+	if tag >= 0x80 || tag&7 != 2 || n <= 0 || size > uint64(f.end-at-1-n) || f.fieldBits&bit != 0 {
+		d.invalid = true
 		return false
 	}
-	f.seen |= bit
+	f.fieldBits |= bit
 	f.number, f.from = tag>>3, at+1+n
 	f.to = f.from + int(size)
 	return true
 }
 
 // mayRepeat permits the field again: entries of maps are repeated fields.
-func (f *field) mayRepeat() { f.seen &^= 1 << f.number }
+func (f *field) mayRepeat() { f.fieldBits &^= 1 << f.number }
 
 // payload returns the start of the value of the resource's Any if the value ends the resource, and the end of the resource
 // otherwise.
 func (d *decoder) payload() int {
-	for at := d.all(); at.next(); at.seen = 0 {
+	for at := d.all(); at.next(); at.fieldBits = 0 {
 		if at.number != 7 || at.to != at.end {
 			continue
 		}
@@ -122,8 +122,8 @@ func (d *decoder) payload() int {
 }
 
 func (d *decoder) string(f field) string {
-	if d.failed || f.to > len(d.text) || !utf8.ValidString(d.text[f.from:f.to]) {
-		d.failed = true
+	if d.invalid || f.to > len(d.text) || !utf8.ValidString(d.text[f.from:f.to]) {
+		d.invalid = true
 		return ""
 	}
 	return d.text[f.from:f.to]
@@ -144,7 +144,7 @@ func (d *decoder) id(f field, parts *idParts) *resourcepb.ID {
 			id.Tenancy = &parts.tenancy
 			d.tenancy(f, id.Tenancy)
 		default:
-			d.failed = true
+			d.invalid = true
 		}
 	}
 	return id
@@ -160,7 +160,7 @@ func (d *decoder) typ(f field, out *resourcepb.Type) {
 		case 3:
 			out.Kind = d.string(f)
 		default:
-			d.failed = true
+			d.invalid = true
 		}
 	}
 }
@@ -173,7 +173,7 @@ func (d *decoder) tenancy(f field, out *resourcepb.Tenancy) {
 		case 2:
 			out.Namespace = d.string(f)
 		default:
-			d.failed = true
+			d.invalid = true
 		}
 	}
 }
@@ -188,10 +188,10 @@ func (d *decoder) entry(f field) (k string, value field) {
 		case 2:
 			value = inside
 		default:
-			d.failed = true
+			d.invalid = true
 		}
 	}
-	d.failed = d.failed || inside.seen != 1<<1|1<<2
+	d.invalid = d.invalid || inside.fieldBits != 1<<1|1<<2
 	return k, value
 }
 
@@ -206,7 +206,7 @@ func (d *decoder) any(f field, out *anypb.Any, payload int) *anypb.Any {
 				out.Value = bytes.Clone(out.Value)
 			}
 		default:
-			d.failed = true
+			d.invalid = true
 		}
 	}
 	return out

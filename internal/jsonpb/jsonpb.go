@@ -190,10 +190,10 @@ func compact(m proto.Message) ([]byte, error) {
 	if err != nil {
 		return nil, errors.New("render a resource: " + cleanse(err.Error()))
 	}
-	return compacted(text)
+	return removeSpaces(text)
 }
 
-func compacted(text []byte) ([]byte, error) {
+func removeSpaces(text []byte) ([]byte, error) {
 	var out bytes.Buffer
 	if err := json.Compact(&out, text); err != nil {
 		return nil, fmt.Errorf("render a resource: %w", err)
@@ -218,7 +218,7 @@ func byFields(data *anypb.Any, known Resolver) []byte {
 	if err != nil {
 		return nil
 	}
-	if text, err = compacted(text); err != nil {
+	if text, err = removeSpaces(text); err != nil {
 		return nil
 	}
 	return text

@@ -17,7 +17,7 @@ import (
 type Values struct {
 	raw   string
 	query url.Values
-	known []string
+	names []string
 	err   error
 }
 
@@ -43,7 +43,7 @@ func (v *Values) fail(name, expected string) {
 
 // get returns the text of a parameter and whether it is set.
 func (v *Values) get(name string) (string, bool) {
-	v.known = append(v.known, name)
+	v.names = append(v.names, name)
 	values, there := v.query[name]
 	if len(values) > 1 {
 		v.fail(name, "one value, not several")
@@ -131,12 +131,12 @@ func (v *Values) DurationFrom(name string, otherwise, least time.Duration) time.
 func (v *Values) Rest() url.Values {
 	rest := url.Values{}
 	for name, values := range v.query {
-		if !slices.Contains(v.known, name) {
+		if !slices.Contains(v.names, name) {
 			rest[name] = values
 		}
 	}
 	for name := range rest {
-		v.known = append(v.known, name)
+		v.names = append(v.names, name)
 	}
 	return rest
 }
@@ -148,7 +148,7 @@ func (v *Values) Err() error {
 	}
 	var unknown []string
 	for name := range v.query {
-		if !slices.Contains(v.known, name) {
+		if !slices.Contains(v.names, name) {
 			unknown = append(unknown, name)
 		}
 	}
@@ -156,7 +156,7 @@ func (v *Values) Err() error {
 		return nil
 	}
 	slices.Sort(unknown)
-	known := slices.Clone(v.known)
+	known := slices.Clone(v.names)
 	slices.Sort(known)
 	return Unknown(v.raw, unknown[0], known)
 }
