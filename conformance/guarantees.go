@@ -70,18 +70,18 @@ func Guarantees() []Guarantee {
 			[]string{"Histories/Calls"}, []string{"reads show written states"}, []string{"reads show written states"},
 		}, {
 			"In a store with history, revisions rise in the order of commits and are never used again, and the newest is not older than any acknowledged change",
-			[]string{"Historian/Empty", "Historian/Swap", "Historian/Restart"}, []string{"revisions rise"}, nil,
+			[]string{"Histories/Past"}, []string{"revisions rise"}, []string{"revisions rise", "swaps compare revisions"},
 		}, {
 			"The store is read as it was at a revision, in spans of the order of bytes, whole or in pages that any handle goes on with",
-			[]string{
-				"Historian/ScanAtEveryRevision", "Historian/ScanOptions", "Historian/ScanBytes", "Historian/Spans",
-				"Historian/PagesAtARevision", "Historian/PagesInAnyHandle", "Historian/BadInput",
-			}, []string{"the past stays"}, nil,
+			[]string{"Histories/Past", "Historian/ScanBytes", "Historian/Spans", "Historian/BadInput"}, []string{"the past stays"}, []string{"the past stays"},
 		}, {
 			"The changes after a revision result in the state at a later one: a follower reports every change once, with the previous state, and commits as a whole",
-			[]string{"Histories/Watches", "Historian/Follow", "Historian/FollowSpan", "Historian/Recall"}, []string{
+			[]string{"Histories/Past", "Histories/Watches"}, []string{
 				"followers report every change once", "followers report the previous state", "commits are followed as a whole",
-			}, []string{"watches report the previous state"},
+			}, []string{
+				"followers report every change once", "followers report the previous state", "commits are followed as a whole",
+				"watches report the previous state",
+			},
 		}, {
 			"A compaction never goes back; reading compacted history is an error, and nothing is skipped",
 			[]string{"Historian/Compact", "Historian/CompactBesideReaders"}, []string{"compactions stay"}, nil,

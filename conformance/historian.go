@@ -15,90 +15,12 @@ import (
 )
 
 var historianCases = topic{"Historian", []testCase{
-	{name: "Empty", needs: needHistorian, run: historianEmpty},
-	{name: "ScanAtEveryRevision", needs: needHistorian | needTransactor, run: historianScans},
-	{name: "ScanOptions", needs: needHistorian, run: historianScanOptions},
 	{name: "ScanBytes", needs: needHistorian, run: historianScanBytes},
 	{name: "Spans", needs: needHistorian, run: historianSpans},
 	{name: "BadInput", needs: needHistorian, run: historianBadInput},
-	{name: "Swap", needs: needHistorian, run: historianSwap},
-	{name: "Follow", needs: needHistorian | needTransactor, run: historianFollow},
-	{name: "FollowSpan", needs: needHistorian | needTransactor, run: historianFollowRange},
-	{name: "Restart", needs: needHistorian | needAnother | needTransactor, run: historianRestart},
-	{name: "PagesAtARevision", needs: needHistorian | needPager | needTransactor, run: historianPages},
-	{name: "PagesInAnyHandle", needs: needHistorian | needPager | needAnother, run: historianAnyHandle},
-	{name: "Recall", needs: needHistorian | needTransactor, run: historianRecall},
 	{name: "Compact", needs: needHistorian | needCompact, run: historianCompact},
 	{name: "CompactBesideReaders", needs: needHistorian | needCompact | needPager, run: historianCompactBeside},
 }}
-
-func historianEmpty(s *suite) {
-	h := s.historian()
-	oldest, newest, err := h.Revisions(s.ctx)
-	s.noError("Revisions", err)
-	if oldest < 1 || newest < oldest {
-		s.Fatalf("an empty store has revisions from %d to %d", oldest, newest)
-	}
-	scan, err := h.Scan(s.ctx, history.Span{}, history.ScanOptions{Revision: newest, Count: true})
-	s.noError("Scan", err)
-	if len(scan.Records) > 0 || scan.Count > 0 || scan.More || scan.Revision != newest {
-		s.Fatalf("a scan of an empty store: %+v", scan)
-	}
-	f, err := h.Follow(s.ctx, history.Span{}, newest)
-	s.noError("Follow", err)
-	defer f.Close()
-	nextProgress(s, f)
-	stored := s.create("first")
-	changes, revision := nextCommit(s, f)
-	if len(changes) != 1 || changes[0].Now == nil || changes[0].Revision <= newest || revision < changes[0].Revision {
-		s.Fatalf("the first change after revision %d: %+v, up to %d", newest, changes, revision)
-	}
-	s.equal("the first change", changes[0].Now.Resource, stored)
-}
-
-// historianScans checks the state at every revision, on any handle and repeatedly.
-func historianScans(s *suite) {
-	h := s.historian()
-	past := randomWrites(s, h, s.scale(40))
-	handles := []history.Historian{h}
-	if s.h.OneHandle == "" {
-		handles = append(handles, s.historianOf(s.another()))
-	}
-	for _, h := range handles {
-		for range 2 {
-			for i, m := range past {
-				got, _ := scanAll(s, h, history.Span{}, history.ScanOptions{Revision: m.revision, Limit: i % 4})
-				sameRecords(s, fmt.Sprintf("the scan at revision %d", m.revision), got, m.state.records())
-			}
-		}
-	}
-}
-
-func historianScanOptions(s *suite) {
-	h := s.historian()
-	all := createMany(s, 7)
-	before := newestRevision(s, h)
-	s.delete(all[3])
-	scan, err := h.Scan(s.ctx, history.Span{}, history.ScanOptions{Revision: before, Limit: 2, Count: true})
-	s.noError("Scan", err)
-	if len(scan.Records) != 2 || scan.Count != 7 || !scan.More {
-		s.Fatalf("2 of 7 at revision %d: %d records, count %d, more %v", before, len(scan.Records), scan.Count, scan.More)
-	}
-	scan, err = h.Scan(s.ctx, history.Span{}, history.ScanOptions{Count: true, KeysOnly: true})
-	s.noError("Scan", err)
-	if len(scan.Records) != 6 || scan.Count != 6 || scan.More {
-		s.Fatalf("the keys of 6: %d records, count %d, more %v", len(scan.Records), scan.Count, scan.More)
-	}
-	for i, r := range scan.Records {
-		want := append(all[:3:3], all[4:]...)[i]
-		if keyOf(r.Resource.Id) != keyOf(want.Id) || r.Resource.Version != want.Version || r.Resource.Data != nil || r.Modified == 0 {
-			s.Fatalf("key %d: %s", i, recordText(r))
-		}
-	}
-	if scan, err = h.Scan(s.ctx, history.Span{}, history.ScanOptions{Limit: 6}); err != nil || scan.More || len(scan.Records) != 6 {
-		s.Fatalf("6 of 6: %d records, more %v, %v", len(scan.Records), scan.More, err)
-	}
-}
 
 // historianScanBytes checks that a scan ends at the requested number of bytes, below and above the default.
 func historianScanBytes(s *suite) {
@@ -157,6 +79,12 @@ func historianBadInput(s *suite) {
 	_, err = h.Follow(s.ctx, history.Span{}, newest+futureOffset)
 	s.wantError("Follow from a revision to come", err, storage.ErrFutureRevision)
 	s.wantError("Compact at a revision to come", h.Compact(s.ctx, newest+futureOffset), storage.ErrFutureRevision)
+	if pager, ok := storage.As[storage.Pager](s.b); ok {
+		_, err = pager.ListPage(s.ctx, anything, anywhere, "", storage.ListOptions{Revision: newest + futureOffset})
+		s.wantError("ListPage at a revision to come", err, storage.ErrFutureRevision)
+		_, err = pager.ListPage(s.ctx, anything, anywhere, "", storage.ListOptions{Revision: -1})
+		s.wantError("ListPage at a negative revision", err, storage.ErrInvalid)
+	}
 	for what, call := range map[string]func() error{
 		"a negative revision": func() error { _, err := h.Scan(s.ctx, history.Span{}, history.ScanOptions{Revision: -1}); return err },
 		"negative bytes":      func() error { _, err := h.Scan(s.ctx, history.Span{}, history.ScanOptions{Bytes: -1}); return err },

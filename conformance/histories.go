@@ -19,8 +19,9 @@ import (
 // historyCases play random sequences of calls on a new store and compare every answer with a model, which is a map and a list of
 // changes. The seeds are fixed. When a history goes wrong, steps are left out as long as it still does.
 var historyCases = topic{"Histories", []testCase{
-	{name: "Calls", run: func(s *suite) { playHistories(s, callSteps) }},
-	{name: "Watches", run: func(s *suite) { playHistories(s, watchSteps) }},
+	{name: "Calls", run: func(s *suite) { historyKind{callSteps, false}.play(s) }},
+	{name: "Watches", run: func(s *suite) { historyKind{watchSteps, false}.play(s) }},
+	{name: "Past", needs: needHistorian, run: func(s *suite) { historyKind{pastSteps, true}.play(s) }},
 }}
 
 // historyCount is the number of seeds, historyLength the number of steps of a history.
@@ -43,20 +44,31 @@ var watchSteps = []historyStep{
 	{8, (*modelRun).readWatch}, {3, (*modelRun).requestBookmarks},
 }
 
-// playHistories plays histories with the seeds from 1 on.
-func playHistories(s *suite, steps []historyStep) {
+var pastSteps = []historyStep{
+	{4, (*modelRun).writeOne}, {2, (*modelRun).deleteOne}, {4, (*modelRun).commitSome}, {8, (*modelRun).swapOne}, {1, (*modelRun).reopen},
+	{4, (*modelRun).scanSome}, {4, (*modelRun).listPages}, {3, (*modelRun).follow}, {4, (*modelRun).readFollower},
+}
+
+// A historyKind is the steps of a case, and whether revisions are read after every change.
+type historyKind struct {
+	steps   []historyStep
+	numbers bool
+}
+
+// play plays histories with the seeds from 1 on.
+func (k historyKind) play(s *suite) {
 	for seed := range uint64(max(2, s.scale(historyCount))) {
-		m, found := playHistory(s, seed+1, steps, nil)
+		m, found := k.playSeed(s, seed+1, nil)
 		if found == nil {
 			continue
 		}
-		m, found = shortenHistory(s, seed+1, steps, m, found)
+		m, found = k.shorten(s, seed+1, m, found)
 		s.Fatalf("%v\nThis is history %d, without the steps that it does not need:\n%s", found, seed+1, strings.Join(m.trace, "\n"))
 	}
 }
 
-// shortenHistory leaves out steps of a history that goes wrong, many and then few at once, as long as it goes wrong in the same way.
-func shortenHistory(s *suite, seed uint64, steps []historyStep, m *modelRun, found *violation) (*modelRun, *violation) {
+// shorten leaves out steps of a history that goes wrong, many and then few at once, as long as it goes wrong in the same way.
+func (k historyKind) shorten(s *suite, seed uint64, m *modelRun, found *violation) (*modelRun, *violation) {
 	end := time.Now().Add(min(10*time.Second, s.timeout))
 	skipped := make([]bool, historyLength)
 	for size := m.step / 2; size > 0; size /= 2 {
@@ -65,7 +77,7 @@ func shortenHistory(s *suite, seed uint64, steps []historyStep, m *modelRun, fou
 			for j := range size {
 				fewer[i+j] = true
 			}
-			if shorter, again := playHistory(s, seed, steps, fewer); again != nil && again.check == found.check {
+			if shorter, again := k.playSeed(s, seed, fewer); again != nil && again.check == found.check {
 				m, found, skipped = shorter, again, fewer
 			}
 		}
@@ -73,12 +85,15 @@ func shortenHistory(s *suite, seed uint64, steps []historyStep, m *modelRun, fou
 	return m, found
 }
 
-// playHistory plays the history of a seed without the skipped steps.
-func playHistory(s *suite, seed uint64, steps []historyStep, skipped []bool) (m *modelRun, found *violation) {
+// playSeed plays the history of a seed without the skipped steps.
+func (k historyKind) playSeed(s *suite, seed uint64, skipped []bool) (m *modelRun, found *violation) {
 	m = newModelRun(s, seed)
 	defer func() {
 		for _, w := range m.watches {
 			w.Close()
+		}
+		for _, f := range m.followers {
+			f.Close()
 		}
 		for _, h := range m.handles {
 			m.closeBackend(h.Backend)
@@ -92,9 +107,11 @@ func playHistory(s *suite, seed uint64, steps []historyStep, skipped []bool) (m 
 		}
 	}()
 	var kinds []func(*modelRun)
-	for _, step := range steps {
+	for _, step := range k.steps {
 		kinds = append(kinds, slices.Repeat([]func(*modelRun){step.run}, step.weight)...)
 	}
+	m.numbers = k.numbers
+	m.number()
 	for ; m.step < historyLength; m.step++ {
 		m.draw.Rand = rand.New(rand.NewPCG(seed, uint64(m.step)))
 		if step := pick(m.draw, kinds...); skipped == nil || !skipped[m.step] {
@@ -114,8 +131,13 @@ type modelRun struct {
 	watches  []*modelWatch
 	cursors  []modelCursor
 	listings []*modelListing
-	step     int
-	trace    []string
+
+	numbers   bool         // revisions are read after every change
+	points    []modelPoint // after every change, if numbers
+	followers []*modelFollower
+
+	step  int
+	trace []string
 }
 
 func newModelRun(s *suite, seed uint64) *modelRun {
@@ -165,6 +187,7 @@ func (m *modelRun) reopen() {
 	}
 	m.handles = slices.DeleteFunc(m.handles, of)
 	m.watches = slices.DeleteFunc(m.watches, func(w *modelWatch) bool { return of(w.handle) })
+	m.followers = slices.DeleteFunc(m.followers, func(f *modelFollower) bool { return of(f.handle) })
 	m.listings = slices.DeleteFunc(m.listings, func(l *modelListing) bool { return of(l.handle) && m.h.NoHistorian != "" })
 	for range closed {
 		m.addHandle()
@@ -194,6 +217,7 @@ func (m *modelRun) checkOutcome(op storage.Op, got *resourcepb.Resource, err err
 		m.checkList(m.handle(), allFilter, "refused changes do not happen")
 	default:
 		m.store.commit([]storage.Op{op}, []*resourcepb.Resource{got})
+		m.number()
 		m.checkKey(m.handle(), operationID(op))
 	}
 }
@@ -236,6 +260,7 @@ func (m *modelRun) commitSome() {
 		}
 	}
 	m.store.commit(ops, results)
+	m.number()
 }
 
 func (m *modelRun) readOne() {
@@ -394,6 +419,14 @@ func (m *modelRun) listPages() {
 		}
 		return
 	}
+	if other := pick(m.draw, append(m.points, modelPoint{})...).revision; l.revision != 0 && other != 0 && other != l.revision && m.draw.chance(20) {
+		m.note("page at revision %d with a token of revision %d", other, l.revision)
+		opts.Revision = other
+		if _, err := pager.ListPage(m.ctx, l.filter.typ, l.filter.tenancy, l.filter.prefix, opts); !errors.Is(err, storage.ErrInvalid) {
+			violated("the past stays", "ListPage at revision %d with the token of revision %d: got error %v, want ErrInvalid", other, l.revision, quoteError(err))
+		}
+		return
+	}
 	m.note("page of %v after %d resources, limit %d", l.filter, len(token.shown), limit)
 	page, err := pager.ListPage(m.ctx, l.filter.typ, l.filter.tenancy, l.filter.prefix, opts)
 	m.succeeds("pages", "ListPage", err)
@@ -403,8 +436,17 @@ func (m *modelRun) listPages() {
 func (m *modelRun) startListing(h *modelHandle, pager storage.Pager, limit int) {
 	l := &modelListing{handle: h, filter: m.draw.broadFilter(), start: len(m.store.changes), oneCut: m.h.ListIsNoSnapshot == ""}
 	l.want = l.filter.of(m.store.resources())
-	m.note("first page of %v, limit %d", l.filter, limit)
-	page, err := pager.ListPage(m.ctx, l.filter.typ, l.filter.tenancy, l.filter.prefix, storage.ListOptions{Consistency: strong, Limit: limit})
+	if len(m.points) > 0 && m.draw.chance(70) {
+		p := pick(m.draw, m.points...)
+		l.revision, l.start, l.want = p.revision, p.changes, nil
+		for _, r := range m.store.at(p.changes) {
+			l.want = append(l.want, r.Resource)
+		}
+		l.want = l.filter.of(l.want)
+	}
+	m.note("first page of %v at revision %d, limit %d", l.filter, l.revision, limit)
+	opts := storage.ListOptions{Consistency: strong, Limit: limit, Revision: l.revision}
+	page, err := pager.ListPage(m.ctx, l.filter.typ, l.filter.tenancy, l.filter.prefix, opts)
 	m.succeeds("pages", "ListPage", err)
 	l.cursor = page.Cursor
 	if (l.cursor == "") != (m.h.NoResumer != "") {
@@ -580,6 +622,9 @@ func (m *modelRun) finish() {
 		}
 		m.readAll(i)
 	}
+	for _, f := range m.followers {
+		m.followToNewest(f)
+	}
 	for _, h := range m.handles {
 		m.checkList(h, allFilter, "reads show written states")
 		for _, id := range m.draw.ids {
@@ -619,5 +664,169 @@ func (m *modelRun) catchUp(h *modelHandle) {
 		if err != nil {
 			violated("owner references are true", "OwnerReferences of %s: %v", idText(owner), err)
 		}
+	}
+}
+
+// historian returns the history of a handle, nil if the steps need none.
+func (m *modelRun) historian(h *modelHandle) history.Historian {
+	if !m.numbers {
+		return nil
+	}
+	return m.historianOf(h.Backend)
+}
+
+// number reads the revisions of the changes of the last commit.
+func (m *modelRun) number() {
+	h := m.historian(m.handle())
+	if h == nil {
+		return
+	}
+	const check = "revisions rise"
+	oldest, newest, err := h.Revisions(m.ctx)
+	m.succeeds(check, "Revisions", err)
+	last := modelPoint{}
+	if len(m.points) > 0 {
+		last = m.points[len(m.points)-1]
+	}
+	changes := m.store.changes[last.changes:]
+	if oldest < 1 || newest < oldest || newest < last.revision || len(changes) > 0 && newest == last.revision {
+		violated(check, "the revisions are %d to %d, the newest was %d before the last %d changes", oldest, newest, last.revision, len(changes))
+	}
+	for i := range changes {
+		c := &changes[i]
+		c.after, c.upTo = last.revision, newest
+		if c.now == nil {
+			continue
+		}
+		id := c.now.Resource.Id
+		scan, err := h.Scan(m.ctx, history.Span{From: id, To: nextKey(id)}, history.ScanOptions{Revision: newest})
+		m.succeeds("the past stays", "Scan", err)
+		if len(scan.Records) != 1 {
+			violated("the past stays", "a scan of the key of %s returned %d records", idText(id), len(scan.Records))
+		}
+		got := scan.Records[0]
+		c.now.Modified = got.Modified
+		if c.before == nil {
+			c.now.Created = got.Modified
+		}
+		if err := compareRecords(got, *c.now); err != nil || got.Modified <= c.after || got.Modified > c.upTo {
+			violated(check, "a change between the revisions %d and %d: %v, %s", c.after, c.upTo, err, recordText(got))
+		}
+	}
+	m.points = append(m.points, modelPoint{newest, len(m.store.changes)})
+}
+
+// swapOne swaps at the stored revision or at another one.
+func (m *modelRun) swapOne() {
+	swap, h := m.draw.swap(m.points), m.handle()
+	op := storage.Op{Write: swap.Write, Delete: swap.Delete}
+	m.note("swap at revision %d: %s", swap.Expect, operationText(op))
+	key := keyOf(operationID(op))
+	before := m.store.now[key]
+	got, err := m.historian(h).Swap(m.ctx, swap)
+	const check = "swaps compare revisions"
+	switch {
+	case before != nil && swap.Write != nil && swap.Expect == before.Modified && swap.Write.Id.Uid != before.Resource.Id.Uid:
+		if !errors.Is(err, storage.ErrWrongUid) {
+			violated(check, "a swap with another uid: got error %v, want ErrWrongUid", quoteError(err))
+		}
+		return
+	case err != nil:
+		violated(check, "Swap: %v", err)
+	}
+	right := before == nil && swap.Expect == 0 || before != nil && swap.Expect == before.Modified
+	if got.Done != right || got.Revision < 1 {
+		violated(check, "a swap that expects revision %d: done is %v at revision %d, stored is %v", swap.Expect, got.Done, got.Revision, before)
+	}
+	want := before
+	switch {
+	case !right || before == nil && swap.Delete != nil:
+		if before != nil && got.Revision < before.Modified {
+			violated(check, "the answer to a swap is of revision %d, the resource of %d", got.Revision, before.Modified)
+		}
+	default:
+		if swap.Delete != nil {
+			op.Delete = before.Resource.Id
+		} else if got.Stored == nil {
+			violated(check, "a swap that writes returned no record")
+		}
+		m.store.commit([]storage.Op{op}, []*resourcepb.Resource{resourceOf(got.Stored)})
+		m.number()
+		c := m.store.changes[len(m.store.changes)-1]
+		if got.Revision <= c.after || got.Revision > c.upTo || c.now != nil && got.Revision != c.now.Modified {
+			violated("revisions rise", "a swap between the revisions %d and %d has %d", c.after, c.upTo, got.Revision)
+		}
+		if c.now != nil {
+			want = c.now
+		}
+	}
+	if (got.Stored == nil) != (want == nil) {
+		violated(check, "Swap returned the record %v, want %v", got.Stored, want)
+	}
+	if want != nil {
+		if err := compareRecords(*got.Stored, *want); err != nil {
+			violated(check, "the record that Swap returned: %v", err)
+		}
+	}
+	m.checkKey(m.handle(), operationID(op))
+}
+
+// scanSome reads a span at a revision to its end.
+func (m *modelRun) scanSome() {
+	p, span := pick(m.draw, m.points...), m.draw.span()
+	opts := history.ScanOptions{Revision: p.revision, Limit: m.draw.IntN(4), KeysOnly: m.draw.chance(20), Count: m.draw.chance(50)}
+	if m.draw.chance(15) {
+		opts.Revision, p.changes = 0, len(m.store.changes)
+	}
+	m.note("scan of %q to %q at revision %d, limit %d", keyOf(span.From), keyOf(span.To), opts.Revision, opts.Limit)
+	want := m.store.scan(span, p.changes)
+	for more := true; more; {
+		scan, err := m.historian(m.handle()).Scan(m.ctx, span, opts)
+		m.succeeds("the past stays", "Scan", err)
+		want = checkScan(scan, opts, want)
+		more, span, opts.Revision = scan.More, scan.Rest, scan.Revision
+	}
+}
+
+// follow follows a span from a revision on.
+func (m *modelRun) follow() {
+	h, p, span := m.handle(), pick(m.draw, m.points...), m.draw.span()
+	if m.draw.chance(50) {
+		span = history.Span{}
+	}
+	m.note("follower %d: %q to %q after revision %d", len(m.followers), keyOf(span.From), keyOf(span.To), p.revision)
+	f, err := m.historian(h).Follow(m.ctx, span, p.revision)
+	m.succeeds("followers report every change once", "Follow", err)
+	m.followers = append(m.followers, &modelFollower{f, h, span, p.changes, p.revision})
+	if len(m.followers) > 4 {
+		m.followers[0].Close()
+		m.followers = m.followers[1:]
+	}
+}
+
+func (m *modelRun) readFollower() {
+	if len(m.followers) > 0 {
+		m.followToNewest(pick(m.draw, m.followers...))
+	}
+}
+
+// followToNewest reads a follower up to the newest change.
+func (m *modelRun) followToNewest(f *modelFollower) {
+	const check = "followers report every change once"
+	m.note("a follower after revision %d: read to the newest", f.revision)
+	m.succeeds(check, "Bookmark", f.Bookmark(m.ctx))
+	for {
+		ctx, cancel := m.timeoutContext()
+		changes, revision, err := f.Next(ctx)
+		cancel()
+		m.succeeds(check, "Next of a follower", err)
+		f.accept(changes, revision)
+		if len(changes) > 0 {
+			continue
+		}
+		if missing := f.nextCommit(); len(missing) > 0 || revision < m.points[len(m.points)-1].revision {
+			violated(check, "a follower is at revision %d of %d without %d changes", revision, m.points[len(m.points)-1].revision, len(missing))
+		}
+		return
 	}
 }

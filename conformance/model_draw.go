@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -196,4 +197,53 @@ func (d *modelDraw) operations() (ops []storage.Op) {
 		}
 	}
 	return ops
+}
+
+// span draws a span of the order of keys.
+func (d *modelDraw) span() (span history.Span) {
+	if d.chance(60) {
+		span.From = pick(d, d.ids...)
+		if d.chance(40) {
+			span.From = nextKey(span.From)
+		}
+	}
+	if d.chance(60) {
+		span.To = pick(d, d.ids...)
+	}
+	return span
+}
+
+// swap draws a swap, usually of one of two keys. Its uid is the stored one, or the expected revision is right.
+func (d *modelDraw) swap(points []modelPoint) history.Swap {
+	id := d.id()
+	if d.chance(70) {
+		id = withGroupVersion(d.ids[d.IntN(2)], "v1")
+	}
+	now := d.store.now[keyOf(id)]
+	swap := history.Swap{Expect: pick(d, points...).revision * int64(d.IntN(2))}
+	for _, c := range d.store.changes {
+		if c.key == keyOf(id) && c.now != nil && d.chance(60) {
+			swap.Expect = c.now.Modified
+		}
+	}
+	right := d.chance(50)
+	if right {
+		swap.Expect = 0
+	}
+	uid := d.newUid()
+	if now != nil {
+		if right {
+			swap.Expect = now.Modified
+		}
+		if !right || d.chance(85) {
+			uid = now.Resource.Id.Uid
+		}
+	}
+	if d.chance(35) {
+		swap.Delete = withUid(id, pick(d, "", uid, "any-uid"))
+		return swap
+	}
+	swap.Write = d.resource(withUid(id, uid))
+	swap.Write.Id, swap.Write.Version = withUid(id, uid), pick(d, "", "does not matter")
+	return swap
 }

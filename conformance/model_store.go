@@ -36,6 +36,7 @@ type modelChange struct {
 	event       *resourcepb.WatchEvent
 	now, before *history.Record // nil if nothing is stored
 	commit      int
+	after, upTo int64 // its revision is greater than after and at most upTo
 }
 
 func newModelStore() *modelStore { return &modelStore{now: make(map[string]*history.Record)} }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -330,4 +331,23 @@ func (h *handle) listAt(f filter, revision int64) []*resourcepb.Resource {
 	}
 	all := resourcesOf(h.past(revision).records())
 	return slices.DeleteFunc(all, func(res *resourcepb.Resource) bool { return !f.selects(res.Id) })
+}
+
+// state is the content of a store, by key.
+type state map[string]history.Record
+
+func (st state) records() []history.Record {
+	records := make([]history.Record, 0, len(st))
+	for _, k := range slices.Sorted(maps.Keys(st)) {
+		records = append(records, st[k])
+	}
+	return records
+}
+
+func resourcesOf(records []history.Record) []*resourcepb.Resource {
+	var all []*resourcepb.Resource
+	for _, r := range records {
+		all = append(all, r.Resource)
+	}
+	return all
 }

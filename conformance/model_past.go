@@ -1,0 +1,134 @@
+package conformance
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/ashlar-dev/storage/history"
+)
+
+// A modelPoint is a revision and the number of changes up to it.
+type modelPoint struct {
+	revision int64
+	changes  int
+}
+
+// inSpan reports whether a key lies in a span, in the order of bytes.
+func inSpan(span history.Span, key string) bool {
+	return (span.From == nil || key >= keyOf(span.From)) && (span.To == nil || key < keyOf(span.To))
+}
+
+// scan returns the records of a span after a number of changes, in key order.
+func (m *modelStore) scan(span history.Span, changes int) (records []history.Record) {
+	for key, r := range m.at(changes) {
+		if inSpan(span, key) {
+			records = append(records, *r)
+		}
+	}
+	slices.SortFunc(records, func(a, b history.Record) int { return strings.Compare(keyOf(a.Resource.Id), keyOf(b.Resource.Id)) })
+	return records
+}
+
+// checkScan compares a part of a scan with the records that the rest of its span has.
+func checkScan(scan history.ScanResult, opts history.ScanOptions, want []history.Record) (rest []history.Record) {
+	const check = "the past stays"
+	n := len(scan.Records)
+	switch {
+	case opts.Revision != 0 && scan.Revision != opts.Revision:
+		violated(check, "a scan at revision %d says that it was at %d", opts.Revision, scan.Revision)
+	case opts.Limit > 0 && n > opts.Limit, n > len(want), n == 0 && len(want) > 0, scan.More != (n < len(want)), opts.Count && scan.Count != int64(len(want)):
+		violated(check, "a scan at revision %d with limit %d: %d of %d records, count %d, more is %v", opts.Revision, opts.Limit, n, len(want), scan.Count, scan.More)
+	}
+	for i, r := range scan.Records {
+		w := want[i]
+		if res := r.Resource; opts.KeysOnly && keyOf(res.GetId()) == keyOf(w.Resource.Id) && res.GetVersion() == w.Resource.Version && res.Data == nil {
+			r.Resource = w.Resource
+		}
+		if err := compareRecords(r, w); err != nil {
+			violated(check, "record %d of a scan at revision %d: %v", i, opts.Revision, err)
+		}
+	}
+	return want[n:]
+}
+
+// A modelFollower is a follower and the changes that it still has to return: all in its span from next on.
+type modelFollower struct {
+	history.Follower
+	handle   *modelHandle
+	span     history.Span
+	next     int
+	revision int64
+}
+
+// accept compares an answer of Next with the changes.
+func (f *modelFollower) accept(changes []history.Change, revision int64) {
+	if revision < f.revision {
+		violated("revisions rise", "a follower went back from revision %d to %d", f.revision, revision)
+	}
+	f.revision = revision
+	for len(changes) > 0 {
+		commit := f.nextCommit()
+		if len(commit) == 0 {
+			violated("followers report every change once", "a change of revision %d that no commit made", changes[0].Revision)
+		}
+		if len(commit) > len(changes) {
+			violated("commits are followed as a whole", "%d of %d changes of a commit, the first of revision %d", len(changes), len(commit), changes[0].Revision)
+		}
+		for i, got := range changes[:len(commit)] {
+			j := slices.IndexFunc(commit, func(c modelChange) bool { return c.key == changeKey(got) })
+			if j < 0 {
+				violated("followers report every change once", "revision %d: a change of %q that is not due", got.Revision, changeKey(got))
+			}
+			if got.More != (i < len(commit)-1) {
+				violated("commits are followed as a whole", "change %d of %d of a commit, of revision %d: more is %v", i, len(commit), got.Revision, got.More)
+			}
+			checkChange(got, commit[j])
+			if got.Revision > revision {
+				violated("revisions rise", "a change of revision %d came with those up to %d", got.Revision, revision)
+			}
+			commit[j].key = "" // no other change is this one
+		}
+		changes = changes[len(commit):]
+	}
+}
+
+// nextCommit takes the changes of the next commit that has some in the span.
+func (f *modelFollower) nextCommit() (commit []modelChange) {
+	all := f.handle.store.changes
+	for ; f.next < len(all) && (len(commit) == 0 || all[f.next].commit == commit[0].commit); f.next++ {
+		if inSpan(f.span, all[f.next].key) {
+			commit = append(commit, all[f.next])
+		}
+	}
+	return commit
+}
+
+func changeKey(c history.Change) string {
+	switch {
+	case c.Now != nil:
+		return keyOf(c.Now.Resource.Id)
+	case c.Before != nil:
+		return keyOf(c.Before.Resource.Id)
+	}
+	violated("followers report the previous state", "the change of revision %d has neither Now nor Before", c.Revision)
+	return ""
+}
+
+func checkChange(got history.Change, want modelChange) {
+	if got.Revision <= want.after || got.Revision > want.upTo {
+		violated("revisions rise", "a change between the revisions %d and %d has %d", want.after, want.upTo, got.Revision)
+	}
+	for _, c := range []struct {
+		check     string
+		got, want *history.Record
+	}{{"followers report every change once", got.Now, want.now}, {"followers report the previous state", got.Before, want.before}} {
+		if (c.got == nil) != (c.want == nil) {
+			violated(c.check, "the change of %q at revision %d: got %v, want %v", want.key, got.Revision, c.got, c.want)
+		}
+		if c.got != nil {
+			if err := compareRecords(*c.got, *c.want); err != nil {
+				violated(c.check, "the change of %q at revision %d: %v", want.key, got.Revision, err)
+			}
+		}
+	}
+}
