@@ -14,7 +14,7 @@ var (
 
 	// ErrCASFailure reports that the given version is not the stored one, or that a resource exists or is absent unexpectedly.
 	// Nothing was changed. Read again, decide again and write again.
-	ErrCASFailure = errors.New("compare-and-swap failed: the stored version is another")
+	ErrCASFailure = errors.New("compare-and-swap failed: the stored version differs")
 
 	// ErrWrongUid reports that the stored resource has another uid: it was deleted and created again. Nothing was changed. Do not
 	// retry with the same uid.
@@ -38,7 +38,7 @@ var (
 	ErrCompacted = errors.New("history has been compacted")
 
 	// ErrFutureRevision reports that the store has not reached the requested revision yet.
-	ErrFutureRevision = errors.New("the revision is not there yet")
+	ErrFutureRevision = errors.New("the revision does not exist yet")
 
 	// ErrClosed reports that the backend was closed.
 	ErrClosed = errors.New("backend closed")
@@ -83,7 +83,7 @@ type DamagedError struct {
 
 // Error implements the error interface.
 func (e *DamagedError) Error() string {
-	return fmt.Sprintf("what is stored for %q of %s/%s in %q/%q is damaged: %v", e.ID.GetName(), e.ID.GetType().GetGroup(),
+	return fmt.Sprintf("the stored resource %q of %s/%s in %q/%q is damaged: %v", e.ID.GetName(), e.ID.GetType().GetGroup(),
 		e.ID.GetType().GetKind(), e.ID.GetTenancy().GetPartition(), e.ID.GetTenancy().GetNamespace(), e.Err)
 }
 

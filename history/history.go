@@ -104,7 +104,7 @@ type Swap struct {
 type SwapResult struct {
 	// Done reports whether the swap was applied. Otherwise the key was last changed at another revision.
 	Done bool
-	// Revision is the revision of the change. If the swap was not applied, it is one at which Stored was stored.
+	// Revision is the revision of the change. If the swap was not applied, it is a revision at which Stored is the stored state.
 	Revision int64
 	// Stored is the written or deleted resource. If the swap was not applied, it is the resource stored under the key, or nil.
 	Stored *Record

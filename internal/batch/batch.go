@@ -114,7 +114,7 @@ type Batcher[Q, R any] struct {
 }
 
 // New returns a batcher. do runs a batch and calls Done or Requeue on every member. Its context ends when no caller waits for the
-// batch any more. The context has no deadline, unless it is that of a caller.
+// batch any more. The context has a deadline only if a caller runs its own call.
 func New[Q, R any](opts Options[Q], do func(ctx context.Context, calls []*Call[Q, R])) *Batcher[Q, R] {
 	if opts.MaxCalls <= 0 {
 		opts.MaxCalls = 100

@@ -21,7 +21,7 @@ func decodePlain(data []byte, adopt bool) (*resourcepb.Resource, bool) {
 		data anypb.Any
 	}{}
 	res := &parts.res
-	// The payload is last. The bytes before it are few and become one string, of which all strings are parts.
+	// The payload is last. The few bytes before it become one string, and all strings are substrings of it.
 	d := decoder{data: data, adopt: adopt}
 	payload := d.payload()
 	d.text = string(data[:payload])

@@ -46,7 +46,7 @@ func drawResource(t *rapid.T) *resourcepb.Resource {
 	return res
 }
 
-// The result equals that of proto.Marshal and has the length that Size returns.
+// Encode and proto.Marshal return the same bytes, and Size returns their number.
 func TestEncodePlain(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -112,7 +112,7 @@ func TestDecodePlain(t *testing.T) {
 	})
 }
 
-// For any bytes, the result equals that of proto.Unmarshal.
+// Decode and proto.Unmarshal return the same resource or both fail, for any bytes.
 func FuzzDecodePlain(f *testing.F) {
 	res := full(f)
 	for _, m := range []*resourcepb.Resource{{}, res, {Id: &resourcepb.ID{}, Data: &anypb.Any{}}, {Metadata: map[string]string{"": ""}}} {

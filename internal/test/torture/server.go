@@ -51,8 +51,8 @@ func Compact(compact func(ctx context.Context) error) faults.Fault {
 	}}
 }
 
-// Reopen is how an operator shortens the history of a store: a handle is opened at one URL, which shortens it, and one at another,
-// which lets it grow again.
+// Reopen shortens the history of a store as an operator does: it opens a handle at a URL with short retention, and another at a URL
+// that lets history grow again.
 func Reopen(urls ...string) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		for _, u := range urls {
