@@ -10,7 +10,6 @@ import (
 )
 
 var bookmarkCases = topic{"Bookmarks", []testCase{
-	{name: "RequestsAtTheSameTime", needs: needBookmarker, run: bookmarkConcurrent},
 	{name: "History", needs: needBookmarker | needResumer, run: bookmarkHistory},
 	{name: "SlowWatch", needs: needBookmarker, run: bookmarkSlow},
 	{name: "Closed", needs: needBookmarker, run: bookmarkClosed},
@@ -65,41 +64,6 @@ func quietUntilBookmark(s *suite, w storage.Watch) {
 	if events := untilBookmark(s, w); len(events) > 0 {
 		s.Fatalf("a watch without changes brings %s", shortText(events[0]))
 	}
-}
-
-// bookmarkConcurrent requests bookmarks on many watches at the same time, each after a write that was acknowledged. A round
-// trip that began before the request does not answer it.
-func bookmarkConcurrent(s *suite) {
-	const askers = 8
-	handles := []storage.Backend{s.b}
-	if s.h.OneHandle == "" {
-		handles = append(handles, s.another())
-	}
-	watches := make([]storage.Watch, askers)
-	for i := range watches {
-		w, err := handles[i%len(handles)].WatchList(s.ctx, things, home, fmt.Sprintf("name-%d-", i))
-		watches[i] = s.mustOpen(w, err)
-		s.snapshot(w)
-	}
-	s.parallel(askers, func(i int) error {
-		for round := range s.scale(100) {
-			res, err := handles[round%len(handles)].WriteCAS(s.ctx, newThing(fmt.Sprintf("name-%d-%d", i, round)))
-			if err != nil {
-				return err
-			}
-			if err := requestBookmark(s, watches[i]); err != nil {
-				return err
-			}
-			events, err := readToBookmark(s, watches[i])
-			if err != nil {
-				return err
-			}
-			if len(events) != 1 || label(events[0]) != label(upsertEvent(res)) {
-				return fmt.Errorf("%d events came before the bookmark that was requested after an acknowledged write, want the event of that write", len(events))
-			}
-		}
-		return nil
-	})
 }
 
 // bookmarkHistory resumes far behind and asks at once.

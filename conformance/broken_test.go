@@ -54,7 +54,7 @@ var defects = []defect{
 	{bug: "keys are cut", by: "Keys/Longest", says: "another uid"},
 	{bug: "a second handle is a second store", by: "Histories/Calls", says: "not found|decision tables|transactions are atomic"},
 	{bug: "a bookmark comes at once", by: "Histories/Watches", says: "bookmarks (are true|come)"},
-	{bug: "bookmarks share the round trip under way", by: "Bookmarks/RequestsAtTheSameTime", says: "events (came )?before the bookmark"},
+	{bug: "bookmarks share the round trip under way", by: "Load/OneHandle", says: "bookmarks are true"},
 	{bug: "no bookmark without changes", by: "Histories/Watches", says: "bookmarks come"},
 	{bug: "a bookmark overtakes history", by: "Bookmarks/History", says: "events (came )?before the bookmark"},
 	{bug: "a bookmark overtakes history", by: "Bookmarks/SlowWatch", says: "events (came )?before the bookmark"},
@@ -132,7 +132,7 @@ var defects = []defect{
 	{bug: "the last operation on a key counts", by: "Commit/Malformed", says: "of one key", wrap: func(h *handle) storage.Backend { return lastCounts{h} }},
 	{bug: "what has to be there may be gone", by: "Histories/Calls", says: "transactions are atomic", wrap: func(h *handle) storage.Backend { return unseeing{h} }},
 	{bug: "large transactions in parts", by: "Commit/TooLarge", says: "more than 1 MiB together", wrap: func(h *handle) storage.Backend { return inParts{h} }},
-	{bug: "a list read in two halves", by: "List/IsOneCut", says: "holders of a token|List", wrap: func(h *handle) storage.Backend { return halves{h} }},
+	{bug: "a list read in two halves", by: "Load/OneHandle", says: "strictly serializable", wrap: func(h *handle) storage.Backend { return halves{h} }},
 }
 
 // TestDefects checks that each defect is found by its case.

@@ -23,7 +23,7 @@ func (b halves) List(ctx context.Context, c storage.ReadConsistency, typ storage
 	b.pause()
 	b.handle.mu.Unlock()
 	second, err := b.handle.List(ctx, c, typ, tenancy, prefix)
-	early := func(res *resourcepb.Resource) bool { return res.Id.Name < "name-06" }
+	early := func(res *resourcepb.Resource) bool { return res.Id.Name < "faulty-key-04" }
 	late := func(res *resourcepb.Resource) bool { return !early(res) }
 	return append(slices.DeleteFunc(first, late), slices.DeleteFunc(second, early)...), err
 }

@@ -87,7 +87,7 @@ func Guarantees() []Guarantee {
 			[]string{"Historian/Compact", "Historian/CompactBesideReaders"}, []string{"compactions stay"}, nil,
 		}, {
 			"A list, and all pages of one, are a single cut through the store",
-			[]string{"Histories/Calls", "List/IsOneCut"}, nil, []string{"lists are one cut"},
+			[]string{"Histories/Calls"}, nil, []string{"lists are one cut"},
 		}, {
 			"Eventual reads never go back, and are never older than an event that the handle has delivered",
 			[]string{"Histories/Watches"}, []string{"eventual reads do not go back", "eventual reads show written states"}, []string{"eventual reads do not go back", "eventual reads show written states", "eventual reads catch up"},
@@ -139,7 +139,7 @@ func Guarantees() []Guarantee {
 		}, {
 			"A watch with bookmarks returns its bookmark after everything acknowledged before the request, from history and snapshots too",
 			[]string{
-				"Histories/Watches", "Bookmarks/RequestsAtTheSameTime", "Bookmarks/History", "Bookmarks/SlowWatch", "Bookmarks/Closed",
+				"Histories/Watches", "Bookmarks/History", "Bookmarks/SlowWatch", "Bookmarks/Closed",
 			}, []string{"bookmarks are true", "bookmarks come"}, []string{"bookmarks are true"},
 		}, {
 			"Bookmarks come without any change, and where the filter matches nothing; there are no more of them than requests",

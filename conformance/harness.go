@@ -93,8 +93,6 @@ const (
 	needBounds
 	needHistorian
 	needCompact
-	needSnapshot
-	needOrder
 	needMover
 	needGuards
 	needBulk
@@ -118,8 +116,6 @@ func (h *Harness) exempt(n need) string {
 		{needBounds, h.NoCommitBounds},
 		{needHistorian, h.NoHistorian},
 		{needCompact, h.NoCompact},
-		{needSnapshot, h.ListIsNoSnapshot},
-		{needOrder, h.NoOrderAcrossKeys},
 		{needEveryEvent, h.MergesEvents},
 		{needReplace, reasonIf(h.Replace == nil, "the harness cannot replace the bytes of a stored resource")},
 		{needMover, h.NoMover},

@@ -38,7 +38,6 @@ func Run(t *testing.T, h Harness) {
 var topics = []topic{
 	leakCases,
 	versionCases,
-	listCases,
 	keyCases,
 	pagingCases,
 	cursorCases,
