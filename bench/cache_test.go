@@ -24,10 +24,10 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// cachedType is the type of what these benchmarks keep.
+// cachedType is the type of the resources in these benchmarks.
 var cachedType = storage.UnversionedType{Group: "bench", Kind: "Thing"}
 
-// cachedPayload is what each of them holds.
+// cachedPayload is the payload of each resource.
 var cachedPayload = payload(500)
 
 func cachedResource(i int) *resourcepb.Resource {
@@ -52,7 +52,7 @@ func fillCached(b *testing.B, backend storage.Backend, n int) {
 	}
 }
 
-// BenchmarkCachePostgres reads from a cache beside a statement on the same server, and has 256 strong readers ask at once.
+// BenchmarkCachePostgres reads from a cache beside a statement on the same server, and runs 256 concurrent strong reads.
 func BenchmarkCachePostgres(b *testing.B) {
 	ctx := context.Background()
 	server := env.Postgres(b)
@@ -94,7 +94,7 @@ func BenchmarkCachePostgres(b *testing.B) {
 	})
 }
 
-// BenchmarkCachePrime fills a cache with 100,000 resources from SQLite, and says what it holds.
+// BenchmarkCachePrime fills a cache with 100,000 resources from SQLite, and prints its contents.
 func BenchmarkCachePrime(b *testing.B) {
 	ctx := context.Background()
 	path := "sqlite://" + filepath.Join(b.TempDir(), "prime.db")
@@ -128,7 +128,7 @@ func BenchmarkCachePrime(b *testing.B) {
 	}
 }
 
-// BenchmarkCacheMemDB holds the engine's look-ups, ranges and writes beside those of go-memdb.
+// BenchmarkCacheMemDB compares the engine's look-ups, ranges and writes with go-memdb.
 func BenchmarkCacheMemDB(b *testing.B) {
 	const n = 100_000
 	ctx := context.Background()

@@ -17,7 +17,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
-// BenchmarkDynamoDB compares with one conditional PutItem, and one strong GetItem, for each key by the SDK against the same
+// BenchmarkDynamoDB compares with one conditional PutItem, and one strong GetItem, for each key, by the SDK against the same
 // emulator.
 func BenchmarkDynamoDB(b *testing.B) { once(b, func() { dynamodb(b) }) }
 

@@ -18,8 +18,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
-// BenchmarkEtcd compares with one transaction per key by clientv3 on the same server, first where nobody watches, then where
-// each side watches what it writes.
+// BenchmarkEtcd compares with one transaction per key by clientv3 on the same server, first without watches, then with a watch on
+// each side.
 func BenchmarkEtcd(b *testing.B) { once(b, func() { etcd(b) }) }
 
 func etcd(b *testing.B) {
@@ -56,7 +56,7 @@ func etcd(b *testing.B) {
 	fmt.Printf("latency etcd/event-1000-watches/1 %.2f\n", float64(percentile(among, 50))/float64(percentile(alone, 50)))
 }
 
-// untilEvent tells how long writes take from their beginning to their event.
+// untilEvent returns how long writes take from their start to their event.
 func untilEvent(b *testing.B, backend storage.Backend, name string, n int) []time.Duration {
 	b.Helper()
 	events, writes := eventLatency(b, backend, backend, name, n)
@@ -66,13 +66,13 @@ func untilEvent(b *testing.B, backend storage.Backend, name string, n int) []tim
 	return events
 }
 
-// storedSize is the size of what is stored for one of the resources.
+// storedSize returns the stored size of one of the resources.
 func storedSize(b *testing.B, h *held) int {
 	b.Helper()
 	return 17 + codec.Size(h.resources[0][0]) // format and token come before the resource
 }
 
-// rawEtcd are keys that callers read, write and keep track of by clientv3.
+// rawEtcd is a set of keys that callers read, write and track by clientv3.
 type rawEtcd struct {
 	client    *clientv3.Client
 	prefix    string
@@ -120,8 +120,8 @@ func (r *rawEtcd) read(caller, i int) error {
 	return err
 }
 
-// follow keeps a watch of all keys open, and reads its events until the benchmark ends. It asks for the previous values, which
-// is what it takes to know what was deleted.
+// follow watches all keys, and reads the events until the benchmark ends. It requests previous values, which are necessary to know
+// the deleted state.
 func (r *rawEtcd) follow(b *testing.B) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -135,7 +135,7 @@ func (r *rawEtcd) follow(b *testing.B) {
 	b.Cleanup(func() { cancel(); running.Wait() })
 }
 
-// rawEvents tells how long a put takes from its beginning to its event at a watch of the same client.
+// rawEvents returns how long a put takes from its start to its event at a watch of the same client.
 func rawEvents(b *testing.B, client *clientv3.Client, key, data string, n int) (latencies []time.Duration) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -21,28 +21,27 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
-// programs are the servers of etcd's API that are compared; tools/bench.sh builds them. Each is run as its users run it, with what it
-// does by default.
+// programs are the compared servers of etcd's API; tools/bench.sh builds them. Each runs with its defaults.
 const (
 	kineVariable   = "ASHLAR_BENCH_KINE"
 	ashlarVariable = "ASHLAR_BENCH_ASHLAR"
 )
 
-// face starts a server of etcd's API, in a process of its own, and returns a client of it.
+// face starts a server of etcd's API, in a process of its own, and returns a client.
 type face struct {
 	name  string
 	start func(b *testing.B) *clientv3.Client
 }
 
-// sqliteFaces are kine and Ashlar, each on a new file.
+// sqliteFaces returns kine and Ashlar, each on a new file.
 func sqliteFaces(b *testing.B) (kine, ours face) {
 	b.Helper()
 	theirs, own := diskDir(b), filepath.Join(diskDir(b), "ashlar.db")
 	return kineFace("sqlite://", theirs), ashlarFace("sqlite://" + own)
 }
 
-// syncedFaces are kine and Ashlar, each on a new file, with kine told to wait for the disk before it acknowledges a write, as Ashlar does.
-// By default it does not: a loss of power then loses the last writes.
+// syncedFaces returns kine and Ashlar, each on a new file, with kine set to wait for the disk before it acknowledges a write, as
+// Ashlar does. By default kine does not wait: a power loss then loses the last writes.
 func syncedFaces(b *testing.B) (kine, ours face) {
 	b.Helper()
 	theirs, own := filepath.Join(diskDir(b), "kine.db"), filepath.Join(diskDir(b), "ashlar.db")
@@ -50,14 +49,14 @@ func syncedFaces(b *testing.B) (kine, ours face) {
 	return kineFace("sqlite://"+theirs+synced, b.TempDir()), ashlarFace("sqlite://" + own)
 }
 
-// postgresFaces are kine and Ashlar on one server, at the container's own address.
+// postgresFaces returns kine and Ashlar on one server, at the container's own address.
 func postgresFaces(b *testing.B) (kine, ours face) {
 	b.Helper()
 	ctx := context.Background()
 	server := env.Postgres(b).Direct(b)
 	pool := must(pgxpool.New(ctx, server.URL))
 	b.Cleanup(pool.Close)
-	database := server.Schema(b) // a name that nothing else has
+	database := server.Schema(b) // a unique name
 	must(pool.Exec(ctx, "create database "+database))
 	b.Cleanup(func() { must(pool.Exec(ctx, "drop database "+database+" with (force)")) })
 	u := must(url.Parse(server.URL))
@@ -65,7 +64,7 @@ func postgresFaces(b *testing.B) (kine, ours face) {
 	return kineFace(u.String(), b.TempDir()), ashlarFace(server.StoreURL(b))
 }
 
-// kineFace is kine on a database, with a working directory, in which its default for SQLite has its file.
+// kineFace returns kine on a database, with a working directory, which contains its default SQLite file.
 func kineFace(endpoint, dir string) face {
 	return face{name: "kine", start: func(b *testing.B) *clientv3.Client {
 		return startFace(b, os.Getenv(kineVariable), dir, func(address string) []string {
@@ -74,7 +73,7 @@ func kineFace(endpoint, dir string) face {
 	}}
 }
 
-// ashlarFace is Ashlar on a store.
+// ashlarFace returns Ashlar on a store.
 func ashlarFace(store string) face {
 	return face{name: "ashlar", start: func(b *testing.B) *clientv3.Client {
 		return startFace(b, os.Getenv(ashlarVariable), b.TempDir(), func(address string) []string {
@@ -87,7 +86,7 @@ func ashlarFace(store string) face {
 func startFace(b *testing.B, program, dir string, args func(address string) []string) *clientv3.Client {
 	b.Helper()
 	if program == "" {
-		b.Fatalf("%s and %s are to name the programs: make bench BACKEND=kine", kineVariable, ashlarVariable)
+		b.Fatalf("%s and %s must contain the paths of the programs: make bench BACKEND=kine", kineVariable, ashlarVariable)
 	}
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))
 	address := listener.Addr().String()
@@ -104,7 +103,7 @@ func startFace(b *testing.B, program, dir string, args func(address string) []st
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = command.Wait() // its log says how it ended
+		_ = command.Wait() // its log contains the reason
 	}()
 	b.Cleanup(func() {
 		_ = command.Process.Signal(syscall.SIGTERM)
@@ -138,13 +137,13 @@ func startFace(b *testing.B, program, dir string, args func(address string) []st
 	}
 }
 
-// diskDir returns a new folder on a real disk.
+// diskDir returns a new directory on a real disk.
 func diskDir(b *testing.B) string {
 	b.Helper()
 	dir := must(os.MkdirTemp(os.Getenv("ASHLAR_BENCH_DIR"), "face-"))
 	b.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
-			b.Error(fmt.Errorf("delete what the benchmark has stored: %w", err))
+			b.Error(fmt.Errorf("delete the benchmark's files: %w", err))
 		}
 	})
 	return dir

@@ -13,31 +13,31 @@ import (
 )
 
 var (
-	largest = flag.Int("largest", 1_000_000, "the largest store of BenchmarkGrowth, where the backend takes one so large")
-	plots   = flag.String("plots", "", "the folder for what BenchmarkGrowth has measured (default: it is printed only)")
+	largest = flag.Int("largest", 1_000_000, "the largest store of BenchmarkGrowth, unless the backend limits it")
+	plots   = flag.String("plots", "", "the folder for the results of BenchmarkGrowth (default: they are only printed)")
 )
 
-// growing is one side of a comparison whose store grows: the things with the numbers 0 to n-1, which nameOf names.
+// growing is one side of a comparison with a growing store: items with the numbers 0 to n-1, which nameOf names.
 type growing interface {
-	// add creates the things from one number to another, and calls done with how many have been created now and then.
+	// add creates the items from one number to another, and calls done from time to time with the number of created ones.
 	add(from, to int, done func(n int)) error
-	// settle has the database finish what filling has left behind.
+	// settle makes the database finish the background work of filling.
 	settle() error
-	// read reads a thing, write replaces it if it is as it was last read or written.
+	// read reads an item; write replaces it if it is unchanged since the last read or write.
 	read(i int) error
 	write(i int) error
-	// list, watch and owned return how many things there are under a prefix of names, in the snapshot of a watch that is closed
-	// after it, and with an owner.
+	// list, watch and owned return the number of items with a name prefix, in the snapshot of a watch that is then closed, and with
+	// an owner.
 	list(prefix string) (int, error)
 	watch(prefix string) (int, error)
 	owned(i int) (int, error)
-	// first reads the first page of a listing of everything, walk all pages of one.
+	// first reads the first page of a listing of everything, walk all pages.
 	first(limit int) (int, error)
 	walk(limit int) (int, error)
 	close() error
 }
 
-// growths are what is known about the sides of each backend.
+// growths describes the two sides of a backend.
 type growths struct {
 	name   string // for the file: "sqlite"
 	shown  string // "SQLite"
@@ -48,12 +48,12 @@ type growths struct {
 	memory func(side, resources int) (float64, error)
 }
 
-// Names sort as their numbers do, so that those of 1,000 or 100 neighbours begin alike.
+// Names sort like their numbers, so that 1,000 or 100 neighbours share a prefix.
 const digits = 7
 
 func nameOf(i int) string { return fmt.Sprintf("%0*d", digits, i) }
 
-// prefixOf begins the names of so many things, a power of ten, of which i is one.
+// prefixOf returns the prefix of this many names, a power of ten, including the name of i.
 func prefixOf(i, neighbours int) string {
 	length := digits
 	for ; neighbours > 1; neighbours /= 10 {
@@ -62,7 +62,7 @@ func prefixOf(i, neighbours int) string {
 	return nameOf(i)[:length]
 }
 
-// ownerOf is the thing that owns i. Each tenth owns the nine that follow it.
+// ownerOf returns the owner of i. Every tenth item owns the nine that follow it.
 func ownerOf(i int) (owner int, owned bool) { return i / 10 * 10, i%10 != 0 }
 
 const childrenOfOne = 9
@@ -77,7 +77,7 @@ func walkNames(limit int, pageAfter func(after string, limit int) (int, error)) 
 	}
 }
 
-// sizes are the stores that are measured.
+// sizes returns the measured sizes.
 func (g *growths) sizes() []int {
 	if *smoke {
 		return []int{100, 1000}
@@ -89,8 +89,7 @@ func (g *growths) sizes() []int {
 	return sizes
 }
 
-// run fills both sides and measures each size. What it has found is written after each, so that a run that is interrupted has
-// not been for nothing.
+// run fills both sides and measures each size. It stores the results after each size, so that an interrupted run keeps them.
 func (g *growths) run(b *testing.B) {
 	b.Helper()
 	result := &growth.Growth{Backend: g.shown, Raw: g.raw, Notes: g.notes}
@@ -112,7 +111,7 @@ func (g *growths) run(b *testing.B) {
 
 func (g *growths) sideName(side int) string { return [2]string{g.raw, "ashlar"}[side] }
 
-// progress prints how far the filling is, not more often than every other second.
+// progress prints the progress of filling, at most every two seconds.
 func (g *growths) progress(side, from, to int) func(done int) {
 	began, last := time.Now(), time.Now()
 	return func(done int) {
@@ -126,15 +125,15 @@ func (g *growths) progress(side, from, to int) func(done int) {
 	}
 }
 
-// operation is something whose time is taken.
+// operation is a measured operation.
 type operation struct {
 	what string
 	do   func(side growing, i int) error
 }
 
-// operationsOf are the operations on a store of n things. i is any number.
+// operationsOf returns the operations on a store of n items. i is any number.
 func operationsOf(n int) []operation {
-	at := func(i int) int { return i * 7919 % n } // a prime: neighbours in time are none in the store
+	at := func(i int) int { return i * 7919 % n } // a prime: consecutive operations use distant items
 	exactly := func(want int, count func() (int, error)) error {
 		found, err := count()
 		if err == nil && found != want {
@@ -159,7 +158,7 @@ func operationsOf(n int) []operation {
 	}
 }
 
-// measure lets both sides take turns at an operation.
+// measure runs an operation on both sides in turns.
 func (g *growths) measure(b *testing.B, result *growth.Growth, o operation, n int) {
 	b.Helper()
 	if !wanted(g.name + "/" + o.what) {
@@ -196,7 +195,7 @@ func (g *growths) report(result *growth.Growth, what, unit string, p growth.Poin
 	result.Add(what, unit, p)
 }
 
-// save writes what was found for growth/plot to draw.
+// save stores the results for growth/plot.
 func (g *growths) save(b *testing.B, result *growth.Growth) {
 	b.Helper()
 	if *plots == "" {

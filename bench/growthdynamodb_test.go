@@ -19,7 +19,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
-// BenchmarkGrowthDynamoDB grows a store beside a table of things and of edges from owners, read and written by the SDK on the same
+// BenchmarkGrowthDynamoDB grows a store beside a table of items and of edges from owners, read and written by the SDK on the same
 // emulator.
 func BenchmarkGrowthDynamoDB(b *testing.B) { once(b, func() { growDynamoDB(b) }) }
 
@@ -46,13 +46,14 @@ func growDynamoDB(b *testing.B) {
 	}).run(b)
 }
 
-// growingDynamoDB keeps things in the partition "thing", sorted by name, and the children of each owner in a partition of their own.
+// growingDynamoDB stores items in the partition "thing", sorted by name, and the children of each owner in a partition of their
+// own.
 type growingDynamoDB struct {
 	client      *awsdynamodb.Client
 	connections *http.Transport
 	table       *string
 	data        []byte
-	versions    []int // of the things that this process has added
+	versions    []int // of the items that this process has added
 }
 
 func openGrowingDynamoDB(where string) (*growingDynamoDB, error) {
@@ -96,7 +97,7 @@ func (s *growingDynamoDB) add(from, to int, done func(n int)) error {
 	for range to - from {
 		s.versions = append(s.versions, 1)
 	}
-	// Two items for a thing; the service takes 25 in a request.
+	// Two items for each; the service accepts 25 in a request.
 	return inBatches(from, to, 12, 8, done, func(from, to int) error {
 		var puts []types.WriteRequest
 		for i := from; i < to; i++ {
@@ -135,7 +136,7 @@ func (s *growingDynamoDB) write(i int) error {
 	return err
 }
 
-// query reads all that a condition matches, or one page of that many items.
+// query reads everything that a condition matches, or one page with that many items.
 func (s *growingDynamoDB) query(limit int, condition string, values map[string]types.AttributeValue) (n int, err error) {
 	in := &awsdynamodb.QueryInput{TableName: s.table, ConsistentRead: aws.Bool(true), KeyConditionExpression: aws.String(condition),
 		ExpressionAttributeValues: values}
@@ -158,7 +159,7 @@ func (s *growingDynamoDB) list(prefix string) (int, error) {
 	return s.query(0, "p = :p and begins_with(k, :k)", map[string]types.AttributeValue{":p": text("thing"), ":k": text(prefix)})
 }
 
-// watch looks for the table's stream, from which its user would read, and then reads what there is.
+// watch finds the table's stream, from which its user would read, and then reads the items.
 func (s *growingDynamoDB) watch(prefix string) (int, error) {
 	if _, err := s.client.DescribeTable(context.Background(), &awsdynamodb.DescribeTableInput{TableName: s.table}); err != nil {
 		return 0, err
@@ -174,7 +175,7 @@ func (s *growingDynamoDB) first(limit int) (int, error) { return s.pageAfter(" "
 
 func (s *growingDynamoDB) pageAfter(after string, limit int) (int, error) {
 	if after == "" {
-		after = " " // the service takes no empty sort key
+		after = " " // the service refuses an empty sort key
 	}
 	return s.query(limit, "p = :p and k > :k", map[string]types.AttributeValue{":p": text("thing"), ":k": text(after)})
 }

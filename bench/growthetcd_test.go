@@ -13,7 +13,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
-// BenchmarkGrowthEtcd grows a store beside keys, and one more for each owned thing, read and written by clientv3 on the same server.
+// BenchmarkGrowthEtcd grows a store beside keys, and one more key for each owned item, read and written by clientv3 on the same
+// server.
 func BenchmarkGrowthEtcd(b *testing.B) { once(b, func() { growEtcd(b) }) }
 
 func init() {
@@ -21,7 +22,7 @@ func init() {
 }
 
 func growEtcd(b *testing.B) {
-	// For a million resources on either side, in one server.
+	// For a million resources on each side, in one server.
 	server := env.StartEtcd(b, "--quota-backend-bytes=8589934592")
 	where := [2]string{server.Endpoint, server.StoreURL(b)}
 	raw := must(openGrowingEtcd(where[0]))
@@ -31,19 +32,19 @@ func growEtcd(b *testing.B) {
 	(&growths{
 		name: "etcd", shown: "etcd", raw: "clientv3", most: 1_000_000,
 		notes: []string{
-			"Memory is the peak of a process that reads, watches and lists everything in pages; that of the server is not in it.",
-			"The server's quota is 8 GiB, for both sides together; by itself it has 2 GiB.",
+			"Memory is the peak of a process that reads, watches and lists everything in pages; without the server's.",
+			"The server's quota is 8 GiB, for both sides together; the default is 2 GiB.",
 		},
 		sides:  [2]growing{raw, ours},
 		memory: inProcess("etcd", where),
 	}).run(b)
 }
 
-// growingEtcd keeps things under raw/thing/<name> and edges under raw/owner/<owner>/<name>.
+// growingEtcd stores items under raw/thing/<name> and edges under raw/owner/<owner>/<name>.
 type growingEtcd struct {
 	client    *clientv3.Client
 	data      string
-	revisions []int64 // of the things that this process has added
+	revisions []int64 // of the items that this process has added
 }
 
 const rawThings, rawOwners = "raw/thing/", "raw/owner/"
@@ -55,7 +56,7 @@ func openGrowingEtcd(endpoint string) (*growingEtcd, error) {
 
 func (s *growingEtcd) add(from, to int, done func(n int)) error {
 	s.revisions = append(s.revisions, make([]int64, to-from)...)
-	// Two operations for a thing; a server takes 128 in a transaction.
+	// Two operations for each item; a server accepts 128 in a transaction.
 	return inBatches(from, to, 60, 8, done, func(from, to int) error {
 		var ops []clientv3.Op
 		for i := from; i < to; i++ {
@@ -108,7 +109,7 @@ func (s *growingEtcd) list(prefix string) (int, error) {
 	return s.get(rawThings+prefix, clientv3.WithPrefix())
 }
 
-// watch reads what there is, and watches from the next revision on.
+// watch reads the items, and watches from the next revision on.
 func (s *growingEtcd) watch(prefix string) (int, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// BenchmarkGrowthMem grows a store in memory beside go-memdb, with one index more for owners.
+// BenchmarkGrowthMem grows a store in memory beside go-memdb, with an additional index of owners.
 func BenchmarkGrowthMem(b *testing.B) { once(b, func() { growMem(b) }) }
 
 func growMem(b *testing.B) {
@@ -25,13 +25,13 @@ func growMem(b *testing.B) {
 	b.Cleanup(func() { ours.close() })
 	(&growths{
 		name: "memory", shown: "Memory", raw: "go-memdb", most: 1_000_000,
-		notes:  []string{"Memory is that of one resource."},
+		notes:  []string{"Memory is the memory of one resource."},
 		sides:  [2]growing{raw, ours},
 		memory: perResource(open),
 	}).run(b)
 }
 
-// ownedRow is what go-memdb keeps where owners count.
+// ownedRow is a row of go-memdb with an owner.
 type ownedRow struct {
 	Name, Owner string
 	Resource    *resourcepb.Resource
@@ -44,10 +44,10 @@ func memDBSchema() *memdb.DBSchema {
 	}}}}
 }
 
-// growingMemDB clones what goes in and what comes out, as its users do.
+// growingMemDB clones its input and output, as its users do.
 type growingMemDB struct {
 	db     *memdb.MemDB
-	things *growingStore // makes them
+	things *growingStore // creates them
 }
 
 func (m *growingMemDB) insert(tx *memdb.Txn, i int) error {
@@ -91,7 +91,7 @@ func (m *growingMemDB) write(i int) error {
 	return nil
 }
 
-// collect clones at most limit of the things that an index gives; 0: all.
+// collect clones at most limit of the items of an index; 0: all.
 func (m *growingMemDB) collect(limit int, index string, args ...any) (int, memdb.ResultIterator, error) {
 	it, err := m.db.Txn(false).Get("resource", index, args...)
 	if err != nil {

@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// openers open the raw side of a backend again: what is measured of memory is a process of its own, with one side in it.
+// openers open the raw side of a backend again: memory is measured in a separate process with one side.
 var openers = map[string]func(where string) (growing, error){}
 
-// inProcess returns how much memory a process takes at its peak in which a store is read, watched and listed to its end. where says
-// for either side where its store is.
+// inProcess returns the peak memory of a process that reads, watches and lists a store to its end. where contains the location of
+// each side's store.
 func inProcess(backend string, where [2]string) func(side, resources int) (float64, error) {
 	return func(side, resources int) (float64, error) {
 		cmd := exec.Command(os.Args[0], "-test.run", "^TestGrowingProcess$")
@@ -55,7 +55,7 @@ func TestGrowingProcess(t *testing.T) {
 	}
 	for _, o := range operationsOf(n) {
 		if o.what == "write" {
-			continue // this process has not been told the versions
+			continue // this process does not know the versions
 		}
 		for i := range 5 {
 			if err := o.do(s, i); err != nil {
@@ -74,7 +74,7 @@ func TestGrowingProcess(t *testing.T) {
 	}
 }
 
-// memory is what the process has (VmRSS), or had at most (VmHWM).
+// memory returns the present memory of the process (VmRSS), or its peak (VmHWM).
 func memory(what string) string {
 	for line := range strings.Lines(string(must(os.ReadFile("/proc/self/status")))) {
 		if text, is := strings.CutPrefix(line, what); is {
@@ -84,14 +84,14 @@ func memory(what string) string {
 	return "unknown"
 }
 
-// onHeap is a side that keeps its things in the memory of this process.
+// onHeap is a side with its items in the memory of this process.
 type onHeap struct {
 	growing
 	listings int
 }
 
-// first ends a turn after a few pages: a store of ours in memory keeps a listing that is not read to its end for some minutes, and
-// refuses more than 1,000 of them.
+// first ends a turn after a few pages: a store in memory keeps an unfinished listing for some minutes, and refuses more than 1,000
+// of them.
 func (h *onHeap) first(limit int) (int, error) {
 	if h.listings++; h.listings%(900/(4*turns())) == 0 { // four sizes
 		return 0, errTurnOver
@@ -99,8 +99,8 @@ func (h *onHeap) first(limit int) (int, error) {
 	return h.growing.first(limit)
 }
 
-// perResource returns the memory that each thing takes in a store that is filled with so many and with nothing else: in one that was
-// measured, history has grown and is pushed out by what comes next.
+// perResource returns the memory of each item in a store that was only filled: in a store that was measured, history has grown and
+// is replaced by later changes.
 func perResource(open [2]func() growing) func(side, resources int) (float64, error) {
 	return func(side, resources int) (float64, error) {
 		s := open[side]()
@@ -111,11 +111,11 @@ func perResource(open [2]func() growing) func(side, resources int) (float64, err
 	}
 }
 
-// heap is what is in use and no garbage.
+// heap returns the memory in use, without garbage.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what finalizers and pools held over the first one
+	runtime.GC() // frees objects that finalizers and pools kept in the first one
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
-// BenchmarkGrowthPostgres grows a store beside a table with an index of owners, read and written by bare statements through pgxpool,
-// in the same database.
+// BenchmarkGrowthPostgres grows a store beside a table with an index of owners, read and written by bare statements through
+// pgxpool, in the same database.
 func BenchmarkGrowthPostgres(b *testing.B) { once(b, func() { growPostgres(b) }) }
 
 func init() {
@@ -30,17 +30,17 @@ func growPostgres(b *testing.B) {
 	where := [2]string{server.URL + "&search_path=" + schema, server.StoreURL(b)}
 	raw := must(openGrowingPostgres(where[0]))
 	b.Cleanup(func() { raw.close() })
-	ours := must(openGrowing(where[1], raw.settle)) // which looks after all of the database
+	ours := must(openGrowing(where[1], raw.settle)) // settle affects the whole database
 	b.Cleanup(func() { ours.close() })
 	(&growths{
 		name: "postgres", shown: "Postgres", raw: "pgx", most: 1_000_000,
-		notes:  []string{"Memory is the peak of a process that reads, watches and lists everything in pages; that of the server is not in it."},
+		notes:  []string{"Memory is the peak of a process that reads, watches and lists everything in pages; without the server's."},
 		sides:  [2]growing{raw, ours},
 		memory: inProcess("postgres", where),
 	}).run(b)
 }
 
-// growingPostgres is statements that somebody would write for one table.
+// growingPostgres uses the statements that a program with one table would use.
 type growingPostgres struct {
 	pool *pgxpool.Pool
 	data []byte
@@ -116,14 +116,14 @@ func rowsOf(q querier, sql string, args ...any) (n int, err error) {
 	return n, rows.Err()
 }
 
-// After the digits of all names comes the colon.
+// The colon follows the digits of all names.
 const underPrefix = `select id, data from raw where id >= $1 and id < $2 order by id`
 
 func (s *growingPostgres) list(prefix string) (int, error) {
 	return rowsOf(s.pool, underPrefix, prefix, prefix+":")
 }
 
-// watch listens first, and then reads what there is.
+// watch first listens, and then reads the items.
 func (s *growingPostgres) watch(prefix string) (n int, err error) {
 	ctx := context.Background()
 	conn, err := s.pool.Acquire(ctx)

@@ -11,7 +11,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// BenchmarkGrowthSQLite grows a file beside one that holds the same in two tables, the resources with an index of owners and a log,
+// BenchmarkGrowthSQLite grows a file beside one with the same data in two tables, the resources with an index of owners and a log,
 // through the same driver.
 func BenchmarkGrowthSQLite(b *testing.B) { once(b, func() { growSQLite(b) }) }
 
@@ -26,7 +26,7 @@ func growSQLite(b *testing.B) {
 	raw := must(openGrowingSQLite(where[0]))
 	b.Cleanup(func() { raw.close() })
 	ours := must(openGrowing(where[1], func() error {
-		// It is filled last: the system has pages of both in its cache when the first turn begins, or of neither.
+		// Filled last, so that the system caches pages of both files when the first turn begins, or of neither.
 		return errors.Join(checkpoint(dir+"/store.db"), readThrough(where[0]), readThrough(dir+"/store.db"))
 	}))
 	b.Cleanup(func() { ours.close() })
@@ -38,7 +38,7 @@ func growSQLite(b *testing.B) {
 	}).run(b)
 }
 
-// checkpoint brings what the -wal file of a database holds into the database.
+// checkpoint moves the contents of the -wal file of a database into the database.
 func checkpoint(path string) error {
 	db, err := sqlite3.Open(path)
 	if err != nil {
@@ -47,8 +47,8 @@ func checkpoint(path string) error {
 	return errors.Join(db.Exec(`PRAGMA busy_timeout = 10000; PRAGMA wal_checkpoint(TRUNCATE)`), db.Close())
 }
 
-// readThrough has the system read a file, which it then keeps in memory as far as it can: what is measured is the databases, not for
-// how long the system has left a file alone.
+// readThrough reads a file completely, so that the system caches it as far as possible: the measurement concerns the databases, not
+// the age of the system's cache.
 func readThrough(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -59,7 +59,7 @@ func readThrough(path string) error {
 	return err
 }
 
-// growingSQLite is statements that somebody would write for one table, its log and its index of owners.
+// growingSQLite uses the statements that a program would use for one table, its log and its index of owners.
 type growingSQLite struct {
 	db         *sqlite3.Conn
 	path       string
@@ -80,7 +80,7 @@ func openGrowingSQLite(path string) (*growingSQLite, error) {
 		CREATE TABLE IF NOT EXISTS log (seq INTEGER PRIMARY KEY, key TEXT NOT NULL, data BLOB NOT NULL) STRICT`)
 }
 
-// run runs a statement and returns how many rows it gave.
+// run runs a statement and returns the number of rows.
 func (s *growingSQLite) run(sql string, args ...any) (rows int, err error) {
 	stmt := s.statements[sql]
 	if stmt == nil {
@@ -155,12 +155,12 @@ func (s *growingSQLite) write(i int) error {
 		[]any{logIt, nameOf(i), s.data}, []any{`COMMIT`})
 }
 
-// After the digits of all names comes the colon.
+// The colon follows the digits of all names.
 func (s *growingSQLite) list(prefix string) (int, error) {
 	return s.run(`SELECT key, data FROM resources WHERE key >= ?1 AND key < ?2 ORDER BY key`, prefix, prefix+":")
 }
 
-// watch reads what there is and where the log ends, in one transaction.
+// watch reads the items and the end of the log, in one transaction.
 func (s *growingSQLite) watch(prefix string) (n int, err error) {
 	if _, err := s.run(`BEGIN`); err != nil {
 		return 0, err

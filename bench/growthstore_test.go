@@ -14,15 +14,15 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// growingStore is a store of ours that grows.
+// growingStore is the growing store of Ashlar.
 type growingStore struct {
 	backend  storage.Backend
 	data     []byte
-	versions []string // of the things that this process has added
+	versions []string // of the items that this process has added
 	tidy     func() error
 }
 
-// openGrowing opens a store. tidy, which may be nil, has its database finish what filling has left behind.
+// openGrowing opens a store. tidy, which may be nil, makes its database finish the background work of filling.
 func openGrowing(url string, tidy func() error) (*growingStore, error) {
 	backend, err := storage.Open(context.Background(), url)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *growingStore) add(from, to int, done func(n int)) error {
 	if !ok {
 		return errors.New("the backend has neither a driver.Bulk nor a storage.Transactor")
 	}
-	// An edge to an owner is an operation too where MaxOps is small, and the resources of a transaction have 1 MiB together.
+	// An edge to an owner is also an operation if MaxOps is small, and the resources of a transaction have at most 1 MiB in total.
 	return inBatches(from, to, min(tx.MaxOps(), 1000), 8, done, func(from, to int) error {
 		ops := make([]storage.Op, to-from)
 		for i := range ops {
@@ -81,7 +81,7 @@ func (s *growingStore) load(loader driver.Bulk, from, to int, done func(n int)) 
 	})
 }
 
-// learnVersions reads the versions of the things from one number on, which a Loader does not tell.
+// learnVersions reads the versions of the items from one number on, which a Loader does not return.
 func (s *growingStore) learnVersions(from int) error {
 	reader, ok := storage.As[driver.Bulk](s.backend)
 	if !ok {
@@ -107,7 +107,7 @@ func (s *growingStore) learnVersions(from int) error {
 	}
 }
 
-// inBatches has create called for the numbers from one to another, so many at once, by so many goroutines.
+// inBatches calls create for the numbers from one to another, in batches, from several goroutines.
 func inBatches(from, to, batch, parallel int, done func(n int), create func(from, to int) error) error {
 	var group errgroup.Group
 	group.SetLimit(parallel)

@@ -18,14 +18,15 @@ import (
 	"google.golang.org/grpc/grpclog"
 )
 
-// kineComparisons are what is compared, with the number of callers.
+// kineComparisons are the comparisons and their numbers of callers.
 var kineComparisons = []string{
 	"cas/1", "cas/16", "cas/64", "list-10000/1", "list-page-of-500/1", "event-same-server/1", "event-other-server/1",
 }
 
-// BenchmarkKine compares `ashlar serve etcd` with kine, over gRPC, each in a process of its own: what kube-apiserver sends.
+// BenchmarkKine compares `ashlar serve etcd` with kine, over gRPC, each in a process of its own, with the requests of
+// kube-apiserver.
 func BenchmarkKine(b *testing.B) {
-	// A library that another comparison links logs all of gRPC's doings.
+	// A library of another comparison logs all gRPC calls.
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, os.Stderr))
 	once(b, func() {
 		for _, database := range []struct {
@@ -51,7 +52,7 @@ func kine(b *testing.B, name string, faces func(b *testing.B) (kine, ours face))
 	}
 }
 
-// kineEvents compares how long it takes from the beginning of a write until a watcher has its event.
+// kineEvents compares the time from the start of a write until a watcher has its event.
 func kineEvents(b *testing.B, name, what string, their, our *registry, theirWatcher, ourWatcher *clientv3.Client) {
 	b.Helper()
 	if !wanted(name + "/" + what + "/1") {
@@ -68,16 +69,16 @@ func kineEvents(b *testing.B, name, what string, their, our *registry, theirWatc
 const (
 	registryPrefix  = "/registry/pods/default/"
 	registryUpdated = "/registry/leases/default/"
-	// registryKeys is how many keys each caller updates.
+	// registryKeys is the number of keys that each caller updates.
 	registryKeys = 16
 )
 
-// registry is a server of etcd's API in which there are objects as kube-apiserver keeps them.
+// registry is a server of etcd's API with objects as kube-apiserver stores them.
 type registry struct {
 	client    *clientv3.Client
 	listed    int
 	value     string
-	revisions [][]int64 // by caller and key, of what is updated
+	revisions [][]int64 // by caller and key, of the updated objects
 }
 
 func newRegistry(b *testing.B, f face) *registry {
@@ -112,7 +113,7 @@ func newRegistry(b *testing.B, f face) *registry {
 	return r
 }
 
-// swap writes a key that was last written at a revision, as kube-apiserver does it, and returns the revision of the write.
+// swap writes a key that was last written at a revision, like kube-apiserver, and returns the revision of the write.
 func (r *registry) swap(key string, revision int64) (int64, error) {
 	answer, err := r.client.Txn(context.Background()).
 		If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).
@@ -147,8 +148,8 @@ func (r *registry) read(limit int64, want int) error {
 	return err
 }
 
-// events returns how long it took until a watcher had the event of a write, from the beginning of the write. Writes come at random
-// moments, so that a server that looks for changes from time to time is asked at any point between two looks.
+// events returns the time from the start of a write until a watcher has its event. Writes start at random moments, so that a
+// polling server receives them at any point between two polls.
 func (r *registry) events(b *testing.B, watcher *clientv3.Client) []time.Duration {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

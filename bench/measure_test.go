@@ -14,13 +14,13 @@ import (
 )
 
 var (
-	turn   = flag.Duration("turn", time.Second, "how long each side of a comparison runs before it is the other's turn")
-	rounds = flag.Int("rounds", 5, "how many turns each side gets")
-	only   = flag.String("only", "", "a regular expression: measure only what it matches, such as postgres/write-500")
-	smoke  = flag.Bool("smoke", false, "small stores, few callers and short turns: to see that every comparison runs, not to measure")
+	turn   = flag.Duration("turn", time.Second, "the duration of a turn of each side")
+	rounds = flag.Int("rounds", 5, "the number of turns of each side")
+	only   = flag.String("only", "", "a regular expression: measure only matching comparisons, such as postgres/write-500")
+	smoke  = flag.Bool("smoke", false, "small stores, few callers and short turns: checks that every comparison runs")
 )
 
-// scaled is n, or a hundredth of it for a smoke test.
+// scaled returns n, or a hundredth of it in a smoke test.
 func scaled(n int) int {
 	if *smoke {
 		return max(1, n/100)
@@ -28,7 +28,7 @@ func scaled(n int) int {
 	return n
 }
 
-// crowd is the largest number of callers in a comparison.
+// crowd returns the largest number of callers in a comparison.
 func crowd() int {
 	if *smoke {
 		return 16
@@ -36,7 +36,7 @@ func crowd() int {
 	return 256
 }
 
-// turns is how often everything is measured.
+// turns returns the number of repetitions of each measurement.
 func turns() int {
 	if *smoke {
 		return 1
@@ -44,7 +44,7 @@ func turns() int {
 	return *rounds
 }
 
-// during is how long something is observed: d, or a moment for a smoke test.
+// during returns the duration of an observation: d, or a moment in a smoke test.
 func during(d time.Duration) time.Duration {
 	if *smoke {
 		return d / 100
@@ -52,22 +52,22 @@ func during(d time.Duration) time.Duration {
 	return d
 }
 
-// side is one of two things that are compared. op does one operation; caller numbers the goroutine, i the operation.
+// side is one of two compared implementations. op does one operation; caller is the number of the goroutine, i of the operation.
 type side struct {
 	name string
 	op   func(caller, i int) error
 }
 
-// outcome is what one turn showed.
+// outcome is the result of one turn.
 type outcome struct {
 	rate      float64 // operations a second
 	latencies []time.Duration
 }
 
-// wanted reports whether something is to be measured.
+// wanted reports whether a comparison is selected.
 func wanted(name string) bool { return regexp.MustCompile(*only).MatchString(name) }
 
-// compare lets raw and ours take turns at each number of callers and prints what came of it.
+// compare runs raw and ours in turns at each number of callers and prints the results.
 func compare(b *testing.B, backend, what string, callers []int, raw, ours side) {
 	b.Helper()
 	for _, n := range callers {
@@ -98,8 +98,8 @@ func compare(b *testing.B, backend, what string, callers []int, raw, ours side) 
 
 var operations atomic.Int64
 
-// errTurnOver is returned by an operation that was done as often as it may be, and not once more.
-var errTurnOver = errors.New("the turn is over")
+// errTurnOver is returned by an operation that has reached its maximum number of repetitions.
+var errTurnOver = errors.New("the turn has ended")
 
 func takeTurn(b *testing.B, s side, callers int) outcome {
 	b.Helper()
@@ -150,7 +150,7 @@ func median(xs []float64) float64 {
 	return xs[len(xs)/2]
 }
 
-// once keeps the benchmark framework from running a comparison again and again: it times itself.
+// once keeps the benchmark framework from repeating a comparison, which measures its own time.
 func once(b *testing.B, compare func()) {
 	b.Helper()
 	if b.N > 1 {

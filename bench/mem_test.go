@@ -14,14 +14,14 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// row is what go-memdb keeps: the resource under its name.
+// row is a row of go-memdb: the resource under its name.
 type row struct {
 	Name     string
 	Resource *resourcepb.Resource
 }
 
-// BenchmarkMem compares with go-memdb holding the same resources. Both sides clone what goes in and what comes out; go-memdb's
-// user does it by proto.Clone.
+// BenchmarkMem compares with go-memdb with the same resources. Both sides clone input and output; a user of go-memdb does it by
+// proto.Clone.
 func BenchmarkMem(b *testing.B) { once(b, func() { mem(b) }) }
 
 func mem(b *testing.B) {
@@ -34,7 +34,7 @@ func mem(b *testing.B) {
 	stored := make([]atomic.Pointer[resourcepb.Resource], n)
 	tx := db.Txn(true)
 	for i := range n {
-		// Every hundredth part of the names shares a prefix: a list of 1,000.
+		// A hundredth of the names shares a prefix: a list of 1,000.
 		res := resource(fmt.Sprintf("%02d-%06d", i%100, i), 500)
 		if err := tx.Insert("resource", &row{res.Id.Name, res}); err != nil {
 			b.Fatal(err)

@@ -22,12 +22,12 @@ import (
 )
 
 // BenchmarkMigrate moves 200,000 resources of 1 KB from SQLite to Postgres, and compares with COPYs by hand out of the same file
-// into the same server, which takes both as durably:
+// into the same server, with the same durability:
 //
-//   - of the same rows: into the two tables of a store, the resources and the log from which watches read, in one transaction;
-//   - into a bare table with a primary key, which nobody could watch: what somebody would write for one table and one day.
+//   - of the same rows: into the two tables of a store, the resources and the log that watches read, in one transaction;
+//   - into a bare table with a primary key, without watches, as for a one-time copy of one table.
 //
-// Neither by hand compares what has arrived, so there is a ratio for the copying alone as well as one for all.
+// Neither COPY compares the copied rows, so there is a ratio for the copy alone as well as one for the total.
 func BenchmarkMigrate(b *testing.B) { once(b, func() { migration(b) }) }
 
 func migration(b *testing.B) {
@@ -77,7 +77,7 @@ func migration(b *testing.B) {
 	ratio("copy-and-compare-bare-table", all, bare)
 }
 
-// copyTable copies into a table that somebody made for the purpose.
+// copyTable copies into a table made for the purpose.
 func copyTable(b *testing.B, server *env.PostgresServer, file string, want int64) time.Duration {
 	b.Helper()
 	ctx := context.Background()
@@ -124,7 +124,7 @@ func copyRows(b *testing.B, server *env.PostgresServer, file string, want int64)
 	return time.Since(began)
 }
 
-// copyByHand reads the file and copies what values makes of its rows.
+// copyByHand reads the file and copies the values made from its rows.
 func copyByHand(b *testing.B, conn *pgx.Conn, file string, table pgx.Identifier, columns []string, values func(*sqlite3.Stmt) []any) int64 {
 	b.Helper()
 	db := must(sqlite3.Open(file))
@@ -140,7 +140,7 @@ func copyByHand(b *testing.B, conn *pgx.Conn, file string, table pgx.Identifier,
 	})))
 }
 
-// forgetPeak lets the kernel begin anew with the process's peak of memory.
+// forgetPeak resets the kernel's record of the process's peak memory.
 func forgetPeak(b *testing.B) {
 	b.Helper()
 	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {

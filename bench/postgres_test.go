@@ -15,8 +15,7 @@ import (
 	_ "github.com/ashlar-dev/storage/postgres"
 )
 
-// BenchmarkPostgres compares with bare single-row statements through pgxpool on the same server, at the container's own
-// address.
+// BenchmarkPostgres compares with bare single-row statements through pgxpool on the same server, at the container's own address.
 func BenchmarkPostgres(b *testing.B) { once(b, func() { postgres(b) }) }
 
 func postgres(b *testing.B) {
@@ -53,7 +52,7 @@ func postgres(b *testing.B) {
 		if size != 500 {
 			continue
 		}
-		// Last of all, because the handles and their watches stay open.
+		// Runs last, because the handles and their watches stay open.
 		defer func() {
 			for _, n := range []struct{ handles, callers int }{{4, 64}, {16, 16}} {
 				fleet := h.through(b, url, n.handles)
@@ -89,7 +88,7 @@ func postgres(b *testing.B) {
 	fmt.Printf("transactions a second of an idle store: %.1f with 1 watch, %.1f with 1,000\n", one, many)
 }
 
-// transactions counts what the server is asked to do while nobody writes.
+// transactions counts the server's transactions without writers.
 func transactions(b *testing.B, pool *pgxpool.Pool, observed time.Duration) float64 {
 	b.Helper()
 	count := func() (n int64) {

@@ -18,8 +18,8 @@ import (
 	_ "github.com/ashlar-dev/storage/sqlite"
 )
 
-// BenchmarkSQLite compares with the same statements by the same driver, each write a durable transaction of its own. The files
-// stand in the current directory, or in ASHLAR_BENCH_DIR, which should be on a real disk.
+// BenchmarkSQLite compares with the same statements by the same driver, each write a durable transaction. The files are in the
+// current directory, or in ASHLAR_BENCH_DIR, which should be on a real disk.
 func BenchmarkSQLite(b *testing.B) { once(b, func() { sqlite(b) }) }
 
 func sqlite(b *testing.B) {
@@ -31,7 +31,7 @@ func sqlite(b *testing.B) {
 	follow(b, backend)
 	h := fill(b, backend, "sqlite", crowd(), 500)
 	raw := openRaw(b, dir+"/raw.db")
-	// As many writes as fill has done, so that neither side's -wal file has to grow any more.
+	// As many writes as fill has made, so that neither side's -wal file has to grow any more.
 	for i := range crowd() * keysPerCaller {
 		if err := raw.write(fmt.Sprintf("raw-%d-%d", i/keysPerCaller, i%keysPerCaller)); err != nil {
 			b.Fatal(err)
@@ -56,7 +56,7 @@ func sqlite(b *testing.B) {
 	otherProcess(b, url)
 }
 
-// rawStore is the statements of a write and of a read, without anything around them.
+// rawStore contains the bare statements of a write and of a read.
 type rawStore struct {
 	mu                               sync.Mutex
 	db                               *sqlite3.Conn
@@ -128,8 +128,8 @@ func (r *rawStore) get(key string) error {
 	return r.read.Reset()
 }
 
-// otherProcess measures how long after the acknowledgement an event arrives in another process, and what a watch there costs
-// while nothing happens. Both processes read the same clock.
+// otherProcess measures how long after the acknowledgement an event arrives in another process, and the cost of an idle watch
+// there. Both processes read the same clock.
 func otherProcess(b *testing.B, url string) {
 	cmd := exec.Command(os.Args[0], "-test.run", "^TestFollower$")
 	cmd.Env = append(os.Environ(), "ASHLAR_BENCH_FOLLOW="+url)
@@ -150,7 +150,7 @@ func otherProcess(b *testing.B, url string) {
 		lines.Scan()
 		version, at, _ := strings.Cut(lines.Text(), " ")
 		if version != res.Version {
-			b.Fatalf("the other process saw %q, written was %s", lines.Text(), res.Version)
+			b.Fatalf("the other process got %q, written was %s", lines.Text(), res.Version)
 		}
 		var nanos int64
 		must(fmt.Sscan(at, &nanos))
@@ -167,7 +167,7 @@ func otherProcess(b *testing.B, url string) {
 	}
 }
 
-// cpuTime reads how long a process has computed, in the kernel's ticks of 10 ms.
+// cpuTime returns the CPU time of a process, in the kernel's ticks of 10 ms.
 func cpuTime(b *testing.B, pid int) time.Duration {
 	b.Helper()
 	stat := string(must(os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))))
@@ -178,8 +178,8 @@ func cpuTime(b *testing.B, pid int) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-// TestFollower is the other process: it watches until its standard input ends, and prints each version with the time when it
-// came.
+// TestFollower is the other process: it watches until its standard input ends, and prints each version with the time of its
+// arrival.
 func TestFollower(t *testing.T) {
 	url := os.Getenv("ASHLAR_BENCH_FOLLOW")
 	if url == "" {

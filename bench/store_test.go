@@ -26,7 +26,7 @@ func id(name string) *resourcepb.ID {
 		Tenancy: &resourcepb.Tenancy{Partition: "default", Namespace: "default"}}
 }
 
-// payload is random, so that no compression flatters anybody.
+// payload is random, so that compression favours no side.
 func payload(size int) []byte {
 	p := make([]byte, size)
 	_, _ = rand.Read(p)
@@ -48,16 +48,16 @@ func open(b *testing.B, url string) storage.Backend {
 	return backend
 }
 
-// keysPerCaller is how many resources each caller writes in turn, so that nobody waits for a row.
+// keysPerCaller is the number of resources that each caller writes in turn, so that no caller waits for a row.
 const keysPerCaller = 20
 
-// held are resources that callers read, write and keep up to date.
+// held is a set of resources that callers read, write and track.
 type held struct {
 	backend   storage.Backend
 	resources [][]*resourcepb.Resource // by caller
 }
 
-// fill creates what so many callers need.
+// fill creates the resources of this many callers.
 func fill(b *testing.B, backend storage.Backend, prefix string, callers, size int) *held {
 	b.Helper()
 	h := &held{backend: backend, resources: make([][]*resourcepb.Resource, callers)}
@@ -92,7 +92,7 @@ func (h *held) write(caller, i int) error {
 	return err
 }
 
-// through returns the same resources for so many handles of the store, each with a watch, as if each were a process.
+// through returns the same resources for several handles of the store, each with a watch, as if each were a process.
 func (h *held) through(b *testing.B, url string, handles int) []*held {
 	b.Helper()
 	fleet := make([]*held, handles)
@@ -109,10 +109,10 @@ func (h *held) read(caller, i int) error {
 	return err
 }
 
-// follow keeps a watch of all that is measured open, and reads its events until the benchmark ends.
+// follow watches all measured resources, and reads the events until the benchmark ends.
 func follow(b *testing.B, backend storage.Backend) { followNames(b, backend, 1, "") }
 
-// followNames keeps so many watches open whose names begin alike.
+// followNames opens this many watches with a name prefix.
 func followNames(b *testing.B, backend storage.Backend, watches int, prefix string) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -137,8 +137,8 @@ func followNames(b *testing.B, backend storage.Backend, watches int, prefix stri
 	b.Cleanup(func() { cancel(); running.Wait() })
 }
 
-// eventLatency writes one resource again and again on writer and tells how long after the acknowledgement a watch of reader
-// gives the event (not less than 0), and how long the write itself took.
+// eventLatency writes one resource repeatedly on writer and returns how long after the acknowledgement a watch of reader returns
+// the event (not less than 0), and the duration of the write itself.
 func eventLatency(b *testing.B, writer, reader storage.Backend, name string, n int) (events, writes []time.Duration) {
 	b.Helper()
 	ctx := context.Background()
@@ -175,7 +175,7 @@ func eventLatency(b *testing.B, writer, reader storage.Backend, name string, n i
 		acknowledged := time.Now()
 		ev := <-seenAt
 		if ev.version != res.Version {
-			b.Fatalf("saw version %s, wrote %s", ev.version, res.Version)
+			b.Fatalf("got version %s, wrote %s", ev.version, res.Version)
 		}
 		events = append(events, max(0, ev.at.Sub(acknowledged)))
 		writes = append(writes, acknowledged.Sub(began))

@@ -23,8 +23,8 @@ type thing = typed.Object[*wrapperspb.BytesValue]
 
 var things = tables.NewTable[*wrapperspb.BytesValue](&resourcepb.Type{Group: "bench", GroupVersion: "v1", Kind: "Thing"})
 
-// BenchmarkStore compares package tables over memory with the MemoryStore of SwarmKit, which is a store in memory that a log would feed. Both
-// hold as many objects with as many bytes.
+// BenchmarkStore compares package tables over memory with SwarmKit's MemoryStore, a store in memory that a log would feed. Both
+// contain the same number of objects of the same size.
 func BenchmarkStore(b *testing.B) { once(b, func() { swarmkit(b) }) }
 
 func swarmkit(b *testing.B) {
@@ -96,7 +96,7 @@ func swarmkit(b *testing.B) {
 		})
 	}})
 
-	// An operation is 100 events for each of 100 watchers: so many updates, and the wait until all have seen them.
+	// An operation is 100 events for each of 100 watchers: 100 updates, and the wait until all watchers have them.
 	const watchers, burst = 100, 100
 	var seen sync.WaitGroup
 	stop, cancel := context.WithCancel(ctx)
@@ -132,7 +132,7 @@ func swarmkit(b *testing.B) {
 		return func(caller, i int) error {
 			seen.Add(watchers * burst)
 			for each := range burst {
-				if err := op(caller, i*burst+each); err != nil { // an update that changes nothing is none
+				if err := op(caller, i*burst+each); err != nil { // an update without changes writes nothing
 					return err
 				}
 			}

@@ -1,4 +1,4 @@
-// Package growth holds what BenchmarkGrowth of package bench has measured, and draws it.
+// Package growth contains and draws the results of BenchmarkGrowth of package bench.
 package growth
 
 import (
@@ -7,22 +7,22 @@ import (
 	"io"
 )
 
-// Growth is how the cost of operations grows with a store.
+// Growth is the growth of the costs of operations with the size of a store.
 type Growth struct {
-	Backend string   `json:"backend"`         // as it is shown: "SQLite"
-	Raw     string   `json:"raw"`             // what Ashlar is compared with
-	Notes   []string `json:"notes,omitempty"` // what a reader has to know, a sentence each
+	Backend string   `json:"backend"`         // display name: "SQLite"
+	Raw     string   `json:"raw"`             // the raw side
+	Notes   []string `json:"notes,omitempty"` // notes for the reader, a sentence each
 	Series  []Series `json:"series"`
 }
 
-// Series is what one operation cost at each size.
+// Series is the cost of one operation at each size.
 type Series struct {
 	What   string  `json:"what"` // "read"
 	Unit   string  `json:"unit"` // "ns" or "bytes"
 	Points []Point `json:"points"`
 }
 
-// Point is what an operation cost on either side, in the unit of its series.
+// Point is the cost of an operation on both sides, in the unit of its series.
 type Point struct {
 	Resources int     `json:"resources"`
 	Raw       float64 `json:"raw"`
@@ -47,7 +47,7 @@ func (g *Growth) Write(w io.Writer) error {
 	return e.Encode(g)
 }
 
-// Read reads what Write has written.
+// Read is the inverse of Write.
 func Read(r io.Reader) (*Growth, error) {
 	d := json.NewDecoder(r)
 	d.DisallowUnknownFields()
@@ -63,10 +63,10 @@ func Read(r io.Reader) (*Growth, error) {
 	return g, nil
 }
 
-// check refuses what cannot be drawn on logarithmic axes, as ratios to the first point.
+// check refuses values that cannot be drawn on logarithmic axes, as ratios to the first point.
 func (s *Series) check() error {
 	if s.Unit != "ns" && s.Unit != "bytes" {
-		return fmt.Errorf("growth: %s: the unit is to be ns or bytes, found %q", s.What, s.Unit)
+		return fmt.Errorf("growth: %s: unit %q, expected ns or bytes", s.What, s.Unit)
 	}
 	last := 0
 	for _, p := range s.Points {
@@ -74,7 +74,7 @@ func (s *Series) check() error {
 			return fmt.Errorf("growth: %s: %d resources after %d", s.What, p.Resources, last)
 		}
 		if p.Raw <= 0 || p.Ashlar <= 0 {
-			return fmt.Errorf("growth: %s at %d resources: %g and %g are to be more than 0", s.What, p.Resources, p.Raw, p.Ashlar)
+			return fmt.Errorf("growth: %s at %d resources: %g and %g must be greater than 0", s.What, p.Resources, p.Raw, p.Ashlar)
 		}
 		last = p.Resources
 	}

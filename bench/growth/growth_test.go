@@ -21,7 +21,7 @@ func sample() *Growth {
 	return g
 }
 
-// What is drawn is XML, draws every series and the words around it, and needs nothing from outside.
+// The picture is valid XML, contains every series and its labels, and refers to nothing outside.
 func TestSVG(t *testing.T) {
 	t.Parallel()
 	var out, again bytes.Buffer
@@ -29,7 +29,7 @@ func TestSVG(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(out.Bytes(), again.Bytes()) {
-		t.Error("the same figures gave another picture")
+		t.Error("the same figures made a different picture")
 	}
 	lines, text := 0, ""
 	for d := xml.NewDecoder(&out); ; {
@@ -52,7 +52,7 @@ func TestSVG(t *testing.T) {
 					t.Errorf("%s of %s is %s", a.Name.Local, token.Name.Local, a.Value)
 				}
 				if strings.Contains(a.Value, "//") && a.Value != token.Name.Space {
-					t.Errorf("%s of %s points outside: %s", a.Name.Local, token.Name.Local, a.Value)
+					t.Errorf("%s of %s refers to an outside resource: %s", a.Name.Local, token.Name.Local, a.Value)
 				}
 			}
 		}
@@ -83,7 +83,7 @@ func TestReadWhatIsWritten(t *testing.T) {
 	}
 }
 
-// What has no place on the axes is refused, not drawn wrongly.
+// Values outside of the axes are refused.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for name, points := range map[string][]Point{
@@ -95,6 +95,6 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	if _, err := Read(strings.NewReader(`{"series": [{"what": "read", "unit": "parsecs", "points": [{"resources": 1, "raw": 1, "ashlar": 1}]}]}`)); err == nil {
-		t.Error("an unknown unit was read")
+		t.Error("an unknown unit was accepted")
 	}
 }

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// The picture: panels side by side, one for each series, and a legend in the last place.
+// The picture: panels side by side, one for each series, and a legend in the last cell.
 const (
 	columns     = 4
 	panelWidth  = 270
 	panelHeight = 220
 	headHeight  = 64
-	plotLeft    = 44 // of the axes within a panel
+	plotLeft    = 44 // position of the axes in a panel
 	plotRight   = 250
 	plotTop     = 46
 	plotBottom  = 190
@@ -27,8 +27,8 @@ const (
 	lowest, leastHighest = 0.5, 3.0
 )
 
-// SVG draws g: a panel for each series, with what either side costs in relation to what it costs in the smallest store, on
-// logarithmic axes that all panels share. The same g gives the same bytes.
+// SVG draws g: a panel for each series, with the cost on each side relative to that side's smallest store, on logarithmic axes that
+// all panels share. The same g results in the same bytes.
 func (g *Growth) SVG(w io.Writer) error {
 	d := &drawing{low: lowest, high: leastHighest, least: math.MaxInt}
 	for i := range g.Series {
@@ -56,7 +56,7 @@ func (g *Growth) SVG(w io.Writer) error {
 	return err
 }
 
-// drawing is a picture that is being made, with the bounds of its axes.
+// drawing is a picture in progress, with the bounds of its axes.
 type drawing struct {
 	out         bytes.Buffer
 	low, high   float64 // ratios
@@ -124,11 +124,11 @@ func (d *drawing) line(s *Series, color, dashes string, ratio func(Point) float6
 	}
 }
 
-// ticks are the ratios at which the axis is marked: 1, and 2, 5 and 10 of each power within the bounds.
+// ticks returns the marks of the axis: 1, and 2, 5 and 10 of each power within the bounds.
 func (d *drawing) ticks() (ticks []float64) {
 	steps := []float64{1, 2, 5}
 	if d.high/d.low > 200 {
-		steps = []float64{1} // the others would stand too close
+		steps = []float64{1} // more marks would overlap
 	}
 	for power := math.Pow(10, math.Floor(math.Log10(d.low))); power < d.high; power *= 10 {
 		for _, step := range steps {
@@ -161,7 +161,7 @@ func (d *drawing) legend(g *Growth, left, top int) {
 	d.printf("</g>\n")
 }
 
-// amount is a value in the unit of the series, with the digits that matter.
+// amount formats a value in the unit of the series, with its significant digits.
 func (s *Series) amount(v float64) string {
 	steps := []struct {
 		from float64
@@ -179,7 +179,7 @@ func (s *Series) amount(v float64) string {
 	return number(v) + " " + steps[len(steps)-1].unit
 }
 
-// number shows two digits of what is small, and whole numbers of what is not.
+// number formats small values with two digits, and others as whole numbers.
 func number(v float64) string {
 	if v >= 10 {
 		return fmt.Sprintf("%.0f", v)
@@ -187,7 +187,7 @@ func number(v float64) string {
 	return fmt.Sprintf("%.2g", v)
 }
 
-// count is a number of resources as an axis shows it.
+// count formats a number of resources for an axis.
 func count(n int) string {
 	switch {
 	case n >= 1_000_000 && n%1_000_000 == 0:
@@ -198,7 +198,7 @@ func count(n int) string {
 	return fmt.Sprint(n)
 }
 
-// wrap cuts a text into lines of at most that many bytes, where its words allow it.
+// wrap splits a text into lines of at most width bytes, between words.
 func wrap(text string, width int) (lines []string) {
 	line := ""
 	for _, word := range strings.Fields(text) {
@@ -217,6 +217,6 @@ func wrap(text string, width int) (lines []string) {
 
 func escape(s string) string {
 	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(s)) // a strings.Builder takes everything
+	_ = xml.EscapeText(&b, []byte(s)) // a strings.Builder never fails
 	return b.String()
 }

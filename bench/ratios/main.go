@@ -1,8 +1,8 @@
-// Command ratios draws the ratios that a comparison has printed: a bar for each of its lines
+// Command ratios draws the printed ratios of a comparison: a bar for each line like
 //
 //	ratio kine-postgres/cas/16 3.56
 //
-// on a logarithmic axis, from 1, where both sides are equally fast.
+// on a logarithmic axis, from 1, the point of equal speed.
 //
 //	make bench BACKEND=kine | tee kine.txt
 //	go run ./ratios "Ashlar beside kine" < kine.txt > ../docs/assets/kine.svg
@@ -33,13 +33,13 @@ func main() {
 	}
 }
 
-// ratio is how much faster one side is than the other in something.
+// ratio is the speed of one side relative to the other in a comparison.
 type ratio struct {
 	what string
 	of   float64
 }
 
-// read returns the ratios among lines of any kind.
+// read returns the ratios in any output.
 func read(r io.Reader) (all []ratio, err error) {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
@@ -48,7 +48,7 @@ func read(r io.Reader) (all []ratio, err error) {
 			continue
 		}
 		if _, err := fmt.Sscanf(lines.Text(), "ratio %s %g", &one.what, &one.of); err != nil || one.of <= 0 {
-			return nil, fmt.Errorf("the line %q is no ratio", lines.Text())
+			return nil, fmt.Errorf("the line %q is not a ratio", lines.Text())
 		}
 		all = append(all, one)
 	}
@@ -58,7 +58,7 @@ func read(r io.Reader) (all []ratio, err error) {
 	return all, err
 }
 
-// The picture, in pixels.
+// Dimensions of the picture, in pixels.
 const (
 	width, left, right = 760, 250, 700
 	top, row           = 60, 22
@@ -101,7 +101,7 @@ func draw(w io.Writer, title string, all []ratio) error {
 	return err
 }
 
-// figure shows two digits of what is small, and whole numbers of what is not.
+// figure formats small values with two digits, and others as whole numbers.
 func figure(of float64) string {
 	if of >= 10 {
 		return fmt.Sprintf("%.0f", of)
@@ -111,6 +111,6 @@ func figure(of float64) string {
 
 func escape(s string) string {
 	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(s)) // a strings.Builder takes everything
+	_ = xml.EscapeText(&b, []byte(s)) // a strings.Builder never fails
 	return b.String()
 }

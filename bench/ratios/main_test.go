@@ -16,12 +16,12 @@ func TestRead(t *testing.T) {
 	}
 	for _, wrong := range []string{"", "PASS\n", "ratio a/1\n", "ratio a/1 0\n", "ratio a/1 fast\n"} {
 		if all, err := read(strings.NewReader(wrong)); err == nil {
-			t.Errorf("%q is read as %v", wrong, all)
+			t.Errorf("%q is accepted as %v", wrong, all)
 		}
 	}
 }
 
-// A picture is XML, whatever the names are, and has a bar and a figure for each ratio.
+// A picture is valid XML for any names, and has a bar and a figure for each ratio.
 func TestDraw(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
@@ -43,7 +43,7 @@ func TestDraw(t *testing.T) {
 	}
 	for _, want := range []string{"A & B", "<a>", "b", "c", "0.01", "250"} {
 		if texts[want] == 0 {
-			t.Errorf("the picture does not say %q", want)
+			t.Errorf("the picture does not contain %q", want)
 		}
 	}
 }

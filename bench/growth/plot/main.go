@@ -1,4 +1,4 @@
-// Command plot draws what BenchmarkGrowth has measured: an SVG file beside each JSON file that it is given.
+// Command plot draws the results of BenchmarkGrowth: an SVG file beside each JSON file in its arguments.
 //
 //	go run ./growth/plot ../docs/assets/growth/*.json
 package main
