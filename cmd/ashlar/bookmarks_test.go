@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A bookmark line is below everything that was there when the watch asked, and comes without any change too.
+// A bookmark line follows every resource that existed when the watch requested it, and it comes even without a change.
 func TestBookmarks(t *testing.T) {
 	t.Parallel()
 	for name, url := range map[string]string{"memory": memoryURL(), "SQLite": fileURL(t)} {
@@ -43,7 +43,7 @@ func TestBookmarks(t *testing.T) {
 			w.stop()
 			require.Equal(t, cli.ExitOK, w.end())
 
-			// From the cursor of a bookmark: what came after it, and then a bookmark. Bookmarks do not count for --limit.
+			// From the cursor of a bookmark the watch shows later changes, and then a bookmark. Bookmarks do not count for --limit.
 			w = c.watch("core/ConfigMap", "-o", "json", "--show-cursor", "--bookmarks", "--cursor", cursor, "--limit", "3")
 			cursor = expect(w, "upsert a", "upsert a", "bookmark")
 			c.ok("", "delete", "core/ConfigMap", "a")
@@ -58,7 +58,7 @@ func TestBookmarks(t *testing.T) {
 	}
 }
 
-// plainWatch is the watch of a store that cannot tell.
+// plainWatch is the watch of a store without bookmarks.
 type plainWatch struct{ storage.Watch }
 
 func TestBookmarksOfAStoreThatCannotTell(t *testing.T) {

@@ -19,7 +19,7 @@ func (m *meddler) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.R
 	return m.Backend.(storage.Transactor).Commit(ctx, ops)
 }
 
-// family is a store with a grandmother, her child, and the child's child; and a stranger who owns nothing.
+// family is a store with a grandmother, her child and grandchild, and a stranger who owns nothing.
 type family struct {
 	*meddler
 	t *testing.T
@@ -40,7 +40,7 @@ func newFamily(t *testing.T) *family {
 	return f
 }
 
-// put writes a resource with an owner, or without one, whatever is stored.
+// put writes a resource with or without an owner, whatever is stored.
 func (f *family) put(name, owner string) {
 	f.t.Helper()
 	res := &resourcepb.Resource{Id: memberID(name)}
@@ -54,7 +54,7 @@ func (f *family) put(name, owner string) {
 	require.NoError(f.t, err)
 }
 
-// bear makes a resource that is not there, with a uid of its own.
+// create creates a resource with its own uid.
 func (f *family) bear(name, uid, owner string) {
 	f.t.Helper()
 	res := &resourcepb.Resource{Id: memberID(name), Owner: memberID(owner)}
@@ -63,7 +63,7 @@ func (f *family) bear(name, uid, owner string) {
 	require.NoError(f.t, err)
 }
 
-// drop deletes a resource, for somebody else.
+// delete deletes a resource on behalf of another client.
 func (f *family) drop(name string) {
 	f.t.Helper()
 	stored, err := read(f.t.Context(), f.Backend, memberID(name))
@@ -71,7 +71,7 @@ func (f *family) drop(name string) {
 	require.NoError(f.t, f.Backend.DeleteCAS(f.t.Context(), stored.Id, stored.Version))
 }
 
-// left is who is there.
+// remaining returns the names of the stored resources.
 func (f *family) left() []string {
 	f.t.Helper()
 	list, err := f.List(f.t.Context(), storage.StrongConsistency, storage.UnversionedType{Group: "core", Kind: "ConfigMap"}, memberID("").Tenancy, "")
@@ -83,8 +83,8 @@ func (f *family) left() []string {
 	return names
 }
 
-// What somebody else takes from its owner while a cascade goes on is not deleted, and neither is what it owns by then. What is
-// changed otherwise is.
+// A resource that another client moves to another owner during a cascade is not deleted, and neither is anything it owns. After other
+// changes the cascade deletes the resource anyway.
 func TestCascadeLeavesWhatHasAnotherOwner(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -136,13 +136,13 @@ func TestCascadeLeavesWhatHasAnotherOwner(t *testing.T) {
 			var out bytes.Buffer
 			d := &deleter{backend: f.meddler, out: &out, cascade: true, visiting: map[key.Key]bool{}}
 			require.NoError(t, d.delete(t.Context(), stored))
-			require.Empty(t, f.deeds, "not all of them came to pass")
+			require.Empty(t, f.deeds, "some were not executed")
 			require.Equal(t, c.left, f.left(), "deleted was:\n%s", out.String())
 		})
 	}
 }
 
-// A store without transactions cannot tie a deletion to the owners above it, but still does to the owner itself.
+// A store without transactions cannot tie a deletion to all owners above it, but it still checks the owner itself.
 func TestCascadeWithoutTransactions(t *testing.T) {
 	t.Parallel()
 	f := newFamily(t)
@@ -154,7 +154,7 @@ func TestCascadeWithoutTransactions(t *testing.T) {
 	require.Equal(t, []string{"grandchild", "stranger"}, f.left())
 }
 
-// With --version nothing is deleted at all if the resource changes before the cascade begins to delete.
+// With --version nothing is deleted if the resource changes before the cascade begins to delete.
 func TestCascadeOfAVersion(t *testing.T) {
 	t.Parallel()
 	f := newFamily(t)

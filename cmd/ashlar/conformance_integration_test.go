@@ -27,7 +27,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
-// schemasLeft looks for the command's schemas.
+// remainingSchemas returns a function that finds the command's schemas.
 func schemasLeft(t *testing.T, server *env.PostgresServer) func(name string) []string {
 	return func(name string) []string {
 		rows, err := server.Connect(t).Query(context.Background(), "select nspname from pg_namespace where strpos(nspname, $1) > 0", name)
@@ -38,14 +38,14 @@ func schemasLeft(t *testing.T, server *env.PostgresServer) func(name string) []s
 	}
 }
 
-// crashing is a command that kills all processes of a server at once and starts it again: what it had not given to the kernel is
+// crashCommand returns a command that kills all processes of a server at once and restarts it. Data that was not written to the kernel is
 // lost.
 func crashing(t *testing.T, c *env.Container) string {
 	id := c.ID(t)
 	return "docker kill " + id + " && docker wait " + id + " && docker start " + id
 }
 
-// A sound Postgres keeps every promise, crashes included.
+// A sound Postgres keeps every guarantee, also through crashes.
 func TestConformanceOfPostgres(t *testing.T) {
 	server := env.StartPostgres(t)
 	u, err := url.Parse(server.StoreURL(t))
@@ -60,7 +60,7 @@ func TestConformanceOfPostgres(t *testing.T) {
 	require.Regexp(t, `faults: .*lose answer \d+, .*kill server \d+`, r.out)
 }
 
-// A Postgres that acknowledges before it has written its log loses what it has acknowledged when it crashes.
+// A Postgres that acknowledges commits before it writes its log loses acknowledged writes in a crash.
 func TestConformanceFindsAsynchronousCommit(t *testing.T) {
 	server := env.StartPostgres(t, "-c", "synchronous_commit=off")
 	r := newRunner(t, server.StoreURL(t)).ask(t.Context(), "--faults", "--for", "1m", "--run", "Faults", "--crash-command", crashing(t, server.Container))
@@ -96,7 +96,7 @@ func TestConformanceOfDynamoDB(t *testing.T) {
 	left := func(name string) (tables []string) {
 		all, err := db.ListTables(t.Context(), &dynamodb.ListTablesInput{})
 		require.NoError(t, err)
-		require.NotEmpty(t, all.TableNames, "the user's own")
+		require.NotEmpty(t, all.TableNames, "the user's tables")
 		for _, table := range all.TableNames {
 			if strings.Contains(table, name) {
 				tables = append(tables, table)
@@ -109,7 +109,7 @@ func TestConformanceOfDynamoDB(t *testing.T) {
 	require.Regexp(t, `faults: .*lose answer \d+`, r.out)
 }
 
-// Over an encrypted connection, whose server's name is checked, all faults are there but lost answers.
+// Over an encrypted connection with a verified server name, all faults except lost answers are injected.
 func TestConformanceOverTLS(t *testing.T) {
 	server := env.StartPostgres(t)
 	certificate, key := selfSigned(t)

@@ -24,7 +24,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// ask runs ashlar conformance. Where it takes time it says how far it is.
+// conformance runs ashlar conformance. A long run prints its progress.
 func (c *runner) ask(ctx context.Context, args ...string) result {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
@@ -35,8 +35,8 @@ func (c *runner) ask(ctx context.Context, args ...string) result {
 	return result{code: code, out: out.String(), err: err.String()}
 }
 
-// conforms has a store of the user's, with something in it, beside which the command asks everything that args choose. left looks for
-// what is left of that, by its name: nothing may be. The store is as it was. Nothing may run beside it: it looks for goroutines.
+// checkConformance runs the command beside a user's store with some contents. Afterwards the store must be unchanged, and left must find no
+// scratch store by its name. No other test may run at the same time, because the command checks for leaked goroutines.
 func conforms(t *testing.T, storeURL string, left func(name string) []string, args ...string) result {
 	t.Helper()
 	c := newRunner(t, storeURL)
@@ -59,7 +59,7 @@ func conforms(t *testing.T, storeURL string, left func(name string) []string, ar
 	return r
 }
 
-// quick are cases of every sort, a moment under faults, and whatever looks for what is left.
+// quick selects cases of every kind, a short run under faults, and the checks for leaks.
 var quick = []string{"--faults", "--for", "2s", "--seed", "4711", "--run", "^(Write|Leaks|URL|Histories|Faults)"}
 
 func TestConformanceOfMemory(t *testing.T) {
@@ -97,7 +97,7 @@ func TestConformanceOfSQLite(t *testing.T) {
 	require.Regexp(t, `faults: kill client \d+, freeze client \d+; seed 4711`, r.out)
 }
 
-// TestConformanceInterrupted ends the command in the middle: it says so, and what it has made is deleted.
+// TestConformanceInterrupted interrupts the command: it reports that, and deletes its stores.
 func TestConformanceInterrupted(t *testing.T) {
 	folder := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -105,7 +105,7 @@ func TestConformanceInterrupted(t *testing.T) {
 	watched := &callOnFirst{call: func() {
 		all, err := filepath.Glob(filepath.Join(folder, "*conformance*", "*"))
 		require.NoError(t, err)
-		require.NotEmpty(t, all, "it has made its stores")
+		require.NotEmpty(t, all, "it has created its stores")
 		cancel()
 	}}
 	a := newRunner(t, "sqlite://"+filepath.ToSlash(filepath.Join(folder, "store.db"))).app(nil, watched, watched)
@@ -118,7 +118,7 @@ func TestConformanceInterrupted(t *testing.T) {
 	require.Empty(t, all)
 }
 
-// callOnFirst calls something when it is first written to.
+// callOnFirst calls a function at its first write.
 type callOnFirst struct {
 	call func()
 	once sync.Once
@@ -130,7 +130,7 @@ func (c *callOnFirst) Write(p []byte) (int, error) {
 	return c.text.Write(p)
 }
 
-// forgetful is a database that acknowledges deletions and does not carry them out.
+// deletionLoser is a database that acknowledges deletions without executing them.
 type forgetful struct{ *inmem.Backend }
 
 func (forgetful) DeleteCAS(context.Context, *resourcepb.ID, string) error { return nil }
@@ -156,7 +156,7 @@ func init() {
 	}, "forgetful")
 }
 
-// TestConformanceFinds asks a database that breaks a promise.
+// TestConformanceReportsViolations runs the suite against a database that breaks a guarantee.
 func TestConformanceFinds(t *testing.T) {
 	report := filepath.Join(t.TempDir(), "report.html")
 	r := newRunner(t, "forgetful://x").ask(t.Context(), "--run", "^(Histories/Calls|URL/)", "--report", report)
@@ -171,7 +171,7 @@ func TestConformanceFinds(t *testing.T) {
 	require.Contains(t, string(html), "Histories/Calls")
 }
 
-// TestConformanceLeft says so where something could not be deleted, and calls it by its name.
+// TestConformanceCleanupFails checks that a failed cleanup is reported, with the names of the remaining stores.
 func TestConformanceLeft(t *testing.T) {
 	r := newRunner(t, "forgetful://x?undeletable").ask(t.Context(), "--run", "^Keys/ByteOrder$")
 	require.Equal(t, cli.ExitFailed, r.code)
@@ -197,7 +197,7 @@ func TestConformanceUsage(t *testing.T) {
 	}
 }
 
-// A database that cannot be reached is found at once, and nothing is said of what was not made.
+// An unreachable database is reported at once, without a message about stores that were never created.
 func TestConformanceOutOfReach(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t, "postgres://u:pa55word@127.0.0.1:1/d?sslmode=disable").run("", "conformance", "--timeout", "10s")
@@ -210,10 +210,10 @@ func TestConformanceCrashCommandFails(t *testing.T) {
 	r := newRunner(t, memoryURL()).ask(t.Context(), "--faults", "--for", "1m", "--run", "Faults", "--crash-command", "echo no such server; exit 3")
 	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.err, "--crash-command: exit status 3: no such server")
-	require.NotContains(t, r.out, "✓", "of a run that was given up")
+	require.NotContains(t, r.out, "✓", "of an aborted run")
 }
 
-// lossText is the guarantee that a database breaks which loses what it has acknowledged.
+// lossText returns the guarantee that is broken by losing acknowledged writes.
 func lossText(t *testing.T) string {
 	t.Helper()
 	for _, g := range conformance.Guarantees() {
@@ -221,6 +221,6 @@ func lossText(t *testing.T) string {
 			return g.Text
 		}
 	}
-	t.Fatal("there is none")
+	t.Fatal("no guarantee has this check")
 	return ""
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestFailedConnection holds what a user reads when a database cannot be reached to what can be read.
+// TestFailedConnection checks that the errors about an unreachable database are readable.
 func TestFailedConnection(t *testing.T) {
 	t.Parallel()
 	const secret = "hunter22"

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An operator finds what is damaged by its name in the errors, and deletes it.
+// Errors name a damaged resource, so that an operator can find and delete it.
 func TestDeleteDamaged(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// word is a word of a shell command, with or without quotes.
+// word matches a word of a shell command, with or without quotes.
 var word = regexp.MustCompile(`'[^']*'|[^\s']+`)
 
 // invocations returns the arguments of each ashlar command in a text.
@@ -32,7 +32,7 @@ func invocations(text string) [][]string {
 	return out
 }
 
-// Every example that help and documents show is one that the command understands.
+// Every example in help texts and documents is a valid command line.
 func TestExamplesAreUnderstood(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder

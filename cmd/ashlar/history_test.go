@@ -16,7 +16,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// revisions returns what ashlar revisions shows.
+// revisions returns the output of ashlar revisions.
 func (c *runner) revisions() (oldest, newest int64) {
 	c.t.Helper()
 	text := c.ok("", "revisions", "-o", "name")
@@ -41,7 +41,7 @@ func TestPastOnSQLite(t *testing.T) {
 	pastIsShown(t, newRunner(t, fileURL(t)))
 }
 
-// pastIsShown goes through what an operator does with the past of a store.
+// historySession runs the commands of an operator who inspects the history of a store.
 func pastIsShown(t *testing.T, c *runner) {
 	oldest, empty := c.revisions()
 	require.LessOrEqual(t, oldest, empty)
@@ -57,7 +57,7 @@ func pastIsShown(t *testing.T, c *runner) {
 	second := c.newest()
 	c.ok(configMap("b", "3"), "apply", "-f", "-")
 
-	// The store as it was.
+	// The store at an old revision.
 	require.Equal(t, shown, c.ok("", "list", "*", "-o", "json", "--at", first))
 	require.Equal(t, []string{"core/ConfigMap/a", "core/ConfigMap/c"}, lines(c.ok("", "list", "core/ConfigMap", "-o", "name", "--at", second)))
 	require.Equal(t, []string{"core/ConfigMap/c"}, lines(c.ok("", "list", "core/*", "-n", "shop", "-o", "name", "--at", second)))
@@ -65,7 +65,7 @@ func pastIsShown(t *testing.T, c *runner) {
 	require.Equal(t, []string{"core/ConfigMap/a"}, lines(c.ok("", "list", "*", "--limit", "1", "-o", "name", "--at", second)))
 	require.Empty(t, c.ok("", "list", "*", "--at", fmt.Sprint(empty)))
 
-	// What changed.
+	// The differences.
 	require.Equal(t, []string{"changed core/ConfigMap/a", "deleted core/ConfigMap/b", "created core/ConfigMap/c"},
 		lines(c.ok("", "diff", "--from", first, "--to", second, "*", "-o", "name")))
 	text := c.ok("", "diff", "--from", first, "--to", second, "*")
@@ -92,7 +92,7 @@ func pastIsShown(t *testing.T, c *runner) {
 	_, err := jsonpb.Unmarshal(change.Now.Resource)
 	require.NoError(t, err)
 
-	// The versions of one resource, all of its lives.
+	// The versions of one resource, in all of its lives.
 	require.Regexp(t, `^ +\d+  created  20\d\d-\S+Z\n`+
 		` +\d+  deleted\n`+
 		` +\d+  created  20\d\d-\S+Z\n$`, c.ok("", "history", "core/ConfigMap", "b"))
@@ -108,7 +108,7 @@ func pastIsShown(t *testing.T, c *runner) {
 	forgetting(t, c, first, second)
 }
 
-// forgetting looks at what is left after a part of the past is forgotten.
+// checkCompacted checks the output after a part of the history is compacted.
 func forgetting(t *testing.T, c *runner, first, second string) {
 	oldest, _ := c.revisions()
 	require.Equal(t, fmt.Sprintf("compacted: the oldest revision is %s, was %d; the newest is %s\n", second, oldest, c.newest()),
@@ -131,7 +131,7 @@ func forgetting(t *testing.T, c *runner, first, second string) {
 	require.Len(t, lines(c.ok("", "list", "*", "-o", "name")), 3, "what is stored stays")
 }
 
-// noPast demands that a store says that it has none.
+// noHistory checks that the commands report a store without history.
 func noPast(t *testing.T, c *runner) {
 	for _, args := range [][]string{
 		{"revisions"}, {"list", "*", "--at", "1"}, {"diff", "--from", "1", "*"}, {"history", "core/ConfigMap", "a"}, {"compact", "1"},
@@ -142,7 +142,7 @@ func noPast(t *testing.T, c *runner) {
 	}
 }
 
-// What the document shows of the past is what the commands say, but for the times.
+// The commands print the history as shown in the document, except for the times.
 func TestPastIsAsDocumented(t *testing.T) {
 	t.Parallel()
 	document, err := os.ReadFile("../../docs/cli.md")
@@ -182,7 +182,7 @@ func TestPastIsAsDocumented(t *testing.T) {
 	require.Equal(t, times.ReplaceAllString(shown, "TIME"), times.ReplaceAllString(said.String(), "TIME"))
 }
 
-// A time is shown beside the version that brought it, and beside no other.
+// A time is shown only beside the version that brought it.
 func TestTimesOfVersions(t *testing.T) {
 	t.Parallel()
 	const early, late = "01ARZ3NDEKTSV4RRFFQ69G5FAV", "01BX5ZZKBKACTAV9WEVGEMMVRZ"

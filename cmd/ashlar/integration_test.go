@@ -53,7 +53,7 @@ func TestPastOnPostgres(t *testing.T) {
 	pastThroughServer(t, env.Postgres(t).StoreURL(t))
 }
 
-// The server is the test's own: a compaction is one of all stores in it.
+// The test has its own server, because a compaction affects all stores in it.
 func TestPastOnEtcd(t *testing.T) {
 	t.Parallel()
 	pastIsShown(t, newRunner(t, env.StartEtcd(t).StoreURL(t)))
@@ -76,7 +76,7 @@ func TestSchema(t *testing.T) {
 	require.Equal(t, "core/ConfigMap/a\n", c.ok("", "list", "*", "-o", "name"))
 }
 
-// TestMigrateForbidden is what a user sees whose target may be read, and not written.
+// TestMigrateForbidden checks the error for a target that the user may read but not write.
 func TestMigrateForbidden(t *testing.T) {
 	t.Parallel()
 	server := env.Postgres(t)
@@ -133,7 +133,7 @@ func TestTwoServersOnOnePostgres(t *testing.T) {
 	twoServers(t, env.Postgres(t).StoreURL(t))
 }
 
-// A probe is answered while the database is frozen, and says so; when the database goes on, so does the server.
+// A probe is answered while the database is frozen, and reports it. The server recovers together with the database.
 func TestReadinessOnAFrozenPostgres(t *testing.T) {
 	t.Parallel()
 	server := env.StartPostgres(t)
@@ -147,7 +147,7 @@ func TestReadinessOnAFrozenPostgres(t *testing.T) {
 			server.Unpause(t)
 		}
 	}()
-	for range 3 { // nothing that an earlier probe has left stands in the way of a later one
+	for range 3 { // an earlier probe does not block a later one
 		code, text = s.page("/readyz")
 		require.Equal(t, http.StatusServiceUnavailable, code)
 		require.Equal(t, "not ready: the store does not answer\n", text)

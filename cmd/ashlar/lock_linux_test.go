@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A command does not outlive a holder that is killed.
+// A command does not outlive a killed holder.
 func TestLockWhoseHolderIsKilled(t *testing.T) {
 	t.Parallel()
 	url := fileURL(t)
@@ -24,7 +24,7 @@ func TestLockWhoseHolderIsKilled(t *testing.T) {
 	newRunner(t, url).ok("", "lock", "job", "--", "true")
 }
 
-// stopped waits until a process is stopped, or waits in the kernel for a child that was stopped before it could run its program.
+// stopped waits until a process is stopped, or blocks in the kernel because its child was stopped before it could run its program.
 func stopped(t *testing.T, pid int) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -33,7 +33,8 @@ func stopped(t *testing.T, pid int) {
 	}, patience, time.Millisecond)
 }
 
-// Ctrl-Z stops the command with the program that renews the lock. What is woken goes on only under the lock.
+// Ctrl-Z stops the command together with the program that renews the lock. After a wake-up the command continues only if the lock is still
+// held.
 func TestLockThatIsStopped(t *testing.T) {
 	t.Parallel()
 	url := fileURL(t)
@@ -55,19 +56,19 @@ func TestLockThatIsStopped(t *testing.T) {
 		require.Equal(t, "tick", p.next())
 	}
 	stop()
-	newRunner(t, url).ok("", "lock", "job", "--", "true") // when it has been silent for its time to live
+	newRunner(t, url).ok("", "lock", "job", "--", "true") // once the lock has expired
 	for len(p.lines) > 0 {
-		<-p.lines // what was in the pipe
+		<-p.lines // the output that was in the pipe
 	}
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGCONT))
 	require.Equal(t, cli.ExitFailed, p.end())
 	for line := range p.lines {
-		t.Errorf("the command went on without the lock: %s", line)
+		t.Errorf("the command continued without the lock: %s", line)
 	}
 	require.Contains(t, p.err.String(), "ashlar: sh: the lock was lost: ")
 }
 
-// A command that stands still is told to end like any other.
+// A stopped command receives signals like any other.
 func TestLockWhoseCommandStandsStill(t *testing.T) {
 	t.Parallel()
 	p := holding(t, fileURL(t), `trap "exit 3" TERM; echo held; echo $$; kill -STOP $$; while :; do sleep 0.1; done`)
@@ -79,7 +80,7 @@ func TestLockWhoseCommandStandsStill(t *testing.T) {
 	require.Equal(t, 3, p.end(), p.err.String())
 }
 
-// Ctrl-Z stops nothing where no shell could wake it, as in a session of ssh -t: neither the command nor the program that renews the lock.
+// Ctrl-Z stops neither the command nor the program that renews the lock if no shell could wake them, as in a session of ssh -t.
 func TestLockAtATerminalWithoutAShell(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()

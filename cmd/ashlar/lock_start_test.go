@@ -17,7 +17,7 @@ import (
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 )
 
-// nobodyWrites keeps everybody from writing to a store until what it returns is called.
+// blockWrites blocks all writes to a store until the returned function is called.
 func nobodyWrites(t *testing.T, url string) (over func()) {
 	t.Helper()
 	db, err := sql.Open("sqlite3", "file:"+strings.TrimPrefix(url, "sqlite://")+"?_txlock=immediate")
@@ -28,7 +28,7 @@ func nobodyWrites(t *testing.T, url string) (over func()) {
 	return func() { require.NoError(t, tx.Rollback()) }
 }
 
-// That nobody holds the lock may be unknown; that somebody does is said only if the store has said so.
+// The command reports a holder only if the store has returned one. Otherwise the lock may be free or held.
 func TestLockOfAStoreThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	url := fileURL(t)
@@ -43,7 +43,7 @@ func TestLockOfAStoreThatDoesNotAnswer(t *testing.T) {
 	over()
 }
 
-// What is over before a command starts keeps it from being started.
+// A condition that ends before a command starts prevents the start.
 func TestAConditionThatIsOver(t *testing.T) {
 	t.Parallel()
 	over := make(chan struct{})
@@ -56,7 +56,7 @@ func TestAConditionThatIsOver(t *testing.T) {
 	}
 }
 
-// The second signal kills the command and what it started, and frees the lock.
+// The second signal kills the command and its processes, and releases the lock.
 func TestLockIsToldToEndTwice(t *testing.T) {
 	t.Parallel()
 	url := fileURL(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A command asks at the terminal, as ssh and sudo do, also where its standard input is something else.
+// A command can read from the terminal, as ssh and sudo do, even if its standard input is something else.
 func TestLockWhoseCommandAsksAtTheTerminal(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
@@ -28,7 +28,7 @@ func TestLockWhoseCommandAsksAtTheTerminal(t *testing.T) {
 	cmd.Env = []string{"ASHLAR_STORE=" + fileURL(t), "PATH=" + os.Getenv("PATH"), asCommand + "=1"}
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 3}
-	cmd.WaitDelay = patience // for what a killed command has started
+	cmd.WaitDelay = patience // for processes of a killed command
 	_, err = ours.WriteString("hello\n")
 	require.NoError(t, err)
 	out, err := cmd.Output()

@@ -55,10 +55,10 @@ func TestLockIsHeldByOneProcess(t *testing.T) {
 	require.Equal(t, "free, epoch 12\n", newRunner(t, url).ok("", "lock", "job"))
 }
 
-// busyTTL is the time to live of a lock whose end a test waits for: short, but long enough to be renewed on a busy machine.
+// busyTTL is the time to live of locks that a test lets expire: short, but long enough to be renewed on a busy machine.
 const busyTTL = "6s"
 
-// holding starts a process that holds the lock until it is told to end.
+// holding starts a process that holds the lock until it receives a signal.
 func holding(t *testing.T, url string, script string, flags ...string) *process {
 	t.Helper()
 	args := append([]string{"lock", "job"}, flags...)
@@ -84,7 +84,7 @@ func TestLockThatIsHeld(t *testing.T) {
 	c.ok("", "lock", "job", "--wait", "0s", "--", "true")
 }
 
-// A command does not outlive the tenure, also if it does not want to end.
+// A command does not outlive the tenure, even if it ignores SIGTERM.
 func TestLockThatIsLost(t *testing.T) {
 	t.Parallel()
 	url := fileURL(t)
@@ -92,7 +92,7 @@ func TestLockThatIsLost(t *testing.T) {
 	db, err := sql.Open("sqlite3", "file:"+strings.TrimPrefix(url, "sqlite://")+"?_txlock=immediate")
 	require.NoError(t, err)
 	defer db.Close()
-	tx, err := db.BeginTx(t.Context(), nil) // nobody writes
+	tx, err := db.BeginTx(t.Context(), nil) // blocks all writes
 	require.NoError(t, err)
 	require.Equal(t, cli.ExitFailed, p.end())
 	require.NoError(t, tx.Rollback())
@@ -100,10 +100,10 @@ func TestLockThatIsLost(t *testing.T) {
 	newRunner(t, url).ok("", "lock", "job", "--", "true")
 }
 
-// What ends this program tells the command to end; how that ends is the answer.
+// A signal that ends this program is passed on to the command, whose exit code is returned.
 func TestLockIsToldToEnd(t *testing.T) {
 	t.Parallel()
-	// What a program ignores its commands ignore, and the tests may run under nohup; what it is told of they get.
+	// A program's commands inherit ignored signals, and the tests may run under nohup. Handled signals are not inherited.
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	t.Cleanup(func() { signal.Stop(hangups) })
@@ -124,7 +124,7 @@ func TestLockIsToldToEnd(t *testing.T) {
 	}
 }
 
-// A command that has ended well has ended well, whether the lock can be freed at once or not.
+// The exit code of a successful command is 0, even if the lock cannot be released at once.
 func TestLockThatCannotBeFreed(t *testing.T) {
 	t.Parallel()
 	url, again := fileURL(t), filepath.Join(t.TempDir(), "again")
@@ -132,7 +132,7 @@ func TestLockThatCannotBeFreed(t *testing.T) {
 	db, err := sql.Open("sqlite3", "file:"+strings.TrimPrefix(url, "sqlite://")+"?_txlock=immediate")
 	require.NoError(t, err)
 	defer db.Close()
-	tx, err := db.BeginTx(t.Context(), nil) // nobody writes
+	tx, err := db.BeginTx(t.Context(), nil) // blocks all writes
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(again, nil, 0o600))
 	require.Equal(t, cli.ExitOK, p.end())

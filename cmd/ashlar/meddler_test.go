@@ -16,7 +16,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// meddler lets somebody else be faster: before each write or delete, as long as there are any, it carries out one deed.
+// interferer simulates a concurrent client: before each write or deletion it executes the next of its deeds.
 type meddler struct {
 	storage.Backend
 	deeds []func()
@@ -40,7 +40,7 @@ func (m *meddler) DeleteCAS(ctx context.Context, id *resourcepb.ID, version stri
 	return m.Backend.DeleteCAS(ctx, id, version)
 }
 
-// meddled opens a store, and says how to apply and to delete there in passing.
+// newInterferer opens a store, and returns functions that apply and delete there as another client.
 func meddled(t *testing.T) (m *meddler, apply func(text string) func(), remove func()) {
 	t.Helper()
 	c := newRunner(t, memoryURL())
@@ -93,7 +93,7 @@ func TestApplyBeginsAgain(t *testing.T) {
 	}
 }
 
-// A document with a version is for exactly that version: beginning again would undo what others did.
+// A document with a version applies to exactly that version: a retry would undo the changes of other clients.
 func TestApplyOfAVersionDoesNotBeginAgain(t *testing.T) {
 	t.Parallel()
 	m, apply, _ := meddled(t)
@@ -128,7 +128,7 @@ func TestDeleteBeginsAgain(t *testing.T) {
 	_, err = read(t.Context(), m, id)
 	require.ErrorIs(t, err, storage.ErrNotFound)
 
-	// What others delete and create anew is another resource, which nobody asked to delete.
+	// A resource that another client deleted and created again is a different resource, and must not be deleted.
 	apply("x")()
 	stored, err = read(t.Context(), m, id)
 	require.NoError(t, err)

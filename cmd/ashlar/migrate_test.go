@@ -64,7 +64,7 @@ func TestMigrateLive(t *testing.T) {
 	c.ok("", "apply", "-f", boutique)
 	stores := []string{"--from", from, "--to", to}
 
-	// It runs until it is told to cut over.
+	// The migration runs until the cutover.
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	in, operator := io.Pipe()
@@ -112,7 +112,7 @@ func TestMigrateLive(t *testing.T) {
 	c.ok("", "apply", "-f", boutique)
 }
 
-// stopMigration begins a live migration, interrupts it in a phase, and returns what it said at the end.
+// stopMigration starts a live migration, interrupts it in a phase, and returns its last message.
 func stopMigration(t *testing.T, c *runner, phase string, args ...string) (note string) {
 	t.Helper()
 	ctx, interrupt := context.WithTimeout(context.Background(), patience)
@@ -165,8 +165,7 @@ func TestMigrateInterrupted(t *testing.T) {
 	require.Contains(t, c.ok("", "migrate", "status", "--store", to), "open")
 }
 
-// TestMigrateStoppedWhileClosed stops migrations in the middle of the cutover. Each of the two commands that it then names leads
-// on.
+// TestMigrateStoppedWhileClosed stops migrations during the cutover. Both commands in the message must work.
 func TestMigrateStoppedWhileClosed(t *testing.T) {
 	t.Parallel()
 	for purpose, leads := range map[string]string{"To continue": "complete: ", "To open the source again": "aborted: the source accepts writes"} {
@@ -217,7 +216,7 @@ func TestExportAndImport(t *testing.T) {
 	require.Equal(t, cli.ExitFailed, c.run("", "export", filepath.Join(file, "none")).code)
 	left, err := os.ReadDir(filepath.Dir(file))
 	require.NoError(t, err)
-	require.Len(t, left, 1, "nothing is left behind")
+	require.Len(t, left, 1, "no temporary file remains")
 }
 
 func TestMigrateUsage(t *testing.T) {

@@ -16,12 +16,12 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// numbered is the id of a resource with a name.
+// numbered returns the id of a resource with a name.
 func numbered(name string) *resourcepb.ID {
 	return key.Key{Group: "g", Kind: "k", Partition: "default", Namespace: "default", Name: name}.ID("", "")
 }
 
-// A past of several pages is read to its end, each resource once, also where one alone fills a page.
+// A history of several pages is read to its end, each resource once, even if a single resource fills a page.
 func TestPastIsReadInPages(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -58,7 +58,7 @@ func TestPastIsReadInPages(t *testing.T) {
 	}
 }
 
-// attentive counts the answers of a store's followers.
+// countingHistorian counts the responses of a store's followers.
 type attentive struct {
 	history.Historian
 	answers int
@@ -79,8 +79,8 @@ func (f attentiveFollower) Next(ctx context.Context) ([]history.Change, int64, e
 	return f.Follower.Next(ctx)
 }
 
-// The history of a resource is shown as it is read, since it may be much larger than memory. What the store forgets meanwhile is left
-// out, and nothing is shown twice.
+// The history of a resource is printed while it is read, because it may be much larger than memory. Versions that the store forgets
+// meanwhile are omitted, and no version is printed twice.
 func TestHistoryIsShownAsItIsRead(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -102,7 +102,7 @@ func TestHistoryIsShownAsItIsRead(t *testing.T) {
 	shown, err := historyOf(ctx, storeHistory{h}, res.Id, func(v *version) error {
 		require.Equal(t, v.revision, v.now.Modified)
 		require.Equal(t, seen+1, v.revision)
-		require.LessOrEqual(t, h.answers, int(v.revision-oldest), "more was read than is shown")
+		require.LessOrEqual(t, h.answers, int(v.revision-oldest), "the command reads ahead")
 		seen = v.revision
 		return nil
 	})
@@ -120,7 +120,7 @@ func TestHistoryIsShownAsItIsRead(t *testing.T) {
 	require.True(t, shown)
 	require.Equal(t, newest, seen)
 
-	// What is stored at the oldest revision may be what was shown last.
+	// The version at the oldest revision may be the one printed last.
 	write := func(res *resourcepb.Resource) {
 		stored, err := b.WriteCAS(ctx, res)
 		require.NoError(t, err)

@@ -16,8 +16,8 @@ import (
 	"github.com/ashlar-dev/storage/conformance/faults"
 )
 
-// asCommand makes the test binary the command itself, so that tests can start it as a process of its own, with the real
-// signals and the real exit.
+// asCommand makes the test binary run the command itself, so that tests can start it as a separate process with real signals and a real
+// exit.
 const asCommand = "ASHLAR_TEST_AS_COMMAND"
 
 func actAsCommand() {
@@ -29,7 +29,7 @@ func actAsCommand() {
 	}
 }
 
-// process is the command as a process of its own.
+// process is the command as a separate process.
 type process struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -38,7 +38,7 @@ type process struct {
 	done  chan struct{}
 }
 
-// start starts the command. env is all of its environment.
+// start starts the command. env is its complete environment.
 func start(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
 	self, err := os.Executable()
@@ -46,7 +46,7 @@ func start(t *testing.T, env []string, args ...string) *process {
 	p := &process{t: t, cmd: exec.Command(self, args...), lines: make(chan string, 10_000), done: make(chan struct{})}
 	p.cmd.Env = append(env, asCommand+"=1")
 	p.cmd.Stderr = &p.err
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // without a terminal, also where the tests have one
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // without a terminal, even if the tests have one
 	out, err := p.cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, p.cmd.Start())
@@ -56,7 +56,7 @@ func start(t *testing.T, env []string, args ...string) *process {
 			p.lines <- scanner.Text()
 		}
 		close(p.lines)
-		// The exit code is asked for later.
+		// The exit code is read later.
 		_ = p.cmd.Wait()
 	}()
 	t.Cleanup(func() {
@@ -77,19 +77,19 @@ func (p *process) next() string {
 		}
 		return line
 	case <-time.After(patience):
-		p.t.Fatal("the command said nothing")
+		p.t.Fatal("the command printed nothing")
 		return ""
 	}
 }
 
-// end waits for the process and returns its exit code, -1 if a signal ended it.
+// end waits for the process and returns its exit code, or -1 if a signal ended it.
 func (p *process) end() int {
 	p.t.Helper()
 	select {
 	case <-p.done:
 		return p.cmd.ProcessState.ExitCode()
 	case <-time.After(patience):
-		p.t.Fatal("the command does not end")
+		p.t.Fatal("the command did not end")
 		return -1
 	}
 }
@@ -113,7 +113,7 @@ func TestTwoProcessesOnOneFile(t *testing.T) {
 	what, cursor := eventName(t, first.next())
 	require.Equal(t, "end", what)
 
-	// The writers are processes of their own, too.
+	// The writers are separate processes, too.
 	dir := t.TempDir()
 	for _, text := range []string{"1", "2", "3"} {
 		writer := start(t, env, "apply", "-f", write(t, dir, "a.yaml", configMap("a", text)))
@@ -129,7 +129,7 @@ func TestTwoProcessesOnOneFile(t *testing.T) {
 	require.NoError(t, first.cmd.Process.Kill())
 	first.end()
 
-	// Another process goes on from the end of the first one's snapshot.
+	// Another process resumes at the end of the first one's snapshot.
 	again := start(t, env, "watch", "core/ConfigMap", "-o", "name", "--cursor", cursor, "--limit", "4")
 	for _, want := range []string{"upsert", "upsert", "upsert", "delete"} {
 		require.Equal(t, want+" core/ConfigMap/a", again.next())
@@ -152,7 +152,7 @@ func TestDefaultStore(t *testing.T) {
 		require.Equal(t, cli.ExitOK, p.end())
 		info, err := os.Stat(filepath.Dir(file))
 		require.NoError(t, err)
-		require.Equal(t, os.FileMode(0o700), info.Mode().Perm(), "other people's eyes stay out")
+		require.Equal(t, os.FileMode(0o700), info.Mode().Perm(), "other users have no access")
 	}
 }
 
@@ -178,7 +178,7 @@ func TestBadSQLiteFiles(t *testing.T) {
 	}
 	after, err := os.ReadFile(corrupt)
 	require.NoError(t, err)
-	require.True(t, bytes.Equal(before, after), "what is no database is left alone")
+	require.True(t, bytes.Equal(before, after), "a file that is not a database is unchanged")
 	_, err = os.Stat(filepath.Join(dir, "missing.db"))
 	require.True(t, errors.Is(err, os.ErrNotExist))
 }

@@ -17,26 +17,26 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patience is how long a test waits for what must happen.
+// waitTimeout bounds the wait for an expected event.
 const patience = 2 * time.Minute
 
 var memoryStores atomic.Int64
 
-// memoryURL names a memory store that only this test has.
+// memoryURL returns the URL of a memory store for one test.
 func memoryURL() string { return fmt.Sprintf("mem://cli-test-%d", memoryStores.Add(1)) }
 
 // runner runs the command inside the test.
 type runner struct {
 	t     *testing.T
 	env   map[string]string
-	flags []string // that every run has
+	flags []string // of every run
 }
 
 func newRunner(t *testing.T, storeURL string) *runner {
 	return &runner{t: t, env: map[string]string{"ASHLAR_STORE": storeURL}}
 }
 
-// result is what a run left.
+// result is the result of a run.
 type result struct {
 	code     int
 	out, err string
@@ -57,12 +57,12 @@ func (c *runner) run(in string, args ...string) result {
 	if code == cli.ExitOK {
 		require.Empty(c.t, r.err, "%v", args)
 	} else {
-		require.Regexp(c.t, `^ashlar: [^\n]+\n$`, r.err, "a failure is one line: %v", args)
+		require.Regexp(c.t, `^ashlar: [^\n]+\n$`, r.err, "an error is one line: %v", args)
 	}
 	return r
 }
 
-// ok demands success and returns the output.
+// ok runs the command, requires success, and returns the output.
 func (c *runner) ok(in string, args ...string) string {
 	c.t.Helper()
 	r := c.run(in, args...)
@@ -70,7 +70,7 @@ func (c *runner) ok(in string, args ...string) string {
 	return r.out
 }
 
-// watching is a watch under way.
+// watchRun is a running watch.
 type watching struct {
 	t     *testing.T
 	stop  context.CancelFunc
@@ -115,7 +115,7 @@ func (w *watching) next() string {
 	case line := <-w.lines:
 		return line
 	case <-time.After(patience):
-		w.t.Fatal("the watch said nothing")
+		w.t.Fatal("the watch printed nothing")
 		return ""
 	}
 }
@@ -127,12 +127,12 @@ func (w *watching) end() int {
 	case code := <-w.code:
 		return code
 	case <-time.After(patience):
-		w.t.Fatal("the watch does not end")
+		w.t.Fatal("the watch did not end")
 		return -1
 	}
 }
 
-// configMap is a document to apply.
+// configMap returns a document to apply.
 func configMap(name, text string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %q}\ndata: {text: %q}\n", name, text)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// served is ashlar serve as a process of its own.
+// serverProcess is ashlar serve as a separate process.
 type served struct {
 	t                 *testing.T
 	cmd               *exec.Cmd
@@ -31,7 +31,7 @@ type served struct {
 	log  []string // lines of its standard error, in JSON
 }
 
-// serve starts a server of a store, on free ports unless args name others, and waits until it listens.
+// serveStore starts a server of a store, on free ports unless args set others, and waits until it listens.
 func serveStore(t *testing.T, store string, args ...string) *served {
 	t.Helper()
 	s := startServer(t, store, args...)
@@ -41,7 +41,7 @@ func serveStore(t *testing.T, store string, args ...string) *served {
 	return s
 }
 
-// startServer starts a server and does not wait.
+// startServer starts a server without waiting.
 func startServer(t *testing.T, store string, args ...string) *served {
 	t.Helper()
 	self, err := os.Executable()
@@ -64,12 +64,12 @@ func startServer(t *testing.T, store string, args ...string) *served {
 			s.mu.Unlock()
 			s.cond.Broadcast()
 		}
-		// The exit code is asked for later.
+		// The exit code is read later.
 		_ = s.cmd.Wait()
 		s.cond.Broadcast()
 	}()
 	t.Cleanup(func() {
-		_ = s.cmd.Process.Kill() // it has ended, or nobody needs it any more
+		_ = s.cmd.Process.Kill() // it has ended or is no longer needed
 		<-s.done
 		if t.Failed() {
 			t.Log(strings.Join(s.log[max(0, len(s.log)-20):], "\n"))
@@ -78,7 +78,7 @@ func startServer(t *testing.T, store string, args ...string) *served {
 	return s
 }
 
-// says waits for a line of the log with a text in it.
+// waitForLog waits for a line of the log that contains a text.
 func (s *served) says(text string) string {
 	s.t.Helper()
 	deadline := time.Now().Add(patience)
@@ -92,17 +92,17 @@ func (s *served) says(text string) string {
 		}
 		select {
 		case <-s.done:
-			s.t.Fatalf("the server has ended and not said %s: %s", text, strings.Join(s.log, "\n"))
+			s.t.Fatalf("the server has ended without logging %s: %s", text, strings.Join(s.log, "\n"))
 		default:
 		}
 		if time.Now().After(deadline) {
-			s.t.Fatalf("the server does not say %s: %s", text, strings.Join(s.log, "\n"))
+			s.t.Fatalf("the server did not log %s: %s", text, strings.Join(s.log, "\n"))
 		}
 		s.cond.Wait()
 	}
 }
 
-// logged returns the whole log.
+// logText returns the whole log.
 func (s *served) logged() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,22 +114,22 @@ func (s *served) signal(sig syscall.Signal) {
 	require.NoError(s.t, s.cmd.Process.Signal(sig))
 }
 
-// end waits for the end of the server and returns its exit code, -1 if a signal ended it.
+// end waits for the end of the server and returns its exit code, or -1 if a signal ended it.
 func (s *served) end() int {
 	s.t.Helper()
 	select {
 	case <-s.done:
 		return s.cmd.ProcessState.ExitCode()
 	case <-time.After(patience):
-		s.t.Fatalf("the server does not end: %s", s.logged())
+		s.t.Fatalf("the server did not end: %s", s.logged())
 		return -1
 	}
 }
 
-// startedWrites is the metric that counts the writes that have come.
+// startedWrites is the metric that counts the received writes.
 const startedWrites = `grpc_server_started_total{grpc_method="Write",grpc_service="ashlar.resource.v1.ResourceService",grpc_type="unary"}`
 
-// page returns what the server answers at a path of its HTTP address, and the code.
+// get returns the response and the code at a path of the HTTP address.
 func (s *served) page(path string) (int, string) {
 	s.t.Helper()
 	answer, err := http.Get("http://" + s.http + path)
@@ -155,13 +155,13 @@ func (s *served) metric(name string) float64 {
 	return 0
 }
 
-// counts waits until a metric has come to a value.
+// waitForMetric waits until a metric reaches a value.
 func (s *served) counts(name string, value float64) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool { return s.metric(name) >= value }, patience, 10*time.Millisecond, name)
 }
 
-// kill ends the server as a power cut does.
+// kill ends the server like a power failure.
 func (s *served) kill() {
 	s.t.Helper()
 	require.NoError(s.t, s.cmd.Process.Kill())
@@ -174,7 +174,7 @@ func (s *served) restart(store string, args ...string) *served {
 	return serveStore(s.t, store, append(args, "--listen", s.grpc, "--http", s.http)...)
 }
 
-// cli returns a command line that goes through the server.
+// cli returns a runner whose commands use the server.
 func (s *served) cli(t *testing.T) *runner {
 	return &runner{t: t, env: map[string]string{}, flags: []string{"--server", s.grpc}}
 }
@@ -225,7 +225,7 @@ func TestServeOnAllInterfacesIfItMust(t *testing.T) {
 	require.Equal(t, cli.ExitOK, s.end())
 }
 
-// A second signal ends the server at once, whatever still runs.
+// A second signal ends the server at once, even during calls.
 func TestServeEndsAtOnceAtTheSecondSignal(t *testing.T) {
 	t.Parallel()
 	store := fileURL(t)
@@ -239,7 +239,7 @@ func TestServeEndsAtOnceAtTheSecondSignal(t *testing.T) {
 	s.counts(startedWrites, begun+1)
 	s.signal(syscall.SIGTERM)
 	s.says(`"msg":"draining"`)
-	require.Eventually(t, func() bool { // one that comes together with the first one is the same to the process
+	require.Eventually(t, func() bool { // signals that arrive together are one signal to the process
 		_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 		select {
 		case <-s.done:
@@ -252,7 +252,8 @@ func TestServeEndsAtOnceAtTheSecondSignal(t *testing.T) {
 	require.Equal(t, cli.ExitFailed, writer.end())
 }
 
-// What was under way when the server was told to stop is answered, while nothing new is taken and watches are told to go on elsewhere.
+// Calls that are active when the server receives the signal are answered. New calls are rejected, and watches end so that clients reconnect
+// elsewhere.
 func TestServeDrains(t *testing.T) {
 	t.Parallel()
 	store := fileURL(t)
@@ -278,7 +279,7 @@ func TestServeDrains(t *testing.T) {
 	require.Greater(t, told, answered, "watches end when the calls have: until then they can show what these write")
 }
 
-// A server that was given no time does not wait for what cannot end.
+// A server without drain time does not wait for calls that cannot end.
 func TestServeCutsOffWhatDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	store := fileURL(t)

@@ -8,7 +8,8 @@ import (
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/client"
 )
 
-// What somebody else creates between the look and the write is not overwritten unseen: apply looks again, and updates it.
+// If another client creates a resource between the read and the write of apply, apply does not overwrite it unread: it retries and updates
+// it.
 func TestApplyThroughServerBeginsAgain(t *testing.T) {
 	t.Parallel()
 	s := serveStore(t, memoryURL())

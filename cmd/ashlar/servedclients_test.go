@@ -17,7 +17,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
 )
 
-// lockFile holds the write lock of a SQLite store, so that writes wait, until the result is called.
+// lockFile holds the write lock of a SQLite store, so that writes wait, until the returned function is called.
 func lockFile(t *testing.T, store string) (release func()) {
 	t.Helper()
 	db, err := sql.Open("sqlite3", "file:"+strings.TrimPrefix(store, "sqlite://")+"?_pragma=busy_timeout(60000)")
@@ -38,7 +38,7 @@ func lockFile(t *testing.T, store string) (release func()) {
 	}
 }
 
-// rawWatch is a watch of everything by a client that does not go on by itself.
+// rawWatch returns a watch of everything by a client that does not reconnect.
 type watchOfAll struct{ ended chan error }
 
 func rawWatch(t *testing.T, address string) *watchOfAll {
@@ -80,7 +80,7 @@ func (w *watchOfAll) end(t *testing.T) string {
 	case err := <-w.ended:
 		return status.Code(err).String() + ": " + status.Convert(err).Message()
 	case <-time.After(patience):
-		t.Fatal("the watch does not end")
+		t.Fatal("the watch did not end")
 		return ""
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the document shows of a session through a server is what the commands say.
+// The commands print the session through a server as shown in the document.
 func TestServerIsAsDocumented(t *testing.T) {
 	t.Parallel()
 	document, err := os.ReadFile("../../docs/cli.md")
@@ -47,7 +47,7 @@ func TestServerIsAsDocumented(t *testing.T) {
 	require.Equal(t, shown, said.String())
 }
 
-// The document names every flag of the server, with its default.
+// The document lists every flag of the server, with its default.
 func TestServeFlagsAreDocumented(t *testing.T) {
 	t.Parallel()
 	document, err := os.ReadFile("../../docs/service.md")

@@ -17,7 +17,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Whoever connects and says nothing, such as a port scanner, does not hold up the end of the server, and with it that of everybody's calls.
+// A client that connects without sending anything, such as a port scanner, does not delay the end of the server and of other clients'
+// calls.
 func TestServeEndsInSpiteOfSilentConnections(t *testing.T) {
 	t.Parallel()
 	cert, key := newAuthority(t).sign("server")
@@ -30,22 +31,22 @@ func TestServeEndsInSpiteOfSilentConnections(t *testing.T) {
 			defer conn.Close()
 			require.NoError(t, conn.SetDeadline(time.Now().Add(patience/4)))
 			if name == "TLS" {
-				// Behind it in the queue of connections, so that the silent one is in the server's hands.
+				// Later in the queue of connections, so that the server has accepted the silent one.
 				require.Error(t, knock(s.grpc))
 			} else {
 				require.NoError(t, knock(s.grpc))
 			}
 			s.signal(syscall.SIGTERM)
-			for buffer := make([]byte, 512); err == nil; { // the server may have said the first word
+			for buffer := make([]byte, 512); err == nil; { // the server may have sent its settings first
 				_, err = conn.Read(buffer)
 			}
-			require.False(t, errors.Is(err, os.ErrDeadlineExceeded), "the server keeps a connection on which nobody speaks")
+			require.False(t, errors.Is(err, os.ErrDeadlineExceeded), "the server keeps a silent connection")
 			require.Equal(t, cli.ExitOK, s.end())
 		})
 	}
 }
 
-// knock has a server answer on a connection of its own.
+// knock makes a server answer on a separate connection.
 func knock(address string) error {
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -58,7 +59,7 @@ func knock(address string) error {
 	return err
 }
 
-// Clients that watch the server's health, as those that balance load do, are told of its end and do not hold it up.
+// Clients that watch the server's health, such as load balancers, are notified of its end and do not delay it.
 func TestServeEndsInSpiteOfWatchesOfItsHealth(t *testing.T) {
 	t.Parallel()
 	s := serveStore(t, memoryURL(), "--drain", "1h")
@@ -83,7 +84,7 @@ func TestServeEndsInSpiteOfWatchesOfItsHealth(t *testing.T) {
 	require.Equal(t, cli.ExitOK, s.end())
 }
 
-// A server that is told to stop before it has come up was not in trouble.
+// A signal during the start ends the server without an error.
 func TestServeEndsWhileItStarts(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")

@@ -26,7 +26,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// serveEtcd starts ashlar serve etcd as a process of its own, on a free port, and waits until it listens.
+// serveEtcd starts ashlar serve etcd as a separate process, on a free port, and waits until it listens.
 func serveEtcd(t *testing.T, store string, args ...string) *served {
 	t.Helper()
 	s := startEtcd(t, store, args...)
@@ -36,7 +36,7 @@ func serveEtcd(t *testing.T, store string, args ...string) *served {
 	return s
 }
 
-// startEtcd starts it and does not wait.
+// startEtcd starts ashlar serve etcd without waiting.
 func startEtcd(t *testing.T, store string, args ...string) *served {
 	t.Helper()
 	self, err := os.Executable()
@@ -56,11 +56,11 @@ func startEtcd(t *testing.T, store string, args ...string) *served {
 			s.mu.Unlock()
 			s.cond.Broadcast()
 		}
-		_ = s.cmd.Wait() // the exit code is asked for later
+		_ = s.cmd.Wait() // the exit code is read later
 		s.cond.Broadcast()
 	}()
 	t.Cleanup(func() {
-		_ = s.cmd.Process.Kill() // it has ended, or nobody needs it any more
+		_ = s.cmd.Process.Kill() // it has ended or is no longer needed
 		<-s.done
 	})
 	return s
@@ -74,7 +74,7 @@ func etcdClient(t *testing.T, s *served, config *tls.Config) *clientv3.Client {
 	return c
 }
 
-// What was written is there after a restart, and a watch of a client goes on at the next server.
+// Written keys exist after a restart, and a client's watch resumes at the next server.
 func TestServeEtcd(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -91,7 +91,7 @@ func TestServeEtcd(t *testing.T) {
 	_, err = c.Put(ctx, "large", strings.Repeat("x", 3<<19))
 	require.ErrorIs(t, err, rpctypes.ErrRequestTooLarge)
 	_, err = etcdClient(t, first, nil).Put(ctx, "larger", strings.Repeat("x", 2<<20))
-	require.ErrorContains(t, err, "larger than max") // as of etcd
+	require.ErrorContains(t, err, "larger than max") // the error of etcd's client
 	code, _ := first.page("/readyz")
 	require.Equal(t, http.StatusOK, code)
 	_, metrics := first.page("/metrics")
@@ -134,7 +134,7 @@ func TestServeEtcdDemandsCertificates(t *testing.T) {
 	require.Error(t, err)
 }
 
-// A server that is told to stop before it has come up was not in trouble.
+// A signal during the start ends the server without an error.
 func TestServeEtcdEndsWhileItStarts(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -148,7 +148,7 @@ func TestServeEtcdEndsWhileItStarts(t *testing.T) {
 	require.Equal(t, cli.ExitOK, s.end())
 }
 
-// A list that is sent in parts is a call that ends by itself: a server that is told to stop sends it to its end, before watches end.
+// A list that is sent in parts ends by itself: a stopping server completes it before it ends watches.
 func TestServeEtcdDrainsLists(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

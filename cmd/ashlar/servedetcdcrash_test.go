@@ -24,20 +24,20 @@ func TestServeEtcdCrashesOnSQLite(t *testing.T) {
 	etcdCrashes(t, "sqlite:"+filepath.Join(t.TempDir(), "keys.db"))
 }
 
-// crashes is what clients of a server that is killed again and again were told.
+// crashes collects the responses that clients of a repeatedly killed server received.
 type crashes struct {
 	t *testing.T
 
 	mu                   sync.Mutex
-	acknowledged, denied map[string]int64 // keys, with the revisions of the answers
+	acknowledged, denied map[string]int64 // keys, with the revisions of the responses
 	open                 int
 	answers              chan struct{}
 	seen                 map[string][]int64 // the revisions at which watches have shown a key
-	next                 int64              // where the next watch goes on
+	next                 int64              // where the next watch resumes
 }
 
-// etcdCrashes kills a server under writers and starts it again: what was acknowledged is there, what was denied is not, transactions are
-// there as a whole or not at all, and watches that go on where they were show each change once.
+// etcdCrashes repeatedly kills a server under writers and restarts it. Acknowledged writes exist and denied ones do not, transactions exist
+// completely or not at all, and resumed watches show each change once.
 func etcdCrashes(t *testing.T, store string) {
 	t.Helper()
 	const rounds, most = 4, 150
@@ -71,7 +71,7 @@ func etcdCrashes(t *testing.T, store string) {
 	t.Logf("%d changes were acknowledged, %d denied, of %d the outcome is not known", len(c.acknowledged), len(c.denied), c.open)
 }
 
-// write counts in keys that others count in as well, and writes down each number under a key of its own, until the server is gone.
+// write increments keys that other writers increment as well, and stores each number under its own key, until the server ends.
 func (c *crashes) write(ctx context.Context, client *clientv3.Client, prefix string) {
 	for i := 0; ctx.Err() == nil; i++ {
 		key, counter := prefix+strconv.Itoa(i), fmt.Sprint("counter/", i%4)
@@ -104,7 +104,7 @@ func (c *crashes) write(ctx context.Context, client *clientv3.Client, prefix str
 	}
 }
 
-// watch notes what a watch shows, from where the last one ended.
+// watch records the events of a watch, from where the last one ended.
 func (c *crashes) watch(ctx context.Context, client *clientv3.Client) {
 	for answer := range client.Watch(ctx, "w/", clientv3.WithPrefix(), clientv3.WithRev(c.next)) {
 		if err := answer.Err(); err != nil && !errors.Is(err, context.Canceled) {
@@ -139,16 +139,16 @@ func (c *crashes) check(ctx context.Context, client *clientv3.Client) {
 	}
 	require.ElementsMatch(t, slices.Collect(maps.Keys(stored)), slices.Collect(maps.Keys(c.seen)))
 	for key, revision := range c.acknowledged {
-		require.True(t, stored[key], "%s was acknowledged at revision %d and is gone", key, revision)
+		require.True(t, stored[key], "%s was acknowledged at revision %d and does not exist", key, revision)
 		require.LessOrEqual(t, c.seen[key][0], revision, key)
 	}
 	for key, revision := range c.denied {
-		require.False(t, stored[key], "%s was denied at revision %d and is there", key, revision)
+		require.False(t, stored[key], "%s was denied at revision %d and exists", key, revision)
 	}
 	counters, err := client.Get(ctx, "counter/", clientv3.WithPrefix())
 	require.NoError(t, err)
 	for _, kv := range counters.Kvs {
-		require.Equal(t, strconv.Itoa(counted[string(kv.Key)]), string(kv.Value), "half of a transaction of %s is there", kv.Key)
+		require.Equal(t, strconv.Itoa(counted[string(kv.Key)]), string(kv.Value), "half of a transaction of %s exists", kv.Key)
 	}
 }
 
@@ -157,9 +157,9 @@ func TestServeEtcdFrozenOnSQLite(t *testing.T) {
 	etcdFrozen(t, "sqlite:"+filepath.Join(t.TempDir(), "keys.db"))
 }
 
-// etcdFrozen has one of two servers of a store stand still for longer than a lease lives. When it goes on, it ends no lease that was renewed
-// at the other one meanwhile, and renews none that the other one has ended. It is repeated with a longer time to live if the machine was too
-// busy to renew a lease in time.
+// etcdFrozen freezes one of two servers of a store for longer than the time to live of a lease. When it resumes, it must not end a lease
+// that was renewed at the other server, and must not renew a lease that the other server has ended. The test is repeated with a longer time
+// to live if the machine was too slow to renew a lease in time.
 func etcdFrozen(t *testing.T, store string) {
 	t.Helper()
 	still, awake := serveEtcd(t, store), serveEtcd(t, store)
@@ -170,7 +170,7 @@ func etcdFrozen(t *testing.T, store string) {
 	}
 }
 
-// frozenBeside returns false if the test itself was late by the time to live.
+// testFrozen returns false if the test itself was late by the time to live.
 func frozenBeside(t *testing.T, still *served, there, here *clientv3.Client, ttl time.Duration) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*patience+10*ttl)
@@ -192,7 +192,7 @@ func frozenBeside(t *testing.T, still *served, there, here *clientv3.Client, ttl
 		return len(r.Kvs) == 1
 	}
 	livingKey, dyingKey := "living-"+ttl.String(), "dying-"+ttl.String()
-	last := time.Now() // when the lease was renewed, or before that
+	last := time.Now() // when the lease was renewed, or earlier
 	living, ok := granted(livingKey)
 	if !ok {
 		return false
@@ -206,7 +206,7 @@ func frozenBeside(t *testing.T, still *served, there, here *clientv3.Client, ttl
 	alive, err := here.KeepAlive(keeping, living)
 	require.NoError(t, err)
 	late := func() bool { return time.Since(last) >= ttl }
-	renewed := func(times int) bool { // each comes a third of the time to live after the one before
+	renewed := func(times int) bool { // each a third of the time to live after the previous one
 		for range times {
 			answer := <-alive
 			if answer == nil && late() {
@@ -230,7 +230,7 @@ func frozenBeside(t *testing.T, still *served, there, here *clientv3.Client, ttl
 			break
 		}
 		require.NoError(t, ctx.Err())
-		require.NoError(t, freeze.Wake(still.cmd.Process)) // it stood within a transaction: nobody else could go on
+		require.NoError(t, freeze.Wake(still.cmd.Process)) // it was frozen inside a transaction, which blocks other writers
 	}
 	inTime := renewed(6) // two times to live
 	if inTime {

@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// etcdHTTP is a client of etcd's API in JSON.
+// etcdHTTP is a client of etcd's JSON API.
 type etcdHTTP struct {
 	t      *testing.T
 	base   string
@@ -49,7 +49,7 @@ func (c *etcdHTTP) do(method, path, body string, header ...string) *http.Respons
 	return answer
 }
 
-// says returns the code and the body of an answer.
+// request returns the code and the body of a response.
 func (c *etcdHTTP) says(method, path, body string, header ...string) (int, string) {
 	c.t.Helper()
 	answer := c.do(method, path, body, header...)
@@ -59,7 +59,7 @@ func (c *etcdHTTP) says(method, path, body string, header ...string) (int, strin
 	return answer.StatusCode, string(text)
 }
 
-// post calls a method of etcd's API, which has to succeed.
+// post calls a method of etcd's API, which must succeed.
 func (c *etcdHTTP) post(path, body string) map[string]any {
 	c.t.Helper()
 	code, text := c.says(http.MethodPost, path, body)
@@ -78,7 +78,7 @@ func next(t *testing.T, lines *bufio.Scanner) map[string]any {
 	return line.Result
 }
 
-// What Patroni, probes and curl send is answered at the port of gRPC, with TLS and without.
+// Requests of Patroni, probes and curl are answered at the port of gRPC, with and without TLS.
 func TestServeEtcdByHTTP(t *testing.T) {
 	t.Parallel()
 	ours := newAuthority(t)
@@ -162,7 +162,7 @@ func etcdByJSON(t *testing.T, c *etcdHTTP) {
 	require.Contains(t, text, "no members")
 }
 
-// What nobody should send harms nobody: pages in browsers, requests that are too large, and connections that begin as nothing does.
+// Invalid requests are rejected: from web pages, too large, or not HTTP at all.
 func TestServeEtcdByHTTPIsHardToFool(t *testing.T) {
 	t.Parallel()
 	s := serveEtcd(t, memoryURL())
@@ -210,11 +210,11 @@ func TestServeEtcdByHTTPIsHardToFool(t *testing.T) {
 	require.NoError(t, err)
 	code, _ = c.says(http.MethodGet, "/health", "")
 	require.Equal(t, http.StatusOK, code)
-	s.signal(syscall.SIGTERM) // the silent one does not hold it up
+	s.signal(syscall.SIGTERM) // the silent connection does not delay the end
 	require.Equal(t, cli.ExitOK, s.end())
 }
 
-// Clients that do not say which protocols they speak are served by HTTP/1, as by etcd: probes of load balancers and older libraries are such.
+// Clients that negotiate no protocol are served by HTTP/1, as by etcd. Examples are probes of load balancers and older libraries.
 func TestServeEtcdByHTTPWithoutALPN(t *testing.T) {
 	t.Parallel()
 	ours := newAuthority(t)
@@ -235,7 +235,7 @@ func TestServeEtcdByHTTPWithoutALPN(t *testing.T) {
 	require.Contains(t, string(answer), `{"health":"true"`)
 }
 
-// A client that never ends its request by HTTP/1 does not keep its connection.
+// A client that never completes an HTTP/1 request loses its connection.
 func TestServeEtcdEndsHalfRequests(t *testing.T) {
 	t.Parallel()
 	cert, key := newAuthority(t).sign("server")

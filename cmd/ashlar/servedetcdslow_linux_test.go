@@ -13,7 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// peak returns the most memory that a server had at any time, in bytes.
+// peak returns the peak memory of a server, in bytes.
 func (s *served) peak() (bytes int64) {
 	s.t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
@@ -25,8 +25,8 @@ func (s *served) peak() (bytes int64) {
 	return bytes << 10
 }
 
-// Clients that watch large values and read nothing hold up neither writers nor other watches, and what is kept for them is bounded. When they
-// read at last, they get all of it.
+// Clients that watch large values without reading delay neither writers nor other watches, and the server buffers a bounded amount for
+// them. When they read at last, they get everything.
 func TestServeEtcdSlowWatches(t *testing.T) {
 	t.Parallel()
 	const values, slow, size = 100, 8, 1000 << 10
@@ -35,7 +35,7 @@ func TestServeEtcdSlowWatches(t *testing.T) {
 	s := serveEtcd(t, "sqlite:"+filepath.Join(t.TempDir(), "keys.db"))
 	c := etcdClient(t, s, nil)
 	var streams []pb.Watch_WatchClient
-	for range slow { // each with a connection of its own, as clients are
+	for range slow { // each with its own connection, like separate clients
 		stream, err := pb.NewWatchClient(etcdClient(t, s, nil).ActiveConnection()).Watch(ctx)
 		require.NoError(t, err)
 		request := &pb.WatchCreateRequest{Key: []byte("v/"), RangeEnd: []byte("v0"), StartRevision: 1, PrevKv: true}
@@ -53,7 +53,7 @@ func TestServeEtcdSlowWatches(t *testing.T) {
 			seen += len(answer.Events)
 		}
 	}
-	require.Less(t, s.peak(), int64(slow*values*size), "what is kept grows with what is not read")
+	require.Less(t, s.peak(), int64(slow*values*size), "the buffer grows with the unread data")
 	t.Logf("the server had at most %d MiB for %d watches that did not read %d MiB each", s.peak()>>20, slow, 2*values*size>>20)
 	for _, stream := range streams[:2] {
 		for n, last := 0, int64(0); n < values; {

@@ -54,7 +54,7 @@ func TestServeHTTP(t *testing.T) {
 	code, _ = s.send("GET", "/demo/v1/Greeting/a", "", "")
 	require.Equal(t, http.StatusNotFound, code, "it is below /api")
 
-	// A watch shows each event at once, and ends when the server does.
+	// A watch shows each event at once, and ends with the server.
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, "GET", "http://"+s.http+"/api/demo/v1/Greeting?watch", nil)
@@ -75,7 +75,7 @@ func TestServeHTTP(t *testing.T) {
 	require.True(t, events.Scan())
 	require.Contains(t, events.Text(), "the server is shutting down")
 	require.False(t, events.Scan())
-	require.NoError(t, events.Err(), "the stream ended, and was not cut off")
+	require.NoError(t, events.Err(), "the stream was cut off")
 	require.Equal(t, cli.ExitOK, s.end())
 	require.Contains(t, s.logged(), `"path":"/api/demo/v1/Greeting/a"`)
 }
@@ -108,7 +108,7 @@ func TestServeHTTPWithTokens(t *testing.T) {
 	require.NotContains(t, s.logged(), reader)
 }
 
-// Metrics and probes have an address of their own if they are to.
+// Metrics and probes can have their own address.
 func TestServeAdmin(t *testing.T) {
 	t.Parallel()
 	s := serveStore(t, fileURL(t), "--admin", "127.0.0.1:0")
@@ -128,7 +128,7 @@ func TestServeAdmin(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, code, "no resources there")
 }
 
-// Traces go by OTLP to where the environment says, and nowhere if it does not.
+// Traces are sent by OTLP to the endpoint in the environment, and not at all without one.
 func TestServeTraces(t *testing.T) {
 	var mu sync.Mutex
 	spans := map[string]bool{}

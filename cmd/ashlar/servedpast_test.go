@@ -16,7 +16,7 @@ func TestPastThroughServer(t *testing.T) {
 	pastThroughServer(t, fileURL(t))
 }
 
-// pastThroughServer compares what the commands about the past say through a server with what they say of its store.
+// historyThroughServer compares the output of the history commands through a server with their output on its store.
 func pastThroughServer(t *testing.T, store string) {
 	s := serveStore(t, store)
 	c, direct := s.cli(t), newRunner(t, store)
@@ -25,7 +25,7 @@ func pastThroughServer(t *testing.T, store string) {
 	c.ok(configMap("a", "2"), "apply", "-f", "-")
 	c.ok(configMap("c", "1"), "apply", "-f", "-", "-n", "shop")
 	second := c.newest()
-	direct.ok("", "delete", "core/ConfigMap", "b") // which leaves no tombstone that is deleted later
+	direct.ok("", "delete", "core/ConfigMap", "b") // it leaves no tombstone that is deleted later
 	c.ok(configMap("b", "3"), "apply", "-f", "-")
 	direct.ok("", "delete", "core/ConfigMap", "a")
 
@@ -52,7 +52,7 @@ func pastThroughServer(t *testing.T, store string) {
 	require.Len(t, lines(c.ok("", "history", "core/ConfigMap", "b", "-o", "name")), 3)
 	require.Len(t, lines(c.ok("", "diff", "--from", first, "core/*", "-o", "name")), 3)
 
-	// What is not there, or not there any more.
+	// Revisions that do not exist, or no longer exist.
 	direct.ok("", "compact", second)
 	for _, args := range [][]string{
 		{"list", "*", "--at", first}, {"diff", "--from", first, "core/*"}, {"list", "*", "--at", "999999999999"},
@@ -72,14 +72,14 @@ func pastThroughServer(t *testing.T, store string) {
 	direct.ok("", "compact", "--keep", "0")
 	for _, c := range []*runner{c, direct} {
 		r := c.run("", "history", "core/ConfigMap", "a")
-		require.Equal(t, cli.ExitNotFound, r.code, "another name that begins like it is there: %s", r.out)
+		require.Equal(t, cli.ExitNotFound, r.code, "another name with the same beginning exists: %s", r.out)
 	}
 
 	s.signal(syscall.SIGTERM)
 	require.Equal(t, cli.ExitOK, s.end())
 }
 
-// A past of several pages is read to its end, each resource once.
+// A history of several pages is read to its end, each resource once.
 func TestPastThroughServerIsReadInPages(t *testing.T) {
 	t.Parallel()
 	s := serveStore(t, memoryURL())
@@ -97,7 +97,7 @@ func TestPastThroughServerIsReadInPages(t *testing.T) {
 	require.Equal(t, []string{"deleted core/ConfigMap/c0000"}, lines(c.ok("", "diff", "--from", then, "core/*", "-o", "name")))
 }
 
-// noPastThroughServer demands that a server of a store without a past says so.
+// noHistoryThroughServer checks that a server reports that its store has no history.
 func noPastThroughServer(t *testing.T, store string) {
 	s := serveStore(t, store)
 	for _, args := range [][]string{
@@ -109,7 +109,7 @@ func noPastThroughServer(t *testing.T, store string) {
 	}
 }
 
-// A token shows of the past what it shows of the present.
+// A token permits the same resources in the history as in the present.
 func TestPastByToken(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -135,7 +135,7 @@ tokens:
 	} {
 		require.Equal(t, direct.ok("", args...), c.ok("", args...), "%v", args)
 	}
-	// What is not there is told with the revisions there are for those who may list it.
+	// The error about a missing revision names the available ones only to callers who may list the type.
 	r := c.run("", "list", "core/*", "--at", "999999999999", "-n", "shop")
 	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.err, "(the store has the revisions 1 to "+direct.newest()+")")
@@ -147,14 +147,14 @@ tokens:
 		require.Equal(t, cli.ExitFailed, r.code, "%v", args)
 		require.Contains(t, r.err, `"shop" may not list`, "%v", args)
 		require.NotContains(t, r.err, "the store has", "%v", args)
-		require.Equal(t, cli.ExitFailed, s.cli(t).with("--token", reader).run("", args...).code, "who may read only lists no past: %v", args)
+		require.Equal(t, cli.ExitFailed, s.cli(t).with("--token", reader).run("", args...).code, "read permission does not allow history lists: %v", args)
 		require.Contains(t, s.cli(t).run("", args...).err, "a token is required", "%v", args)
 	}
 	s.signal(syscall.SIGTERM)
 	require.Equal(t, cli.ExitOK, s.end())
 }
 
-// Why a command does not go through a server is told, for each of them, and of no other.
+// The document explains for each command without --server why it needs the store, and for no other.
 func TestWhatNeedsTheStoreIsDocumented(t *testing.T) {
 	t.Parallel()
 	document, err := os.ReadFile("../../docs/service.md")

@@ -19,7 +19,7 @@ func TestSessionThroughServer(t *testing.T) {
 	sessionThroughServer(t, fileURL)
 }
 
-// sessionThroughServer goes through what a user does, on a server of a fresh store for each part.
+// sessionThroughServer runs the commands of a user, on a server of a new store for each part.
 func sessionThroughServer(t *testing.T, fresh func(t *testing.T) string) {
 	for name, part := range map[string]func(*testing.T, *runner){
 		"apply and read back": applyAndReadBack,
@@ -51,7 +51,7 @@ func resourceOf(t *testing.T, c *runner, args ...string) *resourcepb.Resource {
 	return res
 }
 
-// An update keeps the uid and gives a new generation; a resource shown by another store gets a uid of this server, and loses its status.
+// An update keeps the uid and sets a new generation. A resource printed by another store gets a uid of this server, and loses its status.
 func updateThroughServer(t *testing.T, c *runner) {
 	c.ok(configMap("a", "1"), "apply", "-f", "-")
 	first := resourceOf(t, c, "core/ConfigMap", "a")
@@ -73,15 +73,15 @@ func updateThroughServer(t *testing.T, c *runner) {
 	require.NotEqual(t, "some-generation", b.Generation)
 	require.Empty(t, b.Status)
 
-	// Another group version is another content of the same resource, and is found by its name all the same.
+	// Another group version is other content of the same resource, which is still found by its name.
 	require.Equal(t, "core/ConfigMap default/a updated\n",
 		c.ok(strings.Replace(configMap("a", "2"), "apiVersion: v1", "apiVersion: v2", 1), "apply", "-f", "-"))
 	require.Equal(t, "v2", resourceOf(t, c, "core/ConfigMap", "a").Id.Type.GroupVersion)
-	require.Equal(t, cli.ExitConflict, c.run(string(text), "apply", "-f", "-").code, "another uid is stored by now")
+	require.Equal(t, cli.ExitConflict, c.run(string(text), "apply", "-f", "-").code, "another uid is stored")
 }
 
-// What one store shows can be applied through a server: children get the uids that the server has given to their owners. A deletion with
-// --cascade shows what goes; without, the server's reaper deletes what was owned.
+// Resources printed by one store can be applied through a server: children refer to the uids that the server has assigned to their owners.
+// A deletion with --cascade prints the deleted resources; without it, the server's reaper deletes owned resources.
 func ownersThroughServer(t *testing.T, c *runner) {
 	other := newRunner(t, memoryURL())
 	other.ok("", "apply", "-f", boutique)
@@ -112,7 +112,7 @@ func ownersThroughServer(t *testing.T, c *runner) {
 	require.Contains(t, r.err, "is neither in the files nor in the store")
 }
 
-// A resource with finalizers is marked, and goes with the last of them. Manifests do not know of them, and do not remove them.
+// A resource with finalizers is marked, and deleted with the last of them. Manifests do not contain finalizers, and do not remove them.
 func finalizersThroughServer(t *testing.T, c *runner) {
 	kept := func(finalizers string) string {
 		return `{"id":{"name":"a","type":{"group":"core","groupVersion":"v1","kind":"ConfigMap"}},"metadata":{"finalizers":"` + finalizers + `"}}`
@@ -133,7 +133,7 @@ func finalizersThroughServer(t *testing.T, c *runner) {
 	require.Equal(t, cli.ExitNotFound, c.run("", "get", "core/ConfigMap", "a").code)
 }
 
-// Bookmarks come from the server, about once a second, and are shown once after what changed.
+// Bookmarks come from the server about once a second, and are shown once after a change.
 func bookmarksThroughServer(t *testing.T, c *runner) {
 	c.ok(configMap("a", "0"), "apply", "-f", "-")
 	w := c.watch("core/ConfigMap", "-o", "name", "--bookmarks", "--show-cursor")
@@ -148,7 +148,7 @@ func bookmarksThroughServer(t *testing.T, c *runner) {
 	require.Equal(t, cli.ExitOK, w.end())
 	_, cursor, _ := strings.Cut(last, "=")
 	w = c.watch("core/ConfigMap", "-o", "name", "--bookmarks", "--cursor", cursor, "--limit", "1")
-	require.Equal(t, "bookmark", w.next(), "nothing came after it")
+	require.Equal(t, "bookmark", w.next(), "no event follows")
 	c.ok("", "delete", "core/ConfigMap", "a")
 	require.Equal(t, "delete core/ConfigMap/a", w.next())
 	require.Equal(t, cli.ExitOK, w.end())
@@ -188,7 +188,7 @@ func mistakesThroughServer(t *testing.T, c *runner) {
 	}
 }
 
-// An export through a server holds what the server lists, and a store takes it.
+// An export through a server contains the resources that the server lists, and a store can import it.
 func exportThroughServer(t *testing.T, c *runner) {
 	created := lines(c.ok("", "apply", "-f", boutique))
 	file := t.TempDir() + "/x"

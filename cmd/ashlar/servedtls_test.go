@@ -23,7 +23,7 @@ import (
 type authority struct {
 	t    *testing.T
 	dir  string
-	file string // its own certificate
+	file string // of its own certificate
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
@@ -52,7 +52,7 @@ func (a *authority) save(name, kind string, der []byte) string {
 	return file
 }
 
-// sign makes a certificate for this machine and its key.
+// sign creates a certificate for this machine and its key.
 func (a *authority) sign(name string) (cert, key string) {
 	a.t.Helper()
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -69,7 +69,7 @@ func (a *authority) sign(name string) (cert, key string) {
 	return a.save(name+".pem", "CERTIFICATE", der), a.save(name+"-key.pem", "PRIVATE KEY", private)
 }
 
-// with returns the command line with other flags.
+// with returns the runner with other flags.
 func (c *runner) with(flags ...string) *runner {
 	return &runner{t: c.t, env: c.env, flags: append(append([]string{}, c.flags...), flags...)}
 }
@@ -88,7 +88,7 @@ func TestServeTLS(t *testing.T) {
 	require.Equal(t, cli.ExitUsage, c.with("--ca", ours.file, "--insecure").run("", "list", "*").code)
 	require.Equal(t, cli.ExitFailed, c.with("--ca", key).run("", "list", "*").code, "no certificate")
 
-	// The certificate is replaced, while a broken one changes nothing.
+	// A new certificate takes effect, while an invalid one changes nothing.
 	other, otherKey := theirs.sign("server")
 	require.NoError(t, os.WriteFile(cert, []byte("broken"), 0o600))
 	s.signal(syscall.SIGHUP)

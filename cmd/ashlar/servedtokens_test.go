@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// token makes a token and its hash.
+// token returns a token and its hash.
 func token() (plain, hash string) {
 	plain = rand.Text()
 	sum := sha256.Sum256([]byte(plain))
@@ -67,7 +67,7 @@ tokens:
 	require.Contains(t, s.cli(t).run("", "list", "*").err, "a token is required")
 	require.Contains(t, s.cli(t).with("--token", admin+"x").run("", "list", "*").err, "unknown token")
 
-	// A mistake in the file changes nothing, and the log names the line; without the mistake it counts at once.
+	// An error in the file changes nothing, and the log names the line. The corrected file takes effect at once.
 	write(t, dir, "tokens.yaml", "nobody: {}\n")
 	s.signal(syscall.SIGHUP)
 	require.Contains(t, s.says("not reloaded"), `tokens.yaml: line 1: unknown key \"nobody\"`)
@@ -76,7 +76,7 @@ tokens:
 	s.signal(syscall.SIGHUP)
 	s.says(`"msg":"reloaded"`)
 	require.Contains(t, all.run("", "list", "*").err, "unknown token")
-	require.Empty(t, s.cli(t).ok("", "list", "core/*"), "who may list and not read sees nothing")
+	require.Empty(t, s.cli(t).ok("", "list", "core/*"), "list permission without read permission returns nothing")
 
 	code, text := s.page("/metrics")
 	require.Equal(t, 200, code)

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/sourcecontextpb"
 )
 
-// A server of the types in a directory takes these and their payloads only, by gRPC and by HTTP.
+// A server with a directory of types accepts only these types and their payloads, by gRPC and by HTTP.
 func TestServeTypes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

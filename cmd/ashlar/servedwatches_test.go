@@ -18,7 +18,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// everything is the filter of a whole store.
+// everything matches a whole store.
 var (
 	everything = storage.UnversionedType{Group: storage.Wildcard, Kind: storage.Wildcard}
 	everywhere = &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}
@@ -32,7 +32,7 @@ func dialServer(t *testing.T, address string) *client.Backend {
 	return b
 }
 
-// openStore opens the store behind the servers' backs.
+// openStore opens the store without a server.
 func openStore(t *testing.T, url string) storage.Backend {
 	t.Helper()
 	b, err := storage.Open(t.Context(), url)
@@ -41,7 +41,7 @@ func openStore(t *testing.T, url string) storage.Backend {
 	return b
 }
 
-// seen is what a watch has shown: the versions of a few counters, in order, until each has come to its end.
+// observation is what a watch has shown: the versions of some counters, in order, until each has reached its end.
 type seen struct {
 	events []string
 	err    error
@@ -88,8 +88,8 @@ func countOf(t *testing.T, res *resourcepb.Resource) int {
 	return int(value.GetValue())
 }
 
-// increment adds one to a counter through a server, by compare-and-swap, until it knows that it did; a server that is away comes back. It
-// says in the metadata whose increment the stored one is, so that a lost answer is no riddle.
+// increment increments a counter through a server, by compare-and-swap, until the increment is confirmed; it retries while the server is
+// down. The metadata names the last increment, which resolves lost responses.
 func increment(ctx context.Context, b storage.Backend, name, who string) error {
 	for {
 		res, err := b.Read(ctx, storage.StrongConsistency, counter(name, 0).GetId())
@@ -118,8 +118,8 @@ func increment(ctx context.Context, b storage.Backend, name, who string) error {
 	}
 }
 
-// killedUnderWatches kills a server again and again while clients write and watch, and starts it anew. Each client sees what a watch of
-// the store itself sees, in the same order: nothing is missing, and nothing comes twice.
+// killedUnderWatches repeatedly kills and restarts a server while clients write and watch. Each client must see the same events in the same
+// order as a watch of the store itself: none missing, none twice.
 func killedUnderWatches(t *testing.T, url string, watchers, kills int) {
 	const writers, counters, rounds = 4, 3, 6
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -131,7 +131,7 @@ func killedUnderWatches(t *testing.T, url string, watchers, kills int) {
 		require.NoError(t, err)
 	}
 
-	// All go on from one position: a snapshot that a kill cuts off could not be gone on from.
+	// All watches resume at one position, because an interrupted snapshot cannot be resumed.
 	page, err := openStore(t, url).(storage.Pager).ListPage(ctx, everything, everywhere, "", storage.ListOptions{Consistency: storage.StrongConsistency})
 	require.NoError(t, err)
 	truth, err := openStore(t, url).(storage.Resumer).WatchFrom(ctx, everything, everywhere, "", page.Cursor)
@@ -146,7 +146,7 @@ func killedUnderWatches(t *testing.T, url string, watchers, kills int) {
 		watching.Go(func() { shown[i] = follow(ctx, w) })
 	}
 	failed := make(chan error, writers)
-	tasks := make(chan int) // each is a number of increments to make
+	tasks := make(chan int) // each is a number of increments
 	for i := range writers {
 		b := dialServer(t, s.grpc)
 		writing.Go(func() {
@@ -169,7 +169,7 @@ func killedUnderWatches(t *testing.T, url string, watchers, kills int) {
 			case err := <-failed:
 				require.NoError(t, err)
 			case <-ctx.Done():
-				t.Fatal("the writers do not come on")
+				t.Fatal("the writers make no progress")
 			}
 		}
 	}
@@ -186,7 +186,7 @@ func killedUnderWatches(t *testing.T, url string, watchers, kills int) {
 	require.NoError(t, err)
 	want := follow(ctx, truth)
 	require.NoError(t, want.err)
-	require.GreaterOrEqual(t, len(want.events), writers*rounds*(kills+1), "each increment is one write at least")
+	require.GreaterOrEqual(t, len(want.events), writers*rounds*(kills+1), "each increment is at least one write")
 	watching.Wait()
 	for i := range shown {
 		require.NoError(t, shown[i].err, "watcher %d", i)
@@ -198,7 +198,7 @@ func killedUnderWatches(t *testing.T, url string, watchers, kills int) {
 		require.NoError(t, err)
 		total += countOf(t, res)
 	}
-	require.Equal(t, writers*rounds*(kills+1), total, "no update is lost, and none is made twice")
+	require.Equal(t, writers*rounds*(kills+1), total, "no update is lost or applied twice")
 }
 
 func TestServeKilledUnderWatches(t *testing.T) {
@@ -206,7 +206,7 @@ func TestServeKilledUnderWatches(t *testing.T) {
 	killedUnderWatches(t, fileURL(t), 20, 3)
 }
 
-// twoServers has clients write through both of two servers of one store, and watch at both.
+// twoServers runs clients that write and watch at two servers of one store.
 func twoServers(t *testing.T, url string) {
 	const writers, watchers, rounds = 4, 5, 10 // at each server
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -225,7 +225,7 @@ func twoServers(t *testing.T, url string) {
 			w, err := dialServer(t, s.grpc).WatchList(ctx, everything, everywhere, "")
 			require.NoError(t, err)
 			defer w.Close()
-			ev, err := w.Next(ctx) // of the snapshot, so that all of the changes come after it
+			ev, err := w.Next(ctx) // of the snapshot, so that all changes come after it
 			require.NoError(t, err)
 			require.Equal(t, "c", ev.GetUpsert().GetResource().GetId().GetName())
 			watching.Go(func() {

@@ -31,7 +31,7 @@ func TestSessionOnSQLite(t *testing.T) {
 
 func fileURL(t *testing.T) string { return "sqlite://" + filepath.Join(t.TempDir(), "store.db") }
 
-// session goes through what a user does, on a fresh store for each part.
+// session runs the commands of a user, on a new store for each part.
 func session(t *testing.T, fresh func(t *testing.T) string) {
 	for name, part := range map[string]func(*testing.T, *runner){
 		"apply and read back":        applyAndReadBack,
@@ -128,7 +128,7 @@ func shownIsAppliable(t *testing.T, c *runner) {
 			require.True(t, strings.HasSuffix(line, " unchanged"), line)
 		}
 	}
-	// In another store they keep their uids, so that owners stay owners. The versions are this store's own.
+	// In another store they keep their uids, so owners stay owners. The versions are those of the new store.
 	shown := c.ok("", "list", "*", "-o", "json")
 	other := newRunner(t, memoryURL())
 	for _, line := range lines(other.ok(shown, "apply", "-f", "-")) {
@@ -159,7 +159,7 @@ func update(t *testing.T, c *runner) {
 	require.NotEqual(t, first.Generation, second.Generation)
 	require.NotEqual(t, first.Version, second.Version)
 
-	// A status is somebody else's: it is neither compared nor lost.
+	// A status belongs to another writer: it is neither compared nor lost.
 	withStatus := proto.CloneOf(second)
 	withStatus.Id.Name, withStatus.Id.Uid, withStatus.Version = "b", "", ""
 	withStatus.Status = map[string]*resourcepb.Status{"c": {ObservedGeneration: "g"}}
@@ -170,12 +170,12 @@ func update(t *testing.T, c *runner) {
 	require.Equal(t, "core/ConfigMap default/b updated\n", c.ok(configMap("b", "3"), "apply", "-f", "-"))
 	require.Contains(t, c.ok("", "get", "core/ConfigMap", "b", "-o", "json"), `"observedGeneration": "g"`)
 
-	// Another group version is another content, of the same resource.
+	// Another group version is other content of the same resource.
 	require.Equal(t, "core/ConfigMap default/a updated\n",
 		c.ok(strings.Replace(configMap("a", "2"), "apiVersion: v1", "apiVersion: v2", 1), "apply", "-f", "-"))
 	require.Equal(t, "v2", get().Id.Type.GroupVersion)
 
-	// -n and -p are for documents that say nothing themselves.
+	// -n and -p apply to documents without a namespace or partition.
 	require.Equal(t, "core/ConfigMap east/shop/a created\n", c.ok(configMap("a", "1"), "apply", "-f", "-", "-n", "shop", "-p", "east"))
 	require.Equal(t, "core/ConfigMap/a\n", c.ok("", "get", "core/ConfigMap", "a", "-n", "shop", "-p", "east", "-o", "name"))
 }
@@ -191,7 +191,7 @@ func owners(t *testing.T, c *runner) {
 	require.Len(t, table, 5)
 	require.Regexp(t, `^  core/Pod +default +boutique +storefront-7d9c5b8f44-2xk4p +apps/ReplicaSet/storefront-7d9c5b8f44$`, table[2])
 
-	// A new child of what is in the store; then one whose owner is nowhere.
+	// A new child of a stored owner, and one of a missing owner.
 	child := "apiVersion: v1\nkind: Pod\nmetadata:\n  name: extra\n  namespace: boutique\n  ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: %s}]\n"
 	c.ok(fmt.Sprintf(child, "storefront-7d9c5b8f44"), "apply", "-f", "-")
 	require.Len(t, lines(c.ok("", "owned", "apps/Deployment", "storefront", "-n", "boutique", "-r", "-o", "name")), 5)
@@ -217,7 +217,7 @@ func owners(t *testing.T, c *runner) {
 	require.Equal(t, cli.ExitOK, c.run("", "get", "apps/ReplicaSet", "catalogue-6f58c9d7b5", "-n", "boutique").code, "without --cascade it stays")
 }
 
-// eventName gives the parts of an event that the tests look at.
+// eventName returns the parts of an event that the tests check.
 func eventName(t *testing.T, line string) (what, cursor string) {
 	t.Helper()
 	var ev struct {
@@ -266,12 +266,12 @@ func watchAndResume(t *testing.T, c *runner) {
 	w.stop()
 	require.Equal(t, cli.ExitOK, w.end())
 
-	// Nobody watches.
+	// No watch is open.
 	c.ok(configMap("a", "2"), "apply", "-f", "-")
 	c.ok(configMap("c", "0"), "apply", "-f", "-")
 	c.ok("", "delete", "core/ConfigMap", "c")
 
-	// Two lives later the watch goes on where it stopped: nothing is missing, nothing comes twice.
+	// After two lives the watch resumes where it stopped: no event is missing or repeated.
 	w = c.watch("core/ConfigMap", "-o", "json", "--show-cursor", "--cursor", cursor, "--limit", "2")
 	cursor = expect(w, "upsert a", "upsert c")
 	require.Equal(t, cli.ExitOK, w.end())
@@ -328,7 +328,7 @@ func conflicts(t *testing.T, c *runner) {
 	require.Equal(t, cli.ExitNotFound, c.run("", "delete", "core/ConfigMap", "a").code)
 }
 
-// interference: several at once apply different content for the same resources. All succeed, and one of them is last.
+// concurrentApply applies different content to the same resources concurrently. All calls succeed, and one of them wins.
 func interference(t *testing.T, c *runner) {
 	const writers, resources = 4, 5
 	codes := make(chan result, writers)
@@ -369,7 +369,7 @@ func oddNames(t *testing.T, c *runner) {
 	require.Empty(t, c.ok("", "list", "*"))
 }
 
-// pagesAreJoined makes a list of more than one page, by count and by bytes.
+// pagesAreJoined lists more than one page, by count and by bytes.
 func pagesAreJoined(t *testing.T, c *runner) {
 	const many = 1200
 	var docs strings.Builder

@@ -25,7 +25,7 @@ import (
 
 var record = flag.String("record-top", "", "write the session of ashlar top on a terminal to this file (asciicast, version 2)")
 
-// terminal is the command on a terminal, and what it draws.
+// terminal runs the command on a terminal and records its output.
 type terminal struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -34,8 +34,8 @@ type terminal struct {
 	ended chan error
 
 	mu    sync.Mutex
-	text  bytes.Buffer // all that was drawn, without what moves the cursor
-	cast  bytes.Buffer // as asciicast has it
+	text  bytes.Buffer // the output without cursor movements
+	cast  bytes.Buffer // in asciicast format
 	drawn chan struct{}
 }
 
@@ -71,7 +71,7 @@ func (x *terminal) read() {
 		default:
 		}
 		if err != nil {
-			// Linux says EIO when the last process has closed the terminal.
+			// Linux returns EIO when the last process has closed the terminal.
 			if errors.Is(err, syscall.EIO) || errors.Is(err, io.EOF) {
 				err = nil
 			}
@@ -81,7 +81,7 @@ func (x *terminal) read() {
 	}
 }
 
-// shows waits until something is drawn that was not before.
+// waitFor waits until a text is drawn.
 func (x *terminal) shows(text string) {
 	x.t.Helper()
 	late := time.After(patience)
@@ -105,7 +105,7 @@ func (x *terminal) shows(text string) {
 func (x *terminal) press(keys string) {
 	x.t.Helper()
 	if *record != "" {
-		<-time.After(1500 * time.Millisecond) // for those who watch the recording
+		<-time.After(1500 * time.Millisecond) // for viewers of the recording
 	}
 	_, err := x.f.WriteString(keys)
 	require.NoError(x.t, err)
@@ -142,7 +142,7 @@ func TestTopOnATerminal(t *testing.T) {
 	}
 }
 
-// The recorded session in the documentation is one of what the program draws now.
+// The recorded session in the documentation matches the current output.
 func TestRecordedTopSession(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("../../docs/assets/top.cast")

@@ -79,7 +79,7 @@ func TestThereIsNoPasswordInAnyError(t *testing.T) {
 	}
 }
 
-// A mistake in a file is a failure, and nothing of the files is written.
+// An error in a file fails the command, and nothing is written.
 func TestNothingIsWrittenOfFilesWithAMistake(t *testing.T) {
 	t.Parallel()
 	good := configMap("good", "")
@@ -115,7 +115,7 @@ func TestNothingIsWrittenOfFilesWithAMistake(t *testing.T) {
 	require.Equal(t, cli.ExitFailed, c.run("", "apply", "-f", "-", "-f", "-").code)
 }
 
-// The store's own limit is known only to the store: what does not depend on the failure is written, and the line says so.
+// Only the store knows its own limit: resources that do not depend on the failure are written, and the error says so.
 func TestFailureOnTheWay(t *testing.T) {
 	t.Parallel()
 	c := newRunner(t, memoryURL()+"?max-size=2000")
@@ -145,7 +145,7 @@ func TestCompletion(t *testing.T) {
 	}
 	propose := func(args ...string) []string {
 		var stdout bytes.Buffer
-		// The shell's other stream is for what it shows to people who debug completion.
+		// The shell's other stream is for debugging of completion.
 		code := run(context.Background(), c.app(strings.NewReader(""), &stdout, io.Discard), append([]string{"__completeNoDesc"}, args...))
 		require.Equal(t, cli.ExitOK, code)
 		out := lines(stdout.String())
@@ -162,7 +162,7 @@ func TestCompletion(t *testing.T) {
 	require.Empty(t, propose("get", "Service", ""))
 	require.Equal(t, []string{"table", "json", "yaml", "name"}, propose("get", "-o", ""))
 
-	// Without a store there is nothing to propose, and none is created.
+	// Without a store there are no proposals, and no store is created.
 	home := t.TempDir()
 	c = &runner{t: t, env: map[string]string{"HOME": home}}
 	require.Empty(t, propose("get", ""))
@@ -183,7 +183,7 @@ func TestTimeout(t *testing.T) {
 	c := newRunner(t, memoryURL())
 	w := c.watch("*", "--timeout", "5s")
 	require.Equal(t, cli.ExitOK, w.end(), "a watch for a while")
-	// Nobody listens on this port, so there is no answer to wait for.
+	// No server listens on this port.
 	r := newRunner(t, "etcd://127.0.0.1:1/x").run("", "list", "*", "--timeout", "300ms")
 	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.err, "timed out after 300ms")

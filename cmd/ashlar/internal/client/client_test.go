@@ -25,7 +25,7 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// patience is how long a test waits for what must happen.
+// waitTimeout bounds the wait for an expected event.
 const patience = 2 * time.Minute
 
 var (
@@ -44,7 +44,7 @@ func album(name, text string) *resourcepb.Resource {
 	}
 }
 
-// server is a resource service at an address, which can be taken away from it and given back.
+// server is a resource service at an address, which can be stopped and restarted.
 type server struct {
 	t       *testing.T
 	store   storage.Backend
@@ -88,7 +88,7 @@ func bounded(t *testing.T) context.Context {
 	return ctx
 }
 
-// next returns what an event of a watch says, in short.
+// next returns a short description of the next event.
 func next(t *testing.T, w storage.Watch) string {
 	t.Helper()
 	ev, err := w.Next(bounded(t))
@@ -102,7 +102,7 @@ func next(t *testing.T, w storage.Watch) string {
 	return "upsert " + ev.GetUpsert().GetResource().GetId().GetName()
 }
 
-// What the service refuses is what a store refuses.
+// The service rejects the same calls as a store.
 func TestErrorsAreThoseOfAStore(t *testing.T) {
 	t.Parallel()
 	ctx, b := bounded(t), newServer(t).dial(t)
@@ -166,7 +166,7 @@ func TestErrorsAreThoseOfAStore(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// A call of a closed backend says that it is closed, whatever else is wrong, and so do its watches.
+// Calls and watches of a closed backend report that it is closed, whatever else is wrong.
 func TestClosed(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -200,7 +200,7 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// A watch that is closed drops what it had already received.
+// A closed watch drops the events it had already received.
 func TestClosedWatchShowsNothing(t *testing.T) {
 	t.Parallel()
 	b := newServer(t).dial(t)
@@ -208,7 +208,7 @@ func TestClosedWatchShowsNothing(t *testing.T) {
 		_, err := b.WriteCAS(bounded(t), album("a"+strconv.Itoa(i), "1"))
 		require.NoError(t, err)
 	}
-	for range 20 { // whether an event is on its way is up to the scheduler
+	for range 20 { // whether an event is in transit depends on the scheduler
 		watch, err := b.WatchList(bounded(t), albums, shop, "")
 		require.NoError(t, err)
 		require.Equal(t, "upsert a0", next(t, watch))
@@ -218,7 +218,7 @@ func TestClosedWatchShowsNothing(t *testing.T) {
 	}
 }
 
-// The snapshot is taken before WatchList returns: what is written after that is a change.
+// The snapshot is taken before WatchList returns: later writes are changes.
 func TestSnapshotIsTakenAtTheCall(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -237,7 +237,7 @@ func TestSnapshotIsTakenAtTheCall(t *testing.T) {
 	}
 }
 
-// A watch goes on by itself when the server comes back: nothing is missing, and nothing comes twice.
+// A watch resumes when the server comes back: no event is missing or repeated.
 func TestWatchGoesOnAtARestartedServer(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -261,7 +261,7 @@ func TestWatchGoesOnAtARestartedServer(t *testing.T) {
 	}
 }
 
-// An answer that is lost on the way says nothing of what became of a write.
+// A lost response leaves the outcome of a write unknown.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	var s *server
@@ -302,7 +302,7 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// A token that cannot be sent, such as one from a file with its line break, is refused at once, and not shown.
+// A token that cannot be sent, such as one with the line break of its file, is rejected at once and not shown.
 func TestTokensThatCannotBeSent(t *testing.T) {
 	t.Parallel()
 	for _, token := range []string{"secret\n", "secret\r", "sec ret", "secr\u00e9t", "secret\x00", "\x7f"} {

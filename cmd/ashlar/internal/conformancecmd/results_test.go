@@ -25,7 +25,7 @@ func TestRedacted(t *testing.T) {
 	}
 }
 
-// The check that finds losses is one of the suite's.
+// The suite contains the check that detects losses.
 func TestLossCheck(t *testing.T) {
 	t.Parallel()
 	require.True(t, slices.ContainsFunc(conformance.Guarantees(), func(g conformance.Guarantee) bool {

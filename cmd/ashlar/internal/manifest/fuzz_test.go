@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/jsonpb"
 )
 
-// Whatever is read without an error can be written, as JSON and as YAML, and read again as the same.
+// Every document that is read without an error can be written as JSON and as YAML, and read back unchanged.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("apiVersion: v1\nkind: A\nmetadata: {name: a, labels: {x: 'y'}}\nspec: {n: 1.5, s: \" x\\n\", y: yes, o: 0644}\n"))
 	f.Add([]byte(`{"id":{"name":"a","type":{"group":"g","kind":"k"}},"data":{"@type":"t/x.Y","@value":"AAE="}}`))

@@ -141,7 +141,7 @@ func TestLists(t *testing.T) {
 	require.Contains(t, got[3], `"items":[1]`, "a list with a name of its own is a resource")
 }
 
-// What JSON has and YAML has not must be read as JSON, whatever the file is called.
+// JSON that is not valid YAML is read as JSON, whatever the file name.
 func TestJSONIsReadAsJSON(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"a.json", "a.yaml", "standard input"} {
@@ -181,7 +181,7 @@ func TestNumbers(t *testing.T) {
 		_, err := manifest.Read("a.json", strings.NewReader(doc), defaults)
 		require.ErrorContains(t, err, "a.json: document 1, line 1: the number", doc)
 	}
-	// A message with whole numbers holds them all.
+	// A message with whole numbers stores them exactly.
 	got := read(t, "a.json", `{"id":{"name":"a","type":{"group":"g","kind":"k"}},"data":{"@type":"type.googleapis.com/google.protobuf.Int64Value","value":"9007199254740993"}}`)
 	require.Contains(t, got[0], `9007199254740993`)
 }
@@ -237,7 +237,7 @@ func TestMistakesAreNamedWithFileDocumentAndLine(t *testing.T) {
 	}
 }
 
-// A document of a few hundred bytes must not fill the memory by way of its aliases.
+// The aliases of a small document must not fill the memory.
 func TestAliasesDoNotExplode(t *testing.T) {
 	t.Parallel()
 	text := "apiVersion: v1\nkind: A\nmetadata: {name: a}\nl0: &l0 [x, x, x, x, x, x, x, x, x, x]\n"

@@ -9,7 +9,7 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// The files that the document shows are taken as they stand there.
+// The files shown in the document are valid.
 func TestDocumentedFiles(t *testing.T) {
 	t.Parallel()
 	document, err := os.ReadFile("../../../../docs/service.md")
@@ -26,7 +26,7 @@ func TestDocumentedFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c, err := tokens.authenticate(t.Context(), "hello", nil); err != nil || c.(*principal).name != "deployer" {
-		t.Errorf("the hash that is shown is that of another token: %v, %v", c, err)
+		t.Errorf("the documented hash belongs to another token: %v, %v", c, err)
 	}
 	dir := t.TempDir()
 	saveSet(t, dir, "a.binpb", schema("inventory.proto", "acme.inventory", message("Service", registry.ScopeUndefined)))

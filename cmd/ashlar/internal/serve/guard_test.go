@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// idle is a stream of which only the context is asked for.
+// idle is a stream that only has a context.
 type idle struct {
 	grpc.ServerStream
 	ctx context.Context
@@ -23,7 +23,7 @@ type idle struct {
 
 func (i idle) Context() context.Context { return i.ctx }
 
-// A call that panics is an internal error, without its cause, which the log has.
+// A panic in a call becomes an internal error without its cause, which is logged.
 func TestPanicsEndOneCallOnly(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -39,12 +39,12 @@ func TestPanicsEndOneCallOnly(t *testing.T) {
 			t.Errorf("%s: %v", method, err)
 		}
 		if !strings.Contains(log.String(), "method="+method) || !strings.Contains(log.String(), "secret cause") {
-			t.Errorf("the log does not tell of %s: %s", method, &log)
+			t.Errorf("the log does not mention %s: %s", method, &log)
 		}
 	}
 }
 
-// By HTTP it is likewise, and an answer that was begun is cut off. The log has it whatever the level is.
+// The same applies to HTTP, and a response that has begun is cut off. The panic is logged at every level.
 func TestPanicsEndOneRequestOnly(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -78,12 +78,12 @@ func TestPanicsEndOneRequestOnly(t *testing.T) {
 	text, err = io.ReadAll(begun.Body)
 	_ = begun.Body.Close() // it was read
 	if err == nil {
-		t.Errorf("an answer that was cut off looks whole: %s", text)
+		t.Errorf("a response that was cut off looks complete: %s", text)
 	}
-	server.Close() // and with it whatever writes the log
+	server.Close() // and with it the writers of the log
 	for _, path := range []string{"/none", "/begun"} {
 		if !strings.Contains(log.String(), "GET "+path) {
-			t.Errorf("the log does not tell of %s: %s", path, &log)
+			t.Errorf("the log does not mention %s: %s", path, &log)
 		}
 	}
 }

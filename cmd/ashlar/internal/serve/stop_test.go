@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/inmem"
 )
 
-// opened is the key of what the context of a test has called when the store is open.
+// opened is the context key of a function that is called when the store is open.
 type opened struct{}
 
 func init() {
@@ -21,7 +21,7 @@ func init() {
 	})
 }
 
-// A server that is told to stop when it has just opened its store, and before it serves, was not in trouble.
+// A signal between opening the store and serving ends the server without an error.
 func TestStopsBeforeItServes(t *testing.T) {
 	t.Parallel()
 	logger, err := NewLogger(io.Discard, "text", "error")

@@ -59,12 +59,12 @@ func TestTokenFilesWithMistakes(t *testing.T) {
 		path := save(t, "tokens.yaml", tc.text)
 		_, err := readPolicy(path)
 		if err == nil {
-			t.Errorf("%s: it is taken", name)
+			t.Errorf("%s: it is accepted", name)
 			continue
 		}
 		for _, want := range tc.want {
 			if !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path+": ") {
-				t.Errorf("%s: %q does not hold %q", name, err, want)
+				t.Errorf("%s: %q does not contain %q", name, err, want)
 			}
 		}
 	}

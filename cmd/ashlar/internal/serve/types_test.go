@@ -15,7 +15,7 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// message is the schema of a message with one field, of a duration, that declares a scope unless that is 0.
+// message returns the schema of a message with one field, a duration. It declares scope unless that is 0.
 func message(name string, scope registry.Scope) *descriptorpb.DescriptorProto {
 	m := &descriptorpb.DescriptorProto{Name: proto.String(name), Field: []*descriptorpb.FieldDescriptorProto{{
 		Name: proto.String("patience"), Number: proto.Int32(1), TypeName: proto.String(".google.protobuf.Duration"),
@@ -29,7 +29,7 @@ func message(name string, scope registry.Scope) *descriptorpb.DescriptorProto {
 	return m
 }
 
-// schema is the schema of a file of a package.
+// schema returns the schema of a file of a package.
 func schema(path, pkg string, messages ...*descriptorpb.DescriptorProto) *descriptorpb.FileDescriptorProto {
 	return &descriptorpb.FileDescriptorProto{
 		Name: proto.String(path), Package: proto.String(pkg), Syntax: proto.String("proto3"),
@@ -128,12 +128,12 @@ func TestDirectoriesWithMistakes(t *testing.T) {
 		}
 		_, err := newRegistry(&Config{Types: dir}, false)
 		if err == nil {
-			t.Errorf("%s: it is taken", name)
+			t.Errorf("%s: it is accepted", name)
 			continue
 		}
 		for _, want := range tc.want {
 			if !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %q does not hold %q", name, err, want)
+				t.Errorf("%s: %q does not contain %q", name, err, want)
 			}
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// breaking is a backend whose watches the test can end.
+// failingBackend is a backend whose watches the test can end.
 type breaking struct {
 	storage.Backend
 	mu  sync.Mutex

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// screen returns the screen's text after some keys.
+// press presses some keys and returns the screen's text.
 func (s *Screen) after(keys ...string) string {
 	for _, k := range keys {
 		msg := tea.KeyPressMsg{Code: []rune(k)[0], Text: k}
@@ -60,7 +60,7 @@ func TestScreen(t *testing.T) {
 	require.Regexp(t, `^demo/Album +1,234 +`, lines[4])
 	require.Regexp(t, `^demo/Studio +1 +`, lines[5])
 	require.Contains(t, text, `create  demo/Studio  p/n  "abbey\x1b[2J"`)
-	require.NotContains(t, s.View().Content, "\x1b[2J", "a name does not reach the terminal as it is")
+	require.NotContains(t, s.View().Content, "\x1b[2J", "names are escaped")
 
 	require.Contains(t, s.after("?"), "sort by type, resources, bytes or changes")
 	require.NotContains(t, s.after("?"), "sort by type, resources, bytes or changes")

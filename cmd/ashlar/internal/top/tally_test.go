@@ -48,14 +48,14 @@ func TestTally(t *testing.T) {
 	require.True(t, p.Complete)
 	require.Equal(t, 3, p.Total.Resources)
 	require.InDelta(t, 3000, p.Total.Bytes, 200)
-	require.Empty(t, p.Changes, "a snapshot is no change")
+	require.Empty(t, p.Changes, "a snapshot is not a change")
 	require.Zero(t, p.Total.Writes)
 
 	later := noon.Add(20 * time.Second)
 	tally.Count(upsert(resource("Album", "0", 5000)), later)
 	tally.Count(upsert(resource("Studio", "new", 0)), later)
 	tally.Count(deletion(resource("Album", "1", 1000)), later)
-	tally.Count(deletion(resource("Album", "1", 1000)), later) // of another life, say
+	tally.Count(deletion(resource("Album", "1", 1000)), later) // a deletion of an earlier life
 	p = tally.Picture(later.Add(time.Second))
 	require.Equal(t, []string{"demo/Album", "demo/Studio"}, []string{name(p.Rows[0].Type), name(p.Rows[1].Type)})
 	require.Equal(t, 2, p.Rows[0].Resources)
@@ -64,7 +64,7 @@ func TestTally(t *testing.T) {
 	require.InDelta(t, 2.0/9, p.Rows[0].Deletes, 0.001)
 	require.Equal(t, []string{"delete", "delete", "create", "update"}, []string{p.Changes[0].Action, p.Changes[1].Action, p.Changes[2].Action, p.Changes[3].Action})
 
-	require.Zero(t, tally.Picture(later.Add(rateWindow*time.Second)).Total.Writes, "rates forget")
+	require.Zero(t, tally.Picture(later.Add(rateWindow*time.Second)).Total.Writes, "rates cover a window")
 
 	tally.Relist("the past is gone")
 	p = tally.Picture(later)
