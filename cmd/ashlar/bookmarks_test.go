@@ -18,7 +18,7 @@ func TestBookmarks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newRunner(t, url)
-			expect := func(w *watching, want ...string) (cursor string) {
+			expect := func(w *watchRun, want ...string) (cursor string) {
 				t.Helper()
 				for _, what := range want {
 					var got string
@@ -61,7 +61,7 @@ func TestBookmarks(t *testing.T) {
 // plainWatch is the watch of a store without bookmarks.
 type plainWatch struct{ storage.Watch }
 
-func TestBookmarksOfAStoreThatCannotTell(t *testing.T) {
+func TestBookmarksUnsupported(t *testing.T) {
 	t.Parallel()
 	backend, err := storage.Open(t.Context(), memoryURL())
 	require.NoError(t, err)

@@ -12,16 +12,16 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-func (m *meddler) MaxOps() int { return m.Backend.(storage.Transactor).MaxOps() }
+func (m *interferer) MaxOps() int { return m.Backend.(storage.Transactor).MaxOps() }
 
-func (m *meddler) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
-	m.meddle()
+func (m *interferer) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
+	m.interfere()
 	return m.Backend.(storage.Transactor).Commit(ctx, ops)
 }
 
 // family is a store with a grandmother, her child and grandchild, and a stranger who owns nothing.
 type family struct {
-	*meddler
+	*interferer
 	t *testing.T
 }
 
@@ -31,7 +31,7 @@ func memberID(name string) *resourcepb.ID {
 
 func newFamily(t *testing.T) *family {
 	t.Helper()
-	m, _, _ := meddled(t)
+	m, _, _ := newInterferer(t)
 	f := &family{m, t}
 	f.put("grandmother", "")
 	f.put("stranger", "")
@@ -55,7 +55,7 @@ func (f *family) put(name, owner string) {
 }
 
 // create creates a resource with its own uid.
-func (f *family) bear(name, uid, owner string) {
+func (f *family) create(name, uid, owner string) {
 	f.t.Helper()
 	res := &resourcepb.Resource{Id: memberID(name), Owner: memberID(owner)}
 	res.Id.Uid = uid
@@ -64,7 +64,7 @@ func (f *family) bear(name, uid, owner string) {
 }
 
 // delete deletes a resource on behalf of another client.
-func (f *family) drop(name string) {
+func (f *family) delete(name string) {
 	f.t.Helper()
 	stored, err := read(f.t.Context(), f.Backend, memberID(name))
 	require.NoError(f.t, err)
@@ -72,7 +72,7 @@ func (f *family) drop(name string) {
 }
 
 // remaining returns the names of the stored resources.
-func (f *family) left() []string {
+func (f *family) remaining() []string {
 	f.t.Helper()
 	list, err := f.List(f.t.Context(), storage.StrongConsistency, storage.UnversionedType{Group: "core", Kind: "ConfigMap"}, memberID("").Tenancy, "")
 	require.NoError(f.t, err)
@@ -85,7 +85,7 @@ func (f *family) left() []string {
 
 // A resource that another client moves to another owner during a cascade is not deleted, and neither is anything it owns. After other
 // changes the cascade deletes the resource anyway.
-func TestCascadeLeavesWhatHasAnotherOwner(t *testing.T) {
+func TestCascadeKeepsMovedResources(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		deeds func(f *family) []func() // before each deletion
@@ -112,13 +112,13 @@ func TestCascadeLeavesWhatHasAnotherOwner(t *testing.T) {
 			}
 		}, []string{"stranger"}},
 		"others delete the child": {func(f *family) []func() {
-			return []func(){func() { f.drop("child") }}
+			return []func(){func() { f.delete("child") }}
 		}, []string{"stranger"}},
 		"one more is born": {func(f *family) []func() {
 			return []func(){func() {}, func() { f.put("late", "child") }}
 		}, []string{"stranger"}},
 		"the child is deleted and born again": {func(f *family) []func() {
-			return []func(){func() {}, func() {}, func() { f.bear("child", "another uid", "grandmother") }}
+			return []func(){func() {}, func() {}, func() { f.create("child", "another uid", "grandmother") }}
 		}, []string{"stranger"}},
 		"the child is deleted and put back": {func(f *family) []func() {
 			return []func(){func() {}, func() {}, func() { f.put("child", "grandmother") }}
@@ -134,10 +134,10 @@ func TestCascadeLeavesWhatHasAnotherOwner(t *testing.T) {
 			require.NoError(t, err)
 			f.deeds = c.deeds(f)
 			var out bytes.Buffer
-			d := &deleter{backend: f.meddler, out: &out, cascade: true, visiting: map[key.Key]bool{}}
+			d := &deleter{backend: f.interferer, out: &out, cascade: true, visiting: map[key.Key]bool{}}
 			require.NoError(t, d.delete(t.Context(), stored))
 			require.Empty(t, f.deeds, "some were not executed")
-			require.Equal(t, c.left, f.left(), "deleted was:\n%s", out.String())
+			require.Equal(t, c.left, f.remaining(), "deleted was:\n%s", out.String())
 		})
 	}
 }
@@ -149,19 +149,19 @@ func TestCascadeWithoutTransactions(t *testing.T) {
 	stored, err := read(t.Context(), f.Backend, memberID("grandmother"))
 	require.NoError(t, err)
 	f.deeds = []func(){func() { f.put("grandchild", "stranger") }}
-	d := &deleter{backend: struct{ storage.Backend }{f.meddler}, out: &bytes.Buffer{}, cascade: true, visiting: map[key.Key]bool{}}
+	d := &deleter{backend: struct{ storage.Backend }{f.interferer}, out: &bytes.Buffer{}, cascade: true, visiting: map[key.Key]bool{}}
 	require.NoError(t, d.delete(t.Context(), stored))
-	require.Equal(t, []string{"grandchild", "stranger"}, f.left())
+	require.Equal(t, []string{"grandchild", "stranger"}, f.remaining())
 }
 
 // With --version nothing is deleted if the resource changes before the cascade begins to delete.
-func TestCascadeOfAVersion(t *testing.T) {
+func TestCascadeWithVersion(t *testing.T) {
 	t.Parallel()
 	f := newFamily(t)
 	stored, err := read(t.Context(), f.Backend, memberID("grandmother"))
 	require.NoError(t, err)
 	f.deeds = []func(){func() { f.put("grandmother", "") }}
-	d := &deleter{backend: f.meddler, out: &bytes.Buffer{}, cascade: true, guard: stored, visiting: map[key.Key]bool{}}
+	d := &deleter{backend: f.interferer, out: &bytes.Buffer{}, cascade: true, guard: stored, visiting: map[key.Key]bool{}}
 	require.ErrorIs(t, d.delete(t.Context(), stored), storage.ErrCASFailure)
-	require.Equal(t, []string{"child", "grandchild", "grandmother", "stranger"}, f.left())
+	require.Equal(t, []string{"child", "grandchild", "grandmother", "stranger"}, f.remaining())
 }

@@ -28,7 +28,7 @@ import (
 )
 
 // remainingSchemas returns a function that finds the command's schemas.
-func schemasLeft(t *testing.T, server *env.PostgresServer) func(name string) []string {
+func remainingSchemas(t *testing.T, server *env.PostgresServer) func(name string) []string {
 	return func(name string) []string {
 		rows, err := server.Connect(t).Query(context.Background(), "select nspname from pg_namespace where strpos(nspname, $1) > 0", name)
 		require.NoError(t, err)
@@ -40,7 +40,7 @@ func schemasLeft(t *testing.T, server *env.PostgresServer) func(name string) []s
 
 // crashCommand returns a command that kills all processes of a server at once and restarts it. Data that was not written to the kernel is
 // lost.
-func crashing(t *testing.T, c *env.Container) string {
+func crashCommand(t *testing.T, c *env.Container) string {
 	id := c.ID(t)
 	return "docker kill " + id + " && docker wait " + id + " && docker start " + id
 }
@@ -54,7 +54,7 @@ func TestConformanceOfPostgres(t *testing.T) {
 	_, err = server.Connect(t).Exec(t.Context(), "create role app login password '"+password+"'; grant create on database ashlar to app")
 	require.NoError(t, err)
 	u.User = url.UserPassword("app", password)
-	r := conforms(t, u.String(), schemasLeft(t, server), "--faults", "--for", "20s", "--crash-command", crashing(t, server.Container))
+	r := checkConformance(t, u.String(), remainingSchemas(t, server), "--faults", "--for", "20s", "--crash-command", crashCommand(t, server.Container))
 	require.Equal(t, cli.ExitOK, r.code)
 	require.Contains(t, r.out, " 0 broken, 1 not asked;")
 	require.Regexp(t, `faults: .*lose answer \d+, .*kill server \d+`, r.out)
@@ -63,11 +63,11 @@ func TestConformanceOfPostgres(t *testing.T) {
 // A Postgres that acknowledges commits before it writes its log loses acknowledged writes in a crash.
 func TestConformanceFindsAsynchronousCommit(t *testing.T) {
 	server := env.StartPostgres(t, "-c", "synchronous_commit=off")
-	r := newRunner(t, server.StoreURL(t)).ask(t.Context(), "--faults", "--for", "1m", "--run", "Faults", "--crash-command", crashing(t, server.Container))
+	r := newRunner(t, server.StoreURL(t)).conformance(t.Context(), "--faults", "--for", "1m", "--run", "Faults", "--crash-command", crashCommand(t, server.Container))
 	require.Equal(t, cli.ExitFailed, r.code)
 	require.Regexp(t, `(?m)^✗ .*  `+lossText(t)+`$`, r.out)
 	require.Contains(t, r.err, "ashlar: a guarantee is broken: "+lossText(t))
-	require.Empty(t, schemasLeft(t, server)("ashlar_conformance_"))
+	require.Empty(t, remainingSchemas(t, server)("ashlar_conformance_"))
 }
 
 func TestConformanceOfEtcd(t *testing.T) {
@@ -83,7 +83,7 @@ func TestConformanceOfEtcd(t *testing.T) {
 		}
 		return keys
 	}
-	r := conforms(t, storeURL, left, append(quick, "--for", "10s")...)
+	r := checkConformance(t, storeURL, left, append(quick, "--for", "10s")...)
 	require.Equal(t, cli.ExitOK, r.code)
 	require.Regexp(t, `faults: .*lose answer \d+`, r.out)
 }
@@ -104,7 +104,7 @@ func TestConformanceOfDynamoDB(t *testing.T) {
 		}
 		return tables
 	}
-	r := conforms(t, server.StoreURL(t), left, append(quick, "--for", "10s")...)
+	r := checkConformance(t, server.StoreURL(t), left, append(quick, "--for", "10s")...)
 	require.Equal(t, cli.ExitOK, r.code)
 	require.Regexp(t, `faults: .*lose answer \d+`, r.out)
 }
@@ -124,7 +124,7 @@ func TestConformanceOverTLS(t *testing.T) {
 	}
 	root := write(t, t.TempDir(), "root.crt", certificate)
 	storeURL := strings.Replace(server.StoreURL(t), "sslmode=disable", "sslmode=verify-full&sslrootcert="+url.QueryEscape(root), 1)
-	r := conforms(t, storeURL, schemasLeft(t, server), "--faults", "--for", "10s", "--run", "Faults")
+	r := checkConformance(t, storeURL, remainingSchemas(t, server), "--faults", "--for", "10s", "--run", "Faults")
 	require.Equal(t, cli.ExitOK, r.code)
 	require.Regexp(t, `faults: cut \d+, .*delay \d+`, r.out)
 	require.NotContains(t, r.out, "lose answer")

@@ -25,9 +25,9 @@ import (
 )
 
 // conformance runs ashlar conformance. A long run prints its progress.
-func (c *runner) ask(ctx context.Context, args ...string) result {
+func (c *runner) conformance(ctx context.Context, args ...string) result {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	ctx, cancel := context.WithTimeout(ctx, 2*waitTimeout)
 	defer cancel()
 	var out, err bytes.Buffer
 	code := run(ctx, c.app(strings.NewReader(""), &out, &err), append([]string{"conformance"}, args...))
@@ -37,13 +37,13 @@ func (c *runner) ask(ctx context.Context, args ...string) result {
 
 // checkConformance runs the command beside a user's store with some contents. Afterwards the store must be unchanged, and left must find no
 // scratch store by its name. No other test may run at the same time, because the command checks for leaked goroutines.
-func conforms(t *testing.T, storeURL string, left func(name string) []string, args ...string) result {
+func checkConformance(t *testing.T, storeURL string, left func(name string) []string, args ...string) result {
 	t.Helper()
 	c := newRunner(t, storeURL)
 	c.ok("", "apply", "-f", boutique)
 	before := c.ok("", "list", "*", "-o", "json")
 	report := filepath.Join(t.TempDir(), "report.html")
-	r := c.ask(t.Context(), append(args, "--report", report)...)
+	r := c.conformance(t.Context(), append(args, "--report", report)...)
 	require.Equal(t, before, c.ok("", "list", "*", "-o", "json"))
 	html, err := os.ReadFile(report)
 	require.NoError(t, err)
@@ -73,7 +73,7 @@ func TestConformanceOfMemory(t *testing.T) {
 		}
 		return names
 	}
-	r := conforms(t, memoryURL(), left, quick...)
+	r := checkConformance(t, memoryURL(), left, quick...)
 	require.Equal(t, cli.ExitOK, r.code)
 	require.Regexp(t, `(?m)^✓ +\d+\.\d+s  A write that is refused changes nothing$`, r.out)
 	require.Regexp(t, `(?m)^– +0\.0s  The outcome of a write is unknown only .*\n +not asked: no fault was injected$`, r.out)
@@ -92,7 +92,7 @@ func TestConformanceOfSQLite(t *testing.T) {
 		}
 		return names
 	}
-	r := conforms(t, "sqlite://"+filepath.ToSlash(filepath.Join(folder, "store.db"))+"?create=on&max-size=500000", left, append(quick, "--for", "6s")...)
+	r := checkConformance(t, "sqlite://"+filepath.ToSlash(filepath.Join(folder, "store.db"))+"?create=on&max-size=500000", left, append(quick, "--for", "6s")...)
 	require.Equal(t, cli.ExitOK, r.code)
 	require.Regexp(t, `faults: kill client \d+, freeze client \d+; seed 4711`, r.out)
 }
@@ -131,16 +131,16 @@ func (c *callOnFirst) Write(p []byte) (int, error) {
 }
 
 // deletionLoser is a database that acknowledges deletions without executing them.
-type forgetful struct{ *inmem.Backend }
+type deletionLoser struct{ *inmem.Backend }
 
-func (forgetful) DeleteCAS(context.Context, *resourcepb.ID, string) error { return nil }
+func (deletionLoser) DeleteCAS(context.Context, *resourcepb.ID, string) error { return nil }
 
 var errUndeletable = errors.New("the disk is read-only")
 
 func init() {
 	storage.Register("forgetful", func(ctx context.Context, u *url.URL) (storage.Backend, error) {
 		b, err := inmem.Open(ctx, &url.URL{Scheme: "mem", Host: u.Host, RawQuery: u.RawQuery})
-		return forgetful{b}, err
+		return deletionLoser{b}, err
 	})
 	scratchstore.Register(func(u *url.URL, name string) (*scratchstore.Space, error) {
 		return &scratchstore.Space{
@@ -157,9 +157,9 @@ func init() {
 }
 
 // TestConformanceReportsViolations runs the suite against a database that breaks a guarantee.
-func TestConformanceFinds(t *testing.T) {
+func TestConformanceReportsViolations(t *testing.T) {
 	report := filepath.Join(t.TempDir(), "report.html")
-	r := newRunner(t, "forgetful://x").ask(t.Context(), "--run", "^(Histories/Calls|URL/)", "--report", report)
+	r := newRunner(t, "forgetful://x").conformance(t.Context(), "--run", "^(Delete|URL)/", "--report", report)
 	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.err, "Histories/Calls failed\n")
 	require.Contains(t, r.err, "ashlar: a guarantee is broken: An acknowledged write is seen by every handle")
@@ -172,8 +172,8 @@ func TestConformanceFinds(t *testing.T) {
 }
 
 // TestConformanceCleanupFails checks that a failed cleanup is reported, with the names of the remaining stores.
-func TestConformanceLeft(t *testing.T) {
-	r := newRunner(t, "forgetful://x?undeletable").ask(t.Context(), "--run", "^Keys/ByteOrder$")
+func TestConformanceCleanupFails(t *testing.T) {
+	r := newRunner(t, "forgetful://x?undeletable").conformance(t.Context(), "--run", "^Write/Table$")
 	require.Equal(t, cli.ExitFailed, r.code)
 	require.Regexp(t, `(?m)^ashlar: the forgetful ashlar_conformance_\w+ could not be deleted: the disk is read-only$`, r.err)
 }
@@ -198,7 +198,7 @@ func TestConformanceUsage(t *testing.T) {
 }
 
 // An unreachable database is reported at once, without a message about stores that were never created.
-func TestConformanceOutOfReach(t *testing.T) {
+func TestConformanceUnreachable(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t, "postgres://u:pa55word@127.0.0.1:1/d?sslmode=disable").run("", "conformance", "--timeout", "10s")
 	require.Equal(t, cli.ExitFailed, r.code)
@@ -207,7 +207,7 @@ func TestConformanceOutOfReach(t *testing.T) {
 }
 
 func TestConformanceCrashCommandFails(t *testing.T) {
-	r := newRunner(t, memoryURL()).ask(t.Context(), "--faults", "--for", "1m", "--run", "Faults", "--crash-command", "echo no such server; exit 3")
+	r := newRunner(t, memoryURL()).conformance(t.Context(), "--faults", "--for", "1m", "--run", "Faults", "--crash-command", "echo no such server; exit 3")
 	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.err, "--crash-command: exit status 3: no such server")
 	require.NotContains(t, r.out, "✓", "of an aborted run")

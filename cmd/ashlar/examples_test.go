@@ -33,7 +33,7 @@ func invocations(text string) [][]string {
 }
 
 // Every example in help texts and documents is a valid command line.
-func TestExamplesAreUnderstood(t *testing.T) {
+func TestExamplesParse(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder
 	var collect func(cmd *cobra.Command)

@@ -31,18 +31,18 @@ func (c *runner) newest() string {
 	return fmt.Sprint(newest)
 }
 
-func TestPastOnMemory(t *testing.T) {
+func TestHistoryOnMemory(t *testing.T) {
 	t.Parallel()
-	pastIsShown(t, newRunner(t, memoryURL()))
+	historySession(t, newRunner(t, memoryURL()))
 }
 
-func TestPastOnSQLite(t *testing.T) {
+func TestHistoryOnSQLite(t *testing.T) {
 	t.Parallel()
-	pastIsShown(t, newRunner(t, fileURL(t)))
+	historySession(t, newRunner(t, fileURL(t)))
 }
 
 // historySession runs the commands of an operator who inspects the history of a store.
-func pastIsShown(t *testing.T, c *runner) {
+func historySession(t *testing.T, c *runner) {
 	oldest, empty := c.revisions()
 	require.LessOrEqual(t, oldest, empty)
 	require.Equal(t, fmt.Sprintf("{\"oldest\":%d,\"newest\":%d}\n", oldest, empty), c.ok("", "revisions", "-o", "json"))
@@ -105,11 +105,11 @@ func pastIsShown(t *testing.T, c *runner) {
 	require.Equal(t, cli.ExitNotFound, r.code)
 	require.Contains(t, r.err, "the store has kept no version of it")
 
-	forgetting(t, c, first, second)
+	checkCompacted(t, c, first, second)
 }
 
 // checkCompacted checks the output after a part of the history is compacted.
-func forgetting(t *testing.T, c *runner, first, second string) {
+func checkCompacted(t *testing.T, c *runner, first, second string) {
 	oldest, _ := c.revisions()
 	require.Equal(t, fmt.Sprintf("compacted: the oldest revision is %s, was %d; the newest is %s\n", second, oldest, c.newest()),
 		c.ok("", "compact", second))
@@ -132,7 +132,7 @@ func forgetting(t *testing.T, c *runner, first, second string) {
 }
 
 // noHistory checks that the commands report a store without history.
-func noPast(t *testing.T, c *runner) {
+func noHistory(t *testing.T, c *runner) {
 	for _, args := range [][]string{
 		{"revisions"}, {"list", "*", "--at", "1"}, {"diff", "--from", "1", "*"}, {"history", "core/ConfigMap", "a"}, {"compact", "1"},
 	} {
@@ -143,7 +143,7 @@ func noPast(t *testing.T, c *runner) {
 }
 
 // The commands print the history as shown in the document, except for the times.
-func TestPastIsAsDocumented(t *testing.T) {
+func TestHistoryAsDocumented(t *testing.T) {
 	t.Parallel()
 	document, err := os.ReadFile("../../docs/cli.md")
 	require.NoError(t, err)
@@ -183,7 +183,7 @@ func TestPastIsAsDocumented(t *testing.T) {
 }
 
 // A time is shown only beside the version that brought it.
-func TestTimesOfVersions(t *testing.T) {
+func TestVersionTimes(t *testing.T) {
 	t.Parallel()
 	const early, late = "01ARZ3NDEKTSV4RRFFQ69G5FAV", "01BX5ZZKBKACTAV9WEVGEMMVRZ"
 	record := func(generation string) *history.Record {

@@ -47,22 +47,22 @@ func TestServeEtcdFrozenOnPostgres(t *testing.T) {
 	etcdFrozen(t, env.Postgres(t).StoreURL(t))
 }
 
-func TestPastOnPostgres(t *testing.T) {
+func TestHistoryOnPostgres(t *testing.T) {
 	t.Parallel()
-	pastIsShown(t, newRunner(t, env.Postgres(t).StoreURL(t)))
-	pastThroughServer(t, env.Postgres(t).StoreURL(t))
+	historySession(t, newRunner(t, env.Postgres(t).StoreURL(t)))
+	historyThroughServer(t, env.Postgres(t).StoreURL(t))
 }
 
 // The test has its own server, because a compaction affects all stores in it.
-func TestPastOnEtcd(t *testing.T) {
+func TestHistoryOnEtcd(t *testing.T) {
 	t.Parallel()
-	pastIsShown(t, newRunner(t, env.StartEtcd(t).StoreURL(t)))
+	historySession(t, newRunner(t, env.StartEtcd(t).StoreURL(t)))
 }
 
-func TestNoPastOnDynamoDB(t *testing.T) {
+func TestNoHistoryOnDynamoDB(t *testing.T) {
 	t.Parallel()
-	noPast(t, newRunner(t, env.DynamoDB(t).StoreURL(t)))
-	noPastThroughServer(t, env.DynamoDB(t).StoreURL(t))
+	noHistory(t, newRunner(t, env.DynamoDB(t).StoreURL(t)))
+	noHistoryThroughServer(t, env.DynamoDB(t).StoreURL(t))
 }
 
 func TestSchema(t *testing.T) {
@@ -85,7 +85,7 @@ func TestMigrateForbidden(t *testing.T) {
 	c := newRunner(t, from)
 	c.ok("", "apply", "-f", boutique)
 	c.ok("", "schema", "up", "--store", to)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
 	conn := server.Connect(t)
 	role, password := "reader_"+strings.ToLower(rand.Text()), rand.Text()
@@ -138,7 +138,7 @@ func TestReadinessOnAFrozenPostgres(t *testing.T) {
 	t.Parallel()
 	server := env.StartPostgres(t)
 	s := serveStore(t, server.StoreURL(t), "--ready-timeout", "500ms")
-	code, text := s.page("/readyz")
+	code, text := s.get("/readyz")
 	require.Equal(t, http.StatusOK, code, text)
 	server.Pause(t)
 	frozen := true
@@ -148,17 +148,17 @@ func TestReadinessOnAFrozenPostgres(t *testing.T) {
 		}
 	}()
 	for range 3 { // an earlier probe does not block a later one
-		code, text = s.page("/readyz")
+		code, text = s.get("/readyz")
 		require.Equal(t, http.StatusServiceUnavailable, code)
 		require.Equal(t, "not ready: the store does not answer\n", text)
 	}
-	code, _ = s.page("/healthz")
+	code, _ = s.get("/healthz")
 	require.Equal(t, http.StatusOK, code, "the process itself is well")
-	s.says(`"msg":"not ready"`)
+	s.waitForLog(`"msg":"not ready"`)
 	frozen = false
 	server.Unpause(t)
 	require.Eventually(t, func() bool {
-		code, _ := s.page("/readyz")
+		code, _ := s.get("/readyz")
 		return code == http.StatusOK
-	}, patience, 100*time.Millisecond)
+	}, waitTimeout, 100*time.Millisecond)
 }

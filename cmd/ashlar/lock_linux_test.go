@@ -15,7 +15,7 @@ import (
 )
 
 // A command does not outlive a killed holder.
-func TestLockWhoseHolderIsKilled(t *testing.T) {
+func TestLockHolderKilled(t *testing.T) {
 	t.Parallel()
 	url := fileURL(t)
 	p := holding(t, url, `echo held; exec sleep 1000`, "--ttl", busyTTL)
@@ -30,12 +30,12 @@ func stopped(t *testing.T, pid int) {
 	require.Eventually(t, func() bool {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		return err == nil && (strings.Contains(string(stat), ") T ") || strings.Contains(string(stat), ") D "))
-	}, patience, time.Millisecond)
+	}, waitTimeout, time.Millisecond)
 }
 
 // Ctrl-Z stops the command together with the program that renews the lock. After a wake-up the command continues only if the lock is still
 // held.
-func TestLockThatIsStopped(t *testing.T) {
+func TestLockStopped(t *testing.T) {
 	t.Parallel()
 	url := fileURL(t)
 	p := holding(t, url, `trap "" TERM; echo held; echo $$; while :; do echo tick; sleep 0.01; done`, "--ttl", "10s")
@@ -69,7 +69,7 @@ func TestLockThatIsStopped(t *testing.T) {
 }
 
 // A stopped command receives signals like any other.
-func TestLockWhoseCommandStandsStill(t *testing.T) {
+func TestLockStoppedCommandEnds(t *testing.T) {
 	t.Parallel()
 	p := holding(t, fileURL(t), `trap "exit 3" TERM; echo held; echo $$; kill -STOP $$; while :; do sleep 0.1; done`)
 	var command int
@@ -81,7 +81,7 @@ func TestLockWhoseCommandStandsStill(t *testing.T) {
 }
 
 // Ctrl-Z stops neither the command nor the program that renews the lock if no shell could wake them, as in a session of ssh -t.
-func TestLockAtATerminalWithoutAShell(t *testing.T) {
+func TestLockTerminalWithoutShell(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
 	require.NoError(t, err)

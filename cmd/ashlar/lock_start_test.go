@@ -18,7 +18,7 @@ import (
 )
 
 // blockWrites blocks all writes to a store until the returned function is called.
-func nobodyWrites(t *testing.T, url string) (over func()) {
+func blockWrites(t *testing.T, url string) (over func()) {
 	t.Helper()
 	db, err := sql.Open("sqlite3", "file:"+strings.TrimPrefix(url, "sqlite://")+"?_txlock=immediate")
 	require.NoError(t, err)
@@ -29,12 +29,12 @@ func nobodyWrites(t *testing.T, url string) (over func()) {
 }
 
 // The command reports a holder only if the store has returned one. Otherwise the lock may be free or held.
-func TestLockOfAStoreThatDoesNotAnswer(t *testing.T) {
+func TestLockUnresponsiveStore(t *testing.T) {
 	t.Parallel()
 	url := fileURL(t)
 	c := newRunner(t, url)
 	c.ok("", "lock", "job", "--", "true")
-	over := nobodyWrites(t, url)
+	over := blockWrites(t, url)
 	for _, wait := range []string{"1s", "100ms"} {
 		refused := c.run("", "lock", "job", "--wait", wait, "--", "true")
 		require.Equal(t, cli.ExitFailed, refused.code, refused.err)
@@ -44,7 +44,7 @@ func TestLockOfAStoreThatDoesNotAnswer(t *testing.T) {
 }
 
 // A condition that ends before a command starts prevents the start.
-func TestAConditionThatIsOver(t *testing.T) {
+func TestLockConditionEnded(t *testing.T) {
 	t.Parallel()
 	over := make(chan struct{})
 	close(over)
@@ -57,7 +57,7 @@ func TestAConditionThatIsOver(t *testing.T) {
 }
 
 // The second signal kills the command and its processes, and releases the lock.
-func TestLockIsToldToEndTwice(t *testing.T) {
+func TestLockSecondSignal(t *testing.T) {
 	t.Parallel()
 	url := fileURL(t)
 	p := holding(t, url, `trap "echo told" TERM; echo held; (trap "" TERM; echo $(sh -c 'echo $PPID'); while :; do sleep 0.1; done) & while :; do wait; done`)
@@ -69,7 +69,7 @@ func TestLockIsToldToEndTwice(t *testing.T) {
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	require.Eventually(t, func() bool {
 		return errors.Is(syscall.Kill(started, 0), syscall.ESRCH)
-	}, patience, time.Millisecond, "what the command started outlives it")
+	}, waitTimeout, time.Millisecond, "what the command started outlives it")
 	require.Equal(t, 128+int(syscall.SIGKILL), p.end(), p.err.String())
 	newRunner(t, url).ok("", "lock", "job", "--wait", "0s", "--", "true")
 }

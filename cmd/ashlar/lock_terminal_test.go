@@ -14,7 +14,7 @@ import (
 )
 
 // A command can read from the terminal, as ssh and sudo do, even if its standard input is something else.
-func TestLockWhoseCommandAsksAtTheTerminal(t *testing.T) {
+func TestLockCommandReadsTerminal(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
 	require.NoError(t, err)
@@ -22,13 +22,13 @@ func TestLockWhoseCommandAsksAtTheTerminal(t *testing.T) {
 	require.NoError(t, err)
 	defer ours.Close()
 	defer theirs.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, self, "lock", "job", "--", "sh", "-c", `read x </dev/tty; echo "got $x"`)
 	cmd.Env = []string{"ASHLAR_STORE=" + fileURL(t), "PATH=" + os.Getenv("PATH"), asCommand + "=1"}
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 3}
-	cmd.WaitDelay = patience // for processes of a killed command
+	cmd.WaitDelay = waitTimeout // for processes of a killed command
 	_, err = ours.WriteString("hello\n")
 	require.NoError(t, err)
 	out, err := cmd.Output()

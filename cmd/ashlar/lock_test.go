@@ -37,7 +37,7 @@ func TestLockRunsACommand(t *testing.T) {
 	}
 }
 
-func TestLockIsHeldByOneProcess(t *testing.T) {
+func TestLockExclusive(t *testing.T) {
 	t.Parallel()
 	url, inside := fileURL(t), filepath.Join(t.TempDir(), "inside")
 	var all sync.WaitGroup
@@ -67,7 +67,7 @@ func holding(t *testing.T, url string, script string, flags ...string) *process 
 	return p
 }
 
-func TestLockThatIsHeld(t *testing.T) {
+func TestLockHeld(t *testing.T) {
 	t.Parallel()
 	url := fileURL(t)
 	c := newRunner(t, url)
@@ -85,7 +85,7 @@ func TestLockThatIsHeld(t *testing.T) {
 }
 
 // A command does not outlive the tenure, even if it ignores SIGTERM.
-func TestLockThatIsLost(t *testing.T) {
+func TestLockLost(t *testing.T) {
 	t.Parallel()
 	url := fileURL(t)
 	p := holding(t, url, `trap "" TERM; echo held; while :; do sleep 0.1; done`, "--ttl", busyTTL)
@@ -101,7 +101,7 @@ func TestLockThatIsLost(t *testing.T) {
 }
 
 // A signal that ends this program is passed on to the command, whose exit code is returned.
-func TestLockIsToldToEnd(t *testing.T) {
+func TestLockSignal(t *testing.T) {
 	t.Parallel()
 	// A program's commands inherit ignored signals, and the tests may run under nohup. Handled signals are not inherited.
 	hangups := make(chan os.Signal, 1)
@@ -125,7 +125,7 @@ func TestLockIsToldToEnd(t *testing.T) {
 }
 
 // The exit code of a successful command is 0, even if the lock cannot be released at once.
-func TestLockThatCannotBeFreed(t *testing.T) {
+func TestLockResignFails(t *testing.T) {
 	t.Parallel()
 	url, again := fileURL(t), filepath.Join(t.TempDir(), "again")
 	p := holding(t, url, `echo held; while ! [ -e `+again+` ]; do sleep 0.1; done`, "--ttl", "1m")

@@ -65,7 +65,7 @@ func TestMigrateLive(t *testing.T) {
 	stores := []string{"--from", from, "--to", to}
 
 	// The migration runs until the cutover.
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
 	in, operator := io.Pipe()
 	seen, out := io.Pipe()
@@ -115,7 +115,7 @@ func TestMigrateLive(t *testing.T) {
 // stopMigration starts a live migration, interrupts it in a phase, and returns its last message.
 func stopMigration(t *testing.T, c *runner, phase string, args ...string) (note string) {
 	t.Helper()
-	ctx, interrupt := context.WithTimeout(context.Background(), patience)
+	ctx, interrupt := context.WithTimeout(context.Background(), waitTimeout)
 	defer interrupt()
 	seen, out := io.Pipe()
 	over := make(chan int, 1)

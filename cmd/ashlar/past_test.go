@@ -22,7 +22,7 @@ func numbered(name string) *resourcepb.ID {
 }
 
 // A history of several pages is read to its end, each resource once, even if a single resource fills a page.
-func TestPastIsReadInPages(t *testing.T) {
+func TestHistoryPages(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	b := inmem.New(nil)
@@ -59,35 +59,35 @@ func TestPastIsReadInPages(t *testing.T) {
 }
 
 // countingHistorian counts the responses of a store's followers.
-type attentive struct {
+type countingHistorian struct {
 	history.Historian
 	answers int
 }
 
-type attentiveFollower struct {
+type countingFollower struct {
 	history.Follower
-	of *attentive
+	of *countingHistorian
 }
 
-func (a *attentive) Follow(ctx context.Context, span history.Span, after int64) (history.Follower, error) {
+func (a *countingHistorian) Follow(ctx context.Context, span history.Span, after int64) (history.Follower, error) {
 	f, err := a.Historian.Follow(ctx, span, after)
-	return attentiveFollower{f, a}, err
+	return countingFollower{f, a}, err
 }
 
-func (f attentiveFollower) Next(ctx context.Context) ([]history.Change, int64, error) {
+func (f countingFollower) Next(ctx context.Context) ([]history.Change, int64, error) {
 	f.of.answers++
 	return f.Follower.Next(ctx)
 }
 
 // The history of a resource is printed while it is read, because it may be much larger than memory. Versions that the store forgets
 // meanwhile are omitted, and no version is printed twice.
-func TestHistoryIsShownAsItIsRead(t *testing.T) {
+func TestHistoryStreams(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	b := inmem.New(nil)
 	defer b.Close()
 	inner, _ := storage.As[history.Historian](storage.Backend(b))
-	h := &attentive{Historian: inner}
+	h := &countingHistorian{Historian: inner}
 	res := &resourcepb.Resource{Id: numbered("a")}
 	res.Id.Uid = "u"
 	const writes = 20

@@ -76,7 +76,7 @@ func (p *process) next() string {
 			p.t.Fatalf("the command has ended: %s", p.err.String())
 		}
 		return line
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		p.t.Fatal("the command printed nothing")
 		return ""
 	}
@@ -88,13 +88,13 @@ func (p *process) end() int {
 	select {
 	case <-p.done:
 		return p.cmd.ProcessState.ExitCode()
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		p.t.Fatal("the command did not end")
 		return -1
 	}
 }
 
-func TestSignalsEndAWatchWell(t *testing.T) {
+func TestSignalsEndWatch(t *testing.T) {
 	t.Parallel()
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		p := start(t, []string{"ASHLAR_STORE=" + fileURL(t)}, "watch", "*")

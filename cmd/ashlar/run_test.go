@@ -18,7 +18,7 @@ import (
 )
 
 // waitTimeout bounds the wait for an expected event.
-const patience = 2 * time.Minute
+const waitTimeout = 2 * time.Minute
 
 var memoryStores atomic.Int64
 
@@ -49,7 +49,7 @@ func (c *runner) app(in io.Reader, out, err io.Writer) *cli.App {
 // run runs the command with a text as its standard input.
 func (c *runner) run(in string, args ...string) result {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
 	var out, err bytes.Buffer
 	code := run(ctx, c.app(strings.NewReader(in), &out, &err), append(args, c.flags...))
@@ -71,18 +71,18 @@ func (c *runner) ok(in string, args ...string) string {
 }
 
 // watchRun is a running watch.
-type watching struct {
+type watchRun struct {
 	t     *testing.T
 	stop  context.CancelFunc
 	lines chan string
 	code  chan int
 }
 
-func (c *runner) watch(args ...string) *watching {
+func (c *runner) watch(args ...string) *watchRun {
 	c.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	reader, writer := io.Pipe()
-	w := &watching{t: c.t, stop: stop, lines: make(chan string, 10_000), code: make(chan int, 1)}
+	w := &watchRun{t: c.t, stop: stop, lines: make(chan string, 10_000), code: make(chan int, 1)}
 	var complaints bytes.Buffer
 	go func() {
 		code := run(ctx, c.app(strings.NewReader(""), writer, &complaints), append(append([]string{"watch"}, args...), c.flags...))
@@ -109,24 +109,24 @@ func newScanner(r io.Reader) *bufio.Scanner {
 }
 
 // next returns the next line, or "" after the last one.
-func (w *watching) next() string {
+func (w *watchRun) next() string {
 	w.t.Helper()
 	select {
 	case line := <-w.lines:
 		return line
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		w.t.Fatal("the watch printed nothing")
 		return ""
 	}
 }
 
 // end waits for the watch to end.
-func (w *watching) end() int {
+func (w *watchRun) end() int {
 	w.t.Helper()
 	select {
 	case code := <-w.code:
 		return code
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		w.t.Fatal("the watch did not end")
 		return -1
 	}

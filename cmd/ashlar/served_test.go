@@ -20,7 +20,7 @@ import (
 )
 
 // serverProcess is ashlar serve as a separate process.
-type served struct {
+type serverProcess struct {
 	t                 *testing.T
 	cmd               *exec.Cmd
 	done              chan struct{}
@@ -32,17 +32,17 @@ type served struct {
 }
 
 // serveStore starts a server of a store, on free ports unless args set others, and waits until it listens.
-func serveStore(t *testing.T, store string, args ...string) *served {
+func serveStore(t *testing.T, store string, args ...string) *serverProcess {
 	t.Helper()
 	s := startServer(t, store, args...)
 	var where struct{ Grpc, HTTP, Admin string }
-	require.NoError(t, json.Unmarshal([]byte(s.says(`"msg":"listening"`)), &where))
+	require.NoError(t, json.Unmarshal([]byte(s.waitForLog(`"msg":"listening"`)), &where))
 	s.grpc, s.http, s.admin = where.Grpc, where.HTTP, where.Admin
 	return s
 }
 
 // startServer starts a server without waiting.
-func startServer(t *testing.T, store string, args ...string) *served {
+func startServer(t *testing.T, store string, args ...string) *serverProcess {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func startServer(t *testing.T, store string, args ...string) *served {
 	if !strings.Contains(strings.Join(args, " "), "--types") {
 		all = append(all, "--any-type")
 	}
-	s := &served{t: t, cmd: exec.Command(self, append(all, args...)...), done: make(chan struct{})}
+	s := &serverProcess{t: t, cmd: exec.Command(self, append(all, args...)...), done: make(chan struct{})}
 	s.cond = sync.NewCond(&s.mu)
 	s.cmd.Env = append(os.Environ(), asCommand+"=1")
 	out, err := s.cmd.StderrPipe()
@@ -79,10 +79,10 @@ func startServer(t *testing.T, store string, args ...string) *served {
 }
 
 // waitForLog waits for a line of the log that contains a text.
-func (s *served) says(text string) string {
+func (s *serverProcess) waitForLog(text string) string {
 	s.t.Helper()
-	deadline := time.Now().Add(patience)
-	timer := time.AfterFunc(patience, s.cond.Broadcast)
+	deadline := time.Now().Add(waitTimeout)
+	timer := time.AfterFunc(waitTimeout, s.cond.Broadcast)
 	defer timer.Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,25 +103,25 @@ func (s *served) says(text string) string {
 }
 
 // logText returns the whole log.
-func (s *served) logged() string {
+func (s *serverProcess) logText() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Join(s.log, "\n")
 }
 
-func (s *served) signal(sig syscall.Signal) {
+func (s *serverProcess) signal(sig syscall.Signal) {
 	s.t.Helper()
 	require.NoError(s.t, s.cmd.Process.Signal(sig))
 }
 
 // end waits for the end of the server and returns its exit code, or -1 if a signal ended it.
-func (s *served) end() int {
+func (s *serverProcess) end() int {
 	s.t.Helper()
 	select {
 	case <-s.done:
 		return s.cmd.ProcessState.ExitCode()
-	case <-time.After(patience):
-		s.t.Fatalf("the server did not end: %s", s.logged())
+	case <-time.After(waitTimeout):
+		s.t.Fatalf("the server did not end: %s", s.logText())
 		return -1
 	}
 }
@@ -130,7 +130,7 @@ func (s *served) end() int {
 const startedWrites = `grpc_server_started_total{grpc_method="Write",grpc_service="ashlar.resource.v1.ResourceService",grpc_type="unary"}`
 
 // get returns the response and the code at a path of the HTTP address.
-func (s *served) page(path string) (int, string) {
+func (s *serverProcess) get(path string) (int, string) {
 	s.t.Helper()
 	answer, err := http.Get("http://" + s.http + path)
 	require.NoError(s.t, err)
@@ -141,9 +141,9 @@ func (s *served) page(path string) (int, string) {
 }
 
 // metric returns the value of a metric.
-func (s *served) metric(name string) float64 {
+func (s *serverProcess) metric(name string) float64 {
 	s.t.Helper()
-	_, text := s.page("/metrics")
+	_, text := s.get("/metrics")
 	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(line, name+" "); ok {
 			number, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
@@ -156,30 +156,30 @@ func (s *served) metric(name string) float64 {
 }
 
 // waitForMetric waits until a metric reaches a value.
-func (s *served) counts(name string, value float64) {
+func (s *serverProcess) waitForMetric(name string, value float64) {
 	s.t.Helper()
-	require.Eventually(s.t, func() bool { return s.metric(name) >= value }, patience, 10*time.Millisecond, name)
+	require.Eventually(s.t, func() bool { return s.metric(name) >= value }, waitTimeout, 10*time.Millisecond, name)
 }
 
 // kill ends the server like a power failure.
-func (s *served) kill() {
+func (s *serverProcess) kill() {
 	s.t.Helper()
 	require.NoError(s.t, s.cmd.Process.Kill())
 	s.end()
 }
 
 // restart starts a killed server again, at the same addresses.
-func (s *served) restart(store string, args ...string) *served {
+func (s *serverProcess) restart(store string, args ...string) *serverProcess {
 	s.t.Helper()
 	return serveStore(s.t, store, append(args, "--listen", s.grpc, "--http", s.http)...)
 }
 
 // cli returns a runner whose commands use the server.
-func (s *served) cli(t *testing.T) *runner {
+func (s *serverProcess) cli(t *testing.T) *runner {
 	return &runner{t: t, env: map[string]string{}, flags: []string{"--server", s.grpc}}
 }
 
-func TestServeRefusesWhatIsNotSafe(t *testing.T) {
+func TestServeRejectsUnsafeConfig(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, tc := range map[string]struct {
@@ -218,7 +218,7 @@ func TestServeRefusesWhatIsNotSafe(t *testing.T) {
 	}
 }
 
-func TestServeOnAllInterfacesIfItMust(t *testing.T) {
+func TestServeInsecure(t *testing.T) {
 	t.Parallel()
 	s := serveStore(t, memoryURL(), "--insecure", "--listen", ":0")
 	s.signal(syscall.SIGTERM)
@@ -226,7 +226,7 @@ func TestServeOnAllInterfacesIfItMust(t *testing.T) {
 }
 
 // A second signal ends the server at once, even during calls.
-func TestServeEndsAtOnceAtTheSecondSignal(t *testing.T) {
+func TestServeSecondSignal(t *testing.T) {
 	t.Parallel()
 	store := fileURL(t)
 	s := serveStore(t, store, "--drain", "1h")
@@ -236,9 +236,9 @@ func TestServeEndsAtOnceAtTheSecondSignal(t *testing.T) {
 	defer release()
 	begun := s.metric(startedWrites)
 	writer := start(t, nil, "apply", "-f", write(t, t.TempDir(), "a.yaml", configMap("a", "1")), "--server", s.grpc)
-	s.counts(startedWrites, begun+1)
+	s.waitForMetric(startedWrites, begun+1)
 	s.signal(syscall.SIGTERM)
-	s.says(`"msg":"draining"`)
+	s.waitForLog(`"msg":"draining"`)
 	require.Eventually(t, func() bool { // signals that arrive together are one signal to the process
 		_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 		select {
@@ -247,7 +247,7 @@ func TestServeEndsAtOnceAtTheSecondSignal(t *testing.T) {
 		default:
 			return false
 		}
-	}, patience, 10*time.Millisecond)
+	}, waitTimeout, 10*time.Millisecond)
 	require.Equal(t, -1, s.end())
 	require.Equal(t, cli.ExitFailed, writer.end())
 }
@@ -263,24 +263,24 @@ func TestServeDrains(t *testing.T) {
 	release := lockFile(t, store)
 	begun := s.metric(startedWrites)
 	writer := start(t, nil, "apply", "-f", write(t, t.TempDir(), "a.yaml", configMap("a", "1")), "--server", s.grpc)
-	s.counts(startedWrites, begun+1)
+	s.waitForMetric(startedWrites, begun+1)
 	s.signal(syscall.SIGTERM)
-	s.says(`"msg":"draining"`)
+	s.waitForLog(`"msg":"draining"`)
 	release()
 	require.Equal(t, "core/ConfigMap default/a created", writer.next())
 	require.Equal(t, cli.ExitOK, writer.end())
 	require.Equal(t, "Unavailable: the server is shutting down: retry, or connect to another server", watch.end(t))
 	require.Equal(t, cli.ExitOK, s.end())
 	require.Equal(t, "core/ConfigMap/a\n", newRunner(t, store).ok("", "get", "core/ConfigMap", "a", "-o", "name"))
-	require.NotContains(t, s.logged(), `"level":"ERROR"`)
-	_, drained, _ := strings.Cut(s.logged(), `"msg":"draining"`)
+	require.NotContains(t, s.logText(), `"level":"ERROR"`)
+	_, drained, _ := strings.Cut(s.logText(), `"msg":"draining"`)
 	answered, told := strings.Index(drained, "ResourceService/Write"), strings.Index(drained, "ResourceService/WatchList")
 	require.Positive(t, answered)
 	require.Greater(t, told, answered, "watches end when the calls have: until then they can show what these write")
 }
 
 // A server without drain time does not wait for calls that cannot end.
-func TestServeCutsOffWhatDoesNotEnd(t *testing.T) {
+func TestServeDrainTimeout(t *testing.T) {
 	t.Parallel()
 	store := fileURL(t)
 	s := serveStore(t, store, "--drain", "0s")
@@ -289,7 +289,7 @@ func TestServeCutsOffWhatDoesNotEnd(t *testing.T) {
 	defer release()
 	begun := s.metric(startedWrites)
 	writer := start(t, nil, "apply", "-f", write(t, t.TempDir(), "a.yaml", configMap("a", "1")), "--server", s.grpc)
-	s.counts(startedWrites, begun+1)
+	s.waitForMetric(startedWrites, begun+1)
 	s.signal(syscall.SIGINT)
 	s.end()
 	require.Equal(t, cli.ExitFailed, writer.end())

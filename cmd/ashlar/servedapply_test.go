@@ -10,7 +10,7 @@ import (
 
 // If another client creates a resource between the read and the write of apply, apply does not overwrite it unread: it retries and updates
 // it.
-func TestApplyThroughServerBeginsAgain(t *testing.T) {
+func TestApplyThroughServerRetries(t *testing.T) {
 	t.Parallel()
 	s := serveStore(t, memoryURL())
 	c := s.cli(t)
@@ -18,7 +18,7 @@ func TestApplyThroughServerBeginsAgain(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, server.Close()) }()
 	for others, want := range map[string]string{"theirs": "updated", "mine": "unchanged"} {
-		m := &meddler{Backend: server, deeds: []func(){func() { c.ok(configMap(others+"-a", others), "apply", "-f", "-") }}}
+		m := &interferer{Backend: server, deeds: []func(){func() { c.ok(configMap(others+"-a", others), "apply", "-f", "-") }}}
 		said, err := applyTo(t, m, configMap(others+"-a", "mine"))
 		require.NoError(t, err)
 		require.Equal(t, "core/ConfigMap default/"+others+"-a "+want+"\n", said)

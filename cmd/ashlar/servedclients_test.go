@@ -45,7 +45,7 @@ func rawWatch(t *testing.T, address string) *watchOfAll {
 	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	t.Cleanup(func() {
 		cancel()
 		require.NoError(t, conn.Close())
@@ -79,7 +79,7 @@ func (w *watchOfAll) end(t *testing.T) string {
 	select {
 	case err := <-w.ended:
 		return status.Code(err).String() + ": " + status.Convert(err).Message()
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		t.Fatal("the watch did not end")
 		return ""
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // The commands print the session through a server as shown in the document.
-func TestServerIsAsDocumented(t *testing.T) {
+func TestServerSessionAsDocumented(t *testing.T) {
 	t.Parallel()
 	document, err := os.ReadFile("../../docs/cli.md")
 	require.NoError(t, err)

@@ -19,7 +19,7 @@ import (
 
 // A client that connects without sending anything, such as a port scanner, does not delay the end of the server and of other clients'
 // calls.
-func TestServeEndsInSpiteOfSilentConnections(t *testing.T) {
+func TestServeStopsDespiteSilentConnections(t *testing.T) {
 	t.Parallel()
 	cert, key := newAuthority(t).sign("server")
 	for name, args := range map[string][]string{"plain": nil, "TLS": {"--tls-cert", cert, "--tls-key", key}} {
@@ -29,7 +29,7 @@ func TestServeEndsInSpiteOfSilentConnections(t *testing.T) {
 			conn, err := net.Dial("tcp", s.grpc)
 			require.NoError(t, err)
 			defer conn.Close()
-			require.NoError(t, conn.SetDeadline(time.Now().Add(patience/4)))
+			require.NoError(t, conn.SetDeadline(time.Now().Add(waitTimeout/4)))
 			if name == "TLS" {
 				// Later in the queue of connections, so that the server has accepted the silent one.
 				require.Error(t, knock(s.grpc))
@@ -53,20 +53,20 @@ func knock(address string) error {
 		return err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
 	_, err = grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
 	return err
 }
 
 // Clients that watch the server's health, such as load balancers, are notified of its end and do not delay it.
-func TestServeEndsInSpiteOfWatchesOfItsHealth(t *testing.T) {
+func TestServeStopsDespiteHealthWatches(t *testing.T) {
 	t.Parallel()
 	s := serveStore(t, memoryURL(), "--drain", "1h")
 	conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), patience/4)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout/4)
 	defer cancel()
 	watch, err := grpc_health_v1.NewHealthClient(conn).Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
 	require.NoError(t, err)
@@ -85,7 +85,7 @@ func TestServeEndsInSpiteOfWatchesOfItsHealth(t *testing.T) {
 }
 
 // A signal during the start ends the server without an error.
-func TestServeEndsWhileItStarts(t *testing.T) {
+func TestServeStopsDuringStart(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -27,22 +27,22 @@ import (
 )
 
 // serveEtcd starts ashlar serve etcd as a separate process, on a free port, and waits until it listens.
-func serveEtcd(t *testing.T, store string, args ...string) *served {
+func serveEtcd(t *testing.T, store string, args ...string) *serverProcess {
 	t.Helper()
 	s := startEtcd(t, store, args...)
 	var where struct{ Grpc, Admin string }
-	require.NoError(t, json.Unmarshal([]byte(s.says(`"msg":"listening"`)), &where))
+	require.NoError(t, json.Unmarshal([]byte(s.waitForLog(`"msg":"listening"`)), &where))
 	s.grpc, s.http = where.Grpc, where.Admin
 	return s
 }
 
 // startEtcd starts ashlar serve etcd without waiting.
-func startEtcd(t *testing.T, store string, args ...string) *served {
+func startEtcd(t *testing.T, store string, args ...string) *serverProcess {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
 	all := []string{"serve", "etcd", "--store", store, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log-format", "json"}
-	s := &served{t: t, cmd: exec.Command(self, append(all, args...)...), done: make(chan struct{})}
+	s := &serverProcess{t: t, cmd: exec.Command(self, append(all, args...)...), done: make(chan struct{})}
 	s.cond = sync.NewCond(&s.mu)
 	s.cmd.Env = append(os.Environ(), asCommand+"=1")
 	out, err := s.cmd.StderrPipe()
@@ -66,7 +66,7 @@ func startEtcd(t *testing.T, store string, args ...string) *served {
 	return s
 }
 
-func etcdClient(t *testing.T, s *served, config *tls.Config) *clientv3.Client {
+func etcdClient(t *testing.T, s *serverProcess, config *tls.Config) *clientv3.Client {
 	t.Helper()
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.grpc}, TLS: config, Logger: zap.NewNop()})
 	require.NoError(t, err)
@@ -77,7 +77,7 @@ func etcdClient(t *testing.T, s *served, config *tls.Config) *clientv3.Client {
 // Written keys exist after a restart, and a client's watch resumes at the next server.
 func TestServeEtcd(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	store := "sqlite:" + filepath.Join(t.TempDir(), "kube.db")
 	first, second := serveEtcd(t, store), serveEtcd(t, store)
@@ -92,9 +92,9 @@ func TestServeEtcd(t *testing.T) {
 	require.ErrorIs(t, err, rpctypes.ErrRequestTooLarge)
 	_, err = etcdClient(t, first, nil).Put(ctx, "larger", strings.Repeat("x", 2<<20))
 	require.ErrorContains(t, err, "larger than max") // the error of etcd's client
-	code, _ := first.page("/readyz")
+	code, _ := first.get("/readyz")
 	require.Equal(t, http.StatusOK, code)
-	_, metrics := first.page("/metrics")
+	_, metrics := first.get("/metrics")
 	require.Contains(t, metrics, `grpc_method="Put"`)
 	first.signal(syscall.SIGTERM)
 	require.Equal(t, cli.ExitOK, first.end())
@@ -113,7 +113,7 @@ func TestServeEtcd(t *testing.T) {
 
 func TestServeEtcdDemandsCertificates(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	ours, others := newAuthority(t), newAuthority(t)
 	cert, key := ours.sign("server")
@@ -135,7 +135,7 @@ func TestServeEtcdDemandsCertificates(t *testing.T) {
 }
 
 // A signal during the start ends the server without an error.
-func TestServeEtcdEndsWhileItStarts(t *testing.T) {
+func TestServeEtcdStopsDuringStart(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -151,7 +151,7 @@ func TestServeEtcdEndsWhileItStarts(t *testing.T) {
 // A list that is sent in parts ends by itself: a stopping server completes it before it ends watches.
 func TestServeEtcdDrainsLists(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	const keys = 60
 	s := serveEtcd(t, memoryURL(), "--log-level", "debug")
@@ -167,7 +167,7 @@ func TestServeEtcdDrainsLists(t *testing.T) {
 	first, err := list.Recv()
 	require.NoError(t, err)
 	s.signal(syscall.SIGTERM)
-	s.says(`"msg":"draining"`)
+	s.waitForLog(`"msg":"draining"`)
 	received := len(first.RangeResponse.Kvs)
 	for received < keys {
 		part, err := list.Recv()
@@ -177,7 +177,7 @@ func TestServeEtcdDrainsLists(t *testing.T) {
 	_, err = list.Recv()
 	require.ErrorIs(t, err, io.EOF)
 	require.Equal(t, cli.ExitOK, s.end())
-	_, drained, _ := strings.Cut(s.logged(), `"msg":"draining"`)
+	_, drained, _ := strings.Cut(s.logText(), `"msg":"draining"`)
 	listed, told := strings.Index(drained, "KV/RangeStream"), strings.Index(drained, "Watch/Watch")
 	require.Positive(t, listed)
 	require.Greater(t, told, listed)

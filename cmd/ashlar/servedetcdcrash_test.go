@@ -41,7 +41,7 @@ type crashes struct {
 func etcdCrashes(t *testing.T, store string) {
 	t.Helper()
 	const rounds, most = 4, 150
-	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*waitTimeout)
 	defer cancel()
 	c := &crashes{t: t, acknowledged: map[string]int64{}, denied: map[string]int64{}, seen: map[string][]int64{}, next: 1}
 	for round := range rounds {
@@ -164,16 +164,16 @@ func etcdFrozen(t *testing.T, store string) {
 	t.Helper()
 	still, awake := serveEtcd(t, store), serveEtcd(t, store)
 	there, here := etcdClient(t, still, nil), etcdClient(t, awake, nil)
-	for ttl := 3 * time.Second; !frozenBeside(t, still, there, here, ttl); ttl *= 4 {
+	for ttl := 3 * time.Second; !testFrozen(t, still, there, here, ttl); ttl *= 4 {
 		require.Less(t, ttl, 2*time.Minute, "a lease expired before its use")
 		t.Logf("a lease of %v expired before its use, trying a longer one", ttl)
 	}
 }
 
 // testFrozen returns false if the test itself was late by the time to live.
-func frozenBeside(t *testing.T, still *served, there, here *clientv3.Client, ttl time.Duration) bool {
+func testFrozen(t *testing.T, still *serverProcess, there, here *clientv3.Client, ttl time.Duration) bool {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*patience+10*ttl)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*waitTimeout+10*ttl)
 	defer cancel()
 	granted := func(key string) (clientv3.LeaseID, bool) {
 		began := time.Now()
@@ -234,7 +234,7 @@ func frozenBeside(t *testing.T, still *served, there, here *clientv3.Client, ttl
 	}
 	inTime := renewed(6) // two times to live
 	if inTime {
-		require.Eventually(t, func() bool { return !has(here, dyingKey) }, patience, 50*time.Millisecond)
+		require.Eventually(t, func() bool { return !has(here, dyingKey) }, waitTimeout, 50*time.Millisecond)
 	}
 	require.NoError(t, freeze.Wake(still.cmd.Process))
 	if !inTime {
@@ -250,6 +250,6 @@ func frozenBeside(t *testing.T, still *served, there, here *clientv3.Client, ttl
 		return false
 	}
 	stop()
-	require.Eventually(t, func() bool { return !has(there, livingKey) }, patience, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return !has(there, livingKey) }, waitTimeout, 50*time.Millisecond)
 	return true
 }

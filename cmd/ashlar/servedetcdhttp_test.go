@@ -27,14 +27,14 @@ type etcdHTTP struct {
 	client *http.Client
 }
 
-func newEtcdHTTP(t *testing.T, s *served, config *tls.Config) *etcdHTTP {
+func newEtcdHTTP(t *testing.T, s *serverProcess, config *tls.Config) *etcdHTTP {
 	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	base := "http://" + s.grpc
 	if config != nil {
 		base = "https://" + s.grpc
 	}
-	return &etcdHTTP{t, base, &http.Client{Transport: transport, Timeout: patience}}
+	return &etcdHTTP{t, base, &http.Client{Transport: transport, Timeout: waitTimeout}}
 }
 
 func (c *etcdHTTP) do(method, path, body string, header ...string) *http.Response {
@@ -50,7 +50,7 @@ func (c *etcdHTTP) do(method, path, body string, header ...string) *http.Respons
 }
 
 // request returns the code and the body of a response.
-func (c *etcdHTTP) says(method, path, body string, header ...string) (int, string) {
+func (c *etcdHTTP) request(method, path, body string, header ...string) (int, string) {
 	c.t.Helper()
 	answer := c.do(method, path, body, header...)
 	defer answer.Body.Close()
@@ -62,7 +62,7 @@ func (c *etcdHTTP) says(method, path, body string, header ...string) (int, strin
 // post calls a method of etcd's API, which must succeed.
 func (c *etcdHTTP) post(path, body string) map[string]any {
 	c.t.Helper()
-	code, text := c.says(http.MethodPost, path, body)
+	code, text := c.request(http.MethodPost, path, body)
 	require.Equal(c.t, http.StatusOK, code, text)
 	answer := map[string]any{}
 	require.NoError(c.t, json.Unmarshal([]byte(text), &answer))
@@ -96,21 +96,21 @@ func TestServeEtcdByHTTP(t *testing.T) {
 			t.Parallel()
 			s := serveEtcd(t, memoryURL(), tc.args...)
 			c := newEtcdHTTP(t, s, tc.config)
-			code, text := c.says(http.MethodGet, "/health", "")
+			code, text := c.request(http.MethodGet, "/health", "")
 			require.Equal(t, http.StatusOK, code)
 			require.JSONEq(t, `{"health":"true","reason":""}`, text)
-			code, text = c.says(http.MethodGet, "/version", "")
+			code, text = c.request(http.MethodGet, "/version", "")
 			require.Equal(t, http.StatusOK, code)
 			require.Regexp(t, `^{"etcdserver":"3\.\d+\.\d+","etcdcluster":"3\.\d+\.0","storage":"3\.\d+\.0"}\n$`, text)
 			for path, want := range map[string]string{"/livez": "ok\n", "/readyz": "ok\n"} {
-				code, text = c.says(http.MethodGet, path, "")
+				code, text = c.request(http.MethodGet, path, "")
 				require.Equal(t, http.StatusOK, code)
 				require.Equal(t, want, text)
 			}
 			etcdByJSON(t, c)
 			_, err := etcdClient(t, s, tc.config).Get(t.Context(), "foo")
 			require.NoError(t, err)
-			_, text = c.says(http.MethodGet, "/metrics", "")
+			_, text = c.request(http.MethodGet, "/metrics", "")
 			require.Contains(t, text, `grpc_method="Txn"`)
 			watch := c.do(http.MethodPost, "/v3/watch", `{"create_request":{"key":"Zm9v"}}`)
 			defer watch.Body.Close()
@@ -154,16 +154,16 @@ func etcdByJSON(t *testing.T, c *etcdHTTP) {
 	c.post("/v3/lease/revoke", `{"ID":"`+id+`"}`)
 	require.Nil(t, c.post("/v3/lease/keepalive", `{"ID":"`+id+`"}`)["result"].(map[string]any)["TTL"])
 
-	code, text := c.says(http.MethodPost, "/v3/kv/range", `{"key":"Zm9v","revision":"999999"}`)
+	code, text := c.request(http.MethodPost, "/v3/kv/range", `{"key":"Zm9v","revision":"999999"}`)
 	require.Equal(t, http.StatusBadRequest, code)
 	require.Contains(t, text, "required revision is a future revision")
-	code, text = c.says(http.MethodPost, "/v3/cluster/member/list", `{}`)
+	code, text = c.request(http.MethodPost, "/v3/cluster/member/list", `{}`)
 	require.Equal(t, http.StatusNotImplemented, code)
 	require.Contains(t, text, "no members")
 }
 
 // Invalid requests are rejected: from web pages, too large, or not HTTP at all.
-func TestServeEtcdByHTTPIsHardToFool(t *testing.T) {
+func TestServeEtcdHTTPRejectsMisuse(t *testing.T) {
 	t.Parallel()
 	s := serveEtcd(t, memoryURL())
 	c := newEtcdHTTP(t, s, nil)
@@ -172,7 +172,7 @@ func TestServeEtcdByHTTPIsHardToFool(t *testing.T) {
 		{"Origin", "http://example.com"}, {"Origin", "http://" + s.grpc}, {"Origin", "null"}, {"Sec-Fetch-Site", "cross-site"},
 		{"Sec-Fetch-Site", "same-origin"},
 	} {
-		code, _ := c.says(http.MethodPost, "/v3/kv/put", put, header...)
+		code, _ := c.request(http.MethodPost, "/v3/kv/put", put, header...)
 		require.Equal(t, http.StatusForbidden, code, "%v", header)
 	}
 	for body, want := range map[string]int{
@@ -181,17 +181,17 @@ func TestServeEtcdByHTTPIsHardToFool(t *testing.T) {
 		strings.Repeat("[", 1<<20):                                       http.StatusBadRequest, `{"key":`: http.StatusBadRequest, `{"key":"?"}`: http.StatusBadRequest,
 		``: http.StatusBadRequest, `{"key":"Zm9v","unknown":1,"value":"YmFy"}`: http.StatusOK,
 	} {
-		code, text := c.says(http.MethodPost, "/v3/kv/put", body)
+		code, text := c.request(http.MethodPost, "/v3/kv/put", body)
 		require.Equal(t, want, code, "%.40s: %.200s", body, text)
 	}
 	for path, want := range map[string]int{"/": 404, "/v2/keys": 404, "/v3/": 404, "/v3/kv/put": 501, "/debug/pprof/": 404} {
-		code, _ := c.says(http.MethodGet, path, "")
+		code, _ := c.request(http.MethodGet, path, "")
 		require.Equal(t, want, code, path)
 	}
-	code, _ := c.says(http.MethodDelete, "/health", "")
+	code, _ := c.request(http.MethodDelete, "/health", "")
 	require.Equal(t, http.StatusMethodNotAllowed, code)
 
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	silent, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.grpc)
 	require.NoError(t, err)
@@ -202,13 +202,13 @@ func TestServeEtcdByHTTPIsHardToFool(t *testing.T) {
 		_, err = conn.Write([]byte(first))
 		require.NoError(t, err)
 		require.NoError(t, conn.(*net.TCPConn).CloseWrite())
-		require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+		require.NoError(t, conn.SetDeadline(time.Now().Add(waitTimeout)))
 		_, _ = io.Copy(io.Discard, conn) // until the server closes it
 		require.NoError(t, conn.Close())
 	}
 	_, err = etcdClient(t, s, nil).Put(ctx, "a", "")
 	require.NoError(t, err)
-	code, _ = c.says(http.MethodGet, "/health", "")
+	code, _ = c.request(http.MethodGet, "/health", "")
 	require.Equal(t, http.StatusOK, code)
 	s.signal(syscall.SIGTERM) // the silent connection does not delay the end
 	require.Equal(t, cli.ExitOK, s.end())
@@ -222,12 +222,12 @@ func TestServeEtcdByHTTPWithoutALPN(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(ours.cert)
 	s := serveEtcd(t, memoryURL(), "--tls-cert", cert, "--tls-key", key)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	conn, err := (&tls.Dialer{Config: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}).DialContext(ctx, "tcp", s.grpc)
 	require.NoError(t, err)
 	defer conn.Close()
-	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+	require.NoError(t, conn.SetDeadline(time.Now().Add(waitTimeout)))
 	_, err = io.WriteString(conn, "GET /health HTTP/1.0\r\n\r\n")
 	require.NoError(t, err)
 	answer, err := io.ReadAll(conn)
@@ -236,7 +236,7 @@ func TestServeEtcdByHTTPWithoutALPN(t *testing.T) {
 }
 
 // A client that never completes an HTTP/1 request loses its connection.
-func TestServeEtcdEndsHalfRequests(t *testing.T) {
+func TestServeEtcdHTTPRequestTimeout(t *testing.T) {
 	t.Parallel()
 	cert, key := newAuthority(t).sign("server")
 	for name, args := range map[string][]string{"plain": nil, "TLS": {"--tls-cert", cert, "--tls-key", key}} {
@@ -248,7 +248,7 @@ func TestServeEtcdEndsHalfRequests(t *testing.T) {
 				conn, err := net.Dial("tcp", s.grpc)
 				require.NoError(t, err)
 				defer conn.Close()
-				require.NoError(t, conn.SetDeadline(time.Now().Add(patience/4)))
+				require.NoError(t, conn.SetDeadline(time.Now().Add(waitTimeout/4)))
 				if name == "TLS" {
 					conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
 				}

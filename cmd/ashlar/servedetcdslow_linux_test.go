@@ -14,7 +14,7 @@ import (
 )
 
 // peak returns the peak memory of a server, in bytes.
-func (s *served) peak() (bytes int64) {
+func (s *serverProcess) peak() (bytes int64) {
 	s.t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 	require.NoError(s.t, err)
@@ -30,7 +30,7 @@ func (s *served) peak() (bytes int64) {
 func TestServeEtcdSlowWatches(t *testing.T) {
 	t.Parallel()
 	const values, slow, size = 100, 8, 1000 << 10
-	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*waitTimeout)
 	defer cancel()
 	s := serveEtcd(t, "sqlite:"+filepath.Join(t.TempDir(), "keys.db"))
 	c := etcdClient(t, s, nil)

@@ -19,7 +19,7 @@ import (
 )
 
 // send sends a request to the server's HTTP address and returns the code and the body.
-func (s *served) send(method, path, token, body string) (int, string) {
+func (s *serverProcess) send(method, path, token, body string) (int, string) {
 	s.t.Helper()
 	r, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+s.http+path, strings.NewReader(body))
 	require.NoError(s.t, err)
@@ -55,7 +55,7 @@ func TestServeHTTP(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, code, "it is below /api")
 
 	// A watch shows each event at once, and ends with the server.
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, "GET", "http://"+s.http+"/api/demo/v1/Greeting?watch", nil)
 	require.NoError(t, err)
@@ -77,7 +77,7 @@ func TestServeHTTP(t *testing.T) {
 	require.False(t, events.Scan())
 	require.NoError(t, events.Err(), "the stream was cut off")
 	require.Equal(t, cli.ExitOK, s.end())
-	require.Contains(t, s.logged(), `"path":"/api/demo/v1/Greeting/a"`)
+	require.Contains(t, s.logText(), `"path":"/api/demo/v1/Greeting/a"`)
 }
 
 func TestServeHTTPWithTokens(t *testing.T) {
@@ -104,8 +104,8 @@ func TestServeHTTPWithTokens(t *testing.T) {
 	}
 	s.signal(syscall.SIGTERM)
 	require.Equal(t, cli.ExitOK, s.end())
-	require.Contains(t, s.logged(), `"caller":"reader"`)
-	require.NotContains(t, s.logged(), reader)
+	require.Contains(t, s.logText(), `"caller":"reader"`)
+	require.NotContains(t, s.logText(), reader)
 }
 
 // Metrics and probes can have their own address.
@@ -114,17 +114,17 @@ func TestServeAdmin(t *testing.T) {
 	s := serveStore(t, fileURL(t), "--admin", "127.0.0.1:0")
 	s.cli(t).ok("", "list", "*")
 	s.send("GET", "/api/demo/v1/Greeting", "", "")
-	code, _ := s.page("/metrics")
+	code, _ := s.get("/metrics")
 	require.Equal(t, http.StatusNotFound, code)
 	s.http = s.admin
 	for path, want := range map[string]string{"/healthz": "the process runs\n", "/readyz": "ready\n"} {
-		code, text := s.page(path)
+		code, text := s.get(path)
 		require.Equal(t, http.StatusOK, code)
 		require.Equal(t, want, text)
 	}
 	require.Positive(t, s.metric(`grpc_server_handled_total{grpc_code="OK",grpc_method="List",grpc_service="ashlar.resource.v1.ResourceService",grpc_type="unary"}`))
 	require.Positive(t, s.metric(`http_request_duration_seconds_count{code="200",method="get"}`))
-	code, _ = s.page("/api/demo/v1/Greeting")
+	code, _ = s.get("/api/demo/v1/Greeting")
 	require.Equal(t, http.StatusNotFound, code, "no resources there")
 }
 

@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestPastThroughServer(t *testing.T) {
+func TestHistoryThroughServer(t *testing.T) {
 	t.Parallel()
-	pastThroughServer(t, fileURL(t))
+	historyThroughServer(t, fileURL(t))
 }
 
 // historyThroughServer compares the output of the history commands through a server with their output on its store.
-func pastThroughServer(t *testing.T, store string) {
+func historyThroughServer(t *testing.T, store string) {
 	s := serveStore(t, store)
 	c, direct := s.cli(t), newRunner(t, store)
 	c.ok(configMap("a", "1")+"---\n"+configMap("ab", "1")+"---\n"+configMap("b", "1"), "apply", "-f", "-")
@@ -80,7 +80,7 @@ func pastThroughServer(t *testing.T, store string) {
 }
 
 // A history of several pages is read to its end, each resource once.
-func TestPastThroughServerIsReadInPages(t *testing.T) {
+func TestHistoryThroughServerPages(t *testing.T) {
 	t.Parallel()
 	s := serveStore(t, memoryURL())
 	c := s.cli(t)
@@ -98,7 +98,7 @@ func TestPastThroughServerIsReadInPages(t *testing.T) {
 }
 
 // noHistoryThroughServer checks that a server reports that its store has no history.
-func noPastThroughServer(t *testing.T, store string) {
+func noHistoryThroughServer(t *testing.T, store string) {
 	s := serveStore(t, store)
 	for _, args := range [][]string{
 		{"revisions"}, {"list", "*", "--at", "1"}, {"diff", "--from", "1", "*"}, {"history", "core/ConfigMap", "a"},
@@ -110,7 +110,7 @@ func noPastThroughServer(t *testing.T, store string) {
 }
 
 // A token permits the same resources in the history as in the present.
-func TestPastByToken(t *testing.T) {
+func TestHistoryByToken(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	shop, shopHash := token()
@@ -155,7 +155,7 @@ tokens:
 }
 
 // The document explains for each command without --server why it needs the store, and for no other.
-func TestWhatNeedsTheStoreIsDocumented(t *testing.T) {
+func TestUnsupportedCommandsDocumented(t *testing.T) {
 	t.Parallel()
 	document, err := os.ReadFile("../../docs/service.md")
 	require.NoError(t, err)

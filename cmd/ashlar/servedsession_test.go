@@ -25,7 +25,7 @@ func sessionThroughServer(t *testing.T, fresh func(t *testing.T) string) {
 		"apply and read back": applyAndReadBack,
 		"watch and resume":    watchAndResume,
 		"conflicts":           conflicts,
-		"interference":        interference,
+		"interference":        concurrentApply,
 		"pages":               pagesAreJoined,
 		"update":              updateThroughServer,
 		"owners":              ownersThroughServer,
@@ -106,7 +106,7 @@ func ownersThroughServer(t *testing.T, c *runner) {
 	require.Equal(t, "apps/Deployment boutique/catalogue deleted\n", c.ok("", "delete", "apps/Deployment", "catalogue", "-n", "boutique"))
 	require.Eventually(t, func() bool {
 		return c.run("", "get", "apps/ReplicaSet", "catalogue-6f58c9d7b5", "-n", "boutique").code == cli.ExitNotFound
-	}, patience, patience/1000)
+	}, waitTimeout, waitTimeout/1000)
 	r := c.run("apiVersion: v1\nkind: Pod\nmetadata:\n  name: extra\n  ownerReferences: [{apiVersion: v1, kind: Node, name: nobody}]\n", "apply", "-f", "-")
 	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.err, "is neither in the files nor in the store")

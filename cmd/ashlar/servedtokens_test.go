@@ -70,21 +70,21 @@ tokens:
 	// An error in the file changes nothing, and the log names the line. The corrected file takes effect at once.
 	write(t, dir, "tokens.yaml", "nobody: {}\n")
 	s.signal(syscall.SIGHUP)
-	require.Contains(t, s.says("not reloaded"), `tokens.yaml: line 1: unknown key \"nobody\"`)
+	require.Contains(t, s.waitForLog("not reloaded"), `tokens.yaml: line 1: unknown key \"nobody\"`)
 	all.ok("", "list", "*")
 	write(t, dir, "tokens.yaml", "anonymous: {rules: [{types: [core/*], may: [list]}]}\n")
 	s.signal(syscall.SIGHUP)
-	s.says(`"msg":"reloaded"`)
+	s.waitForLog(`"msg":"reloaded"`)
 	require.Contains(t, all.run("", "list", "*").err, "unknown token")
 	require.Empty(t, s.cli(t).ok("", "list", "core/*"), "list permission without read permission returns nothing")
 
-	code, text := s.page("/metrics")
+	code, text := s.get("/metrics")
 	require.Equal(t, 200, code)
 	s.signal(syscall.SIGTERM)
 	require.Equal(t, cli.ExitOK, s.end())
-	require.Contains(t, s.logged(), `"caller":"shop"`)
+	require.Contains(t, s.logText(), `"caller":"shop"`)
 	for _, secret := range []string{admin, shop} {
-		require.NotContains(t, s.logged(), secret)
+		require.NotContains(t, s.logText(), secret)
 		require.NotContains(t, text, secret)
 	}
 }

@@ -42,13 +42,13 @@ func openStore(t *testing.T, url string) storage.Backend {
 }
 
 // observation is what a watch has shown: the versions of some counters, in order, until each has reached its end.
-type seen struct {
+type observation struct {
 	events []string
 	err    error
 }
 
 // follow reads a watch until the resource called "end" is written.
-func follow(ctx context.Context, w storage.Watch) (s seen) {
+func follow(ctx context.Context, w storage.Watch) (s observation) {
 	for {
 		ev, err := w.Next(ctx)
 		if err != nil {
@@ -122,7 +122,7 @@ func increment(ctx context.Context, b storage.Backend, name, who string) error {
 // order as a watch of the store itself: none missing, none twice.
 func killedUnderWatches(t *testing.T, url string, watchers, kills int) {
 	const writers, counters, rounds = 4, 3, 6
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	s := serveStore(t, url)
 	setUp := dialServer(t, s.grpc)
@@ -137,7 +137,7 @@ func killedUnderWatches(t *testing.T, url string, watchers, kills int) {
 	truth, err := openStore(t, url).(storage.Resumer).WatchFrom(ctx, everything, everywhere, "", page.Cursor)
 	require.NoError(t, err)
 	defer truth.Close()
-	shown := make([]seen, watchers)
+	shown := make([]observation, watchers)
 	var watching, writing sync.WaitGroup
 	for i := range watchers {
 		w, err := dialServer(t, s.grpc).WatchFrom(ctx, everything, everywhere, "", page.Cursor)
@@ -209,15 +209,15 @@ func TestServeKilledUnderWatches(t *testing.T) {
 // twoServers runs clients that write and watch at two servers of one store.
 func twoServers(t *testing.T, url string) {
 	const writers, watchers, rounds = 4, 5, 10 // at each server
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
-	servers := []*served{serveStore(t, url), serveStore(t, url)}
+	servers := []*serverProcess{serveStore(t, url), serveStore(t, url)}
 	_, err := dialServer(t, servers[0].grpc).WriteCAS(ctx, counter("c", 0))
 	require.NoError(t, err)
 	truth, err := openStore(t, url).WatchList(ctx, everything, everywhere, "")
 	require.NoError(t, err)
 	defer truth.Close()
-	shown := make([]seen, 2*watchers)
+	shown := make([]observation, 2*watchers)
 	var watching, writing sync.WaitGroup
 	failed := make(chan error, 2*writers)
 	for i, s := range servers {

@@ -35,13 +35,13 @@ func fileURL(t *testing.T) string { return "sqlite://" + filepath.Join(t.TempDir
 func session(t *testing.T, fresh func(t *testing.T) string) {
 	for name, part := range map[string]func(*testing.T, *runner){
 		"apply and read back":        applyAndReadBack,
-		"what is shown is appliable": shownIsAppliable,
+		"what is shown is appliable": listedIsAppliable,
 		"update":                     update,
 		"owners":                     owners,
 		"watch and resume":           watchAndResume,
 		"conflicts":                  conflicts,
-		"interference":               interference,
-		"odd names":                  oddNames,
+		"interference":               concurrentApply,
+		"odd names":                  unusualNames,
 		"pages":                      pagesAreJoined,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +120,7 @@ func applyAndReadBack(t *testing.T, c *runner) {
 	require.Empty(t, c.ok("", "types", "-p", "elsewhere"))
 }
 
-func shownIsAppliable(t *testing.T, c *runner) {
+func listedIsAppliable(t *testing.T, c *runner) {
 	c.ok("", "apply", "-f", boutique)
 	for _, format := range []string{"json", "yaml"} {
 		shown := c.ok("", "list", "*", "-o", format)
@@ -246,7 +246,7 @@ func eventName(t *testing.T, line string) (what, cursor string) {
 
 func watchAndResume(t *testing.T, c *runner) {
 	c.ok(configMap("b", "0")+"---\n"+configMap("a", "0")+"---\n"+configMap("other", "0"), "apply", "-f", "-")
-	expect := func(w *watching, want ...string) (cursor string) {
+	expect := func(w *watchRun, want ...string) (cursor string) {
 		t.Helper()
 		for _, what := range want {
 			var got string
@@ -329,7 +329,7 @@ func conflicts(t *testing.T, c *runner) {
 }
 
 // concurrentApply applies different content to the same resources concurrently. All calls succeed, and one of them wins.
-func interference(t *testing.T, c *runner) {
+func concurrentApply(t *testing.T, c *runner) {
 	const writers, resources = 4, 5
 	codes := make(chan result, writers)
 	for i := range writers {
@@ -347,7 +347,7 @@ func interference(t *testing.T, c *runner) {
 	require.Len(t, listed(t, c.ok("", "list", "*", "-o", "json")), resources)
 }
 
-func oddNames(t *testing.T, c *runner) {
+func unusualNames(t *testing.T, c *runner) {
 	names := []string{"a b", "a/b", "ü/%2F#?", "tab\there", "\x1b[31mred", "*x", "'quote\"", strings.Repeat("n", 255), "-dash", "a\\b", "UPPER", "upper"}
 	var docs strings.Builder
 	for _, name := range names {

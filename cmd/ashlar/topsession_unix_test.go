@@ -82,9 +82,9 @@ func (x *terminal) read() {
 }
 
 // waitFor waits until a text is drawn.
-func (x *terminal) shows(text string) {
+func (x *terminal) waitFor(text string) {
 	x.t.Helper()
-	late := time.After(patience)
+	late := time.After(waitTimeout)
 	for {
 		x.mu.Lock()
 		all := x.text.String()
@@ -119,22 +119,22 @@ func TestTopOnATerminal(t *testing.T) {
 		c.ok("", "apply", "-f", write(t, dir, "a.yaml", configMap(fmt.Sprint("settings-", i), "1")))
 	}
 	x := onTerminal(t, stores, []string{"ASHLAR_STORE=sqlite:store.db"}, "top", "--interval", "200ms")
-	x.shows("ashlar top")
-	x.shows("core/ConfigMap")
+	x.waitFor("ashlar top")
+	x.waitFor("core/ConfigMap")
 	c.ok("", "apply", "-f", write(t, dir, "a.yaml", configMap("late", "1")))
-	x.shows("create  core/ConfigMap")
+	x.waitFor("create  core/ConfigMap")
 	c.ok("", "delete", "core/ConfigMap", "late")
-	x.shows("delete")
+	x.waitFor("delete")
 	x.press("?")
-	x.shows("pause, and resume")
+	x.waitFor("pause, and resume")
 	x.press("?")
-	x.shows("NEWEST CHANGES")
+	x.waitFor("NEWEST CHANGES")
 	x.press("/nothing\r")
-	x.shows("nothing")
+	x.waitFor("nothing")
 	x.press("\x1b")
-	x.shows("core/ConfigMap")
+	x.waitFor("core/ConfigMap")
 	x.press("p")
-	x.shows("PAUSED")
+	x.waitFor("PAUSED")
 	x.press("q")
 	require.NoError(t, <-x.ended)
 	if *record != "" {

@@ -64,7 +64,7 @@ func TestWrongUsage(t *testing.T) {
 	}
 }
 
-func TestThereIsNoPasswordInAnyError(t *testing.T) {
+func TestErrorsContainNoPassword(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{
 		"oracle://user:pa55word@host/db", "mem://user:pa55word@x?colour=red", "etcd://user:pa55word@localhost:1/x?colour=red",
@@ -80,7 +80,7 @@ func TestThereIsNoPasswordInAnyError(t *testing.T) {
 }
 
 // An error in a file fails the command, and nothing is written.
-func TestNothingIsWrittenOfFilesWithAMistake(t *testing.T) {
+func TestApplyInvalidFiles(t *testing.T) {
 	t.Parallel()
 	good := configMap("good", "")
 	for name, tc := range map[string]struct{ text, want string }{
@@ -116,7 +116,7 @@ func TestNothingIsWrittenOfFilesWithAMistake(t *testing.T) {
 }
 
 // Only the store knows its own limit: resources that do not depend on the failure are written, and the error says so.
-func TestFailureOnTheWay(t *testing.T) {
+func TestApplyPartialFailure(t *testing.T) {
 	t.Parallel()
 	c := newRunner(t, memoryURL()+"?max-size=2000")
 	r := c.run(configMap("a", strings.Repeat("x", 5000)), "apply", "-f", "-")

@@ -26,7 +26,7 @@ import (
 )
 
 // waitTimeout bounds the wait for an expected event.
-const patience = 2 * time.Minute
+const waitTimeout = 2 * time.Minute
 
 var (
 	albums = storage.UnversionedType{Group: "demo", Kind: "Album"}
@@ -81,9 +81,9 @@ func (s *server) dial(t *testing.T) *client.Backend {
 	return b
 }
 
-func bounded(t *testing.T) context.Context {
+func timeoutContext(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -91,7 +91,7 @@ func bounded(t *testing.T) context.Context {
 // next returns a short description of the next event.
 func next(t *testing.T, w storage.Watch) string {
 	t.Helper()
-	ev, err := w.Next(bounded(t))
+	ev, err := w.Next(timeoutContext(t))
 	require.NoError(t, err)
 	switch {
 	case ev.GetEndOfSnapshot() != nil:
@@ -103,9 +103,9 @@ func next(t *testing.T, w storage.Watch) string {
 }
 
 // The service rejects the same calls as a store.
-func TestErrorsAreThoseOfAStore(t *testing.T) {
+func TestErrors(t *testing.T) {
 	t.Parallel()
-	ctx, b := bounded(t), newServer(t).dial(t)
+	ctx, b := timeoutContext(t), newServer(t).dial(t)
 	stored, err := b.WriteCAS(ctx, album("a", "1"))
 	require.NoError(t, err)
 	read := func(change func(id *resourcepb.ID)) error {
@@ -175,7 +175,7 @@ func TestClosed(t *testing.T) {
 	cancel()
 	_, err := b.WriteCAS(over, album("a", "1"))
 	require.Equal(t, context.Canceled, err, "nothing was sent")
-	watch, err := b.WatchList(bounded(t), albums, shop, "")
+	watch, err := b.WatchList(timeoutContext(t), albums, shop, "")
 	require.NoError(t, err)
 	require.Equal(t, "end of snapshot", next(t, watch))
 	require.NoError(t, b.Close())
@@ -201,28 +201,28 @@ func TestClosed(t *testing.T) {
 }
 
 // A closed watch drops the events it had already received.
-func TestClosedWatchShowsNothing(t *testing.T) {
+func TestClosedWatchDropsEvents(t *testing.T) {
 	t.Parallel()
 	b := newServer(t).dial(t)
 	for i := range 20 {
-		_, err := b.WriteCAS(bounded(t), album("a"+strconv.Itoa(i), "1"))
+		_, err := b.WriteCAS(timeoutContext(t), album("a"+strconv.Itoa(i), "1"))
 		require.NoError(t, err)
 	}
 	for range 20 { // whether an event is in transit depends on the scheduler
-		watch, err := b.WatchList(bounded(t), albums, shop, "")
+		watch, err := b.WatchList(timeoutContext(t), albums, shop, "")
 		require.NoError(t, err)
 		require.Equal(t, "upsert a0", next(t, watch))
 		watch.Close()
-		_, err = watch.Next(bounded(t))
+		_, err = watch.Next(timeoutContext(t))
 		require.ErrorIs(t, err, storage.ErrWatchClosed)
 	}
 }
 
 // The snapshot is taken before WatchList returns: later writes are changes.
-func TestSnapshotIsTakenAtTheCall(t *testing.T) {
+func TestSnapshotAtCall(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
-	b, ctx := s.dial(t), bounded(t)
+	b, ctx := s.dial(t), timeoutContext(t)
 	for i := range 20 {
 		prefix := "w" + strconv.Itoa(i)
 		watch, err := b.WatchList(ctx, albums, shop, prefix)
@@ -238,10 +238,10 @@ func TestSnapshotIsTakenAtTheCall(t *testing.T) {
 }
 
 // A watch resumes when the server comes back: no event is missing or repeated.
-func TestWatchGoesOnAtARestartedServer(t *testing.T) {
+func TestWatchResumesAfterRestart(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
-	b, ctx := s.dial(t), bounded(t)
+	b, ctx := s.dial(t), timeoutContext(t)
 	watch, err := b.WatchList(ctx, albums, shop, "")
 	require.NoError(t, err)
 	defer watch.Close()
@@ -273,7 +273,7 @@ func TestLostAnswers(t *testing.T) {
 		}
 		return answer, err
 	}))
-	b, ctx := s.dial(t), bounded(t)
+	b, ctx := s.dial(t), timeoutContext(t)
 	for name, loss := range map[string]func(ctx context.Context) error{
 		"cut": func(ctx context.Context) error {
 			go s.grpc.Stop()
@@ -298,12 +298,12 @@ func TestLostAnswers(t *testing.T) {
 		require.Eventually(t, func() bool {
 			_, err := b.Read(ctx, storage.StrongConsistency, album(name, "").GetId())
 			return err == nil // it was written
-		}, patience, 10*time.Millisecond, name)
+		}, waitTimeout, 10*time.Millisecond, name)
 	}
 }
 
 // A token that cannot be sent, such as one with the line break of its file, is rejected at once and not shown.
-func TestTokensThatCannotBeSent(t *testing.T) {
+func TestInvalidTokens(t *testing.T) {
 	t.Parallel()
 	for _, token := range []string{"secret\n", "secret\r", "sec ret", "secr\u00e9t", "secret\x00", "\x7f"} {
 		_, err := client.Dial(client.Options{Address: "127.0.0.1:1", Token: token})

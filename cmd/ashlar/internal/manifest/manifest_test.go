@@ -29,7 +29,7 @@ func read(t *testing.T, name, text string) []string {
 	return out
 }
 
-func TestKubernetesShape(t *testing.T) {
+func TestKubernetesFormat(t *testing.T) {
 	t.Parallel()
 	got := read(t, "a.yaml", `
 apiVersion: apps/v1
@@ -186,7 +186,7 @@ func TestNumbers(t *testing.T) {
 	require.Contains(t, got[0], `9007199254740993`)
 }
 
-func TestMistakesAreNamedWithFileDocumentAndLine(t *testing.T) {
+func TestErrorPositions(t *testing.T) {
 	t.Parallel()
 	const good = "apiVersion: v1\nkind: A\nmetadata: {name: a}\n---\n"
 	for text, want := range map[string]string{
@@ -238,7 +238,7 @@ func TestMistakesAreNamedWithFileDocumentAndLine(t *testing.T) {
 }
 
 // The aliases of a small document must not fill the memory.
-func TestAliasesDoNotExplode(t *testing.T) {
+func TestAliasLimit(t *testing.T) {
 	t.Parallel()
 	text := "apiVersion: v1\nkind: A\nmetadata: {name: a}\nl0: &l0 [x, x, x, x, x, x, x, x, x, x]\n"
 	for i := 1; i < 12; i++ {

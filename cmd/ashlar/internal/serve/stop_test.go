@@ -22,7 +22,7 @@ func init() {
 }
 
 // A signal between opening the store and serving ends the server without an error.
-func TestStopsBeforeItServes(t *testing.T) {
+func TestStopBeforeServing(t *testing.T) {
 	t.Parallel()
 	logger, err := NewLogger(io.Discard, "text", "error")
 	if err != nil {

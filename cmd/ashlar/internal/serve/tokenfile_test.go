@@ -29,7 +29,7 @@ func hashOf(token string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func TestTokenFilesWithMistakes(t *testing.T) {
+func TestInvalidTokenFiles(t *testing.T) {
 	t.Parallel()
 	hash := hashOf("a token")
 	for name, tc := range map[string]struct {

@@ -49,7 +49,7 @@ func saveSet(t *testing.T, dir, name string, files ...*descriptorpb.FileDescript
 	}
 }
 
-func TestTypesOfADirectory(t *testing.T) {
+func TestReadTypes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	duration := protodesc.ToFileDescriptorProto(durationpb.File_google_protobuf_duration_proto)
@@ -87,7 +87,7 @@ func TestTypesOfADirectory(t *testing.T) {
 	}
 }
 
-func TestDirectoriesWithMistakes(t *testing.T) {
+func TestInvalidTypeDirectories(t *testing.T) {
 	t.Parallel()
 	good := schema("acme/catalog/v1/catalog.proto", "acme.catalog.v1", message("Service", registry.ScopeNamespace))
 	for name, tc := range map[string]struct {

@@ -16,14 +16,14 @@ import (
 )
 
 // failingBackend is a backend whose watches the test can end.
-type breaking struct {
+type failingBackend struct {
 	storage.Backend
 	mu  sync.Mutex
 	w   storage.Watch
 	err error // of the next WatchList
 }
 
-func (b *breaking) WatchList(
+func (b *failingBackend) WatchList(
 	ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string,
 ) (storage.Watch, error) {
 	b.mu.Lock()
@@ -36,7 +36,7 @@ func (b *breaking) WatchList(
 	return b.w, err
 }
 
-func (b *breaking) set(err error) {
+func (b *failingBackend) set(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.err = err
@@ -46,7 +46,7 @@ func (b *breaking) set(err error) {
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := &breaking{Backend: inmem.New(nil)}
+		b := &failingBackend{Backend: inmem.New(nil)}
 		write := func(name string) {
 			res := resource("Album", name, 10)
 			_, err := b.WriteCAS(t.Context(), res)
@@ -91,7 +91,7 @@ func TestFollow(t *testing.T) {
 
 func TestFollowFailsAtOnce(t *testing.T) {
 	t.Parallel()
-	b := &breaking{Backend: inmem.New(nil), err: errors.New("no way to the database")}
+	b := &failingBackend{Backend: inmem.New(nil), err: errors.New("no way to the database")}
 	defer b.Close()
 	err := Follow(t.Context(), b, storage.UnversionedType{Group: "*", Kind: "*"}, &resourcepb.Tenancy{}, "", NewTally(noon))
 	require.ErrorContains(t, err, "no way to the database")

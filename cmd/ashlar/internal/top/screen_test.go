@@ -14,7 +14,7 @@ import (
 )
 
 // press presses some keys and returns the screen's text.
-func (s *Screen) after(keys ...string) string {
+func (s *Screen) press(keys ...string) string {
 	for _, k := range keys {
 		msg := tea.KeyPressMsg{Code: []rune(k)[0], Text: k}
 		switch k {
@@ -30,7 +30,7 @@ func (s *Screen) after(keys ...string) string {
 	return ansi.Strip(s.View().Content)
 }
 
-func filled() *Tally {
+func sampleTally() *Tally {
 	t := NewTally(noon)
 	for i := range 1234 {
 		t.Count(upsert(resource("Album", fmt.Sprint(i), 100)), noon)
@@ -43,11 +43,11 @@ func filled() *Tally {
 
 func TestScreen(t *testing.T) {
 	t.Parallel()
-	tally := filled()
+	tally := sampleTally()
 	s := NewScreen("sqlite:///var/lib/app/store.db", tally, time.Second)
 	s.Update(tea.WindowSizeMsg{Width: 100, Height: 20})
 	s.Update(tick(noon.Add(time.Second)))
-	text := s.after()
+	text := s.press()
 	lines := strings.Split(text, "\n")
 	require.Len(t, lines, 20)
 	for _, line := range lines {
@@ -62,28 +62,28 @@ func TestScreen(t *testing.T) {
 	require.Contains(t, text, `create  demo/Studio  p/n  "abbey\x1b[2J"`)
 	require.NotContains(t, s.View().Content, "\x1b[2J", "names are escaped")
 
-	require.Contains(t, s.after("?"), "sort by type, resources, bytes or changes")
-	require.NotContains(t, s.after("?"), "sort by type, resources, bytes or changes")
+	require.Contains(t, s.press("?"), "sort by type, resources, bytes or changes")
+	require.NotContains(t, s.press("?"), "sort by type, resources, bytes or changes")
 
-	s.after("/", "s", "t", "x", "backspace")
-	require.Contains(t, s.after(), "filter: st_")
-	text = s.after("enter")
+	s.press("/", "s", "t", "x", "backspace")
+	require.Contains(t, s.press(), "filter: st_")
+	text = s.press("enter")
 	require.NotContains(t, text, "demo/Album ")
 	require.Contains(t, text, "demo/Studio")
-	require.Contains(t, s.after("esc"), "demo/Album")
+	require.Contains(t, s.press("esc"), "demo/Album")
 
-	require.Contains(t, s.after("s"), "(by resources)")
-	require.Contains(t, s.after("r"), "(by resources, reversed)")
-	lines = strings.Split(s.after(), "\n")
+	require.Contains(t, s.press("s"), "(by resources)")
+	require.Contains(t, s.press("r"), "(by resources, reversed)")
+	lines = strings.Split(s.press(), "\n")
 	require.Regexp(t, `^demo/Studio`, lines[4])
 
-	require.Contains(t, s.after("p"), "PAUSED")
+	require.Contains(t, s.press("p"), "PAUSED")
 	tally.Count(upsert(resource("Studio", "late", 10)), noon)
 	s.Update(tick(noon.Add(2 * time.Second)))
-	require.NotContains(t, s.after(), "late")
-	s.after("p")
+	require.NotContains(t, s.press(), "late")
+	s.press("p")
 	s.Update(tick(noon.Add(3 * time.Second)))
-	require.Contains(t, s.after(), "late")
+	require.Contains(t, s.press(), "late")
 
 	_, cmd := s.Update(tea.KeyPressMsg{Code: 'q', Text: "q"})
 	require.Equal(t, tea.QuitMsg{}, cmd())
@@ -91,7 +91,7 @@ func TestScreen(t *testing.T) {
 
 func TestScreenOfAnySize(t *testing.T) {
 	t.Parallel()
-	tally := filled()
+	tally := sampleTally()
 	for i := range 50 {
 		tally.Count(upsert(resource(fmt.Sprint("Kind", i), "one", 1)), noon)
 	}
@@ -100,7 +100,7 @@ func TestScreenOfAnySize(t *testing.T) {
 	for _, width := range []int{0, 1, 7, 40, 80, 129} {
 		for height := range 30 {
 			s.Update(tea.WindowSizeMsg{Width: width, Height: height})
-			lines := strings.Split(s.after(), "\n")
+			lines := strings.Split(s.press(), "\n")
 			require.LessOrEqual(t, len(lines), max(height, 2))
 			for _, line := range lines {
 				require.LessOrEqual(t, ansi.StringWidth(line), width)
@@ -108,13 +108,13 @@ func TestScreenOfAnySize(t *testing.T) {
 		}
 	}
 	s.Update(tea.WindowSizeMsg{Width: 80, Height: 24})
-	require.Contains(t, s.after(), "more types")
+	require.Contains(t, s.press(), "more types")
 }
 
 func TestPrint(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	require.NoError(t, Print(t.Context(), &out, filled(), time.Millisecond, 2))
+	require.NoError(t, Print(t.Context(), &out, sampleTally(), time.Millisecond, 2))
 	blocks := strings.SplitAfter(out.String(), "\n")
 	require.Contains(t, blocks[0], "2 types, 1,235 resources")
 	require.Equal(t, 1, strings.Count(out.String(), "abbey"), "a change is printed once")
@@ -122,5 +122,5 @@ func TestPrint(t *testing.T) {
 
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.NoError(t, Print(over, &out, filled(), time.Hour, 0))
+	require.NoError(t, Print(over, &out, sampleTally(), time.Hour, 0))
 }

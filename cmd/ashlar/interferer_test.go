@@ -17,12 +17,12 @@ import (
 )
 
 // interferer simulates a concurrent client: before each write or deletion it executes the next of its deeds.
-type meddler struct {
+type interferer struct {
 	storage.Backend
 	deeds []func()
 }
 
-func (m *meddler) meddle() {
+func (m *interferer) interfere() {
 	if len(m.deeds) > 0 {
 		deed := m.deeds[0]
 		m.deeds = m.deeds[1:]
@@ -30,18 +30,18 @@ func (m *meddler) meddle() {
 	}
 }
 
-func (m *meddler) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
-	m.meddle()
+func (m *interferer) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
+	m.interfere()
 	return m.Backend.WriteCAS(ctx, res)
 }
 
-func (m *meddler) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
-	m.meddle()
+func (m *interferer) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
+	m.interfere()
 	return m.Backend.DeleteCAS(ctx, id, version)
 }
 
 // newInterferer opens a store, and returns functions that apply and delete there as another client.
-func meddled(t *testing.T) (m *meddler, apply func(text string) func(), remove func()) {
+func newInterferer(t *testing.T) (m *interferer, apply func(text string) func(), remove func()) {
 	t.Helper()
 	c := newRunner(t, memoryURL())
 	backend, err := storage.Open(t.Context(), c.env["ASHLAR_STORE"])
@@ -50,7 +50,7 @@ func meddled(t *testing.T) (m *meddler, apply func(text string) func(), remove f
 	apply = func(text string) func() {
 		return func() { c.ok(configMap("a", text), "apply", "-f", "-") }
 	}
-	return &meddler{Backend: backend}, apply, func() { c.ok("", "delete", "core/ConfigMap", "a") }
+	return &interferer{Backend: backend}, apply, func() { c.ok("", "delete", "core/ConfigMap", "a") }
 }
 
 func applyTo(t *testing.T, backend storage.Backend, doc string) (string, error) {
@@ -65,7 +65,7 @@ func applyTo(t *testing.T, backend storage.Backend, doc string) (string, error) 
 	return out.String(), err
 }
 
-func TestApplyBeginsAgain(t *testing.T) {
+func TestApplyRetries(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		deeds func(apply func(string) func(), remove func()) []func()
@@ -81,7 +81,7 @@ func TestApplyBeginsAgain(t *testing.T) {
 			return []func(){apply("x"), func() { remove(); apply("y")() }}
 		}, "updated"},
 	} {
-		m, apply, remove := meddled(t)
+		m, apply, remove := newInterferer(t)
 		m.deeds = tc.deeds(apply, remove)
 		out, err := applyTo(t, m, configMap("a", "mine"))
 		require.NoError(t, err, name)
@@ -94,9 +94,9 @@ func TestApplyBeginsAgain(t *testing.T) {
 }
 
 // A document with a version applies to exactly that version: a retry would undo the changes of other clients.
-func TestApplyOfAVersionDoesNotBeginAgain(t *testing.T) {
+func TestApplyWithVersionDoesNotRetry(t *testing.T) {
 	t.Parallel()
-	m, apply, _ := meddled(t)
+	m, apply, _ := newInterferer(t)
 	apply("x")()
 	id := key.Key{Group: "core", Kind: "ConfigMap", Partition: "default", Namespace: "default", Name: "a"}.ID("", "v1")
 	stored, err := read(t.Context(), m, id)
@@ -108,10 +108,10 @@ func TestApplyOfAVersionDoesNotBeginAgain(t *testing.T) {
 	require.Equal(t, cli.ExitConflict, cli.ExitCode(err))
 }
 
-func TestDeleteBeginsAgain(t *testing.T) {
+func TestDeleteRetries(t *testing.T) {
 	t.Parallel()
 	id := key.Key{Group: "core", Kind: "ConfigMap", Partition: "default", Namespace: "default", Name: "a"}.ID("", "v1")
-	m, apply, remove := meddled(t)
+	m, apply, remove := newInterferer(t)
 	apply("x")()
 	stored, err := read(t.Context(), m, id)
 	require.NoError(t, err)
