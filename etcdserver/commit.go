@@ -35,8 +35,8 @@ type change struct {
 	requiresUnchanged bool
 }
 
-// changes reports whether the key is another one after the commit.
-func (c *change) changes() bool { return c.write != nil || c.delete && c.before != nil }
+// modifies reports whether the key is another one after the commit.
+func (c *change) modifies() bool { return c.write != nil || c.delete && c.before != nil }
 
 // errConcurrentChange says that something has changed since it was read, and that nothing was done.
 var errConcurrentChange = errors.New("it has changed since it was read")
@@ -71,7 +71,7 @@ func (c *commit) ops(ctx context.Context, s *Server) (ops []storage.Op, err erro
 		owners[id] = l.Owner()
 		ops = append(ops, l.Alive())
 	}
-	guards := slices.DeleteFunc(slices.Collect(maps.Keys(c.keys)), func(key string) bool { return c.keys[key].changes() })
+	guards := slices.DeleteFunc(slices.Collect(maps.Keys(c.keys)), func(key string) bool { return c.keys[key].modifies() })
 	for _, key := range slices.Concat(guards, c.order) {
 		one, version := c.keys[key], ""
 		if one.before != nil {
@@ -81,7 +81,7 @@ func (c *commit) ops(ctx context.Context, s *Server) (ops []storage.Op, err erro
 		case one.write != nil:
 			one.write.Version, one.write.Owner = version, owners[one.lease]
 			ops = append(ops, storage.Op{Write: one.write})
-		case one.changes():
+		case one.modifies():
 			ops = append(ops, storage.Op{Delete: one.id, Version: version, Present: true})
 		case one.requiresUnchanged:
 			ops = append(ops, storage.Op{Check: one.id, Version: version})
@@ -95,17 +95,17 @@ func (c *commit) ops(ctx context.Context, s *Server) (ops []storage.Op, err erro
 //
 // The search ends after a while, also where the caller has set no end: what it follows waits for a database that is away.
 func (c *commit) revision(ctx context.Context, s *Server, stored []*resourcepb.Resource) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, longestSearch)
+	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
 	defer cancel()
-	if key, one := c.only(); one != nil { // nothing is as quick as to read it, if nobody has written since
+	if key, one := c.singlePut(); one != nil { // nothing is as quick as to read it, if nobody has written since
 		now, _, err := s.get(ctx, idAt(key))
-		if err == nil && now != nil && ours(now.Resource, stored) {
+		if err == nil && now != nil && isStored(now.Resource, stored) {
 			return now.Modified, nil
 		}
 	}
 	var changing []string
 	for key, one := range c.keys {
-		if one.changes() {
+		if one.modifies() {
 			changing = append(changing, key)
 		}
 	}
@@ -113,15 +113,15 @@ func (c *commit) revision(ctx context.Context, s *Server, stored []*resourcepb.R
 	span.To.Name += "\x01"
 	follower, err := s.history.Follow(ctx, span, c.after)
 	if err != nil {
-		return c.unknown(ctx, s, err)
+		return c.unknownRevision(ctx, s, err)
 	}
 	defer follower.Close()
 	for {
 		changes, _, err := follower.Next(ctx)
 		if err != nil {
-			return c.unknown(ctx, s, err)
+			return c.unknownRevision(ctx, s, err)
 		}
-		for _, together := range commits(changes) {
+		for _, together := range splitCommits(changes) {
 			revision := int64(0)
 			for i := range together {
 				if c.includes(&together[i], stored) {
@@ -135,24 +135,24 @@ func (c *commit) revision(ctx context.Context, s *Server, stored []*resourcepb.R
 	}
 }
 
-// longestSearch is as long as a store answers at all by default.
-const longestSearch = 30 * time.Second
+// searchTimeout is as long as a store answers at all by default.
+const searchTimeout = 30 * time.Second
 
 // includes reports whether a change is one of the commit. A key that it has deleted was stored as it was read: had another one deleted that, the
 // commit had failed.
 func (c *commit) includes(ch *history.Change, stored []*resourcepb.Resource) bool {
 	one := c.keys[changedKey(ch)]
 	switch {
-	case one == nil || !one.changes():
+	case one == nil || !one.modifies():
 		return false
 	case one.write != nil:
-		return ch.Now != nil && ours(ch.Now.Resource, stored)
+		return ch.Now != nil && isStored(ch.Now.Resource, stored)
 	}
 	return ch.Now == nil && ch.Before != nil && ch.Before.Modified == one.before.Modified
 }
 
-// unknown returns the newest revision, where history is already forgotten in which that of the commit was.
-func (c *commit) unknown(ctx context.Context, s *Server, err error) (int64, error) {
+// unknownRevision returns the newest revision, where history is already forgotten in which that of the commit was.
+func (c *commit) unknownRevision(ctx context.Context, s *Server, err error) (int64, error) {
 	if !errors.Is(err, storage.ErrCompacted) {
 		return 0, fmt.Errorf("%w: it was carried out, but its revision is not known: %w", storage.ErrInconsistent, err)
 	}
@@ -160,11 +160,11 @@ func (c *commit) unknown(ctx context.Context, s *Server, err error) (int64, erro
 	return newest, err
 }
 
-// only returns the key that a commit changes if it is one, and put.
-func (c *commit) only() (string, *change) {
+// singlePut returns the key that a commit changes if it is one, and put.
+func (c *commit) singlePut() (string, *change) {
 	name, found := "", (*change)(nil)
 	for key, one := range c.keys {
-		if !one.changes() {
+		if !one.modifies() {
 			continue
 		}
 		if found != nil || one.write == nil {
@@ -175,16 +175,16 @@ func (c *commit) only() (string, *change) {
 	return name, found
 }
 
-// ours reports whether a resource is one of those that a commit has stored.
-func ours(res *resourcepb.Resource, stored []*resourcepb.Resource) bool {
+// isStored reports whether a resource is one of those that a commit has stored.
+func isStored(res *resourcepb.Resource, stored []*resourcepb.Resource) bool {
 	return slices.ContainsFunc(stored, func(o *resourcepb.Resource) bool {
 		return o != nil && o.GetVersion() == res.GetVersion() && o.GetId().GetName() == res.GetId().GetName() &&
 			proto.Equal(o.GetId().GetTenancy(), res.GetId().GetTenancy()) && o.GetId().GetType().GetKind() == res.GetId().GetType().GetKind()
 	})
 }
 
-// commits cuts changes into those of each commit.
-func commits(changes []history.Change) (all [][]history.Change) {
+// splitCommits cuts changes into those of each commit.
+func splitCommits(changes []history.Change) (all [][]history.Change) {
 	for begin, i := 0, 0; i < len(changes); i++ {
 		if !changes[i].More {
 			all = append(all, changes[begin:i+1])

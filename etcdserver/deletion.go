@@ -24,7 +24,7 @@ func (s *Server) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*pb
 		return nil, rpctypes.ErrGRPCEmptyKey
 	}
 	if len(r.RangeEnd) == 0 {
-		turn, over, err := s.turns.take(ctx, string(r.Key))
+		turn, over, err := s.keyLocks.acquire(ctx, string(r.Key))
 		if err != nil {
 			return nil, toStatus(ctx, err)
 		}
@@ -60,17 +60,17 @@ func (s *Server) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*pb
 	return answer, nil
 }
 
-// swept is what a sweep has deleted. The revision is one that is not after the creation of any key that is left: that of the last deletion
+// sweepResult is what a sweep has deleted. The revision is one that is not after the creation of any key that is left: that of the last deletion
 // if nothing is left, and otherwise that from which on the sweep spares what is created.
-type swept struct {
+type sweepResult struct {
 	deleted  []*change
 	revision int64
 }
 
 // sweep deletes the keys that a range has at a revision. Those that are created later are spared: whoever creates keys all the time does
 // not keep it from its end.
-func (s *Server) sweep(ctx context.Context, r *pb.DeleteRangeRequest, revision int64) (swept, error) {
-	all := swept{revision: revision}
+func (s *Server) sweep(ctx context.Context, r *pb.DeleteRangeRequest, revision int64) (sweepResult, error) {
+	all := sweepResult{revision: revision}
 	span, ok := requestRange(r.Key, r.RangeEnd)
 	last := revision
 	for more := ok; more; {

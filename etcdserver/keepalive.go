@@ -25,14 +25,14 @@ func (s *Server) LeaseKeepAlive(to grpc.BidiStreamingServer[pb.LeaseKeepAliveReq
 	ended := make(chan error, 1)
 	go func() { // ends with the stream's context
 		err := k.receive(ctx)
-		k.all.Wait()
+		k.renewals.Wait()
 		ended <- err
 	}()
 	var err error
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
-	case <-s.doneCh: // a client may send nothing more for long
+	case <-s.stopCh: // a client may send nothing more for long
 		return errStopped
 	}
 	switch {
@@ -46,13 +46,13 @@ func (s *Server) LeaseKeepAlive(to grpc.BidiStreamingServer[pb.LeaseKeepAliveReq
 
 // keepAlives are the renewals that one stream asks for.
 type keepAlives struct {
-	server *Server
-	to     grpc.BidiStreamingServer[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]
-	stop   context.CancelCauseFunc // ends the stream
-	all    sync.WaitGroup          // the leases that are being renewed
-	slots  chan struct{}           // and a place for each
+	server   *Server
+	to       grpc.BidiStreamingServer[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]
+	stop     context.CancelCauseFunc // ends the stream
+	renewals sync.WaitGroup          // the leases that are being renewed
+	slots    chan struct{}           // and a place for each
 
-	sending sync.Mutex // held while something is sent
+	sendMu sync.Mutex // held while something is sent
 
 	mu              sync.Mutex
 	pendingRequests map[int64]int // how many requests of each lease are not answered
@@ -80,7 +80,7 @@ func (k *keepAlives) receive(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		k.all.Go(func() {
+		k.renewals.Go(func() {
 			defer func() { <-k.slots }()
 			k.renew(ctx, r.ID)
 		})
@@ -115,8 +115,8 @@ func (k *keepAlives) renew(ctx context.Context, id int64) {
 }
 
 func (k *keepAlives) send(ctx context.Context, answer *pb.LeaseKeepAliveResponse) error {
-	k.sending.Lock()
-	defer k.sending.Unlock()
+	k.sendMu.Lock()
+	defer k.sendMu.Unlock()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

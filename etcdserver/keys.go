@@ -16,7 +16,7 @@ import (
 // A key is stored as a resource of this type. Its bytes are cut into the partition, the namespace and the name, so that the order of
 // resources is the order of the bytes. A mark begins each part, which keeps it from being empty, or a wildcard.
 const (
-	mark       = "="
+	partPrefix = "="
 	partSize   = 254 // with the mark, the most that a part may have
 	maxKeySize = 3 * partSize
 	// uid is that of every key: what tells a key's lives apart is the revision of its last change.
@@ -25,29 +25,29 @@ const (
 
 var keyType = &resourcepb.Type{Group: "etcd", GroupVersion: "v3", Kind: "key"}
 
-// beyond comes after every key.
-var beyond = &resourcepb.ID{Type: &resourcepb.Type{Group: keyType.Group, Kind: keyType.Kind + "\x01"}, Tenancy: &resourcepb.Tenancy{}}
+// afterAllKeys comes after every key.
+var afterAllKeys = &resourcepb.ID{Type: &resourcepb.Type{Group: keyType.Group, Kind: keyType.Kind + "\x01"}, Tenancy: &resourcepb.Tenancy{}}
 
 // idOf returns the id of a key that is to be written.
 func idOf(key []byte) (*resourcepb.ID, error) {
 	switch {
 	case len(key) > maxKeySize:
-		return nil, unfit(key, fmt.Sprintf("it has %d bytes, the most is %d", len(key), maxKeySize))
+		return nil, unstorable(key, fmt.Sprintf("it has %d bytes, the most is %d", len(key), maxKeySize))
 	case !utf8.Valid(key):
-		return nil, unfit(key, "it is not valid UTF-8")
+		return nil, unstorable(key, "it is not valid UTF-8")
 	case bytes.IndexByte(key, 0) >= 0:
-		return nil, unfit(key, "it holds a NUL byte")
+		return nil, unstorable(key, "it holds a NUL byte")
 	}
 	for _, cut := range []int{partSize, 2 * partSize} {
 		if len(key) > cut && !utf8.RuneStart(key[cut]) {
-			return nil, unfit(key, fmt.Sprintf("a character lies across byte %d", cut))
+			return nil, unstorable(key, fmt.Sprintf("a character lies across byte %d", cut))
 		}
 	}
 	return idAt(string(key)), nil
 }
 
-// unfit is the refusal of a key that etcd would take.
-func unfit(key []byte, why string) error {
+// unstorable is the refusal of a key that etcd would take.
+func unstorable(key []byte, why string) error {
 	return status.Errorf(codes.InvalidArgument, "etcdserver: the key %.100q cannot be stored: %s", key, why)
 }
 
@@ -55,14 +55,14 @@ func unfit(key []byte, why string) error {
 func idAt(key string) *resourcepb.ID {
 	cut := func(n int) (part string) {
 		n = min(n, len(key))
-		part, key = mark+key[:n], key[n:]
+		part, key = partPrefix+key[:n], key[n:]
 		return part
 	}
 	return &resourcepb.ID{
 		Uid:     uid,
 		Type:    keyType,
 		Tenancy: &resourcepb.Tenancy{Partition: cut(partSize), Namespace: cut(partSize)},
-		Name:    mark + key,
+		Name:    partPrefix + key,
 	}
 }
 
@@ -71,7 +71,7 @@ func keyOf(id *resourcepb.ID) []byte {
 	parts := []string{id.GetTenancy().GetPartition(), id.GetTenancy().GetNamespace(), id.GetName()}
 	key := make([]byte, 0, len(parts[0])+len(parts[1])+len(parts[2]))
 	for _, part := range parts {
-		key = append(key, strings.TrimPrefix(part, mark)...)
+		key = append(key, strings.TrimPrefix(part, partPrefix)...)
 	}
 	return key
 }
@@ -88,22 +88,22 @@ func requestRange(key, end []byte) (history.Span, bool) {
 		to.Name += "\x01"
 		return history.Span{From: id, To: to}, true
 	}
-	from, to := bound(key), beyond
+	from, to := lowerBound(key), afterAllKeys
 	if !isAll(end) {
-		if to = bound(end); bytes.Compare(key, end) >= 0 {
+		if to = lowerBound(end); bytes.Compare(key, end) >= 0 {
 			return history.Span{}, false
 		}
 	}
-	return history.Span{From: from, To: to}, from != beyond
+	return history.Span{From: from, To: to}, from != afterAllKeys
 }
 
 // isAll reports whether the end of a range says that it has none.
 func isAll(end []byte) bool { return len(end) == 1 && end[0] == 0 }
 
-// bound returns what the first key at or after some bytes, which need not be a key themselves, is not before.
-func bound(b []byte) *resourcepb.ID {
+// lowerBound returns what the first key at or after some bytes, which need not be a key themselves, is not before.
+func lowerBound(b []byte) *resourcepb.ID {
 	for s := string(b); ; {
-		n := storable(s)
+		n := storablePrefix(s)
 		head, tail := s[:n], s[n:]
 		switch {
 		case tail == "":
@@ -118,13 +118,13 @@ func bound(b []byte) *resourcepb.ID {
 		// shorter ones come before it.
 		var ok bool
 		if s, ok = prefixSuccessor(head); !ok {
-			return beyond
+			return afterAllKeys
 		}
 	}
 }
 
-// storable returns how many of the first bytes can be those of a key.
-func storable(s string) int {
+// storablePrefix returns how many of the first bytes can be those of a key.
+func storablePrefix(s string) int {
 	for i := 0; i < len(s); {
 		r, n := utf8.DecodeRuneInString(s[i:])
 		if r == 0 || r == utf8.RuneError && n == 1 || !fits(i, n) {

@@ -105,7 +105,7 @@ func TestBoundsOfLongBytes(t *testing.T) {
 	for _, b := range []string{
 		long + "é\xc3", long + "x\xc3\xc3", long + "xé", long + "\xf4\x8f\xbf\xbf", strings.Repeat("\U0010ffff", 1000), long + long,
 	} {
-		for _, id := range []*resourcepb.ID{bound([]byte(b)), bound([]byte(b + "\x00")), bound([]byte(b + "\xff"))} {
+		for _, id := range []*resourcepb.ID{lowerBound([]byte(b)), lowerBound([]byte(b + "\x00")), lowerBound([]byte(b + "\xff"))} {
 			if len(id.GetName()) > partSize+2 {
 				t.Errorf("the bound of %.10q has a name of %d bytes", b, len(id.GetName()))
 			}

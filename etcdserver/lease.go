@@ -24,8 +24,8 @@ var leaseTenancy = &resourcepb.Tenancy{Partition: "etcd"}
 const (
 	// maxTTL is the longest time to live, in seconds: that of etcd.
 	maxTTL = 9_000_000_000
-	// shortest is the shortest time to live, in seconds, whatever is asked for. etcd's is two of its election timeouts.
-	shortest = 2
+	// minTTL is the minTTL time to live, in seconds, whatever is asked for. etcd's is two of its election timeouts.
+	minTTL = 2
 )
 
 func leaseName(id int64) string { return strconv.FormatInt(id, 16) }
@@ -66,7 +66,7 @@ func (s *Server) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest) (*pb.L
 	if r.TTL > maxTTL {
 		return nil, rpctypes.ErrGRPCLeaseTTLTooLarge
 	}
-	id, ttl := r.ID, max(r.TTL, shortest)
+	id, ttl := r.ID, max(r.TTL, minTTL)
 	for {
 		if r.ID == 0 {
 			id = randomID()

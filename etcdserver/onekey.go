@@ -14,15 +14,15 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// oneKey is a transaction that compares one key and changes no other one. It is carried out by Swap, so that its revision is its own and
+// singleKeyTxn is a transaction that compares one key and changes no other one. It is carried out by Swap, so that its revision is its own and
 // what it reads is read at that revision. All that Kubernetes sends is of this kind.
-type oneKey struct {
+type singleKeyTxn struct {
 	request *pb.TxnRequest
 	id      *resourcepb.ID
 }
 
-// asOneKey returns a transaction as one of one key, nil if it is not one.
-func asOneKey(r *pb.TxnRequest) *oneKey {
+// asSingleKeyTxn returns a transaction as one of one key, nil if it is not one.
+func asSingleKeyTxn(r *pb.TxnRequest) *singleKeyTxn {
 	var key []byte
 	same := func(k, end []byte) bool {
 		if key == nil {
@@ -65,11 +65,11 @@ func asOneKey(r *pb.TxnRequest) *oneKey {
 	if err != nil {
 		return nil
 	}
-	return &oneKey{request: r, id: id}
+	return &singleKeyTxn{request: r, id: id}
 }
 
-// guess returns what is stored if the comparison holds, as far as a swap wants to know it, and false if the comparison does not say it.
-func (t *oneKey) guess() (*history.Record, bool) {
+// predict returns what is stored if the comparison holds, as far as a swap wants to know it, and false if the comparison does not say it.
+func (t *singleKeyTxn) predict() (*history.Record, bool) {
 	if len(t.request.Compare) != 1 || t.request.Compare[0].Result != pb.Compare_EQUAL {
 		return nil, false
 	}
@@ -101,17 +101,17 @@ func (t *oneKey) guess() (*history.Record, bool) {
 }
 
 // run carries the transaction out.
-func (t *oneKey) run(ctx context.Context, s *Server) (*pb.TxnResponse, error) {
+func (t *singleKeyTxn) run(ctx context.Context, s *Server) (*pb.TxnResponse, error) {
 	if len(t.request.Compare) == 0 { // it is tried until it is done
-		turn, over, err := s.turns.take(ctx, string(keyOf(t.id)))
+		turn, over, err := s.keyLocks.acquire(ctx, string(keyOf(t.id)))
 		if err != nil {
 			return nil, err
 		}
 		defer over()
 		turn.last = nil
 	}
-	if stored, guessed := t.guess(); guessed {
-		answer, now, err := t.apply(ctx, s, state{stored: stored}, true)
+	if stored, guessed := t.predict(); guessed {
+		answer, now, err := t.apply(ctx, s, keyState{stored: stored}, true)
 		if answer != nil || err != nil {
 			return answer, err
 		}
@@ -121,19 +121,19 @@ func (t *oneKey) run(ctx context.Context, s *Server) (*pb.TxnResponse, error) {
 	if err != nil {
 		return nil, err
 	}
-	return t.decide(ctx, s, state{stored, revision})
+	return t.decide(ctx, s, keyState{stored, revision})
 }
 
-// state is what is stored of the key at a revision.
-type state struct {
+// keyState is what is stored of the key at a revision.
+type keyState struct {
 	stored   *history.Record
 	revision int64
 }
 
 // decide compares what is stored, and does what the transaction says, until nobody comes between.
-func (t *oneKey) decide(ctx context.Context, s *Server, now state) (*pb.TxnResponse, error) {
+func (t *singleKeyTxn) decide(ctx context.Context, s *Server, now keyState) (*pb.TxnResponse, error) {
 	for {
-		holds := !slices.ContainsFunc(t.request.Compare, func(c *pb.Compare) bool { return !compares(c, now.stored) })
+		holds := !slices.ContainsFunc(t.request.Compare, func(c *pb.Compare) bool { return !compareHolds(c, now.stored) })
 		answer, other, err := t.apply(ctx, s, now, holds)
 		switch {
 		case answer != nil:
@@ -151,26 +151,26 @@ func (t *oneKey) decide(ctx context.Context, s *Server, now state) (*pb.TxnRespo
 }
 
 // apply does what one branch says. Without an answer and an error, it tells what is stored instead.
-func (t *oneKey) apply(ctx context.Context, s *Server, now state, holds bool) (*pb.TxnResponse, state, error) {
+func (t *singleKeyTxn) apply(ctx context.Context, s *Server, now keyState, holds bool) (*pb.TxnResponse, keyState, error) {
 	branch := t.request.Success
 	if !holds {
 		branch = t.request.Failure
 	}
 	if err := s.checkRevisions(ctx, branch); err != nil {
-		return nil, state{}, err
+		return nil, keyState{}, err
 	}
 	v := view{revision: now.revision}
 	for _, op := range branch {
 		one, err := t.change(op, now.stored)
 		if err != nil {
-			return nil, state{}, err
+			return nil, keyState{}, err
 		}
 		if one == nil {
 			continue
 		}
 		swapped, err := s.swap(ctx, one)
 		if err != nil || !swapped.Done {
-			return nil, state{swapped.Stored, swapped.Revision}, err
+			return nil, keyState{swapped.Stored, swapped.Revision}, err
 		}
 		if one.delete {
 			now.stored = swapped.Stored // all of it, where it was guessed
@@ -179,36 +179,36 @@ func (t *oneKey) apply(ctx context.Context, s *Server, now state, holds bool) (*
 	}
 	answer := &pb.TxnResponse{Header: header(v.revision), Succeeded: holds}
 	for _, op := range branch {
-		one, err := t.answer(ctx, s, op, &v, now)
+		one, err := t.response(ctx, s, op, &v, now)
 		switch {
 		case err != nil && v.before != nil:
-			return nil, state{}, carriedOut(err)
+			return nil, keyState{}, afterCommit(err)
 		case err != nil:
-			return nil, state{}, err
+			return nil, keyState{}, err
 		}
 		answer.Responses = append(answer.Responses, one)
 	}
-	return answer, state{}, nil
+	return answer, keyState{}, nil
 }
 
 // change returns what an operation changes, nil for one that reads.
-func (t *oneKey) change(op *pb.RequestOp, stored *history.Record) (*change, error) {
+func (t *singleKeyTxn) change(op *pb.RequestOp, stored *history.Record) (*change, error) {
 	switch op := op.Request.(type) {
 	case *pb.RequestOp_RequestPut:
-		return putting(op.RequestPut, t.id, stored)
+		return putChange(op.RequestPut, t.id, stored)
 	case *pb.RequestOp_RequestDeleteRange:
 		return &change{id: t.id, before: stored, delete: true}, nil
 	}
 	return nil, nil
 }
 
-// answer is that of one operation, after all have been carried out.
-func (t *oneKey) answer(ctx context.Context, s *Server, op *pb.RequestOp, v *view, now state) (*pb.ResponseOp, error) {
+// response is that of one operation, after all have been carried out.
+func (t *singleKeyTxn) response(ctx context.Context, s *Server, op *pb.RequestOp, v *view, now keyState) (*pb.ResponseOp, error) {
 	switch op := op.Request.(type) {
 	case *pb.RequestOp_RequestRange:
 		r := op.RequestRange
 		if v.before == nil && now.stored != nil && len(r.RangeEnd) == 0 && r.Revision == 0 && bytes.Equal(r.Key, keyOf(t.id)) {
-			known := &pb.RangeResponse{Header: inner(v.revision), Count: 1}
+			known := &pb.RangeResponse{Header: innerHeader(v.revision), Count: 1}
 			if !r.CountOnly {
 				known.Kvs = []*mvccpb.KeyValue{pair(now.stored)}
 				arrange(r, known)

@@ -76,15 +76,15 @@ func (s *Server) rangeAt(ctx context.Context, r *pb.RangeRequest, revision int64
 	span, ok := requestRange(r.Key, r.RangeEnd)
 	if !ok {
 		if revision > 0 {
-			return &pb.RangeResponse{}, revision, s.readable(ctx, revision)
+			return &pb.RangeResponse{}, revision, s.checkReadable(ctx, revision)
 		}
 		_, newest, err := s.history.Revisions(ctx)
 		return &pb.RangeResponse{}, newest, err
 	}
-	opts := history.ScanOptions{Revision: max(revision, 0), Limit: clamp(r.Limit), Bytes: math.MaxInt}
+	opts := history.ScanOptions{Revision: max(revision, 0), Limit: clampLimit(r.Limit), Bytes: math.MaxInt}
 	opts.KeysOnly = r.KeysOnly && r.SortTarget != pb.RangeRequest_VALUE
 	switch {
-	case selects(r):
+	case needsWholeRange(r):
 		opts.Limit = 0
 	case opts.Limit > 0 && r.SortTarget != pb.RangeRequest_KEY:
 		opts.Limit++ // etcd reads one more to tell whether there is more, before it sorts
@@ -112,8 +112,8 @@ func (s *Server) rangeAt(ctx context.Context, r *pb.RangeRequest, revision int64
 	return answer, scan.Revision, nil
 }
 
-// readable returns an error unless the store can be read at a revision.
-func (s *Server) readable(ctx context.Context, revision int64) error {
+// checkReadable returns an error unless the store can be read at a revision.
+func (s *Server) checkReadable(ctx context.Context, revision int64) error {
 	oldest, newest, err := s.history.Revisions(ctx)
 	switch {
 	case err != nil:
@@ -126,8 +126,8 @@ func (s *Server) readable(ctx context.Context, revision int64) error {
 	return nil
 }
 
-// clamp returns a limit, 0 for none, as a number that every machine has.
-func clamp(limit int64) int { return int(min(max(limit, 0), 1<<30)) }
+// clampLimit returns a limit, 0 for none, as a number that every machine has.
+func clampLimit(limit int64) int { return int(min(max(limit, 0), 1<<30)) }
 
 // scan reads a span as of one revision: all of it, or as much as the limit says, in as many steps as it takes.
 func (s *Server) scan(ctx context.Context, span history.Span, opts history.ScanOptions) (history.ScanResult, error) {
@@ -156,8 +156,8 @@ func (s *Server) scanOnce(ctx context.Context, span history.Span, opts history.S
 	return all, err
 }
 
-// selects reports whether a request has to see all of its range before a limit applies.
-func selects(r *pb.RangeRequest) bool {
+// needsWholeRange reports whether a request has to see all of its range before a limit applies.
+func needsWholeRange(r *pb.RangeRequest) bool {
 	return r.SortOrder != pb.RangeRequest_NONE || filters(r)
 }
 
@@ -169,13 +169,13 @@ func filters(r *pb.RangeRequest) bool {
 func arrange(r *pb.RangeRequest, answer *pb.RangeResponse) {
 	if filters(r) {
 		answer.Kvs = slices.DeleteFunc(answer.Kvs, func(kv *mvccpb.KeyValue) bool {
-			return outside(kv.ModRevision, r.MinModRevision, r.MaxModRevision) ||
-				outside(kv.CreateRevision, r.MinCreateRevision, r.MaxCreateRevision)
+			return outOfBounds(kv.ModRevision, r.MinModRevision, r.MaxModRevision) ||
+				outOfBounds(kv.CreateRevision, r.MinCreateRevision, r.MaxCreateRevision)
 		})
 	}
 	// A target other than the key sorts, also if no order is given.
 	if r.SortTarget != pb.RangeRequest_KEY || r.SortOrder == pb.RangeRequest_DESCEND {
-		compare := order(r.SortTarget)
+		compare := comparator(r.SortTarget)
 		slices.SortStableFunc(answer.Kvs, func(a, b *mvccpb.KeyValue) int {
 			if r.SortOrder == pb.RangeRequest_DESCEND {
 				return compare(b, a)
@@ -183,7 +183,7 @@ func arrange(r *pb.RangeRequest, answer *pb.RangeResponse) {
 			return compare(a, b)
 		})
 	}
-	if limit := clamp(r.Limit); limit > 0 && len(answer.Kvs) > limit {
+	if limit := clampLimit(r.Limit); limit > 0 && len(answer.Kvs) > limit {
 		answer.Kvs, answer.More = answer.Kvs[:limit], true
 	}
 	if r.KeysOnly {
@@ -193,12 +193,12 @@ func arrange(r *pb.RangeRequest, answer *pb.RangeResponse) {
 	}
 }
 
-// outside reports whether a revision is not within bounds, of which 0 is none.
-func outside(revision, least, most int64) bool {
+// outOfBounds reports whether a revision is not within bounds, of which 0 is none.
+func outOfBounds(revision, least, most int64) bool {
 	return least != 0 && revision < least || most != 0 && revision > most
 }
 
-func order(target pb.RangeRequest_SortTarget) func(a, b *mvccpb.KeyValue) int {
+func comparator(target pb.RangeRequest_SortTarget) func(a, b *mvccpb.KeyValue) int {
 	switch target {
 	case pb.RangeRequest_VERSION:
 		return func(a, b *mvccpb.KeyValue) int { return cmp.Compare(a.Version, b.Version) }

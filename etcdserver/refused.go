@@ -57,8 +57,8 @@ func (s *Server) AuthStatus(ctx context.Context, _ *pb.AuthStatusRequest) (*pb.A
 	return &pb.AuthStatusResponse{Header: h, AuthRevision: 1}, err
 }
 
-// refuse adds a service whose methods, all but those named, are answered with an error.
-func (s *Server) refuse(to grpc.ServiceRegistrar, service *grpc.ServiceDesc, reason error, served ...string) {
+// registerUnsupported adds a service whose methods, all but those named, are answered with an error.
+func (s *Server) registerUnsupported(to grpc.ServiceRegistrar, service *grpc.ServiceDesc, reason error, served ...string) {
 	refusing := grpc.ServiceDesc{ServiceName: service.ServiceName, HandlerType: (*any)(nil), Metadata: service.Metadata}
 	refusal := func(context.Context, any) (any, error) { return nil, reason }
 	for _, method := range service.Methods {

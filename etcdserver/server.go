@@ -22,7 +22,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-const defaultProgress = 5 * time.Second
+const defaultProgressInterval = 5 * time.Second
 
 // Server serves a store by etcd's API. It implements the servers of etcd's KV, Watch, Lease and Maintenance services, so it can also be
 // used without a network between.
@@ -33,26 +33,26 @@ type Server struct {
 	pb.UnimplementedMaintenanceServer
 	pb.UnimplementedAuthServer
 
-	backend storage.Backend
-	history history.Historian
-	commits storage.Transactor
-	leases  *lease.Keeper
-	opts    Options
-	turns   turns
+	backend  storage.Backend
+	history  history.Historian
+	commits  storage.Transactor
+	leases   *lease.Keeper
+	opts     Options
+	keyLocks keyLocks
 
 	closing sync.Once
-	doneCh  chan struct{} // closed when the server ends
+	stopCh  chan struct{} // closed when the server ends
 }
 
 // New returns a server of the keys in a store. The backend stays the caller's; Close ends the server. It is [storage.ErrInvalid] if the
 // backend cannot number its changes, as DynamoDB cannot.
 func New(b storage.Backend, o *Options) (*Server, error) {
-	s := &Server{backend: b, doneCh: make(chan struct{})}
+	s := &Server{backend: b, stopCh: make(chan struct{})}
 	if o != nil {
 		s.opts = *o
 	}
 	if s.opts.ProgressInterval <= 0 {
-		s.opts.ProgressInterval = defaultProgress
+		s.opts.ProgressInterval = defaultProgressInterval
 	}
 	if s.opts.Logger == nil {
 		s.opts.Logger = slog.Default()
@@ -74,7 +74,7 @@ func New(b storage.Backend, o *Options) (*Server, error) {
 // Close ends the watches, and that leases end here. The backend stays open.
 func (s *Server) Close() {
 	s.closing.Do(func() {
-		close(s.doneCh)
+		close(s.stopCh)
 		s.leases.Close()
 	})
 }
@@ -85,8 +85,8 @@ func (s *Server) Register(to grpc.ServiceRegistrar) {
 	pb.RegisterWatchServer(to, s)
 	pb.RegisterLeaseServer(to, s)
 	pb.RegisterMaintenanceServer(to, s)
-	s.refuse(to, &pb.Cluster_ServiceDesc, errNoMembers)
-	s.refuse(to, &pb.Auth_ServiceDesc, errNoUsers, "AuthStatus")
+	s.registerUnsupported(to, &pb.Cluster_ServiceDesc, errNoMembers)
+	s.registerUnsupported(to, &pb.Auth_ServiceDesc, errNoUsers, "AuthStatus")
 }
 
 // member is the only member of the only cluster, and its leader. Whatever number of servers share a store, each says so.

@@ -45,16 +45,16 @@ func (s *Server) transact(ctx context.Context, r *pb.TxnRequest) (*pb.TxnRespons
 
 // transaction is one attempt at a transaction.
 type transaction struct {
-	server     *Server
-	commit     commit
-	ranges     bool // what is to be done depends on what a range has not
-	deletedIDs map[*pb.DeleteRangeRequest][]*resourcepb.ID
-	plan       map[*pb.TxnRequest]bool // whether the comparisons of a transaction hold
+	server        *Server
+	commit        commit
+	comparesRange bool // what is to be done depends on what a range has not
+	deletions     map[*pb.DeleteRangeRequest][]*resourcepb.ID
+	plan          map[*pb.TxnRequest]bool // whether the comparisons of a transaction hold
 }
 
 func (t *transaction) run(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
-	t.deletedIDs, t.plan = map[*pb.DeleteRangeRequest][]*resourcepb.ID{}, map[*pb.TxnRequest]bool{}
-	if err := t.decide(ctx, r); err != nil {
+	t.deletions, t.plan = map[*pb.DeleteRangeRequest][]*resourcepb.ID{}, map[*pb.TxnRequest]bool{}
+	if err := t.evaluate(ctx, r); err != nil {
 		return nil, err
 	}
 	if err := t.collect(ctx, r); err != nil {
@@ -67,8 +67,8 @@ func (t *transaction) run(ctx context.Context, r *pb.TxnRequest) (*pb.TxnRespons
 	}
 	switch {
 	case len(changing) == 0:
-		return t.answer(ctx, r, &v)
-	case t.ranges:
+		return t.response(ctx, r, &v)
+	case t.comparesRange:
 		return nil, errRangeCompared
 	}
 	err := t.server.checkRevisions(ctx, t.reads(r))
@@ -78,23 +78,23 @@ func (t *transaction) run(ctx context.Context, r *pb.TxnRequest) (*pb.TxnRespons
 	if err != nil {
 		return nil, err
 	}
-	v.before, v.swept = map[string]*history.Record{}, map[string]bool{}
+	v.before, v.deletedLater = map[string]*history.Record{}, map[string]bool{}
 	for key, c := range t.commit.keys {
-		if c.changes() {
+		if c.modifies() {
 			v.before[key] = c.before
 		}
 	}
 	if err := t.sweep(ctx, &v); err != nil {
-		return nil, carriedOut(err)
+		return nil, afterCommit(err)
 	}
-	answer, err := t.answer(ctx, r, &v)
-	return answer, carriedOut(err)
+	answer, err := t.response(ctx, r, &v)
+	return answer, afterCommit(err)
 }
 
 // sweep deletes what others have created, since the transaction has read them, in the ranges that it deletes.
 func (t *transaction) sweep(ctx context.Context, v *view) error {
 	empty, last := true, v.revision
-	for r := range t.deletedIDs {
+	for r := range t.deletions {
 		if len(r.RangeEnd) == 0 {
 			continue
 		}
@@ -103,9 +103,9 @@ func (t *transaction) sweep(ctx context.Context, v *view) error {
 			return err
 		}
 		for _, one := range rest.deleted {
-			t.deletedIDs[r] = append(t.deletedIDs[r], one.id)
+			t.deletions[r] = append(t.deletions[r], one.id)
 			v.before[string(keyOf(one.id))] = one.before
-			v.swept[string(keyOf(one.id))] = true
+			v.deletedLater[string(keyOf(one.id))] = true
 		}
 		if empty = empty && (len(rest.deleted) == 0 || rest.revision > v.revision); empty {
 			last = max(last, rest.revision)
@@ -129,9 +129,9 @@ func (t *transaction) change(ctx context.Context, changing []*change) (int64, er
 	return swapped.Revision, err
 }
 
-// decide compares, and goes on within the branches that are taken. All see the store as it was before the transaction. Of a range for which
+// evaluate compares, and goes on within the branches that are taken. All see the store as it was before the transaction. Of a range for which
 // a comparison fails, one key for which it does is all that the failure depends on.
-func (t *transaction) decide(ctx context.Context, r *pb.TxnRequest) error {
+func (t *transaction) evaluate(ctx context.Context, r *pb.TxnRequest) error {
 	holds, ranges := true, false
 	for _, c := range r.Compare {
 		one, whole, err := t.compare(ctx, c)
@@ -145,10 +145,10 @@ func (t *transaction) decide(ctx context.Context, r *pb.TxnRequest) error {
 		}
 	}
 	t.plan[r] = holds
-	t.ranges = t.ranges || ranges
+	t.comparesRange = t.comparesRange || ranges
 	for _, op := range t.branch(r) {
 		if inside := op.GetRequestTxn(); inside != nil {
-			if err := t.decide(ctx, inside); err != nil {
+			if err := t.evaluate(ctx, inside); err != nil {
 				return err
 			}
 		}
@@ -168,16 +168,16 @@ func (t *transaction) compare(ctx context.Context, c *pb.Compare) (holds, whole 
 	if len(c.RangeEnd) == 0 {
 		one, err := t.key(ctx, c.Key)
 		if one == nil || err != nil {
-			return compares(c, nil), false, err
+			return compareHolds(c, nil), false, err
 		}
 		one.requiresUnchanged = true
-		return compares(c, one.before), false, nil
+		return compareHolds(c, one.before), false, nil
 	}
 	all, err := t.scan(ctx, c.Key, c.RangeEnd, 0)
 	if err != nil || len(all) == 0 {
-		return compares(c, nil), true, err
+		return compareHolds(c, nil), true, err
 	}
-	i := slices.IndexFunc(all, func(r history.Record) bool { return !compares(c, &r) })
+	i := slices.IndexFunc(all, func(r history.Record) bool { return !compareHolds(c, &r) })
 	if i < 0 {
 		return true, true, nil
 	}
@@ -244,7 +244,7 @@ func (t *transaction) put(ctx context.Context, r *pb.PutRequest) error {
 	if err != nil {
 		return err
 	}
-	put, err := putting(r, id, one.before)
+	put, err := putChange(r, id, one.before)
 	if err != nil {
 		return err
 	}
@@ -260,7 +260,7 @@ func (t *transaction) delete(ctx context.Context, r *pb.DeleteRangeRequest) erro
 	if err != nil {
 		return err
 	}
-	t.deletedIDs[r] = nil
+	t.deletions[r] = nil
 	if len(all) == 0 && len(r.RangeEnd) == 0 {
 		if one, err := t.key(ctx, r.Key); one == nil || err != nil {
 			return err
@@ -274,7 +274,7 @@ func (t *transaction) delete(ctx context.Context, r *pb.DeleteRangeRequest) erro
 			one.delete = true
 			t.commit.order = append(t.commit.order, string(keyOf(one.id)))
 		}
-		t.deletedIDs[r] = append(t.deletedIDs[r], one.id)
+		t.deletions[r] = append(t.deletions[r], one.id)
 	}
 	return nil
 }
@@ -300,8 +300,8 @@ func (t *transaction) reads(r *pb.TxnRequest) (all []*pb.RequestOp) {
 	return all
 }
 
-// answer says what every operation came to, after all have been carried out.
-func (t *transaction) answer(ctx context.Context, r *pb.TxnRequest, v *view) (*pb.TxnResponse, error) {
+// response says what every operation came to, after all have been carried out.
+func (t *transaction) response(ctx context.Context, r *pb.TxnRequest, v *view) (*pb.TxnResponse, error) {
 	answer := &pb.TxnResponse{Header: header(v.revision), Succeeded: t.plan[r]}
 	for _, op := range t.branch(r) {
 		var one *pb.ResponseOp
@@ -315,13 +315,13 @@ func (t *transaction) answer(ctx context.Context, r *pb.TxnRequest, v *view) (*p
 		case *pb.RequestOp_RequestPut:
 			one = v.put(op.RequestPut)
 		case *pb.RequestOp_RequestDeleteRange:
-			one = v.deleteResponse(op.RequestDeleteRange, t.deletedIDs[op.RequestDeleteRange]...)
+			one = v.deleteResponse(op.RequestDeleteRange, t.deletions[op.RequestDeleteRange]...)
 		case *pb.RequestOp_RequestTxn:
-			inside, err := t.answer(ctx, op.RequestTxn, v)
+			inside, err := t.response(ctx, op.RequestTxn, v)
 			if err != nil {
 				return nil, err
 			}
-			inside.Header = inner(v.revision)
+			inside.Header = innerHeader(v.revision)
 			one = &pb.ResponseOp{Response: &pb.ResponseOp_ResponseTxn{ResponseTxn: inside}}
 		}
 		answer.Responses = append(answer.Responses, one)

@@ -25,7 +25,7 @@ func (s *Server) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, er
 	}
 	var answer *pb.TxnResponse
 	var err error
-	if t := asOneKey(r); t != nil {
+	if t := asSingleKeyTxn(r); t != nil {
 		answer, err = t.run(ctx, s)
 	} else {
 		answer, err = s.transact(ctx, r)
@@ -40,7 +40,7 @@ func (s *Server) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, er
 func (s *Server) checkRevisions(ctx context.Context, branch []*pb.RequestOp) error {
 	for _, op := range branch {
 		if r := op.GetRequestRange(); r.GetRevision() > 0 {
-			if err := s.readable(ctx, r.Revision); err != nil {
+			if err := s.checkReadable(ctx, r.Revision); err != nil {
 				return toStatus(ctx, err)
 			}
 		}
@@ -48,8 +48,8 @@ func (s *Server) checkRevisions(ctx context.Context, branch []*pb.RequestOp) err
 	return nil
 }
 
-// carriedOut keeps an error that comes after the changes of a transaction from being taken for one that says that it was not carried out.
-func carriedOut(err error) error {
+// afterCommit keeps an error that comes after the changes of a transaction from being taken for one that says that it was not carried out.
+func afterCommit(err error) error {
 	if err != nil {
 		err = fmt.Errorf("%w: the transaction was carried out, but what it reads was not read: %s", storage.ErrInconsistent, err.Error())
 	}
@@ -92,7 +92,7 @@ func checkTxn(r *pb.TxnRequest, most int) error {
 				return err
 			}
 		}
-		if _, err := branchChanges(branch); err != nil {
+		if _, err := writeSetOf(branch); err != nil {
 			return err
 		}
 	}
@@ -116,15 +116,15 @@ func checkOp(op *pb.RequestOp, left int) error {
 	return rpctypes.ErrGRPCKeyNotFound // an operation that is none; etcd says so, too
 }
 
-// changes are the keys that a branch puts and the ranges that it deletes.
-type changes struct {
+// writeSet are the keys that a branch puts and the ranges that it deletes.
+type writeSet struct {
 	puts    map[string]bool
 	deletes []*pb.DeleteRangeRequest
 }
 
-// branchChanges returns what a branch changes. No key may be put twice, or put and deleted.
-func branchChanges(branch []*pb.RequestOp) (changes, error) {
-	all := changes{puts: map[string]bool{}}
+// writeSetOf returns what a branch changes. No key may be put twice, or put and deleted.
+func writeSetOf(branch []*pb.RequestOp) (writeSet, error) {
+	all := writeSet{puts: map[string]bool{}}
 	for _, op := range branch {
 		if d := op.GetRequestDeleteRange(); d != nil {
 			all.deletes = append(all.deletes, d)
@@ -156,11 +156,11 @@ func branchChanges(branch []*pb.RequestOp) (changes, error) {
 }
 
 // addNested adds what the branches of a transaction within a branch change. Each branch may put what the other one does.
-func addNested(t *pb.TxnRequest, all *changes, put func(key string) error) error {
+func addNested(t *pb.TxnRequest, all *writeSet, put func(key string) error) error {
 	both := map[string]bool{}
 	var deletes []*pb.DeleteRangeRequest
 	for _, branch := range [][]*pb.RequestOp{t.GetSuccess(), t.GetFailure()} {
-		inside, err := branchChanges(branch)
+		inside, err := writeSetOf(branch)
 		if err != nil {
 			return err
 		}
@@ -183,8 +183,8 @@ func addNested(t *pb.TxnRequest, all *changes, put func(key string) error) error
 	return nil
 }
 
-// compares reports whether a comparison holds for what is stored, nil for nothing.
-func compares(c *pb.Compare, stored *history.Record) bool {
+// compareHolds reports whether a comparison holds for what is stored, nil for nothing.
+func compareHolds(c *pb.Compare, stored *history.Record) bool {
 	kv := pair(stored)
 	if kv == nil {
 		if c.Target == pb.Compare_VALUE {

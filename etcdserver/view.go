@@ -18,8 +18,8 @@ type view struct {
 	revision int64
 	// before is what was stored, nil for nothing, under the keys that the transaction has still to change.
 	before map[string]*history.Record
-	// swept are keys that the transaction has deleted after the revision.
-	swept map[string]bool
+	// deletedLater are keys that the transaction has deleted after the revision.
+	deletedLater map[string]bool
 }
 
 // read answers a request to read.
@@ -31,11 +31,11 @@ func (v *view) read(ctx context.Context, s *Server, r *pb.RangeRequest) (*pb.Ran
 	if r.Revision > v.revision {
 		return nil, storage.ErrFutureRevision
 	}
-	later := in(v.before, r.Key, r.RangeEnd)
-	if r.Revision > 0 || len(later) == 0 && len(in(v.swept, r.Key, r.RangeEnd)) == 0 {
+	later := keysInRange(v.before, r.Key, r.RangeEnd)
+	if r.Revision > 0 || len(later) == 0 && len(keysInRange(v.deletedLater, r.Key, r.RangeEnd)) == 0 {
 		answer, _, err := s.rangeAt(ctx, r, revision)
 		if answer != nil {
-			answer.Header = inner(v.revision)
+			answer.Header = innerHeader(v.revision)
 		}
 		return answer, err
 	}
@@ -43,10 +43,10 @@ func (v *view) read(ctx context.Context, s *Server, r *pb.RangeRequest) (*pb.Ran
 	if err != nil {
 		return nil, err
 	}
-	all.Header = inner(v.revision)
+	all.Header = innerHeader(v.revision)
 	all.Kvs = slices.DeleteFunc(all.Kvs, func(kv *mvccpb.KeyValue) bool {
 		_, changed := v.before[string(kv.Key)]
-		return changed || v.swept[string(kv.Key)]
+		return changed || v.deletedLater[string(kv.Key)]
 	})
 	for _, key := range later {
 		if stored := v.before[key]; stored != nil {
@@ -61,8 +61,8 @@ func (v *view) read(ctx context.Context, s *Server, r *pb.RangeRequest) (*pb.Ran
 	return all, nil
 }
 
-// in returns those of some keys that are in a range.
-func in[V any](some map[string]V, key, end []byte) (keys []string) {
+// keysInRange returns those of some keys that are keysInRange a range.
+func keysInRange[V any](some map[string]V, key, end []byte) (keys []string) {
 	for k := range some {
 		if within([]byte(k), key, end) {
 			keys = append(keys, k)
@@ -81,15 +81,15 @@ func within(k, key, end []byte) bool {
 
 // put answers a request to put, and shows its change from now on.
 func (v *view) put(r *pb.PutRequest) *pb.ResponseOp {
-	answer := putAnswer(r, v.before[string(r.Key)], v.revision)
-	answer.Header = inner(v.revision)
+	answer := putResponse(r, v.before[string(r.Key)], v.revision)
+	answer.Header = innerHeader(v.revision)
 	delete(v.before, string(r.Key))
 	return &pb.ResponseOp{Response: &pb.ResponseOp_ResponsePut{ResponsePut: answer}}
 }
 
 // deleteResponse answers a request to delete keys, and shows its change from now on.
 func (v *view) deleteResponse(r *pb.DeleteRangeRequest, ids ...*resourcepb.ID) *pb.ResponseOp {
-	answer := &pb.DeleteRangeResponse{Header: inner(v.revision)}
+	answer := &pb.DeleteRangeResponse{Header: innerHeader(v.revision)}
 	for _, id := range ids {
 		key := string(keyOf(id))
 		stored := v.before[key]
@@ -108,5 +108,5 @@ func responseOf(r *pb.RangeResponse) *pb.ResponseOp {
 	return &pb.ResponseOp{Response: &pb.ResponseOp_ResponseRange{ResponseRange: r}}
 }
 
-// inner is the header of an answer within that of a transaction.
-func inner(revision int64) *pb.ResponseHeader { return &pb.ResponseHeader{Revision: revision} }
+// innerHeader is the header of an answer within that of a transaction.
+func innerHeader(revision int64) *pb.ResponseHeader { return &pb.ResponseHeader{Revision: revision} }

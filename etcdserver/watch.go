@@ -23,15 +23,15 @@ type watch struct {
 	cancel  context.CancelFunc
 
 	previous *watch        // of the same number, cancelled before this one was asked for; nil if there is none
-	endedCh  chan struct{} // closed when nothing more is sent
+	finishCh chan struct{} // closed when nothing more is sent
 
 	// Both belong to the stream's lock.
 	follower     history.Follower // nil until it is there
 	sentRevision int64            // everything up to this revision has been sent
 }
 
-// refuse answers the request with a reason, in its turn.
-func (w *watch) refuse(before <-chan struct{}, answered chan<- struct{}, reason string) {
+// reject answers the request with a reason, in its turn.
+func (w *watch) reject(before <-chan struct{}, answered chan<- struct{}, reason string) {
 	defer close(answered)
 	<-before
 	_, newest, err := w.stream.server.history.Revisions(w.stream.to.Context())
@@ -50,7 +50,7 @@ func (w *watch) run(stream, ctx context.Context, before <-chan struct{}, answere
 	follower, from, newest, err := w.open(stream, ctx)
 	<-before
 	if w.previous != nil {
-		<-w.previous.endedCh
+		<-w.previous.finishCh
 		w.previous = nil
 	}
 	if newest > 0 {
@@ -116,7 +116,7 @@ func (w *watch) openOnce(stream, ctx context.Context) (follower history.Follower
 	}
 	span, ok := requestRange(w.request.Key, w.request.RangeEnd)
 	if !ok {
-		span = history.Span{From: beyond, To: beyond} // nothing is ever stored there
+		span = history.Span{From: afterAllKeys, To: afterAllKeys} // nothing is ever stored there
 	}
 	after := min(from-1, newest)
 	if oldest == firstRevision {
@@ -153,7 +153,7 @@ func (w *watch) follow(ctx context.Context, follower history.Follower, from int6
 		if !w.sendEvents(events, revision) {
 			return context.Cause(ctx)
 		}
-		w.raiseSent(revision)
+		w.advance(revision)
 		if notice == nil {
 			continue
 		}
@@ -171,14 +171,14 @@ func (w *watch) follow(ctx context.Context, follower history.Follower, from int6
 	}
 }
 
-// raiseSent notes that everything up to a revision has been sent.
-func (w *watch) raiseSent(revision int64) {
+// advance notes that everything up to a revision has been sent.
+func (w *watch) advance(revision int64) {
 	w.stream.mu.Lock()
 	w.sentRevision = max(w.sentRevision, revision)
 	asked := len(w.stream.progressRevisions) > 0
 	w.stream.mu.Unlock()
 	if asked {
-		w.stream.progress()
+		w.stream.sendProgress()
 	}
 }
 
@@ -213,8 +213,8 @@ const fragmentSize = 3 << 19
 // sendEvents sends the events of whole commits, in one answer unless they may be cut. Nothing comes between the fragments of an answer:
 // etcd's client puts together what comes until the last one.
 func (w *watch) sendEvents(events []*mvccpb.Event, revision int64) bool {
-	w.stream.sending.Lock()
-	defer w.stream.sending.Unlock()
+	w.stream.sendMu.Lock()
+	defer w.stream.sendMu.Unlock()
 	for len(events) > 0 {
 		n := len(events)
 		if w.request.Fragment {

@@ -27,7 +27,7 @@ func (s *Server) Watch(to grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchResp
 	case err = <-requests:
 	case <-ctx.Done():
 		err = context.Cause(ctx)
-	case <-s.doneCh:
+	case <-s.stopCh:
 		err = errStopped
 	}
 	stop(err)
@@ -50,8 +50,8 @@ type watchStream struct {
 	stop   context.CancelCauseFunc // ends the stream
 	all    sync.WaitGroup          // what runs for it, but not what receives
 
-	sending sync.Mutex // held while something is sent
-	newest  int64      // the newest revision that events were sent with
+	sendMu sync.Mutex // held while something is sent
+	newest int64      // the newest revision that events were sent with
 
 	mu                sync.Mutex
 	closed            bool // nothing is begun any more
@@ -59,16 +59,16 @@ type watchStream struct {
 	ending            map[int64]*watch // those that their client has cancelled and whose end is not told yet: their numbers are free
 	next              int64            // the number of the next watch that does not bring its own
 	progressRevisions []int64          // revisions that are to be told once all watches have come so far: at most the first and the newest
-	proving           bool             // a request for progress is under way
+	progressRunning   bool             // a request for progress is under way
 	progressPending   bool             // and another one has come
-	createdCh         <-chan struct{}  // closed when the newest request to create a watch is answered
+	lastCreate        <-chan struct{}  // closed when the newest request to create a watch is answered
 }
 
 // receive handles requests until the stream ends. A client that has no more of them still watches.
 func (w *watchStream) receive(ctx context.Context) error {
 	created := make(chan struct{})
 	close(created)
-	w.createdCh = created
+	w.lastCreate = created
 	for {
 		r, err := w.to.Recv()
 		if errors.Is(err, io.EOF) {
@@ -92,7 +92,7 @@ func (w *watchStream) receive(ctx context.Context) error {
 			}
 			w.mu.Unlock()
 		case *pb.WatchRequest_ProgressRequest:
-			w.askProgress(ctx)
+			w.requestProgress(ctx)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -100,20 +100,20 @@ func (w *watchStream) receive(ctx context.Context) error {
 	}
 }
 
-// askProgress has the stream tell its revision. Requests that come while one is under way share the next answer.
-func (w *watchStream) askProgress(ctx context.Context) {
+// requestProgress has the stream tell its revision. Requests that come while one is under way share the next answer.
+func (w *watchStream) requestProgress(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.progressPending = w.proving; w.proving || w.closed {
+	if w.progressPending = w.progressRunning; w.progressRunning || w.closed {
 		return
 	}
-	w.proving = true
+	w.progressRunning = true
 	w.all.Go(func() {
 		for {
-			w.prove(ctx)
+			w.startProgress(ctx)
 			w.mu.Lock()
 			if !w.progressPending {
-				w.proving = false
+				w.progressRunning = false
 				w.mu.Unlock()
 				return
 			}
@@ -125,15 +125,15 @@ func (w *watchStream) askProgress(ctx context.Context) {
 
 // send sends one answer. An error ends the stream.
 func (w *watchStream) send(r *pb.WatchResponse) bool {
-	w.sending.Lock()
-	defer w.sending.Unlock()
+	w.sendMu.Lock()
+	defer w.sendMu.Unlock()
 	return w.sendLocked(r)
 }
 
 // sendEnd sends the last answer to a watch. Who has got it may use the watch's number again.
 func (w *watchStream) sendEnd(one *watch, r *pb.WatchResponse) {
-	w.sending.Lock()
-	defer w.sending.Unlock()
+	w.sendMu.Lock()
+	defer w.sendMu.Unlock()
 	w.mu.Lock()
 	for _, all := range []map[int64]*watch{w.watches, w.ending} {
 		if all[one.id] == one {
@@ -158,9 +158,9 @@ func (w *watchStream) sendLocked(r *pb.WatchResponse) bool {
 
 // create begins a watch. The answers to requests come in their order.
 func (w *watchStream) create(ctx context.Context, r *pb.WatchCreateRequest) {
-	before, answered := w.createdCh, make(chan struct{})
-	w.createdCh = answered
-	one := &watch{stream: w, request: r, endedCh: make(chan struct{})}
+	before, answered := w.lastCreate, make(chan struct{})
+	w.lastCreate = answered
+	one := &watch{stream: w, request: r, finishCh: make(chan struct{})}
 	mine, cancel := context.WithCancel(ctx)
 	one.cancel = cancel
 	w.mu.Lock()
@@ -181,7 +181,7 @@ func (w *watchStream) create(ctx context.Context, r *pb.WatchCreateRequest) {
 	if reason != "" {
 		w.all.Go(func() {
 			defer cancel()
-			one.refuse(before, answered, reason)
+			one.reject(before, answered, reason)
 		})
 		return
 	}
@@ -195,18 +195,18 @@ func (w *watchStream) create(ctx context.Context, r *pb.WatchCreateRequest) {
 	one.previous = w.ending[one.id]
 	w.watches[one.id] = one
 	w.all.Go(func() {
-		defer close(one.endedCh)
+		defer close(one.finishCh)
 		defer one.cancel()
 		one.end(ctx, mine, one.run(ctx, mine, before, answered))
-		w.progress()
+		w.sendProgress()
 	})
 }
 
 // noWatch is the number of no watch: what concerns all of a stream, or none of its watches, carries it.
 const noWatch = -1
 
-// prove has the stream tell its revision once every watch has sent all up to it.
-func (w *watchStream) prove(ctx context.Context) {
+// startProgress has the stream tell its revision once every watch has sent all up to it.
+func (w *watchStream) startProgress(ctx context.Context) {
 	_, newest, err := w.server.history.Revisions(ctx)
 	if err != nil {
 		return // the client asks again
@@ -229,13 +229,13 @@ func (w *watchStream) prove(ctx context.Context) {
 	for _, f := range followers {
 		_ = f.Bookmark(ctx) // one that has ended holds nothing up
 	}
-	w.progress()
+	w.sendProgress()
 }
 
-// progress answers the requests for progress up to which every watch has sent everything, if no watch has sent more: clients take progress
+// sendProgress answers the requests for sendProgress up to which every watch has sent everything, if no watch has sent more: clients take sendProgress
 // for the revision at which they are. Else those watches that are behind have to come as far as the others first.
-func (w *watchStream) progress() {
-	w.sending.Lock() // so that no watch sends between the look and the answer
+func (w *watchStream) sendProgress() {
+	w.sendMu.Lock() // so that no watch sends between the look and the answer
 	w.mu.Lock()
 	least, known := int64(0), false
 	for _, one := range w.watches {
@@ -271,7 +271,7 @@ func (w *watchStream) progress() {
 	if answer {
 		err = w.to.Send(&pb.WatchResponse{Header: header(least), WatchId: noWatch})
 	}
-	w.sending.Unlock()
+	w.sendMu.Unlock()
 	if err != nil {
 		w.stop(err)
 	}

@@ -20,7 +20,7 @@ func (s *Server) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, er
 	if err != nil {
 		return nil, err
 	}
-	turn, over, err := s.turns.take(ctx, string(r.Key))
+	turn, over, err := s.keyLocks.acquire(ctx, string(r.Key))
 	if err != nil {
 		return nil, toStatus(ctx, err)
 	}
@@ -32,7 +32,7 @@ func (s *Server) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, er
 		}
 	}
 	for {
-		put, err := putting(r, id, before)
+		put, err := putChange(r, id, before)
 		if err != nil {
 			return nil, err
 		}
@@ -42,13 +42,13 @@ func (s *Server) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, er
 			return nil, toStatus(ctx, err)
 		case swapped.Done:
 			turn.last = swapped.Stored
-			return putAnswer(r, before, swapped.Revision), nil
+			return putResponse(r, before, swapped.Revision), nil
 		}
 		before = swapped.Stored
 	}
 }
 
-func putAnswer(r *pb.PutRequest, before *history.Record, revision int64) *pb.PutResponse {
+func putResponse(r *pb.PutRequest, before *history.Record, revision int64) *pb.PutResponse {
 	answer := &pb.PutResponse{Header: header(revision)}
 	if r.PrevKv {
 		answer.PrevKv = pair(before)
@@ -69,8 +69,8 @@ func checkPut(r *pb.PutRequest) error {
 	return nil
 }
 
-// putting returns the change that a request makes of what is stored.
-func putting(r *pb.PutRequest, id *resourcepb.ID, before *history.Record) (*change, error) {
+// putChange returns the change that a request makes of what is stored.
+func putChange(r *pb.PutRequest, id *resourcepb.ID, before *history.Record) (*change, error) {
 	if (r.IgnoreValue || r.IgnoreLease) && before == nil {
 		return nil, rpctypes.ErrGRPCKeyNotFound
 	}

@@ -165,7 +165,7 @@ var cacheTests = []upstreamTest[*cached]{
 var cacheSuite = suite[*cached]{
 	tests: cacheTests,
 	open: func(t *testing.T, u upstreamTest[*cached], empty storage.Backend) *cached {
-		return newCached(t, newHarness(t, empty, "/registry", connect), u.options)
+		return newCached(t, newHarness(t, empty, "/registry", newConnection), u.options)
 	},
 	without: func(e engine) map[string]string { return e.notCached },
 }

@@ -25,13 +25,13 @@ type connection struct {
 // connections numbers the connections of the process.
 var connections atomic.Int64
 
-// connect returns a client that calls s without a network between them.
-func connect(s *etcdserver.Server) *connection {
+// newConnection returns a client that calls s without a network between them.
+func newConnection(s *etcdserver.Server) *connection {
 	// Not etcdclient.New: that one dials. A client of this kind has no endpoints, and must not be given any.
 	client := clientv3.NewCtxClient(context.Background())
 	c := &connection{
 		Client:  &etcdclient.Client{Client: client},
-		streams: &streams{life: client.Ctx()},
+		streams: &streams{clientCtx: client.Ctx()},
 		name:    fmt.Sprintf("ashlar-in-process-%d", connections.Add(1)),
 	}
 	client.KV = clientv3.NewKVFromKVClient(&kvClient{server: s, streams: c.streams}, client)
@@ -85,7 +85,7 @@ func (c *kvClient) Compact(
 func (c *kvClient) RangeStream(
 	ctx context.Context, r *pb.RangeRequest, _ ...grpc.CallOption,
 ) (grpc.ServerStreamingClient[pb.RangeStreamResponse], error) {
-	return start(ctx, c.streams, func(end *serverEnd[pb.RangeRequest, pb.RangeStreamResponse]) error {
+	return startStream(ctx, c.streams, func(end *serverEnd[pb.RangeRequest, pb.RangeStreamResponse]) error {
 		return c.server.RangeStream(r, end)
 	})
 }
@@ -99,7 +99,7 @@ type watchClient struct {
 func (c *watchClient) Watch(
 	ctx context.Context, _ ...grpc.CallOption,
 ) (grpc.BidiStreamingClient[pb.WatchRequest, pb.WatchResponse], error) {
-	return start(ctx, c.streams, func(end *serverEnd[pb.WatchRequest, pb.WatchResponse]) error {
+	return startStream(ctx, c.streams, func(end *serverEnd[pb.WatchRequest, pb.WatchResponse]) error {
 		err := c.server.Watch(end)
 		if errors.Is(err, rpctypes.ErrGRPCStopped) {
 			return errClosed // etcd's client would look for another server, in silence and for ever
@@ -129,7 +129,7 @@ func (c *leaseClient) LeaseRevoke(
 func (c *leaseClient) LeaseKeepAlive(
 	ctx context.Context, _ ...grpc.CallOption,
 ) (grpc.BidiStreamingClient[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse], error) {
-	return start(ctx, c.streams, func(end *serverEnd[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]) error {
+	return startStream(ctx, c.streams, func(end *serverEnd[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]) error {
 		return c.server.LeaseKeepAlive(end)
 	})
 }

@@ -27,7 +27,7 @@ func inProcess(t *testing.T) *connection {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Close)
-	c := connect(server)
+	c := newConnection(server)
 	t.Cleanup(c.close)
 	return c
 }
@@ -75,9 +75,9 @@ func TestManyWatchesBeginWhileEventsCome(t *testing.T) {
 func TestCloseEndsStreams(t *testing.T) {
 	t.Parallel()
 	life, end := context.WithCancel(t.Context())
-	all := &streams{life: life}
+	all := &streams{clientCtx: life}
 	ended := make(chan error, 1)
-	_, err := start(context.Background(), all, func(end *serverEnd[int, int]) error {
+	_, err := startStream(context.Background(), all, func(end *serverEnd[int, int]) error {
 		for {
 			if err := end.Send(new(int)); err != nil {
 				ended <- err
@@ -104,8 +104,8 @@ func TestCloseEndsStreams(t *testing.T) {
 func TestStream(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
-	all := &streams{life: t.Context()}
-	client, err := start(t.Context(), all, func(end *serverEnd[int, int]) error {
+	all := &streams{clientCtx: t.Context()}
+	client, err := startStream(t.Context(), all, func(end *serverEnd[int, int]) error {
 		sum := 0
 		for {
 			n, err := end.Recv()
@@ -125,7 +125,7 @@ func TestStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const n = 10 * responsesAhead // more than the server may be ahead: requests wait, and do not block
+	const n = 10 * responseBuffer // more than the server may be ahead: requests wait, and do not block
 	for i := range n {
 		if err := client.Send(&i); err != nil {
 			t.Fatal(err)
@@ -158,9 +158,9 @@ func TestServerSendsAfterItsEnd(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
 	late := make(chan error, 1)
-	all := &streams{life: t.Context()}
-	client, err := start(t.Context(), all, func(end *serverEnd[int, int]) error {
-		for i := range responsesAhead {
+	all := &streams{clientCtx: t.Context()}
+	client, err := startStream(t.Context(), all, func(end *serverEnd[int, int]) error {
+		for i := range responseBuffer {
 			if err := end.Send(&i); err != nil {
 				return err
 			}
@@ -174,7 +174,7 @@ func TestServerSendsAfterItsEnd(t *testing.T) {
 	if err := <-late; !errors.Is(err, context.Canceled) {
 		t.Errorf("a response after the end: %v, want that the call is over", err)
 	}
-	for i := range responsesAhead {
+	for i := range responseBuffer {
 		if got, err := client.Recv(); err != nil || *got != i {
 			t.Fatalf("response %d is %v, %v", i, got, err)
 		}

@@ -90,7 +90,7 @@ func newHarness(
 	config.LeaseManagerConfig.ReuseDurationSeconds = 1 // tests wait for objects to expire
 	config.Transformer = h.transformer
 	var release func()
-	h.Interface, release, err = store.raw(
+	h.Interface, release, err = store.newStorage(
 		h.connection, config.ForResource(pods), newPod, newPodList, podsPrefix,
 		h.transformer, etcd3.NewDefaultDecoder(h.codec, kube.APIObjectVersioner{}))
 	if err != nil {

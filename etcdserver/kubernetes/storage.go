@@ -54,7 +54,7 @@ func New(backend storage.Backend, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes: %w", err)
 	}
-	s := &Store{server: server, connection: connect(server)}
+	s := &Store{server: server, connection: newConnection(server)}
 	// Kubernetes serves consistent reads from its caches once it knows that the server can say how far a watch is.
 	feature.DefaultFeatureSupportChecker.CheckClient(s.connection.Ctx(), s.connection, kube.RequestWatchProgress)
 	s.compactor = etcd3.NewCompactor(s.connection.Client.Client, interval(opts.CompactionInterval), clock.RealClock{}, nil)
@@ -88,7 +88,7 @@ func (s *Store) Interface(
 	config *storagebackend.ConfigForResource, newFunc, newListFunc func() runtime.Object, resourcePrefix string,
 ) (kube.Interface, factory.DestroyFunc, error) {
 	// Each storage has a connection of its own, because the progress of watches is told for all of a connection's together.
-	c := connect(s.server)
+	c := newConnection(s.server)
 	c.KV = etcd3.NewETCDLatencyTracker(c.KV)
 	transformer := config.Transformer
 	if transformer == nil {
@@ -96,9 +96,9 @@ func (s *Store) Interface(
 	}
 	decoder := etcd3.NewDefaultDecoder(config.Codec, kube.APIObjectVersioner{})
 	if !utilfeature.DefaultFeatureGate.Enabled(features.AllowUnsafeMalformedObjectDeletion) {
-		return s.raw(c, config, newFunc, newListFunc, resourcePrefix, transformer, decoder)
+		return s.newStorage(c, config, newFunc, newListFunc, resourcePrefix, transformer, decoder)
 	}
-	raw, release, err := s.raw(c, config, newFunc, newListFunc, resourcePrefix,
+	raw, release, err := s.newStorage(c, config, newFunc, newListFunc, resourcePrefix,
 		etcd3.WithCorruptObjErrorHandlingTransformer(transformer), etcd3.WithCorruptObjErrorHandlingDecoder(decoder))
 	if err != nil {
 		return nil, nil, err
@@ -106,8 +106,8 @@ func (s *Store) Interface(
 	return etcd3.NewStoreWithUnsafeCorruptObjectDeletion(raw, config.GroupResource), release, nil
 }
 
-// raw is Interface over a connection, which belongs to the storage from then on, with nothing around it.
-func (s *Store) raw(
+// newStorage is Interface over a connection, which belongs to the storage from then on, with nothing around it.
+func (s *Store) newStorage(
 	c *connection, config *storagebackend.ConfigForResource, newFunc, newListFunc func() runtime.Object, resourcePrefix string,
 	transformer value.Transformer, decoder etcd3.Decoder,
 ) (kube.Interface, factory.DestroyFunc, error) {

@@ -176,7 +176,7 @@ var storageTests = []upstreamTest[*harness]{
 var storageSuite = suite[*harness]{
 	tests: storageTests,
 	open: func(t *testing.T, _ upstreamTest[*harness], empty storage.Backend) *harness {
-		return newHarness(t, empty, "", connect)
+		return newHarness(t, empty, "", newConnection)
 	},
 }
 

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// responsesAhead is how many responses a server may be ahead of the client that receives them.
-const responsesAhead = 16
+// responseBuffer is how many responses a server may be ahead of the client that receives them.
+const responseBuffer = 16
 
 // stream joins a client and a server in one process: what one sends, the other receives, without a copy. Messages belong to the
 // receiver, except that responses may share what they hold with others.
@@ -27,19 +27,19 @@ type stream[Request, Response any] struct {
 	lock     sync.Mutex
 	requests []*Request
 	closed   bool          // by the client: no further requests
-	arrived  chan struct{} // holds a token if requests or closed have changed
+	notify   chan struct{} // holds a token if requests or closed have changed
 
-	over chan struct{} // closed when the server has ended; responses never is, as what the server has left behind may still send
+	done chan struct{} // closed when the server has ended; responses never is, as what the server has left behind may still send
 	err  error         // of the server, set before over is closed; nil if it ended well
 }
 
 // streams are the streams of one client.
 type streams struct {
-	life context.Context // of the client: ends them all
+	clientCtx context.Context // of the client: ends them all
 
-	lock    sync.Mutex
-	closed  bool           // none begins any more
-	running sync.WaitGroup // the goroutines that serve them
+	lock   sync.Mutex
+	closed bool           // none begins any more
+	group  sync.WaitGroup // the goroutines that serve them
 }
 
 // errClosed is what calls of a client, or watches of a server, that was closed end with. It is the code of gRPC's own clients, after which
@@ -51,11 +51,11 @@ func (all *streams) close() {
 	all.lock.Lock()
 	all.closed = true
 	all.lock.Unlock()
-	all.running.Wait()
+	all.group.Wait()
 }
 
-// start runs serve in a goroutine of its own and returns the client's end of the stream.
-func start[Request, Response any](
+// startStream runs serve in a goroutine of its own and returns the client's end of the stream.
+func startStream[Request, Response any](
 	ctx context.Context, all *streams, serve func(*serverEnd[Request, Response]) error,
 ) (*clientEnd[Request, Response], error) {
 	all.lock.Lock()
@@ -64,13 +64,13 @@ func start[Request, Response any](
 		return nil, errClosed
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(all.life, cancel)
+	stop := context.AfterFunc(all.clientCtx, cancel)
 	s := &stream[Request, Response]{
-		ctx: ctx, responses: make(chan *Response, responsesAhead), arrived: make(chan struct{}, 1), over: make(chan struct{}),
+		ctx: ctx, responses: make(chan *Response, responseBuffer), notify: make(chan struct{}, 1), done: make(chan struct{}),
 	}
-	all.running.Go(func() {
+	all.group.Go(func() {
 		s.err = serve(&serverEnd[Request, Response]{stream: s})
-		close(s.over)
+		close(s.done)
 		stop()
 		cancel()
 	})
@@ -112,7 +112,7 @@ func (c *clientEnd[Request, Response]) Recv() (*Response, error) {
 	select {
 	case response := <-s.responses:
 		return response, nil
-	case <-s.over:
+	case <-s.done:
 	}
 	select {
 	case response := <-s.responses: // sent before the end
@@ -155,18 +155,18 @@ func (e *serverEnd[Request, Response]) Recv() (*Request, error) {
 			return nil, err
 		}
 		request, err := s.next()
-		if !errors.Is(err, errNothingYet) {
+		if !errors.Is(err, errNoRequest) {
 			return request, err
 		}
 		select {
-		case <-s.arrived:
+		case <-s.notify:
 		case <-s.ctx.Done():
 		}
 	}
 }
 
-// errNothingYet says that the client has sent nothing that was not received.
-var errNothingYet = errors.New("nothing yet")
+// errNoRequest says that the client has sent nothing that was not received.
+var errNoRequest = errors.New("nothing yet")
 
 // next takes the oldest request, if there is one; after the last one of a client that has closed its side comes io.EOF.
 func (s *stream[Request, Response]) next() (*Request, error) {
@@ -181,14 +181,14 @@ func (s *stream[Request, Response]) next() (*Request, error) {
 	case s.closed:
 		return nil, io.EOF
 	default:
-		return nil, errNothingYet
+		return nil, errNoRequest
 	}
 }
 
 // wake has a Recv of the server that waits look again.
 func (s *stream[Request, Response]) wake() {
 	select {
-	case s.arrived <- struct{}{}:
+	case s.notify <- struct{}{}:
 	default:
 	}
 }

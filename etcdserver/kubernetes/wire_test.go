@@ -33,7 +33,7 @@ func dial(t testing.TB, s *etcdserver.Server) *connection {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &connection{Client: client, streams: &streams{life: client.Ctx()}, name: listener.Addr().String()}
+	return &connection{Client: client, streams: &streams{clientCtx: client.Ctx()}, name: listener.Addr().String()}
 }
 
 var wireSuite = suite[*harness]{
