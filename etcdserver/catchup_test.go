@@ -10,8 +10,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A watch that is behind when history is compacted gets every change up to a point, and then is told that the rest is compacted; nothing is
-// skipped. From where it is compacted another watch goes on.
+// If history is compacted while a watch is behind, the watch gets every change up to a point, and then an error that the rest is compacted.
+// No change is skipped. Another watch can start at the compacted revision.
 func TestCompactionWhileAWatchCatchesUp(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		const changes, kept = 300, 280
@@ -22,7 +22,7 @@ func TestCompactionWhileAWatchCatchesUp(t *testing.T) {
 		}
 		slow := stream(t, c)
 		create(t, slow, &pb.WatchCreateRequest{Key: []byte("k"), StartRevision: revisions[0], PrevKv: true})
-		receive(t, slow) // and nothing more until it is compacted, so that the server's answers wait
+		receive(t, slow) // then nothing until the compaction, so that the server's responses wait
 		if _, err := c.Compact(ctx(t), revisions[kept]); err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func TestCompactionWhileAWatchCatchesUp(t *testing.T) {
 	})
 }
 
-// However requests to create and to cancel follow each other, every watch is answered with its beginning, and then with its end.
+// Every watch is answered with its creation and then with its end, in whatever order create and cancel requests arrive.
 func TestCancellationsAtAnyMoment(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		const watches = 300
@@ -79,7 +79,7 @@ func TestCancellationsAtAnyMoment(t *testing.T) {
 					}
 				}
 			}
-			for i := range int64(watches) { // those that were cancelled before they were there
+			for i := range int64(watches) { // cancelled before they existed
 				cancel := &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: i + 1}}
 				if err := s.Send(&pb.WatchRequest{RequestUnion: cancel}); err != nil {
 					t.Error(err)
@@ -91,7 +91,7 @@ func TestCancellationsAtAnyMoment(t *testing.T) {
 		for len(ended) < watches {
 			r := receive(t, s)
 			switch {
-			case r.WatchId == -1: // progress of them all
+			case r.WatchId == -1: // progress of all watches
 			case ended[r.WatchId]:
 				t.Fatalf("after its end, watch %d is told %v", r.WatchId, r)
 			case r.Created != !created[r.WatchId]:
@@ -108,7 +108,7 @@ func TestCancellationsAtAnyMoment(t *testing.T) {
 	})
 }
 
-// The number of a watch whose end was told is free.
+// The number of a watch is free after its end was sent.
 func TestNumbersOfWatchesThatEnded(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		s := stream(t, c)
@@ -128,7 +128,7 @@ func TestNumbersOfWatchesThatEnded(t *testing.T) {
 	})
 }
 
-// The number of a watch that is to end is free as soon as that is asked for, as at etcd: nobody has to wait for the answer.
+// The number of a watch is free as soon as its cancellation is requested, as in etcd: the client need not wait for the response.
 func TestNumbersOfWatchesThatAreToEnd(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		s := stream(t, c)

@@ -22,15 +22,15 @@ import (
 )
 
 const (
-	// changers write at a time, each its own keys.
+	// changers is the number of concurrent writers, each with its own keys.
 	changers       = 16
 	keysPerChanger = 64
-	// stages is how often the test says how the store goes on, and compacts it.
+	// stages is the number of progress reports and compactions.
 	stages = 20
 )
 
-// TestManyChanges changes some keys ASHLAR_CHANGES times, 1,000,000 by default, as kube-apiserver changes them, and compacts as it does:
-// what was there at the compaction before. What the store keeps must not grow with the changes.
+// TestManyChanges changes some keys ASHLAR_CHANGES times, 1,000,000 by default, like kube-apiserver, and compacts like it, up to the
+// previous compaction. The size of the store must not grow with the number of changes.
 func TestManyChanges(t *testing.T) {
 	t.Parallel()
 	changes := 1_000_000
@@ -40,7 +40,7 @@ func TestManyChanges(t *testing.T) {
 			t.Fatalf("ASHLAR_CHANGES=%s, want a number of %d at least", text, stages)
 		}
 	}
-	// One after the other, so that the figures are of one database.
+	// One after the other, so that the figures belong to one database.
 	t.Run("sqlite", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "store.db")
 		manyChanges(t, "sqlite:"+file, changes, func(t *testing.T) int64 {
@@ -57,7 +57,7 @@ func TestManyChanges(t *testing.T) {
 	})
 	t.Run("postgres", func(t *testing.T) {
 		server := env.StartPostgres(t)
-		store := server.StoreURL(t, "retention=5m") // it looks for what may go twenty times in that
+		store := server.StoreURL(t, "retention=5m") // the retention removes old changes twenty times in that period
 		log := schemaOf(t, store) + ".changes"
 		db := server.Connect(t)
 		manyChanges(t, store, changes, func(t *testing.T) (size int64) {
@@ -70,7 +70,7 @@ func TestManyChanges(t *testing.T) {
 	})
 }
 
-// schemaOf returns the schema that a store's URL names.
+// schemaOf returns the schema in a store's URL.
 func schemaOf(t *testing.T, store string) string {
 	t.Helper()
 	u, err := url.Parse(store)
@@ -110,7 +110,7 @@ func manyChanges(t *testing.T, store string, changes int, size func(t *testing.T
 		}
 		next = answer.Header.Revision
 	}
-	// Deleting comes after compacting, and reusing what is free after deleting: the store grows for a while before it stops.
+	// Deletion follows compaction, and reuse of free space follows deletion, so the store grows for a while before it stops.
 	begin, end := slices.Max(sizes[:stages/2]), slices.Max(sizes[stages/2:])
 	t.Logf("p99 %v in the first tenth, %v in the last; at most %.1f MB in the first half, %.1f MB in the second",
 		max(p99s[0], p99s[1]), max(p99s[stages-2], p99s[stages-1]), float64(begin)/1e6, float64(end)/1e6)
@@ -126,7 +126,7 @@ type changer struct {
 	revisions [changers][keysPerChanger]int64
 }
 
-// change makes changes, and returns how long each has taken.
+// change makes changes and returns their latencies.
 func (w *changer) change(t *testing.T, changes int) []time.Duration {
 	t.Helper()
 	var left atomic.Int64

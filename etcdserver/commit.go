@@ -16,32 +16,32 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// commit is changes of several keys, or of keys with leases, that are made together or not at all.
+// commit is an atomic change of several keys, or of keys with leases.
 type commit struct {
-	after  int64 // the revision at which the keys were read
+	after  int64 // revision at which the keys were read
 	keys   map[string]*change
-	order  []string // of keys that change
+	order  []string // of the keys that change
 	leases map[int64]bool
 }
 
-// change is what a commit does with a key.
+// change is the part of a commit that concerns one key.
 type change struct {
 	id     *resourcepb.ID
-	before *history.Record      // nil for nothing stored
-	write  *resourcepb.Resource // nil where nothing is put
-	lease  int64                // of what is written
+	before *history.Record      // nil if nothing was stored
+	write  *resourcepb.Resource // nil without a put
+	lease  int64                // of the new value
 	delete bool
 	// requiresUnchanged makes the commit fail if the key has changed. A put always requires that.
 	requiresUnchanged bool
 }
 
-// modifies reports whether the key is another one after the commit.
+// modifies reports whether the commit changes the key.
 func (c *change) modifies() bool { return c.write != nil || c.delete && c.before != nil }
 
-// errConcurrentChange says that something has changed since it was read, and that nothing was done.
+// errConcurrentChange reports that a key has changed since it was read. The commit had no effect.
 var errConcurrentChange = errors.New("it has changed since it was read")
 
-// run makes the changes, and returns the revision of the last one.
+// run commits the changes and returns the revision of the last one.
 func (c *commit) run(ctx context.Context, s *Server) (int64, error) {
 	ops, err := c.ops(ctx, s)
 	if err != nil {
@@ -90,14 +90,14 @@ func (c *commit) ops(ctx context.Context, s *Server) (ops []storage.Op, err erro
 	return ops, nil
 }
 
-// revision finds the revision of a commit, that of its last change. The store may carry out those of others in the same transaction: what
-// they have changed behind it is not part of it.
+// revision finds the revision of a commit, which is the revision of its last change. The store may batch other commits into the same
+// transaction; their later changes do not count.
 //
-// The search ends after a while, also where the caller has set no end: what it follows waits for a database that is away.
+// The search has a timeout even if the caller sets no deadline, because the follower waits while the database is unreachable.
 func (c *commit) revision(ctx context.Context, s *Server, stored []*resourcepb.Resource) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
 	defer cancel()
-	if key, one := c.singlePut(); one != nil { // nothing is as quick as to read it, if nobody has written since
+	if key, one := c.singlePut(); one != nil { // the fastest way, if no other write followed
 		now, _, err := s.get(ctx, idAt(key))
 		if err == nil && now != nil && isStored(now.Resource, stored) {
 			return now.Modified, nil
@@ -121,11 +121,11 @@ func (c *commit) revision(ctx context.Context, s *Server, stored []*resourcepb.R
 		if err != nil {
 			return c.unknownRevision(ctx, s, err)
 		}
-		for _, together := range splitCommits(changes) {
+		for _, batch := range splitCommits(changes) {
 			revision := int64(0)
-			for i := range together {
-				if c.includes(&together[i], stored) {
-					revision = together[i].Revision
+			for i := range batch {
+				if c.includes(&batch[i], stored) {
+					revision = batch[i].Revision
 				}
 			}
 			if revision > 0 {
@@ -135,11 +135,11 @@ func (c *commit) revision(ctx context.Context, s *Server, stored []*resourcepb.R
 	}
 }
 
-// searchTimeout is as long as a store answers at all by default.
+// searchTimeout equals the default timeout of a store.
 const searchTimeout = 30 * time.Second
 
-// includes reports whether a change is one of the commit. A key that it has deleted was stored as it was read: had another one deleted that, the
-// commit had failed.
+// includes reports whether a change belongs to the commit. A key that the commit deleted was stored as read: if another deletion had come
+// first, the commit would have failed.
 func (c *commit) includes(ch *history.Change, stored []*resourcepb.Resource) bool {
 	one := c.keys[changedKey(ch)]
 	switch {
@@ -151,16 +151,16 @@ func (c *commit) includes(ch *history.Change, stored []*resourcepb.Resource) boo
 	return ch.Now == nil && ch.Before != nil && ch.Before.Modified == one.before.Modified
 }
 
-// unknownRevision returns the newest revision, where history is already forgotten in which that of the commit was.
+// unknownRevision returns the newest revision if the history that contained the commit is already compacted.
 func (c *commit) unknownRevision(ctx context.Context, s *Server, err error) (int64, error) {
 	if !errors.Is(err, storage.ErrCompacted) {
-		return 0, fmt.Errorf("%w: it was carried out, but its revision is not known: %w", storage.ErrInconsistent, err)
+		return 0, fmt.Errorf("%w: the commit succeeded, but its revision is unknown: %w", storage.ErrInconsistent, err)
 	}
 	_, newest, err := s.history.Revisions(ctx)
 	return newest, err
 }
 
-// singlePut returns the key that a commit changes if it is one, and put.
+// singlePut returns the changed key if the commit changes exactly one key, by a put.
 func (c *commit) singlePut() (string, *change) {
 	name, found := "", (*change)(nil)
 	for key, one := range c.keys {
@@ -175,7 +175,7 @@ func (c *commit) singlePut() (string, *change) {
 	return name, found
 }
 
-// isStored reports whether a resource is one of those that a commit has stored.
+// isStored reports whether a resource is one of those that the commit stored.
 func isStored(res *resourcepb.Resource, stored []*resourcepb.Resource) bool {
 	return slices.ContainsFunc(stored, func(o *resourcepb.Resource) bool {
 		return o != nil && o.GetVersion() == res.GetVersion() && o.GetId().GetName() == res.GetId().GetName() &&
@@ -183,7 +183,7 @@ func isStored(res *resourcepb.Resource, stored []*resourcepb.Resource) bool {
 	})
 }
 
-// splitCommits cuts changes into those of each commit.
+// splitCommits splits changes by commit.
 func splitCommits(changes []history.Change) (all [][]history.Change) {
 	for begin, i := 0, 0; i < len(changes); i++ {
 		if !changes[i].More {
@@ -194,7 +194,7 @@ func splitCommits(changes []history.Change) (all [][]history.Change) {
 	return all
 }
 
-// changedKey returns the key that a change is of, "" for what is no key.
+// changedKey returns the key of a change, or "" if the resource is not a key.
 func changedKey(c *history.Change) string {
 	r := c.Now
 	if r == nil {

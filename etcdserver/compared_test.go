@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A key that is compared, deleted and turned into another one is taken by one only, whoever else deletes it at the same time.
+// A key that is compared, deleted and replaced by another one is taken exactly once, whatever concurrent deletions there are.
 func TestOneTakesAKey(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		const takers = 6
@@ -54,7 +54,7 @@ func TestOneTakesAKey(t *testing.T) {
 	})
 }
 
-// What a transaction deletes and puts has no later revision than its answer, also if it puts nothing.
+// The deletions and puts of a transaction have no later revision than its response, even if it only deletes.
 func TestTakenKeysAreWatchedTogether(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		for _, puts := range [][]clientv3.Op{{clientv3.OpPut("k/4", "")}, nil} {
@@ -92,13 +92,13 @@ func TestTakenKeysAreWatchedTogether(t *testing.T) {
 	})
 }
 
-// Money that is moved between accounts, which are deleted when they are empty, is neither made nor lost.
+// Money that is transferred between accounts, which are deleted when they are empty, is neither created nor lost.
 func TestSoftwareTransactionalMemoryDeletesKeys(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		const accounts, all = 4, 12
 		put(t, c, "account/0", fmt.Sprint(all))
 		count := func(s concurrency.STM, n int) (sum int) {
-			_, _ = fmt.Sscan(s.Get(fmt.Sprint("account/", n)), &sum) // what is not there is nothing
+			_, _ = fmt.Sscan(s.Get(fmt.Sprint("account/", n)), &sum) // a missing account has no money
 			return sum
 		}
 		set := func(s concurrency.STM, n, sum int) {
@@ -146,7 +146,7 @@ func TestSoftwareTransactionalMemoryDeletesKeys(t *testing.T) {
 	})
 }
 
-// A transaction that would change something because a range is as it is, is refused, and one that does so because of a single key is not.
+// A transaction that depends on the state of a range is rejected. A transaction that depends on a single key is not.
 func TestComparedRanges(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		for _, key := range []string{"r/1", "r/2", "r/2"} {
@@ -194,12 +194,12 @@ func TestComparedRanges(t *testing.T) {
 	})
 }
 
-// The key for which a comparison of a range fails is part of what is done.
+// The key for which the comparison of a range fails is a condition of the transaction.
 func TestARangeThatFailsIsStillTheSame(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		const rounds = 40
 		var all sync.WaitGroup
-		all.Go(func() { // the range fails in every second revision, and the other key says in which
+		all.Go(func() { // the comparison of the range fails at every second revision, and the other key records which
 			for i := range rounds {
 				sign := []string{"fails", "holds"}[i%2]
 				_, err := c.Txn(ctx(t)).Then(clientv3.OpPut("range/1", sign), clientv3.OpPut("sign", sign)).Commit()
@@ -212,7 +212,7 @@ func TestARangeThatFailsIsStillTheSame(t *testing.T) {
 			r, err := c.Txn(ctx(t)).If(clientv3.Compare(clientv3.Value("range/"), "=", "holds").WithPrefix()).
 				Else(clientv3.OpGet("sign"), clientv3.OpPut("seen", "")).Commit()
 			if status.Code(err) == codes.Unimplemented || err == nil && r.Succeeded {
-				continue // nothing was there yet, or it holds
+				continue // there was no key yet, or the comparison holds
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -16,20 +16,20 @@ import (
 	"github.com/ashlar-dev/storage/history"
 )
 
-// DeleteRange implements etcd's KV service. Every key that the range had before the call is deleted, and of what is created meanwhile only
-// what has a revision up to that of the answer. The deletions of more keys than a transaction of the store takes, and of keys that others
-// change meanwhile, have several revisions.
+// DeleteRange implements etcd's KV service. It deletes every key that was in the range before the call. Of the keys created meanwhile, it
+// deletes only those with a revision up to the revision in the response. The deletions have several revisions if there are more keys than a
+// transaction of the store allows, or if other clients change keys meanwhile.
 func (s *Server) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse, error) {
 	if len(r.Key) == 0 {
 		return nil, rpctypes.ErrGRPCEmptyKey
 	}
 	if len(r.RangeEnd) == 0 {
-		turn, over, err := s.keyLocks.acquire(ctx, string(r.Key))
+		lock, release, err := s.keyLocks.acquire(ctx, string(r.Key))
 		if err != nil {
 			return nil, toStatus(ctx, err)
 		}
-		defer over()
-		turn.last = nil
+		defer release()
+		lock.last = nil
 		one := &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: r}}
 		answer, err := s.transact(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{one}})
 		if err != nil {
@@ -60,22 +60,22 @@ func (s *Server) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*pb
 	return answer, nil
 }
 
-// sweepResult is what a sweep has deleted. The revision is one that is not after the creation of any key that is left: that of the last deletion
-// if nothing is left, and otherwise that from which on the sweep spares what is created.
+// sweepResult is the result of a sweep. No key that remains was created before revision. If no key remains, revision is that of the last
+// deletion; otherwise it is the revision from which the sweep ignores new keys.
 type sweepResult struct {
 	deleted  []*change
 	revision int64
 }
 
-// sweep deletes the keys that a range has at a revision. Those that are created later are spared: whoever creates keys all the time does
-// not keep it from its end.
+// sweep deletes the keys that are in a range at a revision. It ignores keys created later, so a client that keeps creating keys cannot
+// prevent it from finishing.
 func (s *Server) sweep(ctx context.Context, r *pb.DeleteRangeRequest, revision int64) (sweepResult, error) {
 	all := sweepResult{revision: revision}
 	span, ok := requestRange(r.Key, r.RangeEnd)
 	last := revision
 	for more := ok; more; {
 		scan, err := s.history.Scan(ctx, span, history.ScanOptions{Revision: revision, Limit: s.commits.MaxOps()})
-		if errors.Is(err, storage.ErrCompacted) && ctx.Err() == nil { // nothing is known of that revision any more: a later one will do
+		if errors.Is(err, storage.ErrCompacted) && ctx.Err() == nil { // the revision is compacted: a later one works as well
 			if _, revision, err = s.history.Revisions(ctx); err == nil {
 				all.revision = revision
 				continue
@@ -95,8 +95,8 @@ func (s *Server) sweep(ctx context.Context, r *pb.DeleteRangeRequest, revision i
 		return all, nil
 	}
 	span, _ = requestRange(r.Key, r.RangeEnd)
-	left, err := s.history.Scan(ctx, span, history.ScanOptions{Revision: last, Limit: 1, KeysOnly: true})
-	if err == nil && len(left.Records) == 0 {
+	remaining, err := s.history.Scan(ctx, span, history.ScanOptions{Revision: last, Limit: 1, KeysOnly: true})
+	if err == nil && len(remaining.Records) == 0 {
 		all.revision = last
 	}
 	if errors.Is(err, storage.ErrCompacted) {
@@ -105,23 +105,23 @@ func (s *Server) sweep(ctx context.Context, r *pb.DeleteRangeRequest, revision i
 	return all, err
 }
 
-// deleteAll deletes keys that were read at a revision, together if nobody has changed one of them since, and returns those that it has
-// deleted. One that was created anew is spared.
+// deleteAll deletes keys that were read at a revision, in one commit if none of them has changed since, and returns the deleted ones. It
+// ignores a key that was created anew.
 func (s *Server) deleteAll(ctx context.Context, read []history.Record, at int64) (deleted []*change, last int64, err error) {
-	together := commit{after: at, keys: map[string]*change{}}
+	batch := commit{after: at, keys: map[string]*change{}}
 	for i := range read {
 		one := &change{id: read[i].Resource.GetId(), before: &read[i], delete: true}
 		key := string(keyOf(one.id))
-		together.keys[key], together.order = one, append(together.order, key)
+		batch.keys[key], batch.order = one, append(batch.order, key)
 	}
 	if len(read) > 1 {
-		last, err = together.run(ctx, s)
+		last, err = batch.run(ctx, s)
 		if !errors.Is(err, errConcurrentChange) {
-			return slices.Collect(maps.Values(together.keys)), last, err
+			return slices.Collect(maps.Values(batch.keys)), last, err
 		}
 	}
-	for _, key := range together.order {
-		one := together.keys[key]
+	for _, key := range batch.order {
+		one := batch.keys[key]
 		for one.before != nil && one.before.Created <= at {
 			swapped, err := s.history.Swap(ctx, history.Swap{Delete: one.id, Expect: one.before.Modified})
 			if err != nil {

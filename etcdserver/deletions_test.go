@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Of transactions that delete the same keys at the same time, and do nothing else, each counts what it has deleted itself.
+// If several transactions delete the same keys concurrently, and do nothing else, each counts only its own deletions.
 func TestDeletionsAreCountedOnce(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		const keys, deleters = 6, 4
@@ -43,8 +43,8 @@ func TestDeletionsAreCountedOnce(t *testing.T) {
 	})
 }
 
-// What a range that is deleted had at the revision of the answer, or gets later, is what a watch from there on sees: nothing is left behind
-// unseen, and nobody who creates keys all the time keeps a deletion from its end.
+// A watch from the revision of a range deletion sees every key that the range contained at that revision or gets later: no key remains
+// unseen, and a client that keeps creating keys cannot prevent the deletion from finishing.
 func TestRangesAreDeletedWhileKeysAreCreated(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		var over atomic.Bool
@@ -52,7 +52,7 @@ func TestRangesAreDeletedWhileKeysAreCreated(t *testing.T) {
 		for w := range 4 {
 			all.Go(func() {
 				for n := 0; !over.Load(); n++ {
-					if _, err := c.Put(ctx(t), fmt.Sprintf("range/%d-%d", w, n%200), ""); err != nil { // some again, some anew
+					if _, err := c.Put(ctx(t), fmt.Sprintf("range/%d-%d", w, n%200), ""); err != nil { // some keys again, some new
 						t.Error(err)
 						return
 					}
@@ -69,7 +69,7 @@ func TestRangesAreDeletedWhileKeysAreCreated(t *testing.T) {
 					clientv3.OpGet("range/", clientv3.WithPrefix()),
 				).Commit()
 				if errors.Is(err, rpctypes.ErrTooManyOps) {
-					continue // more keys than a transaction takes were created meanwhile
+					continue // more keys than a transaction allows were created meanwhile
 				}
 				if err != nil {
 					t.Error(err)
@@ -96,7 +96,7 @@ func TestRangesAreDeletedWhileKeysAreCreated(t *testing.T) {
 			}
 			for _, kv := range now.Kvs {
 				if kv.CreateRevision <= revision {
-					t.Errorf("%s, created at revision %d, is left after a deletion at revision %d", kv.Key, kv.CreateRevision, revision)
+					t.Errorf("%s, created at revision %d, exists after a deletion at revision %d", kv.Key, kv.CreateRevision, revision)
 				}
 			}
 		}
@@ -108,7 +108,7 @@ func TestRangesAreDeletedWhileKeysAreCreated(t *testing.T) {
 	})
 }
 
-// Of two transactions one comes first: it does not see what the other one does, and has another revision.
+// One of two concurrent transactions comes first: it does not see the other one, and has a different revision.
 func TestOneTransactionComesFirst(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		const pairs, rounds = 8, 30

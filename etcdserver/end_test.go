@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A server that ends has its clients' streams end, also those of clients that read nothing and send nothing, so that they go on elsewhere.
+// A closed server ends its clients' streams, even of clients that neither read nor send, so that they reconnect elsewhere.
 func TestStreamsEndWithTheServer(t *testing.T) {
 	t.Parallel()
 	for name, url := range engines {

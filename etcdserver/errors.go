@@ -11,19 +11,19 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// errStopped says that the server was closed.
+// errStopped reports that the server was closed.
 var errStopped = rpctypes.ErrGRPCStopped
 
-// toStatus returns a backend's error as etcd would say it. Clients compare the texts, and go on by themselves after Unavailable alone.
+// toStatus converts an error of the backend to etcd's error. Clients compare the texts, and retry by themselves only after Unavailable.
 func toStatus(ctx context.Context, err error) error {
 	if _, ok := err.(interface{ GRPCStatus() *status.Status }); ok {
-		return err // etcd's own; what is wrapped belongs to the driver of a database
+		return err // an error of etcd's API; a wrapped one comes from a database driver
 	}
 	switch {
 	case errors.Is(err, storage.ErrClosed) && ctx.Err() == nil:
 		return rpctypes.ErrGRPCStopped
 	case errors.Is(err, storage.ErrInconsistent) && ctx.Err() == nil:
-		return rpctypes.ErrGRPCTimeout // a write may have happened all the same
+		return rpctypes.ErrGRPCTimeout // a write may have succeeded
 	case ctx.Err() != nil:
 		return status.FromContextError(ctx.Err()).Err()
 	case errors.Is(err, storage.ErrCompacted):

@@ -19,8 +19,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/faultproxy"
 )
 
-// What clients are told while the connections to the database break is true: what was acknowledged is there and was seen by a watch
-// once, at its revision; of what was refused nothing is there; and only errors that leave it open come in between.
+// The responses to clients are true while the connections to the database break. An acknowledged write exists, and a watch has shown it
+// once, at its revision. A rejected write does not exist. All other errors leave the outcome open.
 func TestAnswersAreTrueWhileConnectionsBreak(t *testing.T) {
 	t.Parallel()
 	for name, behind := range map[string]func(t *testing.T) (*faultproxy.Proxy, string){
@@ -44,12 +44,12 @@ func TestAnswersAreTrueWhileConnectionsBreak(t *testing.T) {
 	}
 }
 
-// told is what a caller was told about the change of one key.
+// told is the response to the change of one key.
 type told struct {
 	key      string
 	deletes  bool
 	revision int64 // 0 if it was not acknowledged
-	open     bool  // nobody knows whether it was done
+	open     bool  // the outcome is unknown
 }
 
 func answersAreTrue(t *testing.T, p *faultproxy.Proxy, c *clientv3.Client) {
@@ -96,7 +96,7 @@ func answersAreTrue(t *testing.T, p *faultproxy.Proxy, c *clientv3.Client) {
 					r, err := c.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", 0)).Then(clientv3.OpPut(key, "")).
 						Else(clientv3.OpGet(key)).Commit()
 					if note(err, func() *pb.ResponseHeader { return r.Header }, told{key: key}) && !r.Succeeded {
-						t.Errorf("%s, which nobody else writes, is said to be there: %v", key, r.Responses)
+						t.Errorf("%s, which has no other writer, is reported as existing: %v", key, r.Responses)
 					}
 				case 2:
 					r, err := c.Txn(ctx).Then(clientv3.OpPut(key, ""), clientv3.OpPut(key+"+", "")).Commit()
@@ -146,7 +146,7 @@ func answersAreTrue(t *testing.T, p *faultproxy.Proxy, c *clientv3.Client) {
 		default:
 		}
 	}
-	for { // the last one ends the watch
+	for { // the last change ends the watch
 		if _, err := c.Put(ctx, "w/end", ""); err == nil {
 			break
 		}

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// said is what a server answers, without what differs between two servers.
+// said formats the response of a server, without the differences between two servers.
 func said(answer fmt.Stringer, err error) string {
 	if err != nil {
 		s := status.Convert(err)
@@ -74,7 +74,7 @@ func times(n int, op func(i int) *pb.RequestOp) (ops []*pb.RequestOp) {
 	return ops
 }
 
-// hostile sends what no decent client sends, and writes down the answers.
+// hostile sends invalid requests and records the responses.
 func hostile(t *testing.T, c *clientv3.Client) string {
 	t.Helper()
 	kv, leases := pb.NewKVClient(c.ActiveConnection()), pb.NewLeaseClient(c.ActiveConnection())
@@ -213,11 +213,11 @@ func hostileWatches(t *testing.T, c *clientv3.Client, note func(what string, ans
 	}
 }
 
-// What no decent client sends is answered as by etcd, whose answers are in testdata.
+// Invalid requests are answered as by etcd, whose responses are in testdata.
 func TestHostileRequestsAreAnsweredAsByEtcd(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		got := hostile(t, c)
-		if strings.HasSuffix(t.Name(), "/etcd") { // where a transaction takes fewer operations
+		if strings.HasSuffix(t.Name(), "/etcd") { // its transactions allow fewer operations
 			got = strings.NewReplacer(
 				"txn 1: InvalidArgument: etcdserver: too many operations in txn request", "txn 1: succeeded true, 128 answers",
 				"txn 6: InvalidArgument: etcdserver: too many operations in txn request", "txn 6: succeeded true, 1 answers",
@@ -227,7 +227,7 @@ func TestHostileRequestsAreAnsweredAsByEtcd(t *testing.T) {
 	})
 }
 
-// sameAs compares answers with those of etcd, line by line.
+// sameAs compares responses with those of etcd, line by line.
 func sameAs(t *testing.T, file, got string) {
 	t.Helper()
 	want, err := os.ReadFile(file)
@@ -245,7 +245,7 @@ func sameAs(t *testing.T, file, got string) {
 	}
 }
 
-// A transaction of transactions has no more operations than can be looked at in no time: each may be in the way of each other one.
+// The operations of nested transactions are limited as well, because each may conflict with each other one.
 func TestTransactionsOfManyOperations(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		kv := pb.NewKVClient(c.ActiveConnection())

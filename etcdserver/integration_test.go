@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { env.Main(m) }
 
-// Whatever runs on each engine runs on these too. A compaction of etcd is one of all that is stored there.
+// These engines run all engine tests, too. A compaction affects the whole etcd.
 func init() {
 	engines["postgres"] = func(t *testing.T) string { return env.Postgres(t).StoreURL(t) }
 	engines["etcd"] = func(t *testing.T) string { return env.StartEtcd(t).StoreURL(t) }

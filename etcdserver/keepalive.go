@@ -13,11 +13,12 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// maxKeepAlives is how many leases of a stream are renewed at the same time. While there are more, the stream is not read on.
+// maxKeepAlives is the maximum number of leases of a stream that are renewed at the same time. At the limit, the server stops reading the
+// stream.
 const maxKeepAlives = 1024
 
-// LeaseKeepAlive implements etcd's Lease service. A lease that is not there is answered with a time to live of 0. No lease waits for the
-// renewal of another one; the answers come as the renewals are done.
+// LeaseKeepAlive implements etcd's Lease service. A missing lease is answered with a time to live of 0. Renewals of different leases do not
+// wait for each other, and each is answered when it is done.
 func (s *Server) LeaseKeepAlive(to grpc.BidiStreamingServer[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]) error {
 	ctx, stop := context.WithCancelCause(to.Context())
 	defer stop(nil)
@@ -32,7 +33,7 @@ func (s *Server) LeaseKeepAlive(to grpc.BidiStreamingServer[pb.LeaseKeepAliveReq
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
-	case <-s.stopCh: // a client may send nothing more for long
+	case <-s.stopCh: // a client may send nothing for a long time
 		return errStopped
 	}
 	switch {
@@ -44,21 +45,21 @@ func (s *Server) LeaseKeepAlive(to grpc.BidiStreamingServer[pb.LeaseKeepAliveReq
 	return err
 }
 
-// keepAlives are the renewals that one stream asks for.
+// keepAlives handles the renewals of one stream.
 type keepAlives struct {
 	server   *Server
 	to       grpc.BidiStreamingServer[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]
 	stop     context.CancelCauseFunc // ends the stream
-	renewals sync.WaitGroup          // the leases that are being renewed
-	slots    chan struct{}           // and a place for each
+	renewals sync.WaitGroup          // one per lease being renewed
+	slots    chan struct{}           // one element per lease being renewed
 
-	sendMu sync.Mutex // held while something is sent
+	sendMu sync.Mutex // held during a send
 
 	mu              sync.Mutex
-	pendingRequests map[int64]int // how many requests of each lease are not answered
+	pendingRequests map[int64]int // number of unanswered requests per lease
 }
 
-// receive takes requests until there are no more.
+// receive handles requests until the client sends no more.
 func (k *keepAlives) receive(ctx context.Context) error {
 	for {
 		r, err := k.to.Recv()
@@ -73,7 +74,7 @@ func (k *keepAlives) receive(ctx context.Context) error {
 		first := k.pendingRequests[r.ID] == 1
 		k.mu.Unlock()
 		if !first {
-			continue // whoever renews the lease does it again
+			continue // the running renewal handles this request, too
 		}
 		select {
 		case k.slots <- struct{}{}:
@@ -87,14 +88,14 @@ func (k *keepAlives) receive(ctx context.Context) error {
 	}
 }
 
-// renew renews a lease until all requests are answered. Those that have come before a renewal share it.
+// renew renews a lease until all requests are answered. Requests received before a renewal share it.
 func (k *keepAlives) renew(ctx context.Context, id int64) {
 	for {
 		k.mu.Lock()
-		asked := k.pendingRequests[id]
+		requests := k.pendingRequests[id]
 		k.mu.Unlock()
 		answer, err := k.server.keepAlive(ctx, id)
-		for i := 0; i < asked && err == nil; i++ {
+		for i := 0; i < requests && err == nil; i++ {
 			err = k.send(ctx, answer)
 		}
 		if err != nil {
@@ -102,13 +103,13 @@ func (k *keepAlives) renew(ctx context.Context, id int64) {
 			return
 		}
 		k.mu.Lock()
-		k.pendingRequests[id] -= asked
-		over := k.pendingRequests[id] == 0
-		if over {
+		k.pendingRequests[id] -= requests
+		done := k.pendingRequests[id] == 0
+		if done {
 			delete(k.pendingRequests, id)
 		}
 		k.mu.Unlock()
-		if over {
+		if done {
 			return
 		}
 	}
@@ -123,7 +124,7 @@ func (k *keepAlives) send(ctx context.Context, answer *pb.LeaseKeepAliveResponse
 	return k.to.Send(answer)
 }
 
-// keepAlive renews a lease. The revision of the answer is one from before that: at a later one the lease may have been revoked.
+// keepAlive renews a lease. The response has a revision from before the renewal, because the lease may have been revoked at a later one.
 func (s *Server) keepAlive(ctx context.Context, id int64) (*pb.LeaseKeepAliveResponse, error) {
 	defer s.leases.Extend(leaseName(id))()
 	h, err := s.header(ctx)

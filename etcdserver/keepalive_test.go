@@ -19,7 +19,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// slow is a store whose commits take a while.
+// slow is a store with slow commits.
 type slow struct {
 	storage.Backend
 	history.Historian
@@ -36,7 +36,7 @@ func (s *slow) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Reso
 	}
 }
 
-// keepAliveStream is a stream without a network between, so that it can have a clock of its own.
+// keepAliveStream is a stream without a network, so that it can use a fake clock.
 type keepAliveStream struct {
 	grpc.ServerStream
 	ctx      context.Context
@@ -67,8 +67,7 @@ func (s *keepAliveStream) Send(r *pb.LeaseKeepAliveResponse) error {
 	}
 }
 
-// slowly runs a test in a bubble with a clock of its own, with a server of a store whose commits take a second, and leases that a stream
-// keeps alive.
+// slowly runs a test with a fake clock, a server of a store whose commits take a second, and leases that a stream keeps alive.
 func slowly(t *testing.T, ttl int64, test func(leases []int64, stream *keepAliveStream)) {
 	t.Helper()
 	t.Parallel()
@@ -106,7 +105,7 @@ func slowly(t *testing.T, ttl int64, test func(leases []int64, stream *keepAlive
 	})
 }
 
-// Leases that are kept alive in time do not wait for each other, however many a stream has and however slow the store is.
+// Leases that are renewed in time do not wait for each other, however many a stream has and however slow the store is.
 func TestLeasesDoNotWaitForEachOther(t *testing.T) {
 	slowly(t, 30, func(leases []int64, stream *keepAliveStream) {
 		for range 30 {
@@ -126,7 +125,7 @@ func TestLeasesDoNotWaitForEachOther(t *testing.T) {
 	})
 }
 
-// Each request has an answer, also where many come for one lease, and also at the end of the stream.
+// Each request is answered, even if there are many for one lease, and also at the end of the stream.
 func TestEachKeepAliveIsAnswered(t *testing.T) {
 	slowly(t, 30, func(leases []int64, stream *keepAliveStream) {
 		wanted := map[int64]int{leases[0]: 100, leases[1]: 1, 1 << 40: 3}

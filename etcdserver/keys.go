@@ -13,45 +13,45 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A key is stored as a resource of this type. Its bytes are cut into the partition, the namespace and the name, so that the order of
-// resources is the order of the bytes. A mark begins each part, which keeps it from being empty, or a wildcard.
+// A key is stored as a resource of keyType. Its bytes are split into partition, namespace and name, so resources sort like the bytes. Each
+// part begins with partPrefix, so it is never empty or a wildcard.
 const (
 	partPrefix = "="
-	partSize   = 254 // with the mark, the most that a part may have
+	partSize   = 254 // maximum size of a part without partPrefix
 	maxKeySize = 3 * partSize
-	// uid is that of every key: what tells a key's lives apart is the revision of its last change.
+	// uid is the uid of every key. The lives of a key differ by the revision of their last change.
 	uid = "key"
 )
 
 var keyType = &resourcepb.Type{Group: "etcd", GroupVersion: "v3", Kind: "key"}
 
-// afterAllKeys comes after every key.
+// afterAllKeys sorts after every key.
 var afterAllKeys = &resourcepb.ID{Type: &resourcepb.Type{Group: keyType.Group, Kind: keyType.Kind + "\x01"}, Tenancy: &resourcepb.Tenancy{}}
 
-// idOf returns the id of a key that is to be written.
+// idOf returns the id under which a key is stored.
 func idOf(key []byte) (*resourcepb.ID, error) {
 	switch {
 	case len(key) > maxKeySize:
-		return nil, unstorable(key, fmt.Sprintf("it has %d bytes, the most is %d", len(key), maxKeySize))
+		return nil, unstorable(key, fmt.Sprintf("it has %d bytes, the maximum is %d", len(key), maxKeySize))
 	case !utf8.Valid(key):
 		return nil, unstorable(key, "it is not valid UTF-8")
 	case bytes.IndexByte(key, 0) >= 0:
-		return nil, unstorable(key, "it holds a NUL byte")
+		return nil, unstorable(key, "it contains a NUL byte")
 	}
 	for _, cut := range []int{partSize, 2 * partSize} {
 		if len(key) > cut && !utf8.RuneStart(key[cut]) {
-			return nil, unstorable(key, fmt.Sprintf("a character lies across byte %d", cut))
+			return nil, unstorable(key, fmt.Sprintf("a character crosses byte %d", cut))
 		}
 	}
 	return idAt(string(key)), nil
 }
 
-// unstorable is the refusal of a key that etcd would take.
-func unstorable(key []byte, why string) error {
-	return status.Errorf(codes.InvalidArgument, "etcdserver: the key %.100q cannot be stored: %s", key, why)
+// unstorable returns the error for a key that etcd would accept.
+func unstorable(key []byte, reason string) error {
+	return status.Errorf(codes.InvalidArgument, "etcdserver: the key %.100q cannot be stored: %s", key, reason)
 }
 
-// idAt cuts a key, or a bound of keys, which may be a byte longer.
+// idAt splits a key, or a bound of keys, which may be one byte longer.
 func idAt(key string) *resourcepb.ID {
 	cut := func(n int) (part string) {
 		n = min(n, len(key))
@@ -66,7 +66,7 @@ func idAt(key string) *resourcepb.ID {
 	}
 }
 
-// keyOf returns the key that is stored under an id.
+// keyOf returns the key stored under an id.
 func keyOf(id *resourcepb.ID) []byte {
 	parts := []string{id.GetTenancy().GetPartition(), id.GetTenancy().GetNamespace(), id.GetName()}
 	key := make([]byte, 0, len(parts[0])+len(parts[1])+len(parts[2]))
@@ -76,8 +76,8 @@ func keyOf(id *resourcepb.ID) []byte {
 	return key
 }
 
-// requestRange returns the span of a request: one key, the keys from key up to end, or all from key on if end is a single NUL. It is false if no
-// key can lie in it.
+// requestRange returns the range of a request: one key, the keys from key (inclusive) to end (exclusive), or all keys from key on if end is
+// a single NUL. It returns false if no storable key is in the range.
 func requestRange(key, end []byte) (history.Span, bool) {
 	if len(end) == 0 {
 		id, err := idOf(key)
@@ -97,10 +97,10 @@ func requestRange(key, end []byte) (history.Span, bool) {
 	return history.Span{From: from, To: to}, from != afterAllKeys
 }
 
-// isAll reports whether the end of a range says that it has none.
+// isAll reports whether the end of a range means that it has no end.
 func isAll(end []byte) bool { return len(end) == 1 && end[0] == 0 }
 
-// lowerBound returns what the first key at or after some bytes, which need not be a key themselves, is not before.
+// lowerBound returns an id that is not after the first storable key at or after b. b need not be a storable key.
 func lowerBound(b []byte) *resourcepb.ID {
 	for s := string(b); ; {
 		n := storablePrefix(s)
@@ -109,13 +109,13 @@ func lowerBound(b []byte) *resourcepb.ID {
 		case tail == "":
 			return idAt(head)
 		case tail[0] == 0:
-			return idAt(head + "\x01") // what begins with head and is longer
+			return idAt(head + "\x01") // longer keys that begin with head
 		}
 		if r, ok := runeFrom(tail); ok && fits(n, utf8.RuneLen(r)) {
 			return idAt(head + string(r))
 		}
-		// Whatever begins with head comes before: either no character comes after the tail, or those that do are too long there, and
-		// shorter ones come before it.
+		// All keys that begin with head sort before b: either no character sorts after the tail, or the ones that do are too long here, and
+		// shorter ones sort before it.
 		var ok bool
 		if s, ok = prefixSuccessor(head); !ok {
 			return afterAllKeys
@@ -123,7 +123,7 @@ func lowerBound(b []byte) *resourcepb.ID {
 	}
 }
 
-// storablePrefix returns how many of the first bytes can be those of a key.
+// storablePrefix returns the length of the longest prefix that a storable key can have.
 func storablePrefix(s string) int {
 	for i := 0; i < len(s); {
 		r, n := utf8.DecodeRuneInString(s[i:])
@@ -135,11 +135,11 @@ func storablePrefix(s string) int {
 	return len(s)
 }
 
-// fits reports whether a key can have a character of so many bytes at a place.
+// fits reports whether a key can contain a character of the given size at an offset.
 func fits(at, size int) bool { return at < maxKeySize && at/partSize == (at+size-1)/partSize }
 
-// prefixSuccessor returns what comes after all that begins with a prefix, and before which nothing else does. It is no longer than the prefix and
-// one character; false if there is nothing.
+// prefixSuccessor returns the smallest text after all texts with a prefix. It is at most one character longer than the prefix. It returns
+// false if there is none.
 func prefixSuccessor(prefix string) (string, bool) {
 	for prefix != "" {
 		last, n := utf8.DecodeLastRuneInString(prefix)
@@ -154,10 +154,10 @@ func prefixSuccessor(prefix string) (string, bool) {
 	return "", false
 }
 
-// Between these are numbers of no characters.
+// Surrogates are not characters: [firstSurrogate, afterSurrogates).
 const firstSurrogate, afterSurrogates = 0xd800, 0xe000
 
-// runeFrom returns the first character whose encoding does not come before rest.
+// runeFrom returns the first character whose encoding is not before rest.
 func runeFrom(rest string) (rune, bool) {
 	low, high := rune(1), rune(utf8.MaxRune+1)
 	for low < high {
@@ -174,7 +174,7 @@ func runeFrom(rest string) (rune, bool) {
 	return low, low <= utf8.MaxRune
 }
 
-// encodeRune encodes a character, or what would be one if it were not half of another encoding, so that all are in order.
+// encodeRune encodes a character. It also encodes surrogates, so that all encodings are in order.
 func encodeRune(r rune) string {
 	if r >= firstSurrogate && r < afterSurrogates {
 		return string([]byte{0xed, 0x80 | byte(r>>6)&0x3f, 0x80 | byte(r)&0x3f})

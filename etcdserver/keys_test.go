@@ -12,7 +12,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// storedKey is a key that can be stored: often a long one, so that its parts meet the cuts.
+// storedKey generates keys that can be stored, often long ones that reach the splits.
 var storedKey = rapid.Custom(func(t *rapid.T) []byte {
 	k := rapid.SampledFrom([]string{
 		"", "/registry/", strings.Repeat("a", partSize-2), strings.Repeat("é", partSize-2), strings.Repeat("x", maxKeySize-3),
@@ -26,7 +26,7 @@ var storedKey = rapid.Custom(func(t *rapid.T) []byte {
 	return err == nil && len(k) > 0
 })
 
-// anyBytes are what a range may begin and end with: often bytes near a key.
+// anyBytes generates bounds of ranges, often near a key.
 func anyBytes(near []byte) *rapid.Generator[[]byte] {
 	return rapid.Custom(func(t *rapid.T) []byte {
 		b := slices.Clone(rapid.OneOf(rapid.Just(near), storedKey).Draw(t, "key"))
@@ -56,7 +56,7 @@ func TestKeysKeepTheirOrderAndTheirBytes(t *testing.T) {
 	})
 }
 
-// What etcd takes for a range is what a span holds, whatever bytes it begins and ends with.
+// A range contains the same keys as in etcd, whatever bytes bound it.
 func TestSpansHoldWhatRangesDo(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -98,7 +98,7 @@ func TestSpansFromWhatIsNoKey(t *testing.T) {
 	}
 }
 
-// A client may send anything for a range, also what is longer than every key and ends within a character.
+// A client may send any bytes as a bound, longer than every key or ending within a character.
 func TestBoundsOfLongBytes(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", maxKeySize-2)

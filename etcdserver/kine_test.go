@@ -13,10 +13,10 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// Tests of what kine, which serves etcd's API on SQL databases too, was found to do. Those of progress that overtakes events (kine#731) and
-// of watches that begin where history is compacted (kine#747) stand in watch_test.go.
+// Tests of bugs that were found in kine, which also serves etcd's API on SQL databases. The tests of progress that overtakes events
+// (kine#731) and of watches that begin at compacted history (kine#747) are in watch_test.go.
 
-// handles returns two handles of a new store, which are one where only one process can have it.
+// handles returns two handles of a new store. They are identical if only one process can use the store.
 func handles(t *testing.T, name, url string) (first, second storage.Backend) {
 	t.Helper()
 	first = open(t, url)
@@ -26,9 +26,9 @@ func handles(t *testing.T, name, url string) (first, second storage.Backend) {
 	return first, open(t, url)
 }
 
-// Kubernetes reads from its cache what is to be consistent: it asks for the revision of now, and waits for progress of its watch up to
-// there. That has to come though nothing happens to what is watched, and whoever wrote, or such reads stand still (kine#577). A revision of
-// 0, as of a server that has seen nothing yet, is none.
+// Kubernetes serves consistent reads from its cache: it requests the current revision and waits until its watch reports progress up to it.
+// The progress must come even without changes to the watched keys, whoever wrote, or such reads hang (kine#577). Revision 0, from a server
+// that has seen no change yet, does not count as progress.
 func TestProgressReachesWhatWasRead(t *testing.T) {
 	t.Parallel()
 	for name, url := range engines {
@@ -62,8 +62,8 @@ func TestProgressReachesWhatWasRead(t *testing.T) {
 	}
 }
 
-// What is stored for a while, as Kubernetes' Events are, is deleted once by whichever server, though the one that stored it has ended and
-// history is compacted beyond it, and watches of every server have each deletion once (kine#289).
+// Keys with a lease, such as Kubernetes' Events, are deleted once by any server, even if the server that stored them has ended and history
+// is compacted beyond them. Watches of every server show each deletion once (kine#289).
 func TestWhatExpiresIsDeletedOnce(t *testing.T) {
 	t.Parallel()
 	for name, url := range engines {
@@ -105,18 +105,18 @@ func TestWhatExpiresIsDeletedOnce(t *testing.T) {
 				deletions = append(deletions, deleted)
 			}
 			if !maps.Equal(deletions[0], deletions[1]) {
-				t.Errorf("two servers tell of other deletions: %v and %v", deletions[0], deletions[1])
+				t.Errorf("two servers show different deletions: %v and %v", deletions[0], deletions[1])
 			}
 			left, err := clients[0].Get(ctx(t), "/events/", clientv3.WithPrefix())
 			if err != nil || left.Count != 1 || string(left.Kvs[0].Value) != "seen again" {
-				t.Errorf("what is left: %v, %v", left, err)
+				t.Errorf("remaining keys: %v, %v", left, err)
 			}
 		})
 	}
 }
 
-// putExpiring stores keys with a lease of ttl seconds, and one more that changes to the lease long. It returns the revision of the last
-// put, or 0 if the short lease expired meanwhile; then it leaves nothing.
+// putExpiring stores keys with a lease of ttl seconds, and one more key that changes to the lease long. It returns the revision of the last
+// put. If the short lease expired meanwhile, it deletes everything and returns 0.
 func putExpiring(t *testing.T, c *clientv3.Client, keys int, ttl int64, long clientv3.LeaseID) int64 {
 	t.Helper()
 	short := grant(t, c, ttl)

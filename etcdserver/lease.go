@@ -18,19 +18,19 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// leaseTenancy is where the leases of a store are. Each has its number, in hexadecimal, for its name.
+// leaseTenancy contains the leases of a store. The name of a lease is its number in hexadecimal.
 var leaseTenancy = &resourcepb.Tenancy{Partition: "etcd"}
 
 const (
-	// maxTTL is the longest time to live, in seconds: that of etcd.
+	// maxTTL is the longest time to live, in seconds, equal to etcd's.
 	maxTTL = 9_000_000_000
-	// minTTL is the minTTL time to live, in seconds, whatever is asked for. etcd's is two of its election timeouts.
+	// minTTL is the shortest time to live, in seconds, whatever the request. In etcd it is two election timeouts.
 	minTTL = 2
 )
 
 func leaseName(id int64) string { return strconv.FormatInt(id, 16) }
 
-// leaseNumber undoes leaseName. What is no name of a lease is 0.
+// leaseNumber is the inverse of leaseName. It returns 0 if the name is not a lease name.
 func leaseNumber(name string) int64 {
 	id, err := strconv.ParseInt(name, 16, 64)
 	if err != nil {
@@ -39,7 +39,7 @@ func leaseNumber(name string) int64 {
 	return id
 }
 
-// lease returns a lease that keys can be attached to.
+// lease returns a lease to attach keys to.
 func (s *Server) lease(ctx context.Context, id int64) (*lease.Lease, error) {
 	l, err := s.leases.Lease(ctx, leaseName(id))
 	return l, leaseError(err)
@@ -52,7 +52,7 @@ func leaseError(err error) error {
 	return err
 }
 
-// header returns the header of an answer that has nothing to do with a revision.
+// header returns the header of a response that is not tied to a revision.
 func (s *Server) header(ctx context.Context) (*pb.ResponseHeader, error) {
 	_, newest, err := s.history.Revisions(ctx)
 	if err != nil {
@@ -85,19 +85,19 @@ func (s *Server) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest) (*pb.L
 	}
 }
 
-// seconds returns a time to live, which may be longer than the 292 years that a duration has.
+// seconds returns a time to live, limited to the 292 years of a duration.
 func seconds(n int64) time.Duration {
 	return time.Duration(min(n, int64(time.Duration(1<<63-1)/time.Second))) * time.Second
 }
 
-// randomID returns a number that no lease is likely to have.
+// randomID returns a number that is most likely unused.
 func randomID() int64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return int64(binary.BigEndian.Uint64(b[:])>>1) | 1
 }
 
-// LeaseRevoke implements etcd's Lease service. The keys of a lease are deleted one by one, each with a revision of its own.
+// LeaseRevoke implements etcd's Lease service. It deletes the keys of a lease one by one, each at its own revision.
 func (s *Server) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest) (*pb.LeaseRevokeResponse, error) {
 	if err := s.leases.Revoke(ctx, leaseName(r.ID)); err != nil {
 		return nil, toStatus(ctx, leaseError(err))
@@ -106,7 +106,7 @@ func (s *Server) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest) (*pb
 	return &pb.LeaseRevokeResponse{Header: h}, err
 }
 
-// LeaseTimeToLive implements etcd's Lease service. A lease that is not there has a time to live of -1.
+// LeaseTimeToLive implements etcd's Lease service. A missing lease has a time to live of -1.
 func (s *Server) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveRequest) (*pb.LeaseTimeToLiveResponse, error) {
 	h, err := s.header(ctx)
 	if err != nil {
@@ -120,11 +120,11 @@ func (s *Server) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveReque
 	case err != nil:
 		return nil, toStatus(ctx, err)
 	}
-	left, err := s.leases.Remaining(ctx, leaseName(r.ID))
+	remaining, err := s.leases.Remaining(ctx, leaseName(r.ID))
 	if err != nil {
 		return nil, toStatus(ctx, leaseError(err))
 	}
-	answer.TTL, answer.GrantedTTL = int64(left/time.Second), int64(l.TTL/time.Second)
+	answer.TTL, answer.GrantedTTL = int64(remaining/time.Second), int64(l.TTL/time.Second)
 	if r.Keys {
 		ids, err := s.leases.AttachedIDs(ctx, l)
 		if err != nil {

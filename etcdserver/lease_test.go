@@ -9,7 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// grant makes a lease that outlives the test, unless it is given less time.
+// grant creates a lease that outlives the test, unless ttl is shorter.
 func grant(t *testing.T, c *clientv3.Client, ttl int64) clientv3.LeaseID {
 	t.Helper()
 	l, err := c.Grant(ctx(t), ttl)
@@ -19,8 +19,8 @@ func grant(t *testing.T, c *clientv3.Client, ttl int64) clientv3.LeaseID {
 	return l.ID
 }
 
-// inTime calls try with a short time to live, in seconds, and with longer ones as long as try reports that the machine was too slow for it:
-// the lease expired before the test had used it.
+// inTime calls try with a short time to live, in seconds, and with longer ones while try reports that the lease expired before the test had
+// used it, because the machine was too slow.
 func inTime(t *testing.T, short int64, try func(ttl int64) bool) {
 	t.Helper()
 	for ttl := short; !try(ttl); ttl *= 4 {
@@ -50,7 +50,8 @@ func TestALeaseTakesItsKeysAlong(t *testing.T) {
 	})
 }
 
-// takesItsKeysAlong puts keys with a lease, ends it, and checks which keys go. It returns false if the lease expired before that.
+// takesItsKeysAlong puts keys with a lease, ends the lease, and checks which keys are deleted. It returns false if the lease expired
+// earlier.
 func takesItsKeysAlong(t *testing.T, c *clientv3.Client, name string, ttl int64, end func(id clientv3.LeaseID)) bool {
 	t.Helper()
 	prefix := fmt.Sprintf("%s-%d", name, ttl)
@@ -60,7 +61,7 @@ func takesItsKeysAlong(t *testing.T, c *clientv3.Client, name string, ttl int64,
 	for _, p := range []struct {
 		key, value string
 		lease      clientv3.LeaseID
-	}{{"/left", "", id}, {"/left", "", 0}, {"/1", "a", id}, {"/2", "b", id}} { // a key that is put without its lease has left it
+	}{{"/left", "", id}, {"/left", "", 0}, {"/1", "a", id}, {"/2", "b", id}} { // a put without the lease detaches the key
 		r, err := c.Put(ctx(t), prefix+p.key, p.value, clientv3.WithLease(p.lease))
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			return false
@@ -90,10 +91,10 @@ func takesItsKeysAlong(t *testing.T, c *clientv3.Client, name string, ttl int64,
 		}
 	}
 	if ended[prefix+"/1=a"] != int64(id) || ended[prefix+"/2=b"] != int64(id) {
-		t.Errorf("%s: the lease took along %v", name, ended)
+		t.Errorf("%s: the lease deleted %v", name, ended)
 	}
 	if r, err = c.Get(ctx(t), prefix+"/left"); err != nil || len(r.Kvs) != 1 {
-		t.Errorf("%s: a key that had left its lease: %v, %v", name, r, err)
+		t.Errorf("%s: a detached key: %v, %v", name, r, err)
 	}
 	if _, err = c.Put(ctx(t), prefix, "", clientv3.WithLease(id)); !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		t.Errorf("%s: put with a lease that has ended: %v", name, err)

@@ -14,30 +14,30 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// overhead is what a value is smaller than 1 MiB, beside the bytes of its key: docs/etcd.md says so.
+// overhead is the difference between 1 MiB and the largest value, apart from the bytes of its key: docs/etcd.md documents it.
 const overhead = 100
 
-// A value has up to 1 MiB less its key and a little. A larger one is refused as etcd refuses what is larger than its own limit, and so are
+// A value can have 1 MiB minus its key and a small overhead. Larger values are rejected like requests above etcd's own limit, and so are
 // values that are too large together.
 func TestLargestValues(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		large := strings.Repeat("v", 1<<20)
 		for _, n := range []int{1, 100, 300, 600, 762} {
 			key := strings.Repeat("k", n)
-			least := 1<<20 - n - overhead
-			most := least + sort.Search(overhead, func(more int) bool {
-				_, err := c.Put(ctx(t), key, large[:least+more])
+			base := 1<<20 - n - overhead
+			size := base + sort.Search(overhead, func(more int) bool {
+				_, err := c.Put(ctx(t), key, large[:base+more])
 				if err != nil && !errors.Is(err, rpctypes.ErrRequestTooLarge) {
 					t.Fatal(err)
 				}
 				return err != nil
 			}) - 1
-			if most < least || most == least+overhead-1 {
-				t.Fatalf("the largest value of a key of %d bytes has %d, expected between %d and %d", n, most, least, least+overhead)
+			if size < base || size == base+overhead-1 {
+				t.Fatalf("the largest value of a key of %d bytes has %d, expected between %d and %d", n, size, base, base+overhead)
 			}
-			put(t, c, key, large[:most])
+			put(t, c, key, large[:size])
 			r, err := c.Get(ctx(t), key)
-			if err != nil || len(r.Kvs) != 1 || len(r.Kvs[0].Value) != most {
+			if err != nil || len(r.Kvs) != 1 || len(r.Kvs[0].Value) != size {
 				t.Errorf("the largest value of a key of %d bytes: %v", n, err)
 			}
 			if _, err := c.Delete(ctx(t), key); err != nil {
@@ -63,24 +63,24 @@ func TestLargestValues(t *testing.T) {
 	})
 }
 
-// Keys that are no UTF-8, or hold a NUL, or are too long, are refused with a reason where they would be written. Nobody finds one, and
-// nothing is done beside one.
+// Keys that are not UTF-8, contain a NUL or are too long are rejected with a reason when they are written. Reads do not find them, and a
+// rejected request has no other effect.
 func TestKeysThatAreRefused(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		put(t, c, "here", "")
 		kv := pb.NewKVClient(c.ActiveConnection())
 		for reason, key := range map[string]string{
 			"not valid UTF-8":       "\xff\xfe",
-			"holds a NUL byte":      "a\x00b",
-			"the most is 762":       strings.Repeat("k", 763),
-			"lies across byte 254":  strings.Repeat("k", 253) + "é",
-			"lies across byte 508":  strings.Repeat("k", 507) + "é",
+			"contains a NUL byte":   "a\x00b",
+			"the maximum is 762":    strings.Repeat("k", 763),
+			"crosses byte 254":      strings.Repeat("k", 253) + "é",
+			"crosses byte 508":      strings.Repeat("k", 507) + "é",
 			"is not valid UTF-8":    "\x00\x00\x01\x80",
 			"cannot be stored: it ": "\xed\xa0\x80",
 		} {
 			one := &pb.PutRequest{Key: []byte(key)}
 			puts := &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: one}}
-			absent := &pb.Compare{Key: one.Key, Target: pb.Compare_VERSION} // is equal to 0
+			absent := &pb.Compare{Key: one.Key, Target: pb.Compare_VERSION} // equal to 0
 			there := &pb.Compare{Key: one.Key, Target: pb.Compare_VERSION, Result: pb.Compare_GREATER}
 			for what, call := range map[string]func() (fmt.Stringer, error){
 				"put": func() (fmt.Stringer, error) { return kv.Put(ctx(t), one) },
@@ -126,7 +126,7 @@ func TestKeysThatAreRefused(t *testing.T) {
 	})
 }
 
-// A watch of such a key is one of nothing, and one of a range that such bytes bound shows what is in it.
+// A watch of such a key shows nothing, and a watch of a range with such bounds shows the keys in it.
 func TestWatchesOfKeysThatAreRefused(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		of := c.Watch(ctx(t), "\xff", clientv3.WithCreatedNotify())

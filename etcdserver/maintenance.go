@@ -9,11 +9,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// unknownSize is the size of a database whose size is not known, in bytes: etcdctl divides by it.
+// unknownSize is the reported size of a database of unknown size, in bytes. It is not 0 because etcdctl divides by it.
 const unknownSize = 1
 
-// Status implements etcd's Maintenance service. The version is that of the API, by which clients tell what the server can do. The size of
-// the database is not known here, and said to be one byte.
+// Status implements etcd's Maintenance service. The version is that of the API, from which clients derive the features of the server. The
+// size of the database is unknown and reported as one byte.
 func (s *Server) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
 	_, newest, err := s.history.Revisions(ctx)
 	if err != nil {
@@ -26,11 +26,11 @@ func (s *Server) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusRes
 	}, nil
 }
 
-// Alarm implements etcd's Maintenance service. There are never alarms: what hinders a database, a write is answered with. So clients that
-// look for alarms to tell whether a server is well, as etcdctl's endpoint health does, find none, and there is none to disarm.
+// Alarm implements etcd's Maintenance service. There are never alarms, because a write reports a problem of the database itself. Clients
+// that check the health of a server by its alarms, as etcdctl endpoint health does, find none, and there is none to disarm.
 func (s *Server) Alarm(ctx context.Context, r *pb.AlarmRequest) (*pb.AlarmResponse, error) {
 	if r.Action == pb.AlarmRequest_ACTIVATE {
-		return nil, status.Error(codes.Unimplemented, "etcdserver: alarms cannot be raised here")
+		return nil, status.Error(codes.Unimplemented, "etcdserver: this server does not support raising alarms")
 	}
 	h, err := s.header(ctx)
 	return &pb.AlarmResponse{Header: h}, err

@@ -12,7 +12,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// meddled is a store in which something happens just before or after a commit, or just before somebody follows it, once it is asked for.
+// meddled is a store that runs a function just before or after a commit, or just before a follower is opened.
 type meddled struct {
 	storage.Backend
 	history.Historian
@@ -55,7 +55,7 @@ func (m *meddled) Follow(ctx context.Context, span history.Span, after int64) (h
 	return m.Historian.Follow(ctx, span, after)
 }
 
-// A lease that is said to live was not revoked up to the revision that says so.
+// A lease that is reported as alive was not revoked up to the revision of the response.
 func TestALeaseLivesAtTheRevisionOfItsRenewal(t *testing.T) {
 	t.Parallel()
 	b := open(t, "mem:")
@@ -79,7 +79,7 @@ func TestALeaseLivesAtTheRevisionOfItsRenewal(t *testing.T) {
 	}
 }
 
-// A watch from now on, or from what is yet to come, knows nothing of what is compacted in the moment in which it begins.
+// A watch from the current revision, or a future one, is not affected by a compaction at the moment it begins.
 func TestCompactionWhileAWatchBegins(t *testing.T) {
 	t.Parallel()
 	for name, ahead := range map[string]int64{"now": 0, "the future": 3} {
@@ -120,7 +120,8 @@ func TestCompactionWhileAWatchBegins(t *testing.T) {
 	}
 }
 
-// What a transaction deletes is not there at its revision, also if it was not there before, and somebody creates it at the same moment.
+// A key that a transaction deletes does not exist at its revision, even if it did not exist before and another client creates it at the
+// same moment.
 func TestAKeyIsCreatedWhileItIsDeleted(t *testing.T) {
 	t.Parallel()
 	for name, puts := range map[string][]clientv3.Op{
@@ -139,7 +140,7 @@ func TestAKeyIsCreatedWhileItIsDeleted(t *testing.T) {
 			}
 			there, err := other.Get(ctx(t), "k", clientv3.WithRev(r.Header.Revision))
 			if err != nil || there.Count > 0 {
-				t.Errorf("at the revision at which a transaction has deleted a key, it is there: %v, %v", there, err)
+				t.Errorf("a key exists at the revision at which a transaction deleted it: %v, %v", there, err)
 			}
 		})
 	}

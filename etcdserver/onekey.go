@@ -14,14 +14,14 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// singleKeyTxn is a transaction that compares one key and changes no other one. It is carried out by Swap, so that its revision is its own and
-// what it reads is read at that revision. All that Kubernetes sends is of this kind.
+// singleKeyTxn is a transaction that compares one key and changes no other key. It executes as a Swap, so it has its own revision, and its
+// reads see that revision. All transactions of Kubernetes are of this kind.
 type singleKeyTxn struct {
 	request *pb.TxnRequest
 	id      *resourcepb.ID
 }
 
-// asSingleKeyTxn returns a transaction as one of one key, nil if it is not one.
+// asSingleKeyTxn returns a transaction as a singleKeyTxn, or nil if it is not one.
 func asSingleKeyTxn(r *pb.TxnRequest) *singleKeyTxn {
 	var key []byte
 	same := func(k, end []byte) bool {
@@ -68,7 +68,8 @@ func asSingleKeyTxn(r *pb.TxnRequest) *singleKeyTxn {
 	return &singleKeyTxn{request: r, id: id}
 }
 
-// predict returns what is stored if the comparison holds, as far as a swap wants to know it, and false if the comparison does not say it.
+// predict returns the record that must be stored for the comparison to hold, as far as a swap needs it. It returns false if the comparison
+// does not determine it.
 func (t *singleKeyTxn) predict() (*history.Record, bool) {
 	if len(t.request.Compare) != 1 || t.request.Compare[0].Result != pb.Compare_EQUAL {
 		return nil, false
@@ -82,7 +83,7 @@ func (t *singleKeyTxn) predict() (*history.Record, bool) {
 		case *pb.RequestOp_RequestDeleteRange:
 			continue
 		default:
-			return nil, false // reads may want to know what was there before
+			return nil, false // reads may need the previous value
 		}
 	}
 	if len(t.request.Success) == 0 {
@@ -100,17 +101,17 @@ func (t *singleKeyTxn) predict() (*history.Record, bool) {
 	return nil, false
 }
 
-// run carries the transaction out.
+// run executes the transaction.
 func (t *singleKeyTxn) run(ctx context.Context, s *Server) (*pb.TxnResponse, error) {
-	if len(t.request.Compare) == 0 { // it is tried until it is done
-		turn, over, err := s.keyLocks.acquire(ctx, string(keyOf(t.id)))
+	if len(t.request.Compare) == 0 { // it is retried until it succeeds
+		lock, release, err := s.keyLocks.acquire(ctx, string(keyOf(t.id)))
 		if err != nil {
 			return nil, err
 		}
-		defer over()
-		turn.last = nil
+		defer release()
+		lock.last = nil
 	}
-	if stored, guessed := t.predict(); guessed {
+	if stored, predicted := t.predict(); predicted {
 		answer, now, err := t.apply(ctx, s, keyState{stored: stored}, true)
 		if answer != nil || err != nil {
 			return answer, err
@@ -124,22 +125,22 @@ func (t *singleKeyTxn) run(ctx context.Context, s *Server) (*pb.TxnResponse, err
 	return t.decide(ctx, s, keyState{stored, revision})
 }
 
-// keyState is what is stored of the key at a revision.
+// keyState is the state of the key at a revision.
 type keyState struct {
 	stored   *history.Record
 	revision int64
 }
 
-// decide compares what is stored, and does what the transaction says, until nobody comes between.
+// decide evaluates the comparisons and executes a branch, until no other change interferes.
 func (t *singleKeyTxn) decide(ctx context.Context, s *Server, now keyState) (*pb.TxnResponse, error) {
 	for {
-		holds := !slices.ContainsFunc(t.request.Compare, func(c *pb.Compare) bool { return !compareHolds(c, now.stored) })
-		answer, other, err := t.apply(ctx, s, now, holds)
+		succeeded := !slices.ContainsFunc(t.request.Compare, func(c *pb.Compare) bool { return !compareHolds(c, now.stored) })
+		answer, other, err := t.apply(ctx, s, now, succeeded)
 		switch {
 		case answer != nil:
 			return answer, nil
 		case errors.Is(err, storage.ErrCompacted) && ctx.Err() == nil:
-			// What was compared is compacted before the rest of the branch was read.
+			// The compared revision was compacted before the rest of the branch was read.
 			if other.stored, other.revision, err = s.get(ctx, t.id); err != nil {
 				return nil, err
 			}
@@ -150,10 +151,10 @@ func (t *singleKeyTxn) decide(ctx context.Context, s *Server, now keyState) (*pb
 	}
 }
 
-// apply does what one branch says. Without an answer and an error, it tells what is stored instead.
-func (t *singleKeyTxn) apply(ctx context.Context, s *Server, now keyState, holds bool) (*pb.TxnResponse, keyState, error) {
+// apply executes one branch. If it returns neither a response nor an error, another change interfered, and it returns the current state.
+func (t *singleKeyTxn) apply(ctx context.Context, s *Server, now keyState, succeeded bool) (*pb.TxnResponse, keyState, error) {
 	branch := t.request.Success
-	if !holds {
+	if !succeeded {
 		branch = t.request.Failure
 	}
 	if err := s.checkRevisions(ctx, branch); err != nil {
@@ -173,11 +174,11 @@ func (t *singleKeyTxn) apply(ctx context.Context, s *Server, now keyState, holds
 			return nil, keyState{swapped.Stored, swapped.Revision}, err
 		}
 		if one.delete {
-			now.stored = swapped.Stored // all of it, where it was guessed
+			now.stored = swapped.Stored // the complete record, if it was predicted
 		}
 		v = view{revision: swapped.Revision, before: map[string]*history.Record{string(keyOf(t.id)): now.stored}}
 	}
-	answer := &pb.TxnResponse{Header: header(v.revision), Succeeded: holds}
+	answer := &pb.TxnResponse{Header: header(v.revision), Succeeded: succeeded}
 	for _, op := range branch {
 		one, err := t.response(ctx, s, op, &v, now)
 		switch {
@@ -191,7 +192,7 @@ func (t *singleKeyTxn) apply(ctx context.Context, s *Server, now keyState, holds
 	return answer, keyState{}, nil
 }
 
-// change returns what an operation changes, nil for one that reads.
+// change returns the change of an operation, or nil if it only reads.
 func (t *singleKeyTxn) change(op *pb.RequestOp, stored *history.Record) (*change, error) {
 	switch op := op.Request.(type) {
 	case *pb.RequestOp_RequestPut:
@@ -202,7 +203,7 @@ func (t *singleKeyTxn) change(op *pb.RequestOp, stored *history.Record) (*change
 	return nil, nil
 }
 
-// response is that of one operation, after all have been carried out.
+// response returns the response to one operation, after all have been executed.
 func (t *singleKeyTxn) response(ctx context.Context, s *Server, op *pb.RequestOp, v *view, now keyState) (*pb.ResponseOp, error) {
 	switch op := op.Request.(type) {
 	case *pb.RequestOp_RequestRange:

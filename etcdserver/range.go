@@ -23,7 +23,7 @@ func (s *Server) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeRespon
 		return nil, err
 	}
 	answer, read, err := s.rangeAt(ctx, r, r.Revision)
-	if err == nil && r.Revision > 0 { // the header has the newest revision, not the one that was read
+	if err == nil && r.Revision > 0 { // the header has the newest revision, not the one read
 		_, read, err = s.history.Revisions(ctx)
 	}
 	if err != nil {
@@ -33,8 +33,8 @@ func (s *Server) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeRespon
 	return answer, nil
 }
 
-// RangeStream implements etcd's KV service. All is read before the first chunk is sent; the last one says what belongs
-// to all of them.
+// RangeStream implements etcd's KV service. It reads everything before it sends the first chunk. The last chunk contains the fields for the
+// whole response.
 func (s *Server) RangeStream(r *pb.RangeRequest, to grpc.ServerStreamingServer[pb.RangeStreamResponse]) error {
 	answer, err := s.Range(to.Context(), r)
 	if err != nil {
@@ -57,10 +57,10 @@ func (s *Server) RangeStream(r *pb.RangeRequest, to grpc.ServerStreamingServer[p
 	}
 }
 
-// chunkSize keeps a chunk below what clients receive by default, 4 MiB, whatever the size of its last value.
+// chunkSize keeps a chunk below the default receive limit of clients, 4 MiB, whatever the size of its last value.
 const chunkSize = 2 << 20
 
-// checkRange refuses a request that etcd refuses.
+// checkRange rejects requests that etcd rejects.
 func checkRange(r *pb.RangeRequest) error {
 	if len(r.Key) == 0 {
 		return rpctypes.ErrGRPCEmptyKey
@@ -71,7 +71,7 @@ func checkRange(r *pb.RangeRequest) error {
 	return nil
 }
 
-// rangeAt answers a request as of a revision, 0 for the newest, and returns the one that was read.
+// rangeAt answers a request at a revision, 0 for the newest, and returns the revision that was read.
 func (s *Server) rangeAt(ctx context.Context, r *pb.RangeRequest, revision int64) (*pb.RangeResponse, int64, error) {
 	span, ok := requestRange(r.Key, r.RangeEnd)
 	if !ok {
@@ -87,7 +87,7 @@ func (s *Server) rangeAt(ctx context.Context, r *pb.RangeRequest, revision int64
 	case needsWholeRange(r):
 		opts.Limit = 0
 	case opts.Limit > 0 && r.SortTarget != pb.RangeRequest_KEY:
-		opts.Limit++ // etcd reads one more to tell whether there is more, before it sorts
+		opts.Limit++ // before sorting, etcd reads one more to detect whether more follow
 	}
 	if r.CountOnly {
 		opts.Limit, opts.KeysOnly, opts.Count = 1, true, true
@@ -126,15 +126,15 @@ func (s *Server) checkReadable(ctx context.Context, revision int64) error {
 	return nil
 }
 
-// clampLimit returns a limit, 0 for none, as a number that every machine has.
+// clampLimit returns a limit as an int on every architecture. 0 means no limit.
 func clampLimit(limit int64) int { return int(min(max(limit, 0), 1<<30)) }
 
-// scan reads a span as of one revision: all of it, or as much as the limit says, in as many steps as it takes.
+// scan reads a range at one revision, up to the limit, in as many steps as necessary.
 func (s *Server) scan(ctx context.Context, span history.Span, opts history.ScanOptions) (history.ScanResult, error) {
 	for {
 		scan, err := s.scanOnce(ctx, span, opts)
 		if errors.Is(err, storage.ErrCompacted) && opts.Revision == 0 && ctx.Err() == nil {
-			continue // what was the newest revision when it began was compacted meanwhile
+			continue // the newest revision at the beginning was compacted meanwhile
 		}
 		return scan, err
 	}
@@ -156,7 +156,7 @@ func (s *Server) scanOnce(ctx context.Context, span history.Span, opts history.S
 	return all, err
 }
 
-// needsWholeRange reports whether a request has to see all of its range before a limit applies.
+// needsWholeRange reports whether a request must read its whole range before a limit applies.
 func needsWholeRange(r *pb.RangeRequest) bool {
 	return r.SortOrder != pb.RangeRequest_NONE || filters(r)
 }
@@ -165,7 +165,7 @@ func filters(r *pb.RangeRequest) bool {
 	return r.MinModRevision != 0 || r.MaxModRevision != 0 || r.MinCreateRevision != 0 || r.MaxCreateRevision != 0
 }
 
-// arrange leaves in an answer what a request selects, in its order and up to its limit. The count stays that of the range.
+// arrange filters, sorts and limits the keys of a response as requested. The count stays that of the range.
 func arrange(r *pb.RangeRequest, answer *pb.RangeResponse) {
 	if filters(r) {
 		answer.Kvs = slices.DeleteFunc(answer.Kvs, func(kv *mvccpb.KeyValue) bool {
@@ -173,7 +173,7 @@ func arrange(r *pb.RangeRequest, answer *pb.RangeResponse) {
 				outOfBounds(kv.CreateRevision, r.MinCreateRevision, r.MaxCreateRevision)
 		})
 	}
-	// A target other than the key sorts, also if no order is given.
+	// A target other than the key sorts even without an order.
 	if r.SortTarget != pb.RangeRequest_KEY || r.SortOrder == pb.RangeRequest_DESCEND {
 		compare := comparator(r.SortTarget)
 		slices.SortStableFunc(answer.Kvs, func(a, b *mvccpb.KeyValue) int {
@@ -193,9 +193,9 @@ func arrange(r *pb.RangeRequest, answer *pb.RangeResponse) {
 	}
 }
 
-// outOfBounds reports whether a revision is not within bounds, of which 0 is none.
-func outOfBounds(revision, least, most int64) bool {
-	return least != 0 && revision < least || most != 0 && revision > most
+// outOfBounds reports whether a revision is outside bounds. A bound of 0 means none.
+func outOfBounds(revision, lowest, highest int64) bool {
+	return lowest != 0 && revision < lowest || highest != 0 && revision > highest
 }
 
 func comparator(target pb.RangeRequest_SortTarget) func(a, b *mvccpb.KeyValue) int {

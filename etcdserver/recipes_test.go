@@ -12,7 +12,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
-// Locks and elections of etcd's client work here, with sessions that keep their leases alive.
+// Locks and elections of etcd's client work, with sessions that keep their leases alive.
 func TestLocksAndElectionsOfClients(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		const holders, turns = 3, 4
@@ -69,7 +69,7 @@ func TestLocksAndElectionsOfClients(t *testing.T) {
 	})
 }
 
-// Transfers by etcd's software transactional memory, by clients of two servers, lose nothing, and every state that is read is whole.
+// Transfers by etcd's software transactional memory, by clients of two servers, lose nothing, and every read sees a complete state.
 func TestTransfersAreAtomic(t *testing.T) {
 	t.Parallel()
 	for name, url := range engines {
@@ -124,7 +124,7 @@ func transfers(t *testing.T, clients ...*clientv3.Client) {
 	all.Wait()
 }
 
-// Of two transactions that each compare what the other one changes, one at most is carried out.
+// Of two transactions that each compare the key that the other one changes, at most one succeeds.
 func TestTransactionsAreNotSkewed(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		for range 100 {
@@ -151,7 +151,7 @@ func TestTransactionsAreNotSkewed(t *testing.T) {
 	})
 }
 
-// Nothing is left of a lease that is revoked while keys are attached to it.
+// No key remains of a lease that is revoked while keys are being attached to it.
 func TestNothingIsLeftOfARevokedLease(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		for range 20 {
@@ -177,13 +177,13 @@ func TestNothingIsLeftOfARevokedLease(t *testing.T) {
 			all.Wait()
 			left, err := c.Get(ctx(t), "leased/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 			if err != nil || left.Count != 0 {
-				t.Fatalf("%d keys are left, %v", left.Count, err)
+				t.Fatalf("%d keys remain, %v", left.Count, err)
 			}
 		}
 	})
 }
 
-// A range of more keys than a transaction takes is deleted to the last.
+// The deletion of a range with more keys than a transaction allows deletes all of them.
 func TestDeletionOfManyKeys(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		const keys = 1100
@@ -203,7 +203,7 @@ func TestDeletionOfManyKeys(t *testing.T) {
 		}
 		left, err := c.Get(ctx(t), "many/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 		if err != nil || left.Count != 0 || left.Header.Revision != r.Header.Revision {
-			t.Errorf("%d keys are left at revision %d, deleted at %d, %v", left.Count, left.Header.Revision, r.Header.Revision, err)
+			t.Errorf("%d keys remain at revision %d, deleted at %d, %v", left.Count, left.Header.Revision, r.Header.Revision, err)
 		}
 	})
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A value is stored as a google.protobuf.BytesValue, so that whoever reads the resource can tell what it is.
+// A value is stored as a google.protobuf.BytesValue, so that other readers of the resource can decode it.
 const (
 	valueURL   = "type.googleapis.com/google.protobuf.BytesValue"
 	valueField = protowire.Number(1)
 )
 
-// resourceOf returns what is stored of a key with a value, without a lease.
+// resourceOf returns the resource of a key with a value, without a lease.
 func resourceOf(id *resourcepb.ID, value []byte) *resourcepb.Resource {
 	res := &resourcepb.Resource{Id: id, Data: &anypb.Any{TypeUrl: valueURL}}
 	if len(value) > 0 {
@@ -26,7 +26,7 @@ func resourceOf(id *resourcepb.ID, value []byte) *resourcepb.Resource {
 	return res
 }
 
-// valueOf returns a stored value, nil for an empty one. It shares memory with the resource.
+// valueOf returns a stored value, or nil if it is empty. It shares memory with the resource.
 func valueOf(res *resourcepb.Resource) []byte {
 	b := res.GetData().GetValue()
 	if num, typ, n := protowire.ConsumeTag(b); n > 0 && num == valueField && typ == protowire.BytesType {
@@ -37,10 +37,10 @@ func valueOf(res *resourcepb.Resource) []byte {
 	return nil
 }
 
-// leaseOf returns the lease that a key is attached to, 0 for none.
+// leaseOf returns the lease that a key is attached to, or 0.
 func leaseOf(res *resourcepb.Resource) int64 { return leaseNumber(res.GetOwner().GetName()) }
 
-// pair returns a record as etcd's clients know it, nil for none.
+// pair converts a record to etcd's form. It returns nil for nil.
 func pair(r *history.Record) *mvccpb.KeyValue {
 	if r == nil {
 		return nil

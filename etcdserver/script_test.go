@@ -12,12 +12,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// script does what etcd's clients do and writes down the answers, so that those of two servers can be compared. A revision is written as
-// the number of the step that it belongs to: servers may count leases, or the changes of a transaction one by one.
+// script runs operations of etcd's clients and records the responses, so that two servers can be compared. A revision is recorded as the
+// number of its step, because servers may count leases, or the changes of a transaction one by one.
 type script struct {
 	t     *testing.T
 	c     *clientv3.Client
-	steps []int64 // the revision after each
+	steps []int64 // the revision after each step
 	lines []string
 	lease clientv3.LeaseID
 }
@@ -97,10 +97,10 @@ func (s *script) do(what string, op clientv3.Op) {
 	s.lines = append(s.lines, fmt.Sprintf("%d %s: %s", len(s.steps), what, text))
 }
 
-// at is the revision after a step.
+// at returns the revision after a step.
 func (s *script) at(step int) int64 { return s.steps[step-1] }
 
-// runScript does all of it and returns what was written down.
+// runScript runs all operations and returns the record.
 func runScript(t *testing.T, c *clientv3.Client) string {
 	s := &script{t: t, c: c, lease: grant(t, c, 3600)}
 	s.puts()
@@ -255,19 +255,19 @@ func (s *script) watch() {
 	if !slices.IsSortedFunc(watched, func(a, b line) int { return cmp.Compare(a.step, b.step) }) {
 		s.t.Errorf("watched out of order: %v", watched)
 	}
-	// Within a transaction there is no order.
+	// The changes of a transaction have no order.
 	slices.SortFunc(watched, func(a, b line) int { return cmp.Or(cmp.Compare(a.step, b.step), cmp.Compare(a.text, b.text)) })
 	for _, w := range watched {
 		s.lines = append(s.lines, w.text)
 	}
 }
 
-// What etcd answers is in testdata; the integration tests compare it with etcd.
+// The responses of etcd are in testdata; the integration tests compare them with etcd.
 func TestAnswersAreThoseOfEtcd(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) { sameAsEtcd(t, runScript(t, c)) })
 }
 
-// sameAsEtcd compares what a server answers with what etcd does.
+// sameAsEtcd compares the responses of a server with those of etcd.
 func sameAsEtcd(t *testing.T, got string) {
 	t.Helper()
 	want, err := os.ReadFile("testdata/script.txt")

@@ -15,7 +15,7 @@ import (
 	"github.com/ashlar-dev/storage/inmem"
 )
 
-// silent is a store whose followers learn nothing.
+// silent is a store whose followers never receive a change.
 type silent struct {
 	storage.Backend
 	history.Historian
@@ -34,8 +34,8 @@ func (silentFollower) Next(ctx context.Context) ([]history.Change, int64, error)
 	return nil, 0, ctx.Err()
 }
 
-// A transaction that was carried out, and whose revision cannot be found out because the store is away, has an end, though its caller has set
-// none: its outcome is not known to the caller then.
+// If a transaction succeeded but its revision cannot be found because the store is unreachable, the call ends with an unknown outcome, even
+// without a deadline.
 func TestTransactionWhoseRevisionIsNotFoundEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -17,13 +17,13 @@ import (
 	_ "github.com/ashlar-dev/storage/sqlite"
 )
 
-// engines are those that need no server.
+// engines are the databases that need no server.
 var engines = map[string]func(t *testing.T) string{
 	"memory": func(*testing.T) string { return "mem:" },
 	"sqlite": func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "store.db") },
 }
 
-// onEngines runs a test on each of them, with a client of a server of a new store.
+// onEngines runs a test on each engine, with a client of a server of a new store.
 func onEngines(t *testing.T, test func(t *testing.T, c *clientv3.Client)) {
 	t.Helper()
 	t.Parallel()

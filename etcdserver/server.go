@@ -14,18 +14,18 @@ import (
 	"github.com/ashlar-dev/storage/lease"
 )
 
-// Options are the options of a Server.
+// Options configures a Server.
 type Options struct {
-	// ProgressInterval is the time after which a quiet watch that asked for notices of progress gets one. 0 is 5 seconds.
+	// ProgressInterval is the interval of progress notifications to quiet watches that request them. 0 means 5 seconds.
 	ProgressInterval time.Duration
-	// Logger is told what no caller is told. nil is slog.Default.
+	// Logger receives events that no caller receives. Nil means slog.Default.
 	Logger *slog.Logger
 }
 
 const defaultProgressInterval = 5 * time.Second
 
-// Server serves a store by etcd's API. It implements the servers of etcd's KV, Watch, Lease and Maintenance services, so it can also be
-// used without a network between.
+// Server serves a store through etcd's API. It implements the servers of etcd's KV, Watch, Lease and Maintenance services, so it can also
+// be used without a network.
 type Server struct {
 	pb.UnimplementedKVServer
 	pb.UnimplementedWatchServer
@@ -44,8 +44,8 @@ type Server struct {
 	stopCh  chan struct{} // closed when the server ends
 }
 
-// New returns a server of the keys in a store. The backend stays the caller's; Close ends the server. It is [storage.ErrInvalid] if the
-// backend cannot number its changes, as DynamoDB cannot.
+// New returns a server for the keys in a store. The caller keeps ownership of the backend; Close ends the server. New fails with
+// [storage.ErrInvalid] if the backend does not number its changes, as DynamoDB does not.
 func New(b storage.Backend, o *Options) (*Server, error) {
 	s := &Server{backend: b, stopCh: make(chan struct{})}
 	if o != nil {
@@ -59,7 +59,7 @@ func New(b storage.Backend, o *Options) (*Server, error) {
 	}
 	var ok bool
 	if s.history, ok = storage.As[history.Historian](b); !ok {
-		return nil, fmt.Errorf("%w: etcd's API needs a store whose changes have revisions, and this one's have none", storage.ErrInvalid)
+		return nil, fmt.Errorf("%w: etcd's API needs a store that numbers its changes, and this one does not", storage.ErrInvalid)
 	}
 	if s.commits, ok = storage.As[storage.Transactor](b); !ok {
 		return nil, fmt.Errorf("%w: etcd's API needs a store with transactions", storage.ErrInvalid)
@@ -71,7 +71,7 @@ func New(b storage.Backend, o *Options) (*Server, error) {
 	return s, nil
 }
 
-// Close ends the watches, and that leases end here. The backend stays open.
+// Close ends the watches, and stops expiring leases. The backend stays open.
 func (s *Server) Close() {
 	s.closing.Do(func() {
 		close(s.stopCh)
@@ -79,7 +79,7 @@ func (s *Server) Close() {
 	})
 }
 
-// Register adds the services to a gRPC server, and those that are refused, so that they are refused with a reason.
+// Register adds the services to a gRPC server. Unsupported services are added as well, so that their calls fail with a reason.
 func (s *Server) Register(to grpc.ServiceRegistrar) {
 	pb.RegisterKVServer(to, s)
 	pb.RegisterWatchServer(to, s)
@@ -89,7 +89,7 @@ func (s *Server) Register(to grpc.ServiceRegistrar) {
 	s.registerUnsupported(to, &pb.Auth_ServiceDesc, errNoUsers, "AuthStatus")
 }
 
-// member is the only member of the only cluster, and its leader. Whatever number of servers share a store, each says so.
+// member is the id of the cluster, of its only member and of its leader. All servers of a store report the same id.
 const member = 1
 
 func header(revision int64) *pb.ResponseHeader {

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// The chunks of a stream, merged, are the answer to the same request.
+// The merged chunks of a stream equal the response to the same request.
 func TestRangeStream(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		for i := range 20 {

@@ -15,12 +15,13 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// errRangeCompared is the refusal of what a transaction cannot promise here: nothing in the store keeps others from creating a key in a range.
+// errRangeCompared rejects a transaction that this server cannot guarantee: the store cannot prevent other clients from creating keys in a
+// range.
 var errRangeCompared = status.Error(codes.Unimplemented,
-	"etcdserver: a transaction that changes something if a comparison of a range holds is not served here: compare single keys")
+	"etcdserver: a transaction that depends on a comparison of a range is not supported: compare single keys")
 
-// transact carries out a transaction of any kind. It reads at one revision, decides, and makes its changes depend on what it has read,
-// until nobody comes between.
+// transact executes a transaction of any kind. It reads at one revision, evaluates the comparisons, and makes the changes conditional on
+// what it has read. It retries until no other change interferes.
 func (s *Server) transact(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
 	for {
 		_, newest, err := s.history.Revisions(ctx)
@@ -35,7 +36,7 @@ func (s *Server) transact(ctx context.Context, r *pb.TxnRequest) (*pb.TxnRespons
 		case ctx.Err() != nil, !errors.Is(err, errConcurrentChange) && !errors.Is(err, storage.ErrCompacted):
 			return nil, err
 		case errors.Is(err, storage.ErrCompacted):
-			// Either what was newest is compacted by now, or the request reads at a revision that is.
+			// Either the newest revision was compacted meanwhile, or the request reads at a compacted one.
 			if oldest, _, e := s.history.Revisions(ctx); e != nil || oldest <= newest {
 				return nil, errors.Join(e, err)
 			}
@@ -43,13 +44,13 @@ func (s *Server) transact(ctx context.Context, r *pb.TxnRequest) (*pb.TxnRespons
 	}
 }
 
-// transaction is one attempt at a transaction.
+// transaction is one attempt to execute a transaction.
 type transaction struct {
 	server        *Server
 	commit        commit
-	comparesRange bool // what is to be done depends on what a range has not
+	comparesRange bool // the outcome depends on keys that a range does not contain
 	deletions     map[*pb.DeleteRangeRequest][]*resourcepb.ID
-	plan          map[*pb.TxnRequest]bool // whether the comparisons of a transaction hold
+	plan          map[*pb.TxnRequest]bool // whether the comparisons of each transaction hold
 }
 
 func (t *transaction) run(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
@@ -91,7 +92,7 @@ func (t *transaction) run(ctx context.Context, r *pb.TxnRequest) (*pb.TxnRespons
 	return answer, afterCommit(err)
 }
 
-// sweep deletes what others have created, since the transaction has read them, in the ranges that it deletes.
+// sweep deletes keys that other clients have created in the deleted ranges since the transaction read them.
 func (t *transaction) sweep(ctx context.Context, v *view) error {
 	empty, last := true, v.revision
 	for r := range t.deletions {
@@ -117,7 +118,7 @@ func (t *transaction) sweep(ctx context.Context, v *view) error {
 	return nil
 }
 
-// change makes the changes. One key alone that nothing else depends on is changed by a swap.
+// change commits the changes. A single key without dependencies is changed by a swap.
 func (t *transaction) change(ctx context.Context, changing []*change) (int64, error) {
 	if len(changing) > 1 || len(t.commit.keys) > 1 || changing[0].lease != 0 {
 		return t.commit.run(ctx, t.server)
@@ -129,8 +130,8 @@ func (t *transaction) change(ctx context.Context, changing []*change) (int64, er
 	return swapped.Revision, err
 }
 
-// evaluate compares, and goes on within the branches that are taken. All see the store as it was before the transaction. Of a range for which
-// a comparison fails, one key for which it does is all that the failure depends on.
+// evaluate evaluates the comparisons, also those of transactions in the branches to execute. All see the store as it was before the
+// transaction. If the comparison of a range fails, the transaction depends only on one key for which it fails.
 func (t *transaction) evaluate(ctx context.Context, r *pb.TxnRequest) error {
 	holds, ranges := true, false
 	for _, c := range r.Compare {
@@ -195,7 +196,7 @@ func (t *transaction) scan(ctx context.Context, key, end []byte, limit int) ([]h
 	return scan.Records, err
 }
 
-// key returns what the transaction knows of a key, which it reads the first time; nil if nothing can be stored there.
+// key returns the change of a key, and reads the key the first time. It returns nil if the key cannot be stored.
 func (t *transaction) key(ctx context.Context, key []byte) (*change, error) {
 	if one := t.commit.keys[string(key)]; one != nil {
 		return one, nil
@@ -216,7 +217,7 @@ func (t *transaction) key(ctx context.Context, key []byte) (*change, error) {
 	return one, nil
 }
 
-// collect notes what the branches that are taken change.
+// collect records the changes of the branches to execute.
 func (t *transaction) collect(ctx context.Context, r *pb.TxnRequest) error {
 	for _, op := range t.branch(r) {
 		var err error
@@ -265,12 +266,12 @@ func (t *transaction) delete(ctx context.Context, r *pb.DeleteRangeRequest) erro
 		if one, err := t.key(ctx, r.Key); one == nil || err != nil {
 			return err
 		} else if one.write == nil {
-			one.requiresUnchanged = true // else somebody may create it before the rest is done
+			one.requiresUnchanged = true // otherwise another client may create it before the commit
 		}
 	}
 	for i := range all {
 		one := t.changeOf(&all[i])
-		if !one.delete { // else another range has it as well
+		if !one.delete { // otherwise another range contains it as well
 			one.delete = true
 			t.commit.order = append(t.commit.order, string(keyOf(one.id)))
 		}
@@ -279,7 +280,7 @@ func (t *transaction) delete(ctx context.Context, r *pb.DeleteRangeRequest) erro
 	return nil
 }
 
-// changeOf returns what the transaction knows of a key that it has read.
+// changeOf returns the change of a key that was read.
 func (t *transaction) changeOf(r *history.Record) *change {
 	key := string(keyOf(r.Resource.GetId()))
 	if t.commit.keys[key] == nil {
@@ -288,7 +289,7 @@ func (t *transaction) changeOf(r *history.Record) *change {
 	return t.commit.keys[key]
 }
 
-// reads returns the requests to read of the branches that are taken.
+// reads returns the read operations of the branches to execute.
 func (t *transaction) reads(r *pb.TxnRequest) (all []*pb.RequestOp) {
 	for _, op := range t.branch(r) {
 		if inside := op.GetRequestTxn(); inside != nil {
@@ -300,7 +301,7 @@ func (t *transaction) reads(r *pb.TxnRequest) (all []*pb.RequestOp) {
 	return all
 }
 
-// response says what every operation came to, after all have been carried out.
+// response returns the responses to all operations, after they have been executed.
 func (t *transaction) response(ctx context.Context, r *pb.TxnRequest, v *view) (*pb.TxnResponse, error) {
 	answer := &pb.TxnResponse{Header: header(v.revision), Succeeded: t.plan[r]}
 	for _, op := range t.branch(r) {

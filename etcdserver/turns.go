@@ -8,27 +8,27 @@ import (
 	"github.com/ashlar-dev/storage/history"
 )
 
-// keyLocks has those who change one key whatever is stored there do so one after the other. All at once, each would be overtaken by one of the
-// others again and again, and nobody would come to an end.
+// keyLocks serializes unconditional changes of the same key. Without it, concurrent changes would overtake each other again and again, and
+// none would finish.
 type keyLocks struct {
 	mu   sync.Mutex
 	keys map[string]*keyLock
 }
 
-// keyLock is that of one key.
+// keyLock is the lock of one key.
 type keyLock struct {
-	slot  chan struct{} // holds an element while it is somebody's
-	users int           // who has it, and who waits
-	// last is what the one before has stored, as far as that is known. It belongs to whom the turn does.
+	slot  chan struct{} // holds an element while the lock is held
+	users int           // the holder and the waiters
+	// last is the record that the previous holder stored, if known. Only the holder may use it.
 	last *history.Record
 }
 
-// lockTimeout is how long a turn is waited for. Whoever has it may wait for a store that does not answer: then the others are not to wait for
-// him, and for each other, first.
+// lockTimeout bounds the wait for a lock, because the holder may be blocked on a store that does not answer. Its waiters must not wait for
+// it, and for each other, first.
 const lockTimeout = 2 * time.Second
 
-// acquire waits for the turn of a key, which lasts until over is called. After a while it does without.
-func (t *keyLocks) acquire(ctx context.Context, key string) (mine *keyLock, over func(), err error) {
+// acquire acquires the lock of a key, which is held until release is called. After lockTimeout it continues without the lock.
+func (t *keyLocks) acquire(ctx context.Context, key string) (held *keyLock, release func(), err error) {
 	t.mu.Lock()
 	if t.keys == nil {
 		t.keys = map[string]*keyLock{}

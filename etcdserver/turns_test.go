@@ -18,7 +18,7 @@ import (
 	"github.com/ashlar-dev/storage/inmem"
 )
 
-// counted is a store whose swaps take a while and are counted.
+// counted is a store whose swaps are slow and counted.
 type counted struct {
 	storage.Backend
 	history.Historian
@@ -41,7 +41,7 @@ func (c *counted) Swap(ctx context.Context, swap history.Swap) (history.SwapResu
 	}
 }
 
-// putOne puts a key, by a transaction if that is asked for.
+// putOne puts a key, by a transaction if txn is set.
 func putOne(ctx context.Context, s *etcdserver.Server, r *pb.PutRequest, txn bool) (*pb.PutResponse, error) {
 	if !txn {
 		return s.Put(ctx, r)
@@ -53,8 +53,7 @@ func putOne(ctx context.Context, s *etcdserver.Server, r *pb.PutRequest, txn boo
 	return answer.Responses[0].GetResponsePut(), nil
 }
 
-// Those who put one key, or delete it, at the same time do not overtake each other again and again: each of them is done after a few looks at
-// the store.
+// Concurrent puts and deletions of one key do not overtake each other again and again: each finishes after a few reads of the store.
 func TestPutsOfOneKeyTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -97,12 +96,12 @@ func TestPutsOfOneKeyTakeTurns(t *testing.T) {
 		all.Wait()
 		r, err := s.Range(t.Context(), &pb.RangeRequest{Key: []byte("hot")})
 		if err != nil || put.Load() != deleted.Load()+r.Count {
-			t.Errorf("the key was created %d times and deleted %d times, and %d are left, %v", put.Load(), deleted.Load(), r.Count, err)
+			t.Errorf("the key was created %d times and deleted %d times, and %d remain, %v", put.Load(), deleted.Load(), r.Count, err)
 		}
 		if swaps := store.swaps.Load(); swaps > 2*callers {
 			t.Errorf("%d callers have swapped %d times", callers, swaps)
 		}
-		// A store that does not answer is waited for by all at once.
+		// All waiters of a store that does not answer wait at the same time.
 		store.takes = 30 * time.Second
 		store.away.Store(true)
 		var failed atomic.Int64
@@ -115,13 +114,13 @@ func TestPutsOfOneKeyTakeTurns(t *testing.T) {
 		}
 		<-time.After(40 * time.Second)
 		if n := failed.Load(); n != callers {
-			t.Errorf("of %d callers, %d know that the store is away", callers, n)
+			t.Errorf("of %d callers, %d got a timeout", callers, n)
 		}
 		all.Wait()
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := s.Put(over, &pb.PutRequest{Key: []byte("hot")}); err == nil {
-			t.Error("a call that is over has put a key")
+			t.Error("a call has put a key after its end")
 		}
 	})
 }

@@ -10,11 +10,11 @@ import (
 )
 
 // A lease is granted by one server and renewed at another one. It outlives the first server, does not end before its time to live has
-// passed since the last renewal was asked for, and then ends although the server that granted it is gone.
+// passed since the last renewal request, and then ends although the server that granted it is closed.
 func TestALeaseOutlivesTheServerThatGrantedIt(t *testing.T) {
 	t.Parallel()
 	for name, url := range engines {
-		if name == "memory" { // which has no second handle
+		if name == "memory" { // memory has no second handle
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

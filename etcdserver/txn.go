@@ -36,7 +36,7 @@ func (s *Server) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, er
 	return answer, nil
 }
 
-// checkRevisions refuses operations that read at a revision which cannot be read.
+// checkRevisions rejects operations that read at an unreadable revision.
 func (s *Server) checkRevisions(ctx context.Context, branch []*pb.RequestOp) error {
 	for _, op := range branch {
 		if r := op.GetRequestRange(); r.GetRevision() > 0 {
@@ -48,19 +48,20 @@ func (s *Server) checkRevisions(ctx context.Context, branch []*pb.RequestOp) err
 	return nil
 }
 
-// afterCommit keeps an error that comes after the changes of a transaction from being taken for one that says that it was not carried out.
+// afterCommit marks an error that occurred after the changes of a transaction, so that the caller does not conclude that the transaction
+// failed.
 func afterCommit(err error) error {
 	if err != nil {
-		err = fmt.Errorf("%w: the transaction was carried out, but what it reads was not read: %s", storage.ErrInconsistent, err.Error())
+		err = fmt.Errorf("%w: the transaction succeeded, but its reads failed: %s", storage.ErrInconsistent, err.Error())
 	}
 	return err
 }
 
-// maxTxnOps is the largest number of comparisons, and of operations in a branch: that of etcd by default.
+// maxTxnOps is the maximum number of comparisons, and of operations in a branch. It equals etcd's default.
 const maxTxnOps = 128
 
-// maxAllOps is the largest number of comparisons and operations, those of transactions within others included. Each comparison reads, and
-// each put is held against each deletion.
+// maxAllOps is the maximum number of comparisons and operations, including nested transactions. Each comparison needs a read, and each put
+// is checked against each deletion.
 const maxAllOps = 4096
 
 // size counts the comparisons and operations of a transaction, in all branches.
@@ -76,9 +77,9 @@ func size(r *pb.TxnRequest) int {
 	return n
 }
 
-// checkTxn refuses a request that etcd refuses.
-func checkTxn(r *pb.TxnRequest, most int) error {
-	if max(len(r.Compare), len(r.Success), len(r.Failure)) > most {
+// checkTxn rejects requests that etcd rejects.
+func checkTxn(r *pb.TxnRequest, maxOps int) error {
+	if max(len(r.Compare), len(r.Success), len(r.Failure)) > maxOps {
 		return rpctypes.ErrGRPCTooManyOps
 	}
 	for _, c := range r.Compare {
@@ -88,7 +89,7 @@ func checkTxn(r *pb.TxnRequest, most int) error {
 	}
 	for _, branch := range [][]*pb.RequestOp{r.Success, r.Failure} {
 		for _, op := range branch {
-			if err := checkOp(op, most-len(branch)); err != nil {
+			if err := checkOp(op, maxOps-len(branch)); err != nil {
 				return err
 			}
 		}
@@ -99,7 +100,7 @@ func checkTxn(r *pb.TxnRequest, most int) error {
 	return nil
 }
 
-func checkOp(op *pb.RequestOp, left int) error {
+func checkOp(op *pb.RequestOp, maxOps int) error {
 	switch op := op.Request.(type) {
 	case *pb.RequestOp_RequestRange:
 		return checkRange(op.RequestRange)
@@ -111,18 +112,18 @@ func checkOp(op *pb.RequestOp, left int) error {
 		}
 		return nil
 	case *pb.RequestOp_RequestTxn:
-		return checkTxn(op.RequestTxn, left)
+		return checkTxn(op.RequestTxn, maxOps)
 	}
-	return rpctypes.ErrGRPCKeyNotFound // an operation that is none; etcd says so, too
+	return rpctypes.ErrGRPCKeyNotFound // an empty operation; etcd returns the same error
 }
 
-// writeSet are the keys that a branch puts and the ranges that it deletes.
+// writeSet is the set of keys that a branch puts and of ranges that it deletes.
 type writeSet struct {
 	puts    map[string]bool
 	deletes []*pb.DeleteRangeRequest
 }
 
-// writeSetOf returns what a branch changes. No key may be put twice, or put and deleted.
+// writeSetOf returns the write set of a branch. No key may be put twice, or put and deleted.
 func writeSetOf(branch []*pb.RequestOp) (writeSet, error) {
 	all := writeSet{puts: map[string]bool{}}
 	for _, op := range branch {
@@ -155,7 +156,7 @@ func writeSetOf(branch []*pb.RequestOp) (writeSet, error) {
 	return all, nil
 }
 
-// addNested adds what the branches of a transaction within a branch change. Each branch may put what the other one does.
+// addNested adds the write sets of a nested transaction. Its two branches may put the same key.
 func addNested(t *pb.TxnRequest, all *writeSet, put func(key string) error) error {
 	both := map[string]bool{}
 	var deletes []*pb.DeleteRangeRequest
@@ -183,12 +184,12 @@ func addNested(t *pb.TxnRequest, all *writeSet, put func(key string) error) erro
 	return nil
 }
 
-// compareHolds reports whether a comparison holds for what is stored, nil for nothing.
+// compareHolds reports whether a comparison holds for a stored record, nil for none.
 func compareHolds(c *pb.Compare, stored *history.Record) bool {
 	kv := pair(stored)
 	if kv == nil {
 		if c.Target == pb.Compare_VALUE {
-			return false // nothing is not the empty value
+			return false // a missing value is not the empty value
 		}
 		kv = &mvccpb.KeyValue{}
 	}

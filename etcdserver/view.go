@@ -13,16 +13,16 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// view is the store as an operation of a transaction sees it: at the revision of the transaction, but without what it changes later.
+// view is the store as seen by an operation of a transaction: at the revision of the transaction, but without its later changes.
 type view struct {
 	revision int64
-	// before is what was stored, nil for nothing, under the keys that the transaction has still to change.
+	// before holds the stored records, nil for none, of the keys that later operations of the transaction change.
 	before map[string]*history.Record
 	// deletedLater are keys that the transaction has deleted after the revision.
 	deletedLater map[string]bool
 }
 
-// read answers a request to read.
+// read answers a range request.
 func (v *view) read(ctx context.Context, s *Server, r *pb.RangeRequest) (*pb.RangeResponse, error) {
 	revision := v.revision
 	if r.Revision > 0 {
@@ -61,7 +61,7 @@ func (v *view) read(ctx context.Context, s *Server, r *pb.RangeRequest) (*pb.Ran
 	return all, nil
 }
 
-// keysInRange returns those of some keys that are keysInRange a range.
+// keysInRange returns the keys of a map that are in a range.
 func keysInRange[V any](some map[string]V, key, end []byte) (keys []string) {
 	for k := range some {
 		if within([]byte(k), key, end) {
@@ -79,7 +79,7 @@ func within(k, key, end []byte) bool {
 	return bytes.Compare(k, key) >= 0 && (isAll(end) || bytes.Compare(k, end) < 0)
 }
 
-// put answers a request to put, and shows its change from now on.
+// put answers a put request, and makes its change visible.
 func (v *view) put(r *pb.PutRequest) *pb.ResponseOp {
 	answer := putResponse(r, v.before[string(r.Key)], v.revision)
 	answer.Header = innerHeader(v.revision)
@@ -87,7 +87,7 @@ func (v *view) put(r *pb.PutRequest) *pb.ResponseOp {
 	return &pb.ResponseOp{Response: &pb.ResponseOp_ResponsePut{ResponsePut: answer}}
 }
 
-// deleteResponse answers a request to delete keys, and shows its change from now on.
+// deleteResponse answers a delete request, and makes its change visible.
 func (v *view) deleteResponse(r *pb.DeleteRangeRequest, ids ...*resourcepb.ID) *pb.ResponseOp {
 	answer := &pb.DeleteRangeResponse{Header: innerHeader(v.revision)}
 	for _, id := range ids {
@@ -108,5 +108,5 @@ func responseOf(r *pb.RangeResponse) *pb.ResponseOp {
 	return &pb.ResponseOp{Response: &pb.ResponseOp_ResponseRange{ResponseRange: r}}
 }
 
-// innerHeader is the header of an answer within that of a transaction.
+// innerHeader returns the header of a response inside the response to a transaction.
 func innerHeader(revision int64) *pb.ResponseHeader { return &pb.ResponseHeader{Revision: revision} }

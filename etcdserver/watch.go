@@ -22,15 +22,15 @@ type watch struct {
 	id      int64
 	cancel  context.CancelFunc
 
-	previous *watch        // of the same number, cancelled before this one was asked for; nil if there is none
-	finishCh chan struct{} // closed when nothing more is sent
+	previous *watch        // a cancelled watch with the same number that has not ended yet, or nil
+	finishCh chan struct{} // closed after the last response
 
-	// Both belong to the stream's lock.
-	follower     history.Follower // nil until it is there
+	// Guarded by the lock of the stream.
+	follower     history.Follower // nil until it is open
 	sentRevision int64            // everything up to this revision has been sent
 }
 
-// reject answers the request with a reason, in its turn.
+// reject answers the request with a reason, after the answers to earlier requests.
 func (w *watch) reject(before <-chan struct{}, answered chan<- struct{}, reason string) {
 	defer close(answered)
 	<-before
@@ -41,8 +41,8 @@ func (w *watch) reject(before <-chan struct{}, answered chan<- struct{}, reason 
 	w.stream.send(&pb.WatchResponse{Header: header(newest), WatchId: noWatch, Created: true, Canceled: true, CancelReason: reason})
 }
 
-// run opens the watch, says so after the watch before, and sends what changes until the watch ends. Also one that is cancelled before it is
-// open is said to be created: clients tell by the order of these answers which request they belong to.
+// run opens the watch, announces it after the previous watch, and sends changes until the watch ends. A watch that is cancelled before it
+// is open is announced as well: clients match these responses to their requests by their order.
 func (w *watch) run(stream, ctx context.Context, before <-chan struct{}, answered chan<- struct{}) error {
 	if len(w.request.Key) == 0 {
 		w.request.Key = []byte{1} // before every key
@@ -63,15 +63,15 @@ func (w *watch) run(stream, ctx context.Context, before <-chan struct{}, answere
 	defer follower.Close()
 	w.stream.mu.Lock()
 	w.follower, w.sentRevision = follower, min(from-1, newest)
-	asked := len(w.stream.progressRevisions) > 0
+	requested := len(w.stream.progressRevisions) > 0
 	w.stream.mu.Unlock()
-	if asked {
-		_ = follower.Bookmark(ctx) // one that has ended says so in Next
+	if requested {
+		_ = follower.Bookmark(ctx) // a closed follower fails in Next
 	}
 	return w.follow(ctx, follower, from)
 }
 
-// end says why the watch has ended, unless all of the stream has.
+// end reports the reason why the watch ended, unless the whole stream has ended.
 func (w *watch) end(stream, ctx context.Context, err error) {
 	last := &pb.WatchResponse{WatchId: w.id, Canceled: true}
 	oldest, newest, revisionsErr := w.stream.server.history.Revisions(stream)
@@ -83,7 +83,7 @@ func (w *watch) end(stream, ctx context.Context, err error) {
 		last.CompactRevision = max(oldest, firstRevision)
 		last.CancelReason = rpctypes.ErrorDesc(rpctypes.ErrGRPCCompacted)
 	default:
-		w.stream.stop(toStatus(ctx, err)) // the client opens another stream, and goes on from where it was
+		w.stream.stop(toStatus(ctx, err)) // the client opens another stream and resumes
 		return
 	}
 	if revisionsErr == nil {
@@ -94,14 +94,14 @@ func (w *watch) end(stream, ctx context.Context, err error) {
 	w.stream.sendEnd(w, last)
 }
 
-// open begins to follow what the request asks for, from a revision on.
+// open opens a follower for the request, from a revision on.
 func (w *watch) open(stream, ctx context.Context) (follower history.Follower, from, newest int64, err error) {
 	for {
 		follower, from, newest, err = w.openOnce(stream, ctx)
 		if !errors.Is(err, storage.ErrCompacted) || from <= newest || ctx.Err() != nil {
 			return follower, from, newest, err
 		}
-		// It wants nothing of what is compacted: that was the newest revision when it began.
+		// The watch needs no compacted changes: the newest revision at the beginning was compacted meanwhile.
 	}
 }
 
@@ -120,7 +120,7 @@ func (w *watch) openOnce(stream, ctx context.Context) (follower history.Follower
 	}
 	after := min(from-1, newest)
 	if oldest == firstRevision {
-		after = max(after, oldest) // nothing was compacted: there is no change before
+		after = max(after, oldest) // nothing was compacted, and there is no earlier change
 	}
 	if after < oldest {
 		return nil, from, newest, storage.ErrCompacted
@@ -129,7 +129,7 @@ func (w *watch) openOnce(stream, ctx context.Context) (follower history.Follower
 	return follower, from, newest, err
 }
 
-// follow sends changes until there are none to come.
+// follow sends changes until the follower ends.
 func (w *watch) follow(ctx context.Context, follower history.Follower, from int64) error {
 	interval := w.stream.server.opts.ProgressInterval
 	var notice *time.Timer
@@ -140,7 +140,7 @@ func (w *watch) follow(ctx context.Context, follower history.Follower, from int6
 			case due <- struct{}{}:
 			default:
 			}
-			_ = follower.Bookmark(ctx) // a follower that has ended says so in Next
+			_ = follower.Bookmark(ctx) // a closed follower fails in Next
 		})
 		defer notice.Stop()
 	}
@@ -171,18 +171,18 @@ func (w *watch) follow(ctx context.Context, follower history.Follower, from int6
 	}
 }
 
-// advance notes that everything up to a revision has been sent.
+// advance records that everything up to a revision has been sent.
 func (w *watch) advance(revision int64) {
 	w.stream.mu.Lock()
 	w.sentRevision = max(w.sentRevision, revision)
-	asked := len(w.stream.progressRevisions) > 0
+	requested := len(w.stream.progressRevisions) > 0
 	w.stream.mu.Unlock()
-	if asked {
+	if requested {
 		w.stream.sendProgress()
 	}
 }
 
-// events returns those changes from a revision on that the request asks for.
+// events returns the requested changes, starting at a revision.
 func (w *watch) events(changes []history.Change, from int64) []*mvccpb.Event {
 	events := make([]*mvccpb.Event, 0, len(changes))
 	for i := range changes {
@@ -207,11 +207,11 @@ func (w *watch) events(changes []history.Change, from int64) []*mvccpb.Event {
 	return events
 }
 
-// fragmentSize is the size from which on an answer is cut into several, where the request allows it.
+// fragmentSize is the size above which a response is fragmented, if the request allows it.
 const fragmentSize = 3 << 19
 
-// sendEvents sends the events of whole commits, in one answer unless they may be cut. Nothing comes between the fragments of an answer:
-// etcd's client puts together what comes until the last one.
+// sendEvents sends the events of complete commits, in one response unless it may be fragmented. No other response comes between the
+// fragments, because etcd's client joins all responses up to the last fragment.
 func (w *watch) sendEvents(events []*mvccpb.Event, revision int64) bool {
 	w.stream.sendMu.Lock()
 	defer w.stream.sendMu.Unlock()

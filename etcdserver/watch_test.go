@@ -18,7 +18,7 @@ import (
 	"github.com/ashlar-dev/storage/etcdserver"
 )
 
-// stream opens a stream of watches without the client's own doings.
+// stream opens a stream of watches without the logic of etcd's client.
 func stream(t *testing.T, c *clientv3.Client) pb.Watch_WatchClient {
 	t.Helper()
 	s, err := pb.NewWatchClient(c.ActiveConnection()).Watch(ctx(t))
@@ -44,7 +44,7 @@ func receive(t *testing.T, s pb.Watch_WatchClient) *pb.WatchResponse {
 	return r
 }
 
-// A client may ask for any number of watches before it reads an answer, and is answered in order.
+// A client may request any number of watches before it reads a response, and gets the responses in order.
 func TestRequestsDoNotWaitForAnswers(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		s := stream(t, c)
@@ -70,15 +70,15 @@ func TestRequestsDoNotWaitForAnswers(t *testing.T) {
 	})
 }
 
-// Progress is told for a stream when all of its watches have come so far, and for a watch that asked for it when it has. It never comes
-// before a change up to it (kine#731), nor after a change beyond it, under whatever load.
+// Progress is reported for a stream when all of its watches have reached the revision, and for a watch that requested it when that watch
+// has. Under any load it never comes before a change up to the revision (kine#731), nor after a later change.
 func TestProgressNeverOvertakesAnEvent(t *testing.T) {
 	t.Parallel()
 	for name, url := range engines {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := open(t, url(t))
-			// Writers use another server than the watches do.
+			// Writers use a different server than the watches.
 			writer := client(t, serve(t, b, nil))
 			c := client(t, serve(t, b, &etcdserver.Options{ProgressInterval: time.Millisecond}))
 			progressIsTrue(t, writer, c)
@@ -93,7 +93,7 @@ func progressIsTrue(t *testing.T, writer, c *clientv3.Client) {
 	for i := range watches {
 		create(t, s, &pb.WatchCreateRequest{Key: fmt.Appendf(nil, "%d/", i), RangeEnd: fmt.Appendf(nil, "%d0", i), ProgressNotify: i%2 == 0})
 	}
-	for created := 0; created < watches; { // notices of progress may come between
+	for created := 0; created < watches; { // progress notifications may come in between
 		if r := receive(t, s); r.Created {
 			created++
 		}
@@ -106,7 +106,7 @@ func progressIsTrue(t *testing.T, writer, c *clientv3.Client) {
 	for w := range writers {
 		all.Go(func() {
 			for n := range writes {
-				key := fmt.Sprintf("%d/%d-%d", (w+n)%(watches+1), w, n) // the last of them is watched by nobody
+				key := fmt.Sprintf("%d/%d-%d", (w+n)%(watches+1), w, n) // the last key is not watched
 				r, err := writer.Put(over, key, "")
 				if err != nil {
 					t.Error(err)
@@ -126,7 +126,7 @@ func progressIsTrue(t *testing.T, writer, c *clientv3.Client) {
 	}
 	ask()
 	proven, told := map[int64]int64{}, map[int64]int{}
-	last := map[int64]int64{} // the newest revision that each watch, and under -1 any of them, has had an event of
+	last := map[int64]int64{} // the newest revision of an event of each watch, and of all watches under -1
 	seen := map[string]int64{}
 	wanted := 0
 	for w := range writers {
@@ -136,7 +136,7 @@ func progressIsTrue(t *testing.T, writer, c *clientv3.Client) {
 			}
 		}
 	}
-	// It ends when all is seen and proven, also of the watches' own progress.
+	// The loop ends when all changes are seen and proven, also by the watches' own progress.
 	for len(seen) < wanted || told[-1] == 0 || told[0] == 0 || told[2] == 0 {
 		r := receive(t, s)
 		for _, ev := range r.Events {
@@ -150,9 +150,9 @@ func progressIsTrue(t *testing.T, writer, c *clientv3.Client) {
 			last[r.WatchId], last[-1] = max(last[r.WatchId], ev.Kv.ModRevision), max(last[-1], ev.Kv.ModRevision)
 		}
 		if len(r.Events) == 0 {
-			// kube-apiserver takes the revision of progress for that of its cache, which then has objects that are newer.
+			// kube-apiserver takes the revision of progress as that of its cache, which would then contain newer objects.
 			if r.Header.Revision < last[r.WatchId] {
-				t.Fatalf("watch %d is told progress to %d after an event of revision %d", r.WatchId, r.Header.Revision, last[r.WatchId])
+				t.Fatalf("watch %d gets progress to %d after an event of revision %d", r.WatchId, r.Header.Revision, last[r.WatchId])
 			}
 			if r.Header.Revision < proven[r.WatchId] {
 				t.Fatalf("progress went back from %d to %d", proven[r.WatchId], r.Header.Revision)
@@ -170,11 +170,11 @@ func progressIsTrue(t *testing.T, writer, c *clientv3.Client) {
 		}
 	}
 	if told[1] != 0 {
-		t.Error("a watch that did not ask for progress was told")
+		t.Error("a watch that did not request progress got it")
 	}
 }
 
-// A watch goes on from the compacted revision itself (kine#747), and from none before it.
+// A watch can start after the compacted revision, but not at or before it (kine#747).
 func TestWatchesFromWhereItIsCompacted(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		empty, err := c.Get(ctx(t), "a")
@@ -196,7 +196,7 @@ func TestWatchesFromWhereItIsCompacted(t *testing.T) {
 			string(answer.Events[0].PrevKv.GetValue()) != "2" {
 			t.Errorf("after the compacted revision: %v, %v", answer.Events, answer.Err())
 		}
-		for _, from := range []int64{at - 1, at} { // the state before a change at the compacted revision is gone
+		for _, from := range []int64{at - 1, at} { // the state before a change at the compacted revision is lost
 			answer := <-c.Watch(ctx(t), "a", clientv3.WithRev(from), clientv3.WithPrevKV())
 			if !errors.Is(answer.Err(), rpctypes.ErrCompacted) || answer.CompactRevision != at {
 				t.Errorf("from %d, compacted up to %d: %v, %d", from, at, answer.Err(), answer.CompactRevision)
@@ -255,7 +255,7 @@ func TestWatchesOfAStream(t *testing.T) {
 	})
 }
 
-// A transaction's events come in one answer, in fragments if the request allows them.
+// The events of a transaction come in one response, in fragments if the request allows them.
 func TestWatchesGetTransactionsAsAWhole(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		s := stream(t, c)
@@ -287,7 +287,7 @@ func TestWatchesGetTransactionsAsAWhole(t *testing.T) {
 					t.Errorf("an answer to watch %d has %d events and %d bytes", r.WatchId, len(r.Events), proto.Size(r))
 				}
 			}
-			if fragments != round { // the values before make the second one too large for one answer
+			if fragments != round { // the previous values make the second response too large
 				t.Errorf("%d fragments in round %d", fragments, round)
 			}
 		}
@@ -297,8 +297,7 @@ func TestWatchesGetTransactionsAsAWhole(t *testing.T) {
 	})
 }
 
-// The fragments of an answer come one after the other: a client that puts them together takes what comes between for a part of them, or for
-// nothing.
+// The fragments of a response come one after the other: a client that joins them would take another response for a fragment, or drop it.
 func TestNothingComesBetweenFragments(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		s := stream(t, c)

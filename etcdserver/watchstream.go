@@ -14,8 +14,8 @@ import (
 	"github.com/ashlar-dev/storage/history"
 )
 
-// Watch implements etcd's Watch service. Nothing that reads requests ever waits for an answer to be sent: some clients send and receive by
-// one goroutine.
+// Watch implements etcd's Watch service. Reading requests never waits for sending a response, because some clients send and receive in one
+// goroutine.
 func (s *Server) Watch(to grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchResponse]) error {
 	ctx, stop := context.WithCancelCause(to.Context())
 	defer stop(nil)
@@ -34,7 +34,7 @@ func (s *Server) Watch(to grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchResp
 	w.mu.Lock()
 	w.closed = true
 	w.mu.Unlock()
-	if !errors.Is(err, errStopped) { // else a client that reads nothing would hold up the end of the server
+	if !errors.Is(err, errStopped) { // otherwise a client that does not read would delay the end of the server
 		w.all.Wait()
 	}
 	if to.Context().Err() != nil {
@@ -43,28 +43,28 @@ func (s *Server) Watch(to grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchResp
 	return toStatus(to.Context(), err)
 }
 
-// watchStream is the watches of one stream.
+// watchStream holds the watches of one stream.
 type watchStream struct {
 	server *Server
 	to     grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchResponse]
 	stop   context.CancelCauseFunc // ends the stream
-	all    sync.WaitGroup          // what runs for it, but not what receives
+	all    sync.WaitGroup          // all goroutines of the stream except the receiver
 
-	sendMu sync.Mutex // held while something is sent
-	newest int64      // the newest revision that events were sent with
+	sendMu sync.Mutex // held during a send
+	newest int64      // newest revision sent with events
 
 	mu                sync.Mutex
-	closed            bool // nothing is begun any more
+	closed            bool // no new watches
 	watches           map[int64]*watch
-	ending            map[int64]*watch // those that their client has cancelled and whose end is not told yet: their numbers are free
-	next              int64            // the number of the next watch that does not bring its own
-	progressRevisions []int64          // revisions that are to be told once all watches have come so far: at most the first and the newest
-	progressRunning   bool             // a request for progress is under way
-	progressPending   bool             // and another one has come
-	lastCreate        <-chan struct{}  // closed when the newest request to create a watch is answered
+	ending            map[int64]*watch // cancelled by the client, end not sent yet: their numbers are free
+	next              int64            // number of the next watch without its own
+	progressRevisions []int64          // revisions to report once all watches have reached them: at most the first and the newest
+	progressRunning   bool             // a progress request is active
+	progressPending   bool             // another progress request has arrived
+	lastCreate        <-chan struct{}  // closed when the newest create request is answered
 }
 
-// receive handles requests until the stream ends. A client that has no more of them still watches.
+// receive handles requests until the stream ends. After the client's last request the watches continue.
 func (w *watchStream) receive(ctx context.Context) error {
 	created := make(chan struct{})
 	close(created)
@@ -100,7 +100,7 @@ func (w *watchStream) receive(ctx context.Context) error {
 	}
 }
 
-// requestProgress has the stream tell its revision. Requests that come while one is under way share the next answer.
+// requestProgress makes the stream report its revision. Requests during an active one share the next response.
 func (w *watchStream) requestProgress(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -123,14 +123,14 @@ func (w *watchStream) requestProgress(ctx context.Context) {
 	})
 }
 
-// send sends one answer. An error ends the stream.
+// send sends one response. An error ends the stream.
 func (w *watchStream) send(r *pb.WatchResponse) bool {
 	w.sendMu.Lock()
 	defer w.sendMu.Unlock()
 	return w.sendLocked(r)
 }
 
-// sendEnd sends the last answer to a watch. Who has got it may use the watch's number again.
+// sendEnd sends the last response of a watch. After it the client may reuse the watch's number.
 func (w *watchStream) sendEnd(one *watch, r *pb.WatchResponse) {
 	w.sendMu.Lock()
 	defer w.sendMu.Unlock()
@@ -144,7 +144,7 @@ func (w *watchStream) sendEnd(one *watch, r *pb.WatchResponse) {
 	w.sendLocked(r)
 }
 
-// sendLocked sends an answer. The caller holds the lock of sending.
+// sendLocked sends a response. The caller holds sendMu.
 func (w *watchStream) sendLocked(r *pb.WatchResponse) bool {
 	if len(r.Events) > 0 {
 		w.newest = max(w.newest, r.Header.GetRevision())
@@ -156,12 +156,12 @@ func (w *watchStream) sendLocked(r *pb.WatchResponse) bool {
 	return true
 }
 
-// create begins a watch. The answers to requests come in their order.
+// create starts a watch. Responses to create requests keep their order.
 func (w *watchStream) create(ctx context.Context, r *pb.WatchCreateRequest) {
 	before, answered := w.lastCreate, make(chan struct{})
 	w.lastCreate = answered
 	one := &watch{stream: w, request: r, finishCh: make(chan struct{})}
-	mine, cancel := context.WithCancel(ctx)
+	watchCtx, cancel := context.WithCancel(ctx)
 	one.cancel = cancel
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -185,7 +185,7 @@ func (w *watchStream) create(ctx context.Context, r *pb.WatchCreateRequest) {
 		})
 		return
 	}
-	if one.id = r.WatchId; one.id == 0 { // 0 asks for a number that is free
+	if one.id = r.WatchId; one.id == 0 { // 0 requests a free number
 		for w.watches[w.next] != nil {
 			w.next++
 		}
@@ -197,19 +197,19 @@ func (w *watchStream) create(ctx context.Context, r *pb.WatchCreateRequest) {
 	w.all.Go(func() {
 		defer close(one.finishCh)
 		defer one.cancel()
-		one.end(ctx, mine, one.run(ctx, mine, before, answered))
+		one.end(ctx, watchCtx, one.run(ctx, watchCtx, before, answered))
 		w.sendProgress()
 	})
 }
 
-// noWatch is the number of no watch: what concerns all of a stream, or none of its watches, carries it.
+// noWatch is the watch number of responses that concern the whole stream, or no watch.
 const noWatch = -1
 
-// startProgress has the stream tell its revision once every watch has sent all up to it.
+// startProgress makes the stream report the newest revision once every watch has sent all changes up to it.
 func (w *watchStream) startProgress(ctx context.Context) {
 	_, newest, err := w.server.history.Revisions(ctx)
 	if err != nil {
-		return // the client asks again
+		return // the client retries
 	}
 	w.mu.Lock()
 	switch {
@@ -227,37 +227,37 @@ func (w *watchStream) startProgress(ctx context.Context) {
 	}
 	w.mu.Unlock()
 	for _, f := range followers {
-		_ = f.Bookmark(ctx) // one that has ended holds nothing up
+		_ = f.Bookmark(ctx) // a closed follower blocks no progress
 	}
 	w.sendProgress()
 }
 
-// sendProgress answers the requests for sendProgress up to which every watch has sent everything, if no watch has sent more: clients take sendProgress
-// for the revision at which they are. Else those watches that are behind have to come as far as the others first.
+// sendProgress answers progress requests for revisions that every watch has reached, unless a watch has sent a newer one: clients take
+// progress for their current revision. In that case the watches that are behind must catch up first.
 func (w *watchStream) sendProgress() {
-	w.sendMu.Lock() // so that no watch sends between the look and the answer
+	w.sendMu.Lock() // no watch may send between the check and the response
 	w.mu.Lock()
-	least, known := int64(0), false
+	lowest, known := int64(0), false
 	for _, one := range w.watches {
-		if !known || one.sentRevision < least {
-			least, known = one.sentRevision, true
+		if !known || one.sentRevision < lowest {
+			lowest, known = one.sentRevision, true
 		}
 	}
-	var left []int64
+	var unreached []int64
 	for _, revision := range w.progressRevisions {
-		if revision > least {
-			left = append(left, revision)
+		if revision > lowest {
+			unreached = append(unreached, revision)
 		}
 	}
-	answer := known && len(left) < len(w.progressRevisions)
+	answer := known && len(unreached) < len(w.progressRevisions)
 	var behind []history.Follower
 	switch {
 	case !known:
-		left = nil // no watch is left to speak of
-	case answer && least < w.newest:
+		unreached = nil // there is no watch
+	case answer && lowest < w.newest:
 		answer = false
-		if len(left) == 0 || left[0] > w.newest {
-			left = append([]int64{w.newest}, left...)
+		if len(unreached) == 0 || unreached[0] > w.newest {
+			unreached = append([]int64{w.newest}, unreached...)
 		}
 		for _, one := range w.watches {
 			if one.follower != nil && one.sentRevision < w.newest {
@@ -265,17 +265,17 @@ func (w *watchStream) sendProgress() {
 			}
 		}
 	}
-	w.progressRevisions = left
+	w.progressRevisions = unreached
 	w.mu.Unlock()
 	var err error
 	if answer {
-		err = w.to.Send(&pb.WatchResponse{Header: header(least), WatchId: noWatch})
+		err = w.to.Send(&pb.WatchResponse{Header: header(lowest), WatchId: noWatch})
 	}
 	w.sendMu.Unlock()
 	if err != nil {
 		w.stop(err)
 	}
 	for _, f := range behind {
-		_ = f.Bookmark(w.to.Context()) // one that has ended holds nothing up
+		_ = f.Bookmark(w.to.Context()) // a closed follower blocks no progress
 	}
 }

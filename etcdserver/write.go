@@ -20,12 +20,12 @@ func (s *Server) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, er
 	if err != nil {
 		return nil, err
 	}
-	turn, over, err := s.keyLocks.acquire(ctx, string(r.Key))
+	lock, release, err := s.keyLocks.acquire(ctx, string(r.Key))
 	if err != nil {
 		return nil, toStatus(ctx, err)
 	}
-	defer over()
-	before := turn.last
+	defer release()
+	before := lock.last
 	if r.IgnoreValue || r.IgnoreLease {
 		if before, _, err = s.get(ctx, id); err != nil {
 			return nil, toStatus(ctx, err)
@@ -41,7 +41,7 @@ func (s *Server) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, er
 		case err != nil:
 			return nil, toStatus(ctx, err)
 		case swapped.Done:
-			turn.last = swapped.Stored
+			lock.last = swapped.Stored
 			return putResponse(r, before, swapped.Revision), nil
 		}
 		before = swapped.Stored
@@ -56,7 +56,7 @@ func putResponse(r *pb.PutRequest, before *history.Record, revision int64) *pb.P
 	return answer
 }
 
-// checkPut refuses a request that etcd refuses.
+// checkPut rejects requests that etcd rejects.
 func checkPut(r *pb.PutRequest) error {
 	switch {
 	case len(r.Key) == 0:
@@ -69,7 +69,7 @@ func checkPut(r *pb.PutRequest) error {
 	return nil
 }
 
-// putChange returns the change that a request makes of what is stored.
+// putChange returns the change of a put request to a record.
 func putChange(r *pb.PutRequest, id *resourcepb.ID, before *history.Record) (*change, error) {
 	if (r.IgnoreValue || r.IgnoreLease) && before == nil {
 		return nil, rpctypes.ErrGRPCKeyNotFound
@@ -84,7 +84,7 @@ func putChange(r *pb.PutRequest, id *resourcepb.ID, before *history.Record) (*ch
 	return &change{id: id, before: before, write: resourceOf(id, value), lease: lease}, nil
 }
 
-// swap changes one key, if it was not changed since it was read.
+// swap changes one key, unless it has changed since it was read.
 func (s *Server) swap(ctx context.Context, c *change) (history.SwapResult, error) {
 	swap := history.Swap{Write: c.write, Expect: modRevision(c.before)}
 	if c.delete {
@@ -93,7 +93,7 @@ func (s *Server) swap(ctx context.Context, c *change) (history.SwapResult, error
 	if c.lease == 0 {
 		return s.history.Swap(ctx, swap)
 	}
-	// A key is attached by a transaction in which its lease lives.
+	// Attaching a key needs a transaction that checks the lease.
 	stored, revision, err := s.get(ctx, c.id)
 	if err != nil || modRevision(stored) != swap.Expect {
 		return history.SwapResult{Stored: stored, Revision: revision}, err
@@ -114,7 +114,7 @@ func (s *Server) swap(ctx context.Context, c *change) (history.SwapResult, error
 	return history.SwapResult{Stored: stored, Revision: revision}, err
 }
 
-// get reads one key, linearizably, and returns nil if nothing is stored.
+// get reads one key, linearizably. It returns nil if nothing is stored.
 func (s *Server) get(ctx context.Context, id *resourcepb.ID) (*history.Record, int64, error) {
 	span, _ := requestRange(keyOf(id), nil)
 	scan, err := s.history.Scan(ctx, span, history.ScanOptions{Limit: 1})
@@ -124,7 +124,7 @@ func (s *Server) get(ctx context.Context, id *resourcepb.ID) (*history.Record, i
 	return &scan.Records[0], scan.Revision, nil
 }
 
-// modRevision returns the revision of a key's last change, 0 if nothing is stored.
+// modRevision returns the revision of a key's last change, or 0 if nothing is stored.
 func modRevision(r *history.Record) int64 {
 	if r == nil {
 		return 0
@@ -132,7 +132,7 @@ func modRevision(r *history.Record) int64 {
 	return r.Modified
 }
 
-// Compact implements etcd's KV service. What is compacted is gone for every reader of the store.
+// Compact implements etcd's KV service. The compacted history is lost for every reader of the store.
 func (s *Server) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.CompactionResponse, error) {
 	oldest, newest, err := s.history.Revisions(ctx)
 	switch {
@@ -151,5 +151,5 @@ func (s *Server) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.Comp
 	return &pb.CompactionResponse{Header: header(newest)}, nil
 }
 
-// firstRevision is that of a store in which nothing was ever changed. Nothing was compacted where it can be read.
+// firstRevision is the revision of a new store. If it is readable, nothing was compacted.
 const firstRevision = 1
