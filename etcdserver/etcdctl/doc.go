@@ -1,6 +1,6 @@
-// Package etcdctl compares `ashlar serve etcd` with etcd, command by command of etcdctl: its tests run the same commands, of the etcdctl
-// that is built from its module, against a real etcd and against ours on SQLite and on Postgres, and compare what they print and their exit
-// codes. What differs has a sentence that says why; docs/etcd.md has the table, which a test holds to that of the code.
+// Package etcdctl compares `ashlar serve etcd` with etcd, one etcdctl command after the other. Its tests build etcdctl from its module and
+// run the same commands against a real etcd and against this server on SQLite and Postgres. They compare the output and the exit codes.
+// Each difference has a documented reason: a test compares the table in docs/etcd.md with the code.
 //
 //	make etcdctl
 package etcdctl

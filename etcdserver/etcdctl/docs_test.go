@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// table is what the documents say of every command.
+// table returns the documented table of all commands.
 func table() string {
 	text := &strings.Builder{}
 	fmt.Fprintln(text, "| `etcdctl` | answers as of etcd |\n|---|---|")
@@ -42,7 +42,7 @@ func table() string {
 	return text.String()
 }
 
-// commands are those of a session, each once.
+// commands returns the distinct commands of a session.
 func (one session) commands(which func(step) bool) (all []string) {
 	for _, s := range one.steps {
 		if command := s.command(); which(s) && !slices.Contains(all, command) {
@@ -57,10 +57,10 @@ func (one session) commands(which func(step) bool) (all []string) {
 	return all
 }
 
-// groups are the commands that have commands of their own.
+// groups are the commands with subcommands.
 var groups = []string{"lease", "endpoint", "alarm", "auth", "snapshot", "member", "downgrade", "user", "role"}
 
-// command is a step without the words that it is about: the command and the names of its options.
+// command returns the command and the names of its options, without arguments.
 func (s step) command() string {
 	words := s.args[:1]
 	if len(s.args) > 1 && slices.Contains(groups, s.args[0]) {
@@ -82,7 +82,7 @@ func (s step) command() string {
 	return strings.Join(words, " ")
 }
 
-// The table of the documents is that of the tests.
+// The table in the documents matches the tests.
 func TestTheDocumentsHaveTheTable(t *testing.T) {
 	t.Parallel()
 	const page = "../../docs/etcd.md"

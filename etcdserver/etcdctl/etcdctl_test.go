@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { env.Main(m) }
 
-// built builds etcdctl, once, and returns where it is.
+// built builds etcdctl once and returns its path.
 var built = sync.OnceValues(func() (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*patience)
 	defer cancel()
@@ -40,7 +40,7 @@ func etcdctl(t *testing.T) string {
 	return program
 }
 
-// ashlar builds the command line of this repository, and returns where it is.
+// ashlar builds this repository's command line and returns its path.
 func ashlar(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "ashlar")
@@ -50,7 +50,7 @@ func ashlar(t *testing.T) string {
 	return program
 }
 
-// serve starts `ashlar serve etcd` on a store, and returns where it listens. It ends with the test, without an error.
+// serve starts `ashlar serve etcd` on a store and returns its address. It must end with the test without an error.
 func serve(t *testing.T, program, store string) string {
 	t.Helper()
 	cmd := exec.Command(program, "serve", "etcd", "--store", store, "--listen", "127.0.0.1:0", "--log-format", "json", "--drain", "1s")
@@ -102,13 +102,13 @@ func newShell(t *testing.T, endpoint string) *shell {
 	return &shell{t: t, program: etcdctl(t), endpoint: endpoint, client: c, marks: map[string]string{}}
 }
 
-// stores are what ours is run on.
+// stores are the stores under test.
 var stores = map[string]func(t *testing.T) string{
 	"sqlite":   func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "store.db") },
 	"postgres": func(t *testing.T) string { return env.Postgres(t).StoreURL(t) },
 }
 
-// Every command answers as it does of etcd, or as its sentence says.
+// Every command answers as with etcd, or as its documented difference says.
 func TestCommandsAnswerAsOfEtcd(t *testing.T) {
 	t.Parallel()
 	program := ashlar(t)
@@ -145,7 +145,7 @@ func compare(t *testing.T, one step, theirs, ours answer) {
 	case one.differs == "" && theirs != ours:
 		t.Errorf("etcdctl %s\n  etcd: %q\n  here: %q", command, theirs, ours)
 	case one.differs != "" && theirs == ours:
-		t.Errorf("etcdctl %s is said to differ, and does not: %q", command, ours)
+		t.Errorf("etcdctl %s is documented to differ, but does not: %q", command, ours)
 	case one.differs != "" && !strings.Contains(ours.out+ours.err, one.here):
 		t.Errorf("etcdctl %s\n  said: %q\n  here: %q", command, one.here, ours)
 	}

@@ -1,34 +1,35 @@
 package etcdctl
 
-// session is commands that are run one after the other against a server, and what the documents say of them.
+// session is a sequence of commands against one server, with their documented differences.
 type session struct {
-	name  string // as a sentence says what is compared
+	name  string // what is compared, for the documents
 	steps []step
 }
 
-// step is one command of etcdctl. In what it is given, @NAME is the revision after the step of that mark, and %NAME the lease which that
-// step was granted.
+// step is one command of etcdctl. In its arguments, @NAME is the revision after the step with that mark, and %NAME the lease that the step
+// was granted.
 type step struct {
 	args  []string
 	stdin string
 	mark  string
-	// until ends a command that goes on for ever: it is interrupted once it has printed this, and then is over.
+	// until ends an endless command: it is interrupted once it has printed this text.
 	until string
 	then  []then
-	// differs says why the answer is not that of etcd; here is then a part of it, and says what the command line does not say.
+	// differs is the reason why the response is not etcd's. here is a part of the response, and says adds text that is not in the command
+	// line.
 	differs, here, says string
 }
 
-// then is a step that is run while another one goes on.
+// then is a step that runs during another one.
 type then struct {
-	after string // what the other one has to have printed
+	after string // the text that the other command must have printed
 	step
 }
 
-// run is a step of which nothing but the command line is to be said.
+// run is a step with only a command line.
 func run(args ...string) step { return step{args: args} }
 
-// refusal is a step that is refused here, with a sentence, for a reason.
+// refusal is a step that is rejected with a sentence, for a reason.
 func refusal(why, sentence string, args ...string) step {
 	return step{args: args, differs: "refused: " + why, here: sentence}
 }

@@ -20,21 +20,21 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// patience is how long a command may take.
+// patience bounds the time of a command.
 const patience = 2 * time.Minute
 
-// shell runs commands against one server, and remembers what later ones are given and what is no difference between two servers.
+// shell runs commands against one server. It stores values for later commands, and values that always differ between two servers.
 type shell struct {
 	t        *testing.T
 	program  string
 	endpoint string
 	client   *clientv3.Client
 	after    []int64           // the revision after each step
-	marks    map[string]string // what a mark stands for
+	marks    map[string]string // the values of marks
 	leases   []string          // in hexadecimal, in the order of their grants
 }
 
-// answer is what a command came to, without what differs between any two servers.
+// answer is the output of a command, without the parts that always differ between two servers.
 type answer struct{ out, err string }
 
 // do runs a step.
@@ -61,8 +61,8 @@ func (s *shell) do(one step) answer {
 	if _, err := io.WriteString(in, s.given(one.stdin)); err != nil {
 		s.t.Error(err)
 	}
-	if one.until == "" { // what goes on may end with its input
-		_ = in.Close() // a command that takes none may have ended
+	if one.until == "" { // otherwise it may end with its input
+		_ = in.Close() // a command without input may have ended
 	}
 	for _, next := range one.then {
 		out.await(s.t, next.after)
@@ -83,13 +83,13 @@ func (s *shell) do(one step) answer {
 	}
 	printed := out.String()
 	s.remember(ctx, one.mark, printed)
-	if one.until != "" { // what it prints after that depends on when it is interrupted
+	if one.until != "" { // later output depends on the time of the interrupt
 		printed = printed[:strings.Index(printed, one.until)+len(one.until)]
 	}
 	return answer{fmt.Sprintf("%s\nexit code %d", s.normal(printed), cmd.ProcessState.ExitCode()), s.normal(complaints.String())}
 }
 
-// given replaces marks by what they stand for.
+// given replaces marks by their values.
 func (s *shell) given(text string) string {
 	for mark, value := range s.marks {
 		text = strings.ReplaceAll(text, mark, value)
@@ -99,17 +99,17 @@ func (s *shell) given(text string) string {
 
 var (
 	granted = regexp.MustCompile(`lease ([0-9a-f]+) granted|"ID":([0-9]+),"TTL"`)
-	// Of what is logged nothing is compared; errors follow it.
+	// Log lines are not compared; errors follow them.
 	logged = regexp.MustCompile(`(?m)^\{"level":.*\n`)
 	took   = regexp.MustCompile(`(took[ =:"]+)[0-9.]+[µnm]?s`)
 	left   = regexp.MustCompile(`(remaining\(|"ttl":)[0-9]+`)
 	header = regexp.MustCompile(`("cluster_id":|"member_id":|"raft_term":|"ClusterID" : |"MemberID" : |"RaftTerm" : )[0-9]+`)
-	// The revisions that the printers write.
+	// The revisions in the output of the printers.
 	revisions = regexp.MustCompile(
 		`((?:"(?:create_|mod_|compact_)?revision":|"(?:Prev)?(?:|Create|Mod|Compact)Revision" : |compacted revision )-?)([0-9]+)`)
 )
 
-// remember keeps the revision, and what a step with a mark came to.
+// remember stores the revision, and the result of a step with a mark.
 func (s *shell) remember(ctx context.Context, mark, printed string) {
 	s.t.Helper()
 	r, err := s.client.Get(ctx, "no such key")
@@ -137,7 +137,7 @@ func (s *shell) remember(ctx context.Context, mark, printed string) {
 	}
 }
 
-// normal replaces what is another one with every server: a revision by the step that it belongs to, a lease by its number.
+// normal replaces values that differ with every server: a revision by its step, a lease by its number.
 func (s *shell) normal(text string) string {
 	text = logged.ReplaceAllString(text, "")
 	text = strings.ReplaceAll(text, s.endpoint, "ENDPOINT")
@@ -174,11 +174,11 @@ func (s *shell) step(revision int64) string {
 	return "future"
 }
 
-// printed is what a command has printed so far.
+// printed is the output of a command so far.
 type printed struct {
 	mu   sync.Mutex
 	text bytes.Buffer
-	more chan struct{} // closed and made anew with every line
+	more chan struct{} // closed and replaced with every line
 }
 
 func newPrinted() *printed { return &printed{more: make(chan struct{})} }
@@ -197,7 +197,7 @@ func (p *printed) String() string {
 	return p.text.String()
 }
 
-// await waits until something has been printed.
+// await waits until a text has been printed.
 func (p *printed) await(t *testing.T, text string) {
 	t.Helper()
 	late := time.After(patience)

@@ -33,7 +33,7 @@ var (
 	listed  = flag.Int("listed", 10_000, "how many pods BenchmarkUpstreamList lists")
 )
 
-// sides are what is measured side by side: Kubernetes' own storage in a real etcd, to which it has a connection, and ours in the process.
+// sides are the measured alternatives: Kubernetes' own storage in a real etcd, over a connection, and this package in the process.
 var sides = []struct {
 	name string
 	open func(b *testing.B) kube.Interface
@@ -46,7 +46,7 @@ var sides = []struct {
 	{"postgres", func(b *testing.B) kube.Interface { return openOurs(b, open(b, env.Postgres(b).StoreURL(b))) }},
 }
 
-// diskDir returns a new folder, in ASHLAR_BENCH_DIR if that is set: the system's temporary folder may be in memory.
+// diskDir returns a new directory, in ASHLAR_BENCH_DIR if that is set, because the system's temporary directory may be in memory.
 func diskDir(b *testing.B) string {
 	b.Helper()
 	dir, err := os.MkdirTemp(os.Getenv("ASHLAR_BENCH_DIR"), "kubernetes-")
@@ -64,7 +64,7 @@ func diskDir(b *testing.B) string {
 	return dir
 }
 
-// resource is what a server's options make of the flags that nobody gives.
+// resource returns the configuration of a server without flags.
 func resource() *storagebackend.ConfigForResource {
 	config := storagebackend.NewDefaultConfig("/registry", codec)
 	config.CompactionInterval = 0
@@ -104,7 +104,7 @@ func opened(b *testing.B) func(kube.Interface, factory.DestroyFunc, error) kube.
 
 var quiet sync.Once
 
-// takeTurns opens all sides, gives each the same pods, and has them take turns.
+// takeTurns opens all sides, creates the same pods in each, and runs turn on one after the other.
 func takeTurns(b *testing.B, data storagetesting.BenchmarkData, turn func(b *testing.B, s kube.Interface)) {
 	b.Helper()
 	quiet.Do(func() {
@@ -113,7 +113,7 @@ func takeTurns(b *testing.B, data storagetesting.BenchmarkData, turn func(b *tes
 		if err := errors.Join(flags.Set("logtostderr", "false"), flags.Set("stderrthreshold", "FATAL")); err != nil {
 			b.Fatal(err)
 		}
-		klog.SetOutput(io.Discard) // a watch that ends by itself is an error to Kubernetes
+		klog.SetOutput(io.Discard) // Kubernetes logs an error for a watch that ends by itself
 	})
 	stores := make([]kube.Interface, len(sides))
 	for i, side := range sides {
@@ -129,7 +129,7 @@ func takeTurns(b *testing.B, data storagetesting.BenchmarkData, turn func(b *tes
 	}
 }
 
-// BenchmarkUpstreamWrite is Kubernetes' benchmark of writes, with 25 callers for each processor, and before it the same writes by one.
+// BenchmarkUpstreamWrite is Kubernetes' benchmark of writes, with 25 callers per processor, preceded by the same writes with one caller.
 func BenchmarkUpstreamWrite(b *testing.B) {
 	data := storagetesting.PrepareBenchmarkData(20, max(1, *updated/20), 100)
 	takeTurns(b, data, func(b *testing.B, s kube.Interface) {
@@ -148,10 +148,10 @@ func BenchmarkUpstreamList(b *testing.B) {
 	})
 }
 
-// writes numbers the writes of a process.
+// writes counts the writes of the process.
 var writes atomic.Int64
 
-// alone is the traffic of Kubernetes' benchmark, which has no fewer than 25 callers, by one.
+// alone is the load of Kubernetes' benchmark, which has at least 25 callers, with one caller.
 func alone(
 	b *testing.B, data storagetesting.BenchmarkData, s kube.Interface,
 	write func(ctx context.Context, s kube.Interface, key string, pod *example.Pod) error,
@@ -177,8 +177,8 @@ func patch(ctx context.Context, s kube.Interface, key string, _ *example.Pod) er
 	return s.GuaranteedUpdate(ctx, key, &example.Pod{}, false, nil, same, nil)
 }
 
-// changing is storage in which every update is another one. Those of Kubernetes' benchmark give a pod the same annotation each time, and
-// storage does not write what has not changed.
+// changing is storage in which every update differs. Kubernetes' benchmark sets the same annotation each time, and storage does not write
+// unchanged objects.
 type changing struct{ kube.Interface }
 
 // GuaranteedUpdate implements storage.Interface.

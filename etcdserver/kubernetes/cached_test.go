@@ -25,20 +25,20 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// cached is storage of pods with Kubernetes' watch cache before it.
+// cached is storage of pods behind Kubernetes' watch cache.
 type cached struct {
 	kube.Interface // the cache
-	*harness       // what is under it
+	*harness       // the storage below it
 	expired        *expiring
 }
 
-// cacheOptions are what tests expect of a cache: keys without namespaces, or indexes.
+// cacheOptions are the properties that tests expect of a cache: keys without namespaces, or indexes.
 type cacheOptions struct{ clusterScoped, indexed bool }
 
 func newCached(t *testing.T, h *harness, o cacheOptions) *cached {
 	t.Helper()
 	c := &cached{harness: h, expired: &expiring{Interface: h.Interface}}
-	// The cache fails to list once, and has to begin again; where it lists by a watch, nothing would fail.
+	// The cache's first list fails, and it must start again. If it lists by a watch, nothing fails.
 	failing := &storagetesting.StorageInjectingListErrors{Interface: c.expired, Errors: 1}
 	if clientfeatures.FeatureGates().Enabled(clientfeatures.WatchListClient) {
 		failing.Errors = 0
@@ -77,7 +77,7 @@ func newCached(t *testing.T, h *harness, o cacheOptions) *cached {
 	return c
 }
 
-// attributes are what pods are selected by.
+// attributes returns the fields by which pods are selected.
 func attributes(object runtime.Object) (labels.Set, fields.Set, error) {
 	pod := object.(*example.Pod)
 	return pod.Labels, fields.Set{
@@ -86,7 +86,7 @@ func attributes(object runtime.Object) (labels.Set, fields.Set, error) {
 	}, nil
 }
 
-// impatient is a clock by which the cache looks for compactions at once, where it would every 15 seconds.
+// impatient is a clock with which the cache checks for compactions at once instead of every 15 seconds.
 type impatient struct{ clock.RealClock }
 
 func (impatient) NewTimer(d time.Duration) clock.Timer {
@@ -97,7 +97,7 @@ func (impatient) NewTimer(d time.Duration) clock.Timer {
 type expiring struct {
 	kube.Interface
 	end  atomic.Pointer[context.CancelFunc] // ends the newest watch
-	gone atomic.Bool                        // the next watch begins with history that is gone
+	gone atomic.Bool                        // the next watch begins at compacted history
 }
 
 func (e *expiring) Watch(ctx context.Context, key string, opts kube.ListOptions) (watch.Interface, error) {
@@ -109,13 +109,13 @@ func (e *expiring) Watch(ctx context.Context, key string, opts kube.ListOptions)
 	return e.Interface.Watch(ctx, key, opts)
 }
 
-// expire has the cache list again, as one does that was cut off for longer than history is kept.
+// expire makes the cache list again, as after an interruption longer than the history.
 func (e *expiring) expire() {
 	e.gone.Store(true)
 	(*e.end.Load())()
 }
 
-// compact is as the harness' compact, and waits until the cache, too, has forgotten what was before.
+// compact compacts the harness, and waits until the cache has dropped the older versions as well.
 func (c *cached) compact(ctx context.Context, t *testing.T, version string) {
 	t.Helper()
 	c.harness.compact(ctx, t, version)
@@ -124,7 +124,7 @@ func (c *cached) compact(ctx context.Context, t *testing.T, version string) {
 	}
 }
 
-// compactWatches compacts, and has the cache start anew, so that its watches do not reach further back either.
+// compactWatches compacts and restarts the cache, so that its watches do not reach further back either.
 func (c *cached) compactWatches(ctx context.Context, t *testing.T, version string) {
 	t.Helper()
 	c.harness.compact(ctx, t, version)
@@ -141,7 +141,7 @@ func (c *cached) compactWatches(ctx context.Context, t *testing.T, version strin
 	})
 }
 
-// before returns the version before one.
+// before returns the version before another one.
 func before(t *testing.T, version string) string {
 	t.Helper()
 	n, err := strconv.ParseInt(version, 10, 64)
@@ -151,7 +151,7 @@ func before(t *testing.T, version string) string {
 	return strconv.FormatInt(n-1, 10)
 }
 
-// settled is a cache that is up to date whenever a pod was created.
+// settled is a cache that is up to date after every creation of a pod.
 type settled struct{ *cached }
 
 func (s settled) Create(ctx context.Context, key string, object, out runtime.Object, ttl uint64) error {

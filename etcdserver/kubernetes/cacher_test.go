@@ -11,15 +11,15 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// behindCache is a test that needs nothing but the storage.
+// behindCache adapts a test that needs only the storage.
 func behindCache(test func(context.Context, *testing.T, kube.Interface)) func(context.Context, *testing.T, *cached) {
 	return func(ctx context.Context, t *testing.T, c *cached) { test(ctx, t, c) }
 }
 
-// uncounted stands for a look at the number of requests: lists from the cache need none.
+// uncounted replaces checks of the number of requests, because lists from the cache need none.
 func uncounted(*testing.T, uint64, uint64) {}
 
-// notWithCache are the tests that Kubernetes does not run on its own cache, and what it says of them.
+// notWithCache are the tests that Kubernetes does not run on its own cache, with its reasons.
 var notWithCache = func() map[string]string {
 	const (
 		planned = "to be enabled: kubernetes#109831"
@@ -170,11 +170,11 @@ var cacheSuite = suite[*cached]{
 	without: func(e engine) map[string]string { return e.notCached },
 }
 
-// TestCache runs those of Kubernetes' tests that it runs on its cache, with that cache before every engine.
+// TestCache runs the tests that Kubernetes runs on its cache, with that cache in front of every engine.
 func TestCache(t *testing.T) {
 	t.Parallel()
 	cacheSuite.runTogether(t, engines)
 }
 
-// TestCacheAlone runs those of them that no other test may run beside.
+// TestCacheAlone runs those of them that cannot run in parallel.
 func TestCacheAlone(t *testing.T) { cacheSuite.runAlone(t, engines) }

@@ -15,19 +15,19 @@ import (
 	"github.com/ashlar-dev/storage/etcdserver"
 )
 
-// connection is a client, with the streams that the server serves it.
+// connection is a client, with its streams to the server.
 type connection struct {
 	*etcdclient.Client
 	streams *streams
 	name    string
 }
 
-// connections numbers the connections of the process.
+// connections counts the connections of the process.
 var connections atomic.Int64
 
-// newConnection returns a client that calls s without a network between them.
+// newConnection returns a client that calls s without a network.
 func newConnection(s *etcdserver.Server) *connection {
-	// Not etcdclient.New: that one dials. A client of this kind has no endpoints, and must not be given any.
+	// etcdclient.New would dial. A client of this kind has no endpoints, and must not get any.
 	client := clientv3.NewCtxClient(context.Background())
 	c := &connection{
 		Client:  &etcdclient.Client{Client: client},
@@ -42,17 +42,16 @@ func newConnection(s *etcdserver.Server) *connection {
 	return c
 }
 
-// close ends the client's watches and leases, and returns when nothing of them runs any more.
+// close ends the client's watches and leases, and waits until their goroutines have ended.
 func (c *connection) close() {
-	_ = c.Close() // says that its context was cancelled, always
+	_ = c.Close() // it always returns the cancellation of its context
 	c.streams.close()
 }
 
-// Endpoints returns a name that no other connection of the process has: what Kubernetes finds out about a server, it remembers under
-// the server's endpoints.
+// Endpoints returns a unique name within the process, because Kubernetes caches the features of a server by its endpoints.
 func (c *connection) Endpoints() []string { return []string{c.name} }
 
-// kvClient is the KV service as generated code has it for clients.
+// kvClient implements the client of the KV service.
 type kvClient struct {
 	server  pb.KVServer
 	streams *streams
@@ -90,7 +89,7 @@ func (c *kvClient) RangeStream(
 	})
 }
 
-// watchClient is the Watch service.
+// watchClient implements the client of the Watch service.
 type watchClient struct {
 	server  pb.WatchServer
 	streams *streams
@@ -102,13 +101,13 @@ func (c *watchClient) Watch(
 	return startStream(ctx, c.streams, func(end *serverEnd[pb.WatchRequest, pb.WatchResponse]) error {
 		err := c.server.Watch(end)
 		if errors.Is(err, rpctypes.ErrGRPCStopped) {
-			return errClosed // etcd's client would look for another server, in silence and for ever
+			return errClosed // on the original error, etcd's client would silently search for another server forever
 		}
 		return err
 	})
 }
 
-// leaseClient is the Lease service.
+// leaseClient implements the client of the Lease service.
 type leaseClient struct {
 	server  pb.LeaseServer
 	streams *streams
@@ -146,7 +145,8 @@ func (c *leaseClient) LeaseLeases(
 	return c.server.LeaseLeases(ctx, r)
 }
 
-// maintenanceClient is what Kubernetes uses of the Maintenance service; the embedded interface has the rest, which nobody calls.
+// maintenanceClient implements the methods of the Maintenance service that Kubernetes uses. The other methods of the embedded interface are
+// never called.
 type maintenanceClient struct {
 	pb.MaintenanceClient
 	server pb.MaintenanceServer

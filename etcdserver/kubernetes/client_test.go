@@ -32,7 +32,7 @@ func inProcess(t *testing.T) *connection {
 	return c
 }
 
-// The watch client of etcd sends and receives in one goroutine. However many watches begin while events come, none waits for ever.
+// The watch client of etcd sends and receives in one goroutine. However many watches begin during events, none blocks forever.
 func TestManyWatchesBeginWhileEventsCome(t *testing.T) {
 	t.Parallel()
 	c := inProcess(t)
@@ -71,7 +71,7 @@ func TestManyWatchesBeginWhileEventsCome(t *testing.T) {
 	}
 }
 
-// A client that is closed ends what a server sends it, though nobody receives that, and nobody has cancelled the call.
+// Closing a client ends the server's sends, even if the client does not receive them and the call was not cancelled.
 func TestCloseEndsStreams(t *testing.T) {
 	t.Parallel()
 	life, end := context.WithCancel(t.Context())
@@ -100,7 +100,7 @@ func TestCloseEndsStreams(t *testing.T) {
 	all.close()
 }
 
-// A stream carries requests and responses in order, the end of each side, and the error of the server after its last response.
+// A stream delivers requests and responses in order, the end of each side, and the error of the server after its last response.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
@@ -125,7 +125,7 @@ func TestStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const n = 10 * responseBuffer // more than the server may be ahead: requests wait, and do not block
+	const n = 10 * responseBuffer // more than the response buffer: requests are queued without blocking
 	for i := range n {
 		if err := client.Send(&i); err != nil {
 			t.Fatal(err)
@@ -152,8 +152,7 @@ func TestStream(t *testing.T) {
 	all.close()
 }
 
-// A server that is closed leaves behind what still sends to its watches: that is told that it is over, and the client receives what was
-// sent before.
+// Goroutines of a closed server may still send to its watches: they get an error, and the client receives the earlier responses.
 func TestServerSendsAfterItsEnd(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
@@ -185,7 +184,7 @@ func TestServerSendsAfterItsEnd(t *testing.T) {
 	all.close()
 }
 
-// Whoever still lists when a client is closed is refused, and holds nothing up.
+// A list during the close of a client is rejected, and does not block it.
 func TestListsWhileClientCloses(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)

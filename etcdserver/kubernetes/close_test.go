@@ -17,8 +17,7 @@ import (
 	"github.com/ashlar-dev/storage/inmem"
 )
 
-// A store that is closed before what it has made is released, and a backend that is closed before its store, end the watches: under writes,
-// and where nothing happens. None is silent for ever.
+// Closing a store before its storage is released, or a backend before its store, ends the watches, with and without writes. No watch hangs.
 func TestWatchesEnd(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*Store, storage.Backend){
@@ -80,7 +79,7 @@ func watchesEnd(t *testing.T, writers int, end func(*Store, storage.Backend)) {
 	}
 	end(store, backend)
 	for i, w := range watches {
-		for range w.ResultChan() { // what came before
+		for range w.ResultChan() { // earlier events
 		}
 		if ctx.Err() != nil {
 			t.Fatalf("watch %d did not end", i)

@@ -1,10 +1,10 @@
-// Package kubernetes keeps the objects of Kubernetes API servers in any backend that is a [history.Historian]: in memory, in SQLite,
-// in Postgres or in etcd. It is for servers that are linked with it: aggregated API servers, and servers of custom resources. A
-// kube-apiserver needs no change: it talks to package etcdserver by gRPC.
+// Package kubernetes stores the objects of Kubernetes API servers in any backend that is a [history.Historian]: in memory, in SQLite, in
+// Postgres or in etcd. It is linked into servers: aggregated API servers, and servers of custom resources. A kube-apiserver needs no
+// change, because it can call package etcdserver by gRPC.
 //
-// Kubernetes' storage.Interface is not written anew here. Package etcdserver answers the calls of etcd's API from the backend, and
-// Kubernetes' own store for etcd makes them, in the same process and without a network between them. So the semantics are those
-// of Kubernetes: versions of resources, lists at a version, continue tokens, preconditions, watches and their bookmarks, expiry.
+// The package does not reimplement Kubernetes' storage.Interface. Kubernetes' own store for etcd makes calls of etcd's API, and package
+// etcdserver answers them from the backend, in the same process and without a network. So the semantics are those of Kubernetes: resource
+// versions, lists at a version, continue tokens, preconditions, watches and their bookmarks, expiry.
 //
 //	store, err := kubernetes.New(backend, nil)
 //	…

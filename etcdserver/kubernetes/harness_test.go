@@ -42,7 +42,7 @@ func init() {
 
 const (
 	podsPrefix = "/pods/"
-	// dataPrefix is what the transformer of the tests puts before what is stored.
+	// dataPrefix is the prefix that the tests' transformer adds to stored data.
 	dataPrefix = "test!"
 )
 
@@ -51,7 +51,7 @@ var pods = schema.GroupResource{Resource: "pods"}
 func newPod() runtime.Object     { return &example.Pod{} }
 func newPodList() runtime.Object { return &example.PodList{} }
 
-// harness is storage of pods in a new store, and what tests may do behind its back.
+// harness is storage of pods in a new store, with direct access for tests.
 type harness struct {
 	kube.Interface
 	store       *Store
@@ -63,8 +63,7 @@ type harness struct {
 	codec       *failingCodec
 }
 
-// newHarness opens storage as Kubernetes' factory does, except that errors of a transformer remain as they are, for tests that want
-// them so.
+// newHarness opens storage like Kubernetes' factory, but keeps the errors of a transformer, as some tests require.
 func newHarness(
 	t testing.TB, backend storage.Backend, prefix string, connect func(*etcdserver.Server) *connection,
 ) *harness {
@@ -80,7 +79,7 @@ func newHarness(
 	}
 	t.Cleanup(store.Close)
 	h := &harness{
-		store: store, prefix: prefix, connection: connect(store.server), transformer: newTransformer(), codec: &failingCodec{Codec: codec},
+		store: store, prefix: prefix, connection: newConnection(store.server), transformer: newTransformer(), codec: &failingCodec{Codec: codec},
 	}
 	h.lists = storagetesting.NewKubernetesRecorder(h.connection.Kubernetes)
 	h.kv = storagetesting.NewKVRecorder(h.connection.KV, h.lists)
@@ -100,7 +99,7 @@ func newHarness(
 	return h
 }
 
-// put writes a key beside the pods, and so raises the revision.
+// put writes a key beside the pods, and so increments the revision.
 func (h *harness) put(ctx context.Context, t *testing.T) int64 {
 	t.Helper()
 	answer, err := h.connection.KV.Put(ctx, "beside", "pods")
@@ -110,7 +109,7 @@ func (h *harness) put(ctx context.Context, t *testing.T) int64 {
 	return answer.Header.Revision
 }
 
-// compact does as the compactor of some API server, and waits until the store has noticed.
+// compact compacts like the compactor of another API server, and waits until the store has noticed.
 func (h *harness) compact(ctx context.Context, t *testing.T, version string) {
 	t.Helper()
 	revision, err := strconv.ParseInt(version, 10, 64)
@@ -119,7 +118,7 @@ func (h *harness) compact(ctx context.Context, t *testing.T, version string) {
 	}
 	for past := int64(0); ; {
 		var done int64
-		// Whoever does not know how often others compacted is told, and comes again.
+		// A compactor that does not know the last compaction gets it returned, and retries.
 		if past, _, done, err = etcd3.Compact(ctx, h.connection.Client.Client, past, revision); err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +126,7 @@ func (h *harness) compact(ctx context.Context, t *testing.T, version string) {
 			break
 		}
 	}
-	// Without this feature nobody asks, and stores do not look.
+	// Without this feature stores do not check for compactions.
 	if utilfeature.DefaultFeatureGate.Enabled(features.ListFromCacheSnapshot) {
 		eventually(ctx, t, func() bool { return h.CompactRevision() == revision })
 	}
@@ -149,7 +148,7 @@ func eventually(ctx context.Context, t *testing.T, done func() bool) {
 	}
 }
 
-// stored reports an object that holds what is not meant to be stored.
+// stored reports an object that contains fields which must not be stored.
 func (h *harness) stored(ctx context.Context, t *testing.T, key string) {
 	t.Helper()
 	answer, err := h.connection.KV.Get(ctx, h.prefix+key)
@@ -168,7 +167,7 @@ func (h *harness) stored(ctx context.Context, t *testing.T, key string) {
 	}
 }
 
-// calls reports a listing that took more requests than it needs: pages double until the limit is full.
+// calls reports a list that took more requests than necessary: the page size doubles until the limit is reached.
 func (h *harness) calls(t *testing.T, pageSize, objects uint64) {
 	t.Helper()
 	if reads := h.transformer.readsAndReset(); reads != objects {
@@ -186,7 +185,7 @@ func (h *harness) calls(t *testing.T, pageSize, objects uint64) {
 	}
 }
 
-// keys lists what is stored of pods, as a registry tells the size estimator.
+// keys lists the stored keys of pods, as a registry does for the size estimator.
 func (h *harness) keys(ctx context.Context) ([]string, error) {
 	list := &example.PodList{}
 	if err := h.GetList(ctx, podsPrefix, kube.ListOptions{Predicate: kube.Everything, Recursive: true}, list); err != nil {
@@ -210,7 +209,7 @@ func (h *harness) UpdateTransformer(modify storagetesting.TransformerModifier) f
 	return h.transformer.swap(modify(h.transformer.current()))
 }
 
-// errCorrupt is the error that Kubernetes makes of one by which an object cannot be read any more; its type is not exported.
+// errCorrupt returns Kubernetes' error for an unreadable object; its type is not exported.
 func errCorrupt(t testing.TB) error {
 	t.Helper()
 	broken := newTransformer()
@@ -219,7 +218,7 @@ func errCorrupt(t testing.TB) error {
 	return err
 }
 
-// transformer can be exchanged, and told to fail, while a store uses it.
+// transformer can be replaced, or made to fail, while a store uses it.
 type transformer struct {
 	prefix  *storagetesting.PrefixTransformer
 	now     atomic.Pointer[value.Transformer]
@@ -235,7 +234,7 @@ func newTransformer() *transformer {
 
 func (tr *transformer) current() value.Transformer { return *tr.now.Load() }
 
-// swap puts another transformer in the place of the current one, until the returned function is called.
+// swap replaces the current transformer until the returned function is called.
 func (tr *transformer) swap(next value.Transformer) (restore func()) {
 	before := tr.now.Swap(&next)
 	return func() { tr.now.Store(before) }
@@ -258,7 +257,7 @@ func (tr *transformer) TransformToStorage(ctx context.Context, data []byte, abou
 	return tr.current().TransformToStorage(ctx, data, about)
 }
 
-// failingCodec can be told to fail.
+// failingCodec can be made to fail.
 type failingCodec struct {
 	runtime.Codec
 	failing atomic.Bool

@@ -17,13 +17,13 @@ func TestMain(m *testing.M) { env.Main(m) }
 
 func init() {
 	engines = append(engines,
-		// Upstream's tests take 150 ms of silence for the end of what a watch tells, and their etcd does not wait for its disk: nor does
-		// Postgres here, whose disk the tests of other packages have kept busy for minutes.
+		// Upstream's tests take 150 ms without an event as the end of a watch's output, and their etcd does not sync its disk. Postgres
+		// does not sync here either, because tests of other packages keep its disk busy for minutes.
 		engine{name: "postgres", prepare: each(func(t testing.TB) storage.Backend {
 			return open(t, env.Postgres(t).StoreURL(t, "synchronous_commit=off"))
 		})},
 		engine{name: "etcd", alone: true, prepare: func(t testing.TB) func(testing.TB, bool) storage.Backend {
-			server := env.StartEtcd(t) // of its own: tests compact all of it
+			server := env.StartEtcd(t) // its own server, because tests compact all of it
 			return func(t testing.TB, untouched bool) storage.Backend {
 				if untouched {
 					return open(t, env.StartEtcd(t).StoreURL(t))
@@ -37,7 +37,7 @@ func init() {
 	)
 }
 
-// DynamoDB numbers no changes, so that there are no versions to tell clients.
+// DynamoDB does not number changes, so it has no resource versions.
 func TestRefusesDynamoDB(t *testing.T) {
 	t.Parallel()
 	b := open(t, env.DynamoDB(t).StoreURL(t))

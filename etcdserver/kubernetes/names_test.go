@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// names returns the names of tests in a table.
+// names returns the names of the tests in a table.
 func names[Storage any](tests []upstreamTest[Storage]) map[string]bool {
 	names := map[string]bool{}
 	for _, test := range tests {
@@ -21,7 +21,7 @@ func names[Storage any](tests []upstreamTest[Storage]) map[string]bool {
 	return names
 }
 
-// upstreamTests returns the names of the tests that Kubernetes exports, benchmarks left out.
+// upstreamTests returns the names of the tests that Kubernetes exports, without benchmarks.
 func upstreamTests(t *testing.T) []string {
 	t.Helper()
 	list := exec.Command("go", "list", "-f", "{{.Dir}}", "k8s.io/apiserver/pkg/storage/testing")
@@ -51,7 +51,7 @@ func upstreamTests(t *testing.T) []string {
 	return names
 }
 
-// TestUpstreamTests compares what is run here with what Kubernetes exports: a test that is new there is missing here.
+// TestUpstreamTests compares the tables with the tests that Kubernetes exports: a new test there must be added here.
 func TestUpstreamTests(t *testing.T) {
 	t.Parallel()
 	all := upstreamTests(t)

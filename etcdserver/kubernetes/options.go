@@ -14,9 +14,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// RESTOptions returns a getter that answers as base does, except that objects are kept in the store, with Kubernetes' watch cache before
-// it. So codecs, prefixes and encryption remain what base says. An API server takes it as Config.RESTOptionsGetter, one of custom
-// resources as ExtraConfig.CRDRESTOptionsGetter too.
+// RESTOptions returns a getter like base that stores objects in the store, behind Kubernetes' watch cache. Codecs, prefixes and encryption
+// remain those of base. An API server uses it as Config.RESTOptionsGetter, an API server of custom resources also as
+// ExtraConfig.CRDRESTOptionsGetter.
 func (s *Store) RESTOptions(base generic.RESTOptionsGetter) generic.RESTOptionsGetter {
 	return &restOptions{store: s, base: base}
 }
@@ -36,7 +36,7 @@ func (r *restOptions) GetRESTOptions(resource schema.GroupResource, example runt
 	return o, nil
 }
 
-// Cached returns the storage of one kind of objects with Kubernetes' watch cache before it. It is a generic.StorageDecorator.
+// Cached returns the storage of one kind of objects behind Kubernetes' watch cache. It is a generic.StorageDecorator.
 func (s *Store) Cached(
 	config *storagebackend.ConfigForResource,
 	resourcePrefix string,
@@ -67,7 +67,8 @@ func (s *Store) Cached(
 	return cached, release, err
 }
 
-// withCache returns storage with a cache before it, the cache itself, and what ends both. It ends the storage if there is no cache for it.
+// withCache returns storage behind a cache, the cache itself, and a function that ends both. If the cache cannot be created, it ends the
+// storage.
 func withCache(config cacher.Config, end func()) (kube.Interface, *cacher.Cacher, factory.DestroyFunc, error) {
 	c, err := cacher.NewCacherFromConfig(config)
 	if err != nil {

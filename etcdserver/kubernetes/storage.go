@@ -21,31 +21,31 @@ import (
 	"github.com/ashlar-dev/storage/etcdserver"
 )
 
-// Options are the options of a Store. A nil *Options stands for the zero value.
+// Options configures a Store. A nil *Options is the zero value.
 type Options struct {
-	// CompactionInterval is how often history is given up: what was already there at the compaction before. History then reaches back
-	// for one to two intervals, unless the backend forgets earlier by itself, as its retention says. 0 is Kubernetes' default of five
-	// minutes; with less than 0 this store compacts nothing.
+	// CompactionInterval is the interval of compactions. Each compacts the history up to the previous one, so history covers one to two
+	// intervals, unless the retention of the backend is shorter. 0 means Kubernetes' default of five minutes. If it is negative, this store
+	// does not compact.
 	CompactionInterval time.Duration
-	// Server are the options of the server that answers etcd's calls in the process.
+	// Server configures the server that answers etcd's calls in the process.
 	Server etcdserver.Options
 }
 
-// Store makes the storage of API servers in one backend. Its methods are safe for concurrent use.
+// Store provides the storage of API servers in one backend. Its methods are safe for concurrent use.
 type Store struct {
 	server     *etcdserver.Server
 	connection *connection // of the compactor
 	compactor  compactor
 }
 
-// compactor is what etcd3.NewCompactor returns.
+// compactor is the result of etcd3.NewCompactor.
 type compactor interface {
 	etcd3.Compactor
 	Stop()
 }
 
-// New returns a store in a backend, which has to be a [history.Historian] and stays the caller's: close it after the store. Any number
-// of stores and of servers of package etcdserver, in other processes too, may have the same backend.
+// New returns a store in a backend, which must be a [history.Historian]. The caller keeps ownership of the backend, and must close it after
+// the store. Several stores and servers of package etcdserver, also in other processes, may share a backend.
 func New(backend storage.Backend, opts *Options) (*Store, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -55,13 +55,13 @@ func New(backend storage.Backend, opts *Options) (*Store, error) {
 		return nil, fmt.Errorf("kubernetes: %w", err)
 	}
 	s := &Store{server: server, connection: newConnection(server)}
-	// Kubernetes serves consistent reads from its caches once it knows that the server can say how far a watch is.
+	// Kubernetes serves consistent reads from its caches if the server supports progress requests.
 	feature.DefaultFeatureSupportChecker.CheckClient(s.connection.Ctx(), s.connection, kube.RequestWatchProgress)
 	s.compactor = etcd3.NewCompactor(s.connection.Client.Client, interval(opts.CompactionInterval), clock.RealClock{}, nil)
 	return s, nil
 }
 
-// interval returns the interval for a compactor, which takes 0 to mean that it only follows what others compact.
+// interval returns the interval for a compactor. A compactor with interval 0 only follows the compactions of others.
 func interval(option time.Duration) time.Duration {
 	switch {
 	case option == 0:
@@ -73,21 +73,20 @@ func interval(option time.Duration) time.Duration {
 	}
 }
 
-// Close ends the server, and all watches with it, those of storage that was not released too. Release what Interface and the decorators
-// made before.
+// Close ends the server and all watches, including those of storage that was not released. Release the storage from Interface and the
+// decorators first.
 func (s *Store) Close() {
 	s.compactor.Stop()
 	s.connection.close()
 	s.server.Close()
 }
 
-// Interface returns the storage of one kind of objects, without a cache. It takes what Kubernetes' factory.Create takes; what the
-// config says about the place of an etcd, its type and compaction does not matter. The returned function releases the storage, and may
-// be called more than once.
+// Interface returns the storage of one kind of objects, without a cache. It has the parameters of Kubernetes' factory.Create, but ignores
+// the transport, type and compaction settings of the config. The returned function releases the storage, and may be called repeatedly.
 func (s *Store) Interface(
 	config *storagebackend.ConfigForResource, newFunc, newListFunc func() runtime.Object, resourcePrefix string,
 ) (kube.Interface, factory.DestroyFunc, error) {
-	// Each storage has a connection of its own, because the progress of watches is told for all of a connection's together.
+	// Each storage has its own connection, because progress is reported for all watches of a connection together.
 	c := newConnection(s.server)
 	c.KV = etcd3.NewETCDLatencyTracker(c.KV)
 	transformer := config.Transformer
@@ -106,7 +105,7 @@ func (s *Store) Interface(
 	return etcd3.NewStoreWithUnsafeCorruptObjectDeletion(raw, config.GroupResource), release, nil
 }
 
-// newStorage is Interface over a connection, which belongs to the storage from then on, with nothing around it.
+// newStorage implements Interface without wrappers. The storage takes over the connection.
 func (s *Store) newStorage(
 	c *connection, config *storagebackend.ConfigForResource, newFunc, newListFunc func() runtime.Object, resourcePrefix string,
 	transformer value.Transformer, decoder etcd3.Decoder,

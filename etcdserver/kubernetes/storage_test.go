@@ -12,12 +12,12 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// plain is a test that needs nothing but the storage.
+// plain adapts a test that needs only the storage.
 func plain(test func(context.Context, *testing.T, kube.Interface)) func(context.Context, *testing.T, *harness) {
 	return func(ctx context.Context, t *testing.T, h *harness) { test(ctx, t, h) }
 }
 
-// notWithoutCache are tests that do not belong to storage without a cache, and why.
+// notWithoutCache are tests that do not apply to storage without a cache, with reasons.
 var notWithoutCache = map[string]string{
 	"RunTestOptionalWatchBookmarksWithCorrectResourceVersion": "only the cache makes bookmarks that nobody asked for",
 }
@@ -186,5 +186,5 @@ func TestStorage(t *testing.T) {
 	storageSuite.runTogether(t, engines)
 }
 
-// TestStorageAlone runs those of them that no other test may run beside.
+// TestStorageAlone runs those of them that cannot run in parallel.
 func TestStorageAlone(t *testing.T) { storageSuite.runAlone(t, engines) }

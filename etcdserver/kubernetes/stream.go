@@ -12,41 +12,41 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// responseBuffer is how many responses a server may be ahead of the client that receives them.
+// responseBuffer is the number of responses that a server can send before the client receives them.
 const responseBuffer = 16
 
-// stream joins a client and a server in one process: what one sends, the other receives, without a copy. Messages belong to the
-// receiver, except that responses may share what they hold with others.
+// stream connects a client and a server in one process without copying. A message belongs to its receiver, except that responses may share
+// memory with others.
 //
-// Requests wait without bound, responses with one. The watch client sends and receives in a single goroutine, so two bounded queues
-// could wait for each other; the requests of a client are few.
+// Requests are queued without a limit, responses with one. The watch client sends and receives in a single goroutine, so two bounded queues
+// could deadlock. A client sends few requests.
 type stream[Request, Response any] struct {
 	ctx       context.Context
 	responses chan *Response
 
 	lock     sync.Mutex
 	requests []*Request
-	closed   bool          // by the client: no further requests
+	closed   bool          // no further requests from the client
 	notify   chan struct{} // holds a token if requests or closed have changed
 
-	done chan struct{} // closed when the server has ended; responses never is, as what the server has left behind may still send
-	err  error         // of the server, set before over is closed; nil if it ended well
+	done chan struct{} // closed when the server has ended; responses is never closed, because goroutines of the server may still send
+	err  error         // of the server, set before done is closed; nil on success
 }
 
-// streams are the streams of one client.
+// streams holds the streams of one client.
 type streams struct {
-	clientCtx context.Context // of the client: ends them all
+	clientCtx context.Context // of the client; ends all streams
 
 	lock   sync.Mutex
-	closed bool           // none begins any more
-	group  sync.WaitGroup // the goroutines that serve them
+	closed bool           // rejects new streams
+	group  sync.WaitGroup // the goroutines of the streams
 }
 
-// errClosed is what calls of a client, or watches of a server, that was closed end with. It is the code of gRPC's own clients, after which
-// nobody tries again.
+// errClosed ends the calls of a closed client and the watches of a closed server. gRPC's own clients use the same code, after which callers
+// do not retry.
 var errClosed = status.Error(codes.Canceled, "kubernetes: the store is closed")
 
-// close waits for the end of all streams, which that of the client's life has brought about, and lets none begin.
+// close waits until all streams have ended, after the client's context has, and rejects new ones.
 func (all *streams) close() {
 	all.lock.Lock()
 	all.closed = true
@@ -54,7 +54,7 @@ func (all *streams) close() {
 	all.group.Wait()
 }
 
-// startStream runs serve in a goroutine of its own and returns the client's end of the stream.
+// startStream runs serve in a goroutine and returns the client's end of the stream.
 func startStream[Request, Response any](
 	ctx context.Context, all *streams, serve func(*serverEnd[Request, Response]) error,
 ) (*clientEnd[Request, Response], error) {
@@ -77,8 +77,8 @@ func startStream[Request, Response any](
 	return &clientEnd[Request, Response]{stream: s}, nil
 }
 
-// clientEnd is grpc.BidiStreamingClient and grpc.ServerStreamingClient. Methods of the embedded interface that it does not have are
-// for generated code only.
+// clientEnd implements grpc.BidiStreamingClient and grpc.ServerStreamingClient. Only generated code uses the other methods of the embedded
+// interface.
 type clientEnd[Request, Response any] struct {
 	grpc.ClientStream
 	stream *stream[Request, Response]
@@ -89,7 +89,7 @@ func (c *clientEnd[Request, Response]) Context() context.Context { return c.stre
 func (c *clientEnd[Request, Response]) Send(request *Request) error {
 	s := c.stream
 	if s.ctx.Err() != nil {
-		return io.EOF // as gRPC has it: Recv returns the reason
+		return io.EOF // as in gRPC: Recv returns the reason
 	}
 	s.lock.Lock()
 	s.requests = append(s.requests, request)
@@ -125,7 +125,7 @@ func (c *clientEnd[Request, Response]) Recv() (*Response, error) {
 	return nil, io.EOF
 }
 
-// serverEnd is grpc.BidiStreamingServer and grpc.ServerStreamingServer, as clientEnd is what clients expect.
+// serverEnd implements grpc.BidiStreamingServer and grpc.ServerStreamingServer.
 type serverEnd[Request, Response any] struct {
 	grpc.ServerStream
 	stream *stream[Request, Response]
@@ -133,7 +133,7 @@ type serverEnd[Request, Response any] struct {
 
 func (e *serverEnd[Request, Response]) Context() context.Context { return e.stream.ctx }
 
-// Headers tell clients of other processes about the server; nobody looks at them here.
+// Clients in this process do not use headers.
 
 func (e *serverEnd[Request, Response]) SetHeader(metadata.MD) error  { return nil }
 func (e *serverEnd[Request, Response]) SendHeader(metadata.MD) error { return nil }
@@ -165,10 +165,10 @@ func (e *serverEnd[Request, Response]) Recv() (*Request, error) {
 	}
 }
 
-// errNoRequest says that the client has sent nothing that was not received.
+// errNoRequest reports that there is no unreceived request.
 var errNoRequest = errors.New("nothing yet")
 
-// next takes the oldest request, if there is one; after the last one of a client that has closed its side comes io.EOF.
+// next returns the oldest request. After the last request of a client that has closed its side, it returns io.EOF.
 func (s *stream[Request, Response]) next() (*Request, error) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -185,7 +185,7 @@ func (s *stream[Request, Response]) next() (*Request, error) {
 	}
 }
 
-// wake has a Recv of the server that waits look again.
+// wake wakes a blocked Recv of the server.
 func (s *stream[Request, Response]) wake() {
 	select {
 	case s.notify <- struct{}{}:

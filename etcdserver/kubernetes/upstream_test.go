@@ -14,11 +14,11 @@ import (
 // upstreamTest runs a test that Kubernetes exports for implementations of its storage.Interface, on storage of some kind.
 type upstreamTest[Storage any] struct {
 	upstream string // its name, in k8s.io/apiserver/pkg/storage/testing
-	variant  string // where it is run in several ways
-	gates    gates  // features to be set while it runs. They are the process's, so that such a test runs alone.
-	alone    bool   // the test sets features by itself
-	hurried  bool   // the test fails where it has to wait for seconds
-	// untouched: reads from the first revision of a store on.
+	variant  string // if the test runs in several variants
+	gates    gates  // features to set while it runs; they belong to the process, so the test cannot run in parallel
+	alone    bool   // the test itself sets features
+	hurried  bool   // the test fails if it has to wait for seconds
+	// untouched: the test reads from the first revision of a store on.
 	untouched bool
 	options   cacheOptions
 	run       func(ctx context.Context, t *testing.T, s Storage)
@@ -26,7 +26,7 @@ type upstreamTest[Storage any] struct {
 
 type gates map[featuregate.Feature]bool
 
-// name returns what tells the test from all others of its table.
+// name returns a unique name within the table.
 func (u upstreamTest[Storage]) name() string {
 	if u.variant == "" {
 		return u.upstream
@@ -34,18 +34,18 @@ func (u upstreamTest[Storage]) name() string {
 	return u.upstream + "/" + u.variant
 }
 
-// together reports whether the test may run beside others.
+// together reports whether the test may run in parallel.
 func (u upstreamTest[Storage]) together() bool { return len(u.gates) == 0 && !u.alone && !u.hurried }
 
-// suite is a table of tests to be run on engines, each in a store of its own.
+// suite is a table of tests to run on engines, each in its own store.
 type suite[Storage any] struct {
 	tests []upstreamTest[Storage]
 	open  func(t *testing.T, u upstreamTest[Storage], empty storage.Backend) Storage
-	// without returns the tests that do not hold on an engine, and why; nil stands for none.
+	// without returns the tests that do not hold on an engine, with reasons; nil means none.
 	without func(e engine) map[string]string
 }
 
-// prepared is an engine in a test function, with what makes its stores.
+// prepared is an engine in a test function, with the function that creates its stores.
 type prepared struct {
 	engine
 	store func(t testing.TB, untouched bool) storage.Backend
@@ -60,8 +60,8 @@ func prepare(t *testing.T, engines []engine) (all []prepared) {
 	return all
 }
 
-// runTogether runs the tests that may run beside others. Most of them wait for time to pass, so engines run beside each other, and tests
-// too where the engine allows that.
+// runTogether runs the tests that may run in parallel. Most of them wait for time to pass, so engines run in parallel, and so do tests if
+// the engine allows it.
 func (s *suite[Storage]) runTogether(t *testing.T, engines []engine) {
 	t.Helper()
 	for _, e := range prepare(t, engines) {
@@ -82,8 +82,7 @@ func (s *suite[Storage]) runTogether(t *testing.T, engines []engine) {
 	}
 }
 
-// runAlone runs the tests that no other test may run beside, one after the other. One that sets nothing by itself runs on all engines at
-// once.
+// runAlone runs the tests that may not run in parallel, one after the other. A test that sets no features runs on all engines at once.
 func (s *suite[Storage]) runAlone(t *testing.T, engines []engine) {
 	t.Helper()
 	all := prepare(t, engines)
@@ -110,7 +109,7 @@ func (s *suite[Storage]) runAlone(t *testing.T, engines []engine) {
 	}
 }
 
-// leftOut reports whether a test does not hold on an engine, and logs why.
+// leftOut reports whether a test does not hold on an engine, and logs the reason.
 func (s *suite[Storage]) leftOut(t *testing.T, test upstreamTest[Storage], e prepared) bool {
 	t.Helper()
 	if s.without == nil {

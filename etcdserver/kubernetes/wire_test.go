@@ -43,11 +43,11 @@ var wireSuite = suite[*harness]{
 	},
 }
 
-// TestWire runs Kubernetes' tests with etcd's own client on the other side of a socket, as a kube-apiserver has it.
+// TestWire runs Kubernetes' tests with etcd's own client over a socket, like a kube-apiserver.
 func TestWire(t *testing.T) {
 	t.Parallel()
 	wireSuite.runTogether(t, engines[:1])
 }
 
-// TestWireAlone runs those of them that no other test may run beside.
+// TestWireAlone runs those of them that cannot run in parallel.
 func TestWireAlone(t *testing.T) { wireSuite.runAlone(t, engines[:1]) }

@@ -1,5 +1,5 @@
-// Command example is a small Kubernetes API server: it serves custom resource definitions, and the resources that they define, from any
-// database that this project knows, in one process and without an etcd.
+// Command example is a small Kubernetes API server. It serves custom resource definitions and their resources from any supported database,
+// in one process and without etcd.
 //
 //	go run ./example --store sqlite:things.db --kubeconfig things.kubeconfig
 //	kubectl --kubeconfig things.kubeconfig apply -f definition.yaml
@@ -27,9 +27,9 @@ import (
 )
 
 func main() {
-	listen := flag.String("listen", "127.0.0.1:6443", "address to serve on, by HTTPS")
-	url := flag.String("store", "mem://", "where objects are kept: sqlite:file, postgres://…, etcd://… or mem://")
-	kubeconfig := flag.String("kubeconfig", "example.kubeconfig", "file to write the configuration of clients to")
+	listen := flag.String("listen", "127.0.0.1:6443", "HTTPS address to listen on")
+	url := flag.String("store", "mem://", "store of the objects: sqlite:file, postgres://…, etcd://… or mem://")
+	kubeconfig := flag.String("kubeconfig", "example.kubeconfig", "file for the configuration of clients")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -71,7 +71,7 @@ func run(ctx context.Context, url, listen, kubeconfig string) (err error) {
 	return server.PrepareRun().RunWithContext(ctx)
 }
 
-// clientConfig returns what kubectl wants to know about a server.
+// clientConfig returns the configuration of kubectl for a server.
 func clientConfig(client *rest.Config) api.Config {
 	config := api.NewConfig()
 	config.Clusters["example"] = &api.Cluster{

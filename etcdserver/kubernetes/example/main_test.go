@@ -9,6 +9,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Kubernetes' cache has a goroutine wait out three seconds for each consistent read, also after the read and the cache have ended.
+	// Kubernetes' cache has a goroutine that waits three seconds for each consistent read, even after the read and the cache have ended.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2"))
 }

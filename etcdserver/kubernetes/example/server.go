@@ -21,16 +21,16 @@ import (
 	"github.com/ashlar-dev/storage/etcdserver/kubernetes"
 )
 
-// prefix is what the keys of all objects begin with.
+// prefix is the prefix of all keys.
 const prefix = "/registry/apiextensions.kubernetes.io"
 
-// newServer returns an API server of custom resources, whose objects are kept in the store, and the configuration of a client that
-// may do everything with it. Nobody else may do anything.
+// newServer returns an API server of custom resources that keeps its objects in the store, and the configuration of a client with all
+// permissions. All other clients have none.
 func newServer(store *kubernetes.Store, listener net.Listener) (*genericserver.GenericAPIServer, *rest.Config, error) {
 	config := genericserver.NewRecommendedConfig(apiserver.Codecs)
 	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 	config.MergedResourceConfig = apiserver.DefaultAPIResourceConfigSource()
-	config.Authentication.Authenticator = union.New() // the client's token is added to what is known here, which is nobody
+	config.Authentication.Authenticator = union.New() // has no users; the server adds the token of the client
 	config.Authorization.Authorizer = authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)
 	namer := openapinamer.NewDefinitionNamer(apiserver.Scheme)
 	config.OpenAPIConfig = genericserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
@@ -39,7 +39,7 @@ func newServer(store *kubernetes.Store, listener net.Listener) (*genericserver.G
 	serving := genericoptions.NewSecureServingOptions().WithLoopback()
 	serving.Listener = listener
 	serving.BindPort = listener.Addr().(*net.TCPAddr).Port
-	serving.ServerCert.CertDirectory = "" // the certificate lives as long as the process
+	serving.ServerCert.CertDirectory = "" // keep the certificate in memory
 	if err := serving.MaybeDefaultWithSelfSignedCerts("localhost", nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
 		return nil, nil, err
 	}
@@ -47,7 +47,7 @@ func newServer(store *kubernetes.Store, listener net.Listener) (*genericserver.G
 		return nil, nil, err
 	}
 
-	// This is all of it: whatever would have gone to etcd goes to the store.
+	// This is the complete change: calls to etcd go to the store instead.
 	etcd := genericoptions.NewEtcdOptions(
 		storagebackend.NewDefaultConfig(prefix, apiserver.Codecs.LegacyCodec(apiextensionsv1.SchemeGroupVersion)))
 	config.RESTOptionsGetter = store.RESTOptions(etcd.CreateRESTOptionsGetter(
@@ -56,7 +56,7 @@ func newServer(store *kubernetes.Store, listener net.Listener) (*genericserver.G
 
 	all := &apiserver.Config{GenericConfig: config, ExtraConfig: apiserver.ExtraConfig{CRDRESTOptionsGetter: custom}}
 	complete := all.Complete()
-	// Where there are several API servers, the one before them tells clients what all of them serve. Here is no other one.
+	// With several API servers, an aggregator in front of them serves discovery. Here there is only one server.
 	complete.GenericConfig.EnableDiscovery = true
 	server, err := complete.New(genericserver.NewEmptyDelegate())
 	if err != nil {

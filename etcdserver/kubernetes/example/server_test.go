@@ -31,7 +31,7 @@ import (
 
 var things = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "things"}
 
-// thingDefinition defines the kind that tests use.
+// thingDefinition defines the kind that the tests use.
 func thingDefinition() *apiextensionsv1.CustomResourceDefinition {
 	open := true
 	return &apiextensionsv1.CustomResourceDefinition{
@@ -105,7 +105,7 @@ func eventually(t *testing.T, what string, done func() error) {
 	}
 }
 
-// define creates the definition if it is not there, and waits until things are served.
+// define creates the definition if it is missing, and waits until things are served.
 func define(t *testing.T, client *rest.Config) dynamic.NamespaceableResourceInterface {
 	t.Helper()
 	definitions := clientset.NewForConfigOrDie(client).ApiextensionsV1().CustomResourceDefinitions()
@@ -129,10 +129,10 @@ func thing(name string) *unstructured.Unstructured {
 	}}
 }
 
-// patient is how often clients that meet conflicts try again.
+// patient is the retry policy of clients with conflicts.
 var patient = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1, Jitter: 1, Steps: 1000}
 
-// churn creates, rewrites and deletes things, by several clients at once, and counts what was written by each.
+// churn creates, updates and deletes things with several concurrent clients, and counts the writes of each.
 func churn(ctx context.Context, client dynamic.NamespaceableResourceInterface, clients, each int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for c := range clients {
@@ -143,7 +143,7 @@ func churn(ctx context.Context, client dynamic.NamespaceableResourceInterface, c
 				if _, err := here.Create(ctx, thing(name), metav1.CreateOptions{}); err != nil {
 					return err
 				}
-				// All clients rewrite the same object, so that they meet conflicts.
+				// All clients update the same object, to cause conflicts.
 				if err := retry.RetryOnConflict(patient, func() error { return count(ctx, here, "shared") }); err != nil {
 					return err
 				}
@@ -159,7 +159,7 @@ func churn(ctx context.Context, client dynamic.NamespaceableResourceInterface, c
 	return group.Wait()
 }
 
-// count raises a number in an object by one.
+// count increments a number in an object.
 func count(ctx context.Context, client dynamic.ResourceInterface, name string) error {
 	object, err := client.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -170,14 +170,14 @@ func count(ctx context.Context, client dynamic.ResourceInterface, name string) e
 	return err
 }
 
-// urls are the stores that tests run on; those of the databases that need a server are added.
+// urls are the stores for the tests. The integration tests add databases that need a server.
 var urls = map[string]func(t *testing.T) string{
 	"memory": func(t *testing.T) string { return "mem://" + t.Name() },
 	"sqlite": func(t *testing.T) string { return "sqlite://" + filepath.Join(t.TempDir(), "kube.db") },
 }
 
-// TestInformers lets two servers share a store: informers of both end with what a consistent list says, a listing that one began the other
-// goes on with, and a server that starts anew finds all that was written.
+// TestInformers runs two servers on one store: informers of both must match a consistent list, a list that one began can be continued at
+// the other, and a restarted server finds all writes.
 func TestInformers(t *testing.T) {
 	t.Parallel()
 	for name, url := range urls {
@@ -205,7 +205,7 @@ func TestInformers(t *testing.T) {
 			}
 			want := list(t, reader)
 			if n := len(want); n != clients*each*2/3+1 {
-				t.Errorf("%d things are left, want %d", n, clients*each*2/3+1)
+				t.Errorf("%d things remain, want %d", n, clients*each*2/3+1)
 			}
 			if writes := want["shared"].Object["writes"]; writes != int64(clients*each) {
 				t.Errorf("the object that all wrote to was written %v times, want %d", writes, clients*each)
@@ -227,7 +227,7 @@ func TestInformers(t *testing.T) {
 	}
 }
 
-// TestDiscovery finds what is served as kubectl does, which is told the name of a kind alone.
+// TestDiscovery finds the served kinds like kubectl, which only gets the name of a kind.
 func TestDiscovery(t *testing.T) {
 	t.Parallel()
 	client, _ := serve(t, urls["memory"](t))
@@ -246,7 +246,7 @@ func TestDiscovery(t *testing.T) {
 	})
 }
 
-// list returns all things, by a list that is consistent with all writes.
+// list returns all things, by a consistent list.
 func list(t *testing.T, client dynamic.NamespaceableResourceInterface) map[string]unstructured.Unstructured {
 	t.Helper()
 	all, err := client.List(t.Context(), metav1.ListOptions{})
@@ -264,7 +264,7 @@ func byName(items []unstructured.Unstructured) map[string]unstructured.Unstructu
 	return named
 }
 
-// same returns an error unless an informer holds what is wanted.
+// same returns an error unless an informer contains the wanted things.
 func same(f dynamicinformer.DynamicSharedInformerFactory, want map[string]unstructured.Unstructured) error {
 	var items []unstructured.Unstructured
 	for _, object := range f.ForResource(things).Informer().GetStore().List() {
@@ -276,7 +276,7 @@ func same(f dynamicinformer.DynamicSharedInformerFactory, want map[string]unstru
 	return nil
 }
 
-// handOver reads a listing in pages from two servers in turn, while things are written.
+// handOver reads a list in pages from two servers in turn, while things are written.
 func handOver(
 	t *testing.T, first, second dynamic.NamespaceableResourceInterface, want map[string]unstructured.Unstructured,
 ) {
@@ -294,7 +294,7 @@ func handOver(
 		}
 		items = append(items, part.Items...)
 		options.Continue = part.GetContinue()
-		late := fmt.Sprintf("late-%03d", page) // not part of the listing, whose first page says as of when it is
+		late := fmt.Sprintf("late-%03d", page) // not part of the list, whose first page determines its revision
 		if _, err := second.Namespace("default").Create(t.Context(), thing(late), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}

@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// apiserver is a kube-apiserver in a process of its own.
+// apiserver is a kube-apiserver in a separate process.
 type apiserver struct {
 	*rest.Config
 	tally   *tally
@@ -36,7 +36,7 @@ type apiserver struct {
 
 const token = "kubetest"
 
-// startAPIServer starts a kube-apiserver on a face, and returns when it is ready.
+// startAPIServer starts a kube-apiserver on a face, and waits until it is ready.
 func startAPIServer(t *testing.T, f *face, flags ...string) *apiserver {
 	t.Helper()
 	dir := t.TempDir()
@@ -53,7 +53,7 @@ func startAPIServer(t *testing.T, f *face, flags ...string) *apiserver {
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file=" + signing, "--service-account-signing-key-file=" + signing,
 		"--token-auth-file=" + tokens, "--authorization-mode=RBAC", "--allow-privileged=true",
-		// Nobody makes service accounts here, without which no pod would be admitted.
+		// There is no controller that creates service accounts, without which no pod would be admitted.
 		"--disable-admission-plugins=ServiceAccount",
 		"--etcd-compaction-interval=5s",
 	}, flags...)
@@ -77,7 +77,7 @@ func startAPIServer(t *testing.T, f *face, flags ...string) *apiserver {
 	}
 	go func() {
 		defer close(s.ended)
-		_ = command.Wait() // how it ended is in its log
+		_ = command.Wait() // its log contains the reason
 		_ = log.Close()
 	}()
 	t.Cleanup(func() {
@@ -100,7 +100,7 @@ func startAPIServer(t *testing.T, f *face, flags ...string) *apiserver {
 	return s
 }
 
-// stop ends the server as an operator does. One that does not end within three minutes is killed, and fails the test.
+// stop ends the server like an operator. A server that does not end within three minutes is killed, and fails the test.
 func (s *apiserver) stop(t *testing.T) {
 	t.Helper()
 	_ = s.process.Signal(syscall.SIGCONT)
@@ -108,13 +108,13 @@ func (s *apiserver) stop(t *testing.T) {
 	select {
 	case <-s.ended:
 	case <-time.After(3 * time.Minute):
-		t.Error("kube-apiserver does not end")
+		t.Error("kube-apiserver did not end")
 		_ = s.process.Kill()
 		<-s.ended
 	}
 }
 
-// inconsistencies returns how often the server found its caches as they should be, and how often not.
+// inconsistencies returns how often the server found its caches consistent, and how often not.
 func (s *apiserver) inconsistencies(t *testing.T) (good, bad int) {
 	t.Helper()
 	const checks = "apiserver_storage_consistency_checks_total"
@@ -127,7 +127,7 @@ func (s *apiserver) relists(t *testing.T) int {
 	return s.sum(t, "apiserver_watch_cache_initializations_total", "")
 }
 
-// sum returns the sum of those series of a metric whose labels hold a text.
+// sum returns the sum of the series of a metric whose labels contain a text.
 func (s *apiserver) sum(t *testing.T, metric, labels string) (sum int) {
 	t.Helper()
 	metrics, err := s.clients.RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
@@ -148,7 +148,7 @@ func (s *apiserver) sum(t *testing.T, metric, labels string) (sum int) {
 	return sum
 }
 
-// freePort returns a port that nobody listens on.
+// freePort returns an unused port.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -159,7 +159,7 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// writeKey writes a new private key to a file, whose name it returns.
+// writeKey writes a new private key to a file, and returns its name.
 func writeKey(t *testing.T, file string) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -1,3 +1,3 @@
-// Package kubetest runs a real, unmodified kube-apiserver on the databases of this project, over the etcd face of package etcdserver, and
-// looks whether clients can tell the difference. It is a module of its own, because it compiles two million lines: make kubetest.
+// Package kubetest runs an unmodified kube-apiserver on the supported databases, over the API of package etcdserver, and checks that
+// clients see no difference. It is a separate module, because it compiles two million lines: make kubetest.
 package kubetest

@@ -77,10 +77,10 @@ func (f *face) count(ctx context.Context, request any, _ *grpc.UnaryServerInfo, 
 	return answer, err
 }
 
-// endpoint is what kube-apiserver calls --etcd-servers.
+// endpoint returns the value of kube-apiserver's --etcd-servers.
 func (f *face) endpoint() string { return "http://" + f.address }
 
-// restart ends the server and opens the store anew, on the same address.
+// restart ends the server and opens the store again, at the same address.
 func (f *face) restart(t *testing.T) {
 	t.Helper()
 	f.tally.add("restarts of the face", 1)
@@ -88,15 +88,15 @@ func (f *face) restart(t *testing.T) {
 	f.start(t)
 }
 
-// databases are what the tests run on.
+// databases are the databases for the tests.
 var databases = map[string]func(t *testing.T) string{
 	"sqlite":   func(t *testing.T) string { return "sqlite://" + filepath.Join(t.TempDir(), "kube.db") },
 	"postgres": func(t *testing.T) string { return env.Postgres(t).StoreURL(t) },
 }
 
-// restartable are databases that a test may take away for a while, with what does that.
+// restartable are databases that a test may stop for a while, with functions that restart them.
 var restartable = map[string]func(t *testing.T) (url string, restart func()){
-	"sqlite": func(t *testing.T) (string, func()) { return databases["sqlite"](t), nil }, // the face is all that there is
+	"sqlite": func(t *testing.T) (string, func()) { return databases["sqlite"](t), nil }, // there is no server besides the face
 	"postgres": func(t *testing.T) (string, func()) {
 		server := env.StartPostgres(t)
 		return server.StoreURL(t), func() { server.Restart(t) }

@@ -42,7 +42,7 @@ func eventually(t *testing.T, what string, done func() error) {
 	}
 }
 
-// watched are informers of some kinds, of which a server is full.
+// watched holds informers of several kinds.
 type watched struct {
 	factory informers.SharedInformerFactory
 	maps    cache.SharedIndexInformer
@@ -69,7 +69,7 @@ func watch(t *testing.T, s *apiserver) *watched {
 	return w
 }
 
-// same returns an error unless the informer holds what a consistent list says.
+// same returns an error unless the informer matches a consistent list.
 func (w *watched) same(ctx context.Context, s *apiserver) error {
 	all, err := s.clients.CoreV1().ConfigMaps("").List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -92,10 +92,10 @@ func (w *watched) same(ctx context.Context, s *apiserver) error {
 	return nil
 }
 
-// patient is how often clients that meet conflicts try again.
+// patient is the retry policy of clients with conflicts.
 var patient = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1, Jitter: 1, Steps: 1000}
 
-// churn creates, rewrites and deletes config maps, by several clients at once. All raise the same number too, so that they meet conflicts.
+// churn creates, updates and deletes config maps with several concurrent clients. All increment the same number too, to cause conflicts.
 func churn(ctx context.Context, servers []*apiserver, round string, clients, each int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for c := range clients {
@@ -140,7 +140,7 @@ func configMap(name, writes string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"writes": writes}}
 }
 
-// create makes an object that may be there already.
+// create creates an object that may already exist.
 func create(t *testing.T, s *apiserver, object *corev1.ConfigMap) {
 	t.Helper()
 	_, err := s.clients.CoreV1().ConfigMaps("default").Create(t.Context(), object, metav1.CreateOptions{})
@@ -149,7 +149,7 @@ func create(t *testing.T, s *apiserver, object *corev1.ConfigMap) {
 	}
 }
 
-// insist has an object hold a value, however often that fails, and reads it again.
+// insist writes a value to an object, retrying after errors, and reads it back.
 func insist(ctx context.Context, s *apiserver, name, writes string) error {
 	maps := s.clients.CoreV1().ConfigMaps("default")
 	var last error

@@ -16,8 +16,8 @@ import (
 
 const writers, rounds = 4, 20
 
-// TestChurn has clients of a kube-apiserver create, rewrite and delete at once, while history is compacted beneath them: no write
-// is lost, and in the end an informer holds what a consistent list says, and every cache what is stored.
+// TestChurn runs concurrent clients of a kube-apiserver that create, update and delete, while history is compacted. No write is lost. In
+// the end an informer matches a consistent list, and every cache matches the storage.
 func TestChurn(t *testing.T) {
 	for name, url := range databases {
 		t.Run(name, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestChurn(t *testing.T) {
 	}
 }
 
-// compacted waits until history from before a version is gone, as kube-apiserver compacts it.
+// compacted waits until kube-apiserver has compacted the history before a version.
 func compacted(t *testing.T, s *apiserver, version string) {
 	t.Helper()
 	eventually(t, "compaction", func() error {
@@ -56,14 +56,14 @@ func compacted(t *testing.T, s *apiserver, version string) {
 	})
 }
 
-// checked waits until the server has compared its caches with what is stored, and fails if they differed.
+// checked waits until the server has compared its caches with the storage, and fails if they differed.
 func checked(t *testing.T, s *apiserver) {
 	t.Helper()
 	var before int
 	eventually(t, "checks of caches", func() error {
 		good, bad := s.inconsistencies(t)
 		if bad > 0 {
-			t.Fatalf("%d caches were not what is stored", bad)
+			t.Fatalf("%d caches differed from the storage", bad)
 		}
 		if before == 0 {
 			before = good + 1
@@ -78,7 +78,7 @@ func checked(t *testing.T, s *apiserver) {
 	})
 }
 
-// TestRestart takes the database's face away from a kube-apiserver while clients write, and the database too where it is a server.
+// TestRestart stops the database's face while clients of a kube-apiserver write, and also the database if it is a server.
 func TestRestart(t *testing.T) {
 	for name, start := range restartable {
 		t.Run(name, func(t *testing.T) {
@@ -107,8 +107,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestTwoServers runs two kube-apiservers, each with a face of its own, on one Postgres: lists that one began the other goes on with, and
-// one that stood still for a while catches up.
+// TestTwoServers runs two kube-apiservers, each with its own face, on one Postgres: lists that one began can be continued at the other, and
+// a server that was frozen for a while catches up.
 func TestTwoServers(t *testing.T) {
 	t.Parallel()
 	url := databases["postgres"](t)
@@ -154,8 +154,8 @@ func TestTwoServers(t *testing.T) {
 	}
 }
 
-// TestRelist keeps the storage away from one of two kube-apiservers until the history that it would go on with is compacted: it fills its
-// caches anew, and its informers hold what a consistent list says.
+// TestRelist separates one of two kube-apiservers from the storage until the history that it needs is compacted: it fills its caches anew,
+// and its informers match a consistent list.
 func TestRelist(t *testing.T) {
 	for name, url := range databases {
 		t.Run(name, func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestRelist(t *testing.T) {
 	}
 }
 
-// handOver reads a list in pages from all servers in turn, while objects are written: it holds what was there when it began.
+// handOver reads a list in pages from all servers in turn, while objects are written: it returns the state at its beginning.
 func handOver(t *testing.T, servers []*apiserver) {
 	t.Helper()
 	var pages []corev1.ConfigMap
@@ -224,7 +224,7 @@ func byName(all []corev1.ConfigMap) map[string]corev1.ConfigMap {
 	return named
 }
 
-// persistently writes objects, one after the other and whatever fails, until it is told to stop and has written some.
+// persistently writes objects one after the other, retrying after errors, until stop is closed and it has written some.
 func persistently(ctx context.Context, s *apiserver, round int, stop <-chan struct{}) error {
 	for i := 0; ; i++ {
 		select {

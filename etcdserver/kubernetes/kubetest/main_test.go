@@ -15,7 +15,7 @@ import (
 	"k8s.io/kubernetes/cmd/kube-apiserver/app"
 )
 
-// apiserverVariable has the test binary be a kube-apiserver, whose command line it takes.
+// apiserverVariable makes the test binary run as a kube-apiserver with its command line.
 const apiserverVariable = "ASHLAR_KUBETEST_APISERVER"
 
 func TestMain(m *testing.M) {
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 		env.Main(m)
 		return
 	}
-	// Kubernetes compares its caches with the storage every five minutes. A test does not take that long.
+	// Kubernetes compares its caches with the storage every five minutes, longer than a test.
 	cacher.ConsistencyCheckPeriod = time.Second
 	command := app.NewAPIServerCommand()
 	code := cli.Run(command)

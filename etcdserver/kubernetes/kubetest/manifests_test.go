@@ -27,11 +27,11 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// manifestsVariable names a folder of manifests to apply instead of the examples in testdata.
+// manifestsVariable names a directory of manifests to apply instead of the examples in testdata.
 const manifestsVariable = "ASHLAR_KUBETEST_MANIFESTS"
 
-// TestManifests applies manifests by a kube-apiserver, twice: the second time changes nothing. Another kube-apiserver, on the store as
-// it was opened anew, has the same objects.
+// TestManifests applies manifests to a kube-apiserver twice: the second time changes nothing. Another kube-apiserver, on the reopened
+// store, has the same objects.
 func TestManifests(t *testing.T) {
 	objects := manifests(t)
 	for name, url := range databases {
@@ -46,7 +46,7 @@ func TestManifests(t *testing.T) {
 			}
 			for i, object := range objects {
 				if again := first.apply(t, object); !same(again, applied[i]) {
-					t.Errorf("%s %s is another one when it is applied again", object.GetKind(), object.GetName())
+					t.Errorf("%s %s changes when it is applied again", object.GetKind(), object.GetName())
 				}
 			}
 			second := newApplier(t, startAPIServer(t, startFace(t, y, store)), objects)
@@ -55,7 +55,7 @@ func TestManifests(t *testing.T) {
 				if err != nil {
 					t.Errorf("%s %s: %v", want.GetKind(), want.GetName(), err)
 				} else if !same(got, want) {
-					t.Errorf("%s %s is another one by the second server", want.GetKind(), want.GetName())
+					t.Errorf("%s %s differs at the second server", want.GetKind(), want.GetName())
 				}
 			}
 			y.add("objects applied twice", len(objects))
@@ -65,7 +65,7 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// same reports whether two objects say the same, apart from what controllers say about them.
+// same reports whether two objects are equal, apart from the fields that controllers set.
 func same(a, b *unstructured.Unstructured) bool {
 	a, b = a.DeepCopy(), b.DeepCopy()
 	for _, object := range []*unstructured.Unstructured{a, b} {
@@ -76,12 +76,12 @@ func same(a, b *unstructured.Unstructured) bool {
 	return equality.Semantic.DeepEqual(a, b)
 }
 
-// rank orders objects: what others need comes first.
+// rank orders objects by their dependencies.
 func rank(object *unstructured.Unstructured) int {
 	return slices.Index([]string{"CustomResourceDefinition", "Namespace"}, object.GetKind())
 }
 
-// manifests reads all objects of a folder and the folders in it.
+// manifests reads all objects of a directory and its subdirectories.
 func manifests(t *testing.T) (objects []*unstructured.Unstructured) {
 	t.Helper()
 	folder := os.Getenv(manifestsVariable)
@@ -127,12 +127,12 @@ func manifests(t *testing.T) (objects []*unstructured.Unstructured) {
 	return objects
 }
 
-// applier applies objects of whatever kind by a server.
+// applier applies objects of any kind to a server.
 type applier struct {
 	server  *apiserver
 	dynamic dynamic.Interface
 	mapper  *restmapper.DeferredDiscoveryRESTMapper
-	kinds   map[schema.GroupVersionKind]bool // that were looked for
+	kinds   map[schema.GroupVersionKind]bool // kinds that were looked up
 	defined map[schema.GroupKind]bool        // by manifests
 }
 
@@ -154,7 +154,7 @@ func newApplier(t *testing.T, s *apiserver, objects []*unstructured.Unstructured
 	}
 }
 
-// prepare makes what an object needs that no manifest brings: its namespace, and a definition of its kind.
+// prepare creates the prerequisites of an object that no manifest contains: its namespace, and a definition of its kind.
 func (a *applier) prepare(t *testing.T, object *unstructured.Unstructured) {
 	t.Helper()
 	if namespace := object.GetNamespace(); namespace != "" {
@@ -195,7 +195,7 @@ func (a *applier) define(t *testing.T, kind schema.GroupVersionKind) {
 	definition := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: plural.Resource + "." + kind.Group,
-			// Groups of Kubernetes' own want to know who approved.
+			// Kubernetes' own groups require an approval annotation.
 			Annotations: map[string]string{apiextensionsv1.KubeAPIApprovedAnnotation: "unapproved, of a test"},
 		},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
@@ -221,7 +221,7 @@ func (a *applier) define(t *testing.T, kind schema.GroupVersionKind) {
 	}
 }
 
-// resource returns a client of the objects of an object's kind, in its namespace.
+// resource returns a client for the kind and the namespace of an object.
 func (a *applier) resource(t *testing.T, object *unstructured.Unstructured) dynamic.ResourceInterface {
 	t.Helper()
 	kind := object.GroupVersionKind()

@@ -11,14 +11,14 @@ import (
 	"testing"
 )
 
-// tally counts what happens in a test, and logs it at the test's end.
+// tally counts events of a test, and logs them at its end.
 type tally struct {
 	mu    sync.Mutex
 	names []string // in the order of their first appearance
 	of    map[string]int
 }
 
-// newTally returns the tally of a test. Make it first, so that it is told last.
+// newTally returns the tally of a test. Create it first, so that it logs last.
 func newTally(t *testing.T) *tally {
 	t.Helper()
 	y := &tally{of: map[string]int{}}
@@ -43,7 +43,7 @@ func (y *tally) add(name string, n int) {
 	y.of[name] += n
 }
 
-// transport counts what informers ask for: lists, which are watches with initial events in newer clients, and watches that go on.
+// transport counts the requests of informers: lists, which are watches with initial events in newer clients, and resumed watches.
 type transport struct {
 	http.RoundTripper
 	tally *tally
