@@ -3,6 +3,7 @@ package etcdserver
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
@@ -42,4 +43,13 @@ func toStatus(ctx context.Context, err error) error {
 		return status.Error(codes.FailedPrecondition, "etcdserver: "+err.Error())
 	}
 	return status.Error(codes.Unknown, "etcdserver: "+err.Error())
+}
+
+// afterCommit marks an error that occurred after the changes of a transaction, so that the caller does not conclude that the transaction
+// failed.
+func afterCommit(err error) error {
+	if err != nil {
+		err = fmt.Errorf("%w: the transaction succeeded, but its reads failed: %s", storage.ErrInconsistent, err.Error())
+	}
+	return err
 }

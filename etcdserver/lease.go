@@ -15,11 +15,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/lease"
-	"github.com/ashlar-dev/storage/resourcepb"
 )
-
-// leaseTenancy contains the leases of a store. The name of a lease is its number in hexadecimal.
-var leaseTenancy = &resourcepb.Tenancy{Partition: "etcd"}
 
 const (
 	// maxTTL is the longest time to live, in seconds, equal to etcd's.
@@ -50,15 +46,6 @@ func leaseError(err error) error {
 		return rpctypes.ErrGRPCLeaseNotFound
 	}
 	return err
-}
-
-// header returns the header of a response that is not tied to a revision.
-func (s *Server) header(ctx context.Context) (*pb.ResponseHeader, error) {
-	_, newest, err := s.history.Revisions(ctx)
-	if err != nil {
-		return nil, toStatus(ctx, err)
-	}
-	return header(newest), nil
 }
 
 // LeaseGrant implements etcd's Lease service.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/history"
+	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // Range implements etcd's KV service.
@@ -210,4 +211,26 @@ func comparator(target pb.RangeRequest_SortTarget) func(a, b *mvccpb.KeyValue) i
 		return func(a, b *mvccpb.KeyValue) int { return bytes.Compare(a.Value, b.Value) }
 	}
 	return func(a, b *mvccpb.KeyValue) int { return bytes.Compare(a.Key, b.Key) }
+}
+
+// get reads one key, linearizably. It returns nil if nothing is stored.
+func (s *Server) get(ctx context.Context, id *resourcepb.ID) (*history.Record, int64, error) {
+	span, _ := requestRange(keyOf(id), nil)
+	scan, err := s.history.Scan(ctx, span, history.ScanOptions{Limit: 1})
+	if err != nil || len(scan.Records) == 0 {
+		return nil, scan.Revision, err
+	}
+	return &scan.Records[0], scan.Revision, nil
+}
+
+// checkRevisions rejects operations that read at an unreadable revision.
+func (s *Server) checkRevisions(ctx context.Context, branch []*pb.RequestOp) error {
+	for _, op := range branch {
+		if r := op.GetRequestRange(); r.GetRevision() > 0 {
+			if err := s.checkReadable(ctx, r.Revision); err != nil {
+				return toStatus(ctx, err)
+			}
+		}
+	}
+	return nil
 }

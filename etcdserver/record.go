@@ -1,6 +1,10 @@
 package etcdserver
 
 import (
+	"bytes"
+	"cmp"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -49,4 +53,47 @@ func pair(r *history.Record) *mvccpb.KeyValue {
 		Key: keyOf(r.Resource.GetId()), Value: valueOf(r.Resource), Lease: leaseOf(r.Resource),
 		CreateRevision: r.Created, ModRevision: r.Modified, Version: r.Writes,
 	}
+}
+
+// modRevision returns the revision of a key's last change, or 0 if nothing is stored.
+func modRevision(r *history.Record) int64 {
+	if r == nil {
+		return 0
+	}
+	return r.Modified
+}
+
+// compareHolds reports whether a comparison holds for a stored record, nil for none.
+func compareHolds(c *pb.Compare, stored *history.Record) bool {
+	kv := pair(stored)
+	if kv == nil {
+		if c.Target == pb.Compare_VALUE {
+			return false // a missing value is not the empty value
+		}
+		kv = &mvccpb.KeyValue{}
+	}
+	result := 0
+	switch c.Target {
+	case pb.Compare_VERSION:
+		result = cmp.Compare(kv.Version, c.GetVersion())
+	case pb.Compare_CREATE:
+		result = cmp.Compare(kv.CreateRevision, c.GetCreateRevision())
+	case pb.Compare_MOD:
+		result = cmp.Compare(kv.ModRevision, c.GetModRevision())
+	case pb.Compare_VALUE:
+		result = bytes.Compare(kv.Value, c.GetValue())
+	case pb.Compare_LEASE:
+		result = cmp.Compare(kv.Lease, c.GetLease())
+	}
+	switch c.Result {
+	case pb.Compare_EQUAL:
+		return result == 0
+	case pb.Compare_NOT_EQUAL:
+		return result != 0
+	case pb.Compare_GREATER:
+		return result > 0
+	case pb.Compare_LESS:
+		return result < 0
+	}
+	return true
 }

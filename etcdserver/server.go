@@ -1,17 +1,18 @@
 package etcdserver
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"google.golang.org/grpc"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/lease"
+	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // Options configures a Server.
@@ -79,19 +80,21 @@ func (s *Server) Close() {
 	})
 }
 
-// Register adds the services to a gRPC server. Unsupported services are added as well, so that their calls fail with a reason.
-func (s *Server) Register(to grpc.ServiceRegistrar) {
-	pb.RegisterKVServer(to, s)
-	pb.RegisterWatchServer(to, s)
-	pb.RegisterLeaseServer(to, s)
-	pb.RegisterMaintenanceServer(to, s)
-	s.registerUnsupported(to, &pb.Cluster_ServiceDesc, errNoMembers)
-	s.registerUnsupported(to, &pb.Auth_ServiceDesc, errNoUsers, "AuthStatus")
-}
-
 // member is the id of the cluster, of its only member and of its leader. All servers of a store report the same id.
 const member = 1
 
 func header(revision int64) *pb.ResponseHeader {
 	return &pb.ResponseHeader{ClusterId: member, MemberId: member, RaftTerm: 1, Revision: revision}
 }
+
+// header returns the header of a response that is not tied to a revision.
+func (s *Server) header(ctx context.Context) (*pb.ResponseHeader, error) {
+	_, newest, err := s.history.Revisions(ctx)
+	if err != nil {
+		return nil, toStatus(ctx, err)
+	}
+	return header(newest), nil
+}
+
+// leaseTenancy contains the leases of a store. The name of a lease is its number in hexadecimal.
+var leaseTenancy = &resourcepb.Tenancy{Partition: "etcd"}

@@ -1,18 +1,11 @@
 package etcdserver
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"fmt"
 	"maps"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-
-	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/history"
 )
 
 // Txn implements etcd's KV service.
@@ -34,27 +27,6 @@ func (s *Server) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, er
 		return nil, toStatus(ctx, err)
 	}
 	return answer, nil
-}
-
-// checkRevisions rejects operations that read at an unreadable revision.
-func (s *Server) checkRevisions(ctx context.Context, branch []*pb.RequestOp) error {
-	for _, op := range branch {
-		if r := op.GetRequestRange(); r.GetRevision() > 0 {
-			if err := s.checkReadable(ctx, r.Revision); err != nil {
-				return toStatus(ctx, err)
-			}
-		}
-	}
-	return nil
-}
-
-// afterCommit marks an error that occurred after the changes of a transaction, so that the caller does not conclude that the transaction
-// failed.
-func afterCommit(err error) error {
-	if err != nil {
-		err = fmt.Errorf("%w: the transaction succeeded, but its reads failed: %s", storage.ErrInconsistent, err.Error())
-	}
-	return err
 }
 
 // maxTxnOps is the maximum number of comparisons, and of operations in a branch. It equals etcd's default.
@@ -182,39 +154,4 @@ func addNested(t *pb.TxnRequest, all *writeSet, put func(key string) error) erro
 	}
 	all.deletes = append(all.deletes, deletes...)
 	return nil
-}
-
-// compareHolds reports whether a comparison holds for a stored record, nil for none.
-func compareHolds(c *pb.Compare, stored *history.Record) bool {
-	kv := pair(stored)
-	if kv == nil {
-		if c.Target == pb.Compare_VALUE {
-			return false // a missing value is not the empty value
-		}
-		kv = &mvccpb.KeyValue{}
-	}
-	result := 0
-	switch c.Target {
-	case pb.Compare_VERSION:
-		result = cmp.Compare(kv.Version, c.GetVersion())
-	case pb.Compare_CREATE:
-		result = cmp.Compare(kv.CreateRevision, c.GetCreateRevision())
-	case pb.Compare_MOD:
-		result = cmp.Compare(kv.ModRevision, c.GetModRevision())
-	case pb.Compare_VALUE:
-		result = bytes.Compare(kv.Value, c.GetValue())
-	case pb.Compare_LEASE:
-		result = cmp.Compare(kv.Lease, c.GetLease())
-	}
-	switch c.Result {
-	case pb.Compare_EQUAL:
-		return result == 0
-	case pb.Compare_NOT_EQUAL:
-		return result != 0
-	case pb.Compare_GREATER:
-		return result > 0
-	case pb.Compare_LESS:
-		return result < 0
-	}
-	return true
 }

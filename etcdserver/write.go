@@ -114,24 +114,6 @@ func (s *Server) swap(ctx context.Context, c *change) (history.SwapResult, error
 	return history.SwapResult{Stored: stored, Revision: revision}, err
 }
 
-// get reads one key, linearizably. It returns nil if nothing is stored.
-func (s *Server) get(ctx context.Context, id *resourcepb.ID) (*history.Record, int64, error) {
-	span, _ := requestRange(keyOf(id), nil)
-	scan, err := s.history.Scan(ctx, span, history.ScanOptions{Limit: 1})
-	if err != nil || len(scan.Records) == 0 {
-		return nil, scan.Revision, err
-	}
-	return &scan.Records[0], scan.Revision, nil
-}
-
-// modRevision returns the revision of a key's last change, or 0 if nothing is stored.
-func modRevision(r *history.Record) int64 {
-	if r == nil {
-		return 0
-	}
-	return r.Modified
-}
-
 // Compact implements etcd's KV service. The compacted history is lost for every reader of the store.
 func (s *Server) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.CompactionResponse, error) {
 	oldest, newest, err := s.history.Revisions(ctx)

@@ -75,3 +75,13 @@ func (s *Server) registerUnsupported(to grpc.ServiceRegistrar, service *grpc.Ser
 	}
 	to.RegisterService(&desc, s)
 }
+
+// Register adds the services to a gRPC server. Unsupported services are added as well, so that their calls fail with a reason.
+func (s *Server) Register(to grpc.ServiceRegistrar) {
+	pb.RegisterKVServer(to, s)
+	pb.RegisterWatchServer(to, s)
+	pb.RegisterLeaseServer(to, s)
+	pb.RegisterMaintenanceServer(to, s)
+	s.registerUnsupported(to, &pb.Cluster_ServiceDesc, errNoMembers)
+	s.registerUnsupported(to, &pb.Auth_ServiceDesc, errNoUsers, "AuthStatus")
+}
