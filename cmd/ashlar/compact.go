@@ -38,12 +38,7 @@ The revisions are those of the whole store. TYPE, -n and -p matter only with --s
 			if err = errors.Join(err, out.check()); err != nil {
 				return err
 			}
-			ctx, cancel, err := a.Context(cmd)
-			if err != nil {
-				return err
-			}
-			defer cancel()
-			return onHistory(ctx, a, f.forType(typ), func(h historySource) error {
+			return onHistory(a, cmd, f.forType(typ), func(ctx context.Context, h historySource) error {
 				oldest, newest, err := h.Revisions(ctx, f.forType(typ))
 				if err != nil {
 					return err
@@ -97,12 +92,7 @@ On etcd this compacts the whole cluster, including all other stores and keys in 
 			} else if keep < 0 {
 				return cli.Usagef("--keep must be 0 or more, found %d", keep)
 			}
-			ctx, cancel, err := a.Context(cmd)
-			if err != nil {
-				return err
-			}
-			defer cancel()
-			return onHistorian(ctx, a, func(h history.Historian) error { return compact(ctx, a, h, revision, keep) })
+			return onHistorian(a, cmd, func(ctx context.Context, h history.Historian) error { return compact(ctx, a, h, revision, keep) })
 		},
 	}
 	cmd.Flags().Int64Var(&keep, "keep", 0, "number of revisions before the newest to keep")

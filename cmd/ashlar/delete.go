@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -32,12 +33,7 @@ resource, which cannot be read, is deleted like any other.`,
 				return err
 			}
 			hasVersion := cmd.Flags().Changed("version")
-			ctx, cancel, err := a.Context(cmd)
-			if err != nil {
-				return err
-			}
-			defer cancel()
-			return a.With(ctx, func(backend storage.Backend) error {
+			return a.OnStore(cmd, func(ctx context.Context, backend storage.Backend) error {
 				stored, err := read(ctx, backend, id)
 				var damaged *storage.DamagedError
 				if errors.As(err, &damaged) && damaged.Version != "" {

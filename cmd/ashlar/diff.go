@@ -45,13 +45,8 @@ resource and its revision.`,
 			case to != 0 && to < from:
 				return cli.Usagef("--to must be --from or more, found %d and %d", to, from)
 			}
-			ctx, cancel, err := a.Context(cmd)
-			if err != nil {
-				return err
-			}
-			defer cancel()
 			matching := f.forType(typ)
-			return onHistory(ctx, a, matching, func(h historySource) error {
+			return onHistory(a, cmd, matching, func(ctx context.Context, h historySource) error {
 				d := differ{before: newRecordReader(h, matching, from), now: newRecordReader(h, matching, to), limit: f.limit}
 				p := newPrinter(out.format, a.Out)
 				if err := d.each(ctx, p.delta); err != nil {

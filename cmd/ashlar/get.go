@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -27,12 +28,7 @@ func getCommand(a *cli.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			ctx, cancel, err := a.Context(cmd)
-			if err != nil {
-				return err
-			}
-			defer cancel()
-			return a.With(ctx, func(backend storage.Backend) error {
+			return a.OnStore(cmd, func(ctx context.Context, backend storage.Backend) error {
 				res, err := read(ctx, backend, id)
 				if err != nil {
 					return fmt.Errorf("get %s: %w", cli.FullName(id), err)

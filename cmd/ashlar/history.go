@@ -41,12 +41,7 @@ With -o json each version is one line: {"change":…,"revision":…,"time":…,"
 			if err = errors.Join(err, out.check()); err != nil {
 				return err
 			}
-			ctx, cancel, err := a.Context(cmd)
-			if err != nil {
-				return err
-			}
-			defer cancel()
-			return onHistory(ctx, a, filterOf(id), func(h historySource) error {
+			return onHistory(a, cmd, filterOf(id), func(ctx context.Context, h historySource) error {
 				p := newPrinter(out.format, a.Out)
 				found, err := historyOf(ctx, h, id, p.version)
 				if err == nil && !found {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -50,11 +51,6 @@ With -o json each resource is one line of protojson. A payload that protojson ca
 				w := watcher{app: a, filter: f, out: out, list: out.format == "table"}
 				return w.run(cmd, args[0])
 			}
-			ctx, cancel, err := a.Context(cmd)
-			if err != nil {
-				return err
-			}
-			defer cancel()
 			show := func(each func(do func(*resourcepb.Resource) error) error) error {
 				p := newPrinter(out.format, a.Out)
 				if err := each(func(res *resourcepb.Resource) error { return p.resource(res, 0) }); err != nil {
@@ -63,13 +59,13 @@ With -o json each resource is one line of protojson. A payload that protojson ca
 				return p.flush()
 			}
 			if cmd.Flags().Changed("at") {
-				return onHistory(ctx, a, f.forType(typ), func(h historySource) error {
+				return onHistory(a, cmd, f.forType(typ), func(ctx context.Context, h historySource) error {
 					return show(func(do func(*resourcepb.Resource) error) error {
 						return newRecordReader(h, f.forType(typ), at).each(ctx, f.limit, do)
 					})
 				})
 			}
-			return a.With(ctx, func(backend storage.Backend) error {
+			return a.OnStore(cmd, func(ctx context.Context, backend storage.Backend) error {
 				return show(func(do func(*resourcepb.Resource) error) error { return eachResource(ctx, backend, typ, f, do) })
 			})
 		},

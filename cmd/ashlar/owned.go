@@ -32,12 +32,7 @@ func ownedCommand(a *cli.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			ctx, cancel, err := a.Context(cmd)
-			if err != nil {
-				return err
-			}
-			defer cancel()
-			return a.With(ctx, func(backend storage.Backend) error {
+			return a.OnStore(cmd, func(ctx context.Context, backend storage.Backend) error {
 				owner, err := read(ctx, backend, id)
 				if err != nil {
 					return fmt.Errorf("get %s: %w", cli.FullName(id), err)

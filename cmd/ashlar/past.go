@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/spf13/cobra"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/client"
@@ -31,8 +33,8 @@ type historySource interface {
 
 // onHistory opens the store, or connects to the server, for a command that reads the history, and closes it. If a revision is forgotten or
 // in the future, the error names the available revisions, for callers who may list the filter's matches.
-func onHistory(ctx context.Context, a *cli.App, f *key.Filter, do func(historySource) error) error {
-	return a.With(ctx, func(backend storage.Backend) error {
+func onHistory(a *cli.App, cmd *cobra.Command, f *key.Filter, do func(context.Context, historySource) error) error {
+	return a.OnStore(cmd, func(ctx context.Context, backend storage.Backend) error {
 		var h historySource
 		if server, ok := backend.(*client.Backend); ok {
 			h = server
@@ -43,18 +45,18 @@ func onHistory(ctx context.Context, a *cli.App, f *key.Filter, do func(historySo
 			}
 			h = storeHistory{found}
 		}
-		return addRevisions(do(h), func() (int64, int64, error) { return h.Revisions(ctx, f) })
+		return addRevisions(do(ctx, h), func() (int64, int64, error) { return h.Revisions(ctx, f) })
 	})
 }
 
 // onHistorian opens a store for a command that changes its history, and closes it.
-func onHistorian(ctx context.Context, a *cli.App, do func(history.Historian) error) error {
-	return a.With(ctx, func(backend storage.Backend) error {
+func onHistorian(a *cli.App, cmd *cobra.Command, do func(context.Context, history.Historian) error) error {
+	return a.OnStore(cmd, func(ctx context.Context, backend storage.Backend) error {
 		h, err := historianOf(backend)
 		if err != nil {
 			return err
 		}
-		return addRevisions(do(h), func() (int64, int64, error) { return h.Revisions(ctx) })
+		return addRevisions(do(ctx, h), func() (int64, int64, error) { return h.Revisions(ctx) })
 	})
 }
 

@@ -1,11 +1,6 @@
 package main
 
 import (
-	"os"
-	"os/signal"
-	"syscall"
-	"time"
-
 	"github.com/spf13/cobra"
 
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
@@ -13,8 +8,7 @@ import (
 )
 
 func serveCommand(a *cli.App) *cobra.Command {
-	var c serve.Config
-	var logFormat, logLevel string
+	var f serveFlags
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the resources of a store by gRPC and HTTP",
@@ -33,39 +27,16 @@ Without TLS the server listens only on addresses of this machine, unless --insec
   ashlar serve --types /etc/ashlar/types --tokens /etc/ashlar/tokens.yaml --tls-cert server.pem --tls-key server-key.pem --listen :8502 --http :8500`,
 		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var err error
-			if c.Logger, err = serve.NewLogger(a.Err, logFormat, logLevel); err != nil {
-				return cli.Usagef("%w", err)
-			}
-			if err := c.Check(); err != nil {
-				return cli.Usagef("%w", err)
-			}
-			if c.Store, err = a.StoreURL(); err != nil {
-				return err
-			}
-			hangUps := make(chan os.Signal, 1)
-			signal.Notify(hangUps, syscall.SIGHUP)
-			defer signal.Stop(hangUps)
-			c.Reload, c.Version = hangUps, cli.BuildVersion()
-			return serve.Run(cmd.Context(), c)
-		},
+		RunE:              func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), a, serve.Run) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&c.Listen, "listen", "127.0.0.1:8502", "address of the gRPC server")
-	flags.StringVar(&c.HTTP, "http", "127.0.0.1:8500", "address of the HTTP server, \"\" for none")
-	flags.StringVar(&c.Admin, "admin", "", "address of metrics and probes (default: that of --http)")
-	flags.StringVar(&c.Types, "types", "", "directory with the descriptor sets (*.binpb, *.pb) of the types that are served")
-	flags.BoolVar(&c.AnyType, "any-type", false, "serve every type, in namespaces, with any payload")
-	flags.StringVar(&c.Tokens, "tokens", "", "file with the permissions of each token (default: all callers may do everything)")
-	flags.StringVar(&c.Cert, "tls-cert", "", "file of the server's certificate")
-	flags.StringVar(&c.Key, "tls-key", "", "file of the private key of the certificate")
-	flags.StringVar(&c.ClientCA, "client-ca", "", "file of the CA certificates for client certificates")
-	flags.BoolVar(&c.Insecure, "insecure", false, "listen on addresses that other machines reach without TLS")
-	flags.DurationVar(&c.Drain, "drain", 10*time.Second, "how long calls may go on when the server is to end")
-	flags.DurationVar(&c.ReadyTimeout, "ready-timeout", 2*time.Second, "how long a probe waits for the store")
-	flags.StringVar(&logFormat, "log-format", "text", "text or json")
-	flags.StringVar(&logLevel, "log-level", "info", "debug, which has every call, info, warn or error")
+	flags.StringVar(&f.config.Listen, "listen", "127.0.0.1:8502", "address of the gRPC server")
+	flags.StringVar(&f.config.HTTP, "http", "127.0.0.1:8500", "address of the HTTP server, \"\" for none")
+	flags.StringVar(&f.config.Admin, "admin", "", "address of metrics and probes (default: that of --http)")
+	flags.StringVar(&f.config.Types, "types", "", "directory with the descriptor sets (*.binpb, *.pb) of the types that are served")
+	flags.BoolVar(&f.config.AnyType, "any-type", false, "serve every type, in namespaces, with any payload")
+	flags.StringVar(&f.config.Tokens, "tokens", "", "file with the permissions of each token (default: all callers may do everything)")
+	f.add(cmd)
 	cmd.AddCommand(serveEtcdCommand(a))
 	return cmd
 }

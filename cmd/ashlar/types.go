@@ -36,12 +36,7 @@ func typesCommand(a *cli.App) *cobra.Command {
 			if err := out.check(); err != nil {
 				return err
 			}
-			ctx, cancel, err := a.Context(cmd)
-			if err != nil {
-				return err
-			}
-			defer cancel()
-			return a.With(ctx, func(backend storage.Backend) error {
+			return a.OnStore(cmd, func(ctx context.Context, backend storage.Backend) error {
 				counts, err := countTypes(ctx, backend, f)
 				if err != nil {
 					return fmt.Errorf("list types: %w", err)

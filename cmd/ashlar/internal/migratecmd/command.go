@@ -39,12 +39,7 @@ that they are complete.`,
 			if err != nil {
 				return err
 			}
-			ctx, cancel, err := a.Context(cmd)
-			if err != nil {
-				return err
-			}
-			defer cancel()
-			return f.open(ctx, func(from, to storage.Backend) error {
+			return f.open(a, cmd, func(ctx context.Context, from, to storage.Backend) error {
 				if f.dryRun {
 					return dryRun(ctx, a, from, to, f)
 				}

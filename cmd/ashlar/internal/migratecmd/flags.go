@@ -23,7 +23,12 @@ func (f *storePair) flags(cmd *cobra.Command) {
 }
 
 // open opens both stores, calls do, and closes them.
-func (f *storePair) open(ctx context.Context, do func(from, to storage.Backend) error) (err error) {
+func (f *storePair) open(a *cli.App, cmd *cobra.Command, do func(ctx context.Context, from, to storage.Backend) error) (err error) {
+	ctx, cancel, err := a.Context(cmd)
+	if err != nil {
+		return err
+	}
+	defer cancel()
 	if f.from == "" || f.to == "" {
 		return cli.Usagef("name both stores: --from URL --to URL")
 	}
@@ -42,7 +47,7 @@ func (f *storePair) open(ctx context.Context, do func(from, to storage.Backend) 
 		return fmt.Errorf("open the target: %w", err)
 	}
 	defer func() { closing(to, "target") }()
-	return do(from, to)
+	return do(ctx, from, to)
 }
 
 // When a migration ends early, the error reports the state of the source and the commands to continue with. They show stores by

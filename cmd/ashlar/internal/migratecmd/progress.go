@@ -91,12 +91,7 @@ func (m *reporter) print(text string, object map[string]any) {
 }
 
 // writeJSON writes one line of JSON.
-func (m *reporter) writeJSON(object map[string]any) {
-	text, err := json.Marshal(object)
-	if err == nil {
-		_, _ = fmt.Fprintf(m.out, "%s\n", text)
-	}
-}
+func (m *reporter) writeJSON(object map[string]any) { _ = jsonLine(m.out, object) }
 
 // end keeps the last state on the terminal.
 func (m *reporter) end() {
@@ -127,6 +122,14 @@ func (m *reporter) result(r *migrate.Result, o *migrate.Options) error {
 		r.Work.Creations, r.Work.Replacements, r.Work.Deletions, r.Work.Unchanged, r.Work.Events, cli.Duration(r.Duration), r.Report)
 	if err == nil && r.Phase == migrate.Complete {
 		_, err = fmt.Fprintf(m.out, "complete: %s accepts no more writes (closed %s ago); use %s\n", o.From, cli.Duration(r.FenceTime), o.To)
+	}
+	return err
+}
+
+func jsonLine(out io.Writer, object map[string]any) error {
+	text, err := json.Marshal(object)
+	if err == nil {
+		_, err = fmt.Fprintf(out, "%s\n", text)
 	}
 	return err
 }

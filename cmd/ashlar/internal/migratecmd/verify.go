@@ -2,7 +2,6 @@ package migratecmd
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -26,12 +25,7 @@ target. The exit code is 1 if there are any. While programs write, their changes
 		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel, err := a.Context(cmd)
-			if err != nil {
-				return err
-			}
-			defer cancel()
-			return f.open(ctx, func(from, to storage.Backend) error { return verify(ctx, a, from, to, asJSON) })
+			return f.open(a, cmd, func(ctx context.Context, from, to storage.Backend) error { return verify(ctx, a, from, to, asJSON) })
 		},
 	}
 	f.flags(cmd)
@@ -49,14 +43,14 @@ func verify(ctx context.Context, a *cli.App, from, to storage.Backend, asJSON bo
 			_, err := fmt.Fprintf(a.Out, "%-9s %s\n", d.Kind, cli.Describe(res.GetId()))
 			return err
 		}
-		return jsonLine(a, difference(d.Kind, res.GetId()))
+		return jsonLine(a.Out, difference(d.Kind, res.GetId()))
 	}
 	r, err := migrate.Verify(ctx, from, to, &migrate.VerifyOptions{OnDifference: show})
 	if err != nil {
 		return fmt.Errorf("verify: %w", err)
 	}
 	if asJSON {
-		err = jsonLine(a, map[string]any{
+		err = jsonLine(a.Out, map[string]any{
 			"equal": r.Equal(), "source": r.Source, "target": r.Target, "missing": r.Missing, "extra": r.Extra, "different": r.Different,
 			"bytes": r.Bytes, "sourceDigest": r.SourceDigest, "targetDigest": r.TargetDigest,
 		})
@@ -74,14 +68,6 @@ func difference(kind migrate.Kind, id *resourcepb.ID) map[string]any {
 		"difference": kind, "group": id.GetType().GetGroup(), "kind": id.GetType().GetKind(), "partition": id.GetTenancy().GetPartition(),
 		"namespace": id.GetTenancy().GetNamespace(), "name": id.GetName(), "uid": id.GetUid(),
 	}
-}
-
-func jsonLine(a *cli.App, object map[string]any) error {
-	text, err := json.Marshal(object)
-	if err == nil {
-		_, err = fmt.Fprintf(a.Out, "%s\n", text)
-	}
-	return err
 }
 
 func migrateStatusCommand(a *cli.App) *cobra.Command {
@@ -133,12 +119,7 @@ in a migration. Copied data stays in the target. A process that works on the mig
 		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel, err := a.Context(cmd)
-			if err != nil {
-				return err
-			}
-			defer cancel()
-			return f.open(ctx, func(from, to storage.Backend) error {
+			return f.open(a, cmd, func(ctx context.Context, from, to storage.Backend) error {
 				if err := migrate.Abort(ctx, from, to); err != nil {
 					return f.abortError(err)
 				}

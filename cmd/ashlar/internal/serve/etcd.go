@@ -2,17 +2,11 @@ package serve
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"math"
-	"net/http"
+	"net"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/keepalive"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/etcdserver"
@@ -21,44 +15,27 @@ import (
 
 // RunEtcd serves the keys of a store through etcd's API until ctx ends, as Run serves resources. It ignores the tokens, the types and the
 // HTTP address of the configuration.
-func RunEtcd(ctx context.Context, config Config) (err error) {
-	s := &server{config: &config, metrics: newMetrics()}
-	if s.certificates, err = newCertificates(&config); err != nil {
-		return err
-	}
-	listeners, err := listen(ctx, config.Listen, config.Admin)
+func RunEtcd(ctx context.Context, config Config) error {
+	s, err := newServer(&config)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		for _, l := range nonNil(listeners) {
-			_ = l.Close() // already closed by the servers, unless they did not start
+	return s.run(ctx, []string{config.Listen, config.Admin}, func(backend storage.Backend, listeners []net.Listener) error {
+		keys, err := etcdserver.New(backend, nil)
+		if err != nil {
+			return err
 		}
-	}()
-	backend, err := storage.Open(ctx, config.Store)
-	if err != nil && ctx.Err() != nil {
-		config.Logger.InfoContext(ctx, "stopped before the store was open")
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("open the store: %w", err)
-	}
-	defer func() {
-		if e := backend.Close(); e != nil {
-			err = errors.Join(err, fmt.Errorf("close the store: %w", e))
-		}
-	}()
-	keys, err := etcdserver.New(backend, nil)
-	if err != nil {
-		return err
-	}
-	defer keys.Close()
-	s.ready = &readiness{backend: backend, timeout: config.ReadyTimeout}
-	s.healthCtx, s.stopHealth = context.WithCancel(context.Background())
-	defer s.stopHealth()
-	port := newSharedPort(s.certificates, listeners[0].Addr())
+		defer keys.Close()
+		return s.serveEtcd(ctx, keys, listeners[0], listeners[1])
+	})
+}
+
+// serveEtcd serves keys at the listeners for clients and probes until ctx ends or one of them fails. The second listener may be nil.
+func (s *server) serveEtcd(ctx context.Context, keys *etcdserver.Server, clients, admin net.Listener) error {
+	limits := grpcLimits{maxEtcdRequest, math.MaxUint32, minEtcdPings} // a client sends all of its watches over one connection
+	port := newSharedPort(s.certificates, clients.Addr())
 	s.handshakes = newHandshakes(port)
-	s.grpc = s.newEtcdGRPC(s.handshakes)
+	s.grpc = s.newGRPC(s.handshakes, limits)
 	keys.Register(s.grpc)
 	s.health = service.RegisterHealth(s.grpc)
 	s.metrics.grpc.InitializeMetrics(s.grpc)
@@ -66,82 +43,36 @@ func RunEtcd(ctx context.Context, config Config) (err error) {
 	if err != nil {
 		return err
 	}
-	inside := s.newEtcdGRPC(insecure.NewCredentials())
+	inside := s.newGRPC(insecure.NewCredentials(), limits)
 	keys.Register(inside)
 	defer func() {
 		inside.Stop()
 		_ = json.conn.Close() // its calls have ended
 	}()
 
-	group, failed := errgroup.WithContext(ctx)
-	group.Go(func() error { return serveGRPC(s.grpc, sharedListener{listeners[0]}) })
-	group.Go(func() error { return serveGRPC(inside, json.listener) })
-	s.serveEtcdHTTP(group, port, json)
-	where := []any{"grpc", listeners[0].Addr().String()}
-	if listeners[1] != nil {
-		mux := http.NewServeMux()
-		s.addAdmin(mux)
-		admin := s.newHTTP(mux, false)
-		s.http = append(s.http, admin)
-		where = append(where, "admin", listeners[1].Addr().String())
-		group.Go(func() error {
-			if err := serveHTTP(admin, listeners[1]); !errors.Is(err, http.ErrServerClosed) {
-				return err
-			}
-			return nil
-		})
+	g := newGroup(ctx)
+	g.Go(func() error { return serveGRPC(s.grpc, sharedListener{clients}) })
+	g.Go(func() error { return serveGRPC(inside, json.listener) })
+	web := s.newHTTP(s.etcdHandler(json), true)
+	web.TLSConfig = nil // the shared port terminates TLS
+	s.goHTTP(g, web, port)
+	where := []any{"grpc", clients.Addr().String()}
+	if admin != nil {
+		where = append(where, "admin", admin.Addr().String())
+		s.goHTTP(g, s.newAdmin(), admin)
 	}
-	group.Go(func() error { return s.reload(failed) })
-	group.Go(func() error { return s.updateHealth(failed) })
-	group.Go(func() error {
-		<-failed.Done()
+	warning := ""
+	if s.config.ClientCA == "" {
+		warning = "clients need no certificate: everyone who can reach the server may do everything"
+	}
+	return s.wait(g, where, warning, func() {
 		s.drainEtcd(keys)
 		inside.Stop()
-		return nil
 	})
-	config.Logger.InfoContext(ctx, "listening", append(where, "tls", s.certificates != nil)...)
-	if config.ClientCA == "" {
-		config.Logger.WarnContext(ctx, "clients need no certificate: everyone who can reach the server may do everything")
-	}
-	err = group.Wait()
-	config.Logger.InfoContext(ctx, "stopped")
-	return err
 }
 
 // minEtcdPings is the minimum time between two pings of a client. It equals the limit of etcd's servers, which etcd's clients respect.
 const minEtcdPings = 5 * time.Second
-
-// serveEtcdHTTP serves etcd's HTTP/1 clients until the server is shut down.
-func (s *server) serveEtcdHTTP(group *errgroup.Group, port *sharedPort, json *gateway) {
-	h := s.newHTTP(s.etcdHandler(json), true)
-	h.TLSConfig = nil // the shared port terminates TLS
-	s.http = append(s.http, h)
-	group.Go(func() error {
-		if err := h.Serve(port); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	})
-}
-
-// newEtcdGRPC returns a gRPC server for etcd's clients, without services. A client sends all of its watches over one connection, so the
-// number of streams is not limited.
-func (s *server) newEtcdGRPC(creds credentials.TransportCredentials) *grpc.Server {
-	log := requestLog{s.config.Logger}
-	guard := guard{metrics: s.metrics, log: log}
-	return grpc.NewServer(
-		grpc.Creds(creds),
-		grpc.ConnectionTimeout(headerTimeout),
-		grpc.MaxRecvMsgSize(maxEtcdRequest),
-		grpc.MaxConcurrentStreams(math.MaxUint32),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minEtcdPings, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout}),
-		grpc.ChainUnaryInterceptor(s.calls.unary, s.metrics.grpc.UnaryServerInterceptor(), log.unary, guard.unary),
-		grpc.ChainStreamInterceptor(
-			s.calls.rangeStream, s.metrics.grpc.StreamServerInterceptor(), s.metrics.stream, log.stream, guard.stream, s.healthStream,
-		),
-	)
-}
 
 // drainEtcd stops the server. It accepts nothing new, waits until active calls end or the drain time has passed, and then ends watches with
 // Unavailable, so that clients continue elsewhere. It cuts off any call that still runs after that.

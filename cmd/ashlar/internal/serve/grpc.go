@@ -15,6 +15,13 @@ const (
 	minPings    = 15 * time.Second
 )
 
+// grpcLimits are the limits of a gRPC server: the size of a request, the streams of a connection, and the minimum time between two pings.
+type grpcLimits struct {
+	request int
+	streams uint32
+	pings   time.Duration
+}
+
 // Keepalive: a client that vanished is detected after these times, and its watches end.
 const (
 	pingAfter   = 30 * time.Second

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -15,10 +16,14 @@ const (
 
 // serveHTTP serves until the server is shut down.
 func serveHTTP(h *http.Server, l net.Listener) error {
+	serve := h.Serve
 	if h.TLSConfig != nil {
-		return h.ServeTLS(l, "", "")
+		serve = func(l net.Listener) error { return h.ServeTLS(l, "", "") }
 	}
-	return h.Serve(l)
+	if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
 }
 
 func writeText(w http.ResponseWriter, code int, text string) {

@@ -2,20 +2,22 @@ package serve
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"net"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/service"
 )
 
 // Run serves the resources of a store until ctx ends, and then waits for active calls to end. It returns nil if it ended because ctx did.
-func Run(ctx context.Context, config Config) (err error) {
+func Run(ctx context.Context, config Config) error {
 	if err := config.Check(); err != nil {
 		return err
 	}
-	s := &server{config: &config, metrics: newMetrics()}
-	if s.certificates, err = newCertificates(&config); err != nil {
+	s, err := newServer(&config)
+	if err != nil {
 		return err
 	}
 	options := &service.Options{Logger: config.Logger}
@@ -31,38 +33,18 @@ func Run(ctx context.Context, config Config) (err error) {
 	if s.traces, err = newTraces(ctx, config.Version); err != nil {
 		return err
 	}
-	listeners, err := listen(ctx, config.Listen, config.HTTP, config.Admin)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		for _, l := range listeners {
-			if l != nil {
-				_ = l.Close() // already closed by the servers, unless they did not start
-			}
+	return s.run(ctx, []string{config.Listen, config.HTTP, config.Admin}, func(backend storage.Backend, listeners []net.Listener) error {
+		s.resources = service.New(backend, s.types, options)
+		creds := insecure.NewCredentials()
+		if s.certificates != nil {
+			creds = credentials.NewTLS(s.certificates.config(true, "h2"))
 		}
-	}()
-	backend, err := storage.Open(ctx, config.Store)
-	if err != nil && ctx.Err() != nil {
-		config.Logger.InfoContext(ctx, "stopped before the store was open")
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("open the store: %w", err)
-	}
-	defer func() {
-		if e := backend.Close(); e != nil {
-			err = errors.Join(err, fmt.Errorf("close the store: %w", e))
-		}
-	}()
-	s.ready = &readiness{backend: backend, timeout: config.ReadyTimeout}
-	s.resources = service.New(backend, s.types, options)
-	s.healthCtx, s.stopHealth = context.WithCancel(context.Background())
-	defer s.stopHealth()
-	s.grpc = s.newGRPC()
-	s.resources.Register(s.grpc)
-	s.resources.RegisterReflection(s.grpc)
-	s.health = service.RegisterHealth(s.grpc)
-	s.metrics.grpc.InitializeMetrics(s.grpc)
-	return s.serve(ctx, listeners)
+		s.handshakes = newHandshakes(creds)
+		s.grpc = s.newGRPC(s.handshakes, grpcLimits{maxReceived, maxStreams, minPings})
+		s.resources.Register(s.grpc)
+		s.resources.RegisterReflection(s.grpc)
+		s.health = service.RegisterHealth(s.grpc)
+		s.metrics.grpc.InitializeMetrics(s.grpc)
+		return s.serve(ctx, listeners)
+	})
 }

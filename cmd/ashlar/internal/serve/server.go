@@ -18,12 +18,12 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/service"
 	"github.com/ashlar-dev/storage/service/reaper"
 	"github.com/ashlar-dev/storage/service/registry"
@@ -166,77 +166,131 @@ func (s *server) flushTraces() error {
 	return s.traces.Shutdown(ctx)
 }
 
+// newServer returns a server with its metrics and certificates.
+func newServer(c *Config) (*server, error) {
+	certificates, err := newCertificates(c)
+	return &server{config: c, metrics: newMetrics(), certificates: certificates}, err
+}
+
+// run opens the addresses and the store, calls serve with them, and closes them.
+func (s *server) run(ctx context.Context, addresses []string, serve func(storage.Backend, []net.Listener) error) (err error) {
+	listeners, err := listen(ctx, addresses...)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, l := range nonNil(listeners) {
+			_ = l.Close() // already closed by the servers, unless they did not start
+		}
+	}()
+	backend, err := storage.Open(ctx, s.config.Store)
+	if err != nil && ctx.Err() != nil {
+		s.config.Logger.InfoContext(ctx, "stopped before the store was open")
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open the store: %w", err)
+	}
+	defer func() {
+		if e := backend.Close(); e != nil {
+			err = errors.Join(err, fmt.Errorf("close the store: %w", e))
+		}
+	}()
+	s.ready = &readiness{backend: backend, timeout: s.config.ReadyTimeout}
+	s.healthCtx, s.stopHealth = context.WithCancel(context.Background())
+	defer s.stopHealth()
+	return serve(backend, listeners)
+}
+
+// group runs the parts of a server. failed ends when ctx does or a part fails.
+type group struct {
+	*errgroup.Group
+	ctx, failed context.Context
+}
+
+func newGroup(ctx context.Context) *group {
+	g := &group{ctx: ctx}
+	g.Group, g.failed = errgroup.WithContext(ctx)
+	return g
+}
+
+// goHTTP serves at a listener until h is shut down.
+func (s *server) goHTTP(g *group, h *http.Server, l net.Listener) {
+	s.http = append(s.http, h)
+	g.Go(func() error { return serveHTTP(h, l) })
+}
+
+// wait maintains the health service and reloads files, until ctx ends or a part of the server fails. Then it drains the server, and waits for
+// all parts to end.
+func (s *server) wait(g *group, where []any, warning string, drain func()) error {
+	g.Go(func() error { return s.reload(g.failed) })
+	g.Go(func() error { return s.updateHealth(g.failed) })
+	g.Go(func() error {
+		<-g.failed.Done()
+		drain()
+		return nil
+	})
+	s.config.Logger.InfoContext(g.ctx, "listening", append(where, "tls", s.certificates != nil)...)
+	if warning != "" {
+		s.config.Logger.WarnContext(g.ctx, warning)
+	}
+	err := g.Wait()
+	s.config.Logger.InfoContext(g.ctx, "stopped")
+	return err
+}
+
 // serve serves at the listeners for gRPC, HTTP and probes until ctx ends or one of them fails. The last two listeners may be nil.
 func (s *server) serve(ctx context.Context, listeners []net.Listener) error {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx)) // ends after the drain
 	defer stop()
-	group, failed := errgroup.WithContext(ctx)
+	g := newGroup(ctx)
 	where := []any{"grpc", listeners[0].Addr().String()}
-	group.Go(func() error { return serveGRPC(s.grpc, listeners[0]) })
+	g.Go(func() error { return serveGRPC(s.grpc, listeners[0]) })
 	if listeners[1] != nil {
 		mux := http.NewServeMux()
 		mux.Handle("/api/", s.apiHandler())
 		if listeners[2] == nil {
 			s.addAdmin(mux)
 		}
-		s.http = append(s.http, s.newHTTP(mux, true))
+		s.goHTTP(g, s.newHTTP(mux, true), listeners[1])
 		where = append(where, "http", listeners[1].Addr().String())
 	}
 	if listeners[2] != nil {
-		mux := http.NewServeMux()
-		s.addAdmin(mux)
-		s.http = append(s.http, s.newHTTP(mux, false))
+		s.goHTTP(g, s.newAdmin(), listeners[2])
 		where = append(where, "admin", listeners[2].Addr().String())
 	}
-	for i, l := range nonNil(listeners[1:]) {
-		group.Go(func() error {
-			if err := serveHTTP(s.http[i], l); !errors.Is(err, http.ErrServerClosed) {
-				return err
-			}
-			return nil
-		})
-	}
-	group.Go(func() error {
+	g.Go(func() error {
 		if err := reaper.New(s.resources, &reaper.Options{Logger: s.config.Logger}).Run(work); work.Err() == nil {
 			return fmt.Errorf("the reaper ended: %w", err)
 		}
 		return nil
 	})
-	group.Go(func() error { return s.reload(failed) })
-	group.Go(func() error { return s.updateHealth(failed) })
-	group.Go(func() error {
-		<-failed.Done()
+	warning := ""
+	if s.tokens == nil {
+		warning = "no token file: everyone who can reach the server may do everything"
+	}
+	err := s.wait(g, where, warning, func() {
 		s.drain()
 		stop()
-		return nil
 	})
-	s.config.Logger.InfoContext(ctx, "listening", append(where, "tls", s.certificates != nil)...)
-	if s.tokens == nil {
-		s.config.Logger.WarnContext(ctx, "no token file: everyone who can reach the server may do everything")
-	}
-	err := group.Wait()
-	s.config.Logger.InfoContext(ctx, "stopped")
 	return errors.Join(err, s.flushTraces())
 }
 
-// newGRPC returns the gRPC server, without services.
-func (s *server) newGRPC() *grpc.Server {
-	creds := insecure.NewCredentials()
-	if s.certificates != nil {
-		creds = credentials.NewTLS(s.certificates.config(true, "h2"))
-	}
-	s.handshakes = newHandshakes(creds)
+// newGRPC returns a gRPC server, without services.
+func (s *server) newGRPC(creds credentials.TransportCredentials, limits grpcLimits) *grpc.Server {
 	log := requestLog{s.config.Logger}
 	guard := guard{metrics: s.metrics, log: log}
 	options := []grpc.ServerOption{
-		grpc.Creds(s.handshakes),
+		grpc.Creds(creds),
 		grpc.ConnectionTimeout(headerTimeout),
-		grpc.MaxRecvMsgSize(maxReceived),
-		grpc.MaxConcurrentStreams(maxStreams),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPings, PermitWithoutStream: true}),
+		grpc.MaxRecvMsgSize(limits.request),
+		grpc.MaxConcurrentStreams(limits.streams),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: limits.pings, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout}),
 		grpc.ChainUnaryInterceptor(s.calls.unary, s.metrics.grpc.UnaryServerInterceptor(), log.unary, guard.unary),
-		grpc.ChainStreamInterceptor(s.metrics.grpc.StreamServerInterceptor(), s.metrics.stream, log.stream, guard.stream, s.healthStream),
+		grpc.ChainStreamInterceptor(
+			s.calls.rangeStream, s.metrics.grpc.StreamServerInterceptor(), s.metrics.stream, log.stream, guard.stream, s.healthStream,
+		),
 	}
 	if s.traces != nil {
 		options = append(options, grpc.StatsHandler(otelgrpc.NewServerHandler(
@@ -267,6 +321,13 @@ func (s *server) apiHandler() http.Handler {
 		return h
 	}
 	return otelhttp.NewHandler(h, "http", otelhttp.WithTracerProvider(s.traces))
+}
+
+// newAdmin returns the HTTP server of metrics and probes.
+func (s *server) newAdmin() *http.Server {
+	mux := http.NewServeMux()
+	s.addAdmin(mux)
+	return s.newHTTP(mux, false)
 }
 
 // addAdmin adds metrics and probes to a mux.

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/serve"
+)
+
+// serveFlags are the flags of both servers.
+type serveFlags struct {
+	config              serve.Config
+	logFormat, logLevel string
+}
+
+// add adds the shared flags to a command.
+func (f *serveFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.config.Cert, "tls-cert", "", "file of the server's certificate")
+	flags.StringVar(&f.config.Key, "tls-key", "", "file of the private key of the certificate")
+	flags.StringVar(&f.config.ClientCA, "client-ca", "", "file of the CA certificates for client certificates")
+	flags.BoolVar(&f.config.Insecure, "insecure", false, "listen on addresses that other machines reach without TLS")
+	flags.DurationVar(&f.config.Drain, "drain", 10*time.Second, "how long calls may go on when the server is to end")
+	flags.DurationVar(&f.config.ReadyTimeout, "ready-timeout", 2*time.Second, "how long a probe waits for the store")
+	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
+	flags.StringVar(&f.logLevel, "log-level", "info", "debug, which has every call, info, warn or error")
+}
+
+// run runs a server until ctx ends.
+func (f *serveFlags) run(ctx context.Context, a *cli.App, serveStore func(context.Context, serve.Config) error) (err error) {
+	c := f.config
+	if c.Logger, err = serve.NewLogger(a.Err, f.logFormat, f.logLevel); err != nil {
+		return cli.Usagef("%w", err)
+	}
+	if err := c.Check(); err != nil {
+		return cli.Usagef("%w", err)
+	}
+	if c.Store, err = a.StoreURL(); err != nil {
+		return err
+	}
+	hangUps := make(chan os.Signal, 1)
+	signal.Notify(hangUps, syscall.SIGHUP)
+	defer signal.Stop(hangUps)
+	c.Reload, c.Version = hangUps, cli.BuildVersion()
+	return serveStore(ctx, c)
+}
