@@ -19,11 +19,12 @@ func init() { storage.Register("bbolt", openURL) }
 
 // Options are the settings of a handle. The zero value of each field means its default.
 type Options struct {
-	// MaxSize is the largest resource in bytes: 1 MiB, which is also the most.
+	// MaxSize is the size limit of a resource in bytes. The default is 1 MiB, which is also the maximum.
 	MaxSize int
-	// Timeout bounds calls whose context has no deadline, and the wait for another process to close the file: 30 seconds.
+	// Timeout bounds calls whose context has no deadline, and the wait for another process to close the file. The default is 30
+	// seconds.
 	Timeout time.Duration
-	// History is how many changes the file keeps for watches that resume: 100,000.
+	// History is the number of changes that the file keeps for resumed watches. The default is 100,000.
 	History int
 }
 
@@ -31,8 +32,8 @@ type Options struct {
 // watches are storage.Bookmarkers.
 type Backend struct{ *backend.Backend[uint64] }
 
-// Open opens the store in the file at path, and makes it if it is not there. Nil options are the defaults. If another process has
-// the file open for longer than the timeout, the error matches storage.ErrInconsistent.
+// Open opens the store in the file at path, and creates it if it does not exist. Nil options are the defaults. If another process
+// has the file open for longer than the timeout, the error matches storage.ErrInconsistent.
 func Open(path string, o *Options) (*Backend, error) {
 	return open(context.Background(), path, o)
 }
@@ -52,7 +53,7 @@ func open(ctx context.Context, path string, o *Options) (*Backend, error) {
 	return &Backend{backend.New(s, backend.Options[uint64]{MaxSize: opts.MaxSize, Timeout: opts.Timeout, BoundedGet: true})}, nil
 }
 
-// openURL opens bbolt:relative/path or bbolt:/absolute/path, with the parameters that an adapter has, and history.
+// openURL opens bbolt:relative/path or bbolt:/absolute/path, with the parameters that every adapter has, and history.
 func openURL(ctx context.Context, u *url.URL) (storage.Backend, error) {
 	path, err := url.PathUnescape(u.Opaque)
 	path += u.Path // one of them is empty
@@ -71,7 +72,7 @@ func openURL(ctx context.Context, u *url.URL) (storage.Backend, error) {
 			o.History, err = strconv.Atoi(value)
 		case "create":
 			if value == "off" {
-				_, err = os.Stat(path) // bbolt makes the file otherwise
+				_, err = os.Stat(path) // otherwise bbolt creates the file
 			} else if value != "on" {
 				err = errors.New("expected on or off")
 			}
@@ -87,7 +88,7 @@ func openURL(ctx context.Context, u *url.URL) (storage.Backend, error) {
 	}
 	b, err := open(ctx, path, &o)
 	if err != nil {
-		return nil, err // not b: a nil *Backend is no nil storage.Backend
+		return nil, err // not b: a nil *Backend is not a nil storage.Backend
 	}
 	return b, nil
 }
@@ -95,8 +96,8 @@ func openURL(ctx context.Context, u *url.URL) (storage.Backend, error) {
 // store is one handle as a driver.
 type store struct {
 	*file
-	history int             // how many changes the log keeps
-	closed  context.Context // over once the handle is closed
+	history int             // number of changes that the log keeps
+	closed  context.Context // cancelled when the handle is closed
 	close   context.CancelCauseFunc
 
 	listings listings

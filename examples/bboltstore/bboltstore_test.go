@@ -24,7 +24,7 @@ func newThing(name string) *resourcepb.Resource {
 		Tenancy: &resourcepb.Tenancy{Partition: "p", Namespace: "n"}, Name: name, Uid: "uid of " + name}}
 }
 
-// writes writes one thing n times, and returns it as it was stored by each write.
+// writes writes a resource n times, and returns the stored resource of each write.
 func writes(t *testing.T, b *Backend, name string, n int) (stored []*resourcepb.Resource) {
 	t.Helper()
 	res := newThing(name)
@@ -39,7 +39,7 @@ func writes(t *testing.T, b *Backend, name string, n int) (stored []*resourcepb.
 	return stored
 }
 
-// upTo reads a watch until its bookmark, and returns the resources that were written, and the cursor after each.
+// upTo reads a watch until its bookmark, and returns the written resources, and the cursor after each.
 func upTo(t *testing.T, w storage.Watch) (written []*resourcepb.Resource, cursors []string) {
 	t.Helper()
 	if err := w.(storage.Bookmarker).Bookmark(t.Context()); err != nil {
@@ -72,7 +72,7 @@ func watch(t *testing.T, b *Backend, cursor string) storage.Watch {
 	return w
 }
 
-// The log keeps as many changes as Options.History says.
+// The log keeps Options.History changes.
 func TestHistoryIsBounded(t *testing.T) {
 	t.Parallel()
 	b := opened(t, filepath.Join(t.TempDir(), "store.db"), &Options{History: 10})
@@ -81,7 +81,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	var stored []*resourcepb.Resource
 	var cursors []string
 	for _, name := range []string{"a", "b", "c"} {
-		// No more at a time than the log keeps: a watch that is further behind has nothing left to read.
+		// At most as many at a time as the log keeps, because a watch that lags further cannot continue.
 		stored = append(stored, writes(t, b, name, 10)...)
 		_, seen := upTo(t, w)
 		cursors = append(cursors, seen...)
@@ -89,7 +89,7 @@ func TestHistoryIsBounded(t *testing.T) {
 
 	events, _ := upTo(t, watch(t, b, cursors[19])) // ten changes came after it
 	if len(events) != 10 || events[9].Version != stored[29].Version {
-		t.Errorf("a watch that resumes ten changes back shows %d", len(events))
+		t.Errorf("a watch that resumes ten changes back returns %d", len(events))
 	}
 	old, err := b.WatchFrom(t.Context(), thing, anywhere, "", cursors[18])
 	if err == nil {
@@ -101,7 +101,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
-// A cursor from after a copy was made does not fit the copy, however far that one has gone on.
+// A cursor from after a copy was made is refused by the copy, however many changes follow there.
 func TestCursorOfALostFuture(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
@@ -117,7 +117,7 @@ func TestCursorOfALostFuture(t *testing.T) {
 	defer restored.Close()
 	writes(t, restored, "c", 10)
 	if events, _ := upTo(t, watch(t, restored, cursors[len(before)-1])); len(events) != 10 {
-		t.Errorf("a watch from a cursor before the copy shows %d changes, not 10", len(events))
+		t.Errorf("a watch from a cursor before the copy returns %d changes, not 10", len(events))
 	}
 	lost, err := restored.WatchFrom(t.Context(), thing, anywhere, "", cursors[len(before)])
 	if err == nil {
@@ -129,7 +129,7 @@ func TestCursorOfALostFuture(t *testing.T) {
 	}
 }
 
-// Whoever knows the version of something damaged can replace it.
+// A caller that knows the version of a damaged resource can replace it.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
@@ -149,21 +149,21 @@ func TestDamage(t *testing.T) {
 	}
 	var damaged *storage.DamagedError
 	if _, err := b.Read(t.Context(), storage.StrongConsistency, child.Id); !errors.As(err, &damaged) || damaged.Version != child.Version {
-		t.Fatalf("Read of what is damaged: %v", err)
+		t.Fatalf("Read of a damaged resource: %v", err)
 	}
 	if ids, err := b.OwnerReferences(t.Context(), owner.Id); !errors.As(err, &damaged) {
-		t.Errorf("OwnerReferences over what is damaged: %v, %v", ids, err)
+		t.Errorf("OwnerReferences with a damaged child: %v, %v", ids, err)
 	}
 	child.Owner = nil
 	if _, err := b.WriteCAS(t.Context(), child); err != nil {
-		t.Errorf("WriteCAS over what is damaged: %v", err)
+		t.Errorf("WriteCAS over a damaged resource: %v", err)
 	}
 	if ids, err := b.OwnerReferences(t.Context(), owner.Id); len(ids) > 0 || err != nil {
 		t.Errorf("OwnerReferences after the child was replaced by one without an owner: %v, %v", ids, err)
 	}
 }
 
-// A file that somebody else has open is waited for, and not for ever.
+// Open waits for a file that another process has open, until its timeout.
 func TestFileInUse(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
@@ -182,7 +182,7 @@ func TestFileInUse(t *testing.T) {
 	}
 }
 
-// A program does not touch a file that a newer one has written.
+// A program does not change a file that a newer one has written.
 func TestNewerFormat(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
@@ -198,11 +198,11 @@ func TestNewerFormat(t *testing.T) {
 	}
 }
 
-// create=off opens what is there and makes nothing.
+// create=off opens an existing file and creates none.
 func TestCreateOff(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
 	if b, err := storage.Open(t.Context(), fmt.Sprintf("bbolt:%s?create=off", path)); !errors.Is(err, storage.ErrInvalid) {
-		t.Errorf("Open of a file that is not there: %v, %v", b, err)
+		t.Errorf("Open of a missing file: %v, %v", b, err)
 	}
 }

@@ -25,11 +25,11 @@ func TestConformance(t *testing.T) {
 			return func() storage.Backend { return opened(t, backup, nil) }
 		},
 		NoHistorian: "the log has no index by key",
-		NoMover:     "the example keeps no notes and has no fence",
+		NoMover:     "the example has neither notes nor a fence",
 	})
 }
 
-// copyOf copies the file of a store that is open.
+// copyOf copies the file of an open store.
 func copyOf(t testing.TB, path string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "copy.db")

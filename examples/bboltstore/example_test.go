@@ -40,7 +40,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	// What came after the listing, in this process or in a later one.
+	// The changes after the listing, in this process or in a later one.
 	watch, err := backend.WatchFrom(ctx, storage.UnversionedType{Group: "demo", Kind: "Service"}, &resourcepb.Tenancy{}, "", page.Cursor)
 	if err != nil {
 		log.Fatal(err)

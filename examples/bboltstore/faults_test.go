@@ -22,14 +22,14 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// none says why a file in the same machine is spared most faults.
+// none gives the reasons why most faults do not apply to a local file.
 var none = func() map[faults.Kind]string {
 	exempt := map[faults.Kind]string{}
 	for reason, kinds := range map[string][]faults.Kind{
 		"there is no connection: the database is a file":                         {faults.Cut, faults.Delay, faults.Throttle, faults.LoseAnswer},
 		"there is no server: the process has the file":                           {faults.Pause, faults.KillServer, faults.CrashSession, faults.Restart},
 		"there is one copy of the data":                                          {faults.StandbyAway, faults.QuorumAway, faults.ChangeLeader},
-		"no clock is looked at but for deadlines":                                {faults.SkewClock},
+		"clocks are used only for deadlines":                                     {faults.SkewClock},
 		"a disk that stalls or is full needs a file system of its own, and root": {faults.StallDisk, faults.FillDisk},
 	} {
 		for _, kind := range kinds {
@@ -39,10 +39,10 @@ var none = func() map[faults.Kind]string {
 	return exempt
 }()
 
-// noHistorian says why the past cannot be read.
+// noHistorian is the reason why the past cannot be read.
 const noHistorian = "the log has no index by key"
 
-// exempt returns none and more.
+// exempt returns none with one more reason.
 func exempt(reason string, kinds ...faults.Kind) map[faults.Kind]string {
 	all := maps.Clone(none)
 	for _, kind := range kinds {
@@ -51,14 +51,14 @@ func exempt(reason string, kinds ...faults.Kind) map[faults.Kind]string {
 	return all
 }
 
-// The process that has the file is killed and frozen at any moment; the next one opens the file. There is one handle, because bbolt
-// lets one process have the file, and the handle is in that.
+// The process with the open file is killed and frozen at any moment; the next one opens the file. There is one handle, in that
+// process, because bbolt allows one process per file.
 func TestFaultsKill(t *testing.T) {
 	processes := faults.NewProcesses("bbolt:" + filepath.Join(t.TempDir(), "store.db"))
 	faults.Test(t, faults.Harness{
 		Open:   processes.Open,
 		Faults: processes.Faults(),
-		Exempt: exempt("only the process that has the file could do it, which is another one; TestFaultsCompact does", faults.Compact),
+		Exempt: exempt("only the process with the open file could do it; see TestFaultsCompact", faults.Compact),
 
 		NoHistorian: noHistorian,
 	}, faults.Options{Seed: 4711, For: 12 * time.Second, Handles: 1})
@@ -72,13 +72,13 @@ func TestFaultsCompact(t *testing.T) {
 		Faults: []faults.Fault{{Kind: faults.Compact, Inject: func(context.Context, *rand.Rand) (func(context.Context) error, error) {
 			return nil, fileAt(path).compact()
 		}}},
-		Exempt: exempt("it would be this one; TestFaultsKill does it to another", faults.KillClient, faults.FreezeClient),
+		Exempt: exempt("it would be this process; see TestFaultsKill", faults.KillClient, faults.FreezeClient),
 
 		NoHistorian: noHistorian,
 	}, faults.Options{Seed: 4711, For: 8 * time.Second})
 }
 
-// compact makes the log forget all changes so far, as a small History does little by little.
+// compact deletes all history so far, as a small History does gradually.
 func (f *file) compact() error {
 	f.writer <- struct{}{}
 	defer func() { <-f.writer }()

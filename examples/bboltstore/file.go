@@ -17,23 +17,23 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// file is an open file. All handles of the process share it: bbolt lets nobody open a file a second time.
+// file is an open file. All handles of the process share it, because bbolt locks the file against a second open.
 type file struct {
 	path    string
 	db      *bolt.DB
 	id      driver.StoreID
-	handles int                           // how many share it; guarded by filesMu
-	writer  chan struct{}                 // full while a write transaction is under way; unlike bbolt's lock, waiting for it can be given up
+	handles int                           // number of handles; guarded by filesMu
+	writer  chan struct{}                 // full during a write transaction; unlike bbolt's lock, the wait for it can be cancelled
 	moved   atomic.Pointer[chan struct{}] // closed by the next commit
 }
 
-// files has the open ones by absolute path.
+// files contains the open ones by absolute path.
 var (
 	filesMu sync.Mutex
 	files   = map[string]*file{}
 )
 
-// share returns the file at path, and opens it if no other handle has.
+// share returns the file at path, and opens it for the first handle.
 func share(ctx context.Context, path string, o *Options) (*file, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -82,17 +82,17 @@ func (f *file) open(ctx context.Context, o *Options) (err error) {
 	return nil
 }
 
-// The buckets, and the format of what is in them; the package comment describes it.
+// The buckets, and the format of their contents; the package comment describes it.
 var storeBucket, resourcesBucket, childrenBucket, logBucket = []byte("store"), []byte("resources"), []byte("children"), []byte("log")
 
 const format = "1"
 
-// prepare reads the id of the store, or makes the store.
+// prepare reads the id of the store, or creates the store.
 func (f *file) prepare(tx *bolt.Tx) error {
 	if b := tx.Bucket(storeBucket); b != nil {
 		copy(f.id[:], b.Get([]byte("id")))
 		if got := b.Get([]byte("format")); string(got) != format {
-			return fmt.Errorf("%w: the file has format %q, the program knows %q", storage.ErrNewerSchema, got, format)
+			return fmt.Errorf("%w: the file has format %q, this program supports %q", storage.ErrNewerSchema, got, format)
 		}
 		return nil
 	}
@@ -105,17 +105,17 @@ func (f *file) prepare(tx *bolt.Tx) error {
 	t := txn{Tx: tx}
 	t.put(storeBucket, []byte("format"), []byte(format))
 	t.put(storeBucket, []byte("id"), f.id[:])
-	t.log(encodeNumber(after(0)), nil) // no change, but the place after which history begins
+	t.log(encodeNumber(after(0)), nil) // no change, but the point after which history begins
 	return t.err
 }
 
-// committed tells those who wait that there may be something new. It is called by the writer only.
+// committed wakes the readers that wait for a change. Only the writer calls it.
 func (f *file) committed() { close(*f.moved.Swap(new(make(chan struct{})))) }
 
 // view runs a read transaction.
 func (f *file) view(read func(tx *bolt.Tx) error) error { return ended(f.db.View(read)) }
 
-// ended is the error of a call that was under way when the last handle was closed, and found the file closed.
+// ended converts the error of a call that found the file closed by the last handle.
 func ended(err error) error {
 	if errors.Is(err, berrors.ErrDatabaseNotOpen) {
 		return storage.ErrClosed

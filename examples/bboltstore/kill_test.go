@@ -17,11 +17,11 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// storeToWrite is set, to the path of a store, in processes that write until they are killed.
+// storeToWrite contains the path of a store in processes that write until they are killed.
 const storeToWrite = "BBOLTSTORE_WRITE"
 
-// writeUntilKilled returns false, unless the process was started to write: then it writes four things again and again, and says
-// so when a write was acknowledged.
+// writeUntilKilled returns false unless the process was started to write. In that case it writes four resources repeatedly, and
+// prints each acknowledged write.
 func writeUntilKilled() bool {
 	path := os.Getenv(storeToWrite)
 	if path == "" {
@@ -56,8 +56,8 @@ func writeUntilKilled() bool {
 	return true
 }
 
-// killed starts a process that writes, kills it after a random number of acknowledged writes, and returns the versions that were
-// acknowledged for each name. More writes are under way when it dies.
+// killed starts a writing process, kills it after a random number of acknowledged writes, and returns the acknowledged versions of
+// each name. More writes are in flight when it dies.
 func killed(t *testing.T, path string) map[string][]string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
@@ -87,8 +87,8 @@ func killed(t *testing.T, path string) map[string][]string {
 	return acknowledged
 }
 
-// Whenever the process dies, what it acknowledged is there, and a watch from a cursor of before shows all of it, in order, and at
-// most one write more of each writer: the one that was under way.
+// Whenever the process dies, its acknowledged writes are stored. A watch from an earlier cursor returns all of them, in order, and
+// at most one more write of each writer: the one in flight.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
@@ -113,7 +113,7 @@ func TestKill(t *testing.T) {
 		for name, versions := range seen {
 			acked := acknowledged[name]
 			if len(versions) < len(acked) || len(versions) > len(acked)+1 || !slices.Equal(versions[:len(acked)], acked) {
-				t.Errorf("%s: %d versions were acknowledged and the watch shows %d: %v, %v", name, len(acked), len(versions), acked, versions)
+				t.Errorf("%s: %d versions were acknowledged and the watch returned %d: %v, %v", name, len(acked), len(versions), acked, versions)
 			}
 			stored, err := b.Read(t.Context(), storage.StrongConsistency, newThing(name).Id)
 			if err != nil || stored.Version != versions[len(versions)-1] {
@@ -122,7 +122,7 @@ func TestKill(t *testing.T) {
 		}
 		for name := range maps.Keys(acknowledged) {
 			if seen[name] == nil {
-				t.Errorf("%s was acknowledged at %v, and the watch does not show it", name, acknowledged[name])
+				t.Errorf("%s was acknowledged at %v, and the watch did not return it", name, acknowledged[name])
 			}
 		}
 	}

@@ -13,12 +13,12 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// listing is a copy of the rows that match a filter, from one transaction. A transaction that stays open while a client reads slowly
-// would keep bbolt from reusing pages and, sooner or later, from writing.
+// listing is a copy of the rows that match a filter, from one transaction. A transaction that stays open for a slow client would
+// keep bbolt from reusing pages and, eventually, from writing.
 type listing struct {
 	at     uint64
 	rows   []driver.Version
-	expiry *time.Timer // of a listing in pages
+	expiry *time.Timer // of a paged listing
 }
 
 // Next implements driver.Snapshot.
@@ -34,13 +34,13 @@ func (l *listing) Next(context.Context) (*resourcepb.Resource, error) {
 // Close implements driver.Snapshot.
 func (l *listing) Close() { l.rows = nil }
 
-// listings has the listings in pages that go on, by random names.
+// listings contains the unfinished paged listings, by random names.
 type listings struct {
 	mu   sync.Mutex
 	open map[[16]byte]*listing
 }
 
-// keep holds a listing for as long as its token is good after its last use.
+// keep stores a listing until its token expires after its last use.
 func (s *listings) keep(name [16]byte, l *listing) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *listings) close() {
 	clear(s.open)
 }
 
-// find returns the listing that a token names, and the row at which its page begins.
+// find returns the listing of a token, and the first row of its page.
 func (s *listings) find(name *[16]byte, token []byte) (*listing, int, error) {
 	row, n := binary.Uvarint(token[copy(name[:], token):])
 	s.mu.Lock()

@@ -16,7 +16,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A row of the bucket of resources is the version, a NUL, and the resource as the driver tier encodes it.
+// A row of the bucket of resources is the version, a NUL, and the resource in the encoding of package driver.
 
 func encodeRow(version string, data []byte) []byte {
 	return append(append([]byte(version), 0), data...)
@@ -27,12 +27,12 @@ func decodeRow(k driver.Key, row []byte) (*resourcepb.Resource, error) {
 	return driver.Decode(k, data, string(version))
 }
 
-// childrenOf is how the keys of an owner's children begin. No key and no uid has a NUL in it.
+// childrenOf returns the key prefix of an owner's children. Keys and uids contain no NUL.
 func childrenOf(owner driver.Key, uid string) []byte {
 	return append(append(append(owner.Bytes(), 0), uid...), 0)
 }
 
-// childKey is where the bucket of children has a resource; nil if it has no owner.
+// childKey returns the key of a resource in the bucket of children, or nil if it has no owner.
 func childKey(res *resourcepb.Resource) []byte {
 	if res.GetOwner() == nil {
 		return nil
@@ -86,7 +86,7 @@ func (s *store) Children(ctx context.Context, owner driver.Key, uid string) (ids
 				return err
 			}
 			res, err := get(tx, child)
-			if bytes.Equal(childKey(res), k) { // not so where a damaged resource, whose owner nobody knew, was replaced
+			if bytes.Equal(childKey(res), k) { // false after the replacement of a damaged resource, whose owner was unknown
 				ids = append(ids, res.GetId())
 			}
 			return err
@@ -95,7 +95,7 @@ func (s *store) Children(ctx context.Context, owner driver.Key, uid string) (ids
 	return ids, err
 }
 
-// each calls do for the rows whose keys begin with prefix, in order, until the caller has no more time or the handle is closed.
+// each calls do for the rows with a key prefix, in order, until the caller's context ends or the handle is closed.
 func (s *store) each(ctx context.Context, b *bolt.Bucket, prefix []byte, do func(k, row []byte) error) error {
 	c := b.Cursor()
 	for k, row := c.Seek(prefix); k != nil && bytes.HasPrefix(k, prefix); k, row = c.Next() {

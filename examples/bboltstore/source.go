@@ -14,7 +14,7 @@ import (
 	"github.com/ashlar-dev/storage/driver/key"
 )
 
-// source gives the changes of the file. What their numbers mean is in driver.Sequence.
+// source returns the changes of the file. driver.Sequence compares their numbers.
 type source struct {
 	driver.Sequence
 	file *file
@@ -24,7 +24,7 @@ var _ driver.Prover[uint64] = source{}
 
 var everything = driver.Filter{Group: storage.Wildcard, Kind: storage.Wildcard, Partition: storage.Wildcard, Namespace: storage.Wildcard}
 
-// Run implements driver.Source. All commits are made by this process, which says so when it has made one.
+// Run implements driver.Source. This process makes all commits, and signals each.
 func (s source) Run(ctx context.Context, ready func(uint64), publish func([]*driver.Event[uint64], uint64)) error {
 	at, err := s.Newest(ctx)
 	if err != nil {
@@ -32,7 +32,7 @@ func (s source) Run(ctx context.Context, ready func(uint64), publish func([]*dri
 	}
 	ready(at)
 	for {
-		committed := *s.file.moved.Load() // asked for before reading, so that a commit in between is not missed
+		committed := *s.file.moved.Load() // loaded before the read, so that no commit in between is missed
 		for more := true; more; {
 			var events []*driver.Event[uint64]
 			if events, at, more, err = s.file.page(at, &everything, 1000); err != nil {
@@ -55,7 +55,7 @@ func (s source) History(from uint64, f *driver.Filter) driver.History[uint64] {
 	})
 }
 
-// Newest implements driver.Prover. Run has published the change, or will when it hears of the commit.
+// Newest implements driver.Prover. Run has published the change, or will when it receives the signal of the commit.
 func (s source) Newest(context.Context) (at uint64, err error) {
 	err = s.file.view(func(tx *bolt.Tx) error {
 		at = newest(tx)
@@ -64,13 +64,13 @@ func (s source) Newest(context.Context) (at uint64, err error) {
 	return at, err
 }
 
-// page reads about limit changes after a number, and returns the number that it has come to.
+// page reads about limit changes after a number, and returns the number that it has reached.
 func (f *file) page(from uint64, filter *driver.Filter, limit int) (events []*driver.Event[uint64], end uint64, more bool, err error) {
 	end = from
 	err = f.view(func(tx *bolt.Tx) error {
 		c := tx.Bucket(logBucket).Cursor()
 		if k, _ := c.Seek(encodeNumber(from)); k == nil || binary.BigEndian.Uint64(k) != from {
-			return fmt.Errorf("%w: the log does not have this change any more", storage.ErrCompacted)
+			return fmt.Errorf("%w: the log does not contain this change any more", storage.ErrCompacted)
 		}
 		k, row := c.Next()
 		for seen, size := 1, 0; k != nil && !more; seen++ {
@@ -95,21 +95,21 @@ func (f *file) page(from uint64, filter *driver.Filter, limit int) (events []*dr
 // The kinds of rows in the log.
 const written, deleted = 'w', 'd'
 
-// readEntry returns a row of the log as an event. Its key is the number of the change and the key of the resource; txn.carryOut has
-// written the rest.
+// readEntry returns a row of the log as an event. The row's key is the number of the change and the key of the resource;
+// txn.carryOut has written the rest.
 func readEntry(k, row []byte) (*driver.Event[uint64], error) {
 	parsed, err := key.Parse(k[8:])
 	if err != nil || len(row) < 9 {
-		return nil, errors.New("a row of the log is broken")
+		return nil, errors.New("a row of the log is malformed")
 	}
 	ev := &driver.Event[uint64]{Key: parsed, Delete: row[0] == deleted, Size: len(row)}
 	ev.At, ev.Commit = binary.BigEndian.Uint64(k), int64(binary.BigEndian.Uint64(row[1:]))
-	ev.Resource, ev.Damage = decodeRow(parsed, row[9:]) // what is damaged ends only the watches that want it
+	ev.Resource, ev.Damage = decodeRow(parsed, row[9:]) // damage ends only the matching watches
 	return ev, nil
 }
 
-// after returns a number for the change that follows another. The gap is random, so that two copies of a file which went on
-// separately use different numbers.
+// after returns a number for the change that follows another. The gap is random, so that two copies of a file with separate changes
+// use different numbers.
 func after(number uint64) uint64 { return number + 1 + rand.Uint64N(1<<24) }
 
 func encodeNumber(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }

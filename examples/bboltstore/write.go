@@ -28,7 +28,7 @@ func (s *store) Apply(ctx context.Context, mutations []driver.Mutation) error {
 	if err != nil {
 		return ended(err)
 	}
-	defer func() { _ = tx.Rollback() }() // nothing is left to roll back after Commit
+	defer func() { _ = tx.Rollback() }() // has no effect after Commit
 	t := txn{Tx: tx}
 	changes, err := t.decide(mutations)
 	if err != nil || len(changes) == 0 {
@@ -46,28 +46,28 @@ func (s *store) Apply(ctx context.Context, mutations []driver.Mutation) error {
 	}
 	err = tx.Commit()
 	s.committed()
-	if err != nil { // the page that makes it visible may have been written, and the flush after it have failed
+	if err != nil { // the page that makes it visible may have been written before a failed flush
 		return fmt.Errorf("%w: commit: %w", storage.ErrInconsistent, err)
 	}
 	return nil
 }
 
-// txn is a write transaction whose first error sticks.
+// txn is a write transaction that keeps its first error.
 type txn struct {
 	*bolt.Tx
 	err error
 }
 
-// change is a mutation that changes something.
+// change is a mutation with an effect.
 type change struct {
 	*driver.Mutation
 	key    []byte
-	row    []byte // what is stored before
-	child  []byte // where the bucket of children has that
+	row    []byte // the stored row
+	child  []byte // the row's key in the bucket of children
 	number uint64
 }
 
-// decide returns what mutations change. They are about different keys, so none depends on another.
+// decide returns the changes of the mutations. The mutations have different keys, so none depends on another.
 func (t *txn) decide(mutations []driver.Mutation) (changes []change, err error) {
 	number := newest(t.Tx)
 	for i := range mutations {
@@ -77,7 +77,7 @@ func (t *txn) decide(mutations []driver.Mutation) (changes []change, err error) 
 			version, _, _ := bytes.Cut(c.row, []byte{0})
 			res, err := decodeRow(c.Key, c.row)
 			found = driver.Stored{Exists: true, Uid: res.GetId().GetUid(), Version: string(version)}
-			if err != nil { // what is there is damaged; whoever knows the version may replace it
+			if err != nil { // the stored resource is damaged; a caller with its version may replace it
 				found.Uid = c.Uid
 			}
 			c.child = childKey(res)
@@ -95,7 +95,8 @@ func (t *txn) decide(mutations []driver.Mutation) (changes []change, err error) 
 	return changes, nil
 }
 
-// carryOut makes a change in all buckets. commit is the number of the last change of the transaction, 0 if there is no other.
+// carryOut applies a change to all buckets. commit is the number of the last change of the transaction, or 0 if this is the only
+// one.
 func (t *txn) carryOut(c *change, commit uint64) {
 	kind, row := byte(deleted), c.row
 	t.delete(childrenBucket, c.child)
@@ -103,7 +104,7 @@ func (t *txn) carryOut(c *change, commit uint64) {
 	if c.Verb == driver.Write {
 		data, err := driver.Encode(c.Resource)
 		t.err = errors.Join(t.err, err)
-		// No write had this version, and none will have it, in no copy of the file.
+		// No write had this version, and none will have it, in any copy of the file.
 		c.NewVersion = fmt.Sprintf("%x-%016x", c.number, rand.Uint64())
 		kind, row = written, encodeRow(c.NewVersion, data)
 		t.put(resourcesBucket, c.key, row)
@@ -112,7 +113,7 @@ func (t *txn) carryOut(c *change, commit uint64) {
 	t.log(append(encodeNumber(c.number), c.key...), append(binary.BigEndian.AppendUint64([]byte{kind}, commit), row...))
 }
 
-// put and delete do nothing where there is no key: a resource without an owner is no child.
+// put and delete ignore an empty key: a resource without an owner is no child.
 
 func (t *txn) put(bucket, key, value []byte) {
 	if t.err == nil && key != nil {
@@ -134,7 +135,7 @@ func (t *txn) log(k, row []byte) {
 	}
 }
 
-// trim removes the oldest rows of the log, but for keep changes and the row before them, after which history begins.
+// trim removes the oldest rows of the log, except for the newest changes and the row before them, after which history begins.
 func (t *txn) trim(keep int) {
 	b := t.Bucket(logBucket)
 	rows := b.Sequence()

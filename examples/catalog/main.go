@@ -1,7 +1,8 @@
-// Command catalog serves two types of resources of its own in one process: services, and the endpoints that they own. It shows hooks that
-// complete and check what is written, who may write, owners that are filled in, and how what a deleted service owned is deleted.
+// Command catalog serves two resource types of its own in one process: services, and the endpoints that they own. It demonstrates
+// hooks that set defaults and validate writes, authorization, owners that the service completes, and the deletion of a deleted
+// service's endpoints.
 //
-// The client in it needs no connection. To serve the same types to other processes, register the server with a grpc.Server; ashlar serve
+// Its client needs no connection. To serve the same types to other processes, register the server with a grpc.Server; ashlar serve
 // does that for types from files, without a program.
 package main
 
@@ -33,16 +34,16 @@ var (
 	endpointType = &resourcepb.Type{Group: "catalog", GroupVersion: "v1", Kind: "Endpoint"}
 )
 
-// user is who calls. Hooks get to know it by a type assertion.
+// user is the caller. Hooks access it by a type assertion.
 type user struct{ name string }
 
-// OperatorRead lets everybody read.
+// OperatorRead permits every caller to read.
 func (user) OperatorRead() error { return nil }
 
-// OperatorWrite lets nobody write but the platform's own people.
+// OperatorWrite permits only the platform team to write.
 func (u user) OperatorWrite() error {
 	if u.name != "platform" {
-		return fmt.Errorf("%w: %s is not of the platform", registry.ErrDenied, u.name)
+		return fmt.Errorf("%w: %s is not in the platform team", registry.ErrDenied, u.name)
 	}
 	return nil
 }
@@ -72,7 +73,7 @@ func types() (*registry.Registry, error) {
 				}
 				return nil
 			},
-			// Endpoints come from the machines themselves.
+			// Endpoints are written by the machines themselves.
 			MayWrite: func(c registry.Caller, _ *resourcepb.Resource) error {
 				if c.(user).name == "" {
 					return registry.ErrDenied
@@ -100,7 +101,8 @@ func run(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	server := service.New(backend, registered, &service.Options{
-		// A real program would look the token up: compare it in constant time, and answer service.ErrUnauthenticated to unknown ones.
+		// A real program would look up the token: compare it in constant time, and return service.ErrUnauthenticated for unknown
+		// ones.
 		Authenticate: func(_ context.Context, token string, _ *resourcepb.Tenancy) (registry.Caller, error) {
 			return user{name: token}, nil
 		},
@@ -127,7 +129,7 @@ func tour(ctx context.Context, c resourcegrpc.ResourceServiceClient, out io.Writ
 	_, err := c.Write(machine, request(web, nil, &catalogpb.Service{Port: 8080}))
 	fmt.Fprintln(out, "a machine writes a service:", status.Code(err))
 	_, err = c.Write(platform, request(web, nil, &catalogpb.Service{}))
-	fmt.Fprintln(out, "the platform forgets the port:", status.Convert(err).Message())
+	fmt.Fprintln(out, "the platform omits the port:", status.Convert(err).Message())
 	written, err := c.Write(platform, request(web, nil, &catalogpb.Service{Port: 8080}))
 	if err != nil {
 		return err
@@ -172,7 +174,7 @@ func tour(ctx context.Context, c resourcegrpc.ResourceServiceClient, out io.Writ
 	return nil
 }
 
-// request asks for a resource to be written. The owner's uid is filled in by the service.
+// request returns a request to write a resource. The service completes the owner's uid.
 func request(id, owner *resourcepb.ID, data proto.Message) *resourcepb.WriteRequest {
 	payload, err := anypb.New(data)
 	if err != nil {

@@ -15,7 +15,7 @@ func Example_tour() {
 	}
 	// Output:
 	// a machine writes a service: PermissionDenied
-	// the platform forgets the port: data.port is 0, expected 1 to 65535
+	// the platform omits the port: data.port is 0, expected 1 to 65535
 	// stored with the protocol tcp
 	// the service owns 2 endpoints
 	// the service was deleted, and its endpoints after it

@@ -14,7 +14,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// Two processes, one of which is killed again and again, and a database that is restarted under them.
+// Two processes schedule. One of them is killed repeatedly, and the database is restarted.
 func TestPostgres(t *testing.T) {
 	t.Parallel()
 	server := env.StartPostgres(t)

@@ -1,5 +1,5 @@
-// Command scheduler is a small orchestrator on package store: services want tasks, tasks are assigned to nodes, and the tasks of nodes that
-// are down are assigned anew. Any number of these programs share a store, and each may be killed at any moment. See README.md.
+// Command scheduler is a small orchestrator on package tables: services want tasks, tasks are assigned to nodes, and the tasks of
+// failed nodes are assigned again. Any number of these programs share a store, and each may be killed at any moment. See README.md.
 package main
 
 import (
@@ -29,7 +29,7 @@ func main() {
 	}
 }
 
-// command carries out one command line: run, nodes N, down PREFIX, up PREFIX, service NAME N, or show.
+// command executes one command line: run, nodes N, down PREFIX, up PREFIX, service NAME N, or show.
 func command(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("scheduler", flag.ContinueOnError)
 	url := flags.String("store", "sqlite:scheduler.db", "the `URL` of the store")
@@ -84,7 +84,7 @@ func addNodes(ctx context.Context, s *tables.Store, count int) error {
 	})
 }
 
-// markNodes marks all nodes whose names begin with a prefix as down, or as up.
+// markNodes marks all nodes with a name prefix as down, or as up.
 func markNodes(ctx context.Context, s *tables.Store, prefix string, down bool) error {
 	var names []string
 	if err := s.View(ctx, func(v *tables.View) error {
@@ -129,7 +129,7 @@ func setService(ctx context.Context, s *tables.Store, name string, replicas int)
 	})
 }
 
-// show prints what runs where.
+// show prints the tasks of each node.
 func show(ctx context.Context, s *tables.Store) error {
 	return s.View(ctx, func(v *tables.View) error {
 		all, err := nodes.List(v)

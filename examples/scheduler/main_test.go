@@ -16,10 +16,10 @@ import (
 	"github.com/ashlar-dev/storage/typed/tables"
 )
 
-// storeVariable is in the environment of a process that is to schedule, and not to test.
+// storeVariable is set in the environment of a process that schedules instead of testing.
 const storeVariable = "ASHLAR_SCHEDULER_TEST_STORE"
 
-// schedules runs the scheduler instead of the tests in a process that was started for that, as long as somebody holds its input.
+// schedules runs the scheduler instead of the tests in a process that was started for it, until its standard input is closed.
 func schedules() bool {
 	url := os.Getenv(storeVariable)
 	if url == "" {
@@ -27,7 +27,7 @@ func schedules() bool {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		defer cancel() // the test is gone, whatever it was that ended it
+		defer cancel() // the test has ended, for any reason
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	}()
 	if err := command(ctx, []string{"-store", url, "run"}); err != nil && ctx.Err() == nil {
@@ -37,23 +37,23 @@ func schedules() bool {
 	return true
 }
 
-// scheduler is one that runs, and can be killed.
+// scheduler kills a running scheduler.
 type scheduler func()
 
 // starter starts a scheduler on a store.
 type starter func(t *testing.T, url string) scheduler
 
-// process starts one in a process of its own.
+// process starts a scheduler in a process of its own.
 func process(t *testing.T, url string) scheduler {
 	t.Helper()
 	if os.Getenv(storeVariable) != "" {
-		t.Fatal("a scheduler that was started by a test starts no other one")
+		t.Fatal("a scheduler process must not start another process")
 	}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self, "-test.run=^$") // if it did not know what it is for, it would do nothing
+	cmd := exec.Command(self, "-test.run=^$") // without the variable it would do nothing
 	cmd.Env = append(os.Environ(), storeVariable+"="+url)
 	cmd.Stderr = os.Stderr
 	if _, err := cmd.StdinPipe(); err != nil {
@@ -68,7 +68,7 @@ func process(t *testing.T, url string) scheduler {
 	}
 }
 
-// inside starts one in this process, where a store in memory is. It is not killed, but ends wherever it is.
+// inside starts a scheduler in this process, for a store in memory. It is cancelled at any point instead of killed.
 func inside(t *testing.T, url string) scheduler {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -101,11 +101,11 @@ const (
 	replicas  = 30
 )
 
-// schedule runs two schedulers, kills and restarts them, marks nodes down and up, and grows and shrinks services. Then every task that is
-// wanted is there once and runs on a node that is up. All the while an observer sees that none is assigned to a node while it is assigned
-// to another one, and that every node counts its tasks.
+// schedule runs two schedulers, kills and restarts them, marks nodes down and up, and grows and shrinks services. At the end every
+// wanted task exists once and runs on a node that is up. Meanwhile an observer checks that no task is assigned to a node while it
+// is assigned to another, and that every node's count of tasks is right.
 func schedule(t *testing.T, url string, start starter, disturb func()) {
-	ctx := t.Context() // each wait has a bound of its own: the whole test takes minutes on a busy machine
+	ctx := t.Context() // each wait has its own bound, because the whole test takes minutes on a busy machine
 	b := fixture.Open(t, url)
 	s, err := open(ctx, b)
 	if err != nil {
@@ -131,7 +131,7 @@ func schedule(t *testing.T, url string, start starter, disturb func()) {
 		want[service] = replicas
 		do(setService(ctx, s, service, replicas))
 	}
-	// One task more at a time, which both schedulers see at the same time and want to assign.
+	// One more task at a time, which both schedulers try to assign concurrently.
 	compete := func(service string) {
 		t.Helper()
 		for n := range replicas / 2 {
@@ -143,7 +143,7 @@ func schedule(t *testing.T, url string, start starter, disturb func()) {
 	for round := range 4 {
 		service := fmt.Sprint("service-", round)
 		compete(service)
-		// Kill one in the middle of its work, which has begun when something is assigned.
+		// Kill one in the middle of its work, which has begun when a task is assigned.
 		grow(service, replicas)
 		do(until(ctx, s, func(v *tables.View) (bool, error) {
 			of, err := tasks.List(v, taskService.Is(service))
@@ -190,7 +190,7 @@ func until(ctx context.Context, s *tables.Store, holds func(*tables.View) (bool,
 	}
 }
 
-// settled reports whether all tasks that are wanted exist, no others, and all run on nodes that are up.
+// settled reports whether exactly the wanted tasks exist, and all run on nodes that are up.
 func settled(want map[string]int) func(*tables.View) (bool, error) {
 	return func(v *tables.View) (bool, error) {
 		if err := counted(v); err != nil {
@@ -221,7 +221,7 @@ func settled(want map[string]int) func(*tables.View) (bool, error) {
 	}
 }
 
-// counted fails if a node does not count the tasks that are assigned to it.
+// counted fails if a node's count differs from its assigned tasks.
 func counted(v *tables.View) error {
 	all, err := nodes.List(v)
 	for _, node := range all {
@@ -236,7 +236,7 @@ func counted(v *tables.View) error {
 	return err
 }
 
-// observe follows all changes until the function that it returns is called, which fails the test if a task was assigned twice.
+// observe follows all changes until the returned function is called, which fails the test if a task was assigned twice.
 func observe(t *testing.T, s *tables.Store) func(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	w, err := s.ViewAndWatch(ctx, nil, tasks.Where())

@@ -13,14 +13,14 @@ import (
 	"github.com/ashlar-dev/storage/typed/tables"
 )
 
-// Node is a machine that tasks run on.
+// Node is a machine that runs tasks.
 type Node struct {
 	Down  bool `json:"down,omitempty"`
-	Room  int  `json:"room"`  // how many tasks fit
-	Tasks int  `json:"tasks"` // how many are assigned to it: written with each assignment, in the same transaction
+	Room  int  `json:"room"`  // maximum number of tasks
+	Tasks int  `json:"tasks"` // number of assigned tasks: written with each assignment, in the same transaction
 }
 
-// Service is what somebody wants to run.
+// Service is a number of wanted tasks.
 type Service struct {
 	Replicas int `json:"replicas"`
 }
@@ -28,10 +28,10 @@ type Service struct {
 // Task is one replica of a service.
 type Task struct {
 	Service string `json:"service"`
-	Node    string `json:"node"` // "" while it is assigned to none
+	Node    string `json:"node"` // "" without an assignment
 }
 
-// The tables, and the indexes that the scheduler looks at.
+// The tables, and the indexes that the scheduler uses.
 var (
 	nodeState = tables.Index[Node, bool]{Name: "down", Values: func(n *typed.Object[Node]) []bool { return []bool{n.Data.Down} }}
 	nodes     = tables.NewJSONTable[Node](kind("Node"), nodeState)
@@ -54,8 +54,8 @@ func open(ctx context.Context, b storage.Backend) (*tables.Store, error) {
 	return tables.Open(ctx, b, nodes, services, tasks)
 }
 
-// run schedules until ctx is over. Any number of processes do so at once, and each may end at any moment: what there is to do is always
-// found in the store, and every step is a transaction that looks whether it is still to be done.
+// run schedules until ctx ends. Any number of processes do so concurrently, and each may end at any moment: the pending work is
+// always found in the store, and every step is a transaction that checks whether it is still necessary.
 func run(ctx context.Context, s *tables.Store) error {
 	for {
 		watch, err := s.ViewAndWatch(ctx, nil)
@@ -70,7 +70,7 @@ func run(ctx context.Context, s *tables.Store) error {
 	}
 }
 
-// follow does what is to be done now, and again after every commit.
+// follow does the pending work, and repeats that after every commit.
 func follow(ctx context.Context, s *tables.Store, watch *tables.Watch) error {
 	for {
 		if err := reconcile(ctx, s); err != nil {
@@ -86,20 +86,20 @@ func follow(ctx context.Context, s *tables.Store, watch *tables.Watch) error {
 	}
 }
 
-// reconcile brings the tasks to what is wanted. The database may be away for a while, or have lost an answer: what was not done is found
-// again the next time, which is at once.
+// reconcile adjusts the tasks to the wanted ones. The database may be unavailable, or lose an answer: unfinished work is found
+// again in the next call, which follows at once.
 func reconcile(ctx context.Context, s *tables.Store) error {
 	for {
 		err := errors.Join(replicate(ctx, s), evacuate(ctx, s), assign(ctx, s))
 		if err == nil || ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
 			return errors.Join(err, ctx.Err())
 		}
-		// A read from the database waits until it is back.
+		// A linearizable read waits until the database answers.
 		_ = s.View(ctx, func(*tables.View) error { return nil }, tables.Linearizable)
 	}
 }
 
-// replicate creates the tasks that services lack, and deletes what they have too much of.
+// replicate creates missing tasks of services, and deletes superfluous ones.
 func replicate(ctx context.Context, s *tables.Store) error {
 	var create, drop []*resourcepb.ID
 	if err := s.View(ctx, func(v *tables.View) error {
@@ -142,7 +142,7 @@ func replicate(ctx context.Context, s *tables.Store) error {
 	})
 }
 
-// serviceOf returns the service that a task belongs to by its name, and its slot.
+// serviceOf returns a task's service and slot, from its name.
 func serviceOf(task *resourcepb.ID) (name string, slot int) {
 	at := strings.LastIndexByte(task.Name, '-')
 	_, _ = fmt.Sscanf(task.Name[at+1:], "%d", &slot)
@@ -186,7 +186,7 @@ func dropTask(tx *tables.Tx, id *resourcepb.ID) error {
 	return errors.Join(release(tx, task.Data.Node), tasks.Delete(tx, id))
 }
 
-// release takes a task off a node's count.
+// release subtracts a task from a node's count.
 func release(tx *tables.Tx, node string) error {
 	if node == "" {
 		return nil
@@ -199,7 +199,7 @@ func release(tx *tables.Tx, node string) error {
 	return nodes.Put(tx, n)
 }
 
-// evacuate takes the tasks off nodes that are down.
+// evacuate removes the tasks from nodes that are down.
 func evacuate(ctx context.Context, s *tables.Store) error {
 	var stranded []*resourcepb.ID
 	if err := s.View(ctx, func(v *tables.View) error {
@@ -246,7 +246,7 @@ func evacuateTask(tx *tables.Tx, id *resourcepb.ID) error {
 	return tasks.Put(tx, task)
 }
 
-// assign gives tasks that have no node the emptiest one.
+// assign assigns each task without a node to the emptiest one.
 func assign(ctx context.Context, s *tables.Store) error {
 	var waiting []*resourcepb.ID
 	if err := s.View(ctx, func(v *tables.View) error {
@@ -276,7 +276,7 @@ func assignTask(tx *tables.Tx, id *resourcepb.ID) error {
 	if err != nil {
 		return err
 	}
-	// The list only says which node to try, so the others may change meanwhile. The node itself is written.
+	// The list only selects a node to try, so the other nodes may change meanwhile. The selected node itself is written.
 	up, err := nodes.List(tx.UncheckedReader(), nodeState.Is(false))
 	up = slices.DeleteFunc(up, func(n *typed.Object[Node]) bool { return n.Data.Tasks >= n.Data.Room })
 	if err != nil || len(up) == 0 {
