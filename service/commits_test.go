@@ -145,14 +145,14 @@ func apply(ctx context.Context, c resourcegrpc.ResourceServiceClient, before boo
 			if gone := ev.GetDelete().GetResource(); gone != nil {
 				if _, there := view[gone.GetId().GetName()]; !there {
 					stop()
-					return errors.New("the end of what was not there: " + gone.GetId().GetName())
+					return errors.New("the end of a resource that was not shown:  " + gone.GetId().GetName())
 				}
 				delete(view, gone.GetId().GetName())
 			}
 			round := ev.GetUpsert().GetResource().GetMetadata()["round"]
 			if open != "" && round != "" && round != open {
 				stop()
-				return fmt.Errorf("commit %s goes on with what belongs to %s", open, round)
+				return fmt.Errorf("commit %s continues with an event of commit %s", open, round)
 			}
 			if open = ""; ev.GetMore() {
 				open = round
@@ -163,7 +163,7 @@ func apply(ctx context.Context, c resourcegrpc.ResourceServiceClient, before boo
 			}
 			if !ev.GetMore() && fmt.Sprint(view) != expected {
 				stop()
-				return fmt.Errorf("it shows %v, but a reader sees %s", view, expected)
+				return fmt.Errorf("the watch shows %v, a reader sees %s", view, expected)
 			}
 			if last && !ev.GetMore() {
 				stop()

@@ -83,7 +83,7 @@ func TestStreamsCallWatchOnly(t *testing.T) {
 		}
 	}
 	if watches, others := b.watches.Load(), b.others.Load(); watches != streams || others != 2*writes {
-		t.Errorf("the store was asked for %d watches, and %d other things, not for %d and %d", watches, others, streams, 2*writes)
+		t.Errorf("the store had %d watches and %d other calls, expected %d and %d", watches, others, streams, 2*writes)
 	}
 }
 

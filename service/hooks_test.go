@@ -90,6 +90,6 @@ func TestHooksThatPanic(t *testing.T) {
 		_, _ = server.Client().WatchList(t.Context(), &resourcepb.WatchListRequest{Type: albumType})
 	}()
 	if err := (<-opened).Err(); !errors.Is(err, context.Canceled) {
-		t.Errorf("the stream's context goes on: %v", err)
+		t.Errorf("the stream's context is not done: %v", err)
 	}
 }

@@ -25,7 +25,7 @@ func TestToken(t *testing.T) {
 		{"an empty one beside authorization", []string{"authorization", "Bearer a", "x-consul-token", ""}, "a"},
 		{"another scheme", []string{"authorization", "Basic a"}, ""},
 		{"a scheme alone", []string{"authorization", "Bearer"}, ""},
-		{"a scheme that begins alike", []string{"authorization", "Bearera b"}, ""},
+		{"a scheme with the same beginning", []string{"authorization", "Bearera b"}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -53,7 +53,7 @@ func TestUnreadableOwners(t *testing.T) {
 			absent = codes.InvalidArgument // as Read, which says NotFound
 		}
 		if _, err := c.Write(ctx, &resourcepb.WriteRequest{Resource: res}); status.Code(err) != absent {
-			t.Errorf("%v, which is not there: %v, expected %v", owner, err, absent)
+			t.Errorf("%v, which is absent: %v, expected %v", owner, err, absent)
 		}
 		store(ctx, t, b, album(owner.name, "1"), owner.namespace, "v1")
 		if out, err := c.Write(ctx, &resourcepb.WriteRequest{Resource: res}); status.Code(err) != owner.code {

@@ -71,7 +71,7 @@ func TestPagesHideUnreadableResources(t *testing.T) {
 					got = append(got, res.GetId().GetName())
 				}
 				if raw, err := base64.RawURLEncoding.DecodeString(next); err != nil || strings.Contains(string(raw), "secret") {
-					t.Fatalf("%s by %d: a token says %q: %v", listing.what, limit, raw, err)
+					t.Fatalf("%s by %d: a token has the content %q: %v", listing.what, limit, raw, err)
 				}
 				if token = next; token == "" {
 					break

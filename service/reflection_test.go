@@ -129,11 +129,11 @@ func TestReflection(t *testing.T) {
 	// A client without the schema can read and write payloads.
 	song := reflectedFiles(ctx, t, cc, "music.Song")
 	if _, err := song.FindDescriptorByName("music.Label"); err != nil {
-		t.Errorf("what the payload's schema imports: %v", err)
+		t.Errorf("the imports of the payload's schema: %v", err)
 	}
 	reflectedFiles(ctx, t, cc, "music.Label.f")
 	if _, err := protoregistry.GlobalFiles.FindDescriptorByName("hashicorp.consul.resource.Type"); err == nil {
-		t.Error("reflection registers the compatible schema for the whole program, which may link another one of that name")
+		t.Error("reflection registers the compatible schema globally, which conflicts with a linked one")
 	}
 }
 

@@ -82,14 +82,14 @@ func TestBothNames(t *testing.T) {
 		defer mu.Unlock()
 		called = append(called, told)
 		if method != told {
-			t.Errorf("the interceptor is told %s, and grpc.Method says %s", told, method)
+			t.Errorf("the interceptor gets %s, and grpc.Method returns %s", told, method)
 		}
 	}
 	cc := dial(t, func(s *grpc.Server) { newServer(t).Register(s) },
 		grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 			note(ctx, info.FullMethod)
 			if _, ok := info.Server.(*service.Server); !ok {
-				t.Errorf("the interceptor is told the server %T", info.Server)
+				t.Errorf("the interceptor gets the server %T", info.Server)
 			}
 			return next(ctx, req)
 		}),
@@ -144,7 +144,7 @@ func TestCompatibleNameWithoutInterceptors(t *testing.T) {
 	cc := dial(t, func(s *grpc.Server) { newServer(t).Register(s) })
 	err := cc.Invoke(ctx, "/"+consulName+"/Read", &resourcepb.ReadRequest{Id: album("none", "").GetId()}, &resourcepb.ReadResponse{})
 	if status.Code(err) != codes.NotFound {
-		t.Errorf("a read of nothing is answered with %v, expected NotFound", err)
+		t.Errorf("a read of an absent resource returns %v, expected NotFound", err)
 	}
 }
 
@@ -173,6 +173,6 @@ func TestHealth(t *testing.T) {
 	set.Resume()
 	expect("after Resume", healthpb.HealthCheckResponse_SERVING)
 	if _, err := client.Check(ctx, &healthpb.HealthCheckRequest{Service: "another"}); status.Code(err) != codes.NotFound {
-		t.Errorf("the status of a service that there is not: %v, expected NotFound", err)
+		t.Errorf("the status of an unknown service: %v, expected NotFound", err)
 	}
 }

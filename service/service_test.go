@@ -99,7 +99,7 @@ func TestResourceLifecycle(t *testing.T) {
 	}
 	owner, err := service.Tombstone(stones.GetResources()[0])
 	if err != nil || !proto.Equal(owner, id) {
-		t.Errorf("the tombstone stands for %v (%v), not for %v", owner, err, id)
+		t.Errorf("the tombstone has the owner %v (%v), expected %v", owner, err, id)
 	}
 	if want := []string{"EndOfSnapshot_", "Upsert_", "Upsert_", "Upsert_", "Upsert_", "Delete_"}; !slices.Equal(events, want) {
 		t.Errorf("the stream sent %v, not %v", events, want)

@@ -15,7 +15,7 @@ func TestTombstoneNames(t *testing.T) {
 	for _, uid := range []string{upper, strings.ToLower(upper), upper[:25] + "é", upper + " ", "x", "X", ""} {
 		name := tombstoneName(uid)
 		if other, ok := known[name]; ok || !isName(name) {
-			t.Errorf("the tombstone of %q has the name %q, which is that of %q's or no name", uid, name, other)
+			t.Errorf("the tombstone of %q has the name %q, which is invalid or equal to the name for %q", uid, name, other)
 		}
 		known[name] = uid
 	}

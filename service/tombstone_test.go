@@ -63,6 +63,6 @@ func TestTombstonesOfOtherGroupVersions(t *testing.T) {
 		t.Errorf("stored is %v, not %v", after, before)
 	}
 	if _, err := c.Delete(ctx, &resourcepb.DeleteRequest{Id: before[0].GetId()}); err != nil || len(stones()) != 0 {
-		t.Errorf("the tombstone is not deleted, or left one: %v, %v", err, stones())
+		t.Errorf("the tombstone is not deleted, or left another one: %v, %v", err, stones())
 	}
 }

@@ -25,17 +25,17 @@ func TestWriteAndRead(t *testing.T) {
 		equal(t, "the request after the call", res, asked)
 		for what, value := range map[string]string{"uid": created.GetId().GetUid(), "generation": created.GetGeneration()} {
 			if _, err := ulid.ParseStrict(value); err != nil {
-				t.Errorf("the %s %q is no ULID: %v", what, value, err)
+				t.Errorf("the %s %q is not a ULID: %v", what, value, err)
 			}
 		}
 		if created.GetVersion() == "" {
 			t.Error("the written resource has no version")
 		}
-		equal(t, "what was created, but for the marks of the service", copied(created, func(res *pbresource.Resource) {
+		equal(t, "the created resource, except for the fields that the service sets", copied(created, func(res *pbresource.Resource) {
 			res.Id.Uid, res.Generation, res.Version = "", "", ""
 		}), copied(asked, func(res *pbresource.Resource) { res.Id.Tenancy = byDefault }))
-		equal(t, "what is read by name", s.read(ctx, t, asked.GetId()), created)
-		equal(t, "what is read by id", s.read(ctx, t, created.GetId()), created)
+		equal(t, "the resource read by name", s.read(ctx, t, asked.GetId()), created)
+		equal(t, "the resource read by id", s.read(ctx, t, created.GetId()), created)
 
 		// An update keeps the uid; it needs neither version nor uid.
 		updated := s.write(ctx, t, newService("web", "10.0.0.2"))
@@ -43,13 +43,13 @@ func TestWriteAndRead(t *testing.T) {
 			t.Errorf("the update changed the uid %s to %s", created.GetId().GetUid(), updated.GetId().GetUid())
 		}
 		if updated.GetGeneration() == created.GetGeneration() || updated.GetVersion() == created.GetVersion() {
-			t.Errorf("the update left generation %q or version %q", updated.GetGeneration(), updated.GetVersion())
+			t.Errorf("the update did not change generation %q or version %q", updated.GetGeneration(), updated.GetVersion())
 		}
 		again := s.write(ctx, t, updated) // a compare-and-swap of the whole response
 		if again.GetVersion() == updated.GetVersion() {
-			t.Errorf("a second update left the version %q", again.GetVersion())
+			t.Errorf("a second update did not change the version %q", again.GetVersion())
 		}
-		equal(t, "what is read after the updates", s.read(ctx, t, asked.GetId()), again)
+		equal(t, "the resource read after the updates", s.read(ctx, t, asked.GetId()), again)
 
 		// A write with another group version replaces the type.
 		other := s.write(ctx, t, &pbresource.Resource{Id: &pbresource.ID{Type: serviceV1, Name: "web"}, Data: packed(wrapperspb.String("x"))})
@@ -81,7 +81,7 @@ func TestMutateAndValidate(t *testing.T) {
 		}
 		want := newWorkload("api", "node", "default")
 		want.Id.Tenancy = byDefault
-		equal(t, "what would be written", checked.GetResource(), want)
+		equal(t, "the resource that would be written", checked.GetResource(), want)
 		if listed := s.list(ctx, t, &pbresource.ListRequest{Type: workloadType, Tenancy: byDefault}); len(listed) > 0 {
 			t.Errorf("it is stored: %v", listed)
 		}

@@ -47,7 +47,7 @@ func TestDeleteWhatIsGone(t *testing.T) {
 		if _, err := s.Delete(ctx, &pbresource.DeleteRequest{Id: another}); err != nil {
 			t.Errorf("deletion of another uid: %v", err)
 		}
-		equal(t, "what is stored after the deletion of another uid", s.read(ctx, t, res.GetId()), res)
+		equal(t, "the stored resource after the deletion of another uid", s.read(ctx, t, res.GetId()), res)
 		for range 2 {
 			if _, err := s.Delete(ctx, &pbresource.DeleteRequest{Id: newService("web", "").GetId()}); err != nil {
 				t.Errorf("deletion by name: %v", err)
@@ -87,7 +87,7 @@ func TestDeferredDeletion(t *testing.T) {
 		})
 		refuse("the removal of the mark", "", func(res *pbresource.Resource) { delete(res.Metadata, "deletionTimestamp") })
 		refuse("a change of the mark", "", func(res *pbresource.Resource) { res.Metadata["deletionTimestamp"] = "2024-01-01T00:00:00Z" })
-		equal(t, "what is stored after the refusals", s.read(ctx, t, created.GetId()), marked)
+		equal(t, "the stored resource after the rejections", s.read(ctx, t, created.GetId()), marked)
 
 		reported, err := s.WriteStatus(ctx, &pbresource.WriteStatusRequest{
 			Id: marked.GetId(), Key: "k", Status: &pbresource.Status{ObservedGeneration: marked.GetGeneration()},

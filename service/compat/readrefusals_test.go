@@ -33,11 +33,11 @@ func TestReadRefuses(t *testing.T) {
 			call: func(ctx context.Context, s *server, at *pbresource.Resource) error {
 				return read(as(ctx, nobodyToken), s, at.GetId())
 			}},
-		{name: "not allowed where nothing is", code: codes.PermissionDenied, text: mayNotRead,
+		{name: "denied without a stored resource", code: codes.PermissionDenied, text: mayNotRead,
 			call: func(ctx context.Context, s *server, at *pbresource.Resource) error {
 				return read(as(ctx, nobodyToken), s, inTenancy(at, "missing", "default").GetId())
 			}},
-		{name: "not allowed because of what is stored", given: secretWorkload(), code: codes.PermissionDenied,
+		{name: "denied because of the stored resource", given: secretWorkload(), code: codes.PermissionDenied,
 			text: mayNotWrite,
 			call: func(ctx context.Context, s *server, at *pbresource.Resource) error {
 				return read(as(ctx, readerToken), s, at.GetId())

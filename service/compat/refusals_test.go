@@ -57,9 +57,9 @@ func refused(t *testing.T, refusals []refusal) {
 				}
 				stored, err := s.Read(ctx, &pbresource.ReadRequest{Id: id})
 				if r.given != nil {
-					equal(t, "what is stored after the refusal", stored.GetResource(), at)
+					equal(t, "the stored resource after the rejection", stored.GetResource(), at)
 				} else if status.Code(err) != codes.NotFound {
-					t.Errorf("after the refusal there is %v (%v), expected nothing", stored, err)
+					t.Errorf("after the rejection %v is stored (%v), expected nothing", stored, err)
 				}
 			})
 		}

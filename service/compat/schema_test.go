@@ -136,7 +136,7 @@ func compareServices(t *testing.T, theirs, own protoreflect.ServiceDescriptor, n
 		}
 		if o.Input().FullName() != name(m.Input().FullName()) || o.Output().FullName() != name(m.Output().FullName()) ||
 			o.IsStreamingClient() != m.IsStreamingClient() || o.IsStreamingServer() != m.IsStreamingServer() {
-			t.Errorf("%s takes or returns something else than %s", o.FullName(), m.FullName())
+			t.Errorf("%s has other parameters or results than %s", o.FullName(), m.FullName())
 		}
 	}
 }

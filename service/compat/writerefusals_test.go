@@ -66,7 +66,7 @@ func incomplete(write writeCall) []refusal {
 			call: func(ctx context.Context, s *server, at *pbresource.Resource) error {
 				return write(as(ctx, readerToken), s, at)
 			}},
-		{name: "not allowed where nothing is", code: codes.PermissionDenied, text: mayNotWrite,
+		{name: "denied without a stored resource", code: codes.PermissionDenied, text: mayNotWrite,
 			call: func(ctx context.Context, s *server, at *pbresource.Resource) error {
 				return write(as(ctx, readerToken), s, inTenancy(at, "missing", "default"))
 			}},
@@ -100,7 +100,7 @@ func TestWriteRefuses(t *testing.T) {
 			call: writing(write, func(res *pbresource.Resource) {
 				res.Metadata = map[string]string{"deletionTimestamp": "2024-01-01T00:00:00Z"}
 			})},
-		{name: "create with an owner that is not there", code: codes.InvalidArgument, text: "resource.owner does not exist",
+		{name: "create with an absent owner", code: codes.InvalidArgument, text: "resource.owner does not exist",
 			call: writing(write, func(res *pbresource.Resource) {
 				res.Owner = &pbresource.ID{Type: serviceType, Name: "nobody", Tenancy: &pbresource.Tenancy{Partition: "default", Namespace: "default"}}
 			})},
@@ -165,7 +165,7 @@ func TestWriteStatusRefuses(t *testing.T) {
 		with("no status", invalid, "status is required", func(r *pbresource.WriteStatusRequest) { r.Status = nil }),
 		with("no observed generation", invalid, "status.observed_generation is required",
 			func(r *pbresource.WriteStatusRequest) { r.Status.ObservedGeneration = "" }),
-		with("observed generation that is no ULID", invalid, "status.observed_generation …",
+		with("observed generation that is not a ULID", invalid, "status.observed_generation …",
 			func(r *pbresource.WriteStatusRequest) { r.Status.ObservedGeneration = "1" }),
 		with("time of the update", invalid, "status.updated_at is automatically set and cannot be provided",
 			func(r *pbresource.WriteStatusRequest) { r.Status.UpdatedAt = timestamppb.Now() }),
@@ -214,7 +214,7 @@ func TestDeleteRefuses(t *testing.T) {
 			call: func(ctx context.Context, s *server, at *pbresource.Resource) error {
 				return del(as(ctx, readerToken), s, at.GetId())
 			}},
-		{name: "not allowed where nothing is", code: codes.PermissionDenied, text: mayNotWrite,
+		{name: "denied without a stored resource", code: codes.PermissionDenied, text: mayNotWrite,
 			call: func(ctx context.Context, s *server, at *pbresource.Resource) error {
 				return del(as(ctx, readerToken), s, at.GetId())
 			}},

@@ -23,6 +23,6 @@ func TestClosedStoreEndsReaper(t *testing.T) {
 			t.Errorf("the reaper ended with %v", err)
 		}
 	case <-f.ctx.Done():
-		t.Error("the reaper goes on")
+		t.Error("the reaper does not end")
 	}
 }

@@ -93,13 +93,13 @@ func TestTombstoneOfStoredOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	if g.processAll(g.owner.GetId()) || !g.stored() {
-		t.Error("the tombstone is done with before its owner is gone")
+		t.Error("the tombstone is finished before its owner is deleted")
 	}
 	if err := g.backend.DeleteCAS(g.ctx, g.stone.GetId(), g.stone.GetVersion()); err != nil {
 		t.Fatal(err)
 	}
 	if !g.processAll(g.owner.GetId()) {
-		t.Error("a tombstone that is not there any more is looked at for ever")
+		t.Error("a deleted tombstone is processed again and again")
 	}
 }
 
@@ -114,7 +114,7 @@ func TestTombstoneWithInvalidOwner(t *testing.T) {
 		owner := proto.CloneOf(g.owner.GetId())
 		damage(owner)
 		if !g.processAll(owner) || !g.stored() {
-			t.Errorf("the tombstone of %v is looked at again and again, or gone", owner)
+			t.Errorf("the tombstone of %v is processed again and again, or deleted", owner)
 		}
 	}
 }

@@ -92,7 +92,7 @@ func (f *forest) until(typ storage.UnversionedType, left int) {
 	defer w.Close()
 	for f.count(typ) != left {
 		if _, err := w.Next(f.ctx); err != nil {
-			f.Fatalf("waiting for %d of %s to be left, there are %d: %v", left, typ.Kind, f.count(typ), err)
+			f.Fatalf("waiting for %d remaining %s, there are %d: %v", left, typ.Kind, f.count(typ), err)
 		}
 	}
 }
@@ -125,7 +125,7 @@ func TestNewIncarnationKeepsChildren(t *testing.T) {
 	f.reap()
 	f.until(stones, 0)
 	if n := f.count(nodes); n != 2 {
-		t.Errorf("%d resources are left, not the new owner and its child", n)
+		t.Errorf("%d resources remain, expected the new owner and its child", n)
 	}
 }
 
@@ -176,7 +176,7 @@ func TestFinalizersKeepTombstone(t *testing.T) {
 		}
 	}
 	if f.count(stones) != 1 || f.count(nodes) != 2 {
-		t.Errorf("%d tombstones and %d resources are left, not 1 and 2", f.count(stones), f.count(nodes))
+		t.Errorf("%d tombstones and %d resources remain, expected 1 and 2", f.count(stones), f.count(nodes))
 	}
 	if _, err := f.server.Write(f.ctx, &resourcepb.WriteRequest{Resource: &resourcepb.Resource{
 		Id: child, Owner: owner, Metadata: map[string]string{"finalizers": ""}, Data: &anypb.Any{TypeUrl: "x/y.Z"},

@@ -111,7 +111,7 @@ func TestConcurrentDeletions(t *testing.T) {
 					}
 				}
 				if f.ctx.Err() != nil {
-					t.Fatalf("left are %v and %v", f.all(nodes), f.all(stones))
+					t.Fatalf("%v and %v remain", f.all(nodes), f.all(stones))
 				}
 			}
 			f.until(stones, 0)
@@ -229,14 +229,14 @@ func (f *forest) calm(w storage.Watch) {
 				f.Errorf("another incarnation without a deletion: %v, %v", was, res)
 			}
 			if mark != "" && (res.GetMetadata()["deletionTimestamp"] != mark || len(finalizers(res)) > len(finalizers(was))) {
-				f.Errorf("the mark has gone: %v, %v", was, res)
+				f.Errorf("the mark was lost: %v, %v", was, res)
 			}
 			if mark == "" && res.GetMetadata()["deletionTimestamp"] != "" {
 				marked++
 			}
 			for key := range was.GetStatus() {
 				if res.GetStatus()[key] == nil {
-					f.Errorf("a status has gone: %v, %v", was, res)
+					f.Errorf("a status was lost: %v, %v", was, res)
 				}
 			}
 		} else if res.GetMetadata()["deletionTimestamp"] != "" || len(res.GetStatus()) > 0 {

@@ -51,7 +51,7 @@ func TestAllErrorsAreReported(t *testing.T) {
 		`type 10, group.v1.TWICE: its name differs from group.v1.Twice`, `type 11, ..: the group ""`,
 	} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("the error does not say %q:\n%v", want, err)
+			t.Errorf("the error does not contain %q:\n%v", want, err)
 		}
 	}
 	if lines := strings.Count(err.Error(), "\n") + 1; lines != 14 {
@@ -96,7 +96,7 @@ func TestOpenAcceptsWellFormedTypes(t *testing.T) {
 	}
 	for _, bad := range []*resourcepb.Type{nil, typ("any", "v1", "*"), typ("", "v1", "Thing"), typ("any", "", "Thing"), typ("a\x00b", "v1", "Thing"), typ("any", "v1", "Thing\n")} {
 		if _, ok := r.Resolve(bad); ok {
-			t.Errorf("%v is not well formed, and was taken", bad)
+			t.Errorf("%v is malformed, but was accepted", bad)
 		}
 	}
 }
@@ -117,7 +117,7 @@ func TestOperatorsByDefault(t *testing.T) {
 	reads, writes := errors.New("no reads"), errors.New("no writes")
 	c := operator{reads, writes}
 	if found.MayRead(c, nil, nil) != reads || found.MayList(c, nil, nil) != reads || found.MayWrite(c, nil) != writes {
-		t.Error("the hooks do not ask for an operator")
+		t.Error("the hooks do not require an operator")
 	}
 }
 
@@ -205,6 +205,6 @@ func TestDecoded(t *testing.T) {
 	}
 	set("\n\x09short")
 	if err := hook(res); err == nil {
-		t.Error("a payload that does not decode was taken")
+		t.Error("a payload that does not decode was accepted")
 	}
 }

@@ -60,10 +60,10 @@ func accessCallers(s *suite) {
 		rows := []row{
 			{c.name + " by nobody", func(s *suite) error { return c.call(s, s.as(nobody), stored) }, codes.PermissionDenied, "nobody may not"},
 			{c.name + " by a stranger", func(s *suite) error { return c.call(s, s.as(stranger), stored) }, codes.Unauthenticated,
-				"nobody knows this token"},
-			{c.name + " where hooks cannot say", func(s *suite) error { return c.call(s, s.as(undecided), stored) }, codes.Internal,
+				"unknown token"},
+			{c.name + " with an undecided hook", func(s *suite) error { return c.call(s, s.as(undecided), stored) }, codes.Internal,
 				internal},
-			{c.name + " where callers cannot be found out", func(s *suite) error { return c.call(s, s.as(unsettled), stored) }, codes.Internal,
+			{c.name + " with failing authentication", func(s *suite) error { return c.call(s, s.as(unsettled), stored) }, codes.Internal,
 				internal},
 		}
 		if c.writes {
@@ -136,7 +136,7 @@ func accessNeedsResource(s *suite) {
 	read := func(token, name string) error {
 		return only(s.Read(s.as(token), &resourcepb.ReadRequest{Id: idOf(secret, name)}))
 	}
-	s.succeeds("Read by whom the secret is for", read(reader, "a"))
-	s.fails("Read by somebody else", read("other", "a"), codes.PermissionDenied, "not for other")
-	s.fails("Read of nothing", read("other", "b"), codes.NotFound, exactly(notFound))
+	s.succeeds("Read by the secret's reader", read(reader, "a"))
+	s.fails("Read by another caller", read("other", "a"), codes.PermissionDenied, "not for other")
+	s.fails("Read of an absent resource", read("other", "b"), codes.NotFound, exactly(notFound))
 }

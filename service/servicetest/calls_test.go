@@ -121,7 +121,7 @@ func statusOf(res *resourcepb.Resource, key, message string) *resourcepb.WriteSt
 func (s *suite) list(t storage.UnversionedType) []*resourcepb.Resource {
 	s.Helper()
 	all, err := s.store.List(s.ctx, strong, t, anywhere, "")
-	s.succeeds("list what is stored", err)
+	s.succeeds("list the store", err)
 	return all
 }
 
@@ -131,7 +131,7 @@ func (s *suite) untouched(what string, f func()) {
 	before := s.list(everything)
 	f()
 	if err := difference(s.list(everything), before); err != nil {
-		s.Fatalf("%s leaves a trace in the store: %v", what, err)
+		s.Fatalf("%s changes the store: %v", what, err)
 	}
 }
 
@@ -160,7 +160,7 @@ func (s *suite) stored(id *resourcepb.ID) bool {
 		return false
 	}
 	if mismatch := (storage.GroupVersionMismatchError{}); err != nil && !errors.As(err, &mismatch) {
-		s.Fatalf("read what is stored: %v", err)
+		s.Fatalf("read the stored resource: %v", err)
 	}
 	return true
 }

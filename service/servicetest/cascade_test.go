@@ -24,9 +24,9 @@ var cascadeCases = topic{"Cascade", []testCase{
 // settled waits until the reaper is idle and the store has only the given resources and tombstones.
 func (s *suite) settled(want ...string) {
 	s.Helper()
-	s.eventually("what was owned is deleted, with all tombstones", func() error {
+	s.eventually("the children and all tombstones are deleted", func() error {
 		if stones := s.list(tombstones); len(stones) > 0 {
-			return fmt.Errorf("%d tombstones are left, of which one is %s", len(stones), text(stones[0]))
+			return fmt.Errorf("%d tombstones remain, one is %s", len(stones), text(stones[0]))
 		}
 		return nil
 	})
@@ -70,7 +70,7 @@ func cascadeFailed(s *suite) {
 		codes.Aborted, exactly(casFailure))
 	for _, res := range s.list(everything) {
 		if name := res.GetId().GetName(); name != "owner" && name != "child" {
-			s.Fatalf("a deletion that failed leaves %s", text(res))
+			s.Fatalf("a failed deletion leaves %s", text(res))
 		}
 	}
 	stone := tombstone(owner.GetId())
@@ -82,7 +82,7 @@ func cascadeFailed(s *suite) {
 	s.reap(reads)
 	s.eventually("the reaper reads twice", func() error {
 		if n := reads.count(); n < 3 { // the third read begins after the second check ended
-			return fmt.Errorf("it has looked %d times", n)
+			return fmt.Errorf("it has read %d times", n)
 		}
 		return nil
 	})
@@ -92,7 +92,7 @@ func cascadeFailed(s *suite) {
 		}
 	}
 	if !s.stored(stone.GetId()) {
-		s.Error("a tombstone is deleted before its owner is gone")
+		s.Error("a tombstone is deleted before its owner")
 	}
 	s.delete(owner.GetId())
 	s.reap(s.store) // processes the tombstone at once, while the other reaper pauses

@@ -22,8 +22,8 @@ var defects = []defect{
 	{"texts of one's own", "Read/Table", "got the text", recoded(codes.NotFound, codes.NotFound, "there is no such resource")},
 	{"absence is internal", "Read/Table", "expected NotFound", recoded(codes.NotFound, codes.Internal, "")},
 	{"conflicts are internal", "Write/UpdateRefused", "expected Aborted", recoded(codes.Aborted, codes.Internal, "")},
-	{"hooks are quoted", "Access/Callers", "got the text", recoded(codes.Internal, codes.Internal, "authorize: the policy is away")},
-	{"names are not looked at", "Requests/IDs", "no error",
+	{"hooks are quoted", "Access/Callers", "got the text", recoded(codes.Internal, codes.Internal, "authorize: the policy is unavailable")},
+	{"names are not checked", "Requests/IDs", "no error",
 		onDelete(func(ctx context.Context, q *deleteReq, _ *faulty, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
 			a, err := next(ctx, q)
 			if err != nil && strings.Contains(err.Error(), "name invalid") {
@@ -57,7 +57,7 @@ var defects = []defect{
 			}
 			return a, err
 		})},
-	{"answers are shared", "Requests/AnswersBelongToTheCaller", "scribbling", client(func(f *faulty) {
+	{"answers are shared", "Requests/AnswersBelongToTheCaller", "modif", client(func(f *faulty) {
 		kept := map[string]*readRes{}
 		var mu sync.Mutex
 		around(&f.read, func(ctx context.Context, q *readReq, next method1[*readReq, *readRes]) (*readRes, error) {
@@ -101,7 +101,7 @@ var defects = []defect{
 			return next(ctx, but(q, func(q *writeReq) { q.Resource.Version = "" }))
 		})},
 	{"payloads of any type", "Write/Payload", "no error", unless("resource.data")},
-	{"owners are not looked up", "Write/Owner", "the owner, by name",
+	{"owners are not read", "Write/Owner", "the owner, by name",
 		onWrite(func(ctx context.Context, q *writeReq, _ *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
 			if owner := q.GetResource().GetOwner(); owner != nil && owner.GetUid() == "" {
 				q = but(q, func(q *writeReq) { q.Resource.Owner.Uid = stale })
@@ -109,7 +109,7 @@ var defects = []defect{
 			return next(ctx, q)
 		})},
 	{"no tenancy is marked", "Write/MarkedTenancy", "no error", &fault{options: func(o *service.Options) { o.Tenancies = noMarks{} }}},
-	{"MutateAndValidate writes", "Write/MutateAndValidate", "leaves a trace",
+	{"MutateAndValidate writes", "Write/MutateAndValidate", "changes the store",
 		onCheck(func(ctx context.Context, q *checkReq, f *faulty, next method1[*checkReq, *checkRes]) (*checkRes, error) {
 			a, err := next(ctx, q)
 			if err == nil {
@@ -160,9 +160,9 @@ var defects = []defect{
 			}
 			return next(ctx, q)
 		})},
-	{"callers are not looked at", "List/Access", "shows", tokenless()},
-	{"callers are not looked at", "ListByOwner/Access", "shows", tokenless()},
-	{"callers are not looked at", "Access/Callers", "no error", tokenless()},
+	{"callers are not checked", "List/Access", "shows", tokenless()},
+	{"callers are not checked", "ListByOwner/Access", "shows", tokenless()},
+	{"callers are not checked", "Access/Callers", "no error", tokenless()},
 	{"owners by key", "ListByOwner/Table", "another incarnation",
 		onOwned(func(ctx context.Context, q *ownedReq, f *faulty, next method1[*ownedReq, *ownedRes]) (*ownedRes, error) {
 			if id := q.GetOwner(); id.GetUid() == stale {
@@ -180,7 +180,7 @@ var defects = []defect{
 			}
 			return a, err
 		})},
-	{"deletions of nothing fail", "Delete/Table", "Delete of nothing",
+	{"deletions of absent resources fail", "Delete/Table", "Delete of an absent resource",
 		onDelete(func(ctx context.Context, q *deleteReq, f *faulty, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
 			if _, err := f.read(ctx, &readReq{Id: q.GetId()}); status.Code(err) == codes.NotFound {
 				return nil, err
@@ -195,8 +195,8 @@ var defects = []defect{
 			}
 			return next(ctx, q)
 		})},
-	{"the tombstone comes first", "Delete/WrongVersion", "leaves a trace", early},
-	{"the tombstone comes first", "Cascade/FailedDelete", "a deletion that failed leaves", early},
+	{"the tombstone comes first", "Delete/WrongVersion", "changes the store", early},
+	{"the tombstone comes first", "Cascade/FailedDelete", "a failed deletion leaves", early},
 	{"deletions are validated", "Delete/WhatIsRefusedToday", "a thing must be better",
 		onDelete(func(ctx context.Context, q *deleteReq, f *faulty, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
 			if now, err := f.read(ctx, &readReq{Id: q.GetId()}); err == nil {
@@ -211,7 +211,7 @@ var defects = []defect{
 		t.Mutate = func(res *resourcepb.Resource) error { return errors.Join(validate(res), mutate(res)) }
 		t.Validate = nil
 	})},
-	{"denied writes leave a trace", "Access/DeniedWritesLeaveNoTrace", "leaves a trace",
+	{"denied writes leave a trace", "Access/DeniedWritesLeaveNoTrace", "changes the store",
 		onWrite(func(ctx context.Context, q *writeReq, f *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
 			a, err := next(ctx, q)
 			if status.Code(err) == codes.PermissionDenied {
@@ -221,7 +221,7 @@ var defects = []defect{
 			}
 			return a, err
 		})},
-	{"undecided hooks allow", "Access/ReadNeedsResource", "Read by somebody else", hooks(secret, func(t *registry.Type) {
+	{"undecided hooks allow", "Access/ReadNeedsResource", "Read by another caller", hooks(secret, func(t *registry.Type) {
 		mayRead := t.MayRead
 		t.MayRead = func(c registry.Caller, id *resourcepb.ID, res *resourcepb.Resource) error {
 			if err := mayRead(c, id, res); !errors.Is(err, registry.ErrNeedResource) {
@@ -247,11 +247,11 @@ var defects = []defect{
 			return next(ctx, but(res, func(r *resourcepb.Resource) { r.Id.Type.GroupVersion = "v1" }))
 		}
 	})}},
-	{"what leaves is not deleted", "Identity/GroupVersion", "no event", drop(hidden)},
-	{"what leaves is deleted twice", "Identity/GroupVersion", "event", twice(hidden)},
-	{"what leaves is not deleted", "Views/LeavingByAccess", "event", drop(hidden)},
-	{"what leaves is not deleted", "Views/AfterACursor", "event", drop(hidden)},
-	{"what leaves is shown", "Views/LeavingByAccess", "tells what it may not see",
+	{"leaving resources are not deleted", "Identity/GroupVersion", "no event", drop(hidden)},
+	{"leaving resources are deleted twice", "Identity/GroupVersion", "event", twice(hidden)},
+	{"leaving resources are not deleted", "Views/LeavingByAccess", "event", drop(hidden)},
+	{"leaving resources are not deleted", "Views/AfterACursor", "event", drop(hidden)},
+	{"leaving resources are shown", "Views/LeavingByAccess", "discloses hidden state",
 		events(func(f *faulty, ev *event, err error) ([]*event, error) {
 			if err == nil && hidden(ev) {
 				id := but(ev.GetDelete().GetResource().GetId(), func(id *resourcepb.ID) { id.Uid = "" })
@@ -267,7 +267,7 @@ var defects = []defect{
 	{"the last write wins", "Contention/OneCreates", "two callers created", lastWins()},
 	{"conflicts are of no kind", "Contention/BlanketWrites", "expected success or Aborted", conflicting()},
 	{"marked resources change", "Marks/Forbidden", "no error", unless("finalizer")},
-	{"the last finalizer only goes", "Marks/LastFinalizerDeletes", "should be the deletion",
+	{"the last finalizer is only removed", "Marks/LastFinalizerDeletes", "should be the deletion",
 		onWrite(func(ctx context.Context, q *writeReq, f *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
 			if m := q.GetResource().GetMetadata(); m[stamp] != "" && strings.TrimSpace(m[finalizers]) == "" {
 				res, err := insist(ctx, f.store, q.GetResource())
@@ -276,7 +276,7 @@ var defects = []defect{
 			return next(ctx, q)
 		})},
 	{"any text is a time", "Marks/MarkedByWrite", "no error", unless("RFC 3339")},
-	{"what is marked waits for ever", "Marks/NoFinalizers", "cannot be deleted",
+	{"marked resources are never deleted", "Marks/NoFinalizers", "cannot be deleted",
 		onDelete(func(ctx context.Context, q *deleteReq, f *faulty, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
 			if now, err := f.read(ctx, &readReq{Id: q.GetId()}); err == nil && now.GetResource().GetMetadata()[stamp] != "" {
 				return &deleteRes{}, nil
@@ -335,7 +335,7 @@ var defects = []defect{
 	{"repeated deletion", "Watch/SnapshotThenChanges", "event", twice(func(ev *event) bool { return ev.GetDelete() != nil })},
 	{"a watch that ended is internal", "Watch/Restored", "expected Aborted", recoded(codes.Aborted, codes.Internal, "")},
 	{"cursors before their event", "Watch/Cursors", "after cursor|after a cursor|end of the snapshot", lateCursors()},
-	{"before is now", "Watch/Before", "before (one|two) there was|the state before",
+	{"before is now", "Watch/Before", "the state before",
 		events(func(_ *faulty, ev *event, err error) ([]*event, error) {
 			if err == nil && ev.GetBefore() != nil {
 				ev = but(ev, func(ev *event) { ev.Before = ev.GetUpsert().GetResource() })
@@ -351,7 +351,7 @@ var defects = []defect{
 			}
 			return a, err
 		})},
-	{"what is forgotten is the present", "History/Forgotten", "no error",
+	{"compacted revisions show the present", "History/Forgotten", "no error",
 		onListAt(func(ctx context.Context, q *pastReq, _ *faulty, next method1[*pastReq, *pastRes]) (*pastRes, error) {
 			a, err := next(ctx, q)
 			if status.Code(err) == codes.OutOfRange {
@@ -359,7 +359,7 @@ var defects = []defect{
 			}
 			return a, err
 		})},
-	{"callers are not looked at", "History/Callers", "no error", tokenless()},
+	{"callers are not checked", "History/Callers", "no error", tokenless()},
 	{"the past is the present", "History/AsItWas", "the past at revision",
 		onListAt(func(ctx context.Context, q *pastReq, _ *faulty, next method1[*pastReq, *pastRes]) (*pastRes, error) {
 			if q.GetContinue() == "" {
@@ -375,7 +375,7 @@ var defects = []defect{
 			}
 			return a, err
 		})},
-	{"nothing was before", "History/Changes", "the state before", changed(func(c *resourcepb.Change) *resourcepb.Change {
+	{"no state before", "History/Changes", "the state before", changed(func(c *resourcepb.Change) *resourcepb.Change {
 		return but(c, func(c *resourcepb.Change) { c.Before = nil })
 	})},
 	{"deletions are not changes", "History/Changes", "shows 3 changes", changed(func(c *resourcepb.Change) *resourcepb.Change {
@@ -384,8 +384,8 @@ var defects = []defect{
 		}
 		return c
 	})},
-	{"callers are not looked at", "History/Access", "shows", tokenless()},
-	{"pages of the past say what is hidden", "History/Access", "shows nothing",
+	{"callers are not checked", "History/Access", "shows", tokenless()},
+	{"historical pages disclose hidden resources", "History/Access", "a page is empty",
 		onListAt(func(ctx context.Context, q *pastReq, _ *faulty, next method1[*pastReq, *pastRes]) (*pastRes, error) {
 			full, err := next(metadata.NewOutgoingContext(ctx, nil), q)
 			if err != nil {
@@ -397,24 +397,24 @@ var defects = []defect{
 			}
 			return a, err
 		})},
-	{"what leaves is not deleted", "History/Leaving", "shows 2 changes", changed(func(c *resourcepb.Change) *resourcepb.Change {
+	{"leaving resources are not deleted", "History/Leaving", "shows 2 changes", changed(func(c *resourcepb.Change) *resourcepb.Change {
 		if c.GetNow() == nil {
 			return nil
 		}
 		return c
 	})},
-	{"requests are not looked at", "Selection/Refused", "no error", selecting(func(q *resourcepb.WatchStoreRequest) {
+	{"requests are not checked", "Selection/Refused", "no error", selecting(func(q *resourcepb.WatchStoreRequest) {
 		q.Entries, q.Snapshot = []*resourcepb.WatchEntry{entry(thing, nil)}, q.Cursor == ""
 	}, asItIs)},
-	{"nothing was before", "Selection/Actions", "event 1 is", selecting(anything, func(ev *resourcepb.StoreEvent) *resourcepb.StoreEvent {
+	{"no state before", "Selection/Actions", "event 1 is", selecting(anything, func(ev *resourcepb.StoreEvent) *resourcepb.StoreEvent {
 		return but(ev, func(ev *resourcepb.StoreEvent) { ev.Before = nil })
 	})},
-	{"actions are not looked at", "Selection/Actions", "deletions only", selecting(func(q *resourcepb.WatchStoreRequest) {
+	{"actions are ignored", "Selection/Actions", "deletions only", selecting(func(q *resourcepb.WatchStoreRequest) {
 		for _, e := range q.Entries {
 			e.Actions = nil
 		}
 	}, asItIs)},
-	{"selectors are not looked at", "Selection/Selectors", "a name: event", selecting(func(q *resourcepb.WatchStoreRequest) {
+	{"selectors are ignored", "Selection/Selectors", "a name: event", selecting(func(q *resourcepb.WatchStoreRequest) {
 		for _, e := range q.Entries {
 			e.Selector = nil
 		}
@@ -424,7 +424,7 @@ var defects = []defect{
 			q.Cursor, q.Snapshot = "", true
 		}
 	}, asItIs)},
-	{"callers are not looked at", "Selection/Access", "comes into view", client(func(f *faulty) {
+	{"callers are not checked", "Selection/Access", "enters and leaves the view", client(func(f *faulty) {
 		around(&f.selected, func(ctx context.Context, q *resourcepb.WatchStoreRequest,
 			next method1[*resourcepb.WatchStoreRequest, grpc.ServerStreamingClient[resourcepb.StoreEvent]],
 		) (grpc.ServerStreamingClient[resourcepb.StoreEvent], error) {
@@ -464,12 +464,12 @@ var defects = []defect{
 			}
 			return a, err
 		})},
-	{"callers are not looked at", "Wildcards/Access", "shows", tokenless()},
-	{"callers are not looked at", "Wildcards/Read", "no error",
+	{"callers are not checked", "Wildcards/Access", "shows", tokenless()},
+	{"callers are not checked", "Wildcards/Read", "no error",
 		onRead(func(ctx context.Context, q *readReq, _ *faulty, next method1[*readReq, *readRes]) (*readRes, error) {
 			return next(metadata.NewOutgoingContext(ctx, nil), q)
 		})},
-	{"the types of what is hidden are told", "Wildcards/Read", "expected PermissionDenied",
+	{"the types of hidden resources are disclosed", "Wildcards/Read", "expected PermissionDenied",
 		onRead(func(ctx context.Context, q *readReq, f *faulty, next method1[*readReq, *readRes]) (*readRes, error) {
 			a, err := next(ctx, q)
 			if _, untold := next(metadata.NewOutgoingContext(ctx, nil), q); status.Code(err) == codes.PermissionDenied && untold != nil {
@@ -477,8 +477,8 @@ var defects = []defect{
 			}
 			return a, err
 		})},
-	{"what leaves is not deleted", "Wildcards/Watch", "event", drop(hidden)},
-	{"what leaves says of which version it is", "Wildcards/Watch", "the deletion of what left",
+	{"leaving resources are not deleted", "Wildcards/Watch", "event", drop(hidden)},
+	{"leaving resources disclose their version", "Wildcards/Watch", "the deletion of a leaving resource",
 		events(func(f *faulty, ev *event, err error) ([]*event, error) {
 			if err == nil && hidden(ev) {
 				id := but(ev.GetDelete().GetResource().GetId(), func(id *resourcepb.ID) { id.Uid = "" })
@@ -502,7 +502,7 @@ var defects = []defect{
 		onWrite(func(ctx context.Context, q *writeReq, _ *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
 			return next(ctx, but(q, func(q *writeReq) { q.Resource.Data = nil }))
 		})},
-	{"calls go on that are over", "Endings/OverBeforeTheCall", "no error",
+	{"finished calls continue", "Endings/OverBeforeTheCall", "no error",
 		onWrite(func(ctx context.Context, q *writeReq, _ *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
 			return next(context.WithoutCancel(ctx), q)
 		})},
@@ -510,7 +510,7 @@ var defects = []defect{
 	{"too late is unavailable", "Endings/OverInTheStore", "expected DeadlineExceeded", recoded(codes.DeadlineExceeded, codes.Unavailable, "")},
 	{"cancelled is internal", "Endings/Streams", "expected Canceled", recoded(codes.Canceled, codes.Internal, "")},
 	{"closed is internal", "Endings/ClosedStore", "expected Unavailable", recoded(codes.Unavailable, codes.Internal, "")},
-	{"streams leave a goroutine", "Leaving/NothingIsLeftBehind", "nothing is left", client(func(f *faulty) {
+	{"streams leave a goroutine", "Leaving/NothingIsLeftBehind", "disconnected clients leave nothing", client(func(f *faulty) {
 		around(&f.watch, func(ctx context.Context, q *resourcepb.WatchListRequest,
 			next method1[*resourcepb.WatchListRequest,
 				grpc.ServerStreamingClient[resourcepb.WatchEvent]]) (grpc.ServerStreamingClient[resourcepb.WatchEvent], error) {

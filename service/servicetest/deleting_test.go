@@ -18,13 +18,13 @@ func deleteTable(s *suite) {
 	}
 	s.write(newThing("other", "content"))
 	a := s.write(newThing("a", "content"))
-	s.untouched("Delete of what is not there", func() {
-		s.succeeds("Delete of nothing", deletes(idOf(thing, "absent"), ""))
-		s.succeeds("Delete of nothing, at a version", deletes(idOf(thing, "absent"), "1"))
+	s.untouched("Delete of an absent uid", func() {
+		s.succeeds("Delete of an absent resource", deletes(idOf(thing, "absent"), ""))
+		s.succeeds("Delete of an absent resource, at a version", deletes(idOf(thing, "absent"), "1"))
 		s.succeeds("Delete of another uid", deletes(but(a.GetId(), func(id *resourcepb.ID) { id.Uid = stale }), ""))
 		s.succeeds("Delete of another uid at the stored version",
 			deletes(but(a.GetId(), func(id *resourcepb.ID) { id.Uid = stale }), a.GetVersion()))
-		s.succeeds("Delete in a tenancy that is not there", deletes(in(missing, "", newThing("a", "")).GetId(), ""))
+		s.succeeds("Delete in a missing tenancy", deletes(in(missing, "", newThing("a", "")).GetId(), ""))
 	})
 	for what, call := range map[string]func(*resourcepb.Resource) error{
 		"by name":                        func(r *resourcepb.Resource) error { return deletes(idOf(thing, "a"), "") },
@@ -65,7 +65,7 @@ func deleteWrongVersion(s *suite) {
 	}
 	s.refuse(rows)
 	if stones := s.list(tombstones); len(stones) > 0 {
-		s.Errorf("nothing is deleted, and there is the tombstone %s", text(stones[0]))
+		s.Errorf("nothing is deleted, but the tombstone %s exists", text(stones[0]))
 	}
 }
 
@@ -76,7 +76,7 @@ func deleteRefused(s *suite) {
 	marked := s.write(with(newThing("marked", "content"), "finalizers", "one two"))
 	s.delete(marked.GetId())
 	s.Client = s.client(s.server(&world{strict: true}, s.store))
-	s.refuse([]row{{"Write of what was valid once", writes(newThing("plain", "content")), codes.InvalidArgument,
+	s.refuse([]row{{"Write of a resource that was valid once", writes(newThing("plain", "content")), codes.InvalidArgument,
 		exactly("a thing must be better than this")}})
 	s.delete(plain.GetId())
 	s.delete(finalized.GetId())

@@ -75,12 +75,12 @@ func (s *suite) listAt(ctx context.Context, req *resourcepb.ListAtRequest) (all 
 			s.Fatalf("a page of %d has %d records", req.GetLimit(), n)
 		}
 		if page.GetContinue() != "" && len(page.GetRecords()) == 0 {
-			s.Fatalf("a page shows nothing, and says that there is more")
+			s.Fatalf("a page is empty, but has a continue token")
 		}
 		all = append(all, page.GetRecords()...)
 		if page.GetContinue() == "" {
 			if req.GetContinue() != "" && len(page.GetRecords()) == 0 {
-				s.Errorf("a page after another one, which said that there is more, shows nothing")
+				s.Errorf("a page after a continue token is empty")
 			}
 			return all
 		}
@@ -141,7 +141,7 @@ func historyRefused(s *suite) {
 		{"ListAt without a tenancy", list(func(q *resourcepb.ListAtRequest) { q.Tenancy = nil }), codes.InvalidArgument, "^tenancy is required"},
 		{"ListAt of a prefix in upper case", list(func(q *resourcepb.ListAtRequest) { q.NamePrefix = "A" }), codes.InvalidArgument,
 			"^name_prefix"},
-		{"ListAt of less than nothing", list(func(q *resourcepb.ListAtRequest) { q.Limit = -1 }), codes.InvalidArgument, "^limit"},
+		{"ListAt with a negative limit", list(func(q *resourcepb.ListAtRequest) { q.Limit = -1 }), codes.InvalidArgument, "^limit"},
 		{"ListAt before the beginning", list(func(q *resourcepb.ListAtRequest) { q.Revision = -1 }), codes.InvalidArgument, "^revision"},
 		{"ListAt at a revision to come", list(func(q *resourcepb.ListAtRequest) { q.Revision = newest + ahead }), codes.OutOfRange,
 			exactly(storage.ErrFutureRevision.Error())},
@@ -171,7 +171,7 @@ func historyRefused(s *suite) {
 		}, codes.InvalidArgument, "^tenancy is required"},
 	}
 	for what, call := range past {
-		rows = append(rows, row{what + " of a type that is not there", func(s *suite) error { return call(s, s.ctx, unregistered) },
+		rows = append(rows, row{what + " of an unregistered type", func(s *suite) error { return call(s, s.ctx, unregistered) },
 			codes.InvalidArgument, "not registered"})
 	}
 	s.refuse(rows)
@@ -194,8 +194,8 @@ func historyForgotten(s *suite) {
 	from := func(revision int64) error {
 		return only(s.changes(s.ctx, &resourcepb.ChangesRequest{Type: thing, Tenancy: anywhere, After: revision}))
 	}
-	s.fails("ListAt at what is forgotten", at(early), codes.OutOfRange, exactly(storage.ErrCompacted.Error()))
-	s.fails("Changes after what is forgotten", from(early), codes.OutOfRange, exactly(storage.ErrCompacted.Error()))
+	s.fails("ListAt at a compacted revision", at(early), codes.OutOfRange, exactly(storage.ErrCompacted.Error()))
+	s.fails("Changes after a compacted revision", from(early), codes.OutOfRange, exactly(storage.ErrCompacted.Error()))
 	s.succeeds("ListAt at the oldest revision", at(now))
 	s.succeeds("Changes after the oldest revision", from(now))
 	answer, err := s.Revisions(s.ctx, &resourcepb.RevisionsRequest{Type: thing, Tenancy: anywhere})
@@ -217,9 +217,9 @@ func historyCallers(s *suite) {
 		}
 		rows = append(rows,
 			row{what + " by nobody", by(nobody), codes.PermissionDenied, "nobody may not"},
-			row{what + " by a stranger", by(stranger), codes.Unauthenticated, "nobody knows this token"},
-			row{what + " where hooks cannot say", by(undecided), codes.Internal, internal},
-			row{what + " where callers cannot be found out", by(unsettled), codes.Internal, internal})
+			row{what + " by a stranger", by(stranger), codes.Unauthenticated, "unknown token"},
+			row{what + " with an undecided hook", by(undecided), codes.Internal, internal},
+			row{what + " with failing authentication", by(unsettled), codes.Internal, internal})
 		s.succeeds(what+" by a reader", call(s, s.as(reader), thing))
 	}
 	s.refuse(rows)

@@ -84,10 +84,10 @@ func identityStale(s *suite) {
 		exactly(casFailure)}))
 	again := s.write(newThing("a", "again"))
 	if again.GetId().GetUid() == gone.GetId().GetUid() {
-		s.Error("what was created again has the uid of what was deleted")
+		s.Error("a recreated resource has the uid of the deleted one")
 	}
 	s.refuse(rows)
-	s.untouched("Delete by the uid of what was deleted before", func() { s.delete(gone.GetId()) })
+	s.untouched("Delete by the uid of the deleted incarnation", func() { s.delete(gone.GetId()) })
 }
 
 // identityVersion moves a resource from one group version to the next.

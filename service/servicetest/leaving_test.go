@@ -28,7 +28,7 @@ func leavingNothing(s *suite) {
 	}
 	for range 2 {
 		s.comeAndGo(stored)
-		s.eventually("nothing is left of clients that are gone", func() error { return goleak.Find(before...) })
+		s.eventually("disconnected clients leave nothing behind", func() error { return goleak.Find(before...) })
 	}
 	want := s.write(newThing("a", "after all"))
 	s.same("the next event of the stream that stays", staying.upsert("a"), want)
@@ -76,7 +76,7 @@ func (s *suite) comeAndGo(stored *resourcepb.Resource) {
 	cancel()
 	for range cap(ended) {
 		if err := <-ended; err == nil {
-			s.Error("a call goes on whose client is gone")
+			s.Error("a call of a disconnected client continues")
 		}
 	}
 }

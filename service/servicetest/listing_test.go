@@ -152,7 +152,7 @@ func listAuthorizers(s *suite) {
 			}
 		}
 		if len(times) == 0 {
-			s.Errorf("%s authenticates nobody", what)
+			s.Errorf("%s does not authenticate", what)
 		}
 	}
 }

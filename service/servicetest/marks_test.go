@@ -61,11 +61,11 @@ func marksForbidden(s *suite) {
 			delete(r.Metadata, stamp)
 			r.Metadata[finalizers] = "one"
 		}), codes.InvalidArgument, stamp},
-		{"a write by somebody who knows of no mark", writes(newThing("a", "content")), codes.InvalidArgument, "."},
+		{"a write without the mark", writes(newThing("a", "content")), codes.InvalidArgument, "."},
 	})
-	s.untouched("Delete of what is marked", func() { s.delete(idOf(thing, "a")) })
+	s.untouched("Delete of a marked resource", func() { s.delete(idOf(thing, "a")) })
 	if st := s.writeStatus(statusOf(res, "key", "message")); st.GetStatus()["key"] == nil {
-		s.Error("a marked resource takes no status")
+		s.Error("a marked resource rejects a status")
 	}
 	now := s.write(with(but(res, func(r *resourcepb.Resource) { r.Version = "" }), finalizers, "two"))
 	if now.GetMetadata()[finalizers] != "two" || now.GetMetadata()[stamp] != res.GetMetadata()[stamp] || now.GetMetadata()["key"] != "value" {
@@ -86,7 +86,7 @@ func marksLast(s *suite) {
 		w.upsert(name)
 		s.delete(idOf(thing, name))
 		res := w.upsert(name)
-		s.same("Read of what is marked", s.read(idOf(thing, name)), res)
+		s.same("Read of a marked resource", s.read(idOf(thing, name)), res)
 		if name != "all-once" {
 			s.write(but(res, func(r *resourcepb.Resource) { r.Metadata[finalizers] = "one" }))
 			res = w.upsert(name)
@@ -97,7 +97,7 @@ func marksLast(s *suite) {
 			s.Errorf("%s: another resource was deleted: %s", name, text(gone))
 		}
 		if s.stored(res.GetId()) {
-			s.Errorf("%s: the last finalizer is gone, and the resource is still stored", name)
+			s.Errorf("%s: the last finalizer is removed, but the resource is still stored", name)
 		}
 		if n := len(s.list(tombstones)) - stones; n != 1 {
 			s.Errorf("%s: the deletion left %d tombstones, expected 1", name, n)
@@ -114,7 +114,7 @@ func marksLast(s *suite) {
 func marksByWrite(s *suite) {
 	res := s.write(with(newThing("a", "content"), finalizers, "one", "key", "value"))
 	s.refuse([]row{
-		{"a mark that is no time", writes(with(res, stamp, "now")), codes.InvalidArgument, stamp},
+		{"a mark that is not a time", writes(with(res, stamp, "now")), codes.InvalidArgument, stamp},
 		{"a mark that is empty", writes(with(res, stamp, "")), codes.InvalidArgument, stamp},
 		{"a mark beside other data", writes(but(with(res, stamp, someTime), func(r *resourcepb.Resource) { r.Data = payload("other") })),
 			codes.InvalidArgument, "."},
@@ -125,10 +125,10 @@ func marksByWrite(s *suite) {
 	if marked.GetMetadata()[stamp] != someTime {
 		s.Errorf("the mark is %q", marked.GetMetadata()[stamp])
 	}
-	s.untouched("Delete of what is marked", func() { s.delete(res.GetId()) })
+	s.untouched("Delete of a marked resource", func() { s.delete(res.GetId()) })
 	s.write(with(newThing("a", "content"), finalizers, "", "key", "value")) // the write keeps the mark
 	if s.stored(res.GetId()) {
-		s.Error("the last finalizer is gone, and the resource is still stored")
+		s.Error("the last finalizer is removed, but the resource is still stored")
 	}
 }
 
@@ -143,6 +143,6 @@ func marksNone(s *suite) {
 	})
 	s.delete(res.GetId())
 	if s.stored(res.GetId()) {
-		s.Error("what is marked and has no finalizers cannot be deleted")
+		s.Error("a marked resource without finalizers cannot be deleted")
 	}
 }

@@ -42,7 +42,7 @@ func ownedTable(s *suite) {
 		s.succeeds("ListByOwner", err)
 		return answer.GetResources()
 	}
-	s.shows("the list of what a childless owner owns", list(owner.GetId()))
+	s.shows("the children of a childless owner", list(owner.GetId()))
 	a := s.write(owned(newThing("a", "content"), owner))
 	s.write(owned(in("", east, newThing("b", "content")), owner))
 	s.write(owned(newOf(secret, "c"), owner))
@@ -56,13 +56,13 @@ func ownedTable(s *suite) {
 		s.Fatal(err)
 	}
 	children := list(owner.GetId())
-	s.shows("the list of what an owner owns", children, "d", "c", "a", "f", "b")
+	s.shows("the children of an owner", children, "d", "c", "a", "f", "b")
 	for _, res := range children {
 		if proto.Equal(res.GetId(), a.GetId()) {
 			s.same("a child", res, a)
 		}
 	}
-	s.shows("the list of what another incarnation owns", list(but(owner.GetId(), func(id *resourcepb.ID) { id.Uid = stale })))
+	s.shows("the children of another incarnation", list(but(owner.GetId(), func(id *resourcepb.ID) { id.Uid = stale })))
 	s.delete(a.GetId())
 	s.write(newThing("a", "content")) // recreated, without an owner
 	s.shows("the list after a child was created again", list(owner.GetId()), "d", "c", "f", "b")
@@ -100,5 +100,5 @@ func ownedAccess(s *suite) {
 	s.write(owned(newOf(secret, "b"), owner))
 	answer, err := s.ListByOwner(s.as(reader), &resourcepb.ListByOwnerRequest{Owner: owner.GetId()})
 	s.succeeds("ListByOwner", err)
-	s.shows("what a reader sees of it", answer.GetResources(), "a")
+	s.shows("the resource that a reader sees", answer.GetResources(), "a")
 }

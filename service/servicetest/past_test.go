@@ -101,13 +101,13 @@ func historyChanges(s *suite) {
 		s.same(what+", the state before", got[i].GetBefore().GetResource(), w.before)
 		s.same(what+", the state now", got[i].GetNow().GetResource(), w.now)
 		if got[i].GetMore() {
-			s.Errorf("%s: more of its commit is said to follow, which is not shown", what)
+			s.Errorf("%s: it has more, but the next change is of another commit", what)
 		}
 		if w.now != nil && got[i].GetNow().GetModified() != got[i].GetRevision() {
-			s.Errorf("%s has revision %d, and what was written %d", what, got[i].GetRevision(), got[i].GetNow().GetModified())
+			s.Errorf("%s has revision %d, expected %d", what, got[i].GetRevision(), got[i].GetNow().GetModified())
 		}
 		if i > 0 && got[i].GetRevision() <= got[i-1].GetRevision() {
-			s.Errorf("%s has revision %d, and the one before %d", what, got[i].GetRevision(), got[i-1].GetRevision())
+			s.Errorf("%s has revision %d, and the previous one %d", what, got[i].GetRevision(), got[i-1].GetRevision())
 		}
 	}
 	for what, tt := range map[string]struct {
@@ -156,7 +156,7 @@ func historyAccess(s *suite) {
 	ghost := in("default", "default", newOf(unregistered, "a"))
 	ghost.Id.Uid = stale
 	_, err := s.store.WriteCAS(s.ctx, ghost)
-	s.succeeds("store what is of no type that is served", err)
+	s.succeeds("store a resource of an unregistered type", err)
 	s.delete(idOf(secret, "h-hidden"))
 	then := s.newest()
 	for _, name := range []string{"a", "c", "f"} {
@@ -192,7 +192,7 @@ func historyAccess(s *suite) {
 	}
 	for _, r := range s.listAt(s.as(reader), &resourcepb.ListAtRequest{Type: everyType, Tenancy: anywhere, Revision: then}) {
 		if r.GetResource().GetId().GetType().GetKind() == unregistered.GetKind() {
-			s.Errorf("what is of no type that is served is shown: %s", text(r))
+			s.Errorf("a resource of an unregistered type is shown: %s", text(r))
 		}
 	}
 }

@@ -29,7 +29,7 @@ func readTable(s *suite) {
 		return func(s *suite) error { return only(s.Read(s.ctx, &resourcepb.ReadRequest{Id: id})) }
 	}
 	s.refuse([]row{
-		{"Read of nothing", reads(idOf(thing, "b")), codes.NotFound, exactly(notFound)},
+		{"Read of an absent resource", reads(idOf(thing, "b")), codes.NotFound, exactly(notFound)},
 		{"Read of another name", reads(idOf(thing, "aa")), codes.NotFound, exactly(notFound)},
 		{"Read in another namespace", reads(in("", east, newThing("a", "")).GetId()), codes.NotFound, exactly(notFound)},
 		{"Read in another partition", reads(in(east, "", newThing("a", "")).GetId()), codes.NotFound, exactly(notFound)},

@@ -60,9 +60,9 @@ func requestIDs(s *suite) {
 			}, codes.InvalidArgument, wantText})
 	}
 	rows = append(rows,
-		row{"Write of nothing", func(s *suite) error { return only(s.Write(s.ctx, &resourcepb.WriteRequest{})) }, codes.InvalidArgument,
+		row{"Write without a resource", func(s *suite) error { return only(s.Write(s.ctx, &resourcepb.WriteRequest{})) }, codes.InvalidArgument,
 			exactly("resource is required")},
-		row{"MutateAndValidate of nothing", func(s *suite) error {
+		row{"MutateAndValidate without a resource", func(s *suite) error {
 			return only(s.MutateAndValidate(s.ctx,
 				&resourcepb.MutateAndValidateRequest{}))
 		},
@@ -202,10 +202,10 @@ func requestOrder(s *suite) {
 			{names[i] + ": the scope comes before the caller", at(stranger, in(missing, missing, newOf(planet, "a")).GetId()),
 				codes.InvalidArgument, "cannot have a partition"},
 			{names[i] + ": the caller comes before the tenancy", at(stranger, in(missing, missing, newThing("a", "")).GetId()),
-				codes.Unauthenticated, "nobody knows this token"},
+				codes.Unauthenticated, "unknown token"},
 			{names[i] + ": authorization comes before the tenancy", at(nobody, in(missing, missing, newThing("a", "")).GetId()),
 				codes.PermissionDenied, "nobody may not"},
-			{names[i] + ": authorization comes before what is stored", at(nobody, in(east, east, newThing("absent", "")).GetId()),
+			{names[i] + ": authorization comes before the stored state", at(nobody, in(east, east, newThing("absent", "")).GetId()),
 				codes.PermissionDenied, "nobody may not"},
 		}
 		if names[i] != "Delete" && names[i] != "ListByOwner" { // these do not check the tenancy
@@ -305,21 +305,21 @@ func requestAnswers(s *suite) {
 	}
 	scribble(written)
 	scribble(req)
-	s.same("Read after scribbling on what Write returned", s.read(want.GetId()), want)
+	s.same("Read after modifying the answer of Write", s.read(want.GetId()), want)
 	scribble(s.read(want.GetId()))
-	s.same("Read after scribbling on what Read returned", s.read(want.GetId()), want)
+	s.same("Read after modifying the answer of Read", s.read(want.GetId()), want)
 	event := w.upsert("a")
-	s.same("the event of a write whose answer was scribbled on", event, want)
+	s.same("the event of a write with a modified answer", event, want)
 	scribble(event)
 	st := s.writeStatus(statusOf(want, "key", "message"))
 	want = clone(st)
 	scribble(st)
-	s.same("Read after scribbling on what WriteStatus returned", s.read(want.GetId()), want)
+	s.same("Read after modifying the answer of WriteStatus", s.read(want.GetId()), want)
 	answer, err := s.List(s.ctx, &resourcepb.ListRequest{Type: thing, Tenancy: &resourcepb.Tenancy{}})
 	s.succeeds("List", err)
 	for _, res := range answer.GetResources() {
 		scribble(res)
 	}
-	s.same("Read after scribbling on what List returned", s.read(want.GetId()), want)
+	s.same("Read after modifying the answer of List", s.read(want.GetId()), want)
 	s.same("the event of WriteStatus", w.upsert("a"), want)
 }

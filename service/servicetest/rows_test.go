@@ -26,7 +26,7 @@ func (s *suite) refuse(rows []row) {
 		}
 		after := s.list(everything)
 		if err := difference(after, before); err != nil {
-			s.Errorf("%s leaves a trace in the store: %v", r.name, err)
+			s.Errorf("%s changes the store: %v", r.name, err)
 		}
 		before = after
 	}

@@ -65,7 +65,7 @@ func statusRefused(s *suite) {
 		{"no status", change(func(q *resourcepb.WriteStatusRequest) { q.Status = nil }), bad, exactly("status is required")},
 		{"no observed generation", change(func(q *resourcepb.WriteStatusRequest) { q.Status.ObservedGeneration = "" }), bad,
 			exactly("status.observed_generation is required")},
-		{"an observed generation that is no ULID", change(func(q *resourcepb.WriteStatusRequest) { q.Status.ObservedGeneration = "bogus" }),
+		{"an observed generation that is not a ULID", change(func(q *resourcepb.WriteStatusRequest) { q.Status.ObservedGeneration = "bogus" }),
 			bad, `^status\.observed_generation .`},
 		{"an observed generation of letters no ULID has",
 			change(func(q *resourcepb.WriteStatusRequest) { q.Status.ObservedGeneration = "01JUUUUUUUUUUUUUUUUUUUUUUU" }),

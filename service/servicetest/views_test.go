@@ -21,18 +21,18 @@ func viewAccess(s *suite) {
 	}
 	never := set("never", "other")
 	a := set("a", reader)
-	s.same("the event of what may be seen", w.upsert("a"), a)
+	s.same("the event of a visible resource", w.upsert("a"), a)
 	set("a", "other")
 	gone := w.deleted("a")
 	if gone.GetId().GetUid() != a.GetId().GetUid() || gone.GetData() != nil || gone.GetMetadata()[readableBy] == "other" {
-		s.Errorf("the deletion that the caller is shown tells what it may not see: %s", text(gone))
+		s.Errorf("the deletion discloses hidden state: %s", text(gone))
 	}
 	set("a", "other")
 	set("never", "other still")
 	s.delete(a.GetId())     // already outside the caller's view
 	s.delete(never.GetId()) // never was in the caller's view
 	a = set("a", reader)
-	s.same("the event of what may be seen again", w.upsert("a"), a)
+	s.same("the event of a resource that is visible again", w.upsert("a"), a)
 	s.delete(a.GetId())
 	s.same("the event of its deletion", w.deleted("a"), a)
 	s.fails("the watch of nobody", s.watched(s.as(nobody), &resourcepb.WatchListRequest{Type: thing}), codes.PermissionDenied, ".")

@@ -25,7 +25,7 @@ var watchCases = topic{"Watch", []testCase{
 
 func watchChanges(s *suite) {
 	empty := s.watch(&resourcepb.WatchListRequest{Type: secret})
-	s.shows("the snapshot of nothing", empty.snapshot())
+	s.shows("the empty snapshot", empty.snapshot())
 	a, b := s.write(newThing("a", "content")), s.write(newThing("b", "content"))
 	s.write(newOf(site, "other"))
 	w := s.watch(&resourcepb.WatchListRequest{Type: thing})
@@ -232,7 +232,7 @@ func watchBefore(s *suite) {
 		ev := w.next()
 		s.same("the event", ev.GetUpsert().GetResource(), now)
 		if !proto.Equal(ev.GetBefore(), before) {
-			s.Errorf("before %s there was %s, not %s", content, text(before), text(ev.GetBefore()))
+			s.Errorf("the state before %s is %s, expected %s", content, text(before), text(ev.GetBefore()))
 		}
 		before = now
 	}

@@ -155,15 +155,15 @@ func selectionRefused(s *suite) {
 	}
 	again := slices.Repeat([]resourcepb.Action{resourcepb.Action_ACTION_DELETE}, 1<<16)
 	s.refuse([]row{
-		{"WatchStore of nothing", watch(&resourcepb.WatchStoreRequest{}), codes.InvalidArgument, "^entries are required"},
+		{"WatchStore without entries", watch(&resourcepb.WatchStoreRequest{}), codes.InvalidArgument, "^entries are required"},
 		{"WatchStore without a type", one(&resourcepb.WatchEntry{}), codes.InvalidArgument, `^entries\[0\]: type is required`},
-		{"WatchStore of a type that is not there", one(entry(unregistered, nil)), codes.InvalidArgument, "not registered"},
+		{"WatchStore of an unregistered type", one(entry(unregistered, nil)), codes.InvalidArgument, "not registered"},
 		{"WatchStore of no action", one(entry(thing, nil, resourcepb.Action_ACTION_EXISTS)), codes.InvalidArgument, "actions invalid"},
 		{"WatchStore of the same actions again and again", one(entry(thing, nil, again...)), codes.InvalidArgument, "actions invalid"},
 		{"WatchStore by too many entries", watch(&resourcepb.WatchStoreRequest{Entries: entries}), codes.InvalidArgument, "^entries invalid"},
 		{"WatchStore by too many selectors", one(entry(thing, &resourcepb.Selector{By: &resourcepb.Selector_And{And: wide}})),
 			codes.InvalidArgument, "selector invalid"},
-		{"WatchStore by a selector of nothing", one(entry(thing, &resourcepb.Selector{})), codes.InvalidArgument, "selector invalid"},
+		{"WatchStore by an empty selector", one(entry(thing, &resourcepb.Selector{})), codes.InvalidArgument, "selector invalid"},
 		{"WatchStore by a deep selector", one(entry(thing, deep)), codes.InvalidArgument, "selector invalid"},
 		{"WatchStore of a snapshot after a cursor", watch(&resourcepb.WatchStoreRequest{
 			Entries: []*resourcepb.WatchEntry{entry(thing, nil)}, Cursor: "x", Snapshot: true,
@@ -193,7 +193,7 @@ func selectionActions(s *suite) {
 	}))
 	s.write(raw(thing, "a", "1"))
 	s.write(raw(thing, "a", "2"))
-	s.write(raw(secret, "a", "not asked for"))
+	s.write(raw(secret, "a", "not requested"))
 	s.delete(idOf(thing, "a"))
 	s.delete(idOf(thing, "there"))
 	all.shows("all actions", "ACTION_CREATE a →1", "ACTION_UPDATE a 1→2", "ACTION_DELETE a 2→", "ACTION_DELETE there 0→")
@@ -299,6 +299,6 @@ func selectionAccess(s *suite) {
 	set(reader, "3")
 	set("other", "4")
 	s.write(raw(thing, "last", "1"))
-	w.shows("what comes into view and leaves it", "ACTION_CREATE a →2", "ACTION_UPDATE a 2→3", "ACTION_DELETE a 3→", "ACTION_CREATE last →1")
-	chosen.shows("what is selected and leaves the view", "ACTION_CREATE a →2", "ACTION_UPDATE a 2→3", "ACTION_DELETE a 3→")
+	w.shows("a resource that enters and leaves the view", "ACTION_CREATE a →2", "ACTION_UPDATE a 2→3", "ACTION_DELETE a 3→", "ACTION_CREATE last →1")
+	chosen.shows("a selected resource that leaves the view", "ACTION_CREATE a →2", "ACTION_UPDATE a 2→3", "ACTION_DELETE a 3→")
 }

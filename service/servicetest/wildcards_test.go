@@ -99,17 +99,17 @@ func wildcardRead(s *suite) {
 	anySecret := but(secret, func(t *resourcepb.Type) { t.GroupVersion = storage.Wildcard })
 	nowhere := in(missing, missing, newOf(anyThing, "a")).GetId()
 	s.refuse([]row{
-		{"Read of nothing", reads(s.ctx, idOf(anyThing, "nothing")), codes.NotFound, exactly(notFound)},
+		{"Read of an absent resource", reads(s.ctx, idOf(anyThing, "nothing")), codes.NotFound, exactly(notFound)},
 		{"Read of another uid", reads(s.ctx, but(idOf(anyThing, "b"), func(id *resourcepb.ID) { id.Uid = stale })), codes.NotFound,
 			exactly(notFound)},
 		{"Read of a version that is not served", reads(s.ctx, idOf(anyThing, "h")), codes.InvalidArgument, "v9.*not registered"},
 		{"Read of any kind", reads(s.ctx, idOf(anyOfUs, "a")), codes.InvalidArgument, "."},
-		{"Read by somebody else", reads(s.as("other"), idOf(anySecret, "e")), codes.PermissionDenied, "this secret is not for other"},
-		{"Read by somebody else of a version that is not served", reads(s.as(reader), idOf(anySecret, "i")), codes.PermissionDenied,
+		{"Read by another caller", reads(s.as("other"), idOf(anySecret, "e")), codes.PermissionDenied, "this secret is not for other"},
+		{"Read by another caller of an unregistered version", reads(s.as(reader), idOf(anySecret, "i")), codes.PermissionDenied,
 			"this secret is not for reader"},
 		{"Read by nobody", reads(s.as(nobody), idOf(anyThing, "a")), codes.PermissionDenied, "nobody may not"},
-		{"Read by nobody of a tenancy that is not there", reads(s.as(nobody), nowhere), codes.PermissionDenied, "nobody may not"},
-		{"Read of a tenancy that is not there", reads(s.ctx, nowhere), codes.NotFound, "tenancy not found"},
+		{"Read by nobody of a missing tenancy", reads(s.as(nobody), nowhere), codes.PermissionDenied, "nobody may not"},
+		{"Read in a missing tenancy", reads(s.ctx, nowhere), codes.NotFound, "tenancy not found"},
 	})
 }
 
@@ -158,7 +158,7 @@ func wildcardPages(s *suite) {
 				page, err := s.List(s.as(who), req)
 				s.succeeds("List of a page", err)
 				if got = append(got, page.GetResources()...); len(page.GetResources()) > int(req.GetLimit()) || len(got) > len(want) {
-					s.Fatalf("pages of %d show %s too many", req.GetLimit(), text(page))
+					s.Fatalf("pages of %d repeat %s", req.GetLimit(), text(page))
 				}
 				if page.GetContinue() == "" {
 					break
@@ -221,5 +221,5 @@ func (s *suite) left(gone, was *resourcepb.Resource) {
 	s.Helper()
 	want := &resourcepb.Resource{Id: clone(was.GetId())}
 	want.Id.Type.GroupVersion = storage.Wildcard
-	s.same("the deletion of what left", gone, want)
+	s.same("the deletion of a leaving resource", gone, want)
 }

@@ -152,9 +152,9 @@ func (w *world) authenticate(ctx context.Context, token string, t *resourcepb.Te
 	w.note("authenticate %s/%s", t.GetPartition(), t.GetNamespace())
 	switch token {
 	case stranger:
-		return nil, fmt.Errorf("%w: nobody knows this token", service.ErrUnauthenticated)
+		return nil, fmt.Errorf("%w: unknown token", service.ErrUnauthenticated)
 	case unsettled:
-		return nil, errors.New("the list of tokens is away")
+		return nil, errors.New("the list of tokens is unavailable")
 	case stuck:
 		<-ctx.Done()
 		return nil, fmt.Errorf("look the token up: %w", ctx.Err())
@@ -171,7 +171,7 @@ func (c caller) OperatorRead() error {
 	case nobody:
 		return fmt.Errorf("%w: nobody may not read", registry.ErrDenied)
 	case undecided:
-		return errors.New("the policy is away")
+		return errors.New("the policy is unavailable")
 	}
 	return nil
 }
@@ -182,7 +182,7 @@ func (c caller) OperatorWrite() error {
 	case nobody, reader:
 		return fmt.Errorf("%w: %s may not write", registry.ErrDenied, string(c))
 	case undecided:
-		return errors.New("the policy is away")
+		return errors.New("the policy is unavailable")
 	}
 	return nil
 }

@@ -49,11 +49,11 @@ func writeCreate(s *suite) {
 	s.same("Read", s.read(written.GetId()), want)
 	for what, id := range map[string]string{"uid": written.GetId().GetUid(), "generation": written.GetGeneration()} {
 		if _, err := ulid.ParseStrict(id); err != nil {
-			s.Errorf("the %s %q is no ULID: %v", what, id, err)
+			s.Errorf("the %s %q is not a ULID: %v", what, id, err)
 		}
 	}
 	if written.GetVersion() == "" {
-		s.Error("what was created has no version")
+		s.Error("the created resource has no version")
 	}
 	s.write(&resourcepb.Resource{Id: idOf(thing, "empty")}) // without data
 }
@@ -80,7 +80,7 @@ func writeUpdate(s *suite) {
 		s.same("Write, "+step.name, written, want)
 		s.same("Read after Write, "+step.name, s.read(first.GetId()), want)
 		if written.GetVersion() == before.GetVersion() {
-			s.Errorf("Write, %s: the version is the one before", step.name)
+			s.Errorf("Write, %s: the version did not change", step.name)
 		}
 	}
 	current := s.read(first.GetId())
@@ -103,9 +103,9 @@ func writeCreateRefused(s *suite) {
 			exactly(wrongUid)},
 		{"a uid and a version", writes(but(newThing("a", "content"), func(r *resourcepb.Resource) { r.Id.Uid, r.Version = stale, "1" })),
 			codes.FailedPrecondition, exactly(wrongUid)},
-		{"what Validate refuses", writes(newThing("a", refused)), codes.InvalidArgument, exactly("a thing must be better than this")},
-		{"what Mutate fails on", writes(newThing("a", broken)), codes.Internal, "things cannot be completed today"},
-		{"what Mutate makes another resource of", writes(newThing("a", meddled)), codes.Internal, "Mutate"},
+		{"a resource that Validate rejects", writes(newThing("a", refused)), codes.InvalidArgument, exactly("a thing must be better than this")},
+		{"a resource for which Mutate fails", writes(newThing("a", broken)), codes.Internal, "things cannot be completed today"},
+		{"a resource that Mutate replaces", writes(newThing("a", meddled)), codes.Internal, "Mutate"},
 		{"more than a resource may have", writes(newThing("a", strings.Repeat("x", 1<<20))), codes.ResourceExhausted, "."},
 	})
 }
@@ -120,19 +120,19 @@ func writeCreateOnly(s *suite) {
 	s.succeeds("creation", creates(newThing("a", "content"))(s))
 	stored := s.write(newThing("b", "content"))
 	s.refuse([]row{
-		{"what was created so", creates(newThing("a", "other")), codes.Aborted, exactly(casFailure)},
+		{"a resource created with create", creates(newThing("a", "other")), codes.Aborted, exactly(casFailure)},
 		{"what is stored", creates(newThing("b", "other")), codes.Aborted, exactly(casFailure)},
-		{"what is stored, of another group version", creates(&resourcepb.Resource{Id: idOf(thing2, "b"), Data: binary("")}), codes.Aborted,
+		{"a stored resource in another group version", creates(&resourcepb.Resource{Id: idOf(thing2, "b"), Data: binary("")}), codes.Aborted,
 			exactly(casFailure)},
-		{"what is stored, by its version", creates(but(newThing("b", "other"), func(r *resourcepb.Resource) { r.Version = stored.GetVersion() })),
+		{"a stored resource, by its version", creates(but(newThing("b", "other"), func(r *resourcepb.Resource) { r.Version = stored.GetVersion() })),
 			codes.InvalidArgument, `^resource\.version`},
-		{"what is stored, by its uid", creates(but(newThing("b", "other"), func(r *resourcepb.Resource) { r.Id.Uid = stored.GetId().GetUid() })),
+		{"a stored resource, by its uid", creates(but(newThing("b", "other"), func(r *resourcepb.Resource) { r.Id.Uid = stored.GetId().GetUid() })),
 			codes.InvalidArgument, `^resource\.id\.uid`},
 		{"a uid where nothing is stored", creates(but(newThing("c", ""), func(r *resourcepb.Resource) { r.Id.Uid = stale })),
 			codes.InvalidArgument, `^resource\.id\.uid`},
 	})
 	s.delete(stored.GetId())
-	s.succeeds("creation of what was deleted", creates(newThing("b", "again"))(s))
+	s.succeeds("creation of a deleted resource", creates(newThing("b", "again"))(s))
 
 	var created atomic.Int64
 	s.parallel(8, func(int) error {
@@ -175,9 +175,9 @@ func writeUpdateRefused(s *suite) {
 			r.Status = clone(stored).GetStatus()
 			r.Status["more"] = &resourcepb.Status{ObservedGeneration: stale}
 		}), codes.InvalidArgument, `^resource\.status`},
-		{"what Validate refuses", writes(newThing("a", refused)), codes.InvalidArgument, exactly("a thing must be better than this")},
-		{"what Mutate fails on", writes(newThing("a", broken)), codes.Internal, "things cannot be completed today"},
-		{"what Mutate makes another resource of", writes(newThing("a", meddled)), codes.Internal, "Mutate"},
+		{"a resource that Validate rejects", writes(newThing("a", refused)), codes.InvalidArgument, exactly("a thing must be better than this")},
+		{"a resource for which Mutate fails", writes(newThing("a", broken)), codes.Internal, "things cannot be completed today"},
+		{"a resource that Mutate replaces", writes(newThing("a", meddled)), codes.Internal, "Mutate"},
 		{"more than a resource may have", writes(newThing("a", strings.Repeat("x", 1<<20))), codes.ResourceExhausted, "."},
 	})
 }
@@ -186,11 +186,11 @@ func writePayload(s *suite) {
 	s.write(newThing("stored", "content"))
 	for _, name := range []string{"stored", "new"} {
 		for what, data := range map[string]*anypb.Any{
-			"another type":           binary("content"),
-			"a type of no name":      {Value: []byte{1}},
-			"a type nobody knows":    {TypeUrl: "type.googleapis.com/some.Ghost"},
-			"what does not decode":   {TypeUrl: "type.googleapis.com/google.protobuf.StringValue", Value: bytes.Repeat([]byte{0xff}, 20)},
-			"a text that is no text": {TypeUrl: "type.googleapis.com/google.protobuf.StringValue", Value: []byte{0x0a, 1, 0xff}},
+			"another type":                   binary("content"),
+			"a type of no name":              {Value: []byte{1}},
+			"an unknown type":                {TypeUrl: "type.googleapis.com/some.Ghost"},
+			"a payload that does not decode": {TypeUrl: "type.googleapis.com/google.protobuf.StringValue", Value: bytes.Repeat([]byte{0xff}, 20)},
+			"a text that is not UTF-8":       {TypeUrl: "type.googleapis.com/google.protobuf.StringValue", Value: []byte{0x0a, 1, 0xff}},
 		} {
 			res := newThing(name, "")
 			res.Data = data
@@ -218,18 +218,18 @@ func writeOwner(s *suite) {
 	bare := but(owner.GetId(), func(id *resourcepb.ID) { id.Uid = "" })
 	s.same("the owner, by name", s.write(owned("a", bare)).GetOwner(), owner.GetId())
 	s.same("the owner, by uid", s.write(owned("b", owner.GetId())).GetOwner(), owner.GetId())
-	s.same("the owner, not asked for again", s.write(owned("a", bare)).GetOwner(), owner.GetId())
+	s.same("the owner, not requested again", s.write(owned("a", bare)).GetOwner(), owner.GetId())
 	s.same("the owner, again by uid", s.write(owned("a", owner.GetId())).GetOwner(), owner.GetId())
 	s.same("an owner of another scope", s.write(owned("c",
 		&resourcepb.ID{Type: planet, Name: "owner", Tenancy: &resourcepb.Tenancy{}})).GetOwner(), cluster.GetId())
 	random := but(owner.GetId(), func(id *resourcepb.ID) { id.Uid = stale })
-	s.same("an owner with a uid is taken as it is", s.write(owned("d", random)).GetOwner(), random)
+	s.same("an owner with a uid is stored as given", s.write(owned("d", random)).GetOwner(), random)
 	s.write(newThing("free", "content"))
 
 	missing := exactly("resource.owner does not exist")
 	fixed := exactly("owner cannot be changed")
 	s.refuse([]row{
-		{"an owner that is not there", writes(owned("new", but(bare, func(id *resourcepb.ID) { id.Name = "nobody" }))), codes.InvalidArgument,
+		{"an absent owner", writes(owned("new", but(bare, func(id *resourcepb.ID) { id.Name = "nobody" }))), codes.InvalidArgument,
 			missing},
 		{"an owner in no tenancy", writes(owned("new", but(bare, func(id *resourcepb.ID) { id.Tenancy = nil }))), codes.InvalidArgument, missing},
 		{"another owner", writes(owned("a", other.GetId())), codes.InvalidArgument, fixed},
@@ -240,7 +240,7 @@ func writeOwner(s *suite) {
 		{"the owner in another tenancy", writes(owned("a", but(owner.GetId(), func(id *resourcepb.ID) { id.Tenancy.Namespace = east }))),
 			codes.InvalidArgument, fixed},
 		{"no owner any more", writes(owned("a", nil)), codes.InvalidArgument, fixed},
-		{"an owner where there was none", writes(owned("free", owner.GetId())), codes.InvalidArgument, fixed},
+		{"an owner of a resource without one", writes(owned("free", owner.GetId())), codes.InvalidArgument, fixed},
 	})
 }
 
@@ -268,7 +268,7 @@ func writeMarkedTenancy(s *suite) {
 	s.write(with(req, "deletionTimestamp", at, "finalizers", "two"))
 	s.write(with(req, "deletionTimestamp", at, "finalizers", ""))
 	if s.stored(res.GetId()) {
-		s.Error("the last finalizer is gone, and the resource is still stored")
+		s.Error("the last finalizer is removed, but the resource is still stored")
 	}
 }
 
@@ -292,7 +292,7 @@ func writeValidate(s *suite) {
 		}
 	})
 	s.refuse([]row{
-		{"what Validate refuses", validates(newThing("a", refused)), codes.InvalidArgument, exactly("a thing must be better than this")},
-		{"what Mutate fails on", validates(newThing("a", broken)), codes.Internal, "things cannot be completed today"},
+		{"a resource that Validate rejects", validates(newThing("a", refused)), codes.InvalidArgument, exactly("a thing must be better than this")},
+		{"a resource for which Mutate fails", validates(newThing("a", broken)), codes.Internal, "things cannot be completed today"},
 	})
 }

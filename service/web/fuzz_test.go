@@ -50,7 +50,7 @@ func FuzzRequest(f *testing.F) {
 				t.Errorf("%d: %s", w.Code, w.Body)
 			}
 			if text := w.Body.Bytes(); w.Code != http.StatusNoContent && !json.Valid(text) {
-				t.Errorf("the answer is no JSON: %q", text)
+				t.Errorf("the answer is not JSON: %q", text)
 			}
 			if method == http.MethodPut && w.Code == http.StatusOK && !strings.Contains(asked.Path, "/status/") {
 				asked = &url.URL{Path: asked.Path}

@@ -74,7 +74,7 @@ func TestAnswersCanBeWrittenBack(t *testing.T) {
 	require.Equal(t, http.StatusConflict, s.put(path, first.body).code)
 
 	require.Equal(t, http.StatusNoContent, s.delete(path+"?ns=jazz").code)
-	require.Equal(t, http.StatusPreconditionFailed, s.put(path, again.body).code, "its uid is gone")
+	require.Equal(t, http.StatusPreconditionFailed, s.put(path, again.body).code, "a deleted uid")
 	for change, part := range map[[2]string]string{
 		{"blue", "red"}:       "id.name",
 		{"Album", "Label"}:    "id.type.kind",
