@@ -59,7 +59,7 @@ func (g *authServer) url(t *testing.T, addr, password string) string {
 	return strings.Replace(g.StoreURLIn(t, g.prefix), "etcd://"+g.Endpoint, "etcd://app:"+password+"@"+addr, 1)
 }
 
-// TestPermissions has rights to its own prefix alone, so nothing that the backend does reaches beyond it.
+// The backend needs permissions only for its own prefix.
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	g := newAuthServer(t)

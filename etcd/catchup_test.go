@@ -4,11 +4,13 @@ package etcd_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 
 	"google.golang.org/grpc"
 
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
@@ -24,11 +26,17 @@ func TestCatchUpThroughOneWatch(t *testing.T) {
 	}
 	b := openThrough(t, server, grpc.WithChainStreamInterceptor(count))
 	cursor := fixture.WatchChanges(t, b).Cursor()
-	const changes = 2500 // each with its own revision, since the server sends up to 1,000 revisions at once
-	res := fixture.Write(t, b, service("s"))
-	for range changes - 1 {
-		res = fixture.Write(t, b, at(res, res.Version))
-	}
+	const callers, changes = 50, 2500
+	h := historian(t, b)
+	together(callers, func(i int) {
+		for j := range changes / callers {
+			// A swap has its own revision. The server sends up to 1,000 revisions at once.
+			if s, err := h.Swap(fixture.Context(t), history.Swap{Write: service(fmt.Sprint("s", i, "-", j))}); err != nil || !s.Done {
+				t.Errorf("swap %d of caller %d: %v, %v", j, i, s, err)
+				return
+			}
+		}
+	})
 
 	before := streams.Load()
 	w, err := b.WatchFrom(fixture.Context(t), serviceType, tenancy, "", cursor)

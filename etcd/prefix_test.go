@@ -38,7 +38,7 @@ func TestNestedPrefixes(t *testing.T) {
 	}
 }
 
-// TestNothingOutsideThePrefix does everything there is to do and compares what is in the server outside of the prefix.
+// No operation changes keys outside the prefix of the store.
 func TestNothingOutsideThePrefix(t *testing.T) {
 	t.Parallel()
 	server := env.StartEtcd(t)
