@@ -314,8 +314,8 @@ func (r *run) await(ctx context.Context, again time.Duration, tick <-chan time.T
 			return nil
 		case <-r.in.signal:
 		}
-		own, poll := r.in.take()
-		next, rest := following(append(r.localChanges, own...), &r.at, r.session)
+		local, poll := r.in.take()
+		next, rest := following(append(r.localChanges, local...), &r.at, r.session)
 		r.localChanges = rest
 		if err := r.add(&page{changes: next}); err != nil {
 			return err

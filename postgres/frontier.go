@@ -16,22 +16,22 @@ import (
 
 // finalOn returns the number up to which the history is final, and the run of the server that answered.
 func (h *history) finalOn(ctx context.Context, conn *pgx.Conn) (final int64, server string, err error) {
-	var asked pgx.Batch
-	asked.Queue(readCommitted)
-	asked.Queue(h.sql.final).QueryRow(func(row pgx.Row) (err error) {
+	var queries pgx.Batch
+	queries.Queue(readCommitted)
+	queries.Queue(h.sql.final).QueryRow(func(row pgx.Row) (err error) {
 		_, final, err = scanFinal(row)
 		return err
 	})
-	asked.Queue(h.sql.whichRun).QueryRow(func(row pgx.Row) error { return row.Scan(&server) })
-	asked.Queue(`commit`)
-	err = conn.SendBatch(ctx, &asked).Close()
+	queries.Queue(h.sql.whichRun).QueryRow(func(row pgx.Row) error { return row.Scan(&server) })
+	queries.Queue(`commit`)
+	err = conn.SendBatch(ctx, &queries).Close()
 	return final, server, err
 }
 
 // queueLast queues queries for the run of the server, and for the position of the last change up to a number.
-func (h *history) queueLast(asked *pgx.Batch, final int64, here *string, at *position) {
-	asked.Queue(h.sql.whichRun).QueryRow(func(row pgx.Row) error { return row.Scan(here) })
-	asked.Queue(h.sql.last, final).QueryRow(func(row pgx.Row) (err error) {
+func (h *history) queueLast(queries *pgx.Batch, final int64, here *string, at *position) {
+	queries.Queue(h.sql.whichRun).QueryRow(func(row pgx.Row) error { return row.Scan(here) })
+	queries.Queue(h.sql.last, final).QueryRow(func(row pgx.Row) (err error) {
 		*at, err = h.scanLast(row)
 		return err
 	})
@@ -201,14 +201,14 @@ func (h *history) awaitFinal(ctx context.Context, revision int64) (k finalState,
 // transaction sends both queries to one server: after a fail-over, a number that was final on the old server may be pending on the
 // new one.
 func (h *history) queryFinal(ctx context.Context, conn *pgx.Conn, revision *int64, k *finalState) (reached bool, err error) {
-	var asked pgx.Batch
+	var queries pgx.Batch
 	var last int64
-	asked.Queue(readCommitted)
-	asked.Queue(h.sql.final).QueryRow(func(row pgx.Row) (err error) {
+	queries.Queue(readCommitted)
+	queries.Queue(h.sql.final).QueryRow(func(row pgx.Row) (err error) {
 		last, k.final, err = scanFinal(row)
 		return err
 	})
-	if err := conn.SendBatch(ctx, &asked).Close(); err != nil {
+	if err := conn.SendBatch(ctx, &queries).Close(); err != nil {
 		return false, err
 	}
 	if *revision == 0 {
@@ -222,12 +222,12 @@ func (h *history) queryFinal(ctx context.Context, conn *pgx.Conn, revision *int6
 	var change pgtype.Int8
 	var place pgtype.Int4
 	var piece []byte
-	var found pgx.Batch
-	found.Queue(h.sql.lastBefore, min(*revision, k.final)).QueryRow(func(row pgx.Row) error {
+	var stateQueries pgx.Batch
+	stateQueries.Queue(h.sql.lastBefore, min(*revision, k.final)).QueryRow(func(row pgx.Row) error {
 		return row.Scan((*[16]byte)(&id), &k.oldest, &change, &place, &piece, &k.exists)
 	})
-	found.Queue(`commit`)
-	if err := conn.SendBatch(ctx, &found).Close(); err != nil {
+	stateQueries.Queue(`commit`)
+	if err := conn.SendBatch(ctx, &stateQueries).Close(); err != nil {
 		return false, err
 	}
 	k.at = position{revision: change.Int64, index: place.Int32}

@@ -202,13 +202,13 @@ type snapshot struct {
 // readAttempt reads how far the history is final, and then the keys in a later snapshot, in one transaction and one round trip.
 func (l *keyReader) readAttempt(ctx context.Context, conn *pgx.Conn, keys [][]byte) (snap snapshot, err error) {
 	snap.versions = make(map[string]*driver.Version, len(keys))
-	var asked pgx.Batch
-	asked.Queue(readCommitted)
-	asked.Queue(l.sql.saveFinal).QueryRow(func(row pgx.Row) error {
+	var queries pgx.Batch
+	queries.Queue(readCommitted)
+	queries.Queue(l.sql.saveFinal).QueryRow(func(row pgx.Row) error {
 		_, _, err := scanFinal(row, nil)
 		return err
 	})
-	asked.Queue(l.sql.readKeys, keys).Query(func(rows pgx.Rows) error {
+	queries.Queue(l.sql.readKeys, keys).Query(func(rows pgx.Rows) error {
 		var id driver.StoreID
 		var oldest int64
 		var last, created, writes, modified pgtype.Int8
@@ -229,8 +229,8 @@ func (l *keyReader) readAttempt(ctx context.Context, conn *pgx.Conn, keys [][]by
 		}
 		return err
 	})
-	asked.Queue(`commit`)
-	err = conn.SendBatch(ctx, &asked).Close()
+	queries.Queue(`commit`)
+	err = conn.SendBatch(ctx, &queries).Close()
 	return snap, err
 }
 
@@ -274,16 +274,16 @@ func (l *finalityCheck) checkBatch(ctx context.Context, calls []*finalityCall) {
 		highest = max(highest, c.Request)
 	}
 	var final int64
-	there := false
+	exists := false
 	err := l.retry(ctx, func(ctx context.Context) error {
 		return l.query(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
-			final, there, err = l.checkAttempt(ctx, conn, highest)
+			final, exists, err = l.checkAttempt(ctx, conn, highest)
 			return err
 		})
 	})
 	for _, c := range calls {
 		switch {
-		case err == nil && !there:
+		case err == nil && !exists:
 			c.Done(struct{}{}, errNoSuchChange)
 		case err == nil && final < c.Request:
 			c.Done(struct{}{}, errPendingCommit)
@@ -295,24 +295,24 @@ func (l *finalityCheck) checkBatch(ctx context.Context, calls []*finalityCall) {
 
 // checkAttempt reads how far the history is final, and whether there is a change with a number or a higher one. Both queries go to
 // one server in one round trip. The change was committed before this call, so their order does not matter.
-func (l *finalityCheck) checkAttempt(ctx context.Context, conn *pgx.Conn, revision int64) (final int64, there bool, err error) {
+func (l *finalityCheck) checkAttempt(ctx context.Context, conn *pgx.Conn, revision int64) (final int64, exists bool, err error) {
 	var id driver.StoreID
-	var asked pgx.Batch
-	asked.Queue(readCommitted)
-	asked.Queue(l.sql.final).QueryRow(func(row pgx.Row) error {
+	var queries pgx.Batch
+	queries.Queue(readCommitted)
+	queries.Queue(l.sql.final).QueryRow(func(row pgx.Row) error {
 		_, final, err = scanFinal(row)
 		return err
 	})
-	asked.Queue(l.sql.hasChangeFrom, revision).QueryRow(func(row pgx.Row) error {
-		return row.Scan((*[16]byte)(&id), &there)
+	queries.Queue(l.sql.hasChangeFrom, revision).QueryRow(func(row pgx.Row) error {
+		return row.Scan((*[16]byte)(&id), &exists)
 	})
-	asked.Queue(`commit`)
-	if err := conn.SendBatch(ctx, &asked).Close(); err != nil {
+	queries.Queue(`commit`)
+	if err := conn.SendBatch(ctx, &queries).Close(); err != nil {
 		return 0, false, err
 	}
 	if id != *l.id.Load() {
 		l.id.Store(&id)
 		return 0, false, errOther
 	}
-	return final, there, nil
+	return final, exists, nil
 }

@@ -263,9 +263,9 @@ func (p *position) append(payload []byte) []byte {
 
 // parsePosition decodes a position that append has encoded.
 func parsePosition(payload []byte) (p position, ok bool) {
-	number := func(most uint64) int64 {
+	number := func(limit uint64) int64 {
 		v, n := binary.Uvarint(payload)
-		if n <= 0 || v > most {
+		if n <= 0 || v > limit {
 			ok = false
 			return 0
 		}

@@ -63,9 +63,9 @@ func (n *notes) DeleteNote(ctx context.Context, name, revision string) error {
 		if err != nil || tag.RowsAffected() > 0 {
 			return err
 		}
-		var there bool
-		err = tx.QueryRow(ctx, n.sql.noteExists, name).Scan(&there)
-		if err == nil && there {
+		var exists bool
+		err = tx.QueryRow(ctx, n.sql.noteExists, name).Scan(&exists)
+		if err == nil && exists {
 			return permanent{driver.Conflict(name)}
 		}
 		return err
@@ -152,8 +152,8 @@ func (f *fence) drop(ctx context.Context, epoch string) {
 	sql := f.notes.sql
 	_ = f.notes.use(ctx, func(conn *pgxpool.Conn) error { // retried when the fence is opened the next time
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-			var there int
-			err := tx.QueryRow(ctx, sql.lockNote, driver.FenceNote, epoch).Scan(&there)
+			var exists int
+			err := tx.QueryRow(ctx, sql.lockNote, driver.FenceNote, epoch).Scan(&exists)
 			if err != nil {
 				return err
 			}

@@ -202,9 +202,9 @@ func (c *currentInbox) open() *inbox {
 // close removes an inbox, unless another run has replaced it.
 func (c *currentInbox) close(in *inbox) { c.run.CompareAndSwap(in, nil) }
 
-func (c *currentInbox) add(own []change, poll bool) {
+func (c *currentInbox) add(local []change, poll bool) {
 	if in := c.run.Load(); in != nil {
-		in.add(own, poll)
+		in.add(local, poll)
 	}
 }
 
@@ -218,12 +218,12 @@ func (c *currentInbox) addListing(at *position) {
 }
 
 // add adds changes of this handle, or a request for a poll.
-func (in *inbox) add(own []change, poll bool) {
+func (in *inbox) add(local []change, poll bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.bytes += weight(own)
+	in.bytes += weight(local)
 	in.needsPoll = in.needsPoll || poll
-	in.localChanges = append(in.localChanges, own...)
+	in.localChanges = append(in.localChanges, local...)
 	if in.bytes > inboxBytes {
 		in.needsPoll, in.localChanges, in.bytes = true, nil, 0
 	}
@@ -234,12 +234,12 @@ func (in *inbox) add(own []change, poll bool) {
 }
 
 // take empties the inbox.
-func (in *inbox) take() (own []change, poll bool) {
+func (in *inbox) take() (local []change, poll bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	own, poll = in.localChanges, in.needsPoll
+	local, poll = in.localChanges, in.needsPoll
 	in.localChanges, in.needsPoll, in.bytes = nil, false, 0
-	return own, poll
+	return local, poll
 }
 
 // listingPosition adds the position of a watch, which the feed verifies once more when it has reached it. A fail-over that loses
@@ -270,7 +270,7 @@ func (in *inbox) takeListings() []position {
 // localChangesOf returns the changes of applied mutations, in order. poll is true if only the database has them: the handle does
 // not know the data of a deleted resource, and the answer of a pooler may come from another database, whose history differs from
 // the history of the feed.
-func localChangesOf(ms []*mutation) (own []change, poll bool) {
+func localChangesOf(ms []*mutation) (local []change, poll bool) {
 	for _, m := range ms {
 		switch {
 		case !m.hasEffect():
@@ -282,14 +282,14 @@ func localChangesOf(ms []*mutation) (own []change, poll bool) {
 				kind: m.kind, key: m.keyBytes, version: m.token, data: m.data, createRevision: m.createRevision, writes: m.writes,
 			}
 			copy(c.at.tokenPrefix[:], m.token)
-			own = append(own, c)
+			local = append(local, c)
 		}
 	}
-	slices.SortFunc(own, func(x, y change) int { return compare(&x.at, &y.at) })
-	for i := range own[:max(0, len(own)-1)] {
-		own[i].more = own[i].at.revision == own[i+1].at.revision
+	slices.SortFunc(local, func(x, y change) int { return compare(&x.at, &y.at) })
+	for i := range local[:max(0, len(local)-1)] {
+		local[i].more = local[i].at.revision == local[i+1].at.revision
 	}
-	return own, false
+	return local, false
 }
 
 // following splits changes: next are those that follow a position without a gap, of sessions up to a number, and rest are the

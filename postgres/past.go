@@ -121,13 +121,13 @@ func (l *pageRead) beginNow(ctx context.Context) error {
 func (l *pageRead) beginAfter(ctx context.Context, final int64, server string) error {
 	l.now = true
 	var here string
-	var asked pgx.Batch
-	asked.Queue(repeatableRead)
-	l.queueLast(&asked, final, &here, &l.at)
+	var queries pgx.Batch
+	queries.Queue(repeatableRead)
+	l.queueLast(&queries, final, &here, &l.at)
 	if l.q.Final {
-		asked.Queue(l.sql.hasChangeFrom, final+1).QueryRow(func(row pgx.Row) error { return row.Scan(nil, &l.notFinal) })
+		queries.Queue(l.sql.hasChangeFrom, final+1).QueryRow(func(row pgx.Row) error { return row.Scan(nil, &l.notFinal) })
 	}
-	if err := l.conn.SendBatch(ctx, &asked).Close(); err != nil {
+	if err := l.conn.SendBatch(ctx, &queries).Close(); err != nil {
 		return err
 	}
 	if here != server {
@@ -147,24 +147,24 @@ const maxIndexedChanges = 10000
 func (l *pageRead) beginAt(ctx context.Context) error {
 	var id driver.StoreID
 	var oldest int64
-	var there bool
+	var exists bool
 	var more pgtype.Bool
 	var piece []byte
-	var asked pgx.Batch
-	asked.Queue(repeatableRead)
-	asked.Queue(l.sql.changeAt, l.at.revision, l.at.index).QueryRow(func(row pgx.Row) error {
-		return row.Scan((*[16]byte)(&id), &oldest, &there, &more, &piece)
+	var queries pgx.Batch
+	queries.Queue(repeatableRead)
+	queries.Queue(l.sql.changeAt, l.at.revision, l.at.index).QueryRow(func(row pgx.Row) error {
+		return row.Scan((*[16]byte)(&id), &oldest, &exists, &more, &piece)
 	})
 	if b := l.bounds(); b != nil && len(l.at.aboveFrontier) == 0 {
-		asked.Queue(l.sql.noChangeSince, b.first, b.end, l.at.revision, l.at.index, maxIndexedChanges).QueryRow(func(row pgx.Row) error {
+		queries.Queue(l.sql.noChangeSince, b.first, b.end, l.at.revision, l.at.index, maxIndexedChanges).QueryRow(func(row pgx.Row) error {
 			return row.Scan(&l.now)
 		})
 	}
-	err := l.conn.SendBatch(ctx, &asked).Close()
+	err := l.conn.SendBatch(ctx, &queries).Close()
 	if err == nil {
 		err = l.check(id, oldest, &l.at, piece)
 	}
-	if err == nil && (more.Bool || !there && l.at.index != 0) {
+	if err == nil && (more.Bool || !exists && l.at.index != 0) {
 		err = fmt.Errorf("%w: the position is inside a commit", storage.ErrInvalid)
 	}
 	if err == nil {
@@ -296,8 +296,8 @@ func (l *pageRead) readRange(ctx context.Context, b *keyRange, limit, keys int) 
 	var created, modified, writes pgtype.Int8
 	var inStretch int64
 	before := len(l.versions)
-	var asked pgx.Batch
-	asked.Queue(sql, arguments...).Query(func(rows pgx.Rows) error {
+	var queries pgx.Batch
+	queries.Queue(sql, arguments...).Query(func(rows pgx.Rows) error {
 		_, err := pgx.ForEachRow(rows, []any{&k, &version, &data, &created, &modified, &writes}, func() error {
 			if !modified.Valid {
 				inStretch, last = created.Int64, bytes.Clone(k)
@@ -314,8 +314,8 @@ func (l *pageRead) readRange(ctx context.Context, b *keyRange, limit, keys int) 
 		})
 		return err
 	})
-	l.queueCount(&asked)
-	err = l.conn.SendBatch(ctx, &asked).Close()
+	l.queueCount(&queries)
+	err = l.conn.SendBatch(ctx, &queries).Close()
 	switch n := len(l.versions); {
 	case err != nil:
 		return nil, false, err
@@ -351,7 +351,7 @@ func multirange(spans []numberRange) string {
 }
 
 // queueCount queues a count of all matches of the query, regardless of its limit, if the count is fast.
-func (l *pageRead) queueCount(asked *pgx.Batch) {
+func (l *pageRead) queueCount(queries *pgx.Batch) {
 	b := l.bounds()
 	if !l.q.Count || l.hasCount || b == nil {
 		return
@@ -364,9 +364,9 @@ func (l *pageRead) queueCount(asked *pgx.Batch) {
 	}
 	switch {
 	case l.now:
-		asked.Queue(l.sql.presentCount, b.first, b.end, b.pattern).QueryRow(scan)
+		queries.Queue(l.sql.presentCount, b.first, b.end, b.pattern).QueryRow(scan)
 	case len(l.at.aboveFrontier) == 0:
-		asked.Queue(l.sql.countSince, b.first, b.end, b.pattern, l.at.revision, l.at.index, maxIndexedChanges).QueryRow(scan)
+		queries.Queue(l.sql.countSince, b.first, b.end, b.pattern, l.at.revision, l.at.index, maxIndexedChanges).QueryRow(scan)
 	}
 }
 

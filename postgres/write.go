@@ -141,8 +141,8 @@ func (m *mutation) answer(ofBatch error) error {
 
 // announce passes changes to the own feed at once, and notifies the other processes soon.
 func (w *writer) announce(ms []*mutation) {
-	if own, poll := localChangesOf(ms); poll || len(own) > 0 {
-		w.inbox.add(own, poll)
+	if local, poll := localChangesOf(ms); poll || len(local) > 0 {
+		w.inbox.add(local, poll)
 		w.notifier.ring()
 	}
 }

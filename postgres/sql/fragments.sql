@@ -5,7 +5,7 @@
 -- a third is read by a sequential scan. A range with both ends uses the index.
 {{define "never"}}9223372036854775807{{end}}
 
--- The note of a writer: a shared advisory lock whose key is the last number drawn. A writer takes its note before it draws
+-- The note of a writer: a shared advisory lock whose two keys are the log and the last number drawn. A writer takes its note before it draws
 -- numbers, so all of its numbers are higher. Therefore the text that draws numbers selects from this one.
 {{define "note" -}}
 select pg_advisory_xact_lock_shared(({{name "changes"}}::regclass::oid::bigint & 2147483647)::int, (last_value & 2147483647)::int)::text as held
