@@ -50,7 +50,7 @@ func TestEtcdItselfUnderHostileRequests(t *testing.T) {
 func TestDynamoDBIsRefused(t *testing.T) {
 	t.Parallel()
 	_, err := etcdserver.New(open(t, env.DynamoDB(t).StoreURL(t)), nil)
-	if !errors.Is(err, storage.ErrInvalid) || !strings.Contains(err.Error(), "revisions") {
+	if !errors.Is(err, storage.ErrInvalid) || !strings.Contains(err.Error(), "numbers its changes") {
 		t.Errorf("a store without revisions: %v", err)
 	}
 }
