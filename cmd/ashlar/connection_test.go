@@ -5,8 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/stretchr/testify/assert"
+
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 )
 
 // TestFailedConnection checks that the errors about an unreachable database are readable.

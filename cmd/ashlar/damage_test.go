@@ -4,9 +4,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ncruces/go-sqlite3"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 )
 
 // Errors name a damaged resource, so that an operator can find and delete it.

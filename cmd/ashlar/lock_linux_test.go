@@ -9,9 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 )
 
 // A command does not outlive a killed holder.
@@ -90,7 +91,7 @@ func TestLockTerminalWithoutShell(t *testing.T) {
 	defer ours.Close()
 	defer theirs.Close()
 	url, again := fileURL(t), write(t, t.TempDir(), "again", "")
-	cmd := exec.Command(self, "lock", "job", "--ttl", "10s", "--", "sh", "-c", `echo held; while [ -e $0 ]; do sleep 0.1; done; echo done`, again)
+	cmd := exec.Command(self, "lock", "job", "--ttl", busyTTL, "--", "sh", "-c", `echo held; while [ -e $0 ]; do sleep 0.1; done; echo done`, again)
 	cmd.Env = []string{"ASHLAR_STORE=" + url, "PATH=" + os.Getenv("PATH"), asCommand + "=1"}
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 3}
@@ -102,7 +103,7 @@ func TestLockTerminalWithoutShell(t *testing.T) {
 	require.True(t, lines.Scan())
 	_, err = ours.WriteString("\x1a")
 	require.NoError(t, err)
-	refused := newRunner(t, url).run("", "lock", "job", "--wait", "15s", "--", "true")
+	refused := newRunner(t, url).run("", "lock", "job", "--wait", "9s", "--", "true")
 	require.Equal(t, cli.ExitConflict, refused.code, "the lock was lost while the command runs: %s", refused.err)
 	require.NoError(t, os.Remove(again))
 	require.True(t, lines.Scan())

@@ -2,6 +2,8 @@ package main
 
 import (
 	"database/sql"
+	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -10,9 +12,11 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
-	"github.com/stretchr/testify/require"
 )
 
 func TestLockRunsACommand(t *testing.T) {
@@ -88,14 +92,18 @@ func TestLockHeld(t *testing.T) {
 func TestLockLost(t *testing.T) {
 	t.Parallel()
 	url := fileURL(t)
-	p := holding(t, url, `trap "" TERM; echo held; while :; do sleep 0.1; done`, "--ttl", busyTTL)
+	p := holding(t, url, `trap "" TERM; echo held; echo $$; while :; do sleep 0.1; done`, "--ttl", busyTTL)
+	var command int
+	_, err := fmt.Sscan(p.next(), &command)
+	require.NoError(t, err)
 	db, err := sql.Open("sqlite3", "file:"+strings.TrimPrefix(url, "sqlite://")+"?_txlock=immediate")
 	require.NoError(t, err)
 	defer db.Close()
 	tx, err := db.BeginTx(t.Context(), nil) // blocks all writes
 	require.NoError(t, err)
+	require.Eventually(t, func() bool { return errors.Is(syscall.Kill(command, 0), syscall.ESRCH) }, waitTimeout, 50*time.Millisecond)
+	require.NoError(t, tx.Rollback()) // lets the command free the lock
 	require.Equal(t, cli.ExitFailed, p.end())
-	require.NoError(t, tx.Rollback())
 	require.Contains(t, p.err.String(), "ashlar: sh: the lock was lost: ")
 	newRunner(t, url).ok("", "lock", "job", "--", "true")
 }

@@ -3,9 +3,12 @@ package main
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -27,7 +30,14 @@ func actAsCommand() {
 	if os.Getenv(asCommand) != "" {
 		main()
 	}
+	// Many tests wait for a timeout to pass. The flag takes precedence if it is given, because it is parsed later.
+	if err := flag.Set("test.parallel", strconv.Itoa(max(parallelTests, runtime.GOMAXPROCS(0)))); err != nil {
+		panic(err)
+	}
 }
+
+// parallelTests is the minimum number of tests that run in parallel.
+const parallelTests = 4
 
 // process is the command as a separate process.
 type process struct {

@@ -13,8 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 )
 
 // waitTimeout bounds the wait for an expected event.

@@ -9,12 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 )
 
 // A client that connects without sending anything, such as a port scanner, does not delay the end of the server and of other clients'

@@ -18,12 +18,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 )
 
 // serveEtcd starts ashlar serve etcd as a separate process, on a free port, and waits until it listens.

@@ -16,8 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 )
 
 // etcdHTTP is a client of etcd's JSON API.
@@ -239,29 +240,30 @@ func TestServeEtcdByHTTPWithoutALPN(t *testing.T) {
 func TestServeEtcdHTTPRequestTimeout(t *testing.T) {
 	t.Parallel()
 	cert, key := newAuthority(t).sign("server")
+	var servers []*serverProcess
+	var conns []net.Conn
 	for name, args := range map[string][]string{"plain": nil, "TLS": {"--tls-cert", cert, "--tls-key", key}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := serveEtcd(t, memoryURL(), args...)
-			var conns []net.Conn
-			for range 100 {
-				conn, err := net.Dial("tcp", s.grpc)
-				require.NoError(t, err)
-				defer conn.Close()
-				require.NoError(t, conn.SetDeadline(time.Now().Add(waitTimeout/4)))
-				if name == "TLS" {
-					conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
-				}
-				_, err = io.WriteString(conn, "GET /health HTTP/1.1\r\nHost: x\r\n")
-				require.NoError(t, err)
-				conns = append(conns, conn)
+		s := serveEtcd(t, memoryURL(), args...)
+		servers = append(servers, s)
+		for range 100 {
+			conn, err := net.Dial("tcp", s.grpc)
+			require.NoError(t, err, name)
+			defer conn.Close()
+			require.NoError(t, conn.SetDeadline(time.Now().Add(waitTimeout/4)))
+			if name == "TLS" {
+				conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
 			}
-			for i, conn := range conns {
-				_, err := io.ReadAll(conn)
-				require.False(t, errors.Is(err, os.ErrDeadlineExceeded), "the server keeps connection %d", i)
-			}
-			s.signal(syscall.SIGTERM)
-			require.Equal(t, cli.ExitOK, s.end())
-		})
+			_, err = io.WriteString(conn, "GET /health HTTP/1.1\r\nHost: x\r\n")
+			require.NoError(t, err, name)
+			conns = append(conns, conn)
+		}
+	}
+	for _, conn := range conns { // the servers wait at the same time
+		_, err := io.ReadAll(conn)
+		require.False(t, errors.Is(err, os.ErrDeadlineExceeded), "the server at %s keeps a connection", conn.RemoteAddr())
+	}
+	for _, s := range servers {
+		s.signal(syscall.SIGTERM)
+		require.Equal(t, cli.ExitOK, s.end())
 	}
 }

@@ -12,10 +12,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	collectorpb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
-	collectorpb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 )
 
 // send sends a request to the server's HTTP address and returns the code and the body.

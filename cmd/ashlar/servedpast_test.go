@@ -7,8 +7,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 )
 
 func TestHistoryThroughServer(t *testing.T) {

@@ -9,9 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"google.golang.org/protobuf/types/known/wrapperspb"
-
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/client"

@@ -4,8 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 )
 
 func TestTopWithoutATerminal(t *testing.T) {

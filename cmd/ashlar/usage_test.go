@@ -181,7 +181,7 @@ func TestCompletion(t *testing.T) {
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	c := newRunner(t, memoryURL())
-	w := c.watch("*", "--timeout", "5s")
+	w := c.watch("*", "--timeout", "2s")
 	require.Equal(t, cli.ExitOK, w.end(), "a watch for a while")
 	// No server listens on this port.
 	r := newRunner(t, "etcd://127.0.0.1:1/x").run("", "list", "*", "--timeout", "300ms")

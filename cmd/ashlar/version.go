@@ -3,8 +3,9 @@ package main
 import (
 	"fmt"
 
-	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/spf13/cobra"
+
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 )
 
 func versionCommand(a *cli.App) *cobra.Command {
