@@ -241,7 +241,7 @@ func TestHistoryIsGone(t *testing.T) {
 	if !r.IsResumed || r.Work.Creations != 1 || r.Work.Deletions != 1 {
 		t.Errorf("resumed %v, did %+v: expected one resource created and one deleted", r.IsResumed, r.Work)
 	}
-	if text := strings.Join(warnings, "\n"); !strings.Contains(text, "history is gone") {
+	if text := strings.Join(warnings, "\n"); !strings.Contains(text, "history was deleted") {
 		t.Errorf("the warnings do not contain the reason: %q", text)
 	}
 	wantEqual(t, from, to)
