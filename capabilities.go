@@ -43,11 +43,11 @@ type Pager interface {
 	// throughout the listing is neither skipped nor repeated. A page contains at most opts.Limit resources. It may contain fewer,
 	// even none, while Page.Continue is set.
 	//
-	// A continue token belongs to its filter and works with any limit. It is [ErrInvalid] with another filter, and so is text that
-	// is no token. A token is valid for at least 5 minutes after the first page was read, unless the history that it needs is
-	// compacted on request (history.Historian.Compact, or etcd's own compaction). Later the error may be [ErrCompacted]: list again from
-	// the start. An abandoned listing needs no cleanup. A backend that holds listings itself returns [ErrInconsistent] for a new one
-	// while it holds its maximum: retry later. It never drops one listing for another.
+	// A continue token belongs to its filter and works with any limit. Text that is not a token, and a token with another filter,
+	// are [ErrInvalid]. A token is valid for at least 5 minutes after the first page was read, unless the history that it needs is
+	// compacted on request (history.Historian.Compact, or etcd's own compaction). Later the error may be [ErrCompacted]: list again
+	// from the start. An abandoned listing needs no cleanup. A backend that holds listings itself returns [ErrInconsistent] for a
+	// new one while it holds its maximum: retry later. It never drops one listing for another.
 	ListPage(ctx context.Context, typ UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts ListOptions) (Page, error)
 }
 

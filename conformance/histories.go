@@ -716,7 +716,7 @@ func (m *modelRun) number() {
 	m.points = append(m.points, modelPoint{newest, len(m.store.changes)})
 }
 
-// swapOne swaps at the stored revision or at another one.
+// swapOne swaps at the stored revision or at a different revision.
 func (m *modelRun) swapOne() {
 	swap, h := m.draw.swap(m.points), m.handle()
 	op := storage.Op{Write: swap.Write, Delete: swap.Delete}

@@ -11,8 +11,9 @@ import (
 	"github.com/ashlar-dev/storage/internal/codec"
 )
 
-// request is the transaction of one Apply. First it compares the versions given. If a comparison fails, the values that etcd returns decide:
-// a mutation fails, or has nothing to change (a delete of a deleted resource). Then the request is sent again and compares those values.
+// request is the transaction of one Apply. First it compares the versions given. If a comparison fails, the values that etcd
+// returns decide: a mutation fails, or has nothing to change (a delete of a deleted resource). Then the request is sent again and
+// compares those values.
 //
 // A request that compares the mod revision of an existing key is applied at most once, however often it is sent. Any other request may be
 // sent again only after its outcome is known.
@@ -49,7 +50,8 @@ type outcome struct {
 	guardError error              // the guard does not hold
 }
 
-// givenBases parses the versions given. It returns false if one of them cannot be stored, and for that one a revision that no resource has.
+// givenBases parses the given versions. If a version cannot be stored, it returns false, and for that version a revision that no
+// resource has.
 func (r *request) givenBases() (bases []base, possible bool) {
 	bases, possible = make([]base, len(r.mutations)), true
 	for i := range r.mutations {

@@ -184,7 +184,7 @@ func scan(ctx context.Context, c *conn, key []byte, from, until int64, each func
 	return err
 }
 
-// scanOnce is one attempt of scan. It returns the revision at which the next attempt continues.
+// scanOnce is one attempt of scan. It returns the start revision of the next attempt.
 func scanOnce(ctx context.Context, c *conn, key []byte, from, until int64, each func(int64, []*mvccpb.Event) bool) (next int64, err error) {
 	if from > until {
 		return from, nil

@@ -12,7 +12,7 @@ import (
 // unknownSize is the reported size of a database of unknown size, in bytes. It is not 0 because etcdctl divides by it.
 const unknownSize = 1
 
-// Status implements etcd's Maintenance service. The version is that of the API, from which clients derive the features of the server. The
+// Status implements etcd's Maintenance service. The version is the API version. Clients derive the features of the server from it. The
 // size of the database is unknown and reported as one byte.
 func (s *Server) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
 	_, newest, err := s.history.Revisions(ctx)

@@ -20,8 +20,8 @@ import (
 var errRangeCompared = status.Error(codes.Unimplemented,
 	"etcdserver: a transaction that depends on a comparison of a range is not supported: compare single keys")
 
-// transact executes a transaction of any kind. It reads at one revision, evaluates the comparisons, and makes the changes conditional on
-// what it has read. It retries until no other change interferes.
+// transact executes a transaction of any kind. It reads at one revision, evaluates the comparisons, and makes the changes
+// conditional on the keys that it has read. It retries until no other change interferes.
 func (s *Server) transact(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
 	for {
 		_, newest, err := s.history.Revisions(ctx)

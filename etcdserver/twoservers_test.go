@@ -9,7 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A lease is granted by one server and renewed at another one. It outlives the first server, does not end before its time to live has
+// The first server grants a lease, and the second renews it. It outlives the first server, does not end before its time to live has
 // passed since the last renewal request, and then ends although the server that granted it is closed.
 func TestALeaseOutlivesTheServerThatGrantedIt(t *testing.T) {
 	t.Parallel()

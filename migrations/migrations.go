@@ -96,7 +96,7 @@ const (
 	invalidSchemaName = "3F000"
 )
 
-// Check returns the version of the store in a schema, or [ErrNone]. Returns storage.ErrNewerSchema or [ErrIncompatible], with the
+// Check returns the version of the store in a schema, or [ErrNone]. It returns storage.ErrNewerSchema or [ErrIncompatible], with the
 // version, if this program can neither open nor upgrade the store.
 func Check(ctx context.Context, conn Querier, schema string) (version int, err error) {
 	return check(ctx, conn, schema, steps)

@@ -17,7 +17,7 @@ var word = regexp.MustCompile(`'[^']*'|[^\s']+`)
 func invocations(text string) [][]string {
 	var out [][]string
 	for _, line := range strings.Split(text, "\n") {
-		for _, part := range regexp.MustCompile(`\||&&|#`).Split(line, -1) {
+		for _, part := range regexp.MustCompile(`\||&&| &$|#`).Split(line, -1) {
 			words := word.FindAllString(part, -1)
 			if len(words) == 0 || words[0] != "ashlar" && words[0] != "bin/ashlar" {
 				continue
@@ -44,7 +44,7 @@ func TestExamplesParse(t *testing.T) {
 		}
 	}
 	collect(newRoot(newRunner(t, "").app(nil, nil, nil)))
-	for _, file := range []string{"../../docs/cli.md", "../../docs/service.md", "../../README.md", "../../examples/boutique/README.md"} {
+	for _, file := range []string{"../../docs/cli.md", "../../docs/service.md", "../../README.md", "../../docs/start.md", "../../docs/moving-a-store.md", "../../examples/boutique/README.md"} {
 		doc, err := os.ReadFile(file)
 		require.NoError(t, err)
 		text.Write(doc)

@@ -20,7 +20,7 @@ import (
 // attempts is the maximum number of retries of a write after conflicts. In each conflict another write succeeded.
 const attempts = 1000
 
-// errSkipped marks a resource that was not written because another one failed.
+// errSkipped marks a resource that was not written because another write failed.
 var errSkipped = errors.New("skipped")
 
 func newULID() string { return ulid.Make().String() }

@@ -204,8 +204,8 @@ type noFollower struct{ history.Follower }
 
 func (noFollower) Close() {}
 
-// requestBookmark requests a bookmark when the follower is quiet, and more often while the final revision is known. It returns
-// the time at which it requested the outstanding bookmark.
+// requestBookmark requests a bookmark when the follower is quiet, and more often while the final revision is known. It returns the
+// time of the request for the outstanding bookmark.
 func (c *followLogger) requestBookmark(ctx context.Context, f history.Follower, owed time.Duration) time.Duration {
 	waiting := c.until.Load() > 0
 	if !waiting && (owed > 0 || c.random.IntN(2) == 0) {

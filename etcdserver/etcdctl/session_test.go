@@ -20,7 +20,7 @@ type step struct {
 	differs, here, says string
 }
 
-// then is a step that runs during another one.
+// then is a step that runs during the previous step.
 type then struct {
 	after string // the text that the other command must have printed
 	step

@@ -176,5 +176,5 @@ func TestCache(t *testing.T) {
 	cacheSuite.runTogether(t, engines)
 }
 
-// TestCacheAlone runs those of them that cannot run in parallel.
+// TestCacheAlone runs the tests that cannot run in parallel.
 func TestCacheAlone(t *testing.T) { cacheSuite.runAlone(t, engines) }

@@ -186,5 +186,5 @@ func TestStorage(t *testing.T) {
 	storageSuite.runTogether(t, engines)
 }
 
-// TestStorageAlone runs those of them that cannot run in parallel.
+// TestStorageAlone runs the tests that cannot run in parallel.
 func TestStorageAlone(t *testing.T) { storageSuite.runAlone(t, engines) }

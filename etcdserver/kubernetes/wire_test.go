@@ -49,5 +49,5 @@ func TestWire(t *testing.T) {
 	wireSuite.runTogether(t, engines[:1])
 }
 
-// TestWireAlone runs those of them that cannot run in parallel.
+// TestWireAlone runs the tests that cannot run in parallel.
 func TestWireAlone(t *testing.T) { wireSuite.runAlone(t, engines[:1]) }

@@ -9,9 +9,9 @@
 //		…
 //	}
 //
-// [Postgres], [Etcd] and [DynamoDB] share one container per test binary. The first test that needs it starts it, and [Main] removes
-// it. Each store has a schema, prefix or table prefix of its own, so tests run in parallel. If ASHLAR_TEST_POSTGRES_URL,
-// ASHLAR_TEST_ETCD_URL or ASHLAR_TEST_DYNAMODB_URL is set, that server is used instead.
+// [Postgres], [Etcd] and [DynamoDB] share one container per test binary. The first test with a need for the server starts the
+// container, and [Main] removes it. Each store has a schema, prefix or table prefix of its own, so tests run in parallel. If
+// ASHLAR_TEST_POSTGRES_URL, ASHLAR_TEST_ETCD_URL or ASHLAR_TEST_DYNAMODB_URL is set, that server is used instead.
 //
 // StartPostgres, StartPostgresPair, StartPgBouncer, StartEtcd and StartEtcdCluster give a test its own servers, which it may pause,
 // kill, restart and disconnect. They keep their address across a restart. Further faults of Postgres: a disk that stalls and a
