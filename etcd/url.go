@@ -47,6 +47,9 @@ func parseURL(u *url.URL) (*target, error) {
 	if u.Opaque != "" || u.Host == "" {
 		return nil, fmt.Errorf("%w: the etcd URL has no host; expected etcd://host:2379,host2:2379/prefix", storage.ErrInvalid)
 	}
+	if err := params.CheckCredentials(u); err != nil {
+		return nil, err
+	}
 	scheme := "http://"
 	v := params.Parse(u)
 	if u.Scheme == "etcds" {

@@ -88,6 +88,9 @@ func TestMalformedURLs(t *testing.T) {
 		"etcd://user:secret@host/prefix?password-file=x",
 		"etcd://user@host/prefix?password-file=/does/not/exist",
 		"etcds://host/prefix?cert=only",
+		"etcd://user:p@secret/word@host/prefix",
+		"etcd://user:1/secret@host/prefix",
+		"etcd://user:1/2/secret@host",
 	} {
 		_, err := parse(t, raw)
 		if !errors.Is(err, storage.ErrInvalid) {

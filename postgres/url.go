@@ -52,6 +52,9 @@ func parseURL(u *url.URL) (*target, error) {
 	if u.Fragment != "" {
 		return nil, fmt.Errorf("%w: the URL of a store must not have a fragment", storage.ErrInvalid)
 	}
+	if err := params.CheckCredentials(u); err != nil {
+		return nil, err
+	}
 	v := params.Parse(u)
 	t := &target{opts: Options{
 		Schema:    v.String("schema", defaultSchema),
@@ -143,6 +146,9 @@ func secondConfig(name, text string) (*pgxpool.Config, error) {
 
 // poolConfig parses a URL with only parameters that pgx supports.
 func poolConfig(u *url.URL) (*pgxpool.Config, error) {
+	if err := params.CheckCredentials(u); err != nil {
+		return nil, err
+	}
 	secrets := []string{u.Query().Get("password"), u.Query().Get("sslpassword")}
 	if password, set := u.User.Password(); set {
 		secrets = append(secrets, password, url.QueryEscape(password), url.PathEscape(password))
@@ -161,10 +167,7 @@ func poolConfig(u *url.URL) (*pgxpool.Config, error) {
 	}
 	plain.RawQuery = encodeQuery(query)
 	config, err := pgxpool.ParseConfig(plain.String())
-	switch {
-	case err != nil && strings.Contains(u.Path, "@"): // the path also contains the rest of a password with an unescaped slash
-		return nil, fmt.Errorf("%w: malformed Postgres URL: escape a / in the password as %%2F", storage.ErrInvalid)
-	case err != nil:
+	if err != nil {
 		return nil, fmt.Errorf("%w: %s", storage.ErrInvalid, withoutSecrets(err, secrets))
 	}
 	Prepare(config)

@@ -111,6 +111,23 @@ func TestURLRefusals(t *testing.T) {
 	}
 }
 
+// TestUnescapedPassword checks that a URL whose password contains a raw slash is refused, and that no part of the password is in the error.
+func TestUnescapedPassword(t *testing.T) {
+	t.Parallel()
+	for _, password := range []string{"p@secret/word", "1/secret", "1/2/secret", "p@secret/1@2"} {
+		for _, text := range []string{
+			"postgres://user:" + password + "@host/db",
+			"postgres://host/db?listen=" + url.QueryEscape("postgres://user:"+password+"@host/db"),
+			"postgres://host/db?replica=" + url.QueryEscape("postgres://user:"+password+"@host/db"),
+		} {
+			if _, err := parseText(t, text); !errors.Is(err, storage.ErrInvalid) || strings.Contains(err.Error(), "secret") ||
+				!strings.Contains(err.Error(), "%2F for /") {
+				t.Errorf("%s: %v, expected ErrInvalid that describes the escapes", text, err)
+			}
+		}
+	}
+}
+
 // TestREADME compares the table of parameters with the code.
 func TestREADME(t *testing.T) {
 	t.Parallel()

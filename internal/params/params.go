@@ -161,6 +161,16 @@ func (v *Values) Err() error {
 	return Unknown(v.raw, unknown[0], known)
 }
 
+// CheckCredentials refuses a URL with an unescaped @ in its path. The @ most likely ends a password with an unescaped /, and the host is
+// then a piece of this password, which must appear neither in an error nor in a DNS query. The error contains no part of the URL.
+func CheckCredentials(u *url.URL) error {
+	if u.Host == "" || !strings.Contains(u.EscapedPath(), "@") {
+		return nil
+	}
+	return fmt.Errorf("%w: the %s URL has an @ in its path: write %%40 for it, and in a password %%40 for @, %%2F for /, %%3F for ? and %%23 for #",
+		storage.ErrInvalid, u.Scheme)
+}
+
 // Unknown returns the error for an unknown parameter of a query. If the query contains an @, it may be the rest of a password with
 // an unescaped ?, so the error does not contain it.
 func Unknown(query, name string, known []string) error {
