@@ -160,7 +160,7 @@ down: ## Stop them and delete their data
 
 .PHONY: generate
 generate: tools ## Generate the Go code of the .proto files
-	@PATH="$(TOOLS):$$PATH" buf generate
+	@PATH="$(TOOLS):$$PATH" buf generate --config resourcepb/buf.yaml --template resourcepb/buf.gen.yaml
 
 .PHONY: check-generate
 check-generate: tools ## Fail when the generated code is not current
@@ -194,7 +194,7 @@ vet: ## go vet, with and without the integration tests, and of the other modules
 
 .PHONY: lint
 lint: tools $(TOOLS)/golangci-lint ## golangci-lint, and buf for the .proto files
-	@PATH="$(TOOLS):$$PATH" buf lint
+	@PATH="$(TOOLS):$$PATH" buf lint --config resourcepb/buf.yaml
 	$(TOOLS)/golangci-lint run --build-tags integration,soak ./...
 
 $(TOOLS)/golangci-lint: tools/lint/go.mod tools/lint/go.sum

@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT
 
-PATH="$1:$PATH" buf generate --output "$fresh"
+PATH="$1:$PATH" buf generate --config resourcepb/buf.yaml --template resourcepb/buf.gen.yaml --output "$fresh"
 status=0
 while IFS= read -r file; do
 	if ! cmp -s "$fresh/$file" "$file"; then
