@@ -43,11 +43,17 @@ type pager struct {
 
 // ListPage implements storage.Pager. The database answers it.
 func (p pager) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts storage.ListOptions) (storage.Page, error) {
+	number := p.unconfirmedKeys.latest()
 	page, err := p.inner.ListPage(ctx, typ, tenancy, namePrefix, opts)
-	if err == nil { // also for a page at a revision, which may be ahead of the copy
-		p.noteListing(typ, page.Resources)
+	if err != nil {
+		return page, err
 	}
-	return page, err
+	listed := page.Resources
+	if opts.Continue != "" || opts.Revision != 0 {
+		listed = nil // the page is of an earlier state
+	}
+	p.noteListing(typ, listed, number)
+	return page, nil
 }
 
 // historian adds history.Historian to a cache. Its answers about the present mark every key as unconfirmed.

@@ -28,9 +28,10 @@ func (c *Cache) List(ctx context.Context, consistency storage.ReadConsistency, t
 			return decodeRows(cut, f)
 		}
 	}
+	number := c.unconfirmedKeys.latest()
 	all, err := c.backend.List(ctx, consistency, typ, tenancy, namePrefix)
 	if err == nil {
-		c.noteListing(typ, all)
+		c.noteListing(typ, all, number)
 	}
 	return all, err
 }

@@ -64,20 +64,21 @@ func (c *Cache) noteCheck(id *resourcepb.ID, version string) {
 }
 
 // noteListing records that the backend returned some or all resources of a type. A resource that it did not return may still be in the copy, or
-// may reach the copy later, so every key is marked.
-func (c *Cache) noteListing(typ storage.UnversionedType, listed []*resourcepb.Resource) {
+// may reach the copy later, so every key is marked. listed are the resources that a call returned which began after the mark of the given number;
+// none for a listing of an earlier state.
+func (c *Cache) noteListing(typ storage.UnversionedType, listed []*resourcepb.Resource, number int64) {
 	if !c.overlaps(typ) {
 		return
 	}
-	number := c.unconfirmedKeys.addAll()
-	if c.copy.Bookmarks() {
-		return // one barrier confirms every key
-	}
-	for _, res := range listed {
-		if k := key.Of(res.GetId()); c.copyVersion(k) == res.GetVersion() {
-			c.unconfirmedKeys.exempt(k, number)
+	var confirmed []key.Key
+	if !c.copy.Bookmarks() { // otherwise one barrier confirms every key
+		for _, res := range listed {
+			if k := key.Of(res.GetId()); c.copyVersion(k) == res.GetVersion() {
+				confirmed = append(confirmed, k)
+			}
 		}
 	}
+	c.unconfirmedKeys.addAllExcept(confirmed, number)
 }
 
 // proveProgress waits until the copy has everything that was acknowledged before the call, and removes the marks from before it.

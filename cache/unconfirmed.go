@@ -81,31 +81,33 @@ func (d *unconfirmedKeys) noteAnswer(k key.Key, version string, number int64, co
 		d.addLocked(k, version)
 		return
 	}
-	d.exemptLocked(k, number)
+	d.exempt(k, number)
 	d.hasAny.Store(d.allNumber != 0 || len(d.keys) > 0)
 }
 
-// addAll marks every key and returns the number of the mark.
-func (d *unconfirmedKeys) addAll() int64 {
+// addAll marks every key.
+func (d *unconfirmedKeys) addAll() { d.addAllExcept(nil, 0) }
+
+// addAllExcept marks every key after a list of the backend. confirmed are the keys that the list returned at the copy's version. They are excluded
+// unless they were marked during the list, that is, after the mark of the given number: such a mark may be for a state that the list lacks.
+func (d *unconfirmedKeys) addAllExcept(confirmed []key.Key, number int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	exceptions := make(map[key.Key]bool, min(len(confirmed), maxUnconfirmed))
+	for _, k := range confirmed {
+		if d.keys[k].number <= number && (d.allNumber <= number || d.exceptions[k]) && len(exceptions) < maxUnconfirmed {
+			exceptions[k] = true
+		}
+	}
 	d.lastNumber++
-	d.allNumber = d.lastNumber
+	d.allNumber, d.exceptions = d.lastNumber, exceptions
 	clear(d.keys)
-	clear(d.exceptions)
 	d.hasAny.Store(true)
-	return d.lastNumber
 }
 
-// exempt excludes a key from the mark of every key. The copy must be at a version of the key that was read after the mark of the given number.
+// exempt excludes a key from the mark of every key, unless that mark is newer than the given number. The caller holds the lock. The copy must be at
+// a version of the key that was read after the mark of that number.
 func (d *unconfirmedKeys) exempt(k key.Key, number int64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.exemptLocked(k, number)
-}
-
-// exemptLocked is exempt for a caller that holds the lock.
-func (d *unconfirmedKeys) exemptLocked(k key.Key, number int64) {
 	if d.allNumber == 0 || number < d.allNumber {
 		return
 	}

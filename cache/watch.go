@@ -75,7 +75,7 @@ func (w *watch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 		w.cache.noteEvent(key.Of(res.GetId()), res.GetVersion(), true)
 	}
 	if ev.GetEndOfSnapshot() != nil {
-		w.cache.noteListing(w.typ, nil)
+		w.cache.noteListing(w.typ, nil, 0)
 	}
 	return ev, nil
 }
