@@ -91,8 +91,8 @@ type Resumer interface {
 // Bookmarker is a [Watch] that can prove its progress. Find it by a type assertion: either all watches of a backend implement it
 // or none does. Without it, silence proves nothing: compare two lists instead.
 type Bookmarker interface {
-	// Bookmark requests proof of progress. Next then returns one bookmark event, after every matching change that any caller had
-	// acknowledged before the call. The event also comes on an idle store and on a filter without matches, after about one round
+	// Bookmark requests proof of progress. Next then returns one bookmark event, after every matching change that was acknowledged
+	// to any caller before the call. The event also comes on an idle store and on a filter without matches, after about one round
 	// trip to the database. One event may answer several calls; there are never more events than calls. A watch inside its snapshot,
 	// or behind, answers when it has caught up. While the database is unreachable there is no answer, and an error that ends the
 	// watch also ends the wait.

@@ -106,7 +106,7 @@ func randomBytes(n int) []byte {
 	return data
 }
 
-// withGroupVersion is id withGroupVersion another group version.
+// withGroupVersion returns a copy of id with another group version.
 func withGroupVersion(id *resourcepb.ID, groupVersion string) *resourcepb.ID {
 	other := clone(id)
 	other.Type.GroupVersion = groupVersion

@@ -113,13 +113,13 @@ func (s *suite) snapshot(w storage.Watch) []*resourcepb.Resource {
 	}
 }
 
-// expectUpsert demands that the next event is the expectUpsert of want.
+// expectUpsert demands that the next event is the upsert of want.
 func (s *suite) expectUpsert(w storage.Watch, want *resourcepb.Resource) {
 	s.Helper()
 	s.expectEvent(w, upsertEvent(want))
 }
 
-// expectDelete demands that the next event is the expectDelete of want, the last stored resource.
+// expectDelete demands that the next event is the deletion of want, the last stored resource.
 func (s *suite) expectDelete(w storage.Watch, want *resourcepb.Resource) {
 	s.Helper()
 	s.expectEvent(w, deleteEvent(want))

@@ -60,7 +60,7 @@ type HistoryQuery[P any] struct {
 	// Limit is the maximum number of records to add; 0 is unlimited. In addition, a driver stops after about MaxBytes bytes of
 	// data, but not before the first record.
 	Limit int
-	// Bytes is that number of bytes; 0 selects PageBytes.
+	// Bytes is the number of bytes of data after which a driver stops; 0 selects PageBytes.
 	Bytes int
 	// KeysOnly reports that Version.Data is not needed.
 	KeysOnly bool

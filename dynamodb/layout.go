@@ -188,8 +188,8 @@ func (it item) address() string {
 // it.
 const edgeIDSize = 8 << 10
 
-// edgeData returns the data that an edge stores about a child: its id, or a mark if the id is too long and must be read from the
-// child.
+// edgeData returns the data that an edge stores about a child: its id. If the id is too long, the data is edgeLong and the id
+// without the group version, which must be read from the child.
 func edgeData(id *resourcepb.ID) ([]byte, error) {
 	if proto.Size(id) <= edgeIDSize {
 		return proto.Marshal(id)

@@ -23,8 +23,8 @@ type keyLock struct {
 	last *history.Record
 }
 
-// lockTimeout bounds the wait for a lock, because the holder may be blocked on a store that does not answer. Its waiters must not wait for
-// it, and for each other, first.
+// lockTimeout bounds the wait for a lock, because the holder may be blocked on a store that does not answer. Without the bound, its waiters
+// would wait for it and then for each other.
 const lockTimeout = 2 * time.Second
 
 // acquire acquires the lock of a key, which is held until release is called. After lockTimeout it continues without the lock.

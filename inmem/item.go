@@ -86,14 +86,14 @@ func ascend(tree *btree.BTreeG[*item], filter *key.Filter, after *key.Key, visit
 const maxMismatches = 8
 
 // visitItems calls visit with the items from a key on, including deletions, until visit returns false or a key reaches
-// to. A nil filter matches all items. In a run of mismatches it visits only the first few and then seeks. It returns
-// the number of items visited.
-func visitItems(tree *btree.BTreeG[*item], filter *key.Filter, from key.Key, to *key.Key, visit func(*item) bool) (visited int) {
+// to. A nil filter matches all items. In a run of mismatches it reads only the first few and then seeks. It returns
+// the number of items read.
+func visitItems(tree *btree.BTreeG[*item], filter *key.Filter, from key.Key, to *key.Key, visit func(*item) bool) (readCount int) {
 	for again := true; again; {
 		again = false
 		mismatches := 0
 		tree.Ascend(&item{key: from}, func(it *item) bool {
-			visited++
+			readCount++
 			switch {
 			case to != nil && it.key.Compare(*to) >= 0:
 				return false
@@ -111,7 +111,7 @@ func visitItems(tree *btree.BTreeG[*item], filter *key.Filter, from key.Key, to 
 			return false
 		})
 	}
-	return visited
+	return readCount
 }
 
 // lowestKey returns the lowest key whose encoding is not below b.

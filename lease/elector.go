@@ -23,7 +23,7 @@ type Elector struct {
 // Options configures an Elector.
 type Options struct {
 	// TTL is the time to live: how long other candidates wait without a heartbeat before they take over. The holder renews every third of it. The
-	// default is 15 seconds, the minimum is one second.
+	// default is 15 seconds; a shorter time than one second is raised to one second.
 	TTL time.Duration
 	// Holder is a readable name of the candidate for the lock's record, in UTF-8. A unique suffix is added. It may be empty.
 	Holder string

@@ -59,8 +59,8 @@ func (h *history) last(ctx context.Context, q querier, final int64) (position, e
 // A snapshot may include changes above others that are not final yet. Its position contains ranges of their numbers, and a digest
 // of their tokens as a proof: after a fail-over that lost them, the numbers belong to other changes, or to none.
 
-// maxAboveFrontier is the maximum number of changes in a snapshot above the last final one. There are more only while a commit
-// stalls.
+// maxAboveFrontier is the maximum number of changes in a snapshot above the last final one. More accumulate only behind a stalled
+// commit; such a snapshot is retried.
 const maxAboveFrontier = 10_000
 
 var errCommitStall = errors.New("too many changes wait behind a stalled commit")

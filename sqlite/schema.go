@@ -61,7 +61,7 @@ type meta struct {
 	ownerIndexCurrent bool // the index of owners is the one that this program creates
 }
 
-// stale reports whether upgrade can update the tables.
+// stale reports whether the tables are outdated and upgrade can update them.
 func (m meta) stale() bool {
 	return m.version == 1 || m.version == schemaVersion && !m.ownerIndexCurrent
 }

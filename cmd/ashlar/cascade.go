@@ -179,8 +179,8 @@ func (d *deleter) tryDelete(ctx context.Context, res *resourcepb.Resource) error
 	return d.rereadOwner(ctx, ops[failed.Index].Check)
 }
 
-// rereadOwner reads a changed owner again. It returns errRetry if the owner still has its own owner, or if it was deleted, because the
-// cascade would delete it anyway.
+// rereadOwner reads a changed owner again. It returns errRetry if the owner's own owner is unchanged, or if the owner was deleted, because
+// the cascade would delete it anyway.
 func (d *deleter) rereadOwner(ctx context.Context, id *resourcepb.ID) error {
 	for i, owner := range d.owners {
 		if owner == nil || !sameResource(owner.GetId(), id) {

@@ -41,7 +41,7 @@ func (c *clock) run(ctx context.Context) {
 	}
 }
 
-// latenessBetween is how latenessBetween the machine was between two moments.
+// latenessBetween returns the sum of the machine's delays between two moments.
 func (c *clock) latenessBetween(begin, end time.Duration) (sum time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -53,7 +53,7 @@ func (c *clock) latenessBetween(begin, end time.Duration) (sum time.Duration) {
 	return sum
 }
 
-// peakUsage is how much memory and how many goroutines there were at peakUsage.
+// peakUsage returns the maximum size of the heap and the maximum number of goroutines.
 func (c *clock) peakUsage() (heap, goroutines uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -195,7 +195,7 @@ type handleKey struct {
 	key             string
 }
 
-// handlePosition is a position of a key that a handle had handlePosition at a moment.
+// handlePosition is the position of a key that a handle had seen at a moment.
 type handlePosition struct {
 	at       time.Duration
 	position int

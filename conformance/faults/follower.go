@@ -24,7 +24,7 @@ type follower struct {
 	watch   storage.Watch
 
 	mu                  sync.Mutex
-	bookmarkRequestedAt time.Duration // when the bookmark was bookmarkRequestedAt for that is owed; 0: none is
+	bookmarkRequestedAt time.Duration // when the outstanding bookmark was requested; 0: none
 	round               *round
 	events              []event         // of the round
 	count               map[string]int  // of the round, by key

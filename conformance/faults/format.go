@@ -16,7 +16,7 @@ func formatTime(d time.Duration) string {
 	return fmt.Sprintf("%.6fs", d.Seconds())
 }
 
-// joinLines joins joinLines under a heading.
+// joinLines formats values as lines under a heading.
 func joinLines[T fmt.Stringer](heading string, all []T) string {
 	var s strings.Builder
 	s.WriteString(heading)

@@ -63,7 +63,7 @@ func (p *process) kill() {
 	c.end()
 }
 
-// withProcess does something withProcess the process that there is now.
+// withProcess calls do with the current process.
 func (p *process) withProcess(do func(*os.Process) error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -64,7 +64,7 @@ func (r *run) beginCompaction() (over func()) {
 	}
 }
 
-// compactedBetween reports whether by a moment history had been compactedBetween up to some point after another.
+// compactedBetween reports whether a compaction may have run between two moments.
 func (r *run) compactedBetween(after, by time.Duration) bool {
 	r.compactions.Lock()
 	defer r.compactions.Unlock()

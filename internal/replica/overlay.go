@@ -71,7 +71,7 @@ func (o *localWrite[V]) overtakenBy(version string, deleted bool) bool {
 	return o.next != nil && deleted == o.next.isDeletion && (deleted || version == o.next.version)
 }
 
-// notePassed records a change of the watch that precedes the write.
+// notePassed records a delivered or listed state of the key that does not confirm the write.
 func (o *localWrite[V]) notePassed(version string, deleted bool) {
 	for i, covered := range o.coveredWrites {
 		if covered.version == version && covered.isDeletion == deleted {

@@ -17,7 +17,7 @@ import (
 //
 // No lock is held while fn runs, so fn may take its time. A transaction proceeds like this:
 //
-//  1. fn reads one state of the store, isCaughtUplaid by its own changes.
+//  1. fn reads one state of the store, overlaid by its own changes.
 //  2. The database compares every object that fn has read with the stored one, in the same step as it writes. This includes objects that fn
 //     found absent and objects that its lists have returned.
 //  3. If another writer of any process was faster, nothing is written. Update waits until the copy in memory has the conflicting change, and
@@ -109,7 +109,7 @@ func conflictOf(err error, keys []keyVersion) (keyVersion, bool) {
 	return keys[op.Index], true
 }
 
-// awaitConflict waits until the copy has a change of the conflicting key. The conflict may already be isCaughtUp before it reaches the copy; then a
+// awaitConflict waits until the copy has a change of the conflicting key. The conflict may be gone again before it reaches the copy; then a
 // barrier ends the wait.
 func (s *Store) awaitConflict(ctx context.Context, tx *Tx, conflict keyVersion) error {
 	waiting, cancel := context.WithCancel(ctx)

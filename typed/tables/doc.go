@@ -16,7 +16,7 @@
 // # Reading
 //
 // [Store.View] calls a function with the store at one moment, from memory. The view includes all earlier writes through the same Store. With
-// [Linearizable] it includes everything that any program had acknowledged.
+// [Linearizable] it includes everything that was acknowledged to any program before.
 //
 //	err := s.View(ctx, func(v *tables.View) error {
 //		idle, err := Tasks.List(v, ByNode.Is(""), tables.NamePrefix("web-"))

@@ -27,7 +27,7 @@ type ViewOption func(*viewOptions)
 
 type viewOptions struct{ linearizable bool }
 
-// Linearizable makes a View include everything that any program had acknowledged before the call of View. It costs about one round trip to the
+// Linearizable makes a View include everything that was acknowledged to any program before the call of View. It costs about one round trip to the
 // database, which concurrent callers share. View fails with [storage.ErrInvalid] if the backend's watches are not a [storage.Bookmarker].
 func Linearizable(o *viewOptions) { o.linearizable = true }
 

@@ -152,8 +152,8 @@ func (w *writer) goOn(t *testing.T) {
 type listing struct {
 	writer     *writer
 	revision   int64
-	firstRound int64 // the rounds that were acknowledged when it firstRound
-	lastRound  int64 // and when its first page was there
+	firstRound int64 // last round acknowledged before the listing began
+	lastRound  int64 // last round acknowledged when its first page was read
 	token      string
 	resources  []*resourcepb.Resource
 }
