@@ -199,7 +199,9 @@ begin
     if given_up then
         raise exception using errcode = 'AS002', message = 'the statement arrived after its sender had given it up';
     end if;
-    perform set_config('lock_timeout', '100ms', true);
+    -- A commit that stops waiting for its standby raises a warning, which the sender must receive.
+    perform set_config('lock_timeout', '100ms', true),
+        case current_setting('client_min_messages') when 'error' then set_config('client_min_messages', 'warning', true) end;
     if guard is not null then
         perform from {{.schema}}.journal note where note.name = guard and note.revision = guarded for share;
         if not found then

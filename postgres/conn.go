@@ -191,11 +191,10 @@ func (d *database) pause(ctx context.Context, long time.Duration, last error) er
 	}
 }
 
-// Prepare adapts the configuration of a pool to a backend; the pools of Open are prepared. Without it the backend keeps its
-// guarantees, but a cancel request is sent for an abandoned write. Postgres then shows a commit that waits for a synchronous
-// standby although the standby does not have it.
+// Prepare adapts the configuration of a pool to a backend. New refuses a pool without it; the pools of Open are prepared.
 //
-// pgx sends a cancel request when it abandons a connection. A prepared connection sends none.
+// A commit that waits for a synchronous standby can be cancelled. Postgres then shows the commit, which the standby does not have,
+// and sends a warning. A prepared connection records the warning. It also sends no cancel request when pgx abandons it.
 func Prepare(config *pgxpool.Config) {
 	before := config.BeforeConnect
 	config.BeforeConnect = func(ctx context.Context, c *pgx.ConnConfig) error {
@@ -232,6 +231,7 @@ func prepareConn(c *pgx.ConnConfig) {
 			}
 		}
 		connected.Store(true)
+		conn.CustomData()[preparedKey] = true
 		return nil
 	}
 	c.OnNotice = func(conn *pgconn.PgConn, n *pgconn.Notice) {
@@ -257,7 +257,10 @@ type session struct {
 	viaPooler   bool          // the connection leads to a pooler
 }
 
-const sessionKey = "ashlar"
+const (
+	sessionKey  = "ashlar"
+	preparedKey = "ashlar prepared" // the connection was configured by Prepare
+)
 
 // sessions numbers the sessions of a backend. A crash of the server or a fail-over ends all earlier sessions. So an answer on a
 // session proves that the server that an older session used is still running. Behind a pooler, sessions outlive servers and prove

@@ -80,7 +80,7 @@ func (n *notes) transact(ctx context.Context, do func(ctx context.Context, tx pg
 		return n.use(ctx, func(conn *pgxpool.Conn) error {
 			on := n.sessions.of(conn.Conn())
 			on.hasWarning = false
-			err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return do(ctx, tx) })
+			err := pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{BeginQuery: beginWarned}, func(tx pgx.Tx) error { return do(ctx, tx) })
 			if uncertain && classify(err) == outcomeRejected {
 				// This makes the cause of a conflict durable.
 				if _, proofErr := conn.Exec(ctx, n.sql.proveDurable); proofErr != nil {

@@ -20,13 +20,14 @@ import (
 	"github.com/ashlar-dev/storage/postgres"
 )
 
-// plainPool returns a pool with default settings, which accepts any server.
+// plainPool returns a prepared pool that accepts any server.
 func plainPool(t *testing.T, dsn string) *pgxpool.Pool {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
+	postgres.Prepare(config)
 	pool, err := pgxpool.NewWithConfig(fixture.Context(t), config)
 	if err != nil {
 		t.Fatal(err)
@@ -155,5 +156,24 @@ func TestReplicaOnAnotherTimeline(t *testing.T) {
 	listed, err := b.List(ctx, storage.EventualConsistency, fixture.AllTypes, fixture.AllTenancies, "")
 	if err != nil || len(listed) != 2 || listed[0].Version != kept.Version || listed[1].Version != other.Version {
 		t.Errorf("%d listed, %v; expected the versions %s and %s", len(listed), err, kept.Version, other.Version)
+	}
+}
+
+// TestPoolIsNotPrepared gives a backend a pool whose connections do not record warnings. A cancelled wait for the standby would
+// stay unnoticed.
+func TestPoolIsNotPrepared(t *testing.T) {
+	t.Parallel()
+	server := env.Postgres(t)
+	pool, err := pgxpool.New(fixture.Context(t), server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	b, err := postgres.New(fixture.Context(t), pool, &postgres.Options{Schema: server.Schema(t)})
+	if err == nil {
+		_ = b.Close()
+	}
+	if !errors.Is(err, storage.ErrInvalid) {
+		t.Errorf("opened with a pool that Prepare has not configured: %v, expected ErrInvalid", err)
 	}
 }

@@ -28,6 +28,9 @@ func (d *database) open(ctx context.Context) error {
 			return err
 		}
 		defer conn.Release()
+		if conn.Conn().PgConn().CustomData()[preparedKey] == nil {
+			return permanent{fmt.Errorf("%w: the pool is not configured by postgres.Prepare", storage.ErrInvalid)}
+		}
 		if err := d.prepare(ctx, conn.Conn()); err != nil {
 			return err
 		}

@@ -117,5 +117,8 @@ var sqlTemplates = func() *template.Template {
 // is.
 const readCommitted = `begin isolation level read committed read only`
 
+// beginWarned begins a transaction that sends warnings: a commit that stops waiting for its standby raises one.
+const beginWarned = `begin; set local client_min_messages = warning`
+
 // repeatableRead begins a transaction in which all statements have the snapshot of the first one.
 const repeatableRead = `begin isolation level repeatable read read only`

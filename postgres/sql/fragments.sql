@@ -24,6 +24,12 @@ select from pg_locks
       and ((objid::bigint - {{.}} + 1073741824) & 2147483647) < 1073741824
 {{- end}}
 
+-- Makes a transaction send warnings, and is true. A commit that stops waiting for its standby raises a warning. Without a warning,
+-- the sender considers the commit durable, so the session must not suppress it. The setting ends after the commit.
+{{define "warned" -}}
+case current_setting('client_min_messages') when 'error' then set_config('client_min_messages', 'warning', true) else '' end is not null
+{{- end}}
+
 -- The common part of the statements that change one resource. Their first arguments are the key, the uid, the expected version,
 -- the token, the time after which the statement does nothing, whether to check for others, and the floor. The statements lock
 -- the row, take the note, and draw the number, in this order: the text with the note refers to the locked row.
@@ -32,6 +38,7 @@ select from pg_locks
         select ctid as tid, created, writes, modified, modified_place, case when modified is null then {{schema}}.created(key) end as head
         from {{schema}}.resources
         where key = $1 and uid = $2 and version = $3 and clock_timestamp() < $5 and (select last_value from {{schema}}.changes_seq) >= $7
+          and {{template "warned"}}
         for update skip locked
     ) as locked
 {{- end}}

@@ -6,7 +6,7 @@ with input as materialized (
     select *
     from unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[], $5::bytea[], $6::bytea[], $7::bytea[])
         with ordinality as input (key, uid, expected, token, group_version, owner, data, place)
-    where (select clock_timestamp()) < $8 and (select last_value from {{schema}}.changes_seq) >= $10
+    where (select clock_timestamp()) < $8 and (select last_value from {{schema}}.changes_seq) >= $10 and (select {{template "warned"}})
 ), stored as materialized (
     select input.*, locked.*
     from input cross join lateral (
