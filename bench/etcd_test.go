@@ -67,7 +67,7 @@ func untilEvent(b *testing.B, backend storage.Backend, name string, n int) []tim
 }
 
 // storedSize returns the stored size of one of the resources.
-func storedSize(b *testing.B, h *held) int {
+func storedSize(b *testing.B, h *resourceSet) int {
 	b.Helper()
 	return 17 + codec.Size(h.resources[0][0]) // format and token come before the resource
 }

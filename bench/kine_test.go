@@ -30,25 +30,25 @@ func BenchmarkKine(b *testing.B) {
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, os.Stderr))
 	once(b, func() {
 		for _, database := range []struct {
-			name  string
-			faces func(b *testing.B) (kine, ours face)
-		}{{"sqlite", sqliteFaces}, {"sqlite-synced", syncedFaces}, {"postgres", postgresFaces}} {
+			name    string
+			servers func(b *testing.B) (kine, ours apiServer)
+		}{{"sqlite", sqliteServers}, {"sqlite-synced", syncedServers}, {"postgres", postgresServers}} {
 			if slices.ContainsFunc(kineComparisons, func(what string) bool { return wanted("kine-" + database.name + "/" + what) }) {
-				b.Run(database.name, func(b *testing.B) { kine(b, "kine-"+database.name, database.faces) })
+				b.Run(database.name, func(b *testing.B) { kine(b, "kine-"+database.name, database.servers) })
 			}
 		}
 	})
 }
 
-func kine(b *testing.B, name string, faces func(b *testing.B) (kine, ours face)) {
-	theirFace, ourFace := faces(b)
-	their, our := newRegistry(b, theirFace), newRegistry(b, ourFace)
+func kine(b *testing.B, name string, servers func(b *testing.B) (kine, ours apiServer)) {
+	theirServer, ourServer := servers(b)
+	their, our := newRegistry(b, theirServer), newRegistry(b, ourServer)
 	compare(b, name, "cas", []int{1, 16, 64}, side{"kine", their.update}, side{"ashlar", our.update})
 	compare(b, name, "list-10000", []int{1}, side{"kine", their.list}, side{"ashlar", our.list})
 	compare(b, name, "list-page-of-500", []int{1}, side{"kine", their.page}, side{"ashlar", our.page})
 	kineEvents(b, name, "event-same-server", their, our, their.client, our.client)
 	if name == "kine-postgres" && wanted(name+"/event-other-server/1") { // as with several kube-apiservers, each with a server of its own
-		kineEvents(b, name, "event-other-server", their, our, theirFace.start(b), ourFace.start(b))
+		kineEvents(b, name, "event-other-server", their, our, theirServer.start(b), ourServer.start(b))
 	}
 }
 
@@ -81,7 +81,7 @@ type registry struct {
 	revisions [][]int64 // by caller and key, of the updated objects
 }
 
-func newRegistry(b *testing.B, f face) *registry {
+func newRegistry(b *testing.B, f apiServer) *registry {
 	b.Helper()
 	r := &registry{client: f.start(b), listed: scaled(10_000), value: strings.Repeat("v", 500)}
 	r.revisions = make([][]int64, 64)

@@ -51,16 +51,16 @@ func open(b *testing.B, url string) storage.Backend {
 // keysPerCaller is the number of resources that each caller writes in turn, so that no caller waits for a row.
 const keysPerCaller = 20
 
-// held is a set of resources that callers read, write and track.
-type held struct {
+// resourceSet is a set of resources that callers read, write and track.
+type resourceSet struct {
 	backend   storage.Backend
 	resources [][]*resourcepb.Resource // by caller
 }
 
 // fill creates the resources of this many callers.
-func fill(b *testing.B, backend storage.Backend, prefix string, callers, size int) *held {
+func fill(b *testing.B, backend storage.Backend, prefix string, callers, size int) *resourceSet {
 	b.Helper()
-	h := &held{backend: backend, resources: make([][]*resourcepb.Resource, callers)}
+	h := &resourceSet{backend: backend, resources: make([][]*resourcepb.Resource, callers)}
 	var running sync.WaitGroup
 	slots := make(chan struct{}, 32)
 	for c := range callers {
@@ -83,7 +83,7 @@ func fill(b *testing.B, backend storage.Backend, prefix string, callers, size in
 }
 
 // write replaces one of the caller's resources.
-func (h *held) write(caller, i int) error {
+func (h *resourceSet) write(caller, i int) error {
 	at := &h.resources[caller][i%keysPerCaller]
 	res, err := h.backend.WriteCAS(context.Background(), *at)
 	if err == nil {
@@ -93,18 +93,18 @@ func (h *held) write(caller, i int) error {
 }
 
 // through returns the same resources for several handles of the store, each with a watch, as if each were a process.
-func (h *held) through(b *testing.B, url string, handles int) []*held {
+func (h *resourceSet) through(b *testing.B, url string, handles int) []*resourceSet {
 	b.Helper()
-	fleet := make([]*held, handles)
+	fleet := make([]*resourceSet, handles)
 	for i := range fleet {
-		fleet[i] = &held{backend: open(b, url), resources: h.resources}
+		fleet[i] = &resourceSet{backend: open(b, url), resources: h.resources}
 		follow(b, fleet[i].backend)
 	}
 	return fleet
 }
 
 // read reads one of the caller's resources strongly.
-func (h *held) read(caller, i int) error {
+func (h *resourceSet) read(caller, i int) error {
 	_, err := h.backend.Read(context.Background(), storage.StrongConsistency, h.resources[caller][i%keysPerCaller].Id)
 	return err
 }

@@ -16,7 +16,7 @@ var aliasingCases = topic{"Aliasing", []testCase{
 	{name: "EventsAreTheCallers", run: aliasingEvents},
 }}
 
-// mutate changes everything in a resource that a caller could reach.
+// mutate changes everything in a resource that a caller can reach.
 func mutate(res *resourcepb.Resource) {
 	if res == nil {
 		return

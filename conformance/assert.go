@@ -14,14 +14,14 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// assertions end the case when something is wrong.
+// assertions are checks that end the case if they fail.
 type assertions struct {
 	testing.TB
 	ctx     context.Context // ends some time after the case should have
 	timeout time.Duration
 }
 
-// timeoutContext is a context that ends when something that should have happened did not.
+// timeoutContext returns a context that ends after the timeout of the harness.
 func (s *assertions) timeoutContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(s.ctx, s.timeout)
 }
@@ -97,7 +97,7 @@ func (s *assertions) wantError(what string, err, want error) {
 	}
 }
 
-// noError demands that there is no error.
+// noError demands a nil error.
 func (s *assertions) noError(what string, err error) {
 	s.Helper()
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *assertions) equal(what string, got, want proto.Message) {
 	}
 }
 
-// equalLists demands equal resources in equal order.
+// equalLists demands equal resources in the same order.
 func (s *assertions) equalLists(what string, got, want []*resourcepb.Resource) {
 	s.Helper()
 	if err := compareLists(got, want); err != nil {
@@ -162,7 +162,7 @@ func compareIDs(got, want []*resourcepb.ID) error {
 	return nil
 }
 
-// shortText shows a message, shortened.
+// shortText formats a message and shortens it.
 func shortText(m proto.Message) string {
 	line := prototext.MarshalOptions{}.Format(m)
 	if len(line) > 600 {
@@ -171,7 +171,7 @@ func shortText(m proto.Message) string {
 	return line
 }
 
-// cancelledContext is a context that has ended.
+// cancelledContext returns a context that has ended.
 func cancelledContext() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

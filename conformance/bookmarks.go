@@ -38,7 +38,7 @@ func untilBookmark(s *suite, w storage.Watch) []*resourcepb.WatchEvent {
 	return events
 }
 
-// readToBookmark is untilBookmark for goroutines that may not end the case.
+// readToBookmark is untilBookmark for goroutines, which may not end the case.
 func readToBookmark(s *suite, w storage.Watch) (events []*resourcepb.WatchEvent, err error) {
 	for more := false; ; {
 		ev, err := s.nextOrBookmark(w)
@@ -58,7 +58,7 @@ func readToBookmark(s *suite, w storage.Watch) (events []*resourcepb.WatchEvent,
 	}
 }
 
-// noChanges demands that the next event is a bookmark.
+// quietUntilBookmark demands that the next event is a bookmark.
 func quietUntilBookmark(s *suite, w storage.Watch) {
 	s.Helper()
 	if events := untilBookmark(s, w); len(events) > 0 {
@@ -66,7 +66,7 @@ func quietUntilBookmark(s *suite, w storage.Watch) {
 	}
 }
 
-// bookmarkHistory resumes far behind and asks at once.
+// bookmarkHistory resumes a watch far behind and requests a bookmark at once.
 func bookmarkHistory(s *suite) {
 	w := s.watchAll()
 	start := w.Cursor()
@@ -86,7 +86,7 @@ func bookmarkHistory(s *suite) {
 	for i := range want {
 		s.equal("an event before the bookmark", got[i], want[i])
 	}
-	// A bookmark request with nothing to catch up on.
+	// A bookmark is requested when there is nothing to catch up on.
 	for _, f := range []filter{allFilter, {things, home, "nothing"}} {
 		w = s.resume(w.Cursor(), f)
 		mustRequestBookmark(s, w)
@@ -94,7 +94,7 @@ func bookmarkHistory(s *suite) {
 	}
 }
 
-// bookmarkSlow asks a watch that has fallen far behind.
+// bookmarkSlow requests a bookmark from a watch that has fallen far behind.
 func bookmarkSlow(s *suite) {
 	w := s.watch(things, home, "")
 	s.snapshot(w)
@@ -140,7 +140,7 @@ func bookmarkClosed(s *suite) {
 	s.wantError("Next on a closed backend", err, storage.ErrClosed)
 }
 
-// bookmarkNoHalf makes sure that all watches of a backend are Bookmarkers, or none.
+// bookmarkNoHalf checks that either all watches of a backend are Bookmarkers, or none is.
 func bookmarkNoHalf(s *suite) {
 	watches := map[string]storage.Watch{"WatchList": s.watchAll()}
 	if resumer, ok := storage.As[storage.Resumer](s.b); ok {

@@ -9,7 +9,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// calls is one call of every method, with arguments that are fine.
+// allCalls returns one call of every method, with valid arguments.
 func allCalls(s *suite, stored *resourcepb.Resource, cursor string) map[string]func(ctx context.Context) error {
 	calls := map[string]func(ctx context.Context) error{
 		"Read": func(ctx context.Context) error {

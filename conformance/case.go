@@ -17,7 +17,7 @@ type testCase struct {
 	run       func(s *suite)
 }
 
-// run runs one case on a fresh store.
+// runCase runs a case on a new store.
 func runCase(h *Harness, t testing.TB, c testCase) {
 	t.Helper()
 	c.run(newSuite(h, t))

@@ -15,41 +15,42 @@ import (
 
 // Options are the settings of Check. Zero values are the defaults.
 type Options struct {
-	// Run chooses cases by topic/case; nil takes all.
+	// Run selects cases by topic/case; nil selects all.
 	Run *regexp.Regexp
 
-	// Parallel is how many cases run at once: 4.
+	// Parallel is the number of cases that run concurrently. The default is 4.
 	Parallel int
 
-	// Progress is called after each case with the number of cases that are done, of how many; never by two goroutines at once.
+	// Progress is called after each case with the number of finished cases and the number of all cases. It is never called
+	// concurrently.
 	Progress func(r Result, done, of int)
 }
 
 // Report is the result of Check.
 type Report struct {
-	// Results has all cases that were chosen, in the order of the suite.
+	// Results has all selected cases, in the order of the suite.
 	Results []Result
 }
 
 // Result is the result of a case.
 type Result struct {
-	// Case is its name, as topic/case.
+	// Case is the name of the case, as topic/case.
 	Case string
-	// NotRun says why the case was left out; "" if it ran.
+	// NotRun is the reason why the case was omitted; "" if it ran.
 	NotRun string
 	// Failure is the error of the case; "" if it passed.
 	Failure string
 	// Log is everything else that the case logged.
 	Log string
-	// Took is how long it ran.
+	// Took is the duration of the case.
 	Took time.Duration
 }
 
-// Check runs the suite against h as Run does, outside of go test: for programs that let their users ask whether a database keeps
-// the promises. It returns an error if it could not ask: because of the harness, because no store can be opened, or because ctx
-// ended; then the report has the cases that were finished. A case that fails is no error, but in the report.
+// Check runs the suite against h as Run does, but outside of go test: for programs with which users check a database. It returns an
+// error if the suite could not run to its end, because of the harness, because no store can be opened, or because ctx ended; then
+// the report has the finished cases. A failed case is not an error; it is in the report.
 //
-// In a program that is no test the first call makes package testing usable, which registers that package's flags.
+// In a program that is not a test, the first call initializes package testing, which registers that package's flags.
 func Check(ctx context.Context, h Harness, o Options) (*Report, error) {
 	initTesting()
 	if r := attempt(ctx, "Probe", func(t testing.TB) { h.complete(t); exemptMovers(&h, t); probe(&h, t) }, time.Minute); r.Failure != "" {
@@ -110,11 +111,11 @@ var initTesting = sync.OnceFunc(func() {
 	}
 	testing.Init()
 	if !flag.Parsed() {
-		_ = flag.CommandLine.Parse(nil) // of no arguments there is none that is wrong
+		_ = flag.CommandLine.Parse(nil) // cannot fail without arguments
 	}
 })
 
-// checkRun is a Check under way.
+// checkRun is the state of a call of Check.
 type checkRun struct {
 	h      *Harness
 	o      Options
@@ -125,7 +126,7 @@ type checkRun struct {
 	finished int
 }
 
-// run runs the case of that number, unless it is exempt or ctx is over.
+// run runs the case of a number, unless it is exempt or ctx has ended.
 func (c *checkRun) run(ctx context.Context, i int) {
 	r := c.report.Results[i]
 	switch {
@@ -146,18 +147,18 @@ func (c *checkRun) run(ctx context.Context, i int) {
 
 const interruptReason = "interrupted"
 
-// check runs one case on a fresh store.
+// checkCase runs one case on a new store and returns its result.
 func checkCase(ctx context.Context, h *Harness, name string, c testCase) Result {
 	return attempt(ctx, name, func(t testing.TB) { runCase(h, t, c) }, h.caseTime())
 }
 
-// abandonAfter is how long after the end of its context a case may take to end.
+// abandonAfter is the time that a case may take to end after the end of its context.
 const abandonAfter = 30 * time.Second
 
-// attempt runs f as a test of that name. A failure after the end of ctx counts as interrupted.
-func attempt(ctx context.Context, name string, f func(testing.TB), most time.Duration) Result {
+// attempt runs f as a test of this name. A failure after the end of ctx counts as interrupted.
+func attempt(ctx context.Context, name string, f func(testing.TB), timeout time.Duration) Result {
 	began := time.Now()
-	limit, cancel := context.WithTimeout(ctx, most)
+	limit, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	t := testrun.New(limit, name)
 	done := make(chan struct{})
@@ -182,7 +183,7 @@ func attempt(ctx context.Context, name string, f func(testing.TB), most time.Dur
 		return Result{Case: name, NotRun: interruptReason, Log: r.Failure, Took: r.Took}
 	}
 	if limit.Err() != nil && r.Failure != "" {
-		r.Failure = fmt.Sprintf("%s\n(after %v)", r.Failure, most)
+		r.Failure = fmt.Sprintf("%s\n(after %v)", r.Failure, timeout)
 	}
 	return r
 }

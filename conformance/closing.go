@@ -20,13 +20,13 @@ var closingCases = topic{"Closing", []testCase{
 	{name: "OtherHandleStays", needs: needAnother, run: closingOtherHandle},
 }}
 
-// closedNext demands that Next says that the watch is closed, and whether the backend is.
+// closedNext demands that Next returns the error of a closed watch, and of a closed backend if backendClosed is set.
 func closedNext(s *suite, what string, w storage.Watch, backendClosed bool) {
 	s.Helper()
 	ctx, cancel := s.timeoutContext()
 	defer cancel()
 	for _, ctx := range []context.Context{ctx, cancelledContext()} {
-		// The end of the watch takes precedence over the end of the context.
+		// The error of a closed watch takes precedence over the context's error.
 		ev, err := w.Next(ctx)
 		s.wantError("Next "+what, err, storage.ErrWatchClosed)
 		if ev != nil {
@@ -93,7 +93,7 @@ func closingCancelledNext(s *suite) {
 	}
 	cancelled("on a quiet watch")
 	for range s.scale(20) {
-		// The context ends while Next waits, or before, or just when the event comes: it returns one or the other.
+		// The context ends before or while Next waits, or at the moment of the event: Next returns either the event or the error.
 		ctx, cancel := context.WithCancel(s.ctx)
 		outcome := make(chan error, 1)
 		var got *resourcepb.WatchEvent
@@ -149,7 +149,7 @@ func closingBackendEndsWatches(s *suite) {
 	s.wantError("Next, waiting while the backend is closed", err, storage.ErrClosed)
 	for _, w := range []storage.Watch{waiting, inSnapshot, buffered} {
 		closedNext(s, "of a watch whose backend is closed", w, true)
-		// The first reason stays the answer.
+		// Next keeps returning the first reason.
 		w.Close()
 		closedNext(s, "of a watch closed after its backend", w, true)
 		w.Cursor()
@@ -192,7 +192,7 @@ func closingBackendBusy(s *suite) {
 	s.within("the first writes", started.Wait)
 	s.closeBackend(b)
 	for range len(acknowledged) + 1 {
-		// A write that was under way may also say that its outcome is unknown.
+		// A write in progress may also report that its outcome is unknown.
 		err := s.result("a call beside Close", outcome)
 		if !errors.Is(err, storage.ErrClosed) && !errors.Is(err, storage.ErrInconsistent) {
 			s.Fatalf("a call beside Close: got error %v, want ErrClosed", quoteError(err))

@@ -15,7 +15,7 @@ var commitCases = topic{"Commit", []testCase{
 	{name: "TooLarge", needs: needTransactor, run: commitTooLarge},
 }}
 
-// failsAt demands that ops fail because of one of them, and how.
+// failsAt demands that ops fail because of the operation with this index, with the error want.
 func failsAt(s *suite, what string, index int, want error, ops ...storage.Op) {
 	s.Helper()
 	results, err := s.transactor().Commit(s.ctx, ops)
@@ -76,14 +76,14 @@ func commitMalformed(s *suite) {
 	s.equalLists("List after malformed transactions", s.list(anything, anywhere, ""), []*resourcepb.Resource{stored})
 }
 
-// commitMaxOps fills a transaction to its limit with the operations that cost most: owners that appear, change and go.
+// commitMaxOps fills a transaction to its limit with the most expensive operations: owners that are added, replaced and removed.
 func commitMaxOps(s *suite) {
 	transactor := s.transactor()
-	most := transactor.MaxOps()
-	if most < 32 {
-		s.Fatalf("MaxOps is %d, want at least 32", most)
+	maxOps := transactor.MaxOps()
+	if maxOps < 32 {
+		s.Fatalf("MaxOps is %d, want at least 32", maxOps)
 	}
-	n := min(most, 128)
+	n := min(maxOps, 128)
 	one, two := s.create("owner-one"), s.create("owner-two")
 	w := s.watch(things, home, "child-")
 	s.snapshot(w)
@@ -112,12 +112,12 @@ func commitMaxOps(s *suite) {
 	}
 	results = step(two.Id, one.Id)
 
-	// One more is too many, and not the fault of any operation.
-	over := make([]storage.Op, most+1)
-	for i := range over {
-		over[i] = storage.Op{Delete: thingID("nothing-" + strconv.Itoa(i)), Version: "v"}
+	// One more operation is too many. The error is not that of a single operation.
+	tooMany := make([]storage.Op, maxOps+1)
+	for i := range tooMany {
+		tooMany[i] = storage.Op{Delete: thingID("nothing-" + strconv.Itoa(i)), Version: "v"}
 	}
-	_, err := transactor.Commit(s.ctx, over)
+	_, err := transactor.Commit(s.ctx, tooMany)
 	failsTooLarge(s, "Commit of MaxOps + 1 operations", err)
 
 	var events []*resourcepb.WatchEvent
@@ -140,7 +140,7 @@ func failsTooLarge(s *suite, what string, err error) {
 	}
 }
 
-// commitTooLarge stays just below 1 MiB together, and then goes above it.
+// commitTooLarge writes resources of just below 1 MiB together, and then of more.
 func commitTooLarge(s *suite) {
 	const limit = 1 << 20
 	members := max(2, limit/s.h.MaxSize+1)

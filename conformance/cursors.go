@@ -78,7 +78,7 @@ func cursorQuiet(s *suite) {
 	s.expectEvent(s.resume(moved, filter{things, home, "quiet"}), want)
 }
 
-// cursorNoHalf holds a backend that cannot resume to an empty cursor.
+// cursorNoHalf checks that a backend that cannot resume returns empty cursors.
 func cursorNoHalf(s *suite) {
 	if _, ok := storage.As[storage.Resumer](s.b); ok {
 		return

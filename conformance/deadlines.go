@@ -20,7 +20,7 @@ var deadlineCases = topic{"Deadlines", []testCase{
 	{name: "ImpatientNextAfterCursor", needs: needResumer, run: deadlineShortResumed},
 }}
 
-// deadlineCancelledBefore makes every call with a context that has ended: its error comes back, and nothing is done.
+// deadlineCancelledBefore makes every call with a context that has ended. The call returns the context's error and has no effect.
 func deadlineCancelledBefore(s *suite) {
 	w := s.watchAll()
 	stored := s.create("a")
@@ -40,8 +40,8 @@ func deadlineCancelledBefore(s *suite) {
 	s.expectUpsert(w, s.update(stored))
 }
 
-// deadlineCancelled cancels writes at random moments. The answer is success, or an error that says whether the write may have
-// been sent. Later writers find the store in order.
+// deadlineCancelled cancels writes at random moments. The result is success, or an error that reports whether the write may have
+// been sent. Later writers find a consistent store.
 func deadlineCancelled(s *suite) {
 	const workers = 4
 	s.parallel(workers, func(worker int) error {
@@ -100,7 +100,7 @@ func resolveCreate(s *suite, name string) (*resourcepb.Resource, error) {
 	}
 }
 
-// deadlineReads cancels everything that only reads: it comes back with the right answer or with the context's error.
+// deadlineReads cancels all reading calls. Each returns the right answer or the context's error.
 func deadlineReads(s *suite) {
 	stored := s.create("a")
 	s.checkOwned(stored.Id)
@@ -161,7 +161,7 @@ func deadlineShortResumed(s *suite) {
 	s.expectUpsert(w, s.create("last"))
 }
 
-// awaitRead waits until an eventual read through b shows stored, or, where that is nil, shows nothing.
+// awaitRead waits until an eventual read through b returns stored, or nothing if stored is nil.
 func awaitRead(s *suite, b storage.Backend, id *resourcepb.ID, stored *resourcepb.Resource) {
 	s.Helper()
 	s.eventually("an eventual Read", func() error {

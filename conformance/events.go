@@ -10,7 +10,7 @@ func deleteEvent(res *resourcepb.Resource) *resourcepb.WatchEvent {
 	return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_Delete_{Delete: &resourcepb.WatchEvent_Delete{Resource: res}}}
 }
 
-// subject is the resource of an event, nil at the end of a snapshot.
+// subject returns the resource of an event, or nil for the end of a snapshot.
 func subject(ev *resourcepb.WatchEvent) *resourcepb.Resource {
 	if d := ev.GetDelete(); d != nil {
 		return d.GetResource()
@@ -18,7 +18,7 @@ func subject(ev *resourcepb.WatchEvent) *resourcepb.Resource {
 	return ev.GetUpsert().GetResource()
 }
 
-// label distinguishes events of one key.
+// label returns a text that distinguishes the events of one key.
 func label(ev *resourcepb.WatchEvent) string {
 	if ev.GetDelete() != nil {
 		return "delete " + subject(ev).GetVersion()

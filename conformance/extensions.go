@@ -50,14 +50,14 @@ func listAll(s *suite, b storage.Backend) []*resourcepb.Resource {
 	return must[[]*resourcepb.Resource](s)(b.List(s.ctx, strong, anything, anywhere, ""))
 }
 
-// refusals tries everything that changes a store.
+// refusals makes every call that changes a store, and returns the errors.
 func refusals(ctx context.Context, b storage.Backend, there *resourcepb.Resource) map[string]error {
 	_, create := b.WriteCAS(ctx, thingNamed("new"))
 	update := thingNamed("there")
 	update.Version, update.Generation = there.Version, "2"
 	_, replace := b.WriteCAS(ctx, update)
 	tried := map[string]error{"create": create, "update": replace, "delete": b.DeleteCAS(ctx, there.Id, there.Version)}
-	if t, is := storage.As[storage.Transactor](b); is {
+	if t, ok := storage.As[storage.Transactor](b); ok {
 		_, tried["transaction"] = t.Commit(ctx, []storage.Op{{Write: thingNamed("new")}})
 		_, tried["larger transaction"] = t.Commit(ctx, []storage.Op{
 			{Write: thingNamed("new")}, {Delete: there.Id, Version: there.Version}, {Check: thingNamed("none").Id},
@@ -66,7 +66,7 @@ func refusals(ctx context.Context, b storage.Backend, there *resourcepb.Resource
 	return tried
 }
 
-// rowsOf makes rows that a loader takes, in order.
+// rowsOf returns resources as rows for a loader, in order.
 func rowsOf(s *suite, all ...*resourcepb.Resource) []driver.Row {
 	s.Helper()
 	rows := make([]driver.Row, len(all))
@@ -77,7 +77,7 @@ func rowsOf(s *suite, all ...*resourcepb.Resource) []driver.Row {
 	return rows
 }
 
-// loadResources makes n resources, some with an owner.
+// loadResources returns n resources, some with an owner.
 func loadResources(n int) []*resourcepb.Resource {
 	all := make([]*resourcepb.Resource, n)
 	for i := range all {

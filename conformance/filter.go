@@ -31,7 +31,7 @@ func (f filter) of(all []*resourcepb.Resource) []*resourcepb.Resource {
 	return selected
 }
 
-// selects is the contract's words, as plainly as can be.
+// selects reports whether the filter selects an id, by the plainest reading of the contract.
 func (f filter) selects(id *resourcepb.ID) bool {
 	unit := func(wanted, is string) bool { return wanted == storage.Wildcard || wanted == is }
 	return unit(f.typ.Group, id.Type.Group) && unit(f.typ.Kind, id.Type.Kind) &&

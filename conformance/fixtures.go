@@ -6,7 +6,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// crowd creates n resources named name-000 and so on.
+// createMany creates n resources named name-000 and so on.
 func createMany(s *suite, n int) []*resourcepb.Resource {
 	s.Helper()
 	var all []*resourcepb.Resource
@@ -33,8 +33,8 @@ func changeAround(s *suite, all []*resourcepb.Resource) {
 	s.create("z-new")
 }
 
-// mixture returns ids of several types and tenancies, whose parts are chosen to be confused: with a pattern, with the beginning of
-// another, with another split of the same text.
+// mixture returns ids of several types and tenancies with parts that are easily confused: with a pattern, with the beginning of
+// another part, with another split of the same text.
 func mixture() (ids []*resourcepb.ID) {
 	for _, k := range [][5]string{
 		{"g", "K", "p", "n", "a"},
@@ -67,7 +67,7 @@ func mixture() (ids []*resourcepb.ID) {
 	return ids
 }
 
-// filters is one of every kind.
+// filters returns filters of every kind.
 func filters() []filter {
 	return []filter{
 		newFilter("g", "K", "p", "n", ""),
@@ -109,7 +109,7 @@ func filters() []filter {
 	}
 }
 
-// heavy creates resources that are too large together for one page, or one answer of a database.
+// createLarge creates resources that are together too large for one page or one response of a database.
 func createLarge(s *suite) (all []*resourcepb.Resource) {
 	s.Helper()
 	for i := range 12 {
@@ -120,7 +120,7 @@ func createLarge(s *suite) (all []*resourcepb.Resource) {
 	return all
 }
 
-// changeTheEnd updates, deletes, and deletes and creates again the last of some resources, and creates one after them.
+// changeTheEnd updates some of the last resources, deletes others, recreates some of these, and creates a resource after them.
 func changeTheEnd(s *suite, all []*resourcepb.Resource) []*resourcepb.WatchEvent {
 	s.Helper()
 	a, b, c := all[len(all)-3], all[len(all)-2], all[len(all)-1]

@@ -9,11 +9,11 @@ import (
 type Guarantee struct {
 	// Text is the promise.
 	Text string
-	// Cases of this suite, as topic/case.
+	// Cases are the cases of this suite, as topic/case.
 	Cases []string
-	// Checks of package faults.
+	// Checks are the checks of package faults.
 	Checks []string
-	// Model is the checks of the topic Histories.
+	// Model are the checks of the topic Histories.
 	Model []string
 }
 

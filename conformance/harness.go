@@ -19,18 +19,17 @@ type Harness struct {
 	// t.Cleanup.
 	URL func(t testing.TB) string
 
-	// Open returns a handle on a new, empty store, where there is no URL: a layer around another backend, or an adapter
-	// with a client of its own. The suite closes the handle.
+	// Open returns a handle on a new, empty store without a URL: a layer around another backend, or an adapter with its own client.
+	// The suite closes the handle.
 	Open func(t testing.TB) storage.Backend
 
-	// Another returns a second handle on the store of b, which a call of Open returned and which may be closed by now. The
-	// suite closes the new handle. Not used with URL. Nil where a store has one handle only; then OneHandle says why.
+	// Another returns a second handle on the store of b, a result of Open that may be closed by now. The suite closes the new
+	// handle. It is not used with URL. It is nil if a store has only one handle; OneHandle then gives the reason.
 	Another func(t testing.TB, b storage.Backend) storage.Backend
 
-	// Backup takes a backup of the store of b and returns a function that puts it back, in place of all that was written
-	// since, and returns a handle on the outcome, which the suite closes; a copy that is opened in another place does as
-	// well. It gets the t that URL or Open got for the store. Set it where the adapter promises that versions
-	// are never used again even then.
+	// Backup takes a backup of the store of b. The returned function restores it in place of everything written since, or opens a
+	// copy in another place, and returns a handle on the result, which the suite closes. Backup gets the t that URL or Open got for
+	// the store. Set it if the adapter promises that versions are not reused even after a restore.
 	Backup func(t testing.TB, b storage.Backend) (restore func() storage.Backend)
 
 	// Replace replaces the encoded resource under a key in the store at a URL by other bytes, as a change that the adapter's history
@@ -40,42 +39,43 @@ type Harness struct {
 	// MaxSize is the largest resource in bytes; 0 means 1 MiB.
 	MaxSize int
 
-	// Slow says that a write takes milliseconds: the cases that need load make do with a quarter of it.
+	// Slow reports that a write takes milliseconds: cases that need load then make a quarter of it.
 	Slow bool
 
 	// Timeout is the maximum time for anything that must happen; 0 means a minute. Set a shorter time only for a backend that
 	// is expected to fail.
 	Timeout time.Duration
 
-	// OneHandle says why a store cannot be opened twice.
+	// OneHandle is the reason why a store cannot be opened twice.
 	OneHandle string
-	// NoPager says why the backend is no storage.Pager.
+	// NoPager is the reason why the backend is no storage.Pager.
 	NoPager string
-	// NoResumer says why the backend is no storage.Resumer.
+	// NoResumer is the reason why the backend is no storage.Resumer.
 	NoResumer string
-	// NoTransactor says why the backend is no storage.Transactor.
+	// NoTransactor is the reason why the backend is no storage.Transactor.
 	NoTransactor string
-	// NoBookmarker says why a watch is no storage.Bookmarker.
+	// NoBookmarker is the reason why a watch is no storage.Bookmarker.
 	NoBookmarker string
-	// NoHistorian says why the backend is no history.Historian.
+	// NoHistorian is the reason why the backend is no history.Historian.
 	NoHistorian string
-	// NoCompact says why the history of a store cannot be compacted while other cases run.
+	// NoCompact is the reason why the history of a store cannot be compacted while other cases run.
 	NoCompact string
-	// NoCommitBounds says why events do not report whether their commit continues.
+	// NoCommitBounds is the reason why events do not report whether their commit continues.
 	NoCommitBounds string
-	// ListIsNoSnapshot says why a list, or the pages of one, are no single cut through the store. A cursor taken from such
-	// a list may bring changes again that the list already showed.
+	// ListIsNoSnapshot is the reason why a list, or its pages, are not a single cut through the store. A cursor from such a list
+	// may repeat changes that the list already included.
 	ListIsNoSnapshot string
-	// NoOrderAcrossKeys says why events of different keys may come in another order than they were committed in.
+	// NoOrderAcrossKeys is the reason why events of different keys may come in another order than their commits.
 	NoOrderAcrossKeys string
-	// MergesEvents says why a watch may leave out versions of a key that were soon replaced. The last version is always shown.
+	// MergesEvents is the reason why a watch may omit versions of a key that were soon replaced. It always returns the last
+	// version.
 	MergesEvents string
 
-	// NoMover says why the backend has no driver.Mover; the two reasons below are then not needed.
+	// NoMover is the reason why the backend has no driver.Mover; the two reasons below are then not needed.
 	NoMover string
-	// NoGuards says why the backend has no driver.GuardedMover.
+	// NoGuards is the reason why the backend has no driver.GuardedMover.
 	NoGuards string
-	// NoBulk says why the backend has no driver.Bulk.
+	// NoBulk is the reason why the backend has no driver.Bulk.
 	NoBulk string
 }
 
@@ -100,7 +100,7 @@ const (
 	needEveryEvent
 )
 
-// exempt returns why a case with these needs is left out, or "".
+// exempt returns the reason why a case with these needs is omitted, or "".
 func (h *Harness) exempt(n need) string {
 	for _, e := range []struct {
 		need   need
@@ -136,7 +136,7 @@ func reasonIf(condition bool, text string) string {
 	return ""
 }
 
-// complete fills in defaults and refuses a harness that contradicts itself.
+// complete sets defaults and rejects a harness that contradicts itself.
 func (h *Harness) complete(t testing.TB) {
 	t.Helper()
 	if h.MaxSize == 0 {
@@ -153,5 +153,5 @@ func (h *Harness) complete(t testing.TB) {
 	}
 }
 
-// caseTime is how long a case may take at most.
+// caseTime returns the maximum duration of a case.
 func (h *Harness) caseTime() time.Duration { return max(5*h.Timeout, time.Minute) }

@@ -44,7 +44,7 @@ func historianScanBytes(s *suite) {
 	}
 }
 
-// historianSpans: bounds are compared as the bytes of keys are, whatever they hold.
+// historianSpans checks that bounds are compared like the bytes of keys, whatever they contain.
 func historianSpans(s *suite) {
 	h := s.historian()
 	var all []*resourcepb.Resource

@@ -40,7 +40,7 @@ func historianCompact(s *suite) {
 	if len(commits) != 1 || commits[0][0].Now.Resource.Id.Name != "later" {
 		s.Fatalf("after the compacted revision: %+v", commits)
 	}
-	// It does not go back.
+	// The oldest revision does not decrease.
 	s.noError("Compact once more", h.Compact(s.ctx, middle))
 	s.noError("Compact of less", h.Compact(s.ctx, early))
 	if oldest, _, err = h.Revisions(s.ctx); err != nil || oldest != middle {

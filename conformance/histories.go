@@ -17,7 +17,7 @@ import (
 )
 
 // historyCases play random sequences of calls on a new store and compare every answer with a model, which is a map and a list of
-// changes. The seeds are fixed. When a history goes wrong, steps are left out as long as it still does.
+// changes. The seeds are fixed. If a history fails, steps are removed as long as it still fails.
 var historyCases = topic{"Histories", []testCase{
 	{name: "Calls", run: func(s *suite) { historyKind{callSteps, false}.play(s) }},
 	{name: "Watches", run: func(s *suite) { historyKind{watchSteps, false}.play(s) }},
@@ -27,7 +27,7 @@ var historyCases = topic{"Histories", []testCase{
 // historyCount is the number of seeds, historyLength the number of steps of a history.
 const historyCount, historyLength = 6, 150
 
-// A historyStep is a kind of step, and how often it is drawn.
+// A historyStep is a kind of step, and its relative frequency.
 type historyStep struct {
 	weight int
 	run    func(m *modelRun)
@@ -49,13 +49,13 @@ var pastSteps = []historyStep{
 	{4, (*modelRun).scanSome}, {4, (*modelRun).listPages}, {3, (*modelRun).follow}, {4, (*modelRun).readFollower},
 }
 
-// A historyKind is the steps of a case, and whether revisions are read after every change.
+// A historyKind contains the steps of a case. If numbers is set, revisions are read after every change.
 type historyKind struct {
 	steps   []historyStep
 	numbers bool
 }
 
-// play plays histories with the seeds from 1 on.
+// play plays histories with consecutive seeds, beginning with 1.
 func (k historyKind) play(s *suite) {
 	for seed := range uint64(max(2, s.scale(historyCount))) {
 		m, found := k.playSeed(s, seed+1, nil)
@@ -67,7 +67,7 @@ func (k historyKind) play(s *suite) {
 	}
 }
 
-// shorten leaves out steps of a history that goes wrong, many and then few at once, as long as it goes wrong in the same way.
+// shorten removes steps of a failing history, first many and then few at once, as long as it fails in the same way.
 func (k historyKind) shorten(s *suite, seed uint64, m *modelRun, found *violation) (*modelRun, *violation) {
 	end := time.Now().Add(min(10*time.Second, s.timeout))
 	skipped := make([]bool, historyLength)
@@ -381,7 +381,7 @@ func (m *modelRun) checkOwners(h *modelHandle, owner *resourcepb.ID) {
 	}
 }
 
-// listPages starts a listing, or reads a page after any token of one.
+// listPages starts a listing, or reads a page after any token of an existing one.
 func (m *modelRun) listPages() {
 	h := m.handle()
 	pager, ok := storage.As[storage.Pager](h.Backend)
@@ -593,14 +593,14 @@ func (m *modelRun) requestBookmark(i int) {
 	w.requests, w.allowance = append(w.requests, len(m.store.changes)), w.allowance+1
 }
 
-// readAll reads a watch as long as it owes something.
+// readAll reads a watch while it has outstanding events.
 func (m *modelRun) readAll(i int) {
 	for m.watches[i].owes() {
 		m.readEvent(i, m.watches[i])
 	}
 }
 
-// finish reads everything once more, through every handle, and all watches to the end. A last write of each key comes after any
+// finish reads everything once more, through every handle, and all watches to their end. A last write of each key follows any
 // superfluous event.
 func (m *modelRun) finish() {
 	m.draw.Rand = rand.New(rand.NewPCG(0, 0))

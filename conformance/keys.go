@@ -15,7 +15,7 @@ var keyCases = topic{"Keys", []testCase{
 	{name: "ByteOrder", run: keysByteOrder},
 }}
 
-// oddParts are key parts that some database, driver or escaping somewhere treats in its own way.
+// oddParts are key parts that some database, driver or escaping treats specially.
 var oddParts = []string{
 	"a", "A", "aa", "a/a", "a//a", "/a", "a/", "/", "a.a", "..", ".", "a%2Fa", "a%2fa", "%", "%%", "a%", "_", "a_", "a#a", "#", "a?b=c&d", "a\\a", `\`, `\\`,
 	"a b", " a", "a ", " ", "a\ta", "a\na", "\r\n", "a'a", `a"a`, "`", "''", ";", "--", "/*", "a*", "*a", "**", "(a|b)", "[a]", "{a}", "$1", "$a", "@", "a:b", "::",
@@ -23,7 +23,7 @@ var oddParts = []string{
 	"\uffff", "𐀀", "😀", "👨‍👩‍👧", "\U0010ffff", "日本語", "null", "NULL", "true", "0", "00", "-1", "1e3", "ns", "wildcard", "\\x00", "%00", "\\0", "&amp;",
 }
 
-// keysNeverMeet stores names that look alike to somebody, and pairs that look alike once their parts are joined.
+// keysNeverMeet stores names that some software considers equal, and pairs whose joined parts are equal.
 func keysNeverMeet(s *suite) {
 	var ids []*resourcepb.ID
 	for _, name := range oddParts {
@@ -58,7 +58,7 @@ func keysNeverMeet(s *suite) {
 		s.equalLists("List of "+f.String(), s.list(f.typ, f.tenancy, f.prefix), f.of(all))
 	}
 
-	// Deleting every other one leaves exactly its neighbours.
+	// The deletion of every second resource leaves exactly the others.
 	var left []*resourcepb.Resource
 	for i, res := range all {
 		if i%2 == 0 {
@@ -72,7 +72,7 @@ func keysNeverMeet(s *suite) {
 	expectPerKey(s, w, events...)
 }
 
-// keysEveryPart puts each odd text in each place of a key, in owners too.
+// keysEveryPart puts each odd text in each part of a key, also in owners.
 func keysEveryPart(s *suite) {
 	var all []*resourcepb.Resource
 	for i, part := range oddParts {
@@ -107,13 +107,14 @@ func keysEveryPart(s *suite) {
 	}
 }
 
-// keysLongest fills every part to the limit, with characters of one byte and of several, and keys that differ in the last.
+// keysLongest fills every part to the limit, with characters of one byte and of several bytes, and with keys that differ in the
+// last byte.
 func keysLongest(s *suite) {
 	fill := func(unit, last string) string { return strings.Repeat(unit, (255-len(last))/len(unit)) + last }
 	var all []*resourcepb.Resource
 	for _, unit := range []string{"x", "é", "😀", "\U0010ffff", `\`, "\x01"} {
 		for _, last := range []string{"", "a", "b"} {
-			// They differ in the very last byte of the whole key, or uid, only: an adapter that cuts or hashes them badly confuses them.
+			// The keys or uids differ only in their last byte: an adapter that truncates them, or hashes them badly, confuses them.
 			part := fill(unit, "")
 			res := newResource(newID(part, part, part, part, fill(unit, last)))
 			res.Id.Uid = fill(unit, last)
@@ -139,7 +140,7 @@ func keysLongest(s *suite) {
 	s.equalLists("List after all were deleted", s.list(anything, anywhere, ""), nil)
 }
 
-// keysByteOrder demands byte order: neither the order of a locale or of UTF-16, nor the order of joined text.
+// keysByteOrder demands byte order, not the order of a locale, of UTF-16, or of joined text.
 func keysByteOrder(s *suite) {
 	var all []*resourcepb.Resource
 	for _, name := range []string{"b", "B", "a", "Z", "_", "-", "é", "e", "f", "ä", "z", "10", "9", "ｚ", "😀", "\uffff", "\ue000", "a-b", "ab", "a b", "a"} {

@@ -89,7 +89,7 @@ func badIDs() []badID {
 	return bad
 }
 
-// invalid demands ErrInvalid and that the text names the field.
+// failsInvalid demands ErrInvalid with a text that names the field.
 func failsInvalid(s *suite, what, word string, err error) {
 	s.Helper()
 	s.wantError(what, err, storage.ErrInvalid)

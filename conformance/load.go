@@ -19,7 +19,7 @@ var loadCases = topic{"Load", []testCase{
 	{name: "BadCallsHarmNoNeighbours", run: loadNeighbours},
 }}
 
-// runLoad works on the store for some seconds through a number of handles.
+// runLoad loads the store for some seconds through a number of handles.
 func runLoad(s *suite, handles int) {
 	exempt := make(map[faults.Kind]string)
 	for _, kind := range faults.Kinds() {
@@ -53,7 +53,7 @@ func runLoad(s *suite, handles int) {
 	s.Log(report)
 }
 
-// loadNeighbours mixes calls that fail in every way with calls that are fine, all at once: each gets its own answer.
+// loadNeighbours makes failing and valid calls concurrently: each gets its own result.
 func loadNeighbours(s *suite) {
 	const rounds = 6
 	victim, stale := s.create("victim"), s.create("stale")

@@ -21,7 +21,7 @@ type modelDraw struct {
 
 func pick[T any](d *modelDraw, from ...T) T { return from[d.IntN(len(from))] }
 
-// chance reports true n times of 100.
+// chance returns true in n of 100 cases.
 func (d *modelDraw) chance(n int) bool { return d.IntN(100) < n }
 
 func (d *modelDraw) newUid() string {
@@ -185,7 +185,7 @@ func (d *modelDraw) check() storage.Op {
 	return storage.Op{Check: withUid(id, uid), Version: version}
 }
 
-// operations draws a transaction, with one operation of a key at most.
+// operations draws a transaction with at most one operation for each key.
 func (d *modelDraw) operations() (ops []storage.Op) {
 	keys := make(map[string]bool)
 	for range d.IntN(6) {

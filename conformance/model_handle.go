@@ -21,8 +21,8 @@ func newModelHandle(b storage.Backend, store *modelStore, ordered bool) *modelHa
 	return &modelHandle{b, store, ordered, 0, make(map[string]int), make(map[string]int)}
 }
 
-// check returns what is wrong with an eventual answer about a key, if anything: it is a state that is not older than the handle's
-// earlier answers and events.
+// check returns an error unless an eventual answer about a key is a state that is not older than the handle's earlier answers and
+// events.
 func (h *modelHandle) check(key string, floor int, matches func(stored *resourcepb.Resource) bool) *violation {
 	at, found := h.store.observe(key, max(floor, h.floor, h.floors[key]), matches)
 	if found {

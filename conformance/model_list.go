@@ -7,7 +7,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A modelListing is a listing in pages, with all of its tokens: each goes on with the listing, any number of times.
+// A modelListing is a listing in pages, with all of its tokens. Each token continues the listing, any number of times.
 type modelListing struct {
 	handle   *modelHandle
 	filter   filter
@@ -49,7 +49,8 @@ func (l *modelListing) accept(after modelToken, limit int, page storage.Page) {
 	l.checkUnchanged(shown, page.Continue == "")
 }
 
-// checkUnchanged is the promise of listings that are no cut: each key is shown once, in a state that it had during the listing.
+// checkUnchanged checks the promise of listings that are no cut: each key is returned once, in a state that it had during the
+// listing.
 func (l *modelListing) checkUnchanged(shown []*resourcepb.Resource, complete bool) {
 	byKey := make(map[string]*resourcepb.Resource)
 	for i, res := range shown {

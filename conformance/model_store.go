@@ -66,7 +66,7 @@ func operationID(op storage.Op) *resourcepb.ID {
 	return op.Check
 }
 
-// decide is the decision tables of the contract.
+// decide implements the decision tables of the contract.
 func (m *modelStore) decide(op storage.Op) error {
 	id, version := operationID(op), op.Version+op.Write.GetVersion()
 	now := resourceOf(m.now[keyOf(id)])

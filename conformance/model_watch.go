@@ -9,7 +9,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A changeStatus is what a position means for a change: it is before or after the change, or the contract leaves that open.
+// A changeStatus is the relation of a position to a change: before or after the change, or left open by the contract.
 type changeStatus byte
 
 const (
@@ -55,12 +55,12 @@ func (w *modelWatch) selects(change int) bool {
 	return w.filter.selects(subject(w.handle.store.changes[change].event).Id)
 }
 
-// owes reports whether Next must return something.
+// owes reports whether Next must return an event.
 func (w *modelWatch) owes() bool {
 	return w.inSnapshot || len(w.requests) > 0 || w.owed(len(w.handle.store.changes))
 }
 
-// owed reports whether an event of the first changes is still to come.
+// owed reports whether one of the first changes is outstanding.
 func (w *modelWatch) owed(changes int) bool {
 	for i, status := range w.position()[:changes] {
 		if status == statusAfter && w.selects(i) && !w.superseded(i) {
@@ -76,7 +76,7 @@ func (w *modelWatch) superseded(change int) bool {
 	return w.h.MergesEvents != "" && slices.ContainsFunc(later, func(c modelChange) bool { return c.key == w.handle.store.changes[change].key })
 }
 
-// cursor returns the position that the watch has now.
+// cursor returns the present position of the watch.
 func (w *modelWatch) cursor() modelCursor {
 	statuses := slices.Clone(w.position())
 	next := -1 // the commit of the next event

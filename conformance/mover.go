@@ -1,7 +1,7 @@
 package conformance
 
-// moverCases test what a migration needs of a backend: a driver.Mover, and, if the backend has them, a driver.GuardedMover, a
-// driver.Bulk.
+// moverCases test the parts of a backend that a migration needs: a driver.Mover and, if the backend has them, a driver.GuardedMover
+// and a driver.Bulk.
 var moverCases = topic{"Mover", []testCase{
 	{name: "Notes", needs: needMover | needAnother, run: moverNotes},
 	{name: "NoteLimits", needs: needMover | needAnother, run: moverNoteLimits},

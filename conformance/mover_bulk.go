@@ -75,7 +75,7 @@ func loadContent(s *suite) {
 	_, other := movables(s)
 	ctx := s.ctx
 	all := loadResources(1000)
-	// One resource between the loaded ones exists before.
+	// One resource between the loaded ones is created before.
 	must[*resourcepb.Resource](s)(other.WriteCAS(ctx, all[500]))
 	s.noError("Load", l.Load(ctx, nil))
 	s.noError("Load", l.Load(ctx, rowsOf(s, append(slices.Clone(all[:500]), all[501:]...)...)))
@@ -105,7 +105,7 @@ func loadContent(s *suite) {
 	s.noError("DeleteCAS", other.DeleteCAS(ctx, list[6].Id, list[6].Version))
 }
 
-// loadAllOrNothing loads where some cannot be.
+// loadAllOrNothing loads rows of which some cannot be loaded.
 func loadAllOrNothing(s *suite) {
 	l := extension[driver.Bulk](s, s.b)
 	_, other := movables(s)

@@ -33,7 +33,7 @@ func fenceRefuses(s *suite) {
 		if err != nil || got.Version != there.Version {
 			s.Errorf("%s: reading: %v, %v", name, got, err)
 		}
-		// The tool that moves the data still takes notes.
+		// The migration tool can still write notes.
 		revision := must[string](s)(b.WriteNote(ctx, "note", []byte("a"), ""))
 		revision = must[string](s)(b.WriteNote(ctx, "note", []byte("b"), revision))
 		s.noError("DeleteNote", b.DeleteNote(ctx, "note", revision))

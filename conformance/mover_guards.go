@@ -10,7 +10,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// guardEpochs changes the fence with epochs that are current and with such as are not, through two handles.
+// guardEpochs changes the fence with current and with outdated epochs, through two handles.
 func guardEpochs(s *suite) {
 	one := extension[driver.GuardedMover](s, s.b)
 	_, b := movables(s)
@@ -29,7 +29,7 @@ func guardEpochs(s *suite) {
 		}
 		return fence
 	}
-	// fresh demands that the fence has an epoch that there never was.
+	// fresh demands that the fence has an epoch that it never had before.
 	fresh := func(closed bool) string {
 		s.Helper()
 		fence := state()
@@ -96,7 +96,7 @@ func guardContext(ctx context.Context, note, revision string) context.Context {
 	return driver.WithGuard(ctx, driver.Guard{Note: note, Revision: revision})
 }
 
-// guardWrites writes under guards that hold and under such as do not.
+// guardWrites writes under valid and under outdated guards.
 func guardWrites(s *suite) {
 	one, other := movables(s)
 	ctx := s.ctx
@@ -120,7 +120,7 @@ func guardWrites(s *suite) {
 	allRefused("a note that is there", under(""))
 	allRefused("a note that is not there", guardContext(ctx, "nobody", revision))
 
-	// One that holds hinders nothing.
+	// A valid guard does not hinder a write.
 	res := must[*resourcepb.Resource](s)(one.WriteCAS(under(revision), thingNamed("guarded")))
 	res.Generation = "2"
 	res = must[*resourcepb.Resource](s)(one.WriteCAS(under(revision), res))
@@ -129,7 +129,7 @@ func guardWrites(s *suite) {
 	}
 	s.noError("DeleteCAS", one.DeleteCAS(under(revision), res.Id, res.Version))
 	s.noError("DeleteCAS", one.DeleteCAS(under(revision), res.Id, res.Version))
-	if tr, is := storage.As[storage.Transactor](one.Backend); is {
+	if tr, ok := storage.As[storage.Transactor](one.Backend); ok {
 		made := must[[]*resourcepb.Resource](s)(tr.Commit(under(revision), []storage.Op{{Write: thingNamed("a")}, {Check: there.Id, Version: there.Version}}))
 		must[[]*resourcepb.Resource](s)(tr.Commit(under(revision), []storage.Op{{Delete: made[0].Id, Version: made[0].Version}}))
 	}
@@ -141,8 +141,8 @@ func guardWrites(s *suite) {
 	allRefused("a note that was deleted since", under(next))
 }
 
-// writeWithGuards writes under guards that hold, under such as do not, and without one, all at the same time: stores put such writes
-// together.
+// writeWithGuards writes concurrently under valid guards, under outdated ones and without a guard, because stores combine such
+// writes.
 func writeWithGuards(s *suite, stale, holds context.Context, b movable) {
 	s.Helper()
 	type result struct {
@@ -171,7 +171,7 @@ func writeWithGuards(s *suite, stale, holds context.Context, b movable) {
 	}
 }
 
-// guardLoads loads under a guard that holds and under one that does not, where the backend has a loader.
+// guardLoads loads under a valid and under an outdated guard, if the backend has a loader.
 func guardLoads(s *suite) {
 	one, other := movables(s)
 	l, has := storage.As[driver.Bulk](one.Backend)

@@ -10,7 +10,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// moverNotes writes, reads and deletes notes through two handles, at their revisions and at others.
+// moverNotes writes, reads and deletes notes through two handles, at their revisions and at other ones.
 func moverNotes(s *suite) {
 	one, other := movables(s)
 	ctx := s.ctx
@@ -47,7 +47,7 @@ func moverNotes(s *suite) {
 	}
 }
 
-// moverNoteLimits writes the longest name and value that there are, and ones beyond.
+// moverNoteLimits writes a name and a value of the maximum length, and longer ones.
 func moverNoteLimits(s *suite) {
 	one, other := movables(s)
 	ctx := s.ctx
@@ -75,7 +75,7 @@ func moverNoteLimits(s *suite) {
 	}
 }
 
-// moverHidden demands that lists and watches show neither notes nor the fence.
+// moverHidden demands that lists and watches return neither notes nor the fence.
 func moverHidden(s *suite) {
 	one, _ := movables(s)
 	ctx := s.ctx

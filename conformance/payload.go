@@ -17,7 +17,7 @@ var payloadCases = topic{"Payload", []testCase{
 	{name: "Empty", run: payloadEmpty},
 }}
 
-// checkSameInAllReads demands res, byte for byte in its payload, from every way out of the store.
+// checkSameInAllReads demands that every read of the store returns res, with the same bytes of the payload.
 func checkSameInAllReads(s *suite, what string, w storage.Watch, res *resourcepb.Resource) {
 	s.Helper()
 	check := func(way string, got *resourcepb.Resource) {
@@ -81,7 +81,7 @@ func payloadUnknownType(s *suite) {
 	}
 }
 
-// unknown is a field that no program here knows.
+// unknown returns a field that no program of this repository knows.
 func unknown(number protowire.Number, text string) []byte {
 	field := protowire.AppendTag(nil, number, protowire.BytesType)
 	field = protowire.AppendString(field, text)

@@ -40,7 +40,7 @@ func scanAll(s *suite, h history.Historian, span history.Span, opts history.Scan
 	}
 }
 
-// nextKey is the first bound behind an id: names hold no NUL, so none lies between.
+// nextKey returns the first bound after an id. Names contain no NUL, so no key lies between.
 func nextKey(id *resourcepb.ID) *resourcepb.ID {
 	next := clone(id)
 	next.Name += "\x01"
@@ -91,7 +91,7 @@ func nextCommit(s *suite, f history.Follower) ([]history.Change, int64) {
 	return changes, revision
 }
 
-// followToNewest returns everything that a follower has up to the newest revision, as commits.
+// followToNewest returns all changes of a follower up to the newest revision, as commits.
 func followToNewest(s *suite, f history.Follower) (commits [][]history.Change, revision int64) {
 	s.Helper()
 	s.noError("Bookmark", f.Bookmark(s.ctx))

@@ -17,7 +17,7 @@ const strong, eventual = storage.StrongConsistency, storage.EventualConsistency
 
 var consistencies = []storage.ReadConsistency{strong, eventual}
 
-// The type and tenancy that cases use where none matters.
+// The default type and tenancy of cases.
 var (
 	thing    = &resourcepb.Type{Group: "conformance", GroupVersion: "v1", Kind: "Thing"}
 	things   = storage.UnversionedTypeFrom(thing)
@@ -28,19 +28,19 @@ var (
 
 func newUid() string { return "uid-" + rand.Text() }
 
-// thingID is the id of a Thing at home, with a new uid.
+// thingID returns the id of a Thing at home, with a new uid.
 func thingID(name string) *resourcepb.ID {
 	return &resourcepb.ID{Uid: newUid(), Name: name, Type: clone(thing), Tenancy: clone(home)}
 }
 
-// newThing is a resource that no store has seen.
+// newThing returns a resource that was never stored.
 func newThing(name string) *resourcepb.Resource { return newResource(thingID(name)) }
 
 func newResource(id *resourcepb.ID) *resourcepb.Resource {
 	return &resourcepb.Resource{Id: id, Generation: "1", Metadata: map[string]string{"made-by": "conformance"}, Data: payload("new")}
 }
 
-// newChild is a resource with an owner.
+// newChild returns a resource with an owner.
 func newChild(name string, owner *resourcepb.ID) *resourcepb.Resource {
 	res := newThing(name)
 	res.Owner = clone(owner)
@@ -55,7 +55,7 @@ func payload(text string) *anypb.Any {
 	return data
 }
 
-// withNewData is res with another payload, as a caller would write it next.
+// withNewData returns res with another payload, as the argument of the next write.
 func withNewData(res *resourcepb.Resource) *resourcepb.Resource {
 	next := clone(res)
 	next.Data = payload(rand.Text())
@@ -64,14 +64,14 @@ func withNewData(res *resourcepb.Resource) *resourcepb.Resource {
 
 func clone[M proto.Message](m M) M { return proto.CloneOf(m) }
 
-// withUid is id with another uid.
+// withUid returns a copy of id with another uid.
 func withUid(id *resourcepb.ID, uid string) *resourcepb.ID {
 	other := clone(id)
 	other.Uid = uid
 	return other
 }
 
-// keyOf names the key of an id; different keys have different names.
+// keyOf formats the key of an id; different keys have different texts.
 func keyOf(id *resourcepb.ID) string {
 	t, ten := id.GetType(), id.GetTenancy()
 	return t.GetGroup() + "\x00" + t.GetKind() + "\x00" + ten.GetPartition() + "\x00" + ten.GetNamespace() + "\x00" + id.GetName()
@@ -84,7 +84,7 @@ func sizeOf(res *resourcepb.Resource) int {
 	return proto.Size(bare)
 }
 
-// withSize gives res a payload that makes it size bytes large, without its version.
+// withSize returns res with a payload that makes it size bytes large, without its version.
 func withSize(res *resourcepb.Resource, size int) *resourcepb.Resource {
 	for n := size; n > 0; n -= max(1, sizeOf(res)-size) {
 		res.Data = &anypb.Any{TypeUrl: "conformance/noise", Value: randomBytes(n)}
@@ -92,14 +92,15 @@ func withSize(res *resourcepb.Resource, size int) *resourcepb.Resource {
 			break
 		}
 	}
-	// Between two lengths of a payload that differ by one there may be a size that no payload gives: the generation fills it.
+	// Not every size can be reached by a payload alone, because its length takes a variable number of bytes: the generation fills
+	// the gap.
 	for sizeOf(res) < size {
 		res.Generation += "x"
 	}
 	return res
 }
 
-// randomBytes is bytes that no compression makes smaller.
+// randomBytes returns bytes that cannot be compressed.
 func randomBytes(n int) []byte {
 	data := make([]byte, n)
 	_, _ = rand.Read(data) // never fails
@@ -113,7 +114,7 @@ func withGroupVersion(id *resourcepb.ID, groupVersion string) *resourcepb.ID {
 	return other
 }
 
-// newRichThing is a resource with something in every field.
+// newRichThing returns a resource with all fields set.
 func newRichThing(name string) *resourcepb.Resource {
 	res := newChild(name, thingID("owner"))
 	res.Status = map[string]*resourcepb.Status{"s": {ObservedGeneration: "1", Conditions: []*resourcepb.Condition{{Type: "Ready", Message: "m"}}}}

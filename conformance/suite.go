@@ -10,7 +10,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A suite is the argument of a case: a fresh store, and helpers that end the case when something is wrong.
+// A suite is the argument of a case: a new store, and helpers that end the case if a check fails.
 type suite struct{ *target }
 
 func newSuite(h *Harness, t testing.TB) *suite {
@@ -79,7 +79,7 @@ func (s *suite) nextOrError(w storage.Watch) (*resourcepb.WatchEvent, error) {
 	return ev, nil
 }
 
-// nextOrBookmark waits for an event of any kind, and returns it as it is.
+// nextOrBookmark waits for an event of any kind, and returns it unchanged.
 func (s *suite) nextOrBookmark(w storage.Watch) (*resourcepb.WatchEvent, error) {
 	ctx, cancel := s.timeoutContext()
 	defer cancel()

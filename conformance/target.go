@@ -6,7 +6,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A target is the store under test, with one handle or more on it.
+// A target is the store under test, with one or more handles.
 type target struct {
 	*assertions
 	h   *Harness
@@ -14,7 +14,7 @@ type target struct {
 	url string // of the store, if the harness has one
 }
 
-// closeBackend demands that Close succeeds, and in good time.
+// closeBackend demands that Close succeeds before the timeout.
 func (s *target) closeBackend(b storage.Backend) {
 	s.Helper()
 	outcome := make(chan error, 1)
@@ -76,7 +76,7 @@ func (s *target) historianOf(b storage.Backend) history.Historian {
 	return h
 }
 
-// list lists strongly.
+// list makes a strong list.
 func (s *target) list(typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) []*resourcepb.Resource {
 	s.Helper()
 	resources, err := s.b.List(s.ctx, strong, typ, tenancy, prefix)
@@ -97,13 +97,13 @@ func (s *target) checkOwned(owner *resourcepb.ID, children ...*resourcepb.ID) {
 	})
 }
 
-// pages reads a listing to its end, limit at a time, and returns it with its cursor.
+// pages reads a listing to its end, in pages of limit resources, and returns it with its cursor.
 func (s *target) pages(pager storage.Pager, f filter, limit int) ([]*resourcepb.Resource, string) {
 	s.Helper()
 	return s.pagesFrom(pager, f, s.page(pager, f, storage.ListOptions{Consistency: strong, Limit: limit}), limit)
 }
 
-// pagesFrom reads the rest of a listing whose first page is given.
+// pagesFrom reads the rest of a listing after its given first page.
 func (s *target) pagesFrom(pager storage.Pager, f filter, page storage.Page, limit int) ([]*resourcepb.Resource, string) {
 	s.Helper()
 	resources, cursor := page.Resources, page.Cursor
@@ -141,7 +141,7 @@ func (s *target) pager() storage.Pager {
 	return pager
 }
 
-// open gives s a fresh store.
+// open gives s a new store.
 func (s *target) open() {
 	s.Helper()
 	if s.h.URL == nil {
@@ -177,7 +177,7 @@ func (s *target) closeAtEnd(b storage.Backend) {
 	})
 }
 
-// scale is n, or less where writes are slow.
+// scale returns n, or less if writes are slow.
 func (s *target) scale(n int) int {
 	if s.h.Slow {
 		return max(1, n/4)
@@ -185,7 +185,7 @@ func (s *target) scale(n int) int {
 	return n
 }
 
-// write stores res, which must succeed.
+// write writes res, which must succeed.
 func (s *target) write(res *resourcepb.Resource) *resourcepb.Resource {
 	s.Helper()
 	stored, err := s.b.WriteCAS(s.ctx, res)
@@ -218,7 +218,7 @@ func (s *target) delete(stored *resourcepb.Resource) {
 	}
 }
 
-// read reads strongly.
+// read makes a strong read.
 func (s *target) read(id *resourcepb.ID) *resourcepb.Resource {
 	s.Helper()
 	res, err := s.b.Read(s.ctx, strong, id)

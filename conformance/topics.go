@@ -34,7 +34,7 @@ func Run(t *testing.T, h Harness) {
 	}
 }
 
-// topics is the suite.
+// topics are the topics of the suite.
 var topics = []topic{
 	leakCases,
 	versionCases,
@@ -95,8 +95,8 @@ func probe(h *Harness, t testing.TB) {
 	}
 }
 
-// exemptMovers states for a backend that lacks parts for migrations that it lacks them. Check uses it: its users did not write the
-// adapter and have no reason to give.
+// exemptMovers exempts a backend from the cases of migration parts that it lacks. Check uses it, because its users did not write
+// the adapter and cannot give a reason.
 func exemptMovers(h *Harness, t testing.TB) {
 	t.Helper()
 	s := newSuite(h, t)

@@ -14,7 +14,7 @@ var urlCases = topic{"URL", []testCase{
 	{name: "ContextOver", needs: needURL, run: urlContextCancelled},
 }}
 
-// with is the store's URL with one parameter added or replaced.
+// withParameter returns the store's URL with one parameter added or replaced.
 func withParameter(s *suite, parameter, value string) string {
 	before, query, _ := strings.Cut(s.url, "?")
 	parts := []string{parameter + "=" + url.QueryEscape(value)}

@@ -14,7 +14,7 @@ var versionCases = topic{"Versions", []testCase{
 	{name: "NeverUsedTwiceAfterRestore", needs: needBackup, run: versionRestore},
 }}
 
-// garbage returns texts that are no version of stored, some of them nearly so.
+// garbage returns texts that are not the version of stored, some of them nearly equal to it.
 func garbage(stored, other *resourcepb.Resource) []string {
 	v := stored.Version
 	texts := []string{
@@ -56,7 +56,7 @@ func versionGarbage(s *suite) {
 	s.checkAbsent(absent.Id)
 }
 
-// versionLog notes versions and ends the case when one comes again.
+// versionLog records versions and ends the case if one is reused.
 type versionLog struct {
 	s            *suite
 	writeNumbers map[string]int

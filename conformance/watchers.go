@@ -14,8 +14,8 @@ var watcherCases = topic{"Watchers", []testCase{
 	{name: "CursorBesideNext", run: watchersCursorBesideNext},
 }}
 
-// watchersSlow leaves watches unread, one of them with its snapshot, while other watches are read. No watch waits for the slow
-// ones, and these miss nothing.
+// watchersSlow leaves watches unread, one of them inside its snapshot, while other watches are read. No watch waits for a slow one,
+// and the slow ones miss no event.
 func watchersSlow(s *suite) {
 	start := s.create("a")
 	unread := s.watch(things, home, "")
@@ -62,7 +62,7 @@ func watchersMany(s *suite) {
 		}
 		expectPerKey(s, w, events...)
 	}
-	// All of them wait while the next change is made.
+	// All watches wait while the next change is made.
 	var ready, done sync.WaitGroup
 	errs := make([]error, len(watches))
 	got := make([]*resourcepb.WatchEvent, len(watches))

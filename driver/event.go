@@ -77,8 +77,8 @@ type Source[P any] interface {
 	Merge(at, end P) P
 	// Encode returns a position as bytes, for cursors. Any handle of the store can decode them at any later time.
 	Encode(at P) []byte
-	// Decode is the inverse of Encode. Bytes that are no position are an error that matches storage.ErrInvalid. A position whose
-	// history is known to be discarded is one that matches storage.ErrCompacted. Decode sends no request.
+	// Decode is the inverse of Encode. Bytes that are no position are an error that matches storage.ErrInvalid. For a position whose
+	// history is known to be discarded, the error matches storage.ErrCompacted. Decode sends no request.
 	Decode(b []byte) (P, error)
 }
 

@@ -326,7 +326,7 @@ func TestIdlePolling(t *testing.T) {
 	begin, from := time.Now(), s.Calls("GetRecords")
 	<-time.After(10 * idle)
 	calls := s.Calls("GetRecords") - from
-	if most := int(time.Since(begin)/idle) + 2; calls > most {
-		t.Errorf("%d calls in %v, expected at most %d", calls, time.Since(begin), most)
+	if maxCalls := int(time.Since(begin)/idle) + 2; calls > maxCalls {
+		t.Errorf("%d calls in %v, expected at most %d", calls, time.Since(begin), maxCalls)
 	}
 }

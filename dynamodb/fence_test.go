@@ -54,9 +54,9 @@ func TestFence(t *testing.T) {
 	announced(s)
 	var err error
 	writes := 0
-	open, over := make(chan struct{}), make(chan struct{})
+	open, writerDone := make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(over)
+		defer close(writerDone)
 		for err == nil {
 			stored, refused := other.WriteCAS(t.Context(), res)
 			if err = refused; err == nil {
@@ -69,12 +69,12 @@ func TestFence(t *testing.T) {
 	}()
 	select {
 	case <-open: // AWS's time does not advance until then
-	case <-over:
+	case <-writerDone:
 	}
 	if err := pass(t, s, done); err != nil {
 		t.Fatal(err)
 	}
-	<-over
+	<-writerDone
 	if !errors.Is(err, storage.ErrFenced) || !strings.Contains(err.Error(), "mem://there") {
 		t.Errorf("writing to the closed store: %v", err)
 	}

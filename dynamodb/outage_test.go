@@ -96,11 +96,11 @@ func TestStreamThatDoesNotAnswer(t *testing.T) {
 	b := handle(t, s, func(o *dynamodb.Options) { o.Outage, o.Timeout = brief, brief })
 	w := watch(t, b)
 	afterSnapshot(t, w)
-	over := make(chan struct{})
-	t.Cleanup(func() { close(over) })
+	testEnd := make(chan struct{})
+	t.Cleanup(func() { close(testEnd) })
 	s.SetGate(func(op string) {
 		if op == "GetRecords" {
-			<-over
+			<-testEnd
 		}
 	})
 	if _, err := w.Next(fixture.Context(t)); !errors.Is(err, storage.ErrWatchClosed) {

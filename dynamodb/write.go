@@ -278,19 +278,19 @@ type items struct {
 
 // items returns the commit as a transaction. It includes the retirement of replaced parts if they fit.
 func (c *commit) items(now time.Time) *items {
-	is := &items{all: make([]types.TransactWriteItem, len(c.steps), maxItems)}
+	result := &items{all: make([]types.TransactWriteItem, len(c.steps), maxItems)}
 	for i := range c.steps {
 		s := &c.steps[i]
-		is.all[i] = s.conditionItem(c.table)
+		result.all[i] = s.conditionItem(c.table)
 		if s.plan != nil {
-			is.all = append(is.all, s.plan.others(c.table)...)
+			result.all = append(result.all, s.plan.others(c.table)...)
 		}
 	}
 	if c.lone() {
-		is.all[0].Put.ReturnValuesOnConditionCheckFailure = types.ReturnValuesOnConditionCheckFailureAllOld
+		result.all[0].Put.ReturnValuesOnConditionCheckFailure = types.ReturnValuesOnConditionCheckFailureAllOld
 	}
 	if c.recallable {
-		is.all = append(is.all, c.notRecalled())
+		result.all = append(result.all, c.notRecalled())
 	}
 	retired := 0
 	for i := range c.steps {
@@ -298,14 +298,14 @@ func (c *commit) items(now time.Time) *items {
 			continue
 		}
 		parts := c.steps[i].plan.retirement(c.table, now)
-		if retired+len(parts) <= maxRetired && len(is.all)+len(parts) < maxItems {
+		if retired+len(parts) <= maxRetired && len(result.all)+len(parts) < maxItems {
 			retired += len(parts)
-			is.all = append(is.all, parts...)
+			result.all = append(result.all, parts...)
 			continue
 		}
-		is.late = append(is.late, parts...)
+		result.late = append(result.late, parts...)
 	}
-	return is
+	return result
 }
 
 // put makes one attempt at a plan with a single item. With errCondition there is one reason.
@@ -331,10 +331,10 @@ func (c *commit) put(ctx context.Context, p *plan, options ...func(*dynamodb.Opt
 // a repetition for ten minutes. A repetition must be the identical request, so a transaction with another condition needs another
 // token. With errCondition the reasons correspond to the items.
 func (c *commit) transact(ctx context.Context, g *grant, items []types.TransactWriteItem, options ...func(*dynamodb.Options)) ([]types.CancellationReason, error) {
-	own, token := len(items), c.token
+	ownCount, token := len(items), c.token
 	if g.epoch != nil {
 		gate := c.table.anyGate(g.fence)
-		items = append(items[:own:own], gate)
+		items = append(items[:ownCount:ownCount], gate)
 		sum := sha256.Sum256(append(item(gate.ConditionCheck.Key).bytes(attrPK), token[:]...))
 		token = [16]byte(sum[:16])
 	}
@@ -346,7 +346,7 @@ func (c *commit) transact(ctx context.Context, g *grant, items []types.TransactW
 	var cancelled *types.TransactionCanceledException
 	if errors.As(err, &cancelled) {
 		reasons, err := whyCancelled(cancelled, err)
-		if len(reasons) > own && aws.ToString(reasons[own].Code) == failedCondition {
+		if len(reasons) > ownCount && aws.ToString(reasons[ownCount].Code) == failedCondition {
 			return nil, errGateShut
 		}
 		return reasons, err

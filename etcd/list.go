@@ -195,7 +195,7 @@ func (l *listing) read(ctx context.Context) (*clientv3.GetResponse, error) {
 		for {
 			more[len(more)-1] = clientv3.WithLimit(int64(l.chunk))
 			resp, err := l.c.ranges.Get(ctx, string(l.next), more...)
-			if !isTooMuch(err) || l.chunk == 1 {
+			if !isTooLarge(err) || l.chunk == 1 {
 				return resp, err
 			}
 			l.chunk = max(1, l.chunk/4)
@@ -209,9 +209,9 @@ func (l *listing) read(ctx context.Context) (*clientv3.GetResponse, error) {
 		return l.notGoneBack(seen)(eventually(ctx, l.c, get))
 	}
 	// Any member that has the revision can answer. One that lags returns an error.
-	one, cancel := context.WithTimeout(ctx, attemptTimeout)
+	attemptCtx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	resp, err := get(one, clientv3.WithSerializable())
+	resp, err := get(attemptCtx, clientv3.WithSerializable())
 	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
 		return l.notGoneBack(seen)(linearizably(ctx, l.c, get))
 	}
@@ -228,9 +228,9 @@ func (l *listing) notGoneBack(seen int64) func(*clientv3.GetResponse, error) (*c
 	}
 }
 
-// isTooMuch reports whether the client rejected a response for its size. gRPC marks that only in the text. With another text the list
+// isTooLarge reports whether the client rejected a response for its size. gRPC reports the reason only in the text. If the text changes, the list
 // fails, but never has a gap.
-func isTooMuch(err error) bool {
+func isTooLarge(err error) bool {
 	return status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "received message larger than max")
 }
 

@@ -145,8 +145,8 @@ func TestHistoryPagesAreBoundedInBytes(t *testing.T) {
 			names = append(names, ev.Key.Name)
 		}
 		// The last response may exceed the limit, with a revision that started in the response before.
-		if most := driver.PageBytes + 3*together*size; got > most {
-			t.Errorf("page %d has %d events of %d bytes, expected %d bytes at most", pages, len(events), got, most)
+		if limit := driver.PageBytes + 3*together*size; got > limit {
+			t.Errorf("page %d has %d events of %d bytes, expected %d bytes at most", pages, len(events), got, limit)
 		}
 	}
 	if pages < 2 || len(names) != commits*together {

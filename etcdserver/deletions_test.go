@@ -47,11 +47,11 @@ func TestDeletionsAreCountedOnce(t *testing.T) {
 // unseen, and a client that keeps creating keys cannot prevent the deletion from finishing.
 func TestRangesAreDeletedWhileKeysAreCreated(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
-		var over atomic.Bool
+		var done atomic.Bool
 		var all sync.WaitGroup
 		for w := range 4 {
 			all.Go(func() {
-				for n := 0; !over.Load(); n++ {
+				for n := 0; !done.Load(); n++ {
 					if _, err := c.Put(ctx(t), fmt.Sprintf("range/%d-%d", w, n%200), ""); err != nil { // some keys again, some new
 						t.Error(err)
 						return
@@ -100,7 +100,7 @@ func TestRangesAreDeletedWhileKeysAreCreated(t *testing.T) {
 				}
 			}
 		}
-		over.Store(true)
+		done.Store(true)
 		all.Wait()
 		if deleted == 0 {
 			t.Error("no key was deleted")

@@ -36,9 +36,9 @@ func TestErrorsThatLeaveTheOutcomeOpen(t *testing.T) {
 			t.Errorf("%v is answered with %v, expected %v", c.err, got, want)
 		}
 	}
-	over, cancel := context.WithCancel(context.Background())
+	cancelled, cancel := context.WithCancel(context.Background())
 	cancel()
-	if got := status.Code(toStatus(over, of(storage.ErrInconsistent, context.Canceled))); got != codes.Canceled {
+	if got := status.Code(toStatus(cancelled, of(storage.ErrInconsistent, context.Canceled))); got != codes.Canceled {
 		t.Errorf("a cancelled call is answered with %v", got)
 	}
 }

@@ -44,8 +44,8 @@ func TestAnswersAreTrueWhileConnectionsBreak(t *testing.T) {
 	}
 }
 
-// told is the response to the change of one key.
-type told struct {
+// keyChange is the change of one key, with the response to it.
+type keyChange struct {
 	key      string
 	deletes  bool
 	revision int64 // 0 if it was not acknowledged
@@ -61,8 +61,8 @@ func answersAreTrue(t *testing.T, p *faultproxy.Proxy, c *clientv3.Client) {
 	w := c.Watch(ctx, "w/", clientv3.WithPrefix(), clientv3.WithRev(put(t, c, "begin", "")))
 	answers := make(chan struct{}, writers*rounds)
 	var mu sync.Mutex
-	var all []told
-	note := func(err error, header func() *pb.ResponseHeader, some ...told) (known bool) {
+	var all []keyChange
+	note := func(err error, header func() *pb.ResponseHeader, some ...keyChange) (known bool) {
 		answers <- struct{}{}
 		code := status.Code(err)
 		if known := (rpctypes.EtcdError{}); errors.As(err, &known) {
@@ -91,19 +91,19 @@ func answersAreTrue(t *testing.T, p *faultproxy.Proxy, c *clientv3.Client) {
 				switch i % 5 {
 				case 0:
 					r, err := c.Put(ctx, key, "")
-					note(err, func() *pb.ResponseHeader { return r.Header }, told{key: key})
+					note(err, func() *pb.ResponseHeader { return r.Header }, keyChange{key: key})
 				case 1:
 					r, err := c.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", 0)).Then(clientv3.OpPut(key, "")).
 						Else(clientv3.OpGet(key)).Commit()
-					if note(err, func() *pb.ResponseHeader { return r.Header }, told{key: key}) && !r.Succeeded {
+					if note(err, func() *pb.ResponseHeader { return r.Header }, keyChange{key: key}) && !r.Succeeded {
 						t.Errorf("%s, which has no other writer, is reported as existing: %v", key, r.Responses)
 					}
 				case 2:
 					r, err := c.Txn(ctx).Then(clientv3.OpPut(key, ""), clientv3.OpPut(key+"+", "")).Commit()
-					note(err, func() *pb.ResponseHeader { return r.Header }, told{key: key}, told{key: key + "+"})
+					note(err, func() *pb.ResponseHeader { return r.Header }, keyChange{key: key}, keyChange{key: key + "+"})
 				case 3:
 					r, err := c.Put(ctx, key, "", clientv3.WithLease(lease))
-					if last = ""; note(err, func() *pb.ResponseHeader { return r.Header }, told{key: key}) {
+					if last = ""; note(err, func() *pb.ResponseHeader { return r.Header }, keyChange{key: key}) {
 						last = key
 					}
 				case 4:
@@ -111,20 +111,20 @@ func answersAreTrue(t *testing.T, p *faultproxy.Proxy, c *clientv3.Client) {
 						continue
 					}
 					r, err := c.Delete(ctx, last)
-					if note(err, func() *pb.ResponseHeader { return r.Header }, told{key: last, deletes: true}) && r.Deleted != 1 {
+					if note(err, func() *pb.ResponseHeader { return r.Header }, keyChange{key: last, deletes: true}) && r.Deleted != 1 {
 						t.Errorf("%s was there, and %d keys were deleted", last, r.Deleted)
 					}
 				}
 			}
 		})
 	}
-	over := make(chan struct{})
-	go func() { defer close(over); writing.Wait() }()
+	done := make(chan struct{})
+	go func() { defer close(done); writing.Wait() }()
 	advance := func(by int) {
 		for range by {
 			select {
 			case <-answers:
-			case <-over:
+			case <-done:
 			}
 		}
 	}
@@ -141,7 +141,7 @@ func answersAreTrue(t *testing.T, p *faultproxy.Proxy, c *clientv3.Client) {
 		p.Cut()
 		p.Resume()
 		select {
-		case <-over:
+		case <-done:
 			going = false
 		default:
 		}

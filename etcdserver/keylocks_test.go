@@ -23,16 +23,16 @@ type counted struct {
 	storage.Backend
 	history.Historian
 	storage.Transactor
-	swaps atomic.Int64
-	takes time.Duration
-	away  atomic.Bool // it does not answer
+	swaps  atomic.Int64
+	takes  time.Duration
+	isDown atomic.Bool // it does not answer
 }
 
 func (c *counted) Swap(ctx context.Context, swap history.Swap) (history.SwapResult, error) {
 	c.swaps.Add(1)
 	select {
 	case <-time.After(c.takes):
-		if c.away.Load() {
+		if c.isDown.Load() {
 			return history.SwapResult{}, storage.ErrInconsistent
 		}
 		return c.Historian.Swap(ctx, swap)
@@ -103,7 +103,7 @@ func TestPutsOfOneKeyTakeTurns(t *testing.T) {
 		}
 		// All waiters of a store that does not answer wait at the same time.
 		store.takes = 30 * time.Second
-		store.away.Store(true)
+		store.isDown.Store(true)
 		var failed atomic.Int64
 		for range callers {
 			all.Go(func() {
@@ -117,9 +117,9 @@ func TestPutsOfOneKeyTakeTurns(t *testing.T) {
 			t.Errorf("of %d callers, %d got a timeout", callers, n)
 		}
 		all.Wait()
-		over, cancel := context.WithCancel(t.Context())
+		cancelled, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := s.Put(over, &pb.PutRequest{Key: []byte("hot")}); err == nil {
+		if _, err := s.Put(cancelled, &pb.PutRequest{Key: []byte("hot")}); err == nil {
 			t.Error("a call has put a key after its end")
 		}
 	})

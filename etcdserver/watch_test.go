@@ -98,7 +98,7 @@ func progressIsTrue(t *testing.T, writer, c *clientv3.Client) {
 			created++
 		}
 	}
-	over, end := context.WithCancel(ctx(t))
+	writeCtx, end := context.WithCancel(ctx(t))
 	defer end()
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -107,7 +107,7 @@ func progressIsTrue(t *testing.T, writer, c *clientv3.Client) {
 		all.Go(func() {
 			for n := range writes {
 				key := fmt.Sprintf("%d/%d-%d", (w+n)%(watches+1), w, n) // the last key is not watched
-				r, err := writer.Put(over, key, "")
+				r, err := writer.Put(writeCtx, key, "")
 				if err != nil {
 					t.Error(err)
 					return
@@ -125,7 +125,7 @@ func progressIsTrue(t *testing.T, writer, c *clientv3.Client) {
 		}
 	}
 	ask()
-	proven, told := map[int64]int64{}, map[int64]int{}
+	proven, progressCount := map[int64]int64{}, map[int64]int{}
 	last := map[int64]int64{} // the newest revision of an event of each watch, and of all watches under -1
 	seen := map[string]int64{}
 	wanted := 0
@@ -137,7 +137,7 @@ func progressIsTrue(t *testing.T, writer, c *clientv3.Client) {
 		}
 	}
 	// The loop ends when all changes are seen and proven, also by the watches' own progress.
-	for len(seen) < wanted || told[-1] == 0 || told[0] == 0 || told[2] == 0 {
+	for len(seen) < wanted || progressCount[-1] == 0 || progressCount[0] == 0 || progressCount[2] == 0 {
 		r := receive(t, s)
 		for _, ev := range r.Events {
 			if p := max(proven[-1], proven[r.WatchId]); ev.Kv.ModRevision <= p {
@@ -158,7 +158,7 @@ func progressIsTrue(t *testing.T, writer, c *clientv3.Client) {
 				t.Fatalf("progress went back from %d to %d", proven[r.WatchId], r.Header.Revision)
 			}
 			proven[r.WatchId] = r.Header.Revision
-			if told[r.WatchId]++; r.WatchId == -1 {
+			if progressCount[r.WatchId]++; r.WatchId == -1 {
 				ask()
 			}
 		}
@@ -169,7 +169,7 @@ func progressIsTrue(t *testing.T, writer, c *clientv3.Client) {
 			t.Errorf("%s was written at revision %d and seen at %d", key, revision, seen[key])
 		}
 	}
-	if told[1] != 0 {
+	if progressCount[1] != 0 {
 		t.Error("a watch that did not request progress got it")
 	}
 }

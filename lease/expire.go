@@ -28,17 +28,17 @@ type expirer struct {
 func (e *expirer) expire(ctx context.Context) {
 	var ending sync.WaitGroup
 	defer ending.Wait()
-	places := make(chan struct{}, maxConcurrentEnds)
+	slots := make(chan struct{}, maxConcurrentEnds)
 	for ctx.Err() == nil {
 		all, next, changed := e.due(time.Now())
 		for _, d := range all {
 			select {
-			case places <- struct{}{}:
+			case slots <- struct{}{}:
 			case <-ctx.Done():
 				return
 			}
 			ending.Go(func() {
-				defer func() { <-places }()
+				defer func() { <-slots }()
 				err := e.endExpired(ctx, d)
 				if err != nil && !errors.Is(err, storage.ErrCASFailure) {
 					wait(ctx, retryPause)

@@ -71,7 +71,7 @@ func TestManyCandidates(t *testing.T) {
 		for range candidates {
 			resign(t, <-next)
 		}
-		if most := int64(candidates * candidates / 4); c.commits.Load() > most {
+		if maxTries := int64(candidates * candidates / 4); c.commits.Load() > maxTries {
 			t.Errorf("%d candidates made %d tries", candidates, c.commits.Load())
 		}
 		if c.watches.Load() != candidates {

@@ -17,7 +17,7 @@ func (m *migration) begin(ctx context.Context, r *Result) error {
 	both := m.source != nil && m.target != nil
 	if both {
 		var err error
-		if source, err = m.acquaint(ctx); err != nil {
+		if source, err = m.identifyStores(ctx); err != nil {
 			return err
 		}
 	}
@@ -26,7 +26,7 @@ func (m *migration) begin(ctx context.Context, r *Result) error {
 	var revision string
 	if m.target != nil {
 		var err error
-		if old, fence, revision, err = m.standing(ctx, both); err != nil {
+		if old, fence, revision, err = m.currentMigration(ctx, both); err != nil {
 			return err
 		}
 		m.journal = &journal{store: m.target, try: m.try, revision: revision, lease: m.o.lease}
@@ -84,8 +84,8 @@ func (m *migration) begin(ctx context.Context, r *Result) error {
 	return m.journal.takeGuard(ctx)
 }
 
-// acquaint checks that the two stores are different, and returns the source's identity.
-func (m *migration) acquaint(ctx context.Context) (source string, err error) {
+// identifyStores checks that the two stores are different, and returns the source's identity.
+func (m *migration) identifyStores(ctx context.Context) (source string, err error) {
 	if source, err = identity(ctx, m.source, m.try, true); err != nil {
 		return "", fmt.Errorf("source: %w", err)
 	}
@@ -101,16 +101,16 @@ func (m *migration) acquaint(ctx context.Context) (source string, err error) {
 	return source, nil
 }
 
-// standing returns the note of the target's last migration with its revision and, for stores that have both, the source's fence at
+// currentMigration returns the note of the target's last migration with its revision and, for stores that have both, the source's fence at
 // that revision. No process closes or opens the source without writing the note first. A process that was suspended between two
 // reads must not take a migration that was completed meanwhile for an earlier one.
-func (m *migration) standing(ctx context.Context, both bool) (old *state, fence driver.FenceState, revision string, err error) {
-	look := func(ctx context.Context) (err error) {
+func (m *migration) currentMigration(ctx context.Context, both bool) (old *state, fence driver.FenceState, revision string, err error) {
+	readNote := func(ctx context.Context) (err error) {
 		old, revision, err = readState(ctx, m.target)
 		return err
 	}
 	for range maxJournalReads {
-		if err := m.try.do(ctx, "read the journal", look); err != nil {
+		if err := m.try.do(ctx, "read the journal", readNote); err != nil {
 			return nil, fence, "", fmt.Errorf("target: %w", err)
 		}
 		if !both {
@@ -120,7 +120,7 @@ func (m *migration) standing(ctx context.Context, both bool) (old *state, fence 
 			return nil, fence, "", err
 		}
 		before := revision
-		if err := m.try.do(ctx, "read the journal", look); err != nil {
+		if err := m.try.do(ctx, "read the journal", readNote); err != nil {
 			return nil, fence, "", fmt.Errorf("target: %w", err)
 		}
 		if revision == before {
@@ -239,9 +239,9 @@ func (m *migration) keepAlive(ctx context.Context, cancel context.CancelCauseFun
 		return func() {}
 	}
 	ctx, end := context.WithCancel(ctx)
-	over := make(chan struct{})
+	ended := make(chan struct{})
 	go func() {
-		defer close(over)
+		defer close(ended)
 		ticker := time.NewTicker(journalEvery)
 		defer ticker.Stop()
 		for {
@@ -262,7 +262,7 @@ func (m *migration) keepAlive(ctx context.Context, cancel context.CancelCauseFun
 	}()
 	return func() {
 		end()
-		<-over
+		<-ended
 	}
 }
 

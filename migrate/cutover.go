@@ -60,7 +60,7 @@ func (m *migration) bringRest(ctx context.Context, r *Result) (epoch string, err
 	if epoch, err = m.gate.close(ctx); err != nil {
 		return "", err
 	}
-	if m.marks {
+	if m.hasBookmarks {
 		err := m.drain(ctx)
 		// If the target must equal the source, the passes transfer the rest and prove the equality.
 		if err != nil && (!m.o.Into.prunes() || !errors.Is(err, storage.ErrCompacted)) {

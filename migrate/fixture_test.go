@@ -163,8 +163,8 @@ func contents(t testing.TB, b storage.Backend) map[string]string {
 	return values
 }
 
-// herd is a group of programs that write to a store until it is closed for writing, and record the acknowledged writes.
-type herd struct {
+// writerGroup is a group of programs that write to a store until it is closed for writing, and record the acknowledged writes.
+type writerGroup struct {
 	group sync.WaitGroup
 	mu    sync.Mutex
 	last  map[string]string // the value acknowledged last; "" for a deletion
@@ -175,14 +175,14 @@ type herd struct {
 	pace  *rate.Limiter
 }
 
-// rest makes the programs write rarely, so that a tool catches up on a busy machine.
-func (h *herd) rest() { h.pace.SetLimit(8) }
+// slowDown makes the programs write rarely, so that a tool catches up on a busy machine.
+func (h *writerGroup) slowDown() { h.pace.SetLimit(8) }
 
-// graze starts n programs. Each creates, changes, deletes and re-creates resources of its own.
-func graze(t testing.TB, n int, open func() storage.Backend) *herd {
+// startWriters starts n programs. Each creates, changes, deletes and re-creates resources of its own.
+func startWriters(t testing.TB, n int, open func() storage.Backend) *writerGroup {
 	t.Helper()
 	ctx, stop := context.WithCancel(limited(t))
-	h := &herd{last: make(map[string]string), all: make(trail), wrote: make(chan struct{})}
+	h := &writerGroup{last: make(map[string]string), all: make(trail), wrote: make(chan struct{})}
 	t.Cleanup(func() {
 		stop()
 		h.group.Wait()
@@ -247,8 +247,8 @@ func graze(t testing.TB, n int, open func() storage.Backend) *herd {
 	return h
 }
 
-// some waits for n more writes, or at least for their notifications.
-func (h *herd) some(t testing.TB, n int) {
+// awaitWrites waits for n more writes, or at least for their notifications.
+func (h *writerGroup) awaitWrites(t testing.TB, n int) {
 	t.Helper()
 	ctx := limited(t)
 	for range n {
@@ -263,8 +263,8 @@ func (h *herd) some(t testing.TB, n int) {
 	}
 }
 
-// pass waits for n writes, or until the writers have stopped.
-func (h *herd) pass(n int) {
+// awaitWritesOrEnd waits for n writes, or until the writers have stopped.
+func (h *writerGroup) awaitWritesOrEnd(n int) {
 	for range n {
 		if _, more := <-h.wrote; !more {
 			return
@@ -273,7 +273,7 @@ func (h *herd) pass(n int) {
 }
 
 // check waits for the writers, which the fence must have stopped, and compares their acknowledged writes with a store.
-func (h *herd) check(t testing.TB, b storage.Backend) {
+func (h *writerGroup) check(t testing.TB, b storage.Backend) {
 	t.Helper()
 	h.mu.Lock()
 	h.ended = true

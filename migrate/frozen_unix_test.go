@@ -35,8 +35,8 @@ func TestFrozenProcess(t *testing.T) {
 func standsStill(t *testing.T, from, to string, phase Phase) {
 	source, target := fixture.Open(t, from), fixture.Open(t, to)
 	fill(t, source, zoo(300))
-	herd := graze(t, 2, func() storage.Backend { return fixture.Open(t, from) })
-	herd.some(t, 20)
+	load := startWriters(t, 2, func() storage.Backend { return fixture.Open(t, from) })
+	load.awaitWrites(t, 20)
 	cmd := exec.CommandContext(limited(t), os.Args[0])
 	cmd.Env = append(os.Environ(), "ASHLAR_TEST_MIGRATE_FROM="+from, "ASHLAR_TEST_MIGRATE_TO="+to)
 	var stderr strings.Builder
@@ -58,7 +58,7 @@ func standsStill(t *testing.T, from, to string, phase Phase) {
 		}
 	}
 	for {
-		herd.some(t, 10)
+		load.awaitWrites(t, 10)
 		if err := freeze.Stop(cmd.Process); err != nil {
 			t.Fatal(err)
 		}
@@ -67,11 +67,11 @@ func standsStill(t *testing.T, from, to string, phase Phase) {
 		}
 		wake() // it was in a transaction, which blocks other processes
 	}
-	herd.some(t, 50)
+	load.awaitWrites(t, 50)
 	if _, err := Run(limited(t), source, target, quick(Options{Live: true, CutoverLag: time.Hour})); err != nil {
 		t.Fatal(err)
 	}
-	herd.check(t, target)
+	load.check(t, target)
 	wantEqual(t, source, target)
 	seen := observe(t, target)
 	wake()

@@ -61,14 +61,14 @@ func killed(t *testing.T, from, to string, writers int) {
 	fill(t, source, zoo(300))
 	target := fixture.Open(t, to)
 	before, after := observe(t, source), observe(t, target)
-	herd := graze(t, writers, func() storage.Backend { return fixture.Open(t, from) })
-	herd.some(t, 20)
+	load := startWriters(t, writers, func() storage.Backend { return fixture.Open(t, from) })
+	load.awaitWrites(t, 20)
 	for _, phase := range []Phase{Copying, Copying, Following, Following, Cutover, Cutover, Complete} {
 		cmd := exec.CommandContext(limited(t), os.Args[0])
 		cmd.Env = append(os.Environ(), "ASHLAR_TEST_MIGRATE_FROM="+from, "ASHLAR_TEST_MIGRATE_TO="+to)
 		if phase == Cutover || phase == Complete {
 			cmd.Env = append(cmd.Env, "ASHLAR_TEST_MIGRATE_CUTOVER=1")
-			herd.rest()
+			load.slowDown()
 		}
 		var stderr strings.Builder
 		cmd.Stderr = &stderr
@@ -87,7 +87,7 @@ func killed(t *testing.T, from, to string, writers int) {
 			}
 			moment := rand.IntN(100) //nolint:gosec // any moment will do
 			t.Logf("killing it in phase %s after %d more writes", at, moment)
-			herd.pass(moment)
+			load.awaitWritesOrEnd(moment)
 			if err := cmd.Process.Kill(); err != nil {
 				t.Log(err) // it had finished already
 			}
@@ -100,8 +100,8 @@ func killed(t *testing.T, from, to string, writers int) {
 	if s, err := ReadStatus(limited(t), target); err != nil || s == nil || s.Phase != Complete {
 		t.Fatalf("it did not finish: %+v, %v", s, err)
 	}
-	herd.check(t, target)
+	load.check(t, target)
 	wantEqual(t, source, target)
-	before.wantTrail(t, herd.all)
+	before.wantTrail(t, load.all)
 	after.wantState(t, target)
 }

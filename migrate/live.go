@@ -118,7 +118,7 @@ func (m *migration) followOn(ctx context.Context, cursor string, lost *int) (nex
 		switch {
 		case took < m.o.CutoverLag:
 			return Cutover, cursor, nil
-		case m.marks:
+		case m.hasBookmarks:
 			// The following phase proves it.
 		case m.comparePasses < maxPasses:
 			return Copying, "", nil
@@ -177,9 +177,9 @@ func (m *migration) canProve(ctx context.Context, into Into) error {
 	if err != nil {
 		return fmt.Errorf("source: %w", err)
 	}
-	_, m.marks = watch.(storage.Bookmarker)
+	_, m.hasBookmarks = watch.(storage.Bookmarker)
 	watch.Close()
-	if m.marks || into.prunes() {
+	if m.hasBookmarks || into.prunes() {
 		return nil
 	}
 	return fmt.Errorf("%w: a live migration into a target that keeps other contents (Merge, Overwrite) needs a source whose watches "+

@@ -127,8 +127,8 @@ type Result struct {
 	FenceTime time.Duration
 }
 
-// theTarget is the default name of a target.
-const theTarget = "the target"
+// defaultTarget is the default display name of a target.
+const defaultTarget = "the target"
 
 // migration is the state of a migration in one process.
 type migration struct {
@@ -149,7 +149,7 @@ type migration struct {
 	journal   *journal // nil if the target cannot store one
 	gate      *gate    // of the source; nil if it has no fence
 
-	marks         bool        // the source's watches have bookmarks
+	hasBookmarks  bool        // the source's watches have bookmarks
 	comparePasses int         // passes that gave the target the source's state of a known time
 	closed        atomic.Bool // this run has closed the source, or may have
 }
@@ -164,7 +164,7 @@ func newMigration(from, to storage.Backend, opts *Options) *migration {
 		o.From = "the source"
 	}
 	if o.To == "" {
-		o.To = theTarget
+		o.To = defaultTarget
 	}
 	o.From, o.To = legible(o.From), legible(o.To)
 	if o.Parallel <= 0 {

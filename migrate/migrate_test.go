@@ -126,8 +126,8 @@ func TestLiveUnderLoad(t *testing.T) {
 			if into == Merge || into == Overwrite {
 				fill(t, to, []*resourcepb.Resource{small("own", "1")})
 			}
-			herd := graze(t, 4, func() storage.Backend { return from })
-			herd.some(t, 20)
+			load := startWriters(t, 4, func() storage.Backend { return from })
+			load.awaitWrites(t, 20)
 			cutover := make(chan struct{}, 1)
 			following := make(chan struct{}, 100)
 			o := quick(Options{Live: true, Into: into, Cutover: cutover, PageSize: 20, Progress: func(p Progress) {
@@ -144,12 +144,12 @@ func TestLiveUnderLoad(t *testing.T) {
 				over <- err
 			}()
 			<-following
-			herd.some(t, 200)
+			load.awaitWrites(t, 200)
 			cutover <- struct{}{}
 			if err := <-over; err != nil {
 				t.Fatal(err)
 			}
-			herd.check(t, to)
+			load.check(t, to)
 			if own := contents(t, to)["own"]; into != Empty && into != Mirror && own != "1" {
 				t.Error("other contents of the target were deleted")
 			}
@@ -170,8 +170,8 @@ func TestStoppedAnywhere(t *testing.T) {
 	t.Parallel()
 	from, to := fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
 	fill(t, from, zoo(500))
-	herd := graze(t, 4, func() storage.Backend { return from })
-	herd.some(t, 20)
+	load := startWriters(t, 4, func() storage.Backend { return from })
+	load.awaitWrites(t, 20)
 	stopAt := []Phase{Copying, Copying, Following, Copying, Following, Following, Cutover, Cutover, Cutover, ""}
 	met := make(map[Phase]int)
 	for i, phase := range stopAt {
@@ -182,7 +182,7 @@ func TestStoppedAnywhere(t *testing.T) {
 				return
 			}
 			// Stop after some writes, at a moment unrelated to the migration's progress.
-			once.Do(func() { go func() { herd.pass(i*10 + 1); stop() }() })
+			once.Do(func() { go func() { load.awaitWritesOrEnd(i*10 + 1); stop() }() })
 		}})
 		if phase == Cutover || phase == "" {
 			o.CutoverLag = time.Hour
@@ -201,7 +201,7 @@ func TestStoppedAnywhere(t *testing.T) {
 	if met[Complete] != 1 {
 		t.Fatal("it did not finish")
 	}
-	herd.check(t, to)
+	load.check(t, to)
 	wantEqual(t, from, to)
 }
 

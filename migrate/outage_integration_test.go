@@ -64,7 +64,7 @@ func TestShortOutages(t *testing.T) {
 	from := fixture.Open(t, "mem://")
 	to := fixture.Open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema))
 	fill(t, from, zoo(300))
-	herd := graze(t, 4, func() storage.Backend { return from })
+	load := startWriters(t, 4, func() storage.Backend { return from })
 	cuts := 0
 	o := quick(Options{Live: true, PageSize: 20, Batch: 10, Rate: 300})
 	cutover := make(chan struct{}, 1)
@@ -83,7 +83,7 @@ func TestShortOutages(t *testing.T) {
 	if _, err := Run(limited(t), from, to, o); err != nil {
 		t.Fatal(err)
 	}
-	herd.check(t, to)
+	load.check(t, to)
 	wantEqual(t, from, to)
 }
 

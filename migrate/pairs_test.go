@@ -97,8 +97,8 @@ func TestEveryPairUnderLoad(t *testing.T) {
 func underLoad(t *testing.T, from, to string, slowly func(storage.Backend) storage.Backend) {
 	source, target := fixture.Open(t, from), fixture.Open(t, to)
 	fill(t, source, zoo(200))
-	herd := graze(t, 4, func() storage.Backend { return fixture.Open(t, from) })
-	herd.some(t, 20)
+	load := startWriters(t, 4, func() storage.Backend { return fixture.Open(t, from) })
+	load.awaitWrites(t, 20)
 	cutover := make(chan struct{}, 1)
 	following := make(chan struct{}, 1000)
 	over := make(chan error, 1)
@@ -112,7 +112,7 @@ func underLoad(t *testing.T, from, to string, slowly func(storage.Backend) stora
 	}()
 	select {
 	case <-following:
-		herd.some(t, 100)
+		load.awaitWrites(t, 100)
 		cutover <- struct{}{}
 	case err := <-over:
 		t.Fatal(err)
@@ -120,7 +120,7 @@ func underLoad(t *testing.T, from, to string, slowly func(storage.Backend) stora
 	if err := <-over; err != nil {
 		t.Fatal(err)
 	}
-	herd.check(t, target)
+	load.check(t, target)
 	wantEqual(t, source, target)
 	wantFenced(t, source)
 }

@@ -169,8 +169,8 @@ func TestWithoutBookmarks(t *testing.T) {
 			})
 			from.plain = true
 			fill(t, plain, zoo(200))
-			herd := graze(t, 2, func() storage.Backend { return plain })
-			herd.some(t, 20)
+			load := startWriters(t, 2, func() storage.Backend { return plain })
+			load.awaitWrites(t, 20)
 			o := quick(Options{Live: true, CutoverLag: lag, PageSize: 20})
 			if lag == 0 {
 				cutover := make(chan struct{}, 1)
@@ -185,7 +185,7 @@ func TestWithoutBookmarks(t *testing.T) {
 			if _, err := Run(limited(t), from, to, o); err != nil {
 				t.Fatal(err)
 			}
-			herd.check(t, to)
+			load.check(t, to)
 			wantEqual(t, plain, to)
 		})
 	}

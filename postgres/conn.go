@@ -176,10 +176,10 @@ func (d *database) onPrimary(ctx context.Context, f func(ctx context.Context, co
 	return err
 }
 
-// pause waits before the next attempt. Returns an error if the context or the handle has ended; last is the error of the last
+// pause waits before the next attempt. It returns an error if the context or the handle has ended; last is the error of the last
 // attempt.
-func (d *database) pause(ctx context.Context, long time.Duration, last error) error {
-	timer := time.NewTimer(long)
+func (d *database) pause(ctx context.Context, delay time.Duration, last error) error {
+	timer := time.NewTimer(delay)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -101,7 +101,7 @@ func TestDeletionNotDone(t *testing.T) {
 	b := opened(t, ctx)
 	conn, other := acquire(t, ctx, b.handle.database.main), acquire(t, ctx, b.handle.database.main)
 	res := written(t, ctx, b, 1)
-	soon, over := &attempt{expires: time.Now().Add(time.Hour)}, &attempt{expires: time.Now().Add(-time.Hour)}
+	soon, expired := &attempt{expires: time.Now().Add(time.Hour)}, &attempt{expires: time.Now().Add(-time.Hour)}
 	send := func(a *attempt, spoil func(m *mutation)) (*mutation, error) {
 		m := deletionOf(t, res)
 		spoil(m)
@@ -111,7 +111,7 @@ func TestDeletionNotDone(t *testing.T) {
 		}
 		return m, err
 	}
-	if _, err := send(over, func(*mutation) {}); !isLate(err) {
+	if _, err := send(expired, func(*mutation) {}); !isLate(err) {
 		t.Errorf("after its time: %v", err)
 	}
 	m, err := send(soon, func(m *mutation) {

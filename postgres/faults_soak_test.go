@@ -22,7 +22,7 @@ import (
 // process's memory is bounded in bytes.
 func TestFaultsSlowLinkMemory(t *testing.T) {
 	const rate, size, count = 10 << 20, 1<<20 - 1000, 200
-	const most = 96 << 20
+	const maxHeap = 96 << 20
 	server := env.Postgres(t)
 	schema := server.Schema(t)
 	fast := fixture.Open(t, server.StoreURLIn(t, schema))
@@ -57,14 +57,14 @@ func TestFaultsSlowLinkMemory(t *testing.T) {
 	group.Wait()
 	stop()
 	t.Logf("peak of live memory: %d MiB", peak()>>20)
-	if peak() > most {
-		t.Errorf("peak of live memory %d MiB, expected at most %d", peak()>>20, most>>20)
+	if peak() > maxHeap {
+		t.Errorf("peak of live memory %d MiB, expected at most %d", peak()>>20, maxHeap>>20)
 	}
 }
 
 // liveHeap measures the live memory after each collection, until stop is called.
 func liveHeap() (peak func() uint64, stop func()) {
-	var most uint64
+	var largest uint64
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -79,10 +79,10 @@ func liveHeap() (peak func() uint64, stop func()) {
 			runtime.GC()
 			var now runtime.MemStats
 			runtime.ReadMemStats(&now)
-			most = max(most, now.HeapAlloc)
+			largest = max(largest, now.HeapAlloc)
 		}
 	}()
-	return func() uint64 { return most }, func() { close(end); <-ended }
+	return func() uint64 { return largest }, func() { close(end); <-ended }
 }
 
 // TestFaultsIsolation runs the conformance suite with another default isolation level.

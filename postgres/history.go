@@ -93,9 +93,9 @@ func (h *historian) Compact(ctx context.Context, revision int64) error {
 
 // Before implements driver.Historian.
 func (h *historian) Before(ctx context.Context, events []*event) (versions []*driver.Version, err error) {
-	revisions, places := make([]int64, len(events)), make([]int32, len(events))
+	revisions, indexes := make([]int64, len(events)), make([]int32, len(events))
 	for i, ev := range events {
-		revisions[i], places[i] = ev.At.revision, ev.At.index
+		revisions[i], indexes[i] = ev.At.revision, ev.At.index
 	}
 	var n int
 	var id pgtype.UUID
@@ -104,7 +104,7 @@ func (h *historian) Before(ctx context.Context, events []*event) (versions []*dr
 	var previous, created, modified, writes pgtype.Int8
 	begin := func() { versions = make([]*driver.Version, len(events)) }
 	into := []any{&n, &id, &oldest, &piece, &previous, &version, &data, &created, &modified, &writes}
-	err = h.queryPrimary(ctx, begin, h.sql.before, []any{revisions, places}, into, func() error {
+	err = h.queryPrimary(ctx, begin, h.sql.before, []any{revisions, indexes}, into, func() error {
 		ev := events[n-1]
 		if ev.At.revision <= oldest {
 			return permanent{errPruned}
@@ -150,7 +150,7 @@ func newKeyReader(h *history) *keyReader {
 }
 
 // errNotFinal reports that a change is visible above a pending number.
-var errNotFinal = errors.New("what is visible is not final")
+var errNotFinal = errors.New("a visible change is not final")
 
 // sharedReadRetries is the maximum number of attempts of a shared read. The pending commit is mostly visible by then, unless its
 // writer waits for others.
@@ -212,9 +212,9 @@ func (l *keyReader) readAttempt(ctx context.Context, conn *pgx.Conn, keys [][]by
 		var id driver.StoreID
 		var oldest int64
 		var last, created, writes, modified pgtype.Int8
-		var place pgtype.Int4
+		var index pgtype.Int4
 		var piece, key, version, data []byte
-		in := []any{(*[16]byte)(&id), &oldest, &last, &place, &piece, &snap.notFinal, &key, &version, &data, &created, &writes, &modified, nil}
+		in := []any{(*[16]byte)(&id), &oldest, &last, &index, &piece, &snap.notFinal, &key, &version, &data, &created, &writes, &modified, nil}
 		_, err := pgx.ForEachRow(rows, in, func() error {
 			if key != nil {
 				snap.versions[string(key)] = &driver.Version{
@@ -225,7 +225,7 @@ func (l *keyReader) readAttempt(ctx context.Context, conn *pgx.Conn, keys [][]by
 			return nil
 		})
 		if err == nil {
-			snap.at, err = l.lastAt(id, oldest, last, place, piece)
+			snap.at, err = l.lastAt(id, oldest, last, index, piece)
 		}
 		return err
 	})

@@ -116,8 +116,8 @@ from $resources resource join $changes change using (key)`)).Scan(&with, &wrong)
 	}
 }
 
-// waiting blocks until n of the callers' sessions wait for a lock, or over is closed, and returns them.
-func waiting(ctx context.Context, t *testing.T, watcher *pgx.Conn, n int, over <-chan struct{}, callers ...caller) bool {
+// waiting blocks until n of the callers' sessions wait for a lock, and returns true. It returns false if done is closed first.
+func waiting(ctx context.Context, t *testing.T, watcher *pgx.Conn, n int, done <-chan struct{}, callers ...caller) bool {
 	t.Helper()
 	var pids []uint32
 	for _, c := range callers {
@@ -133,7 +133,7 @@ func waiting(ctx context.Context, t *testing.T, watcher *pgx.Conn, n int, over <
 			return true
 		}
 		select {
-		case <-over:
+		case <-done:
 			return false
 		default:
 		}
@@ -170,12 +170,12 @@ func TestCreationAfterAnotherLife(t *testing.T) {
 			t.Fatal(err)
 		}
 		var drawn map[string]int64
-		over := make(chan struct{})
+		done := make(chan struct{})
 		go func() {
-			defer close(over)
+			defer close(done)
 			drawn, err = callers[0].apply(ctx, false, operation{key, kindWrite})
 		}()
-		met := waiting(ctx, t, watcher, 1, over, callers[0])
+		met := waiting(ctx, t, watcher, 1, done, callers[0])
 		var deleted int64
 		if err := tx.QueryRow(ctx, sql.withNames(`
 with life as (
@@ -190,7 +190,7 @@ select max(revision) from life`), []byte(key)).Scan(&deleted); err != nil {
 		if err := tx.Commit(ctx); err != nil {
 			t.Fatal(err)
 		}
-		<-over
+		<-done
 		if err == nil && drawn[key] < deleted {
 			t.Fatalf("the creation has number %d, the deletion before it %d", drawn[key], deleted)
 		}
@@ -233,22 +233,22 @@ func creationAfterAbsence(t *testing.T, absences int) {
 		}
 		var drawn [2]map[string]int64
 		var errs [2]error
-		over := [2]chan struct{}{make(chan struct{}), make(chan struct{})}
+		done := [2]chan struct{}{make(chan struct{}), make(chan struct{})}
 		go func() {
-			defer close(over[0])
+			defer close(done[0])
 			drawn[0], errs[0] = callers[0].apply(ctx, true, transaction...)
 		}()
-		met := waiting(ctx, t, watcher, 1, over[0], callers[0])
+		met := waiting(ctx, t, watcher, 1, done[0], callers[0])
 		go func() {
-			defer close(over[1])
+			defer close(done[1])
 			drawn[1], errs[1] = callers[1].apply(ctx, false, operation{absent, kindWrite})
 		}()
-		met = met && waiting(ctx, t, watcher, 2, over[1], callers[:2]...)
+		met = met && waiting(ctx, t, watcher, 2, done[1], callers[:2]...)
 		if err := tx.Rollback(ctx); err != nil {
 			t.Fatal(err)
 		}
-		<-over[0]
-		<-over[1]
+		<-done[0]
+		<-done[1]
 		if !met || errs[1] != nil {
 			return false
 		}
@@ -284,16 +284,16 @@ func TestLostRaceDrawsNoNumber(t *testing.T) {
 			t.Fatal(err)
 		}
 		var lost error
-		over := make(chan struct{})
+		done := make(chan struct{})
 		go func() {
-			defer close(over)
+			defer close(done)
 			_, lost = callers[1].apply(ctx, false, operation{key, kindWrite})
 		}()
-		met := waiting(ctx, t, watcher, 1, over, callers[1])
+		met := waiting(ctx, t, watcher, 1, done, callers[1])
 		if err := tx.Commit(ctx); err != nil {
 			t.Fatal(err)
 		}
-		<-over
+		<-done
 		if !met || !hasCode(lost, codeConcurrentCreate) {
 			return false
 		}

@@ -73,7 +73,7 @@ func TestOthersUnderWay(t *testing.T) {
 		}
 		for _, m := range all {
 			if !m.isApplied || m.isFinal != want {
-				t.Errorf("%s: applied: %v, settled: %v, expected %v", when, m.isApplied, m.isFinal, want)
+				t.Errorf("%s: applied: %v, final: %v, expected %v", when, m.isApplied, m.isFinal, want)
 			}
 			if stored := versions[m.Key.Name]; stored != nil {
 				stored.Version = versionText(m.token)
@@ -81,7 +81,7 @@ func TestOthersUnderWay(t *testing.T) {
 		}
 		final, there, err := h.finality.checkAttempt(ctx, conn.Conn(), last.revision)
 		if err != nil || !there || final >= last.revision != want {
-			t.Errorf("%s: all is final up to %d, after the change %d: %v", when, final, last.revision, err)
+			t.Errorf("%s: the history is final up to %d, after the change %d: %v", when, final, last.revision, err)
 		}
 	}
 	execute := func(sql string) {
@@ -90,7 +90,7 @@ func TestOthersUnderWay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	check("nobody else writes", true)
+	check("no other session writes", true)
 	execute("begin")
 	execute(note)
 	check("another session has made its note", false)

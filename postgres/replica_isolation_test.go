@@ -27,7 +27,7 @@ func TestReplicaIsolation(t *testing.T) {
 		"create schema shim",
 		`create function shim.pg_last_wal_replay_lsn() returns pg_lsn language plpgsql as $$
 begin
-    -- The lock is a gate for the test. Functions see what the transaction's snapshot sees, but the place is of now.
+    -- The lock is a gate for the test. Functions see the transaction's snapshot, but the position is the current one.
     perform pg_catalog.pg_advisory_lock_shared(77); perform pg_catalog.pg_advisory_unlock_shared(77);
     return pg_catalog.pg_last_wal_replay_lsn();
 end $$`,

@@ -210,8 +210,8 @@ func TestRestoredDump(t *testing.T) {
 	}
 }
 
-// TestCreateTogetherUnderRepeatableRead opens a new store from two sides, where a transaction begins with one snapshot for all of it
-// unless it says otherwise. Both get as far as the lock before either goes on.
+// TestCreateTogetherUnderRepeatableRead opens a new store twice concurrently. By default, the sessions' transactions use one snapshot for
+// all of their statements. Both openers wait for the lock before one of them continues.
 func TestCreateTogetherUnderRepeatableRead(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)

@@ -43,20 +43,20 @@ func newStalled(t *testing.T, disk *env.FeignedPostgres) *stalled {
 	return s
 }
 
-// fate is the result of a call, and the version of a successful one.
-type fate struct {
+// callResult is the result of a call, and the version of a successful one.
+type callResult struct {
 	version string
 	err     error
 }
 
-// stall stalls the disk, starts the calls with a timeout, and returns when all of them wait for the disk. fates waits for the
-// results.
-func (s *stalled) stall(timeout time.Duration) (fates func() map[string]fate) {
+// stall stalls the disk, starts the calls with a timeout, and returns when all of them wait for the disk. awaitOutcomes waits for
+// the results.
+func (s *stalled) stall(timeout time.Duration) (awaitOutcomes func() map[string]callResult) {
 	s.t.Helper()
 	s.disk.Stall(s.t)
 	var group sync.WaitGroup
 	var mu sync.Mutex
-	told := map[string]fate{}
+	outcomes := map[string]callResult{}
 	for name, b := range s.handles {
 		call := mutations(b, s.old)[name]
 		group.Go(func() {
@@ -65,7 +65,7 @@ func (s *stalled) stall(timeout time.Duration) (fates func() map[string]fate) {
 			version, err := call(ctx)
 			mu.Lock()
 			defer mu.Unlock()
-			told[name] = fate{version, err}
+			outcomes[name] = callResult{version, err}
 		})
 	}
 	conn := s.disk.Connect(s.t)
@@ -78,17 +78,17 @@ func (s *stalled) stall(timeout time.Duration) (fates func() map[string]fate) {
 		return n >= len(s.handles)
 	})
 
-	return func() map[string]fate {
+	return func() map[string]callResult {
 		group.Wait()
-		return told
+		return outcomes
 	}
 }
 
 // truthful compares the results of calls with the stored resources: a success must be stored, and a definite failure must not.
-func (s *stalled) truthful(told map[string]fate) {
+func (s *stalled) truthful(outcomes map[string]callResult) {
 	s.t.Helper()
 	b := fixture.Open(s.t, s.url)
-	for name, f := range told {
+	for name, f := range outcomes {
 		res, err := b.Read(fixture.Context(s.t), storage.StrongConsistency, fixture.Resource(name, "").Id)
 		if err != nil && !errors.Is(err, storage.ErrNotFound) {
 			s.t.Errorf("%s: %v", name, err)
@@ -121,12 +121,12 @@ func TestStalledDisk(t *testing.T) {
 		continue
 	}
 
-	fates, movedFates := s.stall(fixture.Timeout), moved.stall(fixture.Timeout)
+	awaitOutcomes, movedFates := s.stall(fixture.Timeout), moved.stall(fixture.Timeout)
 	fenced := make(chan error, 1)
 	go func() { fenced <- fencer.SetFence(fixture.Context(t), new("elsewhere")) }()
 	lasts(9 * time.Second)
 	disk.Flow(t)
-	all := fates()
+	all := awaitOutcomes()
 	for name, f := range all {
 		if f.err != nil {
 			t.Errorf("after 9 s of a stalled disk: %s: %v", name, f.err)
@@ -165,18 +165,18 @@ func TestStalledDiskAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	disk := env.StartFeignedPostgres(t)
 	s := newStalled(t, disk)
-	fates := s.stall(8 * time.Second)
-	told := fates()
+	awaitOutcomes := s.stall(8 * time.Second)
+	outcomes := awaitOutcomes()
 	disk.Flow(t)
-	for name, f := range told {
+	for name, f := range outcomes {
 		if !isInconsistent(f.err) {
 			t.Errorf("at the deadline, on a stalled disk: %s: %q, %v", name, f.version, f.err)
 		}
 	}
-	s.truthful(told)
+	s.truthful(outcomes)
 
 	closed := newStalled(t, disk)
-	fates = closed.stall(fixture.Timeout)
+	awaitOutcomes = closed.stall(fixture.Timeout)
 	var closing sync.WaitGroup
 	for name, b := range closed.handles {
 		closing.Go(func() {
@@ -188,8 +188,8 @@ func TestStalledDiskAtTheDeadline(t *testing.T) {
 	lasts(4 * time.Second)
 	disk.Flow(t)
 	closing.Wait()
-	told = fates()
-	for name, f := range told {
+	outcomes = awaitOutcomes()
+	for name, f := range outcomes {
 		if f.err != nil && !errors.Is(f.err, storage.ErrClosed) {
 			t.Errorf("closed, on a stalled disk: %s: %v, expected ErrClosed", name, f.err)
 		}
@@ -202,5 +202,5 @@ func TestStalledDiskAtTheDeadline(t *testing.T) {
 		return n == 0
 	})
 
-	closed.truthful(told)
+	closed.truthful(outcomes)
 }

@@ -84,8 +84,8 @@ func (s *Server) toStatus(ctx context.Context, operation string, err error) erro
 
 // isStatus reports whether an error is itself a status error. An error of a database that is called by gRPC may wrap one.
 func isStatus(err error) bool {
-	_, is := err.(interface{ GRPCStatus() *status.Status })
-	return is
+	_, ok := err.(interface{ GRPCStatus() *status.Status })
+	return ok
 }
 
 // hookStatus converts an error of a hook to a status error: a denial, or an internal error, even if the hook returns the status of a call of

@@ -124,9 +124,9 @@ func (l *localStream[M]) Recv() (*M, error) {
 
 // RecvMsg receives the next message into m.
 func (l *localStream[M]) RecvMsg(m any) error {
-	_, is := m.(*M)
+	_, isMessage := m.(*M)
 	into, ok := m.(proto.Message)
-	if !is || !ok {
+	if !isMessage || !ok {
 		return fmt.Errorf("RecvMsg: expected a %T", (*M)(nil))
 	}
 	received, err := l.Recv()

@@ -37,7 +37,7 @@ func TestDraw(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if text, is := token.(xml.CharData); is {
+		if text, ok := token.(xml.CharData); ok {
 			texts[string(text)]++
 		}
 	}

@@ -179,7 +179,7 @@ func TestBadSQLiteFiles(t *testing.T) {
 		"corrupt file":        {"sqlite://" + corrupt, cli.ExitFailed},
 		"a folder":            {"sqlite://" + dir, cli.ExitFailed},
 		"no such folder":      {"sqlite://" + filepath.Join(dir, "no", "such", "folder", "x.db"), cli.ExitFailed},
-		"not there, not made": {"sqlite://" + filepath.Join(dir, "missing.db") + "?create=off", cli.ExitFailed},
+		"missing, create=off": {"sqlite://" + filepath.Join(dir, "missing.db") + "?create=off", cli.ExitFailed},
 		"unknown parameter":   {"sqlite://" + filepath.Join(dir, "x.db") + "?colour=red", cli.ExitUsage},
 	} {
 		r := newRunner(t, tc.url).run(configMap("a", ""), "apply", "-f", "-")

@@ -17,8 +17,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// attempts is the maximum number of retries of a write after conflicts. In each conflict another write succeeded.
-const attempts = 1000
+// maxAttempts is the maximum number of attempts of a write with conflicts. In each conflict another write succeeded.
+const maxAttempts = 1000
 
 // errSkipped marks a resource that was not written because another write failed.
 var errSkipped = errors.New("skipped")
@@ -56,7 +56,7 @@ func (it *item) write(ctx context.Context, backend storage.Backend) (string, *re
 		outcome, id, err := it.tryWrite(ctx, backend)
 		conflict := errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid)
 		var final *conflictError
-		if err == nil || !conflict || errors.As(err, &final) || attempt == attempts {
+		if err == nil || !conflict || errors.As(err, &final) || attempt == maxAttempts {
 			return outcome, id, err
 		}
 	}

@@ -47,15 +47,15 @@ type part struct {
 	verb         verb
 	key          string
 	expected     state  // the state that the caller claims
-	mustExist    bool   // of a delete: it is refused where that is not there
-	name         string // of a write: it is stored with it
+	mustExist    bool   // of a delete: it is refused if expected is not stored
+	name         string // of a write: its unique name, stored in the resource
 	owner        string // of a write: the owner of the new resource
 	observed     state  // read: the state that was read; write: the state after it
-	writeName    string // read: the name of the write that was there
-	refusalCause error  // why this part was refused: a sentinel
+	writeName    string // read: the name of the write whose result was read
+	refusalCause error  // the sentinel error of a refused part
 }
 
-// refusal is why the part is refused where s is stored; nil if it is not.
+// refusal returns the reason why the part is refused if s is stored, or nil.
 func (p part) refusal(s state) error {
 	if p.mustExist {
 		return refusal(demand, p.expected, s)
@@ -83,7 +83,7 @@ type call struct {
 	kind           string // "strong read", "write", ...
 	client         string
 	handle         int
-	process        int // which process of the handle it was made in; -1: in more than one
+	process        int // number of the handle's process; -1: more than one
 	parts          []part
 	strong         bool // a read that must be linearizable
 	isSnapshot     bool // its reads are of one moment
@@ -92,7 +92,7 @@ type call struct {
 	references     map[string]string // of owner references: the uids by key
 	begin, end     time.Duration     // between which it happened: an unknown change may happen later than the call returned
 	returnedAt     time.Duration
-	timeout        time.Duration // its deadline; 0: none of its own
+	timeout        time.Duration // its deadline; 0: none
 	outcome        outcome
 	err            error
 	revision       int64 // of a swap that was done
@@ -108,7 +108,7 @@ func (c *call) changes() bool {
 	return false
 }
 
-// reads reports whether the call only looks, and cannot be refused.
+// reads reports whether the call only reads. Such a call cannot be refused.
 func (c *call) reads() bool {
 	for _, p := range c.parts {
 		if p.verb != read {
@@ -158,7 +158,7 @@ func (c *call) String() string {
 	return fmt.Sprintf("%s: refused: %v", text, c.err)
 }
 
-// refusal is the decision tables: why a part of a call is refused where s is stored; nil if it is not.
+// refusal implements the decision tables: it returns the reason why a part of a call is refused if s is stored, or nil.
 func refusal(v verb, given, s state) error {
 	nothing := s == state{}
 	switch {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// checkDeadlines holds every call against its deadline.
+// checkDeadlines compares the duration of every call with its deadline.
 func checkDeadlines(e *evidence) (found []Violation) {
 	waits := e.waits
 	for _, k := range e.calls {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// recovery is how long after a fault the database may need until it answers as usual.
+// recovery is the time after a fault in which the database may not answer as usual yet.
 const recovery = 15 * time.Second
 
 // checkOutcomes compares the answers of calls with the observed changes. Acknowledged changes are present and refused changes
@@ -65,8 +65,8 @@ func checkOutcomes(e *evidence) (found []Violation) {
 	return found
 }
 
-// duringFault reports whether a fault was there during a call, or had ended shortly before, or had ended and the handle had not been
-// answered since.
+// duringFault reports whether a fault may have affected a call: it lasted during the call, had ended less than recovery before, or
+// had ended and the handle had received no answer since.
 func duringFault(e *evidence, k *call) bool {
 	for _, f := range e.faults {
 		if f.begin <= k.returnedAt && k.begin <= max(f.end+recovery, answeredAfter(e, k.handle, f.end)) {
@@ -76,7 +76,7 @@ func duringFault(e *evidence, k *call) bool {
 	return false
 }
 
-// answered is when a handle was first answered after a moment.
+// answeredAfter returns the time of the first answer to a handle after a moment.
 func answeredAfter(e *evidence, handle int, after time.Duration) time.Duration {
 	first := forever
 	for _, k := range e.calls {
@@ -98,7 +98,7 @@ func lackedResources(e *evidence, k *call) bool {
 	return e.run.latenessBetween(k.begin, k.returnedAt) > k.timeout/10 || countOvertaking(e, k) < many
 }
 
-// overtaking counts the changes that began after a call on the same handle and were acknowledged before it returned.
+// countOvertaking counts the changes that began after a call on the same handle and were acknowledged before it returned.
 func countOvertaking(e *evidence, k *call) (n int) {
 	for _, other := range e.calls {
 		if other.handle == k.handle && other.outcome == outcomeDone && other.changes() && other.begin > k.begin && other.returnedAt < k.returnedAt {
@@ -108,7 +108,7 @@ func countOvertaking(e *evidence, k *call) (n int) {
 	return n
 }
 
-// containsUID reports whether a resource with the uid was there.
+// containsUID reports whether a resource with the uid was ever stored under the key.
 func containsUID(c *keyHistory, uid string) bool {
 	for _, step := range c.steps {
 		if step.now.uid == uid {

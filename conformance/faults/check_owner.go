@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// checkOwners checks owner references against earlier answers and events of the same handle. A child whose reference the handle
-// had shown is in the answer, and a child whose reference it had seen removed is not, unless the child changed since. After a
-// watch of the handle has shown the deletion of the owner, the answer includes everything acknowledged before that deletion
-// began.
+// checkOwners checks owner references against earlier answers and events of the same handle. The answer contains a child whose
+// reference the handle has seen, and does not contain a child whose reference it has seen removed, unless the child changed since.
+// After a watch of the handle has returned the deletion of the owner, the answer includes everything acknowledged before that
+// deletion began.
 func checkOwners(e *evidence) (found []Violation) {
 	floors, acknowledged, deleted := e.floors(), e.acknowledgedPositions(), deletions(e)
 	for _, k := range e.calls {
@@ -65,7 +65,7 @@ func owns(e *evidence, k *call, key string, from int) bool {
 	return false
 }
 
-// began is when a change can have happened at the earliest.
+// beganBy returns the earliest time at which a change can have happened.
 func beganBy(e *evidence, c *keyHistory, step event) time.Duration {
 	if !step.isDelete {
 		if k := e.writes[step.name]; k != nil {
@@ -80,16 +80,16 @@ func beganBy(e *evidence, c *keyHistory, step event) time.Duration {
 	return first
 }
 
-// deletedOwner is a deleted resource, as a handle has shown it.
+// deletedOwner is a deleted resource, as observed through one process of a handle.
 type deletedOwner struct {
 	handle, process int
 	owner           string
 }
 
-// deletion is when a resource's deletion began, and when a watch of a handle had shown it.
+// deletion holds the time at which the deletion of a resource began, and the time at which a watch of the handle returned it.
 type deletion struct{ began, seen time.Duration }
 
-// deletions returns the deletions that watches have shown. If a uid was deleted more than once, the entry spans all of them.
+// deletions returns the deletions that watches have returned. If a uid was deleted more than once, the entry spans all of them.
 func deletions(e *evidence) map[deletedOwner]*deletion {
 	all := map[deletedOwner]*deletion{}
 	for _, s := range e.observations {

@@ -59,7 +59,7 @@ func (o keyOperation) outcome() string {
 	return "outcome unknown"
 }
 
-// operations are the calls on a key that say or do something at one moment.
+// operationsOn returns the calls on a key that have an observable result at one moment.
 func operationsOn(e *evidence, key string) (ops []porcupine.Operation) {
 	written := e.writtenVersions()
 	for _, k := range e.calls {
@@ -98,7 +98,7 @@ func assignRows(ops []porcupine.Operation) {
 	}
 }
 
-// splitAtIdle cuts a history where nothing is under way.
+// splitAtIdle splits a history where no call is in progress.
 func splitAtIdle(ops []porcupine.Operation) (pieces [][]porcupine.Operation) {
 	var last int64
 	begin := 0
@@ -135,7 +135,7 @@ func stateAt(c *keyHistory, e *evidence, at time.Duration) state {
 	return c.at(position)
 }
 
-// keyModel is the decision tables as a sequential store of one key.
+// keyModel returns the decision tables as a sequential model of one key.
 func keyModel(start state) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return start },

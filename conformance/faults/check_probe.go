@@ -3,7 +3,7 @@ package faults
 import "fmt"
 
 // checkProbes checks watches that clients opened for a short time, from a snapshot or from the cursor of another client: they
-// show exactly the changes after their start.
+// return exactly the changes after their start.
 func checkProbes(e *evidence) (found []Violation) {
 	for _, p := range e.probes {
 		if v := checkProbe(e, p); v != "" {
@@ -37,8 +37,8 @@ func checkProbe(e *evidence, p *probe) string {
 	return ""
 }
 
-// startOf returns the position of each key at the start of a watch from o. A key without an entry was absent, at a position
-// that is not known.
+// startOf returns the position of each key at the start of a watch from o. A key without an entry was absent, at an unknown
+// position.
 func startOf(e *evidence, o origin) map[string]int {
 	at := map[string]int{}
 	if o.follower != "" {

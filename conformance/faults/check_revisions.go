@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// revisionInterval is something that had a revision at some moment between two.
+// revisionInterval is a revision that its source had at some moment of an interval.
 type revisionInterval struct {
 	source     fmt.Stringer
 	begin, end time.Duration

@@ -8,17 +8,16 @@ import (
 	"time"
 )
 
-// checkSerial decides whether an order of all calls exists in which they could have been made one after the other, each at a
-// moment between its beginning and its end. This is strict serializability: linearizability for each key, and for transactions,
-// lists and pages as well.
+// checkSerial decides whether the calls can have been made one after the other, each at a moment between its beginning and its end.
+// This is strict serializability: linearizability for each key, and for transactions, lists and pages as well.
 //
-// The order of the changes of each key is known, so no search is needed. A read of a version comes after the call that made it
-// and before the call that replaced it. Along these edges each call gets the earliest moment at which it can have happened. The
-// history is bad if such a moment lies after the end of its call, or if the edges form a circle. Otherwise the moments prove
-// that it is good.
+// The order of the changes of each key is known, so no search is needed. A read of a version comes after the call that wrote it and
+// before the call that replaced it. Along these edges each call gets the earliest moment at which it can have happened. The history
+// is invalid if such a moment lies after the end of its call, or if the edges form a circle. Otherwise the moments prove that it is
+// valid.
 //
 // An answer by absence (nothing found, refused) may belong to several positions in the history of a key. If only one of them is
-// possible, the answer counts as a read of that position. If none is, the history is bad.
+// possible, the answer counts as a read of that position. If none is, the history is invalid.
 func checkSerial(e *evidence) []Violation {
 	g := newGraph(e)
 	for pass := 0; ; pass++ {
@@ -85,7 +84,7 @@ func edge(from, to *node) {
 	}
 }
 
-// newGraph makes nodes of calls and edges of their answers.
+// newGraph returns a graph with a node for each call, and edges for the answers.
 func newGraph(e *evidence) *graph {
 	g := &graph{e: e, of: map[*call]*node{}, versionNodes: map[string][]*node{}}
 	for _, key := range e.round.keys {
@@ -168,7 +167,7 @@ func observedState(p part) state {
 	return p.observed
 }
 
-// addReadEdges says that n happened while a key was at a position.
+// addReadEdges adds the edges of a node that happened while a key was at a position.
 func (g *graph) addReadEdges(n *node, key string, at int) {
 	made := g.versionNodes[key]
 	edge(made[at], n)
@@ -238,7 +237,7 @@ func (n *node) path() (path []*node) {
 	return path
 }
 
-// order sorts the nodes so that edges lead forwards; otherwise it returns a circle.
+// order sorts the nodes so that edges lead forwards. If that is impossible, it returns a circle.
 func (g *graph) order() (order, circle []*node) {
 	for _, n := range g.nodes {
 		n.pendingPrev = len(n.prev)
@@ -270,7 +269,7 @@ func (g *graph) order() (order, circle []*node) {
 	return order, circle
 }
 
-// circle is the shortest way from a node to itself, if there is one.
+// circle returns the shortest path from a node to itself, or nil.
 func (n *node) circle() []*node {
 	from := map[*node]*node{}
 	for queue := []*node{n}; len(queue) > 0; queue = queue[1:] {
@@ -299,7 +298,7 @@ func (n *node) circle() []*node {
 	return nil
 }
 
-// absences looks for the positions that vague answers can belong to. It reports whether it added an edge.
+// absences finds the possible positions of ambiguous answers. It reports whether it added an edge.
 func (g *graph) absences() (added bool, found []Violation) {
 	for i := range g.ambiguous {
 		v := &g.ambiguous[i]

@@ -46,7 +46,7 @@ func checkViews(e *evidence) (found []Violation) {
 	return found
 }
 
-// checkReplay holds views against the changes up to their revisions.
+// checkReplay compares views with the changes up to their revisions.
 func checkReplay(e *evidence, c *followLog) (found []Violation) {
 	views := slices.Clone(e.views)
 	sort.SliceStable(views, func(i, j int) bool { return views[i].revision < views[j].revision })
@@ -69,7 +69,7 @@ func checkReplay(e *evidence, c *followLog) (found []Violation) {
 	return found
 }
 
-// checkCommits looks for transactions that a chronicle has torn apart.
+// checkCommits finds transactions whose changes are not adjacent in a log.
 func checkCommits(e *evidence, c *followLog) (found []Violation) {
 	if e.run.h.NoCommitBounds != "" {
 		return nil

@@ -1,6 +1,6 @@
 package faults
 
-// findViolations runs all checks. Most need a follower that has seen everything, and are skipped if there is none.
+// findViolations runs all checks. Most of them need a follower that has seen all events, and are skipped without one.
 func findViolations(e *evidence) (found []Violation) {
 	checks := []func(*evidence) []Violation{func(e *evidence) []Violation { return e.reports }, checkReadYourWrites, checkKeyHistories, checkForgotten, checkDeadlines, checkViewsAndLogs, checkRevisions}
 	if e.isComplete() {

@@ -12,7 +12,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// client makes calls through one handle and notes them. It is for one goroutine.
+// client makes calls through one handle and records them. It is not safe for concurrent use.
 type client struct {
 	round   *round
 	name    string
@@ -28,16 +28,16 @@ func newClient(r *round, name string, handle int) *client {
 	return &client{round: r, name: name, handle: handle, b: r.run.handles[handle], random: r.run.source(fmt.Sprint(r.number, name))}
 }
 
-// begin notes a call that is about to be made.
-func (c *client) begin(kind string, patience time.Duration, parts ...part) *call {
-	k := &call{kind: kind, client: c.name, handle: c.handle, parts: parts, timeout: patience, end: forever, returnedAt: forever}
+// begin records a call before it is made.
+func (c *client) begin(kind string, timeout time.Duration, parts ...part) *call {
+	k := &call{kind: kind, client: c.name, handle: c.handle, parts: parts, timeout: timeout, end: forever, returnedAt: forever}
 	k.process = generation(c.b)
 	k.begin = c.round.run.now()
 	c.round.addCall(k)
 	return k
 }
 
-// finishCall notes how a call ended.
+// finishCall records the end of a call.
 func (c *client) finishCall(k *call, err error) {
 	k.returnedAt = c.round.run.now()
 	k.err = err
@@ -64,7 +64,7 @@ func (c *client) finishCall(k *call, err error) {
 	}
 }
 
-// blame notes which part of a call was refused, and why.
+// blame records which part of a call was refused, and the reason.
 func blame(c *call, err error) {
 	at := 0
 	var op *storage.OpError
@@ -82,16 +82,16 @@ func blame(c *call, err error) {
 }
 
 // callContext is a context for one call: it ends by its deadline, or is cancelled at that time.
-func (c *client) callContext(patience time.Duration) (context.Context, context.CancelFunc) {
-	if patience < time.Second && c.random.IntN(3) == 0 {
+func (c *client) callContext(timeout time.Duration) (context.Context, context.CancelFunc) {
+	if timeout < time.Second && c.random.IntN(3) == 0 {
 		ctx, cancel := context.WithCancel(context.Background())
-		timer := time.AfterFunc(patience, cancel)
+		timer := time.AfterFunc(timeout, cancel)
 		return ctx, func() { timer.Stop(); cancel() }
 	}
-	return context.WithTimeout(context.Background(), patience)
+	return context.WithTimeout(context.Background(), timeout)
 }
 
-// consistencyName is "strong" or "eventual".
+// consistency returns the read consistency of a call.
 func consistency(strong bool) storage.ReadConsistency {
 	if strong {
 		return storage.StrongConsistency
@@ -100,10 +100,10 @@ func consistency(strong bool) storage.ReadConsistency {
 }
 
 // read reads a key. known is false if the store gave no answer.
-func (c *client) read(key string, strong bool, patience time.Duration) (got state, known bool) {
-	ctx, cancel := c.callContext(patience)
+func (c *client) read(key string, strong bool, timeout time.Duration) (got state, known bool) {
+	ctx, cancel := c.callContext(timeout)
 	defer cancel()
-	k := c.begin(consistency(strong).String()+" read", patience, part{verb: read, key: key})
+	k := c.begin(consistency(strong).String()+" read", timeout, part{verb: read, key: key})
 	k.strong = strong
 	res, err := c.b.Read(ctx, consistency(strong), idOf(c.round.namespace, key, ""))
 	if errors.Is(err, storage.ErrNotFound) {
@@ -128,7 +128,7 @@ func (c *client) checkContent(res *resourcepb.Resource) {
 	}
 }
 
-// nextWriteName is a new name for a write.
+// nextWriteName returns a new name for a write.
 func (c *client) nextWriteName() string {
 	c.writes++
 	return fmt.Sprintf("%s.%d.%d", c.name, c.round.number, c.writes)
@@ -149,14 +149,14 @@ func (c *client) resource(key string, given state, size int) (*resourcepb.Resour
 }
 
 // write writes to a key and returns the resulting state, if it is known.
-func (c *client) write(key string, given state, size int, last bool, patience time.Duration) (state, error) {
+func (c *client) write(key string, given state, size int, last bool, timeout time.Duration) (state, error) {
 	res, p := c.resource(key, given, size)
 	if last {
 		res.Metadata[metaLast] = "yes"
 	}
-	ctx, cancel := c.callContext(patience)
+	ctx, cancel := c.callContext(timeout)
 	defer cancel()
-	k := c.begin("write", patience, p)
+	k := c.begin("write", timeout, p)
 	out, err := c.b.WriteCAS(ctx, res)
 	if err == nil {
 		k.parts[0].observed = state{out.GetId().GetUid(), out.GetVersion()}
@@ -166,24 +166,24 @@ func (c *client) write(key string, given state, size int, last bool, patience ti
 }
 
 // delete deletes the expected state.
-func (c *client) delete(key string, given state, patience time.Duration) error {
-	ctx, cancel := c.callContext(patience)
+func (c *client) delete(key string, given state, timeout time.Duration) error {
+	ctx, cancel := c.callContext(timeout)
 	defer cancel()
-	k := c.begin("delete", patience, part{verb: remove, key: key, expected: given})
+	k := c.begin("delete", timeout, part{verb: remove, key: key, expected: given})
 	err := c.b.DeleteCAS(ctx, idOf(c.round.namespace, key, given.uid), given.version)
 	c.finishCall(k, err)
 	return err
 }
 
-// commit makes a transaction of some parts.
-func (c *client) commit(ops []storage.Op, parts []part, patience time.Duration) error {
+// commit commits a transaction.
+func (c *client) commit(ops []storage.Op, parts []part, timeout time.Duration) error {
 	transactor, ok := storage.As[storage.Transactor](c.b)
 	if !ok {
 		return nil
 	}
-	ctx, cancel := c.callContext(patience)
+	ctx, cancel := c.callContext(timeout)
 	defer cancel()
-	k := c.begin("transaction", patience, parts...)
+	k := c.begin("transaction", timeout, parts...)
 	results, err := transactor.Commit(ctx, ops)
 	if err == nil && len(results) != len(ops) {
 		c.round.report(Violation{"errors", fmt.Sprintf("%d results for %d operations: %s", len(results), len(ops), k)})
@@ -199,10 +199,10 @@ func (c *client) commit(ops []storage.Op, parts []part, patience time.Duration) 
 }
 
 // list lists a round's keys.
-func (c *client) list(strong bool, patience time.Duration) {
-	ctx, cancel := c.callContext(patience)
+func (c *client) list(strong bool, timeout time.Duration) {
+	ctx, cancel := c.callContext(timeout)
 	defer cancel()
-	k := c.begin(consistency(strong).String()+" list", patience)
+	k := c.begin(consistency(strong).String()+" list", timeout)
 	k.strong, k.isSnapshot = strong, c.round.run.h.ListIsNoSnapshot == ""
 	all, err := c.b.List(ctx, consistency(strong), thing, roundTenancy(c.round.namespace), "")
 	if err == nil {
@@ -232,7 +232,7 @@ func (c *client) listParts(kind string, resources []*resourcepb.Resource) (parts
 }
 
 // pages lists a round's keys in pages. The snapshot is taken while the first page is made.
-func (c *client) pages(strong bool, patience time.Duration) {
+func (c *client) pages(strong bool, timeout time.Duration) {
 	pager, ok := storage.As[storage.Pager](c.b)
 	if !ok {
 		return
@@ -244,11 +244,11 @@ func (c *client) pages(strong bool, patience time.Duration) {
 	var cursor string
 	var first time.Duration
 	for attempt, n := 0, 0; ; n++ {
-		ctx, cancel := c.callContext(patience)
+		ctx, cancel := c.callContext(timeout)
 		began := c.round.run.now()
 		page, err := pager.ListPage(ctx, thing, roundTenancy(c.round.namespace), "", opts)
 		cancel()
-		c.round.run.checkTimeout(c.round.roundLog, k, began, patience)
+		c.round.run.checkTimeout(c.round.roundLog, k, began, timeout)
 		if err != nil {
 			if attempt++; attempt < 3 && n > 0 && errors.Is(err, storage.ErrInconsistent) {
 				continue // the token is as good as before
@@ -276,7 +276,7 @@ func (c *client) pages(strong bool, patience time.Duration) {
 	}
 }
 
-// pick returns one of some keys: one in three times a cold one.
+// pick returns one of the round's keys. One in three times it is a cold key.
 func (c *client) pick() string {
 	keys := c.round.keys
 	if hot := max(1, len(keys)/4); c.random.IntN(3) > 0 {
@@ -295,7 +295,7 @@ func (c *client) pickKeys(n int) (keys []string) {
 	return keys
 }
 
-// rememberOwner remembers a resource that was read, as an owner of others. It may be deleted by the time that it is named.
+// rememberOwner stores a resource that was read, as a later owner of others. It may be deleted before it is named as an owner.
 func (c *client) rememberOwner(res *resourcepb.Resource) {
 	const remembered = 4
 	if res == nil {
@@ -306,7 +306,7 @@ func (c *client) rememberOwner(res *resourcepb.Resource) {
 	}
 }
 
-// owner returns an owner for a write, or to ask about: one that is never stored, or a resource of the round.
+// owner returns an owner for a write or for owner references: one that is never stored, or a resource of the round.
 func (c *client) owner() *resourcepb.ID {
 	if n := c.random.IntN(2 * absentOwners); n < absentOwners || len(c.readIDs) == 0 {
 		n %= absentOwners
@@ -330,7 +330,7 @@ func (c *client) randomTimeout() time.Duration {
 	return time.Duration(1 + c.random.Int64N(int64(most)))
 }
 
-// size is a resource's size: mostly small, at times as large as can be.
+// size returns the size of a new resource: usually small, sometimes the maximum.
 func (c *client) size() int {
 	switch chance := c.random.IntN(1000); {
 	case chance < 2:

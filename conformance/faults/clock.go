@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// clock measures the time since the start of a run and the lateness of the machine: the excess of its own timers, which no
-// backend is to blame for. It also samples memory and goroutines.
+// clock measures the time since the start of a run and the lateness of the machine, as the delay of its own timers. This lateness
+// does not count against the backend. The clock also samples memory and goroutines.
 type clock struct {
 	start time.Time
 
@@ -24,7 +24,7 @@ const tick = 50 * time.Millisecond
 
 func (c *clock) now() time.Duration { return time.Since(c.start) }
 
-// run looks around until ctx ends.
+// run measures at every tick until ctx ends.
 func (c *clock) run(ctx context.Context) {
 	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/sched/goroutines:goroutines"}}
 	for ctx.Err() == nil {

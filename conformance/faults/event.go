@@ -8,7 +8,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// event is a change that a watch showed.
+// event is a change returned by a watch.
 type event struct {
 	key      string
 	now      state  // after a deletion: the deleted state
@@ -20,11 +20,11 @@ type event struct {
 	fromList bool // not a change, but the state in a list after a compaction; the zero state if the key is absent
 	more     bool
 	handle   int
-	process  int           // which process of the handle showed it
+	process  int           // number of the handle's process that returned it
 	at       time.Duration // when Next had returned it
 }
 
-// newEvent returns the event of a change, and the namespace that it is in.
+// newEvent returns the event of a change, and the namespace of its resource.
 func newEvent(ev *resourcepb.WatchEvent, handle, process int, at time.Duration) (e event, res *resourcepb.Resource) {
 	res = ev.GetUpsert().GetResource()
 	if res == nil {

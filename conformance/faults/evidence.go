@@ -9,7 +9,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// evidence is the history of a round, put in order.
+// evidence is the history of a round, in order.
 type evidence struct {
 	*roundLog
 	run             *run
@@ -60,7 +60,7 @@ func collectEvidence(r *run, n *round, sights []observation) *evidence {
 	return e
 }
 
-// resolve finds out which calls have changed something.
+// resolve determines which calls have changed something.
 func (e *evidence) resolve() {
 	for _, c := range e.keyHistories {
 		for _, s := range c.steps {
@@ -82,7 +82,7 @@ func (e *evidence) resolve() {
 	}
 }
 
-// hasGap reports whether a follower had to list again, so that there may be changes that it has not seen.
+// hasGap reports whether a follower had to list again, so that it may have missed changes.
 func (e *evidence) hasGap(s observation) bool {
 	return slices.ContainsFunc(s.events, func(ev event) bool { return ev.fromList })
 }
@@ -128,7 +128,7 @@ func (e *evidence) acknowledgedPositions() map[string]positionLog {
 	return acknowledged
 }
 
-// pausedTime returns how long the process of a call was frozen, or replaced by another one, during the call.
+// pausedTime returns the time during a call in which its process was frozen, or replaced by another one.
 func (e *evidence) pausedTime(w wait) (sum time.Duration) {
 	if _, apart := e.run.handles[w.call.handle].(*process); !apart {
 		return 0
@@ -141,7 +141,7 @@ func (e *evidence) pausedTime(w wait) (sum time.Duration) {
 	return sum
 }
 
-// floors returns the positions that each handle has shown of each key, in answers and in events.
+// floors returns the positions of each key that each handle has observed, in answers and in events.
 func (e *evidence) floors() map[handleKey]positionLog {
 	if e.handlePositions != nil {
 		return e.handlePositions
@@ -176,7 +176,7 @@ func (e *evidence) floors() map[handleKey]positionLog {
 	return e.handlePositions
 }
 
-// writtenVersions is the version that each write has left, by the write's name.
+// writtenVersions returns the version of each write, by the write's name.
 func (e *evidence) writtenVersions() map[string]string {
 	written := map[string]string{}
 	for _, c := range e.keyHistories {
@@ -212,7 +212,7 @@ func (s handlePosition) describe(c *keyHistory) string {
 	return fmt.Sprintf("%v, by %v", c.steps[s.position-1], s.by)
 }
 
-// positionLog is sorted by time, positions never falling.
+// positionLog is sorted by time, and its positions never decrease.
 type positionLog []handlePosition
 
 func (s positionLog) before(at time.Duration) handlePosition {
@@ -223,7 +223,7 @@ func (s positionLog) before(at time.Duration) handlePosition {
 	return s[i-1]
 }
 
-// rising sorts by time and lets no position fall.
+// rising sorts the log by time and raises each position to the highest earlier one.
 func (s positionLog) rising() positionLog {
 	slices.SortFunc(s, func(a, b handlePosition) int { return cmp.Compare(a.at, b.at) })
 	for i := 1; i < len(s); i++ {
@@ -234,7 +234,7 @@ func (s positionLog) rising() positionLog {
 	return s
 }
 
-// picture is porcupine's, of a piece of a key's history.
+// picture is porcupine's picture of a part of a key's history.
 type picture struct {
 	key   string
 	model porcupine.Model

@@ -47,7 +47,7 @@ func Run(ctx context.Context, h Harness, o Options) (*Report, error) {
 	return r.report, err
 }
 
-// open opens the handles.
+// openHandles opens the handles of the run.
 func openHandles(r *run, ctx context.Context) error {
 	for i := range r.o.Handles {
 		open := r.h.Open
@@ -66,7 +66,8 @@ func openHandles(r *run, ctx context.Context) error {
 	return nil
 }
 
-// reasoned returns an error if a handle of this process is no history.Historian without a reason, or is one in spite of it.
+// checkCapability returns an error if a handle of this process is no history.Historian and the harness gives no reason, or if it is
+// one although the harness gives a reason.
 func checkCapability(r *run, handle int, b storage.Backend) error {
 	if _, apart := b.(*process); apart {
 		return nil
@@ -80,7 +81,7 @@ func checkCapability(r *run, handle int, b storage.Backend) error {
 	return nil
 }
 
-// live plays the rounds, with followers that see all of them.
+// playAll plays the rounds, with followers that watch all of them.
 func playAll(r *run, ctx context.Context) error {
 	within, cancel := context.WithCancel(ctx)
 	var background sync.WaitGroup
@@ -113,7 +114,7 @@ func playAll(r *run, ctx context.Context) error {
 	return playRounds(r, ctx, first, followers)
 }
 
-// rounds plays one round after the other until the time is over or a promise is broken.
+// playRounds plays one round after the other until the time has passed or a violation is found.
 func playRounds(r *run, ctx context.Context, current *round, followers []*follower) error {
 	for r.report.WorkTime < r.o.For && ctx.Err() == nil {
 		worked, err := playRound(current, followers, ctx, min(r.o.Round, r.o.For-r.report.WorkTime))
@@ -143,7 +144,7 @@ func playRounds(r *run, ctx context.Context, current *round, followers []*follow
 	return nil
 }
 
-// count adds a round to the report.
+// countRound adds a round to the report.
 func countRound(r *run, e *evidence) {
 	report := r.report
 	report.Rounds++
@@ -188,7 +189,7 @@ func longestStall(e *evidence) (longest time.Duration) {
 	return longest
 }
 
-// replayed counts the views that a chronicle covers.
+// countReplayed counts the views that a follow log covers.
 func countReplayed(e *evidence) (n int) {
 	for _, v := range e.views {
 		if slices.ContainsFunc(e.round.logs(), func(c *followLog) bool { return c.covers(v.revision) }) {

@@ -12,7 +12,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// follower watches the whole store through all rounds. Some end their watch now and then and resume it, some on other handles.
+// follower watches the whole store through all rounds. Some followers occasionally end their watch and resume it, some of these on
+// other handles.
 type follower struct {
 	run     *run
 	name    string
@@ -34,7 +35,7 @@ type follower struct {
 	complete            chan struct{}   // closed when that was seen of all
 }
 
-// nextFor is the deadline of a Next. It is shorter than some waits of a watch.
+// nextFor is the timeout of a call of Next. It is shorter than some waits of a watch.
 const nextFor = 150 * time.Millisecond
 
 // enterRound makes r the current round and returns the observation of the one before.
@@ -119,7 +120,7 @@ func (f *follower) follow(ctx context.Context) {
 	}
 }
 
-// reopen reports whether the follower could get another watch.
+// reopen calls again to open another watch. It reports a failure as a violation, and returns whether it succeeded.
 func (f *follower) reopen(ctx context.Context, again func(ctx context.Context) error) bool {
 	err := again(ctx)
 	if err != nil {
@@ -321,7 +322,7 @@ func (f *follower) snapshot(ctx context.Context, w storage.Watch) (map[string][]
 	}
 }
 
-// begin sees that the store is empty.
+// begin checks that the store is empty.
 func (f *follower) begin(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, f.run.o.Timeout)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"github.com/ashlar-dev/storage/history"
 )
 
-// followLogger writes a chronicle.
+// followLogger records a followLog.
 type followLogger struct {
 	*followLog
 	round    *round
@@ -230,7 +230,7 @@ func (c *followLogger) addBookmark(asked time.Duration, revision int64) {
 	c.round.addReading(reading{revision: revision, call: &call{kind: "bookmark", client: c.name, handle: c.handle, begin: asked, returnedAt: now, end: now, outcome: outcomeDone}})
 }
 
-// addChanges notes changes and holds their numbers against those before.
+// addChanges records changes and checks that their revisions increase.
 func (c *followLogger) addChanges(changes []history.Change, revision int64) {
 	last, now := c.at, c.round.run.now()
 	group := 0
@@ -278,7 +278,7 @@ func (c *followLogger) report(check, format string, args ...any) {
 	c.round.report(Violation{check, fmt.Sprintf("%s on handle %d: %s", c.name, c.handle, fmt.Sprintf(format, args...))})
 }
 
-// reportCompaction notes that the chronicle has a gap because history was compacted.
+// reportCompaction records that the log has a gap because history was compacted.
 func (c *followLogger) reportCompaction(what string, err error) {
 	c.compacted = true
 	from := lowerBound{since: c.since}

@@ -26,5 +26,5 @@ func joinLines[T fmt.Stringer](heading string, all []T) string {
 	return s.String()
 }
 
-// forever is the end of calls that have none.
+// forever is the end of a call that has not ended.
 const forever = time.Duration(math.MaxInt64)

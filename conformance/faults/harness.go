@@ -13,16 +13,16 @@ import (
 
 // Harness describes a new, empty store and the faults of its database.
 type Harness struct {
-	// Open opens a handle on the store the way that the faults disturb.
+	// Open opens a handle on the store over the connection that the faults disturb.
 	Open func(ctx context.Context) (storage.Backend, error)
 
-	// Around opens a handle that the faults of the connection do not disturb; nil where there is no other way.
+	// Around opens a handle that the faults of the connection do not disturb. It is nil if there is no such connection.
 	Around func(ctx context.Context) (storage.Backend, error)
 
 	// Faults are the faults that can be injected.
 	Faults []Fault
 
-	// Exempt says for each kind that Faults lacks why it does. A kind without a fault and without a reason is an error.
+	// Exempt contains the reason for each kind of fault that Faults lacks. A kind without a fault and without a reason is an error.
 	Exempt map[Kind]string
 
 	// MaxSize is the largest resource in bytes; 0 means 1 MiB.
@@ -34,15 +34,15 @@ type Harness struct {
 	ListIsNoSnapshot  string
 	NoOrderAcrossKeys string
 
-	// NoHistorian says why the backend is no history.Historian, as in conformance.Harness. It is an error if a handle is none
-	// and the reason is empty, or if a handle is one and there is a reason. Handles of [Processes] are not checked.
+	// NoHistorian is the reason why the backend is no history.Historian, as in conformance.Harness. It is an error if a handle is
+	// none and the reason is empty, or if a handle is one and there is a reason. Handles of [Processes] are not checked.
 	NoHistorian string
 
-	// NoResumer says why the backend is no storage.Resumer, as in conformance.Harness. Followers then keep their watches.
+	// NoResumer is the reason why the backend is no storage.Resumer, as in conformance.Harness. Followers then keep their watches.
 	NoResumer string
 
-	// IgnoreGoroutines are functions, by their full names, whose goroutines may be left after Close because they belong to
-	// the harness and not to the backend.
+	// IgnoreGoroutines are functions, by their full names, whose goroutines may remain after Close because they belong to the
+	// harness and not to the backend.
 	IgnoreGoroutines []string
 }
 
@@ -70,7 +70,7 @@ const (
 	Compact      Kind = "compact"       // the database forgets its history
 )
 
-// Kinds are all kinds of faults.
+// Kinds returns all kinds of faults.
 func Kinds() []Kind {
 	return []Kind{
 		Cut, Delay, Throttle, LoseAnswer, Pause, KillServer, CrashSession, Restart, StallDisk, FillDisk, StandbyAway, QuorumAway,
@@ -78,9 +78,9 @@ func Kinds() []Kind {
 	}
 }
 
-// Fault is something that can befall the database.
+// Fault is a fault of the database that a run can inject.
 type Fault struct {
-	// Kind of the fault.
+	// Kind is the kind of the fault.
 	Kind Kind
 
 	// Weight is the relative frequency of the fault; 0 means 1.
@@ -90,11 +90,11 @@ type Fault struct {
 	// time. If it is empty, the kind is the target.
 	Touches string
 
-	// Hold is how long the fault is held, at most, before it is healed; 0 is a second.
+	// Hold is the maximum time before the fault is healed; 0 is a second.
 	Hold time.Duration
 
-	// Inject lets the fault happen. heal ends it; nil where it has ended by itself. The random source belongs to the call.
-	// The context ends when the run is given up.
+	// Inject causes the fault. heal ends it; it is nil if the fault has ended by itself. The random source belongs to the call. The
+	// context ends when the run is abandoned.
 	Inject func(ctx context.Context, random *rand.Rand) (heal func(ctx context.Context) error, err error)
 }
 
@@ -133,7 +133,7 @@ func (h *Harness) complete() error {
 	return errors.Join(problems...)
 }
 
-// offers reports whether the database can suffer a kind of fault.
+// offers reports whether the harness can inject a kind of fault.
 func (h *Harness) offers(kind Kind) bool {
 	return slices.ContainsFunc(h.Faults, func(f Fault) bool { return f.Kind == kind })
 }

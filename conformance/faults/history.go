@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// roundLog is the calls and observations of one round.
+// roundLog contains the calls and observations of one round.
 type roundLog struct {
 	full              func() // called when there are enough calls for one round
 	mu                sync.Mutex
@@ -26,7 +26,7 @@ type roundLog struct {
 	reports           []Violation // violations that need no further evidence
 }
 
-// maxRoundCalls is how many calls a round has at most, give or take those under way.
+// maxRoundCalls is the approximate maximum number of calls in a round; calls in progress may exceed it.
 const maxRoundCalls = 40_000
 
 // episode is the time span of a fault.
@@ -35,14 +35,14 @@ type episode struct {
 	begin, end time.Duration
 }
 
-// bookmark is the answer to the question how far a follower is.
+// bookmark is a bookmark event that a follower has received.
 type bookmark struct {
 	follower    string // its name
 	requestedAt time.Duration
 	eventCount  int // events of the round that the follower had seen by then
 }
 
-// copy is the history as it is now.
+// copy returns a copy of the current log.
 func (h *roundLog) copy() *roundLog {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -79,9 +79,9 @@ const maxProbeEvents = 12
 // origin is a position in the history that a client or follower shares with others.
 type origin struct {
 	cursor   string
-	follower string         // whose it was, by name; "" for one with a list
-	after    map[string]int // by key: how many events of the round the follower had seen
-	list     *call          // or: the list that it came with
+	follower string         // name of the follower; "" for a list
+	after    map[string]int // by key: number of events of the round that the follower had seen
+	list     *call          // the list that returned it, if any
 	newest   lowerBound
 }
 
@@ -98,7 +98,7 @@ type lowerBound struct {
 	write string // its name; "" if there is none in this round
 }
 
-// view is a part of the store as it was at a revision.
+// view is a part of the store at a revision.
 type view struct {
 	call     *call
 	revision int64
@@ -119,7 +119,7 @@ func (r record) String() string {
 	return fmt.Sprintf("%v (created %d, modified %d, writes %d)", r.state, r.createRevision, r.modRevision, r.writes)
 }
 
-// recordOf returns a record in the words of a history; nil is nothing.
+// recordOf converts a record of the store. It returns the zero value for nil.
 func recordOf(r *history.Record) record {
 	if r == nil {
 		return record{}
@@ -131,26 +131,26 @@ func stateOf(res *resourcepb.Resource) state {
 	return state{res.GetId().GetUid(), res.GetVersion()}
 }
 
-// pinned is a revision that a scan was at, and a moment since which it exists at the latest.
+// pinned is the revision of a scan, with a moment at which it existed already.
 type pinned struct {
 	revision int64
 	since    time.Duration
 }
 
-// reading is an answer with a revision that must have been the newest between two moments.
+// reading is an answer with a revision that must have been the newest at some moment of its call.
 type reading struct {
 	call     *call
 	revision int64
 	oldest   int64 // the oldest revision in the answer; 0: none
 }
 
-// wait is how long a call took, or a part of it.
+// wait is the duration of a call, or of a part of it.
 type wait struct {
 	call                *call
 	begin, end, timeout time.Duration
 }
 
-// compactionReport is an error of a call because history was compacted.
+// compactionReport is the error of a call that failed because history was compacted.
 type compactionReport struct {
 	by, what string
 	handle   int
@@ -159,7 +159,7 @@ type compactionReport struct {
 	err      error
 }
 
-// followLog is the changes of a round that a history.Follower reported from a revision on.
+// followLog contains the changes of a round that a history.Follower reported after a revision.
 type followLog struct {
 	name   string
 	handle int
@@ -230,7 +230,7 @@ func (c change) equal(other change) bool {
 	return c.key == other.key && c.revision == other.revision && c.now == other.now && c.before == other.before
 }
 
-// matches reports whether the change and the event are of the same write.
+// matches reports whether the change and the event belong to the same write.
 func (c change) matches(ev event) bool {
 	if ev.isDelete {
 		return c.now == (record{}) && c.before.state == ev.now
@@ -242,14 +242,14 @@ func (c change) String() string {
 	return fmt.Sprintf("[%s] revision %d: %s is %s, in place of %s", formatTime(c.at), c.revision, shortKey(c.key), c.now, c.before)
 }
 
-// addFault notes a fault.
+// addFault records a fault.
 func (h *roundLog) addFault(e episode) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.faults = append(h.faults, e)
 }
 
-// addBookmark notes a bookmark.
+// addBookmark records a bookmark.
 func (h *roundLog) addBookmark(b bookmark) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -262,7 +262,7 @@ func (h *roundLog) addCompaction(g compactionReport) {
 	h.compactionReports = append(h.compactionReports, g)
 }
 
-// addView notes a view, read notes a reading.
+// addView records a view, and addReading a reading.
 func (h *roundLog) addView(v *view) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,6 +1,6 @@
 package faults
 
-// keyHistory is the states of a key, in order. At position 0 the key is absent; position p is the state after step p-1.
+// keyHistory contains the states of a key, in order. At position 0 the key is absent; position p is the state after step p-1.
 type keyHistory struct {
 	key               string
 	steps             []event
@@ -18,13 +18,14 @@ func (c *keyHistory) at(position int) state {
 	return c.steps[position-1].now
 }
 
-// position is where a state that was read is; false if nowhere, or in several places because it is nothing.
+// position returns the position of an observed state. It returns false if there is none, or if the state is absence, which has
+// several positions.
 func (c *keyHistory) position(s state) (int, bool) {
 	p, ok := c.positions[s.version]
 	return p, ok && s.version != "" && c.at(p) == s
 }
 
-// after is the position that an event leads to; false if it is none of the chain's.
+// after returns the position after an event. It returns false if the event is not in the history.
 func (c *keyHistory) after(ev event) (int, bool) {
 	if ev.isDelete {
 		return c.deletionsOf[ev.now], c.deletionsOf[ev.now] > 0

@@ -69,7 +69,7 @@ func (n *nemesis) chooseFault() (f Fault, hold time.Duration, source *rand.Rand)
 	return f, hold, rand.New(rand.NewPCG(n.random.Uint64(), 0))
 }
 
-// claim reports whether a fault may be injected now: nothing touches the same.
+// claim reports whether a fault may be injected now, because no fault with the same target is active.
 func (n *nemesis) claim(f Fault) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -80,7 +80,7 @@ func (n *nemesis) claim(f Fault) bool {
 	return true
 }
 
-// inject injects a fault, holds it for a while, and heals it, whatever ends the wait.
+// inject injects a fault, waits for its hold time or the end of the run, and heals it.
 func (n *nemesis) inject(ctx context.Context, f Fault, hold time.Duration, random *rand.Rand) {
 	began := n.run.now()
 	ended := errors.New("its Inject or heal did not return") // such as by the FailNow of a test

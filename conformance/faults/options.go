@@ -7,48 +7,49 @@ import (
 
 // Options are the settings of a run. Zero values are the defaults.
 type Options struct {
-	// For is how long workers work, all rounds together: 20 seconds. Healing and checking come on top.
+	// For is the working time of all rounds together, without healing and checking. The default is 20 seconds.
 	For time.Duration
 
-	// Round is how long one round is: 10 seconds.
+	// Round is the duration of one round. The default is 10 seconds.
 	Round time.Duration
 
 	// Seed determines the run, as far as the database and the scheduler allow; 0 draws one. The report contains it.
 	Seed uint64
 
-	// Handles is how many handles work on the store, the first of them the way around the faults: 3.
+	// Handles is the number of handles on the store. The first one is not disturbed by faults. The default is 3.
 	Handles int
 
-	// Workers is how many goroutines call the store at once, over all handles: 12.
+	// Workers is the number of goroutines that call the store concurrently, over all handles. The default is 12.
 	Workers int
 
-	// Keys is how many keys a round has, a quarter of them hot: 12.
+	// Keys is the number of keys in a round, a quarter of them hot. The default is 12.
 	Keys int
 
-	// AtOnce is how many faults there are at once, at most: 2.
+	// AtOnce is the maximum number of concurrent faults. The default is 2.
 	AtOnce int
 
-	// Calm is how long there is between two faults, at most: 600 milliseconds.
+	// Calm is the maximum time between two faults. The default is 600 milliseconds.
 	Calm time.Duration
 
-	// Timeout is the maximum time for anything that must happen: 2 minutes.
+	// Timeout is the maximum time for anything that must happen. The default is 2 minutes.
 	Timeout time.Duration
 
-	// Grace is how far a call may go past its deadline: 5 seconds, and whatever the machine itself was late in that time.
+	// Grace is the time by which a call may exceed its deadline, in addition to the lateness of the machine. The default is 5
+	// seconds.
 	Grace time.Duration
 
-	// MaxHeap bounds the heap in bytes: 1 GiB. MaxGoroutines bounds the goroutines: 10,000.
+	// MaxHeap bounds the heap in bytes; the default is 1 GiB. MaxGoroutines bounds the goroutines; the default is 10,000.
 	MaxHeap       uint64
 	MaxGoroutines int
 
-	// Directory is where the history and its picture are written when something is violated; "" writes none.
+	// Directory is the folder for the history and its picture after a violation; "" writes none.
 	Directory string
 
-	// NoLeakCheck leaves out the search for goroutines that remain after Close. Set it if other tests run in the process at the same
+	// NoLeakCheck omits the search for goroutines that remain after Close. Set it if other tests run in the process at the same
 	// time.
 	NoLeakCheck bool
 
-	// Log gets a line now and then; nil drops them.
+	// Log receives a line of progress from time to time; nil drops them.
 	Log func(format string, args ...any)
 }
 

@@ -7,12 +7,12 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// references asks which resources name an owner.
-func references(c *client, patience time.Duration) {
+// references calls OwnerReferences for an owner.
+func references(c *client, timeout time.Duration) {
 	owner := c.owner()
-	ctx, cancel := c.callContext(patience)
+	ctx, cancel := c.callContext(timeout)
 	defer cancel()
-	k := c.begin("owner references", patience)
+	k := c.begin("owner references", timeout)
 	k.owner = ownerOf(owner)
 	ids, err := c.b.OwnerReferences(ctx, owner)
 	if err == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// playRound runs workers and nemesis, waits until all followers have seen everything, and returns how long the workers ran.
+// playRound runs workers and the nemesis, waits until all followers have seen all events, and returns the working time.
 func playRound(r *round, followers []*follower, run context.Context, during time.Duration) (worked time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(run, during)
 	defer cancel()
@@ -62,7 +62,7 @@ func playRound(r *round, followers []*follower, run context.Context, during time
 	return worked, run.Err()
 }
 
-// conclude waits until the logs reach the end of the round, and follows the round once more.
+// conclude waits until the logs reach the end of the round, and then follows the round once more.
 func conclude(r *round, run context.Context, first int64, since time.Duration, until *atomic.Int64, told *sync.WaitGroup) error {
 	h, _ := r.run.historian(0)
 	_, last, err := newestRevision(r, run, h)
@@ -75,7 +75,8 @@ func conclude(r *round, run context.Context, first int64, since time.Duration, u
 	return err
 }
 
-// await waits until a follower has seen the last write to every key, or has seen nothing for too long, or the run is given up.
+// awaitWrites waits until a follower has seen the last write to every key. It stops when the follower has seen no event for too
+// long, or when the run is abandoned.
 func awaitWrites(r *round, ctx context.Context, f *follower) {
 	tick := time.NewTicker(tick)
 	defer tick.Stop()
@@ -101,7 +102,7 @@ func awaitWrites(r *round, ctx context.Context, f *follower) {
 	}
 }
 
-// awaitBookmark waits until the bookmark has come that a follower is owed.
+// awaitBookmark waits for the outstanding bookmark of a follower.
 func awaitBookmark(r *round, ctx context.Context, f *follower) {
 	tick := time.NewTicker(tick)
 	defer tick.Stop()

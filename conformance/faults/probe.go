@@ -11,10 +11,10 @@ import (
 )
 
 // watchBriefly opens a watch, reads its snapshot, and reads some events after it.
-func watchBriefly(c *client, patience time.Duration) {
-	ctx, cancel := c.callContext(patience)
+func watchBriefly(c *client, timeout time.Duration) {
+	ctx, cancel := c.callContext(timeout)
 	defer cancel()
-	k := c.begin("watch's snapshot", patience)
+	k := c.begin("watch's snapshot", timeout)
 	k.strong, k.isSnapshot = true, c.round.run.h.ListIsNoSnapshot == ""
 	w, err := c.b.WatchList(ctx, thing, roundTenancy(c.round.namespace), "")
 	if err != nil {
@@ -24,7 +24,7 @@ func watchBriefly(c *client, patience time.Duration) {
 	defer w.Close()
 	opened := c.round.run.now()
 	k.timeout = 0 // reading the snapshot takes as long as it takes
-	reading, stop := context.WithTimeout(context.Background(), patience)
+	reading, stop := context.WithTimeout(context.Background(), timeout)
 	defer stop()
 	var all []*resourcepb.Resource
 	for {
@@ -54,7 +54,7 @@ func watchBriefly(c *client, patience time.Duration) {
 }
 
 // resumeFromOrigin opens a watch from a shared cursor.
-func resumeFromOrigin(c *client, patience time.Duration) {
+func resumeFromOrigin(c *client, timeout time.Duration) {
 	c.round.mu.Lock()
 	if len(c.round.origins) == 0 {
 		c.round.mu.Unlock()
@@ -66,9 +66,9 @@ func resumeFromOrigin(c *client, patience time.Duration) {
 	if !ok {
 		return
 	}
-	ctx, cancel := c.callContext(patience)
+	ctx, cancel := c.callContext(timeout)
 	defer cancel()
-	k := c.begin("resumed watch", patience)
+	k := c.begin("resumed watch", timeout)
 	w, err := resumer.WatchFrom(ctx, thing, roundTenancy(c.round.namespace), "", o.cursor)
 	if err != nil && errors.Is(err, storage.ErrCompacted) && c.round.run.h.offers(Compact) {
 		c.reportCompaction("WatchFrom", o.newest, err)

@@ -37,7 +37,7 @@ func (p *Processes) Open(ctx context.Context) (storage.Backend, error) {
 	return b, nil
 }
 
-// Faults are KillClient and, where the system can do that, FreezeClient.
+// Faults returns KillClient and, if the system supports it, FreezeClient.
 func (p *Processes) Faults() []Fault {
 	faults := []Fault{{Kind: KillClient, Weight: 2, Touches: "processes", Inject: func(_ context.Context, random *rand.Rand) (func(context.Context) error, error) {
 		b, err := p.one(random)
@@ -68,7 +68,7 @@ func (p *Processes) one(random *rand.Rand) (*process, error) {
 	return p.all[random.IntN(len(p.all))], nil
 }
 
-// generation is which process of those that a handle, or a watch of it, has had answered last: 0 where there is only one.
+// generation returns the number of the process that has last answered a handle or a watch. It is 0 for a handle in this process.
 func generation(of any) int {
 	if g, ok := of.(interface{ generation() int }); ok {
 		return g.generation()

@@ -30,7 +30,7 @@ type process struct {
 	capabilities response // the answer of open
 }
 
-// start starts a process that opens the store, again and again until ctx ends: other faults may be there as well.
+// start starts a process that opens the store. It retries until ctx ends, because other faults may be active.
 func (p *process) start(ctx context.Context) error {
 	for {
 		c, err := newConn()
@@ -76,7 +76,7 @@ func (p *process) generation() int {
 	return p.startCount
 }
 
-// awaitConn waits for a process. Its error is the context's: nothing was sent.
+// awaitConn waits for a process. Its error is the context's, because nothing was sent.
 func (p *process) awaitConn(ctx context.Context) (*conn, error) {
 	for {
 		p.mu.Lock()
@@ -175,7 +175,7 @@ func (p *process) List(ctx context.Context, c storage.ReadConsistency, typ stora
 	return p.resources(ctx, request{Method: "list", Consistency: c, Type: typ, Tenancy: marshal(tenancy), Text: prefix})
 }
 
-// The optional interfaces have types of their own, because only As knows whether the other process has them.
+// Each optional interface has its own type, because only As knows whether the other process supports it.
 type (
 	processPager      struct{ *process }
 	processResumer    struct{ *process }
@@ -228,7 +228,7 @@ type conn struct {
 }
 
 func newConn() (*conn, error) {
-	// Without this, a program that forgets to call ServeProcess starts itself without end.
+	// Without this check, a program that forgets to call ServeProcess would start itself endlessly.
 	if os.Getenv(processEnv) != "" {
 		return nil, errors.New("faults: this process was started to serve a handle of a store; call ServeProcess at the start of its main or TestMain")
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// processEnv is set in processes that serve.
+// processEnv is set in the environment of a serving process.
 const processEnv = "ASHLAR_FAULTS_PROCESS"
 
 // ServeProcess returns false at once, unless [Processes] started the program. In that case it serves a handle until its parent
@@ -27,7 +27,7 @@ func ServeProcess() bool {
 	return true
 }
 
-// processServer is a process's side of the pipes.
+// processServer is the process's end of the pipes.
 type processServer struct {
 	b storage.Backend
 
@@ -76,7 +76,7 @@ func (s *processServer) serve(in io.Reader) {
 	answering.Wait()
 }
 
-// do carries out a request. Requests match the capabilities of the handle.
+// do executes a request. Requests match the capabilities of the handle.
 func (s *processServer) do(ctx context.Context, q *request) (r response, err error) {
 	id, tenancy := func() *resourcepb.ID { return unmarshal[resourcepb.ID](q.Message) }, unmarshal[resourcepb.Tenancy](q.Tenancy)
 	var res *resourcepb.Resource

@@ -4,5 +4,5 @@ package faults
 
 import "syscall"
 
-// group makes a process a group of its own: if the parent dies, the kernel wakes and ends a group that is stopped.
+// group puts a process into its own process group: if the parent dies, the kernel wakes and ends a stopped group.
 func group() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -28,7 +28,7 @@ type processWatch struct {
 	redial              *redial
 }
 
-// redial is the attempt to go on in another process.
+// redial is the attempt to continue in another process.
 type redial struct {
 	finished chan struct{} // closed when it has ended
 	err      error         // how, then
@@ -58,7 +58,7 @@ func (p *process) watch(ctx context.Context, q request) (storage.Watch, error) {
 	return w, nil
 }
 
-// dial opens the watch in the process that there is.
+// dial opens the watch in the current process.
 func (w *processWatch) dial(ctx context.Context) error {
 	c, err := w.p.awaitConn(ctx)
 	if err != nil {
@@ -98,7 +98,7 @@ func (w *processWatch) Close() {
 	_, _ = c.call(context.Background(), request{Method: "stop", Watch: id}) // a process that was killed has stopped it
 }
 
-// ask asks the process for something about the watch.
+// ask sends a request about the watch to the process.
 func (w *processWatch) ask(ctx context.Context, method string) (response, error) {
 	w.mu.Lock()
 	c, id := w.conn, w.id

@@ -29,7 +29,7 @@ type request struct {
 	Continue    string
 }
 
-// response is its answer.
+// response is the response to a request.
 type response struct {
 	ID       uint64
 	Err      *wireError
@@ -85,7 +85,8 @@ type remoteError struct {
 func (e *remoteError) Error() string   { return e.text }
 func (e *remoteError) Unwrap() []error { return e.is }
 
-// err is the error for a caller with ctx: of two clocks that a deadline was measured with, the caller's counts.
+// err returns the error for a caller with ctx. If the other process reports the end of the context, the error of ctx replaces it,
+// because the deadline is the caller's.
 func (e *wireError) err(ctx context.Context) error {
 	if e == nil {
 		return nil
@@ -104,7 +105,7 @@ func (e *wireError) err(ctx context.Context) error {
 	return told
 }
 
-// marshal is a message's bytes; nil for nil.
+// marshal returns a message's bytes, or nil for nil.
 func marshal[M proto.Message](m M) []byte {
 	if !m.ProtoReflect().IsValid() {
 		return nil

@@ -10,11 +10,11 @@ import (
 
 // Report is the result of a run.
 type Report struct {
-	// Seed of the run.
+	// Seed is the seed of the run.
 	Seed uint64
-	// WorkTime is how long workers worked.
+	// WorkTime is the working time of the workers.
 	WorkTime time.Duration
-	// Rounds that were finished.
+	// Rounds is the number of finished rounds.
 	Rounds int
 	// Operations counts the calls by kind.
 	Operations map[string]int
@@ -22,7 +22,7 @@ type Report struct {
 	Events int
 	// Faults counts the injected faults.
 	Faults map[Kind]int
-	// Exempt are the faults that the database cannot suffer, and why.
+	// Exempt contains the kinds of faults that the database cannot suffer, with the reasons.
 	Exempt map[Kind]string
 	// Unknown counts the calls with an unknown outcome, UnknownApplied the calls among them that took effect.
 	Unknown, UnknownApplied int
@@ -36,23 +36,23 @@ type Report struct {
 	UndecidedWindows int
 	// LongestStall is the longest time without a successful call.
 	LongestStall time.Duration
-	// Violations are the violations of the contract; none in a good run.
+	// Violations are the violations of the contract. A good run has none.
 	Violations []Violation
 	// Files are the names of the files about a violation.
 	Files []string
 }
 
-// Violation is a promise that was broken.
+// Violation is a broken promise.
 type Violation struct {
-	// Check that found it.
+	// Check is the name of the check that found it.
 	Check string
-	// Text is the shortest piece of history that shows it, in words.
+	// Text describes the shortest part of the history that shows it.
 	Text string
 }
 
 func (v Violation) String() string { return v.Check + ": " + v.Text }
 
-// Total is the number of calls.
+// Total returns the number of calls.
 func (r *Report) Total() (n int) {
 	for _, count := range r.Operations {
 		n += count
@@ -60,7 +60,7 @@ func (r *Report) Total() (n int) {
 	return n
 }
 
-// String is the report as text.
+// String returns the report as text.
 func (r *Report) String() string {
 	var s strings.Builder
 	r.summary(&s)

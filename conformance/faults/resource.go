@@ -12,7 +12,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// thing is the type of everything that a run writes.
+// thing is the type of all resources that a run writes.
 var thing = storage.UnversionedType{Group: "faults", Kind: "Thing"}
 
 const (
@@ -24,7 +24,7 @@ const (
 	metaLast     = "last"     // set by the write that ends a round
 )
 
-// KeyPattern is part of every key that a run writes to, for a proxy that lies in wait for requests.
+// KeyPattern is part of every key that a run writes to, so that a proxy can recognize requests by it.
 const KeyPattern = "faulty-key-"
 
 func keyName(i int) string { return fmt.Sprintf("%s%02d", KeyPattern, i) }
@@ -46,7 +46,7 @@ func idOf(namespace, key, uid string) *resourcepb.ID {
 // newResource returns the resource that a write called name stores.
 func newResource(id *resourcepb.ID, name, version string, size int, random *rand.Rand) *resourcepb.Resource {
 	data := make([]byte, size)
-	for i := 0; i < size; i += 64 { // enough for no two to be alike
+	for i := 0; i < size; i += 64 { // enough to make resources different
 		data[i] = byte(random.Uint32())
 	}
 	return &resourcepb.Resource{
@@ -68,12 +68,12 @@ func contentError(res *resourcepb.Resource) string {
 	return ""
 }
 
-// readPart is a part of a read that was answered with res, or with nothing.
+// readPart returns the part of a read that returned res, or nothing.
 func readPart(key string, res *resourcepb.Resource) part {
 	return part{verb: read, key: key, observed: state{res.GetId().GetUid(), res.GetVersion()}, writeName: res.GetMetadata()[metaName]}
 }
 
-// ownerOf is an owner in the words of a history; "" is none.
+// ownerOf formats an owner for a history; "" is none.
 func ownerOf(id *resourcepb.ID) string {
 	if id == nil {
 		return ""
@@ -82,7 +82,7 @@ func ownerOf(id *resourcepb.ID) string {
 }
 
 // keyRangeOf returns the range of all keys of a namespace, or of one key. No name of a run continues with a character as low as
-// the one here.
+// next.
 func keyRangeOf(namespace, key string) history.Span {
 	const next = "\x01"
 	if key != "" {

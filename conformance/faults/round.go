@@ -6,17 +6,17 @@ import (
 	"slices"
 )
 
-// round is a part of a run with keys of its own.
+// round is a part of a run with its own keys.
 type round struct {
 	*roundLog
 	run        *run
 	number     int
 	namespace  string
 	keys       []string
-	origins    []origin     // guarded by the history
-	pins       []pinned     // likewise
-	followLogs []*followLog // while the round went on
-	secondLog  *followLog   // and once more afterwards
+	origins    []origin     // guarded by roundLog.mu
+	pins       []pinned     // guarded by roundLog.mu
+	followLogs []*followLog // of the running round
+	secondLog  *followLog   // of the second pass after the round
 }
 
 func newRound(r *run, number int) *round {
@@ -27,7 +27,7 @@ func newRound(r *run, number int) *round {
 	return n
 }
 
-// logs are all of the round.
+// logs returns all logs of the round.
 func (r *round) logs() []*followLog {
 	if r.secondLog == nil {
 		return nil // the round has not ended, or there are no revisions
@@ -35,7 +35,7 @@ func (r *round) logs() []*followLog {
 	return append(slices.Clone(r.followLogs), r.secondLog)
 }
 
-// addOrigin leaves a position behind.
+// addOrigin shares a position with other clients.
 func (r *round) addOrigin(o origin) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -45,7 +45,7 @@ func (r *round) addOrigin(o origin) {
 	}
 }
 
-// pin notes a revision that scans can be at.
+// pin stores the revision of a scan for later scans.
 func (r *round) pin(m pinned) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,7 +55,7 @@ func (r *round) pin(m pinned) {
 	}
 }
 
-// randomPin returns a revision that an earlier scan was at; false if there is none.
+// randomPin returns the revision of an earlier scan, or false if there is none.
 func (r *round) randomPin(random *rand.Rand) (pinned, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

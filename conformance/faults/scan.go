@@ -10,9 +10,9 @@ import (
 	"github.com/ashlar-dev/storage/history"
 )
 
-// scanRound reads the keys of the round as they are or, one time in three, at the revision of an earlier scan: whole or in
-// parts, each with its own deadline.
-func scanRound(c *client, patience time.Duration) {
+// scanRound reads the keys of the round at present or, one time in three, at the revision of an earlier scan: whole or in parts,
+// each with its own deadline.
+func scanRound(c *client, timeout time.Duration) {
 	h, ok := c.round.run.historian(c.handle)
 	if !ok {
 		return
@@ -24,17 +24,17 @@ func scanRound(c *client, patience time.Duration) {
 	at, past := c.round.randomPin(c.random)
 	if past = past && c.random.IntN(3) == 0; past {
 		opts.Revision = at.revision
-		scanAtRevision(c, h, at, opts, patience)
+		scanAtRevision(c, h, at, opts, timeout)
 		return
 	}
-	_, _ = scanPresent(c, h, opts, patience)
+	_, _ = scanPresent(c, h, opts, timeout)
 }
 
-// scanPresent reads the keys of the round as they are. It returns false if the store gave no answer.
-func scanPresent(c *client, h history.Historian, opts history.ScanOptions, patience time.Duration) (*view, bool) {
+// scanPresent reads the present keys of the round. It returns false if the store gave no answer.
+func scanPresent(c *client, h history.Historian, opts history.ScanOptions, timeout time.Duration) (*view, bool) {
 	k := c.begin("scan", 0)
 	k.strong, k.isSnapshot = true, true
-	records, revision, first, err := scanParts(c, h, k, pinned{since: k.begin}, keyRangeOf(c.round.namespace, ""), opts, patience)
+	records, revision, first, err := scanParts(c, h, k, pinned{since: k.begin}, keyRangeOf(c.round.namespace, ""), opts, timeout)
 	if err == nil {
 		k.parts = c.listParts(k.kind, resourcesOf(records))
 	}
@@ -52,9 +52,9 @@ func scanPresent(c *client, h history.Historian, opts history.ScanOptions, patie
 
 // scanAtRevision reads the keys of the round at an earlier revision. Its result is not a read of the present, so the call has
 // no parts.
-func scanAtRevision(c *client, h history.Historian, at pinned, opts history.ScanOptions, patience time.Duration) {
+func scanAtRevision(c *client, h history.Historian, at pinned, opts history.ScanOptions, timeout time.Duration) {
 	k := c.begin("scan of the past", 0)
-	records, _, _, err := scanParts(c, h, k, at, keyRangeOf(c.round.namespace, ""), opts, patience)
+	records, _, _, err := scanParts(c, h, k, at, keyRangeOf(c.round.namespace, ""), opts, timeout)
 	if err == nil {
 		_ = c.listParts(k.kind, resourcesOf(records)) // their order and content
 	}
@@ -64,14 +64,14 @@ func scanAtRevision(c *client, h history.Historian, at pinned, opts history.Scan
 	}
 }
 
-// parts scans a span in parts until its end. It returns the revision that they were at, and when the first one was there.
-func scanParts(c *client, h history.Historian, k *call, at pinned, span history.Span, opts history.ScanOptions, patience time.Duration) (all []history.Record, revision int64, first time.Duration, err error) {
+// scanParts scans a span in parts until its end. It returns their revision, and the time of the first answer.
+func scanParts(c *client, h history.Historian, k *call, at pinned, span history.Span, opts history.ScanOptions, timeout time.Duration) (all []history.Record, revision int64, first time.Duration, err error) {
 	for attempt, n := 0, 0; ; n++ {
-		ctx, cancel := c.callContext(patience)
+		ctx, cancel := c.callContext(timeout)
 		began := c.round.run.now()
 		scan, err := h.Scan(ctx, span, opts)
 		cancel()
-		c.round.run.checkTimeout(c.round.roundLog, k, began, patience)
+		c.round.run.checkTimeout(c.round.roundLog, k, began, timeout)
 		if err != nil {
 			if attempt++; attempt < 3 && n > 0 && errors.Is(err, storage.ErrInconsistent) {
 				continue // the revision is as good as before
@@ -107,13 +107,13 @@ func viewOf(c *client, k *call, revision int64, keys []string, records []history
 	return v
 }
 
-// swap reads a key with its numbers, and writes or deletes it if it has not been changed since.
-func swapKey(c *client, key string, patience time.Duration) {
+// swapKey reads a key with its revisions, and writes or deletes it if it has not been changed since.
+func swapKey(c *client, key string, timeout time.Duration) {
 	h, ok := c.round.run.historian(c.handle)
 	if !ok {
 		return
 	}
-	seen, ok := scanKey(c, h, key, patience)
+	seen, ok := scanKey(c, h, key, timeout)
 	if !ok {
 		return
 	}
@@ -124,9 +124,9 @@ func swapKey(c *client, key string, patience time.Duration) {
 	} else {
 		swap.Write, p = c.resource(key, seen.state, c.size())
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	k := c.begin("swap", patience, p)
+	k := c.begin("swap", timeout, p)
 	swapped, err := h.Swap(ctx, swap)
 	if err == nil && !swapped.Done {
 		c.finishCall(k, fmt.Errorf("%w: the key was changed at another revision than %d", storage.ErrCASFailure, swap.Expect))
@@ -158,10 +158,10 @@ func noteConflict(c *client, swap *call, swapped history.SwapResult) {
 }
 
 // scanKey reads one key with a scan. It returns false if the store gave no answer.
-func scanKey(c *client, h history.Historian, key string, patience time.Duration) (record, bool) {
-	ctx, cancel := c.callContext(patience)
+func scanKey(c *client, h history.Historian, key string, timeout time.Duration) (record, bool) {
+	ctx, cancel := c.callContext(timeout)
 	defer cancel()
-	k := c.begin("scan of a key", patience, part{verb: read, key: key})
+	k := c.begin("scan of a key", timeout, part{verb: read, key: key})
 	k.strong = true
 	scan, err := h.Scan(ctx, keyRangeOf(c.round.namespace, key), history.ScanOptions{})
 	if err == nil && len(scan.Records) > 0 {
@@ -178,15 +178,15 @@ func scanKey(c *client, h history.Historian, key string, patience time.Duration)
 	return v.records[key], true
 }
 
-// revisions asks which revisions there are.
-func readRevisions(c *client, patience time.Duration) {
+// readRevisions reads the oldest and the newest revision.
+func readRevisions(c *client, timeout time.Duration) {
 	h, ok := c.round.run.historian(c.handle)
 	if !ok {
 		return
 	}
-	ctx, cancel := c.callContext(patience)
+	ctx, cancel := c.callContext(timeout)
 	defer cancel()
-	k := c.begin("revisions", patience)
+	k := c.begin("revisions", timeout)
 	oldest, latest, err := h.Revisions(ctx)
 	c.finishCall(k, err)
 	if err == nil {

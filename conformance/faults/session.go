@@ -10,7 +10,7 @@ import (
 	"github.com/ashlar-dev/storage/history"
 )
 
-// run is a run under way.
+// run is the state of a run.
 type run struct {
 	*clock
 	h       Harness
@@ -28,9 +28,9 @@ func addViolations(r *run, found []Violation) {
 	r.report.Violations = append(r.report.Violations, found...)
 }
 
-// checkTimeout notes a part of a call that ended just now, if it took longer than it should have.
-func (r *run) checkTimeout(h *roundLog, k *call, began, patience time.Duration) {
-	if w := (wait{k, began, r.now(), patience}); r.overdue(w, 0) != "" {
+// checkTimeout records a part of a call that has just ended if it took too long.
+func (r *run) checkTimeout(h *roundLog, k *call, began, timeout time.Duration) {
+	if w := (wait{k, began, r.now(), timeout}); r.overdue(w, 0) != "" {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.waits = append(h.waits, w)

@@ -2,8 +2,8 @@ package faults
 
 import "testing"
 
-// Test is Run as a test: every violation is an error of t. It must not be parallel with others in its process, or the search
-// for goroutines that are left may find theirs.
+// Test calls Run in a test and reports every violation as an error of t. It must not run in parallel with other tests of its
+// process, because the search for remaining goroutines would find theirs.
 func Test(t *testing.T, h Harness, o Options) *Report {
 	t.Helper()
 	if o.Log == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// work makes calls at random until stop is closed.
+// work makes random calls until stop is closed.
 func work(c *client, stop <-chan struct{}) {
 	known := make(map[string]state)
 	for step := 0; ; step++ {
@@ -23,20 +23,20 @@ func work(c *client, stop <-chan struct{}) {
 	}
 }
 
-// doStep makes one call, or a few related ones. known is the state of each key as the client knows it.
-func doStep(c *client, known map[string]state, patience time.Duration) {
+// doStep makes one call, or a few related ones. known contains the state of each key as known to the client.
+func doStep(c *client, known map[string]state, timeout time.Duration) {
 	key := c.pick()
 	switch chance := c.random.IntN(109); {
 	case chance < 14:
-		readKnown(c, known, key, true, patience)
+		readKnown(c, known, key, true, timeout)
 	case chance < 28:
-		readKnown(c, known, key, false, patience)
+		readKnown(c, known, key, false, timeout)
 	case chance < 52: // as a client should
-		if readKnown(c, known, key, c.random.IntN(2) == 0, patience) {
-			changeKey(c, known, key, patience)
+		if readKnown(c, known, key, c.random.IntN(2) == 0, timeout) {
+			changeKey(c, known, key, timeout)
 		}
 	case chance < 62: // from memory
-		changeKey(c, known, key, patience)
+		changeKey(c, known, key, timeout)
 	case chance < 66: // wrongly
 		wrong := known[key]
 		if c.random.IntN(2) == 0 {
@@ -44,33 +44,33 @@ func doStep(c *client, known map[string]state, patience time.Duration) {
 		} else {
 			wrong.version = "no-such-version"
 		}
-		_, _ = c.write(key, wrong, 0, false, patience)
+		_, _ = c.write(key, wrong, 0, false, timeout)
 	case chance < 82:
-		transact(c, known, patience)
+		transact(c, known, timeout)
 	case chance < 86:
-		c.list(true, patience)
+		c.list(true, timeout)
 	case chance < 88:
-		c.list(false, patience)
+		c.list(false, timeout)
 	case chance < 91:
-		references(c, patience)
+		references(c, timeout)
 	case chance < 94:
-		c.pages(c.random.IntN(2) == 0, patience)
+		c.pages(c.random.IntN(2) == 0, timeout)
 	case chance < 97:
-		watchBriefly(c, patience)
+		watchBriefly(c, timeout)
 	case chance < 100:
-		resumeFromOrigin(c, patience)
+		resumeFromOrigin(c, timeout)
 	case chance < 105:
-		scanRound(c, patience)
+		scanRound(c, timeout)
 	case chance < 108:
-		swapKey(c, key, patience)
+		swapKey(c, key, timeout)
 	default:
-		readRevisions(c, patience)
+		readRevisions(c, timeout)
 	}
 }
 
 // readKnown reads a key.
-func readKnown(c *client, known map[string]state, key string, strong bool, patience time.Duration) bool {
-	got, ok := c.read(key, strong, patience)
+func readKnown(c *client, known map[string]state, key string, strong bool, timeout time.Duration) bool {
+	got, ok := c.read(key, strong, timeout)
 	if ok {
 		known[key] = got
 	}
@@ -78,30 +78,30 @@ func readKnown(c *client, known map[string]state, key string, strong bool, patie
 }
 
 // changeKey writes or deletes the state that the client knows.
-func changeKey(c *client, known map[string]state, key string, patience time.Duration) {
+func changeKey(c *client, known map[string]state, key string, timeout time.Duration) {
 	given := known[key]
 	var err error
 	if given.uid != "" && c.random.IntN(4) == 0 {
-		if err = c.delete(key, given, patience); err == nil {
+		if err = c.delete(key, given, timeout); err == nil {
 			known[key] = state{}
 		}
 	} else {
 		var got state
-		if got, err = c.write(key, given, c.size(), false, patience); err == nil {
+		if got, err = c.write(key, given, c.size(), false, timeout); err == nil {
 			known[key] = got
 		}
 	}
 	if errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid) {
-		readKnown(c, known, key, true, patience)
+		readKnown(c, known, key, true, timeout)
 	}
 }
 
 // transact commits several operations.
-func transact(c *client, known map[string]state, patience time.Duration) {
+func transact(c *client, known map[string]state, timeout time.Duration) {
 	var ops []storage.Op
 	var parts []part
 	for _, key := range c.pickKeys(1 + c.random.IntN(min(4, len(c.round.keys)))) {
-		if c.random.IntN(4) > 0 && !readKnown(c, known, key, c.random.IntN(2) == 0, patience) {
+		if c.random.IntN(4) > 0 && !readKnown(c, known, key, c.random.IntN(2) == 0, timeout) {
 			return
 		}
 		given := known[key]
@@ -118,7 +118,7 @@ func transact(c *client, known map[string]state, patience time.Duration) {
 			ops, parts = append(ops, storage.Op{Write: res}), append(parts, p)
 		}
 	}
-	if c.commit(ops, parts, patience) != nil {
+	if c.commit(ops, parts, timeout) != nil {
 		return
 	}
 	for _, p := range parts {

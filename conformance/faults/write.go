@@ -73,11 +73,11 @@ ol { font: 13px/1.5 monospace } li { overflow-wrap: anywhere } li:nth-child(odd)
 <p>Times are since the start of the run. Repeat the run with this seed; it gives the same faults and attempts as far as the database allows.</p>
 <h2>Broken promises</h2>
 {{range .Violations}}<section><h3>{{.Check}}</h3><pre>{{.Text}}</pre></section>
-{{end}}{{with .Pictures}}<p>What a search for an order of the calls got to:</p><ul>{{range .}}<li><a href="{{.}}">{{.}}</a></li>{{end}}</ul>
+{{end}}{{with .Pictures}}<p>The search for an order of the calls:</p><ul>{{range .}}<li><a href="{{.}}">{{.}}</a></li>{{end}}</ul>
 {{end}}<h2>Faults of this round</h2>
 <ol>{{range .Faults}}<li>{{.}}</li>
 {{end}}</ol>
-<details><summary>What {{.Follower}} saw: {{len .Events}} events</summary><ol>{{range .Events}}<li>{{.}}</li>
+<details><summary>Events of {{.Follower}}: {{len .Events}}</summary><ol>{{range .Events}}<li>{{.}}</li>
 {{end}}</ol></details>
 <details><summary>Calls: {{len .Calls}}</summary><ol>{{range .Calls}}<li>{{.}}</li>
 {{end}}</ol></details>

@@ -83,7 +83,7 @@ func (s step) command() string {
 }
 
 // The table in the documents matches the tests.
-func TestTheDocumentsHaveTheTable(t *testing.T) {
+func TestDocumentedTable(t *testing.T) {
 	t.Parallel()
 	const page = "../../docs/etcd.md"
 	text, err := os.ReadFile(page)

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { env.Main(m) }
 
 // built builds etcdctl once and returns its path.
 var built = sync.OnceValues(func() (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*timeout)
 	defer cancel()
 	path, err := exec.CommandContext(ctx, "go", "tool", "-n", "etcdctl").Output()
 	return strings.TrimSpace(string(path)), err
@@ -109,7 +109,7 @@ var stores = map[string]func(t *testing.T) string{
 }
 
 // Every command answers as with etcd, or as its documented difference says.
-func TestCommandsAnswerAsOfEtcd(t *testing.T) {
+func TestCommandsMatchEtcd(t *testing.T) {
 	t.Parallel()
 	program := ashlar(t)
 	for _, one := range sessions {

@@ -20,8 +20,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// patience bounds the time of a command.
-const patience = 2 * time.Minute
+// timeout bounds the time of a command.
+const timeout = 2 * time.Minute
 
 // shell runs commands against one server. It stores values for later commands, and values that always differ between two servers.
 type shell struct {
@@ -40,7 +40,7 @@ type answer struct{ out, err string }
 // do runs a step.
 func (s *shell) do(one step) answer {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), timeout)
 	defer cancel()
 	args := []string{"--endpoints=" + s.endpoint, "--command-timeout=20s"}
 	for _, arg := range one.args {
@@ -79,7 +79,7 @@ func (s *shell) do(one step) answer {
 		s.t.Fatalf("%q: %v", one.args, err)
 	}
 	if ctx.Err() != nil {
-		s.t.Fatalf("%q goes on for %v: %s%s", one.args, patience, out, complaints)
+		s.t.Fatalf("%q goes on for %v: %s%s", one.args, timeout, out, complaints)
 	}
 	printed := out.String()
 	s.remember(ctx, one.mark, printed)
@@ -200,7 +200,7 @@ func (p *printed) String() string {
 // await waits until a text has been printed.
 func (p *printed) await(t *testing.T, text string) {
 	t.Helper()
-	late := time.After(patience)
+	late := time.After(timeout)
 	for {
 		p.mu.Lock()
 		more, done := p.more, strings.Contains(p.text.String(), text)

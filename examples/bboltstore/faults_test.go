@@ -22,8 +22,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// none gives the reasons why most faults do not apply to a local file.
-var none = func() map[faults.Kind]string {
+// localExemptions contains the reasons why most faults do not apply to a local file.
+var localExemptions = func() map[faults.Kind]string {
 	exempt := map[faults.Kind]string{}
 	for reason, kinds := range map[string][]faults.Kind{
 		"there is no connection: the database is a file":                         {faults.Cut, faults.Delay, faults.Throttle, faults.LoseAnswer},
@@ -42,9 +42,9 @@ var none = func() map[faults.Kind]string {
 // noHistorian is the reason why the past cannot be read.
 const noHistorian = "the log has no index by key"
 
-// exempt returns none with one more reason.
+// exempt returns localExemptions with one more reason.
 func exempt(reason string, kinds ...faults.Kind) map[faults.Kind]string {
-	all := maps.Clone(none)
+	all := maps.Clone(localExemptions)
 	for _, kind := range kinds {
 		all[kind] = reason
 	}

@@ -99,11 +99,11 @@ func ParseOpaque(text []byte) (*anypb.Any, error) {
 	for dec.More() {
 		name, _ := dec.Token()
 		value, _ := dec.Token()
-		said, is := value.(string)
-		if _, twice := members[name]; twice || !is || name != "@type" && name != "@value" {
+		encoded, ok := value.(string)
+		if _, twice := members[name]; twice || !ok || name != "@type" && name != "@value" {
 			return nil, nil
 		}
-		members[name] = said
+		members[name] = encoded
 	}
 	if len(members) != 2 {
 		return nil, nil

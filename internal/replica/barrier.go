@@ -6,7 +6,7 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// barriers are the requests for proof of the watch's progress. The replica's lock guards it.
+// barriers are the requests for proof of the watch's progress. The replica's lock guards them.
 type barriers struct {
 	haveBookmarks bool               // the watches are bookmarkers
 	bookmarker    storage.Bookmarker // the current watch; nil for none

@@ -16,9 +16,9 @@ func TestErrorsOfNoRequest(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *server) {
 		ctx := limited(t)
 		s.write(ctx, t, newService("web", "10.0.0.1"))
-		over, cancel := context.WithDeadline(ctx, time.Now())
+		expired, cancel := context.WithDeadline(ctx, time.Now())
 		defer cancel()
-		if _, err := s.Read(over, &pbresource.ReadRequest{Id: newService("web", "").GetId()}); status.Code(err) != codes.DeadlineExceeded {
+		if _, err := s.Read(expired, &pbresource.ReadRequest{Id: newService("web", "").GetId()}); status.Code(err) != codes.DeadlineExceeded {
 			t.Errorf("a read without time is answered with %v, expected DeadlineExceeded", err)
 		}
 		stream, err := s.WatchList(ctx, &pbresource.WatchListRequest{Type: serviceType})

@@ -197,7 +197,7 @@ var defects = []defect{
 		})},
 	{"the tombstone comes first", "Delete/WrongVersion", "changes the store", early},
 	{"the tombstone comes first", "Cascade/FailedDelete", "a failed deletion leaves", early},
-	{"deletions are validated", "Delete/WhatIsRefusedToday", "a thing must be better",
+	{"deletions are validated", "Delete/RejectedByHooks", "a thing must be better",
 		onDelete(func(ctx context.Context, q *deleteReq, f *faulty, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
 			if now, err := f.read(ctx, &readReq{Id: q.GetId()}); err == nil {
 				if _, err := f.validate(ctx, &checkReq{Resource: now.GetResource()}); err != nil {

@@ -9,7 +9,7 @@ import (
 var deleteCases = topic{"Delete", []testCase{
 	{name: "Table", rules: []int{1}, run: deleteTable},
 	{name: "WrongVersion", rules: []int{11, 12}, run: deleteWrongVersion},
-	{name: "WhatIsRefusedToday", rules: []int{16}, run: deleteRefused},
+	{name: "RejectedByHooks", rules: []int{16}, run: deleteRefused},
 }}
 
 func deleteTable(s *suite) {

@@ -27,7 +27,7 @@ type restorableWatch struct {
 
 // Next implements storage.Watch.
 func (w restorableWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
-	over, cancel := context.WithCancel(ctx)
+	restoredCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := make(chan struct{})
 	defer close(stop)
@@ -38,8 +38,8 @@ func (w restorableWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, erro
 		case <-stop:
 		}
 	}()
-	ev, err := w.Watch.Next(over)
-	if err != nil && ctx.Err() == nil && over.Err() != nil {
+	ev, err := w.Watch.Next(restoredCtx)
+	if err != nil && ctx.Err() == nil && restoredCtx.Err() != nil {
 		return nil, errRestored
 	}
 	return ev, err

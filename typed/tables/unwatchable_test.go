@@ -103,9 +103,9 @@ func TestUpdateWaitsWithoutWatch(t *testing.T) {
 			})
 		}
 		behind(10)
-		over, cancel := context.WithCancel(ctx)
+		cancelled, cancel := context.WithCancel(ctx)
 		waiting := make(chan error, 1)
-		go func() { waiting <- increase(over) }()
+		go func() { waiting <- increase(cancelled) }()
 		<-b.writeRefused
 		cancel()
 		if err := <-waiting; !errors.Is(err, context.Canceled) || !errors.Is(err, storage.ErrCASFailure) {

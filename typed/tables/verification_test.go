@@ -25,8 +25,8 @@ func TestUnverifiedError(t *testing.T) {
 		b.disabled.Store(true)
 		create(ctx, t, other, map[string]int64{"a": 1}) // the copy does not get this change
 		<-b.openFailed
-		over, cancel := context.WithCancel(ctx)
-		err = s.Update(over, func(tx *tables.Tx) error {
+		cancelled, cancel := context.WithCancel(ctx)
+		err = s.Update(cancelled, func(tx *tables.Tx) error {
 			defer cancel()
 			_, err := numbers.Get(tx, id("a"))
 			return err

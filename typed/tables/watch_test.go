@@ -20,10 +20,10 @@ func TestWatchNextPrefersErrors(t *testing.T) {
 		}
 		defer w.Close()
 		create(ctx, t, s, map[string]int64{"a": 1, "b": 2, "c": 3})
-		over, cancel := context.WithCancel(ctx)
+		cancelled, cancel := context.WithCancel(ctx)
 		cancel()
 		for range 2 { // before the commit is read, and in the middle of it
-			if _, err := w.Next(over); !errors.Is(err, context.Canceled) {
+			if _, err := w.Next(cancelled); !errors.Is(err, context.Canceled) {
 				t.Errorf("after the end of the context: %v", err)
 			}
 			if ev, err := w.Next(ctx); err != nil || !ev.More {
@@ -31,7 +31,7 @@ func TestWatchNextPrefersErrors(t *testing.T) {
 			}
 		}
 		w.Close()
-		for _, ctx := range []context.Context{ctx, over} {
+		for _, ctx := range []context.Context{ctx, cancelled} {
 			if _, err := w.Next(ctx); !errors.Is(err, storage.ErrWatchClosed) {
 				t.Errorf("after Close of the watch: %v, expected ErrWatchClosed", err)
 			}

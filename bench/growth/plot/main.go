@@ -22,8 +22,8 @@ func main() {
 }
 
 func plot(name string) error {
-	base, is := strings.CutSuffix(name, ".json")
-	if !is {
+	base, ok := strings.CutSuffix(name, ".json")
+	if !ok {
 		return fmt.Errorf("expected a name that ends in .json")
 	}
 	data, err := os.ReadFile(name)

@@ -54,8 +54,8 @@ func send(t *testing.T, p *Proxy, n int) {
 	wg.Wait()
 }
 
-// TestSetRate sends over two connections at once: together they get the rate, and not more. That they get no less is held to a
-// bound that a busy machine keeps.
+// TestSetRate sends over two connections at once: together they get at most the rate. The lower bound of the speed is one that
+// a busy machine reaches, too.
 func TestSetRate(t *testing.T) {
 	p := start(t, echo(t))
 	const rate, each = 1 << 20, 256 << 10
@@ -82,7 +82,7 @@ func TestSetRate(t *testing.T) {
 	}
 }
 
-// TestSetRateCut breaks a connection whose bytes wait for a link that is all but closed.
+// TestSetRateCut breaks a connection whose bytes wait for a link of one byte per second.
 func TestSetRateCut(t *testing.T) {
 	p := start(t, echo(t))
 	p.SetRate(1)

@@ -24,8 +24,8 @@ func TestBaseline(t *testing.T) {
 	if err := b.Seal(); err != nil {
 		t.Fatal(err)
 	}
-	if most := keys/baselineEvery + 1; len(b.positions) > most {
-		t.Errorf("%d offsets in memory, expected %d", len(b.positions), most)
+	if maxOffsets := keys/baselineEvery + 1; len(b.positions) > maxOffsets {
+		t.Errorf("%d offsets in memory, expected %d", len(b.positions), maxOffsets)
 	}
 	for i := 0; i < keys; i += 111 {
 		for count, want := range map[uint64]bool{uint64(i): true, uint64(i + 10): true, uint64(i + 11): false} {

@@ -119,7 +119,7 @@ type page struct {
 
 // fetch reads a page from a position. An iterator expires after some minutes and is then replaced.
 func (s *shards) fetch(ctx context.Context, at shardPosition, iterator string) (*page, error) {
-	most := s.maxRecords()
+	limit := s.maxRecords()
 	for fresh := false; ; fresh = true {
 		if iterator == "" {
 			var err error
@@ -128,7 +128,7 @@ func (s *shards) fetch(ctx context.Context, at shardPosition, iterator string) (
 			}
 		}
 		out, err := ask(ctx, s.Timeout, func(ctx context.Context) (*dynamodbstreams.GetRecordsOutput, error) {
-			return s.Client.GetRecords(ctx, &dynamodbstreams.GetRecordsInput{ShardIterator: &iterator, Limit: &most})
+			return s.Client.GetRecords(ctx, &dynamodbstreams.GetRecordsInput{ShardIterator: &iterator, Limit: &limit})
 		})
 		if request.HasCode(err, "ExpiredIteratorException") && !fresh {
 			iterator = ""
@@ -138,7 +138,7 @@ func (s *shards) fetch(ctx context.Context, at shardPosition, iterator string) (
 			return nil, historyLost(err)
 		}
 		s.Clock.Observe(out.ResultMetadata)
-		p := &page{records: out.Records, next: aws.ToString(out.NextShardIterator), full: len(out.Records) >= int(most)}
+		p := &page{records: out.Records, next: aws.ToString(out.NextShardIterator), full: len(out.Records) >= int(limit)}
 		p.shardEnded = p.next == ""
 		if t, ok := sinceTime(at.seq); ok {
 			for len(p.records) > 0 && creationTime(&p.records[0]).Before(t) {

@@ -36,8 +36,8 @@ type apiserver struct {
 
 const token = "kubetest"
 
-// startAPIServer starts a kube-apiserver on a face, and waits until it is ready.
-func startAPIServer(t *testing.T, f *face, flags ...string) *apiserver {
+// startAPIServer starts a kube-apiserver on an etcdServer, and waits until it is ready.
+func startAPIServer(t *testing.T, f *etcdServer, flags ...string) *apiserver {
 	t.Helper()
 	dir := t.TempDir()
 	port := freePort(t)

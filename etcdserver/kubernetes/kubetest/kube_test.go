@@ -22,7 +22,7 @@ func TestChurn(t *testing.T) {
 	for name, url := range databases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := startAPIServer(t, startFace(t, newTally(t), url(t)))
+			s := startAPIServer(t, startEtcdServer(t, newTally(t), url(t)))
 			create(t, s, configMap("shared", ""))
 			w := watch(t, s)
 			begin := listed(t, s)
@@ -78,13 +78,13 @@ func checked(t *testing.T, s *apiserver) {
 	})
 }
 
-// TestRestart stops the database's face while clients of a kube-apiserver write, and also the database if it is a server.
+// TestRestart stops the server of etcd's API while clients of a kube-apiserver write, and also the database if it is a server.
 func TestRestart(t *testing.T) {
 	for name, start := range restartable {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url, restart := start(t)
-			f := startFace(t, newTally(t), url)
+			f := startEtcdServer(t, newTally(t), url)
 			s := startAPIServer(t, f)
 			create(t, s, configMap("shared", ""))
 			w := watch(t, s)
@@ -107,7 +107,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestTwoServers runs two kube-apiservers, each with its own face, on one Postgres: lists that one began can be continued at the other, and
+// TestTwoServers runs two kube-apiservers, each with its own server of etcd's API, on one Postgres: lists that one began can be continued at the other, and
 // a server that was frozen for a while catches up.
 func TestTwoServers(t *testing.T) {
 	t.Parallel()
@@ -116,7 +116,7 @@ func TestTwoServers(t *testing.T) {
 	var informers []*watched
 	y := newTally(t)
 	for range 2 {
-		s := startAPIServer(t, startFace(t, y, url))
+		s := startAPIServer(t, startEtcdServer(t, y, url))
 		servers = append(servers, s)
 	}
 	create(t, servers[0], configMap("shared", ""))
@@ -161,8 +161,8 @@ func TestRelist(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store, y := url(t), newTally(t)
-			away := startFace(t, y, store)
-			s, other := startAPIServer(t, away), startAPIServer(t, startFace(t, y, store))
+			away := startEtcdServer(t, y, store)
+			s, other := startAPIServer(t, away), startAPIServer(t, startEtcdServer(t, y, store))
 			create(t, other, configMap("shared", ""))
 			w := watch(t, s)
 			if err := churn(t.Context(), []*apiserver{s, other}, "both", writers, rounds); err != nil {

@@ -38,7 +38,7 @@ func TestManifests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store, y := url(t), newTally(t)
-			first := newApplier(t, startAPIServer(t, startFace(t, y, store)), objects)
+			first := newApplier(t, startAPIServer(t, startEtcdServer(t, y, store)), objects)
 			applied := make([]*unstructured.Unstructured, len(objects))
 			for i, object := range objects {
 				first.prepare(t, object)
@@ -49,7 +49,7 @@ func TestManifests(t *testing.T) {
 					t.Errorf("%s %s changes when it is applied again", object.GetKind(), object.GetName())
 				}
 			}
-			second := newApplier(t, startAPIServer(t, startFace(t, y, store)), objects)
+			second := newApplier(t, startAPIServer(t, startEtcdServer(t, y, store)), objects)
 			for _, want := range applied {
 				got, err := second.resource(t, want).Get(t.Context(), want.GetName(), metav1.GetOptions{})
 				if err != nil {

@@ -25,14 +25,14 @@ func newProgress(out io.Writer) *progress {
 }
 
 // showCase shows that a case has finished. A failed case gets its own line at once.
-func (p *progress) showCase(r conformance.Result, done, of int) {
+func (p *progress) showCase(r conformance.Result, done, total int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if r.Failure != "" {
 		p.failures++
 		p.line.Print(r.Case + " failed")
 	}
-	p.line.Show(fmt.Sprintf("%d of %d cases, %d failed", done, of, p.failures), false)
+	p.line.Show(fmt.Sprintf("%d of %d cases, %d failed", done, total, p.failures), false)
 }
 
 // showFaults shows the progress of a run under faults until stop is called.

@@ -70,11 +70,11 @@ func (c *sharedConn) SetDeadline(at time.Time) error {
 
 // ServerHandshake is called by the gRPC server for every connection. The connection comes from sharedListener and has a deadline.
 func (p *sharedPort) ServerHandshake(accepted net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	borrowed, is := accepted.(*sharedConn)
-	if !is {
+	shared, ok := accepted.(*sharedConn)
+	if !ok {
 		return nil, nil, fmt.Errorf("the connection is a %T, which cannot be handed off", accepted)
 	}
-	raw := borrowed.Conn
+	raw := shared.Conn
 	conn, info, err := p.startTLS(raw)
 	if err != nil {
 		return nil, nil, err
@@ -82,23 +82,23 @@ func (p *sharedPort) ServerHandshake(accepted net.Conn) (net.Conn, credentials.A
 	if secured, ok := info.(credentials.TLSInfo); ok && secured.State.NegotiatedProtocol == "h2" {
 		return conn, info, nil
 	}
-	begun := &prefixedConn{Conn: conn, prefix: make([]byte, len(http2Preface))}
-	n, err := io.ReadFull(conn, begun.prefix)
-	begun.prefix = begun.prefix[:n]
+	prefixed := &prefixedConn{Conn: conn, prefix: make([]byte, len(http2Preface))}
+	n, err := io.ReadFull(conn, prefixed.prefix)
+	prefixed.prefix = prefixed.prefix[:n]
 	switch {
-	case string(begun.prefix) == http2Preface:
-		return begun, info, nil
+	case string(prefixed.prefix) == http2Preface:
+		return prefixed, info, nil
 	case err != nil:
 		_ = conn.Close() // no request is this short
 		return nil, nil, err
 	}
-	borrowed.handedOff.Store(true)
+	shared.handedOff.Store(true)
 	if err := raw.SetDeadline(time.Time{}); err != nil {
 		_ = conn.Close() // the connection has ended
 		return nil, nil, err
 	}
 	select {
-	case p.conns <- begun:
+	case p.conns <- prefixed:
 		return nil, nil, credentials.ErrConnDispatched
 	case <-p.closed:
 		_ = conn.Close() // no request was read yet

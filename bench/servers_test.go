@@ -21,36 +21,36 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
-// programs are the compared servers of etcd's API; tools/bench.sh builds them. Each runs with its defaults.
+// The variables with the paths of the compared servers of etcd's API; tools/bench.sh builds them. Each runs with its defaults.
 const (
 	kineVariable   = "ASHLAR_BENCH_KINE"
 	ashlarVariable = "ASHLAR_BENCH_ASHLAR"
 )
 
-// face starts a server of etcd's API, in a process of its own, and returns a client.
-type face struct {
+// apiServer is a server of etcd's API; start runs it in its own process and returns a client.
+type apiServer struct {
 	name  string
 	start func(b *testing.B) *clientv3.Client
 }
 
-// sqliteFaces returns kine and Ashlar, each on a new file.
-func sqliteFaces(b *testing.B) (kine, ours face) {
+// sqliteServers returns kine and Ashlar, each on a new file.
+func sqliteServers(b *testing.B) (kine, ours apiServer) {
 	b.Helper()
 	theirs, own := diskDir(b), filepath.Join(diskDir(b), "ashlar.db")
-	return kineFace("sqlite://", theirs), ashlarFace("sqlite://" + own)
+	return kineServer("sqlite://", theirs), ashlarServer("sqlite://" + own)
 }
 
-// syncedFaces returns kine and Ashlar, each on a new file, with kine set to wait for the disk before it acknowledges a write, as
+// syncedServers returns kine and Ashlar, each on a new file, with kine set to wait for the disk before it acknowledges a write, as
 // Ashlar does. By default kine does not wait: a power loss then loses the last writes.
-func syncedFaces(b *testing.B) (kine, ours face) {
+func syncedServers(b *testing.B) (kine, ours apiServer) {
 	b.Helper()
 	theirs, own := filepath.Join(diskDir(b), "kine.db"), filepath.Join(diskDir(b), "ashlar.db")
 	const synced = "?_journal_mode=WAL&_synchronous=FULL&_busy_timeout=30000&_txlock=immediate&_stmt_cache_size=20&cache=shared"
-	return kineFace("sqlite://"+theirs+synced, b.TempDir()), ashlarFace("sqlite://" + own)
+	return kineServer("sqlite://"+theirs+synced, b.TempDir()), ashlarServer("sqlite://" + own)
 }
 
-// postgresFaces returns kine and Ashlar on one server, at the container's own address.
-func postgresFaces(b *testing.B) (kine, ours face) {
+// postgresServers returns kine and Ashlar on one server, at the container's own address.
+func postgresServers(b *testing.B) (kine, ours apiServer) {
 	b.Helper()
 	ctx := context.Background()
 	server := env.Postgres(b).Direct(b)
@@ -61,29 +61,29 @@ func postgresFaces(b *testing.B) (kine, ours face) {
 	b.Cleanup(func() { must(pool.Exec(ctx, "drop database "+database+" with (force)")) })
 	u := must(url.Parse(server.URL))
 	u.Path = "/" + database
-	return kineFace(u.String(), b.TempDir()), ashlarFace(server.StoreURL(b))
+	return kineServer(u.String(), b.TempDir()), ashlarServer(server.StoreURL(b))
 }
 
-// kineFace returns kine on a database, with a working directory, which contains its default SQLite file.
-func kineFace(endpoint, dir string) face {
-	return face{name: "kine", start: func(b *testing.B) *clientv3.Client {
-		return startFace(b, os.Getenv(kineVariable), dir, func(address string) []string {
+// kineServer returns kine on a database, with a working directory, which contains its default SQLite file.
+func kineServer(endpoint, dir string) apiServer {
+	return apiServer{name: "kine", start: func(b *testing.B) *clientv3.Client {
+		return startServer(b, os.Getenv(kineVariable), dir, func(address string) []string {
 			return []string{"--endpoint", endpoint, "--listen-address", "tcp://" + address, "--metrics-bind-address", "0"}
 		})
 	}}
 }
 
-// ashlarFace returns Ashlar on a store.
-func ashlarFace(store string) face {
-	return face{name: "ashlar", start: func(b *testing.B) *clientv3.Client {
-		return startFace(b, os.Getenv(ashlarVariable), b.TempDir(), func(address string) []string {
+// ashlarServer returns Ashlar on a store.
+func ashlarServer(store string) apiServer {
+	return apiServer{name: "ashlar", start: func(b *testing.B) *clientv3.Client {
+		return startServer(b, os.Getenv(ashlarVariable), b.TempDir(), func(address string) []string {
 			return []string{"serve", "etcd", "--store", store, "--listen", address, "--log-level", "warn"}
 		})
 	}}
 }
 
-// startFace runs a program until the benchmark ends, and waits until it answers.
-func startFace(b *testing.B, program, dir string, args func(address string) []string) *clientv3.Client {
+// startServer runs a program until the benchmark ends, and waits until it answers.
+func startServer(b *testing.B, program, dir string, args func(address string) []string) *clientv3.Client {
 	b.Helper()
 	if program == "" {
 		b.Fatalf("%s and %s must contain the paths of the programs: make bench BACKEND=kine", kineVariable, ashlarVariable)
@@ -140,7 +140,7 @@ func startFace(b *testing.B, program, dir string, args func(address string) []st
 // diskDir returns a new directory on a real disk.
 func diskDir(b *testing.B) string {
 	b.Helper()
-	dir := must(os.MkdirTemp(os.Getenv("ASHLAR_BENCH_DIR"), "face-"))
+	dir := must(os.MkdirTemp(os.Getenv("ASHLAR_BENCH_DIR"), "server-"))
 	b.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
 			b.Error(fmt.Errorf("delete the benchmark's files: %w", err))

@@ -19,24 +19,24 @@ import (
 	_ "github.com/ashlar-dev/storage/sqlite"
 )
 
-// face is a server of etcd's API on a store.
-type face struct {
+// etcdServer is a server of etcd's API on a store.
+type etcdServer struct {
 	tally   *tally
 	url     string // of the store
 	address string
 	stop    func()
 }
 
-// startFace serves a store on a free port until the test ends.
-func startFace(t *testing.T, y *tally, url string) *face {
+// startEtcdServer serves a store on a free port until the test ends.
+func startEtcdServer(t *testing.T, y *tally, url string) *etcdServer {
 	t.Helper()
-	f := &face{tally: y, url: url, address: "127.0.0.1:0"}
+	f := &etcdServer{tally: y, url: url, address: "127.0.0.1:0"}
 	f.start(t)
 	t.Cleanup(func() { f.stop() })
 	return f
 }
 
-func (f *face) start(t *testing.T) {
+func (f *etcdServer) start(t *testing.T) {
 	t.Helper()
 	backend, err := storage.Open(t.Context(), f.url)
 	if err != nil {
@@ -68,7 +68,7 @@ func (f *face) start(t *testing.T) {
 }
 
 // count counts calls.
-func (f *face) count(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+func (f *etcdServer) count(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	answer, err := next(ctx, request)
 	if _, is := request.(*pb.CompactionRequest); is && err == nil {
 		f.tally.add("compactions", 1)
@@ -78,12 +78,12 @@ func (f *face) count(ctx context.Context, request any, _ *grpc.UnaryServerInfo, 
 }
 
 // endpoint returns the value of kube-apiserver's --etcd-servers.
-func (f *face) endpoint() string { return "http://" + f.address }
+func (f *etcdServer) endpoint() string { return "http://" + f.address }
 
 // restart ends the server and opens the store again, at the same address.
-func (f *face) restart(t *testing.T) {
+func (f *etcdServer) restart(t *testing.T) {
 	t.Helper()
-	f.tally.add("restarts of the face", 1)
+	f.tally.add("restarts of the server", 1)
 	f.stop()
 	f.start(t)
 }
@@ -96,7 +96,7 @@ var databases = map[string]func(t *testing.T) string{
 
 // restartable are databases that a test may stop for a while, with functions that restart them.
 var restartable = map[string]func(t *testing.T) (url string, restart func()){
-	"sqlite": func(t *testing.T) (string, func()) { return databases["sqlite"](t), nil }, // there is no server besides the face
+	"sqlite": func(t *testing.T) (string, func()) { return databases["sqlite"](t), nil }, // there is no server besides the etcdServer
 	"postgres": func(t *testing.T) (string, func()) {
 		server := env.StartPostgres(t)
 		return server.StoreURL(t), func() { server.Restart(t) }
