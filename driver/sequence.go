@@ -29,7 +29,7 @@ func (Sequence) Encode(at uint64) []byte { return binary.BigEndian.AppendUint64(
 // Decode implements Source.
 func (Sequence) Decode(b []byte) (uint64, error) {
 	if len(b) != 8 {
-		return 0, fmt.Errorf("%w: this is no cursor", storage.ErrInvalid)
+		return 0, fmt.Errorf("%w: malformed cursor", storage.ErrInvalid)
 	}
 	return binary.BigEndian.Uint64(b), nil
 }

@@ -54,15 +54,15 @@ func Is(kind Kind, token string) bool {
 // storage.ErrCompacted.
 func Decode(kind Kind, store StoreID, token string) ([]byte, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
-	// The base64 decoder skips line breaks: a token that contains one would decode like another token.
+	// The base64 decoder skips line breaks: a token with a line break would decode like the same token without it.
 	if err != nil || base64.RawURLEncoding.EncodedLen(len(b)) != len(token) || len(b) < overhead || crc32.ChecksumIEEE(b[:len(b)-4]) != binary.BigEndian.Uint32(b[len(b)-4:]) {
-		return nil, fmt.Errorf("%w: this is no %s", storage.ErrInvalid, kind)
+		return nil, fmt.Errorf("%w: malformed %s", storage.ErrInvalid, kind)
 	}
 	if kind == Watch && Kind(b[0]) == Snapshot {
 		return nil, fmt.Errorf("%w: the cursor was taken inside a snapshot; take it at its end or after it", storage.ErrInvalid)
 	}
 	if Kind(b[0]) != kind {
-		return nil, fmt.Errorf("%w: this is no %s", storage.ErrInvalid, kind)
+		return nil, fmt.Errorf("%w: malformed %s", storage.ErrInvalid, kind)
 	}
 	if StoreID(b[1:17]) != store {
 		return nil, fmt.Errorf("%w: the %s comes from another store", storage.ErrCompacted, kind)
