@@ -63,7 +63,7 @@ func (s *server) serveEtcd(ctx context.Context, keys *etcdserver.Server, clients
 	}
 	warning := ""
 	if s.config.ClientCA == "" {
-		warning = "clients need no certificate: everyone who can reach the server may do everything"
+		warning = "clients need no certificate: all callers that can reach the server may do everything"
 	}
 	return s.wait(g, where, warning, func() {
 		s.drainEtcd(keys)
@@ -75,7 +75,7 @@ func (s *server) serveEtcd(ctx context.Context, keys *etcdserver.Server, clients
 const minEtcdPings = 5 * time.Second
 
 // drainEtcd stops the server. It accepts nothing new, waits until active calls end or the drain time has passed, and then ends watches with
-// Unavailable, so that clients continue elsewhere. It cuts off any call that still runs after that.
+// Unavailable, so that clients continue elsewhere. It cuts off calls that are still running then.
 func (s *server) drainEtcd(keys *etcdserver.Server) {
 	s.config.Logger.Info("draining", "for", s.config.Drain)
 	s.ready.draining.Store(true)

@@ -57,8 +57,8 @@ func newGateway(ctx context.Context) (*gateway, error) {
 	return g, nil
 }
 
-// rejectBrowsers rejects requests that a web page sends. etcd's API does not support browsers, and a page open on this machine must not
-// reach a server that trusts everyone who can connect.
+// rejectBrowsers rejects requests that a web page sends. etcd's API does not support browsers, and a page open on this machine must
+// not reach a server that trusts every connection.
 func rejectBrowsers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if from := r.Header.Get("Sec-Fetch-Site"); r.Header.Get("Origin") != "" || from != "" && from != "none" {

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"errors"
 	"net"
 	"sync"
 
@@ -28,7 +27,7 @@ func newHandshakes(creds credentials.TransportCredentials) *handshakes {
 // ServerHandshake is called by the gRPC server for every connection.
 func (g *handshakes) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	if !g.begin(raw) {
-		return nil, nil, errors.New("the server is stopping")
+		return nil, nil, errDraining
 	}
 	conn, info, err := g.TransportCredentials.ServerHandshake(raw)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// headerTimeout is the time a client has to send the headers of a request. idleTimeout is the maximum idle time of a connection.
+// headerTimeout bounds the time until a client has sent the headers of a request. idleTimeout is the maximum idle time of a
+// connection.
 const (
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute

@@ -22,7 +22,7 @@ type caller struct{ name atomic.Pointer[string] }
 
 type callerKey struct{}
 
-// withCaller returns a context in which setCaller stores a name.
+// withCaller returns a context with room for the name that setCaller stores.
 func withCaller(ctx context.Context) (context.Context, *caller) {
 	c := &caller{}
 	return context.WithValue(ctx, callerKey{}, c), c

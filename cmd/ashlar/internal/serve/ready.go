@@ -28,7 +28,7 @@ type probe struct {
 	err  error // set when done is closed
 }
 
-var errDraining = errors.New("the server is stopping")
+var errDraining = errors.New("the server is shutting down")
 
 // check returns nil if calls can be served. It returns within the timeout, even if the store does not answer.
 func (r *readiness) check(ctx context.Context) error {

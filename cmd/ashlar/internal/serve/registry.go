@@ -4,7 +4,7 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// newRegistry returns the types of the configuration. If rules is set, the token file decides what callers may do.
+// newRegistry returns the types of the configuration. If rules is set, the token file decides each caller's permissions.
 func newRegistry(c *Config, rules bool) (*registry.Registry, error) {
 	with := func(t registry.Type) registry.Type {
 		if rules {

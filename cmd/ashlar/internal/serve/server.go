@@ -55,7 +55,7 @@ type server struct {
 const drainGrace = time.Second
 
 // drain stops the server. It accepts nothing new, waits until active calls end or the drain time has passed, and then ends watches with
-// Unavailable. It cuts off any call that still runs after that.
+// Unavailable. It cuts off calls that are still running then.
 func (s *server) drain() {
 	s.config.Logger.Info("draining", "for", s.config.Drain)
 	s.ready.draining.Store(true)
@@ -267,7 +267,7 @@ func (s *server) serve(ctx context.Context, listeners []net.Listener) error {
 	})
 	warning := ""
 	if s.tokens == nil {
-		warning = "no token file: everyone who can reach the server may do everything"
+		warning = "no token file: all callers that can reach the server may do everything"
 	}
 	err := s.wait(g, where, warning, func() {
 		s.drain()

@@ -100,7 +100,7 @@ func readDescriptorSets(dir string) (*protoregistry.Files, error) {
 				known[file.GetName()], from[file.GetName()] = file, path
 				all.File = append(all.File, file)
 			case !sameSchema(before, file):
-				return nil, fmt.Errorf("the schema %s in %s differs from the one in %s", file.GetName(), path, from[file.GetName()])
+				return nil, fmt.Errorf("the schema %s in %s differs from its copy in %s", file.GetName(), path, from[file.GetName()])
 			}
 		}
 	}

@@ -100,7 +100,7 @@ func TestInvalidTypeDirectories(t *testing.T) {
 		"no type":             {map[string]*descriptorpb.FileDescriptorProto{"a.pb": schema("a.proto", "a.b", message("A", 0))}, "", []string{"no message of the descriptor sets", "declares a scope"}},
 		"no group":            {map[string]*descriptorpb.FileDescriptorProto{"a.pb": schema("a.proto", "v1", message("A", registry.ScopeNamespace))}, "", []string{"v1.A declares a scope, but its package has no group and version"}},
 		"no version":          {map[string]*descriptorpb.FileDescriptorProto{"a.pb": schema("a.proto", "acme.catalog", message("A", registry.ScopeNamespace))}, "", []string{`the group version "catalog" does not match`}},
-		"two of one":          {map[string]*descriptorpb.FileDescriptorProto{"a.pb": good, "b.pb": schema(good.GetName(), "acme.catalog.v1", message("B", 0))}, "", []string{"differs from the one in"}},
+		"two of one":          {map[string]*descriptorpb.FileDescriptorProto{"a.pb": good, "b.pb": schema(good.GetName(), "acme.catalog.v1", message("B", 0))}, "", []string{"differs from its copy in"}},
 		"an import":           {map[string]*descriptorpb.FileDescriptorProto{"a.pb": {Name: proto.String("a.proto"), Dependency: []string{"b.proto"}}}, "", []string{`could not resolve import "b.proto"`, "with all their imports"}},
 		"unknown message":     {map[string]*descriptorpb.FileDescriptorProto{"a.pb": good}, "types:\n  - {type: a.v1.B, message: a.B, scope: cluster}", []string{`types.yaml: line 2: no descriptor set has the message "a.B"`}},
 		"unknown scope":       {map[string]*descriptorpb.FileDescriptorProto{"a.pb": good}, "types:\n  - {type: a.v1.B, message: acme.catalog.v1.Service, scope: galaxy}", []string{"line 2: a scope must be namespace, partition or cluster"}},
