@@ -131,7 +131,7 @@ func readDamaged(s *suite, id *resourcepb.ID) *storage.DamagedError {
 	return damagedError(s, "Read", err)
 }
 
-// damagedError demands an error that names the damaged key and matches no error that asks for a retry.
+// damagedError demands an error that names the damaged key and matches no retryable error.
 func damagedError(s *suite, what string, err error) *storage.DamagedError {
 	s.Helper()
 	var damaged *storage.DamagedError
@@ -153,8 +153,8 @@ func watchAfterSnapshot(s *suite, prefix string) storage.Watch {
 	return w
 }
 
-// endsByDamage demands that a watch ends with an error that names the key and asks for a new list. A watch from its cursor must
-// end as well.
+// endsByDamage demands that a watch ends with an error that names the key and requires a new list. A watch from its cursor must end
+// as well.
 func endsByDamage(s *suite, what string, w storage.Watch) {
 	s.Helper()
 	ev, err := s.nextOrError(w)

@@ -60,7 +60,7 @@ func Guarantees() []Guarantee {
 			"Any characters in keys, lists in byte order",
 			[]string{"Histories/Calls", "Keys/NeverMeet", "Keys/EveryPart", "Keys/ByteOrder", "Keys/Longest"}, []string{"order of lists"}, []string{"order of lists"},
 		}, {
-			"The group version is no part of the key; a read under another one says so",
+			"The group version is no part of the key; a read under another group version reports the mismatch",
 			[]string{"Histories/Calls"}, nil, []string{"group versions"},
 		}, {
 			"Wildcards for tenancy units, the kind, and group and kind together; a name prefix is literal",
@@ -72,7 +72,7 @@ func Guarantees() []Guarantee {
 			"In a store with history, revisions rise in the order of commits and are never used again, and the newest is not older than any acknowledged change",
 			[]string{"Histories/Past"}, []string{"revisions rise"}, []string{"revisions rise", "swaps compare revisions"},
 		}, {
-			"The store is read as it was at a revision, in spans of the order of bytes, whole or in pages that any handle goes on with",
+			"The store is read as it was at a revision, in spans of the order of bytes, whole or in pages that any handle can continue",
 			[]string{"Histories/Past", "Historian/ScanBytes", "Historian/Spans", "Historian/BadInput"}, []string{"the past stays"}, []string{"the past stays"},
 		}, {
 			"The changes after a revision result in the state at a later one: a follower reports every change once, with the previous state, and commits as a whole",
@@ -134,7 +134,7 @@ func Guarantees() []Guarantee {
 			"Every event has a cursor of its own, also inside a transaction; a watch from it misses and repeats nothing",
 			[]string{"Histories/Watches", "Cursors/MovesWhileQuiet"}, []string{"cursors are exact", "history stays until it is compacted"}, []string{"cursors are exact"},
 		}, {
-			"Cursors go with any filter and any handle; those of other stores are refused",
+			"Cursors work with any filter and any handle; cursors of other stores are refused",
 			[]string{"Histories/Watches", "Cursors/AnotherStore", "Cursors/Garbage"}, nil, nil,
 		}, {
 			"A watch with bookmarks returns its bookmark after everything acknowledged before the request, from history and snapshots too",

@@ -566,7 +566,7 @@ func (m *modelRun) readEvent(i int, w *modelWatch) {
 		}
 	case !w.inSnapshot:
 		if subject(ev) != nil && w.Cursor() == before {
-			violated("cursors are exact", "the cursor after %s is that of the event before, %q", eventText(ev), before)
+			violated("cursors are exact", "the cursor after %s equals the previous event's cursor, %q", eventText(ev), before)
 		}
 		m.addCursor(w.cursor())
 	}

@@ -68,7 +68,7 @@ func keysNeverMeet(s *suite) {
 			left = append(left, res)
 		}
 	}
-	s.equalLists("List of what is left", s.list(anything, anywhere, ""), everything.of(left))
+	s.equalLists("List of the remaining resources", s.list(anything, anywhere, ""), everything.of(left))
 	expectPerKey(s, w, events...)
 }
 

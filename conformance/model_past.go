@@ -51,7 +51,7 @@ func checkScan(scan history.ScanResult, opts history.ScanOptions, want []history
 	return want[n:]
 }
 
-// A modelFollower is a follower and the changes that it still has to return: all in its span from next on.
+// A modelFollower is a follower and the changes that it must still return: all in its span from next on.
 type modelFollower struct {
 	history.Follower
 	handle   *modelHandle

@@ -24,7 +24,7 @@ type modelCursor struct {
 	statuses []changeStatus
 }
 
-// A modelWatch is a watch and the events that it still has to return.
+// A modelWatch is a watch and the events that it must still return.
 type modelWatch struct {
 	storage.Watch
 	handle     *modelHandle

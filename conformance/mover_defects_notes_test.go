@@ -142,7 +142,7 @@ func (m anyEpoch) SetFenceAt(ctx context.Context, target *string, _ string) (str
 	return m.GuardedMover.SetFenceAt(ctx, target, state.Epoch)
 }
 
-// changing changes the fence, and then finds that it had another epoch.
+// changing changes the fence, and then finds that the fence had another epoch.
 type changing struct{ driver.GuardedMover }
 
 func (m changing) SetFenceAt(ctx context.Context, target *string, epoch string) (string, error) {

@@ -133,7 +133,7 @@ func (r oneStep) ReadAfter(ctx context.Context, after []byte, limit int) ([]driv
 	return r.bulkReader.ReadAfter(ctx, after, limit)
 }
 
-// backwards returns the rows of a step in reverse, but for the last, at which the next one begins.
+// backwards returns the rows of a step in reverse, except for the last row, where the next step begins.
 type backwards struct{ bulkReader }
 
 func (r backwards) ReadAfter(ctx context.Context, after []byte, limit int) ([]driver.Row, error) {

@@ -15,9 +15,9 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A store is the reference backend: every change is in one slice under one lock, and every answer is computed from it. It is
-// slow and keeps everything, so it is easy to see that it is right. It has a bug if it is opened with one of broken_test.go.
-// Bugs that a wrapper around a handle cannot have are here, each a call of has.
+// A store is the reference backend: every change is in one slice under one lock, and every answer is computed from it. It is slow
+// and keeps everything, so a reader can verify it easily. If it is opened with a bug of broken_test.go, it has that bug. Bugs that
+// a wrapper around a handle cannot have are here, each a call of has.
 type store struct {
 	name      string
 	bug       string

@@ -34,7 +34,7 @@ func urlBad(s *suite) {
 		}
 	}
 	for what, bad := range map[string]string{
-		"a parameter that nobody knows": withParameter(s, "no-such-parameter", "1"),
+		"an unknown parameter": withParameter(s, "no-such-parameter", "1"),
 		"a malformed size":              withParameter(s, "max-size", "many"),
 		"a negative size":               withParameter(s, "max-size", "-1"),
 		"a malformed duration":          withParameter(s, "timeout", "soon"),

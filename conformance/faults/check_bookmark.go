@@ -19,7 +19,7 @@ func checkBookmarks(e *evidence) (found []Violation) {
 		for _, key := range e.round.keys {
 			if owed := acknowledged[key].before(b.requestedAt); owed.position > count[key] {
 				found = append(found, Violation{"bookmarks are true", fmt.Sprintf(
-					"%s asked at %s and got its bookmark after %d changes of %s, although by then there had been %s",
+					"%s requested a bookmark at %s and got it after %d changes of %s, although by then there had been %s",
 					b.follower, formatTime(b.requestedAt), count[key], shortKey(key), owed.describe(e.keyHistories[key]))})
 				break
 			}

@@ -16,7 +16,7 @@ func checkEventual(e *evidence) (found []Violation) {
 			if p.observed == (state{}) {
 				if gaps := c.absences(); gaps[len(gaps)-1] < floor.position {
 					found = append(found, Violation{"eventual reads do not go back", fmt.Sprintf(
-						"nothing of %s is older than what handle %d had shown, %s: %s", shortKey(p.key), k.handle, floor.describe(c), k)})
+						"nothing of %s is older than the state that handle %d had shown, %s: %s", shortKey(p.key), k.handle, floor.describe(c), k)})
 				}
 				continue
 			}
@@ -25,7 +25,7 @@ func checkEventual(e *evidence) (found []Violation) {
 			case !ok: // reported elsewhere
 			case at < floor.position:
 				found = append(found, Violation{"eventual reads do not go back", fmt.Sprintf(
-					"%s of %s is older than what handle %d had shown, %s: %s", p.observed, shortKey(p.key), k.handle, floor.describe(c), k)})
+					"%s of %s is older than the state that handle %d had shown, %s: %s", p.observed, shortKey(p.key), k.handle, floor.describe(c), k)})
 			case e.writes[p.writeName] != nil && e.writes[p.writeName].begin > k.end:
 				found = append(found, Violation{"eventual reads show written states", fmt.Sprintf("%s was written later: %s", p.observed, k)})
 			}

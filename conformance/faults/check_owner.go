@@ -31,7 +31,7 @@ func checkOwners(e *evidence) (found []Violation) {
 				if _, listed := k.references[key]; listed {
 					verb = "is among"
 				}
-				found = append(found, Violation{"owner references are true", fmt.Sprintf("%s %s those that name %s, which contradicts all that it has been since %s: %s",
+				found = append(found, Violation{"owner references are true", fmt.Sprintf("%s %s the children of %s, which contradicts each of its states since %s: %s",
 					shortKey(key), verb, k.owner, floor.describe(e.keyHistories[key]), k)})
 			}
 		}

@@ -65,7 +65,7 @@ func numberedChanges(e *evidence, c *followLog) (all []revisionInterval, found [
 	return all, found
 }
 
-// findOvertaken returns two intervals with contradicting revisions, of which the second began after the first had ended.
+// findOvertaken returns two intervals with contradicting revisions. The second began after the first had ended.
 func findOvertaken(all []revisionInterval) (one, other *revisionInterval) {
 	ended := slices.Clone(all)
 	slices.SortFunc(all, func(a, b revisionInterval) int { return cmp.Compare(a.begin, b.begin) })

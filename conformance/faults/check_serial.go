@@ -176,7 +176,7 @@ func (g *graph) addReadEdges(n *node, key string, at int) {
 	}
 }
 
-// refusal records the positions of a key at which a call can have been refused.
+// refusal records the positions of a key that can have refused a call.
 func (g *graph) refusal(k *call) {
 	for _, p := range k.parts {
 		if p.refusalCause == nil {

@@ -41,11 +41,10 @@
 //
 // Every write names the version that it replaces, and every version is unique. The events of a key must therefore form one unbroken
 // chain. The chain proves that a watch misses, repeats and reorders nothing, and it gives the order of all versions of the key. With
-// that order, strict serializability needs no search: every call gets the earliest moment at which it can have happened, which is its
-// own beginning or the earliest moment of a call that must precede it. The history is good if no call would happen after it returned,
-// or before itself. Otherwise the violation prints the path that leads to the call. Each file check_*.go holds one check. A second
-// opinion on each key comes from porcupine, a search that does not use the chains; its picture of the history is written with the
-// violation.
+// that order, strict serializability needs no search: every call gets its earliest possible moment: its own beginning, or the
+// earliest moment of a call that must precede it. The history is good if no call would happen after it returned, or before itself.
+// Otherwise the violation prints the path that leads to the call. Each file check_*.go holds one check. A second opinion on each
+// key comes from porcupine, a search that does not use the chains; its picture of the history is written with the violation.
 //
 // The chain also resolves calls with an unknown outcome: if a follower saw the write, the call happened at some time after its
 // beginning; otherwise it never happened.

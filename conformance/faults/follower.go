@@ -38,7 +38,7 @@ type follower struct {
 // nextFor is the timeout of a call of Next. It is shorter than some waits of a watch.
 const nextFor = 150 * time.Millisecond
 
-// enterRound makes r the current round and returns the observation of the one before.
+// enterRound makes r the current round and returns the observation of the previous round.
 func (f *follower) enterRound(r *round) observation {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -191,7 +191,7 @@ func (c *followLog) checkStates() (found []Violation) {
 		case (c.base != nil || known[ch.key]) && ch.before != stored[ch.key]:
 			wrong = fmt.Sprintf("its previous state is %v, but the stored state was %v", ch.before, stored[ch.key])
 		case ch.now != (record{}) && ch.now != want:
-			wrong = fmt.Sprintf("its revisions should be those of %v", want)
+			wrong = fmt.Sprintf("its revisions differ from the expected %v", want)
 		case ch.now != (record{}) && ch.before != (record{}) && ch.now.uid != ch.before.uid:
 			wrong = "the uid has changed"
 		}

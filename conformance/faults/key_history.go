@@ -34,7 +34,7 @@ func (c *keyHistory) after(ev event) (int, bool) {
 	return at, ok
 }
 
-// absences returns the positions at which the key is absent.
+// absences returns the positions where the key is absent.
 func (c *keyHistory) absences() (positions []int) {
 	for p := range len(c.steps) + 1 {
 		if c.at(p) == (state{}) {

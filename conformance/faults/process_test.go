@@ -20,8 +20,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// A program without ServeProcess must not start itself again and again: the started process would run its tests, which start
-// another one.
+// A program without ServeProcess must not start itself again and again: the started process would run its tests, and these would
+// start a further process.
 func TestForgottenServeProcessEnds(t *testing.T) {
 	t.Setenv(processEnv, "1")
 	_, err := NewProcesses("memory:").Open(t.Context())

@@ -19,8 +19,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// server is the database that proves the suite: all changes are in one log under one lock. It is simple, unless it has one of
-// the defects of defects_test.go, which has reports.
+// server is the database that proves the suite: all changes are in one log under one lock. It is simple, and takes an optional
+// defect of defects_test.go, which must be reported.
 type server struct {
 	defect string
 	name   string

@@ -80,7 +80,7 @@ func (r *Report) summary(s *strings.Builder) {
 	fmt.Fprintf(s, "operations: %s\n", counts(r.Operations))
 	fmt.Fprintf(s, "faults: %s\n", counts(r.Faults))
 	if r.RelistedWatches > 0 {
-		fmt.Fprintf(s, "watches that listed again after a compaction: %d; rounds in which all did: %d\n", r.RelistedWatches, r.UnwitnessedRounds)
+		fmt.Fprintf(s, "watches that listed again after a compaction: %d; rounds where all watches did: %d\n", r.RelistedWatches, r.UnwitnessedRounds)
 	}
 	if r.Views > 0 {
 		fmt.Fprintf(s, "views of the store at a revision: %d (%d compared with all changes up to it)\n", r.Views, r.ReplayedViews)

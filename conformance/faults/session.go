@@ -37,7 +37,7 @@ func (r *run) checkTimeout(h *roundLog, k *call, began, timeout time.Duration) {
 	}
 }
 
-// overdue describes how a call missed its deadline, or returns "". Time in which the caller was frozen does not count.
+// overdue describes how a call missed its deadline, or returns "". Time does not count while the caller was frozen.
 func (r *run) overdue(w wait, still time.Duration) string {
 	took := w.end - w.begin
 	if took <= w.timeout+r.o.Grace {

@@ -262,8 +262,8 @@ func (p *Proxy) SetRate(bytesPerSecond int) {
 	p.down.set(bytesPerSecond)
 }
 
-// CutRequest breaks the connection on which a client sends pattern before the server has the whole request, so the server
-// cannot have carried it out.
+// CutRequest breaks the connection of a client that sends pattern before the server has the whole request, so the server cannot
+// have carried it out.
 func (p *Proxy) CutRequest(pattern []byte) *Trap { return p.set(cutRequest, pattern) }
 
 // CutAnswer forwards the request that contains pattern, and breaks its connection at the first bytes from the server, before
@@ -277,7 +277,7 @@ func (p *Proxy) CutAnswer(pattern []byte) *Trap { return p.set(cutAnswer, patter
 // [Trap.Cut] or [Proxy.Cut].
 func (p *Proxy) HoldAnswer(pattern []byte) *Trap { return p.set(holdAnswer, pattern) }
 
-// CutAnswerAfter breaks the connection on which a server sends pattern, directly after it: the client gets the answer up to the
+// When a server sends pattern, CutAnswerAfter breaks the connection directly after it: the client gets the answer up to the
 // pattern.
 func (p *Proxy) CutAnswerAfter(pattern []byte) *Trap { return p.set(cutAnswerAfter, pattern) }
 
