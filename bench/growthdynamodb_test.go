@@ -159,7 +159,7 @@ func (s *growingDynamoDB) list(prefix string) (int, error) {
 	return s.query(0, "p = :p and begins_with(k, :k)", map[string]types.AttributeValue{":p": text("thing"), ":k": text(prefix)})
 }
 
-// watch finds the table's stream, from which its user would read, and then reads the items.
+// watch finds the table's stream, which its user would read, and then reads the items.
 func (s *growingDynamoDB) watch(prefix string) (int, error) {
 	if _, err := s.client.DescribeTable(context.Background(), &awsdynamodb.DescribeTableInput{TableName: s.table}); err != nil {
 		return 0, err

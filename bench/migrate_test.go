@@ -25,7 +25,7 @@ import (
 // into the same server, with the same durability:
 //
 //   - of the same rows: into the two tables of a store, the resources and the log that watches read, in one transaction;
-//   - into a bare table with a primary key, without watches, as for a one-time copy of one table.
+//   - into a bare table with a primary key, without watches, as for copying one table once.
 //
 // Neither COPY compares the copied rows, so there is a ratio for the copy alone as well as one for the total.
 func BenchmarkMigrate(b *testing.B) { once(b, func() { migration(b) }) }

@@ -31,7 +31,7 @@ func sqlite(b *testing.B) {
 	follow(b, backend)
 	h := fill(b, backend, "sqlite", crowd(), 500)
 	raw := openRaw(b, dir+"/raw.db")
-	// As many writes as fill has made, so that neither side's -wal file has to grow any more.
+	// As many writes as fill has made, so that neither side's -wal file grows any more.
 	for i := range crowd() * keysPerCaller {
 		if err := raw.write(fmt.Sprintf("raw-%d-%d", i/keysPerCaller, i%keysPerCaller)); err != nil {
 			b.Fatal(err)
