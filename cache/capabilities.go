@@ -9,7 +9,7 @@ import (
 )
 
 // As implements the lookup of [storage.As]. It finds storage.Pager, storage.Resumer, storage.Transactor and history.Historian if the inner
-// backend has them. It refuses the interfaces of package driver, with which tools move stores, because they bypass the copy.
+// backend has them. It refuses the interfaces of package driver that tools use to move stores, because they bypass the copy.
 func (c *Cache) As(target any) bool {
 	switch target := target.(type) {
 	case **Cache:

@@ -16,9 +16,9 @@
 //
 // # Calls that bypass the copy
 //
-// Pages, watches, other types and [history.Historian] calls are answered by the backend. These answers may be ahead of the copy, and so may
-// the state for which a write was refused. An eventual read is never older than an earlier answer of the same Cache. The Cache ensures it
-// like this:
+// Pages, watches, other types and [history.Historian] calls are answered by the backend. These answers may be ahead of the copy,
+// like the state that caused the refusal of a write. An eventual read is never older than an earlier answer of the same Cache. The
+// Cache ensures it like this:
 //
 //  1. An answer that may be ahead of the copy marks its key as unconfirmed. A list, a page or a watch snapshot marks every key of the copy,
 //     because the resources that it lacks count too.

@@ -197,7 +197,7 @@ func (w *gatedWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 	}
 }
 
-// block returns the channel that an event has to wait for; nil if it may pass.
+// block returns the channel that an event must wait for; nil if it may pass.
 func (v *gate) block(past bool) chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()

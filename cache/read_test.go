@@ -157,8 +157,8 @@ func TestInnerBackendClosed(t *testing.T) {
 	}
 }
 
-// Without bookmarks, a list of the database marks every key. It exempts the keys that it returned at the copy's version. Each other key stays
-// marked until a read of the database returns the copy's version.
+// Without bookmarks, a list of the database marks every key. The read exempts each key that it returned at the copy's version. Each
+// other key stays marked until a read of the database returns the copy's version.
 func TestReadAfterListWithoutBookmarks(t *testing.T) {
 	t.Parallel()
 	v := newGate(t)

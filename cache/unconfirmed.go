@@ -7,8 +7,8 @@ import (
 	"github.com/ashlar-dev/storage/driver/key"
 )
 
-// unconfirmedKeys is the set of keys for which the copy may be older than an earlier answer of the cache. Each mark has a number, which grows
-// with each mark. The zero value is an empty set.
+// unconfirmedKeys is the set of keys whose copy may be older than an earlier answer of the cache. Each mark has a number, which
+// grows with each mark. The zero value is an empty set.
 type unconfirmedKeys struct {
 	hasAny atomic.Bool // the set is not empty; the only field that most reads load
 

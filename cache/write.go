@@ -51,7 +51,7 @@ func (c *Cache) cloneForTrim(res *resourcepb.Resource) *resourcepb.Resource {
 	return codec.Clone(res)
 }
 
-// noteUnsure marks the keys of a commit for which the copy cannot decide whether it is behind or ahead of the write.
+// noteUnsure marks the keys of a commit whose copy may be behind or ahead of the write.
 func (c *Cache) noteUnsure(unsure []key.Key, written []*resourcepb.Resource) {
 	for _, k := range unsure {
 		version := ""
