@@ -59,7 +59,7 @@ type ListOptions struct {
 	Limit int
 	// Continue is the token of the previous page, or "" for the first page.
 	Continue string
-	// Revision is the revision at which the listing reads the store; 0 is the present. It applies to the first page. With a revision,
+	// Revision is the store's revision that the listing reads; 0 is the present. It applies to the first page. With a revision,
 	// continue tokens are valid as long as the revision is kept. It is [ErrInvalid] if the backend keeps no history. Package
 	// history documents the other errors.
 	Revision int64
