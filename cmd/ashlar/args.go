@@ -56,7 +56,7 @@ func (t *tenancy) id(typ, name string) (*resourcepb.ID, error) {
 	}, nil
 }
 
-// filter holds the flags by which list and watch select resources.
+// filter holds the flags that select resources for list and watch.
 type filter struct {
 	tenancy
 	prefix string

@@ -19,7 +19,7 @@ func (m *interferer) Commit(ctx context.Context, ops []storage.Op) ([]*resourcep
 	return m.Backend.(storage.Transactor).Commit(ctx, ops)
 }
 
-// family is a store with a grandmother, her child and grandchild, and a stranger who owns nothing.
+// family is a store with a grandmother, her child and grandchild, and an unrelated resource that owns nothing.
 type family struct {
 	*interferer
 	t *testing.T

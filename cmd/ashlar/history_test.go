@@ -41,7 +41,7 @@ func TestHistoryOnSQLite(t *testing.T) {
 	historySession(t, newRunner(t, fileURL(t)))
 }
 
-// historySession runs the commands of an operator who inspects the history of a store.
+// historySession runs an operator's commands for inspecting the history of a store.
 func historySession(t *testing.T, c *runner) {
 	oldest, empty := c.revisions()
 	require.LessOrEqual(t, oldest, empty)

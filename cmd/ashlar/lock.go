@@ -78,7 +78,7 @@ smaller than the largest they have seen. Go programs fence their writes to the s
 		},
 	}
 	l.flags(cmd, cli.DefaultTenancy)
-	cmd.Flags().DurationVar(&l.ttl, "ttl", defaultLockTTL, "time after which the lock of an unresponsive holder becomes free")
+	cmd.Flags().DurationVar(&l.ttl, "ttl", defaultLockTTL, "how long the lock of an unresponsive holder stays taken")
 	cmd.Flags().DurationVar(&l.wait, "wait", 0, "maximum time to wait for the lock, then exit, with code 4 if it is held (default: wait forever)")
 	return cmd
 }

@@ -22,7 +22,7 @@ const scanLimit = 500
 // historySource reads the history of a store or, through a server, the permitted part of it. It selects by filters, like the authorization
 // of a server.
 type historySource interface {
-	// Revisions returns the oldest and the newest revision, to callers who may list the filter's matches.
+	// Revisions returns the oldest and the newest revision, if the caller may list the filter's matches.
 	Revisions(ctx context.Context, f *key.Filter) (oldest, newest int64, err error)
 	// RecordsAt returns a function that returns the next page of the records that matched at a revision, in order, and whether more follow.
 	// Revision 0 is the newest one.
@@ -32,7 +32,7 @@ type historySource interface {
 }
 
 // onHistory opens the store, or connects to the server, for a command that reads the history, and closes it. If a revision is forgotten or
-// in the future, the error names the available revisions, for callers who may list the filter's matches.
+// in the future, the error names the available revisions, if the caller may list the filter's matches.
 func onHistory(a *cli.App, cmd *cobra.Command, f *key.Filter, do func(context.Context, historySource) error) error {
 	return a.OnStore(cmd, func(ctx context.Context, backend storage.Backend) error {
 		var h historySource

@@ -32,7 +32,7 @@ Without TLS the server listens only on addresses of this machine, unless --insec
 	flags := cmd.Flags()
 	flags.StringVar(&f.config.Listen, "listen", "127.0.0.1:8502", "address of the gRPC server")
 	flags.StringVar(&f.config.HTTP, "http", "127.0.0.1:8500", "address of the HTTP server, \"\" for none")
-	flags.StringVar(&f.config.Admin, "admin", "", "address of metrics and probes (default: that of --http)")
+	flags.StringVar(&f.config.Admin, "admin", "", "address of metrics and probes (default: the address of --http)")
 	flags.StringVar(&f.config.Types, "types", "", "directory with the descriptor sets (*.binpb, *.pb) of the types that are served")
 	flags.BoolVar(&f.config.AnyType, "any-type", false, "serve every type, in namespaces, with any payload")
 	flags.StringVar(&f.config.Tokens, "tokens", "", "file with the permissions of each token (default: all callers may do everything)")

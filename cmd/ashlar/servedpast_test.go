@@ -136,7 +136,7 @@ tokens:
 	} {
 		require.Equal(t, direct.ok("", args...), c.ok("", args...), "%v", args)
 	}
-	// The error about a missing revision names the available ones only to callers who may list the type.
+	// The error about a missing revision names the available revisions only if the caller may list the type.
 	r := c.run("", "list", "core/*", "--at", "999999999999", "-n", "shop")
 	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.err, "(the store has the revisions 1 to "+direct.newest()+")")

@@ -40,7 +40,7 @@ func openStore(t *testing.T, url string) storage.Backend {
 	return b
 }
 
-// observation is what a watch has shown: the versions of some counters, in order, until each has reached its end.
+// observation is the output of a watch so far: the versions of some counters, in order, until each has reached its end.
 type observation struct {
 	events []string
 	err    error

@@ -128,7 +128,7 @@ func listedIsAppliable(t *testing.T, c *runner) {
 			require.True(t, strings.HasSuffix(line, " unchanged"), line)
 		}
 	}
-	// In another store they keep their uids, so owners stay owners. The versions are those of the new store.
+	// In another store they keep their uids, so owners stay owners. The versions belong to the new store.
 	shown := c.ok("", "list", "*", "-o", "json")
 	other := newRunner(t, memoryURL())
 	for _, line := range lines(other.ok(shown, "apply", "-f", "-")) {

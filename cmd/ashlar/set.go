@@ -46,7 +46,7 @@ func newSet(objects []*manifest.Object) (*set, error) {
 	return s, nil
 }
 
-// sample returns the resource to be written, with stand-ins of the right size for the fields that are not known yet.
+// sample returns the resource to be written, with placeholders of the right size for the fields that are not known yet.
 func sample(o *manifest.Object) *resourcepb.Resource {
 	res := proto.CloneOf(o.Resource)
 	standIn := newULID()

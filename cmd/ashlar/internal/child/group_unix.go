@@ -36,7 +36,8 @@ func signal(cmd *exec.Cmd, sig syscall.Signal) {
 	_ = syscall.Kill(-cmd.Process.Pid, sig)
 }
 
-// notifyPause returns a channel for the signals with which terminals stop this process, and one for the signals about its children.
+// notifyPause returns a channel for the signals that terminals send to stop this process, and a channel for the signals about its
+// children.
 func notifyPause() (pauses, children <-chan os.Signal, stop func()) {
 	all, others := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	if !ossignal.Ignored(syscall.SIGTSTP) {

@@ -192,7 +192,7 @@ func (b *Backend) Close() error {
 	return b.conn.Close()
 }
 
-// Metadata keys in which the service keeps its marks.
+// Metadata keys of the service's marks.
 const (
 	deletionTimestamp = "deletionTimestamp"
 	finalizers        = "finalizers"

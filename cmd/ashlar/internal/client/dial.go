@@ -47,7 +47,7 @@ const (
 // reconnectBackoff sets the pauses between two attempts to reach a server.
 var reconnectBackoff = backoff.Config{BaseDelay: minPause, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxPause}
 
-// connectTimeout is the time a server has to accept a connection.
+// connectTimeout bounds the time until a server accepts a connection.
 const connectTimeout = 20 * time.Second
 
 // Dial returns a backend that calls a server. It connects at the first call.

@@ -85,7 +85,7 @@ a crash can show that a database acknowledges writes and then loses them.`,
 	flags.DurationVar(&q.during, "for", time.Minute, "how long to run under faults")
 	flags.StringVar(&q.crashCommand, "crash-command", "", "shell command that crashes the server and brings it back, for --faults")
 	flags.Uint64Var(&q.seed, "seed", 0, "repeat the choices of the --faults run that printed this seed (default: a new seed)")
-	flags.StringVar(&q.pattern, "run", "", "run only what matches this regular expression: cases are topic/case, the part under faults is Faults")
+	flags.StringVar(&q.pattern, "run", "", "run only the cases that match this regular expression: their names are topic/case, and Faults for the part under faults")
 	flags.StringVar(&q.report, "report", "", "also write a report to this file, as HTML")
 	flags.IntVar(&q.parallel, "parallel", 4, "number of cases that run at once")
 	return cmd
@@ -230,8 +230,8 @@ func (n *results) collect(ctx context.Context, q *conformanceRun, space *scratch
 	return err
 }
 
-// harnessFor returns what the suite must know about a kind of database: the promises it does not make (see docs/semantics.md), and the size
-// limit that the URL sets.
+// harnessFor returns the suite's configuration for a kind of database: the promises it does not make (see docs/semantics.md), and
+// the size limit that the URL sets.
 func harnessFor(storeURL string) (h conformance.Harness) {
 	u, err := url.Parse(storeURL)
 	if err != nil {

@@ -151,7 +151,7 @@ func (n *results) print(out io.Writer) error {
 			fmt.Fprintf(b, "%s\n", indent(text))
 		}
 		if len(w.Skipped) > 0 {
-			fmt.Fprintf(b, "%s\n", indent("not asked: "+strings.Join(w.Skipped, "; ")))
+			fmt.Fprintf(b, "%s\n", indent("not checked: "+strings.Join(w.Skipped, "; ")))
 		}
 	}
 	ran := 0
@@ -160,7 +160,7 @@ func (n *results) print(out io.Writer) error {
 			ran++
 		}
 	}
-	fmt.Fprintf(b, "%d guarantees: %d kept, %d broken, %d not asked; %d cases", len(all), marks["✓"], marks["✗"], marks["–"], ran)
+	fmt.Fprintf(b, "%d guarantees: %d kept, %d broken, %d not checked; %d cases", len(all), marks["✓"], marks["✗"], marks["–"], ran)
 	if f := n.faults; f != nil {
 		fmt.Fprintf(b, " and %s under faults: %d calls, %d events, faults: %s; seed %d", cli.Duration(f.WorkTime), f.Total(), f.Events, faultCounts(f), f.Seed)
 	}

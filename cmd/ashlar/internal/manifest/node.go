@@ -10,7 +10,7 @@ import (
 // maxDepth bounds the nesting of a document. A Struct needs three levels of messages for each level, and decoding stops at 10,000.
 const maxDepth = 1000
 
-// maxNodes bounds the size to which aliases can expand a small document.
+// maxNodes bounds the expansion of a small document by aliases.
 const maxNodes = 2_000_000
 
 type kind int

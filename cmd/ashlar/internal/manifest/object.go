@@ -32,8 +32,7 @@ type Object struct {
 	Position Position
 	// Resource is the resource to write. Its uid, version and generation may be missing.
 	Resource *resourcepb.Resource
-	// Owners are the candidate ids of the owner, without uids, in the order in which to look them up. If there are any, Resource.Owner is
-	// not set.
+	// Owners are the candidate ids of the owner, without uids, in lookup order. If there are any, Resource.Owner is not set.
 	Owners []*resourcepb.ID
 }
 

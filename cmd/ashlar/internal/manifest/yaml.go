@@ -44,7 +44,7 @@ func (r *yamlReader) next() (*node, error) {
 var linePrefix = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
 // malformedError extracts the line from an error of the library. The library counts from 0 and omits 0, but adds 1 for errors inside a
-// word; the messages of grammar errors all begin with what was expected.
+// word; all messages of grammar errors begin with the expected element.
 func malformedError(err error) error {
 	message := err.Error()
 	found := linePrefix.FindStringSubmatch(message)

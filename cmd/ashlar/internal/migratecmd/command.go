@@ -51,7 +51,7 @@ that they are complete.`,
 	flags := cmd.Flags()
 	flags.BoolVar(&f.live, "live", false, "follow the changes of the source until the cutover")
 	flags.DurationVar(&f.lag, "cutover-when-lag-below", 0, "with --live: cut over as soon as the lag of the target is below this")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "print what would be done, and change nothing")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "print the planned steps, and change nothing")
 	f.addTargetFlags(cmd)
 	cmd.AddCommand(migrateVerifyCommand(a), migrateStatusCommand(a), migrateAbortCommand(a), migrateUnfenceCommand(a))
 	return cmd
@@ -85,7 +85,7 @@ func awaitCutover(a *cli.App, cutover chan<- struct{}) {
 	}
 }
 
-// dryRun compares the stores and prints what a migration would do.
+// dryRun compares the stores and prints the changes that a migration would make.
 func dryRun(ctx context.Context, a *cli.App, from, to storage.Backend, f migrateFlags) error {
 	r, err := migrate.Verify(ctx, from, to, nil)
 	if err != nil {

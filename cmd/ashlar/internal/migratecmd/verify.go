@@ -88,7 +88,7 @@ func migrateStatusCommand(a *cli.App) *cobra.Command {
 					return err
 				}
 				if fenced {
-					_, err = fmt.Fprintf(a.Out, "closed for writing: it has moved to %s (if that store is not in use, open this one with ashlar migrate unfence)\n",
+					_, err = fmt.Fprintf(a.Out, "closed for writing: it has moved to %s (if that store is not in use, reopen the source with ashlar migrate unfence)\n",
 						cli.Printable(target))
 				}
 				if s != nil && err == nil {

@@ -17,8 +17,8 @@ const (
 	retryPause = time.Second
 )
 
-// Follow counts the resources that match a filter in t until ctx ends, which is not an error. When a watch ends, it opens another one. It
-// fails if the first watch cannot be opened, or if the backend is closed.
+// Follow counts the resources that match a filter in t until ctx ends, which is not an error. When a watch ends, it opens another.
+// It fails if the first watch cannot be opened, or if the backend is closed.
 func Follow(
 	ctx context.Context, b storage.Backend, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, t *Tally,
 ) error {
