@@ -24,7 +24,8 @@
 //
 // # Optional parts
 //
-// A driver must be able to read listings for pages and for the snapshots of watches: it implements either [Historian], from which
-// the backend derives both, or [Pager] and [Snapshotter]. It may also implement [Prover] on its Source (bookmarks), and [Mover],
-// [GuardedMover] and [Bulk] (for live migrations: storage.As finds them in the backend, and package conformance tests them).
+// A driver must be able to read listings for pages and for the snapshots of watches: it implements either [Historian] or both
+// [Pager] and [Snapshotter], which the backend otherwise derives from Historian. It may also implement [Prover] on its Source
+// (bookmarks), and [Mover], [GuardedMover] and [Bulk] (for live migrations: storage.As finds them in the backend, and package
+// conformance tests them).
 package driver

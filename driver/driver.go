@@ -66,8 +66,8 @@ type Rows interface {
 // snapshot in pages from the driver's history. A driver without Historian must be a Snapshotter and a Pager.
 type Snapshotter[P any] interface {
 	// Snapshot returns the resources that match a filter at a moment during the call, and the position of that moment. It contains
-	// every change acknowledged before called, the time at which the watch was requested. If the error matches ErrRunEnded, the
-	// backend starts again.
+	// every change acknowledged before called, the time of the watch's request. If the error matches ErrRunEnded, the backend
+	// starts again.
 	Snapshot(ctx context.Context, called time.Time, f *Filter) (Snapshot, P, error)
 }
 

@@ -22,15 +22,15 @@ type Event[P any] struct {
 	Size int
 	// At is the position of the event in the store's history, for Contains and Advance.
 	At P
-	// Revision is the event's number, CreateRevision the revision at which the resource was created, and Writes the number of
-	// changes since then, including this one. For a deletion, CreateRevision and Writes are those of the last stored resource. All
-	// three are 0 if the driver is no Historian.
+	// Revision is the event's number, CreateRevision the revision of the resource's creation, and Writes the number of changes
+	// since then, including this event. For a deletion, CreateRevision and Writes describe the last stored resource. All three are
+	// 0 if the driver is no Historian.
 	Revision, CreateRevision, Writes int64
 	// Commit is the same non-zero number for events that became visible atomically; these are adjacent. It is 0 for the only event
 	// of a commit, and if the source cannot know.
 	Commit int64
-	// CommitContinues reports that the batch or page ends with this event although its commit continues. A watch then has to read
-	// the next batch or page to find further events of the commit. If it is false for the last event, the batch or page ends with a
+	// CommitContinues reports that the batch or page ends with this event although its commit continues. A watch then reads the
+	// next batch or page to find further events of the commit. If it is false for the last event, the batch or page ends with a
 	// whole commit. A page that ends inside a commit contains the event at its end even if the filter excludes it.
 	CommitContinues bool
 }
@@ -42,8 +42,8 @@ type Version struct {
 	Resource           *resourcepb.Resource
 	// SingleReader reports that Data has a single reader, which may keep it without copying.
 	SingleReader bool
-	// CreateRevision is the revision at which the resource was created, ModRevision the revision of its last change up to that
-	// time, and Writes the number of changes from the first to the last, inclusive.
+	// CreateRevision is the revision of the resource's creation, ModRevision the revision of its last change up to that time, and
+	// Writes the number of changes from the first to the last, inclusive.
 	CreateRevision, ModRevision, Writes int64
 }
 
@@ -97,8 +97,8 @@ type Prover[P any] interface {
 	Reached(at, target P) bool
 }
 
-// PageBytes is the number of bytes of resources after which a page of history ends, whatever the number of changes in it. A watch
-// that is behind holds one page in memory until it is consumed.
+// PageBytes is the size limit of a page of history: the page ends once its resources have that many bytes, whatever the number of
+// changes in it. A watch that is behind holds one page in memory until it is consumed.
 const PageBytes = 4 << 20
 
 // History is a sequence of past changes, read page by page.

@@ -20,17 +20,16 @@ type Historian[P any] interface {
 	// Before returns the resources stored just before each of these events, which are of one page or batch of the Source; nil if
 	// nothing was stored. If the history may be discarded, the error matches storage.ErrCompacted.
 	Before(ctx context.Context, events []*Event[P]) ([]*Version, error)
-	// Revisions returns the oldest and the newest revision at which the store can be read, as history.Historian does: by a strong
-	// read.
+	// Revisions returns the oldest and the newest readable revision of the store, as history.Historian does: by a strong read.
 	Revisions(ctx context.Context) (oldest, newest int64, err error)
 	// PositionAt returns the position that contains exactly the changes up to a revision, once no further change up to it can
 	// appear. If there is no such position, the error matches storage.ErrCompacted or storage.ErrFutureRevision.
 	PositionAt(ctx context.Context, revision int64) (P, error)
-	// AwaitFinal waits until no further change up to a revision can appear. The revision is that of a change made by this handle. If
-	// the database has no cheaper way to know, AwaitFinal is PositionAt without the result.
+	// AwaitFinal waits until no further change up to a revision can appear. The revision belongs to a change made by this handle.
+	// If the database has no cheaper way to know, AwaitFinal is PositionAt without the result.
 	AwaitFinal(ctx context.Context, revision int64) error
-	// RevisionOf returns the revision up to which a position contains everything: the revision of a durable change, or of the empty
-	// store.
+	// RevisionOf returns the last revision whose changes a position contains completely: the revision of a durable change, or of
+	// the empty store.
 	RevisionOf(at P) int64
 	// Compact makes a revision the oldest one, unless a newer one is. A future revision is an error that matches
 	// storage.ErrFutureRevision.
@@ -43,7 +42,7 @@ const TokenLifetime = 5 * time.Minute
 // HistoryQuery is the argument of Historian.ReadAt.
 type HistoryQuery[P any] struct {
 	// At is the position; nil selects the present one, read with Consistency. In that case Final requires a position whose
-	// RevisionOf is complete, for which the driver may have to wait.
+	// RevisionOf is complete, and the driver may wait for it.
 	At          *P
 	Consistency storage.ReadConsistency
 	Final       bool
@@ -68,7 +67,7 @@ type HistoryQuery[P any] struct {
 	Count bool
 }
 
-// MaxBytes returns the number of bytes of data after which the read ends.
+// MaxBytes returns the size limit of the read: it ends once it has that many bytes of data.
 func (q *HistoryQuery[P]) MaxBytes() int { return cmp.Or(q.Bytes, PageBytes) }
 
 // HistoryPage is the result of Historian.ReadAt.

@@ -110,7 +110,7 @@ func TestNoteLimitsPrecedeDriver(t *testing.T) {
 	}
 }
 
-// releasing is a context that counts the calls that hold it.
+// releasing is a context with a count of the calls that use it.
 type releasing struct {
 	context.Context
 	done chan struct{}
@@ -119,7 +119,7 @@ type releasing struct {
 
 func (r *releasing) Done() <-chan struct{} { return r.done }
 
-// AfterFunc is the method by which package context registers with a foreign context.
+// Package context calls AfterFunc to register with a foreign context.
 func (r *releasing) AfterFunc(func()) (stop func() bool) {
 	r.held++
 	return func() bool { r.held--; return true }

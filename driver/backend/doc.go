@@ -9,7 +9,7 @@
 //
 //   - the order of errors (storage.ErrClosed, then storage.ErrInvalid and storage.ErrTooLarge, then the context's), and the
 //     operation and the key in the text of an error;
-//   - deadlines: a context that reaches a driver has one, unless [Options] disables it;
+//   - deadlines: each context passed to a driver has a deadline, unless [Options] disables it;
 //   - cursors and continue tokens, with the id of the store and a checksum;
 //   - the join of a snapshot with the following changes, for any number of watches over one driver.Source.
 package backend

@@ -19,9 +19,9 @@ type Options[P any] struct {
 	BoundedGet bool
 	// UnboundedFence reports that Mover.SetFence takes its own time: a context without a deadline reaches it unchanged.
 	UnboundedFence bool
-	// Outage is the time for which a watch that reads from history retries while the database fails: 5 minutes.
+	// Outage is how long a watch that reads from history retries while the database fails: 5 minutes.
 	Outage time.Duration
-	// IdleTimeout is the time for which Source.Run continues after the last watch was closed. 0 keeps it running as long as the backend.
+	// IdleTimeout is how long Source.Run continues after the last watch was closed. 0 keeps it running as long as the backend.
 	IdleTimeout time.Duration
 	// LogEvents is the number of events kept for watches that are slightly behind: 10,000.
 	LogEvents int

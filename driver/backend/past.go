@@ -61,8 +61,8 @@ func (h historian[P]) Scan(ctx context.Context, span history.Span, opts history.
 	return scan, nil
 }
 
-// single reports whether a query covers only the key at which it begins. No key lies between the bytes of a key and the same bytes
-// with a 0 or 1 appended.
+// single reports whether a query covers only its first key. No key lies between the bytes of a key and the same bytes with a 0 or 1
+// appended.
 func single[P any](q *driver.HistoryQuery[P]) bool {
 	n := len(q.From)
 	return n > 0 && len(q.To) == n+1 && q.To[n] <= 1 && bytes.HasPrefix(q.To, q.From)

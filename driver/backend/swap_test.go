@@ -12,7 +12,7 @@ import (
 	"github.com/ashlar-dev/storage/history"
 )
 
-// contended is a driver of an empty store in which another caller is always first.
+// contended is a driver of an empty store where another caller is always first.
 type contended struct {
 	stub
 	driver.Historian[uint64]

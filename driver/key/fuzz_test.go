@@ -73,7 +73,7 @@ func FuzzPrefix(f *testing.F) {
 	})
 }
 
-// Seek, from any bytes, skips no match and returns bytes at which a match is possible.
+// Seek, from any bytes, skips no match and returns bytes that can begin a match.
 func FuzzSeek(f *testing.F) {
 	f.Add("g", "k", "p", "n", "a", "g", "k", "p", "n", "ab", byte(4), []byte("g\x00k\x00p\x00n\x00ab\x00"))
 	f.Add("g", "k", "p", "n", "a", "g", "l", "q", "m", "ab", byte(12), []byte("g\x00\x00\x00\x00\x00"))

@@ -1,4 +1,4 @@
-// Package key contains the identity of a resource, in the order in which every backend lists.
+// Package key contains the identity of a resource, in the list order of every backend.
 //
 // A key is (group, kind, partition, namespace, name). No part contains a NUL, so the parts joined by NUL bytes are unambiguous, and
 // their byte order is the order of the tuple.

@@ -21,7 +21,7 @@ func drawFilter(t *rapid.T) Filter {
 	return f
 }
 
-// near draws a key whose units often equal those of a filter.
+// near draws a key whose units often equal a filter's units.
 func near(t *rapid.T, f *Filter) Key {
 	k := draw(t, "key")
 	for i, unit := range []string{f.Group, f.Kind, f.Partition, f.Namespace} {
