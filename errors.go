@@ -20,7 +20,7 @@ var (
 	// retry with the same uid.
 	ErrWrongUid = errors.New("the stored resource has another uid")
 
-	// ErrInconsistent reports that the backend could not reach what the call requires (a primary, a quorum, the database) before the
+	// ErrInconsistent reports that the backend could not reach a required part (a primary, a quorum, the database) before the
 	// deadline. A read fails rather than return old data. A write may or may not have happened: read to find out. Retry later.
 	ErrInconsistent = errors.New("the database could not give a consistent answer")
 
