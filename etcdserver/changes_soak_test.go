@@ -40,7 +40,7 @@ func TestManyChanges(t *testing.T) {
 			t.Fatalf("ASHLAR_CHANGES=%s, want a number of %d at least", text, stages)
 		}
 	}
-	// One after the other, so that the figures belong to one database.
+	// They run sequentially, so that each figure belongs to one database.
 	t.Run("sqlite", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "store.db")
 		manyChanges(t, "sqlite:"+file, changes, func(t *testing.T) int64 {

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A key that is compared, deleted and replaced by another one is taken exactly once, whatever concurrent deletions there are.
+// A key that is compared, deleted and replaced by another key is taken exactly once, whatever concurrent deletions there are.
 func TestOneTakesAKey(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		const takers = 6
@@ -194,7 +194,7 @@ func TestComparedRanges(t *testing.T) {
 	})
 }
 
-// The key for which the comparison of a range fails is a condition of the transaction.
+// If the comparison of a range fails for a key, that key is a condition of the transaction.
 func TestARangeThatFailsIsStillTheSame(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		const rounds = 40

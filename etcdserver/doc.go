@@ -24,8 +24,8 @@
 //     ranges may contain any bytes.
 //   - A transaction is Unimplemented if it changes something because a comparison of a range holds, or because the range is empty.
 //   - A transaction that deletes a range also deletes keys that are created concurrently in it, by later changes. If the range was empty
-//     then, the response has the revision of these changes, otherwise that of the transaction: a watch from there sees the deletions and
-//     all remaining keys.
+//     then, the response has the revision of these changes, otherwise the revision of the transaction: a watch from there sees the
+//     deletions and all remaining keys.
 //   - If a transaction contains transactions, a put of a key in one of them and its deletion in a later one are rejected as a duplicate
 //     key. etcd executes both in order.
 //   - A transaction has at most 4,096 comparisons and operations, including nested transactions.

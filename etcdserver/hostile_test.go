@@ -227,7 +227,7 @@ func TestHostileRequestsAreAnsweredAsByEtcd(t *testing.T) {
 	})
 }
 
-// sameAs compares responses with those of etcd, line by line.
+// sameAs compares responses with etcd's responses, line by line.
 func sameAs(t *testing.T, file, got string) {
 	t.Helper()
 	want, err := os.ReadFile(file)

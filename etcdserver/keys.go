@@ -28,7 +28,7 @@ var keyType = &resourcepb.Type{Group: "etcd", GroupVersion: "v3", Kind: "key"}
 // afterAllKeys sorts after every key.
 var afterAllKeys = &resourcepb.ID{Type: &resourcepb.Type{Group: keyType.Group, Kind: keyType.Kind + "\x01"}, Tenancy: &resourcepb.Tenancy{}}
 
-// idOf returns the id under which a key is stored.
+// idOf returns the id of a key's resource.
 func idOf(key []byte) (*resourcepb.ID, error) {
 	switch {
 	case len(key) > maxKeySize:

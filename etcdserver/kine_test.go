@@ -27,8 +27,8 @@ func handles(t *testing.T, name, url string) (first, second storage.Backend) {
 }
 
 // Kubernetes serves consistent reads from its cache: it requests the current revision and waits until its watch reports progress up to it.
-// The progress must come even without changes to the watched keys, whoever wrote, or such reads hang (kine#577). Revision 0, from a server
-// that has seen no change yet, does not count as progress.
+// The progress must come even without changes to the watched keys, for writes of any client, or such reads hang (kine#577).
+// Revision 0, from a server that has seen no change yet, does not count as progress.
 func TestProgressReachesWhatWasRead(t *testing.T) {
 	t.Parallel()
 	for name, url := range engines {

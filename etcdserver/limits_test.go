@@ -17,8 +17,8 @@ import (
 // overhead is the difference between 1 MiB and the largest value, apart from the bytes of its key: docs/etcd.md documents it.
 const overhead = 100
 
-// A value can have 1 MiB minus its key and a small overhead. Larger values are rejected like requests above etcd's own limit, and so are
-// values that are too large together.
+// A value can have 1 MiB minus its key and a small overhead. Larger values, and values that are too large together, are rejected
+// like requests above etcd's own limit.
 func TestLargestValues(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		large := strings.Repeat("v", 1<<20)

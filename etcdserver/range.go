@@ -166,7 +166,7 @@ func filters(r *pb.RangeRequest) bool {
 	return r.MinModRevision != 0 || r.MaxModRevision != 0 || r.MinCreateRevision != 0 || r.MaxCreateRevision != 0
 }
 
-// arrange filters, sorts and limits the keys of a response as requested. The count stays that of the range.
+// arrange filters, sorts and limits the keys of a response as requested. The count still covers the range.
 func arrange(r *pb.RangeRequest, answer *pb.RangeResponse) {
 	if filters(r) {
 		answer.Kvs = slices.DeleteFunc(answer.Kvs, func(kv *mvccpb.KeyValue) bool {

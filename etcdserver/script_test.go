@@ -267,7 +267,7 @@ func TestAnswersAreThoseOfEtcd(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) { sameAsEtcd(t, runScript(t, c)) })
 }
 
-// sameAsEtcd compares the responses of a server with those of etcd.
+// sameAsEtcd compares the responses of a server with etcd's responses.
 func sameAsEtcd(t *testing.T, got string) {
 	t.Helper()
 	want, err := os.ReadFile("testdata/script.txt")

@@ -60,7 +60,7 @@ func New(b storage.Backend, o *Options) (*Server, error) {
 	}
 	var ok bool
 	if s.history, ok = storage.As[history.Historian](b); !ok {
-		return nil, fmt.Errorf("%w: etcd's API needs a store that numbers its changes, and this one does not", storage.ErrInvalid)
+		return nil, fmt.Errorf("%w: etcd's API needs a store that numbers its changes, and this store does not", storage.ErrInvalid)
 	}
 	if s.commits, ok = storage.As[storage.Transactor](b); !ok {
 		return nil, fmt.Errorf("%w: etcd's API needs a store with transactions", storage.ErrInvalid)

@@ -12,8 +12,8 @@ import (
 	"github.com/ashlar-dev/storage/history"
 )
 
-// sweepResult is the result of a sweep. No key that remains was created before revision. If no key remains, revision is that of the last
-// deletion; otherwise it is the revision from which the sweep ignores new keys.
+// sweepResult is the result of a sweep. No key that remains was created before revision. If no key remains, revision is the
+// revision of the last deletion; otherwise the sweep ignores keys created at or after that revision.
 type sweepResult struct {
 	deleted  []*change
 	revision int64

@@ -130,8 +130,8 @@ func (t *transaction) change(ctx context.Context, changing []*change) (int64, er
 	return swapped.Revision, err
 }
 
-// evaluate evaluates the comparisons, also those of transactions in the branches to execute. All see the store as it was before the
-// transaction. If the comparison of a range fails, the transaction depends only on one key for which it fails.
+// evaluate evaluates the comparisons, including comparisons of transactions in the branches to execute. All see the store as it was
+// before the transaction. If the comparison of a range fails, the transaction depends only on one key that fails it.
 func (t *transaction) evaluate(ctx context.Context, r *pb.TxnRequest) error {
 	holds, ranges := true, false
 	for _, c := range r.Compare {

@@ -150,7 +150,8 @@ func progressIsTrue(t *testing.T, writer, c *clientv3.Client) {
 			last[r.WatchId], last[-1] = max(last[r.WatchId], ev.Kv.ModRevision), max(last[-1], ev.Kv.ModRevision)
 		}
 		if len(r.Events) == 0 {
-			// kube-apiserver takes the revision of progress as that of its cache, which would then contain newer objects.
+			// kube-apiserver takes the revision of progress as its cache's revision, but the cache would then contain newer
+			// objects.
 			if r.Header.Revision < last[r.WatchId] {
 				t.Fatalf("watch %d gets progress to %d after an event of revision %d", r.WatchId, r.Header.Revision, last[r.WatchId])
 			}

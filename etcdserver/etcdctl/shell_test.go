@@ -161,7 +161,7 @@ func (s *shell) normal(text string) string {
 	})
 }
 
-// step names a revision by the first step after which it was reached.
+// step names a revision by the first step that reached it.
 func (s *shell) step(revision int64) string {
 	if revision == 0 {
 		return "0"

@@ -177,8 +177,8 @@ func patch(ctx context.Context, s kube.Interface, key string, _ *example.Pod) er
 	return s.GuaranteedUpdate(ctx, key, &example.Pod{}, false, nil, same, nil)
 }
 
-// changing is storage in which every update differs. Kubernetes' benchmark sets the same annotation each time, and storage does not write
-// unchanged objects.
+// changing is storage whose updates all differ. Kubernetes' benchmark sets the same annotation each time, and storage does not
+// write unchanged objects.
 type changing struct{ kube.Interface }
 
 // GuaranteedUpdate implements storage.Interface.

@@ -77,7 +77,7 @@ func newCached(t *testing.T, h *harness, o cacheOptions) *cached {
 	return c
 }
 
-// attributes returns the fields by which pods are selected.
+// attributes returns the fields that select pods.
 func attributes(object runtime.Object) (labels.Set, fields.Set, error) {
 	pod := object.(*example.Pod)
 	return pod.Labels, fields.Set{
@@ -86,7 +86,7 @@ func attributes(object runtime.Object) (labels.Set, fields.Set, error) {
 	}, nil
 }
 
-// impatient is a clock with which the cache checks for compactions at once instead of every 15 seconds.
+// impatient is a clock that makes the cache check for compactions at once instead of every 15 seconds.
 type impatient struct{ clock.RealClock }
 
 func (impatient) NewTimer(d time.Duration) clock.Timer {
@@ -141,7 +141,7 @@ func (c *cached) compactWatches(ctx context.Context, t *testing.T, version strin
 	})
 }
 
-// before returns the version before another one.
+// before returns the version before a given version.
 func before(t *testing.T, version string) string {
 	t.Helper()
 	n, err := strconv.ParseInt(version, 10, 64)

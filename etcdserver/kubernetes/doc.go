@@ -3,8 +3,8 @@
 // change, because it can call package etcdserver by gRPC.
 //
 // The package does not reimplement Kubernetes' storage.Interface. Kubernetes' own store for etcd makes calls of etcd's API, and package
-// etcdserver answers them from the backend, in the same process and without a network. So the semantics are those of Kubernetes: resource
-// versions, lists at a version, continue tokens, preconditions, watches and their bookmarks, expiry.
+// etcdserver answers them from the backend, in the same process and without a network. So the semantics are Kubernetes' own:
+// resource versions, lists at a version, continue tokens, preconditions, watches and their bookmarks, expiry.
 //
 //	store, err := kubernetes.New(backend, nil)
 //	…

@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// RESTOptions returns a getter like base that stores objects in the store, behind Kubernetes' watch cache. Codecs, prefixes and encryption
-// remain those of base. An API server uses it as Config.RESTOptionsGetter, an API server of custom resources also as
+// RESTOptions returns a getter like base that stores objects in the store, behind Kubernetes' watch cache. Codecs, prefixes and
+// encryption remain base's. An API server uses it as Config.RESTOptionsGetter, an API server of custom resources also as
 // ExtraConfig.CRDRESTOptionsGetter.
 func (s *Store) RESTOptions(base generic.RESTOptionsGetter) generic.RESTOptionsGetter {
 	return &restOptions{store: s, base: base}

@@ -73,8 +73,8 @@ func interval(option time.Duration) time.Duration {
 	}
 }
 
-// Close ends the server and all watches, including those of storage that was not released. Release the storage from Interface and the
-// decorators first.
+// Close ends the server and all watches, including watches of storage that was not released. Release the storage from Interface and
+// the decorators first.
 func (s *Store) Close() {
 	s.compactor.Stop()
 	s.connection.close()

@@ -42,8 +42,8 @@ type streams struct {
 	group  sync.WaitGroup // the goroutines of the streams
 }
 
-// errClosed ends the calls of a closed client and the watches of a closed server. gRPC's own clients use the same code, after which callers
-// do not retry.
+// errClosed ends the calls of a closed client and the watches of a closed server. gRPC's own clients use the same code, and callers
+// do not retry after it.
 var errClosed = status.Error(codes.Canceled, "kubernetes: the store is closed")
 
 // close waits until all streams have ended, after the client's context has, and rejects new ones.

@@ -60,8 +60,8 @@ func prepare(t *testing.T, engines []engine) (all []prepared) {
 	return all
 }
 
-// runTogether runs the tests that may run in parallel. Most of them wait for time to pass, so engines run in parallel, and so do tests if
-// the engine allows it.
+// runTogether runs the tests that may run in parallel. Most of them wait for time to pass, so engines run in parallel. Tests of one
+// engine also run in parallel if it allows that.
 func (s *suite[Storage]) runTogether(t *testing.T, engines []engine) {
 	t.Helper()
 	for _, e := range prepare(t, engines) {

@@ -176,8 +176,8 @@ var urls = map[string]func(t *testing.T) string{
 	"sqlite": func(t *testing.T) string { return "sqlite://" + filepath.Join(t.TempDir(), "kube.db") },
 }
 
-// TestInformers runs two servers on one store: informers of both must match a consistent list, a list that one began can be continued at
-// the other, and a restarted server finds all writes.
+// TestInformers runs two servers on one store: informers of both must match a consistent list, either server can continue a list
+// that the other began, and a restarted server finds all writes.
 func TestInformers(t *testing.T) {
 	t.Parallel()
 	for name, url := range urls {
