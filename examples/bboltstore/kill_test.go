@@ -88,7 +88,7 @@ func killed(t *testing.T, path string) map[string][]string {
 }
 
 // Whenever the process dies, its acknowledged writes are stored. A watch from an earlier cursor returns all of them, in order, and
-// at most one more write of each writer: the one in flight.
+// at most one more write of each writer: the write in flight.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
