@@ -32,8 +32,8 @@ import (
 
 // Historian is a backend that numbers its changes and can be read at an earlier revision. Find it with [storage.As].
 type Historian interface {
-	// Revisions returns the oldest revision at which the store can be read, and the newest one. The newest one is strong: it
-	// includes everything acknowledged before the call.
+	// Revisions returns the oldest and the newest readable revision of the store. The newest one is strong: it includes everything
+	// acknowledged before the call.
 	Revisions(ctx context.Context) (oldest, newest int64, err error)
 	// Scan reads the resources in a span at a revision, in key order.
 	Scan(ctx context.Context, span Span, opts ScanOptions) (ScanResult, error)
@@ -71,7 +71,7 @@ type ScanOptions struct {
 // Record is a resource with the revisions of its changes.
 type Record struct {
 	Resource *resourcepb.Resource
-	// Created is the revision of the creation, Modified that of the last change.
+	// Created is the revision of the creation, Modified the revision of the last change.
 	Created, Modified int64
 	// Writes is the number of changes since the creation, which is the first.
 	Writes int64
@@ -104,7 +104,7 @@ type Swap struct {
 type SwapResult struct {
 	// Done reports whether the swap was applied. Otherwise the key was last changed at another revision.
 	Done bool
-	// Revision is the revision of the change. If the swap was not applied, it is a revision at which Stored is the stored state.
+	// Revision is the revision of the change. If the swap was not applied, Stored is the stored state at that revision.
 	Revision int64
 	// Stored is the written or deleted resource. If the swap was not applied, it is the resource stored under the key, or nil.
 	Stored *Record
@@ -121,9 +121,8 @@ type Change struct {
 
 // Follower is a stream of changes. Only one goroutine may call Next at a time; Bookmark and Close are safe for concurrent use.
 type Follower interface {
-	// Next returns the next changes, in order and in whole commits, and the revision up to which all changes have been returned. It
-	// blocks until there are some. An empty result answers a Bookmark. It fails as
-	// storage.Watch.Next does.
+	// Next returns the next changes, in order and in whole commits, and the last revision whose changes have all been returned. It
+	// blocks until there are some. An empty result answers a Bookmark. It fails as storage.Watch.Next does.
 	Next(ctx context.Context) (changes []Change, revision int64, err error)
 	// Bookmark makes Next return, with or without changes, once everything acknowledged before this call has been returned.
 	storage.Bookmarker
