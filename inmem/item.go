@@ -82,7 +82,7 @@ func ascend(tree *btree.BTreeG[*item], filter *key.Filter, after *key.Key, visit
 	})
 }
 
-// maxMismatches is the number of mismatches in a row after which visitItems seeks. A seek costs about as much.
+// maxMismatches is the number of consecutive mismatches before visitItems seeks. A seek costs about as much.
 const maxMismatches = 8
 
 // visitItems calls visit with the items from a key on, including deletions, until visit returns false or a key reaches
