@@ -256,8 +256,8 @@ func (b *Batcher[Q, R]) carryOut(ctx context.Context, calls []*Call[Q, R]) {
 	}
 }
 
-// take takes the next batch from the queue, in order. A call waits for a later batch if its key is in the batch already, and so do
-// all later calls with that key. If the queue is empty, the worker signs off under the same lock, so no call is left behind.
+// take takes the next batch from the queue, in order. A call waits for a later batch if its key is in the batch already. All later
+// calls with that key then also wait. If the queue is empty, the worker signs off under the same lock, so no call is left behind.
 func (b *Batcher[Q, R]) take(cancel context.CancelFunc) []*Call[Q, R] {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -54,7 +54,7 @@ func (b *Batcher[Q, R]) queued() int {
 	return len(b.queue)
 }
 
-// queue enqueues the requests in order behind a first one in flight, and returns the group for which Close must wait.
+// queue enqueues the requests in order behind a request in flight, and returns the group that Close must wait for.
 func queue(t *testing.T, s *server, b *Batcher[request, string], requests ...request) *sync.WaitGroup {
 	t.Helper()
 	var callers sync.WaitGroup

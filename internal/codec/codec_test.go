@@ -56,7 +56,7 @@ func TestClone(t *testing.T) {
 	}
 }
 
-// fullLike returns a second full resource that shares with res the one field that differs between calls of full.
+// fullLike returns a second full resource and copies from res the only field that differs between calls of full.
 func fullLike(t testing.TB, res *resourcepb.Resource) *resourcepb.Resource {
 	like := full(t)
 	like.Status["s"].UpdatedAt = res.Status["s"].UpdatedAt

@@ -1,5 +1,5 @@
 // Package dial lets a caller of storage.Open replace the function that dials the store's connections, for example to inspect their
-// addresses or to inject faults. Names, certificates and credentials remain those of the URL.
+// addresses or to inject faults. Names, certificates and credentials are still taken from the URL.
 package dial
 
 import (

@@ -8,7 +8,7 @@ import (
 	"github.com/ashlar-dev/storage/driver/key"
 )
 
-// BenchmarkPass measures what an event costs each of 10,000 watches that do not want it, and the step back to waiting.
+// BenchmarkPass measures the cost of an event for each of 10,000 watches that do not want it, and of the step back to waiting.
 func BenchmarkPass(b *testing.B) {
 	l := newLine()
 	f := New(l, Options[int]{})

@@ -33,9 +33,9 @@
 //
 //	Bookmark ──► proof: Newest asks the database ──► a position ──► Next, once the watch has reached it
 //
-// The database must be asked after the request. Requests share a round trip only if it begins after all of them: requests during a
-// round trip share the next one, across all watches of a run. Silence proves nothing: while the database is unreachable there is no
-// proof, and bookmarks are late.
+// The database must be queried after the request. Requests share a round trip only if it begins after all of them: requests during
+// a round trip share the next one, across all watches of a run. Silence proves nothing: while the database is unreachable there is
+// no proof, and bookmarks are late.
 //
 // # Commits
 //

@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// SnapshotTTL is the time after which an unread snapshot is freed.
+// SnapshotTTL is how long an unread snapshot is kept.
 const SnapshotTTL = 5 * time.Minute
 
 // Expiring returns a snapshot that is freed if it was not read for SnapshotTTL, because it may hold as much memory or disk space as

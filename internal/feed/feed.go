@@ -19,10 +19,9 @@ type Options[P any] struct {
 	MaxEvents, MaxBytes int
 	// Page is the number of events read from history at a time: 500.
 	Page int
-	// Outage is the time for which a watch that reads from history retries while the database fails: 5 minutes.
+	// Outage is how long a watch that reads from history retries while the database fails: 5 minutes.
 	Outage time.Duration
-	// IdleTimeout is the time for which the source continues after the last watch was closed. 0 keeps it running as long as the
-	// feed.
+	// IdleTimeout is how long the source continues after the last watch was closed. 0 keeps it running as long as the feed.
 	IdleTimeout time.Duration
 	// InSnapshot is the cursor of a watch inside its snapshot.
 	InSnapshot string
@@ -48,7 +47,7 @@ type Feed[P any] struct {
 	ending  sync.WaitGroup // runs, and pending reads of history
 }
 
-// run is one call of Source.Run with the log that it fills.
+// run is a call of Source.Run and the log filled by it.
 type run[P any] struct {
 	feed     *Feed[P]
 	lifetime context.Context // ends with Run or earlier
@@ -193,7 +192,7 @@ func (r *run[P]) publish(events []*driver.Event[P], end P) {
 
 // Waking a watch costs many times as much as matching its filter. Watches whose filters do not match therefore sleep for wakeDelay at
 // most. Then they all advance together, with their cursors. A batch of more than directWakeLimit events wakes all watches at once,
-// which is then cheaper, and so does a batch after which they might fall out of the log.
+// which is then cheaper. A batch that could push watches out of the log also wakes all of them.
 const (
 	directWakeLimit = 8
 	wakeDelay       = 50 * time.Millisecond

@@ -15,6 +15,6 @@ type Source[P any] interface {
 	Advance(at P, ev *driver.Event[P]) P
 	Merge(at, end P) P
 
-	// Cursor returns the text from which a watch can resume at a position.
+	// Cursor returns the text that lets a watch resume at a position.
 	Cursor(at P) string
 }

@@ -47,7 +47,7 @@ func (w *watch[P]) leaveRun(ctx context.Context) error {
 	return nil
 }
 
-// enterRun makes r, on which the watch has a place, the watch's run. It returns false if the watch was closed.
+// enterRun makes r the watch's run. The watch already has a place on r. It returns false if the watch was closed.
 func (w *watch[P]) enterRun(r *run[P]) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -9,7 +9,8 @@
 //
 // A program reads its own writes at once, before the watch delivers them. A local write goes through these states:
 //
-//  1. Sent: [Replica.Begin] was called before the backend was asked. Versions of the keys that the watch delivers from now on are recorded.
+//  1. Sent: [Replica.Begin] was called before the request to the backend. Versions of the keys that the watch delivers from now on
+//     are recorded.
 //  2. Acknowledged: [Writing.End] was called after the backend's answer. The write overlays the copy, unless the watch has already delivered
 //     it, or a later state.
 //  3. Confirmed: the watch has delivered the very version, or a bookmark proves that the watch is past it. The overlay is removed.

@@ -21,7 +21,7 @@ type feed[V any] struct {
 	helpers sync.WaitGroup            // the broadcaster and verifications
 }
 
-// open opens the one watch of all types.
+// open opens the single watch of all types.
 func (f *feed[V]) open(ctx context.Context) (storage.Watch, error) {
 	all := storage.UnversionedType{Group: storage.Wildcard, Kind: storage.Wildcard}
 	if len(f.types) > 0 {

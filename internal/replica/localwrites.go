@@ -53,7 +53,7 @@ func (l *localWrites[V]) Begin(keys []key.Key) *Writing[V] {
 }
 
 // End makes the acknowledged changes of the commit, written and deleted resources, visible in all later Views, in one step. Pass nothing if the
-// commit failed or its outcome is unknown. End returns the keys for which the copy may be behind or ahead of the write. Their rows do not
+// commit failed or its outcome is unknown. End returns the keys whose copy may be behind or ahead of the write. Their rows do not
 // change until the watch has delivered the write; [Replica.Barrier] waits for that.
 func (w *Writing[V]) End(written, deleted []*resourcepb.Resource) (unsure []key.Key) {
 	rows := make([]*Row[V], len(written))

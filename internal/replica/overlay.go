@@ -47,7 +47,7 @@ type coveredWrite struct {
 // maxCovered bounds the covered writes of a key, and so the memory for a key that is written often while the watch is down.
 const maxCovered = 64
 
-// coverWith returns the covered writes of the next write of the key, which covers this one.
+// coverWith returns the covered writes of the next write of the key, which covers w.
 func (o *localWrite[V]) coverWith() []coveredWrite {
 	covered := coveredWrite{o.version, o.row == nil, o.writeNumber}
 	if last := len(o.coveredWrites) - 1; len(o.coveredWrites) == maxCovered {

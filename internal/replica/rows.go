@@ -142,8 +142,8 @@ func (t *trees[V]) set(k key.Key, row *Row[V], index *Index[V]) (old *Row[V]) {
 	return old
 }
 
-// byHash finds rows by the hash of their keys. It needs one memory access, where a tree of 100,000 rows needs seventeen at distant addresses. It
-// stores no keys, so the garbage collector has no more pointers to scan than those of the rows.
+// byHash finds rows by the hash of their keys. It needs one memory access, where a tree of 100,000 rows needs seventeen at distant
+// addresses. It stores no keys, so the garbage collector scans no pointers besides the rows.
 type byHash[V any] struct {
 	seed         maphash.Seed
 	rows         map[uint64]*Row[V]

@@ -173,7 +173,7 @@ type waiters struct {
 	wakeAll chan struct{} // asks the broadcaster to wake the waiters
 }
 
-// directWakeLimit is the number of waiters up to which a change wakes them directly.
+// directWakeLimit is the maximum number of waiters that a change wakes directly.
 const directWakeLimit = 4
 
 // add returns a channel that is closed at the next change.

@@ -197,7 +197,7 @@ func (v *View[V]) Select(filter key.Filter) iter.Seq[*Row[V]] {
 	}
 }
 
-// seekAfter is the number of consecutive mismatches after which a selection seeks. A seek costs about as much as reading so many rows.
+// seekAfter is the number of consecutive mismatches before a selection seeks. A seek costs about as much as reading so many rows.
 const seekAfter = 8
 
 // prefixRows returns the rows with a key prefix, which are neighbours. It searches for the row behind them once instead of comparing each key.

@@ -114,8 +114,8 @@ func dependencies(t *testing.T, fset *token.FileSet, imports types.Importer, p l
 	return uses
 }
 
-// largestCycle returns the largest set of files that all reach each other. It compares what each file reaches, which is quick for the few files of
-// a package.
+// largestCycle returns the largest set of files that all reach each other. It compares the sets of files that each file reaches,
+// which is quick for the few files of a package.
 func largestCycle(uses map[string][]string) (largest []string) {
 	reached := map[string]map[string]bool{}
 	for from := range uses {

@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// A user whose database is down has to see which address refused the connection. The adapters report that in the same words.
+// If the database is down, the error must name the address that refused the connection. The adapters report that in the same words.
 func TestClosedPort(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "id")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")

@@ -94,7 +94,7 @@ func (s *Server) SetEmptyPages(n int) {
 	s.stream.empty = n
 }
 
-// SetOmissions makes DescribeStream omit the shards for which omit returns true; shards are counted from 0 in the order of their
+// SetOmissions makes DescribeStream omit a shard if omit returns true for it; shards are counted from 0 in the order of their
 // creation. With nil it omits none.
 func (s *Server) SetOmissions(omit func(shard int, closed bool) bool) {
 	s.mu.Lock()

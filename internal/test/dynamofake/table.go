@@ -16,7 +16,7 @@ type table struct {
 	record func(at address, before, after item)
 
 	noTTL bool
-	// lag is the number of states by which eventually consistent reads are old.
+	// lag is the age of eventually consistent reads, as a number of states.
 	lag int
 	// page is the maximum number of items in an answer of Query.
 	page int

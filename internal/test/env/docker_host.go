@@ -15,8 +15,8 @@ import (
 	"github.com/testcontainers/testcontainers-go"
 )
 
-// publishedAt returns the address on which the daemon publishes ports, and the host by which this process reaches it: loopback if
-// the daemon runs on this machine.
+// publishedAt returns the address where the daemon publishes ports, and the host name or address that this process uses to reach
+// it: loopback if the daemon runs on this machine.
 func publishedAt(ctx context.Context, p *testcontainers.DockerProvider) (host string, onThisMachine bool, err error) {
 	host, err = p.DaemonHost(ctx)
 	if err != nil {

@@ -52,7 +52,7 @@ func silent(t *testing.T) string {
 	return fmt.Sprintf("127.0.0.1:%d", at.(*syscall.SockaddrInet4).Port)
 }
 
-// The daemon of these tests may be remote. If its socket and name are this machine's, so are its ports.
+// The daemon of these tests may be remote. If its socket and name are this machine's, its ports are too.
 func TestPublishedAt(t *testing.T) {
 	t.Parallel()
 	c := start(t, postgresSpec())

@@ -81,7 +81,7 @@ func dynamoSpec() spec {
 		name: "DynamoDB Local", image: images.DynamoDB(), port: 8000, wait: true,
 		cmd: []string{"-jar", "DynamoDBLocal.jar", "-inMemory", "-sharedDb", "-disableTelemetry", "-port", "8000"},
 		ready: func(ctx context.Context, addr string) error {
-			// It refuses a request without a signature, which proves that it is ready.
+			// A server that is ready refuses a request without a signature.
 			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/", nil)
 			if err != nil {
 				return err

@@ -4,7 +4,7 @@ package env
 
 import "testing"
 
-// EtcdWithBackup is an etcd server of one member whose data can be restored into another one, by the tools that operators use.
+// EtcdWithBackup is an etcd server of one member whose data can be restored into another server, by the tools that operators use.
 type EtcdWithBackup struct {
 	*EtcdServer
 

@@ -21,8 +21,8 @@ func engine(t testing.TB, what string, f func(ctx context.Context, cli client.AP
 	}
 }
 
-// peerNetwork creates a network on which the servers of one test reach each other by name. It has no route to the outside, so
-// Docker publishes ports on the default network, and disconnecting a member from its peers does not affect its clients.
+// peerNetwork creates a network where the servers of one test reach each other by name. It has no route to the outside, so Docker
+// publishes ports on the default network, and disconnecting a member from its peers does not affect its clients.
 func peerNetwork(t testing.TB) string {
 	t.Helper()
 	sweep()

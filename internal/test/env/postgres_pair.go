@@ -31,7 +31,7 @@ func StartPostgresPair(t testing.TB, args ...string) *PostgresPair {
 	primary := &PostgresServer{Container: c, URL: postgresURL(c.Addr)}
 	primary.Exec(t, "sh", "-c", "echo 'host replication all all scram-sha-256' >> "+postgresData+"/pg_hba.conf")
 
-	// This is a base backup by SQL: the session that starts it must end it, and the images need no program for it.
+	// This is a base backup by SQL: only the session that starts it can end it, and the images need no extra program.
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	conn := primary.Connect(t)

@@ -18,7 +18,7 @@ func (s *PostgresServer) KillProcess(t testing.TB, pid uint32) (there bool) {
 }
 
 // Freeze stops all processes of the server but the first one, which continues to accept connections, until Wake is called. Docker's
-// Pause stops that one as well, but fails while the server creates processes.
+// Pause stops that process as well, but fails while the server creates processes.
 func (s *PostgresServer) Freeze(t testing.TB) {
 	t.Helper()
 	others := s.processes(t)[1:]

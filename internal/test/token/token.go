@@ -1,6 +1,6 @@
-// Package token attacks the continue tokens of listings that are read from history. Tokens are not signed, so a caller who knows
-// the format can forge one. A forged token may return only resources that the caller could have listed, and must not keep the store
-// busy.
+// Package token attacks the continue tokens of listings that are read from history. Tokens are not signed, so a caller can forge a
+// token if the format is known. A forged token may return only resources that the caller could have listed, and must not keep the
+// store busy.
 package token
 
 import (
@@ -28,8 +28,7 @@ type Backend interface {
 	storage.Pager
 }
 
-// timeout bounds the work of the store on a forged token, on a busy machine. It is less than the time after which calls stop
-// retrying.
+// timeout bounds the work of the store on a forged token, on a busy machine. It is less than the time that calls spend on retries.
 const timeout = 15 * time.Second
 
 // Run attacks a new, empty store. other is another store of the same database, and empty too.
