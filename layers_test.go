@@ -36,7 +36,7 @@ func goList(t *testing.T, pattern string) (all []goPackage) {
 	}
 }
 
-// links returns the packages that each package of the module links, without those of tests.
+// links returns the packages that each package of the module links, except packages used only by tests.
 func links(t *testing.T) map[string][]string {
 	t.Helper()
 	links := map[string][]string{}
@@ -59,7 +59,7 @@ var drivers = map[string][]string{
 // tutorial is the adapter of the tutorial, written like one outside this repository.
 const tutorial = "examples/bboltstore"
 
-// adapterOf returns the adapter to which a package of the module belongs, or "".
+// adapterOf returns the adapter that contains a package of the module, or "".
 func adapterOf(pkg string) string {
 	name, _ := strings.CutPrefix(pkg, module+"/")
 	for adapter := range drivers {
