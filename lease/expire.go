@@ -99,7 +99,7 @@ func (e *expirer) end(ctx context.Context, l *Lease, proofs ...storage.Op) error
 	return e.deleteRecords(ctx, l)
 }
 
-// deleteAttached deletes the resources of a lease to which nothing can be attached any more.
+// deleteAttached deletes the resources of a lease that accepts no new attachments.
 func (e *expirer) deleteAttached(ctx context.Context, lease *resourcepb.ID) error {
 	for {
 		remaining, err := e.backend.OwnerReferences(ctx, lease)

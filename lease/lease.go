@@ -59,7 +59,7 @@ func leaseOf(res *resourcepb.Resource) (*Lease, error) {
 	return l, nil
 }
 
-// record returns the next record of a lease, which replaces the one that was read.
+// record returns the next record of a lease, which replaces the record that was read.
 func (l *Lease) record(ended bool) *resourcepb.Resource {
 	res := proto.CloneOf(l.res)
 	res.Id.Type = proto.CloneOf(leaseType)

@@ -84,7 +84,7 @@ func TestDeletedLeaseGrantedAgain(t *testing.T) {
 	})
 }
 
-// delayedLeases is a backend whose watches hold back lease records until now is closed.
+// delayedLeases is a backend whose watches delay lease records until now is closed.
 type delayedLeases struct {
 	storage.Backend
 	storage.Transactor
