@@ -58,7 +58,7 @@ func Abort(ctx context.Context, from, to storage.Backend) error {
 	if err != nil {
 		return fmt.Errorf("source: %w", err)
 	}
-	// A call that takes too long fails, and so does Abort: its caller decides whether to call it again.
+	// A call that takes too long fails, and Abort fails with it: its caller decides whether to call it again.
 	m := &migration{from: from, to: to, source: source, target: target}
 	// The journal comes first: a process at work must not close the source again.
 	for m.journal == nil {

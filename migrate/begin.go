@@ -134,7 +134,7 @@ func (m *migration) currentMigration(ctx context.Context, both bool) (old *state
 const maxJournalReads = 10
 
 // errAtWork means that another process writes heartbeats.
-var errAtWork = fmt.Errorf("%w: another process is at work on this one", ErrBusy)
+var errAtWork = fmt.Errorf("%w: another process is working on this migration", ErrBusy)
 
 // fences returns the source's fence, and checks that the target has none.
 func (m *migration) fences(ctx context.Context) (fence driver.FenceState, err error) {

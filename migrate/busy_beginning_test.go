@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A process that starts while another one is working fails with ErrBusy, even if it is slower than the other one's heartbeats.
+// A process that starts while another is working fails with ErrBusy, even if it is slower than the other's heartbeats.
 func TestBusyWhileBeginning(t *testing.T) {
 	t.Parallel()
 	from, to := fixture.Open(t, "mem://"), fixture.Open(t, "mem://")

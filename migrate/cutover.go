@@ -48,8 +48,8 @@ func (m *migration) cutover(ctx context.Context, r *Result) error {
 func (m *migration) openedByHand(ctx context.Context, epoch string) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	stands, err := m.gate.stands(ctx, epoch)
-	return err == nil && !stands
+	closed, err := m.gate.isClosed(ctx, epoch)
+	return err == nil && !closed
 }
 
 // errOpened means that another program has opened the source during the cutover.
@@ -83,8 +83,8 @@ func (m *migration) bringRest(ctx context.Context, r *Result) (epoch string, err
 			return "", fmt.Errorf("%w even after the source was closed; is another program writing to the target? %v", ErrDiffers, r.Report)
 		}
 	}
-	stands, err := m.gate.stands(ctx, epoch)
-	if err == nil && !stands {
+	closed, err := m.gate.isClosed(ctx, epoch)
+	if err == nil && !closed {
 		err = errOpened
 	}
 	return epoch, err

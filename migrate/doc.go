@@ -53,9 +53,9 @@
 //
 // # Continuation
 //
-// The target stores a journal, hidden from lists and watches: the phase, and the cursor up to which everything was applied. After
-// any end (an error, a cancelled context, kill -9) the same call continues. An interrupted copy lists again, which costs little if
-// the resources are already there. Two processes that work on the same migration detect each other by the journal.
+// The target stores a journal, hidden from lists and watches: the phase, and the cursor of the last applied change. After any end
+// (an error, a cancelled context, kill -9) the same call continues. An interrupted copy lists again, which costs little if the
+// resources are already there. Two processes that work on the same migration detect each other by the journal.
 //
 // If the source has deleted the necessary history in the meantime, both sides are compared again. If the target also has other
 // contents, that is impossible, because the resources to delete are unknown; Run then returns an error that says so.

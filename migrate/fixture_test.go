@@ -326,7 +326,7 @@ func moverOf(t testing.TB, b storage.Backend) driver.Mover {
 	return m
 }
 
-// fenceOf returns the target for which a store is closed, or "" if it is open.
+// fenceOf returns the target that a store is fenced for, or "" if it is open.
 func fenceOf(t testing.TB, b storage.Backend) string {
 	t.Helper()
 	target, closed, err := FenceTarget(limited(t), b)

@@ -114,8 +114,8 @@ func (g *gate) change(ctx context.Context, what string, target *string) (next st
 	}
 }
 
-// stands reports whether the source has stayed closed since close.
-func (g *gate) stands(ctx context.Context, epoch string) (bool, error) {
+// isClosed reports whether the source has stayed closed since close.
+func (g *gate) isClosed(ctx context.Context, epoch string) (bool, error) {
 	s, err := g.state(ctx)
 	return err == nil && s.Closed && s.Target == g.target && (g.guardedSource == nil || s.Epoch == epoch), err
 }

@@ -13,8 +13,8 @@ import (
 // A process that was suspended for long, or whose request was delayed, must not write to a target that another process has
 // continued, and perhaps completed. If the target is a driver.GuardedMover, each write is conditional on a note that a new process
 // writes first: this needs no clock, and no request is too late to be refused. With other targets the process reads its own clocks
-// before each attempt: it writes only while its last heartbeat is younger than the time after which others take over. A request
-// that leaves in time and is applied after that time is not stopped.
+// before each attempt: it writes only while its last heartbeat is too young for others to take over. A request that leaves in time
+// and is applied after that time is not stopped.
 
 const (
 	// takeoverTime is how long a process that wants to continue a migration waits for heartbeats.

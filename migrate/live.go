@@ -42,8 +42,8 @@ func (m *migration) isComplete(r *Report) bool {
 	return r.Missing == 0 && r.Different == 0
 }
 
-// copyAll makes the target equal to a state of the source during the call, and returns the position after which the following phase
-// must begin.
+// copyAll makes the target equal to a state of the source during the call, and returns the position where the following phase must
+// begin.
 func (m *migration) copyAll(ctx context.Context) (cursor string, err error) {
 	for pass := 1; ; pass++ {
 		m.stats.enter(Copying)
