@@ -136,7 +136,7 @@ func Up(ctx context.Context, conn *pgx.Conn, schema string) (from int, err error
 }
 
 func up(ctx context.Context, conn *pgx.Conn, schema string, steps []step) (from int, err error) {
-	// After the wait for the lock, this transaction must see what the previous holder did, whatever isolation the session has.
+	// After the wait for the lock, this transaction must see the previous holder's changes, whatever isolation the session has.
 	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	if err != nil {
 		return 0, err

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { env.Main(m) }
 
-// newStore creates a store and returns its server, its schema, and steps with another one of a given text.
+// newStore creates a store and returns its server, its schema, and the steps plus a step of a given text.
 func newStore(t *testing.T, text string) (server *env.PostgresServer, schema string, upgraded []step) {
 	t.Helper()
 	server = env.Postgres(t)
