@@ -14,9 +14,10 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Changes sends the changes between two revisions to the resources that a list of the type and tenancy shows the caller, in order, and ends. A
-// change by which a resource enters the caller's view without being created has no before; a change by which it leaves the view without being
-// deleted has no now. The stream authorizes the caller again every Options.Recheck, and ends with Unavailable when the server drains.
+// Changes sends the changes between two revisions to the resources that a list of the type and tenancy shows the caller, in order,
+// and ends. If a change brings a resource into the caller's view without creating it, before is nil; if a change removes it from
+// the view without deleting it, now is nil. The stream authorizes the caller again every Options.Recheck, and ends with Unavailable
+// when the server drains.
 func (s *Server) Changes(req *resourcepb.ChangesRequest, out grpc.ServerStreamingServer[resourcepb.Change]) error {
 	c, err := s.changes(out.Context(), req)
 	if err != nil {

@@ -20,8 +20,8 @@ const (
 	maxListAtRecords = 500
 )
 
-// Revisions returns the oldest revision at which the store can be read, and the newest one. They are numbers of the whole store, and so
-// disclose how many changes it has: only callers that may list the type in the tenancy get them.
+// Revisions returns the oldest and the newest readable revision of the store. They are numbers of the whole store, and so disclose
+// how many changes it has: only callers that may list the type in the tenancy get them.
 func (s *Server) Revisions(ctx context.Context, req *resourcepb.RevisionsRequest) (*resourcepb.RevisionsResponse, error) {
 	if _, err := s.openView(ctx, req.GetType(), req.GetTenancy(), ""); err != nil {
 		return nil, err
@@ -138,8 +138,8 @@ func (v *view) scanPage(
 	return out, nil
 }
 
-// record returns a record as the caller may see it, or nil if it is hidden. Hooks are called with resources as they were; the permissions are
-// those of today.
+// record returns a record as the caller may see it, or nil if it is hidden. Hooks are called with resources as they were; the
+// permissions are the current ones.
 func (v *view) record(ctx context.Context, r *history.Record) (*resourcepb.Record, error) {
 	if r == nil || !matchesType(v.name, r.Resource.GetId().GetType()) {
 		return nil, nil

@@ -15,7 +15,7 @@ import (
 
 // The metadata keys of a deferred deletion.
 const (
-	// deletionTimestampKey has the time at which the resource was marked for deletion, in RFC 3339 format.
+	// deletionTimestampKey has the time when the resource was marked for deletion, in RFC 3339 format.
 	deletionTimestampKey = "deletionTimestamp"
 	// finalizersKey has names separated by spaces, one for each party that must act before the resource is deleted.
 	finalizersKey = "finalizers"

@@ -14,7 +14,7 @@ func idIn(tenancy *resourcepb.Tenancy, id *resourcepb.ID) *resourcepb.ID {
 	return &resourcepb.ID{Uid: id.GetUid(), Name: id.GetName(), Type: id.GetType(), Tenancy: tenancy}
 }
 
-// compareKeys compares the keys of two ids in the order in which stores list them.
+// compareKeys compares the keys of two ids in list order.
 func compareKeys(a, b *resourcepb.ID) int {
 	return cmp.Or(
 		cmp.Compare(a.GetType().GetGroup(), b.GetType().GetGroup()),

@@ -191,7 +191,8 @@ func entrySelects(e *resourcepb.WatchEntry, res *resourcepb.Resource) bool {
 	if res == nil {
 		return false
 	}
-	// A resource that left the view has only an id, without its group version: every entry that may have selected it before selects it.
+	// A resource that left the view has only an id, without its group version: each entry that may have selected the earlier state
+	// selects the event.
 	left, name, typ := idOnly(res), e.GetType(), res.GetId().GetType()
 	if anyType(name) && !matchesType(name, typ) ||
 		!anyType(name) && (storage.UnversionedTypeFrom(name) != storage.UnversionedTypeFrom(typ) || !left && !matchesType(name, typ)) {

@@ -128,7 +128,7 @@ func TestWriteStatus(t *testing.T) {
 			equal(t, "status "+key, copied(stored, func(st *pbresource.Status) { st.UpdatedAt = nil }), reported)
 		}
 		equal(t, "what is read", s.read(ctx, t, res.GetId()), last)
-		// A write without statuses keeps them, and so does one with the stored statuses.
+		// A write without statuses keeps them, like a write with the stored statuses.
 		updated := s.write(ctx, t, newService("web", "10.0.0.2"))
 		equal(t, "statuses after a write without", statuses(updated), statuses(last))
 		equal(t, "statuses after a write with them", statuses(s.write(ctx, t, updated)), statuses(last))

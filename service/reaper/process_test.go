@@ -15,7 +15,7 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// fixture is a reaper, a resource and its tombstone, at least one of which is stored.
+// fixture is a reaper, a resource and its tombstone. The resource, its tombstone or both are stored.
 type fixture struct {
 	*testing.T
 	ctx     context.Context

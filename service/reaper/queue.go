@@ -17,7 +17,7 @@ type queue struct {
 	wakeups    chan struct{} // has a token after the heap has changed
 }
 
-// due is a tombstone and the time at which it is processed.
+// due is a tombstone and the time when it is due.
 type due struct {
 	at time.Time
 	t  *tombstone

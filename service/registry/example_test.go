@@ -17,7 +17,7 @@ func ExampleNew() {
 		Scope: registry.ScopeNamespace,
 		Validate: registry.Decoded(func(r *registry.Resource[*durationpb.Duration]) error {
 			if r.Data.AsDuration() <= 0 {
-				return errors.New("the time between two runs has to be positive")
+				return errors.New("the time between two runs must be positive")
 			}
 			return nil
 		}),
@@ -28,5 +28,5 @@ func ExampleNew() {
 	}
 	found, _ := types.Resolve(&resourcepb.Type{Group: "jobs", GroupVersion: "v1", Kind: "Schedule"})
 	fmt.Println(found.Scope, found.Validate(&resourcepb.Resource{}))
-	// Output: namespace the time between two runs has to be positive
+	// Output: namespace the time between two runs must be positive
 }

@@ -27,8 +27,8 @@ func nameOf(t *resourcepb.Type) name {
 	return name{group: t.GetGroup(), version: t.GetGroupVersion(), kind: t.GetKind()}
 }
 
-// New creates a registry. The error lists all errors of all types: a malformed name, a duplicate name, a name that differs from another one only in
-// case, a missing payload message, a missing scope.
+// New creates a registry. The error lists all errors of all types: a malformed name, a duplicate name, a name that differs from
+// another only in case, a missing payload message, a missing scope.
 func New(types ...Type) (*Registry, error) {
 	r := &Registry{types: make(map[name]*Type, len(types)), partlyVisible: map[name]bool{}}
 	var faults []error

@@ -37,8 +37,8 @@ func (s Scope) String() string {
 	return fmt.Sprintf("Scope(%d)", int(s))
 }
 
-// specOption is the number of the message option by which schemas of resource types declare their scope, in field 1 of its message. The option is
-// read from the descriptor's bytes and never registered: a program may link the package that registers it.
+// specOption is the number of the message option that declares the scope of a resource type, in field 1 of its message. The option
+// is read from the descriptor's bytes and never registered: a program may link the package that registers it.
 const specOption = 8500
 
 // DeclaredScope returns the scope that the schema of a message declares by the option 8500, or ScopeUndefined.

@@ -79,9 +79,9 @@ func accessCallers(s *suite) {
 func accessHookOrder(s *suite) {
 	log := func(what string, call func() error, want ...string) {
 		s.Helper()
-		s.world.asked()
+		s.world.calls()
 		_ = call()                                                            // the result is tested by other cases
-		if got := slices.Compact(s.world.asked()); !slices.Equal(got, want) { // an update also checks the stored resource
+		if got := slices.Compact(s.world.calls()); !slices.Equal(got, want) { // an update also checks the stored resource
 			s.Errorf("%s asks %q, expected %q", what, got, want)
 		}
 	}

@@ -99,7 +99,7 @@ func cascadeFailed(s *suite) {
 	s.settled()
 }
 
-// countingReads counts the strong reads of a resource, by which a reaper checks that it is deleted. It has no capabilities.
+// countingReads counts the strong reads of a resource. A reaper uses them to check that it is deleted. It has no capabilities.
 type countingReads struct {
 	storage.Backend
 	at *resourcepb.ID

@@ -19,7 +19,7 @@ var endingCases = topic{"Endings", []testCase{
 	{name: "ClosedStore", rules: []int{1}, run: endingsClosed},
 }}
 
-// endings are the ways in which a context ends, with the expected code.
+// endings are the ways a context ends, with the expected code.
 var endings = []struct {
 	name string
 	code codes.Code

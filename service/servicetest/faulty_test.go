@@ -41,7 +41,7 @@ func without[Q, A any](f func(context.Context, Q, ...grpc.CallOption) (A, error)
 	return func(ctx context.Context, req Q) (A, error) { return f(ctx, req) }
 }
 
-// newFaulty returns a client with the methods of another one.
+// newFaulty returns a client that wraps another client's methods.
 func newFaulty(c Client, store storage.Backend) *faulty {
 	return &faulty{
 		store: store, read: without(c.Read), write: without(c.Write), status: without(c.WriteStatus), list: without(c.List),

@@ -31,8 +31,8 @@ type Harness struct {
 }
 
 // Run runs the suite against h. Each case is a subtest named topic/case with its own store; the cases of a topic run in parallel.
-// Run returns when all cases are done. Call it from a test that is not parallel, or the search for leaked goroutines may find those of
-// other tests.
+// Run returns when all cases are done. Call it from a test that is not parallel, or the search for leaked goroutines may find
+// goroutines of other tests.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
 	if h.Open == nil {

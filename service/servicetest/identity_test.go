@@ -67,7 +67,7 @@ func identityGeneration(s *suite) {
 	}
 }
 
-// identityStale has a writer that does not know that its resource was deleted, or deleted and recreated.
+// In identityStale a writer does not know that its resource was deleted, or deleted and recreated.
 func identityStale(s *suite) {
 	gone := s.write(newThing("a", "content"))
 	s.delete(gone.GetId())

@@ -61,7 +61,7 @@ func (s *suite) comeAndGo(stored *resourcepb.Resource) {
 		}
 		ended <- err
 	}()
-	s.world.asked()
+	s.world.calls()
 	for _, c := range calls {
 		go func() { ended <- c.call(s, withToken(ctx, stuck), stored) }()
 	}

@@ -138,10 +138,10 @@ func listAuthorizers(s *suite) {
 			return nil
 		},
 	} {
-		s.world.asked()
+		s.world.calls()
 		s.succeeds(what, call())
 		times := map[string]int{}
-		for _, entry := range s.world.asked() {
+		for _, entry := range s.world.calls() {
 			if strings.HasPrefix(entry, "authenticate ") {
 				times[entry]++
 			}

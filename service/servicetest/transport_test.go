@@ -28,7 +28,7 @@ type clients struct {
 	resourcegrpc.HistoryServiceClient
 }
 
-// The names under which the service is registered.
+// The names of the registered service.
 const (
 	Name           = "ashlar.resource.v1.ResourceService"
 	CompatibleName = "hashicorp.consul.resource.ResourceService"

@@ -65,8 +65,8 @@ type world struct {
 	log []string
 }
 
-// asked returns the hooks called since the last call.
-func (w *world) asked() []string {
+// calls returns the hooks called since the last call.
+func (w *world) calls() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	log := w.log

@@ -1,5 +1,5 @@
-// Package web serves the resource service over HTTP and JSON, for curl, scripts and browsers. It calls the service through a client, in the same
-// process or in another one, so that hooks, authorization and errors are the same as over gRPC.
+// Package web serves the resource service over HTTP and JSON, for curl, scripts and browsers. It calls the service through a
+// client, in the same process or another, so that hooks, authorization and errors are the same as over gRPC.
 //
 //	server := service.New(backend, types, nil)
 //	http.Handle("/api/", http.StripPrefix("/api", web.NewHandler(server.Client(), types, nil)))
