@@ -78,7 +78,7 @@ func (k *chainCache) get(at position) (chainEntry, bool) {
 	return l, ok
 }
 
-// replace stores the entry of a new version and drops that of the old one.
+// replace stores the entry of a new version and drops the old version's entry.
 func (k *chainCache) replace(old, at position, l chainEntry) {
 	delete(k.recent, old)
 	if k.recent == nil || len(k.recent) >= chainCacheSize {

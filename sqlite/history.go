@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// rowRange is the range of rows at which the store can be read, from the horizon to the newest.
+// rowRange is the range of readable rows, from the horizon to the newest.
 type rowRange struct {
 	horizon int64
 	newest  position

@@ -29,7 +29,7 @@ const (
 	rowOverhead   = 256
 )
 
-// committedBatch holds the rows that one transaction added to the log, between two positions.
+// committedBatch holds the log rows of a single transaction, between two positions.
 type committedBatch struct {
 	after, end position
 	rows       []row // nil if the rows must be read from the file

@@ -23,7 +23,7 @@ type keyIterator struct {
 	version driver.Version // reused for the current row
 }
 
-// maxMismatches is the number of mismatches after which the iterator seeks.
+// maxMismatches is the number of mismatches before the iterator seeks.
 const maxMismatches = 16
 
 // iterate returns an iterator over a statement that reads key >= ?1 AND key < ?2. A nil key means no bound.

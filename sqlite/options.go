@@ -29,14 +29,14 @@ type Options struct {
 	NoCreate bool
 	// Timeout bounds calls whose context has no deadline.
 	Timeout time.Duration
-	// Outage is the time after which watches end if the file cannot be read.
+	// Outage is how long watches continue if the file cannot be read.
 	Outage time.Duration
 	// MaxSize is the largest size of a resource in bytes. The default, 1 MiB, is also the maximum.
 	MaxSize int
-	// Retention is the age up to which changes stay in history, unless RetentionRows or RetentionBytes is reached
-	// earlier. Watches and pages can continue from such a change, and the store can be read as of it. The newest 2,048
-	// changes stay longer. Retention is at least driver.TokenLifetime. All changes of that age stay regardless of the
-	// other bounds, because pages and the snapshots of watches need them.
+	// Retention is how long changes stay in history, unless RetentionRows or RetentionBytes is reached earlier. Watches and pages
+	// can continue from such a change, and the store can be read as of it. The newest 2,048 changes stay longer. Retention is at
+	// least driver.TokenLifetime. All changes of that age stay regardless of the other bounds, because pages and the snapshots of
+	// watches need them.
 	Retention time.Duration
 	// RetentionRows is the maximum number of changes in history, accurate to a few hundred.
 	RetentionRows int
@@ -51,7 +51,7 @@ type Options struct {
 	minRetention time.Duration // for tests: replaces driver.TokenLifetime
 }
 
-// minRetentionTime returns the age up to which changes stay regardless of the bounds on number and size.
+// minRetentionTime returns how long changes stay regardless of the bounds on number and size.
 func (o *Options) minRetentionTime() time.Duration {
 	return cmp.Or(o.minRetention, driver.TokenLifetime)
 }

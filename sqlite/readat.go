@@ -62,8 +62,8 @@ const keyRecordBytes = 640
 
 // historyRead reads the store as it was at a row of the log.
 //
-// It merges two lists in key order: the present resources, most of which have not changed since, and the later
-// deletions. For each key that changed, it follows the chain back to the row.
+// It merges two lists in key order: the present resources, mostly unchanged since, and the later deletions. For each key that
+// changed, it follows the chain back to the row.
 type historyRead struct {
 	conn   *conn
 	query  *driver.HistoryQuery[position]

@@ -85,7 +85,7 @@ func (l *retention) reset() { l.checkedRow, l.sizes = 0, logSizes{} }
 // deletes rows from first on, so that no transaction frees many pages at once.
 func (l *retention) byteBound(t *txn, first int64) (low, end int64, err error) {
 	if l.sizes.newest == 0 {
-		// If the whole database is within the bound, so is the log, and its size need not be computed.
+		// If the whole database is within the bound, the log is too, and its size need not be computed.
 		if size, err := t.conn.bytesInUse(); err != nil || size <= l.bytes {
 			return 0, math.MaxInt64, err
 		}
@@ -160,7 +160,7 @@ func (c *conn) bytesInUse() (bytes int64, err error) {
 	return bytes, err
 }
 
-// oldestAfter returns the number and the time of the oldest row after another one.
+// oldestAfter returns the number and the time of the oldest row after another.
 func (c *conn) oldestAfter(after int64) (seq, at int64, err error) {
 	_, err = c.queryRow("oldest-row", func(s *sqlite3.Stmt) { seq, at = s.ColumnInt64(0), s.ColumnInt64(1) }, after)
 	return seq, at, err

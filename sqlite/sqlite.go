@@ -55,7 +55,7 @@ func New(ctx context.Context, path string, options *Options) (*Backend, error) {
 	}, nil
 }
 
-// handle is an opened file. It implements driver.Driver; the embedded database has the methods that read.
+// handle is an opened file. It implements driver.Driver; the embedded database provides the read methods.
 type handle struct {
 	*database
 	id     driver.StoreID

@@ -241,8 +241,8 @@ func TestInterruptedUpgrade(t *testing.T) {
 	}
 }
 
-// A program of version 1 that has the store open can neither write nor prune after the upgrade, and cannot open the
-// store again.
+// After the upgrade, an open handle of a program of version 1 can neither write nor prune, and that program cannot open the store
+// again.
 func TestUpgradeStopsOlderPrograms(t *testing.T) {
 	t.Parallel()
 	o := newOldStore(t)
