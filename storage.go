@@ -15,7 +15,7 @@ type ReadConsistency int
 
 const (
 	// EventualConsistency allows an answer that lags behind. It is monotonic per opened backend: never older than an earlier answer
-	// of the same backend, and never older than the newest event that one of its watches has returned.
+	// of the same backend, nor than the newest event that its watches have returned.
 	EventualConsistency ReadConsistency = iota
 	// StrongConsistency requires a linearizable answer: it includes every write, by any caller, that was acknowledged before the
 	// call began.
@@ -57,7 +57,7 @@ type Backend interface {
 	// Read returns the resource with this id.
 	//
 	// It returns [ErrNotFound] if nothing is stored under the key, or if id has a uid that differs from the stored one. It returns a
-	// [GroupVersionMismatchError], which contains the stored resource, if the stored group version differs from the one in id.
+	// [GroupVersionMismatchError], which contains the stored resource, if the stored group version differs from id's.
 	Read(ctx context.Context, consistency ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error)
 
 	// WriteCAS creates or replaces a resource, atomically and durably, if res.Version equals the stored version; an empty version
@@ -83,8 +83,8 @@ type Backend interface {
 
 	// DeleteCAS deletes the resource with this id if version equals the stored version.
 	//
-	// It returns nil and changes nothing if nothing is stored, or if the stored uid differs from the one in id, which may be empty.
-	// A repeated delete therefore succeeds. It returns [ErrCASFailure] if the uid matches and the version differs. Resources that
+	// It returns nil and changes nothing if nothing is stored, or if the stored uid differs from id's uid, which may be empty. A
+	// repeated delete therefore succeeds. It returns [ErrCASFailure] if the uid matches and the version differs. Resources that
 	// name the deleted one as their owner remain.
 	DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error
 
