@@ -40,7 +40,7 @@ func (c *Client[T]) ID(tenancy *resourcepb.Tenancy, name string) *resourcepb.ID 
 	return &resourcepb.ID{Type: proto.CloneOf(c.typ), Tenancy: proto.CloneOf(tenancy), Name: name}
 }
 
-// Get returns a resource. It fails with [storage.ErrNotFound] if the id has a uid and the stored resource has another one.
+// Get returns a resource. It fails with [storage.ErrNotFound] if the id has a uid and the stored resource has another uid.
 func (c *Client[T]) Get(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*Object[T], error) {
 	if err := c.checkID(id); err != nil {
 		return nil, err

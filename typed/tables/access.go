@@ -69,7 +69,7 @@ type undoRecord struct {
 	change *change
 }
 
-// linearSearchKeys is the number of keys up to which a linear search is faster than a map.
+// linearSearchKeys is the maximum number of keys for a linear search, which is then faster than a map.
 const linearSearchKeys = 8
 
 // indexOf returns the index of a key in touchedKeys, -1 for none.
@@ -191,7 +191,7 @@ func (a *accessSet) setChange(t *table, k key.Key, c *change) {
 	}
 }
 
-// savepoint is the state of an accessSet to which it can be restored.
+// savepoint is a state of an accessSet for a later restore.
 type savepoint struct {
 	touchedKeys, undo, size int
 	hasListed               bool

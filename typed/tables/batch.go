@@ -35,9 +35,9 @@ func (e *BatchError) Error() string {
 // Unwrap returns Err.
 func (e *BatchError) Unwrap() error { return e.Err }
 
-// Batch calls fn, which makes changes with [Batch.Update]. The changes of one such call are atomic. Those of several calls are committed together
-// or one after the other, in the order of the calls. A transaction is committed before it would exceed the backend's limits
-// ([storage.Transactor].MaxOps) or 1 MiB; the last one is committed when fn returns.
+// Batch calls fn, which makes changes with [Batch.Update]. The changes of one such call are atomic. Batches of several calls are
+// committed together or one after the other, in the order of the calls. A transaction is committed before it would exceed the
+// backend's limits ([storage.Transactor].MaxOps) or 1 MiB; the last one is committed when fn returns.
 //
 // If fn returns an error, uncommitted changes are discarded. Batch then returns a [*BatchError] with the number of committed calls of Update, as it
 // does if a transaction fails.

@@ -52,7 +52,7 @@ func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
 	return s.update(ctx, nil, fn)
 }
 
-// update implements Update. A non-nil tx is the first attempt, for which fn has already been called without an error.
+// update implements Update. A non-nil tx is the first attempt: fn has already been called for it without an error.
 func (s *Store) update(ctx context.Context, tx *Tx, fn func(*Tx) error) error {
 	var cut *replica.View[*entry] // a state proven to be no older than this call; nil for none
 	for {
@@ -100,7 +100,7 @@ type keyVersion struct {
 	version string
 }
 
-// conflictOf returns the key for which a commit was refused because another writer was faster.
+// conflictOf returns the key that another writer changed first, if a commit was refused for that reason.
 func conflictOf(err error, keys []keyVersion) (keyVersion, bool) {
 	var op *storage.OpError
 	if !errors.As(err, &op) || !errors.Is(op.Err, storage.ErrCASFailure) && !errors.Is(op.Err, storage.ErrWrongUid) {

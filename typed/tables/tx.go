@@ -57,7 +57,7 @@ func (tx *Tx) UncheckedReader() Reader {
 	return &View{&unchecked}
 }
 
-// Edit returns a copy of an object, to be changed and passed to [Table.Put]. Its errors are those of [Table.Get].
+// Edit returns a copy of an object, to be changed and passed to [Table.Put]. It fails with the errors of [Table.Get].
 func (t *Table[T]) Edit(tx *Tx, id *resourcepb.ID) (*typed.Object[T], error) {
 	o, err := t.Get(tx, id)
 	if err != nil {
@@ -74,7 +74,7 @@ func (t *Table[T]) Edit(tx *Tx, id *resourcepb.ID) (*typed.Object[T], error) {
 //
 // With a version, as returned by [Table.Edit] or an earlier read, Put replaces the object at this version:
 //   - It fails with [storage.ErrCASFailure] if the store holds another version, and with [storage.ErrWrongUid] if it holds another uid.
-//   - It does not write an object that equals the stored one.
+//   - It does not write an object if the stored object is equal.
 //
 // Put sets a new generation unless only statuses have changed. Like all errors of fn, these are verified against the latest state before
 // [Store.Update] returns them.

@@ -15,8 +15,8 @@ type Filter struct {
 	queries []Query
 }
 
-// Where returns a filter for the changes of objects that all queries select before or after the change. So a watch also returns the changes with
-// which an object starts or stops matching. Without queries it selects all changes of the table.
+// Where returns a filter for the changes of objects that all queries select before or after the change. So a watch also returns the
+// changes that make an object start or stop matching. Without queries it selects all changes of the table.
 func (t *Table[T]) Where(queries ...Query) Filter { return Filter{t.table, queries} }
 
 // Watch is a stream of the changes of a store. Next must not be called concurrently; Close may be called from any goroutine.

@@ -53,7 +53,7 @@ func TestWatchNextPrefersErrors(t *testing.T) {
 	})
 }
 
-// Changes that were found by a relist have a cursor from which a program can resume.
+// A program can resume from the cursors of changes that were found by a relist.
 func TestCursorAfterRelist(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
 		other := open(t, url, numbers)

@@ -95,7 +95,7 @@ func writeSkew(w *world) error {
 	return nil
 }
 
-// exclusiveTakes lets two transactions concurrently replace the same object by another one.
+// exclusiveTakes lets two transactions concurrently replace the same object by another.
 func exclusiveTakes(w *world) error {
 	for round := range w.rounds() {
 		token := fmt.Sprint("token", round)
