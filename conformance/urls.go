@@ -34,13 +34,13 @@ func urlBad(s *suite) {
 		}
 	}
 	for what, bad := range map[string]string{
-		"an unknown parameter": withParameter(s, "no-such-parameter", "1"),
-		"a malformed size":              withParameter(s, "max-size", "many"),
-		"a negative size":               withParameter(s, "max-size", "-1"),
-		"a malformed duration":          withParameter(s, "timeout", "soon"),
-		"a malformed switch":            withParameter(s, "create", "perhaps"),
-		"a fragment":                    s.url + "#fragment",
-		"a query that does not parse":   withParameter(s, "max-size", "1") + "&%zz=1",
+		"an unknown parameter":        withParameter(s, "no-such-parameter", "1"),
+		"a malformed size":            withParameter(s, "max-size", "many"),
+		"a negative size":             withParameter(s, "max-size", "-1"),
+		"a malformed duration":        withParameter(s, "timeout", "soon"),
+		"a malformed switch":          withParameter(s, "create", "perhaps"),
+		"a fragment":                  s.url + "#fragment",
+		"a query that does not parse": withParameter(s, "max-size", "1") + "&%zz=1",
 	} {
 		b, err := storage.Open(s.ctx, bad)
 		if err == nil {
