@@ -122,8 +122,8 @@ func TestMonotonicReadsOfAWriterBehind(t *testing.T) {
 	}
 }
 
-// A process is suspended after it has composed a write and before it signs it. The count in the version, from which readers derive
-// the age of a state, must have the time at which the write is sent.
+// A process is suspended after it has composed a write and before it signs it. Readers derive the age of a state from the count in
+// the version, so the count must contain the send time of the write.
 func TestStoppedWriter(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)

@@ -23,8 +23,8 @@ import (
 // from time to time, and the result permits writes for a limited time:
 //
 //   - no fence: writes have no condition on the fence;
-//   - an announced fence: the store is still open, and each write is a transaction with the condition that one of the fence's gates
-//     is not closed;
+//   - an announced fence: the store is still open, and each write is a transaction with the condition that a random gate of the
+//     fence is not closed;
 //   - a closed fence: no writes.
 //
 // A write is signed before the permission expires, and AWS accepts a delayed request for request.SignatureTTL after its signature.
@@ -55,7 +55,7 @@ func (t *table) readFence(ctx context.Context) (fence, time.Time, error) {
 	return fence{epoch: it.bytes(attrVersion), target: string(it.bytes(attrData)), shut: it.bytes(attrShut) != nil}, at, err
 }
 
-// anyGate is the condition of a write that one gate of the announced fence is not closed.
+// anyGate is a write's condition that a random gate of the announced fence is not closed.
 func (t *table) anyGate(f fence) types.TransactWriteItem {
 	return t.check(t.gate(f.epoch, mathrand.N(gates)), absent)
 }
@@ -134,8 +134,8 @@ func (c *closer) step(ctx context.Context, do func(context.Context) error) error
 	return do(ctx)
 }
 
-// announce returns the existing fence, or announces one, and AWS's time at which the fence certainly existed. With an error it
-// returns the fence that it may have announced.
+// announce returns the existing fence, or announces one, and a time by AWS's clock when the fence certainly existed. If it fails,
+// it returns the fence that may have been announced.
 func (c *closer) announce(ctx context.Context, target string) (f fence, at time.Time, err error) {
 	it, epoch, own := c.table.fence(), make([]byte, 16), fence{}
 	_, _ = rand.Read(epoch) // never fails
@@ -227,7 +227,7 @@ func (c *closer) shutGates(ctx context.Context, f fence, target string, since ti
 	return errors.Join(err, lookErr)
 }
 
-// confirmFence returns AWS's time at which the announced fence still existed.
+// confirmFence returns a time by AWS's clock when the announced fence still existed.
 func (c *closer) confirmFence(ctx context.Context, f fence) (at time.Time, err error) {
 	err = c.step(ctx, func(ctx context.Context) error {
 		var now fence

@@ -336,8 +336,8 @@ const (
 const (
 	// compressFrom is the minimum size for compression.
 	compressFrom = 1 << 10
-	// inlineSize is the size limit of data in the item itself, and partSize that of each part. DynamoDB limits an item, including
-	// keys and attribute names, to 400 KB.
+	// inlineSize is the size limit of data in the item itself, and partSize the limit of each part. DynamoDB limits an item,
+	// including keys and attribute names, to 400 KB.
 	inlineSize = 384 << 10
 	partSize   = 384 << 10
 	// maxInflatedSize bounds the decompression of a damaged item.

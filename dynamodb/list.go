@@ -43,7 +43,7 @@ func (l *lister) List(ctx context.Context, consistency storage.ReadConsistency, 
 	})
 }
 
-// scanRange is the range of a scan: a filter, and the key after which the scan begins.
+// scanRange is the range of a scan: a filter, and the key before the scan's first key.
 type scanRange struct {
 	filter      key.Filter
 	consistency storage.ReadConsistency
@@ -99,7 +99,7 @@ func (l *lister) scanType(ctx context.Context, r *scanRange, visit func(*headIte
 			if !ok {
 				return true, nil
 			}
-			// DynamoDB begins after a key, which need not exist. No key between this one and the target matches.
+			// DynamoDB begins after a key, which need not exist. No key between it and the target matches.
 			if before := target[:len(target)-1]; string(before) > from {
 				start, from = l.reader.table.resourceAt(f.Group, f.Kind, before), string(before)
 			}
@@ -133,7 +133,7 @@ func (l *lister) scanType(ctx context.Context, r *scanRange, visit func(*headIte
 	}
 }
 
-// answer reads the heads of one answer. upTo is the key at which the next answer begins, or "" if this is the last.
+// answer reads the heads of one answer. upTo is the first key of the next answer, or "" if this is the last.
 func (l *lister) answer(ctx context.Context, strong bool, f key.Filter, begins []byte, start item, limit int) (heads []*headItem, next item, upTo string, err error) {
 	t := l.reader.table
 	items, next, err := t.query(ctx, strong, t.typePK(f.Group, f.Kind), begins, start, limit)
@@ -268,8 +268,8 @@ func (l *lister) Snapshot(ctx context.Context, called time.Time, f *driver.Filte
 // snapshot reads the resources that match the filter into rows, and the state of each key that it read into baseline.
 //
 // A record of a state that the scan returned may come later in the stream than at, and so may records of earlier states. The counts
-// of the versionRings identify them, for deleted keys those of the tombstones. A key without either was deleted so long ago that at
-// is later. The comparison of the elapsed time with tombstoneTTL ensures that.
+// of the versionRings identify them. For deleted keys these are the counts of the tombstones. A key without either was deleted so
+// long ago that at is later. The comparison of the elapsed time with tombstoneTTL ensures that.
 func (l *lister) snapshot(ctx context.Context, filter driver.Filter, at *streams.Position, rows *spill.Spool, baseline *streams.Baseline) error {
 	err := l.scan(ctx, scanRange{filter: filter, consistency: storage.StrongConsistency}, func(h *headItem) (bool, error) {
 		if err := baseline.Add(h.key, h.ring.count); err != nil || !h.live {

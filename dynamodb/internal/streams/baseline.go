@@ -10,8 +10,8 @@ import (
 )
 
 // Baseline contains the count of the state of each key in a snapshot, including tombstones. A record of that state, or of an
-// earlier one, may come after the position from which the stream is read, and must be skipped. The baseline is needed until the
-// reader has proven that it has passed the snapshot's end: then no such record can follow.
+// earlier one, may come after the position where reading starts, and must be skipped. The baseline is needed until the reader has
+// proven that it has passed the snapshot's end: then no such record can follow.
 //
 // It is sorted by key and stored in a temporary file if it is large; memory holds the offset of every 64th key.
 type Baseline struct {

@@ -60,7 +60,7 @@ func isFurther(seq, from string) bool {
 	return (isRecordNumber(seq) || seq == shardEnd) && compareSeq(seq, from) > 0
 }
 
-// nextShard returns a shard in which the target is ahead.
+// nextShard returns a shard whose position in the target is ahead.
 func (c *backlogReader) nextShard() (shardPosition, bool) {
 	for _, pl := range c.at.shards {
 		if pl.seq == shardEnd {

@@ -35,8 +35,8 @@ type shardPosition struct{ shard, seq string }
 
 const shardEnd = "$"
 
-// apart is the maximum difference between the time of a record and the time at which its write was acknowledged, both by AWS's
-// clock. AWS calls the former approximate, and the emulator rounds it down to the minute.
+// apart is the maximum difference between the time of a record and the time of its write's acknowledgment, both by AWS's clock. AWS
+// calls the former approximate, and the emulator rounds it down to the minute.
 const apart = 2 * time.Minute
 
 // since returns the progress in a shard if everything acknowledged before t is known.
@@ -127,7 +127,7 @@ func (p *Position) within(o *Position) bool {
 	return true
 }
 
-// isAfter reports whether p is ahead of from, in what it has read or in its proof.
+// isAfter reports whether p is ahead of from, by the records it has read or by its proof.
 func (p *Position) isAfter(from *Position) bool {
 	return p.proofNumber != from.proofNumber || len(p.shards) != len(from.shards) || !p.within(from)
 }

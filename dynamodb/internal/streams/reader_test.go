@@ -15,7 +15,7 @@ import (
 	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 )
 
-// largeEvents is a table in which each record is a resource of that many bytes. Ticks cannot be written.
+// largeEvents is a table whose records each have a resource of that many bytes. Ticks cannot be written.
 type largeEvents int
 
 func (largeEvents) Stream(context.Context) (string, error) { return "arn:x", nil }
@@ -67,8 +67,8 @@ func TestEventsAreBoundedInBytes(t *testing.T) {
 	}
 }
 
-// A process that was suspended for a day starts a shard of which it has read nothing. The beginning of the shard may have been
-// trimmed. If the process had read a part of the shard, DynamoDB itself would report the trim.
+// A process that was suspended for a day starts a shard from its beginning. The beginning of the shard may have been trimmed. If
+// the process had read a part of the shard, DynamoDB itself would report the trim.
 func TestShardBegunTooLate(t *testing.T) {
 	t.Parallel()
 	s := &shards{Config: &Config{Table: largeEvents(1), Timeout: time.Minute, Clock: request.NewClock()}}
