@@ -101,7 +101,7 @@ func (d *database) withWatchdog(ctx context.Context, conn *pgxpool.Conn, f func(
 	return f(ctx, conn.Conn())
 }
 
-// pollTimeout is the time after which a poll without an answer considers its connection broken.
+// pollTimeout is how long a poll waits for an answer before it considers its connection broken.
 const pollTimeout = 15 * time.Second
 
 // poll calls f with a connection, for a short query of the feed or its history, and does not retry it.
@@ -277,7 +277,7 @@ func (s *sessions) of(conn *pgx.Conn) *session {
 	return known
 }
 
-// expiry returns the time, by the server's clock, after which a statement that is sent now must not start. extra is the additional
+// expiry returns the latest time, by the server's clock, when a statement that is sent now may start. extra is the additional
 // travel time of a slow statement.
 func (s *session) expiry(extra time.Duration) time.Time {
 	return time.Now().Add(s.skew + expireAfter + extra)

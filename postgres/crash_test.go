@@ -44,7 +44,7 @@ func crash(t *testing.T, server *env.PostgresServer) {
 func TestCrashAmidAborts(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
-	// Periodic log writes of the server would only shorten the time in which the fault can happen.
+	// Periodic log writes of the server would only shorten the time window of the fault.
 	server := env.StartPostgres(t, "-c", "wal_writer_delay=10s")
 	schema := server.Schema(t)
 	proxy := faultproxy.New(t, server.Addr)
@@ -145,7 +145,7 @@ func TestCrashesUnderLoad(t *testing.T) {
 	})
 }
 
-// abort rolls back transactions that have an id, some of which have written, until ctx ends.
+// abort rolls back transactions that have an id until ctx ends. Some of them have written.
 func abort(ctx context.Context, url string) {
 	for ctx.Err() == nil {
 		conn, err := pgx.Connect(ctx, url)

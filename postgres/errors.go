@@ -54,7 +54,7 @@ func (e notSent) Unwrap() error { return e.error }
 var (
 	// errStandby reports that a server was not queried, because a standby may not have the latest data.
 	errStandby = errors.New("the server is a standby, expected a primary")
-	// errLate is codeLate for statements that report it by an empty answer. It also reports that the sender's floor belongs to
+	// errLate is codeLate for statements that report it by an empty answer. It is also returned if the sender's floor belongs to
 	// another history.
 	errLate = errors.New("the statement arrived after its time")
 	// errUnsure reports that a statement took effect, but may not be durable.

@@ -155,12 +155,12 @@ func (*source) Decode(b []byte) (position, error) {
 }
 
 const (
-	// gapTimeout is the time for which a change of this handle waits for the previous one, which often comes from this handle too.
+	// gapTimeout is how long a change of this handle waits for the previous one, which often comes from this handle too.
 	gapTimeout = 10 * time.Millisecond
 	// minPollPause is the first pause before another poll for changes that wait for a pending commit, without a notification.
 	minPollPause = 10 * time.Millisecond
-	// stallTimeout is the time for which a missing number is assumed to belong to a pending commit. Then a poll also reads the
-	// notes, which costs the server more than reading the changes.
+	// stallTimeout is how long a missing number is assumed to belong to a pending commit. Then a poll also reads the notes, which
+	// costs the server more than reading the changes.
 	stallTimeout = 40 * time.Millisecond
 	// longPause is the maximum length of a pause that requests for polls cut short.
 	longPause = 8 * time.Millisecond
@@ -234,7 +234,7 @@ func (r *run) poll(ctx context.Context) (again time.Duration, err error) {
 	case read.more:
 		return pollNow, nil
 	case read.hasPending:
-		// A pending commit holds back visible changes. Its process may die without a notification.
+		// A pending commit blocks visible changes. Its process may die without a notification.
 		r.pollPause = min(max(2*r.pollPause, minPollPause), 100*time.Millisecond)
 		return r.pollPause, nil
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// finalOn returns the number up to which the history is final, and the run of the server that answered.
+// finalOn returns the last number of the final history, and the run of the server that answered.
 func (h *history) finalOn(ctx context.Context, conn *pgx.Conn) (final int64, server string, err error) {
 	var queries pgx.Batch
 	queries.Queue(readCommitted)
@@ -168,7 +168,7 @@ func (h *history) lastAt(id driver.StoreID, oldest int64, revision pgtype.Int8, 
 
 var errPendingCommit = errors.New("the newest changes wait for a pending commit")
 
-// finalState is the state of the log at a number up to which all changes are final.
+// finalState is the state of the log at a number whose change and all earlier changes are final.
 type finalState struct {
 	final  int64
 	oldest int64

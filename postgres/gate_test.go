@@ -16,7 +16,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// step is the trigger at which a gate stops a writer.
+// step is the trigger that makes a gate stop a writer.
 type step string
 
 const (

@@ -162,7 +162,7 @@ func TestOneFeed(t *testing.T) {
 	fixture.Eventually(t, "the connections to be closed", func() bool { return count() == 0 })
 }
 
-// TestNotify leaves a watch only notifications as a source, including those of a handle that is closed at once.
+// TestNotify leaves a watch only notifications as a source, including notifications of a handle that is closed at once.
 func TestNotify(t *testing.T) {
 	t.Parallel()
 	server := env.Postgres(t)

@@ -181,8 +181,8 @@ type position struct {
 	aboveFrontierDigest [tokenPrefixSize]byte // prefix of the digest of the changes in aboveFrontier
 }
 
-// view is what a poll of the database has proved about a position. It is valid for a running server, and not part of a cursor:
-// after a crash the server may draw numbers again.
+// view is the result of a poll: the proven state of a position. It is valid for a running server, and not part of a cursor: after a
+// crash the server may draw numbers again.
 type view struct {
 	pollNumber uint64 // polls are numbered in the order of their starts
 	last       int64  // the last number drawn at that time
@@ -326,10 +326,10 @@ func (h *history) check(id driver.StoreID, oldest int64, at *position, piece []b
 //   - a writer that had released its note is visible to the later statement.
 //
 // Numbers are drawn after the resources are locked. So for each key, and for transactions with a common key, the order of numbers
-// is the order of commits, and a write that began after another one was acknowledged has the higher number.
+// is the order of commits, and a write that began after the acknowledgment of another has the higher number.
 
-// scanFinal scans the row of the statement final, and returns the last number drawn and the number up to which the history is
-// final. The changes must be read in a later statement. A standby does not have the notes.
+// scanFinal scans the row of the statement final, and returns the last number drawn and the last number of the final history. The
+// changes must be read in a later statement. A standby does not have the notes.
 func scanFinal(row pgx.Row, more ...any) (last, final int64, err error) {
 	var noted pgtype.Int8
 	var standby bool

@@ -43,8 +43,8 @@ type halfDone struct {
 	badPayload []byte
 }
 
-// newHalfDone creates such a batch. timeout is the deadline of its calls. Whether a write waits for the one ahead is not visible
-// from outside, so on a busy machine it takes more than one attempt.
+// newHalfDone creates such a batch. timeout is the deadline of its calls. It is not visible from outside whether a write waits for
+// the write ahead, so on a busy machine it takes more than one attempt.
 func newHalfDone(t *testing.T, timeout time.Duration) *halfDone {
 	t.Helper()
 	for range 10 {

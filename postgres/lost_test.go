@@ -318,7 +318,7 @@ func calls(b storage.Backend, stored *resourcepb.Resource) map[string]func(conte
 	}
 }
 
-// TestSilentIntroduction holds back the answer to a session's first query. The write continues over another connection.
+// TestSilentIntroduction delays the answer to a session's first query. The write continues over another connection.
 func TestSilentIntroduction(t *testing.T) {
 	t.Parallel()
 	proxy, through, direct := behindProxy(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// TestMovedBetweenTwoStatements reads on one server how far history is final, and then changes on another one. The answer is not
+// TestMovedBetweenTwoStatements reads on one server how far history is final, and then reads changes on another. The answer is not
 // valid there.
 func TestMovedBetweenTwoStatements(t *testing.T) {
 	t.Parallel()

@@ -51,8 +51,8 @@ func (n *notifier) channel() string { return fmt.Sprintf("ashlar_%x", *n.id.Load
 // handles.
 const maxNotifyPause = 100 * time.Millisecond
 
-// listenerTTL is the time for which a handle caches whether there are listeners. A new listener polls again after twice this time,
-// so it misses nothing.
+// listenerTTL is how long a handle caches whether there are listeners. A new listener polls again after twice this time, so it
+// misses nothing.
 const listenerTTL = 100 * time.Millisecond
 
 // notify sends notifications until the handle is closed. The method finish sends the last one.

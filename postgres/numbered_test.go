@@ -265,8 +265,8 @@ func creationAfterAbsence(t *testing.T, absences int) {
 	})
 }
 
-// TestLostRaceDrawsNoNumber makes a creation wait for another creation of the same resource. It fails, and detects that before it
-// draws a number, for which readers would wait.
+// TestLostRaceDrawsNoNumber makes a creation wait for another creation of the same resource. The write fails before it draws a
+// number, because readers would wait for that number.
 func TestLostRaceDrawsNoNumber(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)

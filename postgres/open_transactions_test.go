@@ -204,7 +204,7 @@ func expectSet(t *testing.T, who string, w storage.Watch, want ...*resourcepb.Re
 	}
 }
 
-// TestStalledCommit stalls a transaction of the adapter itself: it has written one key and waits for another.
+// TestStalledCommit stalls a transaction of the adapter itself, which has written one key and waits for another.
 func TestStalledCommit(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// Options configures a backend. The zero value of a field selects its default, which is the one of the URL parameter.
+// Options configures a backend. The zero value of a field selects its default, which equals the default of the URL parameter.
 type Options struct {
 	// Schema is the name of the schema that contains the store. Default: "ashlar".
 	Schema string
@@ -24,12 +24,12 @@ type Options struct {
 	MaxSize int
 	// Timeout bounds calls whose context has no deadline. Default: 30 s.
 	Timeout time.Duration
-	// Outage is the time for which watches wait for an unreachable database before they end. Default: 5 min.
+	// Outage is how long watches wait for an unreachable database before they end. Default: 5 min.
 	Outage time.Duration
-	// Retention is the time for which changes are kept, so that watches can resume. Default: 1 h. The minimum is
-	// driver.TokenLifetime, because pages and the snapshots of watches need the changes for as long.
+	// Retention is how long changes are kept, so that watches can resume. Default: 1 h. The minimum is driver.TokenLifetime,
+	// because pages and the snapshots of watches need the changes for as long.
 	Retention time.Duration
-	// Poll is the interval at which watches poll for changes without a notification. Default: 1 s, or 100 ms with NoListen.
+	// Poll is the interval of polls for changes without a notification. Default: 1 s, or 100 ms with NoListen.
 	Poll time.Duration
 	// NoListen disables LISTEN: changes of other processes are found by polling only.
 	NoListen bool

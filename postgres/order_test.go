@@ -114,8 +114,8 @@ func record(w storage.Watch) ([]change, error) {
 	}
 }
 
-// check verifies that the changes are one serial order of the calls: every event once, those of a call together, and no call before
-// one that was answered before it began.
+// check verifies that the changes are one serial order of the calls: every event once, the events of a call together, and no call
+// before a call that was answered before it began.
 func (o *ordering) check(who string, all []change) {
 	o.t.Helper()
 	count := map[string]int{}
@@ -208,7 +208,7 @@ func TestOneOrderWherePollingOnly(t *testing.T) {
 	inOrder(t, env.Postgres(t).StoreURL(t, "listen=off", "poll=5ms"), 6, 200)
 }
 
-// TestOneOrderResumed starts a new watch from each event's cursor, on alternating handles. The positions follow the one order.
+// TestOneOrderResumed starts a new watch from each event's cursor, on alternating handles. The positions follow the same order.
 func TestOneOrderResumed(t *testing.T) {
 	t.Parallel()
 	o := &ordering{t: t}

@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// TestOwnChangesKeepTheOrder changes keys alternately through a handle without notifications and through another one. The first
+// TestOwnChangesKeepTheOrder changes keys alternately through a handle without notifications and through another handle. The first
 // handle could publish its own writes at once, but not before the versions that they replace.
 func TestOwnChangesKeepTheOrder(t *testing.T) {
 	t.Parallel()
@@ -52,8 +52,8 @@ func TestOwnChangesKeepTheOrder(t *testing.T) {
 	}
 }
 
-// TestOwnChangesLeaveGaps lets foreign transactions end, in either way, between those of a handle whose watch returns its own
-// changes immediately. It returns the others later, also from its cursor, and nothing twice.
+// TestOwnChangesLeaveGaps lets foreign transactions end, in either way, between the transactions of a handle whose watch returns
+// its own changes immediately. It returns the others later, also from its cursor, and nothing twice.
 func TestOwnChangesLeaveGaps(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)

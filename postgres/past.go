@@ -187,7 +187,7 @@ const (
 	rangeRows = 2000
 )
 
-// manyRows is the number of rows of a stretch from which memory for a full stretch is allocated.
+// manyRows is the minimum number of rows of a stretch that causes an allocation for a full stretch.
 const manyRows = 500
 
 // read reads one stretch after another until the page is full, or there are no more keys.
@@ -276,8 +276,8 @@ func (b *keyRange) from(f *driver.Filter, first []byte) *keyRange {
 	return &keyRange{first, b.end, b.pattern}
 }
 
-// readRange reads a stretch of at least some keys. It returns the last key of the stretch, after which there may be more; nil if
-// there are no more. full means that a bound of the page was reached.
+// readRange reads a stretch of at least some keys. It returns the last key of the stretch, and there may be more keys after it; nil
+// if there are no more. full means that a bound of the page was reached.
 func (l *pageRead) readRange(ctx context.Context, b *keyRange, limit, keys int) (last []byte, full bool, err error) {
 	keys = max(keys, limit)
 	maxBytes := l.q.MaxBytes() - l.bytes

@@ -195,8 +195,8 @@ from (select nextval($seq_name) as next from generate_series(1, ` + fmt.Sprint(v
 	}
 }
 
-// TestPruneTogether runs several processes that delete superfluous changes, some of which end in the middle of a step, beside a
-// writer and a reader at a retained revision.
+// TestPruneTogether runs several processes that delete superfluous changes, beside a writer and a reader at a retained revision.
+// Some of the processes end in the middle of a step.
 func TestPruneTogether(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)

@@ -70,8 +70,8 @@ func (h *model) visible(after, upTo int64) []change {
 }
 
 // TestFollowing moves a watch through polls and through changes that are handed over, like the feed, from a snapshot taken at any
-// moment. It cuts the watch off at any event, and lets another one continue from the cursor. Together they must return each change
-// exactly once, in the order of numbers.
+// moment. It cuts the watch off at any event, and lets another watch continue from the cursor. Together they must return each
+// change exactly once, in the order of numbers.
 func TestFollowing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -9,5 +9,5 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/process"
 )
 
-// A continue token and a revision of one process are valid in another one, while the first process writes.
+// A continue token and a revision of one process are valid in another, while the first process writes.
 func TestPagesInOtherProcesses(t *testing.T) { process.Run(t, env.Postgres(t).StoreURL(t)) }

@@ -10,7 +10,7 @@ import (
 )
 
 // An eventual read may be answered by a replica, but never goes back in time: its answer is not older than a previous answer of
-// this handle, nor than an event that one of its watches has delivered.
+// this handle, nor than an event delivered by one of the handle's watches.
 //
 // The position of a replica in the write-ahead log (an LSN) shows which changes it has. The handle keeps the position that covers
 // all of its answers. It reads the position of the replica first, and then the data. After a write, or an answer of the primary,

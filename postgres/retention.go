@@ -16,7 +16,7 @@ const (
 	retentionMarks = 20
 )
 
-// retention deletes changes from which no watch may resume any more. Every process tries at its own times; a lock in each
+// retention deletes changes that are too old for watches to resume. Every process tries at its own times; a lock in each
 // transaction admits one at a time.
 type retention struct {
 	*database
@@ -48,8 +48,8 @@ func (r *retention) run() {
 	}
 }
 
-// pruneOnce marks the last change if it is time, moves the oldest change at which the store can be read, and deletes one step of
-// the superfluous changes before it. more means that there may be more to delete.
+// pruneOnce marks the last change if it is time, moves the oldest readable position, and deletes one step of the superfluous
+// changes before it. more means that there may be more to delete.
 //
 // The move is committed before changes are deleted because of it, so a reader that misses a change sees the reason.
 func (r *retention) pruneOnce(ctx context.Context, interval time.Duration) (more bool, err error) {
@@ -102,7 +102,7 @@ func (r *retention) withLock(ctx context.Context, do func(tx pgx.Tx) error) erro
 	})
 }
 
-// move marks the last change if it is time, and moves the oldest change at which the store can be read.
+// move marks the last change if it is time, and moves the oldest readable position.
 func (r *retention) move(ctx context.Context, tx pgx.Tx, last int64, interval time.Duration) error {
 	if _, err := tx.Exec(ctx, r.sql.mark, last, interval.Seconds()); err != nil {
 		return err

@@ -74,8 +74,8 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// TestRetentionAfterABurst leaves a store idle after a burst of changes, of which one step deletes only a part. All later marks
-// have the number of the last change, and none of them must end the deletion.
+// TestRetentionAfterABurst leaves a store idle after a burst of changes. One step deletes only a part of them. All later marks have
+// the number of the last change, and none of them must end the deletion.
 func TestRetentionAfterABurst(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)

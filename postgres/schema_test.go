@@ -145,7 +145,7 @@ func TestNewerStoreIsRefused(t *testing.T) {
 }
 
 // TestRestoredDump restores a store's tables from a dump, and lets the history pass the old position. A cursor from before the dump
-// is valid; one of a lost change is not, nor is an open watch's.
+// is valid; a cursor of a lost change or of an open watch is not.
 func TestRestoredDump(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)

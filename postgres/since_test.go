@@ -17,8 +17,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// TestChangedSince reads and counts spans at every revision of a random history: spans without changes since, and spans in which
-// keys were created, changed, deleted and created again.
+// TestChangedSince reads and counts spans at every revision of a random history: spans without changes since, and spans with keys
+// that were created, changed, deleted and created again.
 func TestChangedSince(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)

@@ -123,7 +123,8 @@ func TestSlowLinkReads(t *testing.T) {
 	}
 }
 
-// TestSlowLinkWrites writes the largest resources over links on which a statement takes longer than the initial attempt timeout.
+// TestSlowLinkWrites writes the largest resources over links so slow that a statement takes longer than the initial attempt
+// timeout.
 func TestSlowLinkWrites(t *testing.T) {
 	t.Parallel()
 	const size = 1<<20 - 1000

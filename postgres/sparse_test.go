@@ -24,38 +24,38 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// heard records the statements of a pool, with their arguments.
-type heard struct {
-	mu    sync.Mutex
-	asked []pgx.TraceQueryStartData
+// statementLog records the statements of a pool, with their arguments.
+type statementLog struct {
+	mu         sync.Mutex
+	statements []pgx.TraceQueryStartData
 }
 
-func (h *heard) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+func (h *statementLog) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.asked = append(h.asked, data)
+	h.statements = append(h.statements, data)
 	return ctx
 }
 
-func (*heard) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (*statementLog) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-func (*heard) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+func (*statementLog) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
 	return ctx
 }
 
-func (h *heard) TraceBatchQuery(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchQueryData) {
+func (h *statementLog) TraceBatchQuery(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchQueryData) {
 	h.TraceQueryStart(ctx, conn, pgx.TraceQueryStartData{SQL: data.SQL, Args: data.Args})
 }
 
-func (*heard) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+func (*statementLog) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
 // take returns the statements that contain a word, and clears all.
-func (h *heard) take(word string) []pgx.TraceQueryStartData {
+func (h *statementLog) take(word string) []pgx.TraceQueryStartData {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	asked := h.asked
-	h.asked = nil
-	return slices.DeleteFunc(asked, func(q pgx.TraceQueryStartData) bool { return !strings.Contains(q.SQL, word) })
+	all := h.statements
+	h.statements = nil
+	return slices.DeleteFunc(all, func(q pgx.TraceQueryStartData) bool { return !strings.Contains(q.SQL, word) })
 }
 
 // TestSparseFilter lists 200 of 200,000 resources in every way, and counts the rows that the server reads for each statement.
@@ -68,7 +68,7 @@ func TestSparseFilter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	traced := new(heard)
+	traced := new(statementLog)
 	config.ConnConfig.Tracer = traced
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {

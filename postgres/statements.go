@@ -113,12 +113,12 @@ var sqlTemplates = func() *template.Template {
 	return template.Must(all, err)
 }()
 
-// readCommitted begins a transaction in which each statement has its own snapshot, whatever the default isolation of the session
+// readCommitted begins a transaction whose statements each have their own snapshot, whatever the default isolation of the session
 // is.
 const readCommitted = `begin isolation level read committed read only`
 
 // beginWarned begins a transaction that sends warnings: a commit that stops waiting for its standby raises one.
 const beginWarned = `begin; set local client_min_messages = warning`
 
-// repeatableRead begins a transaction in which all statements have the snapshot of the first one.
+// repeatableRead begins a transaction whose statements all have the snapshot of the first.
 const repeatableRead = `begin isolation level repeatable read read only`

@@ -69,7 +69,7 @@ func TestRevisionsOfOneServer(t *testing.T) {
 		}
 		return nil
 	}
-	traced := new(heard)
+	traced := new(statementLog)
 	config.ConnConfig.Tracer = traced
 	config.AfterRelease = func(*pgx.Conn) bool {
 		if len(traced.take("pg_locks")) > 0 {

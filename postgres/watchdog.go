@@ -43,7 +43,7 @@ type statementWatch struct {
 }
 
 const (
-	// silenceTimeout is the time without activity after which a statement is checked.
+	// silenceTimeout is how long a statement may lack activity before it is checked.
 	silenceTimeout = 5 * time.Second
 	// checkInterval is the interval of the checks for silent statements.
 	checkInterval = time.Second

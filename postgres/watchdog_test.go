@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestOrphansOfMeanwhile makes a session an orphan while the server is queried about another one. Its state is not known yet.
+// TestOrphansOfMeanwhile makes a session an orphan while the server is queried about another session. Its state is not known yet.
 func TestOrphansOfMeanwhile(t *testing.T) {
 	t.Parallel()
 	w := newWatchdog(nil, nil)
