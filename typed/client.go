@@ -104,7 +104,7 @@ func (c *Client[T]) Create(ctx context.Context, o Object[T]) (*Object[T], error)
 	if o.ID.Uid == "" {
 		o.ID.Uid = ulid.Make().String()
 	}
-	o.Generation = ulid.Make().String()
+	c.codec.Replace(nil, &o)
 	return c.store(ctx, &o)
 }
 
@@ -136,7 +136,7 @@ func (c *Client[T]) Update(ctx context.Context, id *resourcepb.ID, change func(*
 		}
 		o.ID, o.Version, o.Status = key, version, statuses
 		return nil
-	}, func(o *Object[T]) { o.Generation = ulid.Make().String() })
+	})
 }
 
 // UpdateStatus is Update for the status under one key. change receives an empty status if none is stored. The generation stays the same, and the
@@ -156,13 +156,16 @@ func (c *Client[T]) UpdateStatus(ctx context.Context, id *resourcepb.ID, key str
 		if o.Status == nil {
 			o.Status = map[string]*resourcepb.Status{}
 		}
-		o.Status[key] = status
+		if !proto.Equal(o.Status[key], status) {
+			status.UpdatedAt = timestamppb.Now()
+			o.Status[key] = status
+		}
 		return nil
-	}, func(o *Object[T]) { o.Status[key].UpdatedAt = timestamppb.Now() })
+	})
 }
 
-// readModifyWrite reads, changes and writes a resource until no other writer is faster. stamp is called before a changed object is written.
-func (c *Client[T]) readModifyWrite(ctx context.Context, id *resourcepb.ID, change func(*Object[T]) error, stamp func(*Object[T])) (*Object[T], error) {
+// readModifyWrite reads, changes and writes a resource until no other writer is faster.
+func (c *Client[T]) readModifyWrite(ctx context.Context, id *resourcepb.ID, change func(*Object[T]) error) (*Object[T], error) {
 	if err := c.checkID(id); err != nil {
 		return nil, err
 	}
@@ -175,10 +178,9 @@ func (c *Client[T]) readModifyWrite(ctx context.Context, id *resourcepb.ID, chan
 		if err := change(after); err != nil {
 			return nil, err
 		}
-		if c.codec.Same(before, after) {
+		if !c.codec.Replace(before, after) {
 			return before, nil
 		}
-		stamp(after)
 		stored, err := c.store(ctx, after)
 		if !errors.Is(err, storage.ErrCASFailure) && !(errors.Is(err, storage.ErrWrongUid) && id.GetUid() == "") {
 			return stored, err

@@ -19,11 +19,14 @@ import (
 const maxDepth = 3*10_000 + 10
 
 // JSON returns the codec of resources with a payload of a Go value, stored as the google.protobuf.Struct of its JSON object. So ashlar get can
-// display it, and programs in other languages can read it.
+// display it, and programs in other languages can read it. Text must be valid UTF-8.
+//
+// A write preserves the fields of the stored object that T lacks, at any depth. In a list it preserves those of elements that did not change, and
+// of changed elements if no element was inserted or removed beside them.
 func JSON[T any]() *Codec[T] {
 	decode := func(payload []byte) (v T, err error) {
-		s := &structpb.Struct{}
-		if err := (proto.UnmarshalOptions{RecursionLimit: maxDepth}).Unmarshal(payload, s); err != nil {
+		s, err := unmarshalStruct(payload)
+		if err != nil {
 			return v, err
 		}
 		plain, err := jsonObject(s)
@@ -40,6 +43,9 @@ func JSON[T any]() *Codec[T] {
 		text, err := json.Marshal(v)
 		if err != nil {
 			return nil, err
+		}
+		if bytes.Contains(bytes.ReplaceAll(text, []byte(`\\`), nil), []byte(`\ufffd`)) { // package json replaces invalid bytes by this escape
+			return nil, errors.New("a text is not valid UTF-8")
 		}
 		s := &structpb.Struct{}
 		if err := protojson.Unmarshal(text, s); err != nil {
@@ -59,6 +65,30 @@ func JSON[T any]() *Codec[T] {
 	}
 	return &Codec[T]{
 		message: "google.protobuf.Struct", encode: encode, decode: decode,
+		merge: func(stored, encoded []byte) ([]byte, error) {
+			if bytes.Equal(stored, encoded) {
+				return stored, nil
+			}
+			recode := func(payload []byte) ([]byte, error) {
+				v, err := decode(payload)
+				if err != nil {
+					return nil, err
+				}
+				return encode(v)
+			}
+			known, err := recode(stored)
+			if err != nil || bytes.Equal(known, encoded) {
+				return stored, err
+			}
+			merged, err := mergePayloads(stored, known, encoded)
+			if err != nil {
+				return nil, err
+			}
+			if again, err := recode(merged); err != nil || !bytes.Equal(again, encoded) {
+				return nil, fmt.Errorf("the stored payload has fields that %T lacks, and the data changes with them", *new(T))
+			}
+			return merged, nil
+		},
 		clone: func(v T) T {
 			out := v
 			if payload, err := encode(v); err == nil {

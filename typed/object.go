@@ -1,9 +1,11 @@
 package typed
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 
+	"github.com/oklog/ulid/v2"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -30,7 +32,14 @@ type Object[T any] struct {
 	// Data is the payload.
 	Data T
 
-	unknown protoreflect.RawFields // fields of the resource that only newer programs know; preserved
+	stored storedParts
+}
+
+// storedParts are the parts of a stored resource that an Object cannot represent. Writes preserve them.
+type storedParts struct {
+	unknown protoreflect.RawFields // fields of the resource that only newer programs know
+	typeURL string                 // of the payload
+	payload []byte                 // as stored, if data may lack a part of it; else nil
 }
 
 // PayloadError is returned, as *PayloadError, if the payload of a stored resource does not have the expected message type or cannot be decoded.
@@ -63,6 +72,7 @@ type Codec[T any] struct {
 	message string // the full name of the message
 	decode  func(payload []byte) (T, error)
 	encode  func(T) ([]byte, error)
+	merge   func(stored, encoded []byte) ([]byte, error) // adds the parts of a stored payload that T lacks; nil if T has all parts
 	clone   func(T) T
 	equal   func(a, b T) bool
 }
@@ -71,7 +81,8 @@ type Codec[T any] struct {
 func (c *Codec[T]) Object(res *resourcepb.Resource) (*Object[T], error) {
 	o := &Object[T]{
 		ID: res.GetId(), Owner: res.GetOwner(), Version: res.GetVersion(), Generation: res.GetGeneration(),
-		Metadata: res.GetMetadata(), Status: res.GetStatus(), unknown: res.ProtoReflect().GetUnknown(),
+		Metadata: res.GetMetadata(), Status: res.GetStatus(),
+		stored: storedParts{unknown: res.ProtoReflect().GetUnknown(), typeURL: res.GetData().GetTypeUrl()},
 	}
 	if got := string(res.GetData().MessageName()); got != c.message {
 		return nil, &PayloadError{ID: res.GetId(), Got: got, Want: c.message}
@@ -80,23 +91,30 @@ func (c *Codec[T]) Object(res *resourcepb.Resource) (*Object[T], error) {
 	if err != nil {
 		return nil, &PayloadError{ID: res.GetId(), Got: c.message, Want: c.message, Err: err}
 	}
-	o.Data = data
+	if o.Data = data; c.merge != nil {
+		o.stored.payload = res.GetData().GetValue()
+	}
 	return o, nil
 }
 
-// Resource encodes an object. The resource shares all memory except the payload with it. It fails with [storage.ErrInvalid] if the data cannot
-// be encoded.
+// Resource encodes an object. The resource shares memory with it. It fails with [storage.ErrInvalid] if the data cannot be encoded.
+//
+// The payload of a decoded object is the stored one, byte for byte, if the data is unchanged. Otherwise the fields of a stored JSON object that T
+// lacks are added to the data.
 func (c *Codec[T]) Resource(o *Object[T]) (*resourcepb.Resource, error) {
 	payload, err := c.encode(o.Data)
+	if err == nil && o.stored.payload != nil {
+		payload, err = c.merge(o.stored.payload, payload)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: the payload of %s cannot be encoded: %w", storage.ErrInvalid, idString(o.ID), err)
 	}
 	res := &resourcepb.Resource{
 		Id: o.ID, Owner: o.Owner, Version: o.Version, Generation: o.Generation, Metadata: o.Metadata, Status: o.Status,
-		Data: &anypb.Any{TypeUrl: "type.googleapis.com/" + c.message, Value: payload},
+		Data: &anypb.Any{TypeUrl: cmp.Or(o.stored.typeURL, "type.googleapis.com/"+c.message), Value: payload},
 	}
-	if len(o.unknown) > 0 {
-		res.ProtoReflect().SetUnknown(o.unknown)
+	if len(o.stored.unknown) > 0 {
+		res.ProtoReflect().SetUnknown(o.stored.unknown)
 	}
 	return res, nil
 }
@@ -111,6 +129,25 @@ func (c *Codec[T]) Copy(o *Object[T]) *Object[T] {
 	}
 	out.Data = c.clone(o.Data)
 	return &out
+}
+
+// Replace prepares an object to replace a stored one, nil for none, and reports whether it differs. The object gets a new generation unless only
+// statuses differ. It keeps the parts of the stored resource that T cannot represent.
+func (c *Codec[T]) Replace(stored, o *Object[T]) (changed bool) {
+	if stored == nil {
+		o.Generation = ulid.Make().String()
+		return true
+	}
+	o.Generation, o.stored = stored.Generation, stored.stored
+	if c.Same(stored, o) {
+		return false
+	}
+	withoutStatus := *o
+	withoutStatus.Status = stored.Status
+	if !c.Same(stored, &withoutStatus) {
+		o.Generation = ulid.Make().String()
+	}
+	return true
 }
 
 // Same reports whether two objects have the same content: owner, group version, metadata, statuses and data.

@@ -100,15 +100,9 @@ func (t *Table[T]) Put(tx *Tx, o *typed.Object[T]) error {
 		o.ID.Uid = ulid.Make().String()
 	}
 	if present && was.object != nil {
-		old := was.object.(*typed.Object[T])
-		if t.codec.Same(old, o) {
+		if !t.codec.Replace(was.object.(*typed.Object[T]), o) {
 			tx.setChange(t.table, was.key, nil)
 			return nil
-		}
-		probe := *o
-		probe.Status = old.Status
-		if o.Generation = old.Generation; !t.codec.Same(old, &probe) {
-			o.Generation = ulid.Make().String()
 		}
 	} else if o.Generation == "" || !present {
 		o.Generation = ulid.Make().String()
