@@ -14,10 +14,6 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// maxDepth bounds the nesting of the messages of a Struct. One level of JSON takes up to three nested messages, and JSON of up to 10,000 levels
-// can be encoded. The default limit of package proto is 10,000 messages, so some stored payloads could not be read.
-const maxDepth = 3*10_000 + 10
-
 // JSON returns the codec of resources with a payload of a Go value, stored as the google.protobuf.Struct of its JSON object. So ashlar get can
 // display it, and programs in other languages can read it. Text must be valid UTF-8.
 //
