@@ -37,7 +37,7 @@ func historianCompact(s *suite) {
 	s.noError("Follow from the compacted revision", err)
 	defer f.Close()
 	commits, _ := followToNewest(s, f)
-	if len(commits) != 1 || commits[0][0].Now.Resource.Id.Name != "later" {
+	if len(commits) != 1 || commits[0][0].New.Resource.Id.Name != "later" {
 		s.Fatalf("after the compacted revision: %+v", commits)
 	}
 	// The oldest revision does not decrease.

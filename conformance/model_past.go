@@ -105,10 +105,10 @@ func (f *modelFollower) nextCommit() (commit []modelChange) {
 
 func changeKey(c history.Change) string {
 	switch {
-	case c.Now != nil:
-		return keyOf(c.Now.Resource.Id)
-	case c.Before != nil:
-		return keyOf(c.Before.Resource.Id)
+	case c.New != nil:
+		return keyOf(c.New.Resource.Id)
+	case c.Old != nil:
+		return keyOf(c.Old.Resource.Id)
 	}
 	violated("followers report the previous state", "the change of revision %d has neither Now nor Before", c.Revision)
 	return ""
@@ -121,7 +121,7 @@ func checkChange(got history.Change, want modelChange) {
 	for _, c := range []struct {
 		check     string
 		got, want *history.Record
-	}{{"followers report every change once", got.Now, want.now}, {"followers report the previous state", got.Before, want.before}} {
+	}{{"followers report every change once", got.New, want.now}, {"followers report the previous state", got.Old, want.before}} {
 		if (c.got == nil) != (c.want == nil) {
 			violated(c.check, "the change of %q at revision %d: got %v, want %v", want.key, got.Revision, c.got, c.want)
 		}

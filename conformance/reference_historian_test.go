@@ -301,11 +301,11 @@ func (f *follower) add(ev *resourcepb.WatchEvent, revision int64, now, before st
 	}
 	if r, there := now[keyOf(res.Id)]; there && ev.GetDelete() == nil {
 		r.Resource = clone(r.Resource)
-		c.Now = &r
+		c.New = &r
 	}
 	if r, there := before[keyOf(res.Id)]; there && !(ev.GetDelete() != nil && f.h.has("deletions have no state before")) {
 		r.Resource = clone(r.Resource)
-		c.Before = &r
+		c.Old = &r
 	}
 	f.begun = append(f.begun, c)
 }

@@ -283,7 +283,7 @@ func TestFollowerReadsPreviousVersions(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, c := range changes {
-			got = append(got, text(c.Before)+" > "+text(c.Now))
+			got = append(got, text(c.Old)+" > "+text(c.New))
 		}
 	}
 	for i := range want {

@@ -146,9 +146,9 @@ func (c *commit) includes(ch *history.Change, stored []*resourcepb.Resource) boo
 	case one == nil || !one.modifies():
 		return false
 	case one.write != nil:
-		return ch.Now != nil && isStored(ch.Now.Resource, stored)
+		return ch.New != nil && isStored(ch.New.Resource, stored)
 	}
-	return ch.Now == nil && ch.Before != nil && ch.Before.Modified == one.before.Modified
+	return ch.New == nil && ch.Old != nil && ch.Old.Modified == one.before.Modified
 }
 
 // unknownRevision returns the newest revision if the history that contained the commit is already compacted.
@@ -196,9 +196,9 @@ func splitCommits(changes []history.Change) (all [][]history.Change) {
 
 // changedKey returns the key of a change, or "" if the resource is not a key.
 func changedKey(c *history.Change) string {
-	r := c.Now
+	r := c.New
 	if r == nil {
-		r = c.Before
+		r = c.Old
 	}
 	if r.Resource.GetId().GetType().GetKind() != keyType.Kind {
 		return ""

@@ -188,19 +188,19 @@ func (w *watch) events(changes []history.Change, from int64) []*mvccpb.Event {
 	for i := range changes {
 		c := &changes[i]
 		filter := pb.WatchCreateRequest_NOPUT
-		if c.Now == nil {
+		if c.New == nil {
 			filter = pb.WatchCreateRequest_NODELETE
 		}
 		if c.Revision < from || slices.Contains(w.request.Filters, filter) {
 			continue
 		}
-		ev := &mvccpb.Event{Type: mvccpb.Event_PUT, Kv: pair(c.Now)}
-		if c.Now == nil {
+		ev := &mvccpb.Event{Type: mvccpb.Event_PUT, Kv: pair(c.New)}
+		if c.New == nil {
 			ev.Type = mvccpb.Event_DELETE
-			ev.Kv = &mvccpb.KeyValue{Key: keyOf(c.Before.Resource.GetId()), ModRevision: c.Revision}
+			ev.Kv = &mvccpb.KeyValue{Key: keyOf(c.Old.Resource.GetId()), ModRevision: c.Revision}
 		}
 		if w.request.PrevKv {
-			ev.PrevKv = pair(c.Before)
+			ev.PrevKv = pair(c.Old)
 		}
 		events = append(events, ev)
 	}

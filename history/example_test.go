@@ -59,7 +59,7 @@ func ExampleHistorian() {
 		log.Fatal(err)
 	}
 	for _, change := range changes {
-		fmt.Printf("at revision %d %s was deleted\n", upTo, change.Before.Resource.Id.Name)
+		fmt.Printf("at revision %d %s was deleted\n", upTo, change.Old.Resource.Id.Name)
 	}
 	// Output:
 	// at revision 2 there was cart

@@ -113,8 +113,8 @@ type SwapResult struct {
 // Change is one change returned by a Follower.
 type Change struct {
 	Revision int64
-	// Now is the written resource, nil for a deletion. Before is the resource stored just before, nil if there was none.
-	Now, Before *Record
+	// New is the written resource, nil for a deletion. Old is the resource stored just before, nil if there was none.
+	New, Old *Record
 	// More reports that the next change belongs to the same commit.
 	More bool
 }

@@ -178,19 +178,19 @@ func (c *changes) addCommit(all []history.Change) error {
 
 // visibleChange returns a change as the caller may see it, or nil if it is hidden.
 func (c *changes) visibleChange(change *history.Change) (*resourcepb.Change, error) {
-	either := change.Now
+	either := change.New
 	if either == nil {
-		either = change.Before
+		either = change.Old
 	}
 	id := either.Resource.GetId()
 	if !c.filter.Match(id) || c.resource != "" && c.resource != id.GetName() {
 		return nil, nil
 	}
-	now, err := c.record(c.ctx, change.Now)
+	now, err := c.record(c.ctx, change.New)
 	if err != nil {
 		return nil, err
 	}
-	before, err := c.record(c.ctx, change.Before)
+	before, err := c.record(c.ctx, change.Old)
 	if err != nil || now == nil && before == nil {
 		return nil, err
 	}

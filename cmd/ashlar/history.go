@@ -113,16 +113,16 @@ func showChanges(ctx context.Context, h historySource, id *resourcepb.ID, oldest
 		return nil
 	}
 	return h.Changes(ctx, id, oldest, newest, func(c *history.Change) error {
-		return show(&version{operation: operation(c), revision: c.Revision, before: c.Before, now: c.Now})
+		return show(&version{operation: operation(c), revision: c.Revision, before: c.Old, now: c.New})
 	})
 }
 
 // operation returns the name of a change.
 func operation(c *history.Change) string {
 	switch {
-	case c.Now == nil:
+	case c.New == nil:
 		return "deleted"
-	case c.Before == nil:
+	case c.Old == nil:
 		return "created"
 	}
 	return "changed"

@@ -243,25 +243,25 @@ func (c *followLogger) addChanges(changes []history.Change, revision int64) {
 			group++
 		}
 		if ch.Revision < last || first && ch.Revision == last {
-			c.report("revisions rise", "a change has revision %d, after everything up to %d was reported: %v, in place of %v", ch.Revision, last, recordOf(ch.Now), recordOf(ch.Before))
+			c.report("revisions rise", "a change has revision %d, after everything up to %d was reported: %v, in place of %v", ch.Revision, last, recordOf(ch.New), recordOf(ch.Old))
 		}
 		last = max(last, ch.Revision)
 		if i == len(changes)-1 && ch.More {
 			c.report("commits are followed as a whole", "Next ended in the middle of one, with revision %d", ch.Revision)
 		}
-		if ch.Now == nil && ch.Before == nil {
+		if ch.New == nil && ch.Old == nil {
 			c.report("followers report every change once", "a change of nothing to nothing, with revision %d", ch.Revision)
 			continue
 		}
-		stored := ch.Now
+		stored := ch.New
 		if stored == nil {
-			stored = ch.Before
+			stored = ch.Old
 		}
 		if id := stored.Resource.GetId(); id.GetTenancy().GetNamespace() == c.round.namespace {
-			told := change{key: id.GetName(), revision: ch.Revision, now: recordOf(ch.Now), before: recordOf(ch.Before), group: group, at: now}
-			if ch.Now != nil {
-				told.name = ch.Now.Resource.GetMetadata()[metaName]
-				if wrong := contentError(ch.Now.Resource); wrong != "" {
+			told := change{key: id.GetName(), revision: ch.Revision, now: recordOf(ch.New), before: recordOf(ch.Old), group: group, at: now}
+			if ch.New != nil {
+				told.name = ch.New.Resource.GetMetadata()[metaName]
+				if wrong := contentError(ch.New.Resource); wrong != "" {
 					c.report("content", "a change: %s", wrong)
 				}
 			}

@@ -287,7 +287,7 @@ func (r *reader) tell(c entry, before history.Record) history.Change {
 	if !c.deleted {
 		now := r.records[c.key]
 		now.Resource = proto.CloneOf(now.Resource)
-		told.Now = &now
+		told.New = &now
 	}
 	older := r.older[c.key]
 	if r.older[c.key] = before; r.h.sometimes("what a follower says was before is older", 20) {
@@ -295,7 +295,7 @@ func (r *reader) tell(c entry, before history.Record) history.Change {
 	}
 	if before.Resource != nil {
 		before.Resource = proto.CloneOf(before.Resource)
-		told.Before = &before
+		told.Old = &before
 	}
 	return told
 }

@@ -95,10 +95,10 @@ func (f *follower[P]) within(k *driver.Key) bool {
 func changeOf[P any](d feed.Change[P]) history.Change {
 	c := history.Change{Revision: d.Event.Revision, More: true}
 	if v := d.Before; v != nil {
-		c.Before = &history.Record{Resource: v.Resource, Created: v.CreateRevision, Modified: v.ModRevision, Writes: v.Writes}
+		c.Old = &history.Record{Resource: v.Resource, Created: v.CreateRevision, Modified: v.ModRevision, Writes: v.Writes}
 	}
 	if ev := d.Event; !ev.Delete {
-		c.Now = &history.Record{Resource: codec.Clone(ev.Resource), Created: ev.CreateRevision, Modified: ev.Revision, Writes: ev.Writes}
+		c.New = &history.Record{Resource: codec.Clone(ev.Resource), Created: ev.CreateRevision, Modified: ev.Revision, Writes: ev.Writes}
 	}
 	return c
 }

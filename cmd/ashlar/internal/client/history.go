@@ -83,7 +83,7 @@ func (b *Backend) Changes(ctx context.Context, id *resourcepb.ID, after, until i
 		if c, err = stream.Recv(); err != nil {
 			break
 		}
-		change := history.Change{Revision: c.GetRevision(), Now: recordOf(c.GetNow()), Before: recordOf(c.GetBefore()), More: c.GetMore()}
+		change := history.Change{Revision: c.GetRevision(), New: recordOf(c.GetNow()), Old: recordOf(c.GetBefore()), More: c.GetMore()}
 		if err := do(&change); err != nil {
 			return err
 		}
