@@ -193,9 +193,13 @@ vet: ## go vet, with and without the integration tests, and of the other modules
 	cd etcdserver/etcdctl && $(GO) vet ./... && $(GO) vet -tags integration ./...
 
 .PHONY: lint
-lint: tools $(TOOLS)/golangci-lint ## golangci-lint, and buf for the .proto files
+lint: tools $(TOOLS)/golangci-lint prose ## golangci-lint, buf for the .proto files, and the report of make prose
 	@PATH="$(TOOLS):$$PATH" buf lint --config resourcepb/buf.yaml
 	$(TOOLS)/golangci-lint run --build-tags integration,soak ./...
+
+.PHONY: prose
+prose: ## Report stilted constructions in comments, tests, messages and documents, by package (it never fails because of them)
+	@$(GO) run tools/lint/prose.go
 
 $(TOOLS)/golangci-lint: tools/lint/go.mod tools/lint/go.sum
 	@mkdir -p $(TOOLS)
