@@ -13,7 +13,7 @@ import (
 
 // caller authenticates the caller of ctx for a tenancy.
 func (s *Server) caller(ctx context.Context, tenancy *resourcepb.Tenancy) (registry.Caller, error) {
-	c, err := s.opts.Authenticate(ctx, token(ctx), tenancy)
+	c, err := s.opts.Authenticate(ctx, Token(ctx), tenancy)
 	if err != nil {
 		return nil, s.hookStatus(ctx, "authenticate", err)
 	}

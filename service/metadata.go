@@ -18,8 +18,9 @@ const (
 // consistent is the consistency mode of a linearizable read. Other values, and other cases of it, have no effect.
 const consistent = "consistent"
 
-// token returns the token of a call, "" for none: the value of x-consul-token, or else a bearer token of authorization.
-func token(ctx context.Context) string {
+// Token returns the token in the metadata of an incoming call, "" for none: the value of x-consul-token, or else a bearer token of
+// authorization. A server that refuses callers before it reads their messages takes the token from here.
+func Token(ctx context.Context) string {
 	if t := first(ctx, tokenKey); t != "" {
 		return t
 	}

@@ -30,12 +30,12 @@ func TestToken(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			ctx := metadata.NewIncomingContext(context.Background(), metadata.Pairs(c.pairs...))
-			if got := token(ctx); got != c.want {
+			if got := Token(ctx); got != c.want {
 				t.Errorf("token of %q is %q, expected %q", c.pairs, got, c.want)
 			}
 		})
 	}
-	if got := token(context.Background()); got != "" {
+	if got := Token(context.Background()); got != "" {
 		t.Errorf("a context without metadata has the token %q", got)
 	}
 }
@@ -58,7 +58,7 @@ func TestConsistency(t *testing.T) {
 		t.Errorf("the consistency without metadata is %v, expected %v", got, storage.EventualConsistency)
 	}
 	outgoing := metadata.AppendToOutgoingContext(context.Background(), "x-consul-consistency-mode", "consistent", "x-consul-token", "a")
-	if got, mode := token(outgoing), consistency(outgoing); got != "" || mode != storage.EventualConsistency {
+	if got, mode := Token(outgoing), consistency(outgoing); got != "" || mode != storage.EventualConsistency {
 		t.Errorf("metadata for another call was read: token %q, consistency %v", got, mode)
 	}
 }

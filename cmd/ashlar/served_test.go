@@ -35,9 +35,14 @@ type serverProcess struct {
 // serveStore starts a server of a store, on free ports unless args set others, and waits until it listens.
 func serveStore(t *testing.T, store string, args ...string) *serverProcess {
 	t.Helper()
-	s := startServer(t, store, args...)
+	return startServer(t, store, args...).listening()
+}
+
+// listening waits until the server listens.
+func (s *serverProcess) listening() *serverProcess {
+	s.t.Helper()
 	var where struct{ Grpc, HTTP, Admin string }
-	require.NoError(t, json.Unmarshal([]byte(s.waitForLog(`"msg":"listening"`)), &where))
+	require.NoError(s.t, json.Unmarshal([]byte(s.waitForLog(`"msg":"listening"`)), &where))
 	s.grpc, s.http, s.admin = where.Grpc, where.HTTP, where.Admin
 	return s
 }
@@ -45,13 +50,20 @@ func serveStore(t *testing.T, store string, args ...string) *serverProcess {
 // startServer starts a server without waiting.
 func startServer(t *testing.T, store string, args ...string) *serverProcess {
 	t.Helper()
+	return startServerBy(t, nil, store, args...)
+}
+
+// startServerBy starts a server by a command that gets the server's command line as further arguments. nil starts it directly.
+func startServerBy(t *testing.T, by []string, store string, args ...string) *serverProcess {
+	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
 	all := []string{"serve", "--store", store, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log-format", "json", "--log-level", "debug"}
 	if !strings.Contains(strings.Join(args, " "), "--types") {
 		all = append(all, "--any-type")
 	}
-	s := &serverProcess{t: t, cmd: exec.Command(self, append(all, args...)...), done: make(chan struct{})}
+	line := slices.Concat(by, []string{self}, all, args)
+	s := &serverProcess{t: t, cmd: exec.Command(line[0], line[1:]...), done: make(chan struct{})}
 	s.cond = sync.NewCond(&s.mu)
 	s.cmd.Env = append(os.Environ(), asCommand+"=1")
 	out, err := s.cmd.StderrPipe()
@@ -133,11 +145,17 @@ const startedWrites = `grpc_server_started_total{grpc_method="Write",grpc_servic
 // get returns the response and the code at a path of the HTTP address.
 func (s *serverProcess) get(path string) (int, string) {
 	s.t.Helper()
-	answer, err := http.Get("http://" + s.http + path)
-	require.NoError(s.t, err)
+	return getText(s.t, "http://"+s.http+path)
+}
+
+// getText returns the response and the code at a URL.
+func getText(t *testing.T, url string) (int, string) {
+	t.Helper()
+	answer, err := http.Get(url)
+	require.NoError(t, err)
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	require.NoError(s.t, err)
+	require.NoError(t, err)
 	return answer.StatusCode, string(text)
 }
 

@@ -6,8 +6,10 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
+	"time"
 )
 
 // bodyTypes are the accepted content types of bodies. The last one is curl's default for -d.
@@ -18,11 +20,15 @@ func (h *handler) body(w http.ResponseWriter, r *request) ([]byte, error) {
 	if err := checkContent(r.Header); err != nil {
 		return nil, err
 	}
+	// The deadline ends with the request. net/http sets another one before it reads the next request of the connection.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.bodyTimeout)) // a writer without deadlines has no connection to hold
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.maxBody))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
 		return nil, refuse(http.StatusRequestEntityTooLarge, "the body has more than %d bytes", tooLarge.Limit)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, refuse(http.StatusRequestTimeout, "the body did not arrive within %v", h.bodyTimeout)
 	case err != nil:
 		return nil, refuse(http.StatusBadRequest, "the body ends too early: %v", err)
 	case len(strings.TrimSpace(string(text))) == 0:

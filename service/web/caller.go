@@ -9,18 +9,14 @@ import (
 )
 
 // callContext returns the context for the calls of a request, with the token and the consistency mode.
-func callContext(ctx context.Context, header http.Header, q query) (context.Context, error) {
-	token, err := tokenOf(header)
-	if err != nil {
-		return nil, err
-	}
+func callContext(ctx context.Context, token string, q query) context.Context {
 	if token != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "x-consul-token", token)
 	}
 	if q.consistent() {
 		ctx = metadata.AppendToOutgoingContext(ctx, "x-consul-consistency-mode", "consistent")
 	}
-	return ctx, nil
+	return ctx
 }
 
 // tokenOf returns the token of a request, or "".

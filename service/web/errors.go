@@ -58,6 +58,7 @@ var refusalStatus = map[int]string{
 	http.StatusUnauthorized:          "UNAUTHENTICATED",
 	http.StatusNotFound:              "NOT_FOUND",
 	http.StatusMethodNotAllowed:      "UNIMPLEMENTED",
+	http.StatusRequestTimeout:        "DEADLINE_EXCEEDED",
 	http.StatusRequestEntityTooLarge: "RESOURCE_EXHAUSTED",
 	http.StatusUnsupportedMediaType:  "INVALID_ARGUMENT",
 }

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -13,7 +14,9 @@ type handler struct {
 	routes       routes
 	document     document
 	maxBody      int64
+	authenticate func(ctx context.Context, token string) error // nil: only the service authenticates
 	stallTimeout time.Duration
+	bodyTimeout  time.Duration
 }
 
 // request is a request with its parsed path and query.

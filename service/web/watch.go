@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"runtime/debug"
 	"time"
 
 	"google.golang.org/grpc"
@@ -54,6 +56,9 @@ func (h *handler) watch(w http.ResponseWriter, r *request) error {
 		if err != nil {
 			return nil // the client has disconnected, or does not read
 		}
+		if got.panicked != nil {
+			panic(got.panicked)
+		}
 		if got.err != nil {
 			out.end(r.Context(), got.err)
 			return nil
@@ -64,31 +69,43 @@ func (h *handler) watch(w http.ResponseWriter, r *request) error {
 	}
 }
 
-// recvResult is the result of a Recv.
+// recvResult is the result of a Recv: an event, an error, or the cause and the stack of a panic.
 type recvResult struct {
-	event *resourcepb.WatchEvent
-	err   error
+	event    *resourcepb.WatchEvent
+	err      error
+	panicked error
 }
 
 // receive returns the results of Recv up to the first error, one at a time: events that the client has not read yet stay with the service. The
-// channel is closed at the end, or soon after ctx is done.
+// channel is closed at the end, or soon after ctx is done. A panic in Recv, which runs the hooks of the types, is a result: in a goroutine without
+// recover it would end the process, while the server recovers a panic of the goroutine that serves the request.
 func receive(ctx context.Context, stream grpc.ServerStreamingClient[resourcepb.WatchEvent]) <-chan recvResult {
 	events := make(chan recvResult)
 	go func() {
 		defer close(events)
 		for {
-			ev, err := stream.Recv()
+			got := recv(stream)
 			select {
-			case events <- recvResult{ev, err}:
+			case events <- got:
 			case <-ctx.Done():
 				return
 			}
-			if err != nil {
+			if got.err != nil || got.panicked != nil {
 				return
 			}
 		}
 	}()
 	return events
+}
+
+func recv(stream grpc.ServerStreamingClient[resourcepb.WatchEvent]) (got recvResult) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			got = recvResult{panicked: fmt.Errorf("%v\n%s", cause, debug.Stack())}
+		}
+	}()
+	got.event, got.err = stream.Recv()
+	return got
 }
 
 // lines is an unfinished answer of lines.

@@ -1,6 +1,8 @@
 package web
 
 import (
+	"cmp"
+	"context"
 	"maps"
 	"net/http"
 	"slices"
@@ -14,6 +16,9 @@ import (
 type Options struct {
 	// MaxBody is the maximum size of a request body in bytes. 0 is 4 MiB.
 	MaxBody int64
+	// Authenticate returns an error for a token, "" for none, that the service would refuse. The handler calls it before it reads the body of a
+	// request, so that a caller without a valid token cannot make it hold bodies. If nil, only the service refuses callers.
+	Authenticate func(ctx context.Context, token string) error
 }
 
 const (
@@ -21,6 +26,8 @@ const (
 	// defaultStallTimeout is the maximum time that a write to a client of a stream blocks before the stream ends. The memory of a slow client is bounded
 	// in any case.
 	defaultStallTimeout = time.Minute
+	// defaultBodyTimeout is the time that a client has to send a body of 4 MiB: 70 kB a second.
+	defaultBodyTimeout = time.Minute
 )
 
 // NewHandler returns the HTTP mapping of a resource service with the given types, which it calls through client. Its paths begin with a type's
@@ -29,9 +36,11 @@ const (
 // Streams end when the contexts of their requests end or when the service ends them: call Server.Drain before http.Server.Shutdown, which waits for
 // streams. The read and write timeouts of the http.Server do not apply to streams.
 func NewHandler(client resourcegrpc.ResourceServiceClient, types *registry.Registry, o *Options) http.Handler {
-	h := &handler{client: client, routes: newRoutes(types), maxBody: defaultMaxBody, stallTimeout: defaultStallTimeout}
-	if o != nil && o.MaxBody > 0 {
-		h.maxBody = o.MaxBody
+	h := &handler{client: client, routes: newRoutes(types), maxBody: defaultMaxBody, stallTimeout: defaultStallTimeout,
+		bodyTimeout: defaultBodyTimeout}
+	if o != nil {
+		h.maxBody = cmp.Or(max(o.MaxBody, 0), defaultMaxBody)
+		h.authenticate = o.Authenticate
 	}
 	h.document = newDocument(types)
 	return h
@@ -91,9 +100,16 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	ctx, err := callContext(r.Context(), r.Header, query)
+	token, err := tokenOf(r.Header)
 	if err != nil {
 		return err
 	}
+	if h.authenticate != nil {
+		if err := h.authenticate(r.Context(), token); err != nil {
+			w.Header().Set("Connection", "close") // otherwise net/http reads the body that was refused
+			return err
+		}
+	}
+	ctx := callContext(r.Context(), token, query)
 	return op.serve(w, &request{Request: r.WithContext(ctx), target: t, query: query})
 }

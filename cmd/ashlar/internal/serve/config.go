@@ -34,6 +34,9 @@ type Config struct {
 	Types   string
 	AnyType bool
 
+	// MaxConnections is the limit of open connections at Listen and at HTTP, each. 0: a third of the process's file descriptors, at most 10,000.
+	MaxConnections int
+
 	// Drain is the time that active calls have to end when the server stops.
 	Drain time.Duration
 	// ReadyTimeout bounds the time that a probe waits for the store.
@@ -81,6 +84,9 @@ func (c *Config) Check() error {
 	}
 	if c.Drain < 0 || c.ReadyTimeout <= 0 {
 		fault("--drain must be 0 or more, and --ready-timeout more than 0")
+	}
+	if c.MaxConnections < 0 {
+		fault("--max-connections must be 0 or more")
 	}
 	if c.Listen == "" {
 		fault("--listen needs an address")

@@ -33,6 +33,7 @@ func RunEtcd(ctx context.Context, config Config) error {
 // serveEtcd serves keys at the listeners for clients and probes until ctx ends or one of them fails. The second listener may be nil.
 func (s *server) serveEtcd(ctx context.Context, keys *etcdserver.Server, clients, admin net.Listener) error {
 	limits := grpcLimits{maxEtcdRequest, math.MaxUint32, minEtcdPings} // a client sends all of its watches over one connection
+	clients = s.config.limitConnections(clients)
 	port := newSharedPort(s.certificates, clients.Addr())
 	s.handshakes = newHandshakes(port)
 	s.grpc = s.newGRPC(s.handshakes, limits)

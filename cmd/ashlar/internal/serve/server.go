@@ -245,14 +245,14 @@ func (s *server) serve(ctx context.Context, listeners []net.Listener) error {
 	defer stop()
 	g := newGroup(ctx)
 	where := []any{"grpc", listeners[0].Addr().String()}
-	g.Go(func() error { return serveGRPC(s.grpc, listeners[0]) })
+	g.Go(func() error { return serveGRPC(s.grpc, s.config.limitConnections(listeners[0])) })
 	if listeners[1] != nil {
 		mux := http.NewServeMux()
-		mux.Handle("/api/", s.apiHandler())
+		mux.Handle("/api/", s.protectOpen(s.apiHandler()))
 		if listeners[2] == nil {
 			s.addAdmin(mux)
 		}
-		s.goHTTP(g, s.newHTTP(mux, true), listeners[1])
+		s.goHTTP(g, s.newHTTP(mux, true), s.config.limitConnections(listeners[1]))
 		where = append(where, "http", listeners[1].Addr().String())
 	}
 	if listeners[2] != nil {
@@ -292,6 +292,9 @@ func (s *server) newGRPC(creds credentials.TransportCredentials, limits grpcLimi
 			s.calls.rangeStream, s.metrics.grpc.StreamServerInterceptor(), s.metrics.stream, log.stream, guard.stream, s.healthStream,
 		),
 	}
+	if s.tokens != nil {
+		options = append(options, grpc.InTapHandle((&admission{tokens: s.tokens}).tap))
+	}
 	if s.traces != nil {
 		options = append(options, grpc.StatsHandler(otelgrpc.NewServerHandler(
 			otelgrpc.WithTracerProvider(s.traces), otelgrpc.WithFilter(filters.Not(filters.HealthCheck())),
@@ -314,7 +317,7 @@ func (s *server) newHTTP(handler http.Handler, clients bool) *http.Server {
 
 // apiHandler returns the handler for /api.
 func (s *server) apiHandler() http.Handler {
-	h := http.StripPrefix("/api", web.NewHandler(s.resources.Client(), s.types, nil))
+	h := http.StripPrefix("/api", web.NewHandler(s.resources.Client(), s.types, &web.Options{Authenticate: s.checkToken}))
 	log := requestLog{s.config.Logger}
 	h = s.calls.handler(s.metrics.handler(log.handler(guard{metrics: s.metrics, log: log}.handler(h))))
 	if s.traces == nil {

@@ -31,8 +31,24 @@ func (t *tokens) load() error {
 	return err
 }
 
-// authenticate is the Authenticate function of the service. It takes as long for an unknown token as for a known one.
+// authenticate is the Authenticate function of the service.
 func (t *tokens) authenticate(ctx context.Context, token string, _ *resourcepb.Tenancy) (registry.Caller, error) {
+	who, err := t.find(token)
+	if err != nil {
+		return nil, err
+	}
+	setCaller(ctx, who.name)
+	return who, nil
+}
+
+// check returns the error of authenticate for a token.
+func (t *tokens) check(token string) error {
+	_, err := t.find(token)
+	return err
+}
+
+// find returns the owner of a token, "" for none. It takes as long for an unknown token as for a known one.
+func (t *tokens) find(token string) (*principal, error) {
 	p := t.current.Load()
 	who := p.anonymous
 	if token != "" {
@@ -40,7 +56,6 @@ func (t *tokens) authenticate(ctx context.Context, token string, _ *resourcepb.T
 	}
 	switch {
 	case who != nil:
-		setCaller(ctx, who.name)
 		return who, nil
 	case token == "":
 		return nil, fmt.Errorf("%w: a token is required", service.ErrUnauthenticated)

@@ -1,0 +1,96 @@
+package serve
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+
+	"github.com/ashlar-dev/storage/service"
+)
+
+// maxAnonymous is the number of gRPC calls without a token that may be active at once, such as probes. Each may hold a message of maxReceived bytes.
+const maxAnonymous = 256
+
+// admission refuses gRPC calls before their messages are read, so that a caller without a valid token cannot make the server hold messages.
+type admission struct {
+	tokens    *tokens
+	anonymous atomic.Int64
+}
+
+// tap is called for each new stream, in the goroutine that reads the connection. ctx ends with the stream.
+func (a *admission) tap(ctx context.Context, call *tap.Info) (context.Context, error) {
+	token := service.Token(ctx)
+	probe := strings.HasPrefix(call.FullMethodName, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/")
+	if !probe {
+		if err := a.tokens.check(token); err != nil {
+			return nil, status.Error(codes.Unauthenticated, err.Error())
+		}
+		if token != "" {
+			return ctx, nil
+		}
+	}
+	if a.anonymous.Add(1) > maxAnonymous {
+		a.anonymous.Add(-1)
+		return nil, status.Errorf(codes.ResourceExhausted, "the server has %d active calls without a token: try again later, or send a token", maxAnonymous)
+	}
+	context.AfterFunc(ctx, func() { a.anonymous.Add(-1) })
+	return ctx, nil
+}
+
+// checkToken returns the error that the service would return to a caller with a token.
+func (s *server) checkToken(_ context.Context, token string) error {
+	if s.tokens == nil {
+		return nil
+	}
+	if err := s.tokens.check(token); err != nil {
+		return status.Error(codes.Unauthenticated, err.Error())
+	}
+	return nil
+}
+
+// protectOpen guards the handler of a server that trusts everyone who can connect, on a loopback address, from pages in a browser of this machine. A
+// page of another site sends its Origin. A page whose name was redirected to a loopback address (DNS rebinding) sends that name as Host.
+func (s *server) protectOpen(next http.Handler) http.Handler {
+	if s.tokens != nil || s.config.ClientCA != "" {
+		return next
+	}
+	sameOrigin := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isLoopback(r.Context()) && !isLocalHost(r.Host) {
+			writeText(w, http.StatusForbidden, "this server accepts only requests to localhost or to an IP address: start it with --tokens to allow other host names")
+			return
+		}
+		if err := sameOrigin.Check(r); err != nil || r.Header.Get("Sec-Fetch-Site") == "cross-site" {
+			writeText(w, http.StatusForbidden, "requests from pages of other sites are not allowed")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// isLoopback reports whether a request arrived at a loopback address.
+func isLoopback(ctx context.Context) bool {
+	at, _ := ctx.Value(http.LocalAddrContextKey).(net.Addr)
+	tcp, ok := at.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
+
+// isLocalHost reports whether the Host header of a request is localhost or an IP address.
+func isLocalHost(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil
+}
