@@ -45,23 +45,9 @@ func (a *admission) tap(ctx context.Context, call *tap.Info) (context.Context, e
 	return ctx, nil
 }
 
-// checkToken returns the error that the service would return to a caller with a token.
-func (s *server) checkToken(_ context.Context, token string) error {
-	if s.tokens == nil {
-		return nil
-	}
-	if err := s.tokens.check(token); err != nil {
-		return status.Error(codes.Unauthenticated, err.Error())
-	}
-	return nil
-}
-
 // protectOpen guards the handler of a server that trusts everyone who can connect, on a loopback address, from pages in a browser of this machine. A
 // page of another site sends its Origin. A page whose name was redirected to a loopback address (DNS rebinding) sends that name as Host.
-func (s *server) protectOpen(next http.Handler) http.Handler {
-	if s.tokens != nil || s.config.ClientCA != "" {
-		return next
-	}
+func protectOpen(next http.Handler) http.Handler {
 	sameOrigin := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isLoopback(r.Context()) && !isLocalHost(r.Host) {

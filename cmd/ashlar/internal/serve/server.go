@@ -248,7 +248,11 @@ func (s *server) serve(ctx context.Context, listeners []net.Listener) error {
 	g.Go(func() error { return serveGRPC(s.grpc, s.config.limitConnections(listeners[0])) })
 	if listeners[1] != nil {
 		mux := http.NewServeMux()
-		mux.Handle("/api/", s.protectOpen(s.apiHandler()))
+		api := s.apiHandler()
+		if s.tokens == nil && s.config.ClientCA == "" {
+			api = protectOpen(api)
+		}
+		mux.Handle("/api/", api)
 		if listeners[2] == nil {
 			s.addAdmin(mux)
 		}
@@ -324,6 +328,17 @@ func (s *server) apiHandler() http.Handler {
 		return h
 	}
 	return otelhttp.NewHandler(h, "http", otelhttp.WithTracerProvider(s.traces))
+}
+
+// checkToken returns the error that the service would return to a caller with a token.
+func (s *server) checkToken(_ context.Context, token string) error {
+	if s.tokens == nil {
+		return nil
+	}
+	if err := s.tokens.check(token); err != nil {
+		return status.Error(codes.Unauthenticated, err.Error())
+	}
+	return nil
 }
 
 // newAdmin returns the HTTP server of metrics and probes.
