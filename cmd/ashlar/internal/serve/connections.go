@@ -14,5 +14,5 @@ const maxConnections = 10_000
 // the operating system. The default is a third of the file descriptors that the process may open: a third remains for the second address, and a
 // third for the store and the probes.
 func (c *Config) limitConnections(l net.Listener) net.Listener {
-	return netutil.LimitListener(l, cmp.Or(c.MaxConnections, max(1, min(maxConnections, fileLimit()/3))))
+	return netutil.LimitListener(l, cmp.Or(c.MaxConnections, max(1, int(min(maxConnections, fileLimit()/3)))))
 }

@@ -2,13 +2,16 @@
 
 package serve
 
-import "syscall"
+import (
+	"math"
+	"syscall"
+)
 
-// fileLimit returns the number of file descriptors that the process may open.
-func fileLimit() int {
+// fileLimit returns the number of file descriptors that the process may open, or more if it is not limited.
+func fileLimit() uint64 {
 	var limit syscall.Rlimit
-	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil || limit.Cur > 3*maxConnections {
-		return 3 * maxConnections
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
+		return math.MaxInt32
 	}
-	return int(limit.Cur)
+	return uint64(limit.Cur)
 }
