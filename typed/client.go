@@ -91,8 +91,8 @@ func (c *Client[T]) List(ctx context.Context, consistency storage.ReadConsistenc
 	}
 }
 
-// Create stores a new resource and returns the stored state. It assigns a uid if the id has none, and a generation. It fails with
-// [storage.ErrCASFailure] or [storage.ErrWrongUid] if the resource exists.
+// Create stores a new resource and returns the stored state. It assigns a uid if the id has none, and a generation. It fails with [ErrExists] if
+// the resource exists.
 func (c *Client[T]) Create(ctx context.Context, o Object[T]) (*Object[T], error) {
 	if err := c.checkID(o.ID); err != nil {
 		return nil, err
@@ -105,7 +105,11 @@ func (c *Client[T]) Create(ctx context.Context, o Object[T]) (*Object[T], error)
 		o.ID.Uid = ulid.Make().String()
 	}
 	c.codec.Replace(nil, &o)
-	return c.store(ctx, &o)
+	stored, err := c.store(ctx, &o)
+	if errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid) {
+		return nil, fmt.Errorf("%w: %w", ErrExists, err)
+	}
+	return stored, err
 }
 
 // store writes an object at its version.

@@ -11,7 +11,16 @@
 //	})
 //
 // Update reads, calls the function, and writes with compare-and-swap. If another writer was faster, it reads again and calls the function again.
-// It writes nothing if the function changes nothing.
+// It writes nothing if the function changes nothing. [Transact] changes several resources, of any types, in one transaction:
+//
+//	err := typed.Transact(ctx, backend, func(tx *typed.Tx) error {
+//		cart, err := services.In(tx).Get(id)
+//		if err != nil {
+//			return err
+//		}
+//		cart.Data.Port = 8080
+//		return errors.Join(services.In(tx).Put(cart), routes.In(tx).Delete(routeID))
+//	})
 //
 // The caller owns the [Object] values that it receives: changing one affects neither other objects nor the store.
 package typed

@@ -2,11 +2,13 @@ package typed_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -35,4 +37,46 @@ func ExampleClient_Update() {
 	}
 	fmt.Println(stored.ID.GetName(), stored.Data.AsDuration())
 	// Output: checkout 2s
+}
+
+func ExampleTransact() {
+	ctx := context.Background()
+	backend, err := storage.Open(ctx, "mem://")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer backend.Close()
+
+	accounts := typed.New[*wrapperspb.Int64Value](backend, &resourcepb.Type{Group: "demo", GroupVersion: "v1", Kind: "Account"})
+	tenancy := &resourcepb.Tenancy{Partition: "default", Namespace: "bank"}
+	for _, name := range []string{"ada", "bob"} {
+		if _, err := accounts.Create(ctx, typed.Object[*wrapperspb.Int64Value]{ID: accounts.ID(tenancy, name), Data: wrapperspb.Int64(10)}); err != nil {
+			log.Fatal(err)
+		}
+	}
+	if err := typed.Transact(ctx, backend, func(tx *typed.Tx) error {
+		in := accounts.In(tx)
+		from, err := in.Get(accounts.ID(tenancy, "ada"))
+		if err != nil {
+			return err
+		}
+		to, err := in.Get(accounts.ID(tenancy, "bob"))
+		if err != nil {
+			return err
+		}
+		from.Data.Value -= 3
+		to.Data.Value += 3
+		return errors.Join(in.Put(from), in.Put(to))
+	}); err != nil {
+		log.Fatal(err)
+	}
+	for account, err := range accounts.List(ctx, storage.StrongConsistency, tenancy, "") {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(account.ID.GetName(), account.Data.GetValue())
+	}
+	// Output:
+	// ada 7
+	// bob 13
 }

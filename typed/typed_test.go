@@ -50,7 +50,7 @@ type counter = typed.Object[*wrapperspb.Int64Value]
 func TestLifecycle(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, b storage.Backend) {
 		c := typed.New[*wrapperspb.Int64Value](b, counterType)
-		w, err := c.Watch(ctx, shop, "")
+		w, err := c.Watch(ctx, shop, "", typed.WithOld)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,8 +59,11 @@ func TestLifecycle(t *testing.T) {
 		if err != nil || made.ID.GetUid() == "" || made.Generation == "" || made.Data.GetValue() != 1 {
 			t.Fatal(made, err)
 		}
-		if _, err := c.Create(ctx, counter{ID: made.ID, Data: wrapperspb.Int64(2)}); !errors.Is(err, storage.ErrCASFailure) {
-			t.Errorf("create of an existing resource: %v, expected ErrCASFailure", err)
+		if _, err := c.Create(ctx, counter{ID: made.ID, Data: wrapperspb.Int64(2)}); !errors.Is(err, typed.ErrExists) || !errors.Is(err, storage.ErrCASFailure) {
+			t.Errorf("create of an existing resource: %v, expected ErrExists", err)
+		}
+		if _, err := c.Create(ctx, counter{ID: c.ID(shop, "a"), Data: wrapperspb.Int64(2)}); !errors.Is(err, typed.ErrExists) || !errors.Is(err, storage.ErrWrongUid) {
+			t.Errorf("create of an existing resource with a new uid: %v, expected ErrExists", err)
 		}
 		same, err := c.Update(ctx, made.ID, func(o *counter) error { return nil })
 		if err != nil || same.Version != made.Version {
@@ -109,15 +112,15 @@ func TestLifecycle(t *testing.T) {
 				t.Fatal(err)
 			}
 			text := fmt.Sprint(ev.Kind)
-			if ev.Object != nil {
-				text += fmt.Sprint(" ", ev.Object.Data.GetValue())
+			if ev.New != nil {
+				text += fmt.Sprint(" ", ev.New.Data.GetValue())
 			}
-			if ev.Before != nil {
-				text += fmt.Sprint(" was ", ev.Before.Data.GetValue())
+			if ev.Old != nil {
+				text += fmt.Sprint(" was ", ev.Old.Data.GetValue())
 			}
 			seen = append(seen, text)
 		}
-		if got, want := strings.Join(seen, ", "), "3, 1 1, 1 2 was 1, 1 2 was 2, 2 2 was 2"; got != want {
+		if got, want := strings.Join(seen, ", "), "3, 1 1, 1 2 was 1, 1 2 was 2, 2 was 2"; got != want {
 			t.Errorf("the watch returned %q, expected %q", got, want)
 		}
 	})

@@ -13,10 +13,10 @@ import (
 type Event[T any] struct {
 	// Kind is the kind of the event.
 	Kind EventKind
-	// Object is the resource after the change or, for Deleted, its last stored state.
-	Object *Object[T]
-	// Before is the resource before the change; nil if it did not exist, or if the backend has no history.
-	Before *Object[T]
+	// Old is the resource before the change: for Deleted its last stored state; for Put only with [WithOld], and nil if it did not exist.
+	Old *Object[T]
+	// New is the resource after the change; nil for Deleted.
+	New *Object[T]
 	// More reports that the next event belongs to the same commit.
 	More bool
 }
@@ -39,28 +39,41 @@ type Watch[T any] struct {
 	watch storage.Watch
 }
 
+// WatchOption is an option of [Client.Watch] and [Client.WatchFrom].
+type WatchOption func(*watchOptions)
+
+type watchOptions struct{ old bool }
+
+// WithOld makes a watch return the earlier state with each Put, if the backend keeps history (package history). Such a watch ends with
+// [storage.ErrWatchClosed] if it lags behind and the history is compacted meanwhile.
+func WithOld(o *watchOptions) { o.old = true }
+
 // Watch returns a watch of the resources of a tenancy with a name prefix. Each tenancy unit may be "*". The watch returns the stored resources,
 // then Synced, then every change. The context bounds only this call.
-func (c *Client[T]) Watch(ctx context.Context, tenancy *resourcepb.Tenancy, prefix string) (*Watch[T], error) {
+func (c *Client[T]) Watch(ctx context.Context, tenancy *resourcepb.Tenancy, prefix string, opts ...WatchOption) (*Watch[T], error) {
 	w, err := c.backend.WatchList(ctx, storage.UnversionedTypeFrom(c.typ), tenancy, prefix)
-	return c.newWatch(w, err)
+	return c.newWatch(w, err, opts)
 }
 
 // WatchFrom returns a watch of the changes after a cursor. It fails with [storage.ErrInvalid] if the backend is not a [storage.Resumer].
-func (c *Client[T]) WatchFrom(ctx context.Context, tenancy *resourcepb.Tenancy, prefix, cursor string) (*Watch[T], error) {
+func (c *Client[T]) WatchFrom(ctx context.Context, tenancy *resourcepb.Tenancy, prefix, cursor string, opts ...WatchOption) (*Watch[T], error) {
 	resumer, ok := storage.As[storage.Resumer](c.backend)
 	if !ok {
 		return nil, fmt.Errorf("%w: the backend cannot resume a watch", storage.ErrInvalid)
 	}
 	w, err := resumer.WatchFrom(ctx, storage.UnversionedTypeFrom(c.typ), tenancy, prefix, cursor)
-	return c.newWatch(w, err)
+	return c.newWatch(w, err, opts)
 }
 
-func (c *Client[T]) newWatch(w storage.Watch, err error) (*Watch[T], error) {
+func (c *Client[T]) newWatch(w storage.Watch, err error, opts []WatchOption) (*Watch[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	if recaller, ok := w.(history.Recaller); ok {
+	var o watchOptions
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if recaller, ok := w.(history.Recaller); ok && o.old {
 		recaller.Recall()
 	}
 	return &Watch[T]{codec: c.codec, watch: w}, nil
@@ -75,24 +88,24 @@ func (w *Watch[T]) Next(ctx context.Context) (Event[T], error) {
 			return Event[T]{}, err
 		}
 		out := Event[T]{More: ev.GetMore()}
-		var res *resourcepb.Resource
 		switch {
 		case ev.GetUpsert() != nil:
-			out.Kind, res = Put, ev.GetUpsert().GetResource()
+			out.Kind = Put
+			if ev.GetBefore() != nil {
+				// The earlier state may have another payload type. Then the event has only the new object.
+				out.Old, _ = w.codec.Object(ev.GetBefore())
+			}
+			out.New, err = w.codec.Object(ev.GetUpsert().GetResource())
 		case ev.GetDelete() != nil:
-			out.Kind, res = Deleted, ev.GetDelete().GetResource()
+			out.Kind = Deleted
+			out.Old, err = w.codec.Object(ev.GetDelete().GetResource())
 		case ev.GetEndOfSnapshot() != nil:
 			out.Kind = Synced
-			return out, nil
 		default:
 			continue
 		}
-		if out.Object, err = w.codec.Object(res); err != nil {
+		if err != nil {
 			return Event[T]{}, err
-		}
-		if ev.GetBefore() != nil {
-			// The earlier state may have another payload type. Then the event has only the current object.
-			out.Before, _ = w.codec.Object(ev.GetBefore())
 		}
 		return out, nil
 	}

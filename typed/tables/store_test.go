@@ -144,8 +144,8 @@ func TestLifecycle(t *testing.T) {
 			t.Errorf("put with an outdated version: %v, expected ErrCASFailure", err)
 		}
 		err = s.Update(ctx, func(tx *tables.Tx) error { return numbers.Put(tx, put("a", 3)) })
-		if !errors.Is(err, storage.ErrCASFailure) {
-			t.Errorf("create of an existing object: %v, expected ErrCASFailure", err)
+		if !errors.Is(err, typed.ErrExists) || !errors.Is(err, storage.ErrCASFailure) {
+			t.Errorf("create of an existing object: %v, expected ErrExists", err)
 		}
 		update(ctx, t, s, func(tx *tables.Tx) error { return numbers.Delete(tx, id("a")) })
 		err = s.Update(ctx, func(tx *tables.Tx) error { return numbers.Delete(tx, id("a")) })

@@ -70,7 +70,7 @@ func (t *Table[T]) Edit(tx *Tx, id *resourcepb.ID) (*typed.Object[T], error) {
 //
 // Without a version, Put creates the object:
 //   - It assigns a uid if the object has none: the uid of the object that tx has deleted under this key, or a new one.
-//   - It fails with [storage.ErrCASFailure] if the store or tx holds an object of this key.
+//   - It fails with [typed.ErrExists] and [storage.ErrCASFailure] if the store or tx holds an object of this key.
 //
 // With a version, as returned by [Table.Edit] or an earlier read, Put replaces the object at this version:
 //   - It fails with [storage.ErrCASFailure] if the store holds another version, and with [storage.ErrWrongUid] if it holds another uid.
@@ -84,9 +84,10 @@ func (t *Table[T]) Put(tx *Tx, o *typed.Object[T]) error {
 		return err
 	}
 	was, present := current.stored, current.stored != nil
-	again := current.result != nil && o.Version == "" && o.ID.GetUid() == "" // created twice in this transaction
 	switch {
-	case current.result == nil && o.Version != "" || current.result != nil && o.Version != current.result.version || again:
+	case current.result != nil && o.Version == "" && (current.result.version != "" || o.ID.GetUid() == ""):
+		return fmt.Errorf("put %s: %w: %w", idString(o.ID), typed.ErrExists, storage.ErrCASFailure)
+	case current.result == nil && o.Version != "" || current.result != nil && o.Version != current.result.version:
 		return fmt.Errorf("put %s: %w", idString(o.ID), storage.ErrCASFailure)
 	case current.result != nil && o.ID.GetUid() != current.result.id.GetUid():
 		return fmt.Errorf("put %s: %w", idString(o.ID), storage.ErrWrongUid)
