@@ -2,6 +2,7 @@ package typed
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -41,6 +42,9 @@ type storedParts struct {
 	typeURL string                 // of the payload
 	payload []byte                 // as stored, if data may lack a part of it; else nil
 }
+
+// ErrExists reports that a resource to be created exists. The error also matches [storage.ErrCASFailure] or [storage.ErrWrongUid].
+var ErrExists = errors.New("the resource exists")
 
 // PayloadError is returned, as *PayloadError, if the payload of a stored resource does not have the expected message type or cannot be decoded.
 type PayloadError struct {

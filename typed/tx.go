@@ -15,9 +15,6 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// ErrExists reports that a resource to be created exists. The error also matches [storage.ErrCASFailure] or [storage.ErrWrongUid].
-var ErrExists = errors.New("the resource exists")
-
 // Transact calls fn with a transaction over resources of any types, and then commits all changes of fn, or none.
 //
 // Each resource that fn accesses is read once, strongly. The database compares all of them with the stored ones in the same step as it writes. If
