@@ -18,16 +18,30 @@ import (
 //
 // An answer by absence (nothing found, refused) may belong to several positions in the history of a key. If only one of them is
 // possible, the answer counts as a read of that position. If none is, the history is invalid.
+//
+// If such an order exists, checkSerial then decides whether one of them has all changes in the order of history, as watches show
+// it. Without this order, two lists may each show one of two overlapping changes and lack the other one, if history agrees with
+// one list only.
 func checkSerial(e *evidence) []Violation {
 	g := newGraph(e)
+	found := g.check("strictly serializable")
+	if len(found) == 0 && e.run.h.NoOrderAcrossKeys == "" {
+		g.addHistory()
+		found = g.check("one order for everything strong")
+	}
+	return found
+}
+
+// check schedules all nodes, and resolves as many ambiguous answers as it can.
+func (g *graph) check(name string) (found []Violation) {
 	for pass := 0; ; pass++ {
-		if found := g.schedule(); len(found) > 0 {
+		if found := g.schedule(name); len(found) > 0 {
 			return found
 		}
 		for k, n := range g.of {
-			e.latest[k] = n.late
+			g.e.latest[k] = n.late
 		}
-		added, found := g.absences()
+		added, found := g.absences(name)
 		if len(found) > 0 || !added || pass == 3 {
 			return found
 		}
@@ -42,6 +56,11 @@ type node struct {
 	before      *node         // why it is not earlier
 	next, prev  []*node
 	pendingPrev int // of prev, while the graph is walked
+}
+
+func (n *node) isCall() bool {
+	_, is := n.source.(*call)
+	return is
 }
 
 func (n *node) String() string { return n.source.String() }
@@ -128,6 +147,20 @@ func (g *graph) addKeyHistory(c *keyHistory) {
 	g.versionNodes[c.key] = made
 }
 
+// addHistory adds the order in which the witness saw the changes of all keys. It skips a deletion that several callers have tried:
+// the deletion may belong to a transaction, whose events have no order among themselves.
+func (g *graph) addHistory() {
+	var last *node
+	seen := map[string]int{} // number of steps by key
+	for _, ev := range g.e.witness.events {
+		seen[ev.key]++
+		if made := g.versionNodes[ev.key]; seen[ev.key] < len(made) && made[seen[ev.key]].isCall() {
+			edge(last, made[seen[ev.key]])
+			last = made[seen[ev.key]]
+		}
+	}
+}
+
 // reads adds edges for the states that a call observed.
 func (g *graph) reads(k *call) {
 	for _, p := range k.parts {
@@ -195,10 +228,10 @@ func (g *graph) refusal(k *call) {
 }
 
 // schedule computes the bounds of each node and returns contradictions.
-func (g *graph) schedule() (found []Violation) {
+func (g *graph) schedule(name string) (found []Violation) {
 	order, circle := g.order()
 	if circle != nil {
-		return []Violation{{"strictly serializable", joinLines("each of these must have come before the next, and the last before the first:", circle)}}
+		return []Violation{{name, joinLines("each of these must have come before the next, and the last before the first:", circle)}}
 	}
 	for _, n := range order {
 		n.early, n.before = n.begin, nil
@@ -217,7 +250,7 @@ func (g *graph) schedule() (found []Violation) {
 		}
 	}
 	if best != nil {
-		return []Violation{{"strictly serializable", joinLines("each of these must have come before the next, but the last had returned before the first began:", best)}}
+		return []Violation{{name, joinLines("each of these must have come before the next, but the last had returned before the first began:", best)}}
 	}
 	for _, n := range slices.Backward(order) {
 		n.late = n.end
@@ -299,7 +332,7 @@ func (n *node) circle() []*node {
 }
 
 // absences finds the possible positions of ambiguous answers. It reports whether it added an edge.
-func (g *graph) absences() (added bool, found []Violation) {
+func (g *graph) absences(name string) (added bool, found []Violation) {
 	for i := range g.ambiguous {
 		v := &g.ambiguous[i]
 		if v.resolved {
@@ -321,7 +354,7 @@ func (g *graph) absences() (added bool, found []Violation) {
 		}
 		switch len(possible) {
 		case 0:
-			found = append(found, Violation{"strictly serializable", fmt.Sprintf("%s, which was so at no moment of this call: %s\n%s",
+			found = append(found, Violation{name, fmt.Sprintf("%s, which was so at no moment of this call: %s\n%s",
 				v.because, v.node, g.during(v.key, v.node.begin, v.node.end))})
 		case 1:
 			g.addReadEdges(v.node, v.key, possible[0])

@@ -31,6 +31,7 @@ var defects = []struct{ name, by string }{
 	{"a lease is a fence", "refused changes do not happen|watches are complete"},
 	{"a batch is skipped after a reconnect", "watches are complete|cursors are exact"},
 	{"a stale member", "strictly serializable"},
+	{"a list shows a later change first", "one order for everything strong"},
 	{"a resumed watch one too late", "watches are complete|cursors are exact"},
 	{"a resumed watch one too early", "watches are complete|cursors are exact"},
 	{"a cursor skips the rest of a transaction", "watches are complete|cursors are exact"},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -36,6 +37,7 @@ type server struct {
 	revision int64       // the newest one
 	reserved int64       // the revision before those that a transaction has reserved; used by a defect only
 	landing  atomic.Bool // a write that was given up arrives; only a defect has any
+	hidden   []entry     // changes that are in the log and that lists do not show yet; only a defect has any
 }
 
 // entry is a change in the log.
@@ -84,7 +86,16 @@ func (s *server) commit(ops []storage.Op) (results []*resourcepb.Resource, err e
 		s.mu.Lock()
 		return append(first, s.apply(ops[half:])...), nil
 	}
-	return s.apply(ops), nil
+	first := len(s.log)
+	results = s.apply(ops)
+	if s.hidden == nil && s.sometimes("a list shows a later change first", 4) {
+		s.hidden = s.log[first:len(s.log):len(s.log)]
+		s.mu.Unlock()
+		pause(context.Background(), 2*time.Millisecond)
+		s.mu.Lock()
+		s.hidden = nil
+	}
+	return results, nil
 }
 
 func (s *server) decide(op storage.Op) error {
@@ -182,7 +193,18 @@ func (s *server) at(key string, position int) *resourcepb.Resource {
 
 // list returns the stored resources in order.
 func (s *server) list(f filter) (all []*resourcepb.Resource) {
-	for _, res := range s.rows {
+	rows := s.rows
+	if len(s.hidden) > 0 {
+		rows = maps.Clone(rows)
+		for _, c := range slices.Backward(s.hidden) {
+			if before := s.at(c.key, slices.IndexFunc(s.log, func(e entry) bool { return e.res == c.res && e.deleted == c.deleted })); before != nil {
+				rows[c.key] = before
+			} else {
+				delete(rows, c.key)
+			}
+		}
+	}
+	for _, res := range rows {
 		if f.matches(res) {
 			all = append(all, proto.CloneOf(res))
 		}
