@@ -133,6 +133,43 @@ begin
     end loop;
 end $body$;
 
+-- tip reads the highest number in the log that the calling statement sees, and whether all numbers up to it are final. They are if the
+-- change at the base, a final number that the caller knows by the prefix of its token, still exists, and if no number between the base
+-- and the tip is missing. A missing number belongs to a transaction in progress, or to one that was rolled back. The result has the
+-- number, negative if it is not proven, and the prefix of the token of its first change. The function is stable, so that it reads the
+-- snapshot of the calling statement.
+create function {{.schema}}.tip(base bigint, base_place int, base_token bytea) returns bytea language plpgsql stable as $body$
+declare
+    highest bigint;
+    present bigint;
+begin
+    perform from {{.schema}}.changes change
+    where change.revision = base and change.place = base_place and substr(change.token, 1, 8) = base_token;
+    if found then
+        select coalesce(max(few.revision), base), count(*) into highest, present
+        from (
+            select change.revision from {{.schema}}.changes change
+            where change.revision > base and change.revision < 9223372036854775807 and change.place = 0 order by change.revision limit 1024
+        ) as few;
+        if present < 1024 and present = highest - base then
+            return (select int8send(highest) || substr(change.token, 1, 8) from {{.schema}}.changes change
+                where change.revision = highest and change.place = 0);
+        end if;
+    end if;
+    return (select int8send(-change.revision) || substr(change.token, 1, 8) from {{.schema}}.changes change
+        where change.revision > 0 and change.revision < 9223372036854775807 and change.place = 0 order by change.revision desc limit 1);
+end $body$;
+
+-- ended reports whether a transaction has ended before the snapshot of the calling statement. Its id must be at most 2^31 below the
+-- next one.
+create function {{.schema}}.ended(id xid) returns boolean language plpgsql stable as $body$
+declare
+    seen constant pg_snapshot := pg_current_snapshot();
+    next constant xid8 := pg_snapshot_xmax(seen);
+begin
+    return pg_visible_in_snapshot((next::text::bigint + age(next::xid) - age(id))::text::xid8, seen);
+end $body$;
+
 -- created returns the number and the place of the change that created a resource which has not changed since.
 create function {{.schema}}.created(sought bytea) returns bigint[] language sql stable as $body$
     select array[change.revision, change.place] from {{.schema}}.changes change

@@ -3,15 +3,19 @@ package postgres
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/internal/batch"
 )
 
 // finalOn returns the last number of the final history, and the run of the server that answered.
@@ -164,6 +168,125 @@ func (h *history) lastAt(id driver.StoreID, oldest int64, revision pgtype.Int8, 
 	at := position{revision: revision.Int64, index: place.Int32}
 	copy(at.tokenPrefix[:], piece)
 	return at, h.check(id, oldest, &at, piece)
+}
+
+// frontier proves that the tip of a snapshot is final, for strong answers: the highest number that the snapshot shows. A strong answer
+// is the state of the store at its tip. The base is a number that is known to be final, with its change. If no number between the base
+// and the tip is missing, the tip is final too, and it becomes the base.
+type frontier struct {
+	*history
+	base  atomic.Pointer[position]
+	batch *batch.Batcher[tipRequest, struct{}]
+}
+
+// tipRequest is a wait for a tip. If thorough is set, the notes of the writers are read: a missing number may have been rolled back.
+type tipRequest struct {
+	tip      int64
+	thorough bool
+}
+
+func newFrontier(h *history) *frontier {
+	f := &frontier{history: h}
+	f.base.Store(&position{})
+	f.batch = batch.New(batch.Options[tipRequest]{MaxCalls: 1024, Direct: true}, f.checkBatch)
+	return f
+}
+
+// baseArguments returns the arguments of the function tip.
+func (f *frontier) baseArguments() (revision int64, index int32, token []byte) {
+	base := f.base.Load()
+	return base.revision, base.index, base.tokenPrefix[:]
+}
+
+// noteTip takes a result of the function tip. It returns 0 if the tip is proven, or if there is nothing to prove. Otherwise it returns
+// the tip.
+func (f *frontier) noteTip(result []byte) (unproven int64) {
+	if len(result) != 8+tokenPrefixSize {
+		return 0
+	}
+	tip := int64(binary.BigEndian.Uint64(result))
+	if tip < 0 {
+		return -tip
+	}
+	if base := f.base.Load(); base.revision != tip {
+		f.base.CompareAndSwap(base, &position{revision: tip, tokenPrefix: [tokenPrefixSize]byte(result[8:])})
+	}
+	return 0
+}
+
+// quickChecks is the number of checks of a tip without the notes. A pending commit is mostly visible by then.
+const quickChecks = 6
+
+// await waits until a visible number, and so all lower ones, are final. It holds no connection while it waits.
+func (f *frontier) await(ctx context.Context, tip int64) error {
+	began := time.Now()
+	for n, pause := 0, 100*time.Microsecond; ; n, pause = n+1, min(2*pause, maxPause) {
+		_, err := f.batch.Do(ctx, tipRequest{tip, n >= quickChecks || f.base.Load().revision == 0})
+		if !errors.Is(err, errPendingCommit) {
+			return err
+		}
+		err = fmt.Errorf("the history is blocked for %v: revision %d is visible, %w", time.Since(began).Round(time.Millisecond), tip, err)
+		if err := f.pause(ctx, pause, err); err != nil {
+			return err
+		}
+	}
+}
+
+func (f *frontier) checkBatch(ctx context.Context, calls []*batch.Call[tipRequest, struct{}]) {
+	var highest tipRequest
+	for _, c := range calls {
+		highest.tip, highest.thorough = max(highest.tip, c.Request.tip), highest.thorough || c.Request.thorough
+	}
+	var final int64
+	pending := errPendingCommit
+	err := f.retry(ctx, func(ctx context.Context) error {
+		return f.query(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
+			if highest.thorough {
+				final, pending, err = f.checkNotes(ctx, conn, highest.tip)
+			} else {
+				final, err = f.checkTip(ctx, conn)
+			}
+			return err
+		})
+	})
+	for _, c := range calls {
+		if err == nil && final < c.Request.tip {
+			c.Done(struct{}{}, pending)
+		} else {
+			c.Done(struct{}{}, err)
+		}
+	}
+}
+
+// checkTip returns the tip if it is proven without the notes, otherwise 0.
+func (f *frontier) checkTip(ctx context.Context, conn *pgx.Conn) (final int64, err error) {
+	base, index, token := f.baseArguments()
+	var tip []byte
+	err = conn.QueryRow(ctx, f.sql.tip, base, index, token).Scan(&tip)
+	if err == nil && f.noteTip(tip) == 0 {
+		final = f.base.Load().revision
+	}
+	return final, err
+}
+
+// checkNotes reads how far the history is final from the notes of the writers. If that is below the tip, pending names the writer with
+// the lowest note.
+func (f *frontier) checkNotes(ctx context.Context, conn *pgx.Conn, tip int64) (final int64, pending, err error) {
+	var k finalState
+	reached, err := f.queryFinal(ctx, conn, &tip, &k)
+	if err == nil && reached {
+		f.base.Store(&k.at)
+		return tip, nil, nil
+	}
+	pending = errPendingCommit
+	if err == nil {
+		var pid int
+		var event string
+		if conn.QueryRow(ctx, f.sql.pendingWriter).Scan(&pid, &event) == nil {
+			pending = fmt.Errorf("%w above revision %d (server process %d, %s)", errPendingCommit, k.final, pid, event)
+		}
+	}
+	return k.final, pending, err
 }
 
 var errPendingCommit = errors.New("the newest changes wait for a pending commit")

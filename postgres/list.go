@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -18,19 +19,62 @@ import (
 )
 
 // lister lists resources.
-type lister struct{ *database }
+type lister struct {
+	*database
+	frontier *frontier
+	pages    *pageReader
+}
 
-// List implements driver.Driver.
+// maxGaps is the number of attempts of a strong list that find a missing number below the tip. Then the list is read at a position.
+const maxGaps = 4
+
+// List implements driver.Driver. A strong list is the store at the tip, the highest number that the statement sees. If a lower number is
+// missing, its transaction may be pending: List waits until the tip is final, and starts again.
 func (l *lister) List(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, rows driver.Rows) error {
 	sql, arguments := l.sql.listing(f)
 	if consistency == storage.EventualConsistency &&
 		l.replica.query(ctx, sql, arguments, func(found pgx.Rows) error { return addAll(rows, found) }) {
 		return nil
 	}
-	return l.onPrimary(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		found, _ := conn.Query(ctx, sql, arguments...) // an error shows in the rows
-		return addAll(rows, found)
-	})
+	if consistency == storage.EventualConsistency {
+		return l.onPrimary(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+			found, _ := conn.Query(ctx, sql, arguments...) // an error shows in the rows
+			return addAll(rows, found)
+		})
+	}
+	sql = l.sql.strongListing(sql, arguments)
+	for range maxGaps {
+		var gap int64
+		err := l.onPrimary(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+			base, index, token := l.frontier.baseArguments()
+			found, _ := conn.Query(ctx, sql, append(slices.Clip(arguments), base, index, token)...) // an error shows in the rows
+			gap = 0
+			if found.Next() {
+				var tip []byte
+				if err := found.Scan(nil, &tip, nil); err != nil {
+					return err
+				}
+				gap = l.frontier.noteTip(tip)
+			}
+			return addAll(rows, found)
+		})
+		if err != nil || gap == 0 {
+			return err
+		}
+		if err := l.frontier.await(ctx, gap); err != nil {
+			return err
+		}
+	}
+	return l.listFinal(ctx, f, rows)
+}
+
+// listFinal lists at a position that is final, from the log if necessary.
+func (l *lister) listFinal(ctx context.Context, f *driver.Filter, rows driver.Rows) error {
+	rows.Restart()
+	prefix, _ := f.Prefix()
+	q := &driver.HistoryQuery[position]{Consistency: storage.StrongConsistency, Final: true, Filter: f, From: prefix, To: key.PrefixEnd(prefix)}
+	_, err := l.pages.readAt(ctx, q, func(v *driver.Version) error { return rows.Add(v.Key, v.Version, v.Data) })
+	return err
 }
 
 // errDisorder reports that a statement returned the steps of a list in another order than it took them. No server is known to do
@@ -81,19 +125,34 @@ func listArguments(f *driver.Filter) []any {
 // literal escapes text for a pattern.
 var literal = strings.NewReplacer(`%`, `\%`, `_`, `\_`, `\`, `\\`)
 
-// Children implements driver.Driver. It always reads the primary.
+// Children implements driver.Driver. It always reads the primary, like a strong list.
 func (l *lister) Children(ctx context.Context, owner driver.Key, uid string) ([]*resourcepb.ID, error) {
 	var ids []*resourcepb.ID
 	var keyBytes, ownedUid, groupVersion []byte
 	into := []any{&keyBytes, &ownedUid, &groupVersion}
-	err := l.queryPrimary(ctx, func() { ids = nil }, l.sql.children, []any{ownerHash(owner, uid)}, into, func() error {
-		owned, err := key.Parse(keyBytes)
-		if err != nil {
-			return permanent{err}
+	var gap int64
+	read := func() error {
+		base, index, token := l.frontier.baseArguments()
+		begin := func() { ids, gap = nil, 0 }
+		return l.queryPrimary(ctx, begin, l.sql.strongChildren, []any{ownerHash(owner, uid), base, index, token}, into, func() error {
+			if keyBytes == nil {
+				gap = l.frontier.noteTip(ownedUid)
+				return nil
+			}
+			owned, err := key.Parse(keyBytes)
+			if err != nil {
+				return permanent{err}
+			}
+			ids = append(ids, owned.ID(string(ownedUid), string(groupVersion)))
+			return nil
+		})
+	}
+	err := read()
+	for err == nil && gap != 0 {
+		if err = l.frontier.await(ctx, gap); err == nil {
+			err = read()
 		}
-		ids = append(ids, owned.ID(string(ownedUid), string(groupVersion)))
-		return nil
-	})
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -134,6 +193,14 @@ func (s *statements) listing(f *driver.Filter) (sql string, arguments []any) {
 		arguments = append(arguments, part)
 	}
 	return s.listSteps[len(fixed)-1], append(arguments, key.PrefixEnd(fixed[len(fixed)-1]))
+}
+
+// strongListing returns the statement that also reads the tip, for a statement of listing and its arguments.
+func (s *statements) strongListing(sql string, arguments []any) string {
+	if sql == s.list {
+		return s.strongList
+	}
+	return s.strongListSteps[len(arguments)-5]
 }
 
 // fixedParts returns the fixed texts that follow the wildcards of a filter in a key, each up to the next wildcard. The last one is

@@ -47,15 +47,15 @@ func (r *pageReader) readAt(ctx context.Context, q *driver.HistoryQuery[position
 // readPage reads a page at the position of the query. A page of the present that must be final is mostly final at once: no change
 // is visible above a pending number. Otherwise readPage waits for it.
 func (r *pageReader) readPage(ctx context.Context, q *driver.HistoryQuery[position]) (look *pageRead, err error) {
-	at := q.At
+	at, final := q.At, q.Final || q.Consistency == storage.StrongConsistency
 	read := func(ctx context.Context, conn *pgxpool.Conn) (err error) {
-		look, err = r.readPageAt(ctx, conn, at, q)
+		look, err = r.readPageAt(ctx, conn, at, q, final)
 		return err
 	}
 	for {
 		err = r.onPrimary(ctx, read)
 		switch {
-		case q.At != nil || !q.Final:
+		case q.At != nil || !final:
 			return look, err
 		case at != nil && errors.Is(err, storage.ErrCompacted):
 			at = nil // others have written, and compacted that position
@@ -76,6 +76,7 @@ type pageRead struct {
 	*history
 	conn     *pgx.Conn
 	q        *driver.HistoryQuery[position]
+	final    bool // the present position must be final
 	at       position
 	now      bool // the position is the snapshot's, or no requested resource has changed since
 	notFinal bool // nothing was read, because a visible change is not final
@@ -87,8 +88,8 @@ type pageRead struct {
 
 // readPageAt reads a page at a position, or at the present one if at is nil. Each statement is sent together with the previous one
 // if it does not depend on its result.
-func (r *pageReader) readPageAt(ctx context.Context, conn *pgxpool.Conn, at *position, q *driver.HistoryQuery[position]) (*pageRead, error) {
-	l := &pageRead{history: r.history, conn: conn.Conn(), q: q}
+func (r *pageReader) readPageAt(ctx context.Context, conn *pgxpool.Conn, at *position, q *driver.HistoryQuery[position], final bool) (*pageRead, error) {
+	l := &pageRead{history: r.history, conn: conn.Conn(), q: q, final: final}
 	var err error
 	if at == nil {
 		err = l.beginNow(ctx)
@@ -124,7 +125,7 @@ func (l *pageRead) beginAfter(ctx context.Context, final int64, server string) e
 	var queries pgx.Batch
 	queries.Queue(repeatableRead)
 	l.queueLast(&queries, final, &here, &l.at)
-	if l.q.Final {
+	if l.final {
 		queries.Queue(l.sql.hasChangeFrom, final+1).QueryRow(func(row pgx.Row) error { return row.Scan(nil, &l.notFinal) })
 	}
 	if err := l.conn.SendBatch(ctx, &queries).Close(); err != nil {
@@ -133,7 +134,7 @@ func (l *pageRead) beginAfter(ctx context.Context, final int64, server string) e
 	if here != server {
 		return notSent{errMoved} // it is retried
 	}
-	if l.q.Final {
+	if l.final {
 		return nil
 	}
 	return l.addAboveFrontier(ctx, l.conn, &l.at, final)

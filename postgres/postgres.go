@@ -103,8 +103,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Backend, erro
 
 func newHandle(d *database) *handle {
 	log, in, n, journal := &history{database: d}, new(currentInbox), newNotifier(d), &notes{d}
+	tips, past := newFrontier(log), newHistorian(d, log, in)
 	h := &handle{
-		reader: newReader(d), lister: &lister{d}, historian: newHistorian(d, log, in), writer: newWriter(d, in, n), notes: journal, fence: &fence{journal},
+		reader: newReader(d, tips), lister: &lister{d, tips, past.pages}, historian: past, writer: newWriter(d, in, n), notes: journal, fence: &fence{journal},
 		database: d, source: &source{database: d, history: log, inbox: in, notifier: n}, notifier: n,
 	}
 	h.running.Go(n.notify)
@@ -129,6 +130,7 @@ func (h *handle) Close() error {
 	h.writer.batch.Close()
 	h.reader.batch.Close()
 	h.finality.batch.Close()
+	h.reader.frontier.batch.Close()
 	h.keys.batch.Close()
 	h.running.Wait()
 	h.notifier.finish(closeGrace)

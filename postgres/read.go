@@ -16,19 +16,24 @@ import (
 // reader reads single resources, in batches.
 type reader struct {
 	*database
-	batch *batch.Batcher[[]byte, row]
+	frontier *frontier
+	batch    *batch.Batcher[[]byte, row]
 }
 
-func newReader(d *database) *reader {
-	r := &reader{database: d}
+func newReader(d *database, f *frontier) *reader {
+	r := &reader{database: d, frontier: f}
 	r.batch = batch.New(batch.Options[[]byte]{MaxCalls: 256, Workers: 2, WorkerAt: 100, Direct: true}, r.readBatch)
 	return r
 }
 
-// row is the stored resource of a key; there is none if data is nil.
-type row struct{ version, data []byte }
+// row is the stored resource of a key; there is none if data is nil. If tip is not 0, a change up to that number may be pending.
+type row struct {
+	version, data []byte
+	tip           int64
+}
 
-// Get implements driver.Driver.
+// Get implements driver.Driver. A strong answer is the state of the resource at the tip, the highest number that the statement sees. If
+// a lower number may be pending for the resource, Get waits until the tip is final and reads again.
 func (r *reader) Get(ctx context.Context, consistency storage.ReadConsistency, k driver.Key) (*resourcepb.Resource, error) {
 	key := k.Bytes()
 	var found row
@@ -38,7 +43,13 @@ func (r *reader) Get(ctx context.Context, consistency storage.ReadConsistency, k
 		found, fresh = r.readReplica(ctx, key)
 	}
 	if !fresh {
-		if found, err = r.batch.Do(ctx, key); err != nil {
+		found, err = r.batch.Do(ctx, key)
+		if err == nil && found.tip != 0 && consistency == storage.StrongConsistency {
+			if err = r.frontier.await(ctx, found.tip); err == nil {
+				found, err = r.batch.Do(ctx, key) // the version of the tip, or a later one
+			}
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -75,10 +86,12 @@ func (r *reader) identify(ctx context.Context, key, version []byte, err error) e
 }
 
 func (r *reader) readBatch(ctx context.Context, calls []*batch.Call[[]byte, row]) {
+	base, index, token := r.frontier.baseArguments()
+	var tip []byte
 	if len(calls) == 1 {
 		var one row
-		err := r.queryPrimary(ctx, func() { one = row{} }, r.sql.readOne, []any{calls[0].Request},
-			[]any{&one.version, &one.data}, func() error { return nil })
+		err := r.queryPrimary(ctx, func() { one = row{} }, r.sql.readStrong, []any{calls[0].Request, base, index, token},
+			[]any{&one.version, &one.data, &tip}, func() error { one.tip = r.frontier.noteTip(tip); return nil })
 		calls[0].Done(one, err)
 		return
 	}
@@ -86,13 +99,15 @@ func (r *reader) readBatch(ctx context.Context, calls []*batch.Call[[]byte, row]
 	for i, c := range calls {
 		keys[i] = c.Request
 	}
-	found := make(map[string]row, len(keys))
-	var key, version, data []byte
-	err := r.queryPrimary(ctx, func() { clear(found) }, r.sql.readMany, []any{keys}, []any{&key, &version, &data}, func() error {
-		found[string(key)] = row{version, data}
+	found := make([]row, len(keys))
+	var place int
+	var version, data []byte
+	arguments, into := []any{keys, base, index, token}, []any{&place, &version, &data, &tip}
+	err := r.queryPrimary(ctx, func() { clear(found) }, r.sql.readMany, arguments, into, func() error {
+		found[place-1] = row{version, data, r.frontier.noteTip(tip)}
 		return nil
 	})
-	for _, c := range calls {
-		c.Done(found[string(c.Request)], err)
+	for i, c := range calls {
+		c.Done(found[i], err)
 	}
 }

@@ -14,29 +14,37 @@ import (
 type statements struct {
 	schema string
 
-	id, server, whichRun, overdue, busySessions                                       string
-	readOne, readMany, identify, readAfter, children, list                            string
-	listSteps                                                                         [maxWildcards]string // by the number of wildcards before fixed text, less one
-	updateOne, deleteOne, updateMany, apply, revoke, writers, tokens, proveDurable    string
-	lastNumber, final, saveFinal, last, tokenPrefix, tokensIn, changes                string
-	presentPage, presentRange, presentRows, presentCount, historyPage, historyCount   string
-	noChangeSince, countSince, changeAt, lastBefore, readKeys, hasChangeFrom          string
-	before, compact, retentionLock, mark, moveOldest, forget, step, prune             string
-	recordPruning, readNote, createNote, updateNote, deleteNote, noteExists, lockNote string
-	fenceState, setFenceTarget, deleteFenceTarget, closeFence, openFence, dropFence   string
-	createTrigger, dropTrigger, notify, notifyListeners, announceListener             string
-	primaryPosition, replicaPosition                                                  string
+	id, server, whichRun, overdue, busySessions                                            string
+	readOne, readStrong, readMany, tip, pendingWriter, identify, readAfter, children, list string
+	listSteps                                                                              [maxWildcards]string // by the number of wildcards before fixed text, less one
+	strongChildren, strongList                                                             string
+	strongListSteps                                                                        [maxWildcards]string
+	updateOne, deleteOne, updateMany, apply, revoke, writers, tokens, proveDurable         string
+	lastNumber, final, saveFinal, last, tokenPrefix, tokensIn, changes                     string
+	presentPage, presentRange, presentRows, presentCount, historyPage, historyCount        string
+	noChangeSince, countSince, changeAt, lastBefore, readKeys, hasChangeFrom               string
+	before, compact, retentionLock, mark, moveOldest, forget, step, prune                  string
+	recordPruning, readNote, createNote, updateNote, deleteNote, noteExists, lockNote      string
+	fenceState, setFenceTarget, deleteFenceTarget, closeFence, openFence, dropFence        string
+	createTrigger, dropTrigger, notify, notifyListeners, announceListener                  string
+	primaryPosition, replicaPosition                                                       string
 }
 
 func newStatements(schema string) *statements {
 	render := renderer(schema)
 	text := func(name string) string { return render(name, nil) }
+	strong := func(list string, arguments int) string {
+		return render("strong_list", struct {
+			List      string
+			Arguments int
+		}{list, arguments})
+	}
 	s := &statements{
 		schema: schema,
 
 		id: text("id"), server: text("server"), whichRun: text("which_run"), overdue: text("overdue"), busySessions: text("busy_sessions"),
 
-		readOne: text("read_one"), readMany: text("read_many"), identify: text("identify"), readAfter: text("read_after"),
+		readOne: text("read_one"), readStrong: text("read_strong"), readMany: text("read_many"), tip: text("tip"), pendingWriter: text("pending_writer"), identify: text("identify"), readAfter: text("read_after"),
 		children: text("children"), list: text("list"),
 
 		updateOne: text("update_one"), deleteOne: text("delete_one"), updateMany: text("update_many"), apply: text("apply"),
@@ -64,7 +72,9 @@ func newStatements(schema string) *statements {
 	}
 	for i := range s.listSteps {
 		s.listSteps[i] = render("list_steps", i+1)
+		s.strongListSteps[i] = strong(s.listSteps[i], i+5)
 	}
+	s.strongList, s.strongChildren = strong(s.list, 3), strong(s.children, 1)
 	return s
 }
 

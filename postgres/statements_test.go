@@ -26,7 +26,7 @@ func TestStatementsPrepare(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newStatements(schema)
-	texts := slices.Clone(s.listSteps[:])
+	texts := append(slices.Clone(s.listSteps[:]), s.strongListSteps[:]...)
 	for _, field := range reflect.ValueOf(*s).Fields() {
 		if text := field.String(); field.Kind() == reflect.String && text != schema {
 			texts = append(texts, text)

@@ -5,6 +5,15 @@
 -- a third is read by a sequential scan. A range with both ends uses the index.
 {{define "never"}}9223372036854775807{{end}}
 
+-- Whether no transaction in progress has locked the row of a resource. Each writer locks the row before it draws a number, and its id is
+-- then in xmax, also in older snapshots. A row that a transaction has locked and then updated keeps the id of that transaction as
+-- xmax, which equals xmin. The same id may also belong to a transaction in progress, 2^32 transactions later. So the id must be
+-- below all ids in progress, or the transaction must have ended.
+{{define "clean" -}}
+(resource.xmax = 0 or resource.xmax = resource.xmin
+    and (age(resource.xmax) > (select age(pg_snapshot_xmin(pg_current_snapshot())::xid)) or {{schema}}.ended(resource.xmax)))
+{{- end}}
+
 -- The note of a writer: a shared advisory lock whose two keys are the log and the last number drawn. A writer takes its note before it draws
 -- numbers, so all of its numbers are higher. Therefore the text that draws numbers selects from this one.
 {{define "note" -}}
@@ -143,3 +152,16 @@ select * from (
 
 -- The stored resources of a range, without a pattern: no key is skipped, and everything is read in the order of the index.
 {{define "present_keys"}}select key, version, data, created, writes, modified from {{schema}}.resources where key >= $1 and key < $2 order by key limit $3{{end}}
+
+-- The tip as the first row, and the rows of a list if the tip does not lack a number. The template's argument has the list, and the
+-- number of its arguments, which precede the base of the tip.
+{{define "strong_list" -}}
+with proof as materialized (
+    select {{schema}}.tip(${{add .Arguments 1}}, ${{add .Arguments 2}}, ${{add .Arguments 3}}) as tip
+)
+select null::bytea, tip, null::bytea from proof
+union all
+select listed.* from (select from proof where tip is null or get_byte(tip, 0) < 128 offset 0) as proven cross join lateral (
+{{.List}}
+offset 0) as listed
+{{- end}}

@@ -1,0 +1,256 @@
+//go:build integration
+
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cache"
+	"github.com/ashlar-dev/storage/conformance/faults"
+	"github.com/ashlar-dev/storage/driver/key"
+	past "github.com/ashlar-dev/storage/history"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// orderResource returns a resource of the kind of these tests.
+func orderResource(name, owner string) *resourcepb.Resource {
+	id := func(name string) *resourcepb.ID {
+		return &resourcepb.ID{Uid: "uid-" + name, Name: name, Type: &resourcepb.Type{Group: "g", GroupVersion: "v1", Kind: "Kind"}, Tenancy: &resourcepb.Tenancy{}}
+	}
+	res := &resourcepb.Resource{Id: id(name)}
+	if owner != "" {
+		res.Owner = id(owner)
+	}
+	return res
+}
+
+// pendingWriter is a transaction that has drawn a number for an update, a deletion and a creation, and that has not ended. A later
+// change is acknowledged and visible.
+type pendingWriter struct {
+	url string
+	b   *Backend
+	tx  pgx.Tx
+}
+
+func newPendingWriter(t *testing.T, ctx context.Context) *pendingWriter {
+	t.Helper()
+	server := env.Postgres(t)
+	w := &pendingWriter{url: server.StoreURL(t)}
+	w.b = openHandle(t, ctx, w.url)
+	write := func(res *resourcepb.Resource) *resourcepb.Resource {
+		t.Helper()
+		out, err := w.b.WriteCAS(ctx, res)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	write(orderResource("owner", ""))
+	updated, later := write(orderResource("updated", "")), write(orderResource("later", ""))
+	write(orderResource("other", ""))
+	if _, err := w.b.List(ctx, storage.StrongConsistency, orderType, &resourcepb.Tenancy{}, ""); err != nil {
+		t.Fatal(err)
+	}
+	created := orderResource("created", "owner")
+	var ms []*mutation
+	for _, res := range []*resourcepb.Resource{created, updated} {
+		m, err := newWrite(key.Of(res.Id), res)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ms = append(ms, m)
+	}
+	conn := server.Connect(t)
+	var err error
+	if w.tx, err = conn.Begin(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.b.handle.sender.apply(ctx, conn, &attempt{lock: 1, expires: time.Now().Add(time.Hour)}, ms, true); err != nil {
+		t.Fatal(err)
+	}
+	write(later)
+	return w
+}
+
+var orderType = storage.UnversionedType{Group: "g", Kind: "Kind"}
+
+// strongCalls are the strong calls that depend on the pending change. Each returns what it shows of the store.
+func (w *pendingWriter) strongCalls() map[string]func(ctx context.Context) (string, error) {
+	describe := func(all []*resourcepb.Resource) string {
+		var names []string
+		for _, res := range all {
+			names = append(names, res.Id.Name+" "+res.Version)
+		}
+		return strings.Join(names, ", ")
+	}
+	read := func(name string) func(ctx context.Context) (string, error) {
+		return func(ctx context.Context) (string, error) {
+			res, err := w.b.Read(ctx, storage.StrongConsistency, orderResource(name, "").Id)
+			if errors.Is(err, storage.ErrNotFound) {
+				return "nothing", nil
+			}
+			return res.GetVersion(), err
+		}
+	}
+	list := func(b storage.Backend) func(ctx context.Context) (string, error) {
+		return func(ctx context.Context) (string, error) {
+			all, err := b.List(ctx, storage.StrongConsistency, orderType, &resourcepb.Tenancy{}, "")
+			return describe(all), err
+		}
+	}
+	return map[string]func(ctx context.Context) (string, error){
+		"read of the updated resource": read("updated"),
+		"read of the created resource": read("created"),
+		"list":                         list(w.b),
+		"list with a wildcard": func(ctx context.Context) (string, error) {
+			all, err := w.b.List(ctx, storage.StrongConsistency, orderType, &resourcepb.Tenancy{Partition: storage.Wildcard}, "created")
+			return describe(all), err
+		},
+		"page": func(ctx context.Context) (string, error) {
+			page, err := w.b.ListPage(ctx, orderType, &resourcepb.Tenancy{}, "", storage.ListOptions{Consistency: storage.StrongConsistency})
+			return describe(page.Resources), err
+		},
+		"owner references": func(ctx context.Context) (string, error) {
+			ids, err := w.b.OwnerReferences(ctx, orderResource("owner", "").Id)
+			return fmt.Sprint(len(ids)), err
+		},
+		"snapshot of a watch": func(ctx context.Context) (string, error) {
+			watch, err := w.b.WatchList(ctx, orderType, &resourcepb.Tenancy{}, "")
+			if err != nil {
+				return "", err
+			}
+			defer watch.Close()
+			var all []*resourcepb.Resource
+			for {
+				event, err := watch.Next(ctx)
+				if err != nil || event.GetEndOfSnapshot() != nil {
+					return describe(all), err
+				}
+				all = append(all, event.GetUpsert().GetResource())
+			}
+		},
+		"scan": func(ctx context.Context) (string, error) {
+			h, _ := storage.As[past.Historian](w.b)
+			scan, err := h.Scan(ctx, past.Span{}, past.ScanOptions{})
+			var all []*resourcepb.Resource
+			for _, r := range scan.Records {
+				all = append(all, r.Resource)
+			}
+			return describe(all), err
+		},
+		"list of a cache": func(ctx context.Context) (string, error) {
+			other, err := storage.Open(ctx, w.url)
+			if err != nil {
+				return "", err
+			}
+			c, err := cache.New(ctx, other, nil)
+			if err != nil {
+				return "", errors.Join(err, other.Close())
+			}
+			defer c.Close()
+			return list(c)(ctx)
+		},
+	}
+}
+
+// TestReadsWaitForALowerNumber holds a writer between its number and its commit, while a change with a higher number is acknowledged.
+// The acknowledged change must be part of each strong answer, so the pending one must be too: each call that concerns it waits.
+func TestReadsWaitForALowerNumber(t *testing.T) {
+	t.Parallel()
+	for _, commit := range []bool{true, false} {
+		t.Run(fmt.Sprint("commit=", commit), func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+			t.Cleanup(cancel)
+			w := newPendingWriter(t, ctx)
+			calls := w.strongCalls()
+			short, stop := context.WithTimeout(ctx, 500*time.Millisecond)
+			defer stop()
+			type answer struct {
+				name, text string
+				err        error
+			}
+			answers := make(chan answer)
+			for name, call := range calls {
+				go func() {
+					text, err := call(short)
+					answers <- answer{name, text, err}
+				}()
+			}
+			for range calls {
+				if a := <-answers; !errors.Is(a.err, context.DeadlineExceeded) {
+					t.Errorf("%s beside a pending change: %q, %v; expected to wait until the deadline", a.name, a.text, a.err)
+				}
+			}
+			// Reads of other resources, eventual reads and writes do not wait.
+			for _, name := range []string{"later", "other"} {
+				if _, err := w.b.Read(ctx, storage.StrongConsistency, orderResource(name, "").Id); err != nil {
+					t.Errorf("read of %s: %v", name, err)
+				}
+			}
+			if _, err := w.b.Read(ctx, storage.EventualConsistency, orderResource("created", "").Id); !errors.Is(err, storage.ErrNotFound) {
+				t.Errorf("eventual read: %v, expected ErrNotFound", err)
+			}
+			if all, err := w.b.List(ctx, storage.EventualConsistency, orderType, &resourcepb.Tenancy{}, ""); err != nil || len(all) != 4 {
+				t.Errorf("eventual list: %v, %v", all, err)
+			}
+			for name, call := range calls {
+				go func() {
+					text, err := call(ctx)
+					answers <- answer{name, text, err}
+				}()
+			}
+			time.Sleep(50 * time.Millisecond)
+			var err error
+			if commit {
+				err = w.tx.Commit(ctx)
+			} else {
+				err = w.tx.Rollback(ctx)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			told := map[string]string{}
+			for range calls {
+				a := <-answers
+				if a.err != nil {
+					t.Errorf("%s after the end of the pending change: %v", a.name, a.err)
+				}
+				told[a.name] = a.text
+			}
+			for _, name := range []string{"page", "snapshot of a watch", "scan", "list of a cache"} {
+				if told[name] != told["list"] {
+					t.Errorf("%s: %q, expected the resources of the list: %q", name, told[name], told["list"])
+				}
+			}
+			if got := strings.Contains(told["list"], "created"); got != commit {
+				t.Errorf("the list: %q, expected the created resource: %t", told["list"], commit)
+			}
+		})
+	}
+}
+
+// TestOneOrderOfAnswers runs the load of package faults, without faults, on several handles, and compares all strong answers with the
+// order of a watch.
+func TestOneOrderOfAnswers(t *testing.T) {
+	t.Parallel()
+	storeURL := env.Postgres(t).StoreURL(t)
+	h := faults.Harness{
+		Open:   func(ctx context.Context) (storage.Backend, error) { return storage.Open(ctx, storeURL) },
+		Exempt: map[faults.Kind]string{},
+	}
+	h.Around = h.Open
+	for _, kind := range faults.Kinds() {
+		h.Exempt[kind] = "the test compares answers of a healthy server"
+	}
+	faults.Test(t, h, faults.Options{For: 10 * time.Second, Round: 5 * time.Second, Handles: 6, Workers: 18, Keys: 24, NoLeakCheck: true})
+}
