@@ -40,6 +40,7 @@ func TestPageBeforeManyCreations(t *testing.T) {
 	}
 	count := new(statementCount)
 	config.ConnConfig.Tracer = count
+	Prepare(config)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		t.Fatal(err)

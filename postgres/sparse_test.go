@@ -70,6 +70,7 @@ func TestSparseFilter(t *testing.T) {
 	}
 	traced := new(statementLog)
 	config.ConnConfig.Tracer = traced
+	Prepare(config)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		t.Fatal(err)

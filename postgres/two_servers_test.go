@@ -77,6 +77,7 @@ func TestRevisionsOfOneServer(t *testing.T) {
 		}
 		return !replaced.Load()
 	}
+	Prepare(config)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		t.Fatal(err)
