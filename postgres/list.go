@@ -22,7 +22,7 @@ import (
 type lister struct {
 	*database
 	frontier *frontier
-	pages    *pageReader
+	readAt   func(context.Context, *driver.HistoryQuery[position], func(*driver.Version) error) (driver.HistoryPage[position], error)
 }
 
 // maxGaps is the number of attempts of a strong list that find a missing number below the tip. Then the list is read at a position.
@@ -73,7 +73,7 @@ func (l *lister) listFinal(ctx context.Context, f *driver.Filter, rows driver.Ro
 	rows.Restart()
 	prefix, _ := f.Prefix()
 	q := &driver.HistoryQuery[position]{Consistency: storage.StrongConsistency, Final: true, Filter: f, From: prefix, To: key.PrefixEnd(prefix)}
-	_, err := l.pages.readAt(ctx, q, func(v *driver.Version) error { return rows.Add(v.Key, v.Version, v.Data) })
+	_, err := l.readAt(ctx, q, func(v *driver.Version) error { return rows.Add(v.Key, v.Version, v.Data) })
 	return err
 }
 

@@ -105,7 +105,7 @@ func newHandle(d *database) *handle {
 	log, in, n, journal := &history{database: d}, new(currentInbox), newNotifier(d), &notes{d}
 	tips, past := newFrontier(log), newHistorian(d, log, in)
 	h := &handle{
-		reader: newReader(d, tips), lister: &lister{d, tips, past.pages}, historian: past, writer: newWriter(d, in, n), notes: journal, fence: &fence{journal},
+		reader: newReader(d, tips), lister: &lister{d, tips, past.pages.readAt}, historian: past, writer: newWriter(d, in, n), notes: journal, fence: &fence{journal},
 		database: d, source: &source{database: d, history: log, inbox: in, notifier: n}, notifier: n,
 	}
 	h.running.Go(n.notify)
