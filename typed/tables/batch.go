@@ -37,7 +37,9 @@ func (e *BatchError) Unwrap() error { return e.Err }
 
 // Batch calls fn, which makes changes with [Batch.Update]. The changes of one such call are atomic. Batches of several calls are
 // committed together or one after the other, in the order of the calls. A transaction is committed before it would exceed the
-// backend's limits ([storage.Transactor].MaxOps) or 1 MiB; the last one is committed when fn returns.
+// backend's limits ([storage.Transactor].MaxOps) or 1 MiB; the last one is committed when fn returns. If another writer was
+// faster, the calls of a transaction are committed in two halves, and so on down to single calls: an object that others write all the time does not
+// keep its transaction's other objects from being committed.
 //
 // If fn returns an error, uncommitted changes are discarded. Batch then returns a [*BatchError] with the number of committed calls of Update, as it
 // does if a transaction fails.
@@ -132,6 +134,15 @@ func (b *Batch) commit() error {
 		return b.err
 	}
 	tx.end()
+	if err := b.commitCalls(tx, calls); err != nil {
+		b.err = &BatchError{CommittedUpdates: b.commitCount, Err: err}
+		return b.err
+	}
+	return nil
+}
+
+// commitCalls commits calls of Update, in one transaction if possible. A non-nil tx is one in which they were called.
+func (b *Batch) commitCalls(tx *Tx, calls []func(*Tx) error) error {
 	err := b.store.update(b.ctx, tx, func(tx *Tx) error {
 		for _, fn := range calls {
 			if err := fn(tx); err != nil {
@@ -139,21 +150,16 @@ func (b *Batch) commit() error {
 			}
 		}
 		return nil
-	})
-	if errors.Is(err, storage.ErrTooLarge) && len(calls) > 1 {
-		// The calls fitted together at first, but no longer do after changes of other writers. Commit them one by one.
-		for _, fn := range calls {
-			if err = b.store.update(b.ctx, nil, fn); err != nil {
-				break
-			}
-			b.commitCount++
+	}, len(calls) == 1)
+	switch {
+	case err == nil:
+		b.commitCount += len(calls)
+	case len(calls) > 1 && (err == errConflict || errors.Is(err, storage.ErrTooLarge)):
+		// Another writer was faster. Or the calls fitted together at first, but no longer do after changes of other writers.
+		half := len(calls) / 2
+		if err = b.commitCalls(nil, calls[:half]); err == nil {
+			err = b.commitCalls(nil, calls[half:])
 		}
-		calls = nil
 	}
-	if err != nil {
-		b.err = &BatchError{CommittedUpdates: b.commitCount, Err: err}
-		return b.err
-	}
-	b.commitCount += len(calls)
-	return nil
+	return err
 }

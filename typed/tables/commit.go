@@ -49,11 +49,14 @@ func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
 	if err := s.checkOpen(ctx); err != nil {
 		return err
 	}
-	return s.update(ctx, nil, fn)
+	return s.update(ctx, nil, fn, true)
 }
 
+// errConflict is returned by update without retries if another writer was faster. The copy has the writer's change then.
+var errConflict = errors.New("another writer was faster")
+
 // update implements Update. A non-nil tx is the first attempt: fn has already been called for it without an error.
-func (s *Store) update(ctx context.Context, tx *Tx, fn func(*Tx) error) error {
+func (s *Store) update(ctx context.Context, tx *Tx, fn func(*Tx) error, retries bool) error {
 	var cut *replica.View[*entry] // a state proven to be no older than this call; nil for none
 	for {
 		var fnErr error
@@ -90,7 +93,9 @@ func (s *Store) update(ctx context.Context, tx *Tx, fn func(*Tx) error) error {
 		if err := s.awaitConflict(ctx, tx, conflict); err != nil {
 			return fmt.Errorf("update: %w", errors.Join(err, storage.ErrCASFailure))
 		}
-		cut, tx = nil, nil
+		if cut, tx = nil, nil; !retries {
+			return errConflict
+		}
 	}
 }
 
