@@ -96,6 +96,13 @@ func (c *Cache) Stats() Stats {
 	return Stats{Resources: rows, Bytes: bytes, Live: c.copy.Live()}
 }
 
+// Err returns the reason why the copy does not receive changes at present; nil while it does. The reason may pass: the cache lists the store again
+// until that succeeds. Meanwhile the backend answers strong reads, and eventual reads return the last state.
+//
+// A damaged resource is such a reason, as a *storage.DamagedError: overwrite or delete it. It may be of a type that is not copied, if the watch covers
+// it (Options.Types).
+func (c *Cache) Err() error { return c.copy.Health() }
+
 // Unwrap returns the inner backend. A write to it reaches the cache through the watch.
 func (c *Cache) Unwrap() storage.Backend { return c.backend }
 

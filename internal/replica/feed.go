@@ -96,6 +96,9 @@ func (f *feed[V]) reopen(ctx context.Context, err error, pause time.Duration) st
 			}
 			w.Close()
 		}
+		f.mu.Lock()
+		f.cause = err
+		f.mu.Unlock()
 	}
 }
 
@@ -110,7 +113,7 @@ func (f *feed[V]) applyWatch(ctx context.Context, w storage.Watch) (hasEvents bo
 		ev, err := w.Next(ctx)
 		if err != nil {
 			f.mu.Lock()
-			f.isLive = false
+			f.isLive, f.cause = false, err
 			f.barriers.setWatch(nil)
 			f.mu.Unlock()
 			return hasEvents, err

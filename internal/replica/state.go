@@ -20,6 +20,7 @@ type state[V any] struct {
 	barriers barriers
 	cursor   string      // of the watch, at or behind all changes in rows
 	isLive   bool        // a watch feeds the copy
+	cause    error       // why no watch feeds the copy; outdated if isLive is set
 	err      error       // set when the feed has ended for good
 	hasEnded atomic.Bool // err is set
 }
@@ -71,7 +72,7 @@ func (s *state[V]) waitFor(ctx context.Context, cancel <-chan struct{}, cond fun
 		}
 		s.mu.Lock()
 		if err != nil {
-			return err
+			return s.explain(err)
 		}
 	}
 	return nil
@@ -113,8 +114,31 @@ func (s *state[V]) Barrier(ctx context.Context) error {
 	case <-requested.answerCh:
 		return requested.err
 	case <-ctx.Done():
-		return ctx.Err()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.explain(ctx.Err())
 	}
+}
+
+// explain adds the reason why the copy is not updated to the error of a call that has waited for the copy. The caller holds the lock.
+func (s *state[V]) explain(err error) error {
+	if s.isLive || s.cause == nil {
+		return err
+	}
+	return fmt.Errorf("%w: the copy is not updated: %w", err, s.cause)
+}
+
+// Health returns the reason why the copy is not updated at present; nil while a watch feeds it.
+func (s *state[V]) Health() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.err != nil:
+		return s.err
+	case s.isLive:
+		return nil
+	}
+	return fmt.Errorf("the copy is not updated: %w", s.cause)
 }
 
 // Bookmarks reports whether the backend supports barriers.

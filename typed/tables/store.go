@@ -87,6 +87,13 @@ func (s *Store) Close() error {
 	return nil
 }
 
+// Err returns the reason why the store does not receive changes at present; nil while it does. The reason may pass: the store lists the database
+// again until that succeeds. Meanwhile reads return the last state, and calls that wait for changes fail with the reason when their context ends.
+//
+// A damaged resource is such a reason, as a [*storage.DamagedError]: overwrite or delete it in the backend. It may be of a type that no table has,
+// because one watch covers the group of several tables, or the whole database if they are of several groups.
+func (s *Store) Err() error { return s.copy.Health() }
+
 // checkOpen returns the reason why the store cannot serve a call.
 func (s *Store) checkOpen(ctx context.Context) error {
 	if s.closed.Load() {
