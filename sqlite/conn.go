@@ -33,6 +33,7 @@ func statementText(name string) string {
 type conn struct {
 	db    *sqlite3.Conn
 	stmts map[string]*sqlite3.Stmt
+	files *storeFiles // nil until the connection is open
 }
 
 // role is the configuration of a connection for its purpose.
@@ -180,6 +181,12 @@ func (c *conn) close() error {
 		_ = s.Close() // repeats the error of the last step
 	}
 	clear(c.stmts)
+	if c.files != nil && c.files.check() != nil {
+		// Otherwise SQLite could write an outdated -wal file into the database, or delete another process's -wal file.
+		if _, err := c.db.Config(sqlite3.DBCONFIG_NO_CKPT_ON_CLOSE, true); err != nil {
+			return err // leave the connection open
+		}
+	}
 	return c.db.Close()
 }
 

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
@@ -16,6 +17,7 @@ type database struct {
 	path     string
 	options  Options
 	lockFile *lockFile
+	files    storeFiles
 	readers  *pool
 }
 
@@ -39,7 +41,18 @@ func openDatabase(path string, options Options) (*database, error) {
 
 // connect opens a connection with a cache of that many KiB. ctx interrupts the connection.
 func (d *database) connect(ctx context.Context, flags sqlite3.OpenFlag, cache int) (*conn, error) {
-	return connect(ctx, d.path, d.options.vfs, role{flags: flags, cache: cache, busy: d.options.Timeout})
+	if err := d.files.check(); err != nil { // before SQLite creates a missing file
+		return nil, err
+	}
+	c, err := connect(ctx, d.path, d.options.vfs, role{flags: flags, cache: cache, busy: d.options.Timeout})
+	if err != nil {
+		return nil, err
+	}
+	c.files = &d.files
+	if err := d.files.check(); err != nil { // after opening, because the path may have led to another file
+		return nil, errors.Join(err, c.close())
+	}
+	return c, nil
 }
 
 // connectReader opens a read-only connection. ctx interrupts the connection.
@@ -84,7 +97,10 @@ func (d *database) writeOutsideBatch(ctx context.Context, operation string, do f
 		err = c.exec("begin-immediate")
 	}
 	if err == nil {
-		if err = do(c); err == nil {
+		if err = d.files.check(); err == nil {
+			err = do(c)
+		}
+		if err == nil {
 			err = c.exec("commit")
 		}
 		if err != nil {
@@ -122,6 +138,18 @@ func newPool(size int, timeout time.Duration, open func(context.Context) (*conn,
 // take returns a connection that ctx interrupts. It waits until ctx ends or, without a deadline in ctx, for the pool's
 // timeout. The caller must return the connection with give.
 func (p *pool) take(ctx context.Context) (*conn, error) {
+	c, err := p.takeUnchecked(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.files.check(); err != nil {
+		p.give(c)
+		return nil, err
+	}
+	return c, nil
+}
+
+func (p *pool) takeUnchecked(ctx context.Context) (*conn, error) {
 	select {
 	case c := <-p.free:
 		c.db.SetInterrupt(ctx)
@@ -180,6 +208,10 @@ func (p *pool) close() error {
 // setUp prepares the first connection, which becomes the writer's, and returns the store's id.
 func (d *database) setUp(ctx context.Context, c *conn) (id driver.StoreID, err error) {
 	defer c.db.SetInterrupt(context.Background())
+	opened, _, err := statFile(d.path)
+	if err != nil {
+		return id, err
+	}
 	if err := checkLibrary(c); err != nil {
 		return id, err
 	}
@@ -192,6 +224,15 @@ func (d *database) setUp(ctx context.Context, c *conn) (id driver.StoreID, err e
 	if err := c.checkDurable(); err != nil {
 		return id, err
 	}
-	// The connection has read the file, so the -wal file exists and stays until the last process closes the store.
+	// The connection has read the file, so the -wal and -shm files exist and stay until the last process closes the
+	// store.
+	files, err := identifyFiles(d.path)
+	if err != nil {
+		return id, err
+	}
+	if files.ids[0] != opened {
+		return id, fmt.Errorf("%s was replaced while it was being opened: open it again", d.path)
+	}
+	d.files = files
 	return id, syncFolder(d.path)
 }

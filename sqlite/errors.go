@@ -50,6 +50,9 @@ var errMissingRow = fmt.Errorf("%w: a row of the log is missing", storage.ErrCom
 
 var errNoDatabase = errors.New("the file is not a SQLite database, or is damaged")
 
+// errReplaced ends the use of a store whose files another program has replaced or deleted.
+var errReplaced = errors.New("a file of the open store was changed by another program")
+
 var errStopped = errors.New("stopped")
 
 // errUnknownOutcome reports that a failed commit has not taken effect so far, but that a recovery after a crash may

@@ -25,6 +25,7 @@ type faultyFS struct {
 	failReads       atomic.Int32           // number of reads of any file that fail
 	onFailedSync    atomic.Pointer[func()] // called when a sync fails, unless nil
 	failAfterCommit atomic.Int32           // number of commits that fail after they took effect
+	onCommit        atomic.Pointer[func()] // called when a commit has taken effect, unless nil
 	refuseLocks     atomic.Bool            // locks on files are refused
 }
 
@@ -220,6 +221,9 @@ func (f *faultyFile) ReadAt(b []byte, at int64) (int, error) {
 
 // CommitPhaseTwo implements vfs.FileCommitPhaseTwo. SQLite calls it when the commit is visible to all readers.
 func (f *faultyFile) CommitPhaseTwo() error {
+	if committed := f.faults.onCommit.Load(); committed != nil {
+		(*committed)()
+	}
 	if f.faults.failAfterCommit.Load() > 0 {
 		f.faults.failAfterCommit.Add(-1)
 		return sqlite3.IOERR

@@ -58,7 +58,7 @@ func (s *source) Run(ctx context.Context, ready func(position), publish func([]*
 			return nil
 		case err == nil:
 			failedSince = time.Time{}
-		case errors.Is(err, storage.ErrCompacted), errors.Is(err, sqlite3.CORRUPT), errors.Is(err, sqlite3.NOTADB):
+		case errors.Is(err, storage.ErrCompacted), errors.Is(err, errReplaced), errors.Is(err, sqlite3.CORRUPT), errors.Is(err, sqlite3.NOTADB):
 			return err
 		case failedSince.IsZero():
 			failedSince = time.Now()
@@ -94,6 +94,9 @@ type follower struct {
 
 // pollFile publishes the rows of the file after the position.
 func (r *follower) pollFile(ctx context.Context) error {
+	if err := r.conn.files.check(); err != nil {
+		return err
+	}
 	// A later change has another data_version, so the next poll finds it.
 	version, err := r.conn.dataVersion()
 	if err != nil || version == r.dataVersion {

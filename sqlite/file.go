@@ -51,6 +51,9 @@ func checkFile(path string, create bool) error {
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("%s is not a regular file", path)
 	}
+	if err := checkLinks(path); err != nil {
+		return err
+	}
 	magic := []byte("SQLite format 3\x00")
 	head := make([]byte, len(magic))
 	n, err := io.ReadFull(file, head)

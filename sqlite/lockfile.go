@@ -3,8 +3,11 @@ package sqlite
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -13,17 +16,34 @@ import (
 // lockFile is the -lock file beside the database. Writers take turns by a lock on it. After each commit a writer writes
 // the position of the newest row to it, which notifies the watches of all processes.
 type lockFile struct {
-	file *os.File
-	path string
+	file    *os.File
+	path    string
+	waiting atomic.Bool // the writer waits for another process
 }
 
 func openLockFile(database string) (*lockFile, error) {
 	path := database + "-lock"
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
-		return nil, fmt.Errorf("create the lock file (the folder of the database must be writable): %w", err)
+		return nil, fmt.Errorf("open or create the lock file (it and its folder must be writable): %w", err)
+	}
+	if err := checkLockFile(file); err != nil {
+		return nil, errors.Join(err, file.Close())
 	}
 	return &lockFile{file: file, path: path}, nil
+}
+
+// checkLockFile returns an error for a file of another program, which a notification would overwrite.
+func checkLockFile(file *os.File) error {
+	var b [notificationBytes + 1]byte
+	n, err := file.ReadAt(b[:], 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the lock file: %w", err)
+	}
+	if n > notificationBytes || n > 0 && b[0] > 1 {
+		return fmt.Errorf("%s is a file of another program, but the store needs this name for its lock file: move it away", file.Name())
+	}
+	return nil
 }
 
 // notificationBytes is the length of a notification: a byte 1, where older programs wrote 0, and a position.
@@ -61,6 +81,8 @@ func (s *lockFile) lock(stop <-chan struct{}) error {
 	if taken, err := tryLock(s.file); taken || err != nil {
 		return err
 	}
+	s.waiting.Store(true)
+	defer s.waiting.Store(false)
 	granted, exited := make(chan error), make(chan struct{})
 	go func() {
 		defer close(exited)

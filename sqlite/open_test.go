@@ -145,6 +145,24 @@ func TestOpenErrors(t *testing.T) {
 			},
 			says: "another program",
 		},
+		"a -lock file of another program": {
+			path: func(t *testing.T) string {
+				path := createStore(t)
+				writeFile(t, path+"-lock", "pid 4711")
+				return path
+			},
+			says: "-lock is a file of another program",
+		},
+		"a folder for the -lock file": {
+			path: func(t *testing.T) string {
+				path := createStore(t)
+				if err := errors.Join(os.Remove(path+"-lock"), os.Mkdir(path+"-lock", 0o700)); err != nil {
+					t.Fatal(err)
+				}
+				return path
+			},
+			says: "-lock: is a directory",
+		},
 		"a newer schema": {
 			path: func(t *testing.T) string {
 				path := createStore(t)

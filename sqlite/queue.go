@@ -38,16 +38,21 @@ func (q *queue) put(r *request) error {
 	return nil
 }
 
-// withdraw removes a request from the queue. If the writer has taken it already, withdraw records that its caller has
-// resumed.
-func (q *queue) withdraw(r *request) {
+// withdraw removes a request from the queue and reports whether it was there. If the writer has taken it already,
+// withdraw records that its caller has resumed.
+func (q *queue) withdraw(r *request) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if r.inBatch {
 		q.wakingCallers.Done()
-	} else if i := slices.Index(q.waiting, r); i >= 0 {
-		q.waiting = slices.Delete(q.waiting, i, i+1)
+		return false
 	}
+	i := slices.Index(q.waiting, r)
+	if i < 0 {
+		return false // close has taken it
+	}
+	q.waiting = slices.Delete(q.waiting, i, i+1)
+	return true
 }
 
 func (q *queue) empty() bool {

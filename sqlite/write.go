@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
@@ -34,7 +35,8 @@ type writer struct {
 	commits  []committedBatch // of the current run: one, or one for each request after the batch failed as a whole
 	log      retention
 	chains   chainCache
-	closeErr error // from closing the connection; read it after exitCh is closed
+	busy     atomic.Bool // another program held SQLite's write lock in the last cycle
+	closeErr error       // from closing the connection; read it after exitCh is closed
 }
 
 func newWriter(d *database, s *source, c *conn) *writer {
@@ -99,13 +101,27 @@ func (w *writer) submit(ctx context.Context, r *request) error {
 	case <-r.doneCh:
 	case <-ctx.Done():
 	}
-	w.queue.withdraw(r)
+	if w.queue.withdraw(r) {
+		return w.withdrawnError(ctx)
+	}
 	select {
 	case <-r.doneCh: // possibly at the same time as the end of ctx
 		return r.err
 	default:
 		return timeoutError(ctx)
 	}
+}
+
+// withdrawnError returns the error of a request that its caller withdrew before the writer took it. Nothing was sent.
+func (w *writer) withdrawnError(ctx context.Context) error {
+	reason := "the writer was busy"
+	switch {
+	case w.database.lockFile.waiting.Load():
+		reason = "another process holds the lock on " + w.database.lockFile.path
+	case w.busy.Load():
+		reason = "another program holds a write transaction"
+	}
+	return fmt.Errorf("nothing was written, because %s: %w", reason, ctx.Err())
 }
 
 func (w *writer) run() {
@@ -153,6 +169,7 @@ func (w *writer) runBatch() {
 	if err == nil {
 		t, err = w.begin()
 	}
+	w.busy.Store(errors.Is(err, sqlite3.BUSY))
 	if errors.Is(err, sqlite3.BUSY) {
 		_ = w.database.lockFile.unlock() // the next cycle tries again
 		return
@@ -191,7 +208,11 @@ func (w *writer) begin() (txn, error) {
 	if err := w.conn.exec("begin-immediate"); err != nil {
 		return txn{}, err
 	}
-	t, err := newTxn(w.conn, &w.chains)
+	var t txn
+	err := w.database.files.check()
+	if err == nil {
+		t, err = newTxn(w.conn, &w.chains)
+	}
 	if err != nil {
 		_ = w.conn.endTransaction() // the first error is more specific
 	}
@@ -220,6 +241,10 @@ func (w *writer) applyAndCommit(t *txn, batch []*request) (err error) {
 		return w.resolveOutcome(t, withDiskFull(filepath.Dir(w.database.path), err))
 	}
 	if changed {
+		// The commit may be in a file that was replaced meanwhile.
+		if err := w.database.files.check(); err != nil {
+			return fmt.Errorf("%w: %w", errUnknownOutcome, err)
+		}
 		w.commits = append(w.commits, w.source.committedRows(t, batch))
 	}
 	return nil

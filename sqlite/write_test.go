@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -60,12 +61,15 @@ func TestDeadlineInQueue(t *testing.T) {
 	if !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("got error %v, expected ErrInconsistent and the context's error", err)
 	}
+	if text := err.Error(); !strings.Contains(text, "nothing was written") || !strings.Contains(text, s.Path()+"-lock") {
+		t.Errorf("got error %v, expected one that says that nothing was written and names the -lock file", err)
+	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- s.DeleteCAS(cancelled, idOf("absent"), "") }()
 	cancel()
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Fatalf("got error %v, expected the context's error", err)
+	if err := <-done; !errors.Is(err, context.Canceled) || errors.Is(err, storage.ErrInconsistent) {
+		t.Fatalf("got error %v, expected the context's error alone, because nothing was sent", err)
 	}
 	unlockFile(t, file)
 	fixture.Write(t, s, resource("written", 1))
@@ -131,8 +135,8 @@ func TestOtherProgramHoldsTransaction(t *testing.T) {
 	execSQL(t, db, "BEGIN IMMEDIATE")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 	defer cancel()
-	if _, err := s.WriteCAS(ctx, resource("timed-out", 1)); !errors.Is(err, storage.ErrInconsistent) {
-		t.Fatalf("got error %v, expected ErrInconsistent", err)
+	if _, err := s.WriteCAS(ctx, resource("timed-out", 1)); !errors.Is(err, storage.ErrInconsistent) || !strings.Contains(err.Error(), "nothing was written, because another program") {
+		t.Fatalf("got error %v, expected ErrInconsistent and that another program holds a transaction", err)
 	}
 	written := make(chan error, 1)
 	go func() {

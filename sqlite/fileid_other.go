@@ -1,0 +1,7 @@
+//go:build !unix
+
+package sqlite
+
+// Windows refuses to replace or delete an open file.
+
+func statFile(string) (id fileID, links uint64, err error) { return fileID{}, 0, nil }

@@ -1,0 +1,25 @@
+//go:build unix
+
+package sqlite
+
+import (
+	"errors"
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+)
+
+// statFile returns the identity of the file at path, or the zero fileID if there is none, and the number of its names.
+func statFile(path string) (id fileID, links uint64, err error) {
+	var s unix.Stat_t
+	for {
+		switch err = unix.Stat(path, &s); {
+		case err == nil:
+			return fileID{uint64(s.Dev), s.Ino}, uint64(s.Nlink), nil
+		case errors.Is(err, fs.ErrNotExist):
+			return fileID{}, 0, nil
+		case !errors.Is(err, unix.EINTR):
+			return fileID{}, 0, &fs.PathError{Op: "stat", Path: path, Err: err}
+		}
+	}
+}

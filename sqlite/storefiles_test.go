@@ -1,0 +1,170 @@
+package sqlite
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
+)
+
+func renameFile(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func removeFiles(t *testing.T, paths ...string) {
+	t.Helper()
+	for _, path := range paths {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A store whose files were replaced or deleted answers nothing: acknowledged writes would be lost, and reads outdated.
+func TestChangedFiles(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(t *testing.T, path, backup string)
+		file   string // suffix of the changed file
+		event  string
+		after  string // names in the store after it was closed and opened again
+	}{
+		"a backup moved over the file": {
+			func(t *testing.T, path, backup string) { renameFile(t, backup, path) }, "", "replaced", "old ",
+		},
+		"all files deleted": {
+			func(t *testing.T, path, _ string) { removeFiles(t, path, path+"-wal", path+"-shm") }, "", "deleted", "",
+		},
+		"-shm deleted": {
+			func(t *testing.T, path, _ string) { removeFiles(t, path+"-shm") }, "-shm", "deleted", "new old ",
+		},
+		"-wal replaced": {
+			func(t *testing.T, path, _ string) {
+				content, err := os.ReadFile(path + "-wal")
+				if err != nil {
+					t.Fatal(err)
+				}
+				writeFile(t, path+"-copy", string(content))
+				renameFile(t, path+"-copy", path+"-wal")
+			}, "-wal", "replaced", "new old ",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := newPath(t)
+			s, err := New(t.Context(), path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			old := fixture.Write(t, s, resource("old", 1))
+			backup := path + ".backup"
+			if err := s.Backup(t.Context(), backup); err != nil {
+				t.Fatal(err)
+			}
+			fixture.Write(t, s, resource("new", 1))
+			w := fixture.WatchChanges(t, s)
+			c.change(t, path, backup)
+			check := func(call string, err error) {
+				t.Helper()
+				if !errors.Is(err, errReplaced) || !strings.Contains(err.Error(), path+c.file+" was "+c.event) {
+					t.Errorf("%s: got error %v, expected one that names %s and says %q", call, err, path+c.file, c.event)
+				}
+			}
+			_, err = s.WriteCAS(t.Context(), resource("lost", 1))
+			check("a write", err)
+			check("a deletion", s.DeleteCAS(t.Context(), old.Id, old.Version))
+			_, err = s.Read(t.Context(), storage.StrongConsistency, old.Id)
+			check("a read", err)
+			_, err = s.List(t.Context(), storage.StrongConsistency, fixture.AllTypes, fixture.AllTenancies, "")
+			check("a list", err)
+			check("a fence", s.handle.SetFence(t.Context(), nil))
+			check("a backup", s.Backup(t.Context(), path+".second"))
+			_, err = w.Next(t.Context())
+			check("a watch", err)
+			if !errors.Is(err, storage.ErrWatchClosed) {
+				t.Errorf("the watch ended with %v, expected ErrWatchClosed", err)
+			}
+			if err := s.Close(); err != nil {
+				t.Errorf("close: %v", err)
+			}
+			if c.file == "" {
+				_, _ = os.Remove(path+"-wal"), os.Remove(path+"-shm")
+			}
+			again := open(t, path, nil)
+			if got := names(t, again); got != c.after {
+				t.Errorf("opened again, the store has %q, expected %q", got, c.after)
+			}
+			fixture.Write(t, again, resource("later", 1))
+		})
+	}
+}
+
+// Closing a store whose files were replaced must not checkpoint or delete the -wal file that another store uses now.
+func TestCloseAfterReplacement(t *testing.T) {
+	t.Parallel()
+	for _, suffixes := range [][]string{{"", "-wal", "-shm"}, {"-shm"}} {
+		path := newPath(t)
+		first, err := New(t.Context(), path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fixture.Write(t, first, resource("first", 1))
+		for _, suffix := range suffixes {
+			removeFiles(t, path+suffix)
+		}
+		second, err := New(t.Context(), path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fixture.Write(t, second, resource("second", 1))
+		if err := errors.Join(second.Close(), first.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if got := names(t, open(t, path, nil)); !strings.HasSuffix(got, "second ") {
+			t.Errorf("after %q were removed, the store has %q, expected the second write", suffixes, got)
+		}
+	}
+}
+
+// A file that is replaced during a commit has lost the commit, so the caller must not get success.
+func TestFileReplacedDuringCommit(t *testing.T) {
+	t.Parallel()
+	s, f := openFaulty(t)
+	fixture.Write(t, s, resource("a", 1))
+	replace := func() { removeFiles(t, s.Path()) }
+	f.onCommit.Store(&replace)
+	if _, err := s.WriteCAS(t.Context(), resource("b", 1)); !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, errReplaced) {
+		t.Errorf("got error %v, expected ErrInconsistent, because the commit is in a deleted file", err)
+	}
+}
+
+// A file with several names is refused before SQLite creates a second -wal file for it.
+func TestHardLinks(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	s := open(t, path, nil)
+	fixture.Write(t, s, resource("a", 1))
+	link := path + ".link"
+	if err := os.Link(path, link); err != nil {
+		t.Skip(err)
+	}
+	if other, err := New(t.Context(), link, nil); err == nil {
+		t.Fatal("opened a file with two names", other.Close())
+	} else if !strings.Contains(err.Error(), "2 names (hard links)") || !strings.Contains(err.Error(), link) {
+		t.Errorf("got error %v, expected one about hard links", err)
+	}
+	if _, err := os.Stat(link + "-wal"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the refused open left a -wal file: %v", err)
+	}
+	fixture.Write(t, s, resource("b", 1)) // the first name still works
+	removeFiles(t, link)
+	if got := names(t, open(t, path, nil)); got != "a b " {
+		t.Errorf("the store has %q, expected a and b", got)
+	}
+}
