@@ -2,10 +2,6 @@ package sqlite
 
 import "fmt"
 
-// fileID identifies a file by its device and inode. The system gives an inode to another file only after the last
-// descriptor is closed, so no other file gets the identity of an open one.
-type fileID struct{ device, inode uint64 }
-
 // storeFiles are the files that the connections of a store share. If another program replaces or deletes one of them,
 // later writes would go to a file without a name, and two processes could write to one database without seeing each
 // other's locks.
