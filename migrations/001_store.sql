@@ -170,6 +170,12 @@ begin
     return pg_visible_in_snapshot((next::text::bigint + age(next::xid) - age(id))::text::xid8, seen);
 end $body$;
 
+-- standby refuses a read that reached a standby. The argument is the value that the read would use on a primary.
+create function {{.schema}}.standby(anyelement) returns anyelement language plpgsql stable as $body$
+begin
+    raise exception using errcode = 'read_only_sql_transaction', message = 'the server is a standby, expected a primary';
+end $body$;
+
 -- created returns the number and the place of the change that created a resource which has not changed since.
 create function {{.schema}}.created(sought bytea) returns bigint[] language sql stable as $body$
     select array[change.revision, change.place] from {{.schema}}.changes change

@@ -47,7 +47,7 @@ func newDatabase(main *pgxpool.Pool, opts Options) (*database, error) {
 	}
 	d.watchdog = newWatchdog(d.side, d.sql)
 	if opts.Replica != nil {
-		d.replica = &replica{pool: opts.Replica, primary: main, sql: d.sql}
+		d.replica = &replica{pool: opts.Replica, primary: main, sql: newReplicaStatements(opts.Schema)}
 	}
 	return d, nil
 }
@@ -62,7 +62,8 @@ func (d *database) close() {
 }
 
 // primary acquires a connection to a server that is not a standby. A pool of Open connects to no other server; a pool that was
-// passed to New may. The server reports its role by itself, so this needs no query; a pooler may suppress the report.
+// passed to New may. The server reports its role by itself, so this needs no query. A pooler suppresses the report, so each statement
+// also proves the role of its server.
 func primary(ctx context.Context, from *pgxpool.Pool) (*pgxpool.Conn, error) {
 	conn, err := from.Acquire(ctx)
 	if err == nil && conn.Conn().PgConn().ParameterStatus("in_hot_standby") == "on" {
@@ -75,7 +76,7 @@ func primary(ctx context.Context, from *pgxpool.Pool) (*pgxpool.Conn, error) {
 // resetStandby makes a pool reconnect after an error of a standby: the host name or the load balancer may lead to another server
 // by now.
 func resetStandby(pool *pgxpool.Pool, err error) {
-	if hasCode(err, codeReadOnly) || errors.Is(err, errStandby) {
+	if hasCode(err, codeReadOnly) || hasCode(err, codeNotSupported) || errors.Is(err, errStandby) {
 		pool.Reset()
 	}
 }

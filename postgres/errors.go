@@ -26,6 +26,7 @@ const (
 const (
 	codeWarning          = "01000" // warnings without a code of their own
 	codeReadOnly         = "25006"
+	codeNotSupported     = "0A000" // a standby refuses a transaction that may write, or a prepared statement is out of date
 	codeLockNotAvailable = "55P03"
 	codeFenced           = "AS001" // the fence refuses a write
 	codeLate             = "AS002" // a statement arrived after its expiry
@@ -100,7 +101,7 @@ func classify(err error) outcomeClass {
 			codeReadOnly,
 			codeLockNotAvailable, "57014", // lock timeout, cancelled (a statement_timeout of the user)
 			codeLate, codeConcurrentCreate,
-			"26000", "0A000": // a prepared statement is missing or out of date; the next attempt prepares it again
+			"26000", codeNotSupported: // a prepared statement is missing or out of date; the next attempt prepares it again
 			return outcomeNotApplied
 		}
 		if connecting { // the server may be starting

@@ -45,7 +45,7 @@ func (h *history) queueLast(queries *pgx.Batch, final int64, here *string, at *p
 func (h *history) newest(ctx context.Context, db interface {
 	BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error)
 }) (at position, err error) {
-	err = pgx.BeginTxFunc(ctx, db, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, db, pgx.TxOptions{BeginQuery: readCommitted}, func(tx pgx.Tx) error {
 		_, final, err := scanFinal(tx.QueryRow(ctx, h.sql.final))
 		if err == nil {
 			at, err = h.last(ctx, tx, final)

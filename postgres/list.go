@@ -31,11 +31,13 @@ const maxGaps = 4
 // List implements driver.Driver. A strong list is the store at the tip, the highest number that the statement sees. If a lower number is
 // missing, its transaction may be pending: List waits until the tip is final, and starts again.
 func (l *lister) List(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, rows driver.Rows) error {
-	sql, arguments := l.sql.listing(f)
-	if consistency == storage.EventualConsistency &&
-		l.replica.query(ctx, sql, arguments, func(found pgx.Rows) error { return addAll(rows, found) }) {
-		return nil
+	if consistency == storage.EventualConsistency && l.replica != nil {
+		sql, arguments := l.replica.sql.listing(f)
+		if l.replica.query(ctx, sql, arguments, func(found pgx.Rows) error { return addAll(rows, found) }) {
+			return nil
+		}
 	}
+	sql, arguments := l.sql.listing(f)
 	if consistency == storage.EventualConsistency {
 		return l.onPrimary(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 			found, _ := conn.Query(ctx, sql, arguments...) // an error shows in the rows

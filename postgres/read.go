@@ -39,7 +39,7 @@ func (r *reader) Get(ctx context.Context, consistency storage.ReadConsistency, k
 	var found row
 	var err error
 	fresh := false
-	if consistency == storage.EventualConsistency {
+	if consistency == storage.EventualConsistency && r.replica != nil {
 		found, fresh = r.readReplica(ctx, key)
 	}
 	if !fresh {
@@ -65,7 +65,7 @@ func (r *reader) Get(ctx context.Context, consistency storage.ReadConsistency, k
 
 // readReplica reads a key from the replica; fresh is false if the replica must not answer.
 func (r *reader) readReplica(ctx context.Context, key []byte) (found row, fresh bool) {
-	fresh = r.replica.query(ctx, r.sql.readOne, []any{key}, func(rows pgx.Rows) error {
+	fresh = r.replica.query(ctx, r.replica.sql.readOne, []any{key}, func(rows pgx.Rows) error {
 		_, err := pgx.ForEachRow(rows, []any{&found.version, &found.data}, func() error { return nil })
 		return err
 	})

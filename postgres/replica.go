@@ -88,9 +88,6 @@ const replicaTimeout = 2 * time.Second
 // is read in a statement of its own, before the query: each statement has its own snapshot, so the data is not older than the
 // position.
 func (r *replica) query(ctx context.Context, sql string, arguments []any, read func(pgx.Rows) error) bool {
-	if r == nil {
-		return false
-	}
 	floor, known := r.fetchRequired(ctx)
 	if !known {
 		return false
@@ -98,7 +95,7 @@ func (r *replica) query(ctx context.Context, sql string, arguments []any, read f
 	ctx, cancel := context.WithTimeout(ctx, replicaTimeout)
 	defer cancel()
 	var batch pgx.Batch
-	batch.Queue(readCommitted)
+	batch.Queue(readReplica)
 	batch.Queue(r.sql.replicaPosition)
 	batch.Queue(sql, arguments...)
 	batch.Queue(r.sql.replicaPosition)

@@ -30,8 +30,16 @@ type statements struct {
 	primaryPosition, replicaPosition                                                       string
 }
 
-func newStatements(schema string) *statements {
-	render := renderer(schema)
+func newStatements(schema string) *statements { return renderStatements(schema, renderer(schema)) }
+
+// newReplicaStatements returns statements that a standby executes too.
+func newReplicaStatements(schema string) *statements {
+	funcs := sqlFuncs(schema)
+	funcs["primary"] = func(value string) string { return value }
+	return renderStatements(schema, rendererOf(funcs))
+}
+
+func renderStatements(schema string, render func(name string, argument any) string) *statements {
 	text := func(name string) string { return render(name, nil) }
 	strong := func(list string, arguments int) string {
 		return render("strong_list", struct {
@@ -83,7 +91,11 @@ const maxWildcards = 4
 
 // renderer returns a function that renders a template of the folder sql for a schema.
 func renderer(schema string) func(name string, argument any) string {
-	templates := template.Must(sqlTemplates.Clone()).Funcs(sqlFuncs(schema))
+	return rendererOf(sqlFuncs(schema))
+}
+
+func rendererOf(funcs template.FuncMap) func(name string, argument any) string {
+	templates := template.Must(sqlTemplates.Clone()).Funcs(funcs)
 	return func(name string, argument any) string {
 		var text strings.Builder
 		if err := templates.ExecuteTemplate(&text, name, argument); err != nil {
@@ -93,6 +105,11 @@ func renderer(schema string) func(name string, argument any) string {
 	}
 }
 
+// isStandby is an expression for whether the snapshot of a statement outside a transaction may be from the time before a promotion. A
+// transaction that begins on a standby is read-only until its end, also if the standby is promoted meanwhile. If all transactions
+// of the session are read-only, only the present role of the server counts.
+const isStandby = `current_setting('transaction_read_only') = 'on' and (pg_is_in_recovery() or current_setting('default_transaction_read_only') = 'off')`
+
 // sqlFuncs are the functions of the templates. Only the names depend on the schema.
 func sqlFuncs(schema string) template.FuncMap {
 	return template.FuncMap{
@@ -100,8 +117,12 @@ func sqlFuncs(schema string) template.FuncMap {
 		"name": func(name string) string {
 			return "'" + strings.ReplaceAll(pgx.Identifier{schema, name}.Sanitize(), "'", "''") + "'"
 		},
-		"add": func(a, b int) int { return a + b },
-		"sub": func(a, b int) int { return a - b },
+		"primary": func(value string) string {
+			return "case when " + isStandby + " then " + pgx.Identifier{schema, "standby"}.Sanitize() + "(" + value + ") else " + value + " end"
+		},
+		"standby": func() string { return isStandby },
+		"add":     func(a, b int) int { return a + b },
+		"sub":     func(a, b int) int { return a - b },
 	}
 }
 
@@ -123,12 +144,17 @@ var sqlTemplates = func() *template.Template {
 	return template.Must(all, err)
 }()
 
-// readCommitted begins a transaction whose statements each have their own snapshot, whatever the default isolation of the session
-// is.
-const readCommitted = `begin isolation level read committed read only`
+// The modes of transactions do not depend on the defaults of the session. A standby refuses to begin a transaction that may write, so
+// all snapshots of such a transaction are from a primary. A pooler does not pass on the role of its server.
+
+// readCommitted begins a transaction whose statements each have their own snapshot.
+const readCommitted = `begin isolation level read committed read write`
+
+// readReplica is readCommitted for a server that may be a standby.
+const readReplica = `begin isolation level read committed read only`
 
 // beginWarned begins a transaction that sends warnings: a commit that stops waiting for its standby raises one.
-const beginWarned = `begin; set local client_min_messages = warning`
+const beginWarned = readCommitted + `; set local client_min_messages = warning`
 
 // repeatableRead begins a transaction whose statements all have the snapshot of the first.
-const repeatableRead = `begin isolation level repeatable read read only`
+const repeatableRead = `begin isolation level repeatable read read write`

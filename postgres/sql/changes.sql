@@ -1,7 +1,7 @@
 -- The changes after a given one, in order, bounded by rows and by bytes. The first row describes the store: whether the given
 -- change is there, and whether the server is a standby, which may not have the change yet.
 select id, oldest, (select substr(token, 1, 8) from {{schema}}.changes where revision = $1 and place = $2),
-    null::bigint, null::int, pg_is_in_recovery(), null::smallint, null::bytea, null::bytea, null::bytea, null::bytea, null::bigint, null::bigint
+    null::bigint, null::int, {{standby}}, null::smallint, null::bytea, null::bytea, null::bytea, null::bytea, null::bigint, null::bigint
 from {{schema}}.store
 union all
 select null, null, null, revision, place, more, op, key, version, substr(token, 1, 8), data, created, writes

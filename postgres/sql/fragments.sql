@@ -1,5 +1,6 @@
 -- Fragments that several statements share. In all files, {{schema}} is the quoted schema, and {{name "x"}} is the qualified
--- name of x as a string literal.
+-- name of x as a string literal. {{primary "x"}} is the value x on a primary, and an error on a standby; {{standby}} is whether the
+-- server is a standby. A statement in a transaction that began with "read write" needs neither.
 
 -- The highest number. A range without an upper end is estimated at a third of the table while Postgres has no statistics, and
 -- a third is read by a sequential scan. A range with both ends uses the index.

@@ -1,2 +1,2 @@
 -- The identity of the store.
-select id, pg_is_in_recovery() from {{schema}}.store
+select id, {{standby}} from {{schema}}.store

@@ -1,2 +1,2 @@
 -- The uid of a damaged resource, for its error.
-select uid from {{schema}}.resources where key = $1 and version = $2
+select uid from {{schema}}.resources where key = {{primary "$1::bytea"}} and version = $2

@@ -1,2 +1,2 @@
 -- The last number drawn.
-select last_value from {{schema}}.changes_seq
+select {{primary "last_value"}} from {{schema}}.changes_seq

@@ -1,5 +1,5 @@
 -- The resources of a range of keys, with an optional pattern. Like list_steps, it reads one snapshot, and produces rows while
 -- the client reads them.
 select key, version, data from {{schema}}.resources
-where key >= $1 and ($2::bytea is null or key < $2) and ($3::bytea is null or key like $3)
+where key >= {{primary "$1::bytea"}} and ($2::bytea is null or key < $2) and ($3::bytea is null or key like $3)
 order by key

@@ -10,7 +10,7 @@
 {{- define "part_begins"}}{{if .}}part{{.}}.ends + octet_length(${{add . 3}}::bytea){{else}}octet_length($1::bytea){{end}}{{end}}
 {{- with $n := .}}
 with recursive step as (
-    select null::bytea as first, null::bytea as upto, $1::bytea as next
+    select null::bytea as first, null::bytea as upto, {{primary "$1::bytea"}} as next
     union all
     select step.next,
         case when last is null then case when matches then $2::bytea end

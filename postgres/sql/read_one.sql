@@ -1,2 +1,2 @@
 -- The resource of a key.
-select version, data from {{schema}}.resources where key = $1
+select version, data from {{schema}}.resources where key = {{primary "$1::bytea"}}

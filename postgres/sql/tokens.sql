@@ -10,5 +10,5 @@ with found as materialized (
     union
     select token, revision from {{schema}}.changes where revision > $3 and revision < {{template "never"}} and token = any($2)
 )
-select pruned, token, revision, case when token is not null and {{template "warned"}} then pg_logical_emit_message(true, 'ashlar', '')::text end
+select {{primary "pruned"}}, token, revision, case when token is not null and {{template "warned"}} then pg_logical_emit_message(true, 'ashlar', '')::text end
 from {{schema}}.store left join found on true

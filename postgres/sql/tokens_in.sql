@@ -1,2 +1,2 @@
 -- The visible changes in a range of numbers.
-select revision, token from {{schema}}.changes where revision between $1 and $2 order by revision, place limit $3
+select revision, token from {{schema}}.changes where revision between {{primary "$1::bigint"}} and $2 order by revision, place limit $3

@@ -2,4 +2,4 @@
 select coalesce(array_agg(virtualtransaction), '{}') from pg_locks
 where locktype = 'relation' and relation = {{name "resources"}}::regclass and mode = 'RowExclusiveLock'
   and database = (select oid from pg_database where datname = current_database())
-  and ($1::text[] is null or virtualtransaction = any($1))
+  and {{primary "true"}} and ($1::text[] is null or virtualtransaction = any($1))

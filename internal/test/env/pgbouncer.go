@@ -54,7 +54,7 @@ pool_mode = transaction
 max_client_conn = 1000
 default_pool_size = 40
 `, host, port)),
-				ContainerFilePath: "/etc/pgbouncer/pgbouncer.ini", FileMode: 0o644,
+				ContainerFilePath: "/etc/pgbouncer/pgbouncer.ini", FileMode: 0o666,
 			},
 			{
 				Reader:            strings.NewReader(fmt.Sprintf("%q %q\n", u.User.Username(), password)),
@@ -71,4 +71,12 @@ default_pool_size = 40
 func (s *PgBouncerServer) StoreURL(t testing.TB, params ...string) string {
 	t.Helper()
 	return withParams(t, s.URL, append([]string{"schema=" + s.Direct.Schema(t)}, params...)...)
+}
+
+// Switch makes the pooler use another server. It ends the connections to the previous one when their transactions have ended.
+func (s *PgBouncerServer) Switch(t testing.TB, to *PostgresServer) {
+	t.Helper()
+	host, port, _ := strings.Cut(to.host(t), ":")
+	s.Exec(t, "sh", "-c", fmt.Sprintf("cat /etc/pgbouncer/pgbouncer.ini > /tmp/ini && sed 's/^\\* = .*/* = host=%s port=%s/' /tmp/ini > /etc/pgbouncer/pgbouncer.ini && kill -HUP 1", host, port))
+	s.Direct = to
 }
