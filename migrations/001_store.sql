@@ -170,10 +170,15 @@ begin
     return pg_visible_in_snapshot((next::text::bigint + age(next::xid) - age(id))::text::xid8, seen);
 end $body$;
 
--- standby refuses a read that reached a standby. The argument is the value that the read would use on a primary.
-create function {{.schema}}.standby(anyelement) returns anyelement language plpgsql stable as $body$
+-- primary_value returns its argument in a read-only transaction of a primary, and refuses a read on a standby. A transaction that begins
+-- on a standby is read-only until its end, also if the standby is promoted meanwhile. If all transactions of the session are read-only,
+-- only the present role of the server counts.
+create function {{.schema}}.primary_value(value anyelement) returns anyelement language plpgsql stable as $body$
 begin
-    raise exception using errcode = 'read_only_sql_transaction', message = 'the server is a standby, expected a primary';
+    if pg_is_in_recovery() or current_setting('default_transaction_read_only') = 'off' then
+        raise exception using errcode = 'read_only_sql_transaction', message = 'the server is a standby, expected a primary';
+    end if;
+    return value;
 end $body$;
 
 -- created returns the number and the place of the change that created a resource which has not changed since.

@@ -105,9 +105,8 @@ func rendererOf(funcs template.FuncMap) func(name string, argument any) string {
 	}
 }
 
-// isStandby is an expression for whether the snapshot of a statement outside a transaction may be from the time before a promotion. A
-// transaction that begins on a standby is read-only until its end, also if the standby is promoted meanwhile. If all transactions
-// of the session are read-only, only the present role of the server counts.
+// isStandby is an expression for whether a statement outside of a transaction may have the snapshot of a standby, as in the function
+// primary_value.
 const isStandby = `current_setting('transaction_read_only') = 'on' and (pg_is_in_recovery() or current_setting('default_transaction_read_only') = 'off')`
 
 // sqlFuncs are the functions of the templates. Only the names depend on the schema.
@@ -118,7 +117,9 @@ func sqlFuncs(schema string) template.FuncMap {
 			return "'" + strings.ReplaceAll(pgx.Identifier{schema, name}.Sanitize(), "'", "''") + "'"
 		},
 		"primary": func(value string) string {
-			return "case when " + isStandby + " then " + pgx.Identifier{schema, "standby"}.Sanitize() + "(" + value + ") else " + value + " end"
+			// It has no volatile function, so it can be the key of an index scan, which evaluates it once.
+			return "case current_setting('transaction_read_only') when 'on' then " +
+				pgx.Identifier{schema, "primary_value"}.Sanitize() + "(" + value + ") else " + value + " end"
 		},
 		"standby": func() string { return isStandby },
 		"add":     func(a, b int) int { return a + b },

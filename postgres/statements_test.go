@@ -70,7 +70,7 @@ func (s *statements) withNames(text string) string {
 	quoted := func(name string) string { return pgx.Identifier{s.schema, name}.Sanitize() }
 	literal := func(name string) string { return "'" + strings.ReplaceAll(quoted(name), "'", "''") + "'" }
 	names := []string{"$changes_name", literal("changes"), "$resources_name", literal("resources"), "$seq_name", literal("changes_seq")}
-	for _, name := range []string{"changes_seq", "resources", "store", "marks", "revoked", "journal", "apply", "past", "created", "changes", "fence", "standby"} {
+	for _, name := range []string{"changes_seq", "resources", "store", "marks", "revoked", "journal", "apply", "past", "created", "changes", "fence", "primary_value"} {
 		names = append(names, "$"+name, quoted(name))
 	}
 	return strings.NewReplacer(names...).Replace(text)
