@@ -51,6 +51,9 @@ func Guarantees() []Guarantee {
 			"Calls take effect one after the other, each between its beginning and its end; no update is lost",
 			[]string{"Load/OneHandle", "Load/SeveralHandles"}, []string{"strictly serializable", "linearizable (porcupine)"}, nil,
 		}, {
+			"Strong answers follow the order of history: a strong read, list or page that shows a change also shows every change before it",
+			nil, []string{"one order for everything strong"}, nil,
+		}, {
 			"A version of any shape is legal input; no version is used twice for a key",
 			[]string{"Histories/Calls", "Versions/Garbage", "Versions/NeverUsedTwiceAfterRestart"}, []string{"versions"}, []string{"versions"},
 		}, {

@@ -17,7 +17,7 @@ func faultChecks(t *testing.T) (names []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	literal := regexp.MustCompile(`(?:Violation\{|report\(|odd\()"([^"]+)"`)
+	literal := regexp.MustCompile(`(?:Violation\{|report\(|odd\(|g\.check\()"([^"]+)"`)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
