@@ -11,6 +11,7 @@ var moverCases = topic{"Mover", []testCase{
 	{name: "FenceUnderLoad", needs: needMover | needAnother, run: fenceWithWriters},
 	{name: "Epochs", needs: needGuards | needAnother, run: guardEpochs},
 	{name: "Guards", needs: needGuards | needAnother, run: guardWrites},
+	{name: "GuardsUnderLoad", needs: needGuards | needAnother, run: guardWithWriters},
 	{name: "GuardedLoads", needs: needGuards | needBulk | needAnother, run: guardLoads},
 	{name: "BulkReads", needs: needBulk | needAnother, run: bulkReads},
 	{name: "LoadContent", needs: needBulk | needAnother, run: loadContent},

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
@@ -95,6 +96,22 @@ func passing(_ context.Context, ops []storage.Op) ([]*resourcepb.Resource, error
 type unguarded struct{ storage.Backend }
 
 func (b unguarded) WriteCAS(_ context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
+	return b.Backend.WriteCAS(context.Background(), res)
+}
+
+// leased reads the note of a guard, and then writes without the guard, as under a lease.
+type leased struct {
+	storage.Backend
+	driver.GuardedMover
+}
+
+func (b leased) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
+	if g := driver.GuardOf(ctx); g != nil {
+		if _, now, err := b.ReadNote(ctx, g.Note); err != nil || now != g.Revision {
+			return nil, errors.Join(err, g.Superseded())
+		}
+		<-time.After(10 * time.Millisecond) // the request is delayed
+	}
 	return b.Backend.WriteCAS(context.Background(), res)
 }
 

@@ -60,6 +60,9 @@ var moverDefects = []moverDefect{
 	{"writes ignore guards", "Mover/Guards", "create: got <nil>, expected ErrSuperseded", func(h *moverBackend, _ *shared) { h.Backend = unguarded{h.Backend} }},
 	{"transactions ignore guards", "Mover/Guards", "transaction: got <nil>, expected ErrSuperseded", func(h *moverBackend, _ *shared) { h.commit = withoutGuard(h.Backend) }},
 	{"a guard holds up others", "Mover/Guards", "beside it: ", func(h *moverBackend, s *shared) { h.Backend = contagious{h.Backend, s} }},
+	{"guards are read before the write", "Mover/GuardsUnderLoad", "and .* later", func(h *moverBackend, _ *shared) {
+		h.Backend = leased{h.Backend, h.GuardedMover}
+	}},
 	{"loads ignore guards", "Mover/GuardedLoads", "got <nil>, expected ErrSuperseded", func(h *moverBackend, _ *shared) { h.loader = unguardedLoader{h.loader} }},
 	{"steps end at the first", "Mover/BulkReads", "rows, or out of order", func(h *moverBackend, _ *shared) { h.bulkReader = oneStep{h.bulkReader} }},
 	{"steps go backwards", "Mover/BulkReads", "out of order", func(h *moverBackend, _ *shared) { h.bulkReader = backwards{h.bulkReader} }},

@@ -34,8 +34,7 @@ func TestConformance(t *testing.T) {
 			prefix, _ := prefixes.Load(storeURL)
 			replaceData(t, env.DynamoDB(t), prefix.(string), id, data)
 		},
-		NoGuards: "a condition on another item turns a write into a transaction, at twice the price",
-		NoBulk:   "a query has no faster form, and the database writes no faster in bulk under a condition",
+		NoBulk: "a query has no faster form, and the database writes no faster in bulk under a condition",
 		// All cases share the emulator, which handles some hundred writes a second in total.
 		Slow:              true,
 		ListIsNoSnapshot:  "DynamoDB reads different partitions, and different pages, at different moments",

@@ -37,8 +37,8 @@ type handle struct {
 	*reader // Get, Children
 	*lister // Scan, List, Page, Snapshot
 	*writer // Apply
-	*closer // Fence, SetFence
-	*notes  // ReadNote, WriteNote, DeleteNote
+	*closer // Fence, SetFence, SetFenceAt
+	*notes  // ReadNote, WriteNote, DeleteNote, Guards
 
 	table   *table
 	id      driver.StoreID
@@ -51,7 +51,7 @@ var (
 	_ driver.Driver[*streams.Position]      = (*handle)(nil)
 	_ driver.Pager[*streams.Position]       = (*handle)(nil)
 	_ driver.Snapshotter[*streams.Position] = (*handle)(nil)
-	_ driver.Mover                          = (*handle)(nil)
+	_ driver.GuardedMover                   = (*handle)(nil)
 )
 
 // New opens a store with clients that the caller owns. The context bounds only the opening.
@@ -88,7 +88,7 @@ func New(ctx context.Context, db *dynamodb.Client, streamsClient *dynamodbstream
 func newHandle(t *table, id driver.StoreID, client *dynamodbstreams.Client) *handle {
 	life, stop := context.WithCancel(context.Background())
 	r := newReader(t)
-	registry, permit := &registry{table: t}, newWriteLease(life, t)
+	registry, permit, notes := &registry{table: t}, newWriteLease(life, t), newNotes(t)
 	source := streams.NewSource(streams.Config{
 		Client: client, Table: records{r}, Name: t.name, Clock: t.clock,
 		Timeout: t.opts.Timeout, Outage: t.opts.Outage, Poll: t.opts.Poll, IdlePoll: t.opts.IdlePoll,
@@ -96,9 +96,9 @@ func newHandle(t *table, id driver.StoreID, client *dynamodbstreams.Client) *han
 	return &handle{
 		reader: r,
 		lister: &lister{reader: r, registry: registry, source: source, pageItems: defaultPageItems},
-		writer: &writer{table: t, reader: r, registry: registry, lease: permit, onChange: source.Wake},
-		closer: &closer{table: t, lease: permit},
-		notes:  &notes{t},
+		writer: &writer{table: t, reader: r, registry: registry, notes: notes, lease: permit, onChange: source.Wake},
+		closer: &closer{table: t, notes: notes, lease: permit},
+		notes:  notes,
 		table:  t, id: id, source: source, stop: stop, release: func() {},
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
@@ -66,16 +67,47 @@ var errClosedMeanwhile = fmt.Errorf("%w: the fence was removed, or closed for an
 // closer closes a store for writing and opens it.
 type closer struct {
 	table *table
+	notes *notes
 	lease *writeLease
+}
+
+// fenceChange is a change of the fence's epoch, which is the revision of a note. It is part of the transaction that closes or opens
+// the store.
+type fenceChange struct {
+	at   *string // required epoch, nil for any
+	next []byte
+}
+
+// operation returns the change as an operation of a transaction.
+func (c *closer) operation(change *fenceChange) types.TransactWriteItem {
+	on := condition{}
+	if change.at != nil {
+		on = atRevision(*change.at)
+	}
+	return c.table.on(types.TransactWriteItem{Put: &types.Put{Item: c.notes.noteItem(driver.FenceNote, nil, change.next)}}, on)
 }
 
 // Fence implements driver.Mover. A fence that is only announced does not block writers.
 func (c *closer) Fence(ctx context.Context) (driver.FenceState, error) {
-	f, _, err := c.table.readFence(ctx)
-	if err != nil || !f.shut {
-		return driver.FenceState{}, err
+	for {
+		_, epoch, err := c.notes.ReadNote(ctx, driver.FenceNote)
+		if err != nil {
+			return driver.FenceState{}, err
+		}
+		f, _, err := c.table.readFence(ctx)
+		if err != nil {
+			return driver.FenceState{}, err
+		}
+		switch _, now, err := c.notes.ReadNote(ctx, driver.FenceNote); {
+		case err != nil:
+			return driver.FenceState{}, err
+		case now != epoch:
+			continue
+		case !f.shut:
+			return driver.FenceState{Epoch: epoch}, nil
+		}
+		return driver.FenceState{Target: f.target, Closed: true, Epoch: epoch}, nil
 	}
-	return driver.FenceState{Target: f.target, Closed: true}, nil
 }
 
 // SetFence implements driver.Mover. The store stays open for FenceWait after the fence was announced; meanwhile writes are
@@ -85,13 +117,37 @@ func (c *closer) Fence(ctx context.Context) (driver.FenceState, error) {
 // stays, and blocks no writers. If several processes close the store concurrently, the first one decides the target; those with
 // another target fail with a conflict.
 func (c *closer) SetFence(ctx context.Context, target *string) error {
-	if target == nil {
-		return c.open(ctx)
-	}
-	return c.shut(ctx, *target)
+	return c.set(ctx, target, &fenceChange{next: newRevision()})
 }
 
-func (c *closer) shut(ctx context.Context, target string) error {
+// SetFenceAt implements driver.GuardedMover. It takes as long as SetFence. The epoch is compared before the announcement, and in the
+// transaction that closes or opens the store.
+func (c *closer) SetFenceAt(ctx context.Context, target *string, epoch string) (next string, err error) {
+	change := &fenceChange{at: &epoch, next: newRevision()}
+	err = c.step(ctx, func(ctx context.Context) error {
+		_, now, err := c.notes.ReadNote(ctx, driver.FenceNote)
+		if err == nil && now != epoch {
+			err = driver.Conflict(driver.FenceNote)
+		}
+		return err
+	})
+	if err == nil {
+		err = c.set(ctx, target, change)
+	}
+	if err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(change.next), nil
+}
+
+func (c *closer) set(ctx context.Context, target *string, change *fenceChange) error {
+	if target == nil {
+		return c.step(ctx, func(ctx context.Context) error { return c.open(ctx, change) })
+	}
+	return c.shut(ctx, *target, change)
+}
+
+func (c *closer) shut(ctx context.Context, target string, change *fenceChange) error {
 	wait := c.table.opts.FenceWait
 	if deadline, has := ctx.Deadline(); has && time.Until(deadline) < wait {
 		if state, err := c.Fence(ctx); err != nil || !state.Closed {
@@ -100,25 +156,39 @@ func (c *closer) shut(ctx context.Context, target string) error {
 	}
 	f, since, err := c.announce(ctx, target)
 	if err == nil && !f.shut {
-		err = c.shutGates(ctx, f, target, since)
+		err = c.shutGates(ctx, f, target, since, change)
 	}
 	switch {
 	case err != nil:
 		return c.withdraw(ctx, f, err)
-	case !f.shut || f.target == target:
+	case !f.shut:
 		return nil
 	}
-	return c.putShut(ctx, f, target, versionEquals(f.epoch))
+	return c.putShut(ctx, f, target, versionEquals(f.epoch), change)
 }
 
-func (c *closer) open(ctx context.Context) error {
-	return c.step(ctx, func(ctx context.Context) error {
-		f, _, err := c.table.readFence(ctx)
-		if err != nil || f.epoch == nil {
-			return err
-		}
-		return c.remove(ctx, versionEquals(f.epoch))
-	})
+// open removes the fence. If the fence that it has read does not exist any more, it was removed, perhaps by an attempt whose answer
+// was lost. Another fence is left alone.
+func (c *closer) open(ctx context.Context, change *fenceChange) error {
+	f, _, err := c.table.readFence(ctx)
+	if err != nil {
+		return err
+	}
+	c.lease.forget()
+	fence := c.table.check(c.table.fence(), absent)
+	if f.epoch != nil {
+		fence = c.table.on(types.TransactWriteItem{Delete: &types.Delete{Key: c.table.fence()}}, versionEquals(f.epoch))
+	}
+	_, err = c.table.transact(ctx, fence, c.operation(change))
+	switch {
+	case !errors.Is(err, errCondition):
+		return err
+	case change.at != nil:
+		return driver.Conflict(driver.FenceNote)
+	case f.epoch == nil:
+		return c.open(ctx, change)
+	}
+	return nil
 }
 
 // step runs a step of a long operation, and bounds its time if the caller does not.
@@ -171,7 +241,8 @@ func (c *closer) withdraw(ctx context.Context, f fence, err error) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.table.opts.Timeout)
 	defer cancel()
-	if withdrawing := c.remove(ctx, fenceAnnounced(f.epoch)); withdrawing != nil {
+	c.lease.forget()
+	if withdrawing := c.table.remove(ctx, c.table.fence(), fenceAnnounced(f.epoch)); withdrawing != nil && !conditionFailed(withdrawing) {
 		err = errors.Join(err, fmt.Errorf("withdraw the announcement: %w", withdrawing))
 	}
 	return err
@@ -186,7 +257,7 @@ func fenceAnnounced(epoch []byte) condition {
 
 // shutGates waits until every write in flight has the fence's condition, closes the gates, and closes the fence for target, unless
 // another process has closed it for another target.
-func (c *closer) shutGates(ctx context.Context, f fence, target string, since time.Time) error {
+func (c *closer) shutGates(ctx context.Context, f fence, target string, since time.Time, change *fenceChange) error {
 	for {
 		at, err := c.confirmFence(ctx, f)
 		if err != nil {
@@ -206,13 +277,17 @@ func (c *closer) shutGates(ctx context.Context, f fence, target string, since ti
 		it := c.table.gate(f.epoch, n)
 		it[attrExpires] = expires(c.table.clock.Now(), retiredPartTTL)
 		g.Go(func() error {
-			return c.step(ctx, func(ctx context.Context) error { return c.table.put(ctx, it, condition{}) })
+			put := types.TransactWriteItem{Put: &types.Put{TableName: &c.table.name, Item: it}}
+			return c.step(ctx, func(ctx context.Context) error {
+				_, err := c.table.transact(ctx, put) // a put outside a transaction may overtake a prepared one
+				return err
+			})
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	err := c.putShut(ctx, f, target, fenceAnnounced(f.epoch))
+	err := c.putShut(ctx, f, target, fenceAnnounced(f.epoch), change)
 	if !errors.Is(err, storage.ErrCASFailure) {
 		return err
 	}
@@ -221,7 +296,7 @@ func (c *closer) shutGates(ctx context.Context, f fence, target string, since ti
 		now, err = c.Fence(ctx)
 		return err
 	})
-	if now.Closed && now.Target == target {
+	if now.Closed && now.Target == target && change.at == nil {
 		return nil // by an attempt whose answer was lost, or by another process for the same target
 	}
 	return errors.Join(err, lookErr)
@@ -240,28 +315,18 @@ func (c *closer) confirmFence(ctx context.Context, f fence) (at time.Time, err e
 	return at, err
 }
 
-// putShut replaces the fence by a closed one with the same epoch, on a condition.
-func (c *closer) putShut(ctx context.Context, f fence, target string, on condition) error {
+// putShut replaces the fence by a closed one with the same internal epoch, on a condition.
+func (c *closer) putShut(ctx context.Context, f fence, target string, on condition, change *fenceChange) error {
 	it := c.table.fence()
 	it[attrVersion], it[attrData], it[attrShut] = binaryValue(f.epoch), binaryValue([]byte(target)), binaryValue([]byte{1})
+	put := c.table.on(types.TransactWriteItem{Put: &types.Put{Item: it}}, on)
 	return c.step(ctx, func(ctx context.Context) error {
-		err := c.table.put(ctx, it, on)
-		if conditionFailed(err) {
+		_, err := c.table.transact(ctx, put, c.operation(change))
+		if errors.Is(err, errCondition) {
 			return errClosedMeanwhile
 		}
 		return err
 	})
-}
-
-// remove removes a fence. If the fence does not exist, it was removed, perhaps by an attempt whose answer was lost. Another fence
-// is left alone.
-func (c *closer) remove(ctx context.Context, on condition) error {
-	c.lease.forget()
-	err := c.table.remove(ctx, c.table.fence(), on)
-	if conditionFailed(err) {
-		return nil
-	}
-	return err
 }
 
 // writeLease is a handle's permission to write, which a read of the fence grants; see the comment at the top of the file.

@@ -210,7 +210,7 @@ func TestFenceGivenUp(t *testing.T) {
 		"WhileShuttingTheGates": func(s *dynamofake.Server, cancel func()) {
 			puts := 0
 			s.SetFaults(func(op string) dynamofake.Fault {
-				if op != "PutItem" {
+				if op != "TransactWriteItems" {
 					return dynamofake.Fault{}
 				}
 				if puts++; puts < 20 {
@@ -276,18 +276,18 @@ func TestUnfenceRepeated(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, closed := make(chan struct{}), make(chan struct{})
-	deletes := 0
+	removals := 0
 	s.SetFaults(func(op string) dynamofake.Fault {
-		if op != "DeleteItem" {
+		if op != "TransactWriteItems" {
 			return dynamofake.Fault{}
 		}
-		deletes++
-		return dynamofake.Fault{Lost: deletes == 1}
+		removals++
+		return dynamofake.Fault{Lost: removals == 1}
 	})
 	var mu sync.Mutex
 	arrivals := 0
 	s.SetGate(func(op string) {
-		if op != "DeleteItem" {
+		if op != "TransactWriteItems" {
 			return
 		}
 		mu.Lock()

@@ -33,6 +33,7 @@ import (
 //	store        -                                       "store"
 //	ticks        number                                  "tick"
 //	notes        -                                       name, see driver.Mover
+//	guards       name of the note, number                "guard", a copy of the note's revision
 //	fence        -                                       "fence", while the store is closed for writing or about to be
 //	gates        epoch of the fence, number              "gate", once it is closed
 //	recalls      token of the transaction, 0             "gate", like the gate of a fence for this transaction alone
@@ -59,6 +60,7 @@ const (
 	attrData    = "d"   // a resource, an edge's child, or a part of a resource: a codec byte and the bytes
 	attrOwner   = "w"   // edges: the owner's key and uid
 	attrExpires = "ttl" // tombstones, retired parts, ticks: Unix time in seconds after which DynamoDB may remove the item
+	attrGuard   = "g"   // notes that serve as a guard
 	attrStoreID = "id"
 	attrSchema  = "schema"
 )
@@ -113,6 +115,10 @@ func (l layout) typeEntry(group, kind string) item {
 func (l layout) store() item { return keys(l.pk(classStore), []byte("store")) }
 
 func (l layout) note(name string) item { return keys(l.pk(classNote), []byte(name)) }
+
+func (l layout) guardLeaf(name string, n int) item {
+	return keys(l.pk(classNote, append([]byte(name), 0, byte(n))...), []byte("guard"))
+}
 
 func (l layout) gate(epoch []byte, n int) item {
 	return keys(l.pk(classFence, append(append([]byte{}, epoch...), byte(n))...), []byte("gate"))

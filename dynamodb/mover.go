@@ -1,15 +1,36 @@
 package dynamodb
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
+	"sync/atomic"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 )
 
-// notes stores the notes of a migration, one item each.
-type notes struct{ table *table }
+// notes stores the notes of a migration, one item each, and checks the guards of writes.
+//
+// A guarded write is a transaction with a condition on the note's revision. Two transactions with a condition on the same item
+// conflict, so a note that serves as a guard has leaves with copies of its revision, and each write checks one leaf. A change of the
+// note changes all leaves in the same transaction.
+type notes struct {
+	table  *table
+	writes atomic.Uint32 // guarded writes, which use the leaves in turn
+
+	raising chan struct{} // a semaphore: one write raises the leaves for all
+	raised  atomic.Pointer[driver.Guard]
+}
+
+func newNotes(t *table) *notes { return &notes{table: t, raising: make(chan struct{}, 1)} }
+
+// guardLeaves is the number of a guard's leaves. A transaction has at most 100 items.
+const guardLeaves = 64
 
 // ReadNote implements driver.Mover.
 func (n *notes) ReadNote(ctx context.Context, name string) (value []byte, revision string, err error) {
@@ -20,15 +41,13 @@ func (n *notes) ReadNote(ctx context.Context, name string) (value []byte, revisi
 // WriteNote implements driver.Mover. A repetition after a lost answer may conflict with the first attempt; the caller then reads
 // the note.
 func (n *notes) WriteNote(ctx context.Context, name string, value []byte, revision string) (string, error) {
-	next := make([]byte, 16)
-	_, _ = rand.Read(next) // never fails
-	it := n.table.note(name)
-	it[attrData], it[attrVersion] = binaryValue(append([]byte{}, value...)), binaryValue(next)
-	err := n.table.put(ctx, it, atRevision(revision))
-	switch {
-	case conditionFailed(err):
-		return "", driver.Conflict(name)
-	case err != nil:
+	base, next := revisionBytes(revision), newRevision()
+	it := n.noteItem(name, value, next)
+	err := n.table.put(ctx, it, unguarded(base))
+	if conditionFailed(err) {
+		err = n.changeLeaves(ctx, name, base, next, types.TransactWriteItem{Put: &types.Put{Item: guarded(it)}})
+	}
+	if err != nil {
 		return "", err
 	}
 	return hex.EncodeToString(next), nil
@@ -36,28 +55,152 @@ func (n *notes) WriteNote(ctx context.Context, name string, value []byte, revisi
 
 // DeleteNote implements driver.Mover.
 func (n *notes) DeleteNote(ctx context.Context, name, revision string) error {
-	on := condition{}
-	if revision != "" {
-		on = atRevision(revision)
+	base := revisionBytes(revision)
+	err := n.table.remove(ctx, n.table.note(name), unguarded(base))
+	if !conditionFailed(err) {
+		return err
 	}
-	err := n.table.remove(ctx, n.table.note(name), on)
-	if conditionFailed(err) {
-		if _, now, err := n.ReadNote(ctx, name); err != nil || now == "" {
-			return err // it was deleted
-		}
+	err = n.changeLeaves(ctx, name, base, nil, types.TransactWriteItem{Delete: &types.Delete{Key: n.table.note(name)}})
+	if errors.Is(err, errNoNote) {
+		return nil
+	}
+	return err
+}
+
+// Guards implements driver.GuardedMover.
+func (*notes) Guards() {}
+
+// guard returns the condition of a write that a guard holds. Once the condition has failed, it cannot hold again.
+func (n *notes) guard(ctx context.Context, g *driver.Guard) (types.TransactWriteItem, error) {
+	revision := revisionBytes(g.Revision)
+	if err := n.raise(ctx, g, revision); err != nil {
+		return types.TransactWriteItem{}, err
+	}
+	leaf := n.table.guardLeaf(g.Note, int(n.writes.Add(1)%guardLeaves))
+	return n.table.check(leaf, versionEquals(revision)), nil
+}
+
+// raise ensures that the leaves have had the revision of a guard, before its first use by this handle.
+func (n *notes) raise(ctx context.Context, g *driver.Guard, revision []byte) error {
+	raised := func() bool { last := n.raised.Load(); return last != nil && *last == *g }
+	if raised() {
+		return nil
+	}
+	select {
+	case n.raising <- struct{}{}:
+	case <-ctx.Done():
+		return request.Inconsistent(ctx, nil)
+	}
+	defer func() { <-n.raising }()
+	if raised() {
+		return nil
+	}
+	err := n.raiseLeaves(ctx, g, revision)
+	if err == nil {
+		n.raised.Store(new(*g))
+	}
+	return err
+}
+
+func (n *notes) raiseLeaves(ctx context.Context, g *driver.Guard, revision []byte) error {
+	it, err := n.table.get(ctx, true, n.table.note(g.Note))
+	switch {
+	case err != nil:
+		return err
+	case revision == nil || !bytes.Equal(it.bytes(attrVersion), revision):
+		return g.Superseded()
+	case it[attrGuard] != nil:
+		return nil
+	}
+	it = guarded(n.noteItem(g.Note, it.bytes(attrData), revision))
+	err = n.transactLeaves(ctx, g.Note, revision, revision, types.TransactWriteItem{Put: &types.Put{Item: it}})
+	if errors.Is(err, errCondition) {
+		return g.Superseded()
+	}
+	return err
+}
+
+// errNoNote means that a note to be changed does not exist. It matches storage.ErrCASFailure.
+var errNoNote = driver.Conflict("(absent)")
+
+// changeLeaves changes a note, and all leaves with it, if the note has the revision base and serves as a guard.
+func (n *notes) changeLeaves(ctx context.Context, name string, base, next []byte, change types.TransactWriteItem) error {
+	it, err := n.table.get(ctx, true, n.table.note(name))
+	switch {
+	case err != nil:
+		return err
+	case it == nil:
+		return errNoNote
+	case base == nil || !bytes.Equal(it.bytes(attrVersion), base):
+		return driver.Conflict(name)
+	}
+	if err = n.transactLeaves(ctx, name, base, next, change); errors.Is(err, errCondition) {
 		return driver.Conflict(name)
 	}
 	return err
 }
 
+// transactLeaves changes a note of the revision base and gives its leaves the revision next; nil deletes them.
+func (n *notes) transactLeaves(ctx context.Context, name string, base, next []byte, change types.TransactWriteItem) error {
+	on := versionEquals(base)
+	items := []types.TransactWriteItem{n.table.on(change, on)}
+	for i := range guardLeaves {
+		leaf := n.table.guardLeaf(name, i)
+		if next == nil {
+			items = append(items, types.TransactWriteItem{Delete: &types.Delete{TableName: &n.table.name, Key: leaf}})
+			continue
+		}
+		leaf[attrVersion] = binaryValue(next)
+		items = append(items, types.TransactWriteItem{Put: &types.Put{TableName: &n.table.name, Item: leaf}})
+	}
+	_, err := n.table.transact(ctx, items...)
+	return err
+}
+
+func (n *notes) noteItem(name string, value, revision []byte) item {
+	it := n.table.note(name)
+	it[attrData], it[attrVersion] = binaryValue(append([]byte{}, value...)), binaryValue(revision)
+	return it
+}
+
+// guarded marks a note that serves as a guard.
+func guarded(note item) item {
+	note[attrGuard] = binaryValue([]byte{1})
+	return note
+}
+
+// unguarded returns the condition that a note has a revision, or does not exist if base is nil, and does not serve as a guard.
+func unguarded(base []byte) condition {
+	if base == nil {
+		return absent
+	}
+	on := versionEquals(base)
+	on.text += " AND attribute_not_exists(" + attrGuard + ")"
+	return on
+}
+
 // atRevision returns the condition that a note has a revision, or does not exist.
 func atRevision(revision string) condition {
+	if base := revisionBytes(revision); base != nil {
+		return versionEquals(base)
+	}
+	return absent
+}
+
+func newRevision() []byte {
+	revision := make([]byte, 16)
+	_, _ = rand.Read(revision) // never fails
+	return revision
+}
+
+// revisionBytes returns the stored form of a revision: nil for no note, and a revision that no note has for a malformed one.
+func revisionBytes(revision string) []byte {
 	if revision == "" {
-		return absent
+		return nil
 	}
 	b, err := hex.DecodeString(revision)
 	if err != nil || len(b) == 0 {
-		b = []byte{0} // no note has it
+		return []byte{0}
 	}
-	return versionEquals(b)
+	return b
 }

@@ -2,6 +2,7 @@ package dynamodb
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"time"
 
@@ -187,7 +188,45 @@ func (t *table) check(keys item, on condition) types.TransactWriteItem {
 	}}
 }
 
-// Package request classifies the SDK's errors by the outcome of the request.
+// on completes an operation of a transaction with its table and a condition.
+func (t *table) on(op types.TransactWriteItem, on condition) types.TransactWriteItem {
+	if op.Put != nil {
+		op.Put.TableName, op.Put.ConditionExpression, op.Put.ExpressionAttributeValues = &t.name, on.expression(), on.values
+	} else {
+		op.Delete.TableName, op.Delete.ConditionExpression, op.Delete.ExpressionAttributeValues = &t.name, on.expression(), on.values
+	}
+	return op
+}
+
+// transact sends a transaction until its outcome is known. With errCondition the reasons correspond to the items.
+func (t *table) transact(ctx context.Context, items ...types.TransactWriteItem) (reasons []types.CancellationReason, err error) {
+	token := newToken()
+	_, err = request.Retry(ctx, t.clock, func(option func(*dynamodb.Options)) error {
+		reasons, err = t.transactOnce(ctx, token, items, option)
+		return err
+	})
+	return reasons, err
+}
+
+// transactOnce makes one attempt at a transaction. DynamoDB recognises a repetition by its token for ten minutes. A repetition must
+// be the identical request.
+func (t *table) transactOnce(ctx context.Context, token [16]byte, items []types.TransactWriteItem, options ...func(*dynamodb.Options)) ([]types.CancellationReason, error) {
+	out, err := t.db.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{
+		TransactItems:          items,
+		ClientRequestToken:     aws.String(base64.RawURLEncoding.EncodeToString(token[:])),
+		ReturnConsumedCapacity: t.capacity(),
+	}, options...)
+	var cancelled *types.TransactionCanceledException
+	if errors.As(err, &cancelled) {
+		return whyCancelled(cancelled, err)
+	}
+	if err == nil {
+		for i := range out.ConsumedCapacity {
+			t.spent(&out.ConsumedCapacity[i])
+		}
+	}
+	return nil, err
+}
 
 // errUnprocessed represents an answer without items, which means throttling.
 var errUnprocessed = request.NewError(request.NotApplied, "BatchGetItem: all keys were left unprocessed")

@@ -3,7 +3,6 @@ package dynamodb
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"strings"
@@ -23,6 +22,7 @@ type writer struct {
 	table    *table
 	reader   *reader
 	registry *registry
+	notes    *notes
 	lease    *writeLease
 	onChange func() // called after every success
 }
@@ -32,7 +32,7 @@ func (w *writer) Apply(ctx context.Context, mutations []driver.Mutation) error {
 	if m := &mutations[0]; len(mutations) == 1 && m.Verb == driver.Delete && m.Uid == "" {
 		return nil // no resource has an empty uid
 	}
-	c := &commit{writer: w, steps: make([]step, len(mutations))}
+	c := &commit{writer: w, guard: driver.GuardOf(ctx), steps: make([]step, len(mutations))}
 	if err := c.prepare(ctx, mutations); err != nil {
 		return err
 	}
@@ -62,6 +62,7 @@ func (w *writer) Apply(ctx context.Context, mutations []driver.Mutation) error {
 // commit applies a set of mutations atomically.
 type commit struct {
 	*writer
+	guard *driver.Guard // nil: none
 	steps []step
 
 	// State of the last attempt.
@@ -120,16 +121,24 @@ func (c *commit) try(ctx context.Context) (again bool, err error) {
 		}
 	}
 	c.token, c.recallable = newToken(), c.mayConditionRecur()
+	var guards []types.TransactWriteItem
+	if c.guard != nil {
+		guard, err := c.notes.guard(ctx, c.guard)
+		if err != nil {
+			return false, err
+		}
+		guards = []types.TransactWriteItem{guard}
+	}
 	var reasons []types.CancellationReason
 	var items *items
 	maybe, err := request.Retry(ctx, c.table.clock, func(option func(*dynamodb.Options)) error {
 		return c.lease.with(ctx, func(g *grant) (err error) {
-			if c.lone() && c.steps[0].plan.isSingleItem() && g.epoch == nil {
+			if c.lone() && c.steps[0].plan.isSingleItem() && g.epoch == nil && c.guard == nil {
 				reasons, err = c.put(ctx, c.steps[0].plan, option, g.option, fresh(now))
 				return err
 			}
 			if items == nil {
-				items = c.items(now)
+				items = c.items(now, guards)
 			}
 			reasons, err = c.transact(ctx, g, items.all, option, g.option, fresh(now))
 			return err
@@ -182,8 +191,11 @@ func (c *commit) refusalError(ctx context.Context, reasons []types.CancellationR
 			return false, err
 		}
 	}
-	if first != nil {
+	switch {
+	case first != nil:
 		return false, first
+	case c.guard != nil && len(reasons) > len(c.steps) && aws.ToString(reasons[len(c.steps)].Code) == failedCondition:
+		return false, c.guard.Superseded()
 	}
 	if c.idle() {
 		c.steps[0].plan = nil
@@ -206,7 +218,7 @@ func (c *commit) readConflict(ctx context.Context, s *step, refusal item) (*head
 
 const (
 	// maxOps is chosen so that every operation can move its resource from one owner to another, three items each, with two parts
-	// for the largest resources and the condition of a fence, within DynamoDB's limit of 100 items.
+	// for the largest resources and the conditions of a fence and of a guard, within DynamoDB's limit of 100 items.
 	maxOps   = 32
 	maxItems = 100
 	// maxRetired limits the parts that are retired within the transaction, because of DynamoDB's limit of 4 MB.
@@ -276,9 +288,11 @@ type items struct {
 	late []types.TransactWriteItem // operations that follow the transaction
 }
 
-// items returns the commit as a transaction. It includes the retirement of replaced parts if they fit.
-func (c *commit) items(now time.Time) *items {
+// items returns the commit as a transaction. The condition of a guard follows the steps' ownCount items. It includes the retirement of
+// replaced parts if they fit.
+func (c *commit) items(now time.Time, guards []types.TransactWriteItem) *items {
 	result := &items{all: make([]types.TransactWriteItem, len(c.steps), maxItems)}
+	result.all = append(result.all, guards...)
 	for i := range c.steps {
 		s := &c.steps[i]
 		result.all[i] = s.conditionItem(c.table)
@@ -327,9 +341,8 @@ func (c *commit) put(ctx context.Context, p *plan, options ...func(*dynamodb.Opt
 	return nil, err
 }
 
-// transact makes one attempt at a transaction, with the condition of an announced fence. Its client token makes DynamoDB recognise
-// a repetition for ten minutes. A repetition must be the identical request, so a transaction with another condition needs another
-// token. With errCondition the reasons correspond to the items.
+// transact makes one attempt at a transaction, with the condition of an announced fence. A transaction with another condition needs
+// another token. With errCondition the reasons correspond to the items.
 func (c *commit) transact(ctx context.Context, g *grant, items []types.TransactWriteItem, options ...func(*dynamodb.Options)) ([]types.CancellationReason, error) {
 	ownCount, token := len(items), c.token
 	if g.epoch != nil {
@@ -338,25 +351,11 @@ func (c *commit) transact(ctx context.Context, g *grant, items []types.TransactW
 		sum := sha256.Sum256(append(item(gate.ConditionCheck.Key).bytes(attrPK), token[:]...))
 		token = [16]byte(sum[:16])
 	}
-	out, err := c.table.db.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{
-		TransactItems:          items,
-		ClientRequestToken:     aws.String(base64.RawURLEncoding.EncodeToString(token[:])),
-		ReturnConsumedCapacity: c.table.capacity(),
-	}, options...)
-	var cancelled *types.TransactionCanceledException
-	if errors.As(err, &cancelled) {
-		reasons, err := whyCancelled(cancelled, err)
-		if len(reasons) > ownCount && aws.ToString(reasons[ownCount].Code) == failedCondition {
-			return nil, errGateShut
-		}
-		return reasons, err
+	reasons, err := c.table.transactOnce(ctx, token, items, options...)
+	if len(reasons) > ownCount && aws.ToString(reasons[ownCount].Code) == failedCondition {
+		return nil, errGateShut
 	}
-	if err == nil {
-		for i := range out.ConsumedCapacity {
-			c.table.spent(&out.ConsumedCapacity[i])
-		}
-	}
-	return nil, err
+	return reasons, err
 }
 
 // retireAfterCommit retires parts separately after the transaction. A failure only wastes storage.
@@ -399,7 +398,8 @@ func (c *commit) notRecalled() types.TransactWriteItem {
 func (c *commit) tookEffect(ctx context.Context) (bool, error) {
 	it := c.table.gate(c.token[:], 0)
 	it[attrExpires] = expires(c.table.clock.Now(), tombstoneTTL)
-	if err := c.table.put(ctx, it, condition{}); err != nil {
+	recall := types.TransactWriteItem{Put: &types.Put{TableName: &c.table.name, Item: it}}
+	if _, err := c.table.transact(ctx, recall); err != nil { // a put outside a transaction may overtake a prepared one
 		return false, request.Inconsistent(ctx, err)
 	}
 	for i := range c.steps {

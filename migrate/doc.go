@@ -64,8 +64,8 @@
 // the journal is not sufficient, because the process may be suspended right after the read, and a request may be delayed:
 //
 //	                     writes to the target                    closing and opening the source
-//	memory, SQLite,      are conditional on a note that the      are conditional on the epoch of the fence that was
-//	etcd, Postgres       new process writes first, compared in   read before the journal; every change, also by a
+//	all adapters of      are conditional on a note that the      are conditional on the epoch of the fence that was
+//	this module          new process writes first, compared in   read before the journal; every change, also by a
 //	                     the write's own transaction             new process or an abort, makes a new epoch
 //	others               need a heartbeat less than two seconds  are followed by another read of the journal, and
 //	                     old, by the tool's own clocks; other    undone if the migration belongs to another process
@@ -90,7 +90,8 @@
 //	Postgres    nothing: a trigger is created by the fence, which waits for the writers in flight
 //	etcd        one more comparison in each transaction; a guarded write has another
 //	DynamoDB    a strong read of one item every 15 seconds by each handle that writes; closing takes 16 minutes,
-//	            during which the store is open and writes cost twice as much
+//	            during which the store is open and writes cost twice as much; a guarded write is a transaction with
+//	            one more item
 //
 // # Return
 //

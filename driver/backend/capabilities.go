@@ -113,22 +113,23 @@ func (m mover[P]) Fence(ctx context.Context) (driver.FenceState, error) {
 }
 
 func (m mover[P]) SetFence(ctx context.Context, target *string) error {
-	if m.b.opts.UnboundedFence {
-		if err := m.b.enter(ctx); err != nil {
-			return err
-		}
-	} else {
-		var done context.CancelFunc
-		var err error
-		if ctx, done, err = m.b.begin(ctx); err != nil {
-			return err
-		}
-		defer done()
+	_, err := m.setFence(ctx, func(ctx context.Context) (string, error) { return "", m.m.SetFence(ctx, target) })
+	return err
+}
+
+// setFence bounds a change of the fence unless the driver does.
+func (m mover[P]) setFence(ctx context.Context, set func(ctx context.Context) (string, error)) (string, error) {
+	if !m.b.opts.UnboundedFence {
+		return call(ctx, m.b, "fence", nil, set)
 	}
-	if err := m.m.SetFence(ctx, target); err != nil {
-		return fmt.Errorf("fence: %w", err) // a driver may refuse a deadline before it sends a request
+	if err := m.b.enter(ctx); err != nil {
+		return "", err
 	}
-	return nil
+	next, err := set(ctx)
+	if err != nil {
+		return "", fmt.Errorf("fence: %w", err) // a driver may refuse a deadline before it sends a request
+	}
+	return next, nil
 }
 
 type guardedMover[P any] struct {
@@ -137,7 +138,7 @@ type guardedMover[P any] struct {
 }
 
 func (m guardedMover[P]) SetFenceAt(ctx context.Context, target *string, epoch string) (string, error) {
-	return call(ctx, m.b, "fence", nil, func(ctx context.Context) (string, error) { return m.g.SetFenceAt(ctx, target, epoch) })
+	return m.setFence(ctx, func(ctx context.Context) (string, error) { return m.g.SetFenceAt(ctx, target, epoch) })
 }
 
 func (guardedMover[P]) Guards() {}

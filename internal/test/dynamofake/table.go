@@ -80,6 +80,8 @@ func (t *table) holds(w *write) (bool, error) {
 		return same("v", ":v"), nil
 	case "v = :v AND attribute_not_exists(x)":
 		return same("v", ":v") && stored["x"] == nil, nil
+	case "v = :v AND attribute_not_exists(g)":
+		return same("v", ":v") && stored["g"] == nil, nil
 	case "attribute_not_exists(u)":
 		return stored["u"] == nil, nil
 	case "attribute_not_exists(u) OR u <> :uid":
