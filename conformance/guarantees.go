@@ -51,7 +51,7 @@ func Guarantees() []Guarantee {
 			"Calls take effect one after the other, each between its beginning and its end; no update is lost",
 			[]string{"Load/OneHandle", "Load/SeveralHandles"}, []string{"strictly serializable", "linearizable (porcupine)"}, nil,
 		}, {
-			"Strong answers follow the order of history: a strong read, list or page that shows a change also shows every change before it",
+			"Strong reads, lists, pages, scans and snapshots agree with the order of changes across keys that watches show",
 			nil, []string{"one order for everything strong"}, nil,
 		}, {
 			"A version of any shape is legal input; no version is used twice for a key",
