@@ -40,6 +40,9 @@ func (s setup) open(ctx context.Context) (driver.StoreID, error) {
 	if err = checkKeys(description); err == nil {
 		err = checkStream(description.StreamSpecification)
 	}
+	if err == nil {
+		err = checkReplicas(description.Replicas)
+	}
 	if err != nil {
 		return none, fmt.Errorf("table %s cannot hold a store: %w", s.name, err)
 	}
@@ -99,6 +102,26 @@ func checkStream(s *types.StreamSpecification) error {
 	return nil
 }
 
+// checkReplicas refuses global tables: their replicas accept conflicting writes.
+func checkReplicas(replicas []types.ReplicaDescription) error {
+	if len(replicas) == 0 {
+		return nil
+	}
+	regions := make([]string, len(replicas))
+	for i, r := range replicas {
+		regions[i] = aws.ToString(r.RegionName)
+	}
+	return fmt.Errorf("it is a global table, with replicas in %s, which accept conflicting writes; expected a table in one region", strings.Join(regions, ", "))
+}
+
+// checkTimeToLive refuses a time-to-live that would remove other items than the expired ones.
+func checkTimeToLive(d *types.TimeToLiveDescription) error {
+	if name := aws.ToString(d.AttributeName); name != attrExpires {
+		return fmt.Errorf("its time-to-live attribute is %q, expected %q; disable it, and the next opening enables the expected one", name, attrExpires)
+	}
+	return nil
+}
+
 // create creates the table. Other processes may create it concurrently.
 func (s setup) create(ctx context.Context) error {
 	in := &dynamodb.CreateTableInput{
@@ -136,8 +159,10 @@ func (s setup) finish(ctx context.Context) error {
 		return nil
 	case err != nil:
 		return err
-	case out.TimeToLiveDescription == nil || out.TimeToLiveDescription.TimeToLiveStatus != types.TimeToLiveStatusDisabled:
+	case out.TimeToLiveDescription == nil || out.TimeToLiveDescription.TimeToLiveStatus == types.TimeToLiveStatusDisabling:
 		return nil
+	case out.TimeToLiveDescription.TimeToLiveStatus != types.TimeToLiveStatusDisabled:
+		return checkTimeToLive(out.TimeToLiveDescription)
 	}
 	if s.opts.PointInTimeRecovery {
 		_, err := retry(ctx, s.table, s.db.UpdateContinuousBackups, &dynamodb.UpdateContinuousBackupsInput{

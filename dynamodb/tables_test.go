@@ -197,3 +197,37 @@ func TestEveryRequestIsAccounted(t *testing.T) {
 		return int(spent.Load()) == total
 	})
 }
+
+// AWS answers for a while after the creation of a table that its continuous backups are unavailable. Opening waits until then.
+func TestBackupsOfANewTable(t *testing.T) {
+	t.Parallel()
+	s := dynamofake.New(t)
+	s.SetTimeToLive(false)
+	refused := 0
+	s.SetFaults(func(op string) dynamofake.Fault {
+		if op == "UpdateContinuousBackups" && refused < 3 {
+			refused++
+			return dynamofake.Fault{Code: "ContinuousBackupsUnavailableException"}
+		}
+		return dynamofake.Fault{}
+	})
+	handle(t, s, func(o *dynamodb.Options) { o.PointInTimeRecovery = true })
+	if n := s.Calls("UpdateContinuousBackups"); n != 4 || !s.TimeToLive() {
+		t.Errorf("%d requests, time-to-live %v", n, s.TimeToLive())
+	}
+}
+
+// Opening refuses a table that loses or changes data by itself.
+func TestUnsuitableTable(t *testing.T) {
+	t.Parallel()
+	for says, spoil := range map[string]func(s *dynamofake.Server){
+		"replicas in eu-west-1, us-east-1":  func(s *dynamofake.Server) { s.SetReplicas("eu-west-1", "us-east-1") },
+		`its time-to-live attribute is "d"`: func(s *dynamofake.Server) { s.SetTimeToLiveAttribute("d") },
+	} {
+		s := dynamofake.New(t)
+		spoil(s)
+		if _, err := newHandle(t, s); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("got %v, expected an error with %q", err, says)
+		}
+	}
+}

@@ -40,6 +40,7 @@ var notAppliedCodes = []string{
 	"ThrottlingException", "Throttling", "ThrottledException", "RequestLimitExceeded", "RequestThrottled", "RequestThrottledException",
 	"ProvisionedThroughputExceededException", "LimitExceededException", "SlowDown", "BandwidthLimitExceeded",
 	"TransactionConflictException", "TransactionInProgressException", "ReplicatedWriteConflictException",
+	"ContinuousBackupsUnavailableException", // of a table that was created just now
 	"RequestTimeTooSkewed", "PriorRequestNotComplete",
 }
 

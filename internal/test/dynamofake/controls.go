@@ -64,6 +64,23 @@ func (s *Server) SetTimeToLive(on bool) {
 	s.table.noTTL = !on
 }
 
+// SetTimeToLiveAttribute sets the attribute of the enabled time-to-live.
+func (s *Server) SetTimeToLiveAttribute(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.table.ttlAttribute = name
+}
+
+// SetReplicas makes DescribeTable report replicas of the table in these regions.
+func (s *Server) SetReplicas(regions ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.table.replicas = nil
+	for _, region := range regions {
+		s.table.replicas = append(s.table.replicas, object{"RegionName": region, "ReplicaStatus": "ACTIVE"})
+	}
+}
+
 // TimeToLive reports whether the time-to-live is enabled.
 func (s *Server) TimeToLive() bool {
 	s.mu.Lock()

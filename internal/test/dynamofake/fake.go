@@ -192,6 +192,8 @@ func (s *Server) answer(op string, in *request, fault Fault) (any, error) {
 		return s.table.deleteItem(&write{Key: in.Key, ConditionExpression: in.ConditionExpression, ExpressionAttributeValues: in.ExpressionAttributeValues})
 	case "DescribeTimeToLive":
 		return s.table.describeTimeToLive()
+	case "UpdateContinuousBackups":
+		return object{}, nil
 	case "UpdateTimeToLive":
 		return s.table.updateTimeToLive()
 	case "UpdateItem":

@@ -15,7 +15,9 @@ type table struct {
 	// record appends a change to the stream.
 	record func(at address, before, after item)
 
-	noTTL bool
+	noTTL        bool
+	ttlAttribute string
+	replicas     []object
 	// lag is the age of eventually consistent reads, as a number of states.
 	lag int
 	// page is the maximum number of items in an answer of Query.
@@ -27,7 +29,7 @@ type table struct {
 func newTable() *table {
 	return &table{
 		items: map[address]item{}, past: map[address][]item{}, done: map[string]string{},
-		page: 7, hash: "pk", sort: "sk", kind: "B", view: "NEW_AND_OLD_IMAGES",
+		ttlAttribute: "ttl", page: 7, hash: "pk", sort: "sk", kind: "B", view: "NEW_AND_OLD_IMAGES",
 	}
 }
 
@@ -43,6 +45,9 @@ func (t *table) describe(in *request, st *stream) (any, error) {
 		"AttributeDefinitions": []object{
 			{"AttributeName": t.hash, "AttributeType": t.kind}, {"AttributeName": t.sort, "AttributeType": t.kind},
 		},
+	}
+	if len(t.replicas) > 0 {
+		description["Replicas"] = t.replicas
 	}
 	if st.enabled {
 		description["StreamSpecification"] = object{"StreamEnabled": true, "StreamViewType": t.view}
@@ -268,7 +273,7 @@ func (t *table) describeTimeToLive() (any, error) {
 	if t.noTTL {
 		return object{"TimeToLiveDescription": object{"TimeToLiveStatus": "DISABLED"}}, nil
 	}
-	return object{"TimeToLiveDescription": object{"TimeToLiveStatus": "ENABLED", "AttributeName": "ttl"}}, nil
+	return object{"TimeToLiveDescription": object{"TimeToLiveStatus": "ENABLED", "AttributeName": t.ttlAttribute}}, nil
 }
 
 func (t *table) updateTimeToLive() (any, error) {
