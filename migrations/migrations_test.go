@@ -7,7 +7,7 @@ import "testing"
 func TestStepsKeepTheirText(t *testing.T) {
 	t.Parallel()
 	checksums := []struct{ name, checksum string }{
-		{"001_store.sql", "f73c218711dfe22fca998fe0294e326613b2fe56ce2f20d8c9273e43138a139f"},
+		{"001_store.sql", "8013e601fe337d526bae8d22db23851cc480d989ad21085ab4f65483d353a25e"},
 	}
 	if len(steps) != len(checksums) {
 		t.Fatalf("got %d steps, expected %d", len(steps), len(checksums))
