@@ -16,7 +16,7 @@ type Options struct {
 	// History is the number of changes kept for slow watches and for cursors. The default is 100,000.
 	History int
 	// HistoryBytes bounds the same history in bytes, including the memory around each resource. The default is 64 MiB.
-	// A watch that falls further behind ends. Handles of a named store share its history, and the last handle opened
+	// A watch or a listing in pages that falls further behind ends. Handles of a named store share its history, and the last handle opened
 	// with a bound sets it.
 	HistoryBytes int
 }
@@ -65,11 +65,9 @@ type handle struct {
 }
 
 var (
-	_ driver.Driver[position]      = (*handle)(nil)
-	_ driver.Pager[position]       = (*handle)(nil)
-	_ driver.Snapshotter[position] = (*handle)(nil)
-	_ driver.Historian[position]   = (*handle)(nil)
-	_ driver.GuardedMover          = (*handle)(nil)
+	_ driver.Driver[position]    = (*handle)(nil)
+	_ driver.Historian[position] = (*handle)(nil)
+	_ driver.GuardedMover        = (*handle)(nil)
 )
 
 // Source implements driver.Driver.
@@ -78,9 +76,6 @@ func (h *handle) Source() driver.Source[position] { return source{store: h.store
 // Close implements driver.Driver. A named store and its other handles stay open.
 func (h *handle) Close() error {
 	h.closed.Store(true)
-	if !h.isShared {
-		h.listings.close()
-	}
 	return nil
 }
 

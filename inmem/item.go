@@ -67,19 +67,11 @@ func (i *item) version() *driver.Version {
 	}
 }
 
-// ascend calls visit with the matches after a key, in order, until visit returns false. A nil key means the beginning.
-func ascend(tree *btree.BTreeG[*item], filter *key.Filter, after *key.Key, visit func(*item) bool) {
-	from, ok := filter.Seek(nil)
-	if !ok {
-		return
+// ascend calls visit with the matches, in order, until visit returns false.
+func ascend(tree *btree.BTreeG[*item], filter *key.Filter, visit func(*item) bool) {
+	if from, ok := filter.Seek(nil); ok {
+		visitItems(tree, filter, lowestKey(from), nil, func(it *item) bool { return it.isDeletion() || visit(it) })
 	}
-	first := lowestKey(from)
-	if after != nil && after.Compare(first) > 0 {
-		first = *after
-	}
-	visitItems(tree, filter, first, nil, func(it *item) bool {
-		return it.isDeletion() || after != nil && it.key == *after || visit(it)
-	})
 }
 
 // maxMismatches is the number of consecutive mismatches before visitItems seeks. A seek costs about as much.

@@ -65,11 +65,24 @@ func (h *history) record(it *item, ev *driver.Event[position]) {
 
 func (h *history) full() bool { return len(h.events) > h.maxEvents || h.bytes > h.maxBytes }
 
-// waitForSpace blocks until there is space for a change. The caller holds the lock, which is released during the wait.
-func (h *history) waitForSpace() {
-	for h.full() {
+// await blocks until a condition holds, which readers that advance may fulfil, or until ctx ends. The caller holds the
+// lock, which is released during the wait.
+func (h *history) await(ctx context.Context, condition func() bool) error {
+	if condition() {
+		return nil
+	}
+	defer context.AfterFunc(ctx, func() {
+		h.spaceCond.L.Lock()
+		defer h.spaceCond.L.Unlock()
+		h.spaceCond.Broadcast()
+	})()
+	for !condition() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		h.spaceCond.Wait()
 	}
+	return nil
 }
 
 // trim drops the oldest changes until the bounds hold, except those that a reader has not taken. It reslices, so its
@@ -116,18 +129,8 @@ func (h *history) dropOldest() {
 // compact drops the changes up to a position once all readers have reached it. It drops nothing if ctx ends earlier.
 // The caller holds the lock, which is released during the wait.
 func (h *history) compact(ctx context.Context, until position) error {
-	if h.readPosition() < until {
-		defer context.AfterFunc(ctx, func() {
-			h.spaceCond.L.Lock()
-			defer h.spaceCond.L.Unlock()
-			h.spaceCond.Broadcast()
-		})()
-	}
-	for h.readPosition() < until {
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("history was not compacted: watches have not read it up to revision %d: %w", until, err)
-		}
-		h.spaceCond.Wait()
+	if err := h.await(ctx, func() bool { return h.readPosition() >= until }); err != nil {
+		return fmt.Errorf("history was not compacted: watches have not read it up to revision %d: %w", until, err)
 	}
 	for h.from < until {
 		h.dropOldest()

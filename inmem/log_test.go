@@ -102,6 +102,58 @@ func TestStalledWatchesAreBounded(t *testing.T) {
 	}
 }
 
+// Watches stalled in their snapshots and listings that are not continued hold no copy of the store, however many there
+// are, and none is refused. The test is not parallel, because it measures the heap of the process.
+func TestStalledReadersAreBounded(t *testing.T) {
+	const (
+		resources, size = 2000, 8 << 10
+		rounds          = 15
+		maxGrowth       = 128 << 20 // with a copy of the store for each reader: 250 MiB
+	)
+	b := inmem.New(&inmem.Options{HistoryBytes: 8 << 20})
+	defer b.Close()
+	versions := make([]string, resources)
+	rewriteAll := func() {
+		for i := range versions {
+			res := newArtist(fmt.Sprintf("artist %03d", i), size)
+			res.Version = versions[i]
+			versions[i] = rewrite(t, b, res, 1).Version
+		}
+	}
+	firstPage := func() string {
+		t.Helper()
+		page, err := b.ListPage(t.Context(), everything, anywhere(), "", storage.ListOptions{Limit: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return page.Continue
+	}
+	rewriteAll()
+	before := heap()
+	var tokens []string
+	for range rounds {
+		if _, err := b.WatchList(t.Context(), everything, anywhere(), ""); err != nil {
+			t.Fatal(err)
+		}
+		tokens = append(tokens, firstPage())
+		rewriteAll()
+	}
+	if grown := heap() - before; grown > maxGrowth {
+		t.Errorf("the heap grew by %d MiB, expected at most %d MiB", grown>>20, maxGrowth>>20)
+	} else {
+		t.Logf("the heap grew by %d MiB", grown>>20)
+	}
+	if _, err := b.ListPage(t.Context(), everything, anywhere(), "", storage.ListOptions{Continue: tokens[0]}); !errors.Is(err, storage.ErrCompacted) {
+		t.Errorf("a page whose history was dropped: got error %v, expected ErrCompacted", err)
+	}
+	for range 1100 {
+		tokens = append(tokens, firstPage())
+	}
+	if _, err := b.ListPage(t.Context(), everything, anywhere(), "", storage.ListOptions{Continue: tokens[rounds]}); err != nil {
+		t.Errorf("the second page of a listing after 1,100 others began: %v", err)
+	}
+}
+
 // With any bound on history, a watch that keeps up sees every change: history keeps the changes that the feed has not
 // taken, and writers wait for the feed.
 func TestSmallHistoryKeepsActiveWatches(t *testing.T) {

@@ -1,6 +1,7 @@
 package inmem
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
@@ -18,8 +19,6 @@ import (
 
 // store holds the data shared by its handles.
 type store struct {
-	isShared bool // by name, so it can be opened again
-
 	mu sync.RWMutex
 
 	id    cursor.StoreID
@@ -33,7 +32,6 @@ type store struct {
 	commitNumber int64 // shared by the changes of the current transaction; 0 for a single change
 	history      history
 
-	listings *listings
 	changeCh chan struct{} // closed by the next change; nil if no reader waits
 	restore  chan struct{} // closed by a restore
 
@@ -43,7 +41,7 @@ type store struct {
 }
 
 func newStore() *store {
-	s := &store{at: 1, listings: newListings()} // an empty store has revision 1
+	s := &store{at: 1} // an empty store has revision 1
 	s.history = history{maxEvents: defaultHistory, maxBytes: defaultHistoryBytes, spaceCond: sync.Cond{L: &s.mu}, removeDeletion: s.removeDeletion}
 	s.reset()
 	return s
@@ -68,10 +66,15 @@ func (s *store) limitHistory(changes, bytes int) {
 	s.history.setLimits(changes, bytes)
 }
 
-// lockForWriting acquires the lock when the history has space for more changes.
-func (s *store) lockForWriting() {
+// lockForWriting acquires the lock when the history has space for more changes. If ctx ends earlier, it returns an error
+// without the lock.
+func (s *store) lockForWriting(ctx context.Context) error {
 	s.mu.Lock()
-	s.history.waitForSpace()
+	if err := s.history.await(ctx, func() bool { return !s.history.full() }); err != nil {
+		s.mu.Unlock()
+		return fmt.Errorf("nothing was written: watches have not read the history, which is full: %w", err)
+	}
+	return nil
 }
 
 func (s *store) get(k key.Key) *item {

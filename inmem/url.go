@@ -64,7 +64,6 @@ func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 			return nil, fmt.Errorf("%w: this process has no store in memory by that name, and create=off forbids creating it", storage.ErrInvalid)
 		}
 		s = newStore()
-		s.isShared = true
 		if namedStores.stores == nil {
 			namedStores.stores = make(map[string]*store)
 		}

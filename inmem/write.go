@@ -22,7 +22,9 @@ func (s *store) Apply(ctx context.Context, mutations []driver.Mutation) error {
 			copies[i] = codec.Clone(mutations[i].Resource)
 		}
 	}
-	s.lockForWriting()
+	if err := s.lockForWriting(ctx); err != nil {
+		return err
+	}
 	defer s.mu.Unlock()
 	refusal := s.writeError(driver.GuardOf(ctx))
 	if refusal != nil && mutations[0].Verb != driver.Delete {
