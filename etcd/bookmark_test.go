@@ -142,7 +142,7 @@ func TestBookmarksUnderCuts(t *testing.T) {
 	cutter.Wait()
 }
 
-// Of many concurrent writes some share a revision, and so are one commit. Sequential writes are separate commits.
+// Of many concurrent writes some share a revision, because they are one commit. Sequential writes are separate commits.
 func TestBatchIsOneCommit(t *testing.T) {
 	t.Parallel()
 	b := open(t, env.Etcd(t).StoreURL(t))

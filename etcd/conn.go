@@ -138,8 +138,8 @@ func (c *conn) compactedBefore(rev int64) {
 	}
 }
 
-// recentEnough is the maximum age of the newest known revision. A write reads a newer one if it is older. It must be well below the time
-// for which a cluster retains history.
+// recentEnough is the maximum age of the newest known revision. A write reads a newer one if it is older. It must be well below the
+// retention of a cluster's history.
 const recentEnough = 30 * time.Second
 
 // recent returns a revision from before the call. A write sent later, if applied, is in the history after that revision.

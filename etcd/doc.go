@@ -9,7 +9,7 @@
 //
 // # How it works
 //
-// A resource is one key, and so is the owner entry that refers to it. Both change in one transaction. The version is made of
+// A resource is one key, and the owner entry that refers to it is another. Both change in one transaction. The version is made of
 // the key's mod revision, so compare-and-swap is etcd's own comparison. Writes that arrive while others are in flight are sent
 // together, as one transaction of nested transactions, each with its own comparison and its own outcome. Strong reads are sent
 // together as one transaction of gets.

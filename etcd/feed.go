@@ -27,7 +27,7 @@ func newSource(c *conn) *source {
 	return &source{c: c, target: progressTarget{changeCh: make(chan struct{})}}
 }
 
-// progressTarget is the newest revision for which a bookmark was promised.
+// progressTarget is the newest revision that has a promised bookmark.
 type progressTarget struct {
 	mu       sync.Mutex
 	rev      int64
@@ -218,7 +218,7 @@ func (h *history) take(ctx context.Context) (err error) {
 	return err
 }
 
-// drop closes the stream. The next page opens another one.
+// drop closes the stream. The next page opens another.
 func (h *history) drop() {
 	if h.stream != nil {
 		h.stream.close()

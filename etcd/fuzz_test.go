@@ -50,7 +50,7 @@ func FuzzKeys(f *testing.F) {
 	})
 }
 
-// A value decodes to a resource of its key, or to a DamagedError with the key and a version with which it can be repaired.
+// A value decodes to a resource of its key, or to a DamagedError with the key and a version for its repair.
 func FuzzValue(f *testing.F) {
 	l := newLayout("prefix")
 	res := resource("a", "uid", nil)

@@ -12,7 +12,7 @@ import (
 )
 
 // The Historian's numbers are etcd's own revisions. They count the changes of the whole cluster, so other stores and other programs raise
-// them, too. All changes of a transaction share one revision, and so do the writes of several callers in one batch.
+// them, too. All changes of a transaction share one revision, including the writes of several callers in one batch.
 
 // historian implements driver.Historian, except for the reads in past.go.
 type historian struct{ *conn }

@@ -218,7 +218,7 @@ func (l *load) progress(t *testing.T, n int64) {
 	fixture.Eventually(t, "writes continue", func() bool { return l.writes.Load() >= target })
 }
 
-// finish stops the clients and checks the whole history. The watch, open since the start, must have each acknowledged write once.
+// finish stops the clients and checks the whole history. The watch, open since the start, must return each acknowledged write once.
 func (l *load) finish(t *testing.T, b storage.Backend, w storage.Watch) {
 	t.Helper()
 	l.stop()

@@ -35,7 +35,7 @@ func newLayout(prefix string) layout {
 func (l *layout) storeKey() string               { return string(l.meta) + "store" }
 func (l *layout) revocationKey(slot byte) string { return fmt.Sprintf("%sfence%02x", l.meta, slot) }
 
-// receiptKey returns the key to which transactions that consist only of deletes write their token.
+// receiptKey returns the key that holds the token of a transaction that consists only of deletes.
 func (l *layout) receiptKey(slot byte) string { return fmt.Sprintf("%sreceipt%02x", l.meta, slot) }
 
 // resource returns the etcd key of a resource.
@@ -233,7 +233,8 @@ func (l *layout) keyRange(f *key.Filter) (from, to []byte) {
 	return from, key.PrefixEnd(from)
 }
 
-// fenceKey holds the target to which the store has moved. Every transaction that changes resources compares that it does not exist.
+// fenceKey holds the target of a store that has moved. Each transaction that changes resources has the condition that fenceKey does
+// not exist.
 func (l *layout) fenceKey() string { return string(l.meta) + "moved" }
 
 // epochKey is written whenever the fence is set or removed, and never deleted. Its mod revision is the epoch of the fence. Each change of

@@ -177,12 +177,12 @@ func (l *listing) expect(wanted, matched int) {
 	}
 }
 
-// usualSize is the size of a resource to which the result of worthSkipping refers.
+// usualSize is the size of a resource that worthSkipping assumes.
 const usualSize = 1 << 10
 
-// worthSkipping returns the number of consecutive keys without a match from which a probe is cheaper than reading the keys. A server
-// counts all keys of a range before it answers, for a chunk as for a probe. With many keys in the range, a probe pays off only if it
-// skips more keys than the largest chunk has.
+// worthSkipping returns the minimum number of consecutive keys without a match that makes a probe cheaper than reading the keys. A
+// server counts all keys of a range before it answers, for a chunk as for a probe. With many keys in the range, a probe pays off
+// only if it skips more keys than the largest chunk has.
 func (l *listing) worthSkipping() int64 { return min(256+l.remainingCount/64, 2*maxChunk) }
 
 func (l *listing) read(ctx context.Context) (*clientv3.GetResponse, error) {
@@ -360,7 +360,7 @@ func snapshotError(ctx context.Context, err error) error {
 	return err
 }
 
-// snapshot is the listing with which a watch starts.
+// snapshot is the listing that starts a watch.
 type snapshot struct {
 	l        *listing
 	lifetime context.Context // ends with Close

@@ -20,7 +20,7 @@ type Options struct {
 	MaxTxnOps int
 	// MaxRequestBytes is the servers' --max-request-bytes. The default and the minimum is 1.5 MiB.
 	MaxRequestBytes int
-	// Outage is the time for which watches wait for an unreachable cluster. The default is 5 minutes.
+	// Outage is how long watches wait for an unreachable cluster. The default is 5 minutes.
 	Outage time.Duration
 	// NoCreate makes New fail if there is no store under the prefix. By default New creates one.
 	NoCreate bool

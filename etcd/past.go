@@ -18,7 +18,7 @@ import (
 // pastReader implements the reads of driver.Historian.
 type pastReader struct{ *conn }
 
-// ReadAt implements driver.Historian. Any member that has the revision may answer an eventual read, since all members keep the same
+// ReadAt implements driver.Historian. Any member with the revision may answer an eventual read, since all members keep the same
 // history. A read of keys only is no cheaper than a full one, because the version text depends on the uid and the owner.
 func (p pastReader) ReadAt(ctx context.Context, q *driver.HistoryQuery[position], add func(*driver.Version) error) (past driver.HistoryPage[position], err error) {
 	if q.At != nil && (q.At.key != endKey || q.At.rev <= 0) {
@@ -203,7 +203,7 @@ func (p pastReader) readBefore(ctx context.Context, events []*event, wanted []in
 			writes = ev.Writes
 		}
 		if kv == nil || kv.CreateRevision != ev.CreateRevision || kv.Version != writes {
-			return fmt.Errorf("%w: the value stored at revision %d is not the one that revision %d has changed", errWentBack, ev.Revision-1, ev.Revision)
+			return fmt.Errorf("%w: the value stored at revision %d differs from the value that revision %d replaced", errWentBack, ev.Revision-1, ev.Revision)
 		}
 		v, err := p.layout.versionOf(ev.Key, kv)
 		var damaged *storage.DamagedError

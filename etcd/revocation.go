@@ -10,8 +10,8 @@ import (
 )
 
 // revocation is a key whose mod revision every transaction of a handle compares. Advancing it ensures that no transaction sent before is
-// applied later. It advances only after a lost answer. A prefix has at most 256 such keys. If handles that share one advance it, the
-// others only repeat a request.
+// applied later. It advances only after a lost answer. A prefix has at most 256 such keys. If one of several handles that share a
+// revocation advances it, the others only repeat a request.
 type revocation struct {
 	*conn
 	key       string

@@ -74,7 +74,7 @@ func (w *writer) Apply(ctx context.Context, mutations []driver.Mutation) error {
 	return err
 }
 
-// run sends a request until its outcome is known, and returns the revision at which it was applied, 0 if there was nothing to change.
+// run sends a request until its outcome is known, and returns the revision of its change, 0 if there was nothing to change.
 func (w *writer) run(ctx context.Context, r *request) (rev int64, err error) {
 	for attempt := 0; ; attempt++ {
 		o, err := w.sender.submit(ctx, r)
@@ -147,9 +147,9 @@ func (w *writer) resolve(ctx context.Context, r *request, lost *lostAnswer) (o o
 	return outcome{values: []*mvccpb.KeyValue{now.kv}}, true, nil
 }
 
-// find searches the history of a receipt's key between two revisions, and returns the revision at which the request was applied, or 0. If
-// the first event since the request was sent is a deletion by another caller, a delete may count it as its own: nothing was stored after
-// it, so the result is the same.
+// find searches the history of a receipt's key between two revisions, and returns the revision that applied the request, or 0. If
+// the first event since the request was sent is a deletion by another caller, a delete may count it as its own: nothing was stored
+// after it, so the result is the same.
 func (w *writer) find(ctx context.Context, r *receipt, after, until int64) (found int64, err error) {
 	first := true
 	err = scan(ctx, w.conn, r.key, after+1, until, func(_ int64, events []*mvccpb.Event) bool {

@@ -17,7 +17,7 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// refusing is a cluster in which every comparison of a transaction fails. It stores only the given keys, at revision 1.
+// refusing is a cluster where every comparison of a transaction fails. It stores only the given keys, at revision 1.
 type refusing struct {
 	pb.KVClient
 	stored   []string
