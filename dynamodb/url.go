@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
 	awsretry "github.com/aws/aws-sdk-go-v2/aws/retry"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
@@ -106,11 +107,11 @@ func (s *settings) load(ctx context.Context) (aws.Config, *http.Transport, error
 		config.WithHTTPClient(client), // adds the certificates of AWS_CA_BUNDLE
 		// Without this, the SDK logs a warning to standard error for each cancelled request, such as the stream's at Close.
 		config.WithLogger(logging.Nop{}),
-		// Each client gets its own retryer, so that a throttled stream does not slow down writes. After the SDK's last attempt the
-		// backend itself continues, within the caller's deadline.
+		// The retryer has no state that requests share: a throttled type must not slow down the others. Each call backs off by itself.
+		// After the SDK's last attempt the backend itself continues, within the caller's deadline.
 		config.WithRetryer(func() aws.Retryer {
-			return awsretry.NewAdaptiveMode(func(o *awsretry.AdaptiveModeOptions) {
-				o.StandardOptions = append(o.StandardOptions, func(o *awsretry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = 3, 2*time.Second })
+			return awsretry.NewStandard(func(o *awsretry.StandardOptions) {
+				o.MaxAttempts, o.MaxBackoff, o.RateLimiter = 3, 2*time.Second, ratelimit.None
 			})
 		}),
 	}

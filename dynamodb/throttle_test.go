@@ -1,0 +1,49 @@
+package dynamodb_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/test/dynamofake"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
+)
+
+// Throttling of some requests does not slow down other requests of the same handle.
+func TestThrottledNeighbour(t *testing.T) {
+	t.Parallel()
+	s := dynamofake.New(t)
+	b := fixture.Open(t, s.URL())
+	res := fixture.Write(t, b, box("cold", nil))
+	s.SetFaults(func(op string) dynamofake.Fault {
+		if op == "Query" {
+			return dynamofake.Fault{Code: "ThrottlingException"}
+		}
+		return dynamofake.Fault{}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	lists := make(chan error, 8)
+	for range cap(lists) {
+		go func() {
+			_, err := b.List(ctx, storage.StrongConsistency, boxType, tenancy, "")
+			lists <- err
+		}()
+	}
+	for s.Calls("Query") < 2*cap(lists) {
+		<-time.After(time.Millisecond)
+	}
+	began := time.Now()
+	for range 100 {
+		res = fixture.Write(t, b, res)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("100 writes took %v beside throttled lists", took)
+	}
+	cancel()
+	for range cap(lists) {
+		if err := <-lists; err == nil {
+			t.Error("a throttled list succeeded")
+		}
+	}
+}
