@@ -64,7 +64,9 @@ func New(t testing.TB) *Server {
 }
 
 // URL returns the URL of the store with prefix "test".
-func (s *Server) URL() string { return "dynamodb://" + Table + "/test?region=eu-north-1&endpoint=" + s.http.URL }
+func (s *Server) URL() string {
+	return "dynamodb://" + Table + "/test?region=eu-north-1&endpoint=" + s.http.URL
+}
 
 // Clients returns clients of the SDK that retry without long pauses. Each pair is a separate client for the server.
 func (s *Server) Clients(t testing.TB, options ...func(*dynamodb.Options)) (*dynamodb.Client, *dynamodbstreams.Client) {
