@@ -59,7 +59,7 @@ type HistoryQuery[P any] struct {
 	// Limit is the maximum number of records to add; 0 is unlimited. In addition, a driver stops after about MaxBytes bytes of
 	// data, but not before the first record.
 	Limit int
-	// Bytes is the number of bytes of data after which a driver stops; 0 selects PageBytes.
+	// Bytes is the number of bytes of data at which a driver stops; 0 selects PageBytes.
 	Bytes int
 	// KeysOnly reports that Version.Data is not needed.
 	KeysOnly bool
@@ -67,7 +67,7 @@ type HistoryQuery[P any] struct {
 	Count bool
 }
 
-// MaxBytes returns the size limit of the read: it ends once it has that many bytes of data.
+// MaxBytes returns the size limit of the read in bytes of data.
 func (q *HistoryQuery[P]) MaxBytes() int { return cmp.Or(q.Bytes, PageBytes) }
 
 // HistoryPage is the result of Historian.ReadAt.

@@ -204,8 +204,8 @@ func (c *closer) step(ctx context.Context, do func(context.Context) error) error
 	return do(ctx)
 }
 
-// announce returns the existing fence, or announces one, and a time by AWS's clock when the fence certainly existed. If it fails,
-// it returns the fence that may have been announced.
+// announce returns the existing fence, or announces one, and a time by AWS's clock when the fence certainly existed. After an
+// error the fence may have been announced, and f has its value.
 func (c *closer) announce(ctx context.Context, target string) (f fence, at time.Time, err error) {
 	it, epoch, own := c.table.fence(), make([]byte, 16), fence{}
 	_, _ = rand.Read(epoch) // never fails

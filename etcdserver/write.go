@@ -84,7 +84,7 @@ func putChange(r *pb.PutRequest, id *resourcepb.ID, before *history.Record) (*ch
 	return &change{id: id, before: before, write: resourceOf(id, value), lease: lease}, nil
 }
 
-// swap changes one key, unless another writer changed it since the read.
+// swap changes one key if no other writer has changed the key since the read.
 func (s *Server) swap(ctx context.Context, c *change) (history.SwapResult, error) {
 	swap := history.Swap{Write: c.write, Expect: modRevision(c.before)}
 	if c.delete {

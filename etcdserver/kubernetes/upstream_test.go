@@ -61,7 +61,7 @@ func prepare(t *testing.T, engines []engine) (all []prepared) {
 }
 
 // runTogether runs the tests that may run in parallel. Most of them wait for time to pass, so engines run in parallel. Tests of one
-// engine also run in parallel if it allows that.
+// engine run in parallel if the engine allows it.
 func (s *suite[Storage]) runTogether(t *testing.T, engines []engine) {
 	t.Helper()
 	for _, e := range prepare(t, engines) {

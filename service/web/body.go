@@ -20,7 +20,7 @@ func (h *handler) body(w http.ResponseWriter, r *request) ([]byte, error) {
 	if err := checkContent(r.Header); err != nil {
 		return nil, err
 	}
-	// The deadline ends with the request. net/http sets another one before it reads the next request of the connection.
+	// The deadline ends with the request. For the next request of the connection, net/http sets a new deadline.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.bodyTimeout)) // a writer without deadlines has no connection to hold
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.maxBody))
 	var tooLarge *http.MaxBytesError

@@ -11,7 +11,7 @@ func WithStallTimeout(h http.Handler, d time.Duration) http.Handler {
 	return h
 }
 
-// WithBodyTimeout sets the time that a client has to send a body.
+// WithBodyTimeout sets the timeout for the body of a request.
 func WithBodyTimeout(h http.Handler, d time.Duration) http.Handler {
 	h.(*handler).bodyTimeout = d
 	return h

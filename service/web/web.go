@@ -26,7 +26,7 @@ const (
 	// defaultStallTimeout is the maximum time that a write to a client of a stream blocks before the stream ends. The memory of a slow client is bounded
 	// in any case.
 	defaultStallTimeout = time.Minute
-	// defaultBodyTimeout is the time that a client has to send a body of 4 MiB: 70 kB a second.
+	// defaultBodyTimeout is the timeout for the body of a request. A body of 4 MiB needs 70 kB a second.
 	defaultBodyTimeout = time.Minute
 )
 

@@ -141,7 +141,7 @@ func (b *Batch) commit() error {
 	return nil
 }
 
-// commitCalls commits calls of Update, in one transaction if possible. A non-nil tx is one in which they were called.
+// commitCalls commits calls of Update, in one transaction if possible. The calls have already run in tx, unless it is nil.
 func (b *Batch) commitCalls(tx *Tx, calls []func(*Tx) error) error {
 	err := b.store.update(b.ctx, tx, func(tx *Tx) error {
 		for _, fn := range calls {

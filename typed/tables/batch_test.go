@@ -43,7 +43,7 @@ func TestNestedBatches(t *testing.T) {
 	})
 }
 
-// contended is a backend with another writer that changes one object before each transaction that writes this object and others.
+// contended is a backend with a second writer, which updates the hot object before each transaction of several objects with the hot one.
 type contended struct {
 	storage.Backend
 	hot     *resourcepb.ID

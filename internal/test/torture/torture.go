@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/conformance/faults"
 )
 
-// A round in make test is short: it proves that the harness works and that known violations stay fixed. make torture searches.
+// A round in make test is short. The round proves that the harness works and that known violations stay fixed. make torture searches.
 const (
 	roundTime  = 12 * time.Second
 	replayTime = 8 * time.Second // for each seed of a test with several
