@@ -21,7 +21,7 @@ func growMem(b *testing.B) {
 		},
 		func() growing { return &growingStore{backend: inmem.New(nil), data: payload(500)} },
 	}
-	raw, ours := &onHeap{growing: open[0]()}, &onHeap{growing: open[1]()}
+	raw, ours := open[0](), open[1]()
 	b.Cleanup(func() { ours.close() })
 	(&growths{
 		name: "memory", shown: "Memory", raw: "go-memdb", most: 1_000_000,

@@ -84,21 +84,6 @@ func memory(what string) string {
 	return "unknown"
 }
 
-// onHeap is a side with its items in the memory of this process.
-type onHeap struct {
-	growing
-	listings int
-}
-
-// first ends a turn after a few pages: a store in memory keeps an unfinished listing for some minutes, and refuses more than 1,000
-// of them.
-func (h *onHeap) first(limit int) (int, error) {
-	if h.listings++; h.listings%(900/(4*turns())) == 0 { // four sizes
-		return 0, errTurnOver
-	}
-	return h.growing.first(limit)
-}
-
 // perResource returns the memory of each item in a store that was only filled: in a store that was measured, history has grown and
 // is replaced by later changes.
 func perResource(open [2]func() growing) func(side, resources int) (float64, error) {

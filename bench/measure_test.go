@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -98,9 +97,6 @@ func compare(b *testing.B, backend, what string, callers []int, raw, ours side) 
 
 var operations atomic.Int64
 
-// errTurnOver is returned by an operation that has reached its maximum number of repetitions.
-var errTurnOver = errors.New("the turn has ended")
-
 func takeTurn(b *testing.B, s side, callers int) outcome {
 	b.Helper()
 	latencies := make([][]time.Duration, callers)
@@ -111,11 +107,7 @@ func takeTurn(b *testing.B, s side, callers int) outcome {
 	for c := range callers {
 		running.Go(func() {
 			for began := time.Now(); began.Before(end); {
-				err := s.op(c, int(operations.Add(1)))
-				if errors.Is(err, errTurnOver) {
-					return
-				}
-				if err != nil {
+				if err := s.op(c, int(operations.Add(1))); err != nil {
 					failed.CompareAndSwap(nil, fmt.Errorf("%s: %w", s.name, err))
 					return
 				}

@@ -11,7 +11,8 @@ import (
 // Historian is a Driver that numbers its changes and can be read at an earlier position. Its backend is a history.Historian;
 // package history defines revisions. Pages of listings and the snapshots of watches are read at the position of their first page,
 // so their tokens work in any process. A position must therefore stay readable for TokenLifetime after it was the present one,
-// unless Compact was called. A Historian sets Event.Revision, CreateRevision and Writes, and Mutation.Revision.
+// unless Compact was called or a bound of its memory was exceeded. A Historian sets Event.Revision, CreateRevision and Writes, and
+// Mutation.Revision.
 type Historian[P any] interface {
 	// ReadAt reads records, in key order, at one position, and passes each to add. An error of add ends the read and is returned
 	// unchanged. add retains nothing of a Version but its Resource. ReadAt checks in the same snapshot whether the position is
