@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// recovery is the time after a fault in which the database may not answer as usual yet.
+// recovery is how long after a fault the database may not answer as usual yet.
 const recovery = 15 * time.Second
 
 // checkOutcomes compares the answers of calls with the observed changes. Acknowledged changes are present and refused changes

@@ -65,7 +65,7 @@ func owns(e *evidence, k *call, key string, from int) bool {
 	return false
 }
 
-// beganBy returns the earliest time at which a change can have happened.
+// beganBy returns the earliest possible time of a change.
 func beganBy(e *evidence, c *keyHistory, step event) time.Duration {
 	if !step.isDelete {
 		if k := e.writes[step.name]; k != nil {

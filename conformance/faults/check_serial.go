@@ -12,9 +12,8 @@ import (
 // This is strict serializability: linearizability for each key, and for transactions, lists and pages as well.
 //
 // The order of the changes of each key is known, so no search is needed. A read of a version comes after the call that wrote it and
-// before the call that replaced it. Along these edges each call gets the earliest moment at which it can have happened. The history
-// is invalid if such a moment lies after the end of its call, or if the edges form a circle. Otherwise the moments prove that it is
-// valid.
+// before the call that replaced it. Along these edges each call gets its earliest possible moment. The history is invalid if such a
+// moment lies after the end of its call, or if the edges form a circle. Otherwise the moments prove that it is valid.
 //
 // An answer by absence (nothing found, refused) may belong to several positions in the history of a key. If only one of them is
 // possible, the answer counts as a read of that position. If none is, the history is invalid.

@@ -128,7 +128,7 @@ func (e *evidence) acknowledgedPositions() map[string]positionLog {
 	return acknowledged
 }
 
-// pausedTime returns the time during a call in which its process was frozen, or replaced by another one.
+// pausedTime returns the time during a call while its process was frozen, or replaced by another.
 func (e *evidence) pausedTime(w wait) (sum time.Duration) {
 	if _, apart := e.run.handles[w.call.handle].(*process); !apart {
 		return 0

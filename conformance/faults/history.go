@@ -131,7 +131,7 @@ func stateOf(res *resourcepb.Resource) state {
 	return state{res.GetId().GetUid(), res.GetVersion()}
 }
 
-// pinned is the revision of a scan, with a moment at which it existed already.
+// pinned is the revision of a scan, with a moment when it existed already.
 type pinned struct {
 	revision int64
 	since    time.Duration

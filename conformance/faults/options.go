@@ -34,8 +34,7 @@ type Options struct {
 	// Timeout is the maximum time for anything that must happen. The default is 2 minutes.
 	Timeout time.Duration
 
-	// Grace is the time by which a call may exceed its deadline, in addition to the lateness of the machine. The default is 5
-	// seconds.
+	// Grace is how long a call may exceed its deadline, in addition to the lateness of the machine. The default is 5 seconds.
 	Grace time.Duration
 
 	// MaxHeap bounds the heap in bytes; the default is 1 GiB. MaxGoroutines bounds the goroutines; the default is 10,000.

@@ -107,8 +107,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestTwoServers runs two kube-apiservers, each with its own server of etcd's API, on one Postgres: lists that one began can be continued at the other, and
-// a server that was frozen for a while catches up.
+// TestTwoServers runs two kube-apiservers, each with its own server of etcd's API, on one Postgres: either server can continue
+// lists that the other began, and a server that was frozen for a while catches up.
 func TestTwoServers(t *testing.T) {
 	t.Parallel()
 	url := databases["postgres"](t)
