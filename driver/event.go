@@ -97,8 +97,8 @@ type Prover[P any] interface {
 	Reached(at, target P) bool
 }
 
-// PageBytes is the size limit of a page of history: the page ends once its resources have that many bytes, whatever the number of
-// changes in it. A watch that is behind holds one page in memory until it is consumed.
+// PageBytes bounds a page of history: the page ends once its resources have that many bytes, whatever the number of changes in it.
+// A watch that is behind holds one page in memory until it is consumed.
 const PageBytes = 4 << 20
 
 // History is a sequence of past changes, read page by page.
