@@ -9,10 +9,10 @@
 //
 // # How it works
 //
-// A resource is one key, and the owner entry that refers to it is another. Both change in one transaction. The version is made of
-// the key's mod revision, so compare-and-swap is etcd's own comparison. Writes that arrive while others are in flight are sent
-// together, as one transaction of nested transactions, each with its own comparison and its own outcome. Strong reads are sent
-// together as one transaction of gets.
+// A resource is one key. Its owner entry is a second key. Both change in one transaction. The version is made of the key's mod
+// revision, so compare-and-swap is etcd's own comparison. Writes that arrive while others are in flight are sent together, as one
+// transaction of nested transactions, each with its own comparison and its own outcome. Strong reads are sent together as one
+// transaction of gets.
 //
 //	<prefix>/ 0 r <group> 0 <kind> 0 <partition> 0 <namespace> 0 <name>     a resource
 //	<prefix>/ 0 o <hash of the owner's key and uid> <the child's key>        an owner entry

@@ -208,7 +208,7 @@ func (l *listing) read(ctx context.Context) (*clientv3.GetResponse, error) {
 	case l.total < 0:
 		return l.notGoneBack(seen)(eventually(ctx, l.c, get))
 	}
-	// Any member that has the revision can answer. One that lags returns an error.
+	// Any member can answer once the revision has reached it. One that lags returns an error.
 	attemptCtx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	resp, err := get(attemptCtx, clientv3.WithSerializable())

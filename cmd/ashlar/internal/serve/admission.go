@@ -45,8 +45,9 @@ func (a *admission) tap(ctx context.Context, call *tap.Info) (context.Context, e
 	return ctx, nil
 }
 
-// protectOpen guards the handler of a server that trusts everyone who can connect, on a loopback address, from pages in a browser of this machine. A
-// page of another site sends its Origin. A page whose name was redirected to a loopback address (DNS rebinding) sends that name as Host.
+// protectOpen guards the handler of a server that trusts every connection, on a loopback address, from pages in a browser of this
+// machine. A page of another site sends its Origin. A page whose name was redirected to a loopback address (DNS rebinding) sends
+// that name as Host.
 func protectOpen(next http.Handler) http.Handler {
 	sameOrigin := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Limits of the gRPC server. The largest request contains one resource of at most 1 MiB. The limits of streams and pings equal those of the servers
-// with the compatible API, so that client settings fit both.
+// Limits of the gRPC server. The largest request contains one resource of at most 1 MiB. The limits of streams and pings equal the
+// limits of servers with the compatible API, so that client settings fit both.
 const (
 	maxReceived = 4 << 20
 	maxStreams  = 2048
