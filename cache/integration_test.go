@@ -32,7 +32,7 @@ func TestConformanceOverEtcd(t *testing.T) {
 
 func TestConformanceOverDynamoDB(t *testing.T) {
 	server := env.DynamoDB(t)
-	h := layered(func(t testing.TB) string { return server.StoreURL(t, "poll=10ms", "idle-poll=200ms") })
+	h := layered(func(t testing.TB) string { return server.StoreURL(t, "poll=10ms", "idle-poll=200ms", "timeout=2m") })
 	h.Slow = true
 	h.ListIsNoSnapshot = "DynamoDB reads partitions and pages at different times"
 	h.NoOrderAcrossKeys = "a stream orders records only within a shard"

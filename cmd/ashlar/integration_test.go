@@ -61,8 +61,8 @@ func TestHistoryOnEtcd(t *testing.T) {
 
 func TestNoHistoryOnDynamoDB(t *testing.T) {
 	t.Parallel()
-	noHistory(t, newRunner(t, env.DynamoDB(t).StoreURL(t)))
-	noHistoryThroughServer(t, env.DynamoDB(t).StoreURL(t))
+	noHistory(t, newRunner(t, env.DynamoDB(t).StoreURL(t, "timeout=2m")))
+	noHistoryThroughServer(t, env.DynamoDB(t).StoreURL(t, "timeout=2m"))
 }
 
 func TestSchema(t *testing.T) {

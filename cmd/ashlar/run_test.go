@@ -19,7 +19,7 @@ import (
 )
 
 // waitTimeout bounds the wait for an expected event.
-const waitTimeout = 2 * time.Minute
+const waitTimeout = 5 * time.Minute
 
 var memoryStores atomic.Int64
 
