@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"time"
@@ -287,14 +288,21 @@ func (s *session) expiry(extra time.Duration) time.Time {
 // expireAfter is the maximum travel time of a statement. A pooler may delay one for any time.
 const expireAfter = 2 * time.Second
 
-// ask reads the server's clock and its last number. It also finds out whether the connection leads to a pooler, which gives its
-// clients process numbers of its own.
-func (s *session) ask(ctx context.Context, conn *pgx.Conn, sql *statements) error {
+// ask reads the server's clock and its last number, and returns an error if that number is behind the log: no watch would return the
+// next changes. It also finds out whether the connection leads to a pooler, which gives its
+// clients process numbers of its own. mode is an optional pgx.QueryExecMode.
+func (s *session) ask(ctx context.Context, conn *pgx.Conn, sql *statements, mode ...any) error {
 	var now time.Time
 	var pid int32
-	err := conn.QueryRow(ctx, sql.server).Scan(&s.floor, &now, &pid)
+	var used int64
+	err := conn.QueryRow(ctx, sql.server, mode...).Scan(&s.floor, &now, &pid, &used)
 	s.skew, s.clockReadAt = time.Until(now), time.Now()
 	s.viaPooler = uint32(pid) != conn.PgConn().PID()
+	if err == nil && s.floor < used {
+		err = permanent{fmt.Errorf("the sequence changes_seq is at %d, behind the log, which has number %d; a logical replica does not have the sequence: "+
+			"stop all writers, and run select setval('%s', %d)", s.floor, used, pgx.Identifier{sql.schema, "changes_seq"}.Sanitize(), used)}
+		s.floor = 0
+	}
 	return err
 }
 

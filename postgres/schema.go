@@ -41,6 +41,9 @@ func (d *database) open(ctx context.Context) error {
 			return permanent{fmt.Errorf("%w: %w", storage.ErrInconsistent, errStandby)}
 		}
 		d.id.Store(&id)
+		if err == nil {
+			err = new(session).ask(ctx, conn.Conn(), d.sql, pgx.QueryExecModeExec)
+		}
 		return err
 	})
 }
