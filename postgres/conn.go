@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,15 +64,23 @@ func (d *database) close() {
 }
 
 // primary acquires a connection to a server that is not a standby. A pool of Open connects to no other server; a pool that was
-// passed to New may. The server reports its role by itself, so this needs no query. A pooler suppresses the report, so each statement
-// also proves the role of its server.
+// passed to New may. The server reports its role by itself, so this needs no query unless it is a standby. A pooler reports the role of
+// its first server for ever, so each statement also proves the role of its server.
 func primary(ctx context.Context, from *pgxpool.Pool) (*pgxpool.Conn, error) {
 	conn, err := from.Acquire(ctx)
-	if err == nil && conn.Conn().PgConn().ParameterStatus("in_hot_standby") == "on" {
-		conn.Release()
-		return nil, errStandby
+	if err != nil {
+		return nil, err
 	}
-	return conn, err
+	session := conn.Conn().PgConn()
+	if session.ParameterStatus("in_hot_standby") == "on" && session.CustomData()[promotedKey] == nil {
+		standby := true
+		if err := conn.QueryRow(ctx, `select pg_is_in_recovery()`, pgx.QueryExecModeExec).Scan(&standby); err != nil || standby {
+			conn.Release()
+			return nil, cmp.Or(err, errStandby)
+		}
+		session.CustomData()[promotedKey] = true
+	}
+	return conn, nil
 }
 
 // resetStandby makes a pool reconnect after an error of a standby: the host name or the load balancer may lead to another server
@@ -262,6 +271,7 @@ type session struct {
 const (
 	sessionKey  = "ashlar"
 	preparedKey = "ashlar prepared" // the connection was configured by Prepare
+	promotedKey = "ashlar promoted" // the connection leads to a primary, although a pooler reports a standby
 )
 
 // sessions numbers the sessions of a backend. A crash of the server or a fail-over ends all earlier sessions. So an answer on a
