@@ -34,20 +34,26 @@ func namesOf(resources []*resourcepb.Resource) string {
 	return strings.Join(names, " ")
 }
 
-// TestListingBesideStalledCommit lists while a commit stalls, with a later change behind it. The listing does not wait, and returns
-// the visible state. It continues at exactly this state when the commit has succeeded and everything has been changed since. A
-// result with a revision waits.
+// TestListingBesideStalledCommit lists while a commit stalls, with a later change behind it. A strong listing waits for the commit,
+// as does a result with a revision. An eventual one does not wait, and returns the visible state. It continues at exactly this state
+// when the commit has succeeded and everything has been changed since.
 func TestListingBesideStalledCommit(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	_, b, _, commit := heldBack(t, ctx)
 	anywhere := &resourcepb.Tenancy{}
-	page, err := b.ListPage(ctx, everything, anywhere, "", storage.ListOptions{Consistency: storage.StrongConsistency, Limit: 1})
+	waiting, stop := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer stop()
+	strong := storage.ListOptions{Consistency: storage.StrongConsistency, Limit: 1}
+	if page, err := b.ListPage(waiting, everything, anywhere, "", strong); !errors.Is(err, storage.ErrInconsistent) {
+		t.Errorf("a strong page while a lower change may appear: %v, %v", page.Resources, err)
+	}
+	page, err := b.ListPage(ctx, everything, anywhere, "", storage.ListOptions{Consistency: storage.EventualConsistency, Limit: 1})
 	if err != nil || namesOf(page.Resources) != "before=" && namesOf(page.Resources) != "behind=" {
 		t.Fatalf("the first page: %v, %v", page.Resources, err)
 	}
-	waiting, stop := context.WithTimeout(ctx, 300*time.Millisecond)
+	waiting, stop = context.WithTimeout(ctx, 300*time.Millisecond)
 	defer stop()
 	if _, newest, err := b.handle.Revisions(waiting); !errors.Is(err, storage.ErrInconsistent) {
 		t.Errorf("the newest revision is %d while a lower one may appear: %v", newest, err)
