@@ -63,7 +63,7 @@ type historian struct {
 }
 
 // Scan implements history.Historian.
-func (h historian) Scan(ctx context.Context, span history.Span, opts history.ScanOptions) (history.ScanResult, error) {
+func (h historian) Scan(ctx context.Context, span history.Range, opts history.ScanOptions) (history.ScanResult, error) {
 	scan, err := h.Historian.Scan(ctx, span, opts)
 	if err == nil {
 		h.cache.unconfirmedKeys.addAll()
@@ -81,7 +81,7 @@ func (h historian) Swap(ctx context.Context, swap history.Swap) (history.SwapRes
 }
 
 // Follow implements history.Historian.
-func (h historian) Follow(ctx context.Context, span history.Span, after int64) (history.Follower, error) {
+func (h historian) Follow(ctx context.Context, span history.Range, after int64) (history.Follower, error) {
 	inner, err := h.Historian.Follow(ctx, span, after)
 	if err != nil {
 		return nil, err

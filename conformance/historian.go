@@ -31,14 +31,14 @@ func historianScanBytes(s *suite) {
 	}
 	for _, revision := range []int64{0, newestRevision(s, h)} {
 		for size, want := range map[int]int{1: 1, 1000 << 10: 2, math.MaxInt: all} {
-			scan, err := h.Scan(s.ctx, history.Span{}, history.ScanOptions{Revision: revision, Bytes: size, Count: true})
+			scan, err := h.Scan(s.ctx, history.Range{}, history.ScanOptions{Revision: revision, Bytes: size, Count: true})
 			s.noError("Scan", err)
 			if len(scan.Records) != want || scan.More != (want < all) || scan.Count != all {
 				s.Fatalf("%d bytes at revision %d of %d times 900 KiB: %d records, count %d, more %v",
 					size, revision, all, len(scan.Records), scan.Count, scan.More)
 			}
 		}
-		if scan, err := h.Scan(s.ctx, history.Span{}, history.ScanOptions{Revision: revision}); err != nil || !scan.More {
+		if scan, err := h.Scan(s.ctx, history.Range{}, history.ScanOptions{Revision: revision}); err != nil || !scan.More {
 			s.Fatalf("6 times 900 KiB at revision %d are more than 4 MiB: %d records, more %v, %v", revision, len(scan.Records), scan.More, err)
 		}
 	}
@@ -56,11 +56,11 @@ func historianSpans(s *suite) {
 		}
 	}
 	slices.SortFunc(all, func(x, y *resourcepb.Resource) int { return cmp.Compare(keyOf(x.Id), keyOf(y.Id)) })
-	_, err := h.Scan(s.ctx, history.Span{From: thingID(strings.Repeat("l", 257))}, history.ScanOptions{})
+	_, err := h.Scan(s.ctx, history.Range{From: thingID(strings.Repeat("l", 257))}, history.ScanOptions{})
 	s.wantError("a bound that is too long", err, storage.ErrInvalid)
 	for i := range all {
 		for _, j := range []int{i, min(i+1, len(all)-1), len(all) - 1, mathrand.IntN(len(all))} {
-			records, _ := scanAll(s, h, history.Span{From: all[i].Id, To: all[j].Id}, history.ScanOptions{Limit: 1 + i%5})
+			records, _ := scanAll(s, h, history.Range{From: all[i].Id, To: all[j].Id}, history.ScanOptions{Limit: 1 + i%5})
 			var got []*resourcepb.Resource
 			for _, r := range records {
 				got = append(got, r.Resource)
@@ -74,9 +74,9 @@ func historianBadInput(s *suite) {
 	h := s.historian()
 	s.create("one")
 	newest := newestRevision(s, h)
-	_, err := h.Scan(s.ctx, history.Span{}, history.ScanOptions{Revision: newest + futureOffset})
+	_, err := h.Scan(s.ctx, history.Range{}, history.ScanOptions{Revision: newest + futureOffset})
 	s.wantError("Scan at a revision to come", err, storage.ErrFutureRevision)
-	_, err = h.Follow(s.ctx, history.Span{}, newest+futureOffset)
+	_, err = h.Follow(s.ctx, history.Range{}, newest+futureOffset)
 	s.wantError("Follow from a revision to come", err, storage.ErrFutureRevision)
 	s.wantError("Compact at a revision to come", h.Compact(s.ctx, newest+futureOffset), storage.ErrFutureRevision)
 	if pager, ok := storage.As[storage.Pager](s.b); ok {
@@ -86,14 +86,14 @@ func historianBadInput(s *suite) {
 		s.wantError("ListPage at a negative revision", err, storage.ErrInvalid)
 	}
 	for what, call := range map[string]func() error{
-		"a negative revision": func() error { _, err := h.Scan(s.ctx, history.Span{}, history.ScanOptions{Revision: -1}); return err },
-		"negative bytes":      func() error { _, err := h.Scan(s.ctx, history.Span{}, history.ScanOptions{Bytes: -1}); return err },
-		"a negative limit":    func() error { _, err := h.Scan(s.ctx, history.Span{}, history.ScanOptions{Limit: -1}); return err },
+		"a negative revision": func() error { _, err := h.Scan(s.ctx, history.Range{}, history.ScanOptions{Revision: -1}); return err },
+		"negative bytes":      func() error { _, err := h.Scan(s.ctx, history.Range{}, history.ScanOptions{Bytes: -1}); return err },
+		"a negative limit":    func() error { _, err := h.Scan(s.ctx, history.Range{}, history.ScanOptions{Limit: -1}); return err },
 		"a bound with a NUL": func() error {
-			_, err := h.Scan(s.ctx, history.Span{From: thingID("a\x00b")}, history.ScanOptions{})
+			_, err := h.Scan(s.ctx, history.Range{From: thingID("a\x00b")}, history.ScanOptions{})
 			return err
 		},
-		"following from nothing": func() error { _, err := h.Follow(s.ctx, history.Span{}, 0); return err },
+		"following from nothing": func() error { _, err := h.Follow(s.ctx, history.Range{}, 0); return err },
 		"compacting nothing":     func() error { return h.Compact(s.ctx, 0) },
 		"a swap of nothing":      func() error { _, err := h.Swap(s.ctx, history.Swap{}); return err },
 		"a swap that is two": func() error {

@@ -16,7 +16,7 @@ func historianCompact(s *suite) {
 	early := newestRevision(s, h)
 	s.delete(lost)
 	s.update(stored)
-	records, middle := scanAll(s, h, history.Span{}, history.ScanOptions{})
+	records, middle := scanAll(s, h, history.Range{}, history.ScanOptions{})
 	s.create("later")
 	newest := newestRevision(s, h)
 
@@ -27,13 +27,13 @@ func historianCompact(s *suite) {
 		s.Fatalf("compacted up to revision %d of %d, the revisions are %d to %d", middle, newest, oldest, stays)
 	}
 	for _, revision := range []int64{early, middle - 1} {
-		_, err := h.Scan(s.ctx, history.Span{}, history.ScanOptions{Revision: revision})
+		_, err := h.Scan(s.ctx, history.Range{}, history.ScanOptions{Revision: revision})
 		s.wantError(fmt.Sprintf("Scan at revision %d, compacted to %d", revision, middle), err, storage.ErrCompacted)
 		s.wantError(fmt.Sprintf("Follow from revision %d, compacted to %d", revision, middle), followError(s, h, revision), storage.ErrCompacted)
 	}
-	got, _ := scanAll(s, h, history.Span{}, history.ScanOptions{Revision: middle})
+	got, _ := scanAll(s, h, history.Range{}, history.ScanOptions{Revision: middle})
 	sameRecords(s, "the scan at the compacted revision", got, records)
-	f, err := h.Follow(s.ctx, history.Span{}, middle)
+	f, err := h.Follow(s.ctx, history.Range{}, middle)
 	s.noError("Follow from the compacted revision", err)
 	defer f.Close()
 	commits, _ := followToNewest(s, f)
@@ -51,7 +51,7 @@ func historianCompact(s *suite) {
 		s.Fatalf("%d resources are left", n)
 	}
 	again := s.create("lost")
-	scan, err := h.Scan(s.ctx, history.Span{From: again.Id, To: nextKey(again.Id)}, history.ScanOptions{})
+	scan, err := h.Scan(s.ctx, history.Range{From: again.Id, To: nextKey(again.Id)}, history.ScanOptions{})
 	s.noError("Scan", err)
 	if r := scan.Records[0]; r.Writes != 1 || r.Created != r.Modified || r.Modified <= newest {
 		s.Fatalf("created after a compaction to %d: %s", newest, recordText(r))
@@ -61,7 +61,7 @@ func historianCompact(s *suite) {
 // followError returns the error of a follower from a compacted revision.
 func followError(s *suite, h history.Historian, revision int64) error {
 	s.Helper()
-	f, err := h.Follow(s.ctx, history.Span{}, revision)
+	f, err := h.Follow(s.ctx, history.Range{}, revision)
 	if err != nil {
 		return err
 	}
@@ -92,10 +92,10 @@ func historianCompactBeside(s *suite) {
 	names := filter{things, home, "name-"}
 	page := s.page(pager, names, storage.ListOptions{Consistency: strong, Limit: 2})
 	at := newestRevision(s, h)
-	f, err := h.Follow(s.ctx, history.Span{}, at)
+	f, err := h.Follow(s.ctx, history.Range{}, at)
 	s.noError("Follow", err)
 	defer f.Close()
-	idle, err := h.Follow(s.ctx, history.Span{From: thingID("x"), To: thingID("y")}, at)
+	idle, err := h.Follow(s.ctx, history.Range{From: thingID("x"), To: thingID("y")}, at)
 	s.noError("Follow", err)
 	defer idle.Close()
 	changeAround(s, all)
@@ -129,7 +129,7 @@ func historianCompactBeside(s *suite) {
 			}
 		}
 	}
-	f, err = h.Follow(s.ctx, history.Span{}, newestRevision(s, h))
+	f, err = h.Follow(s.ctx, history.Range{}, newestRevision(s, h))
 	s.noError("Follow", err)
 	defer f.Close()
 	s.create("after all")

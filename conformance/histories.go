@@ -21,7 +21,7 @@ import (
 var historyCases = topic{"Histories", []testCase{
 	{name: "Calls", run: func(s *suite) { historyKind{callSteps, false}.play(s) }},
 	{name: "Watches", run: func(s *suite) { historyKind{watchSteps, false}.play(s) }},
-	{name: "Past", needs: needHistorian, run: func(s *suite) { historyKind{pastSteps, true}.play(s) }},
+	{name: "Past", needs: needHistorian, run: func(s *suite) { historyKind{revisionSteps, true}.play(s) }},
 }}
 
 // historyCount is the number of seeds, historyLength the number of steps of a history.
@@ -44,7 +44,7 @@ var watchSteps = []historyStep{
 	{8, (*modelRun).readWatch}, {3, (*modelRun).requestBookmarks},
 }
 
-var pastSteps = []historyStep{
+var revisionSteps = []historyStep{
 	{4, (*modelRun).writeOne}, {2, (*modelRun).deleteOne}, {4, (*modelRun).commitSome}, {8, (*modelRun).swapOne}, {1, (*modelRun).reopen},
 	{4, (*modelRun).scanSome}, {4, (*modelRun).listPages}, {3, (*modelRun).follow}, {4, (*modelRun).readFollower},
 }
@@ -167,7 +167,7 @@ func (m *modelRun) note(format string, args ...any) {
 // succeeds demands that a call succeeds. Check is the promise that an error breaks.
 func (m *modelRun) succeeds(check, what string, err error) {
 	if err != nil {
-		violated(check, "%s: %v", what, err)
+		failCheck(check, "%s: %v", what, err)
 	}
 }
 
@@ -211,7 +211,7 @@ func (m *modelRun) checkOutcome(op storage.Op, got *resourcepb.Resource, err err
 	want := m.store.decide(op)
 	switch {
 	case !errors.Is(err, want) || want != nil && got != nil:
-		violated("decision tables", "%s: got error %v, want %v; stored is %s", operationText(op), quoteError(err), quoteError(want),
+		failCheck("decision tables", "%s: got error %v, want %v; stored is %s", operationText(op), quoteError(err), quoteError(want),
 			shortText(resourceOf(m.store.now[keyOf(operationID(op))])))
 	case err != nil:
 		m.checkList(m.handle(), allFilter, "refused changes do not happen")
@@ -227,7 +227,7 @@ func (m *modelRun) checkKey(h *modelHandle, id *resourcepb.ID) {
 	now := resourceOf(m.store.now[keyOf(id)])
 	id = withGroupVersion(withUid(id, ""), now.GetId().GetType().GetGroupVersion())
 	if got, err := h.Read(m.ctx, strong, id); !readMatches(now, id, got, err) {
-		violated("acknowledged changes stay", "Read of %s: got %s, error %v, stored is %s", idText(id), shortText(got), quoteError(err), shortText(now))
+		failCheck("acknowledged changes stay", "Read of %s: got %s, error %v, stored is %s", idText(id), shortText(got), quoteError(err), shortText(now))
 	}
 }
 
@@ -246,17 +246,17 @@ func (m *modelRun) commitSome() {
 	if failing >= 0 {
 		want, opError := m.store.decide(ops[failing]), (*storage.OpError)(nil)
 		if !errors.As(err, &opError) || opError.Index != failing || !errors.Is(opError.Err, want) || results != nil {
-			violated("transactions are atomic", "Commit: got error %v, want %v of operation %d", quoteError(err), want, failing)
+			failCheck("transactions are atomic", "Commit: got error %v, want %v of operation %d", quoteError(err), want, failing)
 		}
 		m.checkList(m.handle(), allFilter, "transactions are atomic")
 		return
 	}
 	if err != nil || len(results) != len(ops) || len(ops) == 0 && results != nil {
-		violated("transactions are atomic", "Commit: got %d results for %d operations, error %v", len(results), len(ops), quoteError(err))
+		failCheck("transactions are atomic", "Commit: got %d results for %d operations, error %v", len(results), len(ops), quoteError(err))
 	}
 	for i, op := range ops {
 		if (op.Write != nil) != (results[i] != nil) {
-			violated("transactions are atomic", "Commit: result %d is %v", i, results[i])
+			failCheck("transactions are atomic", "Commit: result %d is %v", i, results[i])
 		}
 	}
 	m.store.commit(ops, results)
@@ -286,7 +286,7 @@ func (m *modelRun) read(h *modelHandle, id *resourcepb.ID, consistency storage.R
 	if now != nil && now.Id.Type.GroupVersion != id.Type.GroupVersion {
 		check = "group versions"
 	}
-	violated(check, "Read of %s: got %s, error %v, stored is %s", idText(id), shortText(got), quoteError(err), shortText(now))
+	failCheck(check, "Read of %s: got %s, error %v, stored is %s", idText(id), shortText(got), quoteError(err), shortText(now))
 }
 
 func (m *modelRun) listSome() {
@@ -305,7 +305,7 @@ func (m *modelRun) checkList(h *modelHandle, f filter, check string) {
 	got, err := h.List(m.ctx, strong, f.typ, f.tenancy, f.prefix)
 	m.succeeds("reads show written states", "List", err)
 	if len(got) == 0 && got != nil {
-		violated("empty results are nil", "List of %v returned an empty slice that is not nil", f)
+		failCheck("empty results are nil", "List of %v returned an empty slice that is not nil", f)
 	}
 	want := f.of(m.store.resources())
 	if err = compareLists(got, want); err == nil {
@@ -318,7 +318,7 @@ func (m *modelRun) checkList(h *modelHandle, f filter, check string) {
 		m.checkList(h, allFilter, check)
 		check = "filters"
 	}
-	violated(check, "List of %v: %v", f, err)
+	failCheck(check, "List of %v: %v", f, err)
 }
 
 func (m *modelRun) checkEventualList(h *modelHandle, f filter) {
@@ -329,22 +329,22 @@ func (m *modelRun) checkEventualList(h *modelHandle, f filter) {
 
 func (m *modelRun) checkEventualResources(h *modelHandle, f filter, got []*resourcepb.Resource) {
 	if len(got) == 0 && got != nil {
-		violated("empty results are nil", "an eventual List of %v returned an empty slice that is not nil", f)
+		failCheck("empty results are nil", "an eventual List of %v returned an empty slice that is not nil", f)
 	}
 	byKey := make(map[string]*resourcepb.Resource)
 	for i, res := range got {
 		byKey[keyOf(res.Id)] = res
 		if i > 0 && keyOf(got[i-1].Id) >= keyOf(res.Id) {
-			violated("order of lists", "an eventual List of %v shows %s after %s", f, shortText(res), shortText(got[i-1]))
+			failCheck("order of lists", "an eventual List of %v shows %s after %s", f, shortText(res), shortText(got[i-1]))
 		}
 		if !f.selects(res.Id) {
-			violated("filters", "an eventual List of %v shows %s", f, shortText(res))
+			failCheck("filters", "an eventual List of %v shows %s", f, shortText(res))
 		}
 	}
 	for _, id := range m.draw.ids {
 		if res := byKey[keyOf(id)]; f.selects(id) {
 			if v := h.check(keyOf(id), 0, func(stored *resourcepb.Resource) bool { return sameResource(stored, res) }); v != nil {
-				violated(v.check, "an eventual List of %v shows %s: %s", f, shortText(res), v.text)
+				failCheck(v.check, "an eventual List of %v shows %s: %s", f, shortText(res), v.text)
 			}
 		}
 	}
@@ -361,12 +361,12 @@ func (m *modelRun) checkOwners(h *modelHandle, owner *resourcepb.ID) {
 	got, err := h.OwnerReferences(m.ctx, owner)
 	m.succeeds("owner references are true", "OwnerReferences", err)
 	if len(got) == 0 && got != nil {
-		violated("empty results are nil", "OwnerReferences returned an empty slice that is not nil")
+		failCheck("empty results are nil", "OwnerReferences returned an empty slice that is not nil")
 	}
 	byKey := make(map[string]*resourcepb.ID)
 	for i, id := range got {
 		if byKey[keyOf(id)] = id; i > 0 && keyOf(got[i-1]) >= keyOf(id) {
-			violated("owner references are true", "OwnerReferences of %s returned %s after %s", idText(owner), idText(id), idText(got[i-1]))
+			failCheck("owner references are true", "OwnerReferences of %s returned %s after %s", idText(owner), idText(id), idText(got[i-1]))
 		}
 	}
 	for _, id := range m.draw.ids {
@@ -376,7 +376,7 @@ func (m *modelRun) checkOwners(h *modelHandle, owner *resourcepb.ID) {
 			return owns(owner, stored) == (ref != nil) && (ref == nil || proto.Equal(ref, stored.Id))
 		})
 		if v != nil {
-			violated("owner references are true", "OwnerReferences of %s, %d references: %s", idText(owner), len(got), v.text)
+			failCheck("owner references are true", "OwnerReferences of %s, %d references: %s", idText(owner), len(got), v.text)
 		}
 	}
 }
@@ -415,7 +415,7 @@ func (m *modelRun) listPages() {
 	if f := m.draw.filter(); m.draw.chance(20) && f.String() != l.filter.String() {
 		m.note("page of %v with a token of %v", f, l.filter)
 		if _, err := pager.ListPage(m.ctx, f.typ, f.tenancy, f.prefix, opts); !errors.Is(err, storage.ErrInvalid) {
-			violated("tokens belong to a filter", "ListPage of %v with the token of %v: got error %v, want ErrInvalid", f, l.filter, quoteError(err))
+			failCheck("tokens belong to a filter", "ListPage of %v with the token of %v: got error %v, want ErrInvalid", f, l.filter, quoteError(err))
 		}
 		return
 	}
@@ -423,11 +423,11 @@ func (m *modelRun) listPages() {
 		m.note("page at revision %d with a token of revision %d", other, l.revision)
 		opts.Revision = other
 		if _, err := pager.ListPage(m.ctx, l.filter.typ, l.filter.tenancy, l.filter.prefix, opts); !errors.Is(err, storage.ErrInvalid) {
-			violated("the past stays", "ListPage at revision %d with the token of revision %d: got error %v, want ErrInvalid", other, l.revision, quoteError(err))
+			failCheck("the past stays", "ListPage at revision %d with the token of revision %d: got error %v, want ErrInvalid", other, l.revision, quoteError(err))
 		}
 		return
 	}
-	m.note("page of %v after %d resources, limit %d", l.filter, len(token.shown), limit)
+	m.note("page of %v after %d resources, limit %d", l.filter, len(token.previousPages), limit)
 	page, err := pager.ListPage(m.ctx, l.filter.typ, l.filter.tenancy, l.filter.prefix, opts)
 	m.succeeds("pages", "ListPage", err)
 	l.accept(token, limit, page)
@@ -450,7 +450,7 @@ func (m *modelRun) startListing(h *modelHandle, pager storage.Pager, limit int) 
 	m.succeeds("pages", "ListPage", err)
 	l.cursor = page.Cursor
 	if (l.cursor == "") != (m.h.NoResumer != "") {
-		violated("pages", "a page has cursor %q", l.cursor)
+		failCheck("pages", "a page has cursor %q", l.cursor)
 	}
 	l.accept(modelToken{}, limit, page)
 	m.listings = append(m.listings, l)
@@ -484,7 +484,7 @@ func (m *modelRun) addWatch(w *modelWatch) {
 	if m.h.NoHistorian == "" && m.draw.chance(50) {
 		recaller, ok := w.Watch.(history.Recaller)
 		if !ok {
-			violated("watches report the previous state", "a watch of a history.Historian, a %T, is no history.Recaller", w.Watch)
+			failCheck("watches report the previous state", "a watch of a history.Historian, a %T, is no history.Recaller", w.Watch)
 		}
 		m.note("recall the previous states")
 		recaller.Recall()
@@ -510,7 +510,7 @@ func (m *modelRun) resumeWatch() {
 	w, err := resumer.WatchFrom(ctx, f.typ, f.tenancy, f.prefix, c.text)
 	m.succeeds("cursors are exact", "WatchFrom", err)
 	if got := w.Cursor(); got != c.text {
-		violated("cursors are exact", "a watch from cursor %q says that it is at %q before its first event", c.text, got)
+		failCheck("cursors are exact", "a watch from cursor %q says that it is at %q before its first event", c.text, got)
 	}
 	resumed := &modelWatch{Watch: w, handle: h, h: m.h, filter: f}
 	for i := range m.store.changes {
@@ -548,7 +548,7 @@ func (m *modelRun) readEvent(i int, w *modelWatch) {
 		case !w.owed(len(m.store.changes)):
 			check = "bookmarks come"
 		}
-		violated(check, "Next of watch %d, of %v: %v", i, w.filter, err)
+		failCheck(check, "Next of watch %d, of %v: %v", i, w.filter, err)
 	}
 	m.note("watch %d returns %s", i, eventText(ev))
 	w.accept(ev)
@@ -562,11 +562,11 @@ func (m *modelRun) readEvent(i int, w *modelWatch) {
 	case !ok:
 	case w.inSnapshot && m.draw.chance(20):
 		if _, err := resumer.WatchFrom(m.ctx, w.filter.typ, w.filter.tenancy, w.filter.prefix, w.Cursor()); !errors.Is(err, storage.ErrInvalid) {
-			violated("cursors are exact", "WatchFrom a cursor inside a snapshot, %q: got error %v, want ErrInvalid", w.Cursor(), quoteError(err))
+			failCheck("cursors are exact", "WatchFrom a cursor inside a snapshot, %q: got error %v, want ErrInvalid", w.Cursor(), quoteError(err))
 		}
 	case !w.inSnapshot:
 		if subject(ev) != nil && w.Cursor() == before {
-			violated("cursors are exact", "the cursor after %s equals the previous event's cursor, %q", eventText(ev), before)
+			failCheck("cursors are exact", "the cursor after %s equals the previous event's cursor, %q", eventText(ev), before)
 		}
 		m.addCursor(w.cursor())
 	}
@@ -644,7 +644,7 @@ func (m *modelRun) catchUp(h *modelHandle) {
 		return err
 	})
 	if err != nil {
-		violated("eventual reads catch up", "an eventual List: %v", err)
+		failCheck("eventual reads catch up", "an eventual List: %v", err)
 	}
 	for range 3 {
 		owner := m.draw.owner()
@@ -662,7 +662,7 @@ func (m *modelRun) catchUp(h *modelHandle) {
 			return err
 		})
 		if err != nil {
-			violated("owner references are true", "OwnerReferences of %s: %v", idText(owner), err)
+			failCheck("owner references are true", "OwnerReferences of %s: %v", idText(owner), err)
 		}
 	}
 }
@@ -690,7 +690,7 @@ func (m *modelRun) number() {
 	}
 	changes := m.store.changes[last.changes:]
 	if oldest < 1 || newest < oldest || newest < last.revision || len(changes) > 0 && newest == last.revision {
-		violated(check, "the revisions are %d to %d, the newest was %d before the last %d changes", oldest, newest, last.revision, len(changes))
+		failCheck(check, "the revisions are %d to %d, the newest was %d before the last %d changes", oldest, newest, last.revision, len(changes))
 	}
 	for i := range changes {
 		c := &changes[i]
@@ -699,10 +699,10 @@ func (m *modelRun) number() {
 			continue
 		}
 		id := c.now.Resource.Id
-		scan, err := h.Scan(m.ctx, history.Span{From: id, To: nextKey(id)}, history.ScanOptions{Revision: newest})
+		scan, err := h.Scan(m.ctx, history.Range{From: id, To: nextKey(id)}, history.ScanOptions{Revision: newest})
 		m.succeeds("the past stays", "Scan", err)
 		if len(scan.Records) != 1 {
-			violated("the past stays", "a scan of the key of %s returned %d records", idText(id), len(scan.Records))
+			failCheck("the past stays", "a scan of the key of %s returned %d records", idText(id), len(scan.Records))
 		}
 		got := scan.Records[0]
 		c.now.Modified = got.Modified
@@ -710,7 +710,7 @@ func (m *modelRun) number() {
 			c.now.Created = got.Modified
 		}
 		if err := compareRecords(got, *c.now); err != nil || got.Modified <= c.after || got.Modified > c.upTo {
-			violated(check, "a change between the revisions %d and %d: %v, %s", c.after, c.upTo, err, recordText(got))
+			failCheck(check, "a change between the revisions %d and %d: %v, %s", c.after, c.upTo, err, recordText(got))
 		}
 	}
 	m.points = append(m.points, modelPoint{newest, len(m.store.changes)})
@@ -728,44 +728,44 @@ func (m *modelRun) swapOne() {
 	switch {
 	case before != nil && swap.Write != nil && swap.Expect == before.Modified && swap.Write.Id.Uid != before.Resource.Id.Uid:
 		if !errors.Is(err, storage.ErrWrongUid) {
-			violated(check, "a swap with another uid: got error %v, want ErrWrongUid", quoteError(err))
+			failCheck(check, "a swap with another uid: got error %v, want ErrWrongUid", quoteError(err))
 		}
 		return
 	case err != nil:
-		violated(check, "Swap: %v", err)
+		failCheck(check, "Swap: %v", err)
 	}
 	right := before == nil && swap.Expect == 0 || before != nil && swap.Expect == before.Modified
 	if got.Done != right || got.Revision < 1 {
-		violated(check, "a swap that expects revision %d: done is %v at revision %d, stored is %v", swap.Expect, got.Done, got.Revision, before)
+		failCheck(check, "a swap that expects revision %d: done is %v at revision %d, stored is %v", swap.Expect, got.Done, got.Revision, before)
 	}
 	want := before
 	switch {
 	case !right || before == nil && swap.Delete != nil:
 		if before != nil && got.Revision < before.Modified {
-			violated(check, "the answer to a swap is of revision %d, the resource of %d", got.Revision, before.Modified)
+			failCheck(check, "the answer to a swap is of revision %d, the resource of %d", got.Revision, before.Modified)
 		}
 	default:
 		if swap.Delete != nil {
 			op.Delete = before.Resource.Id
 		} else if got.Stored == nil {
-			violated(check, "a swap that writes returned no record")
+			failCheck(check, "a swap that writes returned no record")
 		}
 		m.store.commit([]storage.Op{op}, []*resourcepb.Resource{resourceOf(got.Stored)})
 		m.number()
 		c := m.store.changes[len(m.store.changes)-1]
 		if got.Revision <= c.after || got.Revision > c.upTo || c.now != nil && got.Revision != c.now.Modified {
-			violated("revisions rise", "a swap between the revisions %d and %d has %d", c.after, c.upTo, got.Revision)
+			failCheck("revisions rise", "a swap between the revisions %d and %d has %d", c.after, c.upTo, got.Revision)
 		}
 		if c.now != nil {
 			want = c.now
 		}
 	}
 	if (got.Stored == nil) != (want == nil) {
-		violated(check, "Swap returned the record %v, want %v", got.Stored, want)
+		failCheck(check, "Swap returned the record %v, want %v", got.Stored, want)
 	}
 	if want != nil {
 		if err := compareRecords(*got.Stored, *want); err != nil {
-			violated(check, "the record that Swap returned: %v", err)
+			failCheck(check, "the record that Swap returned: %v", err)
 		}
 	}
 	m.checkKey(m.handle(), operationID(op))
@@ -773,7 +773,7 @@ func (m *modelRun) swapOne() {
 
 // scanSome reads a span at a revision to its end.
 func (m *modelRun) scanSome() {
-	p, span := pick(m.draw, m.points...), m.draw.span()
+	p, span := pick(m.draw, m.points...), m.draw.keyRange()
 	opts := history.ScanOptions{Revision: p.revision, Limit: m.draw.IntN(4), KeysOnly: m.draw.chance(20), Count: m.draw.chance(50)}
 	if m.draw.chance(15) {
 		opts.Revision, p.changes = 0, len(m.store.changes)
@@ -790,9 +790,9 @@ func (m *modelRun) scanSome() {
 
 // follow follows a span from a revision on.
 func (m *modelRun) follow() {
-	h, p, span := m.handle(), pick(m.draw, m.points...), m.draw.span()
+	h, p, span := m.handle(), pick(m.draw, m.points...), m.draw.keyRange()
 	if m.draw.chance(50) {
-		span = history.Span{}
+		span = history.Range{}
 	}
 	m.note("follower %d: %q to %q after revision %d", len(m.followers), keyOf(span.From), keyOf(span.To), p.revision)
 	f, err := m.historian(h).Follow(m.ctx, span, p.revision)
@@ -825,7 +825,7 @@ func (m *modelRun) followToNewest(f *modelFollower) {
 			continue
 		}
 		if missing := f.nextCommit(); len(missing) > 0 || revision < m.points[len(m.points)-1].revision {
-			violated(check, "a follower is at revision %d of %d without %d changes", revision, m.points[len(m.points)-1].revision, len(missing))
+			failCheck(check, "a follower is at revision %d of %d without %d changes", revision, m.points[len(m.points)-1].revision, len(missing))
 		}
 		return
 	}

@@ -66,7 +66,7 @@ func (d *modelDraw) broadFilter() (f filter) {
 // match draws the uid and the version of a call: usually the stored ones, or none if nothing is stored.
 func (d *modelDraw) match(id *resourcepb.ID) (uid, version string) {
 	now := resourceOf(d.store.now[keyOf(id)])
-	past := d.past(id)
+	past := d.oldVersion(id)
 	uid, version = now.GetId().GetUid(), now.GetVersion()
 	if now == nil {
 		uid = d.newUid()
@@ -90,8 +90,8 @@ func (d *modelDraw) match(id *resourcepb.ID) (uid, version string) {
 	return uid, version
 }
 
-// past draws an earlier resource of a key, nil if there was none.
-func (d *modelDraw) past(id *resourcepb.ID) *resourcepb.Resource {
+// oldVersion draws an earlier resource of a key, nil if there was none.
+func (d *modelDraw) oldVersion(id *resourcepb.ID) *resourcepb.Resource {
 	var all []*resourcepb.Resource
 	for _, c := range d.store.changes {
 		if c.key == keyOf(id) && c.now != nil {
@@ -135,7 +135,7 @@ func (d *modelDraw) resource(id *resourcepb.ID) *resourcepb.Resource {
 func (d *modelDraw) owner() *resourcepb.ID {
 	owner := d.id()
 	owner.Uid = d.newUid()
-	if past := d.past(owner); past != nil {
+	if past := d.oldVersion(owner); past != nil {
 		owner.Uid = past.Id.Uid
 	}
 	if now := resourceOf(d.store.now[keyOf(owner)]); now != nil {
@@ -199,8 +199,8 @@ func (d *modelDraw) operations() (ops []storage.Op) {
 	return ops
 }
 
-// span draws a span of the order of keys.
-func (d *modelDraw) span() (span history.Span) {
+// keyRange draws a keyRange of the order of keys.
+func (d *modelDraw) keyRange() (span history.Range) {
 	if d.chance(60) {
 		span.From = pick(d, d.ids...)
 		if d.chance(40) {

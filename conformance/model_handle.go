@@ -11,7 +11,7 @@ import (
 type modelHandle struct {
 	storage.Backend
 	store      *modelStore
-	ordered    bool           // events of different keys come in the order of commits
+	keepsOrder bool           // events of different keys come in the order of commits
 	floor      int            // of all keys
 	floors     map[string]int // by key
 	references map[string]int // by key of a child: of owner references only
@@ -39,7 +39,7 @@ func (h *modelHandle) check(key string, floor int, matches func(stored *resource
 func (h *modelHandle) checkRead(id *resourcepb.ID, got *resourcepb.Resource, err error) {
 	matches := func(stored *resourcepb.Resource) bool { return readMatches(stored, id, got, err) }
 	if v := h.check(keyOf(id), 0, matches); v != nil {
-		violated(v.check, "an eventual Read of %s: got %s, error %v: %s", idText(id), shortText(got), quoteError(err), v.text)
+		failCheck(v.check, "an eventual Read of %s: got %s, error %v: %s", idText(id), shortText(got), quoteError(err), v.text)
 	}
 }
 
@@ -47,7 +47,7 @@ func (h *modelHandle) checkRead(id *resourcepb.ID, got *resourcepb.Resource, err
 func (h *modelHandle) seen(change int) {
 	c := h.store.changes[change]
 	h.floors[c.key] = max(h.floors[c.key], change+1)
-	for first := change; h.ordered && first >= 0 && h.store.changes[first].commit == c.commit; first-- {
+	for first := change; h.keepsOrder && first >= 0 && h.store.changes[first].commit == c.commit; first-- {
 		h.floor = max(h.floor, first)
 	}
 	if c.now != nil {

@@ -20,18 +20,18 @@ type modelListing struct {
 }
 
 type modelToken struct {
-	text  string
-	shown []*resourcepb.Resource // on the pages before it
+	text          string
+	previousPages []*resourcepb.Resource // on the pages before it
 }
 
 // accept compares a page with the listing. It is the page after a token.
 func (l *modelListing) accept(after modelToken, limit int, page storage.Page) {
-	shown := append(slices.Clone(after.shown), page.Resources...)
+	shown := append(slices.Clone(after.previousPages), page.Resources...)
 	if limit > 0 && len(page.Resources) > limit {
-		violated("pages", "a page of %v has %d resources, the limit is %d", l.filter, len(page.Resources), limit)
+		failCheck("pages", "a page of %v has %d resources, the limit is %d", l.filter, len(page.Resources), limit)
 	}
 	if page.Cursor != l.cursor {
-		violated("pages", "a page of %v has cursor %q, the first one had %q", l.filter, page.Cursor, l.cursor)
+		failCheck("pages", "a page of %v has cursor %q, the first one had %q", l.filter, page.Cursor, l.cursor)
 	}
 	if page.Continue != "" {
 		l.tokens = append(l.tokens, modelToken{page.Continue, shown})
@@ -42,7 +42,7 @@ func (l *modelListing) accept(after modelToken, limit int, page storage.Page) {
 			want = l.want
 		}
 		if err := compareLists(shown, want); err != nil {
-			violated("lists are one cut", "the pages of %v: %v", l.filter, err)
+			failCheck("lists are one cut", "the pages of %v: %v", l.filter, err)
 		}
 		return
 	}
@@ -55,7 +55,7 @@ func (l *modelListing) checkUnchanged(shown []*resourcepb.Resource, complete boo
 	byKey := make(map[string]*resourcepb.Resource)
 	for i, res := range shown {
 		if byKey[keyOf(res.Id)] = res; i > 0 && keyOf(shown[i-1].Id) >= keyOf(res.Id) || !l.filter.selects(res.Id) {
-			violated("pages", "the pages of %v show %s after %s", l.filter, shortText(res), shortText(shown[max(i-1, 0)]))
+			failCheck("pages", "the pages of %v show %s after %s", l.filter, shortText(res), shortText(shown[max(i-1, 0)]))
 		}
 	}
 	for _, c := range l.handle.store.changes {
@@ -64,7 +64,7 @@ func (l *modelListing) checkUnchanged(shown []*resourcepb.Resource, complete boo
 			continue
 		}
 		if _, ok := l.handle.store.observe(c.key, l.start, func(stored *resourcepb.Resource) bool { return sameResource(stored, res) }); !ok {
-			violated("pages", "the pages of %v show %q in no state that it had meanwhile: %s", l.filter, c.key, shortText(res))
+			failCheck("pages", "the pages of %v show %q in no state that it had meanwhile: %s", l.filter, c.key, shortText(res))
 		}
 	}
 }

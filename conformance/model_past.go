@@ -13,15 +13,15 @@ type modelPoint struct {
 	changes  int
 }
 
-// inSpan reports whether a key lies in a span, in the order of bytes.
-func inSpan(span history.Span, key string) bool {
+// isInRange reports whether a key lies in a span, in the order of bytes.
+func isInRange(span history.Range, key string) bool {
 	return (span.From == nil || key >= keyOf(span.From)) && (span.To == nil || key < keyOf(span.To))
 }
 
 // scan returns the records of a span after a number of changes, in key order.
-func (m *modelStore) scan(span history.Span, changes int) (records []history.Record) {
+func (m *modelStore) scan(span history.Range, changes int) (records []history.Record) {
 	for key, r := range m.at(changes) {
-		if inSpan(span, key) {
+		if isInRange(span, key) {
 			records = append(records, *r)
 		}
 	}
@@ -35,9 +35,9 @@ func checkScan(scan history.ScanResult, opts history.ScanOptions, want []history
 	n := len(scan.Records)
 	switch {
 	case opts.Revision != 0 && scan.Revision != opts.Revision:
-		violated(check, "a scan at revision %d says that it was at %d", opts.Revision, scan.Revision)
+		failCheck(check, "a scan at revision %d says that it was at %d", opts.Revision, scan.Revision)
 	case opts.Limit > 0 && n > opts.Limit, n > len(want), n == 0 && len(want) > 0, scan.More != (n < len(want)), opts.Count && scan.Count != int64(len(want)):
-		violated(check, "a scan at revision %d with limit %d: %d of %d records, count %d, more is %v", opts.Revision, opts.Limit, n, len(want), scan.Count, scan.More)
+		failCheck(check, "a scan at revision %d with limit %d: %d of %d records, count %d, more is %v", opts.Revision, opts.Limit, n, len(want), scan.Count, scan.More)
 	}
 	for i, r := range scan.Records {
 		w := want[i]
@@ -45,7 +45,7 @@ func checkScan(scan history.ScanResult, opts history.ScanOptions, want []history
 			r.Resource = w.Resource
 		}
 		if err := compareRecords(r, w); err != nil {
-			violated(check, "record %d of a scan at revision %d: %v", i, opts.Revision, err)
+			failCheck(check, "record %d of a scan at revision %d: %v", i, opts.Revision, err)
 		}
 	}
 	return want[n:]
@@ -55,7 +55,7 @@ func checkScan(scan history.ScanResult, opts history.ScanOptions, want []history
 type modelFollower struct {
 	history.Follower
 	handle   *modelHandle
-	span     history.Span
+	keyRange history.Range
 	next     int
 	revision int64
 }
@@ -63,28 +63,28 @@ type modelFollower struct {
 // accept compares an answer of Next with the changes.
 func (f *modelFollower) accept(changes []history.Change, revision int64) {
 	if revision < f.revision {
-		violated("revisions rise", "a follower went back from revision %d to %d", f.revision, revision)
+		failCheck("revisions rise", "a follower went back from revision %d to %d", f.revision, revision)
 	}
 	f.revision = revision
 	for len(changes) > 0 {
 		commit := f.nextCommit()
 		if len(commit) == 0 {
-			violated("followers report every change once", "a change of revision %d that no commit made", changes[0].Revision)
+			failCheck("followers report every change once", "a change of revision %d that no commit made", changes[0].Revision)
 		}
 		if len(commit) > len(changes) {
-			violated("commits are followed as a whole", "%d of %d changes of a commit, the first of revision %d", len(changes), len(commit), changes[0].Revision)
+			failCheck("commits are followed as a whole", "%d of %d changes of a commit, the first of revision %d", len(changes), len(commit), changes[0].Revision)
 		}
 		for i, got := range changes[:len(commit)] {
 			j := slices.IndexFunc(commit, func(c modelChange) bool { return c.key == changeKey(got) })
 			if j < 0 {
-				violated("followers report every change once", "revision %d: a change of %q that is not due", got.Revision, changeKey(got))
+				failCheck("followers report every change once", "revision %d: a change of %q that is not due", got.Revision, changeKey(got))
 			}
 			if got.More != (i < len(commit)-1) {
-				violated("commits are followed as a whole", "change %d of %d of a commit, of revision %d: more is %v", i, len(commit), got.Revision, got.More)
+				failCheck("commits are followed as a whole", "change %d of %d of a commit, of revision %d: more is %v", i, len(commit), got.Revision, got.More)
 			}
 			checkChange(got, commit[j])
 			if got.Revision > revision {
-				violated("revisions rise", "a change of revision %d came with those up to %d", got.Revision, revision)
+				failCheck("revisions rise", "a change of revision %d came with those up to %d", got.Revision, revision)
 			}
 			commit[j].key = "" // no other change is this one
 		}
@@ -96,7 +96,7 @@ func (f *modelFollower) accept(changes []history.Change, revision int64) {
 func (f *modelFollower) nextCommit() (commit []modelChange) {
 	all := f.handle.store.changes
 	for ; f.next < len(all) && (len(commit) == 0 || all[f.next].commit == commit[0].commit); f.next++ {
-		if inSpan(f.span, all[f.next].key) {
+		if isInRange(f.keyRange, all[f.next].key) {
 			commit = append(commit, all[f.next])
 		}
 	}
@@ -110,24 +110,24 @@ func changeKey(c history.Change) string {
 	case c.Old != nil:
 		return keyOf(c.Old.Resource.Id)
 	}
-	violated("followers report the previous state", "the change of revision %d has neither Now nor Before", c.Revision)
+	failCheck("followers report the previous state", "the change of revision %d has neither Now nor Before", c.Revision)
 	return ""
 }
 
 func checkChange(got history.Change, want modelChange) {
 	if got.Revision <= want.after || got.Revision > want.upTo {
-		violated("revisions rise", "a change between the revisions %d and %d has %d", want.after, want.upTo, got.Revision)
+		failCheck("revisions rise", "a change between the revisions %d and %d has %d", want.after, want.upTo, got.Revision)
 	}
 	for _, c := range []struct {
 		check     string
 		got, want *history.Record
 	}{{"followers report every change once", got.New, want.now}, {"followers report the previous state", got.Old, want.before}} {
 		if (c.got == nil) != (c.want == nil) {
-			violated(c.check, "the change of %q at revision %d: got %v, want %v", want.key, got.Revision, c.got, c.want)
+			failCheck(c.check, "the change of %q at revision %d: got %v, want %v", want.key, got.Revision, c.got, c.want)
 		}
 		if c.got != nil {
 			if err := compareRecords(*c.got, *c.want); err != nil {
-				violated(c.check, "the change of %q at revision %d: %v", want.key, got.Revision, err)
+				failCheck(c.check, "the change of %q at revision %d: %v", want.key, got.Revision, err)
 			}
 		}
 	}

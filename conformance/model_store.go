@@ -17,8 +17,8 @@ type violation struct{ check, text string }
 
 func (v *violation) Error() string { return fmt.Sprintf("[%s] %s", v.check, v.text) }
 
-// violated ends the history with a violation, which the player recovers.
-func violated(check, format string, args ...any) {
+// failCheck ends the history with a violation, which the player recovers.
+func failCheck(check, format string, args ...any) {
 	panic(&violation{check, fmt.Sprintf(format, args...)})
 }
 
@@ -114,11 +114,11 @@ func (m *modelStore) checkResult(written, result *resourcepb.Resource) {
 	want := clone(written)
 	want.Version = result.GetVersion()
 	if want.Version == "" || !proto.Equal(result, want) {
-		violated("content", "a write returned\n%s\nwant\n%s", shortText(result), shortText(want))
+		failCheck("content", "a write returned\n%s\nwant\n%s", shortText(result), shortText(want))
 	}
 	for _, c := range m.changes {
 		if earlier := resourceOf(c.now); earlier.GetVersion() == want.Version && c.key == keyOf(want.Id) {
-			violated("versions", "version %q of %q came a second time", want.Version, c.key)
+			failCheck("versions", "version %q of %q came a second time", want.Version, c.key)
 		}
 	}
 }

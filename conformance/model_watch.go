@@ -63,15 +63,15 @@ func (w *modelWatch) owes() bool {
 // owed reports whether one of the first changes is outstanding.
 func (w *modelWatch) owed(changes int) bool {
 	for i, status := range w.position()[:changes] {
-		if status == statusAfter && w.selects(i) && !w.superseded(i) {
+		if status == statusAfter && w.selects(i) && !w.canSkip(i) {
 			return true
 		}
 	}
 	return false
 }
 
-// superseded reports whether a watch that merges events may leave out a change because of a later one.
-func (w *modelWatch) superseded(change int) bool {
+// canSkip reports whether a watch that merges events may leave out a change because of a later one.
+func (w *modelWatch) canSkip(change int) bool {
 	later := w.handle.store.changes[change+1:]
 	return w.h.MergesEvents != "" && slices.ContainsFunc(later, func(c modelChange) bool { return c.key == w.handle.store.changes[change].key })
 }
@@ -83,7 +83,7 @@ func (w *modelWatch) cursor() modelCursor {
 	for i, status := range statuses {
 		c := w.handle.store.changes[i]
 		switch {
-		case status == statusAfter && next < 0 && w.handle.ordered:
+		case status == statusAfter && next < 0 && w.handle.keepsOrder:
 			next = c.commit
 		case status == statusOpen && next >= 0 && c.commit > next:
 			statuses[i] = statusAfter
@@ -108,13 +108,13 @@ func (w *modelWatch) acceptSnapshot(ev *resourcepb.WatchEvent) {
 	const check = "snapshots of watches"
 	switch {
 	case ev.GetMore():
-		violated("transactions in watches", "an event of a snapshot says that its commit continues: %s", shortText(ev))
+		failCheck("transactions in watches", "an event of a snapshot says that its commit continues: %s", shortText(ev))
 	case len(w.snapshot) > 0 && !proto.Equal(ev, upsertEvent(w.snapshot[0])):
-		violated(check, "the snapshot of %v:\n got %s\nwant %s", w.filter, shortText(ev), shortText(w.snapshot[0]))
+		failCheck(check, "the snapshot of %v:\n got %s\nwant %s", w.filter, shortText(ev), shortText(w.snapshot[0]))
 	case len(w.snapshot) > 0:
 		w.snapshot = w.snapshot[1:]
 	case ev.GetEndOfSnapshot() == nil:
-		violated(check, "the snapshot of %v continues after its last resource with %s", w.filter, shortText(ev))
+		failCheck(check, "the snapshot of %v continues after its last resource with %s", w.filter, shortText(ev))
 	default:
 		w.inSnapshot = false
 	}
@@ -125,17 +125,17 @@ func (w *modelWatch) acceptBookmark(ev *resourcepb.WatchEvent) {
 	w.allowance--
 	switch {
 	case w.inSnapshot:
-		violated("bookmarks are true", "a bookmark in the middle of a snapshot")
+		failCheck("bookmarks are true", "a bookmark in the middle of a snapshot")
 	case w.more:
-		violated("transactions in watches", "a bookmark in the middle of a commit")
+		failCheck("transactions in watches", "a bookmark in the middle of a commit")
 	case w.allowance < 0:
-		violated("bookmarks", "there are more bookmarks than requests")
+		failCheck("bookmarks", "there are more bookmarks than requests")
 	case ev.GetMore(), ev.GetBookmark().GetCursor() != w.Cursor():
-		violated("bookmarks are true", "a bookmark has cursor %q, the watch is at %q", ev.GetBookmark().GetCursor(), w.Cursor())
+		failCheck("bookmarks are true", "a bookmark has cursor %q, the watch is at %q", ev.GetBookmark().GetCursor(), w.Cursor())
 	}
 	if strict {
 		if w.owed(w.requests[0]) {
-			violated("bookmarks are true", "a bookmark of a watch of %v came before an event of a change that was acknowledged before the request", w.filter)
+			failCheck("bookmarks are true", "a bookmark of a watch of %v came before an event of a change that was acknowledged before the request", w.filter)
 		}
 		for i := range w.position()[:w.requests[0]] {
 			w.statuses[i] = statusBefore
@@ -152,17 +152,17 @@ func (w *modelWatch) acceptChange(ev *resourcepb.WatchEvent) {
 	for j, status := range position {
 		other := changes[j]
 		sameOrder := other.key == c.key
-		if w.handle.ordered {
+		if w.handle.keepsOrder {
 			sameOrder = other.commit != c.commit
 		}
 		switch {
 		case j == i || sameOrder && j < i:
-			if j < i && status == statusAfter && w.selects(j) && !w.superseded(j) {
+			if j < i && status == statusAfter && w.selects(j) && !w.canSkip(j) {
 				check := "watches are complete and ordered"
 				if other.key != c.key {
 					check = "one order of changes"
 				}
-				violated(check, "a watch of %v returned %s\nbefore %s", w.filter, shortText(ev), shortText(other.event))
+				failCheck(check, "a watch of %v returned %s\nbefore %s", w.filter, shortText(ev), shortText(other.event))
 			}
 			position[j] = statusBefore
 		case sameOrder && status == statusOpen && w.selects(j):
@@ -171,7 +171,7 @@ func (w *modelWatch) acceptChange(ev *resourcepb.WatchEvent) {
 	}
 	w.checkMore(ev, c)
 	if want := resourceOf(c.before); w.recalls && !proto.Equal(ev.Before, want) || !w.recalls && ev.Before != nil {
-		violated("watches report the previous state", "the previous state in %s:\n got %s\nwant %s", shortText(ev), shortText(ev.Before), shortText(want))
+		failCheck("watches report the previous state", "the previous state in %s:\n got %s\nwant %s", shortText(ev), shortText(ev.Before), shortText(want))
 	}
 	w.handle.seen(i)
 }
@@ -186,14 +186,14 @@ func (w *modelWatch) find(ev *resourcepb.WatchEvent) int {
 			continue
 		}
 		if status == statusBefore || !w.selects(i) {
-			violated("watches are complete and ordered", "a watch of %v returned an event that is not due: %s", w.filter, shortText(ev))
+			failCheck("watches are complete and ordered", "a watch of %v returned an event that is not due: %s", w.filter, shortText(ev))
 		}
 		return i
 	}
 	if ev.GetDelete() != nil {
-		violated("deletions show the last resource", "a watch of %v returned %s", w.filter, shortText(ev))
+		failCheck("deletions show the last resource", "a watch of %v returned %s", w.filter, shortText(ev))
 	}
-	violated("watches are complete and ordered", "a watch of %v returned an event of no change: %s", w.filter, shortText(ev))
+	failCheck("watches are complete and ordered", "a watch of %v returned an event of no change: %s", w.filter, shortText(ev))
 	return -1
 }
 
@@ -202,7 +202,7 @@ func (w *modelWatch) checkMore(ev *resourcepb.WatchEvent, c modelChange) {
 	w.more = ev.GetMore()
 	if w.h.NoCommitBounds != "" {
 		if ev.GetMore() {
-			violated("transactions in watches", "an event says that its commit continues although Harness.NoCommitBounds says: %s", w.h.NoCommitBounds)
+			failCheck("transactions in watches", "an event says that its commit continues although Harness.NoCommitBounds says: %s", w.h.NoCommitBounds)
 		}
 		return
 	}
@@ -216,6 +216,6 @@ func (w *modelWatch) checkMore(ev *resourcepb.WatchEvent, c modelChange) {
 		}
 	}
 	if ev.GetMore() != remaining && !open {
-		violated("transactions in watches", "more is %v, the rest of the commit for %v is %v: %s", ev.GetMore(), w.filter, remaining, shortText(ev))
+		failCheck("transactions in watches", "more is %v, the rest of the commit for %v is %v: %s", ev.GetMore(), w.filter, remaining, shortText(ev))
 	}
 }

@@ -17,7 +17,7 @@ func newestRevision(s *suite, h history.Historian) int64 {
 }
 
 // scanAll reads a span in parts of limit records, all at the revision of the first.
-func scanAll(s *suite, h history.Historian, span history.Span, opts history.ScanOptions) (records []history.Record, revision int64) {
+func scanAll(s *suite, h history.Historian, span history.Range, opts history.ScanOptions) (records []history.Record, revision int64) {
 	s.Helper()
 	for {
 		scan, err := h.Scan(s.ctx, span, opts)

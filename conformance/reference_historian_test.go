@@ -64,7 +64,7 @@ func (h *handle) past(revision int64) state {
 	return st
 }
 
-func within(span history.Span, id *resourcepb.ID, closed bool) bool {
+func within(span history.Range, id *resourcepb.ID, closed bool) bool {
 	k := []byte(keyOf(id))
 	if span.From != nil && bytes.Compare(k, []byte(keyOf(span.From))) < 0 {
 		return false
@@ -76,7 +76,7 @@ func within(span history.Span, id *resourcepb.ID, closed bool) bool {
 	return order < 0 || closed && order == 0
 }
 
-func checkSpan(span history.Span) error {
+func checkRange(span history.Range) error {
 	for _, id := range []*resourcepb.ID{span.From, span.To} {
 		if id != nil && (strings.Count(keyOf(id), "\x00") != 4 || len(id.Name) > 256) {
 			return invalid("a bound with a NUL, or one that is too long")
@@ -85,12 +85,12 @@ func checkSpan(span history.Span) error {
 	return nil
 }
 
-func (h *handle) Scan(ctx context.Context, span history.Span, opts history.ScanOptions) (history.ScanResult, error) {
+func (h *handle) Scan(ctx context.Context, span history.Range, opts history.ScanOptions) (history.ScanResult, error) {
 	var problem error
 	if min(opts.Revision, int64(opts.Limit), int64(opts.Bytes)) < 0 {
 		problem = invalid("a negative option")
 	}
-	if err := h.enter(ctx, problem, checkSpan(span)); err != nil {
+	if err := h.enter(ctx, problem, checkRange(span)); err != nil {
 		return history.ScanResult{}, err
 	}
 	h.mu.Lock()
@@ -127,7 +127,7 @@ func (h *handle) Scan(ctx context.Context, span history.Span, opts history.ScanO
 		scan.Records = append(scan.Records, r)
 	}
 	if scan.More {
-		scan.Rest = history.Span{From: nextKey(scan.Records[len(scan.Records)-1].Resource.Id), To: span.To}
+		scan.Rest = history.Range{From: nextKey(scan.Records[len(scan.Records)-1].Resource.Id), To: span.To}
 	}
 	switch {
 	case !opts.Count:
@@ -212,12 +212,12 @@ func (h *handle) Compact(ctx context.Context, revision int64) error {
 	return nil
 }
 
-func (h *handle) Follow(ctx context.Context, span history.Span, after int64) (history.Follower, error) {
+func (h *handle) Follow(ctx context.Context, span history.Range, after int64) (history.Follower, error) {
 	var problem error
 	if after <= 0 {
 		problem = invalid("revision %d", after)
 	}
-	if err := h.enter(ctx, problem, checkSpan(span)); err != nil {
+	if err := h.enter(ctx, problem, checkRange(span)); err != nil {
 		return nil, err
 	}
 	h.mu.Lock()
@@ -244,7 +244,7 @@ func (h *handle) Follow(ctx context.Context, span history.Span, after int64) (hi
 // follower is a watch whose events are computed again.
 type follower struct {
 	*watch
-	span  history.Span
+	span  history.Range
 	begun []history.Change
 }
 

@@ -84,7 +84,7 @@ type Source[P any] interface {
 
 // Prover is an optional interface of a Source that can prove the progress of a watch. Its watches are storage.Bookmarkers.
 //
-// If positions are numbers, Newest reads the newest one as a strong read would, and Reached compares two of them.
+// If positions are numbers, Newest reads the newest one as a strong read would, and HasReached compares two of them.
 type Prover[P any] interface {
 	// Newest reads from the database a position that contains every change acknowledged to any caller before the call. It ensures
 	// that Run soon publishes a batch, possibly an empty one, whose end has reached the position, unless Run has published that
@@ -93,8 +93,8 @@ type Prover[P any] interface {
 	// Newest limits its own time. After an error it is called again until the run ends. Calls do not overlap.
 	Newest(ctx context.Context) (P, error)
 
-	// Reached reports whether at contains everything that target, a position from Newest, contains.
-	Reached(at, target P) bool
+	// HasReached reports whether at contains everything that target, a position from Newest, contains.
+	HasReached(at, target P) bool
 }
 
 // PageBytes bounds a page of history: the page ends once its resources have that many bytes, whatever the number of changes in it.

@@ -8,7 +8,7 @@ import (
 )
 
 // Sequence implements the positions of a [Source] if every change has a number, the numbers increase in commit order, and Event.At is
-// the event's number. It also implements Reached of a [Prover].
+// the event's number. It also implements HasReached of a [Prover].
 type Sequence struct{}
 
 // Contains implements Source.
@@ -20,8 +20,8 @@ func (Sequence) Advance(_ uint64, ev *Event[uint64]) uint64 { return ev.At }
 // Merge implements Source.
 func (Sequence) Merge(at, end uint64) uint64 { return max(at, end) }
 
-// Reached implements Prover.
-func (Sequence) Reached(at, target uint64) bool { return at >= target }
+// HasReached implements Prover.
+func (Sequence) HasReached(at, target uint64) bool { return at >= target }
 
 // Encode implements Source.
 func (Sequence) Encode(at uint64) []byte { return binary.BigEndian.AppendUint64(nil, at) }

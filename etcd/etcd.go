@@ -35,7 +35,7 @@ type handle struct {
 	*reader
 	*writer
 	lister
-	pastReader
+	revisionReader
 	historian
 	mover
 }
@@ -125,7 +125,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, opts Options, owns
 }
 
 func newHandle(c *conn) *handle {
-	h := &handle{conn: c, reader: newReader(c), lister: lister{c}, pastReader: pastReader{c}, historian: historian{c}, mover: mover{c}}
+	h := &handle{conn: c, reader: newReader(c), lister: lister{c}, revisionReader: revisionReader{c}, historian: historian{c}, mover: mover{c}}
 	h.writer = newWriter(c, h.reader)
 	return h
 }

@@ -72,8 +72,8 @@ func (s *source) Newest(ctx context.Context) (position, error) {
 	return endOf(rev), nil
 }
 
-// Reached implements driver.Prover.
-func (s *source) Reached(at, target position) bool { return !at.less(target) }
+// HasReached implements driver.Prover.
+func (s *source) HasReached(at, target position) bool { return !at.less(target) }
 
 // history reads past changes through one watch of etcd, which it keeps from page to page. For each watch that starts far behind the
 // server scans all later changes: 40,000 changes took 108 s in pages of 500 with a watch for each page, and take 3 s with one watch.

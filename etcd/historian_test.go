@@ -45,7 +45,7 @@ func newest(t testing.TB, h history.Historian) int64 {
 func scanned(t testing.TB, h history.Historian, revision int64, opts history.ScanOptions) (lines []string, at int64) {
 	t.Helper()
 	opts.Revision = revision
-	var span history.Span
+	var span history.Range
 	for count := int64(-1); ; {
 		scan, err := h.Scan(fixture.Context(t), span, opts)
 		if err != nil {
@@ -159,7 +159,7 @@ func TestRevisionsAfterCompaction(t *testing.T) {
 			if lines, _ := scanned(t, reader, want, history.ScanOptions{}); len(lines) != 1 {
 				t.Errorf("reader %d has %q at the oldest revision", i, lines)
 			}
-			_, err = reader.Scan(fixture.Context(t), history.Span{}, history.ScanOptions{Revision: want - 1})
+			_, err = reader.Scan(fixture.Context(t), history.Range{}, history.ScanOptions{Revision: want - 1})
 			if !errors.Is(err, storage.ErrCompacted) {
 				t.Errorf("reader %d before the oldest revision: %v, expected ErrCompacted", i, err)
 			}
@@ -197,7 +197,7 @@ func TestCompact(t *testing.T) {
 	if err := h.Compact(fixture.Context(t), newest(t, h)+1); !errors.Is(err, storage.ErrFutureRevision) {
 		t.Errorf("compact at a future revision: %v, expected ErrFutureRevision", err)
 	}
-	if _, err := h.Scan(fixture.Context(t), history.Span{}, history.ScanOptions{Revision: newest(t, h) + 1}); !errors.Is(err, storage.ErrFutureRevision) || errors.Is(err, storage.ErrCompacted) {
+	if _, err := h.Scan(fixture.Context(t), history.Range{}, history.ScanOptions{Revision: newest(t, h) + 1}); !errors.Is(err, storage.ErrFutureRevision) || errors.Is(err, storage.ErrCompacted) {
 		t.Errorf("scan at a future revision: %v, expected ErrFutureRevision", err)
 	}
 	wantOldest(revisions[5])
@@ -265,7 +265,7 @@ func TestFollowerReadsPreviousVersions(t *testing.T) {
 		}
 	}
 	sent.take("")
-	f, err := h.Follow(fixture.Context(t), history.Span{}, start)
+	f, err := h.Follow(fixture.Context(t), history.Range{}, start)
 	if err != nil {
 		t.Fatal(err)
 	}

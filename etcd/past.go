@@ -15,12 +15,12 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// pastReader implements the reads of driver.Historian.
-type pastReader struct{ *conn }
+// revisionReader implements the reads of driver.Historian.
+type revisionReader struct{ *conn }
 
 // ReadAt implements driver.Historian. Any member with the revision may answer an eventual read, since all members keep the same
 // history. A read of keys only is no cheaper than a full one, because the version text depends on the uid and the owner.
-func (p pastReader) ReadAt(ctx context.Context, q *driver.HistoryQuery[position], add func(*driver.Version) error) (past driver.HistoryPage[position], err error) {
+func (p revisionReader) ReadAt(ctx context.Context, q *driver.HistoryQuery[position], add func(*driver.Version) error) (past driver.HistoryPage[position], err error) {
 	if q.At != nil && (q.At.key != endKey || q.At.rev <= 0) {
 		return past, fmt.Errorf("%w: the position is inside a revision; only complete revisions can be read", storage.ErrInvalid)
 	}
@@ -53,7 +53,7 @@ type historyRead struct {
 	versions []driver.Version
 }
 
-func (p pastReader) readHistory(ctx context.Context, q *driver.HistoryQuery[position]) (*historyRead, error) {
+func (p revisionReader) readHistory(ctx context.Context, q *driver.HistoryQuery[position]) (*historyRead, error) {
 	l := newListingWithin(p.conn, q.Filter, q.From, q.To, q.Consistency)
 	l.pinnedRevision = q.Final
 	if q.At != nil {
@@ -140,7 +140,7 @@ func (l *listing) count(ctx context.Context, taken int64) (int64, error) {
 
 // Before implements driver.Historian. A creation has no previous version, a deletion carries it, and for some events an earlier one in
 // events has written it. The others are read, many keys in one transaction, each at the revision before its event.
-func (p pastReader) Before(ctx context.Context, events []*event) ([]*driver.Version, error) {
+func (p revisionReader) Before(ctx context.Context, events []*event) ([]*driver.Version, error) {
 	ctx, done, err := p.begin(ctx)
 	if err != nil {
 		return nil, err
@@ -182,7 +182,7 @@ func (p pastReader) Before(ctx context.Context, events []*event) ([]*driver.Vers
 }
 
 // readBefore reads the versions stored before the events with the indexes in wanted.
-func (p pastReader) readBefore(ctx context.Context, events []*event, wanted []int, versions []*driver.Version) error {
+func (p revisionReader) readBefore(ctx context.Context, events []*event, wanted []int, versions []*driver.Version) error {
 	gets := make([]*pb.RequestOp, len(wanted))
 	for i, at := range wanted {
 		gets[i] = opGet(p.layout.resource(events[at].Key))

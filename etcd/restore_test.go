@@ -75,7 +75,7 @@ func wantCompacted(t *testing.T, b storage.Backend, token string, revision int64
 			t.Errorf("a page from before the restore: %v, %v; want ErrCompacted", page.Resources, err)
 		}
 	}
-	scan, err := historian(t, b).Scan(fixture.Context(t), history.Span{}, history.ScanOptions{Revision: revision})
+	scan, err := historian(t, b).Scan(fixture.Context(t), history.Range{}, history.ScanOptions{Revision: revision})
 	if !errors.Is(err, storage.ErrCompacted) {
 		t.Errorf("a scan at revision %d, from before the restore: %v, %v; want ErrCompacted", revision, scan.Records, err)
 	}
@@ -116,7 +116,7 @@ func TestRestoredBackupReusesRevisions(t *testing.T) {
 	if oldest, newest, err := h.Revisions(fixture.Context(t)); !errors.Is(err, storage.ErrCompacted) {
 		t.Errorf("the revisions of a cluster that went back: %d to %d, %v; want ErrCompacted", oldest, newest, err)
 	}
-	scan, err := h.Scan(fixture.Context(t), history.Span{}, history.ScanOptions{})
+	scan, err := h.Scan(fixture.Context(t), history.Range{}, history.ScanOptions{})
 	if !errors.Is(err, storage.ErrCompacted) {
 		t.Errorf("a scan of a cluster that went back has revision %d, %v; want ErrCompacted", scan.Revision, err)
 	}

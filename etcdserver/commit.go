@@ -109,7 +109,7 @@ func (c *commit) revision(ctx context.Context, s *Server, stored []*resourcepb.R
 			changing = append(changing, key)
 		}
 	}
-	span := history.Span{From: idAt(slices.Min(changing)), To: idAt(slices.Max(changing))}
+	span := history.Range{From: idAt(slices.Min(changing)), To: idAt(slices.Max(changing))}
 	span.To.Name += "\x01"
 	follower, err := s.history.Follow(ctx, span, c.after)
 	if err != nil {

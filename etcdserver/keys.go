@@ -78,23 +78,23 @@ func keyOf(id *resourcepb.ID) []byte {
 
 // requestRange returns the range of a request: one key, the keys from key (inclusive) to end (exclusive), or all keys from key on if end is
 // a single NUL. It returns false if no storable key is in the range.
-func requestRange(key, end []byte) (history.Span, bool) {
+func requestRange(key, end []byte) (history.Range, bool) {
 	if len(end) == 0 {
 		id, err := idOf(key)
 		if err != nil {
-			return history.Span{}, false // such a key is never stored
+			return history.Range{}, false // such a key is never stored
 		}
 		to := idAt(string(key))
 		to.Name += "\x01"
-		return history.Span{From: id, To: to}, true
+		return history.Range{From: id, To: to}, true
 	}
 	from, to := lowerBound(key), afterAllKeys
 	if !isAll(end) {
 		if to = lowerBound(end); bytes.Compare(key, end) >= 0 {
-			return history.Span{}, false
+			return history.Range{}, false
 		}
 	}
-	return history.Span{From: from, To: to}, from != afterAllKeys
+	return history.Range{From: from, To: to}, from != afterAllKeys
 }
 
 // isAll reports whether the end of a range means that it has no end.

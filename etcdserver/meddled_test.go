@@ -48,7 +48,7 @@ func (m *meddled) Swap(ctx context.Context, swap history.Swap) (history.SwapResu
 	return m.Historian.Swap(ctx, swap)
 }
 
-func (m *meddled) Follow(ctx context.Context, span history.Span, after int64) (history.Follower, error) {
+func (m *meddled) Follow(ctx context.Context, span history.Range, after int64) (history.Follower, error) {
 	if do := m.follows.Swap(nil); do != nil {
 		(*do)()
 	}

@@ -131,7 +131,7 @@ func (s *Server) checkReadable(ctx context.Context, revision int64) error {
 func clampLimit(limit int64) int { return int(min(max(limit, 0), 1<<30)) }
 
 // scan reads a range at one revision, up to the limit, in as many steps as necessary.
-func (s *Server) scan(ctx context.Context, span history.Span, opts history.ScanOptions) (history.ScanResult, error) {
+func (s *Server) scan(ctx context.Context, span history.Range, opts history.ScanOptions) (history.ScanResult, error) {
 	for {
 		scan, err := s.scanOnce(ctx, span, opts)
 		if errors.Is(err, storage.ErrCompacted) && opts.Revision == 0 && ctx.Err() == nil {
@@ -141,7 +141,7 @@ func (s *Server) scan(ctx context.Context, span history.Span, opts history.ScanO
 	}
 }
 
-func (s *Server) scanOnce(ctx context.Context, span history.Span, opts history.ScanOptions) (history.ScanResult, error) {
+func (s *Server) scanOnce(ctx context.Context, span history.Range, opts history.ScanOptions) (history.ScanResult, error) {
 	all, err := s.history.Scan(ctx, span, opts)
 	for err == nil && all.More && (opts.Limit == 0 || len(all.Records) < opts.Limit) {
 		next := history.ScanOptions{Revision: all.Revision, KeysOnly: opts.KeysOnly, Bytes: opts.Bytes}

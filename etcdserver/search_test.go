@@ -22,7 +22,7 @@ type silent struct {
 	storage.Transactor
 }
 
-func (s silent) Follow(ctx context.Context, span history.Span, after int64) (history.Follower, error) {
+func (s silent) Follow(ctx context.Context, span history.Range, after int64) (history.Follower, error) {
 	f, err := s.Historian.Follow(ctx, span, after)
 	return &silentFollower{f}, err
 }

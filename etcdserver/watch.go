@@ -116,7 +116,7 @@ func (w *watch) openOnce(stream, ctx context.Context) (follower history.Follower
 	}
 	span, ok := requestRange(w.request.Key, w.request.RangeEnd)
 	if !ok {
-		span = history.Span{From: afterAllKeys, To: afterAllKeys} // nothing is ever stored there
+		span = history.Range{From: afterAllKeys, To: afterAllKeys} // nothing is ever stored there
 	}
 	after := min(from-1, newest)
 	if oldest == firstRevision {

@@ -41,7 +41,7 @@ func ExampleHistorian() {
 		log.Fatal(err)
 	}
 
-	then, err := historian.Scan(ctx, history.Span{}, history.ScanOptions{Revision: before})
+	then, err := historian.Scan(ctx, history.Range{}, history.ScanOptions{Revision: before})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func ExampleHistorian() {
 		fmt.Printf("at revision %d there was %s\n", then.Revision, record.Resource.Id.Name)
 	}
 
-	follower, err := historian.Follow(ctx, history.Span{}, before)
+	follower, err := historian.Follow(ctx, history.Range{}, before)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -35,23 +35,23 @@ type Historian interface {
 	// Revisions returns the oldest and the newest readable revision of the store. The newest one is strong: it includes everything
 	// acknowledged before the call.
 	Revisions(ctx context.Context) (oldest, newest int64, err error)
-	// Scan reads the resources in a span at a revision, in key order.
-	Scan(ctx context.Context, span Span, opts ScanOptions) (ScanResult, error)
+	// Scan reads the resources in a range at a revision, in key order.
+	Scan(ctx context.Context, keys Range, opts ScanOptions) (ScanResult, error)
 	// Swap writes or deletes a resource, atomically and durably, if the key was last changed at the expected revision. As with
 	// [storage.Backend].WriteCAS, the outcome is never a guess.
 	Swap(ctx context.Context, swap Swap) (SwapResult, error)
-	// Follow returns the changes in a span after a revision, at the earliest the oldest one.
-	Follow(ctx context.Context, span Span, after int64) (Follower, error)
+	// Follow returns the changes in a range after a revision, at the earliest the oldest one.
+	Follow(ctx context.Context, keys Range, after int64) (Follower, error)
 	// Compact discards the history before a revision, which becomes the oldest one. It does nothing if the oldest revision is not
 	// smaller. Followers, watches and listings that still need the discarded history end with
 	// storage.ErrCompacted.
 	Compact(ctx context.Context, revision int64) error
 }
 
-// Span is the range of keys from From, inclusive, to To, exclusive, in list order; nil is unbounded. Only the parts of an ID that
+// Range is the range of keys from From, inclusive, to To, exclusive, in list order; nil is unbounded. Only the parts of an ID that
 // belong to the key count. They may be empty, and one byte longer than the parts of a key: a name followed by the byte 1 is the
 // first name after it.
-type Span struct{ From, To *resourcepb.ID }
+type Range struct{ From, To *resourcepb.ID }
 
 // ScanOptions are the options of a scan.
 type ScanOptions struct {
@@ -64,7 +64,7 @@ type ScanOptions struct {
 	Bytes int
 	// KeysOnly omits everything from a resource but the key and the version.
 	KeysOnly bool
-	// Count requests the number of all keys in the span, regardless of the limit.
+	// Count requests the number of all keys in the range, regardless of the limit.
 	Count bool
 }
 
@@ -82,11 +82,11 @@ type ScanResult struct {
 	Records []Record
 	// Revision is the revision of the scan. To continue, scan Rest at it.
 	Revision int64
-	// Count is the number of resources in the span, if requested.
+	// Count is the number of resources in the range, if requested.
 	Count int64
-	// More reports that the span contains more than Records. Rest is then the remaining span.
+	// More reports that the range contains more than Records. Rest is then the remaining range.
 	More bool
-	Rest Span
+	Rest Range
 }
 
 // Swap is a write or a deletion. Exactly one of Write and Delete is set.

@@ -28,7 +28,7 @@ func FuzzTokens(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for kind, token := range map[cursor.Kind]string{cursor.Past: first.Continue, cursor.Watch: first.Cursor} {
+	for kind, token := range map[cursor.Kind]string{cursor.Revision: first.Continue, cursor.Watch: first.Cursor} {
 		payload, err := cursor.Decode(kind, b.handle.StoreID(), token)
 		if err != nil {
 			f.Fatal(err)
@@ -46,7 +46,7 @@ func FuzzTokens(f *testing.F) {
 		} else if !errors.Is(err, storage.ErrInvalid) && !errors.Is(err, storage.ErrCompacted) {
 			t.Errorf("a cursor with payload %q: got error %v, expected ErrInvalid or ErrCompacted", payload, err)
 		}
-		_, err := b.ListPage(ctx, typ, tenancy, "", storage.ListOptions{Continue: cursor.Encode(cursor.Past, b.handle.StoreID(), payload)})
+		_, err := b.ListPage(ctx, typ, tenancy, "", storage.ListOptions{Continue: cursor.Encode(cursor.Revision, b.handle.StoreID(), payload)})
 		if err != nil && !errors.Is(err, storage.ErrInvalid) && !errors.Is(err, storage.ErrCompacted) {
 			t.Errorf("a continue token with payload %q: got error %v, expected ErrInvalid or ErrCompacted", payload, err)
 		}

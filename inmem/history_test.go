@@ -95,7 +95,7 @@ func TestKeyPagesAreBounded(t *testing.T) {
 		}
 	}
 	h, _ := storage.As[past.Historian](storage.Backend(b))
-	scan, err := h.Scan(ctx, past.Span{}, past.ScanOptions{KeysOnly: true, Count: true})
+	scan, err := h.Scan(ctx, past.Range{}, past.ScanOptions{KeysOnly: true, Count: true})
 	if err != nil || !scan.More || scan.Count != keys || len(scan.Records) == 0 {
 		t.Errorf("got %d of %d records, more is %v, error %v", len(scan.Records), scan.Count, scan.More, err)
 	}

@@ -130,8 +130,8 @@ func (s *source) Newest(ctx context.Context) (target position, err error) {
 	return target, err
 }
 
-// Reached implements driver.Prover.
-func (*source) Reached(at, target position) bool { return at.reaches(&target) }
+// HasReached implements driver.Prover.
+func (*source) HasReached(at, target position) bool { return at.reaches(&target) }
 
 // Contains implements driver.Source.
 func (*source) Contains(at position, ev *event) bool { return at.contains(&ev.At) }

@@ -98,7 +98,7 @@ func TestLookIsFinal(t *testing.T) {
 	historian, _ := storage.As[past.Historian](b)
 	end := second
 	end.Name += "\x01"
-	scan, err := historian.Scan(ctx, past.Span{From: second.ID("", ""), To: end.ID("", "")}, past.ScanOptions{KeysOnly: true, Count: true})
+	scan, err := historian.Scan(ctx, past.Range{From: second.ID("", ""), To: end.ID("", "")}, past.ScanOptions{KeysOnly: true, Count: true})
 	if err != nil || len(scan.Records) != 1 || scan.Count != 1 || scan.Revision != h.RevisionOf(after.at) || scan.Records[0].Resource.Version != two.Version {
 		t.Errorf("a scan of the key alone: %+v, %v", scan, err)
 	}

@@ -29,12 +29,12 @@ from generate_series(1, $1::int) n`), rangeRows)
 	if err != nil {
 		t.Fatal(err)
 	}
-	of := func(group string) past.Span {
+	of := func(group string) past.Range {
 		id := named("", "").Id
 		id.Type.Group, id.Type.Kind = group, ""
 		to := named("", "").Id
 		to.Type.Group, to.Type.Kind = group+"\x01", ""
-		return past.Span{From: id, To: to}
+		return past.Range{From: id, To: to}
 	}
 	check := func(what string, group string, opts past.ScanOptions, want int, more bool) {
 		t.Helper()

@@ -73,9 +73,9 @@ func TestPresentIsNeverCompacted(t *testing.T) {
 				swapped, err = historian.Swap(ctx, past.Swap{Write: named("one", "mine"), Expect: 1})
 				got = swapped.Stored
 			case "a key":
-				got, err = only(historian.Scan(ctx, past.Span{From: one.ID("", ""), To: end.ID("", "")}, past.ScanOptions{}))
+				got, err = only(historian.Scan(ctx, past.Range{From: one.ID("", ""), To: end.ID("", "")}, past.ScanOptions{}))
 			default:
-				got, err = only(historian.Scan(ctx, past.Span{}, past.ScanOptions{}))
+				got, err = only(historian.Scan(ctx, past.Range{}, past.ScanOptions{}))
 			}
 			tr.sends.Store(nil)
 			if err != nil || !forgotten || got == nil || got.Resource.Version != stored.Version {

@@ -140,7 +140,7 @@ func (w *pendingWriter) strongCalls() map[string]func(ctx context.Context) (stri
 		},
 		"scan": func(ctx context.Context) (string, error) {
 			h, _ := storage.As[past.Historian](w.b)
-			scan, err := h.Scan(ctx, past.Span{}, past.ScanOptions{})
+			scan, err := h.Scan(ctx, past.Range{}, past.ScanOptions{})
 			var all []*resourcepb.Resource
 			for _, r := range scan.Records {
 				all = append(all, r.Resource)

@@ -202,7 +202,7 @@ func appearsLater(
 		waiting, stop := context.WithTimeout(ctx, 10*time.Second)
 		defer stop()
 		defer func() { commit() }()
-		if scan, err := historian.Scan(waiting, past.Span{}, past.ScanOptions{}); err == nil && len(scan.Records) > 0 {
+		if scan, err := historian.Scan(waiting, past.Range{}, past.ScanOptions{}); err == nil && len(scan.Records) > 0 {
 			t.Errorf("history is reported as final up to %d while a lower number is in flight", scan.Revision)
 		}
 	}

@@ -59,7 +59,7 @@ func TestChangedSince(t *testing.T) {
 			if from > to {
 				from, to = to, from
 			}
-			span := past.Span{From: id(from), To: id(to)}
+			span := past.Range{From: id(from), To: id(to)}
 			limit := 1 + random.IntN(keys)
 			scan, err := h.Scan(ctx, span, past.ScanOptions{Revision: revision, Limit: limit, Count: true})
 			if err != nil {

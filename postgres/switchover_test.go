@@ -153,7 +153,7 @@ func TestSwitchoverBehindPooler(t *testing.T) {
 			return err
 		},
 		"scan": func(ctx context.Context) error {
-			_, err := historian.Scan(ctx, history.Span{}, history.ScanOptions{})
+			_, err := historian.Scan(ctx, history.Range{}, history.ScanOptions{})
 			return err
 		},
 		"note": func(ctx context.Context) error {

@@ -93,7 +93,7 @@ func (c *changes) follow(h history.Historian, after int64) error {
 		return storage.ErrFutureRevision
 	}
 	c.filter = c.keys(c.resource)
-	if c.follower, err = h.Follow(c.ctx, c.filter.Span(), after); err != nil {
+	if c.follower, err = h.Follow(c.ctx, c.filter.Range(), after); err != nil {
 		return err
 	}
 	// The change of the newest revision may be outside the filter: the bookmark reports when the follower has passed it.

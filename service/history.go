@@ -83,16 +83,16 @@ func (v *view) keys(prefix string) *ranges.Filter {
 }
 
 // rangeAfter returns the keys of a filter after the page whose continue token is given, or all keys if it is "".
-func rangeAfter(f *ranges.Filter, token string) (history.Span, error) {
+func rangeAfter(f *ranges.Filter, token string) (history.Range, error) {
 	if token == "" {
-		return f.Span(), nil
+		return f.Range(), nil
 	}
 	last, err := parseToken(token)
 	if err == nil && !f.Match(last) {
 		err = errBadToken
 	}
 	if err != nil {
-		return history.Span{}, err
+		return history.Range{}, err
 	}
 	return f.After(last), nil
 }
@@ -100,7 +100,7 @@ func rangeAfter(f *ranges.Filter, token string) (history.Span, error) {
 // scanPage scans until the page is full and one more visible record follows, or until the end. So a continue token names a visible resource
 // and does not disclose that hidden ones exist.
 func (v *view) scanPage(
-	ctx context.Context, h history.Historian, filter *ranges.Filter, rest history.Span, revision int64, limit int,
+	ctx context.Context, h history.Historian, filter *ranges.Filter, rest history.Range, revision int64, limit int,
 ) (*resourcepb.ListAtResponse, error) {
 	if limit == 0 {
 		limit = maxListAtRecords

@@ -150,8 +150,8 @@ func (s *source) Newest(ctx context.Context) (at position, err error) {
 	return at, nil
 }
 
-// Reached implements driver.Prover.
-func (s *source) Reached(at, target position) bool { return at.seq > target.seq || at == target }
+// HasReached implements driver.Prover.
+func (s *source) HasReached(at, target position) bool { return at.seq > target.seq || at == target }
 
 // History implements driver.Source.
 func (s *source) History(from position, f *driver.Filter) driver.History[position] {

@@ -17,9 +17,9 @@ type Growth struct {
 
 // Series is the cost of one operation at each size.
 type Series struct {
-	What   string  `json:"what"` // "read"
-	Unit   string  `json:"unit"` // "ns" or "bytes"
-	Points []Point `json:"points"`
+	Operation string  `json:"what"` // "read"
+	Unit      string  `json:"unit"` // "ns" or "bytes"
+	Points    []Point `json:"points"`
 }
 
 // Point is the cost of an operation on both sides, in the unit of its series.
@@ -32,12 +32,12 @@ type Point struct {
 // Add appends a point to the series of that name, and the series if there is none.
 func (g *Growth) Add(what, unit string, p Point) {
 	for i := range g.Series {
-		if g.Series[i].What == what {
+		if g.Series[i].Operation == what {
 			g.Series[i].Points = append(g.Series[i].Points, p)
 			return
 		}
 	}
-	g.Series = append(g.Series, Series{What: what, Unit: unit, Points: []Point{p}})
+	g.Series = append(g.Series, Series{Operation: what, Unit: unit, Points: []Point{p}})
 }
 
 // Write writes g as JSON.
@@ -66,20 +66,20 @@ func Read(r io.Reader) (*Growth, error) {
 // check refuses values that cannot be drawn on logarithmic axes, as ratios to the first point.
 func (s *Series) check() error {
 	if s.Unit != "ns" && s.Unit != "bytes" {
-		return fmt.Errorf("growth: %s: unit %q, expected ns or bytes", s.What, s.Unit)
+		return fmt.Errorf("growth: %s: unit %q, expected ns or bytes", s.Operation, s.Unit)
 	}
 	last := 0
 	for _, p := range s.Points {
 		if p.Resources <= last {
-			return fmt.Errorf("growth: %s: %d resources after %d", s.What, p.Resources, last)
+			return fmt.Errorf("growth: %s: %d resources after %d", s.Operation, p.Resources, last)
 		}
 		if p.Raw <= 0 || p.Ashlar <= 0 {
-			return fmt.Errorf("growth: %s at %d resources: %g and %g must be greater than 0", s.What, p.Resources, p.Raw, p.Ashlar)
+			return fmt.Errorf("growth: %s at %d resources: %g and %g must be greater than 0", s.Operation, p.Resources, p.Raw, p.Ashlar)
 		}
 		last = p.Resources
 	}
 	if last == 0 {
-		return fmt.Errorf("growth: %s has no points", s.What)
+		return fmt.Errorf("growth: %s has no points", s.Operation)
 	}
 	return nil
 }

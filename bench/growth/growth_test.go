@@ -89,7 +89,7 @@ func TestRefused(t *testing.T) {
 	for name, points := range map[string][]Point{
 		"no points": nil, "a value of 0": {{1000, 1, 0}}, "a size twice": {{1000, 1, 1}, {1000, 1, 1}}, "sizes that fall": {{1000, 1, 1}, {10, 1, 1}},
 	} {
-		g := &Growth{Series: []Series{{What: "read", Unit: "ns", Points: points}}}
+		g := &Growth{Series: []Series{{Operation: "read", Unit: "ns", Points: points}}}
 		if err := g.SVG(io.Discard); err == nil {
 			t.Errorf("%s was drawn", name)
 		}

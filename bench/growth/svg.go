@@ -93,7 +93,7 @@ func (d *drawing) y(ratio float64) float64 {
 func (d *drawing) panel(s *Series, left, top int) {
 	first, last := s.Points[0], s.Points[len(s.Points)-1]
 	d.printf(`<g transform="translate(%d %d)">`+"\n", left, top)
-	d.printf(`<text x="%d" y="14" font-size="13" font-weight="bold">%s</text>`+"\n", plotLeft, escape(s.What))
+	d.printf(`<text x="%d" y="14" font-size="13" font-weight="bold">%s</text>`+"\n", plotLeft, escape(s.Operation))
 	d.printf(`<text x="%d" y="28" fill="%s">Ashlar %s → %s</text>`+"\n", plotLeft, ashlarColor, s.amount(first.Ashlar), s.amount(last.Ashlar))
 	d.printf(`<text x="%d" y="41" fill="%s">raw %s → %s</text>`+"\n", plotLeft, rawColor, s.amount(first.Raw), s.amount(last.Raw))
 	for _, tick := range d.ticks() {

@@ -38,7 +38,7 @@ func ownedCommand(a *cli.App) *cobra.Command {
 					return fmt.Errorf("get %s: %w", cli.FullName(id), err)
 				}
 				p := newPrinter(out.format, a.Out)
-				o := ownedLister{backend: backend, recursive: recursive, print: p.resource, visited: map[key.Key]bool{key.Of(id): true}}
+				o := ownedLister{backend: backend, recursive: recursive, print: p.resource, visitedKeys: map[key.Key]bool{key.Of(id): true}}
 				if err := o.show(ctx, owner.GetId(), 0); err != nil {
 					return err
 				}
@@ -53,10 +53,10 @@ func ownedCommand(a *cli.App) *cobra.Command {
 }
 
 type ownedLister struct {
-	backend   storage.Backend
-	recursive bool
-	print     func(res *resourcepb.Resource, depth int) error
-	visited   map[key.Key]bool // owners may own each other in a circle
+	backend     storage.Backend
+	recursive   bool
+	print       func(res *resourcepb.Resource, depth int) error
+	visitedKeys map[key.Key]bool // owners may own each other in a circle
 }
 
 func (o *ownedLister) show(ctx context.Context, owner *resourcepb.ID, depth int) error {
@@ -65,10 +65,10 @@ func (o *ownedLister) show(ctx context.Context, owner *resourcepb.ID, depth int)
 		return fmt.Errorf("list the resources owned by %s: %w", cli.FullName(owner), err)
 	}
 	for _, child := range children {
-		if o.visited[key.Of(child)] {
+		if o.visitedKeys[key.Of(child)] {
 			continue
 		}
-		o.visited[key.Of(child)] = true
+		o.visitedKeys[key.Of(child)] = true
 		res, err := read(ctx, o.backend, child)
 		if errors.Is(err, storage.ErrNotFound) {
 			continue // deleted meanwhile

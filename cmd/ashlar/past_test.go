@@ -69,7 +69,7 @@ type countingFollower struct {
 	of *countingHistorian
 }
 
-func (a *countingHistorian) Follow(ctx context.Context, span history.Span, after int64) (history.Follower, error) {
+func (a *countingHistorian) Follow(ctx context.Context, span history.Range, after int64) (history.Follower, error) {
 	f, err := a.Historian.Follow(ctx, span, after)
 	return countingFollower{f, a}, err
 }

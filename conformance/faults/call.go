@@ -44,37 +44,37 @@ func (s state) String() string {
 
 // part is the part of a call that concerns one key, with its answer.
 type part struct {
-	verb         verb
-	key          string
-	expected     state  // the state that the caller claims
-	mustExist    bool   // of a delete: it is refused if expected is not stored
-	name         string // of a write: its unique name, stored in the resource
-	owner        string // of a write: the owner of the new resource
-	observed     state  // read: the state that was read; write: the state after it
-	writeName    string // read: the name of the write whose result was read
-	refusalCause error  // the sentinel error of a refused part
+	verb          verb
+	key           string
+	expectedState state  // the state that the caller claims
+	mustExist     bool   // of a delete: it is refused if expected is not stored
+	name          string // of a write: its unique name, stored in the resource
+	owner         string // of a write: the owner of the new resource
+	observedState state  // read: the state that was read; write: the state after it
+	writeName     string // read: the name of the write whose result was read
+	refusalCause  error  // the sentinel error of a refused part
 }
 
 // refusal returns the reason why the part is refused if s is stored, or nil.
 func (p part) refusal(s state) error {
 	if p.mustExist {
-		return refusal(demand, p.expected, s)
+		return refusal(demand, p.expectedState, s)
 	}
-	return refusal(p.verb, p.expected, s)
+	return refusal(p.verb, p.expectedState, s)
 }
 
 func (p part) String() string {
 	switch p.verb {
 	case read:
-		return fmt.Sprintf("%s is %s", shortKey(p.key), p.observed)
+		return fmt.Sprintf("%s is %s", shortKey(p.key), p.observedState)
 	case write:
-		text := fmt.Sprintf("write %s to %s in place of %s", p.name, shortKey(p.key), p.expected)
-		if p.observed.version != "" {
-			text += " → " + p.observed.version
+		text := fmt.Sprintf("write %s to %s in place of %s", p.name, shortKey(p.key), p.expectedState)
+		if p.observedState.version != "" {
+			text += " → " + p.observedState.version
 		}
 		return text
 	}
-	return fmt.Sprintf("%s %s at %s", p.verb, shortKey(p.key), p.expected)
+	return fmt.Sprintf("%s %s at %s", p.verb, shortKey(p.key), p.expectedState)
 }
 
 // call is one call of the store's interface. Times are since the start of the run.
@@ -91,7 +91,7 @@ type call struct {
 	owner          string            // of owner references: whose
 	references     map[string]string // of owner references: the uids by key
 	begin, end     time.Duration     // between which it happened: an unknown change may happen later than the call returned
-	returnedAt     time.Duration
+	returnTime     time.Duration
 	timeout        time.Duration // its deadline; 0: none
 	outcome        outcome
 	err            error
@@ -140,7 +140,7 @@ func (c *call) String() string {
 		}
 		parts = append(parts, p.String())
 	}
-	text := fmt.Sprintf("[%s to %s] %s on handle %d: %s", formatTime(c.begin), formatTime(c.returnedAt), c.client, c.handle, c.kind)
+	text := fmt.Sprintf("[%s to %s] %s on handle %d: %s", formatTime(c.begin), formatTime(c.returnTime), c.client, c.handle, c.kind)
 	if len(parts) > 0 {
 		text += " (" + strings.Join(parts, "; ") + ")"
 	}

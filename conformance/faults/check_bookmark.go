@@ -17,10 +17,10 @@ func checkBookmarks(e *evidence) (found []Violation) {
 			count[ev.key]++
 		}
 		for _, key := range e.round.keys {
-			if owed := acknowledged[key].before(b.requestedAt); owed.position > count[key] {
+			if owed := acknowledged[key].before(b.requestTime); owed.position > count[key] {
 				found = append(found, Violation{"bookmarks are true", fmt.Sprintf(
 					"%s requested a bookmark at %s and got it after %d changes of %s, although by then there had been %s",
-					b.follower, formatTime(b.requestedAt), count[key], shortKey(key), owed.describe(e.keyHistories[key]))})
+					b.follower, formatTime(b.requestTime), count[key], shortKey(key), owed.describe(e.keyHistories[key]))})
 				break
 			}
 		}

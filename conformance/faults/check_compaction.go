@@ -13,7 +13,7 @@ func checkForgotten(e *evidence) (found []Violation) {
 		if !e.run.compactedBetween(after, g.at) {
 			found = append(found, Violation{"history stays until it is compacted", fmt.Sprintf(
 				"at %s %s of %s on handle %d said that history is gone, although nothing was compacted that is newer than %s: %v",
-				formatTime(g.at), g.what, g.by, g.handle, formatTime(after), g.err)})
+				formatTime(g.at), g.action, g.by, g.handle, formatTime(after), g.err)})
 		}
 	}
 	return found

@@ -11,10 +11,10 @@ func checkDeadlines(e *evidence) (found []Violation) {
 	waits := e.waits
 	for _, k := range e.calls {
 		if k.timeout != 0 {
-			waits = append(waits, wait{k, k.begin, k.returnedAt, k.timeout})
+			waits = append(waits, wait{k, k.begin, k.returnTime, k.timeout})
 		}
 		if early(e, k) {
-			found = append(found, Violation{"deadlines", fmt.Sprintf("it failed by its deadline after %v of %v: %s", k.returnedAt-k.begin, k.timeout, k)})
+			found = append(found, Violation{"deadlines", fmt.Sprintf("it failed by its deadline after %v of %v: %s", k.returnTime-k.begin, k.timeout, k)})
 		}
 	}
 	for _, w := range waits {
@@ -31,5 +31,5 @@ func early(e *evidence, k *call) bool {
 	if k.outcome != outcomeRefused || k.timeout < longTimeout || !errors.Is(k.err, context.DeadlineExceeded) && !errors.Is(k.err, context.Canceled) {
 		return false
 	}
-	return k.returnedAt-k.begin+e.run.latenessBetween(k.begin-k.timeout, k.returnedAt)+e.pausedTime(wait{call: k, begin: k.begin - k.timeout, end: k.returnedAt}) < k.timeout/2
+	return k.returnTime-k.begin+e.run.latenessBetween(k.begin-k.timeout, k.returnTime)+e.pausedTime(wait{call: k, begin: k.begin - k.timeout, end: k.returnTime}) < k.timeout/2
 }

@@ -13,21 +13,21 @@ func checkEventual(e *evidence) (found []Violation) {
 		for _, p := range k.parts {
 			c := e.keyHistories[p.key]
 			floor := floors[handleKey{k.handle, k.process, p.key}].before(k.begin)
-			if p.observed == (state{}) {
+			if p.observedState == (state{}) {
 				if gaps := c.absences(); gaps[len(gaps)-1] < floor.position {
 					found = append(found, Violation{"eventual reads do not go back", fmt.Sprintf(
 						"nothing of %s is older than the state that handle %d had shown, %s: %s", shortKey(p.key), k.handle, floor.describe(c), k)})
 				}
 				continue
 			}
-			at, ok := c.position(p.observed)
+			at, ok := c.position(p.observedState)
 			switch {
 			case !ok: // reported elsewhere
 			case at < floor.position:
 				found = append(found, Violation{"eventual reads do not go back", fmt.Sprintf(
-					"%s of %s is older than the state that handle %d had shown, %s: %s", p.observed, shortKey(p.key), k.handle, floor.describe(c), k)})
+					"%s of %s is older than the state that handle %d had shown, %s: %s", p.observedState, shortKey(p.key), k.handle, floor.describe(c), k)})
 			case e.writes[p.writeName] != nil && e.writes[p.writeName].begin > k.end:
-				found = append(found, Violation{"eventual reads show written states", fmt.Sprintf("%s was written later: %s", p.observed, k)})
+				found = append(found, Violation{"eventual reads show written states", fmt.Sprintf("%s was written later: %s", p.observedState, k)})
 			}
 		}
 	}

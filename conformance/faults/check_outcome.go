@@ -33,18 +33,18 @@ func checkOutcomes(e *evidence) (found []Violation) {
 				switch {
 				case ok && k.outcome == outcomeRefused:
 					report("refused changes do not happen", "%s was refused, but version %s is present: %s", p.name, version, k)
-				case ok && k.outcome == outcomeDone && version != p.observed.version:
+				case ok && k.outcome == outcomeDone && version != p.observedState.version:
 					report("versions", "it was written as version %s: %s", version, k)
 				case !ok && k.outcome == outcomeDone:
-					report("acknowledged changes stay", "no watch has shown %s: %s\n%s", p.name, k, describeState(c, p.expected))
+					report("acknowledged changes stay", "no watch has shown %s: %s\n%s", p.name, k, describeState(c, p.expectedState))
 				}
 			case remove:
-				if k.outcome == outcomeDone && c.deletionPositions[p.expected.uid] == 0 && containsUID(c, p.expected.uid) {
-					report("acknowledged changes stay", "%s was never deleted: %s", p.expected, k)
+				if k.outcome == outcomeDone && c.deletionPositions[p.expectedState.uid] == 0 && containsUID(c, p.expectedState.uid) {
+					report("acknowledged changes stay", "%s was never deleted: %s", p.expectedState, k)
 				}
 			case read:
-				if _, known := c.position(p.observed); k.outcome == outcomeDone && p.observed != (state{}) && !known {
-					report("reads show written states", "no watch has shown %s of %s: %s\n%s", p.observed, shortKey(p.key), k, describeState(c, p.observed))
+				if _, known := c.position(p.observedState); k.outcome == outcomeDone && p.observedState != (state{}) && !known {
+					report("reads show written states", "no watch has shown %s of %s: %s\n%s", p.observedState, shortKey(p.key), k, describeState(c, p.observedState))
 				}
 			}
 		}
@@ -69,7 +69,7 @@ func checkOutcomes(e *evidence) (found []Violation) {
 // had ended and the handle had received no answer since.
 func duringFault(e *evidence, k *call) bool {
 	for _, f := range e.faults {
-		if f.begin <= k.returnedAt && k.begin <= max(f.end+recovery, answeredAfter(e, k.handle, f.end)) {
+		if f.begin <= k.returnTime && k.begin <= max(f.end+recovery, answeredAfter(e, k.handle, f.end)) {
 			return true
 		}
 	}
@@ -81,7 +81,7 @@ func answeredAfter(e *evidence, handle int, after time.Duration) time.Duration {
 	first := forever
 	for _, k := range e.calls {
 		if k.handle == handle && k.outcome == outcomeDone && k.begin >= after {
-			first = min(first, k.returnedAt)
+			first = min(first, k.returnTime)
 		}
 	}
 	return first
@@ -95,13 +95,13 @@ func lackedResources(e *evidence, k *call) bool {
 	if !errors.Is(k.err, context.DeadlineExceeded) {
 		return false
 	}
-	return e.run.latenessBetween(k.begin, k.returnedAt) > k.timeout/10 || countOvertaking(e, k) < many
+	return e.run.latenessBetween(k.begin, k.returnTime) > k.timeout/10 || countOvertaking(e, k) < many
 }
 
 // countOvertaking counts the changes that began after a call on the same handle and were acknowledged before it returned.
 func countOvertaking(e *evidence, k *call) (n int) {
 	for _, other := range e.calls {
-		if other.handle == k.handle && other.outcome == outcomeDone && other.changes() && other.begin > k.begin && other.returnedAt < k.returnedAt {
+		if other.handle == k.handle && other.outcome == outcomeDone && other.changes() && other.begin > k.begin && other.returnTime < k.returnTime {
 			n++
 		}
 	}

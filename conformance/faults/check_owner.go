@@ -53,7 +53,7 @@ func owns(e *evidence, k *call, key string, from int) bool {
 		names := false
 		if at > 0 {
 			step := c.steps[at-1]
-			if at > from && beganBy(e, c, step) > k.returnedAt {
+			if at > from && beganBy(e, c, step) > k.returnTime {
 				return false
 			}
 			names = !step.isDelete && step.owner == k.owner && (!listed || step.now.uid == uid)

@@ -71,7 +71,7 @@ func operationsOn(e *evidence, key string) (ops []porcupine.Operation) {
 				continue
 			}
 			in := keyOperation{k, p, written[p.name]}
-			if k.outcome == outcomeUnknown && (p.verb == demand || p.verb == write && in.version == "" || p.verb == remove && e.keyHistories[key].deletionsOf[p.expected] == 0) {
+			if k.outcome == outcomeUnknown && (p.verb == demand || p.verb == write && in.version == "" || p.verb == remove && e.keyHistories[key].deletionsOf[p.expectedState] == 0) {
 				continue // it had no effect, or an effect that cannot be observed
 			}
 			end := k.end
@@ -153,22 +153,22 @@ func keyModel(start state) porcupine.Model {
 func keyStep(at state, in keyOperation) (bool, state) {
 	p := in.part
 	if p.verb == read {
-		return at == p.observed, at
+		return at == p.observedState, at
 	}
 	refusal := p.refusal(at)
 	switch {
 	case in.call.outcome == outcomeRefused:
 		return errors.Is(refusal, p.refusalCause), at
 	case p.verb == remove && in.call.outcome == outcomeUnknown:
-		if at == p.expected {
+		if at == p.expectedState {
 			at = state{}
 		}
 		return true, at // one of several may have done it
 	case refusal != nil:
 		return false, at
 	case p.verb == write:
-		return true, state{p.expected.uid, in.version}
-	case p.verb == remove && at.uid == p.expected.uid:
+		return true, state{p.expectedState.uid, in.version}
+	case p.verb == remove && at.uid == p.expectedState.uid:
 		return true, state{}
 	}
 	return true, at

@@ -48,7 +48,7 @@ func startOf(e *evidence, o origin) map[string]int {
 		return at
 	}
 	for _, p := range o.list.parts {
-		if position, ok := e.keyHistories[p.key].position(p.observed); ok {
+		if position, ok := e.keyHistories[p.key].position(p.observedState); ok {
 			at[p.key] = position
 		}
 	}

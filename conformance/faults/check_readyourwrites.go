@@ -12,15 +12,15 @@ func checkReadYourWrites(e *evidence) (found []Violation) {
 	for _, k := range e.calls {
 		for _, p := range k.parts {
 			if k.outcome != outcomeRefused && (p.verb == write || p.verb == remove) {
-				replaced[p.expected.version] = true
+				replaced[p.expectedState.version] = true
 			}
 		}
 	}
 	all := map[string][]currentVersion{}
 	for _, k := range e.calls {
 		for _, p := range k.parts {
-			if k.outcome == outcomeDone && p.verb == write && !replaced[p.observed.version] {
-				all[p.key] = append(all[p.key], currentVersion{p.observed, k.returnedAt, k})
+			if k.outcome == outcomeDone && p.verb == write && !replaced[p.observedState.version] {
+				all[p.key] = append(all[p.key], currentVersion{p.observedState, k.returnTime, k})
 			}
 		}
 	}
@@ -30,7 +30,7 @@ func checkReadYourWrites(e *evidence) (found []Violation) {
 		}
 		for _, p := range k.parts {
 			for _, w := range all[p.key] {
-				if k.begin > w.since && p.observed != w.state {
+				if k.begin > w.since && p.observedState != w.state {
 					found = append(found, Violation{"acknowledged changes stay", fmt.Sprintf("no call can have replaced %s, but a later read does not return it:\n    %s\n    %s", w.state, w.by, k)})
 				}
 			}

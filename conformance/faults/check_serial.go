@@ -175,7 +175,7 @@ func (g *graph) reads(k *call) {
 		switch told := observedState(p); {
 		case p.verb == write:
 		case p.verb == remove:
-			if at := c.deletionPositions[p.expected.uid]; at > 0 {
+			if at := c.deletionPositions[p.expectedState.uid]; at > 0 {
 				edge(g.versionNodes[p.key][at], n)
 			}
 		case told == state{}:
@@ -191,12 +191,12 @@ func (g *graph) reads(k *call) {
 // observedState returns the state that a part of a call observed.
 func observedState(p part) state {
 	if p.verb == demand {
-		if p.expected.version == "" {
+		if p.expectedState.version == "" {
 			return state{}
 		}
-		return p.expected
+		return p.expectedState
 	}
-	return p.observed
+	return p.observedState
 }
 
 // addReadEdges adds the edges of a node that happened while a key was at a position.

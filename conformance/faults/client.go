@@ -30,7 +30,7 @@ func newClient(r *round, name string, handle int) *client {
 
 // begin records a call before it is made.
 func (c *client) begin(kind string, timeout time.Duration, parts ...part) *call {
-	k := &call{kind: kind, client: c.name, handle: c.handle, parts: parts, timeout: timeout, end: forever, returnedAt: forever}
+	k := &call{kind: kind, client: c.name, handle: c.handle, parts: parts, timeout: timeout, end: forever, returnTime: forever}
 	k.process = generation(c.b)
 	k.begin = c.round.run.now()
 	c.round.addCall(k)
@@ -39,27 +39,27 @@ func (c *client) begin(kind string, timeout time.Duration, parts ...part) *call 
 
 // finishCall records the end of a call.
 func (c *client) finishCall(k *call, err error) {
-	k.returnedAt = c.round.run.now()
+	k.returnTime = c.round.run.now()
 	k.err = err
 	if k.process != generation(c.b) {
 		k.process = -1
 	}
 	switch {
 	case err == nil:
-		k.outcome, k.end = outcomeDone, k.returnedAt
+		k.outcome, k.end = outcomeDone, k.returnTime
 	case errors.Is(err, storage.ErrInconsistent):
 		if !k.changes() {
-			k.end = k.returnedAt
+			k.end = k.returnTime
 		}
 	case !k.reads() && (errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid)):
-		k.outcome, k.end = outcomeRefused, k.returnedAt
+		k.outcome, k.end = outcomeRefused, k.returnTime
 		blame(k, err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		k.outcome, k.end = outcomeRefused, k.returnedAt // nothing was sent
+		k.outcome, k.end = outcomeRefused, k.returnTime // nothing was sent
 	case errors.Is(err, storage.ErrCompacted) && k.mayBeCompacted:
-		k.outcome, k.end = outcomeRefused, k.returnedAt
+		k.outcome, k.end = outcomeRefused, k.returnTime
 	default:
-		k.outcome, k.end = outcomeRefused, k.returnedAt
+		k.outcome, k.end = outcomeRefused, k.returnTime
 		c.round.report(Violation{"errors", fmt.Sprintf("no call may return this error: %s", k)})
 	}
 }
@@ -115,7 +115,7 @@ func (c *client) read(key string, strong bool, timeout time.Duration) (got state
 		c.checkContent(res)
 	}
 	c.finishCall(k, err)
-	return k.parts[0].observed, err == nil
+	return k.parts[0].observedState, err == nil
 }
 
 // checkContent checks the content of a resource that was read.
@@ -139,7 +139,7 @@ func (c *client) resource(key string, given state, size int) (*resourcepb.Resour
 	if given.uid == "" {
 		given.uid = fmt.Sprintf("uid-%016x", c.random.Uint64())
 	}
-	p := part{verb: write, key: key, expected: given, name: c.nextWriteName()}
+	p := part{verb: write, key: key, expectedState: given, name: c.nextWriteName()}
 	res := newResource(idOf(c.round.namespace, key, given.uid), p.name, given.version, size, c.random)
 	if c.random.IntN(2) == 0 {
 		res.Owner = c.owner()
@@ -159,17 +159,17 @@ func (c *client) write(key string, given state, size int, last bool, timeout tim
 	k := c.begin("write", timeout, p)
 	out, err := c.b.WriteCAS(ctx, res)
 	if err == nil {
-		k.parts[0].observed = state{out.GetId().GetUid(), out.GetVersion()}
+		k.parts[0].observedState = state{out.GetId().GetUid(), out.GetVersion()}
 	}
 	c.finishCall(k, err)
-	return k.parts[0].observed, err
+	return k.parts[0].observedState, err
 }
 
 // delete deletes the expected state.
 func (c *client) delete(key string, given state, timeout time.Duration) error {
 	ctx, cancel := c.callContext(timeout)
 	defer cancel()
-	k := c.begin("delete", timeout, part{verb: remove, key: key, expected: given})
+	k := c.begin("delete", timeout, part{verb: remove, key: key, expectedState: given})
 	err := c.b.DeleteCAS(ctx, idOf(c.round.namespace, key, given.uid), given.version)
 	c.finishCall(k, err)
 	return err
@@ -191,7 +191,7 @@ func (c *client) commit(ops []storage.Op, parts []part, timeout time.Duration) e
 	}
 	for i := range parts {
 		if err == nil && k.parts[i].verb == write {
-			k.parts[i].observed = state{results[i].GetId().GetUid(), results[i].GetVersion()}
+			k.parts[i].observedState = state{results[i].GetId().GetUid(), results[i].GetVersion()}
 		}
 	}
 	c.finishCall(k, err)

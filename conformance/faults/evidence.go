@@ -52,7 +52,7 @@ func collectEvidence(r *run, n *round, sights []observation) *evidence {
 	for _, k := range e.calls {
 		for _, p := range k.parts {
 			if c := e.keyHistories[p.key]; p.verb == remove && k.outcome != outcomeRefused {
-				c.removers[p.expected] = append(c.removers[p.expected], k)
+				c.removers[p.expectedState] = append(c.removers[p.expectedState], k)
 			}
 		}
 	}
@@ -75,7 +75,7 @@ func (e *evidence) resolve() {
 				continue
 			}
 			c := e.keyHistories[p.key]
-			if happened := c.deletionsOf[p.expected] > 0; happened && (k.outcome == outcomeDone || len(c.removers[p.expected]) == 1) {
+			if happened := c.deletionsOf[p.expectedState] > 0; happened && (k.outcome == outcomeDone || len(c.removers[p.expectedState]) == 1) {
 				e.appliedCalls[k] = true
 			}
 		}
@@ -111,13 +111,13 @@ func (e *evidence) acknowledgedPositions() map[string]positionLog {
 			at, ok := 0, false
 			switch p.verb {
 			case write:
-				at, ok = e.keyHistories[p.key].position(p.observed)
+				at, ok = e.keyHistories[p.key].position(p.observedState)
 			case remove:
-				at = e.keyHistories[p.key].deletionPositions[p.expected.uid]
+				at = e.keyHistories[p.key].deletionPositions[p.expectedState.uid]
 				ok = at > 0
 			}
 			if ok {
-				all[handleKey{key: p.key}] = append(all[handleKey{key: p.key}], handlePosition{k.returnedAt, at, k})
+				all[handleKey{key: p.key}] = append(all[handleKey{key: p.key}], handlePosition{k.returnTime, at, k})
 			}
 		}
 	}
@@ -153,13 +153,13 @@ func (e *evidence) floors() map[handleKey]positionLog {
 			continue
 		}
 		for _, p := range k.parts {
-			at, ok := e.keyHistories[p.key].position(p.observed)
+			at, ok := e.keyHistories[p.key].position(p.observedState)
 			if p.verb == remove {
-				at = e.keyHistories[p.key].deletionPositions[p.expected.uid]
+				at = e.keyHistories[p.key].deletionPositions[p.expectedState.uid]
 				ok = at > 0
 			}
 			if ok {
-				add(handleKey{k.handle, k.process, p.key}, handlePosition{k.returnedAt, at, k})
+				add(handleKey{k.handle, k.process, p.key}, handlePosition{k.returnTime, at, k})
 			}
 		}
 	}

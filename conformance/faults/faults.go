@@ -179,7 +179,7 @@ func longestStall(e *evidence) (longest time.Duration) {
 	var ends []time.Duration
 	for _, k := range e.calls {
 		if k.outcome == outcomeDone {
-			ends = append(ends, k.returnedAt)
+			ends = append(ends, k.returnTime)
 		}
 	}
 	slices.Sort(ends)

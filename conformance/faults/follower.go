@@ -77,7 +77,7 @@ func (f *follower) follow(ctx context.Context) {
 		short, cancel := context.WithTimeout(ctx, nextFor)
 		ev, err := f.watch.Next(short)
 		cancel()
-		f.run.checkTimeout(f.current().roundLog, &call{kind: "Next", client: f.name, handle: f.handle, begin: began, returnedAt: f.run.now()}, began, nextFor)
+		f.run.checkTimeout(f.current().roundLog, &call{kind: "Next", client: f.name, handle: f.handle, begin: began, returnTime: f.run.now()}, began, nextFor)
 		switch {
 		case err != nil && short.Err() != nil && errors.Is(err, short.Err()):
 			odds = 2 // a quiet watch is the case that bookmarks are for
@@ -207,7 +207,7 @@ func (f *follower) addBookmark(asked time.Duration, in *round) {
 	if asked == 0 {
 		f.round.report(Violation{"bookmarks", f.name + "got a bookmark without a request"})
 	} else if in == f.round && !f.broken {
-		f.round.addBookmark(bookmark{follower: f.name, requestedAt: asked, eventCount: len(f.events)})
+		f.round.addBookmark(bookmark{follower: f.name, requestTime: asked, eventCount: len(f.events)})
 	}
 }
 
@@ -275,9 +275,9 @@ func (f *follower) list(ctx context.Context) error {
 		w.Close()
 		return err
 	}
-	k.returnedAt = f.run.now()
+	k.returnTime = f.run.now()
 	if !k.isSnapshot {
-		k.end = k.returnedAt
+		k.end = k.returnTime
 	}
 	if k.process != generation(b) {
 		k.process = -1
@@ -292,12 +292,12 @@ func (f *follower) list(ctx context.Context) error {
 	f.broken, f.newest = true, lowerBound{since: k.begin}
 	found := map[string]event{}
 	for _, res := range all[f.round.namespace] {
-		ev, _ := newEvent(upsertOf(res), f.handle, generation(w), k.returnedAt)
+		ev, _ := newEvent(upsertOf(res), f.handle, generation(w), k.returnTime)
 		found[ev.key] = ev
 	}
 	for _, key := range f.round.keys {
 		ev := found[key]
-		ev.key, ev.fromList, ev.more, ev.handle, ev.process, ev.at = key, true, false, f.handle, generation(w), k.returnedAt
+		ev.key, ev.fromList, ev.more, ev.handle, ev.process, ev.at = key, true, false, f.handle, generation(w), k.returnTime
 		f.add(ev)
 	}
 	return nil

@@ -16,7 +16,7 @@ import (
 type followLogger struct {
 	*followLog
 	round    *round
-	keyRange history.Span
+	keyRange history.Range
 	since    time.Duration // when the first revision was the newest
 	resumes  int           // one in this many answers closes the follower, and a new one continues; 0: none
 	random   *rand.Rand
@@ -140,7 +140,7 @@ func (c *followLogger) follow(ctx context.Context) {
 		short, cancel := context.WithTimeout(ctx, nextFor)
 		changes, revision, err := f.Next(short)
 		cancel()
-		c.round.run.checkTimeout(c.round.roundLog, &call{kind: "Next of a follower", client: c.name, handle: c.handle, begin: began, returnedAt: c.round.run.now()}, began, nextFor)
+		c.round.run.checkTimeout(c.round.roundLog, &call{kind: "Next of a follower", client: c.name, handle: c.handle, begin: began, returnTime: c.round.run.now()}, began, nextFor)
 		switch {
 		case err != nil && short.Err() != nil && errors.Is(err, short.Err()):
 			asked = c.requestBookmark(ctx, f, asked)
@@ -227,7 +227,7 @@ func (c *followLogger) requestBookmark(ctx context.Context, f history.Follower, 
 // addBookmark records the answer to a bookmark request: its revision covers everything acknowledged before the request.
 func (c *followLogger) addBookmark(asked time.Duration, revision int64) {
 	now := c.round.run.now()
-	c.round.addReading(reading{revision: revision, call: &call{kind: "bookmark", client: c.name, handle: c.handle, begin: asked, returnedAt: now, end: now, outcome: outcomeDone}})
+	c.round.addReading(reading{revision: revision, call: &call{kind: "bookmark", client: c.name, handle: c.handle, begin: asked, returnTime: now, end: now, outcome: outcomeDone}})
 }
 
 // addChanges records changes and checks that their revisions increase.

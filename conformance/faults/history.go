@@ -38,7 +38,7 @@ type episode struct {
 // bookmark is a bookmark event that a follower has received.
 type bookmark struct {
 	follower    string // its name
-	requestedAt time.Duration
+	requestTime time.Duration
 	eventCount  int // events of the round that the follower had seen by then
 }
 
@@ -152,11 +152,11 @@ type wait struct {
 
 // compactionReport is the error of a call that failed because history was compacted.
 type compactionReport struct {
-	by, what string
-	handle   int
-	from     lowerBound
-	at       time.Duration
-	err      error
+	by, action string
+	handle     int
+	from       lowerBound
+	at         time.Duration
+	err        error
 }
 
 // followLog contains the changes of a round that a history.Follower reported after a revision.

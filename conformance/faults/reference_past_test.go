@@ -67,7 +67,7 @@ func (s *server) reach(revision int64) error {
 }
 
 // past returns the state of a range at a revision, in order.
-func (s *server) past(span history.Span, revision int64) (all []history.Record) {
+func (s *server) past(span history.Range, revision int64) (all []history.Record) {
 	records := map[string]history.Record{}
 	for _, c := range s.log {
 		if c.revision <= revision && within(span, c.key) {
@@ -95,7 +95,7 @@ func (c entry) onto(records map[string]history.Record) {
 	records[c.key] = r
 }
 
-func within(span history.Span, key string) bool {
+func within(span history.Range, key string) bool {
 	return (span.From == nil || key >= keyOf(span.From)) && (span.To == nil || key < keyOf(span.To))
 }
 
@@ -111,7 +111,7 @@ func (h *handle) Revisions(ctx context.Context) (oldest, newest int64, err error
 	return oldest, newest, err
 }
 
-func (h *handle) Scan(ctx context.Context, span history.Span, opts history.ScanOptions) (scan history.ScanResult, err error) {
+func (h *handle) Scan(ctx context.Context, span history.Range, opts history.ScanOptions) (scan history.ScanResult, err error) {
 	var refused error
 	err = h.exchange(ctx, func() {
 		h.mu.Lock()
@@ -128,7 +128,7 @@ func (h *handle) Scan(ctx context.Context, span history.Span, opts history.ScanO
 		if opts.Limit > 0 && len(scan.Records) > opts.Limit {
 			scan.Records, scan.More = scan.Records[:opts.Limit], true
 			last := scan.Records[opts.Limit-1].Resource.Id
-			scan.Rest = history.Span{From: keyRangeOf(last.Tenancy.Namespace, last.Name).To, To: span.To}
+			scan.Rest = history.Range{From: keyRangeOf(last.Tenancy.Namespace, last.Name).To, To: span.To}
 		}
 	})
 	return scan, cmp.Or(err, refused)
@@ -177,7 +177,7 @@ func (h *handle) Compact(context.Context, int64) error {
 	return nil
 }
 
-func (h *handle) Follow(ctx context.Context, span history.Span, after int64) (history.Follower, error) {
+func (h *handle) Follow(ctx context.Context, span history.Range, after int64) (history.Follower, error) {
 	f := &reader{span: span, records: map[string]history.Record{}, older: map[string]history.Record{}}
 	var refused error
 	err := h.exchange(ctx, func() {
@@ -205,7 +205,7 @@ func (h *handle) Follow(ctx context.Context, span history.Span, after int64) (hi
 // reader is a history.Follower: a watch that reads whole commits, with previous states.
 type reader struct {
 	*watch
-	span    history.Span
+	span    history.Range
 	at      int64
 	records map[string]history.Record // the state at the position of the watch
 	older   map[string]history.Record // the state before that; used by a defect only

@@ -70,7 +70,7 @@ func contentError(res *resourcepb.Resource) string {
 
 // readPart returns the part of a read that returned res, or nothing.
 func readPart(key string, res *resourcepb.Resource) part {
-	return part{verb: read, key: key, observed: state{res.GetId().GetUid(), res.GetVersion()}, writeName: res.GetMetadata()[metaName]}
+	return part{verb: read, key: key, observedState: state{res.GetId().GetUid(), res.GetVersion()}, writeName: res.GetMetadata()[metaName]}
 }
 
 // ownerOf formats an owner for a history; "" is none.
@@ -83,12 +83,12 @@ func ownerOf(id *resourcepb.ID) string {
 
 // keyRangeOf returns the range of all keys of a namespace, or of one key. No name of a run continues with a character as low as
 // next.
-func keyRangeOf(namespace, key string) history.Span {
+func keyRangeOf(namespace, key string) history.Range {
 	const next = "\x01"
 	if key != "" {
-		return history.Span{From: idOf(namespace, key, ""), To: idOf(namespace, key+next, "")}
+		return history.Range{From: idOf(namespace, key, ""), To: idOf(namespace, key+next, "")}
 	}
-	return history.Span{From: idOf(namespace, "", ""), To: idOf(namespace+next, "", "")}
+	return history.Range{From: idOf(namespace, "", ""), To: idOf(namespace+next, "", "")}
 }
 
 func resourcesOf(records []history.Record) (all []*resourcepb.Resource) {

@@ -65,7 +65,7 @@ func scanAtRevision(c *client, h history.Historian, at pinned, opts history.Scan
 }
 
 // scanParts scans a span in parts until its end. It returns their revision, and the time of the first answer.
-func scanParts(c *client, h history.Historian, k *call, at pinned, span history.Span, opts history.ScanOptions, timeout time.Duration) (all []history.Record, revision int64, first time.Duration, err error) {
+func scanParts(c *client, h history.Historian, k *call, at pinned, span history.Range, opts history.ScanOptions, timeout time.Duration) (all []history.Record, revision int64, first time.Duration, err error) {
 	for attempt, n := 0, 0; ; n++ {
 		ctx, cancel := c.callContext(timeout)
 		began := c.round.run.now()
@@ -120,7 +120,7 @@ func swapKey(c *client, key string, timeout time.Duration) {
 	swap := history.Swap{Expect: seen.modRevision}
 	var p part
 	if seen.uid != "" && c.random.IntN(4) == 0 {
-		swap.Delete, p = idOf(c.round.namespace, key, ""), part{verb: remove, key: key, expected: seen.state}
+		swap.Delete, p = idOf(c.round.namespace, key, ""), part{verb: remove, key: key, expectedState: seen.state}
 	} else {
 		swap.Write, p = c.resource(key, seen.state, c.size())
 	}
@@ -137,7 +137,7 @@ func swapKey(c *client, key string, timeout time.Duration) {
 	if err == nil {
 		k.revision = swapped.Revision
 		if swap.Write != nil {
-			k.parts[0].observed = recordOf(swapped.Stored).state
+			k.parts[0].observedState = recordOf(swapped.Stored).state
 		}
 	}
 	c.finishCall(k, err)
@@ -153,7 +153,7 @@ func noteConflict(c *client, swap *call, swapped history.SwapResult) {
 		c.checkContent(swapped.Stored.Resource)
 	}
 	c.finishCall(k, nil)
-	k.end, k.returnedAt = swap.returnedAt, swap.returnedAt
+	k.end, k.returnTime = swap.returnTime, swap.returnTime
 	c.round.addView(&view{call: k, revision: swapped.Revision, keys: []string{key}, records: map[string]record{key: is}})
 }
 

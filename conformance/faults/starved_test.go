@@ -12,7 +12,7 @@ import (
 // A call that ran out of time is held against the database only where it was forgotten, not where everything was slow.
 func TestStarved(t *testing.T) {
 	forgotten := &call{
-		kind: "write", begin: time.Second, returnedAt: time.Second + longTimeout, timeout: longTimeout,
+		kind: "write", begin: time.Second, returnTime: time.Second + longTimeout, timeout: longTimeout,
 		parts: []part{{verb: write, key: "key", name: "mine"}},
 		err:   fmt.Errorf("%w: %w", storage.ErrInconsistent, context.DeadlineExceeded),
 	}
@@ -20,7 +20,7 @@ func TestStarved(t *testing.T) {
 		h := &roundLog{calls: []*call{forgotten}}
 		for i := range c.others {
 			at := 2*time.Second + time.Duration(i)*time.Millisecond
-			h.calls = append(h.calls, &call{kind: "delete", begin: at, returnedAt: at + time.Millisecond, end: at + time.Millisecond, timeout: longTimeout,
+			h.calls = append(h.calls, &call{kind: "delete", begin: at, returnTime: at + time.Millisecond, end: at + time.Millisecond, timeout: longTimeout,
 				outcome: outcomeDone, parts: []part{{verb: remove, key: "key"}}})
 		}
 		r := &run{clock: &clock{start: time.Now()}}

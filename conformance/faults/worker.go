@@ -108,11 +108,11 @@ func transact(c *client, known map[string]state, timeout time.Duration) {
 		switch chance := c.random.IntN(10); {
 		case chance < 2:
 			ops = append(ops, storage.Op{Check: idOf(c.round.namespace, key, given.uid), Version: given.version})
-			parts = append(parts, part{verb: demand, key: key, expected: given})
+			parts = append(parts, part{verb: demand, key: key, expectedState: given})
 		case chance < 4 && given.uid != "":
 			taken := c.random.IntN(2) == 0
 			ops = append(ops, storage.Op{Delete: idOf(c.round.namespace, key, given.uid), Version: given.version, Present: taken})
-			parts = append(parts, part{verb: remove, key: key, expected: given, mustExist: taken})
+			parts = append(parts, part{verb: remove, key: key, expectedState: given, mustExist: taken})
 		default:
 			res, p := c.resource(key, given, c.random.IntN(2000))
 			ops, parts = append(ops, storage.Op{Write: res}), append(parts, p)

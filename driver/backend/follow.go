@@ -13,9 +13,9 @@ import (
 )
 
 // Follow implements history.Historian.
-func (h historian[P]) Follow(ctx context.Context, span history.Span, after int64) (history.Follower, error) {
-	from, to, badSpan := check.Span(span)
-	ctx, done, err := h.b.begin(ctx, badSpan, check.Revision(after))
+func (h historian[P]) Follow(ctx context.Context, span history.Range, after int64) (history.Follower, error) {
+	from, to, badRange := check.Range(span)
+	ctx, done, err := h.b.begin(ctx, badRange, check.Revision(after))
 	if err != nil {
 		return nil, err
 	}

@@ -43,7 +43,7 @@ func (b *Backend[P]) pages(f *driver.Filter, opts storage.ListOptions) (reading,
 	switch {
 	case opts.Revision != 0 && b.historian == nil:
 		return nil, fmt.Errorf("%w: revision is %d, but the store keeps no history", storage.ErrInvalid, opts.Revision)
-	case b.historian != nil && (b.pager == nil || opts.Revision != 0 || cursor.Is(cursor.Past, opts.Continue)):
+	case b.historian != nil && (b.pager == nil || opts.Revision != 0 || cursor.Is(cursor.Revision, opts.Continue)):
 		next, err := b.parsePageToken(f, opts)
 		return func(ctx context.Context, limit int) (storage.Page, error) {
 			return b.historyPage(ctx, f, opts, next, limit)
@@ -98,7 +98,7 @@ type pageStart[P any] struct {
 // parsePageToken is the inverse of pageToken. A token is valid with the revision requested for its listing, or with none.
 func (b *Backend[P]) parsePageToken(f *driver.Filter, opts storage.ListOptions) (pageStart[P], error) {
 	none := pageStart[P]{}
-	payload, err := b.parseToken(cursor.Past, f, opts.Continue)
+	payload, err := b.parseToken(cursor.Revision, f, opts.Continue)
 	if payload == nil || err != nil {
 		return none, err
 	}
@@ -130,7 +130,7 @@ func (b *Backend[P]) pageToken(f *driver.Filter, p pageStart[P]) string {
 	payload := binary.AppendUvarint(nil, uint64(p.revision))
 	payload = binary.AppendUvarint(payload, uint64(len(position)))
 	payload = append(payload, position...)
-	return b.token(cursor.Past, f, append(payload, p.after...))
+	return b.token(cursor.Revision, f, append(payload, p.after...))
 }
 
 // historyPage reads a page of a listing at one position.

@@ -35,9 +35,9 @@ func (h historian[P]) Revisions(ctx context.Context) (oldest, newest int64, err 
 }
 
 // Scan implements history.Historian.
-func (h historian[P]) Scan(ctx context.Context, span history.Span, opts history.ScanOptions) (history.ScanResult, error) {
-	from, to, badSpan := check.Span(span)
-	ctx, done, err := h.b.begin(ctx, badSpan, check.Scan(opts))
+func (h historian[P]) Scan(ctx context.Context, span history.Range, opts history.ScanOptions) (history.ScanResult, error) {
+	from, to, badRange := check.Range(span)
+	ctx, done, err := h.b.begin(ctx, badRange, check.Scan(opts))
 	if err != nil {
 		return history.ScanResult{}, err
 	}
@@ -56,7 +56,7 @@ func (h historian[P]) Scan(ctx context.Context, span history.Span, opts history.
 	if n := len(scan.Records); scan.More && n > 0 {
 		after := key.Of(scan.Records[n-1].Resource.GetId())
 		after.Name += "\x01" // names contain no NUL, so no key lies between
-		scan.Rest = history.Span{From: after.ID("", ""), To: codec.CloneID(span.To)}
+		scan.Rest = history.Range{From: after.ID("", ""), To: codec.CloneID(span.To)}
 	}
 	return scan, nil
 }

@@ -46,7 +46,7 @@ func TestScanReusesPositions(t *testing.T) {
 	h, _ := storage.As[history.Historian](b)
 	scan := func(revision int64, want error, lookups int) {
 		t.Helper()
-		got, err := h.Scan(t.Context(), history.Span{}, history.ScanOptions{Revision: revision})
+		got, err := h.Scan(t.Context(), history.Range{}, history.ScanOptions{Revision: revision})
 		if !errors.Is(err, want) || want == nil && got.Revision != 7 || d.lookups != lookups {
 			t.Fatalf("revision %d: at %d, %v, %d lookups; expected %v and %d", revision, got.Revision, err, d.lookups, want, lookups)
 		}
@@ -55,7 +55,7 @@ func TestScanReusesPositions(t *testing.T) {
 	scan(0, nil, 1)
 	scan(7, nil, 1)
 	for d.newest = 8; d.newest < 1000; d.newest++ {
-		if _, err := h.Scan(t.Context(), history.Span{}, history.ScanOptions{}); err != nil {
+		if _, err := h.Scan(t.Context(), history.Range{}, history.ScanOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

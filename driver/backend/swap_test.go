@@ -64,7 +64,7 @@ func TestLimitIsBounded(t *testing.T) {
 	t.Cleanup(func() { _ = b.Close() }) // never fails
 	h, _ := storage.As[history.Historian](b)
 	for limit, want := range map[int]int{0: 0, 7: 7, math.MaxInt: 1 << 24} {
-		if _, err := h.Scan(t.Context(), history.Span{}, history.ScanOptions{Limit: limit}); err != nil || d.limit != want {
+		if _, err := h.Scan(t.Context(), history.Range{}, history.ScanOptions{Limit: limit}); err != nil || d.limit != want {
 			t.Errorf("limit %d reached the driver as %d: %v", limit, d.limit, err)
 		}
 	}

@@ -24,7 +24,7 @@ type file struct {
 	id      driver.StoreID
 	handles int                           // number of handles; guarded by filesMu
 	writer  chan struct{}                 // full during a write transaction; unlike bbolt's lock, the wait for it can be cancelled
-	moved   atomic.Pointer[chan struct{}] // closed by the next commit
+	movedCh atomic.Pointer[chan struct{}] // closed by the next commit
 }
 
 // files contains the open ones by absolute path.
@@ -44,7 +44,7 @@ func share(ctx context.Context, path string, o *Options) (*file, error) {
 	f := files[path]
 	if f == nil {
 		f = &file{path: path, writer: make(chan struct{}, 1)}
-		f.moved.Store(new(make(chan struct{})))
+		f.movedCh.Store(new(make(chan struct{})))
 		if err := f.open(ctx, o); err != nil {
 			return nil, err
 		}
@@ -110,7 +110,7 @@ func (f *file) prepare(tx *bolt.Tx) error {
 }
 
 // committed wakes the readers that wait for a change. Only the writer calls it.
-func (f *file) committed() { close(*f.moved.Swap(new(make(chan struct{})))) }
+func (f *file) wakeReaders() { close(*f.movedCh.Swap(new(make(chan struct{})))) }
 
 // view runs a read transaction.
 func (f *file) view(read func(tx *bolt.Tx) error) error { return ended(f.db.View(read)) }

@@ -32,7 +32,7 @@ func (s source) Run(ctx context.Context, ready func(uint64), publish func([]*dri
 	}
 	ready(at)
 	for {
-		committed := *s.file.moved.Load() // loaded before the read, so that no commit in between is missed
+		committed := *s.file.movedCh.Load() // loaded before the read, so that no commit in between is missed
 		for more := true; more; {
 			var events []*driver.Event[uint64]
 			if events, at, more, err = s.file.page(at, &everything, 1000); err != nil {

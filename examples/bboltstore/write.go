@@ -45,7 +45,7 @@ func (s *store) Apply(ctx context.Context, mutations []driver.Mutation) error {
 		return t.err
 	}
 	err = tx.Commit()
-	s.committed()
+	s.wakeReaders()
 	if err != nil { // the page that makes it visible may have been written before a failed flush
 		return fmt.Errorf("%w: commit: %w", storage.ErrInconsistent, err)
 	}

@@ -75,7 +75,7 @@ func addNodes(ctx context.Context, s *tables.Store, count int) error {
 				if _, err := nodes.Get(tx, id); !errors.Is(err, storage.ErrNotFound) {
 					return err
 				}
-				return nodes.Put(tx, &typed.Object[Node]{ID: id, Data: Node{Room: 100}})
+				return nodes.Put(tx, &typed.Object[Node]{ID: id, Data: Node{Capacity: 100}})
 			}); err != nil {
 				return err
 			}

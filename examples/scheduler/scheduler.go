@@ -15,9 +15,9 @@ import (
 
 // Node is a machine that runs tasks.
 type Node struct {
-	Down  bool `json:"down,omitempty"`
-	Room  int  `json:"room"`  // maximum number of tasks
-	Tasks int  `json:"tasks"` // number of assigned tasks: written with each assignment, in the same transaction
+	Down     bool `json:"down,omitempty"`
+	Capacity int  `json:"room"`  // maximum number of tasks
+	Tasks    int  `json:"tasks"` // number of assigned tasks: written with each assignment, in the same transaction
 }
 
 // Service is a number of wanted tasks.
@@ -149,8 +149,8 @@ func serviceOf(task *resourcepb.ID) (name string, slot int) {
 	return task.Name[:at], slot
 }
 
-// wanted reports whether a service wants a task.
-func wanted(tx *tables.Tx, task *resourcepb.ID) (bool, error) {
+// serviceNeeds reports whether a service needs the task.
+func serviceNeeds(tx *tables.Tx, task *resourcepb.ID) (bool, error) {
 	name, slot := serviceOf(task)
 	service, err := services.Get(tx, services.ID(cluster, name))
 	if errors.Is(err, storage.ErrNotFound) {
@@ -160,7 +160,7 @@ func wanted(tx *tables.Tx, task *resourcepb.ID) (bool, error) {
 }
 
 func createTask(tx *tables.Tx, id *resourcepb.ID) error {
-	ok, err := wanted(tx, id)
+	ok, err := serviceNeeds(tx, id)
 	if err != nil || !ok {
 		return err
 	}
@@ -172,7 +172,7 @@ func createTask(tx *tables.Tx, id *resourcepb.ID) error {
 }
 
 func dropTask(tx *tables.Tx, id *resourcepb.ID) error {
-	ok, err := wanted(tx, id)
+	ok, err := serviceNeeds(tx, id)
 	if err != nil || ok {
 		return err
 	}
@@ -278,7 +278,7 @@ func assignTask(tx *tables.Tx, id *resourcepb.ID) error {
 	}
 	// The list only selects a node to try, so the other nodes may change meanwhile. The selected node itself is written.
 	up, err := nodes.List(tx.UncheckedReader(), nodeState.Is(false))
-	up = slices.DeleteFunc(up, func(n *typed.Object[Node]) bool { return n.Data.Tasks >= n.Data.Room })
+	up = slices.DeleteFunc(up, func(n *typed.Object[Node]) bool { return n.Data.Tasks >= n.Data.Capacity })
 	if err != nil || len(up) == 0 {
 		return err
 	}

@@ -60,12 +60,12 @@ func op(o *storage.Op, maxSize int) (key.Key, error) {
 	case o.Delete != nil:
 		return ID("delete", o.Delete)
 	default:
-		return checkedID(o.Check, o.Version)
+		return checkID(o.Check, o.Version)
 	}
 }
 
-// checkedID validates the id of a Check, which needs a uid unless it requires absence.
-func checkedID(id *resourcepb.ID, version string) (key.Key, error) {
+// checkID validates the id of a Check, which needs a uid unless it requires absence.
+func checkID(id *resourcepb.ID, version string) (key.Key, error) {
 	if version == "" {
 		return ID("check", id)
 	}

@@ -27,18 +27,18 @@ func Scan(opts history.ScanOptions) error {
 	return nil
 }
 
-// Span validates a span and returns the keys of its bounds, nil if unbounded.
-func Span(span history.Span) (from, to *key.Key, err error) {
-	if from, err = bound("span.from", span.From); err != nil {
+// Range validates a range and returns the keys of its bounds, nil if unbounded.
+func Range(span history.Range) (from, to *key.Key, err error) {
+	if from, err = bound("range.from", span.From); err != nil {
 		return nil, nil, err
 	}
-	if to, err = bound("span.to", span.To); err != nil {
+	if to, err = bound("range.to", span.To); err != nil {
 		return nil, nil, err
 	}
 	return from, to, nil
 }
 
-// bound validates a bound of a span. Any part may be empty, or text that no key contains, such as the wildcard.
+// bound validates a bound of a range. Any part may be empty, or text that no key contains, such as the wildcard.
 func bound(field string, id *resourcepb.ID) (*key.Key, error) {
 	if id == nil {
 		return nil, nil

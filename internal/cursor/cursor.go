@@ -22,11 +22,11 @@ const (
 	Watch    Kind = 'w' // a position in the store's history
 	Snapshot Kind = 's' // a position inside a snapshot; no watch can start there
 	Page     Kind = 'p' // the rest of a listing
-	Past     Kind = 'r' // the rest of a listing that is read from history
+	Revision Kind = 'r' // the rest of a listing that is read from history
 )
 
 func (k Kind) String() string {
-	if k == Page || k == Past {
+	if k == Page || k == Revision {
 		return "continue token"
 	}
 	return "cursor"

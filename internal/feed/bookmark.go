@@ -83,7 +83,7 @@ func (w *watch[P]) bookmarkDue() bool {
 func (w *watch[P]) hasReached(p *proof[P]) bool {
 	select {
 	case <-p.doneCh:
-		return w.feed.prover.Reached(w.at, p.at)
+		return w.feed.prover.HasReached(w.at, p.at)
 	default:
 		return false
 	}

@@ -48,7 +48,7 @@ func (p *proving) Newest(ctx context.Context) (int, error) {
 	return at, nil
 }
 
-func (p *proving) Reached(at, target int) bool { return at >= target }
+func (p *proving) HasReached(at, target int) bool { return at >= target }
 
 func (p *proving) count() int {
 	p.counting.Lock()

@@ -23,12 +23,12 @@ func (f *Filter) Match(id *resourcepb.ID) bool {
 	return f.keys.Match(&k)
 }
 
-// Span returns a span with all keys that the filter selects.
-func (f *Filter) Span() history.Span { return Of(&f.keys) }
+// Range returns a span with all keys that the filter selects.
+func (f *Filter) Range() history.Range { return Of(&f.keys) }
 
-// After returns the part of Span after an id that the filter selects.
-func (f *Filter) After(id *resourcepb.ID) history.Span {
-	s, k := f.Span(), key.Of(id)
+// After returns the part of the range after an id that the filter selects.
+func (f *Filter) After(id *resourcepb.ID) history.Range {
+	s, k := f.Range(), key.Of(id)
 	k.Name += "\x01" // names contain no NUL, so no key lies between
 	s.From = k.ID("", "")
 	return s

@@ -13,7 +13,7 @@ import (
 
 // Of returns a span that contains all keys matching a filter. If the filter begins with fixed parts, the span contains few other
 // keys.
-func Of(f *key.Filter) history.Span {
+func Of(f *key.Filter) history.Range {
 	fixed := []string{f.Group, f.Kind, f.Partition, f.Namespace, f.NamePrefix}
 	for i, part := range fixed {
 		if part == storage.Wildcard && i < 4 || part == "" && i == 4 {
@@ -22,9 +22,9 @@ func Of(f *key.Filter) history.Span {
 		}
 	}
 	if len(fixed) == 0 {
-		return history.Span{}
+		return history.Range{}
 	}
-	s := history.Span{From: idOf(fixed...)}
+	s := history.Range{From: idOf(fixed...)}
 	if len(fixed) < 5 {
 		s.To = after(fixed...)
 	} else if name, ok := afterPrefix(f.NamePrefix); ok {
@@ -36,8 +36,8 @@ func Of(f *key.Filter) history.Span {
 }
 
 // OfKey returns the span of one key.
-func OfKey(k key.Key) history.Span {
-	return history.Span{From: k.ID("", ""), To: After(k)}
+func OfKey(k key.Key) history.Range {
+	return history.Range{From: k.ID("", ""), To: After(k)}
 }
 
 // After returns the lowest id after a key, or nil.

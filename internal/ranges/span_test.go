@@ -49,7 +49,7 @@ func TestSpanContainsMatches(t *testing.T) {
 			f.NamePrefix = string(runes[:rapid.IntRange(0, len(runes)).Draw(t, "prefix")])
 		}
 		span := Of(&f)
-		_, _, err := check.Span(span)
+		_, _, err := check.Range(span)
 		require.NoError(t, err)
 		for _, k := range []key.Key{k, drawKey(t, "other")} {
 			within := (span.From == nil || k.Compare(key.Of(span.From)) >= 0) && (span.To == nil || k.Compare(key.Of(span.To)) < 0)
@@ -68,7 +68,7 @@ func TestAfter(t *testing.T) {
 			require.LessOrEqual(t, other.Compare(k), 0)
 			return
 		}
-		_, _, err := check.Span(history.Span{From: next})
+		_, _, err := check.Range(history.Range{From: next})
 		require.NoError(t, err)
 		require.Positive(t, key.Of(next).Compare(k))
 		require.Equal(t, other.Compare(k) > 0, other.Compare(key.Of(next)) >= 0, "%q, %q and %q", k, other, key.Of(next))
@@ -95,7 +95,7 @@ func TestFilterAfter(t *testing.T) {
 		f := &Filter{key.Filter{Group: k.Group, Kind: k.Kind, Partition: storage.Wildcard, Namespace: storage.Wildcard}}
 		require.True(t, f.Match(k.ID("", "")))
 		behind := f.After(k.ID("", ""))
-		_, _, err := check.Span(behind)
+		_, _, err := check.Range(behind)
 		require.NoError(t, err)
 		within := other.Compare(key.Of(behind.From)) >= 0 && (behind.To == nil || other.Compare(key.Of(behind.To)) < 0)
 		require.Equal(t, f.Match(other.ID("", "")) && other.Compare(k) > 0, within, "%q behind %q", other, k)

@@ -56,8 +56,8 @@ func (h *handler) watch(w http.ResponseWriter, r *request) error {
 		if err != nil {
 			return nil // the client has disconnected, or does not read
 		}
-		if got.panicked != nil {
-			panic(got.panicked)
+		if got.panicErr != nil {
+			panic(got.panicErr)
 		}
 		if got.err != nil {
 			out.end(r.Context(), got.err)
@@ -73,7 +73,7 @@ func (h *handler) watch(w http.ResponseWriter, r *request) error {
 type recvResult struct {
 	event    *resourcepb.WatchEvent
 	err      error
-	panicked error
+	panicErr error
 }
 
 // receive returns the results of Recv up to the first error, one at a time: events that the client has not read yet stay with the service. The
@@ -90,7 +90,7 @@ func receive(ctx context.Context, stream grpc.ServerStreamingClient[resourcepb.W
 			case <-ctx.Done():
 				return
 			}
-			if got.err != nil || got.panicked != nil {
+			if got.err != nil || got.panicErr != nil {
 				return
 			}
 		}
@@ -101,7 +101,7 @@ func receive(ctx context.Context, stream grpc.ServerStreamingClient[resourcepb.W
 func recv(stream grpc.ServerStreamingClient[resourcepb.WatchEvent]) (got recvResult) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			got = recvResult{panicked: fmt.Errorf("%v\n%s", cause, debug.Stack())}
+			got = recvResult{panicErr: fmt.Errorf("%v\n%s", cause, debug.Stack())}
 		}
 	}()
 	got.event, got.err = stream.Recv()

@@ -193,7 +193,7 @@ func (p *Proxy) pump(l *link, from, to net.Conn, rate *throttle, look func(l *li
 	buf := make([]byte, 64<<10)
 	var window []byte
 	for {
-		n, err := from.Read(buf[:rate.piece(len(buf))])
+		n, err := from.Read(buf[:rate.chunk(len(buf))])
 		if n > 0 {
 			if !p.pass(l) || !rate.wait(n, l.broken) {
 				return

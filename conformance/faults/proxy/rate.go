@@ -21,8 +21,8 @@ func (t *throttle) set(rate int) {
 // pieces is how many pieces a second pass at least, so that connections take turns.
 const pieces = 100
 
-// piece is how many bytes to read at once.
-func (t *throttle) piece(most int) int {
+// chunk is how many bytes to read at once.
+func (t *throttle) chunk(most int) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.rate == 0 {

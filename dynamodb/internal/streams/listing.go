@@ -9,14 +9,14 @@ import (
 
 // listing is the result of DescribeStream.
 type listing struct {
-	parents  map[string]string
-	closed   map[string]bool
-	disabled bool
+	parents        map[string]string
+	closed         map[string]bool
+	streamDisabled bool
 }
 
 // add adds one answer.
 func (l *listing) add(d *types.StreamDescription) {
-	l.disabled = d.StreamStatus == types.StreamStatusDisabled || d.StreamStatus == types.StreamStatusDisabling
+	l.streamDisabled = d.StreamStatus == types.StreamStatusDisabled || d.StreamStatus == types.StreamStatusDisabling
 	for _, shard := range d.Shards {
 		id := aws.ToString(shard.ShardId)
 		l.parents[id] = aws.ToString(shard.ParentShardId)

@@ -271,7 +271,7 @@ func (r *reader) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.streamDisabled = r.streamDisabled || l.disabled
+	r.streamDisabled = r.streamDisabled || l.streamDisabled
 	for _, pl := range next {
 		if parent := r.tree.parentOf(pl.shard); parent != "" && pl.seq == "" {
 			r.prover.inherit(pl.shard, parent)

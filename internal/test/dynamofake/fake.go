@@ -105,7 +105,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		gate(op)
 	}
 	in.client = credential(r)
-	in.signed, _ = time.Parse("20060102T150405Z", r.Header.Get("X-Amz-Date"))
+	in.signatureTime, _ = time.Parse("20060102T150405Z", r.Header.Get("X-Amz-Date"))
 	fault, body, err := s.do(op, &in)
 	w.Header().Set("Date", s.Now().UTC().Format(http.TimeFormat))
 	if fault.Lost || fault.Cut {
@@ -148,7 +148,7 @@ func (s *Server) do(op string, in *request) (Fault, []byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls[op]++
-	if err := s.checkSignature(in.signed); err != nil {
+	if err := s.checkSignature(in.signatureTime); err != nil {
 		return Fault{}, nil, err
 	}
 	var fault Fault

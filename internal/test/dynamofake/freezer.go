@@ -15,8 +15,8 @@ type Freezer struct {
 	operation string
 
 	mu     sync.Mutex
-	thawed chan struct{} // nil: not frozen
-	held   chan struct{} // closed when the first request is held
+	thawCh chan struct{} // nil: not frozen
+	heldCh chan struct{} // closed when the first request is held
 }
 
 // NewFreezer returns a freezer for the requests of an operation. It is not frozen.
@@ -26,13 +26,13 @@ func NewFreezer(operation string) *Freezer { return &Freezer{operation: operatio
 func (f *Freezer) Freeze() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.thawed, f.held = make(chan struct{}), make(chan struct{})
+	f.thawCh, f.heldCh = make(chan struct{}), make(chan struct{})
 }
 
 // Wait returns when a request has been suspended.
 func (f *Freezer) Wait() {
 	f.mu.Lock()
-	held := f.held
+	held := f.heldCh
 	f.mu.Unlock()
 	<-held
 }
@@ -41,8 +41,8 @@ func (f *Freezer) Wait() {
 func (f *Freezer) Thaw() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	close(f.thawed)
-	f.thawed = nil
+	close(f.thawCh)
+	f.thawCh = nil
 }
 
 // Option is for the client that the freezer suspends.
@@ -61,7 +61,7 @@ func (f *Freezer) Option(o *dynamodb.Options) {
 
 func (f *Freezer) stop() {
 	f.mu.Lock()
-	thawed, held := f.thawed, f.held
+	thawed, held := f.thawCh, f.heldCh
 	f.mu.Unlock()
 	if thawed == nil {
 		return

@@ -9,9 +9,9 @@ import (
 
 // table contains the items, and their earlier states for stale reads.
 type table struct {
-	items map[address]item
-	past  map[address][]item // nil for absent
-	done  map[string]string  // transactions by their token
+	items    map[address]item
+	versions map[address][]item // nil for absent
+	done     map[string]string  // transactions by their token
 	// record appends a change to the stream.
 	record func(at address, before, after item)
 
@@ -28,7 +28,7 @@ type table struct {
 
 func newTable() *table {
 	return &table{
-		items: map[address]item{}, past: map[address][]item{}, done: map[string]string{},
+		items: map[address]item{}, versions: map[address][]item{}, done: map[string]string{},
 		ttlAttribute: "ttl", page: 7, hash: "pk", sort: "sk", kind: "B", view: "NEW_AND_OLD_IMAGES",
 	}
 }
@@ -59,7 +59,7 @@ func (t *table) describe(in *request, st *stream) (any, error) {
 // read returns the item that a read of a kind finds, or nil.
 func (t *table) read(at address, consistent bool) item {
 	if !consistent && t.lag > 0 {
-		if past := t.past[at]; len(past) > 0 {
+		if past := t.versions[at]; len(past) > 0 {
 			return past[max(0, len(past)-t.lag)]
 		}
 	}
@@ -114,7 +114,7 @@ func (t *table) apply(w *write, do action) {
 		maps.Copy(after, w.Key)
 		after["ttl"] = w.ExpressionAttributeValues[":ttl"]
 	}
-	t.past[at] = append(t.past[at], before)
+	t.versions[at] = append(t.versions[at], before)
 	if after == nil {
 		delete(t.items, at)
 	} else {
@@ -188,7 +188,7 @@ func (t *table) batchGetItem(in *request, unprocessed int) (any, error) {
 func (t *table) query(in *request) (any, error) {
 	pk, begins := in.ExpressionAttributeValues.binary(":pk"), in.ExpressionAttributeValues.binary(":sk")
 	var found []address
-	for at := range t.past {
+	for at := range t.versions {
 		if at.pk == pk && strings.HasPrefix(at.sk, begins) && at.sk > in.ExclusiveStartKey.binary("sk") && t.read(at, in.ConsistentRead) != nil {
 			found = append(found, at)
 		}

@@ -11,8 +11,8 @@ import (
 
 // request has the fields of all supported requests.
 type request struct {
-	client string    // access key of the signature
-	signed time.Time // the time in the signature
+	client        string    // access key of the signature
+	signatureTime time.Time // the time in the signature
 
 	TableName                           string
 	Item, Key                           item

@@ -24,8 +24,8 @@ import (
 	"github.com/testcontainers/testcontainers-go/log"
 )
 
-// patience bounds every wait of this package. It is far longer than a loaded machine with two cores needs.
-const patience = 3 * time.Minute
+// startTimeout bounds every wait of this package. It is far longer than a loaded machine with two cores needs.
+const startTimeout = 3 * time.Minute
 
 func init() {
 	// Ryuk would be one more image to provide; owner labels replace it (see sweep.go).
@@ -77,7 +77,7 @@ func docker(f func(p *testcontainers.DockerProvider) error) error {
 // run starts a container and waits until its server is ready.
 func run(ctx context.Context, s spec) (*Container, error) {
 	sweep()
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	var last error
 	for range 8 {
@@ -98,7 +98,7 @@ func runOnce(ctx context.Context, s spec) (_ *Container, retry bool, err error) 
 	c := &Container{}
 	err = docker(func(p *testcontainers.DockerProvider) error {
 		c.close = p.Close
-		host, local, err := publishedAt(ctx, p)
+		host, local, err := publishedHost(ctx, p)
 		if err != nil {
 			return err
 		}
@@ -181,7 +181,7 @@ func (c *Container) await(ctx context.Context) error {
 	if c.ready == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -216,7 +216,7 @@ func (c *Container) running(ctx context.Context) bool {
 // do runs one request for the container.
 func (c *Container) do(t testing.TB, what string, f func(ctx context.Context, cli client.APIClient, id string) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	err := docker(func(p *testcontainers.DockerProvider) error { return f(ctx, p.Client(), c.id(t)) })
 	if err != nil {
@@ -337,7 +337,7 @@ func (c *Container) Exec(t testing.TB, cmd ...string) string {
 }
 
 func (c *Container) exec(cmd ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	defer func() { _ = c.close() }() // closes idle connections to the engine
 	code, r, err := c.ctr.Exec(ctx, cmd, exec.Multiplexed())
@@ -393,7 +393,7 @@ func (c *Container) tail() string {
 
 // remove ends the container and deletes its data.
 func (c *Container) remove() error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	return docker(func(p *testcontainers.DockerProvider) error {
 		return removeContainer(ctx, p.Client(), c.ctr.GetContainerID())

@@ -15,9 +15,9 @@ import (
 	"github.com/testcontainers/testcontainers-go"
 )
 
-// publishedAt returns the address where the daemon publishes ports, and the host name or address that this process uses to reach
+// publishedHost returns the address where the daemon publishes ports, and the host name or address that this process uses to reach
 // it: loopback if the daemon runs on this machine.
-func publishedAt(ctx context.Context, p *testcontainers.DockerProvider) (host string, onThisMachine bool, err error) {
+func publishedHost(ctx context.Context, p *testcontainers.DockerProvider) (host string, onThisMachine bool, err error) {
 	host, err = p.DaemonHost(ctx)
 	if err != nil {
 		return "", false, err
@@ -68,16 +68,16 @@ func sameMachine(ctx context.Context, cli client.APIClient) bool {
 // the others the wait.
 var unreachable atomic.Pointer[error]
 
-// reachPatience is how long a published port may refuse connections. Docker's proxy accepts them as soon as the container runs,
+// reachTimeout is how long a published port may refuse connections. Docker's proxy accepts them as soon as the container runs,
 // whether or not its server is ready.
-const reachPatience = 20 * time.Second
+const reachTimeout = 20 * time.Second
 
 // reach waits until a published port accepts connections.
 func reach(ctx context.Context, addr string) error {
 	if known := unreachable.Load(); known != nil {
 		return *known
 	}
-	err := accepted(ctx, addr, reachPatience)
+	err := awaitAccept(ctx, addr, reachTimeout)
 	if err != nil {
 		err = fmt.Errorf("no published port of Docker can be reached: %w; "+
 			"if the daemon has another address, name it in TESTCONTAINERS_HOST_OVERRIDE", err)
@@ -86,9 +86,9 @@ func reach(ctx context.Context, addr string) error {
 	return err
 }
 
-// accepted waits until an address accepts connections.
-func accepted(ctx context.Context, addr string, patience time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// awaitAccept waits until an address accepts connections.
+func awaitAccept(ctx context.Context, addr string, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -100,7 +100,7 @@ func accepted(ctx context.Context, addr string, patience time.Duration) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("no connection accepted at %s for %v: %w", addr, patience, err)
+			return fmt.Errorf("no connection accepted at %s for %v: %w", addr, timeout, err)
 		}
 	}
 }

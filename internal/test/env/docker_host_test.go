@@ -20,11 +20,11 @@ func TestAccepted(t *testing.T) {
 	}
 	defer l.Close()
 	addr := l.Addr().String()
-	if err := accepted(context.Background(), addr, time.Minute); err != nil {
+	if err := awaitAccept(context.Background(), addr, time.Minute); err != nil {
 		t.Errorf("a listening address, %s: %v", addr, err)
 	}
 	addr = silent(t)
-	err = accepted(context.Background(), addr, 300*time.Millisecond)
+	err = awaitAccept(context.Background(), addr, 300*time.Millisecond)
 	if err == nil || !strings.Contains(err.Error(), addr) {
 		t.Errorf("an address without listener, %s: got %v, expected an error with the address", addr, err)
 	}
@@ -56,7 +56,7 @@ func silent(t *testing.T) string {
 func TestPublishedAt(t *testing.T) {
 	t.Parallel()
 	c := start(t, postgresSpec())
-	if err := accepted(context.Background(), c.Addr, reachPatience); err != nil {
+	if err := awaitAccept(context.Background(), c.Addr, reachTimeout); err != nil {
 		t.Error(err)
 	}
 }

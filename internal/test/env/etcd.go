@@ -24,7 +24,7 @@ type EtcdServer struct {
 	// Endpoint is the client address, as host:port.
 	Endpoint string
 
-	given *url.URL // the server's URL, if it was given by URL
+	givenURL *url.URL // the server's URL, if it was given by URL
 }
 
 var sharedEtcd shared[*EtcdServer]
@@ -38,7 +38,7 @@ func Etcd(t testing.TB) *EtcdServer {
 			if err != nil || u.Host == "" {
 				return nil, nil, fmt.Errorf("ASHLAR_TEST_ETCD_URL is not of the form etcd://host:port")
 			}
-			return &EtcdServer{Container: &Container{Addr: u.Host}, Endpoint: u.Host, given: u}, nil, nil
+			return &EtcdServer{Container: &Container{Addr: u.Host}, Endpoint: u.Host, givenURL: u}, nil, nil
 		}
 		c, err := run(context.Background(), etcdSpec())
 		if err != nil {
@@ -87,9 +87,9 @@ func pingEtcd(ctx context.Context, addr string) error {
 func (s *EtcdServer) Client(t testing.TB) *clientv3.Client {
 	t.Helper()
 	cfg := clientv3.Config{Endpoints: strings.Split(s.Endpoint, ","), DialTimeout: 30 * time.Second, Logger: zap.NewNop()}
-	if s.given != nil && s.given.User != nil {
-		cfg.Username = s.given.User.Username()
-		cfg.Password, _ = s.given.User.Password()
+	if s.givenURL != nil && s.givenURL.User != nil {
+		cfg.Username = s.givenURL.User.Username()
+		cfg.Password, _ = s.givenURL.User.Password()
 	}
 	c, err := clientv3.New(cfg)
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *EtcdServer) Client(t testing.TB) *clientv3.Client {
 func (s *EtcdServer) Prefix(t testing.TB) string {
 	t.Helper()
 	prefix := "t-" + unique()
-	if s.given != nil {
+	if s.givenURL != nil {
 		// A container is removed as a whole; a server given by URL must be left unchanged.
 		t.Cleanup(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -128,8 +128,8 @@ func (s *EtcdServer) StoreURL(t testing.TB, params ...string) string {
 func (s *EtcdServer) StoreURLIn(t testing.TB, prefix string, params ...string) string {
 	t.Helper()
 	u := url.URL{Scheme: "etcd", Host: s.Endpoint, Path: "/" + prefix}
-	if s.given != nil {
-		u.Scheme, u.User, u.RawQuery = s.given.Scheme, s.given.User, s.given.RawQuery
+	if s.givenURL != nil {
+		u.Scheme, u.User, u.RawQuery = s.givenURL.Scheme, s.givenURL.User, s.givenURL.RawQuery
 	}
 	return withParams(t, u.String(), params...)
 }

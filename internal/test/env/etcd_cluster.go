@@ -80,7 +80,7 @@ func (m *EtcdMember) Reconnect(t testing.TB) {
 // Leader returns the leader of the cluster. It waits until all members that answer agree.
 func (c *EtcdCluster) Leader(t testing.TB) *EtcdMember {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

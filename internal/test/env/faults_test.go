@@ -181,7 +181,7 @@ func TestPostgresAccess(t *testing.T) {
 	if _, err := conn.Exec(ctx, "CREATE SCHEMA mine"); err == nil {
 		t.Error("the role may create schemas")
 	}
-	if _, err := database.Connect(t).Exec(ctx, "GRANT CREATE ON DATABASE "+database.parsed(t).Path[1:]+" TO "+name); err != nil {
+	if _, err := database.Connect(t).Exec(ctx, "GRANT CREATE ON DATABASE "+database.parseURL(t).Path[1:]+" TO "+name); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := conn.Exec(ctx, "CREATE SCHEMA mine"); err != nil {
@@ -210,7 +210,7 @@ func TestPgBouncer(t *testing.T) {
 func TestEtcdCluster(t *testing.T) {
 	t.Parallel()
 	c := StartEtcdCluster(t)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	cli := c.Client(t)
 	put := func(value string) {

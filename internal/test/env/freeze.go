@@ -40,7 +40,7 @@ func (c *Container) signal(t testing.TB, name string) {
 // next. On a busy machine the others continue to answer until then.
 func (c *Container) awaitStandstill(t testing.TB, pids []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

@@ -30,7 +30,7 @@ func TestFreeze(t *testing.T) {
 				c.freeze(t)
 				answer := make(chan error, 1)
 				go func() {
-					ctx, cancel := context.WithTimeout(context.Background(), patience)
+					ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 					defer cancel()
 					answer <- c.answers(ctx)
 				}()

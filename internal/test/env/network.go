@@ -14,7 +14,7 @@ import (
 // engine runs one request for something other than a container.
 func engine(t testing.TB, what string, f func(ctx context.Context, cli client.APIClient) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	if err := docker(func(p *testcontainers.DockerProvider) error { return f(ctx, p.Client()) }); err != nil {
 		t.Fatalf("env: %s: %v", what, err)

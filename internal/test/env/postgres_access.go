@@ -35,7 +35,7 @@ func (s *PostgresServer) Database(t testing.TB) *PostgresServer {
 	name := "d_" + unique()
 	s.run(t, "CREATE DATABASE "+name)
 	t.Cleanup(func() { s.run(t, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") })
-	u := s.parsed(t)
+	u := s.parseURL(t)
 	u.Path = "/" + name
 	return &PostgresServer{Container: s.Container, URL: u.String()}
 }
@@ -43,7 +43,7 @@ func (s *PostgresServer) Database(t testing.TB) *PostgresServer {
 // Copy creates a copy of this database, which must have no connections. It is dropped at the end of the test.
 func (s *PostgresServer) Copy(t testing.TB) *PostgresServer {
 	t.Helper()
-	u := s.parsed(t)
+	u := s.parseURL(t)
 	original := strings.TrimPrefix(u.Path, "/")
 	u.Path = "/postgres" // which every server has
 	other := &PostgresServer{Container: s.Container, URL: u.String()}
@@ -61,12 +61,12 @@ func (s *PostgresServer) Role(t testing.TB) (as *PostgresServer, name string) {
 	name = "r_" + unique()
 	s.run(t, "CREATE ROLE "+name+" LOGIN PASSWORD '"+name+"'")
 	t.Cleanup(func() { s.run(t, "DROP OWNED BY "+name+" CASCADE; DROP ROLE "+name) })
-	u := s.parsed(t)
+	u := s.parseURL(t)
 	u.User = url.UserPassword(name, name)
 	return &PostgresServer{Container: s.Container, URL: u.String()}, name
 }
 
-func (s *PostgresServer) parsed(t testing.TB) *url.URL {
+func (s *PostgresServer) parseURL(t testing.TB) *url.URL {
 	t.Helper()
 	u, err := url.Parse(s.URL)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *PostgresServer) parsed(t testing.TB) *url.URL {
 // run runs SQL on a new connection.
 func (s *PostgresServer) run(t testing.TB, sql string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, s.URL)
 	if err == nil {

@@ -91,7 +91,7 @@ func (d *FeignedPostgres) Flow(t testing.TB) {
 // AwaitStalled waits until at least one session of the server waits for the stalled disk.
 func (d *FeignedPostgres) AwaitStalled(t testing.TB) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -32,7 +32,7 @@ func StartPostgresPair(t testing.TB, args ...string) *PostgresPair {
 	primary.Exec(t, "sh", "-c", "echo 'host replication all all scram-sha-256' >> "+postgresData+"/pg_hba.conf")
 
 	// This is a base backup by SQL: only the session that starts it can end it, and the images need no extra program.
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	conn := primary.Connect(t)
 	var label string
@@ -64,7 +64,7 @@ func StartPostgresPair(t testing.TB, args ...string) *PostgresPair {
 // CatchUp waits until the standby has replayed the primary's present state.
 func (p *PostgresPair) CatchUp(t testing.TB) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	var lsn string
 	if err := query(ctx, p.Primary.URL, "SELECT pg_current_wal_lsn()::text", &lsn); err != nil {
@@ -103,7 +103,7 @@ func (p *PostgresPair) Synchronous(t testing.TB, level string) {
 // AwaitSynchronous waits until the primary has its synchronous standby.
 func (p *PostgresPair) AwaitSynchronous(t testing.TB) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -143,7 +143,7 @@ func (p *PostgresPair) Reunite(t testing.TB) {
 // Promote makes the standby a primary and returns when it accepts writes. The old primary continues unless the test stops it.
 func (p *PostgresPair) Promote(t testing.TB) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	var promoted bool
 	if err := query(ctx, p.Standby.URL, "SELECT pg_promote(true, 120)", &promoted); err != nil || !promoted {

@@ -10,7 +10,7 @@ import (
 )
 
 //go:embed versions.env
-var pinned string
+var pinnedVersions string
 
 // Postgres is the image of the Postgres server.
 func Postgres() string { return "postgres:" + version("ASHLAR_POSTGRES_VERSION") }
@@ -29,7 +29,7 @@ func version(name string) string {
 	if v := os.Getenv(name); v != "" {
 		return v
 	}
-	for line := range strings.Lines(pinned) {
+	for line := range strings.Lines(pinnedVersions) {
 		if k, v, ok := strings.Cut(strings.TrimSpace(line), "="); ok && k == name {
 			return v
 		}

@@ -29,7 +29,7 @@ func TestComposeFileAgrees(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(pinned) {
+	for line := range strings.Lines(pinnedVersions) {
 		name, value, ok := strings.Cut(strings.TrimSpace(line), "=")
 		if !ok || !strings.HasPrefix(name, "ASHLAR_") || !strings.Contains(string(text), "${"+name+":") {
 			continue

@@ -62,7 +62,7 @@ func Run(t *testing.T, storeURL string) {
 		}
 		for range listings {
 			w.goOn(t)
-			scan, err := h.Scan(fixture.Context(t), history.Span{}, history.ScanOptions{})
+			scan, err := h.Scan(fixture.Context(t), history.Range{}, history.ScanOptions{})
 			if err != nil || len(scan.Records) == 0 {
 				t.Fatalf("scan: %d records, %v", len(scan.Records), err)
 			}
@@ -72,7 +72,7 @@ func Run(t *testing.T, storeURL string) {
 				l.page(t, []storage.Backend{there, here}[page%2])
 			}
 			l.check(t, roundOf(t, scan.Records[0].Resource))
-			again, err := h.Scan(fixture.Context(t), history.Span{}, history.ScanOptions{Revision: scan.Revision})
+			again, err := h.Scan(fixture.Context(t), history.Range{}, history.ScanOptions{Revision: scan.Revision})
 			if err != nil || len(again.Records) != len(l.resources) {
 				t.Fatalf("scan at revision %d: %d records, %v; its listing in other processes has %d", scan.Revision, len(again.Records), err, len(l.resources))
 			}

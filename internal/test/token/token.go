@@ -140,7 +140,7 @@ func parse(t *testing.T, text string) token {
 		t.Fatalf("the token %q: %v", text, err)
 	}
 	f := token{store: cursor.StoreID(raw[1:17])}
-	rest, err := cursor.Decode(cursor.Past, f.store, text)
+	rest, err := cursor.Decode(cursor.Revision, f.store, text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,5 +160,5 @@ func (f *token) token() string {
 		size = *f.size
 	}
 	payload = append(binary.AppendUvarint(payload, size), f.position...)
-	return cursor.Encode(cursor.Past, f.store, append(payload, f.after...))
+	return cursor.Encode(cursor.Revision, f.store, append(payload, f.after...))
 }

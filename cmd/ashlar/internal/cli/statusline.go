@@ -15,7 +15,7 @@ import (
 type StatusLine struct {
 	out       io.Writer
 	terminal  bool
-	printedAt time.Time
+	lastPrint time.Time
 	width     int // of the text on the terminal's line
 }
 
@@ -37,14 +37,14 @@ func (s *StatusLine) Show(text string, news bool) {
 		pad := strings.Repeat(" ", max(0, s.width-len(text)))
 		s.width = len(text)
 		_, _ = fmt.Fprintf(s.out, "\r%s%s", text, pad)
-	case news || time.Since(s.printedAt) >= plainEvery:
-		s.printedAt = time.Now()
+	case news || time.Since(s.lastPrint) >= plainEvery:
+		s.lastPrint = time.Now()
 		_, _ = fmt.Fprintln(s.out, text)
 	}
 }
 
 // Wait suppresses the first line for plainEvery if the output is not a terminal.
-func (s *StatusLine) Wait() { s.printedAt = time.Now() }
+func (s *StatusLine) Wait() { s.lastPrint = time.Now() }
 
 // Print prints a permanent line.
 func (s *StatusLine) Print(text string) {

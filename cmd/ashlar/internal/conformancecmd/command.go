@@ -146,10 +146,10 @@ func checkStore(ctx context.Context, a *cli.App, q *conformanceRun) (err error) 
 			err = errors.Join(err, cleanupError(ctx, a, space, problem))
 		}
 	}()
-	r := &results{store: redactURL(rawURL), location: space.Location, started: time.Now()}
+	r := &results{store: redactURL(rawURL), location: space.Location, startTime: time.Now()}
 	runErr := r.collect(ctx, q, space, progress)
 	progress.clear()
-	r.took = time.Since(r.started)
+	r.took = time.Since(r.startTime)
 	if len(r.cases) == 0 && r.faults == nil {
 		return runErr
 	}

@@ -36,7 +36,7 @@ func (n *results) writeReport(name string) (err error) {
 		Answers, Broken                 []*guaranteeResult
 		Cases                           []conformance.Result
 		Faults                          *faults.Report
-	}{n.store, n.location, cli.VersionLine(), n.started.UTC().Format(time.RFC3339), n.took, n.byGuarantee(), n.broken(), n.cases, n.faults})
+	}{n.store, n.location, cli.VersionLine(), n.startTime.UTC().Format(time.RFC3339), n.took, n.byGuarantee(), n.broken(), n.cases, n.faults})
 	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
 		return cli.Failedf("write the report: %w", err)
 	}

@@ -18,7 +18,7 @@ import (
 // results are the results of one run against a database.
 type results struct {
 	store, location string
-	started         time.Time
+	startTime       time.Time
 	took            time.Duration
 	cases           []conformance.Result
 	faults          *faults.Report // nil if the run had no faults
