@@ -75,10 +75,10 @@ func swarmkit(b *testing.B) {
 			return things.Put(tx, o)
 		})
 	}
-	compare(b, "store", "update", []int{1, 16}, side{"swarmkit", swarmUpdate}, side{"ashlar", update})
+	compare(b, "tables", "update", []int{1, 16}, side{"swarmkit", swarmUpdate}, side{"ashlar", update})
 
 	few := errors.New("too few")
-	compare(b, "store", "list-1000", []int{1}, side{"swarmkit", func(_, i int) (err error) {
+	compare(b, "tables", "list-1000", []int{1}, side{"swarmkit", func(_, i int) (err error) {
 		peer.View(func(tx peers.ReadTx) {
 			var found []*swarm.Node
 			if found, err = peers.FindNodes(tx, peers.ByIDPrefix(fmt.Sprintf("%03d-", i%max(1, n/1000)))); err == nil && len(found) < min(n, 1000) {
@@ -140,5 +140,5 @@ func swarmkit(b *testing.B) {
 			return nil
 		}
 	}
-	compare(b, "store", "100-events-100-watchers", []int{1}, side{"swarmkit", told(swarmUpdate)}, side{"ashlar", told(update)})
+	compare(b, "tables", "100-events-100-watchers", []int{1}, side{"swarmkit", told(swarmUpdate)}, side{"ashlar", told(update)})
 }

@@ -79,7 +79,7 @@ func draw(w io.Writer, title string, all []ratio) error {
 		width, height, width, height, ink)
 	fmt.Fprintf(&b, "<title>%s</title>\n"+`<rect width="%d" height="%d" fill="#ffffff"/>`+"\n", escape(title), width, height)
 	fmt.Fprintf(&b, `<text x="16" y="26" font-size="17" font-weight="bold">%s</text>`+"\n", escape(title))
-	fmt.Fprintf(&b, `<text x="16" y="46">operations a second in relation to the other side; more than 1 is faster</text>`+"\n")
+	fmt.Fprintf(&b, `<text x="16" y="46">Ashlar's operations a second, divided by the other side's; right of 1, Ashlar is faster</text>`+"\n")
 	for _, tick := range []float64{0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100} {
 		if tick < low || tick > high {
 			continue

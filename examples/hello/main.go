@@ -1,4 +1,4 @@
-// Command hello creates a resource, updates it, shows that a write from an old version is refused, and watches both changes.
+// Command hello creates a resource, updates it, shows that a write from an old version is refused, and watches both versions.
 // README.md contains this program; a test compares the two.
 package main
 
@@ -58,7 +58,7 @@ func run(ctx context.Context) error {
 		}
 		if r := event.GetUpsert().GetResource(); r.GetId().GetUid() == cart.Id.Uid {
 			versions++
-			fmt.Println("version", versions, "tier:", r.Metadata["tier"])
+			fmt.Printf("version %d: tier %q\n", versions, r.Metadata["tier"])
 		}
 	}
 	return nil
