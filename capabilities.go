@@ -109,9 +109,13 @@ type Transactor interface {
 	// Without operations it returns nil, nil.
 	//
 	// If an operation fails, the error is an [*OpError] with the lowest failing index. It unwraps to the error of WriteCAS or
-	// DeleteCAS. Errors without a single cause are no OpError. [ErrInvalid]: two operations on one key, an Op without exactly one of
-	// Write, Delete and Check, a Version beside Write, or Present without Delete. [ErrTooLarge]: more than MaxOps operations, or
-	// resources of more than 1 MiB together. The order of events within one transaction is undefined.
+	// DeleteCAS. It is [ErrInvalid] for an Op without exactly one of Write, Delete and Check, with a Version beside Write, with
+	// Present without Delete, or on the key of an earlier Op.
+	//
+	// An error that no single operation caused is no OpError. Examples are [ErrTooLarge], for more than MaxOps operations or for
+	// resources of more than 1 MiB together, [ErrClosed] and [ErrInconsistent].
+	//
+	// The order of events within one transaction is undefined.
 	Commit(ctx context.Context, ops []Op) ([]*resourcepb.Resource, error)
 	// MaxOps returns the maximum number of operations in a transaction, at least 32.
 	MaxOps() int
