@@ -58,8 +58,8 @@ type FenceState struct {
 // other note has a name of this form.
 const FenceNote = "~fence-epoch"
 
-// The limits of a note that every Mover must accept. Package driver/backend refuses other names with storage.ErrInvalid and larger
-// values with storage.ErrTooLarge, without calling the driver.
+// The largest note that every Mover must accept. Package driver/backend refuses a name that is empty, longer or has other
+// characters with storage.ErrInvalid, and a larger value with storage.ErrTooLarge, without calling the driver.
 const (
 	MaxNoteName = 64       // bytes of its name: lower-case letters and dashes
 	MaxNote     = 64 << 10 // bytes of its value

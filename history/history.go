@@ -40,11 +40,10 @@ type Historian interface {
 	// Swap writes or deletes a resource, atomically and durably, if the key was last changed at the expected revision. As with
 	// [storage.Backend].WriteCAS, the outcome is never a guess.
 	Swap(ctx context.Context, swap Swap) (SwapResult, error)
-	// Follow returns the changes in a range after a revision, at the earliest the oldest one.
+	// Follow returns every change in a range after a revision, which must not be older than the oldest one.
 	Follow(ctx context.Context, keys Range, after int64) (Follower, error)
 	// Compact discards the history before a revision, which becomes the oldest one. It does nothing if the oldest revision is not
-	// smaller. Followers, watches and listings that still need the discarded history end with
-	// storage.ErrCompacted.
+	// smaller. Followers, watches and listings that still need the discarded history end with storage.ErrCompacted.
 	Compact(ctx context.Context, revision int64) error
 }
 

@@ -84,7 +84,7 @@ func (m mover[P]) DeleteNote(ctx context.Context, name, revision string) error {
 	return err
 }
 
-// noteCall is call for a note. The error of a conflict already names the note.
+// noteCall is call for an operation on a note. An error about a conflict names the note by itself, so it gets no further text.
 func noteCall[T, P any](ctx context.Context, b *Backend[P], name string, value []byte, run func(context.Context) (T, error)) (T, error) {
 	result, err := call(ctx, b, fmt.Sprintf("journal note %q", name), checkNote(name, value), run)
 	if errors.Is(err, storage.ErrCASFailure) {
