@@ -69,9 +69,9 @@ func TestDeletionAlone(t *testing.T) {
 	}
 }
 
-// TestDeletionOfWhatTheLogDoesNotKnow deletes a row without numbers whose creation is not in the log, for example after a manual
+// TestDeletionWithoutLoggedCreation deletes a row without numbers whose creation is not in the log, for example after a manual
 // change.
-func TestDeletionOfWhatTheLogDoesNotKnow(t *testing.T) {
+func TestDeletionWithoutLoggedCreation(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)

@@ -95,8 +95,8 @@ func (s *source) page(ctx context.Context, from position, limit int) (events []*
 		if next, err = s.history.after(ctx, conn, &from, published.revision, limit); err != nil {
 			return err
 		}
-		// This is true only in the same history. The check comes last, because a pooler may have switched to another server in
-		// between.
+		// Published changes are final only in the same history. The check is the last statement, because a pooler may have
+		// switched to another server before it.
 		var piece []byte
 		err = conn.QueryRow(ctx, s.sql.tokenPrefix, published.revision, published.index).Scan(&piece)
 		if err == nil && string(piece) != string(published.tokenPrefix[:]) {

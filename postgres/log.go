@@ -169,8 +169,8 @@ type event = driver.Event[position]
 
 // position is a position in the history of a store. It includes all changes up to one, and possibly some later ones.
 //
-// A position refers to a change that was read, and not just to a number: after a crash, the server may draw numbers without a
-// visible change again. The prefix of the change's token proves that the change still exists, and that the history is the same.
+// A position refers to a change that was read, and not just to a number: after a crash, the server may draw a number again if it
+// had no visible change. The prefix of the change's token proves that the change still exists, and that the history is the same.
 type position struct {
 	revision      int64
 	index         int32

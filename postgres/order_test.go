@@ -202,8 +202,8 @@ func TestOneOrder(t *testing.T) {
 	}
 }
 
-// TestOneOrderWherePollingOnly works without LISTEN.
-func TestOneOrderWherePollingOnly(t *testing.T) {
+// TestOneOrderByPolling works without LISTEN.
+func TestOneOrderByPolling(t *testing.T) {
 	t.Parallel()
 	inOrder(t, env.Postgres(t).StoreURL(t, "listen=off", "poll=5ms"), 6, 200)
 }

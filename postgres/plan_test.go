@@ -112,9 +112,9 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// TestPastOfWhatIsUnchanged reads a page of the past with resources that have not changed since. Postgres neither searches the log
-// for them nor reads all of it.
-func TestPastOfWhatIsUnchanged(t *testing.T) {
+// TestPastOfUnchangedResources reads a page of the past with resources that have not changed since. Postgres neither searches
+// the log for them nor reads all of it.
+func TestPastOfUnchangedResources(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)

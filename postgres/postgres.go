@@ -63,8 +63,9 @@ var (
 	_ driver.Historian[position] = (*handle)(nil)
 )
 
-// New returns a backend that uses a pool, whose configuration Prepare has adapted. The caller closes the pool after the backend. In addition to the pool's connections, the
-// backend opens up to three connections with the pool's configuration, which listen, read changes, and notify.
+// New returns a backend that uses a pool, whose configuration Prepare has adapted. The caller closes the pool after the backend.
+// In addition to the pool's connections, the backend opens up to three connections with the pool's configuration: one listens, one
+// reads changes, and one notifies.
 func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Backend, error) {
 	if pool == nil {
 		return nil, fmt.Errorf("%w: the pool is nil", storage.ErrInvalid)

@@ -84,9 +84,9 @@ func (r *replica) fetchRequired(ctx context.Context) (at walPosition, known bool
 // replicaTimeout is the maximum time of a read on the replica before the primary is read.
 const replicaTimeout = 2 * time.Second
 
-// query runs a query on the replica. Returns false if the replica is older than an answer of this handle, or fails. The position
-// is read in a statement of its own, before the query: each statement has its own snapshot, so the data is not older than the
-// position.
+// query runs a query on the replica. It returns false if the replica is older than an answer of this handle, or fails. The
+// position is read before the query, in a statement of its own: each statement has its own snapshot, so the data is not older
+// than the position. The position is read again after the query, because later answers must not be older than this one.
 func (r *replica) query(ctx context.Context, sql string, arguments []any, read func(pgx.Rows) error) bool {
 	floor, known := r.fetchRequired(ctx)
 	if !known {

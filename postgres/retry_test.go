@@ -21,7 +21,7 @@ func newIdle(t *testing.T) *database {
 	return d
 }
 
-// A call whose deadline passes in the middle of an attempt reports the error of the previous attempt, which is more informative.
+// A call whose context ends in the middle of an attempt also reports the error of the previous attempt, which is more informative.
 func TestRetryNamesTheCause(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -1,5 +1,5 @@
--- The stored resources of single keys, the last change up to the number up to which the history is final, and whether there is
--- a change after that number. It is one statement, so it has one snapshot, and it follows the statement save_final.
+-- The stored resources of single keys, the last change of the final history, and whether a later change exists. It is one
+-- statement, so it has one snapshot, and it follows the statement save_final.
 with final as materialized (select current_setting('ashlar.final')::bigint as number)
 select store.id, store.oldest, last.revision, last.place, last.piece,
     exists (select from {{schema}}.changes where revision > final.number and revision < {{template "never"}}), one.*
