@@ -15,12 +15,12 @@
 //
 // # Guarantees
 //
-// All reads are strong. A list, all pages of a listing, and the snapshot of a watch each show one snapshot. Later pages
-// and snapshots are read from history, so a caller that stops reading holds one page, at most 4 MiB. If more is written
-// meanwhile than history holds, its next page is storage.ErrCompacted. Events come in commit order across all
-// keys. Writers, readers and lists share one lock, which is never held during a copy of a message or a wait. If history
-// is full of changes that the feed of a handle has not taken yet, writers wait for it until their context ends. Stored
-// resources are immutable: writes and reads clone them.
+// All reads are strong. A list, all pages of a listing, and the snapshot of a watch each show the store at one moment.
+// The pages of a listing after the first, and the snapshots of watches, are read from history, so a caller that stops
+// reading holds one page, at most 4 MiB. If more is written meanwhile than history holds, its next page is
+// storage.ErrCompacted. Events come in commit order across all keys. Writers, readers and lists share one lock, which is
+// never held during a copy of a message or a wait. If history is full of changes that the feed of a handle has not taken
+// yet, writers wait for it until their context ends. Stored resources are immutable: writes and reads clone them.
 //
 // [Backend.Snapshot] and [Backend.Restore] write a store to a stream and read it back. A restore discards the history
 // and so ends all watches. Versions assigned after a restore never repeat earlier ones.

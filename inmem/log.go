@@ -167,8 +167,9 @@ func (h *history) take(r *reader) []*driver.Event[position] {
 // takeEvents is the maximum number of changes in a page, which bounds the memory of a stalled watch.
 const takeEvents = 500
 
-// since returns changes after a position: at most limit and driver.PageBytes, plus the rest of the last transaction,
-// but at least one. The caller has checked that history holds the position.
+// since returns changes after a position. It stops after limit changes, or once they have driver.PageBytes bytes, but
+// completes the last transaction. It returns at least one change if there is any. The caller has checked that history
+// holds the position.
 func (h *history) since(at position, limit int) []*driver.Event[position] {
 	events := h.events[at-h.from:]
 	n, bytes := 0, 0

@@ -97,8 +97,8 @@ func (l *retention) byteBound(t *txn, first int64) (low, end int64, err error) {
 	return l.sizes.rowAfter(l.sizes.total - l.bytes), max(first+1, l.sizes.rowAfter(l.sizes.bytesBefore(first)+pruneStepBytes)), nil
 }
 
-// logSizes tracks the size of the resources in the log before a row, accurate to a few rows. It reads the size of each
-// row from the log once, so it includes the rows of other processes.
+// logSizes estimates the total size of the resources in the log before a row, to within a few rows. It reads the size
+// of each row from the log once, so it includes the rows of other processes.
 type logSizes struct {
 	total   int64 // up to newest
 	newest  int64

@@ -1,4 +1,5 @@
--- The state of the store as a whole. The fence is empty, or it names the target of a move; writers then refuse.
+-- The state of the store as a whole. The fence is empty, or it names the target of a move; writes are then
+-- refused.
 CREATE TABLE meta (
     id       INTEGER PRIMARY KEY CHECK (id = 1),
     store    BLOB NOT NULL,
