@@ -84,7 +84,7 @@ func threads(t *testing.T, pid int) map[string]byte {
 }
 
 // A process that has ended is not reported as frozen.
-func TestStopOfAProcessThatHasEnded(t *testing.T) {
+func TestStopOfEndedProcess(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), busy+"=1", "GOMAXPROCS=32")

@@ -14,7 +14,8 @@ func (o *overlay[V]) matches(version string, deleted bool) bool {
 	return o.version == version && deleted == (o.row == nil)
 }
 
-// endsAt reports whether a change of the watch is the write, or follows it.
+// endsAt reports whether a change of the watch ends the overlay: it is the write, or it is a later deletion while the key is overlaid
+// as deleted.
 func (o *overlay[V]) endsAt(version string, deleted bool) bool {
 	return o.matches(version, deleted) || deleted && o.row == nil && o.pendingVersion == ""
 }

@@ -27,7 +27,8 @@ type Space struct {
 	// Drop deletes all existing stores of the space. None may be open. After storage.ErrInconsistent, it can be retried.
 	Drop func(ctx context.Context) error
 
-	// Requests are byte sequences. Each request that may change a resource contains one of them; nil if the resource's name serves.
+	// Requests are byte sequences that identify writes: each request that may change a resource contains one of them. It is nil if
+	// such a request contains the name of the resource.
 	Requests []string
 }
 

@@ -63,7 +63,7 @@ func (c *Container) awaitStandstill(t testing.TB, pids []string) {
 	}
 }
 
-// processes returns the pids of the processes in the container, as seen by Docker's host, the first one in front.
+// processes returns the pids of the processes in the container, as seen by Docker's host. The container's first process is first.
 func (c *Container) processes(t testing.TB) []string {
 	t.Helper()
 	var first string

@@ -54,7 +54,7 @@ func seedsOf(t *testing.T, database string) []uint64 {
 	case "":
 		list := seeds[database]
 		if len(list) == 0 {
-			t.Fatalf("internal/torture/seeds.go has no seeds for %q", database)
+			t.Fatalf("internal/test/torture/seeds.go has no seeds for %q", database)
 		}
 		return list
 	case "random":
