@@ -63,9 +63,9 @@ func (c *Cache) noteCheck(id *resourcepb.ID, version string) {
 	}
 }
 
-// noteListing records that the backend returned some or all resources of a type. A resource that it did not return may still be in the copy, or
-// may reach the copy later, so every key is marked. listed are the resources that a call returned which began after the mark of the given number;
-// none for a listing of an earlier state.
+// noteListing records that the backend returned some or all resources of a type. A resource that it did not return may still be in the
+// copy, or may reach the copy later, so every key is marked. listed contains the resources that the call returned, and number is the
+// number of the newest mark when the call began. listed is empty for a listing of an earlier state.
 func (c *Cache) noteListing(typ storage.UnversionedType, listed []*resourcepb.Resource, number int64) {
 	if !c.overlaps(typ) {
 		return

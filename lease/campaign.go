@@ -67,8 +67,8 @@ func obstacleError(ctx context.Context, err, before error) error {
 	return err
 }
 
-// observe follows the holder's heartbeats. It returns when none came for the time to live, when the lock is free, or when the
-// caller must read a record. It may return early, because only a try proves anything.
+// observe follows the holder's heartbeats. It returns when none came for the time to live, when the lock is free, or when the caller
+// must read a record. It may return early: that does no harm, because only a try proves anything.
 func (c *campaign) observe(ctx context.Context) {
 	if c.watch == nil {
 		typ := storage.UnversionedType{Group: lockType.Group, Kind: storage.Wildcard}
