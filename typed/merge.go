@@ -7,8 +7,9 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// maxDepth bounds the nesting of the messages of a Struct. One level of JSON takes up to three nested messages, and JSON of up to 10,000 levels
-// can be encoded. The default limit of package proto is 10,000 messages, so some stored payloads could not be read.
+// maxDepth bounds the nesting of the messages of a Struct. One level of JSON takes up to three nested messages, and JSON of up to
+// 10,000 levels can be encoded. The default limit of package proto is 10,000 messages, with which some stored payloads could not be
+// read.
 const maxDepth = 3*10_000 + 10
 
 // unmarshalStruct decodes a stored payload.

@@ -21,8 +21,9 @@ import (
 // another writer was faster, nothing is written, and Transact calls fn again, until the context ends. So fn must have no effects except through the
 // transaction and through variables that it sets anew in each call.
 //
-// If fn returns an error or changes nothing, nothing is written. Transact then compares the resources too, if fn has read several of them, and
-// calls fn again if they do not belong together.
+// If fn returns an error or changes nothing, nothing is written. If fn has read several resources, Transact then also compares them
+// with the stored ones, and calls fn again if one of them has changed. It does not compare them if fn fails after it has read more
+// resources than the backend allows in a transaction.
 //
 // Errors: [storage.ErrInvalid] if the backend is not a [storage.Transactor]; [storage.ErrTooLarge] if fn has accessed more resources than the
 // backend allows in a transaction, or has changed more than 1 MiB; [storage.ErrInconsistent] if the database's answer was lost. Package tables has

@@ -70,8 +70,9 @@ func (w *unwatchableWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, er
 	return ev, err
 }
 
-// Without a watch, an Update with a conflict blocks until its context ends, until there is a watch again, or until the store is closed. A Linearizable
-// View does the same.
+// Without a watch, an Update with a conflict blocks until its context ends, until there is a watch again, or
+// until the store is closed. At the end of the context, its error matches both the context's and
+// ErrCASFailure. A Linearizable View also blocks.
 func TestUpdateWaitsWithoutWatch(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
 		outside := fixture.Open(t, url)

@@ -28,8 +28,9 @@ const (
 	historyCount   = 12
 )
 
-// histories runs short concurrent histories of transactions that read some objects, also absent ones, and write others or none. A checker searches for
-// a serial order. It starts with two cases that fail unless reads are compared and unless deletions require the object.
+// histories runs short concurrent histories of transactions that read some objects, also absent ones, and write others or none. A
+// checker searches for a serial order. It starts with two cases: one fails if a commit does not compare objects that were only read,
+// the other if a deletion does not require the object.
 func histories(w *world) error {
 	if err := errors.Join(writeSkew(w), exclusiveTakes(w)); err != nil {
 		return err
