@@ -14,10 +14,10 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Changes sends the changes between two revisions to the resources that a list of the type and tenancy shows the caller, in order,
-// and ends. If a change brings a resource into the caller's view without creating it, before is nil; if a change removes it from
-// the view without deleting it, now is nil. The stream authorizes the caller again every Options.Recheck, and ends with Unavailable
-// when the server drains.
+// Changes sends, in order, every change between two revisions to a resource that a list of the type and tenancy would show the
+// caller. Then it ends. If a change brings a resource into the caller's view without creating it, before is nil; if a change
+// removes it from the view without deleting it, now is nil. The stream authorizes the caller again every Options.Recheck, and ends
+// with Unavailable when the server drains.
 func (s *Server) Changes(req *resourcepb.ChangesRequest, out grpc.ServerStreamingServer[resourcepb.Change]) error {
 	c, err := s.changes(out.Context(), req)
 	if err != nil {

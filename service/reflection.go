@@ -37,8 +37,9 @@ func (s *Server) schemas() protodesc.Resolver {
 	return schemas{own}
 }
 
-// addFile adds a file and its imports to files. Payloads may come from several sets of schemas: of two files with the same path, or with a message
-// of the same name, the first one is kept. The imports of a file are resolved through that file, independent of files.
+// addFile adds a file and its imports to files. Payloads may come from several sets of schemas: of two files with the same path, or
+// with a message of the same name, the first one is kept. A client gets the imports of a file as that file has them, even if files has
+// other ones of the same path.
 func addFile(files *protoregistry.Files, file protoreflect.FileDescriptor) {
 	if file.IsPlaceholder() || files.RegisterFile(file) != nil {
 		return

@@ -36,7 +36,7 @@ type Options struct {
 	Authenticate func(ctx context.Context, token string, tenancy *resourcepb.Tenancy) (registry.Caller, error)
 	// Tenancies reports which partitions and namespaces exist. If nil, every well-formed one exists.
 	Tenancies Tenancies
-	// Recheck is the interval between two authentications of a stream's caller. 0 is 60 seconds.
+	// Recheck is the interval at which a stream authenticates its caller again and checks that the caller may still list. 0 is 60 seconds.
 	Recheck time.Duration
 	// Logger gets errors that are hidden from callers. If nil, slog.Default() is used.
 	Logger *slog.Logger

@@ -206,7 +206,7 @@ func (st *stream) fetch() (*resourcepb.WatchEvent, error) {
 	}
 }
 
-// runDue authenticates the caller again and requests a bookmark, each if it is due.
+// runDue checks again that the caller may list, and requests a bookmark, each if it is due.
 func (st *stream) runDue() error {
 	if st.ctx.Err() != nil {
 		return st.ctx.Err()

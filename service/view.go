@@ -20,7 +20,7 @@ type view struct {
 	tenancy *resourcepb.Tenancy
 
 	callers   map[tenancyKey]registry.Caller // the caller as authenticated for each tenancy; nil if it was rejected
-	recheckAt time.Time                      // when a stream authenticates the caller again
+	recheckAt time.Time                      // when a stream checks again that the caller may list
 }
 
 // tenancyKey is a tenancy as a map key.

@@ -39,7 +39,7 @@ func TestDeleteLeavesATombstone(t *testing.T) {
 }
 
 // A deletion by name needs no uid and no version. It succeeds if the resource is absent or has another uid.
-func TestDeleteWhatIsGone(t *testing.T) {
+func TestDeleteAbsentResource(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *server) {
 		ctx := limited(t)
 		res := s.write(ctx, t, newService("web", "10.0.0.1"))

@@ -12,7 +12,7 @@ import (
 )
 
 // Calls whose context is done, and calls after the store was closed, fail with the right code.
-func TestErrorsOfNoRequest(t *testing.T) {
+func TestErrorsAfterDeadlineAndClose(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *server) {
 		ctx := limited(t)
 		s.write(ctx, t, newService("web", "10.0.0.1"))

@@ -53,7 +53,7 @@ func TestWatch(t *testing.T) {
 }
 
 // This client ignores events and fields that it does not know, even if it requests all of them.
-func TestWatchWithWhatTheClientDoesNotKnow(t *testing.T) {
+func TestWatchWithUnknownEvents(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *server) {
 		ctx, cancel := context.WithCancel(limited(t))
 		defer cancel()
@@ -114,7 +114,7 @@ func TestWatchWithWhatTheClientDoesNotKnow(t *testing.T) {
 }
 
 // A caller that watches one group version gets a deletion when the resource moves to another group version.
-func TestWatchOfAGroupVersion(t *testing.T) {
+func TestWatchOfGroupVersion(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *server) {
 		ctx := limited(t)
 		stream, err := s.WatchList(ctx, &pbresource.WatchListRequest{Type: serviceType, Tenancy: byDefault})

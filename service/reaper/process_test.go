@@ -25,7 +25,7 @@ type fixture struct {
 	stone   *resourcepb.Resource
 }
 
-func newGrave(t *testing.T) *fixture {
+func newFixture(t *testing.T) *fixture {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
@@ -75,7 +75,7 @@ func (g *fixture) stored() bool {
 
 // A rewritten tombstone, for example after a move of the store, is deleted at its new version.
 func TestRewrittenTombstoneIsDeleted(t *testing.T) {
-	g := newGrave(t)
+	g := newFixture(t)
 	if _, err := g.backend.WriteCAS(g.ctx, g.stone); err != nil {
 		t.Fatal(err)
 	}
@@ -84,9 +84,9 @@ func TestRewrittenTombstoneIsDeleted(t *testing.T) {
 	}
 }
 
-// The tombstone of a stored owner is processed as long as the tombstone is stored, but not longer.
+// While its owner is stored, a tombstone is processed again and again, until the tombstone itself is deleted.
 func TestTombstoneOfStoredOwner(t *testing.T) {
-	g := newGrave(t)
+	g := newFixture(t)
 	back := proto.CloneOf(g.owner)
 	back.Version = ""
 	if _, err := g.backend.WriteCAS(g.ctx, back); err != nil {
@@ -105,7 +105,7 @@ func TestTombstoneOfStoredOwner(t *testing.T) {
 
 // A tombstone whose owner has an invalid id is ignored.
 func TestTombstoneWithInvalidOwner(t *testing.T) {
-	g := newGrave(t)
+	g := newFixture(t)
 	for _, damage := range []func(*resourcepb.ID){
 		func(id *resourcepb.ID) { id.Tenancy = nil },
 		func(id *resourcepb.ID) { id.Name = "" },

@@ -40,9 +40,9 @@ type Type struct {
 
 // Caller is the authenticated caller of the service, as returned by its Authenticate function. Hooks may assert it to a more specific type.
 type Caller interface {
-	// OperatorRead returns an error if the caller must not read resources of types without hooks.
+	// OperatorRead returns an error if the caller must not read or list resources. It decides for types without the hook of the call.
 	OperatorRead() error
-	// OperatorWrite returns an error if the caller must not write resources of types without hooks.
+	// OperatorWrite returns an error if the caller must not write or delete resources. It decides for types without MayWrite.
 	OperatorWrite() error
 }
 

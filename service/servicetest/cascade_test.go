@@ -99,7 +99,8 @@ func cascadeFailed(s *suite) {
 	s.settled()
 }
 
-// countingReads counts the strong reads of a resource. A reaper uses them to check that it is deleted. It has no capabilities.
+// countingReads is a backend without capabilities that counts the strong reads of a resource. By such a read a
+// reaper checks that the resource is deleted.
 type countingReads struct {
 	storage.Backend
 	at *resourcepb.ID
