@@ -135,8 +135,8 @@ func (h *history) digest(
 	return piece, err
 }
 
-// checkPresent returns errForked unless the change at a position exists, in a page that was just read or in the database. A change
-// that retention has deleted proves nothing.
+// checkPresent returns errForked unless the change at a position exists, in a page that was just read or in the database. It returns
+// nil if retention may have deleted the change, because this proves no fork.
 func (h *history) checkPresent(ctx context.Context, conn *pgx.Conn, read *page, at *position) error {
 	i, among := slices.BinarySearchFunc(read.changes, at, func(c change, at *position) int { return compare(&c.at, at) })
 	if among && read.changes[i].at.tokenPrefix == at.tokenPrefix {
@@ -170,9 +170,9 @@ func (h *history) lastAt(id driver.StoreID, oldest int64, revision pgtype.Int8, 
 	return at, h.check(id, oldest, &at, piece)
 }
 
-// frontier proves that the tip of a snapshot is final, for strong answers: the highest number that the snapshot shows. A strong answer
-// is the state of the store at its tip. The base is a number that is known to be final, with its change. If no number between the base
-// and the tip is missing, the tip is final too, and it becomes the base.
+// frontier proves for strong answers that the tip of a snapshot is final. The tip is the highest number that the snapshot shows. A
+// strong answer is the state of the store at its tip. The base is a number that is known to be final, with its change. If no number
+// between the base and the tip is missing, the tip is final too, and it becomes the base.
 type frontier struct {
 	*history
 	base  atomic.Pointer[position]

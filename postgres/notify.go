@@ -91,7 +91,7 @@ func (n *notifier) finish(timeout time.Duration) {
 	}
 }
 
-// notifyListeners notifies the other processes if there are listeners, which hold a shared lock. Returns false if there are
+// notifyListeners notifies the other processes if there are listeners, which hold a shared lock. It returns false if there are
 // certainly none. If a notification fails, the other processes find the change by polling.
 func (n *notifier) notifyListeners(timeout time.Duration) (heard bool) {
 	rows, err := n.exec(timeout, n.sql.notifyListeners, n.channel(), n.name, n.listener.Load())

@@ -140,7 +140,8 @@ func (l *pageRead) beginAfter(ctx context.Context, final int64, server string) e
 	return l.addAboveFrontier(ctx, l.conn, &l.at, final)
 }
 
-// maxIndexedChanges is the maximum number of changes after a position that are searched in order to read the present instead.
+// maxIndexedChanges is the maximum number of changes after a position that a statement searches to find out whether the present can
+// be read instead, or to correct the number of present resources.
 const maxIndexedChanges = 10000
 
 // beginAt begins a snapshot, and verifies that the store can be read at the position: all of its changes exist, and nothing was
@@ -188,7 +189,7 @@ const (
 	rangeRows = 2000
 )
 
-// manyRows is the minimum number of rows of a stretch that causes an allocation for a full stretch.
+// manyRows is the number of rows of a stretch from which on memory for a full stretch is allocated.
 const manyRows = 500
 
 // read reads one stretch after another until the page is full, or there are no more keys.

@@ -100,7 +100,7 @@ func SchemaStatus(ctx context.Context, u *url.URL) (Schema, error) {
 }
 
 // UpgradeSchema creates the store that a URL names, or upgrades it to the latest version, and returns its previous version, 0 for
-// a new store. Returns storage.ErrNewerSchema if the store is newer than this program.
+// a new store. It returns storage.ErrNewerSchema if the store is newer than this program.
 func UpgradeSchema(ctx context.Context, u *url.URL) (from int, err error) {
 	conn, t, err := connect(ctx, u)
 	if err != nil {

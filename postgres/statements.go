@@ -117,7 +117,7 @@ func sqlFuncs(schema string) template.FuncMap {
 			return "'" + strings.ReplaceAll(pgx.Identifier{schema, name}.Sanitize(), "'", "''") + "'"
 		},
 		"primary": func(value string) string {
-			// It has no volatile function, so it can be the key of an index scan, which evaluates it once.
+			// The expression has no volatile function, so it can be the key of an index scan, which evaluates it once.
 			return "case current_setting('transaction_read_only') when 'on' then " +
 				pgx.Identifier{schema, "primary_value"}.Sanitize() + "(" + value + ") else " + value + " end"
 		},

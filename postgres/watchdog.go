@@ -120,8 +120,8 @@ func (w *watchdog) check() {
 	}
 }
 
-// judgeLocked abandons silent writers, and removes orphans, whose session was in the query and runs nothing. It ignores sessions
-// that became silent or orphans during the query.
+// judgeLocked acts on the queried sessions that run nothing: it abandons their silent writes, and removes their orphans. It
+// ignores sessions that became silent or orphans during the query.
 func (w *watchdog) judgeLocked(queried []uint32, busy map[uint32]bool) {
 	idle := make(map[uint32]bool, len(queried))
 	for _, pid := range queried {
