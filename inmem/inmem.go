@@ -13,7 +13,7 @@ import (
 type Options struct {
 	// MaxSize is the largest size of a resource in bytes, without its version. The default, 1 MiB, is also the maximum.
 	MaxSize int
-	// History is the number of changes kept for slow watches and for cursors. The default is 100,000.
+	// History is the number of changes kept for slow watches, cursors, later pages and snapshots. The default is 100,000.
 	History int
 	// HistoryBytes bounds the same history in bytes, including the memory around each resource. The default is 64 MiB.
 	// A watch or a listing in pages that falls further behind ends. Handles of a named store share its history, and the last handle opened

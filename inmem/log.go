@@ -14,8 +14,8 @@ const (
 	defaultHistoryBytes = 64 << 20
 )
 
-// history holds the newest changes of a store for slow watches and for cursors. It is bounded in number and in bytes.
-// The store's lock guards it.
+// history holds the newest changes of a store for slow watches, cursors, later pages and snapshots. It is bounded in
+// number and in bytes. The store's lock guards it.
 //
 // A reader passes changes on to the feed of a handle and never blocks on anything else. History keeps the changes that
 // a reader has not taken yet. Otherwise a burst of large writes could outpace the scheduler and end all watches.

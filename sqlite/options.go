@@ -94,9 +94,9 @@ const (
 	batchBytes   = 8 << 20
 )
 
-// The writer checks the end of the log after pruneEvery rows and deletes at most pruneStep rows in one transaction.
-// That is more than arrive in between, so pruning catches up, and too few to delay other writers. The newest pruneNever
-// rows stay regardless of retention, so a watch that keeps up is never cut off.
+// The writer checks the end of the log after pruneEvery rows and deletes at most pruneStep rows in one transaction. That is more
+// than arrive in between, so pruning catches up, and too few to delay other writers. The newest pruneNever rows, or
+// pruneNeverBytes if the rows are large, stay regardless of retention, so a watch that keeps up is never cut off.
 const (
 	pruneEvery = 256
 	pruneStep  = 4 * pruneEvery
