@@ -54,8 +54,8 @@ func (e *unreachable) Error() string {
 // Unwrap returns storage.ErrInconsistent and the original error.
 func (e *unreachable) Unwrap() []error { return []error{storage.ErrInconsistent, e.err} }
 
-// onlyDialFailures appends the dial failures in the tree of err, each once. It reports whether the tree contains nothing else, apart
-// from the end of the time for the call.
+// onlyDialFailures appends the dial failures in the tree of err, each once. It reports whether the tree contains nothing else,
+// apart from the end of a context.
 func onlyDialFailures(err error, failures *[]dialFailure) bool {
 	switch e := err.(type) {
 	case nil:

@@ -48,7 +48,8 @@ func (s *lockStore) startTenure(r *record, began time.Time) *Tenure {
 // Epoch returns the number of the tenure. Later tenures have higher numbers.
 func (t *Tenure) Epoch() int64 { return t.epoch }
 
-// Fence returns an operation for [storage.Transactor] that fails the transaction with [storage.ErrCASFailure] if a later tenure has begun.
+// Fence returns an operation for [storage.Transactor] that fails the transaction with [storage.ErrCASFailure] if a later tenure has
+// begun or this one was resigned.
 func (t *Tenure) Fence() storage.Op {
 	return storage.Op{Check: proto.CloneOf(t.lock.GetId()), Version: t.lock.GetVersion()}
 }

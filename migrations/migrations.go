@@ -76,7 +76,7 @@ func Version(ctx context.Context, conn Querier, schema string) (int, error) {
 	return version, err
 }
 
-// readVersion returns the version of a store, and the checksums of its steps. A store of a development version has no such column.
+// readVersion returns the version of a store, and the checksums of its steps. A store of a development version has no column for them.
 func readVersion(ctx context.Context, conn Querier, schema string) (version int, checksums []string, err error) {
 	var last *int
 	err = conn.QueryRow(ctx, "select max(version), array_agg(coalesce(to_jsonb(step) ->> 'checksum', '') order by version) from "+table(schema)+" as step").

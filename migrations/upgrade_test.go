@@ -118,8 +118,8 @@ select pg_advisory_lock('`+store+`'::regclass::oid::bigint)`); err != nil {
 	expectVersion(t, conn, schema, Latest+1)
 }
 
-// TestUpgradeStopsWaiting upgrades a store while another session holds one of its tables. After its deadline the upgrade does not wait
-// for the table any more, with all others behind it.
+// TestUpgradeStopsWaiting upgrades a store while another session holds one of its tables. After its deadline the upgrade stops waiting
+// for the table: otherwise all later sessions would wait behind it.
 func TestUpgradeStopsWaiting(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)

@@ -15,7 +15,8 @@ type shared struct {
 	until time.Time // the end of the time in which other calls may share it
 }
 
-// context returns a context that ends after timeout and at most a 32nd of it. The timeout must be the same in every call.
+// context returns a context that ends after timeout, or later by at most a 32nd of timeout. The timeout must be the same in every
+// call.
 func (d *sharedDeadline) context(timeout time.Duration) context.Context {
 	now := time.Now()
 	if s := d.current.Load(); s != nil && now.Before(s.until) {
