@@ -113,7 +113,8 @@ func wildcardRead(s *suite) {
 	})
 }
 
-// wildcardLists expects the order of keys, which ignores versions, and only the resources that their own names show.
+// wildcardLists expects the order of keys, which ignores group versions, and only resources that a list by the name of their
+// own type returns too.
 func wildcardLists(s *suite) {
 	s.various()
 	unit := func(partition, namespace string) *resourcepb.Tenancy {
