@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 
@@ -74,7 +75,10 @@ func (l *lister) List(ctx context.Context, consistency storage.ReadConsistency, 
 func (l *lister) listFinal(ctx context.Context, f *driver.Filter, rows driver.Rows) error {
 	rows.Restart()
 	prefix, _ := f.Prefix()
-	q := &driver.HistoryQuery[position]{Consistency: storage.StrongConsistency, Final: true, Filter: f, From: prefix, To: key.PrefixEnd(prefix)}
+	q := &driver.HistoryQuery[position]{
+		Consistency: storage.StrongConsistency, Final: true, Filter: f, From: prefix, To: key.PrefixEnd(prefix),
+		Bytes: math.MaxInt, // a list is complete
+	}
 	_, err := l.readAt(ctx, q, func(v *driver.Version) error { return rows.Add(v.Key, v.Version, v.Data) })
 	return err
 }
