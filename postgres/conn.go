@@ -65,7 +65,7 @@ func (d *database) close() {
 
 // primary acquires a connection to a server that is not a standby. A pool of Open connects to no other server; a pool that was
 // passed to New may. The server reports its role by itself, so this needs no query unless it is a standby. A pooler reports the role of
-// its first server for ever, so each statement also proves the role of its server.
+// its first server for ever, so each statement also proves the role of its server. A server that is silent for silenceTimeout is given up.
 func primary(ctx context.Context, from *pgxpool.Pool) (*pgxpool.Conn, error) {
 	conn, err := from.Acquire(ctx)
 	if err != nil {
@@ -74,7 +74,10 @@ func primary(ctx context.Context, from *pgxpool.Pool) (*pgxpool.Conn, error) {
 	session := conn.Conn().PgConn()
 	if session.ParameterStatus("in_hot_standby") == "on" && session.CustomData()[promotedKey] == nil {
 		standby := true
-		if err := conn.QueryRow(ctx, `select pg_is_in_recovery()`, pgx.QueryExecModeExec).Scan(&standby); err != nil || standby {
+		asking, cancel := context.WithTimeout(ctx, silenceTimeout)
+		err := conn.QueryRow(asking, `select pg_is_in_recovery()`, pgx.QueryExecModeExec).Scan(&standby)
+		cancel()
+		if err != nil || standby {
 			conn.Release()
 			return nil, cmp.Or(err, errStandby)
 		}
@@ -305,12 +308,14 @@ func (s *session) ask(ctx context.Context, conn *pgx.Conn, sql *statements, mode
 	var now time.Time
 	var pid int32
 	var used int64
-	err := conn.QueryRow(ctx, sql.server, mode...).Scan(&s.floor, &now, &pid, &used)
+	var called bool
+	err := conn.QueryRow(ctx, sql.server, mode...).Scan(&s.floor, &now, &pid, &used, &called)
 	s.skew, s.clockReadAt = time.Until(now), time.Now()
 	s.viaPooler = uint32(pid) != conn.PgConn().PID()
-	if err == nil && s.floor < used {
-		err = permanent{fmt.Errorf("the sequence changes_seq is at %d, behind the log, which has number %d; a logical replica does not have the sequence: "+
-			"stop all writers, and run select setval('%s', %d)", s.floor, used, pgx.Identifier{sql.schema, "changes_seq"}.Sanitize(), used)}
+	if err == nil && (s.floor < used || !called) {
+		err = permanent{fmt.Errorf("the sequence changes_seq is at %d (is_called %t), the log at %d; the sequence must be called, and not behind the log; "+
+			"a logical replica does not have it: stop all writers, and run select setval(%s, %d)",
+			s.floor, called, used, nameLiteral(sql.schema, "changes_seq"), max(s.floor, used, 1))}
 		s.floor = 0
 	}
 	return err

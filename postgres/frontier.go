@@ -198,20 +198,29 @@ func (f *frontier) baseArguments() (revision int64, index int32, token []byte) {
 	return base.revision, base.index, base.tokenPrefix[:]
 }
 
-// noteTip takes a result of the function tip. It returns 0 if the tip is proven, or if there is nothing to prove. Otherwise it returns
-// the tip.
-func (f *frontier) noteTip(result []byte) (unproven int64) {
+// noteTip takes a result of the function tip, and returns the tip as proven or as unproven. Both are 0 if the statement did not read
+// the tip, or if the log is empty. A proven tip above the base becomes the base.
+func (f *frontier) noteTip(result []byte) (proven, unproven int64) {
 	if len(result) != 8+tokenPrefixSize {
-		return 0
+		return 0, 0
 	}
 	tip := int64(binary.BigEndian.Uint64(result))
 	if tip < 0 {
-		return -tip
+		return 0, -tip
 	}
-	if base := f.base.Load(); base.revision != tip {
+	if base := f.base.Load(); base.revision < tip {
 		f.base.CompareAndSwap(base, &position{revision: tip, tokenPrefix: [tokenPrefixSize]byte(result[8:])})
 	}
-	return 0
+	return tip, 0
+}
+
+// maxTipSteps is the number of changes after the base that the function tip reads.
+const maxTipSteps = 1024
+
+// needsNotes reports whether the function tip cannot prove a tip: there is no base, or it is too far below the tip.
+func (f *frontier) needsNotes(tip int64) bool {
+	base := f.base.Load().revision
+	return base == 0 || tip-base >= maxTipSteps
 }
 
 // quickChecks is the number of checks of a tip without the notes. A pending commit is mostly visible by then.
@@ -221,7 +230,7 @@ const quickChecks = 6
 func (f *frontier) await(ctx context.Context, tip int64) error {
 	began := time.Now()
 	for n, pause := 0, 100*time.Microsecond; ; n, pause = n+1, min(2*pause, maxPause) {
-		_, err := f.batch.Do(ctx, tipRequest{tip, n >= quickChecks || f.base.Load().revision == 0})
+		_, err := f.batch.Do(ctx, tipRequest{tip, n >= quickChecks || f.needsNotes(tip)})
 		if !errors.Is(err, errPendingCommit) {
 			return err
 		}
@@ -263,9 +272,7 @@ func (f *frontier) checkTip(ctx context.Context, conn *pgx.Conn) (final int64, e
 	base, index, token := f.baseArguments()
 	var tip []byte
 	err = conn.QueryRow(ctx, f.sql.tip, base, index, token).Scan(&tip)
-	if err == nil && f.noteTip(tip) == 0 {
-		final = f.base.Load().revision
-	}
+	final, _ = f.noteTip(tip)
 	return final, err
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -29,10 +30,10 @@ func (b *Backend) pending(t *testing.T, ctx context.Context, conn *pgx.Conn, ms 
 	return tx
 }
 
-// creation returns the mutation that creates a resource.
-func creation(t *testing.T, res *resourcepb.Resource) *mutation {
+// mutationOf returns the mutation that writes or deletes a resource.
+func mutationOf(t *testing.T, verb driver.Verb, res *resourcepb.Resource) *mutation {
 	t.Helper()
-	m, err := newWrite(key.Of(res.Id), res)
+	m, err := newMutation(&driver.Mutation{Verb: verb, Key: key.Of(res.Id), Uid: res.Id.Uid, Version: res.Version, Resource: res})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +54,7 @@ func besideGaps[T any](t *testing.T, ctx context.Context, server *env.PostgresSe
 	done := make(chan result, 1)
 	var last pgx.Tx
 	for n := 0; err == nil; n++ {
-		next := b.pending(t, ctx, conns[n%2], creation(t, orderResource(fmt.Sprint("pending-", stream, n), "")))
+		next := b.pending(t, ctx, conns[n%2], mutationOf(t, driver.Write, orderResource(fmt.Sprint("pending-", stream, n), "")))
 		if visible, err = b.WriteCAS(ctx, visible); err != nil {
 			break
 		}

@@ -57,7 +57,7 @@ func (l *lister) List(ctx context.Context, consistency storage.ReadConsistency, 
 				if err := found.Scan(nil, &tip, nil); err != nil {
 					return err
 				}
-				gap = l.frontier.noteTip(tip)
+				_, gap = l.frontier.noteTip(tip)
 			}
 			return addAll(rows, found)
 		})
@@ -142,7 +142,7 @@ func (l *lister) Children(ctx context.Context, owner driver.Key, uid string) ([]
 		begin := func() { ids, gap = nil, 0 }
 		return l.queryPrimary(ctx, begin, l.sql.strongChildren, []any{ownerHash(owner, uid), base, index, token}, into, func() error {
 			if keyBytes == nil {
-				gap = l.frontier.noteTip(ownedUid)
+				_, gap = l.frontier.noteTip(ownedUid)
 				return nil
 			}
 			owned, err := key.Parse(keyBytes)

@@ -91,7 +91,7 @@ func (r *reader) readBatch(ctx context.Context, calls []*batch.Call[[]byte, row]
 	if len(calls) == 1 {
 		var one row
 		err := r.queryPrimary(ctx, func() { one = row{} }, r.sql.readStrong, []any{calls[0].Request, base, index, token},
-			[]any{&one.version, &one.data, &tip}, func() error { one.tip = r.frontier.noteTip(tip); return nil })
+			[]any{&one.version, &one.data, &tip}, func() error { _, one.tip = r.frontier.noteTip(tip); return nil })
 		calls[0].Done(one, err)
 		return
 	}
@@ -104,7 +104,8 @@ func (r *reader) readBatch(ctx context.Context, calls []*batch.Call[[]byte, row]
 	var version, data []byte
 	arguments, into := []any{keys, base, index, token}, []any{&place, &version, &data, &tip}
 	err := r.queryPrimary(ctx, func() { clear(found) }, r.sql.readMany, arguments, into, func() error {
-		found[place-1] = row{version, data, r.frontier.noteTip(tip)}
+		_, unproven := r.frontier.noteTip(tip)
+		found[place-1] = row{version, data, unproven}
 		return nil
 	})
 	for i, c := range calls {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/cache"
 	"github.com/ashlar-dev/storage/conformance/faults"
-	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/driver"
 	past "github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -55,28 +56,13 @@ func newPendingWriter(t *testing.T, ctx context.Context) *pendingWriter {
 		return out
 	}
 	write(orderResource("owner", ""))
-	updated, later := write(orderResource("updated", "")), write(orderResource("later", ""))
+	updated, deleted, later := write(orderResource("updated", "")), write(orderResource("deleted", "")), write(orderResource("later", ""))
 	write(orderResource("other", ""))
 	if _, err := w.b.List(ctx, storage.StrongConsistency, orderType, &resourcepb.Tenancy{}, ""); err != nil {
 		t.Fatal(err)
 	}
-	created := orderResource("created", "owner")
-	var ms []*mutation
-	for _, res := range []*resourcepb.Resource{created, updated} {
-		m, err := newWrite(key.Of(res.Id), res)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ms = append(ms, m)
-	}
-	conn := server.Connect(t)
-	var err error
-	if w.tx, err = conn.Begin(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.b.handle.sender.apply(ctx, conn, &attempt{lock: 1, expires: time.Now().Add(time.Hour)}, ms, true); err != nil {
-		t.Fatal(err)
-	}
+	w.tx = w.b.pending(t, ctx, server.Connect(t),
+		mutationOf(t, driver.Write, orderResource("created", "owner")), mutationOf(t, driver.Write, updated), mutationOf(t, driver.Delete, deleted))
 	write(later)
 	return w
 }
@@ -110,6 +96,7 @@ func (w *pendingWriter) strongCalls() map[string]func(ctx context.Context) (stri
 	return map[string]func(ctx context.Context) (string, error){
 		"read of the updated resource": read("updated"),
 		"read of the created resource": read("created"),
+		"read of the deleted resource": read("deleted"),
 		"list":                         list(w.b),
 		"list with a wildcard": func(ctx context.Context) (string, error) {
 			all, err := w.b.List(ctx, storage.StrongConsistency, orderType, &resourcepb.Tenancy{Partition: storage.Wildcard}, "created")
@@ -162,6 +149,17 @@ func (w *pendingWriter) strongCalls() map[string]func(ctx context.Context) (stri
 	}
 }
 
+// startSignal is a context of a call that reports when the call first waits for something.
+type startSignal struct {
+	context.Context
+	started func()
+}
+
+func (s *startSignal) Done() <-chan struct{} {
+	s.started()
+	return s.Context.Done()
+}
+
 // TestReadsWaitForALowerNumber holds a writer between its number and its commit, while a change with a higher number is acknowledged.
 // The acknowledged change must be part of each strong answer, so the pending one must be too: each call that concerns it waits.
 func TestReadsWaitForALowerNumber(t *testing.T) {
@@ -200,16 +198,18 @@ func TestReadsWaitForALowerNumber(t *testing.T) {
 			if _, err := w.b.Read(ctx, storage.EventualConsistency, orderResource("created", "").Id); !errors.Is(err, storage.ErrNotFound) {
 				t.Errorf("eventual read: %v, expected ErrNotFound", err)
 			}
-			if all, err := w.b.List(ctx, storage.EventualConsistency, orderType, &resourcepb.Tenancy{}, ""); err != nil || len(all) != 4 {
+			if all, err := w.b.List(ctx, storage.EventualConsistency, orderType, &resourcepb.Tenancy{}, ""); err != nil || len(all) != 5 {
 				t.Errorf("eventual list: %v, %v", all, err)
 			}
+			var started sync.WaitGroup
 			for name, call := range calls {
+				started.Add(1)
 				go func() {
-					text, err := call(ctx)
+					text, err := call(&startSignal{Context: ctx, started: sync.OnceFunc(started.Done)})
 					answers <- answer{name, text, err}
 				}()
 			}
-			time.Sleep(50 * time.Millisecond)
+			started.Wait()
 			var err error
 			if commit {
 				err = w.tx.Commit(ctx)
@@ -234,6 +234,9 @@ func TestReadsWaitForALowerNumber(t *testing.T) {
 			}
 			if got := strings.Contains(told["list"], "created"); got != commit {
 				t.Errorf("the list: %q, expected the created resource: %t", told["list"], commit)
+			}
+			if got := told["read of the deleted resource"] == "nothing"; got != commit || strings.Contains(told["list"], "deleted") == commit {
+				t.Errorf("the read: %q, the list: %q; expected the deletion: %t", told["read of the deleted resource"], told["list"], commit)
 			}
 		})
 	}

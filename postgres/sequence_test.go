@@ -3,6 +3,8 @@
 package postgres_test
 
 import (
+	"context"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -47,4 +49,50 @@ func TestSequenceBehindTheLog(t *testing.T) {
 	setval("1000")
 	fixture.Write(t, fixture.Open(t, storeURL), res)
 	fixture.Write(t, b, fixture.Resource("two", "v"))
+}
+
+// TestSequenceRepair resets the sequence of a schema whose name needs quotes, in such a way that it would draw the last number again.
+// The store is refused, and opens after the statement in the error was executed.
+func TestSequenceRepair(t *testing.T) {
+	t.Parallel()
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
+	conn := server.Connect(t)
+	for _, is := range []string{"last_value, false", "last_value + 1, false", "1, true"} {
+		schema := `It's "` + server.Schema(t) + `"`
+		t.Cleanup(func() {
+			if _, err := server.Connect(t).Exec(context.Background(), "drop schema if exists "+pgx.Identifier{schema}.Sanitize()+" cascade"); err != nil {
+				t.Error(err)
+			}
+		})
+		storeURL := server.StoreURL(t, "schema="+url.QueryEscape(schema))
+		b := fixture.Open(t, storeURL)
+		res := fixture.Write(t, b, fixture.Resource("one", "v"))
+		res = fixture.Write(t, b, res)
+		name := pgx.Identifier{schema, "changes_seq"}.Sanitize()
+		if _, err := conn.Exec(ctx, "select setval('"+strings.ReplaceAll(name, "'", "''")+"', "+is+") from "+name); err != nil {
+			t.Fatal(err)
+		}
+		other, err := storage.Open(ctx, storeURL)
+		if err == nil {
+			_ = other.Close()
+			t.Errorf("opened with a sequence at %s", is)
+			continue
+		}
+		_, repair, found := strings.Cut(err.Error(), "run select ")
+		if !found {
+			t.Errorf("the sequence is at %s: %v, expected a statement that repairs it", is, err)
+			continue
+		}
+		if _, err := conn.Exec(ctx, "select "+repair); err != nil {
+			t.Errorf("select %s: %v", repair, err)
+			continue
+		}
+		b = fixture.Open(t, storeURL)
+		w := fixture.WatchChanges(t, b)
+		res = fixture.Write(t, b, res)
+		if event := fixture.Next(t, w); event.GetUpsert().GetResource().GetVersion() != res.Version {
+			t.Errorf("the sequence was at %s: event %v, expected version %s", is, event, res.Version)
+		}
+	}
 }

@@ -113,9 +113,7 @@ const isStandby = `current_setting('transaction_read_only') = 'on' and (pg_is_in
 func sqlFuncs(schema string) template.FuncMap {
 	return template.FuncMap{
 		"schema": pgx.Identifier{schema}.Sanitize,
-		"name": func(name string) string {
-			return "'" + strings.ReplaceAll(pgx.Identifier{schema, name}.Sanitize(), "'", "''") + "'"
-		},
+		"name":   func(name string) string { return nameLiteral(schema, name) },
 		"primary": func(value string) string {
 			// The expression has no volatile function, so it can be the key of an index scan, which evaluates it once.
 			return "case current_setting('transaction_read_only') when 'on' then " +
@@ -125,6 +123,11 @@ func sqlFuncs(schema string) template.FuncMap {
 		"add":     func(a, b int) int { return a + b },
 		"sub":     func(a, b int) int { return a - b },
 	}
+}
+
+// nameLiteral returns the qualified name of a table, a sequence or a function as a string literal.
+func nameLiteral(schema, name string) string {
+	return "'" + strings.ReplaceAll(pgx.Identifier{schema, name}.Sanitize(), "'", "''") + "'"
 }
 
 //go:embed sql/*.sql

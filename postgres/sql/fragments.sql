@@ -15,6 +15,10 @@
     and (age(resource.xmax) > (select age(pg_snapshot_xmin(pg_current_snapshot())::xid)) or {{schema}}.ended(resource.xmax)))
 {{- end}}
 
+-- The tip, for the base in three arguments from a given one on. The call proves the role of the server, because a statement may return
+-- a tip without a row that does.
+{{define "tip_from"}}{{schema}}.tip({{primary (printf "$%d::bigint" .)}}, ${{add . 1}}, ${{add . 2}}){{end}}
+
 -- The note of a writer: a shared advisory lock whose two keys are the log and the last number drawn. A writer takes its note before it draws
 -- numbers, so all of its numbers are higher. Therefore the text that draws numbers selects from this one.
 {{define "note" -}}
@@ -158,7 +162,7 @@ select * from (
 -- number of its arguments, which precede the base of the tip.
 {{define "strong_list" -}}
 with proof as materialized (
-    select {{schema}}.tip(${{add .Arguments 1}}, ${{add .Arguments 2}}, ${{add .Arguments 3}}) as tip
+    select {{template "tip_from" add .Arguments 1}} as tip
 )
 select null::bytea, tip, null::bytea from proof
 union all

@@ -1,3 +1,3 @@
 -- The resource of a key. If the row does not prove that no lower number is pending for it, the last column is the tip.
-select resource.version, resource.data, case when {{template "clean"}} then null else {{schema}}.tip($2, $3, $4) end
+select resource.version, resource.data, case when {{template "clean"}} then null else {{template "tip_from" 2}} end
 from (select {{primary "$1::bytea"}} as key) as wanted left join {{schema}}.resources resource using (key)
