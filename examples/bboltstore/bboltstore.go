@@ -44,7 +44,7 @@ func open(ctx context.Context, path string, o *Options) (*Backend, error) {
 		opts = *o
 	}
 	opts.Timeout, opts.History = cmp.Or(opts.Timeout, backend.DefaultTimeout), cmp.Or(opts.History, 100_000)
-	f, err := share(ctx, path, &opts)
+	f, err := share(ctx, path, opts.Timeout)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}

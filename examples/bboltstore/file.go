@@ -1,6 +1,7 @@
 package bboltstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -33,8 +34,8 @@ var (
 	files   = map[string]*file{}
 )
 
-// share returns the file at path, and opens it for the first handle.
-func share(ctx context.Context, path string, o *Options) (*file, error) {
+// share returns the file at path, and opens it for the first handle. timeout bounds the wait for another process if ctx has no deadline.
+func share(ctx context.Context, path string, timeout time.Duration) (*file, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
@@ -45,7 +46,7 @@ func share(ctx context.Context, path string, o *Options) (*file, error) {
 	if f == nil {
 		f = &file{path: path, writer: make(chan struct{}, 1)}
 		f.movedCh.Store(new(make(chan struct{})))
-		if err := f.open(ctx, o); err != nil {
+		if err := f.open(ctx, timeout); err != nil {
 			return nil, err
 		}
 		files[path] = f
@@ -64,8 +65,7 @@ func (f *file) release() error {
 	return f.db.Close() // waits for transactions
 }
 
-func (f *file) open(ctx context.Context, o *Options) (err error) {
-	wait := o.Timeout
+func (f *file) open(ctx context.Context, wait time.Duration) (err error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = max(1, time.Until(deadline))
 	}
@@ -82,11 +82,6 @@ func (f *file) open(ctx context.Context, o *Options) (err error) {
 	return nil
 }
 
-// The buckets, and the format of their contents; the package comment describes it.
-var storeBucket, resourcesBucket, childrenBucket, logBucket = []byte("store"), []byte("resources"), []byte("children"), []byte("log")
-
-const format = "1"
-
 // prepare reads the id of the store, or creates the store.
 func (f *file) prepare(tx *bolt.Tx) error {
 	if b := tx.Bucket(storeBucket); b != nil {
@@ -102,14 +97,16 @@ func (f *file) prepare(tx *bolt.Tx) error {
 		}
 	}
 	_, _ = rand.Read(f.id[:]) // it never fails
-	t := txn{Tx: tx}
-	t.put(storeBucket, []byte("format"), []byte(format))
-	t.put(storeBucket, []byte("id"), f.id[:])
-	t.log(encodeNumber(after(0)), nil) // no change, but the point after which history begins
-	return t.err
+	store, log := tx.Bucket(storeBucket), tx.Bucket(logBucket)
+	return cmp.Or(
+		store.Put([]byte("format"), []byte(format)),
+		store.Put([]byte("id"), f.id[:]),
+		log.Put(encodeNumber(after(0)), nil), // no change, but the point after which history begins
+		log.SetSequence(1),
+	)
 }
 
-// committed wakes the readers that wait for a change. Only the writer calls it.
+// wakeReaders wakes the readers that wait for a change. Only the writer calls it.
 func (f *file) wakeReaders() { close(*f.movedCh.Swap(new(make(chan struct{})))) }
 
 // view runs a read transaction.

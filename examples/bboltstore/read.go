@@ -16,30 +16,6 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A row of the bucket of resources is the version, a NUL, and the resource in the encoding of package driver.
-
-func encodeRow(version string, data []byte) []byte {
-	return append(append([]byte(version), 0), data...)
-}
-
-func decodeRow(k driver.Key, row []byte) (*resourcepb.Resource, error) {
-	version, data, _ := bytes.Cut(row, []byte{0})
-	return driver.Decode(k, data, string(version))
-}
-
-// childrenOf returns the key prefix of an owner's children. Keys and uids contain no NUL.
-func childrenOf(owner driver.Key, uid string) []byte {
-	return append(append(append(owner.Bytes(), 0), uid...), 0)
-}
-
-// childKey returns the key of a resource in the bucket of children, or nil if it has no owner.
-func childKey(res *resourcepb.Resource) []byte {
-	if res.GetOwner() == nil {
-		return nil
-	}
-	return key.Of(res.GetId()).Append(childrenOf(key.Of(res.GetOwner()), res.GetOwner().GetUid()))
-}
-
 func get(tx *bolt.Tx, k driver.Key) (*resourcepb.Resource, error) {
 	row := tx.Bucket(resourcesBucket).Get(k.Bytes())
 	if row == nil {

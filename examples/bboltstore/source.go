@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -92,9 +91,6 @@ func (f *file) page(from uint64, filter *driver.Filter, limit int) (events []*dr
 	return events, end, more, err
 }
 
-// The kinds of rows in the log.
-const written, deleted = 'w', 'd'
-
 // readEntry returns a row of the log as an event. The row's key is the number of the change and the key of the resource;
 // txn.carryOut has written the rest.
 func readEntry(k, row []byte) (*driver.Event[uint64], error) {
@@ -106,16 +102,4 @@ func readEntry(k, row []byte) (*driver.Event[uint64], error) {
 	ev.At, ev.Commit = binary.BigEndian.Uint64(k), int64(binary.BigEndian.Uint64(row[1:]))
 	ev.Resource, ev.Damage = decodeRow(parsed, row[9:]) // damage ends only the matching watches
 	return ev, nil
-}
-
-// after returns a number for the change that follows another. The gap is random, so that two copies of a file with separate changes
-// use different numbers.
-func after(number uint64) uint64 { return number + 1 + rand.Uint64N(1<<24) }
-
-func encodeNumber(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
-
-// newest returns the number of the newest change.
-func newest(tx *bolt.Tx) uint64 {
-	k, _ := tx.Bucket(logBucket).Cursor().Last()
-	return binary.BigEndian.Uint64(k)
 }
