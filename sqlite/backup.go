@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/ncruces/go-sqlite3"
-
 	"github.com/ashlar-dev/storage"
 )
 
@@ -31,7 +29,7 @@ func (b *Backend) Backup(ctx context.Context, to string) error {
 		return fmt.Errorf("back up to %s: the file already exists", to)
 	}
 	// Use a new connection, because reading connections may not write to any file.
-	c, err := s.connect(ctx, sqlite3.OPEN_READWRITE, 2<<10)
+	c, err := s.connect(ctx, 2<<10)
 	if err != nil {
 		return fmt.Errorf("back up to %s: %w", to, statementError(ctx, "open another connection", err))
 	}

@@ -38,7 +38,6 @@ type conn struct {
 
 // role is the configuration of a connection for its purpose.
 type role struct {
-	flags sqlite3.OpenFlag
 	cache int // KiB
 	busy  time.Duration
 }
@@ -46,7 +45,7 @@ type role struct {
 // connect opens a connection and reads the database once, so that no other process deletes the -wal file under it. ctx
 // interrupts the connection, including its waits for locks here, until the caller sets another interrupt.
 func connect(ctx context.Context, path, vfs string, r role) (_ *conn, err error) {
-	name, flags := path, r.flags
+	name, flags := path, sqlite3.OPEN_READWRITE
 	if vfs != "" {
 		name = "file:" + (&url.URL{Path: path}).EscapedPath() + "?vfs=" + url.QueryEscape(vfs)
 		flags |= sqlite3.OPEN_URI

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ncruces/go-sqlite3"
-
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 )
@@ -21,30 +19,31 @@ type database struct {
 	readers  *pool
 }
 
-// openDatabase checks the file at path and opens its lock file. It opens no connection.
+// openDatabase checks the file at path, creates it if necessary, and opens its lock file. It opens no connection.
 func openDatabase(path string, options Options) (*database, error) {
 	path, err := resolvePath(path)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkFile(path, !options.NoCreate); err != nil {
+	id, err := checkFile(path, !options.NoCreate)
+	if err != nil {
 		return nil, err
 	}
 	lock, err := openLockFile(path)
 	if err != nil {
 		return nil, err
 	}
-	d := &database{path: path, options: options, lockFile: lock}
+	d := &database{path: path, options: options, lockFile: lock, files: newStoreFiles(path, id)}
 	d.readers = newPool(options.Readers, options.Timeout, func(ctx context.Context) (*conn, error) { return d.connectReader(ctx, 2<<10) })
 	return d, nil
 }
 
 // connect opens a connection with a cache of that many KiB. ctx interrupts the connection.
-func (d *database) connect(ctx context.Context, flags sqlite3.OpenFlag, cache int) (*conn, error) {
-	if err := d.files.check(); err != nil { // before SQLite creates a missing file
+func (d *database) connect(ctx context.Context, cache int) (*conn, error) {
+	if err := d.files.check(); err != nil { // before SQLite creates missing files
 		return nil, err
 	}
-	c, err := connect(ctx, d.path, d.options.vfs, role{flags: flags, cache: cache, busy: d.options.Timeout})
+	c, err := connect(ctx, d.path, d.options.vfs, role{cache: cache, busy: d.options.Timeout})
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +56,7 @@ func (d *database) connect(ctx context.Context, flags sqlite3.OpenFlag, cache in
 
 // connectReader opens a read-only connection. ctx interrupts the connection.
 func (d *database) connectReader(ctx context.Context, cache int) (*conn, error) {
-	c, err := d.connect(ctx, sqlite3.OPEN_READWRITE, cache)
+	c, err := d.connect(ctx, cache)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +87,7 @@ func (d *database) read(ctx context.Context, operation string, do func(*conn) er
 // writeOutsideBatch calls do in a write transaction of its own. SQLite's lock orders it among the writers of all
 // processes.
 func (d *database) writeOutsideBatch(ctx context.Context, operation string, do func(*conn) error) error {
-	c, err := d.connect(ctx, sqlite3.OPEN_READWRITE, 256)
+	c, err := d.connect(ctx, 256)
 	if err != nil {
 		return statementError(ctx, operation, err)
 	}
@@ -105,6 +104,8 @@ func (d *database) writeOutsideBatch(ctx context.Context, operation string, do f
 		}
 		if err != nil {
 			err = errors.Join(err, c.endTransaction())
+		} else if replaced := d.files.check(); replaced != nil { // the commit may be in a file that was replaced meanwhile
+			err = fmt.Errorf("%w: %w", storage.ErrInconsistent, replaced)
 		}
 	}
 	if err = errors.Join(err, c.close()); err != nil {
@@ -208,10 +209,6 @@ func (p *pool) close() error {
 // setUp prepares the first connection, which becomes the writer's, and returns the store's id.
 func (d *database) setUp(ctx context.Context, c *conn) (id driver.StoreID, err error) {
 	defer c.db.SetInterrupt(context.Background())
-	opened, _, err := statFile(d.path)
-	if err != nil {
-		return id, err
-	}
 	if err := checkLibrary(c); err != nil {
 		return id, err
 	}
@@ -226,13 +223,11 @@ func (d *database) setUp(ctx context.Context, c *conn) (id driver.StoreID, err e
 	}
 	// The connection has read the file, so the -wal and -shm files exist and stay until the last process closes the
 	// store.
-	files, err := identifyFiles(d.path)
-	if err != nil {
+	if err := d.files.recordShared(); err != nil {
 		return id, err
 	}
-	if files.ids[0] != opened {
-		return id, fmt.Errorf("%s was replaced while it was being opened: open it again", d.path)
+	if err := d.files.check(); err != nil {
+		return id, err
 	}
-	d.files = files
 	return id, syncFolder(d.path)
 }

@@ -26,6 +26,7 @@ type faultyFS struct {
 	onFailedSync    atomic.Pointer[func()] // called when a sync fails, unless nil
 	failAfterCommit atomic.Int32           // number of commits that fail after they took effect
 	onCommit        atomic.Pointer[func()] // called when a commit has taken effect, unless nil
+	onOpen          atomic.Pointer[func()] // called when the database file has been opened, unless nil
 	refuseLocks     atomic.Bool            // locks on files are refused
 }
 
@@ -33,6 +34,9 @@ func (f *faultyFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.Fil
 	file, flags, err := f.VFSFilename.OpenFilename(name, flags)
 	if err != nil {
 		return nil, flags, err
+	}
+	if opened := f.onOpen.Load(); opened != nil && flags&vfs.OPEN_MAIN_DB != 0 {
+		(*opened)()
 	}
 	return &faultyFile{file, f, strings.HasSuffix(name.String(), "-wal")}, flags, nil
 }
@@ -71,10 +75,16 @@ func (f *faultyFile) WriteAt(b []byte, at int64) (int, error) {
 	return f.File.WriteAt(b, at)
 }
 
-func openFaulty(t *testing.T) (*Backend, *faultyFS) {
+// newFaultyFS registers a file system that has the name of the test.
+func newFaultyFS(t *testing.T) *faultyFS {
 	f := &faultyFS{VFSFilename: vfs.Find("os").(vfs.VFSFilename)}
 	vfs.Register(t.Name(), f)
 	t.Cleanup(func() { vfs.Unregister(t.Name()) })
+	return f
+}
+
+func openFaulty(t *testing.T) (*Backend, *faultyFS) {
+	f := newFaultyFS(t)
 	return open(t, newPath(t), &Options{vfs: t.Name()}), f
 }
 
@@ -138,7 +148,7 @@ func TestCommitKeepsFailing(t *testing.T) {
 // newTestWriter returns another writer of a store, with a connection of its own.
 func newTestWriter(t *testing.T, s *Backend) *writer {
 	t.Helper()
-	c, err := s.handle.connect(t.Context(), sqlite3.OPEN_READWRITE, 100)
+	c, err := s.handle.connect(t.Context(), 100)
 	if err != nil {
 		t.Fatal(err)
 	}

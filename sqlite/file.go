@@ -28,47 +28,53 @@ func resolvePath(path string) (string, error) {
 	return filepath.Join(folder, filepath.Base(path)), nil
 }
 
-// checkFile returns an error for a file that SQLite would reject with an unclear message, or would not reject.
-func checkFile(path string, create bool) error {
+// checkFile creates a missing file if create is set, and returns the identity of the file. It returns an error for a
+// file that SQLite would reject with an unclear message, or would not reject.
+func checkFile(path string, create bool) (id fileID, err error) {
 	if name := networkFileSystem(filepath.Dir(path)); name != "" {
-		return fmt.Errorf("the file is on a network file system (%s), where SQLite loses data when several machines write: "+
+		return id, fmt.Errorf("the file is on a network file system (%s), where SQLite loses data when several machines write: "+
 			"use a local disk, or another backend", name)
 	}
 	file, err := os.Open(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && create:
-		return nil
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w, and create=off forbids creating it", err)
-	case err != nil:
-		return err
+	if errors.Is(err, fs.ErrNotExist) {
+		if !create {
+			return id, fmt.Errorf("%w, and create=off forbids creating it", err)
+		}
+		file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
+	}
+	if err != nil {
+		return id, err
 	}
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
-		return err
+		return id, err
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a regular file", path)
+		return id, fmt.Errorf("%s is not a regular file", path)
 	}
-	if err := checkLinks(path); err != nil {
-		return err
+	id, links, err := statFile(path)
+	if err != nil {
+		return id, err
+	}
+	if err := checkLinks(links); err != nil {
+		return id, err
 	}
 	magic := []byte("SQLite format 3\x00")
 	head := make([]byte, len(magic))
 	n, err := io.ReadFull(file, head)
 	if errors.Is(err, io.EOF) {
-		return nil // SQLite creates the file empty before the first write
+		return id, nil // the file is empty before the first write
 	}
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return err
+		return id, err
 	}
 	// Another process that is creating the file may have written only zeros so far. SQLite rejects other files of
 	// zeros.
 	if !bytes.Equal(head[:n], magic) && !bytes.Equal(head[:n], make([]byte, n)) {
-		return errNoDatabase
+		return id, errNoDatabase
 	}
-	return nil
+	return id, nil
 }
 
 // syncFolder makes the names of new files durable, which the SQLite library omits.

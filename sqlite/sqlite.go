@@ -81,11 +81,12 @@ func openHandle(ctx context.Context, path string, options Options) (_ *handle, e
 			err = errors.Join(err, d.lockFile.file.Close())
 		}
 	}()
-	flags := sqlite3.OPEN_READWRITE
-	if !options.NoCreate {
-		flags |= sqlite3.OPEN_CREATE
-	}
-	c, err := d.connect(ctx, flags, 16<<10)
+	defer func(empty bool) {
+		if empty && errors.Is(err, sqlite3.IOERR_SHORT_READ) {
+			err = deletedWAL(d.path, err)
+		}
+	}(emptyWAL(d.path))
+	c, err := d.connect(ctx, 16<<10)
 	if err != nil {
 		return nil, statementError(ctx, "connect", err)
 	}

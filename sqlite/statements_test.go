@@ -65,7 +65,7 @@ func prepareFile(c *conn, name string) (err error) {
 func TestStatementsAreValid(t *testing.T) {
 	t.Parallel()
 	connectTo := func(path string) *conn {
-		c, err := connect(t.Context(), path, "", role{flags: sqlite3.OPEN_READWRITE | sqlite3.OPEN_CREATE, cache: 1000, busy: fixture.Timeout})
+		c, err := connect(t.Context(), path, "", role{cache: 1000, busy: fixture.Timeout})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func TestStatementsAreValid(t *testing.T) {
 	if err := present.exec("create-journal"); err != nil {
 		t.Fatal(err)
 	}
-	states := []*conn{connectTo(newPath(t)), present}
+	states := []*conn{connectTo(writeFile(t, newPath(t), "")), present}
 	for steps := range len(present.upgrades(1)) {
 		c := connectTo(newOldStore(t).path)
 		for _, step := range c.upgrades(1)[:steps] {

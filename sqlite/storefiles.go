@@ -1,6 +1,11 @@
 package sqlite
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+)
 
 // storeFiles are the files that the connections of a store share. If another program replaces or deletes one of them,
 // later writes would go to a file without a name, and two processes could write to one database without seeing each
@@ -10,15 +15,18 @@ type storeFiles struct {
 	ids   [3]fileID // zero for a file that does not exist on this system
 }
 
-// identifyFiles records the files of the database at path. An open connection has created them and keeps them.
-func identifyFiles(path string) (f storeFiles, err error) {
-	f.paths = [...]string{path, path + "-wal", path + "-shm"}
-	for i, path := range f.paths {
-		if f.ids[i], _, err = statFile(path); err != nil {
-			return f, err
-		}
+// newStoreFiles records the identity of the database at path before it is opened, so that check detects a file that was
+// replaced meanwhile.
+func newStoreFiles(path string, id fileID) storeFiles {
+	return storeFiles{paths: [...]string{path, path + "-wal", path + "-shm"}, ids: [3]fileID{id}}
+}
+
+// recordShared records the -wal and -shm files. An open connection has created them and keeps them.
+func (f *storeFiles) recordShared() (err error) {
+	for i := 1; i < len(f.paths) && err == nil; i++ {
+		f.ids[i], _, err = statFile(f.paths[i])
 	}
-	return f, nil
+	return err
 }
 
 // check returns an error if a file is no longer the one that was recorded.
@@ -48,11 +56,23 @@ func (f *storeFiles) check() error {
 
 // checkLinks returns an error for a database file with several names. Processes that open it by different names would
 // not share the -wal file, and would overwrite each other's changes.
-func checkLinks(path string) error {
-	_, links, err := statFile(path)
-	if err == nil && links > 1 {
-		err = fmt.Errorf("the file has %d names (hard links), and SQLite loses data if programs open it by different names: "+
-			"copy the file, or delete the other names", links)
+func checkLinks(names uint64) error {
+	if names > 1 {
+		return fmt.Errorf("the file has %d names (hard links), and SQLite loses data if programs open it by different names: "+
+			"copy the file, or delete the other names", names)
 	}
-	return err
+	return nil
+}
+
+// emptyWAL reports whether the database at path has no -wal file, or an empty one.
+func emptyWAL(path string) bool {
+	info, err := os.Stat(path + "-wal")
+	return errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0
+}
+
+// deletedWAL returns the error of an Open that found an empty -wal file and then read beyond its end. Only the -shm file
+// of an open handle refers to commits in a -wal file, so the handle has one that was deleted.
+func deletedWAL(path string, err error) error {
+	return fmt.Errorf("%w: %s-wal was deleted, and another handle has commits in it: close the store in all processes, and open it again: %w",
+		errReplaced, path, err)
 }

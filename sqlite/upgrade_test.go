@@ -208,7 +208,7 @@ func TestInterruptedUpgrade(t *testing.T) {
 	for steps := range 5 {
 		o := newOldStore(t)
 		o.fill()
-		c, err := connect(t.Context(), o.path, "", role{flags: sqlite3.OPEN_READWRITE, cache: 16, busy: fixture.Timeout})
+		c, err := connect(t.Context(), o.path, "", role{cache: 16, busy: fixture.Timeout})
 		if err != nil {
 			t.Fatal(err)
 		}
