@@ -33,7 +33,7 @@
 //	lister      list.go                                 lists, pages, and the snapshots of watches
 //	closer      fence.go                                closes the store for writing
 //	notes       mover.go                                the notes of a migration
-//	permit      fence.go                                a handle's permission to write while the store is open
+//	writeLease  fence.go                                a handle's permission to write while the store is open
 //	records     feed.go                                 decodes the records of the stream
 //	reader      read.go                                 single resources, and the children of an owner
 //	watermarks  watermarks.go                           keeps eventual reads from going back in time

@@ -88,7 +88,7 @@ func New(ctx context.Context, db *dynamodb.Client, streamsClient *dynamodbstream
 func newHandle(t *table, id driver.StoreID, client *dynamodbstreams.Client) *handle {
 	life, stop := context.WithCancel(context.Background())
 	r := newReader(t)
-	registry, permit, notes := &registry{table: t}, newWriteLease(life, t), newNotes(t)
+	registry, lease, notes := &registry{table: t}, newWriteLease(life, t), newNotes(t)
 	source := streams.NewSource(streams.Config{
 		Client: client, Table: records{r}, Name: t.name, Clock: t.clock,
 		Timeout: t.opts.Timeout, Outage: t.opts.Outage, Poll: t.opts.Poll, IdlePoll: t.opts.IdlePoll,
@@ -96,8 +96,8 @@ func newHandle(t *table, id driver.StoreID, client *dynamodbstreams.Client) *han
 	return &handle{
 		reader: r,
 		lister: &lister{reader: r, registry: registry, source: source, pageItems: defaultPageItems},
-		writer: &writer{table: t, reader: r, registry: registry, notes: notes, lease: permit, onChange: source.Wake},
-		closer: &closer{table: t, notes: notes, lease: permit},
+		writer: &writer{table: t, reader: r, registry: registry, notes: notes, lease: lease, onChange: source.Wake},
+		closer: &closer{table: t, notes: notes, lease: lease},
 		notes:  notes,
 		table:  t, id: id, source: source, stop: stop, release: func() {},
 	}

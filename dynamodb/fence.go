@@ -114,8 +114,8 @@ func (c *closer) Fence(ctx context.Context) (driver.FenceState, error) {
 // transactions, at twice the price. Then it is closed for all handles at once: no request that was signed before, or is still in
 // flight, is applied. With a context without a deadline, SetFence takes the time that it needs; with a deadline that is too early
 // it fails at once. If it fails before the store is closed, it withdraws the announcement. If that fails as well, the announcement
-// stays, and blocks no writers. If several processes close the store concurrently, the first one decides the target; those with
-// another target fail with a conflict.
+// stays, and blocks no writers. If several processes close the store concurrently, the first one to complete decides the target;
+// those with another target fail with a conflict.
 func (c *closer) SetFence(ctx context.Context, target *string) error {
 	return c.set(ctx, target, &fenceChange{next: newRevision()})
 }
@@ -292,14 +292,14 @@ func (c *closer) shutGates(ctx context.Context, f fence, target string, since ti
 		return err
 	}
 	var now driver.FenceState
-	lookErr := c.step(ctx, func(ctx context.Context) (err error) {
+	readErr := c.step(ctx, func(ctx context.Context) (err error) {
 		now, err = c.Fence(ctx)
 		return err
 	})
 	if now.Closed && now.Target == target && change.at == nil {
 		return nil // by an attempt whose answer was lost, or by another process for the same target
 	}
-	return errors.Join(err, lookErr)
+	return errors.Join(err, readErr)
 }
 
 // confirmFence returns a time by AWS's clock when the announced fence still existed.

@@ -31,7 +31,8 @@ func (c *Clock) SetLocal(now func() time.Time) {
 	c.local, c.read = now, now()
 }
 
-// Now returns AWS's time. It is ahead of the true time by at most the delay between an answer and its processing.
+// Now returns AWS's time. It is never ahead of the true time, and lags behind it by at most a second (dates have whole seconds) plus
+// the delay between an answer and its processing.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,8 +56,8 @@ func (c *Clock) Observe(answer middleware.Metadata) time.Time {
 
 // SignatureTTL is how long AWS accepts a signature. Each attempt of a call is signed separately, so a limit on signatures must be
 // checked for each attempt. AWS refuses a request that arrives later than SignatureTTL after the time in its signature, wherever it
-// was delayed. A limit for this time therefore limits when a request can be applied. The deadline of a context does not, because a
-// sent request stays sent.
+// was delayed. A limit for the time in the signature is therefore a limit for the time at which a request can be applied. The
+// deadline of a context is not, because a sent request stays sent.
 const SignatureTTL = 15 * time.Minute
 
 // SignedBy is an option that refuses to send an attempt whose signature is later than until, with the error late. Options of the
@@ -66,7 +67,7 @@ func SignedBy(id string, until time.Time, late error) func(*dynamodb.Options) {
 		if r, ok := in.Request.(*smithyhttp.Request); ok {
 			signed, err := time.Parse("20060102T150405Z", r.Header.Get("X-Amz-Date"))
 			if err == nil && signed.After(until) {
-				return middleware.FinalizeOutput{}, middleware.Metadata{}, fmt.Errorf("%w: signed %v, not to be after %v", late, signed, until.UTC())
+				return middleware.FinalizeOutput{}, middleware.Metadata{}, fmt.Errorf("%w: signed at %v, which is after the limit %v", late, signed, until.UTC())
 			}
 		}
 		return next.HandleFinalize(ctx, in)

@@ -25,8 +25,8 @@ const (
 	Unknown                   // it may have been applied; a repetition shows that
 )
 
-// NewError returns an error of this program with an outcome of the request.
-func NewError(fate Outcome, text string) error { return &outcomeError{fate, text} }
+// NewError returns an error that this program has detected, with the outcome of the request.
+func NewError(outcome Outcome, text string) error { return &outcomeError{outcome, text} }
 
 type outcomeError struct {
 	outcome Outcome

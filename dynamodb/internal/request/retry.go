@@ -73,7 +73,7 @@ func (a *attempts) note(err error) Outcome {
 
 // option inspects the answer to each attempt, and its date. Failures before an attempt is sent do not count.
 func (a *attempts) option(o *dynamodb.Options) {
-	look := middleware.DeserializeMiddlewareFunc("AshlarAttempts", func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
+	inspect := middleware.DeserializeMiddlewareFunc("AshlarAttempts", func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
 		out, answer, err := next.HandleDeserialize(ctx, in)
 		a.clock.Observe(answer)
 		if err != nil {
@@ -81,5 +81,5 @@ func (a *attempts) option(o *dynamodb.Options) {
 		}
 		return out, answer, err
 	})
-	o.APIOptions = append(o.APIOptions, func(stack *middleware.Stack) error { return stack.Deserialize.Add(look, middleware.Before) })
+	o.APIOptions = append(o.APIOptions, func(stack *middleware.Stack) error { return stack.Deserialize.Add(inspect, middleware.Before) })
 }

@@ -179,7 +179,7 @@ func (r *Reader) fromFile() ([]byte, error) {
 	return r.buf, nil
 }
 
-// unexpected turns an early end of the file into io.ErrUnexpectedEOF.
+// unexpected turns an early end of the file into io.ErrUnexpectedEOF, because io.EOF means the end of the records.
 func unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

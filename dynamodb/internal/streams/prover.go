@@ -238,7 +238,7 @@ func (p *prover) inherit(shard, parent string) {
 	}
 }
 
-// proving reports whether a proof is in progress, and since when.
+// proving reports whether a proof is in progress, and for how long.
 func (p *prover) proving() (bool, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -149,7 +149,7 @@ type shardPage struct {
 const listedFor = time.Minute
 
 // Before returns a position before everything that is acknowledged after the call: the reader's, or without a reader the present
-// time in each shard. It reads no records.
+// time in each shard. Changes acknowledged before the call may follow the position, too. Before reads no records.
 func (s *Source) Before(ctx context.Context) (*Position, error) {
 	if r := s.reader(); r != nil && r.running() {
 		return r.position(), nil
