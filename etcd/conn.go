@@ -112,8 +112,8 @@ func (c *conn) end() {
 	c.calls.Wait()
 }
 
-// saw records the revision of a response or an event.
-func (c *conn) saw(rev int64) {
+// raiseRevision records the revision of a response or an event.
+func (c *conn) raiseRevision(rev int64) {
 	for {
 		old := c.newestRevision.Load()
 		if rev <= old || c.newestRevision.CompareAndSwap(old, rev) {
@@ -124,7 +124,7 @@ func (c *conn) saw(rev int64) {
 
 // recordRevision records the revision of a linearizable response.
 func (c *conn) recordRevision(rev int64) {
-	c.saw(rev)
+	c.raiseRevision(rev)
 	c.lastResponseAt.Store(time.Now().UnixNano())
 }
 
@@ -221,7 +221,7 @@ func eventually(ctx context.Context, c *conn, read func(ctx context.Context, opt
 	resp, err := read(attemptCtx, clientv3.WithSerializable())
 	cancel()
 	if err == nil && resp.Header.Revision >= c.newestRevision.Load() {
-		c.saw(resp.Header.Revision)
+		c.raiseRevision(resp.Header.Revision)
 		return resp, nil
 	}
 	return linearizably(ctx, c, read)

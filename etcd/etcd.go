@@ -118,7 +118,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, opts Options, owns
 			Timeout:     opts.Timeout,
 			Outage:      opts.Outage,
 			IdleTimeout: time.Minute,
-			OnDelivered: func(ev *event) { c.saw(ev.At.rev) },
+			OnDelivered: func(ev *event) { c.raiseRevision(ev.At.rev) },
 		}),
 		handle: h,
 	}, nil

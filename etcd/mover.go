@@ -131,7 +131,7 @@ func (g *guard) compare(others []*pb.Compare) []*pb.Compare {
 	return append([]*pb.Compare{compareRevision(g.key, g.rev)}, others...)
 }
 
-// readRequests appends a read of the guard's note to the reads of a failed transaction.
+// readRequests appends a read of the guard's note to others, the reads that a transaction does if its comparisons fail.
 func (g *guard) readRequests(others []*pb.RequestOp) []*pb.RequestOp {
 	if g == nil {
 		return others
@@ -139,7 +139,7 @@ func (g *guard) readRequests(others []*pb.RequestOp) []*pb.RequestOp {
 	return append(others, opGet(g.key))
 }
 
-// readError returns the error of the guard if the reads of a failed transaction show that it does not hold. The note is the last read.
+// readError returns the error of the guard if it does not hold. read has the results of these reads; the note is the last one.
 func (g *guard) readError(read []*pb.ResponseOp) error {
 	if g == nil {
 		return nil
