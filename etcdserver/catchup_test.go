@@ -11,7 +11,7 @@ import (
 )
 
 // If history is compacted while a watch is behind, the watch gets every change up to a point, and then an error that the rest is compacted.
-// No change is skipped. Another watch can start at the compacted revision.
+// No change is skipped. Another watch can start right after the compacted revision.
 func TestCompactionWhileAWatchCatchesUp(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		const changes, kept = 300, 280
@@ -38,7 +38,7 @@ func TestCompactionWhileAWatchCatchesUp(t *testing.T) {
 			}
 			if done = next > changes; r.Canceled {
 				if r.CompactRevision != revisions[kept] || next > kept {
-					t.Fatalf("after %d changes it is compacted up to %d, expected %d", next, r.CompactRevision, revisions[kept])
+					t.Fatalf("after %d changes the watch reports a compaction at %d, expected %d", next, r.CompactRevision, revisions[kept])
 				}
 				break
 			}
@@ -46,7 +46,7 @@ func TestCompactionWhileAWatchCatchesUp(t *testing.T) {
 		again := <-c.Watch(ctx(t), "k", clientv3.WithRev(revisions[kept]+1), clientv3.WithPrevKV())
 		if again.Err() != nil || len(again.Events) == 0 || again.Events[0].Kv.ModRevision != revisions[kept+1] ||
 			again.Events[0].PrevKv.GetModRevision() != revisions[kept] {
-			t.Errorf("a watch from there on gets %v, %v", again.Events, again.Err())
+			t.Errorf("a watch from after the compacted revision gets %v, %v", again.Events, again.Err())
 		}
 	})
 }

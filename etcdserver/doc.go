@@ -29,14 +29,15 @@
 //   - If a transaction contains transactions, a put of a key in one of them and its deletion in a later one are rejected as a duplicate
 //     key. etcd executes both in order.
 //   - A transaction has at most 4,096 comparisons and operations, including nested transactions.
-//   - A transaction changes at most as many keys as a transaction of the store: fewer than 128 on etcd, 128 elsewhere.
+//   - A transaction changes at most as many keys as a transaction of the store may: fewer than 128 on etcd, 128 elsewhere.
 //   - A value is limited to the size of a resource, 1 MiB minus the size of its key. etcd limits requests to 1.5 MiB.
 //   - A read of keys only does not return their leases.
 //   - Serializable reads are linearizable.
 //   - The size of the database is unknown, and Status reports 1 byte.
 //   - A list of leases is sorted by name, not by end.
 //   - A watch that catches up gets one response for each commit, whose header has the revision of that commit.
-//   - A lease counts from the last renewal that a server has seen, never from less. If all servers restart, it counts anew.
+//   - A lease ends no earlier than its time to live after the last renewal that a server has seen. If all servers restart, that time
+//     starts again.
 //   - A store also forgets its history by itself, according to its retention, not only when it is compacted.
 //   - A watch that starts at the compacted revision itself fails as compacted. It must start after it.
 package etcdserver

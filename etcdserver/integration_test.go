@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { env.Main(m) }
 
-// These engines run all engine tests, too. A compaction affects the whole etcd.
+// These engines run all engine tests, too. Each store on etcd has its own server, because a compaction affects all of it.
 func init() {
 	engines["postgres"] = func(t *testing.T) string { return env.Postgres(t).StoreURL(t) }
 	engines["etcd"] = func(t *testing.T) string { return env.StartEtcd(t).StoreURL(t) }

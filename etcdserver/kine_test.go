@@ -29,7 +29,7 @@ func handles(t *testing.T, name, url string) (first, second storage.Backend) {
 // Kubernetes serves consistent reads from its cache: it requests the current revision and waits until its watch reports progress up to it.
 // The progress must come even without changes to the watched keys, for writes of any client, or such reads hang (kine#577).
 // Revision 0, from a server that has seen no change yet, does not count as progress.
-func TestProgressReachesWhatWasRead(t *testing.T) {
+func TestProgressReachesReadRevision(t *testing.T) {
 	t.Parallel()
 	for name, url := range engines {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestProgressReachesWhatWasRead(t *testing.T) {
 
 // Keys with a lease, such as Kubernetes' Events, are deleted once by any server, even if the server that stored them has ended and history
 // is compacted beyond them. Watches of every server show each deletion once (kine#289).
-func TestWhatExpiresIsDeletedOnce(t *testing.T) {
+func TestExpiredKeysAreDeletedOnce(t *testing.T) {
 	t.Parallel()
 	for name, url := range engines {
 		t.Run(name, func(t *testing.T) {

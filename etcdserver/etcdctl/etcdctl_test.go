@@ -50,7 +50,8 @@ func ashlar(t *testing.T) string {
 	return program
 }
 
-// serve starts `ashlar serve etcd` on a store and returns its address. It must end with the test without an error.
+// serve starts `ashlar serve etcd` on a store and returns its address. At the end of the test it stops the program, which must exit without
+// an error.
 func serve(t *testing.T, program, store string) string {
 	t.Helper()
 	cmd := exec.Command(program, "serve", "etcd", "--store", store, "--listen", "127.0.0.1:0", "--log-format", "json", "--drain", "1s")
@@ -83,7 +84,7 @@ func serve(t *testing.T, program, store string) string {
 		}
 	})
 	if where.Grpc == "" {
-		t.Fatal("ashlar serve etcd listens nowhere")
+		t.Fatal("ashlar serve etcd reported no address")
 	}
 	return where.Grpc
 }
@@ -147,6 +148,6 @@ func compare(t *testing.T, one step, theirs, ours answer) {
 	case one.differs != "" && theirs == ours:
 		t.Errorf("etcdctl %s is documented to differ, but does not: %q", command, ours)
 	case one.differs != "" && !strings.Contains(ours.out+ours.err, one.here):
-		t.Errorf("etcdctl %s\n  said: %q\n  here: %q", command, one.here, ours)
+		t.Errorf("etcdctl %s\n  documented: %q\n  here: %q", command, one.here, ours)
 	}
 }

@@ -15,8 +15,8 @@ type step struct {
 	// until ends an endless command: it is interrupted once it has printed this text.
 	until string
 	then  []then
-	// differs is the reason why the response is not etcd's. here is a part of the response, and says adds text that is not in the command
-	// line.
+	// differs is the reason why the output is not etcd's, here is a part of this server's output, and says is appended to the command in
+	// the table of docs/etcd.md.
 	differs, here, says string
 }
 
@@ -29,9 +29,9 @@ type then struct {
 // run is a step with only a command line.
 func run(args ...string) step { return step{args: args} }
 
-// refusal is a step that is rejected with a sentence, for a reason.
-func refusal(why, sentence string, args ...string) step {
-	return step{args: args, differs: "refused: " + why, here: sentence}
+// refusal is a step that this server rejects with a message. reason is the documented reason of the difference.
+func refusal(reason, message string, args ...string) step {
+	return step{args: args, differs: "refused: " + reason, here: message}
 }
 
 const (

@@ -79,7 +79,7 @@ func (s *shell) do(one step) answer {
 		s.t.Fatalf("%q: %v", one.args, err)
 	}
 	if ctx.Err() != nil {
-		s.t.Fatalf("%q goes on for %v: %s%s", one.args, timeout, out, complaints)
+		s.t.Fatalf("%q did not end within %v: %s%s", one.args, timeout, out, complaints)
 	}
 	printed := out.String()
 	s.remember(ctx, one.mark, printed)

@@ -45,7 +45,7 @@ func newCached(t *testing.T, h *harness, o cacheOptions) *cached {
 	}
 	config := cacher.Config{
 		Storage: failing, Versioner: failing.Versioner(), GroupResource: pods, EventsHistoryWindow: cacher.DefaultEventFreshDuration,
-		ResourcePrefix: podsPrefix, NewFunc: newPod, NewListFunc: newPodList, GetAttrsFunc: attributes, Codec: h.codec, Clock: impatient{},
+		ResourcePrefix: podsPrefix, NewFunc: newPod, NewListFunc: newPodList, GetAttrsFunc: attributes, Codec: h.codec, Clock: eagerClock{},
 		KeyFunc:  func(object runtime.Object) (string, error) { return kube.NamespaceKeyFunc(podsPrefix, object) },
 		Indexers: &cache.Indexers{},
 	}
@@ -86,10 +86,10 @@ func attributes(object runtime.Object) (labels.Set, fields.Set, error) {
 	}, nil
 }
 
-// impatient is a clock that makes the cache check for compactions at once instead of every 15 seconds.
-type impatient struct{ clock.RealClock }
+// eagerClock is a clock that makes the cache check for compactions at once instead of every 15 seconds.
+type eagerClock struct{ clock.RealClock }
 
-func (impatient) NewTimer(d time.Duration) clock.Timer {
+func (eagerClock) NewTimer(d time.Duration) clock.Timer {
 	return clock.RealClock{}.NewTimer(min(d, 2*time.Second))
 }
 
@@ -151,10 +151,10 @@ func before(t *testing.T, version string) string {
 	return strconv.FormatInt(n-1, 10)
 }
 
-// settled is a cache that is up to date after every creation of a pod.
-type settled struct{ *cached }
+// freshCache is a cache that is up to date after every creation of a pod.
+type freshCache struct{ *cached }
 
-func (s settled) Create(ctx context.Context, key string, object, out runtime.Object, ttl uint64) error {
+func (s freshCache) Create(ctx context.Context, key string, object, out runtime.Object, ttl uint64) error {
 	if err := s.cached.Create(ctx, key, object, out, ttl); err != nil {
 		return err
 	}

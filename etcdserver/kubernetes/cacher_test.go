@@ -16,8 +16,8 @@ func behindCache(test func(context.Context, *testing.T, kube.Interface)) func(co
 	return func(ctx context.Context, t *testing.T, c *cached) { test(ctx, t, c) }
 }
 
-// uncounted replaces checks of the number of requests, because lists from the cache need none.
-func uncounted(*testing.T, uint64, uint64) {}
+// skipRequestCount replaces checks of the number of requests, because lists from the cache need none.
+func skipRequestCount(*testing.T, uint64, uint64) {}
 
 // notWithCache are the tests that Kubernetes does not run on its own cache, with its reasons.
 var notWithCache = func() map[string]string {
@@ -106,13 +106,13 @@ var cacheTests = []upstreamTest[*cached]{
 	}},
 	{upstream: "RunTestGetListRecursivePrefix", run: behindCache(storagetesting.RunTestGetListRecursivePrefix)},
 	{upstream: "RunTestListContinuation", run: func(ctx context.Context, t *testing.T, c *cached) {
-		storagetesting.RunTestListContinuation(ctx, t, c, uncounted)
+		storagetesting.RunTestListContinuation(ctx, t, c, skipRequestCount)
 	}},
 	{upstream: "RunTestListPaginationRareObject", run: func(ctx context.Context, t *testing.T, c *cached) {
-		storagetesting.RunTestListPaginationRareObject(ctx, t, c, uncounted)
+		storagetesting.RunTestListPaginationRareObject(ctx, t, c, skipRequestCount)
 	}},
 	{upstream: "RunTestListContinuationWithFilter", run: func(ctx context.Context, t *testing.T, c *cached) {
-		storagetesting.RunTestListContinuationWithFilter(ctx, t, c, uncounted)
+		storagetesting.RunTestListContinuationWithFilter(ctx, t, c, skipRequestCount)
 	}},
 	{upstream: "RunTestNamespaceScopedList", options: cacheOptions{indexed: true},
 		run: behindCache(storagetesting.RunTestNamespaceScopedList)},
@@ -151,14 +151,14 @@ var cacheTests = []upstreamTest[*cached]{
 	{upstream: "RunSendInitialEventsBackwardCompatibility",
 		run: behindCache(storagetesting.RunSendInitialEventsBackwardCompatibility)},
 	{upstream: "RunWatchSemantics", untouched: true, alone: true, run: func(ctx context.Context, t *testing.T, c *cached) {
-		storagetesting.RunWatchSemantics(ctx, t, settled{c})
+		storagetesting.RunWatchSemantics(ctx, t, freshCache{c})
 	}},
 	{upstream: "RunWatchSemanticInitialEventsExtended", untouched: true, alone: true,
 		run: func(ctx context.Context, t *testing.T, c *cached) {
-			storagetesting.RunWatchSemanticInitialEventsExtended(ctx, t, settled{c})
+			storagetesting.RunWatchSemanticInitialEventsExtended(ctx, t, freshCache{c})
 		}},
 	{upstream: "RunWatchListMatchSingle", alone: true, run: func(ctx context.Context, t *testing.T, c *cached) {
-		storagetesting.RunWatchListMatchSingle(ctx, t, settled{c})
+		storagetesting.RunWatchListMatchSingle(ctx, t, freshCache{c})
 	}},
 }
 

@@ -82,7 +82,7 @@ func (s *suite[Storage]) runTogether(t *testing.T, engines []engine) {
 	}
 }
 
-// runAlone runs the tests that may not run in parallel, one after the other. A test that sets no features runs on all engines at once.
+// runAlone runs the tests that may not run in parallel, one after the other. Unless a test sets features itself, it runs on all engines at once.
 func (s *suite[Storage]) runAlone(t *testing.T, engines []engine) {
 	t.Helper()
 	all := prepare(t, engines)

@@ -129,10 +129,10 @@ func thing(name string) *unstructured.Unstructured {
 	}}
 }
 
-// patient is the retry policy of clients with conflicts.
-var patient = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1, Jitter: 1, Steps: 1000}
+// conflictBackoff is the retry policy of clients with conflicts.
+var conflictBackoff = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1, Jitter: 1, Steps: 1000}
 
-// churn creates, updates and deletes things with several concurrent clients, and counts the writes of each.
+// churn creates, updates and deletes things with several concurrent clients, which count their rounds in a shared object.
 func churn(ctx context.Context, client dynamic.NamespaceableResourceInterface, clients, each int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for c := range clients {
@@ -144,7 +144,7 @@ func churn(ctx context.Context, client dynamic.NamespaceableResourceInterface, c
 					return err
 				}
 				// All clients update the same object, to cause conflicts.
-				if err := retry.RetryOnConflict(patient, func() error { return count(ctx, here, "shared") }); err != nil {
+				if err := retry.RetryOnConflict(conflictBackoff, func() error { return count(ctx, here, "shared") }); err != nil {
 					return err
 				}
 				if i%3 == 0 {
@@ -208,7 +208,7 @@ func TestInformers(t *testing.T) {
 				t.Errorf("%d things remain, want %d", n, clients*each*2/3+1)
 			}
 			if writes := want["shared"].Object["writes"]; writes != int64(clients*each) {
-				t.Errorf("the object that all wrote to was written %v times, want %d", writes, clients*each)
+				t.Errorf("the shared object was written %v times, want %d", writes, clients*each)
 			}
 			for i, f := range informers {
 				eventually(t, fmt.Sprint("informer ", i), func() error { return same(f, want) })
@@ -233,7 +233,7 @@ func TestDiscovery(t *testing.T) {
 	client, _ := serve(t, urls["memory"](t))
 	define(t, client)
 	groups := discovery.NewDiscoveryClientForConfigOrDie(client)
-	eventually(t, "the kinds that are served", func() error {
+	eventually(t, "discovery of the served kinds", func() error {
 		served, err := restmapper.GetAPIGroupResources(groups)
 		if err != nil {
 			return err
@@ -271,7 +271,7 @@ func same(f dynamicinformer.DynamicSharedInformerFactory, want map[string]unstru
 		items = append(items, *object.(*unstructured.Unstructured))
 	}
 	if got := byName(items); !equality.Semantic.DeepEqual(got, want) {
-		return fmt.Errorf("holds %d things that are not the %d stored", len(got), len(want))
+		return fmt.Errorf("holds %d things that differ from the %d stored", len(got), len(want))
 	}
 	return nil
 }
@@ -305,6 +305,6 @@ func handOver(
 		}()
 	}
 	if got := byName(items); !equality.Semantic.DeepEqual(got, want) {
-		t.Errorf("pages of two servers hold %d things, want the %d that were stored when it began", len(got), len(want))
+		t.Errorf("pages of two servers hold %d things, want the %d stored when the list began", len(got), len(want))
 	}
 }

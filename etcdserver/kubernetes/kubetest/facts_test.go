@@ -85,15 +85,15 @@ func (w *watched) same(ctx context.Context, s *apiserver) error {
 			return fmt.Errorf("the informer does not hold %s/%s: %v", want.Namespace, want.Name, err)
 		}
 		if !equality.Semantic.DeepEqual(got, &want) {
-			return fmt.Errorf("the informer holds another %s/%s: version %s, want %s",
+			return fmt.Errorf("the informer holds a different %s/%s: version %s, want %s",
 				want.Namespace, want.Name, got.(*corev1.ConfigMap).ResourceVersion, want.ResourceVersion)
 		}
 	}
 	return nil
 }
 
-// patient is the retry policy of clients with conflicts.
-var patient = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1, Jitter: 1, Steps: 1000}
+// conflictBackoff is the retry policy of clients with conflicts.
+var conflictBackoff = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1, Jitter: 1, Steps: 1000}
 
 // churn creates, updates and deletes config maps with several concurrent clients. All increment the same number too, to cause conflicts.
 func churn(ctx context.Context, servers []*apiserver, round string, clients, each int) error {
@@ -108,7 +108,7 @@ func churn(ctx context.Context, servers []*apiserver, round string, clients, eac
 					return err
 				}
 				s.tally.add("creations", 1)
-				if err := retry.RetryOnConflict(patient, func() error {
+				if err := retry.RetryOnConflict(conflictBackoff, func() error {
 					shared, err := maps.Get(ctx, "shared", metav1.GetOptions{})
 					if err != nil {
 						return err

@@ -30,7 +30,7 @@ func TestChurn(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n := len(get(t, s, "shared").Data["writes"]); n != writers*rounds {
-				t.Errorf("the object that all wrote to was written %d times, want %d", n, writers*rounds)
+				t.Errorf("the shared object was written %d times, want %d", n, writers*rounds)
 			}
 			eventually(t, "the informer", func() error { return w.same(t.Context(), s) })
 			compacted(t, s, begin)
@@ -52,7 +52,7 @@ func compacted(t *testing.T, s *apiserver, version string) {
 		if apierrors.IsResourceExpired(err) {
 			return nil
 		}
-		return fmt.Errorf("the list as of version %s: %v, want one that says that it is gone", version, err)
+		return fmt.Errorf("the list as of version %s: %v, want an error because the version is compacted", version, err)
 	})
 }
 
@@ -71,7 +71,7 @@ func checked(t *testing.T, s *apiserver) {
 		if good < before+20 {
 			return fmt.Errorf("%d caches were compared", good)
 		}
-		s.tally.add("caches as they should be", good)
+		s.tally.add("caches equal to the storage", good)
 		s.tally.add("caches that differed", bad)
 		s.tally.add("caches filled from lists", s.relists(t))
 		return nil
@@ -142,7 +142,7 @@ func TestTwoServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := len(get(t, servers[1], "shared").Data["writes"]); n != 3*writers*rounds {
-		t.Errorf("the object that all wrote to was written %d times, want %d", n, 3*writers*rounds)
+		t.Errorf("the shared object was written %d times, want %d", n, 3*writers*rounds)
 	}
 	for i, w := range informers {
 		for _, s := range servers {
