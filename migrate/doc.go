@@ -24,7 +24,7 @@
 // The copy compares both sides in key order and writes the resources that the target lacks. Its listing has a cursor; the following
 // phase applies the changes since then. A change is applied after a comparison with the target, so applying it again is harmless,
 // and several changes of one key may be applied as one: watches on the target see the states, not each version. A resource that
-// changes during the copy may appear there in its newer state first, and then again in its older one.
+// changes during the copy may appear on the target in its newer state first, and then again in its older one.
 //
 // SQLite and Postgres are read in independent steps, as stored bytes, so no transaction stays open for long; the others are read by
 // a paged listing. Postgres is filled by COPY, some megabytes in a transaction, including the change log: a watch on it returns the

@@ -13,7 +13,7 @@ import (
 
 // A migration that makes the target equal cannot be continued by a call with Merge or Overwrite, because other contents of the
 // target would already be deleted.
-func TestKeepingComesTooLate(t *testing.T) {
+func TestMergeCannotContinueMirror(t *testing.T) {
 	t.Parallel()
 	for _, begun := range []Into{Empty, Mirror} {
 		for _, into := range []Into{Merge, Overwrite} {

@@ -67,7 +67,7 @@ func TestLeaseIsShorterThanTheTakeover(t *testing.T) {
 }
 
 // A clock that is set back does not prevent heartbeats.
-func TestSignsOfLifeWhenTheClockIsSetBack(t *testing.T) {
+func TestHeartbeatsAfterClockSetBack(t *testing.T) {
 	t.Parallel()
 	b := fixture.Open(t, "mem://")
 	store := moverOf(t, b)

@@ -15,5 +15,5 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// Stores in this process; the tag integration adds databases.
+// kinds returns the kinds of stores under test. Without the tag integration, these are the stores that need no server.
 func kinds() []storeKind { return local }
