@@ -145,7 +145,7 @@ func (w shortDeadline) Next(ctx context.Context) (*resourcepb.WatchEvent, error)
 func deadlineShort(s *suite) {
 	all := createMany(s, s.scale(200))
 	w := shortDeadline{s.watch(anything, anywhere, "")}
-	s.equalLists("an impatient snapshot", s.snapshot(w), all)
+	s.equalLists("a snapshot read with short deadlines", s.snapshot(w), all)
 	s.expectUpsert(w, s.update(all[0]))
 }
 

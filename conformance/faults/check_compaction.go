@@ -2,8 +2,8 @@ package faults
 
 import "fmt"
 
-// checkForgotten checks every report of compacted history: some compaction must have been able to reach beyond the reported
-// position.
+// checkForgotten checks every report of compacted history: a compaction must have run since the position was taken, because no other
+// one can have gone beyond it.
 func checkForgotten(e *evidence) (found []Violation) {
 	for _, g := range e.compactionReports {
 		after := g.from.since
@@ -12,7 +12,7 @@ func checkForgotten(e *evidence) (found []Violation) {
 		}
 		if !e.run.compactedBetween(after, g.at) {
 			found = append(found, Violation{"history stays until it is compacted", fmt.Sprintf(
-				"at %s %s of %s on handle %d said that history is gone, although nothing was compacted that is newer than %s: %v",
+				"at %s %s of %s on handle %d reported that history is compacted, although no compaction has run since %s: %v",
 				formatTime(g.at), g.action, g.by, g.handle, formatTime(after), g.err)})
 		}
 	}

@@ -52,7 +52,7 @@ func checkOutcomes(e *evidence) (found []Violation) {
 			report("transactions are atomic", "%d of its writes are there and %d are not: %s", there, missing, k)
 		}
 		if k.outcome == outcomeUnknown && k.timeout >= longTimeout && !duringFault(e, k) && !lackedResources(e, k) {
-			report("outcomes are known", "nothing was wrong with the database, and yet: %s", k)
+			report("outcomes are known", "the outcome is unknown, although no fault was active: %s", k)
 		}
 	}
 	for _, c := range e.keyHistories {

@@ -35,7 +35,7 @@ func checkRevisions(e *evidence) (found []Violation) {
 		}
 	}
 	if one, other := findOvertaken(all); one != nil {
-		found = append(found, Violation{"revisions rise", fmt.Sprintf("the second of these began when the first one had ended, and yet one has revision %d and the other %d:\n    %s\n    %s",
+		found = append(found, Violation{"revisions rise", fmt.Sprintf("the second of these calls began after the first one had ended, but the first one has revision %d and the second %d:\n    %s\n    %s",
 			one.revision, other.revision, one.source, other.source)})
 	}
 	if one, other := findOvertaken(oldest); one != nil {

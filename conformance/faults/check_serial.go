@@ -19,8 +19,8 @@ import (
 // possible, the answer counts as a read of that position. If none is, the history is invalid.
 //
 // If such an order exists, checkSerial then decides whether one of them has all changes in the order of history, as watches show
-// it. Without this order, two lists may each show one of two overlapping changes and lack the other one, if history agrees with
-// one list only.
+// it. Strict serializability alone accepts a list that shows one of two overlapping changes and lacks the other one, although watches
+// show them in the opposite order.
 func checkSerial(e *evidence) []Violation {
 	g := newGraph(e)
 	found := g.check("strictly serializable")

@@ -13,7 +13,7 @@ import (
 
 // Processes opens handles of a store in processes of their own, which can be killed and frozen. They are child processes that
 // run the same program, which must call [ServeProcess] at the start of main or TestMain. A killed process is started again.
-// Reads of the new process may be older than reads of the old process; its watches continue from their cursors.
+// Eventual reads of the new process may be older than reads of the old one; its watches continue from their cursors.
 //
 // Each handle is a process. If only one process at a time may open the database, set [Options].Handles to 1.
 type Processes struct {

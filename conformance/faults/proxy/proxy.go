@@ -186,9 +186,9 @@ func (p *Proxy) serve(client net.Conn, target string) {
 	p.mu.Unlock()
 }
 
-// pump forwards bytes from one end to the other. look gets every read, preceded by the last bytes of the reads before it (seen
+// pump forwards bytes from one end to the other. inspect gets every read, preceded by the last bytes of the reads before it (seen
 // is their number). It returns how many bytes to forward and the action after that.
-func (p *Proxy) pump(l *link, from, to net.Conn, rate *throttle, look func(l *link, window []byte, seen int) verdict) {
+func (p *Proxy) pump(l *link, from, to net.Conn, rate *throttle, inspect func(l *link, window []byte, seen int) verdict) {
 	defer l.cut()
 	buf := make([]byte, 64<<10)
 	var window []byte
@@ -200,7 +200,7 @@ func (p *Proxy) pump(l *link, from, to net.Conn, rate *throttle, look func(l *li
 			}
 			seen := len(window)
 			window = append(window, buf[:n]...)
-			v := look(l, window, seen)
+			v := inspect(l, window, seen)
 			if v.pass > 0 {
 				if _, err := to.Write(window[seen : seen+v.pass]); err != nil {
 					return
@@ -277,8 +277,8 @@ func (p *Proxy) CutAnswer(pattern []byte) *Trap { return p.set(cutAnswer, patter
 // [Trap.Cut] or [Proxy.Cut].
 func (p *Proxy) HoldAnswer(pattern []byte) *Trap { return p.set(holdAnswer, pattern) }
 
-// When a server sends pattern, CutAnswerAfter breaks the connection directly after it: the client gets the answer up to the
-// pattern.
+// CutAnswerAfter breaks the connection on which a server sends pattern, directly after the pattern: the client gets the answer up to
+// its end, and no further byte.
 func (p *Proxy) CutAnswerAfter(pattern []byte) *Trap { return p.set(cutAnswerAfter, pattern) }
 
 func (p *Proxy) set(k kind, pattern []byte) *Trap {
@@ -384,10 +384,10 @@ const (
 
 // verdict is the treatment of a read from a stream.
 type verdict struct {
-	pass int    // so many bytes are passed on
-	cut  bool   // then the link is broken
-	trap *Trap  // by this trap
-	then func() // called once the bytes are passed on
+	pass int    // number of bytes to forward
+	cut  bool   // break the link after that
+	trap *Trap  // the trap that breaks it
+	then func() // called after the bytes are forwarded
 }
 
 // Sprung is closed once the trap has done its work: the connection is broken, or, for HoldAnswer, the request is
