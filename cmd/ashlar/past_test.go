@@ -120,7 +120,7 @@ func TestHistoryStreams(t *testing.T) {
 	require.True(t, shown)
 	require.Equal(t, newest, seen)
 
-	// The last version printed may be the version at the oldest revision.
+	// After a compaction, the version at the oldest revision may be the one that was printed last.
 	write := func(res *resourcepb.Resource) {
 		stored, err := b.WriteCAS(ctx, res)
 		require.NoError(t, err)

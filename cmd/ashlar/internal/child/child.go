@@ -10,7 +10,7 @@ import (
 )
 
 // ErrNotStarted is returned if the condition ended before the command could start.
-var ErrNotStarted = errors.New("it was not started")
+var ErrNotStarted = errors.New("the command was not started")
 
 // Condition limits how long a command may run. Each of its channels is closed at most once; a nil channel is never closed.
 type Condition struct {

@@ -50,8 +50,9 @@ func notifyPause() (pauses, children <-chan os.Signal, stop func()) {
 	}
 }
 
-// suspend reports whether the command is stopped after this process received SIGTSTP. A command on the same terminal has received the
-// signal, too, but may ignore it. The system also ignores it for an orphaned group, which no shell could wake (ssh -t).
+// suspend reports whether the command is stopped after this process received SIGTSTP. It stops a command in a group of its own. A command
+// on the same terminal has received the signal, too, but may ignore it. The system also ignores it for an orphaned group, which no shell
+// could wake (ssh -t).
 func suspend(cmd *exec.Cmd) bool {
 	if !cmd.SysProcAttr.Setpgid {
 		return isStopped(cmd)

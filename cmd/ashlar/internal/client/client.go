@@ -203,7 +203,8 @@ func MarkedForDeletion(res *resourcepb.Resource) bool {
 	return res.GetMetadata()[deletionTimestamp] != ""
 }
 
-// IsDeleted reports whether a resource that was just deleted no longer exists. Otherwise it waits for its finalizers.
+// IsDeleted reports whether a resource that was just deleted no longer exists. Otherwise the resource is marked for deletion and waits
+// for its finalizers.
 func (b *Backend) IsDeleted(ctx context.Context, id *resourcepb.ID) (bool, error) {
 	res, err := b.Read(ctx, storage.StrongConsistency, id)
 	if errors.Is(err, storage.ErrNotFound) {

@@ -240,14 +240,14 @@ func harnessFor(storeURL string) (h conformance.Harness) {
 	h.MaxSize, _ = strconv.Atoi(u.Query().Get("max-size")) // opening the store reports a malformed value
 	switch u.Scheme {
 	case "etcd":
-		h.NoCompact = "a compaction concerns all of the cluster, which others may use"
+		h.NoCompact = "a compaction affects the whole cluster, which other programs may use"
 	case "dynamodb":
 		h.Slow = true
-		h.NoHistorian = "DynamoDB numbers nothing across keys, and keeps no versions"
-		h.ListIsNoSnapshot = "DynamoDB reads no two partitions, and no two pages, at the same moment"
+		h.NoHistorian = "DynamoDB has no numbers across keys, and keeps no versions"
+		h.ListIsNoSnapshot = "DynamoDB reads different partitions, and different pages, at different moments"
 		h.NoOrderAcrossKeys = "each shard of a stream has an order of its own"
-		h.NoBookmarker = "shards of a stream do not say how far behind the table they are"
-		h.NoCommitBounds = "the records of one transaction come by several shards"
+		h.NoBookmarker = "a shard of a stream does not report its lag behind the table"
+		h.NoCommitBounds = "the records of one transaction arrive through several shards"
 	}
 	return h
 }

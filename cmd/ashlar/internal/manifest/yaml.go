@@ -43,8 +43,8 @@ func (r *yamlReader) next() (*node, error) {
 // linePrefix matches the position in the errors of the YAML library.
 var linePrefix = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// malformedError extracts the line from an error of the library. The library counts from 0 and omits 0, but adds 1 for errors inside a
-// word; all messages of grammar errors begin with the expected element.
+// malformedError extracts the line from an error of the library. The library counts lines from 0 and omits line 0, except for errors
+// inside a word, where it counts from 1. The other errors are errors of the grammar: their messages name what the parser expected.
 func malformedError(err error) error {
 	message := err.Error()
 	found := linePrefix.FindStringSubmatch(message)

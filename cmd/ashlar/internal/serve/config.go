@@ -18,7 +18,7 @@ type Config struct {
 	Listen string
 	// HTTP is the address of the HTTP server. Empty: none.
 	HTTP string
-	// Admin is the address of metrics and probes. Empty: they are served at HTTP.
+	// Admin is the address of metrics and probes. If it is empty, they are served at the address HTTP.
 	Admin string
 
 	// Cert and Key are the files of the server's certificate and private key, in PEM. Both empty: no TLS.

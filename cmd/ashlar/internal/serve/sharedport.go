@@ -106,8 +106,8 @@ func (p *sharedPort) ServerHandshake(accepted net.Conn) (net.Conn, credentials.A
 	}
 }
 
-// startTLS begins TLS on a connection if it is configured. The credentials of gRPC reject clients that do not negotiate a protocol, as
-// HTTP/1 clients need not.
+// startTLS begins TLS on a connection if it is configured. It does not use gRPC's TLS credentials, because they reject a client that
+// negotiates no protocol, and a client of HTTP/1 may do without.
 func (p *sharedPort) startTLS(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	if p.config == nil {
 		return p.TransportCredentials.ServerHandshake(raw)
