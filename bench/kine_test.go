@@ -169,7 +169,7 @@ func (r *registry) events(b *testing.B, watcher *clientv3.Client) []time.Duratio
 		}
 		answer := <-watch
 		if answer.Err() != nil || len(answer.Events) != 1 || string(answer.Events[0].Kv.Key) != key {
-			b.Fatalf("%s was written, and the watch has %v, %v", key, answer.Events, answer.Err())
+			b.Fatalf("after the write of %s the watch returned %v, %v", key, answer.Events, answer.Err())
 		}
 		latencies = append(latencies, time.Since(began))
 	}

@@ -1,4 +1,4 @@
-// Package growth contains and draws the results of BenchmarkGrowth of package bench.
+// Package growth defines the format of the results of BenchmarkGrowth of package bench, and draws them.
 package growth
 
 import (

@@ -13,7 +13,7 @@
 //	log        number, key → kind, number of the transaction's last change, version, resource
 //
 // A change and its row in the log are one write transaction. The log keeps the newest changes ([Options].History), and one more row
-// before them: the point where history begins.
+// before them: the point after which history begins.
 //
 // # Numbers and versions
 //

@@ -86,8 +86,8 @@ func follow(ctx context.Context, s *tables.Store, watch *tables.Watch) error {
 	}
 }
 
-// reconcile adjusts the tasks to the wanted ones. The database may be unavailable, or lose an answer: unfinished work is found
-// again in the next call, which follows at once.
+// reconcile adjusts the tasks to the wanted ones. The database may be unavailable, or lose an answer: the next round, which follows
+// at once, finds unfinished work again.
 func reconcile(ctx context.Context, s *tables.Store) error {
 	for {
 		err := errors.Join(replicate(ctx, s), evacuate(ctx, s), assign(ctx, s))
@@ -246,7 +246,7 @@ func evacuateTask(tx *tables.Tx, id *resourcepb.ID) error {
 	return tasks.Put(tx, task)
 }
 
-// assign assigns each task without a node to the emptiest one.
+// assign assigns each task without a node to the node with the fewest tasks that is up and has room.
 func assign(ctx context.Context, s *tables.Store) error {
 	var waiting []*resourcepb.ID
 	if err := s.View(ctx, func(v *tables.View) error {
