@@ -35,11 +35,11 @@ func (e *BatchError) Error() string {
 // Unwrap returns Err.
 func (e *BatchError) Unwrap() error { return e.Err }
 
-// Batch calls fn, which makes changes with [Batch.Update]. The changes of one such call are atomic. Batches of several calls are
-// committed together or one after the other, in the order of the calls. A transaction is committed before it would exceed the
-// backend's limits ([storage.Transactor].MaxOps) or 1 MiB; the last one is committed when fn returns. If another writer was
-// faster, the calls of a transaction are committed in two halves, and so on down to single calls: an object that others write all the time does not
-// keep its transaction's other objects from being committed.
+// Batch calls fn, which makes changes with [Batch.Update]. The changes of one such call are atomic. The changes of several calls are
+// committed together or one after the other, in the order of the calls. A transaction is committed before it would exceed the backend's
+// limits ([storage.Transactor].MaxOps) or 1 MiB; the last one is committed when fn returns. If another writer was faster, the calls of
+// a transaction are committed in two halves, and so on down to single calls. So an object that others write all the time does not keep
+// the other objects of its transaction from being committed.
 //
 // If fn returns an error, uncommitted changes are discarded. Batch then returns a [*BatchError] with the number of committed calls of Update, as it
 // does if a transaction fails.

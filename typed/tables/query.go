@@ -15,8 +15,8 @@ import (
 // Query selects objects of a table. Create one with the methods of an [Index], or with [Metadata], [Owner], [NamePrefix], [In], [And], [Or] and
 // [Not].
 //
-// A query uses an index if it can. Otherwise it scans the table: only the objects of a tenancy or a name prefix if the query is In or
-// NamePrefix, or an And that contains one of them, and all objects in any other case.
+// A query uses an index if it can. Otherwise it scans the table. The scan is limited to a tenancy or a name prefix if the query is In
+// or NamePrefix, or an And that contains one of them.
 type Query struct{ query }
 
 type query interface {

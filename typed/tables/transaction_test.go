@@ -60,7 +60,8 @@ func TestAbsenceIsVerifiedWithoutBookmarks(t *testing.T) {
 	})
 }
 
-// Two transactions replace the same object by another object. One of them finds it deleted. The backend has one deletion and one creation.
+// Two transactions replace the same object by another object. One of them finds it deleted. A watch of the backend returns one deletion
+// and one creation.
 func TestConflictingDeletions(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
 		s, other := open(t, url, numbers), open(t, url, numbers)
