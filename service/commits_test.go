@@ -20,8 +20,9 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// For commits with changes that are hidden, or that move resources into the view or out of it: after each event without More, the watcher's copy
-// equals the state that a reader could see at that time, even if the watch was resumed from the cursor of any event.
+// After each event without More, the watcher's copy equals the state that a reader could see at that time. The commits
+// contain changes that are hidden, and changes that move resources into the view or out of it. The watch may be
+// resumed from the cursor of any event.
 func TestCommitsWithHiddenChanges(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)

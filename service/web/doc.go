@@ -40,8 +40,8 @@
 // # Watches
 //
 // A watch is a stream of lines, each an event: {"upsert":{"resource":{…}}}, {"delete":{"resource":{…}}}, {"endOfSnapshot":{}} between
-// the snapshot and the changes, and {"bookmark":{"cursor":"…"}} at the interval that the parameter bookmark gives in seconds. A change
-// has a cursor, with which another watch can continue after it. "more" means that the next event is of the same commit. A stream that
-// the server ends has {"error":{…}} in its last line; a stream without that line was cut off. A client that does not read blocks no
-// other client: it falls behind and continues from the store's history, or is disconnected.
+// the snapshot and the changes, and {"bookmark":{"cursor":"…"}} at the interval that the parameter bookmark gives in seconds. Each
+// change has a cursor: a watch from this cursor begins after the change. "more" means that the next event is of the same commit. A
+// stream that the server ends has {"error":{…}} in its last line; a stream without that line was cut off. A client that does not read
+// blocks no other client: it falls behind and continues from the store's history, or is disconnected.
 package web

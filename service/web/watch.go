@@ -76,9 +76,9 @@ type recvResult struct {
 	panicErr error
 }
 
-// receive returns the results of Recv up to the first error, one at a time: events that the client has not read yet stay with the service. The
-// channel is closed at the end, or soon after ctx is done. A panic in Recv, which runs the hooks of the types, is a result: in a goroutine without
-// recover it would end the process, while the server recovers a panic of the goroutine that serves the request.
+// receive returns the results of Recv up to the first error, one at a time: events that the client has not read yet stay with the
+// service. The channel is closed at the end, or soon after ctx is done. A panic in Recv, which runs the hooks of the types, is a
+// result. In this goroutine it would end the process, but the server recovers a panic of the goroutine that serves the request.
 func receive(ctx context.Context, stream grpc.ServerStreamingClient[resourcepb.WatchEvent]) <-chan recvResult {
 	events := make(chan recvResult)
 	go func() {
