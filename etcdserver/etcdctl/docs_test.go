@@ -8,36 +8,36 @@ import (
 	"testing"
 )
 
-// table returns the documented table of all commands.
+// table returns the documented table: the commands with the same answers in one row, and a row for each difference.
 func table() string {
-	text := &strings.Builder{}
-	fmt.Fprintln(text, "| `etcdctl` | answers as of etcd |\n|---|---|")
-	for _, one := range sessions {
-		var same []string
-		for _, command := range one.commands(func(s step) bool { return s.differs == "" }) {
-			same = append(same, "`"+command+"`")
+	var same, order []string
+	differing := map[string][]string{}
+	add := func(list []string, command string) []string {
+		if slices.Contains(list, command) {
+			return list
 		}
-		fmt.Fprintf(text, "| %s | yes |\n", strings.Join(same, ", "))
-		reasons := map[string][]string{}
-		var order []string
+		return append(list, command)
+	}
+	for _, one := range sessions {
+		for _, command := range one.commands(func(s step) bool { return s.differs == "" }) {
+			same = add(same, "`"+command+"`")
+		}
 		for _, s := range one.steps {
 			if s.differs == "" {
 				continue
 			}
-			if reasons[s.differs] == nil {
-				order = append(order, s.differs)
-			}
+			order = add(order, s.differs)
 			command := "`" + s.command() + "`"
 			if s.says != "" {
 				command += " " + s.says
 			}
-			if !slices.Contains(reasons[s.differs], command) {
-				reasons[s.differs] = append(reasons[s.differs], command)
-			}
+			differing[s.differs] = add(differing[s.differs], command)
 		}
-		for _, why := range order {
-			fmt.Fprintf(text, "| %s | %s |\n", strings.Join(reasons[why], ", "), why)
-		}
+	}
+	text := &strings.Builder{}
+	fmt.Fprintf(text, "| `etcdctl` | difference |\n|---|---|\n| %s | none |\n", strings.Join(same, ", "))
+	for _, why := range order {
+		fmt.Fprintf(text, "| %s | %s |\n", strings.Join(differing[why], ", "), why)
 	}
 	return text.String()
 }

@@ -35,9 +35,9 @@ func refusal(reason, message string, args ...string) step {
 }
 
 const (
-	ownMembers = "a store has no members; those of the database are the database's"
-	ownFiles   = "what the database keeps, and how, is the database's: back it up and compact it by its own means"
-	ownUsers   = "callers are known by their certificates (`--client-ca`)"
+	ownMembers = "a store has no members; manage the members of its database by the database's tools"
+	ownFiles   = "the server has no files; back up and compact the database by its own tools"
+	ownUsers   = "callers identify themselves by certificates (`--client-ca`)"
 )
 
 var sessions = []session{
@@ -61,8 +61,8 @@ var sessions = []session{
 		run("get", "", "--prefix", "--consistency=s"), run("get", "b/", "--prefix", "--min-mod-rev=@two", "--max-create-rev=@two"),
 		run("get", "none"), run("get", "none", "-w", "json"),
 		{
-			args: []string{"put", "\xff\xfe", "x"}, says: "with a key that is no UTF-8", here: "it is not valid UTF-8",
-			differs: "refused: keys are UTF-8 without NUL, of at most 762 bytes",
+			args: []string{"put", "\xff\xfe", "x"}, says: "with a key that is not UTF-8", here: "it is not valid UTF-8",
+			differs: "refused: keys are UTF-8 without NUL, at most 762 bytes long",
 		},
 	}},
 	{"deletions", []step{
@@ -97,7 +97,7 @@ var sessions = []session{
 		{
 			args: []string{"watch", "a", "c", "--rev=@first", "-w", "json"}, until: `"bGl2ZTI="`,
 			then: []then{{`"MQ=="`, run("put", "b", "live2")}}, here: `"revision":step0`,
-			differs: "what a watch catches up with comes in answers of a commit each, whose header has that commit's revision",
+			differs: "a watch that catches up gets one response for each commit, whose header has the revision of that commit",
 		},
 		{args: []string{"watch", "-i"}, stdin: "watch a --rev=@first\n", until: "\nlive\n"},
 		{args: []string{"watch", "z", "--rev=@first", "--", "sh", "-c", "echo $ETCD_WATCH_EVENT_TYPE $ETCD_WATCH_KEY $ETCD_WATCH_VALUE"},
@@ -145,7 +145,7 @@ var sessions = []session{
 		run("endpoint", "health"), run("endpoint", "health", "-w", "json"), run("alarm", "list"), run("alarm", "disarm"), run("auth", "status"),
 		{
 			args: []string{"endpoint", "status"}, here: ", 3.7.3, ",
-			differs: "the version is that of etcd's API, the size, which nobody knows here, 1 byte, and the index of Raft the newest revision",
+			differs: "the version is that of etcd's API, the size is always 1 byte, and the index of Raft is the newest revision",
 		},
 		refusal(ownFiles, "this server has no files", "snapshot", "save", "snapshot.db"),
 		refusal(ownFiles, "this server has no files", "defrag"),
