@@ -38,7 +38,7 @@ func TestMigrateOnce(t *testing.T) {
 
 	r = c.run("", append([]string{"migrate"}, stores...)...)
 	require.Equal(t, cli.ExitFailed, r.code)
-	require.Contains(t, r.err, "the target is not empty")
+	require.Contains(t, r.err, "the target is not empty; choose --merge, --overwrite or --mirror")
 
 	c.ok("", "delete", "apps/Deployment", "basket", "-n", "boutique", "--store", to)
 	r = c.run("", append([]string{"migrate", "verify", "--json"}, stores...)...)

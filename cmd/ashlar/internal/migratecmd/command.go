@@ -51,7 +51,7 @@ that they are complete.`,
 	flags := cmd.Flags()
 	flags.BoolVar(&f.live, "live", false, "follow the changes of the source until the cutover")
 	flags.DurationVar(&f.lag, "cutover-when-lag-below", 0, "with --live: cut over as soon as the lag of the target is below this")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "print the planned steps, and change nothing")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "print the planned changes and write no resource; a missing target store is created")
 	f.addTargetFlags(cmd)
 	cmd.AddCommand(migrateVerifyCommand(a), migrateStatusCommand(a), migrateAbortCommand(a), migrateUnfenceCommand(a))
 	return cmd

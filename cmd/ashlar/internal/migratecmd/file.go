@@ -88,7 +88,7 @@ contents. An interrupted import continues with --mirror.`,
 				r, err := migrate.Import(ctx, in, b, o)
 				show.end()
 				if err != nil {
-					return err
+					return chooseContents(err)
 				}
 				return show.result(r, o)
 			})

@@ -156,12 +156,20 @@ func (f *migrateFlags) withNextStep(ctx context.Context, show *reporter, r *migr
 	text := f.nextStep(r)
 	switch {
 	case text == "":
-		return err
+		return chooseContents(err)
 	case ctx.Err() != nil:
 		show.note(fmt.Sprintf("stopped in phase %q; %s", r.Phase, text))
 		return err
 	}
 	return fmt.Errorf("%w; %s", err, text)
+}
+
+// chooseContents adds the options to the error of a target that is not empty.
+func chooseContents(err error) error {
+	if errors.Is(err, migrate.ErrNotEmpty) {
+		return fmt.Errorf("%w; choose --merge, --overwrite or --mirror", err)
+	}
+	return err
 }
 
 // unfenceCommand returns the command line that opens a store for writing.
