@@ -38,7 +38,7 @@ func faultChecks(t *testing.T) (names []string) {
 // modelChecks returns the checks of the topic Histories, as its sources have them.
 func modelChecks(t *testing.T) (names []string) {
 	t.Helper()
-	literal := regexp.MustCompile(`(?:violated\(|violation\{|succeeds\(|check :?= |allFilter, )"([^"]+)"`)
+	literal := regexp.MustCompile(`(?:failCheck\(|violation\{|succeeds\(|check :?= |allFilter, )"([^"]+)"`)
 	for _, file := range append(must[[]string](t)(filepath.Glob("model_*.go")), "histories.go") {
 		for _, m := range literal.FindAllStringSubmatch(string(must[[]byte](t)(os.ReadFile(file))), -1) {
 			if !slices.Contains(names, m[1]) {
