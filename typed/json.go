@@ -17,8 +17,23 @@ import (
 // JSON returns the codec of resources with a payload of a Go value, stored as the google.protobuf.Struct of its JSON object. So ashlar get can
 // display it, and programs in other languages can read it. Text must be valid UTF-8.
 //
-// A write preserves the fields of the stored object that T lacks, at any depth. In a list it preserves those of elements that did not change, and
-// of changed elements if no element was inserted or removed beside them.
+// # Fields that T lacks
+//
+// An object that was read and is written again keeps the fields of the stored JSON that T lacks, so a program cannot erase the fields of a newer
+// one:
+//
+//   - Unchanged data is stored as it was, byte for byte.
+//   - A changed object keeps the fields that T lacks, at any depth. A field of T is in the result as T encodes it: one that T omits, for example by
+//     omitempty, is removed with all its parts. The names of fields are compared as package json does, without regard to case.
+//   - A key of a map is a field of T: its value keeps the fields that T lacks, and a key that is removed and added under another name does not.
+//   - An unchanged element of a list keeps them, also if it was moved. Of several equal elements, some of which are removed, those keep them that are
+//     unchanged up to the beginning or the end of the list; the others only if all have the same fields that T lacks.
+//   - A changed element that is an object keeps them if it is certainly the same object. It is the only one in both lists with its identity, which is
+//     its first field among "id", "uid", "key" and "name". Or it has no identity, no element was inserted or removed beside it, and it has
+//     fields in common with the stored object in its place, not fewer than with the others there.
+//   - Every other element of a list is stored as T encodes it.
+//
+// A write fails with [storage.ErrInvalid] if the data would change together with the fields that T lacks.
 func JSON[T any]() *Codec[T] {
 	decode := func(payload []byte) (v T, err error) {
 		s, err := unmarshalStruct(payload)

@@ -1,7 +1,10 @@
 package typed
 
 import (
+	"maps"
+	"slices"
 	"strings"
+	"unicode"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -34,20 +37,39 @@ func mergePayloads(stored, known, now []byte) ([]byte, error) {
 // mergeStructs merges objects as mergePayloads does.
 func mergeStructs(stored, known, now *structpb.Struct) *structpb.Struct {
 	out := &structpb.Struct{Fields: make(map[string]*structpb.Value, len(stored.GetFields()))}
-	folded := map[string]bool{} // package json decodes a field under its name in any case
+	byFold := map[string][]string{} // the stored fields under each folded name, in the order in which package json decodes them
+	for _, name := range slices.Sorted(maps.Keys(stored.GetFields())) {
+		byFold[fold(name)] = append(byFold[fold(name)], name)
+	}
+	isKnown := map[string]bool{}
 	for name := range known.GetFields() {
-		folded[strings.ToLower(name)] = true
+		isKnown[fold(name)] = true
 	}
 	for name, value := range now.GetFields() {
-		folded[strings.ToLower(name)] = true
-		out.Fields[name] = mergeValues(stored.GetFields()[name], known.GetFields()[name], value)
+		isKnown[fold(name)] = true
+		before := stored.GetFields()[name]
+		if same := byFold[fold(name)]; before == nil && known.GetFields()[name] != nil && len(same) > 0 {
+			before = stored.GetFields()[same[len(same)-1]]
+		}
+		out.Fields[name] = mergeValues(before, known.GetFields()[name], value)
 	}
 	for name, value := range stored.GetFields() {
-		if !folded[strings.ToLower(name)] {
+		if !isKnown[fold(name)] {
 			out.Fields[name] = value
 		}
 	}
 	return out
+}
+
+// fold returns a text that is equal for the names that package json decodes into one field.
+func fold(name string) string {
+	return strings.Map(func(r rune) rune {
+		lowest := r
+		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
+			lowest = min(lowest, next)
+		}
+		return lowest
+	}, name)
 }
 
 // mergeValues merges values as mergePayloads does. stored and known are nil for a new value.
@@ -63,44 +85,4 @@ func mergeValues(stored, known, now *structpb.Value) *structpb.Value {
 		return structpb.NewListValue(mergeLists(stored.GetListValue(), known.GetListValue(), now.GetListValue()))
 	}
 	return now
-}
-
-// mergeLists merges lists as mergePayloads does. An element of the new list continues the stored element that equals it. Changed elements between
-// two such elements continue the stored elements between these, if they are equally many.
-func mergeLists(stored, known, now *structpb.ListValue) *structpb.ListValue {
-	if len(stored.GetValues()) != len(known.GetValues()) {
-		return now
-	}
-	byContent := map[string][]int{} // indexes of known elements that no new element continues yet
-	for i, value := range known.GetValues() {
-		byContent[content(value)] = append(byContent[content(value)], i)
-	}
-	out := &structpb.ListValue{Values: make([]*structpb.Value, len(now.GetValues()))}
-	start, previous := 0, -1 // the first changed element, and the stored element that the element before it continues
-	merge := func(end, next int) {
-		for i, value := range now.GetValues()[start:end] {
-			if at := previous + 1 + i; next-previous-1 == end-start {
-				value = mergeValues(stored.GetValues()[at], known.GetValues()[at], value)
-			}
-			out.Values[start+i] = value
-		}
-	}
-	for i, value := range now.GetValues() {
-		at := byContent[content(value)]
-		if len(at) == 0 {
-			continue
-		}
-		byContent[content(value)] = at[1:]
-		merge(i, at[0])
-		out.Values[i] = stored.GetValues()[at[0]]
-		start, previous = i+1, at[0]
-	}
-	merge(len(now.GetValues()), len(known.GetValues()))
-	return out
-}
-
-// content returns an encoding of a value that is equal for equal values.
-func content(value *structpb.Value) string {
-	text, _ := proto.MarshalOptions{Deterministic: true}.Marshal(value) // the value was decoded, so it can be encoded
-	return string(text)
 }

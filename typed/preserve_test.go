@@ -29,6 +29,7 @@ type oldPlan struct {
 
 type oldStep struct {
 	Do string `json:"do"`
+	At int    `json:"at,omitempty"`
 }
 
 var planType = &resourcepb.Type{Group: "demo", GroupVersion: "v1", Kind: "Plan"}
@@ -60,7 +61,7 @@ func TestUpdateKeepsPayloadFields(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, b storage.Backend) {
 		c := typed.NewJSON[oldPlan](b, planType)
 		const text = `{"name": "n", "zone": "west", "size": 3, "limit": {"do": "l", "by": 1},
-			"steps": [{"do": "a", "by": 1}, {"do": "b", "by": 2}, {"do": "c", "by": 3}]}`
+			"steps": [{"do": "a", "at": 1, "by": 1}, {"do": "b", "at": 2, "by": 2}, {"do": "c", "at": 3, "by": 3}]}`
 		before := writePlan(t, b, text)
 		for name, update := range map[string]func() (*typed.Object[oldPlan], error){
 			"metadata": func() (*typed.Object[oldPlan], error) {
@@ -86,14 +87,15 @@ func TestUpdateKeepsPayloadFields(t *testing.T) {
 			want   string
 		}{
 			"field":   {func(p *oldPlan) { p.Name = "m" }, strings.Replace(text, `"n"`, `"m"`, 1)},
-			"removed": {func(p *oldPlan) { p.Size, p.Limit = 0, nil }, `{"name": "n", "zone": "west", "steps": [{"do": "a", "by": 1}, {"do": "b", "by": 2}, {"do": "c", "by": 3}]}`},
+			"removed": {func(p *oldPlan) { p.Size, p.Limit = 0, nil }, `{"name": "n", "zone": "west", "steps": [{"do": "a", "at": 1, "by": 1}, {"do": "b", "at": 2, "by": 2}, {"do": "c", "at": 3, "by": 3}]}`},
 			"nested":  {func(p *oldPlan) { p.Limit.Do = "m" }, strings.Replace(text, `"l"`, `"m"`, 1)},
-			"element": {func(p *oldPlan) { p.Steps[1].Do = "x" }, strings.Replace(text, `"b"`, `"x"`, 1)},
-			"append":  {func(p *oldPlan) { p.Steps = append(p.Steps, oldStep{"d"}) }, strings.Replace(text, `3}]`, `3}, {"do": "d"}]`, 1)},
-			"insert and change": {func(p *oldPlan) { p.Steps[0].Do = "x"; p.Steps = append(p.Steps, oldStep{"d"}) },
-				strings.Replace(strings.Replace(text, `3}]`, `3}, {"do": "d"}]`, 1), `"a"`, `"x"`, 1)},
-			"move":   {func(p *oldPlan) { p.Steps[0], p.Steps[2] = p.Steps[2], p.Steps[0] }, `{"name": "n", "zone": "west", "size": 3, "limit": {"do": "l", "by": 1}, "steps": [{"do": "c", "by": 3}, {"do": "b", "by": 2}, {"do": "a", "by": 1}]}`},
-			"delete": {func(p *oldPlan) { p.Steps = p.Steps[1:] }, strings.Replace(text, `{"do": "a", "by": 1}, `, "", 1)},
+			"element": {func(p *oldPlan) { p.Steps[1].At = 9 }, strings.Replace(text, `"b", "at": 2`, `"b", "at": 9`, 1)},
+			"replace": {func(p *oldPlan) { p.Steps[1] = oldStep{"x", 9} }, strings.Replace(text, `"b", "at": 2, "by": 2`, `"x", "at": 9`, 1)},
+			"append":  {func(p *oldPlan) { p.Steps = append(p.Steps, oldStep{Do: "d"}) }, strings.Replace(text, `3}]`, `3}, {"do": "d"}]`, 1)},
+			"insert and change": {func(p *oldPlan) { p.Steps[0].At = 9; p.Steps = append(p.Steps, oldStep{Do: "d"}) },
+				strings.Replace(strings.Replace(text, `3}]`, `3}, {"do": "d"}]`, 1), `"a", "at": 1`, `"a", "at": 9`, 1)},
+			"move":   {func(p *oldPlan) { p.Steps[0], p.Steps[2] = p.Steps[2], p.Steps[0] }, `{"name": "n", "zone": "west", "size": 3, "limit": {"do": "l", "by": 1}, "steps": [{"do": "c", "at": 3, "by": 3}, {"do": "b", "at": 2, "by": 2}, {"do": "a", "at": 1, "by": 1}]}`},
+			"delete": {func(p *oldPlan) { p.Steps = p.Steps[1:] }, strings.Replace(text, `{"do": "a", "at": 1, "by": 1}, `, "", 1)},
 		} {
 			stored := fixture.Stored(t, b, before.Id)
 			stored.Data = before.Data

@@ -1,0 +1,209 @@
+package typed
+
+import (
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// mergeLists merges lists as mergePayloads does. The elements of the new list that continue no stored element stay as they are.
+func mergeLists(stored, known, now *structpb.ListValue) *structpb.ListValue {
+	if len(stored.GetValues()) != len(known.GetValues()) {
+		return now
+	}
+	pairs := pairLists(stored.GetValues(), known.GetValues(), now.GetValues())
+	out := &structpb.ListValue{Values: make([]*structpb.Value, len(now.GetValues()))}
+	for i, value := range now.GetValues() {
+		if at := pairs[i]; at >= 0 {
+			value = mergeValues(stored.GetValues()[at], known.GetValues()[at], value)
+		}
+		out.Values[i] = value
+	}
+	return out
+}
+
+// An element of a new list has the index of the stored element that it continues, or one of these.
+const (
+	unpaired  = -1
+	ambiguous = -2 // it equals several stored elements with different unknown fields
+)
+
+// pairing pairs the elements of a new list with stored elements.
+type pairing struct {
+	stored, now  []string          // contents
+	known        []string          // contents of the stored elements without their unknown fields
+	knownValues  []*structpb.Value // the elements behind known
+	nowValues    []*structpb.Value // the elements behind now
+	pairs        []int             // of the new elements
+	isContinued  []bool            // of the stored elements
+	prefix, tail int               // lengths of the equal beginnings and ends
+}
+
+// pairLists returns, for each element of a new list, the index of the stored element that it continues, or a negative number. In this order:
+//
+//   - The elements at the beginning and at the end that are unchanged continue the elements there.
+//   - An unchanged element between these continues the stored element that equals it.
+//   - A changed object continues the only stored one with its identity: see identity.
+//   - A changed object without an identity continues the stored one at its place, if no element was inserted or removed beside it, and if it has
+//     fields in common with that one, not fewer than with the others there.
+func pairLists(stored, known, now []*structpb.Value) []int {
+	p := &pairing{
+		stored: contents(stored), known: contents(known), now: contents(now), knownValues: known, nowValues: now,
+		pairs: make([]int, len(now)), isContinued: make([]bool, len(known)),
+	}
+	for i := range p.pairs {
+		p.pairs[i] = unpaired
+	}
+	p.pairEnds()
+	p.pairEqual()
+	p.pairIdentities()
+	p.pairPlaces()
+	return p.pairs
+}
+
+func (p *pairing) pair(now, at int) { p.pairs[now], p.isContinued[at] = at, true }
+
+// pairEnds pairs the equal beginnings and ends. If both claim an element, it is unknown which of its equals was removed.
+func (p *pairing) pairEnds() {
+	removed, shortest := len(p.known)-len(p.now), min(len(p.known), len(p.now))
+	for p.prefix < shortest && p.known[p.prefix] == p.now[p.prefix] {
+		p.prefix++
+	}
+	for p.tail < shortest && p.known[len(p.known)-1-p.tail] == p.now[len(p.now)-1-p.tail] {
+		p.tail++
+	}
+	first := len(p.now) - p.tail
+	for i := range p.now[:p.prefix] {
+		if p.pair(i, i); removed > 0 && i >= first && p.stored[i] != p.stored[i+removed] {
+			p.pairs[i] = ambiguous
+		}
+	}
+	p.tail = min(p.tail, shortest-p.prefix)
+	for i := len(p.now) - p.tail; i < len(p.now); i++ {
+		p.pair(i, i+removed)
+	}
+}
+
+// pairEqual pairs the unchanged elements between the ends.
+func (p *pairing) pairEqual() {
+	before, after := map[string][]int{}, map[string][]int{}
+	for at := p.prefix; at < len(p.known)-p.tail; at++ {
+		before[p.known[at]] = append(before[p.known[at]], at)
+	}
+	for i := p.prefix; i < len(p.now)-p.tail; i++ {
+		after[p.now[i]] = append(after[p.now[i]], i)
+	}
+	for content, elements := range after {
+		candidates := before[content]
+		isAmbiguous := false
+		for _, at := range candidates {
+			isAmbiguous = isAmbiguous || len(elements) < len(candidates) && p.stored[at] != p.stored[candidates[0]]
+		}
+		for n, i := range elements {
+			switch {
+			case isAmbiguous:
+				p.pairs[i] = ambiguous
+			case n < len(candidates):
+				p.pair(i, candidates[n])
+			}
+		}
+	}
+}
+
+// pairIdentities pairs changed objects whose identity no other object of either list has.
+func (p *pairing) pairIdentities() {
+	before, after := byIdentity(p.knownValues), byIdentity(p.nowValues)
+	for id, elements := range after {
+		if at := before[id]; len(at) == 1 && len(elements) == 1 && p.pairs[elements[0]] == unpaired && !p.isContinued[at[0]] {
+			p.pair(elements[0], at[0])
+		}
+	}
+}
+
+// pairPlaces pairs changed objects between two paired elements with the stored objects between these.
+func (p *pairing) pairPlaces() {
+	for start := 0; start < len(p.now); start++ {
+		end := start
+		for end < len(p.now) && p.pairs[end] == unpaired {
+			end++
+		}
+		first, next := 0, len(p.known)
+		if start > 0 {
+			first = p.pairs[start-1] + 1
+		}
+		if end < len(p.now) {
+			next = p.pairs[end]
+		}
+		if end > start && first >= 0 && next-first == end-start && !(start > 0 && p.pairs[start-1] < 0) {
+			p.pairGap(start, end, first)
+		}
+		start = end
+	}
+}
+
+// maxShift is the largest distance over which pairGap detects that elements were moved, so that long lists take linear time.
+const maxShift = 50
+
+// pairGap pairs the new elements from start to end with as many stored ones from first on.
+func (p *pairing) pairGap(start, end, first int) {
+	offset := first - start
+	for i := start; i < end; i++ {
+		isNearest := !p.isContinued[i+offset] && p.likeness(i, i+offset) > 0
+		for at := max(first, i+offset-maxShift); isNearest && at < min(end+offset, i+offset+maxShift); at++ {
+			isNearest = p.likeness(i, at) <= p.likeness(i, i+offset)
+		}
+		if isNearest {
+			p.pair(i, i+offset)
+		}
+	}
+}
+
+// likeness returns the number of equal fields of a new and a stored object; 0 if their identities differ.
+func (p *pairing) likeness(now, at int) (count int) {
+	before, after := p.knownValues[at], p.nowValues[now]
+	if identity(before) != identity(after) {
+		return 0
+	}
+	for name, value := range after.GetStructValue().GetFields() {
+		if was := before.GetStructValue().GetFields()[name]; was != nil && proto.Equal(was, value) {
+			count++
+		}
+	}
+	return count
+}
+
+// identity returns a text for the first of the fields id, uid, key and name that an object has as text or as a number; "" for none.
+func identity(value *structpb.Value) string {
+	for _, name := range []string{"id", "uid", "key", "name"} {
+		switch field := value.GetStructValue().GetFields()[name]; field.GetKind().(type) {
+		case *structpb.Value_StringValue, *structpb.Value_NumberValue:
+			return name + content(field)
+		}
+	}
+	return ""
+}
+
+// byIdentity returns the indexes of the objects with each identity.
+func byIdentity(values []*structpb.Value) map[string][]int {
+	all := map[string][]int{}
+	for i, value := range values {
+		if id := identity(value); id != "" {
+			all[id] = append(all[id], i)
+		}
+	}
+	return all
+}
+
+// contents returns the content of each value.
+func contents(values []*structpb.Value) []string {
+	all := make([]string, len(values))
+	for i, value := range values {
+		all[i] = content(value)
+	}
+	return all
+}
+
+// content returns an encoding of a value that is equal for equal values.
+func content(value *structpb.Value) string {
+	text, _ := proto.MarshalOptions{Deterministic: true}.Marshal(value) // the value was decoded, so it can be encoded
+	return string(text)
+}
