@@ -112,6 +112,7 @@ func (tx *Tx) commit(transactor storage.Transactor, fnErr error) error {
 	for _, row := range tx.rows {
 		switch {
 		case fnErr == nil && row.write != nil:
+			row.write.Version = row.stored.GetVersion() // also of a resource that was deleted and created again, which has none until here
 			ops = append(ops, storage.Op{Write: row.write})
 			hasChanges = true
 		case fnErr == nil && row.isDelete:
@@ -183,6 +184,9 @@ func (c *TxClient[T]) Get(id *resourcepb.ID) (*Object[T], error) {
 // [ErrExists] if the resource exists. With a version, as returned by Get, it replaces the resource. It fails with [storage.ErrCASFailure] if
 // another version is stored, and with [storage.ErrWrongUid] if another uid is stored.
 //
+// After Delete in the same transaction, Put creates the resource again: without a version, and with the same uid, because a transaction has one
+// effect on a key. Watches then return one update. The resource keeps no part of the deleted state. Put may be called again with the same object.
+//
 // Put writes nothing if the object equals the stored one. It sets a new generation unless only statuses differ, and sets the update time of each
 // changed status. After the commit the object is the stored one, with its new version.
 func (c *TxClient[T]) Put(o *Object[T]) error {
@@ -215,7 +219,7 @@ func (c *TxClient[T]) Put(o *Object[T]) error {
 		}
 	}
 	after := c.client.codec.Copy(o)
-	after.ID, after.Version = id, row.stored.GetVersion()
+	after.ID = id
 	for name, status := range after.Status {
 		if before == nil || !proto.Equal(before.Status[name], status) {
 			status.UpdatedAt = timestamppb.Now()

@@ -224,3 +224,123 @@ func TestLaggingWatchSurvivesCompaction(t *testing.T) {
 		}
 	})
 }
+
+// A transaction deletes a resource and creates it again, once or twice. The store then has the same uid, a new generation and only the new content.
+func TestPutAgainAfterDelete(t *testing.T) {
+	onEach(t, func(ctx context.Context, t *testing.T, b storage.Backend) {
+		c := typed.New[*wrapperspb.Int64Value](b, counterType)
+		old, err := c.Create(ctx, counter{ID: c.ID(shop, "a"), Data: wrapperspb.Int64(1), Metadata: map[string]string{"k": "v"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := counter{ID: c.ID(shop, "a"), Data: wrapperspb.Int64(2)}
+		if err := typed.Transact(ctx, b, func(tx *typed.Tx) error {
+			in := c.In(tx)
+			if err := in.Delete(old.ID); err != nil {
+				return err
+			}
+			stale := *old
+			if err := in.Put(&stale); !errors.Is(err, storage.ErrCASFailure) {
+				t.Errorf("put of the deleted version: %v, expected ErrCASFailure", err)
+			}
+			other := counter{ID: c.ID(shop, "a"), Data: wrapperspb.Int64(9)}
+			other.ID.Uid = "other"
+			if err := in.Put(&other); !errors.Is(err, storage.ErrWrongUid) {
+				t.Errorf("put with another uid: %v, expected ErrWrongUid", err)
+			}
+			if err := in.Put(&again); err != nil {
+				return err
+			}
+			if seen, err := in.Get(old.ID); err != nil || seen.Version != "" || len(seen.Metadata) > 0 || seen.Data.Value != 2 {
+				t.Errorf("get after the put: %v, %v, expected the new object without a version", seen, err)
+			}
+			if err := in.Put(&counter{ID: c.ID(shop, "a"), Data: wrapperspb.Int64(9)}); !errors.Is(err, typed.ErrExists) {
+				t.Errorf("another object under the key: %v, expected ErrExists", err)
+			}
+			again.Data.Value = 3
+			return in.Put(&again)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		stored, err := c.Get(ctx, storage.StrongConsistency, old.ID)
+		if err != nil || stored.Data.Value != 3 || len(stored.Metadata) > 0 || stored.Generation == old.Generation || stored.Version != again.Version {
+			t.Errorf("stored: %v, %v, expected 3 in a new generation, as in %v", stored, err, again)
+		}
+		// The deleted resource, created again and deleted again, is gone.
+		if err := typed.Transact(ctx, b, func(tx *typed.Tx) error {
+			return errors.Join(c.In(tx).Delete(old.ID), c.In(tx).Put(&counter{ID: c.ID(shop, "a"), Data: wrapperspb.Int64(9)}), c.In(tx).Delete(old.ID))
+		}); err != nil {
+			t.Error(err)
+		}
+		if _, err := c.Get(ctx, storage.StrongConsistency, old.ID); !errors.Is(err, storage.ErrNotFound) {
+			t.Errorf("after delete, put and delete: %v, expected ErrNotFound", err)
+		}
+	})
+}
+
+// Another writer changes a resource that the transaction has read, whether it was stored or absent. The function is called again, also if it then
+// writes only another resource, writes nothing, or fails.
+func TestTransactVerifiesReads(t *testing.T) {
+	onEach(t, func(ctx context.Context, t *testing.T, b storage.Backend) {
+		c := typed.New[*wrapperspb.Int64Value](b, counterType)
+		stop := errors.New("stop")
+		for name, end := range map[string]func(in *typed.TxClient[*wrapperspb.Int64Value], sum int64, other *counter) error{
+			"writes": func(in *typed.TxClient[*wrapperspb.Int64Value], sum int64, other *counter) error {
+				other.Data.Value = sum
+				return in.Put(other)
+			},
+			"reads": func(*typed.TxClient[*wrapperspb.Int64Value], int64, *counter) error { return nil },
+			"fails": func(*typed.TxClient[*wrapperspb.Int64Value], int64, *counter) error { return stop },
+		} {
+			for _, isAbsent := range []bool{false, true} {
+				id, otherID := c.ID(shop, name), c.ID(shop, name+"-other")
+				write := func(value int64) {
+					if _, err := c.Create(ctx, counter{ID: id, Data: wrapperspb.Int64(value)}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if !isAbsent {
+					write(1)
+				}
+				if _, err := c.Create(ctx, counter{ID: otherID, Data: wrapperspb.Int64(100)}); err != nil {
+					t.Fatal(err)
+				}
+				var sums []int64
+				err := typed.Transact(ctx, b, func(tx *typed.Tx) error {
+					in := c.In(tx)
+					other, err := in.Get(otherID)
+					if err != nil {
+						return err
+					}
+					sum := other.Data.Value
+					one, err := in.Get(id)
+					switch {
+					case err == nil:
+						sum += one.Data.Value
+					case !errors.Is(err, storage.ErrNotFound):
+						return err
+					}
+					if sums = append(sums, sum); len(sums) == 1 && isAbsent {
+						write(2)
+					} else if len(sums) == 1 {
+						if _, err := c.Update(ctx, id, func(o *counter) error { o.Data.Value = 2; return nil }); err != nil {
+							t.Error(err)
+						}
+					}
+					return end(in, sum, other)
+				})
+				if want := map[bool]error{true: stop}[name == "fails"]; err != want {
+					t.Errorf("%s, absent %v: the transaction returned %v, expected %v", name, isAbsent, err, want)
+				}
+				if len(sums) != 2 || sums[1] != 102 {
+					t.Errorf("%s, absent %v: the function has read %v, expected a second call with 102", name, isAbsent, sums)
+				}
+				for _, id := range []*resourcepb.ID{id, otherID} {
+					if err := c.Delete(ctx, id, typed.Preconditions{}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+	})
+}
