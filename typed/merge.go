@@ -86,3 +86,19 @@ func mergeValues(stored, known, now *structpb.Value) *structpb.Value {
 	}
 	return now
 }
+
+// mergeLists merges lists as mergePayloads does. The elements of the new list that continue no stored element stay as they are.
+func mergeLists(stored, known, now *structpb.ListValue) *structpb.ListValue {
+	if len(stored.GetValues()) != len(known.GetValues()) {
+		return now
+	}
+	pairs := pairLists(stored.GetValues(), known.GetValues(), now.GetValues())
+	out := &structpb.ListValue{Values: make([]*structpb.Value, len(now.GetValues()))}
+	for i, value := range now.GetValues() {
+		if at := pairs[i]; at >= 0 {
+			value = mergeValues(stored.GetValues()[at], known.GetValues()[at], value)
+		}
+		out.Values[i] = value
+	}
+	return out
+}

@@ -5,22 +5,6 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// mergeLists merges lists as mergePayloads does. The elements of the new list that continue no stored element stay as they are.
-func mergeLists(stored, known, now *structpb.ListValue) *structpb.ListValue {
-	if len(stored.GetValues()) != len(known.GetValues()) {
-		return now
-	}
-	pairs := pairLists(stored.GetValues(), known.GetValues(), now.GetValues())
-	out := &structpb.ListValue{Values: make([]*structpb.Value, len(now.GetValues()))}
-	for i, value := range now.GetValues() {
-		if at := pairs[i]; at >= 0 {
-			value = mergeValues(stored.GetValues()[at], known.GetValues()[at], value)
-		}
-		out.Values[i] = value
-	}
-	return out
-}
-
 // An element of a new list has the index of the stored element that it continues, or one of these.
 const (
 	unpaired  = -1
