@@ -13,12 +13,17 @@ import (
 type Event[T any] struct {
 	// Kind is the kind of the event.
 	Kind EventKind
-	// Old is the resource before the change: for Deleted its last stored state; for Put only with [WithOld], and nil if it did not exist.
+	// Old is the resource before the change; nil if it did not exist. For Deleted it is the last stored state. For Put a [Watch] sets it only with
+	// [WithOld]. [Client.Follow] sets it if it has returned the resource before; for the deletion of a resource from an earlier run it has
+	// only an ID.
 	Old *Object[T]
 	// New is the resource after the change; nil for Deleted.
 	New *Object[T]
 	// More reports that the next event belongs to the same commit.
 	More bool
+	// Cursor is a position behind the event, for [Client.WatchFrom] and [FollowOptions]. It is "" before Synced, because a snapshot cannot be
+	// resumed, and if the backend is not a [storage.Resumer].
+	Cursor string
 }
 
 // EventKind is the kind of an event.
@@ -29,14 +34,17 @@ const (
 	Put EventKind = iota + 1
 	// Deleted is the event of a deleted resource.
 	Deleted
-	// Synced is the event at the end of the snapshot.
+	// Synced is the event at the end of the snapshot. [Client.Follow] returns it after each list.
 	Synced
+	// Progress is an event with only a cursor; see [FollowOptions].
+	Progress
 )
 
 // Watch is a stream of events. Next must not be called concurrently; Cursor and Close may be called from any goroutine.
 type Watch[T any] struct {
-	codec *Codec[T]
-	watch storage.Watch
+	codec  *Codec[T]
+	watch  storage.Watch
+	isLive bool // the snapshot was read
 }
 
 // WatchOption is an option of [Client.Watch] and [Client.WatchFrom].
@@ -52,7 +60,7 @@ func WithOld(o *watchOptions) { o.old = true }
 // then Synced, then every change. The context bounds only this call.
 func (c *Client[T]) Watch(ctx context.Context, tenancy *resourcepb.Tenancy, prefix string, opts ...WatchOption) (*Watch[T], error) {
 	w, err := c.backend.WatchList(ctx, storage.UnversionedTypeFrom(c.typ), tenancy, prefix)
-	return c.newWatch(w, err, opts)
+	return c.newWatch(w, err, false, opts)
 }
 
 // WatchFrom returns a watch of the changes after a cursor. It fails with [storage.ErrInvalid] if the backend is not a [storage.Resumer].
@@ -62,10 +70,10 @@ func (c *Client[T]) WatchFrom(ctx context.Context, tenancy *resourcepb.Tenancy, 
 		return nil, fmt.Errorf("%w: the backend cannot resume a watch", storage.ErrInvalid)
 	}
 	w, err := resumer.WatchFrom(ctx, storage.UnversionedTypeFrom(c.typ), tenancy, prefix, cursor)
-	return c.newWatch(w, err, opts)
+	return c.newWatch(w, err, true, opts)
 }
 
-func (c *Client[T]) newWatch(w storage.Watch, err error, opts []WatchOption) (*Watch[T], error) {
+func (c *Client[T]) newWatch(w storage.Watch, err error, isLive bool, opts []WatchOption) (*Watch[T], error) {
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +84,7 @@ func (c *Client[T]) newWatch(w storage.Watch, err error, opts []WatchOption) (*W
 	if recaller, ok := w.(history.Recaller); ok && o.old {
 		recaller.Recall()
 	}
-	return &Watch[T]{codec: c.codec, watch: w}, nil
+	return &Watch[T]{codec: c.codec, watch: w, isLive: isLive}, nil
 }
 
 // Next blocks until the next event and returns it. It fails like [storage.Watch]. It returns a [*PayloadError] for a resource that cannot be
@@ -100,12 +108,15 @@ func (w *Watch[T]) Next(ctx context.Context) (Event[T], error) {
 			out.Kind = Deleted
 			out.Old, err = w.codec.Object(ev.GetDelete().GetResource())
 		case ev.GetEndOfSnapshot() != nil:
-			out.Kind = Synced
+			out.Kind, w.isLive = Synced, true
 		default:
 			continue
 		}
 		if err != nil {
 			return Event[T]{}, err
+		}
+		if w.isLive {
+			out.Cursor = w.watch.Cursor()
 		}
 		return out, nil
 	}

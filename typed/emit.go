@@ -1,0 +1,132 @@
+package typed
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/codec"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// errStopped is returned when the loop over the events has ended.
+var errStopped = errors.New("the loop has ended")
+
+// emitter returns the events of a follower to the program, and knows the last state of each resource.
+type emitter[T any] struct {
+	codec *Codec[T]
+	yield func(Event[T], error) bool
+	known map[key.Key]knownResource
+}
+
+// knownResource is the last state of a resource that the program has.
+type knownResource struct {
+	id      *resourcepb.ID // set if the state is unknown
+	uid     string
+	version string
+	data    []byte
+}
+
+// add adds resources from an earlier run of the program. The states of resources that are known already are newer.
+func (e *emitter[T]) add(ids []*resourcepb.ID) {
+	for _, id := range ids {
+		if _, exists := e.known[key.Of(id)]; !exists {
+			e.known[key.Of(id)] = knownResource{id: codec.CloneID(id), uid: id.GetUid()}
+		}
+	}
+}
+
+// change returns a change of a watch.
+func (e *emitter[T]) change(ev *resourcepb.WatchEvent, cursor string) error {
+	out := Event[T]{More: ev.GetMore(), Cursor: cursor}
+	if res := ev.GetUpsert().GetResource(); res != nil {
+		return e.put(res, out)
+	}
+	if res := ev.GetDelete().GetResource(); res != nil {
+		delete(e.known, key.Of(res.GetId()))
+		return e.deleted(res, out)
+	}
+	return nil
+}
+
+// put returns a stored resource if it differs from the known one. out has the other fields of the event.
+func (e *emitter[T]) put(res *resourcepb.Resource, out Event[T]) error {
+	k := key.Of(res.GetId())
+	old, exists := e.known[k]
+	if exists && old.id == nil && old.version == res.GetVersion() {
+		return nil
+	}
+	if exists && old.uid != "" && old.uid != res.GetId().GetUid() {
+		if err := e.delete(k); err != nil {
+			return err
+		}
+		old = knownResource{}
+	}
+	data, err := codec.Encode(res)
+	if err != nil {
+		return err
+	}
+	e.known[k] = knownResource{uid: res.GetId().GetUid(), version: res.GetVersion(), data: data}
+	out.Kind = Put
+	if old.data != nil {
+		if before, err := codec.Decode(old.data, old.version); err == nil {
+			out.Old, _ = e.codec.Object(before) // the earlier state may have another payload type; then the event has only the new object
+		}
+	}
+	out.New, err = e.codec.Object(res)
+	return e.emit(out, err)
+}
+
+// deleteExcept returns a deletion for each known resource that was not listed, in the order of their keys.
+func (e *emitter[T]) deleteExcept(listed map[key.Key]bool) error {
+	var absent []key.Key
+	for k := range e.known {
+		if !listed[k] {
+			absent = append(absent, k)
+		}
+	}
+	slices.SortFunc(absent, func(a, b key.Key) int {
+		if a.Before(&b) {
+			return -1
+		}
+		return 1
+	})
+	for _, k := range absent {
+		if err := e.delete(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// delete returns the deletion of a known resource.
+func (e *emitter[T]) delete(k key.Key) error {
+	old := e.known[k]
+	delete(e.known, k)
+	if old.id != nil {
+		return e.emit(Event[T]{Kind: Deleted, Old: &Object[T]{ID: old.id}}, nil)
+	}
+	res, err := codec.Decode(old.data, old.version)
+	if err != nil {
+		return err
+	}
+	return e.deleted(res, Event[T]{})
+}
+
+// deleted returns a deleted resource.
+func (e *emitter[T]) deleted(res *resourcepb.Resource, out Event[T]) (err error) {
+	out.Kind = Deleted
+	out.Old, err = e.codec.Object(res)
+	return e.emit(out, err)
+}
+
+// emit returns an event, or the decoding error in its place.
+func (e *emitter[T]) emit(out Event[T], err error) error {
+	if err != nil {
+		out = Event[T]{}
+	}
+	if !e.yield(out, err) {
+		return errStopped
+	}
+	return nil
+}
