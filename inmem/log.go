@@ -30,7 +30,7 @@ type history struct {
 
 	maxEvents, maxBytes int
 	readers             map[*reader]struct{}
-	spaceCond           sync.Cond // signalled when readers advance
+	spaceCond           sync.Cond // signalled when readers advance or the bounds change
 }
 
 // reader holds the position of a reader.
@@ -39,7 +39,7 @@ type reader struct{ at position }
 // reset empties the history and continues it after a position.
 func (h *history) reset(at position) { h.events, h.items, h.bytes, h.from = nil, nil, 0, at }
 
-// setLimits sets the bounds. A bound of 0 keeps the present one.
+// setLimits sets the bounds. A bound of 0 keeps the present one. Waiting writers check the new bounds.
 func (h *history) setLimits(events, bytes int) {
 	if events > 0 {
 		h.maxEvents = events
@@ -48,6 +48,7 @@ func (h *history) setLimits(events, bytes int) {
 		h.maxBytes = bytes
 	}
 	h.trim()
+	h.spaceCond.Broadcast()
 }
 
 // record appends a change and its item.
@@ -65,7 +66,7 @@ func (h *history) record(it *item, ev *driver.Event[position]) {
 
 func (h *history) full() bool { return len(h.events) > h.maxEvents || h.bytes > h.maxBytes }
 
-// await blocks until a condition holds, which readers that advance may fulfil, or until ctx ends. The caller holds the
+// await blocks until a condition holds, which readers that advance or new bounds may fulfil, or until ctx ends. The caller holds the
 // lock, which is released during the wait.
 func (h *history) await(ctx context.Context, condition func() bool) error {
 	if condition() {
