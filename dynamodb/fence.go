@@ -53,7 +53,11 @@ type fence struct {
 // readFence returns the fence, and AWS's time of the read.
 func (t *table) readFence(ctx context.Context) (fence, time.Time, error) {
 	it, at, err := t.getAt(ctx, true, t.fence())
-	return fence{epoch: it.bytes(attrVersion), target: string(it.bytes(attrData)), shut: it.bytes(attrShut) != nil}, at, err
+	return fenceOf(it), at, err
+}
+
+func fenceOf(it item) fence {
+	return fence{epoch: it.bytes(attrVersion), target: string(it.bytes(attrData)), shut: it.bytes(attrShut) != nil}
 }
 
 // anyGate is a write's condition that a random gate of the announced fence is not closed.
@@ -87,27 +91,27 @@ func (c *closer) operation(change *fenceChange) types.TransactWriteItem {
 	return c.table.on(types.TransactWriteItem{Put: &types.Put{Item: c.notes.noteItem(driver.FenceNote, nil, change.next)}}, on)
 }
 
+// wasApplied reports whether the epoch shows that an attempt, whose answer was lost, has made the change.
+func (change *fenceChange) wasApplied(epoch string) bool {
+	return epoch == hex.EncodeToString(change.next)
+}
+
+// state returns the fence and its epoch at one moment.
+func (c *closer) state(ctx context.Context) (f fence, epoch string, err error) {
+	items, err := c.table.getTogether(ctx, c.table.fence(), c.table.note(driver.FenceNote))
+	if err != nil {
+		return fence{}, "", err
+	}
+	return fenceOf(items[0]), hex.EncodeToString(items[1].bytes(attrVersion)), nil
+}
+
 // Fence implements driver.Mover. A fence that is only announced does not block writers.
 func (c *closer) Fence(ctx context.Context) (driver.FenceState, error) {
-	for {
-		_, epoch, err := c.notes.ReadNote(ctx, driver.FenceNote)
-		if err != nil {
-			return driver.FenceState{}, err
-		}
-		f, _, err := c.table.readFence(ctx)
-		if err != nil {
-			return driver.FenceState{}, err
-		}
-		switch _, now, err := c.notes.ReadNote(ctx, driver.FenceNote); {
-		case err != nil:
-			return driver.FenceState{}, err
-		case now != epoch:
-			continue
-		case !f.shut:
-			return driver.FenceState{Epoch: epoch}, nil
-		}
-		return driver.FenceState{Target: f.target, Closed: true, Epoch: epoch}, nil
+	f, epoch, err := c.state(ctx)
+	if err != nil || !f.shut {
+		return driver.FenceState{Epoch: epoch}, err
 	}
+	return driver.FenceState{Target: f.target, Closed: true, Epoch: epoch}, nil
 }
 
 // SetFence implements driver.Mover. The store stays open for FenceWait after the fence was announced; meanwhile writes are
@@ -167,28 +171,35 @@ func (c *closer) shut(ctx context.Context, target string, change *fenceChange) e
 	return c.putShut(ctx, f, target, versionEquals(f.epoch), change)
 }
 
-// open removes the fence. If the fence that it has read does not exist any more, it was removed, perhaps by an attempt whose answer
-// was lost. Another fence is left alone.
+// open removes the fence and changes its epoch. It reads both again after a refusal: another process may have withdrawn an
+// announcement, which does not change the epoch, or an attempt whose answer was lost may have succeeded.
 func (c *closer) open(ctx context.Context, change *fenceChange) error {
-	f, _, err := c.table.readFence(ctx)
+	f, epoch, err := c.state(ctx)
 	if err != nil {
 		return err
 	}
-	c.lease.forget()
-	fence := c.table.check(c.table.fence(), absent)
-	if f.epoch != nil {
-		fence = c.table.on(types.TransactWriteItem{Delete: &types.Delete{Key: c.table.fence()}}, versionEquals(f.epoch))
+	for {
+		c.lease.forget()
+		fence := c.table.check(c.table.fence(), absent)
+		if f.epoch != nil {
+			fence = c.table.on(types.TransactWriteItem{Delete: &types.Delete{Key: c.table.fence()}}, versionEquals(f.epoch))
+		}
+		if _, err := c.table.transact(ctx, fence, c.operation(change)); !errors.Is(err, errCondition) {
+			return err
+		}
+		now, nowEpoch, err := c.state(ctx)
+		switch {
+		case err != nil:
+			return err
+		case change.wasApplied(nowEpoch):
+			return nil
+		case change.at != nil && nowEpoch != *change.at:
+			return driver.Conflict(driver.FenceNote)
+		case change.at == nil && nowEpoch != epoch && !bytes.Equal(now.epoch, f.epoch):
+			return nil // the fence was removed, perhaps by a lost attempt before the latest change; a newer fence stays
+		}
+		f, epoch = now, nowEpoch
 	}
-	_, err = c.table.transact(ctx, fence, c.operation(change))
-	switch {
-	case !errors.Is(err, errCondition):
-		return err
-	case change.at != nil:
-		return driver.Conflict(driver.FenceNote)
-	case f.epoch == nil:
-		return c.open(ctx, change)
-	}
-	return nil
 }
 
 // step runs a step of a long operation, and bounds its time if the caller does not.
@@ -296,7 +307,7 @@ func (c *closer) shutGates(ctx context.Context, f fence, target string, since ti
 		now, err = c.Fence(ctx)
 		return err
 	})
-	if now.Closed && now.Target == target && change.at == nil {
+	if now.Closed && (change.wasApplied(now.Epoch) || change.at == nil && now.Target == target) {
 		return nil // by an attempt whose answer was lost, or by another process for the same target
 	}
 	return errors.Join(err, readErr)

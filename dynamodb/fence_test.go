@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/dynamodb"
 	"github.com/ashlar-dev/storage/internal/test/dynamofake"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
@@ -457,5 +458,54 @@ func TestAnnouncementOfAnotherTarget(t *testing.T) {
 	}
 	if state, err := gateOf(b).Fence(t.Context()); state.Target != "mem://there" || !state.Closed || err != nil {
 		t.Errorf("the fence is %+v, %v", state, err)
+	}
+}
+
+// A process withdraws its announcement between the steps of an Unfence. The Unfence gives the fence a new epoch nevertheless, so that
+// a process that knows the old one cannot close the store any more.
+func TestUnfenceBesideWithdrawal(t *testing.T) {
+	t.Parallel()
+	for name, at := range map[string]bool{"SetFence": false, "SetFenceAt": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := dynamofake.New(t)
+			freezer := dynamofake.NewFreezer("TransactWriteItems")
+			b, closing := handleThrough(t, s, freezer.Option), handle(t, s)
+			ctx, withdraw := context.WithCancel(t.Context())
+			defer withdraw()
+			closed := make(chan error, 1)
+			go func() { closed <- gateOf(closing).SetFence(ctx, new("mem://there")) }()
+			announced(s)
+			m, _ := storage.As[driver.GuardedMover](b)
+			before, err := m.Fence(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			freezer.Freeze()
+			opened := make(chan error, 1)
+			go func() {
+				if at {
+					_, err := m.SetFenceAt(t.Context(), nil, before.Epoch)
+					opened <- err
+					return
+				}
+				opened <- m.SetFence(t.Context(), nil)
+			}()
+			freezer.Wait() // it has read the announced fence
+			withdraw()
+			if err := <-closed; !errors.Is(err, context.Canceled) {
+				t.Fatalf("the withdrawn closing: %v", err)
+			}
+			freezer.Thaw()
+			if err := <-opened; err != nil {
+				t.Errorf("opening the store beside the withdrawal: %v", err)
+			}
+			if now, err := m.Fence(t.Context()); err != nil || now.Closed || now.Epoch == before.Epoch {
+				t.Fatalf("the fence is %+v, %v; expected an open store with another epoch than %q", now, err, before.Epoch)
+			}
+			if _, err := m.SetFenceAt(t.Context(), new("mem://there"), before.Epoch); !errors.Is(err, storage.ErrCASFailure) {
+				t.Errorf("closing at the epoch before: got %v, expected a conflict", err)
+			}
+		})
 	}
 }

@@ -38,8 +38,7 @@ func (n *notes) ReadNote(ctx context.Context, name string) (value []byte, revisi
 	return it.bytes(attrData), hex.EncodeToString(it.bytes(attrVersion)), err
 }
 
-// WriteNote implements driver.Mover. A repetition after a lost answer may conflict with the first attempt; the caller then reads
-// the note.
+// WriteNote implements driver.Mover. The random revision shows whether an attempt whose answer was lost has written the note.
 func (n *notes) WriteNote(ctx context.Context, name string, value []byte, revision string) (string, error) {
 	base, next := revisionBytes(revision), newRevision()
 	it := n.noteItem(name, value, next)
@@ -129,13 +128,19 @@ func (n *notes) changeLeaves(ctx context.Context, name string, base, next []byte
 	switch {
 	case err != nil:
 		return err
+	case next != nil && bytes.Equal(it.bytes(attrVersion), next):
+		return nil // by an attempt whose answer was lost
 	case it == nil:
 		return errNoNote
 	case base == nil || !bytes.Equal(it.bytes(attrVersion), base):
 		return driver.Conflict(name)
 	}
-	if err = n.transactLeaves(ctx, name, base, next, change); errors.Is(err, errCondition) {
-		return driver.Conflict(name)
+	if err = n.transactLeaves(ctx, name, base, next, change); !errors.Is(err, errCondition) {
+		return err
+	}
+	it, err = n.table.get(ctx, true, n.table.note(name))
+	if err == nil && !bytes.Equal(it.bytes(attrVersion), next) { // not by an attempt whose answer was lost
+		err = driver.Conflict(name)
 	}
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	_ "github.com/ashlar-dev/storage/inmem"
 	"github.com/ashlar-dev/storage/internal/test/dynamofake"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
@@ -29,8 +30,9 @@ func TestCutOffTool(t *testing.T) {
 	}
 	cut := make(chan struct{})
 	over := make(chan error, 1)
+	const writers = 8
 	go func() {
-		_, err := migrate.Run(t.Context(), from, cutOff, &migrate.Options{Live: true, CutoverLag: time.Hour, Batch: 1, Parallel: 8, Rate: 50, Progress: func(p migrate.Progress) {
+		_, err := migrate.Run(t.Context(), from, cutOff, &migrate.Options{Live: true, CutoverLag: time.Hour, Batch: 1, Parallel: writers, Rate: 50, Progress: func(p migrate.Progress) {
 			select {
 			case <-cut:
 			default:
@@ -44,7 +46,7 @@ func TestCutOffTool(t *testing.T) {
 		over <- err
 	}()
 	<-cut
-	<-time.After(200 * time.Millisecond) // all writers have a request
+	transactions.WaitFor(writers) // each writer has composed a request
 	written := boxes(t, to)
 	for _, res := range boxes(t, from) {
 		if _, ok := written[res.GetId().GetName()]; ok {
@@ -57,8 +59,15 @@ func TestCutOffTool(t *testing.T) {
 	if _, err := migrate.Run(t.Context(), from, to, &migrate.Options{Live: true, CutoverLag: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
+	arrived := s.Calls("TransactWriteItems")
 	transactions.Thaw()
-	<-time.After(200 * time.Millisecond) // they arrive before the tool notices that it was replaced
+	for s.Calls("TransactWriteItems") < arrived+writers { // they arrive before the tool notices that it was replaced
+		select {
+		case err := <-over:
+			t.Fatalf("the tool that was cut off ended before its writes: %v", err)
+		case <-time.After(time.Millisecond):
+		}
+	}
 	puts.Thaw()
 	if err := <-over; !errors.Is(err, migrate.ErrSuperseded) {
 		t.Errorf("the tool that was cut off: got %v, expected ErrSuperseded", err)
@@ -80,4 +89,48 @@ func boxes(t *testing.T, b storage.Backend) map[string]*resourcepb.Resource {
 		byName[res.GetId().GetName()] = res
 	}
 	return byName
+}
+
+// The answer to the write of a note is lost, and the repetition finds the note written. WriteNote returns the revision of its first
+// attempt instead of a conflict with itself.
+func TestNoteWithLostAnswer(t *testing.T) {
+	t.Parallel()
+	for name, op := range map[string]string{"ANote": "PutItem", "AGuard": "TransactWriteItems"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := dynamofake.New(t)
+			b := handle(t, s)
+			m := gateOf(b)
+			revision, err := m.WriteNote(t.Context(), "mover", []byte("first"), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if op == "TransactWriteItems" {
+				guarded := driver.WithGuard(t.Context(), driver.Guard{Note: "mover", Revision: revision})
+				if _, err := b.WriteCAS(guarded, box("a", nil)); err != nil { // the note becomes a guard
+					t.Fatal(err)
+				}
+			}
+			writes := 0
+			s.SetFaults(func(got string) dynamofake.Fault {
+				if got != op {
+					return dynamofake.Fault{}
+				}
+				writes++
+				return dynamofake.Fault{Lost: writes == 1}
+			})
+			s.ForgetTokens() // the repetition arrives after DynamoDB has forgotten the token of the transaction
+			next, err := m.WriteNote(t.Context(), "mover", []byte("second"), revision)
+			if err != nil {
+				t.Fatalf("%v after %d attempts", err, writes)
+			}
+			value, stored, err := m.ReadNote(t.Context(), "mover")
+			if err != nil || string(value) != "second" || stored != next {
+				t.Errorf("the note is %q at %s, %v; WriteNote returned %s", value, stored, err, next)
+			}
+			if _, err := m.WriteNote(t.Context(), "mover", []byte("third"), revision); !errors.Is(err, storage.ErrCASFailure) {
+				t.Errorf("a write from the old revision: got %v, expected a conflict", err)
+			}
+		})
+	}
 }

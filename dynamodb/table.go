@@ -67,6 +67,34 @@ func (t *table) getAt(ctx context.Context, strong bool, keys item) (item, time.T
 	return out.Item, t.clock.Observe(out.ResultMetadata), nil
 }
 
+// getTogether reads items at one moment, in order; nil for each that does not exist.
+func (t *table) getTogether(ctx context.Context, wanted ...item) ([]item, error) {
+	in := &dynamodb.TransactGetItemsInput{ReturnConsumedCapacity: t.capacity()}
+	for _, keys := range wanted {
+		in.TransactItems = append(in.TransactItems, types.TransactGetItem{Get: &types.Get{TableName: &t.name, Key: keys}})
+	}
+	var out *dynamodb.TransactGetItemsOutput
+	_, err := request.Retry(ctx, t.clock, func(option func(*dynamodb.Options)) (err error) {
+		out, err = t.db.TransactGetItems(ctx, in, option)
+		var cancelled *types.TransactionCanceledException
+		if errors.As(err, &cancelled) { // by a write of one of the items
+			_, err = whyCancelled(cancelled, err)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range out.ConsumedCapacity {
+		t.spent(&out.ConsumedCapacity[i])
+	}
+	items := make([]item, len(wanted))
+	for i := range items {
+		items[i] = out.Responses[i].Item
+	}
+	return items, nil
+}
+
 // getAll reads up to 100 items and passes on the existing ones, in any order. DynamoDB may leave some unprocessed, which are
 // requested again.
 func (t *table) getAll(ctx context.Context, strong bool, wanted []item, found func(item)) error {

@@ -139,7 +139,7 @@ func TestRequestsOfAWrite(t *testing.T) {
 		t.Helper()
 		all := func() int {
 			n := 0
-			for _, op := range []string{"PutItem", "GetItem", "UpdateItem", "DeleteItem", "BatchGetItem", "Query", "TransactWriteItems"} {
+			for _, op := range []string{"PutItem", "GetItem", "UpdateItem", "DeleteItem", "BatchGetItem", "Query", "TransactGetItems", "TransactWriteItems"} {
 				n += s.Calls(op)
 			}
 			return n
@@ -191,7 +191,7 @@ func TestEveryRequestIsAccounted(t *testing.T) {
 	// The stream's reader continues, so its last request may not be answered yet.
 	fixture.Eventually(t, "each request of one unit to be accounted for", func() bool {
 		total := 0
-		for _, op := range []string{"PutItem", "GetItem", "UpdateItem", "DeleteItem", "BatchGetItem", "Query", "TransactWriteItems"} {
+		for _, op := range []string{"PutItem", "GetItem", "UpdateItem", "DeleteItem", "BatchGetItem", "Query", "TransactGetItems", "TransactWriteItems"} {
 			total += s.Calls(op)
 		}
 		return int(spent.Load()) == total

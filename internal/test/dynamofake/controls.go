@@ -50,6 +50,13 @@ func (s *Server) Expire(class byte) {
 	}
 }
 
+// ForgetTokens makes the table ignore the tokens of transactions, as DynamoDB does after ten minutes.
+func (s *Server) ForgetTokens() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.table.forgetful = true
+}
+
 // SetQueryPage changes the maximum number of items in an answer of Query. The default is 7.
 func (s *Server) SetQueryPage(items int) {
 	s.mu.Lock()

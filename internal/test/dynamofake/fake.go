@@ -182,7 +182,7 @@ func addCapacity(op string, out any) {
 	switch answer := out.(object); op {
 	case "PutItem", "UpdateItem", "DeleteItem", "GetItem", "Query":
 		answer["ConsumedCapacity"] = unit
-	case "BatchGetItem", "TransactWriteItems":
+	case "BatchGetItem", "TransactWriteItems", "TransactGetItems":
 		answer["ConsumedCapacity"] = []object{unit}
 	}
 }
@@ -208,6 +208,8 @@ func (s *Server) answer(op string, in *request, fault Fault) (any, error) {
 		return s.table.getItem(in)
 	case "BatchGetItem":
 		return s.table.batchGetItem(in, fault.Unprocessed)
+	case "TransactGetItems":
+		return s.table.transactGet(in)
 	case "Query":
 		return s.table.query(in)
 	case "TransactWriteItems":

@@ -16,7 +16,7 @@ type Freezer struct {
 
 	mu     sync.Mutex
 	thawCh chan struct{} // nil: not frozen
-	heldCh chan struct{} // closed when the first request is held
+	heldCh chan struct{} // a token for each request held since Freeze
 }
 
 // NewFreezer returns a freezer for the requests of an operation. It is not frozen.
@@ -26,15 +26,23 @@ func NewFreezer(operation string) *Freezer { return &Freezer{operation: operatio
 func (f *Freezer) Freeze() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.thawCh, f.heldCh = make(chan struct{}), make(chan struct{})
+	f.thawCh, f.heldCh = make(chan struct{}), make(chan struct{}, maxHeld)
 }
 
+// maxHeld is more than the number of requests that a test suspends.
+const maxHeld = 1 << 10
+
 // Wait returns when a request has been suspended.
-func (f *Freezer) Wait() {
+func (f *Freezer) Wait() { f.WaitFor(1) }
+
+// WaitFor returns when n more requests have been suspended.
+func (f *Freezer) WaitFor(n int) {
 	f.mu.Lock()
 	held := f.heldCh
 	f.mu.Unlock()
-	<-held
+	for range n {
+		<-held
+	}
 }
 
 // Thaw resumes all requests.
@@ -61,15 +69,11 @@ func (f *Freezer) Option(o *dynamodb.Options) {
 
 func (f *Freezer) stop() {
 	f.mu.Lock()
-	thawed, held := f.thawCh, f.heldCh
+	thawCh, held := f.thawCh, f.heldCh
 	f.mu.Unlock()
-	if thawed == nil {
+	if thawCh == nil {
 		return
 	}
-	select {
-	case <-held:
-	default:
-		close(held)
-	}
-	<-thawed
+	held <- struct{}{}
+	<-thawCh
 }

@@ -80,7 +80,7 @@ func (w *write) address() address {
 }
 
 // member is an element of a transaction. Exactly one of its fields is set.
-type member struct{ Put, Delete, Update, ConditionCheck *write }
+type member struct{ Get, Put, Delete, Update, ConditionCheck *write }
 
 func (m *member) write() *write {
 	for _, w := range []*write{m.Put, m.Delete, m.Update} {
