@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
@@ -99,10 +98,23 @@ func (b unguarded) WriteCAS(_ context.Context, res *resourcepb.Resource) (*resou
 	return b.Backend.WriteCAS(context.Background(), res)
 }
 
-// leased reads the note of a guard, and then writes without the guard, as under a lease.
+// leased reads the note of a guard, and then writes without the guard, as under a lease. A takeover happens while one write is
+// delayed after its read, until the store has been listed.
 type leased struct {
 	storage.Backend
 	driver.GuardedMover
+	s *shared
+}
+
+func (b leased) WriteNote(ctx context.Context, name string, value []byte, revision string) (string, error) {
+	if revision != "" {
+		b.s.takeover.Store(true)
+		select {
+		case <-b.s.delayedCh:
+		case <-ctx.Done():
+		}
+	}
+	return b.GuardedMover.WriteNote(ctx, name, value, revision)
 }
 
 func (b leased) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
@@ -110,9 +122,20 @@ func (b leased) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resour
 		if _, now, err := b.ReadNote(ctx, g.Note); err != nil || now != g.Revision {
 			return nil, errors.Join(err, g.Superseded())
 		}
-		<-time.After(10 * time.Millisecond) // the request is delayed
+		if b.s.takeover.CompareAndSwap(true, false) {
+			close(b.s.delayedCh)
+			select {
+			case <-b.s.listedCh:
+			case <-ctx.Done():
+			}
+		}
 	}
 	return b.Backend.WriteCAS(context.Background(), res)
+}
+
+func (b leased) List(ctx context.Context, c storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) ([]*resourcepb.Resource, error) {
+	defer b.s.closeListed()
+	return b.Backend.List(ctx, c, typ, tenancy, prefix)
 }
 
 // withoutGuard commits whatever the guard says.

@@ -182,7 +182,7 @@ func guardWithWriters(s *suite) {
 	revision := must[string](s)(other.WriteNote(ctx, "mover", []byte("a"), ""))
 	guarded := guardContext(ctx, "mover", revision)
 	warm := make(chan struct{}, writers)
-	acknowledged := make(chan string, 1<<16)
+	acknowledged := make([][]string, writers)
 	ends := make([]error, writers)
 	var group sync.WaitGroup
 	for i := range writers {
@@ -190,7 +190,7 @@ func guardWithWriters(s *suite) {
 			for n := 1; ends[i] == nil; n++ {
 				res := thingNamed(fmt.Sprintf("%d-%06d", i, n))
 				if _, ends[i] = one.WriteCAS(guarded, res); ends[i] == nil {
-					acknowledged <- res.Id.Name
+					acknowledged[i] = append(acknowledged[i], res.Id.Name)
 				}
 				if n == 3 || ends[i] != nil && n < 3 {
 					warm <- struct{}{}
@@ -211,15 +211,14 @@ func guardWithWriters(s *suite) {
 	}
 	after := names()
 	group.Wait()
-	close(acknowledged)
-	for _, err := range ends {
+	for i, err := range ends {
 		if !errors.Is(err, driver.ErrSuperseded) {
 			s.Errorf("a writer ended with %v, expected ErrSuperseded", err)
 		}
-	}
-	for name := range acknowledged {
-		if !after[name] {
-			s.Errorf("%s was acknowledged, but was not there when the note had been written", name)
+		for _, name := range acknowledged[i] {
+			if !after[name] {
+				s.Errorf("%s was acknowledged, but was not there when the note had been written", name)
+			}
 		}
 	}
 	if later := names(); len(later) != len(after) {

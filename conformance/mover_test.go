@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"regexp"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -21,6 +22,17 @@ type shared struct {
 	writes atomic.Int64
 	lists  atomic.Int64
 	stale  atomic.Bool
+
+	takeover    atomic.Bool // a takeover waits for a delayed write
+	delayedCh   chan struct{}
+	listedCh    chan struct{}
+	closeListed func() // closes listedCh
+}
+
+func newShared() *shared {
+	s := &shared{delayedCh: make(chan struct{}), listedCh: make(chan struct{})}
+	s.closeListed = sync.OnceFunc(func() { close(s.listedCh) })
+	return s
 }
 
 // A moverDefect is a backend with one bug, with the case that must find it and the failure of that case.
@@ -60,8 +72,9 @@ var moverDefects = []moverDefect{
 	{"writes ignore guards", "Mover/Guards", "create: got <nil>, expected ErrSuperseded", func(h *moverBackend, _ *shared) { h.Backend = unguarded{h.Backend} }},
 	{"transactions ignore guards", "Mover/Guards", "transaction: got <nil>, expected ErrSuperseded", func(h *moverBackend, _ *shared) { h.commit = withoutGuard(h.Backend) }},
 	{"a guard holds up others", "Mover/Guards", "beside it: ", func(h *moverBackend, s *shared) { h.Backend = contagious{h.Backend, s} }},
-	{"guards are read before the write", "Mover/GuardsUnderLoad", "and .* later", func(h *moverBackend, _ *shared) {
-		h.Backend = leased{h.Backend, h.GuardedMover}
+	{"guards are read before the write", "Mover/GuardsUnderLoad", "and .* later", func(h *moverBackend, s *shared) {
+		l := leased{h.Backend, h.GuardedMover, s}
+		h.Backend, h.GuardedMover = l, l
 	}},
 	{"loads ignore guards", "Mover/GuardedLoads", "got <nil>, expected ErrSuperseded", func(h *moverBackend, _ *shared) { h.loader = unguardedLoader{h.loader} }},
 	{"steps end at the first", "Mover/BulkReads", "rows, or out of order", func(h *moverBackend, _ *shared) { h.bulkReader = oneStep{h.bulkReader} }},
@@ -190,7 +203,7 @@ func checkMover(t *testing.T, name string, spoil func(h *moverBackend, s *shared
 		b := openMover(t, name)
 		stores[b] = name
 		if states[name] == nil {
-			states[name] = &shared{}
+			states[name] = newShared()
 		}
 		if spoil != nil {
 			spoil(b, states[name])
