@@ -246,9 +246,9 @@ func TestFenceGivenUp(t *testing.T) {
 				t.Fatal("closing succeeded")
 			}
 			s.SetFaults(nil)
-			transactions := s.Calls("TransactWriteItems")
+			puts := s.Calls("PutItem") // the server may still receive cancelled transactions
 			res = fixture.Write(t, b, res)
-			if s.Calls("TransactWriteItems") != transactions {
+			if s.Calls("PutItem") == puts {
 				t.Error("the announcement was not withdrawn")
 			}
 			for _, b := range []*dynamodb.Backend{b, other} {
