@@ -17,7 +17,7 @@
 //	<prefix>/ 0 r <group> 0 <kind> 0 <partition> 0 <namespace> 0 <name>     a resource
 //	<prefix>/ 0 o <hash of the owner's key and uid> <the child's key>        an owner entry
 //	<prefix>/ 0 m store                                                     the store's id and schema version
-//	<prefix>/ 0 m fence <slot>                                              see below
+//	<prefix>/ 0 m fence <slot>                                              a revocation, see below
 //
 // # History
 //
@@ -28,11 +28,11 @@
 //
 // Each write contains a random token in its value, so the key or its history shows whether a write with a lost answer was
 // applied. The key alone is not conclusive while the write may still be in flight. Every transaction therefore also compares the mod
-// revision of a fence key. To determine the outcome of a write, the backend first moves the fence: after that the write has been
-// applied or never will be. Then the backend reads the key.
+// revision of a revocation key, which is stored under the name fence. To determine the outcome of a write, the backend first advances
+// the revocation: after that the write has been applied or never will be. Then the backend reads the key.
 //
 //	sent ── answer ──────────────────────────────► applied, or the error of the decision table
-//	  └─── no answer ── move fence ── read key ──► my token: applied
+//	  └─── no answer ── advance ── read key ─────► my token: applied
 //	                                    ├────────► still the base: not applied; send again
 //	                                    └────────► another value: search the key's history for my token
 package etcd
