@@ -29,7 +29,7 @@ import (
 //   - a closed fence: no writes.
 //
 // A write is signed before the permission expires, and AWS accepts a delayed request for request.SignatureTTL after its signature.
-// FenceWait is much longer than both, so when it has passed since the announcement, every request in flight has the condition. Then
+// FenceWait is longer than both together, so when it has passed since the announcement, every request in flight has the condition. Then
 // the gates are closed. After the last one no write is applied, however long it was delayed.
 //
 // Two transactions with a condition on the same item conflict, so there are many gates. Their keys contain the fence's epoch, so

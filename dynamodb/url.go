@@ -107,8 +107,8 @@ func (s *settings) load(ctx context.Context) (aws.Config, *http.Transport, error
 		config.WithHTTPClient(client), // adds the certificates of AWS_CA_BUNDLE
 		// Without this, the SDK logs a warning to standard error for each cancelled request, such as the stream's at Close.
 		config.WithLogger(logging.Nop{}),
-		// The retryer has no state that requests share: a throttled type must not slow down the others. Each call backs off by itself.
-		// After the SDK's last attempt the backend itself continues, within the caller's deadline.
+		// The retryer has no state that requests share, because throttled reads of the stream must not slow down writes. Each call backs
+		// off by itself. After the SDK's last attempt the backend itself continues, within the caller's deadline.
 		config.WithRetryer(func() aws.Retryer {
 			return awsretry.NewStandard(func(o *awsretry.StandardOptions) {
 				o.MaxAttempts, o.MaxBackoff, o.RateLimiter = 3, 2*time.Second, ratelimit.None
