@@ -284,8 +284,8 @@ func (m *migration) targetResource(ctx context.Context, id *resourcepb.ID) (have
 }
 
 // conflictDuringCopy decides about a resource with another uid in the target. A target that was empty contains only resources of
-// the migration, so the resource is an earlier or a later state of the source's. In a target with other contents it may be unrelated,
-// which only the end shows. Until then it is left to the following changes, which also contain its fate if it is the migration's.
+// the migration, so the resource is an earlier or a later state of the source's, and is replaced. With Merge it may be unrelated,
+// which only the end shows. Until then it is left to the following changes, which replace or delete it if it is the migration's.
 func (m *migration) conflictDuringCopy(*resourcepb.Resource) (verdict, error) {
 	if m.o.Into == Merge {
 		return leave, nil

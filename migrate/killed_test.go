@@ -49,8 +49,8 @@ func child() bool {
 }
 
 // TestKilled kills the process of a live migration in every phase, at random moments, and continues with a new one. At the end
-// the target contains exactly the acknowledged writes. A watch on the source has returned all of them, and a watch on the target
-// its whole history.
+// the target contains exactly the acknowledged writes. A watch on the source has returned all of them, and the events of a watch on
+// the target lead to the target's final contents.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	killed(t, "sqlite://"+filepath.Join(t.TempDir(), "from.db"), "sqlite://"+filepath.Join(t.TempDir(), "to.db"), 4)

@@ -132,7 +132,7 @@ func atRest(t *testing.T, c *cross) {
 }
 
 // TestInterferenceAtEveryStep interferes with a live migration at each of its steps: before and after every write to the target,
-// every note in the journal, every change of the fence. Whatever happens, the source is open or the migration is complete, and then
+// every note in the journal, every change of the fence. Whatever happens, either the source is open, or the migration is complete and
 // the target has the contents of the source. The long form does so with every kind of store.
 func TestInterferenceAtEveryStep(t *testing.T) {
 	t.Parallel()
