@@ -58,6 +58,7 @@ func TestCallsWithoutTokenAreRefusedEarly(t *testing.T) {
 			err = stream.RecvMsg(&resourcepb.WriteResponse{}) // no message was sent
 			require.Equal(t, codes.Unauthenticated, status.Code(err), "%s with the token %q: %v", method, token, err)
 		}
+		require.Contains(t, s.waitForLog(fmt.Sprintf(`"method":%q,"code":"Unauthenticated"`, method)), `"peer":"127.0.0.1:`)
 	}
 
 	probes := grpc_health_v1.NewHealthClient(conn)
@@ -80,6 +81,8 @@ func TestCallsWithoutTokenAreRefusedEarly(t *testing.T) {
 		require.Equal(t, codes.ResourceExhausted, status.Code(<-refused))
 	}
 	s.cli(t).with("--token", admin).ok(configMap("a", "1"), "apply", "-f", "-")
+	_, err := probes.Check(metadata.AppendToOutgoingContext(ctx, "x-consul-token", admin), &grpc_health_v1.HealthCheckRequest{})
+	require.NoError(t, err, "a probe with a token counts as one without")
 	stop()
 	require.Eventually(t, func() bool {
 		_, err := probes.Check(ctx, &grpc_health_v1.HealthCheckRequest{})

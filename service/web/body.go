@@ -9,19 +9,19 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 )
 
 // bodyTypes are the accepted content types of bodies. The last one is curl's default for -d.
 var bodyTypes = []string{"", "application/json", "application/x-www-form-urlencoded"}
 
-// body reads the JSON body of a request.
+// hasBody reports whether a request has a body, which may still arrive.
+func hasBody(r *http.Request) bool { return r.Body != nil && r.ContentLength != 0 }
+
+// body reads the JSON body of a request, until the deadline that ServeHTTP has set.
 func (h *handler) body(w http.ResponseWriter, r *request) ([]byte, error) {
 	if err := checkContent(r.Header); err != nil {
 		return nil, err
 	}
-	// The deadline ends with the request. For the next request of the connection, net/http sets a new deadline.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.bodyTimeout)) // a writer without deadlines has no connection to hold
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.maxBody))
 	var tooLarge *http.MaxBytesError
 	switch {

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,23 +32,35 @@ func answerTo(t *testing.T, s *httptest.Server, request string) *http.Response {
 	require.NoError(t, err)
 	got, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	require.NoError(t, err)
-	t.Cleanup(func() { got.Body.Close() })
+	t.Cleanup(func() {
+		conn.Close() // first: Body.Close reads the rest
+		got.Body.Close()
+	})
 	return got
+}
+
+// tokenSite returns a server that requires the token "root", with a short timeout of bodies.
+func tokenSite(t *testing.T) *httptest.Server {
+	t.Helper()
+	types := catalog(t)
+	s := memorySite(t, types, nil)
+	server := httptest.NewServer(web.WithBodyTimeout(web.NewHandler(s.client, types, &web.Options{Authenticate: rootOnly}), 100*time.Millisecond))
+	t.Cleanup(server.Close)
+	return server
+}
+
+func rootOnly(_ context.Context, token string) error {
+	if token != "root" {
+		return status.Error(codes.Unauthenticated, "a token is required")
+	}
+	return nil
 }
 
 // A request without a valid token is answered before its body arrives, and its connection is closed. A body that does not arrive in time is
 // refused.
 func TestBodiesThatDoNotArrive(t *testing.T) {
 	t.Parallel()
-	types := catalog(t)
-	s := memorySite(t, types, nil)
-	server := httptest.NewServer(web.WithBodyTimeout(web.NewHandler(s.client, types, &web.Options{Authenticate: func(_ context.Context, token string) error {
-		if token != "root" {
-			return status.Error(codes.Unauthenticated, "a token is required")
-		}
-		return nil
-	}}), 100*time.Millisecond))
-	t.Cleanup(server.Close)
+	server := tokenSite(t)
 	const request = "PUT /demo/v1/album/a HTTP/1.1\r\nHost: x\r\n%sContent-Length: 1000000\r\n\r\n{"
 
 	got := answerTo(t, server, fmt.Sprintf(request, ""))
@@ -56,16 +70,75 @@ func TestBodiesThatDoNotArrive(t *testing.T) {
 	require.Equal(t, http.StatusRequestTimeout, answerTo(t, server, fmt.Sprintf(request, "x-consul-token: root\r\n")).StatusCode)
 }
 
+// A body that the operation does not read is bounded in time, too: net/http reads it before it sends the answer.
+func TestUnreadBodiesThatDoNotArrive(t *testing.T) {
+	t.Parallel()
+	server := tokenSite(t)
+	for request, want := range map[string]int{
+		"GET /demo/v1/album":      http.StatusOK,
+		"DELETE /demo/v1/album/a": http.StatusNoContent,
+		"GET /nothing":            http.StatusNotFound,
+		"GET /openapi.json":       http.StatusOK,
+	} {
+		got := answerTo(t, server, request+" HTTP/1.1\r\nHost: x\r\nx-consul-token: root\r\nContent-Length: 10\r\n\r\n{")
+		require.Equal(t, want, got.StatusCode, request)
+		require.True(t, got.Close, "%s: the connection stays open for the rest of its body", request)
+	}
+}
+
+// A body that arrived in time does not end a watch.
+func TestWatchWithBody(t *testing.T) {
+	t.Parallel()
+	server := tokenSite(t)
+	got := answerTo(t, server, "GET /demo/v1/album?watch&bookmark=1 HTTP/1.1\r\nHost: x\r\nx-consul-token: root\r\nContent-Length: 2\r\n\r\n{}")
+	require.Equal(t, http.StatusOK, got.StatusCode)
+	events := bufio.NewScanner(got.Body)
+	for _, want := range []string{"endOfSnapshot", "bookmark", "bookmark"} { // the second bookmark is later than the timeout of the body
+		require.True(t, events.Scan(), "the watch ended: %v", events.Err())
+		require.Contains(t, events.Text(), want)
+	}
+}
+
+// A refusal closes only the connection whose body would follow: not one of HTTP/2, which has other streams, and not one without a body.
+func TestRefusalsKeepConnections(t *testing.T) {
+	t.Parallel()
+	types := catalog(t)
+	h := web.NewHandler(memorySite(t, types, nil).client, types, &web.Options{Authenticate: rootOnly})
+	for name, tc := range map[string]struct {
+		major int
+		body  string
+		want  string
+	}{
+		"HTTP/1 with a body":    {1, "{}", "close"},
+		"HTTP/1 without a body": {1, "", ""},
+		"HTTP/2 with a body":    {2, "{}", ""},
+	} {
+		r := httptest.NewRequest(http.MethodPut, "/demo/v1/album/a", strings.NewReader(tc.body))
+		r.ProtoMajor = tc.major
+		got := httptest.NewRecorder()
+		h.ServeHTTP(got, r)
+		require.Equal(t, http.StatusUnauthorized, got.Code, name)
+		require.Equal(t, tc.want, got.Header().Get("Connection"), name)
+	}
+}
+
 // A panic in a hook that a watch runs is a panic of the goroutine that serves the request, so that a server can recover it.
 func TestPanicInHookOfWatch(t *testing.T) {
 	t.Parallel()
+	var failing atomic.Bool
 	types, err := registry.New(registry.Type{
 		Type: typeOf("Album"), Proto: albumMessage(t).New().Interface(), Scope: registry.ScopeNamespace,
-		MayRead: func(registry.Caller, *resourcepb.ID, *resourcepb.Resource) error { panic("the hook fails") },
+		MayRead: func(registry.Caller, *resourcepb.ID, *resourcepb.Resource) error {
+			if failing.Load() {
+				panic("the hook fails")
+			}
+			return nil
+		},
 	})
 	require.NoError(t, err)
 	s := memorySite(t, types, nil)
 	require.Equal(t, http.StatusOK, s.unchecked().put("/demo/v1/album/a", `{}`).code)
+	failing.Store(true)
 	h := web.NewHandler(s.client, types, nil)
 	recovered := make(chan any, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

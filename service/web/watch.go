@@ -120,6 +120,9 @@ func newLines(w http.ResponseWriter, stall time.Duration) *lines {
 	l := &lines{w, http.NewResponseController(w), stall}
 	w.Header().Set("Content-Type", linesType)
 	w.WriteHeader(http.StatusOK)
+	if l.flush() == nil { // net/http has read the body of the request, or closes the connection after the answer
+		_ = l.control.SetReadDeadline(time.Time{}) // it would end the watch
+	}
 	return l
 }
 

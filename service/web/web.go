@@ -73,6 +73,10 @@ func (h *handler) operations(t target) map[string]operation {
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store") // answers are for one caller, and caches do not know x-consul-token
+	if hasBody(r) {
+		// The deadline ends with the request, and at the start of a watch. A writer without deadlines has no connection to hold.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.bodyTimeout))
+	}
 	if err := h.serve(w, r); err != nil {
 		fail(w, err)
 	}
@@ -106,7 +110,9 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	if h.authenticate != nil {
 		if err := h.authenticate(r.Context(), token); err != nil {
-			w.Header().Set("Connection", "close") // otherwise net/http reads the body that was refused
+			if r.ProtoMajor == 1 && hasBody(r) {
+				w.Header().Set("Connection", "close") // otherwise net/http reads the body that was refused
+			}
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
@@ -16,33 +17,56 @@ import (
 	"github.com/ashlar-dev/storage/service"
 )
 
-// maxAnonymous is the number of gRPC calls without a token that may be active at once, such as probes. Each may hold a message of maxReceived bytes.
-const maxAnonymous = 256
+// maxAnonymous is the number of gRPC calls without a valid token that may be active at once, such as probes. Each may hold a message of
+// maxReceived bytes. maxRefused is the number of refused calls after which a connection is closed.
+const (
+	maxAnonymous = 256
+	maxRefused   = 1000
+)
 
 // admission refuses gRPC calls before their messages are read, so that a caller without a valid token cannot make the server hold messages.
+// It is the tap handle and a stats handler of the server.
 type admission struct {
 	tokens    *tokens
+	log       requestLog
 	anonymous atomic.Int64
 }
 
-// tap is called for each new stream, in the goroutine that reads the connection. ctx ends with the stream.
+// tap is called for each new call, in the goroutine that reads the connection. ctx ends with the call, but not if the call is refused.
 func (a *admission) tap(ctx context.Context, call *tap.Info) (context.Context, error) {
+	began := time.Now()
+	err := a.admit(ctx, call.FullMethodName)
+	if err == nil {
+		return ctx, nil
+	}
+	a.log.call(ctx, call.FullMethodName, &caller{}, began, err)
+	if c, ok := ctx.Value(connectionKey{}).(*connection); ok {
+		c.refuse(ctx)
+	}
+	return nil, err
+}
+
+// admit returns the error of a call that is refused.
+func (a *admission) admit(ctx context.Context, method string) error {
 	token := service.Token(ctx)
-	probe := strings.HasPrefix(call.FullMethodName, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/")
-	if !probe {
-		if err := a.tokens.check(token); err != nil {
-			return nil, status.Error(codes.Unauthenticated, err.Error())
-		}
-		if token != "" {
-			return ctx, nil
-		}
+	err := a.tokens.check(token)
+	switch {
+	case err == nil && token != "":
+		return nil
+	case err != nil && !isProbe(method):
+		return status.Error(codes.Unauthenticated, err.Error())
 	}
 	if a.anonymous.Add(1) > maxAnonymous {
 		a.anonymous.Add(-1)
-		return nil, status.Errorf(codes.ResourceExhausted, "the server has %d active calls without a token: try again later, or send a token", maxAnonymous)
+		return status.Errorf(codes.ResourceExhausted, "the server has %d active calls without a token: try again later, or send a token", maxAnonymous)
 	}
 	context.AfterFunc(ctx, func() { a.anonymous.Add(-1) })
-	return ctx, nil
+	return nil
+}
+
+// isProbe reports whether a method belongs to the health service, which needs no token.
+func isProbe(method string) bool {
+	return strings.HasPrefix(method, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/")
 }
 
 // protectOpen guards the handler of a server that trusts every connection, on a loopback address, from pages in a browser of this

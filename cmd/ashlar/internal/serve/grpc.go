@@ -12,6 +12,7 @@ import (
 // limits of servers with the compatible API, so that client settings fit both.
 const (
 	maxReceived = 4 << 20
+	maxHeaders  = 64 << 10 // of a call, which are read before the token is checked
 	maxStreams  = 2048
 	minPings    = 15 * time.Second
 )

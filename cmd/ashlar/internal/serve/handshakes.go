@@ -34,7 +34,13 @@ func (g *handshakes) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthIn
 		g.end(raw)
 		return nil, nil, err
 	}
-	return &handshakeConn{Conn: conn, all: g, raw: raw, remaining: helloSize}, info, nil
+	return &handshakeConn{Conn: conn, all: g, raw: raw, remaining: helloSize}, closableInfo{info, raw}, nil
+}
+
+// closableInfo is the information about the security of a connection, with the connection.
+type closableInfo struct {
+	credentials.AuthInfo
+	raw net.Conn
 }
 
 func (g *handshakes) begin(raw net.Conn) bool {

@@ -8,12 +8,41 @@ import (
 	"time"
 )
 
-// headerTimeout bounds the time until a client has sent the headers of a request. idleTimeout is the maximum idle time of a
-// connection.
+// headerTimeout bounds the time until a client has sent the headers of a request, and bodyTimeout until it has sent the body. idleTimeout
+// is the maximum idle time of a connection.
 const (
 	headerTimeout = 10 * time.Second
+	bodyTimeout   = time.Minute
 	idleTimeout   = 2 * time.Minute
 )
+
+// boundBodies ends the connection of a client whose body does not arrive within a timeout, also where the handler does not read it.
+// http.Server.ReadTimeout would end watches, too.
+func boundBodies(next http.Handler, timeout time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Body != nil && r.ContentLength != 0 {
+			control := http.NewResponseController(w)
+			_ = control.SetReadDeadline(time.Now().Add(timeout)) // fails only on a connection that has ended
+			r.Body = &boundBody{r.Body, control}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// boundBody is a body with a read deadline, which it clears at its end: net/http would end a request that takes longer.
+type boundBody struct {
+	io.ReadCloser
+	control *http.ResponseController
+}
+
+// Read reads from the body.
+func (b *boundBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		_ = b.control.SetReadDeadline(time.Time{}) // fails only on a connection that has ended
+	}
+	return n, err
+}
 
 // serveHTTP serves until the server is shut down.
 func serveHTTP(h *http.Server, l net.Listener) error {

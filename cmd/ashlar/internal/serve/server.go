@@ -248,11 +248,7 @@ func (s *server) serve(ctx context.Context, listeners []net.Listener) error {
 	g.Go(func() error { return serveGRPC(s.grpc, s.config.limitConnections(listeners[0])) })
 	if listeners[1] != nil {
 		mux := http.NewServeMux()
-		api := s.apiHandler()
-		if s.tokens == nil && s.config.ClientCA == "" {
-			api = protectOpen(api)
-		}
-		mux.Handle("/api/", api)
+		mux.Handle("/api/", s.apiHandler(web.NewHandler(s.resources.Client(), s.types, &web.Options{Authenticate: s.checkToken})))
 		if listeners[2] == nil {
 			s.addAdmin(mux)
 		}
@@ -288,6 +284,7 @@ func (s *server) newGRPC(creds credentials.TransportCredentials, limits grpcLimi
 		grpc.Creds(creds),
 		grpc.ConnectionTimeout(headerTimeout),
 		grpc.MaxRecvMsgSize(limits.request),
+		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.MaxConcurrentStreams(limits.streams),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: limits.pings, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout}),
@@ -297,7 +294,8 @@ func (s *server) newGRPC(creds credentials.TransportCredentials, limits grpcLimi
 		),
 	}
 	if s.tokens != nil {
-		options = append(options, grpc.InTapHandle((&admission{tokens: s.tokens}).tap))
+		calls := &admission{tokens: s.tokens, log: log}
+		options = append(options, grpc.InTapHandle(calls.tap), grpc.StatsHandler(calls))
 	}
 	if s.traces != nil {
 		options = append(options, grpc.StatsHandler(otelgrpc.NewServerHandler(
@@ -310,7 +308,7 @@ func (s *server) newGRPC(creds credentials.TransportCredentials, limits grpcLimi
 // newHTTP returns an HTTP server for a handler. If clients is set, it requires client certificates as configured.
 func (s *server) newHTTP(handler http.Handler, clients bool) *http.Server {
 	h := &http.Server{
-		Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
+		Handler: boundBodies(handler, bodyTimeout), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelDebug), // such as failed handshakes of unknown clients
 	}
 	if s.certificates != nil {
@@ -319,9 +317,12 @@ func (s *server) newHTTP(handler http.Handler, clients bool) *http.Server {
 	return h
 }
 
-// apiHandler returns the handler for /api.
-func (s *server) apiHandler() http.Handler {
-	h := http.StripPrefix("/api", web.NewHandler(s.resources.Client(), s.types, &web.Options{Authenticate: s.checkToken}))
+// apiHandler returns the handler for /api, which logs and measures the requests to a handler of resources and protects it.
+func (s *server) apiHandler(resources http.Handler) http.Handler {
+	h := http.StripPrefix("/api", resources)
+	if s.tokens == nil && s.config.ClientCA == "" {
+		h = protectOpen(h)
+	}
 	log := requestLog{s.config.Logger}
 	h = s.calls.handler(s.metrics.handler(log.handler(guard{metrics: s.metrics, log: log}.handler(h))))
 	if s.traces == nil {
