@@ -16,18 +16,19 @@ import (
 // requested one. It fails with Aborted if the stored version is not the given one. A resource with finalizers is marked for deletion
 // instead; it is deleted when its last finalizer is removed.
 func (s *Server) Delete(ctx context.Context, req *resourcepb.DeleteRequest) (*resourcepb.DeleteResponse, error) {
-	if err := checkID("id", req.GetId()); err != nil {
-		return nil, err
+	irregular := checkID("id", req.GetId())
+	if irregular != nil && req.GetId().GetType() == nil {
+		return nil, irregular
 	}
 	in, err := s.admit(ctx, req.GetId())
 	if err != nil {
-		return nil, err
+		return nil, unlessStored(irregular, err)
 	}
 	err = retryConflicts(ctx, req.GetVersion() != "", func(consistency storage.ReadConsistency) error {
 		return s.delete(ctx, consistency, in, req.GetVersion())
 	})
-	if err != nil && !errors.Is(err, storage.ErrNotFound) && !errors.Is(err, errDeferred) {
-		return nil, s.toStatus(ctx, "delete", err)
+	if err != nil && (irregular != nil || !errors.Is(err, storage.ErrNotFound)) && !errors.Is(err, errDeferred) {
+		return nil, unlessStored(irregular, s.toStatus(ctx, "delete", err))
 	}
 	return &resourcepb.DeleteResponse{}, nil
 }

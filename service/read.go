@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
@@ -16,13 +17,33 @@ import (
 // Read returns one resource. With the metadata "x-consul-consistency-mode: consistent" the read is linearizable. The group version "*"
 // selects the stored version.
 func (s *Server) Read(ctx context.Context, req *resourcepb.ReadRequest) (*resourcepb.ReadResponse, error) {
-	if err := checkID("id", req.GetId()); err != nil {
-		return nil, err
+	irregular := checkID("id", req.GetId())
+	if irregular != nil && req.GetId().GetType() == nil {
+		return nil, irregular
 	}
+	read := s.readTyped
 	if anyType(req.GetId().GetType()) {
-		return s.readAny(ctx, req.GetId())
+		read = s.readAny
 	}
-	in, err := s.admit(ctx, req.GetId())
+	res, err := read(ctx, req.GetId())
+	if err != nil {
+		return nil, unlessStored(irregular, err)
+	}
+	return &resourcepb.ReadResponse{Resource: res}, nil
+}
+
+// unlessStored returns the error of a request for an id. irregular is the error of checkID: another program may have stored a resource under an id
+// that the service does not write, and then it can be read and deleted. Otherwise the client gets the error of the id.
+func unlessStored(irregular, err error) error {
+	if code := status.Code(err); irregular != nil && (code == codes.NotFound || code == codes.InvalidArgument) {
+		return irregular
+	}
+	return err
+}
+
+// readTyped is Read for an id of one type.
+func (s *Server) readTyped(ctx context.Context, id *resourcepb.ID) (*resourcepb.Resource, error) {
+	in, err := s.admit(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +67,7 @@ func (s *Server) Read(ctx context.Context, req *resourcepb.ReadRequest) (*resour
 	if err != nil {
 		return nil, s.toStatus(ctx, "read", err)
 	}
-	return &resourcepb.ReadResponse{Resource: res}, nil
+	return res, nil
 }
 
 // readCurrent returns the resource stored under an id, whatever its group version.
@@ -59,7 +80,7 @@ func (s *Server) readCurrent(ctx context.Context, consistency storage.ReadConsis
 }
 
 // readAny is Read for an id with the group version "*". It returns the stored resource, whatever its group version.
-func (s *Server) readAny(ctx context.Context, id *resourcepb.ID) (*resourcepb.ReadResponse, error) {
+func (s *Server) readAny(ctx context.Context, id *resourcepb.ID) (*resourcepb.Resource, error) {
 	types, err := s.matchingTypes(id.GetType())
 	if err != nil {
 		return nil, err
@@ -88,7 +109,7 @@ func (s *Server) readAny(ctx context.Context, id *resourcepb.ID) (*resourcepb.Re
 	if unregistered != nil {
 		return nil, unregistered // the stored type, too, is disclosed only to callers that may read the resource
 	}
-	return &resourcepb.ReadResponse{Resource: res}, nil
+	return res, nil
 }
 
 // mayReadAsAny returns nil if a caller may read a resource as one of the types. If res is nil, it returns ErrNeedResource if a hook needs the

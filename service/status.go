@@ -66,7 +66,8 @@ func (s *Server) WriteStatus(ctx context.Context, req *resourcepb.WriteStatusReq
 	if err != nil {
 		return nil, s.toStatus(ctx, "write the status", err)
 	}
-	return &resourcepb.WriteStatusResponse{Resource: stored}, nil
+	request := &resourcepb.Resource{Status: map[string]*resourcepb.Status{req.GetKey(): written}}
+	return &resourcepb.WriteStatusResponse{Resource: s.answer(ctx, in, stored, request)}, nil
 }
 
 // checkStatus checks the shape of a request to write a status.

@@ -41,7 +41,7 @@ func (s *Server) Write(ctx context.Context, req *resourcepb.WriteRequest) (*reso
 	if err != nil {
 		return nil, s.toStatus(ctx, "write", err)
 	}
-	return &resourcepb.WriteResponse{Resource: stored}, nil
+	return &resourcepb.WriteResponse{Resource: s.answer(ctx, in.admission, stored, in.requested)}, nil
 }
 
 // write reads the stored resource, then creates or updates it.
@@ -87,17 +87,28 @@ func (s *Server) create(ctx context.Context, in *input) (*resourcepb.Resource, e
 		return nil, err
 	}
 	res := copyOf(in.mutated)
-	if owner := res.GetOwner(); owner != nil && owner.GetUid() == "" {
+	res.Id = idIn(res.GetId().GetTenancy(), res.GetId())
+	res.Id.Uid = ulid.Make().String()
+	res.Generation = ulid.Make().String()
+	owner := res.GetOwner()
+	switch {
+	case owner == nil:
+	case owner.GetUid() == "":
 		uid, err := s.ownerUid(ctx, in, owner)
 		if err != nil {
 			return nil, err
 		}
 		res.Owner = idIn(owner.GetTenancy(), owner)
 		res.Owner.Uid = uid
+	default:
+		absent, err := s.isAbsent(ctx, owner)
+		if err != nil {
+			return nil, err
+		}
+		if absent {
+			return s.storeOrphan(ctx, res)
+		}
 	}
-	res.Id = idIn(res.GetId().GetTenancy(), res.GetId())
-	res.Id.Uid = ulid.Make().String()
-	res.Generation = ulid.Make().String()
 	return s.store(ctx, res)
 }
 

@@ -16,7 +16,8 @@
 // # Lifetime of a tombstone
 //
 // A writer may be about to create a child of an owner that was just deleted. So a tombstone is kept until two checks, Options.Settle apart, have
-// found no children. A child created later is never deleted: give writers a deadline shorter than Settle.
+// found no children. The service writes another one with a child whose owner it does not find, because it was deleted long ago or never existed.
+// Only a child that the service begins to write before the deletion and ends after the tombstone stays: give writers a deadline shorter than Settle.
 //
 // Any number of reapers may run over one store. They duplicate work, but do no harm.
 package reaper

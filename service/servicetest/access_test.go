@@ -88,7 +88,7 @@ func accessHookOrder(s *suite) {
 	ask := "authenticate default/default"
 	for _, name := range []string{"new", "stored"} {
 		log("Write, "+name, func() error { return writes(newThing("a", incomplete))(s) }, ask, "mutate", "validate "+complete,
-			"may write "+complete)
+			"may write "+complete, "may read")
 	}
 	stored := s.read(newThing("a", "").GetId())
 	log("MutateAndValidate", func() error { return validates(newThing("a", incomplete))(s) }, ask, "mutate", "validate "+complete,
@@ -100,7 +100,7 @@ func accessHookOrder(s *suite) {
 	log("List", func() error {
 		return only(s.List(s.ctx, &resourcepb.ListRequest{Type: thing, Tenancy: stored.GetId().GetTenancy()}))
 	}, ask, "may list", "may read")
-	log("WriteStatus", func() error { return only(s.WriteStatus(s.ctx, statusOf(stored, "key", ""))) }, ask, "may write "+complete)
+	log("WriteStatus", func() error { return only(s.WriteStatus(s.ctx, statusOf(stored, "key", ""))) }, ask, "may write "+complete, "may read")
 	log("Delete", func() error { return only(s.Delete(s.ctx, &resourcepb.DeleteRequest{Id: stored.GetId()})) }, ask, "may write "+complete)
 }
 

@@ -1,0 +1,27 @@
+package service
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/service/registry"
+)
+
+// answer returns the answer to a write: the stored resource if the caller may read it. Permission to write does not include that: otherwise the
+// answer has the content of the request, with the id, the version and the generation of the stored resource.
+func (s *Server) answer(ctx context.Context, in *admission, stored, request *resourcepb.Resource) *resourcepb.Resource {
+	err := in.t.MayRead(in.caller, stored.GetId(), nil)
+	if errors.Is(err, registry.ErrNeedResource) {
+		err = in.t.MayRead(in.caller, stored.GetId(), stored)
+	}
+	if err == nil {
+		return stored
+	}
+	if !denies(err) {
+		s.opts.Logger.ErrorContext(ctx, "the resource service failed", "doing", "authorize the answer to a write", "error", err)
+	}
+	visible := copyOf(request)
+	visible.Id, visible.Version, visible.Generation = stored.GetId(), stored.GetVersion(), stored.GetGeneration()
+	return visible
+}

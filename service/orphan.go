@@ -1,0 +1,80 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"strings"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// isAbsent reports whether the incarnation that an owner names is proven not to be stored: it was deleted, or never existed.
+func (s *Server) isAbsent(ctx context.Context, owner *resourcepb.ID) (bool, error) {
+	_, err := s.readCurrent(ctx, storage.StrongConsistency, idIn(cmp.Or(owner.GetTenancy(), &resourcepb.Tenancy{}), owner))
+	var damaged *storage.DamagedError
+	switch {
+	case errors.Is(err, storage.ErrNotFound):
+		return true, nil
+	case errors.As(err, &damaged), errors.Is(err, storage.ErrInvalid): // the write of the child reports an invalid owner
+		return false, nil
+	}
+	return false, err
+}
+
+// storeOrphan creates a resource whose owner is absent. In the same transaction it writes a tombstone of the owner, so that the reaper deletes the
+// resource: an earlier tombstone may be gone. A stored tombstone gets another version, because a reaper that has found no children deletes only
+// the version that it read.
+func (s *Server) storeOrphan(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
+	if err := checkSize(res); err != nil {
+		return nil, err
+	}
+	stone, err := newTombstone(res.GetOwner())
+	if err != nil {
+		return nil, err
+	}
+	stone.Id.Name = orphanTombstone(res.GetOwner())
+	stored, err := s.readCurrent(ctx, storage.StrongConsistency, idIn(stone.GetId().GetTenancy(), &resourcepb.ID{Name: stone.GetId().GetName(), Type: TombstoneType}))
+	switch {
+	case err == nil:
+		stone = copyOf(stored)
+		stone.Generation = ulid.Make().String()
+	case !errors.Is(err, storage.ErrNotFound):
+		return nil, err
+	}
+	tx, ok := storage.As[storage.Transactor](s.backend)
+	if !ok {
+		if _, err := s.backend.WriteCAS(ctx, stone); err != nil {
+			return nil, conflictOf(err)
+		}
+		return s.store(ctx, res)
+	}
+	written, err := tx.Commit(ctx, []storage.Op{{Write: stone}, {Write: res}})
+	if err != nil {
+		return nil, conflictOf(err)
+	}
+	return written[1], nil
+}
+
+// conflictOf returns ErrCASFailure for a creation that failed because the resource exists, and other errors unchanged.
+func conflictOf(err error) error {
+	if alreadyExists(err) {
+		return storage.ErrCASFailure
+	}
+	return err
+}
+
+// orphanTombstone returns the name of the tombstone of an absent owner. It derives from the key and the uid: a client may have invented the uid,
+// or have taken it from another resource, whose tombstone must stay.
+func orphanTombstone(owner *resourcepb.ID) string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{
+		owner.GetType().GetGroup(), owner.GetType().GetKind(), owner.GetTenancy().GetPartition(), owner.GetTenancy().GetNamespace(),
+		owner.GetName(), owner.GetUid(),
+	}, "\x00")))
+	return "tombstone-" + hex.EncodeToString(sum[:16])
+}
