@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -40,11 +41,11 @@ func (v *view) listAll(ctx context.Context, req *resourcepb.ListRequest) (*resou
 	if err != nil {
 		return nil, err
 	}
-	shown, _, err := v.filter(ctx, all, 0)
-	return &resourcepb.ListResponse{Resources: shown}, err
+	page, err := v.filter(ctx, all, 0)
+	return &resourcepb.ListResponse{Resources: page.shown}, err
 }
 
-// listPage lists one page. The store's continue token may name the last resource of its page. So a page ends with a resource that the caller
+// listPage lists one page, of at most maxPageBytes and one resource. The store's continue token may name the last resource of its page. So a page ends with a resource that the caller
 // may know of; the rest of the store's page belongs to the next page.
 func (v *view) listPage(ctx context.Context, req *resourcepb.ListRequest) (*resourcepb.ListResponse, error) {
 	pager, ok := storage.As[storage.Pager](v.server.backend)
@@ -59,15 +60,15 @@ func (v *view) listPage(ctx context.Context, req *resourcepb.ListRequest) (*reso
 			return nil, err
 		}
 		read := len(page.Resources)
-		shown, end, err := v.filter(ctx, page.Resources, limit)
+		visible, err := v.filter(ctx, page.Resources, limit)
 		if err != nil {
 			return nil, err
 		}
 		switch {
-		case end == read || page.Continue == "" && len(shown) < limit:
-			return &resourcepb.ListResponse{Resources: shown, Continue: page.Continue, Cursor: page.Cursor}, nil
-		case end > 0:
-			opts.Limit = end // list the same page again, without the hidden resources at its end
+		case visible.end == read || page.Continue == "" && !visible.full:
+			return &resourcepb.ListResponse{Resources: visible.shown, Continue: page.Continue, Cursor: page.Cursor}, nil
+		case visible.end > 0:
+			opts.Limit = visible.end // list the same page again, without the rest
 		default:
 			opts.Limit, opts.Continue = max(opts.Limit, minHiddenPage), page.Continue
 		}
@@ -77,31 +78,54 @@ func (v *view) listPage(ctx context.Context, req *resourcepb.ListRequest) (*reso
 // minHiddenPage is the minimum size of the next store page after a page without a visible resource.
 const minHiddenPage = 100
 
-// filter returns the visible resources of the view's group version, at most limit (0 for all). end is the index after the last resource
-// that the caller may know of. The result shares the array of all.
-func (v *view) filter(ctx context.Context, all []*resourcepb.Resource, limit int) (shown []*resourcepb.Resource, end int, err error) {
-	shown = all[:0]
+// maxPageBytes is the size of the resources of a page after which it ends, whatever its limit: with another resource it is below 4 MiB, the
+// default limit of gRPC's clients.
+const maxPageBytes = 3<<20 - 64<<10
+
+// sizeIn returns the size of a resource in a response.
+func sizeIn(res *resourcepb.Resource) int {
+	const tagAndLength = 6
+	return proto.Size(res) + tagAndLength
+}
+
+// visiblePage is the visible part of a page of the store.
+type visiblePage struct {
+	shown []*resourcepb.Resource // it shares the array of the store's page
+	end   int                    // the index after the last resource that the caller may know of
+	full  bool                   // the page ended at its limit or at maxPageBytes
+}
+
+// filter returns the visible resources of the view's group version, at most limit (0 for all).
+func (v *view) filter(ctx context.Context, all []*resourcepb.Resource, limit int) (visiblePage, error) {
+	page := visiblePage{shown: all[:0]}
+	size := 0
 	for i, res := range all {
 		foreign := !matchesType(v.name, res.GetId().GetType())
 		var may bool
+		var err error
 		if foreign {
 			may, err = v.mayName(ctx, res.GetId())
 		} else {
 			may, err = v.mayRead(ctx, v.t, res)
 		}
 		if err != nil {
-			return nil, 0, err
+			return visiblePage{}, err
 		}
 		if may {
-			end = i + 1
+			page.end = i + 1
 		}
-		if may && !foreign {
-			shown = append(shown, res)
-			if len(shown) == limit {
-				break
-			}
+		if !may || foreign {
+			continue
+		}
+		page.shown = append(page.shown, res)
+		if limit == 0 {
+			continue
+		}
+		size += sizeIn(res)
+		if page.full = len(page.shown) == limit || size >= maxPageBytes; page.full {
+			break
 		}
 	}
-	clear(all[len(shown):])
-	return shown, end, nil
+	clear(all[len(page.shown):])
+	return page, nil
 }

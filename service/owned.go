@@ -41,30 +41,32 @@ func (s *Server) ListByOwner(ctx context.Context, req *resourcepb.ListByOwnerReq
 	if ids, err = skipTo(req.GetContinue(), ids); err != nil {
 		return nil, err
 	}
-	owned, err := s.readOwned(ctx, v, ids, int(req.GetLimit()))
+	owned, page, err := s.readOwned(ctx, v, ids, int(req.GetLimit()))
 	if err != nil {
 		return nil, s.toStatus(ctx, "list by owner", err)
 	}
-	if limit := int(req.GetLimit()); limit > 0 && len(owned) > limit {
-		owned = owned[:limit]
-		next, err := encodeToken(owned[limit-1].GetId())
+	if page > 0 && len(owned) > page {
+		owned = owned[:page]
+		next, err := encodeToken(owned[page-1].GetId())
 		return &resourcepb.ListByOwnerResponse{Resources: owned, Continue: next}, err
 	}
 	return &resourcepb.ListByOwnerResponse{Resources: owned}, nil
 }
 
-// readOwned returns the visible resources with these ids. With a limit it reads on until it has one more than the limit, or all. So the
-// continue token names a visible resource, and a page has a token only if another visible resource follows.
-func (s *Server) readOwned(ctx context.Context, v *view, ids []*resourcepb.ID, limit int) (owned []*resourcepb.Resource, err error) {
-	for len(ids) > 0 && (limit == 0 || len(owned) <= limit) {
+// readOwned returns the visible resources with these ids. With a limit it reads on until it has a page, which ends at the limit or at
+// maxPageBytes, and one more resource, or all. So the continue token names a visible resource, and a page has a token only if another visible
+// resource follows. page is the number of resources of a full page, or 0.
+func (s *Server) readOwned(ctx context.Context, v *view, ids []*resourcepb.ID, limit int) (owned []*resourcepb.Resource, page int, err error) {
+	size := 0
+	for len(ids) > 0 && (page == 0 || len(owned) == page) {
 		portion := ids
 		if limit > 0 {
-			portion = ids[:min(len(ids), max(limit+1-len(owned), maxParallelReads))]
+			portion = ids[:min(len(ids), maxParallelReads)]
 		}
 		ids = ids[len(portion):]
 		read, err := s.readIDs(ctx, portion)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		for _, res := range read {
 			child, err := s.resolve(res.GetId().GetType())
@@ -73,14 +75,18 @@ func (s *Server) readOwned(ctx context.Context, v *view, ids []*resourcepb.ID, l
 			}
 			may, err := v.mayRead(ctx, child, res)
 			if err != nil {
-				return nil, err
+				return nil, 0, err
 			}
-			if may {
-				owned = append(owned, res)
+			if !may {
+				continue
+			}
+			owned = append(owned, res)
+			if size += sizeIn(res); page == 0 && limit > 0 && (len(owned) == limit || size >= maxPageBytes) {
+				page = len(owned)
 			}
 		}
 	}
-	return owned, nil
+	return owned, page, nil
 }
 
 // readIDs returns the resources with these ids that still exist, in the order of the ids.

@@ -3,6 +3,9 @@ package web
 import (
 	"net/http"
 
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -21,14 +24,13 @@ func (h *handler) list(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	listed, err := h.client.List(r.Context(), &resourcepb.ListRequest{
-		Type: r.target.typ, Tenancy: r.query.tenancy(), NamePrefix: r.query.get("name_prefix"), Limit: limit, Continue: r.query.get("continue"),
-	})
-	if err != nil {
-		return err
-	}
 	codecOf := func(*resourcepb.Resource) codec { return r.target.codec }
-	return answerList(w, codecOf, listed.GetResources(), [2]string{"continue", listed.GetContinue()}, [2]string{"cursor", listed.GetCursor()})
+	return h.answerPages(w, limit, r.query.get("continue"), codecOf, func(limit int32, token string) (listedPage, error) {
+		listed, err := h.client.List(r.Context(), &resourcepb.ListRequest{
+			Type: r.target.typ, Tenancy: r.query.tenancy(), NamePrefix: r.query.get("name_prefix"), Limit: limit, Continue: token,
+		})
+		return listedPage{listed.GetResources(), listed.GetContinue(), listed.GetCursor()}, err
+	})
 }
 
 // listOwned lists the resources that a resource owns. Without a uid it uses the stored incarnation.
@@ -45,15 +47,55 @@ func (h *handler) listOwned(w http.ResponseWriter, r *request) error {
 		}
 		owner = read.GetResource().GetId()
 	}
-	listed, err := h.client.ListByOwner(r.Context(), &resourcepb.ListByOwnerRequest{Owner: owner, Limit: limit, Continue: r.query.get("continue")})
-	if err != nil {
-		return err
-	}
 	codecOf := func(res *resourcepb.Resource) codec {
 		if r.target.codec.message == nil {
 			return r.target.codec
 		}
 		return h.routes.codecs.of(res.GetId().GetType())
 	}
-	return answerList(w, codecOf, listed.GetResources(), [2]string{"continue", listed.GetContinue()})
+	return h.answerPages(w, limit, r.query.get("continue"), codecOf, func(limit int32, token string) (listedPage, error) {
+		listed, err := h.client.ListByOwner(r.Context(), &resourcepb.ListByOwnerRequest{Owner: owner, Limit: limit, Continue: token})
+		return listedPage{resources: listed.GetResources(), next: listed.GetContinue()}, err
+	})
+}
+
+// pageLimit is the number of resources of the pages of a list without a limit. The service bounds the bytes of each page.
+const pageLimit = 500
+
+// listedPage is a page of a list.
+type listedPage struct {
+	resources    []*resourcepb.Resource
+	next, cursor string
+}
+
+// answerPages writes a page of a list, or a whole list page by page if limit is 0, so that one page is in memory. It writes resources with the
+// codecs that codecOf returns.
+func (h *handler) answerPages(
+	w http.ResponseWriter, limit int32, token string, codecOf func(*resourcepb.Resource) codec, list func(limit int32, token string) (listedPage, error),
+) error {
+	whole := limit == 0 && token == ""
+	if whole {
+		limit = pageLimit
+	}
+	page, err := list(limit, token)
+	if whole && grpcstatus.Code(err) == codes.Unimplemented {
+		page, err = list(0, "") // the store cannot list in pages
+	}
+	if err != nil {
+		return err
+	}
+	out := startList(w, h.stallTimeout, codecOf)
+	out.add(page.resources)
+	if !whole {
+		out.end([2]string{"continue", page.next}, [2]string{"cursor", page.cursor})
+		return nil
+	}
+	for page.next != "" {
+		if page, err = list(limit, page.next); err != nil {
+			panic(http.ErrAbortHandler) // the answer has begun: its reader has to see that it is incomplete
+		}
+		out.add(page.resources)
+	}
+	out.end()
+	return nil
 }

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"net/http"
+	"time"
 
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -25,38 +27,78 @@ func answer(w http.ResponseWriter, f codec, res *resourcepb.Resource) error {
 	return nil
 }
 
-// answerList writes resources, each encoded with the codec that codecOf returns, and the non-empty members in extra. At most one resource is in
-// memory as text.
-func answerList(w http.ResponseWriter, codecOf func(*resourcepb.Resource) codec, resources []*resourcepb.Resource, extra ...[2]string) error {
+// listAnswer is an unfinished answer with a list. At most one resource is in memory as text.
+type listAnswer struct {
+	out     *bufio.Writer // it keeps its first error
+	buf     bytes.Buffer
+	codecOf func(*resourcepb.Resource) codec
+	control *http.ResponseController
+	count   int
+}
+
+// listBuffer is the size of the buffer of a list.
+const listBuffer = 32 << 10
+
+// startList starts an answer with a list, whose resources are encoded with the codecs that codecOf returns.
+func startList(w http.ResponseWriter, stall time.Duration, codecOf func(*resourcepb.Resource) codec) *listAnswer {
 	w.Header().Set("Content-Type", jsonType)
-	out := bufio.NewWriter(w) // it keeps its first error for Flush
-	var buf bytes.Buffer
-	buf.WriteString("{\n" + indent + `"resources": [`)
-	for i, res := range resources {
-		text, err := codecOf(res).encodeResource(res)
+	control := http.NewResponseController(w)
+	l := &listAnswer{out: bufio.NewWriterSize(stallWriter{w, control, stall}, listBuffer), codecOf: codecOf, control: control}
+	l.buf.WriteString("{\n" + indent + `"resources": [`)
+	return l
+}
+
+// stallWriter is a response writer whose client must accept each write within a timeout.
+type stallWriter struct {
+	w       io.Writer
+	control *http.ResponseController
+	timeout time.Duration
+}
+
+// Write writes a part of the body.
+func (s stallWriter) Write(b []byte) (int, error) {
+	_ = s.control.SetWriteDeadline(time.Now().Add(s.timeout)) // a writer without deadlines has no connection to hold
+	return s.w.Write(b)
+}
+
+// add writes resources. It panics with http.ErrAbortHandler if it fails: the answer has begun, and its reader has to see that it is incomplete.
+func (l *listAnswer) add(resources []*resourcepb.Resource) {
+	for _, res := range resources {
+		text, err := l.codecOf(res).encodeResource(res)
 		if err != nil {
-			panic(http.ErrAbortHandler) // the answer has begun: its reader has to see that it is not whole
-		}
-		if i > 0 {
-			buf.WriteByte(',')
-		}
-		buf.WriteString("\n" + indent + indent)
-		if err := writeIndented(&buf, text, indent+indent); err != nil {
 			panic(http.ErrAbortHandler)
 		}
-		_, _ = buf.WriteTo(out)
-	}
-	if len(resources) > 0 {
-		buf.WriteString("\n" + indent)
-	}
-	buf.WriteByte(']')
-	for _, b := range extra {
-		if b[1] != "" {
-			fmt.Fprintf(&buf, ",\n%s%s: %s", indent, quote(b[0]), quote(b[1]))
+		if l.count > 0 {
+			l.buf.WriteByte(',')
+		}
+		l.count++
+		l.buf.WriteString("\n" + indent + indent)
+		if err := writeIndented(&l.buf, text, indent+indent); err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		if _, err := l.buf.WriteTo(l.out); err != nil {
+			panic(http.ErrAbortHandler) // the client has disconnected, or does not read
 		}
 	}
-	buf.WriteString("\n}\n")
-	_, _ = buf.WriteTo(out)
-	_ = out.Flush() // the client may have disconnected
-	return nil
+}
+
+// end writes the end of the list, and the non-empty members in extra.
+func (l *listAnswer) end(extra ...[2]string) {
+	if l.count > 0 {
+		l.buf.WriteString("\n" + indent)
+	}
+	l.buf.WriteByte(']')
+	for _, b := range extra {
+		if b[1] != "" {
+			fmt.Fprintf(&l.buf, ",\n%s%s: %s", indent, quote(b[0]), quote(b[1]))
+		}
+	}
+	l.buf.WriteString("\n}\n")
+	_, _ = l.buf.WriteTo(l.out)
+	if l.out.Flush() != nil {
+		panic(http.ErrAbortHandler)
+	}
+	if l.control.Flush() == nil {
+		_ = l.control.SetWriteDeadline(time.Time{}) // it would end a later answer on the connection
+	}
 }
