@@ -112,19 +112,6 @@ func (s *Server) create(ctx context.Context, in *input) (*resourcepb.Resource, e
 	return s.store(ctx, res)
 }
 
-// store writes a resource at the version that was read. If another incarnation has replaced that resource since, the result is ErrCASFailure: the uid
-// of the request, if any, was compared with the resource that was read.
-func (s *Server) store(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
-	if err := checkSize(res); err != nil {
-		return nil, err
-	}
-	stored, err := s.backend.WriteCAS(ctx, res)
-	if errors.Is(err, storage.ErrWrongUid) {
-		return nil, storage.ErrCASFailure
-	}
-	return stored, err
-}
-
 // ownerUid returns the uid of the resource stored under the id of an owner. The caller must be allowed to read that resource: otherwise it would
 // learn its existence and its uid.
 func (s *Server) ownerUid(ctx context.Context, in *input, owner *resourcepb.ID) (string, error) {

@@ -18,14 +18,10 @@ import (
 )
 
 // maxAnonymous is the number of gRPC calls without a valid token that may be active at once, such as probes. Each may hold a message of
-// maxReceived bytes. maxRefused is the number of refused calls after which a connection is closed.
-const (
-	maxAnonymous = 256
-	maxRefused   = 1000
-)
+// maxReceived bytes.
+const maxAnonymous = 256
 
 // admission refuses gRPC calls before their messages are read, so that a caller without a valid token cannot make the server hold messages.
-// It is the tap handle and a stats handler of the server.
 type admission struct {
 	tokens    *tokens
 	log       requestLog
@@ -40,9 +36,7 @@ func (a *admission) tap(ctx context.Context, call *tap.Info) (context.Context, e
 		return ctx, nil
 	}
 	a.log.call(ctx, call.FullMethodName, &caller{}, began, err)
-	if c, ok := ctx.Value(connectionKey{}).(*connection); ok {
-		c.refuse(ctx)
-	}
+	countRefusal(ctx)
 	return nil, err
 }
 

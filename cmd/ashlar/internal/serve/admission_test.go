@@ -47,7 +47,7 @@ func serveRefusals(t *testing.T) (client *grpc.ClientConn, accepted <-chan struc
 	}
 	calls := &admission{tokens: tokens, log: requestLog{slog.New(slog.DiscardHandler)}}
 	contexts := make(chan context.Context, 2*maxRefused)
-	server := grpc.NewServer(grpc.Creds(newHandshakes(insecure.NewCredentials())), grpc.StatsHandler(calls),
+	server := grpc.NewServer(grpc.Creds(newHandshakes(insecure.NewCredentials())), grpc.StatsHandler(connections{}),
 		grpc.InTapHandle(func(ctx context.Context, info *tap.Info) (context.Context, error) {
 			contexts <- ctx
 			return calls.tap(ctx, info)

@@ -16,12 +16,16 @@ type connection struct {
 	refused atomic.Int64
 }
 
+// maxRefused is the number of refused calls after which a connection is closed.
+const maxRefused = 1000
+
 // connectionKey is the context key of the connection of a call.
 type connectionKey struct{}
 
-// refuse counts a refused call, whose context is ctx.
-func (c *connection) refuse(ctx context.Context) {
-	if c.refused.Add(1) < maxRefused {
+// countRefusal counts a refused call, whose context is ctx.
+func countRefusal(ctx context.Context) {
+	c, ok := ctx.Value(connectionKey{}).(*connection)
+	if !ok || c.refused.Add(1) < maxRefused {
 		return
 	}
 	if p, ok := peer.FromContext(ctx); ok {
@@ -31,14 +35,17 @@ func (c *connection) refuse(ctx context.Context) {
 	}
 }
 
+// connections is the stats handler of a gRPC server that has a connection in the context of each call.
+type connections struct{}
+
 // TagConn returns the context of a new connection, of which the contexts of its calls are derived.
-func (*admission) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context {
+func (connections) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context {
 	ctx, end := context.WithCancel(ctx)
 	return context.WithValue(ctx, connectionKey{}, &connection{end: end})
 }
 
 // HandleConn ends the contexts of a connection that has ended.
-func (*admission) HandleConn(ctx context.Context, event stats.ConnStats) {
+func (connections) HandleConn(ctx context.Context, event stats.ConnStats) {
 	if _, ended := event.(*stats.ConnEnd); !ended {
 		return
 	}
@@ -48,7 +55,7 @@ func (*admission) HandleConn(ctx context.Context, event stats.ConnStats) {
 }
 
 // TagRPC returns the context of a call.
-func (*admission) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+func (connections) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
 
 // HandleRPC does nothing.
-func (*admission) HandleRPC(context.Context, stats.RPCStats) {}
+func (connections) HandleRPC(context.Context, stats.RPCStats) {}

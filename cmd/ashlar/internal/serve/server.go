@@ -295,7 +295,7 @@ func (s *server) newGRPC(creds credentials.TransportCredentials, limits grpcLimi
 	}
 	if s.tokens != nil {
 		calls := &admission{tokens: s.tokens, log: log}
-		options = append(options, grpc.InTapHandle(calls.tap), grpc.StatsHandler(calls))
+		options = append(options, grpc.InTapHandle(calls.tap), grpc.StatsHandler(connections{}))
 	}
 	if s.traces != nil {
 		options = append(options, grpc.StatsHandler(otelgrpc.NewServerHandler(
