@@ -40,6 +40,8 @@ type pendingWriter struct {
 	url string
 	b   *Backend
 	tx  pgx.Tx
+
+	locked []string // resources that ended transactions have locked since
 }
 
 func newPendingWriter(t *testing.T, ctx context.Context) *pendingWriter {
@@ -57,13 +59,28 @@ func newPendingWriter(t *testing.T, ctx context.Context) *pendingWriter {
 	}
 	write(orderResource("owner", ""))
 	updated, deleted, later := write(orderResource("updated", "")), write(orderResource("deleted", "")), write(orderResource("later", ""))
-	write(orderResource("other", ""))
+	other := write(orderResource("other", ""))
+	var locked []*lockedRow // by transactions that end
+	for past := range rowPasts {
+		locked = append(locked, lockedRowOf(t, server, w.b, write(orderResource("locked, "+past, ""))))
+	}
+	row := lockedRowOf(t, server, w.b, updated)
+	for _, past := range rowPasts {
+		past(ctx, row)
+	}
 	if _, err := w.b.List(ctx, storage.StrongConsistency, orderType, &resourcepb.Tenancy{}, ""); err != nil {
 		t.Fatal(err)
 	}
 	w.tx = w.b.pending(t, ctx, server.Connect(t),
 		mutationOf(t, driver.Write, orderResource("created", "owner")), mutationOf(t, driver.Write, updated), mutationOf(t, driver.Delete, deleted))
-	write(later)
+	// These transactions end below and above the pending number, and change none of the rows.
+	if _, err := w.b.Commit(ctx, []storage.Op{{Write: later}, {Check: other.Id, Version: other.Version}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range locked {
+		rowPasts[strings.TrimPrefix(row.res.Id.Name, "locked, ")](ctx, row)
+		w.locked = append(w.locked, row.res.Id.Name)
+	}
 	return w
 }
 
@@ -189,16 +206,18 @@ func TestReadsWaitForALowerNumber(t *testing.T) {
 					t.Errorf("%s beside a pending change: %q, %v; expected to wait until the deadline", a.name, a.text, a.err)
 				}
 			}
-			// Reads of other resources, eventual reads and writes do not wait.
-			for _, name := range []string{"later", "other"} {
-				if _, err := w.b.Read(ctx, storage.StrongConsistency, orderResource(name, "").Id); err != nil {
+			// Reads of other resources, eventual reads and writes do not wait, even if ended transactions have locked the resource.
+			for _, name := range append([]string{"later", "other"}, w.locked...) {
+				bounded, cancel := context.WithTimeout(ctx, 20*time.Second)
+				if _, err := w.b.Read(bounded, storage.StrongConsistency, orderResource(name, "").Id); err != nil {
 					t.Errorf("read of %s: %v", name, err)
 				}
+				cancel()
 			}
 			if _, err := w.b.Read(ctx, storage.EventualConsistency, orderResource("created", "").Id); !errors.Is(err, storage.ErrNotFound) {
 				t.Errorf("eventual read: %v, expected ErrNotFound", err)
 			}
-			if all, err := w.b.List(ctx, storage.EventualConsistency, orderType, &resourcepb.Tenancy{}, ""); err != nil || len(all) != 5 {
+			if all, err := w.b.List(ctx, storage.EventualConsistency, orderType, &resourcepb.Tenancy{}, ""); err != nil || len(all) != 5+len(rowPasts) {
 				t.Errorf("eventual list: %v, %v", all, err)
 			}
 			var started sync.WaitGroup

@@ -6,13 +6,13 @@
 -- a third is read by a sequential scan. A range with both ends uses the index.
 {{define "never"}}9223372036854775807{{end}}
 
--- Whether no transaction in progress has locked the row of a resource. Each writer locks the row before it draws a number, and its id is
--- then in xmax, also in older snapshots. A row that a transaction has locked and then updated keeps the id of that transaction as
--- xmax, which equals xmin. The same id may also belong to a transaction in progress, 2^32 transactions later. So the id must be
--- below all ids in progress, or the transaction must have ended.
+-- Whether no pending writer has locked the row of a resource. Each writer locks the row for update before it draws a number. From then
+-- until it ends, xmax is the id of its transaction, also for older snapshots: nobody else can lock the row, and the id is neither a
+-- multixact nor a subtransaction. So no writer is pending if the transaction of this id has ended before the snapshot: it has only locked
+-- the row, was rolled back, or has created this version. The first test, that the id is below all ids in progress, is fast. If xmax is
+-- a multixact, no writer is pending, and the result does not matter.
 {{define "clean" -}}
-(resource.xmax = 0 or resource.xmax = resource.xmin
-    and (age(resource.xmax) > (select age(pg_snapshot_xmin(pg_current_snapshot())::xid)) or {{schema}}.ended(resource.xmax)))
+(resource.xmax = 0 or age(resource.xmax) > (select age(pg_snapshot_xmin(pg_current_snapshot())::xid)) or {{schema}}.ended(resource.xmax))
 {{- end}}
 
 -- The tip, for the base in three arguments from a given one on. The call proves the role of the server, because a statement may return
