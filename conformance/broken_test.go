@@ -130,7 +130,7 @@ var defects = []defect{
 	{bug: "reads ignore the uid", by: "Histories/Calls", says: "show written states", wrap: func(h *handle) storage.Backend { return anyUid{h} }},
 	{bug: "bad ids are not found", by: "Limits/BadIDs", says: "Read with", wrap: func(h *handle) storage.Backend { return lenient{h} }},
 	{bug: "the last operation on a key counts", by: "Commit/Malformed", says: "of one key", wrap: func(h *handle) storage.Backend { return lastCounts{h} }},
-	{bug: "what has to be there may be gone", by: "Histories/Calls", says: "transactions are atomic", wrap: func(h *handle) storage.Backend { return unseeing{h} }},
+	{bug: "a deletion ignores that its resource must be present", by: "Histories/Calls", says: "transactions are atomic", wrap: func(h *handle) storage.Backend { return unseeing{h} }},
 	{bug: "large transactions in parts", by: "Commit/TooLarge", says: "more than 1 MiB together", wrap: func(h *handle) storage.Backend { return inParts{h} }},
 	{bug: "a list read in two halves", by: "Load/OneHandle", says: "strictly serializable", wrap: func(h *handle) storage.Backend { return halves{h} }},
 }

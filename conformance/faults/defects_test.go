@@ -17,18 +17,18 @@ import (
 var defects = []struct{ name, by string }{
 	{"a lost answer is forgotten", "refused changes do not happen|followers report the previous state"}, // a scan that is done twice counts twice
 	{"a cancel in the commit", "refused changes do not happen"},
-	{"what is visible is durable", "watches|acknowledged|reads show"},
+	{"a visible write counts as durable", "watches|acknowledged|reads show"},
 	{"acknowledged before it is durable", "watches|acknowledged|reads show"},
-	{"a crash loses what was acknowledged, and watches say so", "acknowledged changes stay"},
+	{"a crash loses acknowledged writes, and watches report it", "acknowledged changes stay"},
 	{"an acknowledged write is forgotten", "acknowledged changes stay"},
 	{"a delete does nothing", "acknowledged changes stay|strictly serializable"},
 	{"a write does not compare", "watches are complete"},
 	{"pages by rows", "strictly serializable"},
 	{"an empty page is the last", "strictly serializable"},
-	{"silence is the end", "bookmarks are true"},
+	{"silence counts as proof", "bookmarks are true"},
 	{"a bookmark too early", "bookmarks are true"},
 	{"a bookmark is forgotten", "bookmarks come"},
-	{"a lease is a fence", "refused changes do not happen|watches are complete"},
+	{"an abandoned write is applied later", "refused changes do not happen|watches are complete"},
 	{"a batch is skipped after a reconnect", "watches are complete|cursors are exact"},
 	{"a stale member", "strictly serializable"},
 	{"a list shows a later change first", "one order for everything strong"},
@@ -36,16 +36,16 @@ var defects = []struct{ name, by string }{
 	{"a resumed watch one too early", "watches are complete|cursors are exact"},
 	{"a cursor skips the rest of a transaction", "watches are complete|cursors are exact"},
 	{"events are swapped", "watches are complete|one order|transactions in watches|cursors are exact"},
-	{"an event comes twice", "watches are complete|cursors are exact"},
+	{"an event is returned twice", "watches are complete|cursors are exact"},
 	{"an event is missing", "watches are complete|cursors are exact"},
 	{"half a transaction", "refused changes do not happen"},
 	{"a transaction in two steps", "strictly serializable|transactions|refused|watches are complete"},
-	{"what has to be there may be gone", "linearizable"},
+	{"a deletion ignores that its resource must be present", "linearizable"},
 	{"a late call", "deadlines"},
 	{"an early end", "deadlines"},
 	{"eventual reads go back", "eventual reads do not go back"},
-	{"a compacted cursor goes on", "watches are complete|cursors are exact"},
-	{"history is gone too early", "history stays"},
+	{"a compacted cursor continues", "watches are complete|cursors are exact"},
+	{"history is deleted too early", "history stays"},
 	{"a list after compaction is stale", "watches are complete|strictly serializable"},
 	{"a reference is missing", "owner references are true"},
 	{"a reference stays when the owner changes", "owner references are true"},
@@ -53,15 +53,15 @@ var defects = []struct{ name, by string }{
 	{"the parts of a scan are of different moments", "the past stays|strictly serializable"},
 	{"a compacted revision is read as the oldest one", "the past stays"},
 	{"a compaction goes back", "compactions stay"},
-	{"a revision comes again", "revisions rise|the past stays"},
-	{"a revision is told before it is final", "revisions rise|the past stays"},
+	{"a revision is used twice", "revisions rise|the past stays"},
+	{"a revision is returned before it is final", "revisions rise|the past stays"},
 	{"the newest revision is an older one", "revisions rise"},
 	{"a follower skips a change", "followers report every change once|followers report the previous"},
 	{"a commit is followed in two halves", "commits are followed as a whole"},
-	{"what a follower says was before is older", "followers report the previous state"},
+	{"a follower reports an older previous state", "followers report the previous state"},
 	{"a swap does not compare", "watches are complete|acknowledged changes stay|refused changes do not happen"},
-	{"a swap tells the revision before", "revisions rise"},
-	{"no reason", "outcomes are known"},
+	{"a swap returns the previous revision", "revisions rise"},
+	{"an outcome is unknown without a fault", "outcomes are known"},
 	{"bytes are damaged", "content"},
 	{"a goroutine is left", "nothing is left after Close"},
 }
@@ -89,9 +89,9 @@ func TestDefects(t *testing.T) {
 			for began := time.Now(); time.Since(began) < defectSearchTime; { // most take luck
 				o.Seed++
 				s := newServer(d.name)
-				report, err := Run(t.Context(), s.harness(d.name != "no reason"), o)
+				report, err := Run(t.Context(), s.harness(d.name != "an outcome is unknown without a fault"), o)
 				close(s.leak)
-				if d.name == "no reason" && errors.Is(err, storage.ErrInconsistent) || d.name == "an early end" && errors.Is(err, context.DeadlineExceeded) {
+				if d.name == "an outcome is unknown without a fault" && errors.Is(err, storage.ErrInconsistent) || d.name == "an early end" && errors.Is(err, context.DeadlineExceeded) {
 					continue // the run's own calls met the defect
 				}
 				if err != nil {
@@ -172,7 +172,7 @@ func (s *server) harness(faults bool) Harness {
 func TestExemptions(t *testing.T) {
 	h := newServer("").harness(true)
 	delete(h.Exempt, SkewClock)
-	h.Exempt[Cut] = "no reason"
+	h.Exempt[Cut] = "an outcome is unknown without a fault"
 	h.Exempt["earthquake"] = "none here"
 	_, err := Run(t.Context(), h, Options{})
 	for _, want := range []string{`no fault of kind "skew clock"`, `a fault of kind "cut" although`, `"earthquake"`} {

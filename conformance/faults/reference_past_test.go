@@ -35,7 +35,7 @@ func (s *server) number() int64 {
 		s.reserved++
 		return s.reserved
 	}
-	if !s.sometimes("a revision comes again", 100) {
+	if !s.sometimes("a revision is used twice", 100) {
 		s.revision++
 	}
 	return s.revision
@@ -163,7 +163,7 @@ func (s *server) swap(swap history.Swap) (swapped history.SwapResult, err error)
 	}
 	results := s.apply([]storage.Op{op})
 	swapped = history.SwapResult{Done: true, Revision: s.revision, Stored: &is}
-	if s.sometimes("a swap tells the revision before", 10) {
+	if s.sometimes("a swap returns the previous revision", 10) {
 		swapped.Revision--
 	}
 	if results[0] != nil {
@@ -290,7 +290,7 @@ func (r *reader) tell(c entry, before history.Record) history.Change {
 		told.New = &now
 	}
 	older := r.older[c.key]
-	if r.older[c.key] = before; r.h.sometimes("what a follower says was before is older", 20) {
+	if r.older[c.key] = before; r.h.sometimes("a follower reports an older previous state", 20) {
 		before = older
 	}
 	if before.Resource != nil {

@@ -67,7 +67,7 @@ func keyOf(id *resourcepb.ID) string { return id.Tenancy.Namespace + "\x00" + id
 func (s *server) commit(ops []storage.Op) (results []*resourcepb.Resource, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.sometimes("a revision is told before it is final", 20) {
+	if s.sometimes("a revision is returned before it is final", 20) {
 		s.reserve(ops)
 		defer func() { s.reserved = 0 }()
 	}
@@ -102,7 +102,7 @@ func (s *server) decide(op storage.Op) error {
 	id, verb, given := op.Write.GetId(), write, state{op.Write.GetId().GetUid(), op.Write.GetVersion()}
 	if op.Delete != nil {
 		id, verb, given = op.Delete, remove, state{op.Delete.Uid, op.Version}
-		if op.Present && !s.has("what has to be there may be gone") {
+		if op.Present && !s.has("a deletion ignores that its resource must be present") {
 			verb = demand
 		}
 	} else if op.Check != nil {
@@ -142,7 +142,7 @@ func (s *server) apply(ops []storage.Op) []*resourcepb.Resource {
 		s.log[first+i].last = len(s.log)
 		s.replay(s.log[first+i])
 	}
-	if s.volatile < 0 && (s.has("acknowledged before it is durable") || s.has("a crash loses what was acknowledged, and watches say so")) {
+	if s.volatile < 0 && (s.has("acknowledged before it is durable") || s.has("a crash loses acknowledged writes, and watches report it")) {
 		s.volatile = first
 	} else if len(s.log)%4096 == 0 {
 		s.volatile = -1
@@ -304,7 +304,7 @@ func (h *handle) exchange(ctx context.Context, do func()) error {
 	if _, bounded := ctx.Deadline(); bounded && h.sometimes("an early end", 100) {
 		return context.DeadlineExceeded
 	}
-	if h.sometimes("no reason", 100) {
+	if h.sometimes("an outcome is unknown without a fault", 100) {
 		return fmt.Errorf("%w: just so", storage.ErrInconsistent)
 	}
 	if !h.wire.pass(ctx) {
@@ -319,7 +319,7 @@ func (h *handle) exchange(ctx context.Context, do func()) error {
 				do()
 				return nil
 			}
-			if h.has("what is visible is durable") {
+			if h.has("a visible write counts as durable") {
 				h.mu.Lock()
 				h.volatile = len(h.log) - 1
 				h.mu.Unlock()
@@ -357,7 +357,7 @@ func (h *handle) Read(ctx context.Context, c storage.ReadConsistency, id *resour
 func (h *handle) Commit(ctx context.Context, ops []storage.Op) (results []*resourcepb.Resource, err error) {
 	var refused error
 	err = h.exchange(ctx, func() { results, refused = h.commit(ops) })
-	if err != nil && !errors.Is(err, storage.ErrInconsistent) && h.has("a lease is a fence") {
+	if err != nil && !errors.Is(err, storage.ErrInconsistent) && h.has("an abandoned write is applied later") {
 		go func() { // an abandoned write arrives nevertheless
 			h.wire.pass(context.Background())
 			h.landing.Store(true)

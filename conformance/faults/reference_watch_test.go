@@ -67,11 +67,11 @@ func (h *handle) WatchFrom(ctx context.Context, _ storage.UnversionedType, tenan
 	}
 	h.mu.Lock()
 	gone := position < h.gone
-	if gone && h.has("a compacted cursor goes on") {
+	if gone && h.has("a compacted cursor continues") {
 		position, gone = h.gone, false
 	}
 	h.mu.Unlock()
-	if gone || h.sometimes("history is gone too early", 5) {
+	if gone || h.sometimes("history is deleted too early", 5) {
 		return nil, storage.ErrCompacted
 	}
 	w := h.newWatch(tenancy.Namespace)
@@ -125,7 +125,7 @@ func (w *watch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 		}
 		open, cuts := w.h.wire.state()
 		var silence <-chan time.Time
-		if w.h.has("silence is the end") {
+		if w.h.has("silence counts as proof") {
 			silence = time.After(20 * time.Millisecond)
 		}
 		select {
@@ -143,7 +143,7 @@ func (w *watch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if w.isAhead() && w.h.has("a crash loses what was acknowledged, and watches say so") {
+		if w.isAhead() && w.h.has("a crash loses acknowledged writes, and watches report it") {
 			return nil, fmt.Errorf("%w: history has been lost", storage.ErrWatchClosed)
 		}
 		if w.isGone(cuts) {
@@ -239,7 +239,7 @@ func (w *watch) take(cuts int) (*resourcepb.WatchEvent, <-chan struct{}) {
 		switch {
 		case c.res.Metadata[metaLast] == "" && h.sometimes("an event is missing", 50): // not the channel that all waits share
 			continue
-		case h.sometimes("an event comes twice", 50):
+		case h.sometimes("an event is returned twice", 50):
 			w.held = proto.CloneOf(ev)
 		case w.position < len(h.log) && h.sometimes("events are swapped", 50) && w.filter.matches(h.log[w.position].res):
 			w.held, ev = ev, w.show(h.log[w.position])
