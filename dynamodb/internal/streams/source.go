@@ -19,8 +19,8 @@ type Source struct {
 	Config
 
 	mu      sync.Mutex
-	live    *reader    // of the current run, or the last one; nil before the first
-	listing *shardPage // for positions while no reader is running
+	live    *reader        // of the current run, or the last one; nil before the first
+	listing *cachedListing // for positions while no reader is running
 }
 
 var _ driver.Source[*Position] = (*Source)(nil)
@@ -138,8 +138,8 @@ func (s *Source) Join(at *Position, b *Baseline) *Position {
 	return &joined
 }
 
-// shardPage is a cached listing of the stream. If a shard has been closed since, it leads to its children.
-type shardPage struct {
+// cachedListing is a listing of the stream that positions use until it expires. If a shard has been closed since, it leads to its children.
+type cachedListing struct {
 	listing *listing
 	stream  string
 	until   time.Time // by the local clock
@@ -172,7 +172,7 @@ func (s *Source) Before(ctx context.Context) (*Position, error) {
 		if err != nil {
 			return nil, err
 		}
-		known = &shardPage{l, stream, time.Now().Add(listedFor)}
+		known = &cachedListing{l, stream, time.Now().Add(listedFor)}
 		s.mu.Lock()
 		s.listing = known
 		s.mu.Unlock()
