@@ -50,8 +50,8 @@ type outcome struct {
 	guardError error              // the guard does not hold
 }
 
-// givenBases parses the given versions. If a version cannot be stored, it returns false, and for that version a revision that no
-// resource has.
+// givenBases parses the given versions. If no resource under the key can have a version, it returns false, and for that version a
+// revision that no resource has.
 func (r *request) givenBases() (bases []base, possible bool) {
 	bases, possible = make([]base, len(r.mutations)), true
 	for i := range r.mutations {

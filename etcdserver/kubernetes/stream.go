@@ -168,7 +168,8 @@ func (e *serverEnd[Request, Response]) Recv() (*Request, error) {
 // errNoRequest reports that there is no unreceived request.
 var errNoRequest = errors.New("nothing yet")
 
-// next returns the oldest request. After the last request of a client that has closed its side, it returns io.EOF.
+// next returns the oldest request, or errNoRequest if there is none. After the last request of a client that has closed its side, it
+// returns io.EOF.
 func (s *stream[Request, Response]) next() (*Request, error) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
