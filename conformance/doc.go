@@ -42,7 +42,7 @@
 //	Limits         sizes and invalid input
 //	Payload        unknown types and fields are unchanged
 //	Histories      random sequences of calls against a model, shortened when they fail
-//	Historian      limits, spans, invalid input and compactions of history.Historian
+//	Historian      limits, ranges, invalid input and compactions of history.Historian
 //	Deadlines      cancelled contexts, contexts that end during a call, and short deadlines
 //	URL            parameters of every adapter
 //	Load           package faults without faults: many clients at once, and a check of everything that they saw

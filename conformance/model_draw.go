@@ -199,7 +199,7 @@ func (d *modelDraw) operations() (ops []storage.Op) {
 	return ops
 }
 
-// keyRange draws a keyRange of the order of keys.
+// keyRange draws a range of keys.
 func (d *modelDraw) keyRange() (span history.Range) {
 	if d.chance(60) {
 		span.From = pick(d, d.ids...)

@@ -13,12 +13,12 @@ type modelPoint struct {
 	changes  int
 }
 
-// isInRange reports whether a key lies in a span, in the order of bytes.
+// isInRange reports whether a key lies in a range, in the order of bytes.
 func isInRange(span history.Range, key string) bool {
 	return (span.From == nil || key >= keyOf(span.From)) && (span.To == nil || key < keyOf(span.To))
 }
 
-// scan returns the records of a span after a number of changes, in key order.
+// scan returns the records of a range after a number of changes, in key order.
 func (m *modelStore) scan(span history.Range, changes int) (records []history.Record) {
 	for key, r := range m.at(changes) {
 		if isInRange(span, key) {
@@ -29,7 +29,7 @@ func (m *modelStore) scan(span history.Range, changes int) (records []history.Re
 	return records
 }
 
-// checkScan compares a part of a scan with the records that the rest of its span has.
+// checkScan compares a part of a scan with the records that the rest of its range has.
 func checkScan(scan history.ScanResult, opts history.ScanOptions, want []history.Record) (rest []history.Record) {
 	const check = "the past stays"
 	n := len(scan.Records)
@@ -51,7 +51,7 @@ func checkScan(scan history.ScanResult, opts history.ScanOptions, want []history
 	return want[n:]
 }
 
-// A modelFollower is a follower and the changes that it must still return: all in its span from next on.
+// A modelFollower is a follower and the changes that it must still return: all in its range from next on.
 type modelFollower struct {
 	history.Follower
 	handle   *modelHandle
@@ -92,7 +92,7 @@ func (f *modelFollower) accept(changes []history.Change, revision int64) {
 	}
 }
 
-// nextCommit takes the changes of the next commit that has some in the span.
+// nextCommit takes the changes of the next commit that has some in the range.
 func (f *modelFollower) nextCommit() (commit []modelChange) {
 	all := f.handle.store.changes
 	for ; f.next < len(all) && (len(commit) == 0 || all[f.next].commit == commit[0].commit); f.next++ {

@@ -63,7 +63,7 @@ func (m *modelRun) swapOne() {
 	m.checkKey(m.handle(), operationID(op))
 }
 
-// scanSome reads a span at a revision to its end.
+// scanSome reads a range at a revision to its end.
 func (m *modelRun) scanSome() {
 	p, span := pick(m.draw, m.points...), m.draw.keyRange()
 	opts := history.ScanOptions{Revision: p.revision, Limit: m.draw.IntN(4), KeysOnly: m.draw.chance(20), Count: m.draw.chance(50)}
@@ -80,7 +80,7 @@ func (m *modelRun) scanSome() {
 	}
 }
 
-// follow follows a span from a revision on.
+// follow follows a range from a revision on.
 func (m *modelRun) follow() {
 	h, p, span := m.handle(), pick(m.draw, m.points...), m.draw.keyRange()
 	if m.draw.chance(50) {

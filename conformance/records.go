@@ -16,7 +16,7 @@ func newestRevision(s *suite, h history.Historian) int64 {
 	return newest
 }
 
-// scanAll reads a span in parts of limit records, all at the revision of the first.
+// scanAll reads a range in parts of limit records, all at the revision of the first.
 func scanAll(s *suite, h history.Historian, span history.Range, opts history.ScanOptions) (records []history.Record, revision int64) {
 	s.Helper()
 	for {

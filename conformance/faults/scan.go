@@ -64,7 +64,7 @@ func scanAtRevision(c *client, h history.Historian, at pinned, opts history.Scan
 	}
 }
 
-// scanParts scans a span in parts until its end. It returns their revision, and the time of the first answer.
+// scanParts scans a range in parts until its end. It returns their revision, and the time of the first answer.
 func scanParts(c *client, h history.Historian, k *call, at pinned, span history.Range, opts history.ScanOptions, timeout time.Duration) (all []history.Record, revision int64, first time.Duration, err error) {
 	for attempt, n := 0, 0; ; n++ {
 		ctx, cancel := c.callContext(timeout)
