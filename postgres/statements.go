@@ -105,8 +105,10 @@ func rendererOf(funcs template.FuncMap) func(name string, argument any) string {
 	}
 }
 
-// isStandby is an expression for whether a statement outside of a transaction may have the snapshot of a standby, as in the function
-// primary_value.
+// isStandby is an expression for whether a statement outside of a transaction may have the snapshot of a standby. The function
+// primary_value contains the same condition. A transaction that begins on a standby is read-only until its end, even if the standby is
+// promoted meanwhile. So a read-only transaction began on a standby unless the session's transactions are read-only by default. If they
+// are, only the present role of the server counts.
 const isStandby = `current_setting('transaction_read_only') = 'on' and (pg_is_in_recovery() or current_setting('default_transaction_read_only') = 'off')`
 
 // sqlFuncs are the functions of the templates. Only the names depend on the schema.
