@@ -299,8 +299,8 @@ func parsePosition(payload []byte) (p position, ok bool) {
 	return p, ok
 }
 
-// check returns an error unless the store, with its id and oldest, still has all changes after a position. piece is the token
-// prefix of the change at the position, nil if there is none.
+// check returns an error unless the store, which has this id and oldest number, still has all changes after a position. piece is
+// the token prefix of the change at the position, nil if there is none.
 func (h *history) check(id driver.StoreID, oldest int64, at *position, piece []byte) error {
 	switch {
 	case id != *h.id.Load():

@@ -61,7 +61,8 @@ func TestRetentionOfAnotherHistory(t *testing.T) {
 	}
 }
 
-// TestStrangersLock waits for the end of an attempt that holds no lock, while a foreign session holds a lock with its key.
+// TestStrangersLock waits for the end of an attempt that holds no lock, so its key is 0, while a foreign session holds the
+// advisory lock 0.
 func TestStrangersLock(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
