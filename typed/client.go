@@ -21,23 +21,52 @@ type Client[T any] struct {
 	backend storage.Backend
 	typ     *resourcepb.Type
 	codec   *Codec[T]
+	tenancy *resourcepb.Tenancy // in place of nil
 }
 
 // New returns a client for resources with a payload of the protobuf message T, a pointer to a generated type. It does not close the backend.
 func New[T proto.Message](b storage.Backend, typ *resourcepb.Type) *Client[T] {
-	return &Client[T]{backend: b, typ: proto.CloneOf(typ), codec: Messages[T]()}
+	return newClient(b, typ, Messages[T]())
 }
 
 // NewJSON returns a client for resources with a payload of a Go value that encoding/json encodes as an object. The payload is stored as a
 // google.protobuf.Struct. Its numbers are floating-point, so a write fails if an integer cannot be represented exactly. NewJSON does not close
 // the backend.
 func NewJSON[T any](b storage.Backend, typ *resourcepb.Type) *Client[T] {
-	return &Client[T]{backend: b, typ: proto.CloneOf(typ), codec: JSON[T]()}
+	return newClient(b, typ, JSON[T]())
 }
 
-// ID returns the id of a resource of the client's type, without a uid.
+func newClient[T any](b storage.Backend, typ *resourcepb.Type, codec *Codec[T]) *Client[T] {
+	return &Client[T]{backend: b, typ: proto.CloneOf(typ), codec: codec, tenancy: NewTenancy("default", "default")}
+}
+
+// WithTenancy returns a client of the same type and backend whose methods use a tenancy in place of nil. Without it, nil means the namespace
+// "default" of the partition "default".
+func (c *Client[T]) WithTenancy(tenancy *resourcepb.Tenancy) *Client[T] {
+	out := *c
+	out.tenancy = proto.CloneOf(tenancy)
+	return &out
+}
+
+// tenancyOr returns a tenancy, the client's for nil.
+func (c *Client[T]) tenancyOr(tenancy *resourcepb.Tenancy) *resourcepb.Tenancy {
+	if tenancy == nil {
+		return c.tenancy
+	}
+	return tenancy
+}
+
+// ID returns the id of a resource of the client's type, without a uid. A nil tenancy selects the client's.
 func (c *Client[T]) ID(tenancy *resourcepb.Tenancy, name string) *resourcepb.ID {
-	return &resourcepb.ID{Type: proto.CloneOf(c.typ), Tenancy: proto.CloneOf(tenancy), Name: name}
+	return &resourcepb.ID{Type: proto.CloneOf(c.typ), Tenancy: proto.CloneOf(c.tenancyOr(tenancy)), Name: name}
+}
+
+// checkID returns an error for an id of another type.
+func (c *Client[T]) checkID(id *resourcepb.ID) error {
+	if storage.UnversionedTypeFrom(id.GetType()) != storage.UnversionedTypeFrom(c.typ) {
+		return fmt.Errorf("%w: %s does not have the client's type %s/%s", storage.ErrInvalid, idString(id), c.typ.GetGroup(), c.typ.GetKind())
+	}
+	return nil
 }
 
 // Get returns a resource. It fails with [storage.ErrNotFound] if the id has a uid and the stored resource has another uid.
@@ -52,19 +81,15 @@ func (c *Client[T]) Get(ctx context.Context, consistency storage.ReadConsistency
 	return c.codec.Object(res)
 }
 
-// checkID returns an error for an id of another type.
-func (c *Client[T]) checkID(id *resourcepb.ID) error {
-	if storage.UnversionedTypeFrom(id.GetType()) != storage.UnversionedTypeFrom(c.typ) {
-		return fmt.Errorf("%w: %s does not have the client's type %s/%s", storage.ErrInvalid, idString(id), c.typ.GetGroup(), c.typ.GetKind())
-	}
-	return nil
-}
-
 // List returns the resources of a tenancy with a name prefix, in the order of [storage.Backend]. Each tenancy unit may be "*". The list is one
 // snapshot if the backend supports that. It is read in pages if the backend is a [storage.Pager].
 //
 // A resource that cannot be decoded yields a nil object and a [*PayloadError], and the list continues. Any other error ends the list.
-func (c *Client[T]) List(ctx context.Context, consistency storage.ReadConsistency, tenancy *resourcepb.Tenancy, prefix string) iter.Seq2[*Object[T], error] {
+//
+// With selectors, the list has only the resources that all of them match. The database has no index of metadata, so the list still reads all resources
+// of the tenancy with the prefix; package tables has indexes.
+func (c *Client[T]) List(ctx context.Context, consistency storage.ReadConsistency, tenancy *resourcepb.Tenancy, prefix string, selectors ...Selector) iter.Seq2[*Object[T], error] {
+	tenancy = c.tenancyOr(tenancy)
 	return func(yield func(*Object[T], error) bool) {
 		pager, paged := storage.As[storage.Pager](c.backend)
 		page, name := storage.Page{}, storage.UnversionedTypeFrom(c.typ)
@@ -80,7 +105,7 @@ func (c *Client[T]) List(ctx context.Context, consistency storage.ReadConsistenc
 				return
 			}
 			for _, res := range page.Resources {
-				if !yield(c.codec.Object(res)) {
+				if matchesAll(selectors, res) && !yield(c.codec.Object(res)) {
 					return
 				}
 			}
@@ -93,6 +118,9 @@ func (c *Client[T]) List(ctx context.Context, consistency storage.ReadConsistenc
 
 // Create stores a new resource and returns the stored state. It assigns a uid if the id has none, and a generation. It fails with [ErrExists] if
 // the resource exists.
+//
+// Create may be repeated if the id has a uid, for example after [storage.ErrInconsistent]: it succeeds if the resource with this uid and this content
+// is stored. See also [Client.Apply].
 func (c *Client[T]) Create(ctx context.Context, o Object[T]) (*Object[T], error) {
 	if err := c.checkID(o.ID); err != nil {
 		return nil, err
@@ -106,10 +134,20 @@ func (c *Client[T]) Create(ctx context.Context, o Object[T]) (*Object[T], error)
 	}
 	c.codec.Replace(nil, &o)
 	stored, err := c.store(ctx, &o)
-	if errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid) {
-		return nil, fmt.Errorf("%w: %w", ErrExists, err)
+	if errors.Is(err, storage.ErrCASFailure) { // the uid is stored already
+		if existing, readErr := c.Get(ctx, storage.StrongConsistency, o.ID); readErr == nil && c.codec.Same(existing, &o) {
+			return existing, nil
+		}
 	}
-	return stored, err
+	return stored, existsError(err)
+}
+
+// existsError returns the error of a creation.
+func existsError(err error) error {
+	if errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid) {
+		return fmt.Errorf("%w: %w", ErrExists, err)
+	}
+	return err
 }
 
 // store writes an object at its version.
@@ -130,7 +168,24 @@ func (c *Client[T]) store(ctx context.Context, o *Object[T]) (*Object[T], error)
 //
 // change cannot modify the uid, the name, the version or the generation. Use UpdateStatus for statuses.
 func (c *Client[T]) Update(ctx context.Context, id *resourcepb.ID, change func(*Object[T]) error) (*Object[T], error) {
-	return c.readModifyWrite(ctx, id, func(o *Object[T]) error {
+	return c.readModifyWrite(ctx, id, nil, c.contentOnly(change))
+}
+
+// Apply is Update for a resource that may be absent. Then change receives an object with an empty payload and no version, and Apply creates the
+// result. If id has a uid and another one is stored, Apply fails with [ErrExists].
+func (c *Client[T]) Apply(ctx context.Context, id *resourcepb.ID, change func(*Object[T]) error) (*Object[T], error) {
+	return c.readModifyWrite(ctx, id, func() *Object[T] {
+		o := &Object[T]{ID: proto.CloneOf(id), Data: c.codec.empty()}
+		if o.ID.Uid == "" {
+			o.ID.Uid = ulid.Make().String()
+		}
+		return o
+	}, c.contentOnly(change))
+}
+
+// contentOnly returns a function that calls change and undoes its changes of the identity, the version and the statuses.
+func (c *Client[T]) contentOnly(change func(*Object[T]) error) func(*Object[T]) error {
+	return func(o *Object[T]) error {
 		key, version, statuses := proto.CloneOf(o.ID), o.Version, c.codec.Copy(o).Status
 		if err := change(o); err != nil {
 			return err
@@ -140,13 +195,13 @@ func (c *Client[T]) Update(ctx context.Context, id *resourcepb.ID, change func(*
 		}
 		o.ID, o.Version, o.Status = key, version, statuses
 		return nil
-	})
+	}
 }
 
 // UpdateStatus is Update for the status under one key. change receives an empty status if none is stored. The generation stays the same, and the
 // status's update time is set.
 func (c *Client[T]) UpdateStatus(ctx context.Context, id *resourcepb.ID, key string, change func(o *Object[T], status *resourcepb.Status) error) (*Object[T], error) {
-	return c.readModifyWrite(ctx, id, func(o *Object[T]) error {
+	return c.readModifyWrite(ctx, id, nil, func(o *Object[T]) error {
 		status := proto.CloneOf(o.Status[key])
 		if status == nil {
 			status = &resourcepb.Status{}
@@ -168,17 +223,23 @@ func (c *Client[T]) UpdateStatus(ctx context.Context, id *resourcepb.ID, key str
 	})
 }
 
-// readModifyWrite reads, changes and writes a resource until no other writer is faster.
-func (c *Client[T]) readModifyWrite(ctx context.Context, id *resourcepb.ID, change func(*Object[T]) error) (*Object[T], error) {
+// readModifyWrite reads, changes and writes a resource until no other writer is faster. It creates an absent resource from the result of initial,
+// unless that is nil.
+func (c *Client[T]) readModifyWrite(ctx context.Context, id *resourcepb.ID, initial func() *Object[T], change func(*Object[T]) error) (*Object[T], error) {
 	if err := c.checkID(id); err != nil {
 		return nil, err
 	}
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
+		var after *Object[T]
 		before, err := c.Get(ctx, storage.StrongConsistency, id)
-		if err != nil {
+		switch {
+		case err == nil:
+			after = c.codec.Copy(before)
+		case initial != nil && errors.Is(err, storage.ErrNotFound):
+			after = initial()
+		default:
 			return nil, err
 		}
-		after := c.codec.Copy(before)
 		if err := change(after); err != nil {
 			return nil, err
 		}
@@ -186,6 +247,9 @@ func (c *Client[T]) readModifyWrite(ctx context.Context, id *resourcepb.ID, chan
 			return before, nil
 		}
 		stored, err := c.store(ctx, after)
+		if before == nil && id.GetUid() != "" && errors.Is(err, storage.ErrWrongUid) {
+			return nil, existsError(err)
+		}
 		if !errors.Is(err, storage.ErrCASFailure) && !(errors.Is(err, storage.ErrWrongUid) && id.GetUid() == "") {
 			return stored, err
 		}

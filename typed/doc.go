@@ -22,5 +22,7 @@
 //		return errors.Join(services.In(tx).Put(cart), routes.In(tx).Delete(routeID))
 //	})
 //
+// [Client.Follow] returns the stored resources and then every change, and survives the ends of watches.
+//
 // The caller owns the [Object] values that it receives: changing one affects neither other objects nor the store.
 package typed

@@ -17,6 +17,9 @@ type emitter[T any] struct {
 	codec *Codec[T]
 	yield func(Event[T], error) bool
 	known map[key.Key]knownResource
+	// isComplete reports that known has all resources that the program has.
+	isComplete bool
+	selector   Selector
 }
 
 // knownResource is the last state of a resource that the program has.
@@ -43,10 +46,19 @@ func (e *emitter[T]) change(ev *resourcepb.WatchEvent, cursor string) error {
 		return e.put(res, out)
 	}
 	if res := ev.GetDelete().GetResource(); res != nil {
-		delete(e.known, key.Of(res.GetId()))
-		return e.deleted(res, out)
+		return e.remove(res, out)
 	}
 	return nil
+}
+
+// remove returns the deletion of a resource that the program may have.
+func (e *emitter[T]) remove(res *resourcepb.Resource, out Event[T]) error {
+	k := key.Of(res.GetId())
+	if _, exists := e.known[k]; !exists && e.isComplete {
+		return nil // the selector did not select it
+	}
+	delete(e.known, k)
+	return e.deleted(res, out)
 }
 
 // put returns a stored resource if it differs from the known one. out has the other fields of the event.
@@ -56,8 +68,13 @@ func (e *emitter[T]) put(res *resourcepb.Resource, out Event[T]) error {
 	if exists && old.id == nil && old.version == res.GetVersion() {
 		return nil
 	}
+	if !e.selector.matches(res) && exists {
+		return e.delete(k, out)
+	} else if !e.selector.matches(res) {
+		return e.remove(res, out)
+	}
 	if exists && old.uid != "" && old.uid != res.GetId().GetUid() {
-		if err := e.delete(k); err != nil {
+		if err := e.delete(k, Event[T]{}); err != nil {
 			return err
 		}
 		old = knownResource{}
@@ -92,7 +109,7 @@ func (e *emitter[T]) deleteExcept(listed map[key.Key]bool) error {
 		return 1
 	})
 	for _, k := range absent {
-		if err := e.delete(k); err != nil {
+		if err := e.delete(k, Event[T]{}); err != nil {
 			return err
 		}
 	}
@@ -100,17 +117,18 @@ func (e *emitter[T]) deleteExcept(listed map[key.Key]bool) error {
 }
 
 // delete returns the deletion of a known resource.
-func (e *emitter[T]) delete(k key.Key) error {
+func (e *emitter[T]) delete(k key.Key, out Event[T]) error {
 	old := e.known[k]
 	delete(e.known, k)
 	if old.id != nil {
-		return e.emit(Event[T]{Kind: Deleted, Old: &Object[T]{ID: old.id}}, nil)
+		out.Kind, out.Old = Deleted, &Object[T]{ID: old.id}
+		return e.emit(out, nil)
 	}
 	res, err := codec.Decode(old.data, old.version)
 	if err != nil {
 		return err
 	}
-	return e.deleted(res, Event[T]{})
+	return e.deleted(res, out)
 }
 
 // deleted returns a deleted resource.

@@ -21,6 +21,9 @@ type FollowOptions struct {
 	// Known returns the ids of the resources that the program has from an earlier run. Follow calls it before it lists for the first time, and
 	// then returns a deletion for each resource that is no longer stored. It may be nil if the program starts with an empty state.
 	Known func(context.Context) ([]*resourcepb.ID, error)
+	// Selector selects resources by their metadata. A resource that it no longer selects is returned as deleted. The database has no index of
+	// metadata, so all resources with the prefix are read.
+	Selector Selector
 	// Report, if not nil, is called with the reason of each interruption, and with nil when Follow receives changes again.
 	Report func(error)
 	// Progress, if positive, makes Follow return an event of the kind Progress if the cursor has advanced for this time without an event.
@@ -45,8 +48,8 @@ type FollowOptions struct {
 func (c *Client[T]) Follow(ctx context.Context, tenancy *resourcepb.Tenancy, prefix string, opts FollowOptions) iter.Seq2[Event[T], error] {
 	return func(yield func(Event[T], error) bool) {
 		f := &follower[T]{
-			client: c, tenancy: tenancy, prefix: prefix, opts: opts, cursor: opts.Cursor,
-			emitter: emitter[T]{codec: c.codec, yield: yield, known: map[key.Key]knownResource{}},
+			client: c, tenancy: c.tenancyOr(tenancy), prefix: prefix, opts: opts, cursor: opts.Cursor,
+			emitter: emitter[T]{codec: c.codec, yield: yield, selector: opts.Selector, isComplete: opts.Cursor == "" && opts.Known == nil, known: map[key.Key]knownResource{}},
 		}
 		if err := f.run(ctx); err != errStopped {
 			yield(Event[T]{}, err)
@@ -63,7 +66,6 @@ type follower[T any] struct {
 	emitter       emitter[T]
 	cursor        string // behind the last event; "" to list
 	compactErr    error  // the reason why the cursor cannot be resumed; nil if that is unknown
-	hasKnown      bool   // the emitter knows all resources that the program has
 	isInterrupted bool
 }
 
@@ -153,22 +155,18 @@ func (f *follower[T]) resume(ctx context.Context) (storage.Watch, error) {
 // prepareList completes the set of known resources before the first list. cause is the reason why a watch cannot be resumed; nil if there was no
 // cursor.
 func (f *follower[T]) prepareList(ctx context.Context, cause error) error {
-	if f.hasKnown {
+	if f.emitter.isComplete {
 		return nil
 	}
 	if f.opts.Known == nil {
-		if f.opts.Cursor != "" {
-			return fmt.Errorf("%w: %w", errUnknownState, cause)
-		}
-		f.hasKnown = true
-		return nil
+		return fmt.Errorf("%w: %w", errUnknownState, cause)
 	}
 	ids, err := f.opts.Known(ctx)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUnknownState, err)
 	}
 	f.emitter.add(ids)
-	f.hasKnown = true
+	f.emitter.isComplete = true
 	return nil
 }
 

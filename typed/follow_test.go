@@ -472,3 +472,69 @@ func TestFollowProgress(t *testing.T) {
 		follow(t, c.client.Follow(t.Context(), shop, "a", typed.FollowOptions{Cursor: progress})).expect("put a 1")
 	})
 }
+
+// A selector selects resources by metadata. A resource that it no longer selects is deleted for the follower, also if that happened before a list.
+func TestFollowSelector(t *testing.T) {
+	onEachFaulty(t, func(c counters, b *faulty) {
+		label := func(name, tier string) {
+			c.Helper()
+			if _, err := c.client.Update(c.ctx, c.client.ID(shop, name), func(o *counter) error {
+				o.Metadata = map[string]string{"tier": tier, "other": "x"}
+				if tier == "back" {
+					o.Data.Value += 100
+				}
+				return nil
+			}); err != nil {
+				c.Fatal(err)
+			}
+		}
+		for i, name := range []string{"a", "b", "c"} {
+			c.create(name, int64(i))
+		}
+		label("a", "front")
+		label("b", "back")
+		f := follow(c.T, c.client.Follow(c.ctx, shop, "", typed.FollowOptions{Selector: typed.Selector{"tier": "front"}}))
+		f.expect("put a 0", "synced")
+		label("b", "front")
+		label("c", "back")
+		c.delete("c")
+		c.set("b", 5)
+		label("a", "back")
+		f.expect("put b 101", "put b 5 was 101", "deleted a 0")
+		label("a", "front")
+		f.expect("put a 100")
+		label("a", "")
+		label("b", "back")
+		b.endWatch(nil)
+		b.compact(c.ctx, c.T)
+		f.expect("deleted a 100", "deleted b 5", "synced")
+		var names []string
+		for o, err := range c.client.List(c.ctx, storage.StrongConsistency, shop, "", typed.Selector{"tier": "back"}, typed.Selector{"other": "x"}) {
+			if err != nil {
+				c.Fatal(err)
+			}
+			names = append(names, o.ID.Name)
+		}
+		if !slices.Equal(names, []string{"b"}) {
+			c.Errorf("the list has %q, expected b", names)
+		}
+	})
+}
+
+// A follower that continues at a cursor does not know which resources the program has: it returns the unselected ones as deleted.
+func TestFollowSelectorAfterResume(t *testing.T) {
+	onEachFaulty(t, func(c counters, b *faulty) {
+		opts := typed.FollowOptions{Selector: typed.Selector{"tier": "front"}}
+		id := c.client.ID(shop, "a")
+		if _, err := c.client.Create(c.ctx, counter{ID: id, Data: wrapperspb.Int64(1), Metadata: map[string]string{"tier": "front"}}); err != nil {
+			c.Fatal(err)
+		}
+		f := follow(c.T, c.client.Follow(c.ctx, shop, "", opts))
+		f.expect("put a 1", "synced")
+		opts.Cursor = f.cursor
+		if _, err := c.client.Update(c.ctx, id, func(o *counter) error { o.Metadata = nil; return nil }); err != nil {
+			c.Fatal(err)
+		}
+		follow(c.T, c.client.Follow(c.ctx, shop, "", opts)).expect("deleted a 1")
+	})
+}

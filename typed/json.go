@@ -100,6 +100,7 @@ func JSON[T any]() *Codec[T] {
 			}
 			return merged, nil
 		},
+		empty: func() (v T) { return v },
 		clone: func(v T) T {
 			out := v
 			if payload, err := encode(v); err == nil {

@@ -77,6 +77,7 @@ type Codec[T any] struct {
 	decode  func(payload []byte) (T, error)
 	encode  func(T) ([]byte, error)
 	merge   func(stored, encoded []byte) ([]byte, error) // adds the parts of a stored payload that T lacks; nil if T has all parts
+	empty   func() T
 	clone   func(T) T
 	equal   func(a, b T) bool
 }
@@ -159,10 +160,4 @@ func (c *Codec[T]) Same(a, b *Object[T]) bool {
 	return proto.Equal(a.Owner, b.Owner) && maps.Equal(a.Metadata, b.Metadata) && c.equal(a.Data, b.Data) &&
 		a.ID.GetType().GetGroupVersion() == b.ID.GetType().GetGroupVersion() &&
 		maps.EqualFunc(a.Status, b.Status, func(x, y *resourcepb.Status) bool { return proto.Equal(x, y) })
-}
-
-// idString formats an id for errors.
-func idString(id *resourcepb.ID) string {
-	return fmt.Sprintf("%s/%s %q in %q/%q", id.GetType().GetGroup(), id.GetType().GetKind(), id.GetName(),
-		id.GetTenancy().GetPartition(), id.GetTenancy().GetNamespace())
 }

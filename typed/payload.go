@@ -22,6 +22,7 @@ func Messages[T proto.Message]() *Codec[T] {
 			}
 			return proto.MarshalOptions{Deterministic: true}.Marshal(m)
 		},
+		empty: func() T { return typ.New().Interface().(T) },
 		clone: func(m T) T { return proto.CloneOf(m) },
 		equal: func(a, b T) bool { return proto.Equal(a, b) },
 	}

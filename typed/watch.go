@@ -2,7 +2,9 @@ package typed
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"iter"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/history"
@@ -59,7 +61,7 @@ func WithOld(o *watchOptions) { o.old = true }
 // Watch returns a watch of the resources of a tenancy with a name prefix. Each tenancy unit may be "*". The watch returns the stored resources,
 // then Synced, then every change. The context bounds only this call.
 func (c *Client[T]) Watch(ctx context.Context, tenancy *resourcepb.Tenancy, prefix string, opts ...WatchOption) (*Watch[T], error) {
-	w, err := c.backend.WatchList(ctx, storage.UnversionedTypeFrom(c.typ), tenancy, prefix)
+	w, err := c.backend.WatchList(ctx, storage.UnversionedTypeFrom(c.typ), c.tenancyOr(tenancy), prefix)
 	return c.newWatch(w, err, false, opts)
 }
 
@@ -69,7 +71,7 @@ func (c *Client[T]) WatchFrom(ctx context.Context, tenancy *resourcepb.Tenancy, 
 	if !ok {
 		return nil, fmt.Errorf("%w: the backend cannot resume a watch", storage.ErrInvalid)
 	}
-	w, err := resumer.WatchFrom(ctx, storage.UnversionedTypeFrom(c.typ), tenancy, prefix, cursor)
+	w, err := resumer.WatchFrom(ctx, storage.UnversionedTypeFrom(c.typ), c.tenancyOr(tenancy), prefix, cursor)
 	return c.newWatch(w, err, true, opts)
 }
 
@@ -119,6 +121,19 @@ func (w *Watch[T]) Next(ctx context.Context) (Event[T], error) {
 			out.Cursor = w.watch.Cursor()
 		}
 		return out, nil
+	}
+}
+
+// Events returns the events of the watch as a sequence. A [*PayloadError] does not end the sequence; any other error of Next does, and so does the end
+// of the loop. The watch remains open.
+func (w *Watch[T]) Events(ctx context.Context) iter.Seq2[Event[T], error] {
+	return func(yield func(Event[T], error) bool) {
+		for {
+			ev, err := w.Next(ctx)
+			if !yield(ev, err) || err != nil && !errors.As(err, new(*PayloadError)) {
+				return
+			}
+		}
 	}
 }
 
