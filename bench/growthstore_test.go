@@ -81,7 +81,7 @@ func (s *growingStore) load(loader driver.Bulk, from, to int, done func(n int)) 
 	})
 }
 
-// learnVersions reads the versions of the items from one number on, which a Loader does not return.
+// learnVersions reads the versions of the items from one number on, which a driver.Bulk does not return.
 func (s *growingStore) learnVersions(from int) error {
 	reader, ok := storage.As[driver.Bulk](s.backend)
 	if !ok {

@@ -135,7 +135,7 @@ func (t *txn) log(k, row []byte) {
 	}
 }
 
-// trim removes the oldest rows of the log, except for the newest changes and the row before them, where history begins.
+// trim removes the oldest rows of the log, except for the newest changes and the row before them, after which history begins.
 func (t *txn) trim(keep int) {
 	b := t.Bucket(logBucket)
 	rows := b.Sequence()

@@ -190,7 +190,7 @@ func TestRelist(t *testing.T) {
 	}
 }
 
-// handOver reads a list in pages from all servers in turn, while objects are written: it returns the state at its beginning.
+// handOver reads a list in pages from all servers in turn, while objects are written. The list must have the state at its beginning.
 func handOver(t *testing.T, servers []*apiserver) {
 	t.Helper()
 	var pages []corev1.ConfigMap
