@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"fmt"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -35,14 +36,44 @@ func (s *Server) List(ctx context.Context, req *resourcepb.ListRequest) (*resour
 	return listed, nil
 }
 
-// listAll lists without pages.
+// listAll lists without pages. With Options.MaxList it reads pages, so that it can end before it has read a list that is too large.
 func (v *view) listAll(ctx context.Context, req *resourcepb.ListRequest) (*resourcepb.ListResponse, error) {
-	all, err := v.server.backend.List(ctx, consistency(ctx), storage.UnversionedTypeFrom(v.name), v.tenancy, req.GetNamePrefix())
-	if err != nil {
-		return nil, err
+	name := storage.UnversionedTypeFrom(v.name)
+	pager, ok := storage.As[storage.Pager](v.server.backend)
+	if v.server.opts.MaxList == 0 || !ok {
+		all, err := v.server.backend.List(ctx, consistency(ctx), name, v.tenancy, req.GetNamePrefix())
+		if err != nil {
+			return nil, err
+		}
+		page, err := v.filter(ctx, all, 0)
+		return &resourcepb.ListResponse{Resources: page.shown}, err
 	}
-	page, err := v.filter(ctx, all, 0)
-	return &resourcepb.ListResponse{Resources: page.shown}, err
+	out, size := &resourcepb.ListResponse{}, 0
+	for opts := (storage.ListOptions{Consistency: consistency(ctx)}); ; {
+		page, err := pager.ListPage(ctx, name, v.tenancy, req.GetNamePrefix(), opts)
+		if err != nil {
+			return nil, err
+		}
+		visible, err := v.filter(ctx, page.Resources, 0)
+		if err != nil {
+			return nil, err
+		}
+		for _, res := range visible.shown {
+			size += sizeIn(res)
+		}
+		if size > v.server.opts.MaxList {
+			return nil, v.server.tooLarge()
+		}
+		out.Resources = append(out.Resources, visible.shown...)
+		if opts.Continue = page.Continue; opts.Continue == "" {
+			return out, nil
+		}
+	}
+}
+
+// tooLarge is the error of a list that is larger than Options.MaxList.
+func (s *Server) tooLarge() error {
+	return reasonError(codes.ResourceExhausted, "TOO_LARGE", fmt.Sprintf("the list has more than %d bytes: list with a limit", s.opts.MaxList))
 }
 
 // listPage lists one page, of at most maxPageBytes and one resource. The store's continue token may name the last resource of its page. So a page ends with a resource that the caller

@@ -60,7 +60,7 @@ func (s *Server) readOwned(ctx context.Context, v *view, ids []*resourcepb.ID, l
 	size := 0
 	for len(ids) > 0 && (page == 0 || len(owned) == page) {
 		portion := ids
-		if limit > 0 {
+		if limit > 0 || s.opts.MaxList > 0 {
 			portion = ids[:min(len(ids), maxParallelReads)]
 		}
 		ids = ids[len(portion):]
@@ -83,6 +83,9 @@ func (s *Server) readOwned(ctx context.Context, v *view, ids []*resourcepb.ID, l
 			owned = append(owned, res)
 			if size += sizeIn(res); page == 0 && limit > 0 && (len(owned) == limit || size >= maxPageBytes) {
 				page = len(owned)
+			}
+			if limit == 0 && s.opts.MaxList > 0 && size > s.opts.MaxList {
+				return nil, 0, s.tooLarge()
 			}
 		}
 	}

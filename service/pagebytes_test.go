@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage/inmem"
@@ -51,6 +53,40 @@ func TestPagesAreBoundedInBytes(t *testing.T) {
 		}
 		if want := "x0 x1 x2 x3 x4 x5 x6 x7 x8"; strings.Join(got, " ") != want {
 			t.Errorf("%s: the pages have %v", name, got)
+		}
+	}
+}
+
+// A list without a limit that is larger than MaxList is refused; its pages are not.
+func TestMaxList(t *testing.T) {
+	t.Parallel()
+	b := inmem.New(nil)
+	t.Cleanup(func() { b.Close() })
+	server := service.New(b, registry.NewOpen(registry.Type{}), &service.Options{MaxList: 10_000})
+	owner := store(t.Context(), t, b, album("owner", ""), "here", "v1").GetId()
+	add := func(name string) {
+		res := album(name, strings.Repeat("x", 4000))
+		res.Owner = owner
+		store(t.Context(), t, b, res, "here", "v1")
+	}
+	list := func(limit int32) (counts [2]int, errs [2]error) {
+		all, err := server.List(t.Context(), &resourcepb.ListRequest{Type: albumType, Tenancy: owner.GetTenancy(), NamePrefix: "x", Limit: limit})
+		owned, ownedErr := server.ListByOwner(t.Context(), &resourcepb.ListByOwnerRequest{Owner: owner, Limit: limit})
+		return [2]int{len(all.GetResources()), len(owned.GetResources())}, [2]error{err, ownedErr}
+	}
+	add("x1")
+	add("x2")
+	if counts, errs := list(0); counts != [2]int{2, 2} {
+		t.Errorf("lists below the limit: %v, %v", counts, errs)
+	}
+	add("x3")
+	if counts, errs := list(5); counts != [2]int{3, 3} {
+		t.Errorf("pages: %v, %v", counts, errs)
+	}
+	_, errs := list(0)
+	for _, err := range errs {
+		if status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("a list above the limit: %v", err)
 		}
 	}
 }

@@ -38,6 +38,8 @@ type Options struct {
 	Tenancies Tenancies
 	// Recheck is the interval at which a stream authenticates its caller again and checks that the caller may still list. 0 is 60 seconds.
 	Recheck time.Duration
+	// MaxList is the maximum size in bytes of a list without a limit; a larger one is refused, and can be read in pages. 0: unlimited.
+	MaxList int
 	// Logger gets errors that are hidden from callers. If nil, slog.Default() is used.
 	Logger *slog.Logger
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"time"
+
 	"github.com/spf13/cobra"
 
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
@@ -36,6 +38,10 @@ Without TLS the server listens only on addresses of this machine, unless --insec
 	flags.StringVar(&f.config.Types, "types", "", "directory with the descriptor sets (*.binpb, *.pb) of the types that are served")
 	flags.BoolVar(&f.config.AnyType, "any-type", false, "serve every type, in namespaces, with any payload")
 	flags.StringVar(&f.config.Tokens, "tokens", "", "file with the permissions of each token (default: all callers may do everything)")
+	flags.IntVar(&f.maxBuffered, "max-buffered", 256, "MiB of answers that wait for their clients, a quarter of it for each token")
+	flags.DurationVar(&f.config.ConnectionAge, "connection-age", time.Hour, "age at which gRPC clients are told to open another connection, 0 for never")
+	flags.Float64Var(&f.config.Rate, "rate", 0, "calls and requests a second of each token, 0 for no limit")
+	flags.Float64Var(&f.config.TotalRate, "total-rate", 0, "calls and requests a second of all callers, 0 for no limit")
 	f.add(cmd)
 	cmd.AddCommand(serveEtcdCommand(a))
 	return cmd

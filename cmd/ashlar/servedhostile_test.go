@@ -23,11 +23,11 @@ import (
 )
 
 // serveTokens starts a server with a token file and returns the token of its admin.
-func serveTokens(t *testing.T) (s *serverProcess, admin string) {
+func serveTokens(t *testing.T, args ...string) (s *serverProcess, admin string) {
 	t.Helper()
 	admin, hash := token()
 	file := write(t, t.TempDir(), "tokens.yaml", fmt.Sprintf("tokens:\n  - {name: admin, sha256: %s, rules: [{types: [\"*\"], may: [read, list, write]}]}\n", hash))
-	return serveStore(t, fileURL(t), "--tokens", file, "--admin", "127.0.0.1:0"), admin
+	return serveStore(t, fileURL(t), append(args, "--tokens", file, "--admin", "127.0.0.1:0")...), admin
 }
 
 // dialGRPC returns a connection to the gRPC server.

@@ -16,6 +16,7 @@ import (
 // serveFlags are the flags of both servers.
 type serveFlags struct {
 	config              serve.Config
+	maxBuffered         int // MiB
 	logFormat, logLevel string
 }
 
@@ -28,6 +29,7 @@ func (f *serveFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.config.Insecure, "insecure", false, "listen on addresses that other machines reach without TLS")
 	flags.IntVar(&f.config.MaxConnections, "max-connections", 0, "open connections at each address; 0 is a third of the process's open files, at most 10000")
 	flags.DurationVar(&f.config.Drain, "drain", 10*time.Second, "how long calls may go on when the server is to end")
+	flags.DurationVar(&f.config.DrainDelay, "drain-delay", 0, "how long requests are served after probes report that the server is to end")
 	flags.DurationVar(&f.config.ReadyTimeout, "ready-timeout", 2*time.Second, "how long a probe waits for the store")
 	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, which has every call, info, warn or error")
@@ -39,6 +41,7 @@ func (f *serveFlags) run(ctx context.Context, a *cli.App, serveStore func(contex
 	if c.Logger, err = serve.NewLogger(a.Err, f.logFormat, f.logLevel); err != nil {
 		return cli.Usagef("%w", err)
 	}
+	c.MaxBuffered = int64(f.maxBuffered) << 20
 	if err := c.Check(); err != nil {
 		return cli.Usagef("%w", err)
 	}

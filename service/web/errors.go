@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -22,6 +24,8 @@ type failure struct {
 	// Reason is a machine-readable name of the error, if the service has one.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message"`
+	// retryAfter is the number of seconds after which a retry may succeed, or 0.
+	retryAfter int
 }
 
 func (f *failure) Error() string { return f.Message }
@@ -81,8 +85,11 @@ func failureOf(err error) *failure {
 	}
 	f = &failure{Code: meaning.http, Status: meaning.status, Message: s.Message()}
 	for _, detail := range s.Details() {
-		if info, ok := detail.(*errdetails.ErrorInfo); ok {
+		switch info := detail.(type) {
+		case *errdetails.ErrorInfo:
 			f.Reason = info.GetReason()
+		case *errdetails.RetryInfo:
+			f.Code, f.retryAfter = http.StatusTooManyRequests, int(math.Ceil(info.GetRetryDelay().AsDuration().Seconds()))
 		}
 	}
 	return f
@@ -93,6 +100,9 @@ func fail(w http.ResponseWriter, err error) {
 	f := failureOf(err)
 	if f.Code == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	if f.retryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(f.retryAfter))
 	}
 	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(f.Code)

@@ -23,7 +23,8 @@ const maxAnonymous = 256
 
 // admission refuses gRPC calls before their messages are read, so that a caller without a valid token cannot make the server hold messages.
 type admission struct {
-	tokens    *tokens
+	tokens    *tokens // nil if all callers may do everything
+	limits    *limits
 	log       requestLog
 	anonymous atomic.Int64
 }
@@ -31,31 +32,51 @@ type admission struct {
 // tap is called for each new call, in the goroutine that reads the connection. ctx ends with the call, but not if the call is refused.
 func (a *admission) tap(ctx context.Context, call *tap.Info) (context.Context, error) {
 	began := time.Now()
-	err := a.admit(ctx, call.FullMethodName)
+	who, err := a.admit(ctx, call.FullMethodName)
+	if err == nil && !isProbe(call.FullMethodName) {
+		err = a.limits.take(who.callerName(), began)
+	}
 	if err == nil {
-		return ctx, nil
+		return withPrincipal(ctx, who), nil
 	}
 	a.log.call(ctx, call.FullMethodName, &caller{}, began, err)
 	countRefusal(ctx)
 	return nil, err
 }
 
-// admit returns the error of a call that is refused.
-func (a *admission) admit(ctx context.Context, method string) error {
+// admit returns the owner of the token of a call, nil for none, or the error of a call that is refused.
+func (a *admission) admit(ctx context.Context, method string) (*principal, error) {
+	if a.tokens == nil {
+		return nil, nil
+	}
 	token := service.Token(ctx)
-	err := a.tokens.check(token)
+	who, err := a.tokens.find(token)
 	switch {
 	case err == nil && token != "":
-		return nil
+		return who, nil
 	case err != nil && !isProbe(method):
-		return status.Error(codes.Unauthenticated, err.Error())
+		return nil, status.Error(codes.Unauthenticated, err.Error())
 	}
 	if a.anonymous.Add(1) > maxAnonymous {
 		a.anonymous.Add(-1)
-		return status.Errorf(codes.ResourceExhausted, "the server has %d active calls without a token: try again later, or send a token", maxAnonymous)
+		return nil, status.Errorf(codes.ResourceExhausted, "the server has %d active calls without a token: try again later, or send a token", maxAnonymous)
 	}
 	context.AfterFunc(ctx, func() { a.anonymous.Add(-1) })
-	return nil
+	return nil, nil
+}
+
+// principalKey is the context key of the name of a caller's token.
+type principalKey struct{}
+
+// withPrincipal returns a context with the name of a caller's token.
+func withPrincipal(ctx context.Context, who *principal) context.Context {
+	return context.WithValue(ctx, principalKey{}, who.callerName())
+}
+
+// principalOf returns the name of the caller's token, "" for callers without one.
+func principalOf(ctx context.Context) string {
+	name, _ := ctx.Value(principalKey{}).(string)
+	return name
 }
 
 // isProbe reports whether a method belongs to the health service, which needs no token.

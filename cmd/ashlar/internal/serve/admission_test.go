@@ -45,7 +45,7 @@ func serveRefusals(t *testing.T) (client *grpc.ClientConn, accepted <-chan struc
 	if err != nil {
 		t.Fatal(err)
 	}
-	calls := &admission{tokens: tokens, log: requestLog{slog.New(slog.DiscardHandler)}}
+	calls := &admission{tokens: tokens, limits: newLimits(0, 0), log: requestLog{slog.New(slog.DiscardHandler)}}
 	contexts := make(chan context.Context, 2*maxRefused)
 	server := grpc.NewServer(grpc.Creds(newHandshakes(insecure.NewCredentials())), grpc.StatsHandler(connections{}),
 		grpc.InTapHandle(func(ctx context.Context, info *tap.Info) (context.Context, error) {

@@ -37,8 +37,17 @@ type Config struct {
 	// MaxConnections is the limit of open connections at Listen and at HTTP, each. 0: a third of the process's file descriptors, at most 10,000.
 	MaxConnections int
 
+	// MaxBuffered is the limit of the bytes of answers that wait for their clients. A token can use a quarter of it. 0: 256 MiB.
+	MaxBuffered int64
+
+	// DrainDelay is the time between the moment that probes report a stopping server and the drain. Requests are served in the meantime.
+	DrainDelay time.Duration
 	// Drain is the time that active calls have to end when the server stops.
 	Drain time.Duration
+	// ConnectionAge is the age at which the clients of a gRPC connection are told to open another one. Active calls continue. 0: never.
+	ConnectionAge time.Duration
+	// Rate is the limit of the gRPC calls and HTTP requests a second of each token, and TotalRate that of all callers. 0: unlimited.
+	Rate, TotalRate float64
 	// ReadyTimeout bounds the time that a probe waits for the store.
 	ReadyTimeout time.Duration
 
@@ -66,6 +75,12 @@ func NewLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	return nil, fmt.Errorf("the log format must be text or json, found %q", format)
 }
 
+// The default and the minimum of MaxBuffered. A quarter of the minimum has room for several pages of lists.
+const (
+	defaultBuffered = 256 << 20
+	minBuffered     = 64 << 20
+)
+
 // Check returns the errors of the configuration that can be found without opening anything.
 func (c *Config) Check() error {
 	var errs []error
@@ -82,11 +97,17 @@ func (c *Config) Check() error {
 	if c.ClientCA != "" && c.Cert == "" {
 		fault("--client-ca needs --tls-cert and --tls-key")
 	}
-	if c.Drain < 0 || c.ReadyTimeout <= 0 {
-		fault("--drain must be 0 or more, and --ready-timeout more than 0")
+	if c.Drain < 0 || c.DrainDelay < 0 || c.ReadyTimeout <= 0 {
+		fault("--drain and --drain-delay must be 0 or more, and --ready-timeout more than 0")
+	}
+	if c.ConnectionAge < 0 || c.Rate < 0 || c.TotalRate < 0 {
+		fault("--connection-age, --rate and --total-rate must be 0 or more")
 	}
 	if c.MaxConnections < 0 {
 		fault("--max-connections must be 0 or more")
+	}
+	if c.MaxBuffered != 0 && c.MaxBuffered < minBuffered {
+		fault("--max-buffered must be %d MiB or more", minBuffered>>20)
 	}
 	if c.Listen == "" {
 		fault("--listen needs an address")

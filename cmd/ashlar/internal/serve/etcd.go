@@ -60,7 +60,7 @@ func (s *server) serveEtcd(ctx context.Context, keys *etcdserver.Server, clients
 	where := []any{"grpc", clients.Addr().String()}
 	if admin != nil {
 		where = append(where, "admin", admin.Addr().String())
-		s.goHTTP(g, s.newAdmin(), admin)
+		s.goAdmin(g, admin)
 	}
 	warning := ""
 	if s.config.ClientCA == "" {
@@ -79,8 +79,6 @@ const minEtcdPings = 5 * time.Second
 // Unavailable, so that clients continue elsewhere. It cuts off calls that are still running then.
 func (s *server) drainEtcd(keys *etcdserver.Server) {
 	s.config.Logger.Info("draining", "for", s.config.Drain)
-	s.ready.draining.Store(true)
-	s.health.Shutdown()
 	s.handshakes.close()
 	stopped := make(chan struct{})
 	go func() {

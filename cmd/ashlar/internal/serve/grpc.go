@@ -12,6 +12,7 @@ import (
 // limits of servers with the compatible API, so that client settings fit both.
 const (
 	maxReceived = 4 << 20
+	maxList     = 16 << 20 // of a list without a limit; gRPC's clients receive 4 MiB unless they set another limit
 	maxHeaders  = 64 << 10 // of a call, which are read before the token is checked
 	maxStreams  = 2048
 	minPings    = 15 * time.Second
@@ -29,6 +30,9 @@ const (
 	pingAfter   = 30 * time.Second
 	pingTimeout = 20 * time.Second
 )
+
+// stallTimeout is the time after which a client that does not read its answers is disconnected.
+const stallTimeout = time.Minute
 
 // serveGRPC serves until the server is stopped, possibly before this call.
 func serveGRPC(g *grpc.Server, l net.Listener) error {

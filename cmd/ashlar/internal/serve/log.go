@@ -105,16 +105,18 @@ func (l requestLog) handler(next http.Handler) http.Handler {
 		began := time.Now()
 		ctx, who := withCaller(r.Context())
 		answer := &statusRecorder{ResponseWriter: w, code: http.StatusOK}
+		defer func() { // also if the handler aborts its answer by a panic
+			level := slog.LevelDebug
+			switch {
+			case answer.code >= http.StatusInternalServerError:
+				level = slog.LevelWarn
+			case answer.code == http.StatusUnauthorized, answer.code == http.StatusForbidden:
+				level = slog.LevelInfo
+			}
+			l.logger.LogAttrs(ctx, level, "request", slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Int("code", answer.code),
+				slog.Duration("took", time.Since(began)), slog.String("caller", who.String()), slog.String("peer", r.RemoteAddr))
+		}()
 		next.ServeHTTP(answer, r.WithContext(ctx))
-		level := slog.LevelDebug
-		switch {
-		case answer.code >= http.StatusInternalServerError:
-			level = slog.LevelWarn
-		case answer.code == http.StatusUnauthorized, answer.code == http.StatusForbidden:
-			level = slog.LevelInfo
-		}
-		l.logger.LogAttrs(ctx, level, "request", slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Int("code", answer.code),
-			slog.Duration("took", time.Since(began)), slog.String("caller", who.String()), slog.String("peer", r.RemoteAddr))
 	})
 }
 

@@ -22,6 +22,7 @@ type metrics struct {
 	grpc     *grpcprom.ServerMetrics
 	streams  prometheus.Gauge
 	panics   prometheus.Counter
+	stalled  prometheus.Counter
 	inFlight prometheus.Gauge
 	duration *prometheus.HistogramVec
 }
@@ -32,15 +33,23 @@ func newMetrics() *metrics {
 		grpc:     grpcprom.NewServerMetrics(grpcprom.WithServerHandlingTimeHistogram()),
 		streams:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "grpc_server_streams", Help: "Open streams, such as watches."}),
 		panics:   prometheus.NewCounter(prometheus.CounterOpts{Name: "grpc_server_panics_total", Help: "Calls that ended with a panic."}),
+		stalled:  prometheus.NewCounter(prometheus.CounterOpts{Name: "grpc_server_stalled_total", Help: "Connections closed because their client did not read."}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "http_requests_in_flight", Help: "Active requests to /api."}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "http_request_duration_seconds", Help: "Duration of requests to /api; of a watch, the time that it was open.",
 			Buckets: prometheus.DefBuckets,
 		}, []string{"method", "code"}),
 	}
-	m.registry.MustRegister(m.grpc, m.streams, m.panics, m.inFlight, m.duration,
+	m.registry.MustRegister(m.grpc, m.streams, m.panics, m.stalled, m.inFlight, m.duration,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
+}
+
+// measure adds the metrics of a budget.
+func (m *metrics) measure(b *budget) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "ashlar_server_buffered_bytes", Help: "Bytes of answers that wait for their clients.",
+	}, b.buffered))
 }
 
 // handler measures the requests of an HTTP handler.

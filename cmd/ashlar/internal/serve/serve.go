@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"net"
 
@@ -20,7 +21,7 @@ func Run(ctx context.Context, config Config) error {
 	if err != nil {
 		return err
 	}
-	options := &service.Options{Logger: config.Logger}
+	options := &service.Options{Logger: config.Logger, MaxList: maxList}
 	if config.Tokens != "" {
 		if s.tokens, err = newTokens(config.Tokens); err != nil {
 			return err
@@ -35,6 +36,9 @@ func Run(ctx context.Context, config Config) error {
 	}
 	return s.run(ctx, []string{config.Listen, config.HTTP, config.Admin}, func(backend storage.Backend, listeners []net.Listener) error {
 		s.resources = service.New(backend, s.types, options)
+		s.budget = newBudget(cmp.Or(config.MaxBuffered, defaultBuffered), s.tokens != nil)
+		s.limits = newLimits(config.Rate, config.TotalRate)
+		s.metrics.measure(s.budget)
 		creds := insecure.NewCredentials()
 		if s.certificates != nil {
 			creds = credentials.NewTLS(s.certificates.config(true, "h2"))

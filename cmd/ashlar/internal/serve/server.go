@@ -43,12 +43,15 @@ type server struct {
 
 	types     *registry.Registry
 	resources *service.Server
+	budget    *budget // nil if the server serves etcd's API
+	limits    *limits
 	grpc      *grpc.Server
 	health    *health.Server
 	// healthCtx ends when watches of the health service must end. stopHealth ends it.
 	healthCtx  context.Context
 	stopHealth func()
 	http       []*http.Server
+	admin      *http.Server // of metrics and probes, if they have an address of their own; it ends last
 }
 
 // drainGrace is the time that calls have after their watches were ended and the drain time has passed.
@@ -58,8 +61,6 @@ const drainGrace = time.Second
 // Unavailable. It cuts off calls that are still running then.
 func (s *server) drain() {
 	s.config.Logger.Info("draining", "for", s.config.Drain)
-	s.ready.draining.Store(true)
-	s.health.Shutdown()
 	bound, cancel := context.WithTimeout(context.Background(), s.config.Drain)
 	defer cancel()
 	last, cancel := context.WithTimeout(context.Background(), s.config.Drain+drainGrace)
@@ -82,6 +83,26 @@ func (s *server) drain() {
 	s.resources.Drain()
 	s.stopHealth()
 	all.Wait()
+}
+
+// delayDrain waits while probes already report that the server is not ready, so that load balancers stop sending requests to it.
+func (s *server) delayDrain() {
+	if s.config.DrainDelay > 0 {
+		s.config.Logger.Info("serving on until the drain", "for", s.config.DrainDelay)
+		time.Sleep(s.config.DrainDelay)
+	}
+}
+
+// closeAdmin ends the server of metrics and probes.
+func (s *server) closeAdmin() {
+	if s.admin == nil {
+		return
+	}
+	last, cancel := context.WithTimeout(context.Background(), drainGrace)
+	defer cancel()
+	if s.admin.Shutdown(last) != nil {
+		_ = s.admin.Close() // the time to shut down has passed
+	}
 }
 
 // healthStream ends watches of gRPC's health service when the server drains. The health service itself only reports that the server is not
@@ -220,6 +241,12 @@ func (s *server) goHTTP(g *group, h *http.Server, l net.Listener) {
 	g.Go(func() error { return serveHTTP(h, l) })
 }
 
+// goAdmin serves metrics and probes at a listener until the server has drained.
+func (s *server) goAdmin(g *group, l net.Listener) {
+	s.admin = s.newAdmin()
+	g.Go(func() error { return serveHTTP(s.admin, l) })
+}
+
 // wait maintains the health service and reloads files, until ctx ends or a part of the server fails. Then it drains the server, and waits for
 // all parts to end.
 func (s *server) wait(g *group, where []any, warning string, drain func()) error {
@@ -227,7 +254,13 @@ func (s *server) wait(g *group, where []any, warning string, drain func()) error
 	g.Go(func() error { return s.updateHealth(g.failed) })
 	g.Go(func() error {
 		<-g.failed.Done()
+		s.ready.draining.Store(true)
+		s.health.Shutdown()
+		if g.ctx.Err() != nil { // no part of the server has failed
+			s.delayDrain()
+		}
 		drain()
+		s.closeAdmin()
 		return nil
 	})
 	s.config.Logger.InfoContext(g.ctx, "listening", append(where, "tls", s.certificates != nil)...)
@@ -256,7 +289,7 @@ func (s *server) serve(ctx context.Context, listeners []net.Listener) error {
 		where = append(where, "http", listeners[1].Addr().String())
 	}
 	if listeners[2] != nil {
-		s.goHTTP(g, s.newAdmin(), listeners[2])
+		s.goAdmin(g, listeners[2])
 		where = append(where, "admin", listeners[2].Addr().String())
 	}
 	g.Go(func() error {
@@ -287,15 +320,17 @@ func (s *server) newGRPC(creds credentials.TransportCredentials, limits grpcLimi
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.MaxConcurrentStreams(limits.streams),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: limits.pings, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout, MaxConnectionAge: s.config.ConnectionAge}),
 		grpc.ChainUnaryInterceptor(s.calls.unary, s.metrics.grpc.UnaryServerInterceptor(), log.unary, guard.unary),
 		grpc.ChainStreamInterceptor(
 			s.calls.rangeStream, s.metrics.grpc.StreamServerInterceptor(), s.metrics.stream, log.stream, guard.stream, s.healthStream,
 		),
 	}
-	if s.tokens != nil {
-		calls := &admission{tokens: s.tokens, log: log}
-		options = append(options, grpc.InTapHandle(calls.tap), grpc.StatsHandler(connections{}))
+	if s.budget != nil {
+		sent := &answers{budget: s.budget, timeout: stallTimeout, logger: s.config.Logger, stalled: s.metrics.stalled.Inc}
+		calls := &admission{tokens: s.tokens, limits: s.limits, log: log}
+		options = append(options, grpc.ChainUnaryInterceptor(sent.unary), grpc.ChainStreamInterceptor(sent.stream), grpc.StatsHandler(sent),
+			grpc.ForceServerCodecV2(newSentCodec()), grpc.InTapHandle(calls.tap), grpc.StatsHandler(connections{}))
 	}
 	if s.traces != nil {
 		options = append(options, grpc.StatsHandler(otelgrpc.NewServerHandler(
@@ -331,15 +366,16 @@ func (s *server) apiHandler(resources http.Handler) http.Handler {
 	return otelhttp.NewHandler(h, "http", otelhttp.WithTracerProvider(s.traces))
 }
 
-// checkToken returns the error that the service would return to a caller with a token.
+// checkToken returns the error that the service would return to a caller with a token, or the error of a request beyond a limit.
 func (s *server) checkToken(_ context.Context, token string) error {
-	if s.tokens == nil {
-		return nil
+	var who *principal
+	if s.tokens != nil {
+		var err error
+		if who, err = s.tokens.find(token); err != nil {
+			return status.Error(codes.Unauthenticated, err.Error())
+		}
 	}
-	if err := s.tokens.check(token); err != nil {
-		return status.Error(codes.Unauthenticated, err.Error())
-	}
-	return nil
+	return s.limits.take(who.callerName(), time.Now())
 }
 
 // newAdmin returns the HTTP server of metrics and probes.

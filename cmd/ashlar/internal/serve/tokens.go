@@ -41,10 +41,12 @@ func (t *tokens) authenticate(ctx context.Context, token string, _ *resourcepb.T
 	return who, nil
 }
 
-// check returns the error of authenticate for a token.
-func (t *tokens) check(token string) error {
-	_, err := t.find(token)
-	return err
+// callerName returns the name of a token for limits, "" for callers without a token.
+func (p *principal) callerName() string {
+	if p == nil {
+		return ""
+	}
+	return p.name
 }
 
 // find returns the owner of a token, "" for none. It takes as long for an unknown token as for a known one.

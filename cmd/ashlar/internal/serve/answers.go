@@ -1,0 +1,196 @@
+package serve
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/stats"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// answers bounds the messages that gRPC calls send, in bytes and in time: a client that reads nothing for a while is disconnected. A message
+// counts until the gRPC server has written it to the connection, which may be after the end of its call.
+type answers struct {
+	budget  *budget
+	timeout time.Duration
+	logger  *slog.Logger
+	stalled func() // counts a disconnected client
+}
+
+// sender is the part of a connection that has unsent messages.
+type sender struct {
+	mu     sync.Mutex
+	ended  bool
+	unsent map[*answer]struct{}
+}
+
+// senderKey is the context key of the sender of a connection.
+type senderKey struct{}
+
+// answerKey is the context key of the answer of a call.
+type answerKey struct{}
+
+// answer has the unsent messages of a call.
+type answer struct {
+	all    *answers
+	sender *sender
+	caller string
+	timer  *time.Timer // disconnects the client; it runs while there are unsent messages
+	bytes  int64       // guarded by sender.mu
+}
+
+// TagConn returns the context of a connection, with its sender.
+func (*answers) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context {
+	return context.WithValue(ctx, senderKey{}, &sender{unsent: map[*answer]struct{}{}})
+}
+
+// HandleConn drops the unsent messages of a connection that has ended.
+func (*answers) HandleConn(ctx context.Context, event stats.ConnStats) {
+	if _, ended := event.(*stats.ConnEnd); !ended {
+		return
+	}
+	if s, ok := ctx.Value(senderKey{}).(*sender); ok {
+		s.end()
+	}
+}
+
+func (s *sender) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	for o := range s.unsent {
+		o.timer.Stop()
+		o.all.budget.release(o.caller, o.bytes)
+		o.bytes = 0
+	}
+	clear(s.unsent)
+}
+
+// TagRPC returns the context of a call, with its answer.
+func (a *answers) TagRPC(ctx context.Context, call *stats.RPCTagInfo) context.Context {
+	s, ok := ctx.Value(senderKey{}).(*sender)
+	if !ok {
+		return ctx
+	}
+	out := &answer{all: a, sender: s, caller: principalOf(ctx)}
+	conn, address := rawConn(ctx)
+	out.timer = time.AfterFunc(time.Hour, func() {
+		a.logger.Info("a client does not read its answers and is disconnected", "method", call.FullMethodName, "peer", address, "after", a.timeout)
+		a.stalled()
+		if conn != nil {
+			_ = conn.Close() // fails only on a connection that has ended
+		}
+	})
+	out.timer.Stop()
+	return context.WithValue(ctx, answerKey{}, out)
+}
+
+// HandleRPC does nothing.
+func (*answers) HandleRPC(context.Context, stats.RPCStats) {}
+
+// rawConn returns the connection of a call and the client's address.
+func rawConn(ctx context.Context) (net.Conn, string) {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil, ""
+	}
+	info, _ := p.AuthInfo.(closableInfo)
+	return info.raw, p.Addr.String()
+}
+
+// add counts the bytes of a message that is about to be sent. The answer to a write is sent in any case, because the write was made.
+func (o *answer) add(message proto.Message) (*sentMessage, error) {
+	size := proto.Size(message)
+	o.sender.mu.Lock()
+	defer o.sender.mu.Unlock()
+	if err := o.all.budget.reserve(o.caller, int64(size), isWritten(message)); err != nil {
+		return nil, err
+	}
+	if o.sender.ended {
+		o.all.budget.release(o.caller, int64(size))
+		return &sentMessage{message, size, func() {}}, nil // the message will not be sent
+	}
+	if o.bytes == 0 {
+		o.sender.unsent[o] = struct{}{}
+		o.timer.Reset(o.all.timeout)
+	}
+	o.bytes += int64(size)
+	return &sentMessage{message, size, sync.OnceFunc(func() { o.sent(size) })}, nil
+}
+
+// sent removes the bytes of a message that was sent, or dropped with its call.
+func (o *answer) sent(size int) {
+	o.sender.mu.Lock()
+	defer o.sender.mu.Unlock()
+	if o.sender.ended {
+		return
+	}
+	o.all.budget.release(o.caller, int64(size))
+	if o.bytes -= int64(size); o.bytes > 0 {
+		o.timer.Reset(o.all.timeout)
+		return
+	}
+	o.timer.Stop()
+	delete(o.sender.unsent, o)
+}
+
+// isWritten reports whether a message is the answer to a write.
+func isWritten(m proto.Message) bool {
+	switch m.(type) {
+	case *resourcepb.WriteResponse, *resourcepb.WriteStatusResponse, *resourcepb.DeleteResponse:
+		return true
+	}
+	return false
+}
+
+func (a *answers) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	out, ok := ctx.Value(answerKey{}).(*answer)
+	if !ok {
+		return next(ctx, req)
+	}
+	if err := a.budget.check(out.caller); err != nil {
+		return nil, err
+	}
+	message, err := next(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	m, ok := message.(proto.Message)
+	if !ok {
+		return message, nil
+	}
+	return out.add(m)
+}
+
+func (a *answers) stream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	if out, ok := s.Context().Value(answerKey{}).(*answer); ok {
+		s = answerStream{s, out}
+	}
+	return next(srv, s)
+}
+
+// answerStream is a stream whose messages are bounded.
+type answerStream struct {
+	grpc.ServerStream
+	out *answer
+}
+
+// SendMsg sends a message.
+func (s answerStream) SendMsg(m any) error {
+	message, ok := m.(proto.Message)
+	if !ok {
+		return s.ServerStream.SendMsg(m)
+	}
+	counted, err := s.out.add(message)
+	if err != nil {
+		return err
+	}
+	return s.ServerStream.SendMsg(counted)
+}

@@ -1,0 +1,156 @@
+package serve
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/ashlar-dev/storage/inmem"
+	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
+	"github.com/ashlar-dev/storage/service"
+	"github.com/ashlar-dev/storage/service/registry"
+)
+
+// answersFixture is a gRPC server with a resource of 1 MiB, and a client.
+type answersFixture struct {
+	*testing.T
+	answers *answers
+	stalled atomic.Int64
+	client  *grpc.ClientConn
+	id      *resourcepb.ID
+}
+
+func newAnswersFixture(t *testing.T, total int64, timeout time.Duration) *answersFixture {
+	t.Helper()
+	f := &answersFixture{T: t}
+	f.answers = &answers{
+		budget: newBudget(total, false), timeout: timeout, logger: slog.New(slog.DiscardHandler), stalled: func() { f.stalled.Add(1) },
+	}
+	backend := inmem.New(nil)
+	resources := service.New(backend, registry.NewOpen(registry.Type{}), nil)
+	server := grpc.NewServer(grpc.Creds(newHandshakes(insecure.NewCredentials())), grpc.StatsHandler(f.answers), grpc.ForceServerCodecV2(newSentCodec()),
+		grpc.ChainUnaryInterceptor(f.answers.unary), grpc.ChainStreamInterceptor(f.answers.stream))
+	resources.Register(server)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = serveGRPC(server, listener) }()
+	f.client, err = grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithStaticStreamWindowSize(1<<16)) // otherwise the window may grow until an unread answer fits
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = f.client.Close() // it was used by this test only
+		server.Stop()
+		_ = backend.Close() // its calls have ended
+	})
+	data, err := anypb.New(wrapperspb.String(strings.Repeat("x", 1_000_000)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.id = &resourcepb.ID{Type: &resourcepb.Type{Group: "demo", GroupVersion: "v1", Kind: "Album"}, Name: "a"}
+	written, err := resources.Write(t.Context(), &resourcepb.WriteRequest{Resource: &resourcepb.Resource{Id: f.id, Data: data}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.id = written.GetResource().GetId()
+	return f
+}
+
+// open calls a method and reads none of its answers.
+func (f *answersFixture) open(method string, request any) grpc.ClientStream {
+	f.Helper()
+	stream, err := f.client.NewStream(f.Context(), &grpc.StreamDesc{ServerStreams: true}, method)
+	if err == nil {
+		err = stream.SendMsg(request)
+	}
+	if err == nil {
+		err = stream.CloseSend()
+	}
+	if err != nil {
+		f.Fatal(err)
+	}
+	return stream
+}
+
+// until waits for a condition.
+func (f *answersFixture) until(what string, condition func() bool) {
+	f.Helper()
+	ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
+	defer cancel()
+	for !condition() {
+		select {
+		case <-ctx.Done():
+			f.Fatal(what)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// A client that does not read the answer to a call, or its watch, is disconnected, and its bytes do not count any more.
+func TestUnreadAnswers(t *testing.T) {
+	t.Parallel()
+	for method, request := range map[string]func(*resourcepb.ID) any{
+		resourcegrpc.ResourceService_Read_FullMethodName: func(id *resourcepb.ID) any { return &resourcepb.ReadRequest{Id: id} },
+		resourcegrpc.ResourceService_WatchList_FullMethodName: func(id *resourcepb.ID) any {
+			return &resourcepb.WatchListRequest{Type: id.GetType()}
+		},
+	} {
+		t.Run(method, func(t *testing.T) {
+			t.Parallel()
+			f := newAnswersFixture(t, 64<<20, 100*time.Millisecond)
+			stream := f.open(method, request(f.id))
+			f.until("a client that does not read is connected", func() bool { return f.stalled.Load() == 1 })
+			f.until("the bytes of a client that was disconnected count", func() bool { return f.answers.budget.buffered() == 0 })
+			if err := stream.RecvMsg(&resourcepb.ReadResponse{}); status.Code(err) != codes.Unavailable {
+				t.Errorf("the client got %v", err)
+			}
+		})
+	}
+}
+
+// Answers beyond the budget are refused. A write is not made, or answered.
+func TestAnswersBeyondBudget(t *testing.T) {
+	t.Parallel()
+	f := newAnswersFixture(t, 3_500_000, time.Hour)
+	for range 3 {
+		f.open(resourcegrpc.ResourceService_Read_FullMethodName, &resourcepb.ReadRequest{Id: f.id})
+	}
+	f.until("unread answers do not count", func() bool { return f.answers.budget.buffered() > 3_000_000 })
+	c := resourcegrpc.NewResourceServiceClient(f.client)
+	_, err := c.Read(t.Context(), &resourcepb.ReadRequest{Id: f.id})
+	if status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a read beyond the budget: %v", err)
+	}
+	w, err := c.WatchList(t.Context(), &resourcepb.WatchListRequest{Type: f.id.GetType()})
+	for err == nil {
+		_, err = w.Recv()
+	}
+	if status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a watch beyond the budget: %v", err)
+	}
+	large, err := anypb.New(wrapperspb.String(strings.Repeat("y", 1_000_000)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resource := &resourcepb.Resource{Id: &resourcepb.ID{Type: f.id.GetType(), Name: "b"}, Data: large}
+	f.open(resourcegrpc.ResourceService_Write_FullMethodName, &resourcepb.WriteRequest{Resource: resource})
+	f.until("a write is not answered", func() bool { return f.answers.budget.buffered() > 4_000_000 })
+	if _, err := c.Write(t.Context(), &resourcepb.WriteRequest{Resource: resource}); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a write beyond the budget: %v", err)
+	}
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
+	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
+)
+
+// notReady waits until the readiness probe of a server reports that it is not ready.
+func (s *serverProcess) notReady() {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool {
+		code, _ := getText(s.t, "http://"+s.admin+"/readyz")
+		return code == http.StatusServiceUnavailable
+	}, waitTimeout, 10*time.Millisecond)
+}
+
+// Requests are served while probes report that the server is going to end. A second signal ends it at once.
+func TestServeDrainDelay(t *testing.T) {
+	t.Parallel()
+	s := serveStore(t, fileURL(t), "--admin", "127.0.0.1:0", "--drain-delay", "1h")
+	s.signal(syscall.SIGTERM)
+	s.notReady()
+	s.cli(t).ok(configMap("a", "1"), "apply", "-f", "-")
+	code, _ := s.get("/api/core/v1/ConfigMap")
+	require.Equal(t, http.StatusOK, code)
+	s.signal(syscall.SIGTERM)
+	require.NotEqual(t, cli.ExitOK, s.end())
+
+	short := serveStore(t, fileURL(t), "--drain-delay", "1ms")
+	short.signal(syscall.SIGTERM)
+	require.Equal(t, cli.ExitOK, short.end())
+}
+
+// Probes are answered until the last request has been answered.
+func TestServeProbesEndLast(t *testing.T) {
+	t.Parallel()
+	s := serveStore(t, fileURL(t), "--admin", "127.0.0.1:0", "--drain", "1h")
+	conn, err := net.Dial("tcp", s.http)
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = fmt.Fprintf(conn, "PUT /api/demo/v1/Greeting/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", len(textOf))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		_, text := getText(t, "http://"+s.admin+"/metrics")
+		return strings.Contains(text, "\nhttp_requests_in_flight 1\n")
+	}, waitTimeout, 10*time.Millisecond)
+	s.signal(syscall.SIGTERM)
+	require.Eventually(t, func() bool { // the drain has begun
+		c, err := net.Dial("tcp", s.http)
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	}, waitTimeout, 10*time.Millisecond)
+	s.notReady()
+	_, err = io.WriteString(conn, textOf)
+	require.NoError(t, err)
+	require.Equal(t, cli.ExitOK, s.end())
+}
+
+// A caller beyond its rate is told when to retry, over gRPC and HTTP. Others are served.
+func TestServeRate(t *testing.T) {
+	t.Parallel()
+	s, admin := serveTokens(t, "--rate", "1")
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
+	defer cancel()
+	c := resourcegrpc.NewResourceServiceClient(dialGRPC(t, s))
+	list := func() error {
+		_, err := c.List(metadata.AppendToOutgoingContext(ctx, "x-consul-token", admin), &resourcepb.ListRequest{
+			Type: &resourcepb.Type{Group: "core", GroupVersion: "v1", Kind: "ConfigMap"}, Tenancy: &resourcepb.Tenancy{},
+		})
+		return err
+	}
+	var err error
+	for err == nil {
+		err = list()
+	}
+	require.Equal(t, codes.ResourceExhausted, status.Code(err), "%v", err)
+	require.Len(t, status.Convert(err).Details(), 1)
+	require.IsType(t, &errdetails.RetryInfo{}, status.Convert(err).Details()[0])
+
+	var got *http.Response
+	for got == nil || got.StatusCode == http.StatusOK {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.http+"/api/core/v1/ConfigMap", nil)
+		require.NoError(t, err)
+		r.Header.Set("X-Consul-Token", admin)
+		got, err = http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		require.NoError(t, got.Body.Close())
+	}
+	require.Equal(t, http.StatusTooManyRequests, got.StatusCode)
+	require.Equal(t, "1", got.Header.Get("Retry-After"))
+	require.Eventually(t, func() bool { return list() == nil }, waitTimeout, 100*time.Millisecond, "the limit does not end")
+}
