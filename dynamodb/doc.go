@@ -37,7 +37,7 @@
 //	records     feed.go                                 decodes the records of the stream
 //	reader      read.go                                 single resources, and the children of an owner
 //	watermarks  watermarks.go                           keeps eventual reads from going back in time
-//	registry    schema.go                               the types that the store has contained
+//	registry    registry.go                             the types that the store has contained
 //	setup       schema.go                               prepares the table and the store when they are opened
 //	table       table.go                                requests for items
 //	            plan.go, layout.go                      the stored form

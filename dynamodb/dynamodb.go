@@ -88,7 +88,8 @@ func New(ctx context.Context, db *dynamodb.Client, streamsClient *dynamodbstream
 func newHandle(t *table, id driver.StoreID, client *dynamodbstreams.Client) *handle {
 	life, stop := context.WithCancel(context.Background())
 	r := newReader(t)
-	registry, lease, notes := &registry{table: t}, newWriteLease(life, t), newNotes(t)
+	registry, notes := newRegistry(t, id), newNotes(t)
+	lease := newWriteLease(life, t, registry)
 	source := streams.NewSource(streams.Config{
 		Client: client, Table: records{r}, Name: t.name, Clock: t.clock,
 		Timeout: t.opts.Timeout, Outage: t.opts.Outage, Poll: t.opts.Poll, IdlePoll: t.opts.IdlePoll,

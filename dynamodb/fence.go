@@ -343,6 +343,7 @@ func (c *closer) putShut(ctx context.Context, f fence, target string, on conditi
 // writeLease is a handle's permission to write, which a read of the fence grants; see the comment at the top of the file.
 type writeLease struct {
 	table    *table
+	registry *registry
 	lifetime context.Context // of the handle
 	lasts    time.Duration
 
@@ -352,8 +353,8 @@ type writeLease struct {
 	renewal *leaseRenewal // in flight
 }
 
-func newWriteLease(life context.Context, t *table) *writeLease {
-	return &writeLease{table: t, lifetime: life, lasts: min(30*time.Second, t.opts.FenceWait/8)}
+func newWriteLease(life context.Context, t *table, r *registry) *writeLease {
+	return &writeLease{table: t, registry: r, lifetime: life, lasts: min(30*time.Second, t.opts.FenceWait/8)}
 }
 
 // leaseRenewal is shared by all waiting callers. It continues when they leave.
@@ -428,11 +429,14 @@ func (p *writeLease) forget() {
 	p.until = time.Time{}
 }
 
-// renew reads the fence.
+// renew reads the fence, and then the mark of the registry.
 func (p *writeLease) renew(l *leaseRenewal) {
 	ctx, cancel := context.WithTimeout(p.lifetime, p.table.opts.Timeout)
 	defer cancel()
 	saw, at, err := p.table.readFence(ctx)
+	if err == nil {
+		err = p.registry.refresh(ctx)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err == nil {

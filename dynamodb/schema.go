@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 )
 
@@ -198,7 +196,7 @@ func (s setup) openStore(ctx context.Context) (driver.StoreID, error) {
 		var id driver.StoreID
 		_, _ = rand.Read(id[:]) // never fails
 		it = s.store()
-		it[attrStoreID], it[attrSchema] = binaryValue(id[:]), binaryValue([]byte{schemaVersion})
+		it[attrStoreID], it[attrSchema], it[attrVersion] = binaryValue(id[:]), binaryValue([]byte{schemaVersion}), binaryValue(newRevision())
 		if err := s.put(ctx, it, absent); err != nil && !conditionFailed(err) {
 			return driver.StoreID{}, err
 		}
@@ -215,54 +213,4 @@ func storeID(it item) (driver.StoreID, error) {
 		return driver.StoreID{}, fmt.Errorf("%w: its schema is %d, this program supports %d", storage.ErrNewerSchema, schema[0], schemaVersion)
 	}
 	return driver.StoreID(id), nil
-}
-
-// registry is the list of all types that a store has ever contained, one item each. It makes a list with wildcards one query for
-// each type.
-type registry struct {
-	table        *table
-	enteredTypes sync.Map // of storage.UnversionedType: entered
-}
-
-// enter adds the type of a key, once in each process, before the first resource of the type is created.
-func (r *registry) enter(ctx context.Context, k key.Key) error {
-	typ := storage.UnversionedType{Group: k.Group, Kind: k.Kind}
-	if _, known := r.enteredTypes.Load(typ); known {
-		return nil
-	}
-	// A put without changes makes no record in the stream.
-	err := r.table.put(ctx, r.table.typeEntry(k.Group, k.Kind), condition{})
-	if err == nil {
-		r.enteredTypes.Store(typ, true)
-	}
-	return err
-}
-
-// types returns the types that match a filter, in order. It reads strongly, because a type is entered before its first resource is
-// written.
-func (r *registry) types(ctx context.Context, f key.Filter) ([]storage.UnversionedType, error) {
-	if f.Kind != storage.Wildcard {
-		return []storage.UnversionedType{{Group: f.Group, Kind: f.Kind}}, nil
-	}
-	var begins []byte
-	if f.Group != storage.Wildcard {
-		begins = []byte(f.Group + "\x00")
-	}
-	var types []storage.UnversionedType
-	for start := item(nil); ; {
-		items, next, err := r.table.query(ctx, true, r.table.pk(classType), begins, start, 0)
-		if err != nil {
-			return nil, err
-		}
-		for _, it := range items {
-			group, kind, ok := strings.Cut(string(it.bytes(attrSK)), "\x00")
-			if !ok {
-				return nil, errors.New("the registry of types is malformed")
-			}
-			types = append(types, storage.UnversionedType{Group: group, Kind: kind})
-		}
-		if start = next; start == nil {
-			return types, nil
-		}
-	}
 }

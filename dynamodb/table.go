@@ -218,9 +218,12 @@ func (t *table) check(keys item, on condition) types.TransactWriteItem {
 
 // on completes an operation of a transaction with its table and a condition.
 func (t *table) on(op types.TransactWriteItem, on condition) types.TransactWriteItem {
-	if op.Put != nil {
+	switch {
+	case op.Put != nil:
 		op.Put.TableName, op.Put.ConditionExpression, op.Put.ExpressionAttributeValues = &t.name, on.expression(), on.values
-	} else {
+	case op.Update != nil:
+		op.Update.TableName, op.Update.ConditionExpression, op.Update.ExpressionAttributeValues = &t.name, on.expression(), on.values
+	default:
 		op.Delete.TableName, op.Delete.ConditionExpression, op.Delete.ExpressionAttributeValues = &t.name, on.expression(), on.values
 	}
 	return op

@@ -3,9 +3,11 @@ package dynamodb_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/dynamodb"
@@ -229,5 +231,60 @@ func TestUnsuitableTable(t *testing.T) {
 		if _, err := newHandle(t, s); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, expected an error with %q", err, says)
 		}
+	}
+}
+
+// A table is deleted and restored from a backup under its own name while a program uses it. Resources of a type that the program had
+// stored before, but that the backup does not contain, are in lists with wildcards.
+func TestTypesAfterRestore(t *testing.T) {
+	t.Parallel()
+	s := dynamofake.New(t)
+	b := handle(t, s)
+	early := box("early", nil)
+	early.Id.Type.Kind = "Early"
+	fixture.Write(t, b, early)
+	backup := s.Backup()
+	fixture.Write(t, b, box("lost", nil))
+	s.Restore(backup)
+	s.Advance(time.Minute) // a table is not restored faster
+	if _, err := b.Read(t.Context(), storage.StrongConsistency, early.GetId()); err != nil {
+		t.Fatal(err)
+	}
+	fixture.Write(t, b, box("a", nil))
+	second := box("second", nil)
+	second.Id.Type.Kind = "Second"
+	if _, err := b.Commit(t.Context(), []storage.Op{{Write: second}}); err != nil {
+		t.Fatal(err)
+	}
+	for name, b := range map[string]storage.Backend{"the same handle": b, "another handle": handle(t, s)} {
+		all, err := b.List(t.Context(), storage.StrongConsistency, fixture.AllTypes, fixture.AllTenancies, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, res := range all {
+			names = append(names, res.GetId().GetName())
+		}
+		if want := []string{"a", "early", "second"}; !slices.Equal(names, want) {
+			t.Errorf("%s lists %q, expected %q", name, names, want)
+		}
+	}
+}
+
+// A table is deleted and created again, with another store. A program with a handle of the first one cannot write to the second.
+func TestAnotherStoreUnderTheName(t *testing.T) {
+	t.Parallel()
+	s := dynamofake.New(t)
+	empty := s.Backup()
+	b := handle(t, s)
+	res := fixture.Write(t, b, box("a", nil))
+	s.Restore(empty)
+	handle(t, s)
+	s.Advance(time.Minute)
+	if _, err := b.Read(t.Context(), storage.StrongConsistency, res.GetId()); !errors.Is(err, storage.ErrNotFound) {
+		t.Fatal(err)
+	}
+	if _, err := b.WriteCAS(t.Context(), box("b", nil)); err == nil || !strings.Contains(err.Error(), "another store") {
+		t.Errorf("writing: got %v, expected an error about another store", err)
 	}
 }

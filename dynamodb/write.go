@@ -62,8 +62,9 @@ func (w *writer) Apply(ctx context.Context, mutations []driver.Mutation) error {
 // commit applies a set of mutations atomically.
 type commit struct {
 	*writer
-	guard *driver.Guard // nil: none
-	steps []step
+	guard   *driver.Guard // nil: none
+	steps   []step
+	creates []storage.UnversionedType // the types of resources that do not exist yet
 
 	// State of the last attempt.
 	token      [16]byte
@@ -87,9 +88,7 @@ func (c *commit) prepare(ctx context.Context, mutations []driver.Mutation) error
 			s.base, ok = parseVersion(s.Version)
 			foreign = foreign || !ok
 		} else if s.Verb == driver.Write {
-			if err := c.registry.enter(ctx, s.Key); err != nil {
-				return err
-			}
+			c.creates = append(c.creates, storage.UnversionedType{Group: s.Key.Group, Kind: s.Key.Kind})
 		}
 		c.steps[i] = s
 	}
@@ -133,6 +132,9 @@ func (c *commit) try(ctx context.Context) (again bool, err error) {
 	var items *items
 	maybe, err := request.Retry(ctx, c.table.clock, func(option func(*dynamodb.Options)) error {
 		return c.lease.with(ctx, func(g *grant) (err error) {
+			if err := c.registry.enter(ctx, c.creates); err != nil {
+				return err
+			}
 			if c.lone() && c.steps[0].plan.isSingleItem() && g.epoch == nil && c.guard == nil {
 				reasons, err = c.put(ctx, c.steps[0].plan, option, g.option, fresh(now))
 				return err

@@ -1,6 +1,7 @@
 package dynamofake
 
 import (
+	"maps"
 	"strings"
 	"time"
 )
@@ -180,6 +181,28 @@ func (s *Server) Disable() {
 	s.old[s.stream.arn] = s.stream
 	for _, sh := range s.stream.open() {
 		sh.closed = true
+	}
+}
+
+// Backup is the content of a table at one moment.
+type Backup struct{ items map[address]item }
+
+// Backup returns a backup of the table.
+func (s *Server) Backup() Backup {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Backup{maps.Clone(s.table.items)}
+}
+
+// Restore deletes the table and restores a backup under its name, with a new stream.
+func (s *Server) Restore(b Backup) {
+	s.Disable()
+	s.Enable()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.table.items, s.table.versions = maps.Clone(b.items), map[address][]item{}
+	for at := range b.items {
+		s.table.versions[at] = []item{nil}
 	}
 }
 

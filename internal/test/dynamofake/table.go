@@ -89,6 +89,10 @@ func (t *table) holds(w *write) (bool, error) {
 		return same("v", ":v") && stored["x"] == nil, nil
 	case "v = :v AND attribute_not_exists(g)":
 		return same("v", ":v") && stored["g"] == nil, nil
+	case "id = :id AND attribute_not_exists(v)":
+		return same("id", ":id") && stored["v"] == nil, nil
+	case "id = :id AND v = :v":
+		return same("id", ":id") && same("v", ":v"), nil
 	case "attribute_not_exists(u)":
 		return stored["u"] == nil, nil
 	case "attribute_not_exists(u) OR u <> :uid":
@@ -114,7 +118,11 @@ func (t *table) apply(w *write, do action) {
 		after = item{}
 		maps.Copy(after, before)
 		maps.Copy(after, w.Key)
-		after["ttl"] = w.ExpressionAttributeValues[":ttl"]
+		for value, attribute := range map[string]string{":ttl": "ttl", ":next": "v"} {
+			if v := w.ExpressionAttributeValues[value]; v != nil {
+				after[attribute] = v
+			}
+		}
 	}
 	t.versions[at] = append(t.versions[at], before)
 	if after == nil {
