@@ -49,9 +49,12 @@ type GuardedMover interface {
 
 // FenceState is the state of a store's fence.
 type FenceState struct {
-	Target string // the store to which the data has moved
+	Target string // the store to which the data has moved, or is about to move if the fence is announced
 	Closed bool
-	Epoch  string // "" in a store that was never closed or opened; undefined if the driver is no GuardedMover
+	// Announced reports that a call is closing the store, or has ended without withdrawing its announcement. The store accepts
+	// writes, which may cost more. Only drivers that take time to close a store announce that.
+	Announced bool
+	Epoch     string // "" in a store that was never closed or opened; undefined if the driver is no GuardedMover
 }
 
 // FenceNote is the name of the note whose revision can serve as the fence's epoch, in a store that has no better place for it. No

@@ -108,10 +108,10 @@ func (c *closer) state(ctx context.Context) (f fence, epoch string, err error) {
 // Fence implements driver.Mover. A fence that is only announced does not block writers.
 func (c *closer) Fence(ctx context.Context) (driver.FenceState, error) {
 	f, epoch, err := c.state(ctx)
-	if err != nil || !f.shut {
-		return driver.FenceState{Epoch: epoch}, err
+	if err != nil {
+		return driver.FenceState{}, err
 	}
-	return driver.FenceState{Target: f.target, Closed: true, Epoch: epoch}, nil
+	return driver.FenceState{Target: f.target, Closed: f.shut, Announced: f.epoch != nil && !f.shut, Epoch: epoch}, nil
 }
 
 // SetFence implements driver.Mover. The store stays open for FenceWait after the fence was announced; meanwhile writes are

@@ -117,14 +117,13 @@ func Unfence(ctx context.Context, b storage.Backend) error {
 	return store.SetFence(ctx, nil)
 }
 
-// FenceTarget reports whether a store was closed for writing, and the target of its migration.
-func FenceTarget(ctx context.Context, b storage.Backend) (target string, fenced bool, err error) {
+// ReadFence returns whether a store was closed for writing, or is being closed, and the target of its migration.
+func ReadFence(ctx context.Context, b storage.Backend) (driver.FenceState, error) {
 	store, err := movable(b)
 	if err != nil {
-		return "", false, err
+		return driver.FenceState{}, err
 	}
-	state, err := store.Fence(ctx)
-	return state.Target, state.Closed, err
+	return store.Fence(ctx)
 }
 
 func movable(b storage.Backend) (driver.Mover, error) {

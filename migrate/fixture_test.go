@@ -329,12 +329,14 @@ func moverOf(t testing.TB, b storage.Backend) driver.Mover {
 // fenceOf returns the target that a store is fenced for, or "" if it is open.
 func fenceOf(t testing.TB, b storage.Backend) string {
 	t.Helper()
-	target, closed, err := FenceTarget(limited(t), b)
-	if err != nil {
+	fence, err := ReadFence(limited(t), b)
+	switch {
+	case err != nil:
 		t.Fatal(err)
-	}
-	if closed && target == "" {
+	case !fence.Closed:
+		return ""
+	case fence.Target == "":
 		t.Error("it is closed without a target")
 	}
-	return target
+	return fence.Target
 }

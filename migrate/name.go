@@ -12,7 +12,7 @@ func legible(name string) string {
 }
 
 // Name returns a display name for the store at a URL, without secrets: scheme, host, path, and the parameters that distinguish
-// stores.
+// stores. An endpoint with an @ is omitted, because the text before may be a password.
 func Name(rawURL string) string {
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -21,9 +21,9 @@ func Name(rawURL string) string {
 	}
 	shown := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, Opaque: u.Opaque}
 	keep := url.Values{}
-	for _, name := range []string{"schema", "region"} {
-		if u.Query().Has(name) {
-			keep.Set(name, u.Query().Get(name))
+	for _, name := range []string{"schema", "region", "endpoint"} {
+		if value := u.Query().Get(name); u.Query().Has(name) && (name != "endpoint" || !strings.Contains(value, "@")) {
+			keep.Set(name, value)
 		}
 	}
 	shown.RawQuery = keep.Encode()

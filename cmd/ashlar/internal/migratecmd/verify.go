@@ -3,7 +3,6 @@ package migratecmd
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -67,44 +66,6 @@ func difference(kind migrate.Kind, id *resourcepb.ID) map[string]any {
 	return map[string]any{
 		"difference": kind, "group": id.GetType().GetGroup(), "kind": id.GetType().GetKind(), "partition": id.GetTenancy().GetPartition(),
 		"namespace": id.GetTenancy().GetNamespace(), "name": id.GetName(), "uid": id.GetUid(),
-	}
-}
-
-func migrateStatusCommand(a *cli.App) *cobra.Command {
-	return &cobra.Command{
-		Use:               "status",
-		Short:             "Show whether the store takes part in a migration",
-		Example:           "  ashlar migrate status --store postgres://db.example/app",
-		Args:              cli.ExactArgs(),
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.OnStore(cmd, func(ctx context.Context, b storage.Backend) error {
-				target, fenced, err := migrate.FenceTarget(ctx, b)
-				if err != nil {
-					return err
-				}
-				s, err := migrate.ReadStatus(ctx, b)
-				if err != nil {
-					return err
-				}
-				if fenced {
-					_, err = fmt.Fprintf(a.Out, "closed for writing: it has moved to %s (if that store is not in use, reopen the source with ashlar migrate unfence)\n",
-						cli.Printable(target))
-				}
-				if s != nil && err == nil {
-					_, err = fmt.Fprintf(a.Out, "target of a migration from %s: phase %s, started %s, last activity %s\n", cli.Printable(s.From), s.Phase,
-						s.StartTime.Format(time.RFC3339), s.UpdateTime.Format(time.RFC3339))
-					if err == nil && s.Phase != migrate.Complete {
-						_, err = fmt.Fprintf(a.Out, "to continue: the original command; to abort: %s\n",
-							(&storePair{from: s.From, to: s.To}).commandLine("abort"))
-					}
-				}
-				if s == nil && !fenced && err == nil {
-					_, err = fmt.Fprintln(a.Out, "open, and not the target of a migration")
-				}
-				return err
-			})
-		},
 	}
 }
 
