@@ -45,7 +45,16 @@ func ReadStatus(ctx context.Context, to storage.Backend) (*Status, error) {
 // neither store any more, within the limits in the package's documentation.
 //
 // After an error, or if the process ends before it returns, call it again.
-func Abort(ctx context.Context, from, to storage.Backend) error {
+func Abort(ctx context.Context, from, to storage.Backend) error { return abort(ctx, from, to, false) }
+
+// ForceAbort is Abort for stores that do not match because one of them was restored from a backup: the target's journal names
+// another source, or no migration. It releases the target from an unfinished migration of any source, and opens the source whatever
+// it is closed for. If the source has moved to a store that is in use, the two diverge: compare [ReadFence] first.
+func ForceAbort(ctx context.Context, from, to storage.Backend) error {
+	return abort(ctx, from, to, true)
+}
+
+func abort(ctx context.Context, from, to storage.Backend, force bool) error {
 	source, err := movable(from)
 	if err != nil {
 		return fmt.Errorf("source: %w", err)
@@ -66,8 +75,11 @@ func Abort(ctx context.Context, from, to storage.Backend) error {
 		if err != nil {
 			return fmt.Errorf("target: %w", err)
 		}
-		if err := abortable(s, string(id)); err != nil {
+		if err := abortable(s, string(id)); err != nil && (!force || s != nil && s.Source == string(id)) {
 			return err
+		}
+		if s == nil || s.Phase == Complete || s.Phase == phaseComplete {
+			break // the target needs no release
 		}
 		j := &journal{store: target, revision: revision, state: *s}
 		_, j.targetGuards = storage.As[driver.GuardedMover](to)
@@ -84,6 +96,12 @@ func Abort(ctx context.Context, from, to storage.Backend) error {
 		return fmt.Errorf("target: %w", err)
 	}
 	m.journal.dropGuard(ctx)
+	if force {
+		if err := source.SetFence(ctx, nil); err != nil {
+			return fmt.Errorf("the target is released, but the source may still be closed (unfence it): %w", err)
+		}
+		return nil
+	}
 	if err := m.newGate().open(ctx); errors.Is(err, errElsewhere) {
 		return fmt.Errorf("the migration is aborted, and the source stays closed: %w", err)
 	} else if err != nil {
@@ -97,11 +115,11 @@ func Abort(ctx context.Context, from, to storage.Backend) error {
 func abortable(s *state, source string) error {
 	switch {
 	case s == nil, s.Phase == phaseComplete:
-		return fmt.Errorf("%w: the target takes part in no migration", storage.ErrInvalid)
+		return fmt.Errorf("%w: the target takes part in no migration; if it was restored from a backup, force the abort (ForceAbort, --force)", storage.ErrInvalid)
 	case s.Source != source && s.Phase == phaseAborted:
 		return fmt.Errorf("%w: the target takes part in no migration; the last one, from %s, was aborted", storage.ErrInvalid, s.From)
 	case s.Source != source:
-		return fmt.Errorf("%w: the target's migration has the source %s", ErrBusy, s.From)
+		return fmt.Errorf("%w: it has another source, %s; if one of the stores was restored from a backup, force the abort (ForceAbort, --force)", ErrBusy, s.From)
 	case s.Phase == Complete:
 		return fmt.Errorf("%w: the migration is complete; to go back, unfence the old store and migrate into it with Mirror", storage.ErrInvalid)
 	}

@@ -71,17 +71,29 @@ func difference(kind migrate.Kind, id *resourcepb.ID) map[string]any {
 
 func migrateAbortCommand(a *cli.App) *cobra.Command {
 	var f storePair
+	var force bool
 	cmd := &cobra.Command{
 		Use:   "abort",
 		Short: "Abort a migration that is not complete",
 		Long: `Abort a migration that is not complete. The source accepts writes again if the cutover had begun, and the target no longer takes part
-in a migration. Copied data stays in the target. A process that works on the migration stops by itself. If in doubt, repeat the command.`,
+in a migration. Copied data stays in the target. A process that works on the migration stops by itself. If in doubt, repeat the command.
+
+If one of the stores was restored from a backup, they no longer name each other, and abort refuses. With --force it releases the target
+from an unfinished migration of any source, and opens the source whatever it is closed for. If the source has moved to a store that is in
+use, the two then diverge: see "ashlar migrate status --store" of the source first.`,
 		Example:           "  ashlar migrate abort --from sqlite:///var/lib/app/store.db --to postgres://db.example/app",
 		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.open(a, cmd, func(ctx context.Context, from, to storage.Backend) error {
-				if err := migrate.Abort(ctx, from, to); err != nil {
+				abort := migrate.Abort
+				if force {
+					abort = migrate.ForceAbort
+					if err := f.warn(ctx, a, from); err != nil {
+						return err
+					}
+				}
+				if err := abort(ctx, from, to); err != nil {
 					return f.abortError(err)
 				}
 				_, err := fmt.Fprintln(a.Out, "aborted: the source accepts writes")
@@ -90,7 +102,18 @@ in a migration. Copied data stays in the target. A process that works on the mig
 		},
 	}
 	f.flags(cmd)
+	cmd.Flags().BoolVar(&force, "force", false, "abort although the stores do not name each other, because one was restored from a backup")
 	return cmd
+}
+
+// warn prints a warning before a forced abort opens a closed source.
+func (f *storePair) warn(ctx context.Context, a *cli.App, from storage.Backend) error {
+	fence, err := migrate.ReadFence(ctx, from)
+	if err == nil && fence.Closed {
+		_, err = fmt.Fprintf(a.Out, "warning: opening %s, which was closed because it has moved to %s; if that store is in use, the two diverge\n",
+			migrate.Name(f.from), cli.Printable(fence.Target))
+	}
+	return err
 }
 
 func migrateUnfenceCommand(a *cli.App) *cobra.Command {
