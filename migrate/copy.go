@@ -247,7 +247,7 @@ func (m *migration) preflight(ctx context.Context, source stream) error {
 			found = append(found, fmt.Errorf("%v", key.Of(d.Source.GetId())))
 		}
 		return nil
-	})
+	}, nil)
 	if err != nil {
 		return err
 	}

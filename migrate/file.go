@@ -266,7 +266,7 @@ func (m *migration) load(ctx context.Context, r io.ReadSeeker) (*Result, error) 
 		return result, err
 	}
 	err = again(func(f *fileStream) (err error) {
-		result.Report, err = m.compare(ctx, f, nil)
+		result.Report, err = m.compare(ctx, f, nil, nil)
 		return err
 	})
 	if err == nil && !m.isComplete(result.Report) {

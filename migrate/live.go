@@ -25,7 +25,7 @@ func (m *migration) copyOnce(ctx context.Context, r *Result) error {
 		return err
 	}
 	defer source.close()
-	if r.Report, err = m.compare(ctx, source, nil); err != nil {
+	if r.Report, err = m.compare(ctx, source, nil, nil); err != nil {
 		return err
 	}
 	if !m.isComplete(r.Report) {

@@ -143,17 +143,3 @@ func (m *migration) deleteAt(ctx context.Context, have *resourcepb.Resource) err
 func (m *migration) readTarget(ctx context.Context, id *resourcepb.ID) (*resourcepb.Resource, error) {
 	return readAny(ctx, m.to, id)
 }
-
-// readAny returns the resource stored under a key, whatever its uid and group version, or nil.
-func readAny(ctx context.Context, b storage.Backend, id *resourcepb.ID) (*resourcepb.Resource, error) {
-	anyUid := key.Of(id).ID("", id.GetType().GetGroupVersion())
-	res, err := b.Read(ctx, storage.StrongConsistency, anyUid)
-	var mismatch storage.GroupVersionMismatchError
-	switch {
-	case errors.As(err, &mismatch):
-		return mismatch.Stored, nil
-	case errors.Is(err, storage.ErrNotFound):
-		return nil, nil
-	}
-	return res, err
-}

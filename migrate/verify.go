@@ -25,6 +25,9 @@ const (
 	Extra Kind = "extra"
 	// Different is a resource that differs in anything but its version, such as the uid, the owner or the payload.
 	Different Kind = "different"
+	// Reference is a resource of one side that OwnerReferences there omits, returns with another uid or group version, or returns
+	// although the resource does not name the owner.
+	Reference Kind = "reference"
 )
 
 // Difference is a key with a difference.
@@ -47,8 +50,8 @@ func (d Difference) String() string {
 type Report struct {
 	// Source and Target are the numbers of resources on the two sides.
 	Source, Target int
-	// Missing, Extra and Different count the differences.
-	Missing, Extra, Different int
+	// Missing, Extra, Different and References count the differences.
+	Missing, Extra, Different, References int
 	// Bytes is the encoded size of the source's resources, Largest the size of the largest one.
 	Bytes, Largest int64
 	// SourceDigest and TargetDigest are hashes over all resources in key order, without versions. Equal stores have equal digests,
@@ -57,27 +60,37 @@ type Report struct {
 }
 
 // Equal reports whether both sides are equal.
-func (r *Report) Equal() bool { return r.Missing == 0 && r.Extra == 0 && r.Different == 0 }
+func (r *Report) Equal() bool {
+	return r.Missing == 0 && r.Extra == 0 && r.Different == 0 && r.References == 0
+}
 
 // String returns a summary in one sentence.
 func (r *Report) String() string {
 	if r.Equal() {
 		return fmt.Sprintf("equal: %d resources, %d bytes, sha256 %.16s", r.Source, r.Bytes, r.SourceDigest)
 	}
-	return fmt.Sprintf("different: source %d, target %d resources; %d missing, %d extra, %d different", r.Source, r.Target,
+	text := fmt.Sprintf("different: source %d, target %d resources; %d missing, %d extra, %d different", r.Source, r.Target,
 		r.Missing, r.Extra, r.Different)
+	if r.References > 0 {
+		text += fmt.Sprintf(", %d wrong owner references", r.References)
+	}
+	return text
 }
 
 // VerifyOptions configure Verify. Nil and zero values are the defaults.
 type VerifyOptions struct {
-	// OnDifference is called with each difference, in key order. Its error ends the comparison.
+	// OnDifference is called with each difference of resources, in key order, and then with wrong owner references. Its error ends
+	// the comparison.
 	OnDifference func(Difference) error
+	// SkipReferences omits the check of owner references, which needs a request for each owner.
+	SkipReferences bool
 	// PageSize is the number of resources in a page of a listing, on each side. The default is 500.
 	PageSize int
 }
 
 // Verify compares two stores. It streams both in key order, with memory for a few pages. A resource that changes during the
-// comparison may be reported as different.
+// comparison may be reported as different. On each side it also compares the references of every owner that a resource names with
+// the resources.
 func Verify(ctx context.Context, from, to storage.Backend, opts *VerifyOptions) (*Report, error) {
 	o := VerifyOptions{}
 	if opts != nil {
@@ -91,11 +104,47 @@ func Verify(ctx context.Context, from, to storage.Backend, opts *VerifyOptions) 
 		return nil, err
 	}
 	defer source.close()
-	return m.compare(ctx, source, o.OnDifference)
+	if o.SkipReferences {
+		return m.compare(ctx, source, o.OnDifference, nil)
+	}
+	sides := [2]references{{store: from}, {store: to}}
+	r, err := m.compare(ctx, source, o.OnDifference, func(a, b *entry) error {
+		for i, e := range []*entry{a, b} {
+			if err := sides[i].add(ctx, e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range sides {
+		if err := sides[i].check(ctx); err != nil {
+			return nil, fmt.Errorf("compare: %w", err)
+		}
+	}
+	var wrong []Difference
+	for _, res := range sides[0].wrong {
+		wrong = append(wrong, Difference{Kind: Reference, Source: res})
+	}
+	for _, res := range sides[1].wrong {
+		wrong = append(wrong, Difference{Kind: Reference, Target: res})
+	}
+	r.References = len(wrong)
+	for _, d := range wrong {
+		if o.OnDifference == nil {
+			break
+		}
+		if err := o.OnDifference(d); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
 }
 
-// compare compares a stream with the target.
-func (m *migration) compare(ctx context.Context, source stream, found func(Difference) error) (*Report, error) {
+// compare compares a stream with the target. It calls visit, unless nil, with both entries of each key.
+func (m *migration) compare(ctx context.Context, source stream, found func(Difference) error, visit func(a, b *entry) error) (*Report, error) {
 	target, err := m.listTarget(ctx)
 	if err != nil {
 		return nil, err
@@ -103,6 +152,11 @@ func (m *migration) compare(ctx context.Context, source stream, found func(Diffe
 	defer target.close()
 	t := newTally()
 	err = join(ctx, source, target, func(a, b *entry) error {
+		if visit != nil {
+			if err := visit(a, b); err != nil {
+				return err
+			}
+		}
 		kind, err := t.add(a, b)
 		if err != nil || kind == "" || found == nil {
 			return err

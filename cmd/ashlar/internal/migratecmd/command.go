@@ -87,7 +87,7 @@ func awaitCutover(a *cli.App, cutover chan<- struct{}) {
 
 // dryRun compares the stores and prints the changes that a migration would make.
 func dryRun(ctx context.Context, a *cli.App, from, to storage.Backend, f migrateFlags) error {
-	r, err := migrate.Verify(ctx, from, to, nil)
+	r, err := migrate.Verify(ctx, from, to, &migrate.VerifyOptions{SkipReferences: true})
 	if err != nil {
 		return err
 	}

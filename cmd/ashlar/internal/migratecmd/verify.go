@@ -19,7 +19,8 @@ func migrateVerifyCommand(a *cli.App) *cobra.Command {
 		Use:   "verify",
 		Short: "Compare two stores",
 		Long: `Compare two stores, everything except the versions, and print the differences: missing is only in the source, extra only in the
-target. The exit code is 1 if there are any. While programs write, their changes may appear as differences.`,
+target. A "reference" is a resource that the list of an owner's resources omits or shows wrongly, on one side. The exit code is 1 if there
+are any. While programs write, their changes may appear as differences.`,
 		Example:           "  ashlar migrate verify --from sqlite:///var/lib/app/store.db --to postgres://db.example/app",
 		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -50,7 +51,7 @@ func verify(ctx context.Context, a *cli.App, from, to storage.Backend, asJSON bo
 	}
 	if asJSON {
 		err = jsonLine(a.Out, map[string]any{
-			"equal": r.Equal(), "source": r.Source, "target": r.Target, "missing": r.Missing, "extra": r.Extra, "different": r.Different,
+			"equal": r.Equal(), "source": r.Source, "target": r.Target, "missing": r.Missing, "extra": r.Extra, "different": r.Different, "references": r.References,
 			"bytes": r.Bytes, "sourceDigest": r.SourceDigest, "targetDigest": r.TargetDigest,
 		})
 	} else if r.Equal() {
