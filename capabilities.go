@@ -16,9 +16,9 @@ import (
 // if there is one, with a pointer to a variable of type T. The method sets the variable and returns true if the backend has the
 // capability. As never unwraps a layer by itself.
 //
-// The type comes first because a type that embeds a concrete backend, such as *sqlite.Backend, also gets its method As, which does
-// not know the methods that replace the embedded ones. Such a type has all capabilities of the embedded backend and cannot refuse
-// one.
+// As checks the type before it calls the method because of types that embed a concrete backend, such as *sqlite.Backend. The promoted
+// method As would return the embedded methods, not those that replace them. Such a type has all capabilities of the embedded backend
+// and cannot refuse one.
 //
 // A layer that can refuse holds the other backend in a field of type [Backend], so that no capability is promoted, and declares no
 // optional methods itself. Its method As provides each capability that the other backend has and the layer can uphold, as a value
@@ -59,7 +59,7 @@ type ListOptions struct {
 	Limit int
 	// Continue is the token of the previous page, or "" for the first page.
 	Continue string
-	// Revision is the store's revision that the listing reads; 0 is the present. It applies to the first page. With a revision,
+	// Revision is the revision at which the listing reads the store; 0 is the present. It applies to the first page. With a revision,
 	// continue tokens are valid as long as the revision is kept. It is [ErrInvalid] if the backend keeps no history. Package
 	// history documents the other errors.
 	Revision int64
@@ -89,13 +89,13 @@ type Resumer interface {
 }
 
 // Bookmarker is a [Watch] that can prove its progress. Find it by a type assertion: either all watches of a backend implement it
-// or none does. Without it, silence proves nothing: compare two lists instead.
+// or none does. Without it, a watch without events may lag behind: compare two lists instead.
 type Bookmarker interface {
 	// Bookmark requests proof of progress. Next then returns one bookmark event, after every matching change that was acknowledged
 	// to any caller before the call. The event also comes on an idle store and on a filter without matches, after about one round
-	// trip to the database. One event may answer several calls; there are never more events than calls. A watch inside its snapshot,
-	// or behind, answers when it has caught up. While the database is unreachable there is no answer, and an error that ends the
-	// watch also ends the wait.
+	// trip to the database. One event may answer several calls; there are never more events than calls. A watch that is still
+	// returning its snapshot, or lags behind, returns the event once it has caught up. While the database is unreachable no event
+	// comes. An error that ends the watch also ends the wait.
 	//
 	// Bookmark may be called from any goroutine, also while Next blocks. It returns once the request is registered. It fails with
 	// [ErrWatchClosed] if the watch has ended, and with the context's error if the context has ended. The context bounds this call
@@ -132,7 +132,7 @@ type Op struct {
 	Check *resourcepb.ID
 	// Version is the version that Delete and Check require.
 	Version string
-	// Present makes a Delete, which then needs a uid, fail as a Check does if nothing or another uid is stored.
+	// Present makes Delete fail, as Check does, if nothing or another uid is stored. Delete then needs a uid.
 	Present bool
 }
 

@@ -1,4 +1,4 @@
-// Package storage is one storage contract for control planes, with many databases behind it.
+// Package storage defines one storage contract for control planes. Adapters implement it on several databases.
 //
 // A control plane (a service mesh, a platform, a scheduler) stores typed resources. It needs compare-and-swap writes, lists,
 // ordered watches, and references from resources to their owners. [Backend] is the contract for such a store. The adapters

@@ -10,7 +10,7 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// An error of Open never shows the password of a URL, however malformed the URL is.
+// An error of Open never contains the password of a URL, however malformed the URL is.
 func FuzzOpen(f *testing.F) {
 	f.Add("known://user:", "", "@host/path")
 	f.Add("known://user:", "%zz", "@host/path")
@@ -28,9 +28,9 @@ func FuzzOpen(f *testing.F) {
 			return
 		}
 		if !errors.Is(err, storage.ErrInvalid) {
-			t.Errorf("%v, expected ErrInvalid", err)
+			t.Errorf("Open returned %v, expected ErrInvalid", err)
 		}
-		// The text before the first colon is the scheme.
+		// Without a colon before it, the secret is part of the scheme, which errors contain.
 		if strings.Contains(before, ":") && strings.Contains(err.Error(), secret) {
 			t.Errorf("the error contains the password: %v", err)
 		}

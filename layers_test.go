@@ -74,11 +74,11 @@ func adapterOf(pkg string) string {
 func TestAdaptersLinkOnlyTheirDrivers(t *testing.T) {
 	t.Parallel()
 	links := links(t)
-	mayLink := func(pkg string, prefixes ...string) {
+	forbidDriversExcept := func(pkg string, allowed ...string) {
 		for _, dep := range links[pkg] {
-			for owner, prefixesOfOwner := range drivers {
-				for _, prefix := range prefixesOfOwner {
-					if strings.HasPrefix(dep, prefix) && !slices.Contains(prefixes, prefix) {
+			for owner, prefixes := range drivers {
+				for _, prefix := range prefixes {
+					if strings.HasPrefix(dep, prefix) && !slices.Contains(allowed, prefix) {
 						t.Errorf("%s links %s, the driver of %s", pkg, dep, owner)
 					}
 				}
@@ -97,20 +97,20 @@ func TestAdaptersLinkOnlyTheirDrivers(t *testing.T) {
 		}
 		switch name := strings.TrimPrefix(strings.TrimPrefix(pkg, module), "/"); {
 		case adapter != "":
-			mayLink(pkg, drivers[adapter]...)
+			forbidDriversExcept(pkg, drivers[adapter]...)
 		case name == "cache", name == "service/registry", name == "typed", name == "typed/tables":
-			mayLink(pkg)
+			forbidDriversExcept(pkg)
 		case name == "etcdserver":
-			mayLink(pkg, drivers["etcd"]...) // it serves the API of that driver
+			forbidDriversExcept(pkg, drivers["etcd"]...) // it serves etcd's API and uses its messages
 			for _, dep := range deps {
 				if strings.HasPrefix(dep, "go.etcd.io/etcd/client/") {
 					t.Errorf("%s links %s, although it needs no client of etcd", pkg, dep)
 				}
 			}
 		case aboveContract(pkg):
-			mayLink(pkg, "google.golang.org/grpc") // etcd's client links gRPC too, but the service needs it
+			forbidDriversExcept(pkg, "google.golang.org/grpc") // the list of drivers has gRPC for etcd's client, but services serve it
 		case name == "", name == "conformance", name == "conformance/faults", name == "driver", name == "driver/backend", name == "driver/key", name == "history", name == "migrate", name == "resourcepb":
-			mayLink(pkg)
+			forbidDriversExcept(pkg)
 		}
 	}
 }
@@ -160,7 +160,7 @@ func TestTutorialImportsPublicPackages(t *testing.T) {
 		}
 		for _, imported := range imports {
 			if path, ours := strings.CutPrefix(imported, module); ours && !slices.Contains(public, path) {
-				t.Errorf("%s imports %s, which is not among the packages of the tutorial", p.ImportPath, imported)
+				t.Errorf("%s imports %s, which is not one of the public packages that the tutorial uses", p.ImportPath, imported)
 			}
 		}
 	}

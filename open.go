@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// Opener opens a backend by a URL. Its scheme is one that the opener was registered for.
+// Opener opens the backend at a URL with the scheme for which the opener was registered.
 type Opener = func(ctx context.Context, u *url.URL) (Backend, error)
 
 // Mux is a set of openers by URL scheme. The zero value is ready to use and safe for concurrent use.
@@ -69,18 +69,18 @@ func (m *Mux) Open(ctx context.Context, rawURL string) (Backend, error) {
 	}
 	scheme, _, found := strings.Cut(rawURL, ":")
 	if !found || scheme == "" || strings.ContainsAny(scheme, "/?#@ ") {
-		return nil, fmt.Errorf("%w: a store is named by a URL such as %s", ErrInvalid, m.examples())
+		return nil, fmt.Errorf("%w: the store's URL has no scheme; %s", ErrInvalid, m.expected())
 	}
 	scheme = strings.ToLower(scheme)
 	m.mu.RLock()
 	open, known := m.openers[scheme]
 	m.mu.RUnlock()
 	if !known {
-		return nil, fmt.Errorf("%w: unknown scheme %q, expected one of %s (is the adapter imported?)", ErrInvalid, scheme, m.examples())
+		return nil, fmt.Errorf("%w: unknown scheme %q; %s", ErrInvalid, scheme, m.expected())
 	}
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		// The error of url.Parse repeats the URL, and with it a password.
+		// The error of url.Parse contains the URL, and thus a password.
 		return nil, fmt.Errorf("%w: malformed %s URL", ErrInvalid, scheme)
 	}
 	if strings.Contains(rawURL, "#") {
@@ -89,10 +89,11 @@ func (m *Mux) Open(ctx context.Context, rawURL string) (Backend, error) {
 	return open(ctx, u)
 }
 
-func (m *Mux) examples() string {
+// expected returns the end of an error message about a scheme.
+func (m *Mux) expected() string {
 	schemes := m.Schemes()
 	if len(schemes) == 0 {
-		return "none (no adapter is imported)"
+		return "the program imports no adapter"
 	}
-	return strings.Join(schemes, ":, ") + ":"
+	return "expected one of " + strings.Join(schemes, ":, ") + ": (the imported adapters)"
 }

@@ -20,7 +20,7 @@ func TestOpenErrors(t *testing.T) {
 	t.Parallel()
 	var mux storage.Mux
 	mux.Register("mem", func(context.Context, *url.URL) (storage.Backend, error) { return inmem.New(nil), nil })
-	for rawURL, says := range map[string]string{
+	for rawURL, want := range map[string]string{
 		"":                            "mem:",
 		"store.db":                    "mem:",
 		"/var/lib/store.db":           "mem:",
@@ -31,17 +31,20 @@ func TestOpenErrors(t *testing.T) {
 		"mem://u:hunter2%zz@h/path":   "malformed",
 	} {
 		_, err := mux.Open(context.Background(), rawURL)
-		if !errors.Is(err, storage.ErrInvalid) || !strings.Contains(err.Error(), says) {
-			t.Errorf("%q: got %v, expected ErrInvalid with %q", rawURL, err, says)
+		if !errors.Is(err, storage.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, expected ErrInvalid with %q", rawURL, err, want)
 		}
 		if err != nil && strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%q: the error contains the password: %v", rawURL, err)
 		}
 	}
-	for _, good := range []string{"mem://", "MEM://name"} {
-		b, err := mux.Open(context.Background(), good)
+	if _, err := new(storage.Mux).Open(t.Context(), "mem://"); !errors.Is(err, storage.ErrInvalid) || !strings.Contains(err.Error(), "imports no adapter") {
+		t.Errorf("without adapters: got %v, expected ErrInvalid with the reason", err)
+	}
+	for _, rawURL := range []string{"mem://", "MEM://name"} {
+		b, err := mux.Open(context.Background(), rawURL)
 		if err != nil {
-			t.Errorf("%q: %v", good, err)
+			t.Errorf("%q: %v", rawURL, err)
 			continue
 		}
 		b.Close()

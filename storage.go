@@ -92,8 +92,8 @@ type Backend interface {
 	// (group, kind, partition, namespace, name).
 	//
 	// Each unit of the tenancy may be [Wildcard], and so may typ.Kind, or typ.Group and typ.Kind together. An empty unit matches
-	// only itself. The list is one snapshot of the store, unless the backend documents that its database cannot provide one. It is
-	// held in memory: use a [Pager] for long lists. It is nil if nothing matches.
+	// only the empty unit. The list is one snapshot of the store, unless the backend documents that its database cannot provide
+	// one. It is held in memory: use a [Pager] for long lists. It is nil if nothing matches.
 	List(ctx context.Context, consistency ReadConsistency, typ UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) ([]*resourcepb.Resource, error)
 
 	// WatchList returns a watch with the filter of List. The watch first returns a snapshot, taken between this call and its return,
