@@ -26,7 +26,7 @@ func dynamodb(b *testing.B) {
 	server := env.DynamoDB(b)
 	backend := open(b, server.StoreURL(b))
 	follow(b, backend)
-	h := fill(b, backend, "dynamodb", crowd(), 500)
+	h := fill(b, backend, "dynamodb", maxCallers(), 500)
 
 	cfg := must(config.LoadDefaultConfig(ctx, config.WithRegion("us-east-1")))
 	client := awsdynamodb.NewFromConfig(cfg, func(o *awsdynamodb.Options) { o.BaseEndpoint = aws.String(server.Endpoint) })

@@ -4,7 +4,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -26,37 +25,37 @@ func etcd(b *testing.B) {
 	server := env.Etcd(b)
 	callers := []int{1, 16, 64, 256}
 	backend := open(b, server.StoreURL(b))
-	h := fill(b, backend, "etcd", crowd(), 500)
-	raw := fillEtcd(b, server, crowd(), storedSize(b, h))
+	h := fill(b, backend, "etcd", maxCallers(), 500)
+	raw := fillEtcd(b, server, maxCallers(), storedSize(b, h))
 	compare(b, "etcd", "write", callers, side{"clientv3", raw.write}, side{"ashlar", h.write})
 	compare(b, "etcd", "read", callers, side{"clientv3", raw.read}, side{"ashlar", h.read})
 
 	watched := open(b, server.StoreURL(b))
 	follow(b, watched)
-	h = fill(b, watched, "etcd", crowd(), 500)
-	raw = fillEtcd(b, server, crowd(), len(raw.data))
+	h = fill(b, watched, "etcd", maxCallers(), 500)
+	raw = fillEtcd(b, server, maxCallers(), len(raw.data))
 	raw.follow(b)
 	compare(b, "etcd", "write-watched", callers, side{"clientv3", raw.write}, side{"ashlar", h.write})
 
 	var theirs, ours []time.Duration
 	url, client, key := server.StoreURL(b), server.Client(b), server.Prefix(b)+"/event"
 	one := open(b, url)
-	for round := range *rounds {
+	for round := range repetitions() {
 		theirs = append(theirs, rawEvents(b, client, key, raw.data, scaled(100))...)
 		ours = append(ours, untilEvent(b, one, fmt.Sprint("event", round), scaled(100))...)
 	}
 	fmt.Printf("latency etcd/event/1 %.2f\n", float64(percentile(ours, 50))/float64(percentile(theirs, 50)))
 	many := open(b, url)
-	followNames(b, many, scaled(1000), "somebody else's")
-	var alone, among []time.Duration
-	for round := range *rounds {
-		alone = append(alone, untilEvent(b, one, fmt.Sprint("alone", round), scaled(100))...)
-		among = append(among, untilEvent(b, many, fmt.Sprint("among", round), scaled(100))...)
+	followNames(b, many, scaled(1000), "unrelated")
+	var oneWatch, manyWatches []time.Duration
+	for round := range repetitions() {
+		oneWatch = append(oneWatch, untilEvent(b, one, fmt.Sprint("one-watch", round), scaled(100))...)
+		manyWatches = append(manyWatches, untilEvent(b, many, fmt.Sprint("many-watches", round), scaled(100))...)
 	}
-	fmt.Printf("latency etcd/event-1000-watches/1 %.2f\n", float64(percentile(among, 50))/float64(percentile(alone, 50)))
+	fmt.Printf("latency etcd/event-1000-watches/1 %.2f\n", float64(percentile(manyWatches, 50))/float64(percentile(oneWatch, 50)))
 }
 
-// untilEvent returns how long writes take from their start to their event.
+// untilEvent returns, for each of n writes, the time from its start to its event.
 func untilEvent(b *testing.B, backend storage.Backend, name string, n int) []time.Duration {
 	b.Helper()
 	events, writes := eventLatency(b, backend, backend, name, n)
@@ -66,10 +65,10 @@ func untilEvent(b *testing.B, backend storage.Backend, name string, n int) []tim
 	return events
 }
 
-// storedSize returns the stored size of one of the resources.
+// storedSize returns the size of a resource of h in etcd.
 func storedSize(b *testing.B, h *resourceSet) int {
 	b.Helper()
-	return 17 + codec.Size(h.resources[0][0]) // format and token come before the resource
+	return 17 + codec.Size(h.resources[0][0]) // a byte for the format and 16 for the token precede the resource
 }
 
 // rawEtcd is a set of keys that callers read, write and track by clientv3.
@@ -109,7 +108,7 @@ func (r *rawEtcd) write(caller, i int) error {
 	case err != nil:
 		return err
 	case !resp.Succeeded:
-		return errors.New("the raw compare failed")
+		return fmt.Errorf("clientv3: the mod revision of %s is not %d", r.key(caller, i), *at)
 	}
 	*at = resp.Header.Revision
 	return nil
@@ -135,7 +134,7 @@ func (r *rawEtcd) follow(b *testing.B) {
 	b.Cleanup(func() { cancel(); running.Wait() })
 }
 
-// rawEvents returns how long a put takes from its start to its event at a watch of the same client.
+// rawEvents returns, for each of n puts, the time from its start to its event in a watch of the same client.
 func rawEvents(b *testing.B, client *clientv3.Client, key, data string, n int) (latencies []time.Duration) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -161,11 +161,11 @@ func operationsOf(n int) []operation {
 // measure runs an operation on both sides in turns.
 func (g *growths) measure(b *testing.B, result *growth.Growth, o operation, n int) {
 	b.Helper()
-	if !wanted(g.name + "/" + o.what) {
+	if !selected(g.name + "/" + o.what) {
 		return
 	}
 	var costs [2][]float64
-	for range turns() {
+	for range repetitions() {
 		for s, of := range g.sides {
 			turn := takeTurn(b, side{g.sideName(s), func(_, i int) error { return o.do(of, i) }}, 1)
 			costs[s] = append(costs[s], 1e9/turn.rate)
@@ -177,7 +177,7 @@ func (g *growths) measure(b *testing.B, result *growth.Growth, o operation, n in
 // weigh measures memory.
 func (g *growths) weigh(b *testing.B, result *growth.Growth, n int) {
 	b.Helper()
-	if !wanted(g.name + "/memory") {
+	if !selected(g.name + "/memory") {
 		return
 	}
 	var bytes [2]float64

@@ -42,7 +42,7 @@ func growDynamoDB(b *testing.B) {
 			"AWS is no emulator: only the shape of the lines counts.",
 		},
 		sides:  [2]growing{raw, ours},
-		memory: inProcess("dynamodb", where),
+		memory: peakMemory("dynamodb", where),
 	}).run(b)
 }
 

@@ -36,7 +36,7 @@ func growEtcd(b *testing.B) {
 			"The server's quota is 8 GiB, for both sides together; the default is 2 GiB.",
 		},
 		sides:  [2]growing{raw, ours},
-		memory: inProcess("etcd", where),
+		memory: peakMemory("etcd", where),
 	}).run(b)
 }
 

@@ -47,7 +47,7 @@ func memDBSchema() *memdb.DBSchema {
 // growingMemDB clones its input and output, as its users do.
 type growingMemDB struct {
 	db     *memdb.MemDB
-	things *growingStore // creates them
+	things *growingStore // makes the resources; it has no backend
 }
 
 func (m *growingMemDB) insert(tx *memdb.Txn, i int) error {
@@ -74,8 +74,11 @@ func (m *growingMemDB) settle() error { return nil }
 
 func (m *growingMemDB) read(i int) error {
 	found, err := m.db.Txn(false).First("resource", "id", nameOf(i))
-	if err != nil || found == nil {
-		return fmt.Errorf("no %s: %w", nameOf(i), err)
+	if err != nil {
+		return err
+	}
+	if found == nil {
+		return fmt.Errorf("go-memdb has no row %s", nameOf(i))
 	}
 	_ = proto.Clone(found.(*ownedRow).Resource)
 	return nil
@@ -91,7 +94,7 @@ func (m *growingMemDB) write(i int) error {
 	return nil
 }
 
-// collect clones at most limit of the items of an index; 0: all.
+// collect clones at most limit items of an index, or all if limit is 0. It returns their number and the iterator.
 func (m *growingMemDB) collect(limit int, index string, args ...any) (int, memdb.ResultIterator, error) {
 	it, err := m.db.Txn(false).Get("resource", index, args...)
 	if err != nil {

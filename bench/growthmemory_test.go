@@ -11,12 +11,13 @@ import (
 	"testing"
 )
 
-// openers open the raw side of a backend again: memory is measured in a separate process with one side.
+// openers contains, by backend, the function that opens the store of the raw side again. A child process with one side uses it to
+// measure memory.
 var openers = map[string]func(where string) (growing, error){}
 
-// inProcess returns the peak memory of a process that reads, watches and lists a store to its end. where contains the location of
-// each side's store.
-func inProcess(backend string, where [2]string) func(side, resources int) (float64, error) {
+// peakMemory returns a function that measures one side: it starts a process that reads, watches and lists the side's store, and
+// returns the peak memory of the process. where contains the location of each side's store.
+func peakMemory(backend string, where [2]string) func(side, resources int) (float64, error) {
 	return func(side, resources int) (float64, error) {
 		cmd := exec.Command(os.Args[0], "-test.run", "^TestGrowingProcess$")
 		cmd.Env = append(os.Environ(), "ASHLAR_BENCH_GROWING="+[2]string{backend, "ashlar"}[side]+" "+where[side],
@@ -24,21 +25,21 @@ func inProcess(backend string, where [2]string) func(side, resources int) (float
 		cmd.Stderr = os.Stderr
 		out, err := cmd.Output()
 		if err != nil {
-			return 0, fmt.Errorf("the process that reads the store: %w: %s", err, out)
+			return 0, fmt.Errorf("measuring the peak memory in a child process: %w: %s", err, out)
 		}
 		var kilobytes float64
 		line, _, _ := bytes.Cut(out, []byte("\n"))
 		if _, err := fmt.Sscanf(string(line), "peak %f", &kilobytes); err != nil {
-			return 0, fmt.Errorf("the process that reads the store printed %q: %w", out, err)
+			return 0, fmt.Errorf("measuring the peak memory: the child process printed %q: %w", out, err)
 		}
 		return kilobytes * 1024, nil
 	}
 }
 
-// TestGrowingProcess is that process.
+// TestGrowingProcess is the child process of peakMemory. In any other process it does nothing.
 func TestGrowingProcess(t *testing.T) {
-	backend, where, is := strings.Cut(os.Getenv("ASHLAR_BENCH_GROWING"), " ")
-	if !is {
+	backend, where, child := strings.Cut(os.Getenv("ASHLAR_BENCH_GROWING"), " ")
+	if !child {
 		return
 	}
 	var n int
@@ -55,7 +56,7 @@ func TestGrowingProcess(t *testing.T) {
 	}
 	for _, o := range operationsOf(n) {
 		if o.what == "write" {
-			continue // this process does not know the versions
+			continue // only the parent process has the versions
 		}
 		for i := range 5 {
 			if err := o.do(s, i); err != nil {
@@ -74,18 +75,18 @@ func TestGrowingProcess(t *testing.T) {
 	}
 }
 
-// memory returns the present memory of the process (VmRSS), or its peak (VmHWM).
-func memory(what string) string {
+// memory returns the present memory of the process (field "VmRSS:"), or its peak ("VmHWM:").
+func memory(field string) string {
 	for line := range strings.Lines(string(must(os.ReadFile("/proc/self/status")))) {
-		if text, is := strings.CutPrefix(line, what); is {
+		if text, found := strings.CutPrefix(line, field); found {
 			return strings.TrimSpace(text)
 		}
 	}
 	return "unknown"
 }
 
-// perResource returns the memory of each item in a store that was only filled: in a store that was measured, history has grown and
-// is replaced by later changes.
+// perResource returns a function that measures one side: it fills a new store and returns the memory of each item. The measured
+// stores cannot be used, because their writes have added history.
 func perResource(open [2]func() growing) func(side, resources int) (float64, error) {
 	return func(side, resources int) (float64, error) {
 		s := open[side]()

@@ -36,7 +36,7 @@ func growPostgres(b *testing.B) {
 		name: "postgres", shown: "Postgres", raw: "pgx", most: 1_000_000,
 		notes:  []string{"Memory is the peak of a process that reads, watches and lists everything in pages; without the server's."},
 		sides:  [2]growing{raw, ours},
-		memory: inProcess("postgres", where),
+		memory: peakMemory("postgres", where),
 	}).run(b)
 }
 

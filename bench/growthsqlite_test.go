@@ -34,7 +34,7 @@ func growSQLite(b *testing.B) {
 		name: "sqlite", shown: "SQLite", raw: "ncruces/go-sqlite3", most: 1_000_000,
 		notes:  []string{"Memory is the peak of a process that reads, watches and lists everything in pages."},
 		sides:  [2]growing{raw, ours},
-		memory: inProcess("sqlite", where),
+		memory: peakMemory("sqlite", where),
 	}).run(b)
 }
 

@@ -33,7 +33,7 @@ func BenchmarkKine(b *testing.B) {
 			name    string
 			servers func(b *testing.B) (kine, ours apiServer)
 		}{{"sqlite", sqliteServers}, {"sqlite-synced", syncedServers}, {"postgres", postgresServers}} {
-			if slices.ContainsFunc(kineComparisons, func(what string) bool { return wanted("kine-" + database.name + "/" + what) }) {
+			if slices.ContainsFunc(kineComparisons, func(what string) bool { return selected("kine-" + database.name + "/" + what) }) {
 				b.Run(database.name, func(b *testing.B) { kine(b, "kine-"+database.name, database.servers) })
 			}
 		}
@@ -47,7 +47,7 @@ func kine(b *testing.B, name string, servers func(b *testing.B) (kine, ours apiS
 	compare(b, name, "list-10000", []int{1}, side{"kine", their.list}, side{"ashlar", our.list})
 	compare(b, name, "list-page-of-500", []int{1}, side{"kine", their.page}, side{"ashlar", our.page})
 	kineEvents(b, name, "event-same-server", their, our, their.client, our.client)
-	if name == "kine-postgres" && wanted(name+"/event-other-server/1") { // as with several kube-apiservers, each with a server of its own
+	if name == "kine-postgres" && selected(name+"/event-other-server/1") { // as with several kube-apiservers, each with a server of its own
 		kineEvents(b, name, "event-other-server", their, our, theirServer.start(b), ourServer.start(b))
 	}
 }
@@ -55,7 +55,7 @@ func kine(b *testing.B, name string, servers func(b *testing.B) (kine, ours apiS
 // kineEvents compares the time from the start of a write until a watcher has its event.
 func kineEvents(b *testing.B, name, what string, their, our *registry, theirWatcher, ourWatcher *clientv3.Client) {
 	b.Helper()
-	if !wanted(name + "/" + what + "/1") {
+	if !selected(name + "/" + what + "/1") {
 		return
 	}
 	theirs, ours := their.events(b, theirWatcher), our.events(b, ourWatcher)
@@ -161,7 +161,7 @@ func (r *registry) events(b *testing.B, watcher *clientv3.Client) []time.Duratio
 	}
 	var latencies []time.Duration
 	for i := range scaled(40) {
-		time.Sleep(rand.N(during(1200 * time.Millisecond)))
+		time.Sleep(rand.N(observation(1200 * time.Millisecond)))
 		key := fmt.Sprintf("%s%d-%d", prefix, operations.Add(1), i)
 		began := time.Now()
 		if _, err := r.swap(key, 0); err != nil {

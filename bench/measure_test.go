@@ -27,24 +27,24 @@ func scaled(n int) int {
 	return n
 }
 
-// crowd returns the largest number of callers in a comparison.
-func crowd() int {
+// maxCallers returns the largest number of callers in a comparison.
+func maxCallers() int {
 	if *smoke {
 		return 16
 	}
 	return 256
 }
 
-// turns returns the number of repetitions of each measurement.
-func turns() int {
+// repetitions returns the number of turns of each side in a measurement.
+func repetitions() int {
 	if *smoke {
 		return 1
 	}
 	return *rounds
 }
 
-// during returns the duration of an observation: d, or a moment in a smoke test.
-func during(d time.Duration) time.Duration {
+// observation returns the time for which a benchmark observes a rate: d, or a hundredth of it in a smoke test.
+func observation(d time.Duration) time.Duration {
 	if *smoke {
 		return d / 100
 	}
@@ -63,25 +63,25 @@ type outcome struct {
 	latencies []time.Duration
 }
 
-// wanted reports whether a comparison is selected.
-func wanted(name string) bool { return regexp.MustCompile(*only).MatchString(name) }
+// selected reports whether the flag -only selects a comparison.
+func selected(name string) bool { return regexp.MustCompile(*only).MatchString(name) }
 
 // compare runs raw and ours in turns at each number of callers and prints the results.
 func compare(b *testing.B, backend, what string, callers []int, raw, ours side) {
 	b.Helper()
 	for _, n := range callers {
-		if n > crowd() || !wanted(fmt.Sprintf("%s/%s/%d", backend, what, n)) {
+		if n > maxCallers() || !selected(fmt.Sprintf("%s/%s/%d", backend, what, n)) {
 			continue
 		}
 		var rates, p99s []float64
 		all := map[string]*outcome{raw.name: {}, ours.name: {}}
-		for range turns() {
+		for range repetitions() {
 			r := takeTurn(b, raw, n)
 			o := takeTurn(b, ours, n)
 			rates = append(rates, o.rate/r.rate)
 			p99s = append(p99s, float64(percentile(o.latencies, 99))/float64(percentile(r.latencies, 99)))
 			for s, turn := range map[string]outcome{raw.name: r, ours.name: o} {
-				all[s].rate += turn.rate / float64(turns())
+				all[s].rate += turn.rate / float64(repetitions())
 				all[s].latencies = append(all[s].latencies, turn.latencies...)
 			}
 		}
@@ -101,7 +101,7 @@ func takeTurn(b *testing.B, s side, callers int) outcome {
 	b.Helper()
 	latencies := make([][]time.Duration, callers)
 	start := time.Now()
-	end := start.Add(during(*turn))
+	end := start.Add(observation(*turn))
 	var running sync.WaitGroup
 	var failed atomic.Value
 	for c := range callers {
@@ -142,7 +142,7 @@ func median(xs []float64) float64 {
 	return xs[len(xs)/2]
 }
 
-// once keeps the benchmark framework from repeating a comparison, which measures its own time.
+// once runs a comparison, which measures its own time. It skips repetitions by the benchmark framework.
 func once(b *testing.B, compare func()) {
 	b.Helper()
 	if b.N > 1 {

@@ -20,8 +20,8 @@ type row struct {
 	Resource *resourcepb.Resource
 }
 
-// BenchmarkMem compares with go-memdb with the same resources. Both sides clone input and output; a user of go-memdb does it by
-// proto.Clone.
+// BenchmarkMem compares package inmem with go-memdb on the same resources. Both sides clone input and output; users of go-memdb call
+// proto.Clone themselves.
 func BenchmarkMem(b *testing.B) { once(b, func() { mem(b) }) }
 
 func mem(b *testing.B) {
@@ -34,7 +34,7 @@ func mem(b *testing.B) {
 	stored := make([]atomic.Pointer[resourcepb.Resource], n)
 	tx := db.Txn(true)
 	for i := range n {
-		// A hundredth of the names shares a prefix: a list of 1,000.
+		// There are 100 prefixes, so a list of one has a hundredth of the names: 1,000.
 		res := resource(fmt.Sprintf("%02d-%06d", i%100, i), 500)
 		if err := tx.Insert("resource", &row{res.Id.Name, res}); err != nil {
 			b.Fatal(err)
@@ -65,13 +65,13 @@ func mem(b *testing.B) {
 		for r := it.Next(); r != nil; r = it.Next() {
 			list = append(list, proto.CloneOf(r.(*row).Resource))
 		}
-		return wantLen(list, n/100)
+		return checkLen(list, n/100)
 	}}, side{"ashlar", func(_, i int) error {
 		list, err := backend.List(ctx, storage.EventualConsistency, everything, anywhere, fmt.Sprintf("%02d-", i%100))
 		if err != nil {
 			return err
 		}
-		return wantLen(list, n/100)
+		return checkLen(list, n/100)
 	}})
 
 	follow(b, backend)
@@ -94,7 +94,7 @@ func mem(b *testing.B) {
 	}})
 }
 
-func wantLen(list []*resourcepb.Resource, n int) error {
+func checkLen(list []*resourcepb.Resource, n int) error {
 	if len(list) != n {
 		return fmt.Errorf("listed %d, expected %d", len(list), n)
 	}

@@ -49,7 +49,7 @@ func migration(b *testing.B) {
 
 	server := env.Postgres(b)
 	var same, bare, copied, all []float64
-	for range turns() {
+	for range repetitions() {
 		rows := copyRows(b, server, file, int64(resources))
 		table := copyTable(b, server, file, int64(resources))
 		to := open(b, server.StoreURL(b))

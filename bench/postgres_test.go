@@ -34,10 +34,10 @@ func postgres(b *testing.B) {
 	update := fmt.Sprintf(`update %s.raw set data = $2, version = version + 1 where id = $1`, schema)
 	read := fmt.Sprintf(`select version, data from %s.raw where id = $1`, schema)
 	for _, size := range []int{500, 2048} {
-		h := fill(b, backend, fmt.Sprintf("size-%d", size), crowd(), size)
+		h := fill(b, backend, fmt.Sprintf("size-%d", size), maxCallers(), size)
 		data := payload(size)
 		raw := func(caller, i int) string { return fmt.Sprintf("raw-%d-%d-%d", size, caller, i%keysPerCaller) }
-		for c := range crowd() {
+		for c := range maxCallers() {
 			for k := range keysPerCaller {
 				must(pool.Exec(ctx, fmt.Sprintf(`insert into %s.raw values ($1, 1, $2)`, schema), raw(c, k), data))
 			}
@@ -71,7 +71,7 @@ func postgres(b *testing.B) {
 
 	watchers := map[string]storage.Backend{"same": backend, "other": open(b, url)}
 	for _, where := range []string{"same", "other"} {
-		if !wanted("postgres/event-" + where + "-process") {
+		if !selected("postgres/event-" + where + "-process") {
 			continue
 		}
 		events, writes := eventLatency(b, backend, watchers[where], "event-"+where, scaled(500))
@@ -79,12 +79,12 @@ func postgres(b *testing.B) {
 		fmt.Printf("latency postgres/event-%s-process/1 %.2f (p50 %v after a write of %v)\n", where, float64(event)/float64(write), event, write)
 	}
 
-	if !wanted("postgres/idle") {
+	if !selected("postgres/idle") {
 		return
 	}
-	one := transactions(b, pool, during(10*time.Second))
+	one := transactions(b, pool, observation(10*time.Second))
 	followNames(b, backend, scaled(999), "somebody else's")
-	many := transactions(b, pool, during(10*time.Second))
+	many := transactions(b, pool, observation(10*time.Second))
 	fmt.Printf("transactions a second of an idle store: %.1f with 1 watch, %.1f with 1,000\n", one, many)
 }
 
@@ -97,7 +97,7 @@ func transactions(b *testing.B, pool *pgxpool.Pool, observed time.Duration) floa
 		}
 		return n
 	}
-	time.Sleep(during(12 * time.Second)) // idle connections report their statistics after ten seconds
+	time.Sleep(observation(12 * time.Second)) // idle connections report their statistics after ten seconds
 	before := count()
 	time.Sleep(observed)
 	return float64(count()-before) / observed.Seconds()

@@ -29,10 +29,10 @@ func sqlite(b *testing.B) {
 	url := "sqlite://" + dir + "/store.db"
 	backend := open(b, url)
 	follow(b, backend)
-	h := fill(b, backend, "sqlite", crowd(), 500)
+	h := fill(b, backend, "sqlite", maxCallers(), 500)
 	raw := openRaw(b, dir+"/raw.db")
 	// As many writes as fill has made, so that neither side's -wal file grows any more.
-	for i := range crowd() * keysPerCaller {
+	for i := range maxCallers() * keysPerCaller {
 		if err := raw.write(fmt.Sprintf("raw-%d-%d", i/keysPerCaller, i%keysPerCaller)); err != nil {
 			b.Fatal(err)
 		}
@@ -157,7 +157,7 @@ func otherProcess(b *testing.B, url string) {
 		delays = append(delays, max(0, time.Unix(0, nanos).Sub(acknowledged)))
 	}
 	fmt.Printf("sqlite/event-other-process: p50 %v p99 %v after the acknowledgement\n", percentile(delays, 50), percentile(delays, 99))
-	idle := during(10 * time.Second)
+	idle := observation(10 * time.Second)
 	before := cpuTime(b, cmd.Process.Pid)
 	time.Sleep(idle)
 	fmt.Printf("sqlite/idle-watch: %.2f %% of a core\n", 100*(cpuTime(b, cmd.Process.Pid)-before).Seconds()/idle.Seconds())

@@ -57,7 +57,7 @@ type resourceSet struct {
 	resources [][]*resourcepb.Resource // by caller
 }
 
-// fill creates the resources of this many callers.
+// fill creates keysPerCaller resources for each caller.
 func fill(b *testing.B, backend storage.Backend, prefix string, callers, size int) *resourceSet {
 	b.Helper()
 	h := &resourceSet{backend: backend, resources: make([][]*resourcepb.Resource, callers)}
@@ -92,7 +92,7 @@ func (h *resourceSet) write(caller, i int) error {
 	return err
 }
 
-// through returns the same resources for several handles of the store, each with a watch, as if each were a process.
+// through opens several handles of the store, each with a watch, as several processes would. It returns h for each of them.
 func (h *resourceSet) through(b *testing.B, url string, handles int) []*resourceSet {
 	b.Helper()
 	fleet := make([]*resourceSet, handles)
@@ -112,7 +112,7 @@ func (h *resourceSet) read(caller, i int) error {
 // follow watches all measured resources, and reads the events until the benchmark ends.
 func follow(b *testing.B, backend storage.Backend) { followNames(b, backend, 1, "") }
 
-// followNames opens this many watches with a name prefix.
+// followNames opens watches of a name prefix, and reads their events until the benchmark ends.
 func followNames(b *testing.B, backend storage.Backend, watches int, prefix string) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -137,8 +137,8 @@ func followNames(b *testing.B, backend storage.Backend, watches int, prefix stri
 	b.Cleanup(func() { cancel(); running.Wait() })
 }
 
-// eventLatency writes one resource repeatedly on writer and returns how long after the acknowledgement a watch of reader returns
-// the event (not less than 0), and the duration of the write itself.
+// eventLatency writes one resource n times on writer while reader watches it. For each write it returns the time from the
+// acknowledgement to the event, at least 0, and the duration of the write.
 func eventLatency(b *testing.B, writer, reader storage.Backend, name string, n int) (events, writes []time.Duration) {
 	b.Helper()
 	ctx := context.Background()
@@ -175,7 +175,7 @@ func eventLatency(b *testing.B, writer, reader storage.Backend, name string, n i
 		acknowledged := time.Now()
 		ev := <-seenAt
 		if ev.version != res.Version {
-			b.Fatalf("got version %s, wrote %s", ev.version, res.Version)
+			b.Fatalf("the watch returned version %s, expected the written %s", ev.version, res.Version)
 		}
 		events = append(events, max(0, ev.at.Sub(acknowledged)))
 		writes = append(writes, acknowledged.Sub(began))

@@ -23,8 +23,8 @@ type thing = typed.Object[*wrapperspb.BytesValue]
 
 var things = tables.NewTable[*wrapperspb.BytesValue](&resourcepb.Type{Group: "bench", GroupVersion: "v1", Kind: "Thing"})
 
-// BenchmarkStore compares package tables over memory with SwarmKit's MemoryStore, a store in memory that a log would feed. Both
-// contain the same number of objects of the same size.
+// BenchmarkStore compares package tables over memory with SwarmKit's MemoryStore without its Raft log. Both contain the same number
+// of objects of the same size.
 func BenchmarkStore(b *testing.B) { once(b, func() { swarmkit(b) }) }
 
 func swarmkit(b *testing.B) {
@@ -77,12 +77,12 @@ func swarmkit(b *testing.B) {
 	}
 	compare(b, "tables", "update", []int{1, 16}, side{"swarmkit", swarmUpdate}, side{"ashlar", update})
 
-	few := errors.New("too few")
+	errShortList := errors.New("the list has fewer objects than expected")
 	compare(b, "tables", "list-1000", []int{1}, side{"swarmkit", func(_, i int) (err error) {
 		peer.View(func(tx peers.ReadTx) {
 			var found []*swarm.Node
 			if found, err = peers.FindNodes(tx, peers.ByIDPrefix(fmt.Sprintf("%03d-", i%max(1, n/1000)))); err == nil && len(found) < min(n, 1000) {
-				err = few
+				err = errShortList
 			}
 		})
 		return err
@@ -90,7 +90,7 @@ func swarmkit(b *testing.B) {
 		return s.View(ctx, func(v *tables.View) error {
 			found, err := things.List(v, tables.In(anywhere), tables.NamePrefix(fmt.Sprintf("%03d-", i%max(1, n/1000))))
 			if err == nil && len(found) < min(n, 1000) {
-				err = few
+				err = errShortList
 			}
 			return err
 		})
@@ -128,7 +128,7 @@ func swarmkit(b *testing.B) {
 			}
 		})
 	}
-	told := func(op func(_, i int) error) func(_, i int) error {
+	delivered := func(op func(_, i int) error) func(_, i int) error {
 		return func(caller, i int) error {
 			seen.Add(watchers * burst)
 			for each := range burst {
@@ -140,5 +140,5 @@ func swarmkit(b *testing.B) {
 			return nil
 		}
 	}
-	compare(b, "tables", "100-events-100-watchers", []int{1}, side{"swarmkit", told(swarmUpdate)}, side{"ashlar", told(update)})
+	compare(b, "tables", "100-events-100-watchers", []int{1}, side{"swarmkit", delivered(swarmUpdate)}, side{"ashlar", delivered(update)})
 }

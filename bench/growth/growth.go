@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// Growth is the growth of the costs of operations with the size of a store.
+// Growth contains the costs of operations at increasing sizes of a store.
 type Growth struct {
 	Backend string   `json:"backend"`         // display name: "SQLite"
 	Raw     string   `json:"raw"`             // the raw side
@@ -17,7 +17,7 @@ type Growth struct {
 
 // Series is the cost of one operation at each size.
 type Series struct {
-	Operation string  `json:"what"` // "read"
+	Operation string  `json:"what"` // "read"; "memory" is a series as well
 	Unit      string  `json:"unit"` // "ns" or "bytes"
 	Points    []Point `json:"points"`
 }
@@ -29,15 +29,15 @@ type Point struct {
 	Ashlar    float64 `json:"ashlar"`
 }
 
-// Add appends a point to the series of that name, and the series if there is none.
-func (g *Growth) Add(what, unit string, p Point) {
+// Add appends a point to the series of an operation. It adds the series if there is none.
+func (g *Growth) Add(operation, unit string, p Point) {
 	for i := range g.Series {
-		if g.Series[i].Operation == what {
+		if g.Series[i].Operation == operation {
 			g.Series[i].Points = append(g.Series[i].Points, p)
 			return
 		}
 	}
-	g.Series = append(g.Series, Series{Operation: what, Unit: unit, Points: []Point{p}})
+	g.Series = append(g.Series, Series{Operation: operation, Unit: unit, Points: []Point{p}})
 }
 
 // Write writes g as JSON.
@@ -47,7 +47,7 @@ func (g *Growth) Write(w io.Writer) error {
 	return e.Encode(g)
 }
 
-// Read is the inverse of Write.
+// Read decodes the JSON that Write writes. It fails if a value cannot be drawn.
 func Read(r io.Reader) (*Growth, error) {
 	d := json.NewDecoder(r)
 	d.DisallowUnknownFields()
@@ -71,7 +71,7 @@ func (s *Series) check() error {
 	last := 0
 	for _, p := range s.Points {
 		if p.Resources <= last {
-			return fmt.Errorf("growth: %s: %d resources after %d", s.Operation, p.Resources, last)
+			return fmt.Errorf("growth: %s: %d resources after %d: sizes must increase", s.Operation, p.Resources, last)
 		}
 		if p.Raw <= 0 || p.Ashlar <= 0 {
 			return fmt.Errorf("growth: %s at %d resources: %g and %g must be greater than 0", s.Operation, p.Resources, p.Raw, p.Ashlar)

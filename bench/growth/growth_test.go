@@ -58,7 +58,7 @@ func TestSVG(t *testing.T) {
 		}
 	}
 	if lines != 14 {
-		t.Errorf("drew %d lines of 7 series with two sides", lines)
+		t.Errorf("drew %d lines, expected 14: two sides of 7 series", lines)
 	}
 	for _, want := range []string{"SQLite: how costs grow", "raw: ncruces <&>", "Ashlar 61 µs → 43 ms", "raw 40 µs → 50 µs", "Ashlar 40 MB → 41 MB",
 		"1k", "1M", "1M resources: 700.00", "in relation to 1k resources", "of more than one line,"} {
@@ -68,7 +68,7 @@ func TestSVG(t *testing.T) {
 	}
 }
 
-func TestReadWhatIsWritten(t *testing.T) {
+func TestReadReturnsWrittenGrowth(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
 	if err := sample().Write(&text); err != nil {
@@ -79,19 +79,19 @@ func TestReadWhatIsWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !reflect.DeepEqual(back, sample()) {
-		t.Errorf("read %+v", back)
+		t.Errorf("read %+v, expected %+v", back, sample())
 	}
 }
 
-// Values outside of the axes are refused.
-func TestRefused(t *testing.T) {
+// SVG refuses values that logarithmic axes cannot show, and Read refuses unknown units.
+func TestInvalidSeriesAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, points := range map[string][]Point{
 		"no points": nil, "a value of 0": {{1000, 1, 0}}, "a size twice": {{1000, 1, 1}, {1000, 1, 1}}, "sizes that fall": {{1000, 1, 1}, {10, 1, 1}},
 	} {
 		g := &Growth{Series: []Series{{Operation: "read", Unit: "ns", Points: points}}}
 		if err := g.SVG(io.Discard); err == nil {
-			t.Errorf("%s was drawn", name)
+			t.Errorf("SVG drew a series with %s, expected an error", name)
 		}
 	}
 	if _, err := Read(strings.NewReader(`{"series": [{"what": "read", "unit": "parsecs", "points": [{"resources": 1, "raw": 1, "ashlar": 1}]}]}`)); err == nil {
