@@ -21,7 +21,7 @@ func TestClockStepsBackBeforeLateAttempt(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
-	server := env.StartFeignedPostgres(t)
+	server := env.StartInterceptedPostgres(t)
 	b := openHandle(t, ctx, server.StoreURL(t))
 	k := key.Key{Group: "g", Kind: "Kind", Name: "one"}
 	create, err := newWrite(k, &resourcepb.Resource{Id: k.ID("uid", "v1")})

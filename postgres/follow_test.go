@@ -87,7 +87,7 @@ type churn struct {
 	t         testing.TB
 	keys      int
 	mayFail   bool          // with ErrInconsistent, while the database is unavailable
-	limit     time.Duration // of each call; 0 is patience
+	limit     time.Duration // of each call; 0 is fixture.Timeout
 	acked     sync.Map
 	successes atomic.Int64
 	uids      atomic.Int64

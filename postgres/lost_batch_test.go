@@ -85,7 +85,7 @@ func tryHalfDone(t *testing.T, timeout time.Duration) *halfDone {
 	spacer.Data.Value = []byte("spacer" + unique())
 	ahead := h.proxy.HoldAnswer(spacer.Data.Value)
 	h.held = h.proxy.HoldAnswer(payload)
-	begin := func(res *resourcepb.Resource, answer chan<- error, patience time.Duration) {
+	begin := func(res *resourcepb.Resource, answer chan<- error) {
 		group.Go(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), fixture.Timeout)
 			defer cancel()
@@ -94,11 +94,11 @@ func tryHalfDone(t *testing.T, timeout time.Duration) *halfDone {
 		})
 	}
 	first := make(chan error, 1)
-	begin(spacer, first, fixture.Timeout)
+	begin(spacer, first)
 	sprung(t, ahead)
-	begin(good, h.good, timeout)
+	begin(good, h.good)
 	for _, res := range bad {
-		begin(res, h.bad, timeout)
+		begin(res, h.bad)
 	}
 	lasts(time.Second) // the three wait for the one ahead
 	ahead.Cut()

@@ -20,14 +20,14 @@ import (
 // stalled is a store on a disk that stalls, with a handle for each kind of call, so that no call waits for another's batch.
 type stalled struct {
 	t       *testing.T
-	disk    *env.FeignedPostgres
+	disk    *env.InterceptedPostgres
 	schema  string
 	url     string
 	handles map[string]storage.Backend
 	old     map[string]*resourcepb.Resource
 }
 
-func newStalled(t *testing.T, disk *env.FeignedPostgres) *stalled {
+func newStalled(t *testing.T, disk *env.InterceptedPostgres) *stalled {
 	t.Helper()
 	schema := disk.Schema(t)
 	s := &stalled{
@@ -108,7 +108,7 @@ func (s *stalled) truthful(outcomes map[string]callResult) {
 // the store is closed for writing meanwhile.
 func TestStalledDisk(t *testing.T) {
 	t.Parallel()
-	disk := env.StartFeignedPostgres(t)
+	disk := env.StartInterceptedPostgres(t)
 	s := newStalled(t, disk)
 	moved := newStalled(t, disk)
 	moved.handles = map[string]storage.Backend{"update": moved.handles["update"], "commit": moved.handles["commit"]}
@@ -125,7 +125,7 @@ func TestStalledDisk(t *testing.T) {
 	fenced := make(chan error, 1)
 	go func() { fenced <- fencer.SetFence(fixture.Context(t), new("elsewhere")) }()
 	lasts(9 * time.Second)
-	disk.Flow(t)
+	disk.Unstall(t)
 	all := awaitOutcomes()
 	for name, f := range all {
 		if f.err != nil {
@@ -163,11 +163,11 @@ func TestStalledDisk(t *testing.T) {
 // correct, or report an unknown outcome.
 func TestStalledDiskAtTheDeadline(t *testing.T) {
 	t.Parallel()
-	disk := env.StartFeignedPostgres(t)
+	disk := env.StartInterceptedPostgres(t)
 	s := newStalled(t, disk)
 	awaitOutcomes := s.stall(8 * time.Second)
 	outcomes := awaitOutcomes()
-	disk.Flow(t)
+	disk.Unstall(t)
 	for name, f := range outcomes {
 		if !isInconsistent(f.err) {
 			t.Errorf("at the deadline, on a stalled disk: %s: %q, %v", name, f.version, f.err)
@@ -186,7 +186,7 @@ func TestStalledDiskAtTheDeadline(t *testing.T) {
 		})
 	}
 	lasts(4 * time.Second)
-	disk.Flow(t)
+	disk.Unstall(t)
 	closing.Wait()
 	outcomes = awaitOutcomes()
 	for name, f := range outcomes {

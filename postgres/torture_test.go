@@ -22,7 +22,7 @@ import (
 func TestTorture(t *testing.T) { torture.Run(t, "postgres", tortureServer) }
 
 func tortureServer(t *testing.T, o faults.Options) {
-	server := env.StartFeignedPostgres(t)
+	server := env.StartInterceptedPostgres(t)
 	storeURL := server.StoreURL(t)
 	h := torture.Proxied(t, storeURL, server.Addr)
 	h.Faults = append(h.Faults,
@@ -35,7 +35,7 @@ func tortureServer(t *testing.T, o faults.Options) {
 			return func(context.Context) error { server.SetClock(t, 0); return nil }, nil
 		}},
 		forgetful(storeURL),
-		torture.Long(torture.Lasting(faults.StallDisk, 1, func() { server.Stall(t) }, func() { server.Flow(t) })),
+		torture.Long(torture.Lasting(faults.StallDisk, 1, func() { server.Stall(t) }, func() { server.Unstall(t) })),
 	)
 	torture.Exempt(&h, "a lone server has no peer to lose", faults.StandbyAway, faults.QuorumAway, faults.ChangeLeader)
 	torture.Exempt(&h, "TestTortureFullDisk does it", faults.FillDisk)

@@ -15,7 +15,7 @@
 //
 // StartPostgres, StartPostgresPair, StartPgBouncer, StartEtcd and StartEtcdCluster give a test its own servers, which it may pause,
 // kill, restart and disconnect. They keep their address across a restart. Further faults of Postgres: a disk that stalls and a
-// clock that steps (StartFeignedPostgres, which needs a C compiler), a full disk (StartPostgresSmallDisk), a killed server process
+// clock that steps (StartInterceptedPostgres, which needs a C compiler), a full disk (StartPostgresSmallDisk), a killed server process
 // (PostgresServer.KillProcess), a synchronous standby that is disconnected or promoted (PostgresPair), databases and roles with
 // limited permissions. Package conformance/faults/proxy simulates slow and broken connections.
 //

@@ -97,7 +97,7 @@ func TestPostgresSynchronousPair(t *testing.T) {
 
 func TestPostgresStallingDisk(t *testing.T) {
 	t.Parallel()
-	d := StartFeignedPostgres(t)
+	d := StartInterceptedPostgres(t)
 	ctx := context.Background()
 	conn := d.Connect(t)
 	if _, err := conn.Exec(ctx, "CREATE TABLE kept (v int)"); err != nil {
@@ -119,7 +119,7 @@ func TestPostgresStallingDisk(t *testing.T) {
 		t.Errorf("a commit while the disk stalls: %v", err)
 	default:
 	}
-	d.Flow(t)
+	d.Unstall(t)
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestPostgresStallingDisk(t *testing.T) {
 
 func TestPostgresSetClock(t *testing.T) {
 	t.Parallel()
-	s := StartFeignedPostgres(t)
+	s := StartInterceptedPostgres(t)
 	conn := s.Connect(t)
 	for _, ahead := range []time.Duration{40 * time.Minute, -40 * time.Minute, 0} {
 		s.SetClock(t, ahead)

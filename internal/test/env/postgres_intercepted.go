@@ -18,9 +18,9 @@ import (
 	"github.com/testcontainers/testcontainers-go"
 )
 
-// FeignedPostgres is a Postgres server whose disk can stall, so that writes reach the cache but flushes block, and whose clock can
+// InterceptedPostgres is a Postgres server whose disk can stall, so that writes reach the cache but flushes block, and whose clock can
 // be set.
-type FeignedPostgres struct {
+type InterceptedPostgres struct {
 	*PostgresServer
 }
 
@@ -55,8 +55,8 @@ var buildPreload = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(out)
 })
 
-// StartFeignedPostgres starts such a server for one test. args are passed to it.
-func StartFeignedPostgres(t testing.TB, args ...string) *FeignedPostgres {
+// StartInterceptedPostgres starts such a server for one test. args are passed to it.
+func StartInterceptedPostgres(t testing.TB, args ...string) *InterceptedPostgres {
 	t.Helper()
 	library, err := buildPreload()
 	if err != nil {
@@ -66,30 +66,30 @@ func StartFeignedPostgres(t testing.TB, args ...string) *FeignedPostgres {
 	s.files = []testcontainers.ContainerFile{{Reader: bytes.NewReader(library), ContainerFilePath: preloadLibrary, FileMode: 0o755}}
 	s.env["LD_PRELOAD"] = preloadLibrary
 	c := start(t, s)
-	return &FeignedPostgres{&PostgresServer{Container: c, URL: postgresURL(c.Addr)}}
+	return &InterceptedPostgres{&PostgresServer{Container: c, URL: postgresURL(c.Addr)}}
 }
 
 // SetClock sets the server's clock ahead of the host's; 0 removes the difference.
-func (d *FeignedPostgres) SetClock(t testing.TB, ahead time.Duration) {
+func (d *InterceptedPostgres) SetClock(t testing.TB, ahead time.Duration) {
 	t.Helper()
 	// Renamed into place, so that no process reads a part of the number.
 	d.Exec(t, "sh", "-c", fmt.Sprintf("echo %d >%s.new && mv %[2]s.new %[2]s", int(ahead.Seconds()), skewFile))
 }
 
-// Stall stalls the disk until Flow is called.
-func (d *FeignedPostgres) Stall(t testing.TB) {
+// Stall stalls the disk until Unstall is called.
+func (d *InterceptedPostgres) Stall(t testing.TB) {
 	t.Helper()
 	d.Exec(t, "touch", stallSwitch)
 }
 
-// Flow ends the stall.
-func (d *FeignedPostgres) Flow(t testing.TB) {
+// Unstall ends the stall.
+func (d *InterceptedPostgres) Unstall(t testing.TB) {
 	t.Helper()
 	d.Exec(t, "rm", stallSwitch)
 }
 
 // AwaitStalled waits until at least one session of the server waits for the stalled disk.
-func (d *FeignedPostgres) AwaitStalled(t testing.TB) {
+func (d *InterceptedPostgres) AwaitStalled(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
