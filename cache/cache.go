@@ -26,8 +26,8 @@ type Options struct {
 	Timeout time.Duration
 }
 
-// Cache is a backend with a copy in memory. It has every capability of [storage.As] that is part of the contract and that the inner backend
-// has. Tools that move stores need the inner backend instead.
+// Cache is a backend with a copy in memory. It has the capabilities of the inner backend, except those of tools that move stores: these
+// need the inner backend (Unwrap).
 type Cache struct {
 	backend         storage.Backend
 	opts            Options
@@ -39,8 +39,8 @@ type Cache struct {
 
 var _ storage.Backend = (*Cache)(nil)
 
-// New fills a cache over a backend and returns when the copy is complete. The cache owns the backend from then on. ctx bounds only this call.
-// New fails with a *storage.DamagedError if the store holds a damaged resource.
+// New fills a cache over a backend and returns when the copy is complete. The cache then owns the backend; if New fails, the caller still
+// owns it. ctx bounds only this call. New fails with a *storage.DamagedError if the store holds a damaged resource.
 func New(ctx context.Context, backend storage.Backend, opts *Options) (*Cache, error) {
 	c := &Cache{backend: backend, types: map[storage.UnversionedType]bool{}}
 	if opts != nil {
@@ -96,8 +96,8 @@ func (c *Cache) Stats() Stats {
 	return Stats{Resources: rows, Bytes: bytes, Live: c.copy.Live()}
 }
 
-// Err returns the reason why the copy does not receive changes at present; nil while it does. The reason may pass: the cache lists the store again
-// until that succeeds. Meanwhile the backend answers strong reads, and eventual reads return the last state.
+// Err returns nil while a watch feeds the copy, and otherwise the reason why none does. The state may be temporary: the cache lists the store
+// again until that succeeds. Meanwhile the backend answers strong reads, and eventual reads return the last state.
 //
 // A damaged resource is such a reason, as a *storage.DamagedError: overwrite or delete it. It may be of a type that is not copied, if the watch covers
 // it (Options.Types).

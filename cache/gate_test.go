@@ -50,85 +50,85 @@ func newCache(t *testing.T, b storage.Backend, o *cache.Options) *cache.Cache {
 }
 
 // hold blocks the events of the copy's watches until release is called.
-func (v *gate) hold() (release func()) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.release = make(chan struct{})
+func (g *gate) hold() (release func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.release = make(chan struct{})
 	return sync.OnceFunc(func() {
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		close(v.release)
-		v.release = nil
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		close(g.release)
+		g.release = nil
 	})
 }
 
 // passEvents lets a number of events pass the closed gate, and returns when the next one is blocked.
-func (v *gate) passEvents(t *testing.T, events int) {
+func (g *gate) passEvents(t *testing.T, events int) {
 	t.Helper()
-	v.mu.Lock()
-	waiting := v.blockedEvents
-	v.allowedEvents = events
-	release := v.release
-	v.release = make(chan struct{})
+	g.mu.Lock()
+	waiting := g.blockedEvents
+	g.allowedEvents = events
+	release := g.release
+	g.release = make(chan struct{})
 	close(release)
-	v.mu.Unlock()
+	g.mu.Unlock()
 	fixture.Eventually(t, "the events pass the gate", func() bool {
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		return v.allowedEvents == 0 && v.blockedEvents > waiting
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return g.allowedEvents == 0 && g.blockedEvents > waiting
 	})
 }
 
 // endWatches ends the watches, as after a loss of history.
-func (v *gate) endWatches() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	close(v.endCh)
-	v.endCh = make(chan struct{})
+func (g *gate) endWatches() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	close(g.endCh)
+	g.endCh = make(chan struct{})
 }
 
 // failReads makes further reads of the database fail, and returns the number of reads that still fail.
-func (v *gate) failReads(reads int, why error) int {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.failingReads += reads
+func (g *gate) failReads(reads int, why error) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.failingReads += reads
 	if why != nil {
-		v.readErr = why
+		g.readErr = why
 	}
-	return v.failingReads
+	return g.failingReads
 }
 
 // bookmarkRequests returns the number of bookmark requests.
-func (v *gate) bookmarkRequests() int {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.bookmarks
+func (g *gate) bookmarkRequests() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.bookmarks
 }
 
 // takeHook returns a hook and clears it.
-func takeHook[T any](v *gate, hook *T) (taken T) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+func takeHook[T any](g *gate, hook *T) (taken T) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	var none T
 	taken, *hook = *hook, none
 	return taken
 }
 
-func (v *gate) Read(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
-	v.mu.Lock()
-	v.reads++
-	if v.failingReads > 0 {
-		defer v.mu.Unlock()
-		v.failingReads--
-		return nil, v.readErr
+func (g *gate) Read(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
+	g.mu.Lock()
+	g.reads++
+	if g.failingReads > 0 {
+		defer g.mu.Unlock()
+		g.failingReads--
+		return nil, g.readErr
 	}
-	v.mu.Unlock()
-	return v.Backend.Read(ctx, consistency, id)
+	g.mu.Unlock()
+	return g.Backend.Read(ctx, consistency, id)
 }
 
-func (v *gate) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
-	stored, err := v.Backend.WriteCAS(ctx, res)
-	if hook := takeHook(v, &v.beforeAck); hook != nil {
+func (g *gate) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
+	stored, err := g.Backend.WriteCAS(ctx, res)
+	if hook := takeHook(g, &g.beforeAck); hook != nil {
 		if err := hook(err); err != nil {
 			return nil, err
 		}
@@ -136,17 +136,17 @@ func (v *gate) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourc
 	return stored, err
 }
 
-func (v *gate) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) (storage.Watch, error) {
-	w, err := v.Backend.WatchList(ctx, typ, tenancy, namePrefix)
+func (g *gate) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) (storage.Watch, error) {
+	w, err := g.Backend.WatchList(ctx, typ, tenancy, namePrefix)
 	if err != nil || namePrefix != "" {
 		return w, err
 	}
-	if hook := takeHook(v, &v.beforeSnapshot); hook != nil {
+	if hook := takeHook(g, &g.beforeSnapshot); hook != nil {
 		hook()
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return &gatedWatch{Watch: w, gate: v, endCh: v.endCh}, nil
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return &gatedWatch{Watch: w, gate: g, endCh: g.endCh}, nil
 }
 
 type gatedWatch struct {
@@ -198,19 +198,19 @@ func (w *gatedWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 }
 
 // block returns the channel that an event must wait for; nil if it may pass.
-func (v *gate) block(past bool) chan struct{} {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+func (g *gate) block(past bool) chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	switch {
 	case !past:
 		return nil
-	case v.release != nil && v.allowedEvents > 0:
-		v.allowedEvents--
+	case g.release != nil && g.allowedEvents > 0:
+		g.allowedEvents--
 		return nil
-	case v.release != nil:
-		v.blockedEvents++
+	case g.release != nil:
+		g.blockedEvents++
 	}
-	return v.release
+	return g.release
 }
 
 // noBookmarks is a backend whose watches have no bookmarks.
@@ -222,9 +222,9 @@ func (m noBookmarks) WatchList(ctx context.Context, typ storage.UnversionedType,
 }
 
 // As passes on only the Transactor.
-func (v *gate) As(target any) bool {
+func (g *gate) As(target any) bool {
 	if target, ok := target.(*storage.Transactor); ok {
-		*target, ok = storage.As[storage.Transactor](v.Backend)
+		*target, ok = storage.As[storage.Transactor](g.Backend)
 		return ok
 	}
 	return false

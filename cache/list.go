@@ -36,7 +36,7 @@ func (c *Cache) List(ctx context.Context, consistency storage.ReadConsistency, t
 	return all, err
 }
 
-// cut returns a consistent state of the store for a list of the keys that match. It returns nil if the caller must ask the database.
+// cut returns a consistent state of the store for a list of the keys that match. It returns nil if the caller must read the database.
 func (c *Cache) cut(ctx context.Context, consistency storage.ReadConsistency, match func(key.Key) bool) (*replica.View[storedResource], error) {
 	ok, err := c.fromCopy(ctx, consistency, func() bool { return c.unconfirmedKeys.hasMatch(match, c.copyVersion) })
 	if !ok || err != nil {
@@ -96,8 +96,8 @@ func (c *Cache) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*reso
 	return all, nil
 }
 
-// backendReferences asks the backend for the resources of an owner. The answer has no versions to compare with the copy, so it marks every key
-// as unconfirmed.
+// backendReferences returns the backend's references to an owner. They have no versions to compare with the copy, so every key becomes
+// unconfirmed.
 func (c *Cache) backendReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
 	all, err := c.backend.OwnerReferences(ctx, id)
 	if err == nil {

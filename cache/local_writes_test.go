@@ -47,21 +47,21 @@ func updated(res *resourcepb.Resource, payload string) *resourcepb.Resource {
 }
 
 // callBeforeRelease starts a call while the gate blocks events. It opens the gate once the call has requested a bookmark or returned.
-func callBeforeRelease(t *testing.T, v *gate, release func(), call func() string) string {
+func callBeforeRelease(t *testing.T, g *gate, release func(), call func() string) string {
 	t.Helper()
-	before := v.bookmarkRequests()
+	before := g.bookmarkRequests()
 	got := make(chan string, 1)
 	go func() { got <- call() }()
-	fixture.Eventually(t, "the call requests a bookmark", func() bool { return v.bookmarkRequests() > before || len(got) > 0 })
+	fixture.Eventually(t, "the call requests a bookmark", func() bool { return g.bookmarkRequests() > before || len(got) > 0 })
 	release()
 	return <-got
 }
 
 func TestReadYourWrites(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, v, nil)
-	defer v.hold()()
+	g := newGate(t)
+	c := newCache(t, g, nil)
+	defer g.hold()()
 	a := fixture.Write(t, c, fixture.Resource("a", "1"))
 	expect(t, "a read after a write", readData(t, c, eventual, "a"), "1")
 	a = fixture.Write(t, c, updated(a, "2"))
@@ -73,20 +73,20 @@ func TestReadYourWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, "a read after a transaction", readData(t, c, eventual, "b")+readData(t, c, eventual, "c"), "34")
-	if v.bookmarkRequests() != 0 || v.reads != 0 {
-		t.Errorf("these calls made %d bookmark requests and %d reads of the database, expected none", v.bookmarkRequests(), v.reads)
+	if g.bookmarkRequests() != 0 || g.reads != 0 {
+		t.Errorf("these calls made %d bookmark requests and %d reads of the database, expected none", g.bookmarkRequests(), g.reads)
 	}
 }
 
 // The watch delivers a write, and another program's write on top of it, before the first one is acknowledged.
 func TestEventBeforeAcknowledgement(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, v, nil)
+	g := newGate(t)
+	c := newCache(t, g, nil)
 	a := fixture.Write(t, c, fixture.Resource("a", "1"))
-	v.beforeAck = func(err error) error {
-		stored, _ := v.Backend.Read(t.Context(), strong, fixture.ID("a"))
-		fixture.Write(t, v.Backend, updated(stored, "3"))
+	g.beforeAck = func(err error) error {
+		stored, _ := g.Backend.Read(t.Context(), strong, fixture.ID("a"))
+		fixture.Write(t, g.Backend, updated(stored, "3"))
 		fixture.Eventually(t, "the copy has the other write", func() bool { return readData(t, c, eventual, "a") == "3" })
 		return err
 	}
@@ -96,11 +96,11 @@ func TestEventBeforeAcknowledgement(t *testing.T) {
 
 func TestOtherWriteAfterLocalWrite(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, v, nil)
-	release := v.hold()
+	g := newGate(t)
+	c := newCache(t, g, nil)
+	release := g.hold()
 	a := fixture.Write(t, c, fixture.Resource("a", "1"))
-	fixture.Write(t, v.Backend, updated(a, "2"))
+	fixture.Write(t, g.Backend, updated(a, "2"))
 	expect(t, "a read before the watch", readData(t, c, eventual, "a"), "1")
 	release()
 	fixture.Eventually(t, "the copy has the other write", func() bool { return readData(t, c, eventual, "a") == "2" })
@@ -109,15 +109,15 @@ func TestOtherWriteAfterLocalWrite(t *testing.T) {
 // After a local deletion, another program creates the key again.
 func TestRecreationAfterLocalDelete(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, v, nil)
+	g := newGate(t)
+	c := newCache(t, g, nil)
 	a := fixture.Write(t, c, fixture.Resource("a", "1"))
 	expect(t, "a strong read", readData(t, c, strong, "a"), "1")
-	release := v.hold()
+	release := g.hold()
 	fixture.Remove(t, c, a)
 	again := fixture.Resource("a", "2")
 	again.Id.Uid = "another"
-	fixture.Write(t, v.Backend, again)
+	fixture.Write(t, g.Backend, again)
 	expect(t, "a read before the watch", readData(t, c, eventual, "a"), "nothing")
 	release()
 	fixture.Eventually(t, "the copy has the new resource", func() bool { return readData(t, c, eventual, "a") == "2" })
@@ -126,18 +126,18 @@ func TestRecreationAfterLocalDelete(t *testing.T) {
 // A deletion succeeds without effect if another program has deleted and recreated the key.
 func TestDeleteOfDeletedResource(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, v, nil)
+	g := newGate(t)
+	c := newCache(t, g, nil)
 	a := fixture.Write(t, c, fixture.Resource("a", "1"))
 	expect(t, "a strong read", readData(t, c, strong, "a"), "1")
-	release := v.hold()
-	fixture.Remove(t, v.Backend, fixture.Write(t, v.Backend, updated(a, "more")))
+	release := g.hold()
+	fixture.Remove(t, g.Backend, fixture.Write(t, g.Backend, updated(a, "more")))
 	again := fixture.Resource("a", "2")
 	again.Id.Uid = "another"
-	again = fixture.Write(t, v.Backend, again)
+	again = fixture.Write(t, g.Backend, again)
 	fixture.Remove(t, c, a)
 	expect(t, "a read after the deletion", readData(t, c, eventual, "a"), "nothing")
-	fixture.Write(t, v.Backend, updated(again, "3"))
+	fixture.Write(t, g.Backend, updated(again, "3"))
 	release()
 	fixture.Eventually(t, "the copy has the new resource", func() bool { return readData(t, c, eventual, "a") == "3" })
 }
@@ -145,70 +145,70 @@ func TestDeleteOfDeletedResource(t *testing.T) {
 // A program deletes a resource that the copy does not have yet. Its creation must not appear afterwards.
 func TestDeleteOfResourceMissingInCopy(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, v, nil)
-	release := v.hold()
-	a := fixture.Write(t, v.Backend, fixture.Resource("a", "1"))
+	g := newGate(t)
+	c := newCache(t, g, nil)
+	release := g.hold()
+	a := fixture.Write(t, g.Backend, fixture.Resource("a", "1"))
 	fixture.Remove(t, c, a)
-	got := callBeforeRelease(t, v, release, func() string { return readData(t, c, eventual, "a") })
+	got := callBeforeRelease(t, g, release, func() string { return readData(t, c, eventual, "a") })
 	expect(t, "a read after the deletion", got, "nothing")
 }
 
 // A program deletes a recreated resource that the copy does not have yet. The deletion event of its predecessor does not confirm that.
 func TestDeleteOfRecreatedResource(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, v, nil)
+	g := newGate(t)
+	c := newCache(t, g, nil)
 	a := fixture.Write(t, c, fixture.Resource("a", "1"))
 	expect(t, "a strong read", readData(t, c, strong, "a"), "1")
-	release := v.hold()
-	fixture.Remove(t, v.Backend, a)
-	fixture.Remove(t, c, fixture.Write(t, v.Backend, fixture.Resource("a", "2")))
-	v.passEvents(t, 2) // the deletion of the first one, the creation of the second one
-	got := callBeforeRelease(t, v, release, func() string { return readData(t, c, eventual, "a") })
+	release := g.hold()
+	fixture.Remove(t, g.Backend, a)
+	fixture.Remove(t, c, fixture.Write(t, g.Backend, fixture.Resource("a", "2")))
+	g.passEvents(t, 2) // the deletion of the first one, the creation of the second one
+	got := callBeforeRelease(t, g, release, func() string { return readData(t, c, eventual, "a") })
 	expect(t, "a read after the deletion", got, "nothing")
 }
 
 // After a lost answer, the outcome of a write is unknown until a strong read.
 func TestLostAnswer(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, v, nil)
-	release := v.hold()
-	v.beforeAck = func(error) error { return storage.ErrInconsistent }
+	g := newGate(t)
+	c := newCache(t, g, nil)
+	release := g.hold()
+	g.beforeAck = func(error) error { return storage.ErrInconsistent }
 	if _, err := c.WriteCAS(t.Context(), fixture.Resource("a", "1")); !errors.Is(err, storage.ErrInconsistent) {
 		t.Fatalf("got %v, expected ErrInconsistent", err)
 	}
-	got := callBeforeRelease(t, v, release, func() string { return readData(t, c, strong, "a") })
+	got := callBeforeRelease(t, g, release, func() string { return readData(t, c, strong, "a") })
 	expect(t, "a strong read", got, "1")
 }
 
 // The second of two local writes of a key is acknowledged first.
 func TestReorderedAcknowledgements(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, v, nil)
+	g := newGate(t)
+	c := newCache(t, g, nil)
 	a := fixture.Write(t, c, fixture.Resource("a", "1"))
 	expect(t, "a strong read", readData(t, c, strong, "a"), "1")
-	release := v.hold()
-	v.beforeAck = func(err error) error {
-		stored, _ := v.Backend.Read(t.Context(), strong, fixture.ID("a"))
+	release := g.hold()
+	g.beforeAck = func(err error) error {
+		stored, _ := g.Backend.Read(t.Context(), strong, fixture.ID("a"))
 		fixture.Write(t, c, updated(stored, "3"))
 		expect(t, "a read after the second write", readData(t, c, eventual, "a"), "3")
 		return err
 	}
 	fixture.Write(t, c, updated(a, "2"))
-	got := callBeforeRelease(t, v, release, func() string { return readData(t, c, eventual, "a") })
+	got := callBeforeRelease(t, g, release, func() string { return readData(t, c, eventual, "a") })
 	expect(t, "a read after both", got, "3")
 }
 
 // A list is one cut: it does not return a local write without an earlier write of another program.
 func TestListIsConsistentCut(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, v, nil)
-	release := v.hold()
-	fixture.Write(t, v.Backend, fixture.Resource("b", "other"))
+	g := newGate(t)
+	c := newCache(t, g, nil)
+	release := g.hold()
+	fixture.Write(t, g.Backend, fixture.Resource("b", "other"))
 	first := fixture.Resource("a", "local")
 	first.Owner = fixture.ID("owner")
 	first = fixture.Write(t, c, first)
@@ -241,8 +241,8 @@ func TestListIsConsistentCut(t *testing.T) {
 // A read is not older than an event of a watch through the cache.
 func TestReadAfterWatchEvent(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, v, nil)
+	g := newGate(t)
+	c := newCache(t, g, nil)
 	w, err := c.WatchList(t.Context(), fixture.AllTypes, fixture.AllTenancies, "a")
 	if err != nil {
 		t.Fatal(err)
@@ -254,18 +254,18 @@ func TestReadAfterWatchEvent(t *testing.T) {
 		do   func(a *resourcepb.Resource) *resourcepb.Resource
 	}{
 		{"1", func(*resourcepb.Resource) *resourcepb.Resource {
-			return fixture.Write(t, v.Backend, fixture.Resource("a", "1"))
+			return fixture.Write(t, g.Backend, fixture.Resource("a", "1"))
 		}},
 		{"2", func(a *resourcepb.Resource) *resourcepb.Resource {
-			return fixture.Write(t, v.Backend, updated(a, "2"))
+			return fixture.Write(t, g.Backend, updated(a, "2"))
 		}},
-		{"nothing", func(a *resourcepb.Resource) *resourcepb.Resource { fixture.Remove(t, v.Backend, a); return nil }},
+		{"nothing", func(a *resourcepb.Resource) *resourcepb.Resource { fixture.Remove(t, g.Backend, a); return nil }},
 	} {
-		a, _ := v.Backend.Read(t.Context(), strong, fixture.ID("a"))
-		release := v.hold()
+		a, _ := g.Backend.Read(t.Context(), strong, fixture.ID("a"))
+		release := g.hold()
 		step.do(a)
 		fixture.Next(t, w)
-		got := callBeforeRelease(t, v, release, func() string { return readData(t, c, eventual, "a") })
+		got := callBeforeRelease(t, g, release, func() string { return readData(t, c, eventual, "a") })
 		expect(t, "a read after an event", got, step.data)
 	}
 }
@@ -273,21 +273,21 @@ func TestReadAfterWatchEvent(t *testing.T) {
 // A local write is acknowledged during a relist, after the list's position. It stays visible.
 func TestLocalWriteDuringRelist(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, v, nil)
+	g := newGate(t)
+	c := newCache(t, g, nil)
 	a := fixture.Write(t, c, fixture.Resource("a", "1"))
 	expect(t, "a strong read", readData(t, c, strong, "a"), "1")
 	listing, wrote := make(chan struct{}), make(chan struct{})
-	v.beforeSnapshot = func() {
+	g.beforeSnapshot = func() {
 		close(listing)
 		<-wrote
 	}
-	v.endWatches()
+	g.endWatches()
 	<-listing
-	fixture.Write(t, v.Backend, fixture.Resource("b", "other"))
+	fixture.Write(t, g.Backend, fixture.Resource("b", "other"))
 	fixture.Write(t, c, updated(a, "2"))
 	expect(t, "a read while the store is listed", readData(t, c, eventual, "a"), "2")
-	release := v.hold()
+	release := g.hold()
 	close(wrote)
 	fixture.Eventually(t, "the list is the copy", func() bool { return c.Stats().Live })
 	expect(t, "a read when the store is listed", readData(t, c, eventual, "a"), "2")
@@ -299,40 +299,40 @@ func TestLocalWriteDuringRelist(t *testing.T) {
 // A strong read returns the writes of other programs that were acknowledged before it. Many concurrent ones need at most two bookmark requests.
 func TestStrongReadsShareBarrier(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, v, nil)
-	release := v.hold()
-	fixture.Write(t, v.Backend, fixture.Resource("a", "1"))
+	g := newGate(t)
+	c := newCache(t, g, nil)
+	release := g.hold()
+	fixture.Write(t, g.Backend, fixture.Resource("a", "1"))
 	const readers = 64
 	got := make(chan string, readers)
 	for range readers {
 		go func() { got <- readData(t, c, strong, "a") }()
 	}
-	fixture.Eventually(t, "a bookmark is requested", func() bool { return v.bookmarkRequests() > 0 })
+	fixture.Eventually(t, "a bookmark is requested", func() bool { return g.bookmarkRequests() > 0 })
 	release()
 	for range readers {
 		expect(t, "a strong read", <-got, "1")
 	}
-	if v.reads != 0 {
-		t.Errorf("%d reads went to the database, expected none", v.reads)
+	if g.reads != 0 {
+		t.Errorf("%d reads went to the database, expected none", g.reads)
 	}
 }
 
 func TestCloseUnblocksReads(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c, err := cache.New(t.Context(), v, nil)
+	g := newGate(t)
+	c, err := cache.New(t.Context(), g, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer v.hold()()
-	fixture.Write(t, v.Backend, fixture.Resource("a", "1"))
+	defer g.hold()()
+	fixture.Write(t, g.Backend, fixture.Resource("a", "1"))
 	ended := make(chan error, 1)
 	go func() {
 		_, err := c.Read(context.Background(), strong, fixture.ID("a"))
 		ended <- err
 	}()
-	fixture.Eventually(t, "the read waits", func() bool { return v.bookmarkRequests() > 0 })
+	fixture.Eventually(t, "the read waits", func() bool { return g.bookmarkRequests() > 0 })
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -344,14 +344,14 @@ func TestCloseUnblocksReads(t *testing.T) {
 // Without bookmarks, strong reads go to the database, and later eventual reads are not older.
 func TestWithoutBookmarks(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, noBookmarks{v}, nil)
-	release := v.hold()
-	a := fixture.Write(t, v.Backend, fixture.Resource("a", "1"))
+	g := newGate(t)
+	c := newCache(t, noBookmarks{g}, nil)
+	release := g.hold()
+	a := fixture.Write(t, g.Backend, fixture.Resource("a", "1"))
 	expect(t, "an eventual read before", readData(t, c, eventual, "a"), "nothing")
 	expect(t, "a strong read", readData(t, c, strong, "a"), "1")
 	expect(t, "an eventual read after it", readData(t, c, eventual, "a"), "1")
-	fixture.Remove(t, v.Backend, a)
+	fixture.Remove(t, g.Backend, a)
 	expect(t, "a strong read of the deleted resource", readData(t, c, strong, "a"), "nothing")
 	release()
 	for range 1000 {
@@ -362,18 +362,18 @@ func TestWithoutBookmarks(t *testing.T) {
 // A bookmark confirms only the writes that were acknowledged before its request.
 func TestBookmarkKeepsLaterWrite(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, v, nil)
-	release := v.hold()
+	g := newGate(t)
+	c := newCache(t, g, nil)
+	release := g.hold()
 	read := make(chan string, 1)
 	go func() { read <- readData(t, c, strong, "b") }()
 	fixture.Eventually(t, "the bookmark is blocked", func() bool {
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		return v.blockedEvents > 0
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return g.blockedEvents > 0
 	})
 	fixture.Write(t, c, fixture.Resource("a", "1"))
-	v.passEvents(t, 1)
+	g.passEvents(t, 1)
 	expect(t, "the strong read", <-read, "nothing")
 	expect(t, "a read before the watch", readData(t, c, eventual, "a"), "1")
 	release()
@@ -382,13 +382,13 @@ func TestBookmarkKeepsLaterWrite(t *testing.T) {
 // A resource that was deleted while the copy had no watch is absent after the relist.
 func TestDeletionBeforeRelist(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, v, nil)
+	g := newGate(t)
+	c := newCache(t, g, nil)
 	a := fixture.Write(t, c, fixture.Resource("a", "1"))
 	expect(t, "a strong read", readData(t, c, strong, "a"), "1")
-	release := v.hold()
-	fixture.Remove(t, v.Backend, a)
-	v.endWatches()
+	release := g.hold()
+	fixture.Remove(t, g.Backend, a)
+	g.endWatches()
 	release()
 	fixture.Eventually(t, "the relist removes the resource", func() bool { return c.Stats().Resources == 0 })
 	expect(t, "a read after the relist", readData(t, c, eventual, "a"), "nothing")
@@ -397,14 +397,14 @@ func TestDeletionBeforeRelist(t *testing.T) {
 // A strong read whose bookmark was requested from a watch that ended gets its answer from the next watch.
 func TestStrongReadSurvivesWatchEnd(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, v, nil)
-	release := v.hold()
-	fixture.Write(t, v.Backend, fixture.Resource("a", "1"))
+	g := newGate(t)
+	c := newCache(t, g, nil)
+	release := g.hold()
+	fixture.Write(t, g.Backend, fixture.Resource("a", "1"))
 	read := make(chan string, 1)
 	go func() { read <- readData(t, c, strong, "a") }()
-	fixture.Eventually(t, "a bookmark is requested", func() bool { return v.bookmarkRequests() > 0 })
-	v.endWatches()
+	fixture.Eventually(t, "a bookmark is requested", func() bool { return g.bookmarkRequests() > 0 })
+	g.endWatches()
 	release()
 	expect(t, "the strong read", <-read, "1")
 }

@@ -14,23 +14,23 @@ import (
 // do not return to the listed state.
 func TestLocalWriteDuringRelistWithoutBookmarks(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, noBookmarks{v}, nil)
+	g := newGate(t)
+	c := newCache(t, noBookmarks{g}, nil)
 	a := fixture.Write(t, c, fixture.Resource("a", "1"))
 	fixture.Eventually(t, "the copy has the first write", func() bool {
 		all, err := c.List(t.Context(), eventual, fixture.Type, fixture.Tenancy, "")
 		return err == nil && len(all) == 1
 	})
 	listing, wrote := make(chan struct{}), make(chan struct{})
-	v.beforeSnapshot = func() {
+	g.beforeSnapshot = func() {
 		close(listing)
 		<-wrote
 	}
-	v.endWatches()
+	g.endWatches()
 	<-listing
 	a = fixture.Write(t, c, updated(a, "2"))
-	fixture.Write(t, v.Backend, updated(a, "3"))
-	release := v.hold()
+	fixture.Write(t, g.Backend, updated(a, "3"))
+	release := g.hold()
 	close(wrote)
 	fixture.Eventually(t, "the list is the copy", func() bool { return c.Stats().Live })
 	if got := readData(t, c, eventual, "a"); got != "2" && got != "3" {
@@ -47,26 +47,26 @@ func TestLocalWriteDuringRelistWithoutBookmarks(t *testing.T) {
 // reached at first.
 func TestRelistBeforeAcknowledgementWithoutBookmarks(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, noBookmarks{v}, nil)
+	g := newGate(t)
+	c := newCache(t, noBookmarks{g}, nil)
 	a := fixture.Write(t, c, fixture.Resource("a", "1"))
 	fixture.Eventually(t, "the copy has the first write", func() bool {
 		all, err := c.List(t.Context(), eventual, fixture.Type, fixture.Tenancy, "")
 		return err == nil && len(all) == 1
 	})
-	release := v.hold()
-	v.beforeAck = func(error) error {
-		stored, _ := v.Backend.Read(t.Context(), strong, fixture.ID("a"))
-		fixture.Write(t, v.Backend, updated(stored, "3"))
-		v.endWatches()
+	release := g.hold()
+	g.beforeAck = func(error) error {
+		stored, _ := g.Backend.Read(t.Context(), strong, fixture.ID("a"))
+		fixture.Write(t, g.Backend, updated(stored, "3"))
+		g.endWatches()
 		fixture.Eventually(t, "the copy has the other write", func() bool { return readData(t, c, eventual, "a") == "3" })
 		fixture.Eventually(t, "a watch feeds the copy", func() bool { return c.Stats().Live })
 		release()
-		v.failReads(1, errors.New("out of reach"))
+		g.failReads(1, errors.New("out of reach"))
 		return nil
 	}
 	fixture.Write(t, c, updated(a, "2"))
-	fixture.Eventually(t, "the copy has retried its read", func() bool { return v.failReads(0, nil) == 0 })
+	fixture.Eventually(t, "the copy has retried its read", func() bool { return g.failReads(0, nil) == 0 })
 	expect(t, "a read after the answer", readData(t, c, eventual, "a"), "3")
 	all, err := c.List(fixture.Context(t), eventual, fixture.Type, fixture.Tenancy, "")
 	if err != nil || len(all) != 1 || string(all[0].GetData().GetValue()) != "3" {
@@ -80,26 +80,26 @@ func TestCreateAndDeleteDuringRelistWithoutBookmarks(t *testing.T) {
 	for name, remove := range map[string]bool{"local deletion": true, "deletion by another program": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			v := newGate(t)
-			c := newCache(t, noBookmarks{v}, nil)
+			g := newGate(t)
+			c := newCache(t, noBookmarks{g}, nil)
 			listing, wrote := make(chan struct{}), make(chan struct{})
-			v.beforeSnapshot = func() {
+			g.beforeSnapshot = func() {
 				close(listing)
 				<-wrote
 			}
-			v.endWatches()
+			g.endWatches()
 			<-listing
 			a := fixture.Write(t, c, fixture.Resource("a", "1"))
 			if remove {
 				fixture.Remove(t, c, a)
 			} else {
-				fixture.Remove(t, v.Backend, a)
+				fixture.Remove(t, g.Backend, a)
 			}
-			release := v.hold()
+			release := g.hold()
 			close(wrote)
 			fixture.Eventually(t, "the list is the copy", func() bool { return c.Stats().Live })
 			expect(t, "a read when the store is listed", readData(t, c, eventual, "a"), "nothing")
-			v.passEvents(t, 1)
+			g.passEvents(t, 1)
 			expect(t, "a read after the copy has replayed the creation", readData(t, c, eventual, "a"), "nothing")
 			release()
 			expect(t, "a strong read", readData(t, c, strong, "a"), "nothing")
@@ -150,17 +150,17 @@ func TestListOvertakenWithoutBookmarks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			v := newGate(t)
-			h := &hookedList{noBookmarks: noBookmarks{v}}
+			g := newGate(t)
+			h := &hookedList{noBookmarks: noBookmarks{g}}
 			c := newCache(t, h, nil)
 			a := fixture.Write(t, c, fixture.Resource("a", "1"))
 			fixture.Eventually(t, "the copy has the first version", func() bool {
 				all, err := c.List(t.Context(), eventual, fixture.Type, fixture.Tenancy, "")
 				return err == nil && len(all) == 1
 			})
-			defer v.hold()()
+			defer g.hold()()
 			h.afterList = func() {
-				fixture.Write(t, v.Backend, updated(a, "2"))
+				fixture.Write(t, g.Backend, updated(a, "2"))
 				expect(t, "the other call", overtake(t, c), "2")
 			}
 			expect(t, "the list", list(t, c), "1")
@@ -183,21 +183,21 @@ func (p paged) As(target any) bool {
 // The second page of a listing is of the listing's state. It does not confirm a version that a read has replaced since.
 func TestReadBetweenPagesWithoutBookmarks(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, paged{noBookmarks{v}}, nil)
+	g := newGate(t)
+	c := newCache(t, paged{noBookmarks{g}}, nil)
 	fixture.Write(t, c, fixture.Resource("a", "1"))
 	b := fixture.Write(t, c, fixture.Resource("b", "1"))
 	fixture.Eventually(t, "the copy has both", func() bool {
 		all, err := c.List(t.Context(), eventual, fixture.Type, fixture.Tenancy, "")
 		return err == nil && len(all) == 2
 	})
-	defer v.hold()()
+	defer g.hold()()
 	pager, _ := storage.As[storage.Pager](c)
 	page, err := pager.ListPage(t.Context(), fixture.Type, fixture.Tenancy, "", storage.ListOptions{Limit: 1})
 	if err != nil || page.Continue == "" {
 		t.Fatal(page, err)
 	}
-	fixture.Write(t, v.Backend, updated(b, "2"))
+	fixture.Write(t, g.Backend, updated(b, "2"))
 	expect(t, "a strong read", readData(t, c, strong, "b"), "2")
 	page, err = pager.ListPage(t.Context(), fixture.Type, fixture.Tenancy, "", storage.ListOptions{Continue: page.Continue})
 	if err != nil || len(page.Resources) != 1 || string(page.Resources[0].GetData().GetValue()) != "1" {

@@ -16,8 +16,8 @@ import (
 // Options.Trim affects only the resources in memory.
 func TestTrim(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, v, &cache.Options{Trim: func(res *resourcepb.Resource) { res.Data = nil }})
+	g := newGate(t)
+	c := newCache(t, g, &cache.Options{Trim: func(res *resourcepb.Resource) { res.Data = nil }})
 	stored := fixture.Write(t, c, fixture.Resource("a", "payload"))
 	expect(t, "the answer to a write", string(stored.GetData().GetValue()), "payload")
 	expect(t, "a read from memory", readData(t, c, eventual, "a"), "")
@@ -32,13 +32,13 @@ func TestTrim(t *testing.T) {
 // Resources of other types come from the database, in reads and in lists of all types. A later read from memory is not older than such a list.
 func TestTypes(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, v, &cache.Options{Types: []storage.UnversionedType{fixture.Type, fixture.Type}})
-	release := v.hold()
+	g := newGate(t)
+	c := newCache(t, g, &cache.Options{Types: []storage.UnversionedType{fixture.Type, fixture.Type}})
+	release := g.hold()
 	other := fixture.Resource("a", "other")
 	other.Id.Type.Kind = "Other"
-	fixture.Write(t, v.Backend, other)
-	fixture.Write(t, v.Backend, fixture.Resource("a", "1"))
+	fixture.Write(t, g.Backend, other)
+	fixture.Write(t, g.Backend, fixture.Resource("a", "1"))
 	if res, err := c.Read(t.Context(), eventual, other.Id); err != nil || string(res.GetData().GetValue()) != "other" {
 		t.Errorf("a read of another type returned %v, %v", res, err)
 	}
@@ -46,7 +46,7 @@ func TestTypes(t *testing.T) {
 	if all, err := c.List(t.Context(), eventual, fixture.AllTypes, fixture.AllTenancies, ""); err != nil || len(all) != 2 {
 		t.Errorf("a list of all types returned %v, %v, expected 2 resources", all, err)
 	}
-	got := callBeforeRelease(t, v, release, func() string { return readData(t, c, eventual, "a") })
+	got := callBeforeRelease(t, g, release, func() string { return readData(t, c, eventual, "a") })
 	expect(t, "a read after the list", got, "1")
 	if n := c.Stats().Resources; n != 1 {
 		t.Errorf("%d resources are in memory, expected 1", n)

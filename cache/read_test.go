@@ -12,12 +12,12 @@ import (
 // A read does not return a resource that the snapshot of an earlier watch lacked.
 func TestReadAfterSnapshot(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, v, nil)
+	g := newGate(t)
+	c := newCache(t, g, nil)
 	a := fixture.Write(t, c, fixture.Resource("a", "1"))
 	expect(t, "a strong read", readData(t, c, strong, "a"), "1")
-	release := v.hold()
-	fixture.Remove(t, v.Backend, a)
+	release := g.hold()
+	fixture.Remove(t, g.Backend, a)
 	w, err := c.WatchList(t.Context(), fixture.AllTypes, fixture.AllTenancies, "a")
 	if err != nil {
 		t.Fatal(err)
@@ -26,49 +26,49 @@ func TestReadAfterSnapshot(t *testing.T) {
 	if ev := fixture.Next(t, w); ev.GetEndOfSnapshot() == nil {
 		t.Fatalf("the snapshot has %v, expected nothing", ev)
 	}
-	got := callBeforeRelease(t, v, release, func() string { return readData(t, c, eventual, "a") })
+	got := callBeforeRelease(t, g, release, func() string { return readData(t, c, eventual, "a") })
 	expect(t, "a read after the snapshot", got, "nothing")
 }
 
 // A resource that a list of the database lacked does not appear later, although the copy may still have to replay its creation and deletion.
 func TestReadAfterListWithoutResource(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, v, &cache.Options{Types: []storage.UnversionedType{fixture.Type}})
-	release := v.hold()
-	fixture.Remove(t, v.Backend, fixture.Write(t, v.Backend, fixture.Resource("a", "1")))
+	g := newGate(t)
+	c := newCache(t, g, &cache.Options{Types: []storage.UnversionedType{fixture.Type}})
+	release := g.hold()
+	fixture.Remove(t, g.Backend, fixture.Write(t, g.Backend, fixture.Resource("a", "1")))
 	if all, err := c.List(t.Context(), eventual, fixture.AllTypes, fixture.AllTenancies, ""); err != nil || len(all) > 0 {
 		t.Fatalf("the list has %v, %v, expected nothing", all, err)
 	}
-	v.passEvents(t, 1)
-	got := callBeforeRelease(t, v, release, func() string { return readData(t, c, eventual, "a") })
+	g.passEvents(t, 1)
+	got := callBeforeRelease(t, g, release, func() string { return readData(t, c, eventual, "a") })
 	expect(t, "a read after the list", got, "nothing")
 }
 
 // A read finds the resources that OwnerReferences returned.
 func TestReadAfterReferences(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, v, &cache.Options{Types: []storage.UnversionedType{fixture.Type}})
-	release := v.hold()
+	g := newGate(t)
+	c := newCache(t, g, &cache.Options{Types: []storage.UnversionedType{fixture.Type}})
+	release := g.hold()
 	a := fixture.Resource("a", "1")
 	a.Owner = fixture.ID("owner")
-	fixture.Write(t, v.Backend, a)
+	fixture.Write(t, g.Backend, a)
 	if ids, err := c.OwnerReferences(t.Context(), fixture.ID("owner")); err != nil || len(ids) != 1 {
 		t.Fatalf("the owner has the references %v, %v, expected one", ids, err)
 	}
-	got := callBeforeRelease(t, v, release, func() string { return readData(t, c, eventual, "a") })
+	got := callBeforeRelease(t, g, release, func() string { return readData(t, c, eventual, "a") })
 	expect(t, "a read after the references", got, "1")
 }
 
 // A deletion with another uid, or with none, deletes nothing, although its version is stored.
 func TestDeleteWithOtherUid(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, v, nil)
+	g := newGate(t)
+	c := newCache(t, g, nil)
 	a := fixture.Write(t, c, fixture.Resource("a", "1"))
 	expect(t, "a strong read", readData(t, c, strong, "a"), "1")
-	defer v.hold()()
+	defer g.hold()()
 	for _, uid := range []string{"", "another"} {
 		id := fixture.ID("a")
 		id.Uid = uid
@@ -87,17 +87,17 @@ func TestDeleteWithOtherUid(t *testing.T) {
 // A strong read of a type that is not copied needs no barrier.
 func TestStrongReadOfOtherType(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, v, &cache.Options{Types: []storage.UnversionedType{fixture.Type}})
-	defer v.hold()()
+	g := newGate(t)
+	c := newCache(t, g, &cache.Options{Types: []storage.UnversionedType{fixture.Type}})
+	defer g.hold()()
 	other := fixture.Resource("a", "other")
 	other.Id.Type.Kind = "Other"
-	fixture.Write(t, v.Backend, other)
+	fixture.Write(t, g.Backend, other)
 	if res, err := c.Read(t.Context(), strong, other.Id); err != nil || string(res.GetData().GetValue()) != "other" {
 		t.Errorf("a read of another type returned %v, %v", res, err)
 	}
-	if v.bookmarkRequests() > 0 {
-		t.Errorf("%d bookmarks were requested, expected none", v.bookmarkRequests())
+	if g.bookmarkRequests() > 0 {
+		t.Errorf("%d bookmarks were requested, expected none", g.bookmarkRequests())
 	}
 }
 
@@ -119,21 +119,21 @@ func TestWildcardTypesAreRefused(t *testing.T) {
 // A resource is created and deleted during a relist, after the list's position. It stays deleted.
 func TestCreateAndDeleteDuringRelist(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, v, nil)
+	g := newGate(t)
+	c := newCache(t, g, nil)
 	listing, wrote := make(chan struct{}), make(chan struct{})
-	v.beforeSnapshot = func() {
+	g.beforeSnapshot = func() {
 		close(listing)
 		<-wrote
 	}
-	v.endWatches()
+	g.endWatches()
 	<-listing
 	fixture.Remove(t, c, fixture.Write(t, c, fixture.Resource("a", "1")))
-	release := v.hold()
+	release := g.hold()
 	close(wrote)
 	fixture.Eventually(t, "the list is the copy", func() bool { return c.Stats().Live })
 	expect(t, "a read when the store is listed", readData(t, c, eventual, "a"), "nothing")
-	v.passEvents(t, 1)
+	g.passEvents(t, 1)
 	expect(t, "a read after the copy has replayed the creation", readData(t, c, eventual, "a"), "nothing")
 	release()
 	expect(t, "a strong read", readData(t, c, strong, "a"), "nothing")
@@ -142,10 +142,10 @@ func TestCreateAndDeleteDuringRelist(t *testing.T) {
 // Closing the inner backend closes the cache.
 func TestInnerBackendClosed(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, v, nil)
+	g := newGate(t)
+	c := newCache(t, g, nil)
 	a := fixture.Write(t, c, fixture.Resource("a", "1"))
-	if err := v.Backend.Close(); err != nil {
+	if err := g.Backend.Close(); err != nil {
 		t.Fatal(err)
 	}
 	fixture.Eventually(t, "the copy has ended", func() bool { return !c.Stats().Live })
@@ -161,8 +161,8 @@ func TestInnerBackendClosed(t *testing.T) {
 // other key stays marked until a read of the database returns the copy's version.
 func TestReadAfterListWithoutBookmarks(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, noBookmarks{v}, nil)
+	g := newGate(t)
+	c := newCache(t, noBookmarks{g}, nil)
 	fixture.Write(t, c, fixture.Resource("a", "1"))
 	fixture.Write(t, c, fixture.Resource("b", "1"))
 	fixture.Eventually(t, "the copy has both", func() bool { return c.Stats().Resources == 2 })
@@ -170,10 +170,10 @@ func TestReadAfterListWithoutBookmarks(t *testing.T) {
 		t.Fatalf("the list has %v, %v, expected one", all, err)
 	}
 	for range 10 {
-		expect(t, "a read of what was listed", readData(t, c, eventual, "a"), "1")
-		expect(t, "a read of what was not", readData(t, c, eventual, "b"), "1")
+		expect(t, "a read of the listed resource", readData(t, c, eventual, "a"), "1")
+		expect(t, "a read of the other resource", readData(t, c, eventual, "b"), "1")
 	}
-	if v.reads != 1 {
-		t.Errorf("%d reads went to the database, expected one", v.reads)
+	if g.reads != 1 {
+		t.Errorf("%d reads went to the database, expected one", g.reads)
 	}
 }

@@ -15,15 +15,15 @@ import (
 // one mark and adds the next leaves no gap between them.
 func TestConcurrentReadsWithoutBookmarks(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, noBookmarks{v}, nil)
+	g := newGate(t)
+	c := newCache(t, noBookmarks{g}, nil)
 	a := fixture.Write(t, c, fixture.Resource("a", "1"))
 	fixture.Eventually(t, "the copy has the first write", func() bool {
 		all, err := c.List(t.Context(), eventual, fixture.Type, fixture.Tenancy, "")
 		return err == nil && len(all) == 1
 	})
-	defer v.hold()()
-	fixture.Write(t, v.Backend, updated(a, "2"))
+	defer g.hold()()
+	fixture.Write(t, g.Backend, updated(a, "2"))
 	expect(t, "a strong read", readData(t, c, strong, "a"), "2")
 	var readers sync.WaitGroup
 	for range 8 {
@@ -59,17 +59,17 @@ func TestReadAfterRefusedWrite(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			v := newGate(t)
-			c := newCache(t, v, nil)
+			g := newGate(t)
+			c := newCache(t, g, nil)
 			a := fixture.Write(t, c, fixture.Resource("a", "1"))
 			expect(t, "a strong read", readData(t, c, strong, "a"), "1")
-			release := v.hold()
-			fixture.Write(t, v.Backend, updated(a, "2"))
+			release := g.hold()
+			fixture.Write(t, g.Backend, updated(a, "2"))
 			tx, _ := storage.As[storage.Transactor](storage.Backend(c))
 			if err := try(c, tx, a); !errors.Is(err, storage.ErrCASFailure) {
 				t.Errorf("got %v, expected ErrCASFailure", err)
 			}
-			got := callBeforeRelease(t, v, release, func() string { return readData(t, c, eventual, "a") })
+			got := callBeforeRelease(t, g, release, func() string { return readData(t, c, eventual, "a") })
 			expect(t, "a read after the refusal", got, "2")
 		})
 	}
@@ -78,17 +78,17 @@ func TestReadAfterRefusedWrite(t *testing.T) {
 // A committed check for an absent key shows that the key is absent.
 func TestReadAfterCheck(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, v, nil)
+	g := newGate(t)
+	c := newCache(t, g, nil)
 	a := fixture.Write(t, c, fixture.Resource("a", "1"))
 	expect(t, "a strong read", readData(t, c, strong, "a"), "1")
-	release := v.hold()
-	fixture.Remove(t, v.Backend, a)
+	release := g.hold()
+	fixture.Remove(t, g.Backend, a)
 	tx, _ := storage.As[storage.Transactor](storage.Backend(c))
 	if _, err := tx.Commit(t.Context(), []storage.Op{{Check: a.GetId()}, {Write: fixture.Resource("b", "")}}); err != nil {
 		t.Fatal(err)
 	}
-	got := callBeforeRelease(t, v, release, func() string { return readData(t, c, eventual, "a") })
+	got := callBeforeRelease(t, g, release, func() string { return readData(t, c, eventual, "a") })
 	expect(t, "a read after the check", got, "nothing")
 }
 
@@ -109,10 +109,10 @@ func (p gatedHistorian) As(target any) bool {
 // A page at a revision may be ahead of the copy, like a page of the present.
 func TestReadAfterPageAtRevision(t *testing.T) {
 	t.Parallel()
-	v := newGate(t)
-	c := newCache(t, gatedHistorian{v}, nil)
-	release := v.hold()
-	fixture.Write(t, v.Backend, fixture.Resource("a", "1"))
+	g := newGate(t)
+	c := newCache(t, gatedHistorian{g}, nil)
+	release := g.hold()
+	fixture.Write(t, g.Backend, fixture.Resource("a", "1"))
 	history, _ := storage.As[history.Historian](storage.Backend(c))
 	pages, _ := storage.As[storage.Pager](storage.Backend(c))
 	_, newest, err := history.Revisions(t.Context())
@@ -123,6 +123,6 @@ func TestReadAfterPageAtRevision(t *testing.T) {
 	if err != nil || len(page.Resources) != 1 {
 		t.Fatalf("the page has %v, %v, expected one resource", page.Resources, err)
 	}
-	got := callBeforeRelease(t, v, release, func() string { return readData(t, c, eventual, "a") })
+	got := callBeforeRelease(t, g, release, func() string { return readData(t, c, eventual, "a") })
 	expect(t, "a read after the page", got, "1")
 }
