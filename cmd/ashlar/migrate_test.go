@@ -70,14 +70,14 @@ func TestMigrateLive(t *testing.T) {
 	in, operator := io.Pipe()
 	seen, out := io.Pipe()
 	var errs bytes.Buffer
-	over := make(chan int, 1)
+	exitCode := make(chan int, 1)
 	go func() {
-		over <- run(ctx, c.app(in, out, &errs), append([]string{"migrate", "--live", "--json"}, stores...))
+		exitCode <- run(ctx, c.app(in, out, &errs), append([]string{"migrate", "--live", "--json"}, stores...))
 		_ = out.Close()
 		_ = in.Close()
 	}()
 	var last map[string]any
-	told := false
+	sentCutover := false
 	for dec := json.NewDecoder(seen); ; {
 		var object map[string]any
 		if err := dec.Decode(&object); err != nil {
@@ -85,15 +85,15 @@ func TestMigrateLive(t *testing.T) {
 			break
 		}
 		last = object
-		if object["phase"] == "follow" && !told {
-			told = true
-			_, err := io.WriteString(operator, "what?\ncutover\n")
+		if object["phase"] == "follow" && !sentCutover {
+			sentCutover = true
+			_, err := io.WriteString(operator, "unknown\ncutover\n") // unknown input must not end the migration
 			require.NoError(t, err)
 		}
 	}
-	require.Equal(t, cli.ExitOK, <-over, errs.String())
+	require.Equal(t, cli.ExitOK, <-exitCode, errs.String())
 	require.Equal(t, "complete", last["phase"])
-	require.True(t, told)
+	require.True(t, sentCutover, "the migration ended without the phase follow")
 
 	r := c.run(configMap("late", ""), "apply", "-f", "-")
 	require.Equal(t, cli.ExitFailed, r.code)
@@ -118,10 +118,10 @@ func stopMigration(t *testing.T, c *runner, phase string, args ...string) (note 
 	ctx, interrupt := context.WithTimeout(context.Background(), waitTimeout)
 	defer interrupt()
 	seen, out := io.Pipe()
-	over := make(chan int, 1)
+	exitCode := make(chan int, 1)
 	var errs bytes.Buffer
 	go func() {
-		over <- run(ctx, c.app(strings.NewReader(""), out, &errs), append([]string{"migrate", "--live", "--json"}, args...))
+		exitCode <- run(ctx, c.app(strings.NewReader(""), out, &errs), append([]string{"migrate", "--live", "--json"}, args...))
 		_ = out.Close()
 	}()
 	for dec := json.NewDecoder(seen); ; {
@@ -136,12 +136,12 @@ func stopMigration(t *testing.T, c *runner, phase string, args ...string) (note 
 			note = text
 		}
 	}
-	require.Equal(t, cli.ExitFailed, <-over)
+	require.Equal(t, cli.ExitFailed, <-exitCode)
 	require.Contains(t, errs.String(), "interrupted")
 	return note
 }
 
-// commandAfter returns the command line that a text gives for a purpose, as words.
+// commandAfter returns the arguments of the command line that a text recommends for a purpose.
 func commandAfter(t *testing.T, text, purpose string) []string {
 	t.Helper()
 	_, after, found := strings.Cut(text, purpose+": ashlar ")
@@ -168,7 +168,7 @@ func TestMigrateInterrupted(t *testing.T) {
 // TestMigrateStoppedWhileClosed stops migrations during the cutover. Both commands in the message must work.
 func TestMigrateStoppedWhileClosed(t *testing.T) {
 	t.Parallel()
-	for purpose, leads := range map[string]string{"To continue": "complete: ", "To open the source again": "aborted: the source accepts writes"} {
+	for purpose, want := range map[string]string{"To continue": "complete: ", "To open the source again": "aborted: the source accepts writes"} {
 		t.Run(purpose, func(t *testing.T) {
 			t.Parallel()
 			from, to := fileURL(t), fileURL(t)
@@ -176,7 +176,7 @@ func TestMigrateStoppedWhileClosed(t *testing.T) {
 			c.ok("", "apply", "-f", boutique)
 			text := stopMigration(t, c, "cutover", "--cutover-when-lag-below", "1h", "--from", from, "--to", to)
 			require.Contains(t, text, "the source is closed for writing until then")
-			require.Contains(t, c.ok("", commandAfter(t, text, purpose)...), leads)
+			require.Contains(t, c.ok("", commandAfter(t, text, purpose)...), want)
 			written := c.run(configMap("late", ""), "apply", "-f", "-")
 			if purpose == "To continue" {
 				require.Contains(t, written.err, "closed for writing")

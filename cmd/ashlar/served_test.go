@@ -293,9 +293,9 @@ func TestServeDrains(t *testing.T) {
 	require.Equal(t, "core/ConfigMap/a\n", newRunner(t, store).ok("", "get", "core/ConfigMap", "a", "-o", "name"))
 	require.NotContains(t, s.logText(), `"level":"ERROR"`)
 	_, drained, _ := strings.Cut(s.logText(), `"msg":"draining"`)
-	answered, told := strings.Index(drained, "ResourceService/Write"), strings.Index(drained, "ResourceService/WatchList")
-	require.Positive(t, answered)
-	require.Greater(t, told, answered, "watches end when the calls have: until then they can show what these write")
+	call, watchEnd := strings.Index(drained, "ResourceService/Write"), strings.Index(drained, "ResourceService/WatchList")
+	require.Positive(t, call)
+	require.Greater(t, watchEnd, call, "a watch must end after the calls, so that it can return their writes")
 }
 
 // A server without drain time does not wait for calls that cannot end.

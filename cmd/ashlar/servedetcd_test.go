@@ -179,7 +179,7 @@ func TestServeEtcdDrainsLists(t *testing.T) {
 	require.ErrorIs(t, err, io.EOF)
 	require.Equal(t, cli.ExitOK, s.end())
 	_, drained, _ := strings.Cut(s.logText(), `"msg":"draining"`)
-	listed, told := strings.Index(drained, "KV/RangeStream"), strings.Index(drained, "Watch/Watch")
+	listed, watchEnd := strings.Index(drained, "KV/RangeStream"), strings.Index(drained, "Watch/Watch")
 	require.Positive(t, listed)
-	require.Greater(t, told, listed)
+	require.Greater(t, watchEnd, listed, "a watch must end after the list")
 }

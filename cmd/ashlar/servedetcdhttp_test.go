@@ -82,10 +82,10 @@ func next(t *testing.T, lines *bufio.Scanner) map[string]any {
 // Requests of Patroni, probes and curl are answered at the port of gRPC, with and without TLS.
 func TestServeEtcdByHTTP(t *testing.T) {
 	t.Parallel()
-	ours := newAuthority(t)
-	cert, key := ours.sign("server")
+	authority := newAuthority(t)
+	cert, key := authority.sign("server")
 	roots := x509.NewCertPool()
-	roots.AddCert(ours.cert)
+	roots.AddCert(authority.cert)
 	for name, tc := range map[string]struct {
 		args   []string
 		config *tls.Config
@@ -136,8 +136,8 @@ func etcdByJSON(t *testing.T, c *etcdHTTP) {
 	require.Equal(t, "YmFy", kv["value"])
 	require.Equal(t, id, kv["lease"])
 	revision := kv["mod_revision"].(string)
-	kept := c.post("/v3/lease/keepalive", `{"ID":"`+id+`"}`)["result"].(map[string]any)
-	require.Equal(t, "30", kept["TTL"])
+	renewed := c.post("/v3/lease/keepalive", `{"ID":"`+id+`"}`)["result"].(map[string]any)
+	require.Equal(t, "30", renewed["TTL"])
 
 	watch := c.do(http.MethodPost, "/v3/watch", `{"create_request":{"key":"Zm9v","start_revision":"`+revision+`","prev_kv":true}}`)
 	defer watch.Body.Close()
@@ -179,8 +179,11 @@ func TestServeEtcdHTTPRejectsMisuse(t *testing.T) {
 	for body, want := range map[string]int{
 		`{"key":"Zm9v","value":"` + strings.Repeat("YmFy", 1<<19) + `"}`: http.StatusBadRequest,
 		`{"key":"Zm9v","value":"` + strings.Repeat("YmFy", 1<<22) + `"}`: http.StatusBadRequest,
-		strings.Repeat("[", 1<<20):                                       http.StatusBadRequest, `{"key":`: http.StatusBadRequest, `{"key":"?"}`: http.StatusBadRequest,
-		``: http.StatusBadRequest, `{"key":"Zm9v","unknown":1,"value":"YmFy"}`: http.StatusOK,
+		strings.Repeat("[", 1<<20):                                       http.StatusBadRequest,
+		`{"key":`:                                                        http.StatusBadRequest,
+		`{"key":"?"}`:                                                    http.StatusBadRequest,
+		``:                                                               http.StatusBadRequest,
+		`{"key":"Zm9v","unknown":1,"value":"YmFy"}`: http.StatusOK,
 	} {
 		code, text := c.request(http.MethodPost, "/v3/kv/put", body)
 		require.Equal(t, want, code, "%.40s: %.200s", body, text)
@@ -218,10 +221,10 @@ func TestServeEtcdHTTPRejectsMisuse(t *testing.T) {
 // Clients that negotiate no protocol are served by HTTP/1, as by etcd. Examples are probes of load balancers and older libraries.
 func TestServeEtcdByHTTPWithoutALPN(t *testing.T) {
 	t.Parallel()
-	ours := newAuthority(t)
-	cert, key := ours.sign("server")
+	authority := newAuthority(t)
+	cert, key := authority.sign("server")
 	roots := x509.NewCertPool()
-	roots.AddCert(ours.cert)
+	roots.AddCert(authority.cert)
 	s := serveEtcd(t, memoryURL(), "--tls-cert", cert, "--tls-key", key)
 	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
@@ -260,7 +263,7 @@ func TestServeEtcdHTTPRequestTimeout(t *testing.T) {
 	}
 	for _, conn := range conns { // the servers wait at the same time
 		_, err := io.ReadAll(conn)
-		require.False(t, errors.Is(err, os.ErrDeadlineExceeded), "the server at %s keeps a connection", conn.RemoteAddr())
+		require.False(t, errors.Is(err, os.ErrDeadlineExceeded), "the server at %s has not closed a connection with an incomplete request", conn.RemoteAddr())
 	}
 	for _, s := range servers {
 		s.signal(syscall.SIGTERM)

@@ -17,7 +17,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// maxAttempts is the maximum number of attempts of a write with conflicts. In each conflict another write succeeded.
+// maxAttempts is the maximum number of attempts of a write with conflicts. Each conflict means that another write succeeded, so only a
+// constantly written resource reaches it.
 const maxAttempts = 1000
 
 // errSkipped marks a resource that was not written because another write failed.
@@ -25,7 +26,7 @@ var errSkipped = errors.New("skipped")
 
 func newULID() string { return ulid.Make().String() }
 
-// wait waits for the owner and for a free slot.
+// wait waits until the owner is written and a slot is free. It returns errSkipped if the owner, or any other write, failed.
 func (it *item) wait(slots chan<- struct{}, failed <-chan struct{}) error {
 	if it.parent != nil {
 		<-it.parent.done
@@ -56,8 +57,11 @@ func (it *item) write(ctx context.Context, backend storage.Backend) (string, *re
 		outcome, id, err := it.tryWrite(ctx, backend)
 		conflict := errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid)
 		var final *conflictError
-		if err == nil || !conflict || errors.As(err, &final) || attempt == maxAttempts {
+		if err == nil || !conflict || errors.As(err, &final) {
 			return outcome, id, err
+		}
+		if attempt == maxAttempts {
+			return outcome, id, fmt.Errorf("each of %d attempts met a concurrent write: %w", attempt, err)
 		}
 	}
 }
@@ -92,9 +96,9 @@ func (it *item) tryWrite(ctx context.Context, backend storage.Backend) (string, 
 	case err != nil:
 		return "", nil, err
 	case uid != "" && uid != stored.GetId().GetUid():
-		return "", nil, &conflictError{fmt.Errorf("%w: stored is %q, the document has %q", storage.ErrWrongUid, stored.GetId().GetUid(), uid)}
+		return "", nil, &conflictError{fmt.Errorf("%w: the stored uid is %q, the document has %q", storage.ErrWrongUid, stored.GetId().GetUid(), uid)}
 	case version != "" && version != stored.GetVersion():
-		return "", nil, &conflictError{fmt.Errorf("%w: stored is %q, the document has %q", storage.ErrCASFailure, stored.GetVersion(), version)}
+		return "", nil, &conflictError{fmt.Errorf("%w: the stored version is %q, the document has %q", storage.ErrCASFailure, stored.GetVersion(), version)}
 	}
 	if isServer(backend) {
 		client.KeepMarks(want, stored)

@@ -10,7 +10,7 @@ import (
 )
 
 // ErrNotStarted is returned if the condition ended before the command could start.
-var ErrNotStarted = errors.New("the command was not started")
+var ErrNotStarted = errors.New("the command was not started: its condition had already ended")
 
 // Condition limits how long a command may run. Each of its channels is closed at most once; a nil channel is never closed.
 type Condition struct {
@@ -18,7 +18,7 @@ type Condition struct {
 	Kill    <-chan struct{} // closed to kill the command
 	Revoked <-chan struct{} // closed shortly before the condition ends
 	Grace   time.Duration   // time from Revoked until the command is killed
-	// Holds reports whether the condition still holds after this process and the command were stopped.
+	// Holds reports whether the condition still holds. Run calls it when this process continues after SIGTSTP.
 	Holds func() bool
 }
 
@@ -51,7 +51,7 @@ func Run(cmd *exec.Cmd, c Condition) error {
 	if err := <-started; err != nil {
 		return err
 	}
-	end, kill, lost := c.End, c.Kill, c.Revoked
+	end, kill, revoked := c.End, c.Kill, c.Revoked
 	signalled, pausePending := false, false
 	var grace <-chan time.Time
 	tryPause := func() {
@@ -75,8 +75,8 @@ func Run(cmd *exec.Cmd, c Condition) error {
 		case <-end:
 			end, signalled = nil, true
 			terminate(cmd)
-		case <-lost:
-			lost, signalled = nil, true
+		case <-revoked:
+			revoked, signalled = nil, true
 			terminate(cmd)
 			grace = time.After(c.Grace)
 		case <-kill:

@@ -75,7 +75,7 @@ func readKubernetes(n *node, defaults Defaults) (*Object, error) {
 			err = o.addMetadata(AnnotationPrefix, "metadata.annotations", f.value)
 		case "ownerReferences":
 			err = o.setOwners(f.value, tenancy, defaults)
-			if len(f.value.items) > 1 {
+			if len(f.value.items) > 1 { // a resource has one owner: the payload keeps the whole list
 				rest = append(rest, f)
 			}
 		default:

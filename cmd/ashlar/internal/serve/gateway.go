@@ -26,7 +26,7 @@ type gateway struct {
 // gatewayBuffer is the size of the buffer between the gateway and its server.
 const gatewayBuffer = 1 << 20
 
-// maxEtcdJSON is the largest body of a request. JSON encodes bytes in base64, a third larger.
+// maxEtcdJSON is the maximum size of a JSON request. It exceeds maxEtcdRequest because base64 makes keys and values a third larger.
 const maxEtcdJSON = 2 * maxEtcdRequest
 
 func newGateway(ctx context.Context) (*gateway, error) {
@@ -107,5 +107,5 @@ func writeJSON(w http.ResponseWriter, code int, value any) {
 	_ = json.NewEncoder(w).Encode(value) // the client may have disconnected
 }
 
-// maxEtcdRequest is the largest request, equal to etcd's default. No transaction of a store may be larger.
+// maxEtcdRequest is the maximum size of a gRPC request: etcd's default, and more than the 1 MiB that a transaction of a store may have.
 const maxEtcdRequest = 2 << 20
