@@ -18,7 +18,7 @@ import (
 	"github.com/ashlar-dev/storage/sqlite"
 )
 
-// damagedStore is a SQLite store that handles damaged resources wrongly. Each function is one bug; nil is right.
+// damagedStore is a SQLite store that handles damaged resources wrongly. Each function is one bug; without functions it is correct.
 type damagedStore struct {
 	*sqlite.Backend
 	read   func(error) error
@@ -84,19 +84,19 @@ func (w damagedWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) 
 // TestDamageDefects checks that the topic Damage finds each way to handle a damaged resource wrongly.
 func TestDamageDefects(t *testing.T) {
 	end := &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_EndOfSnapshot_{EndOfSnapshot: &resourcepb.WatchEvent_EndOfSnapshot{}}}
-	silent := func(error) error { return nil }
+	dropError := func(error) error { return nil }
 	for _, d := range []struct {
 		bug, says string
 		store     damagedStore
 	}{
 		{"none", "", damagedStore{}},
-		{"lists skip damaged resources", "List, .*got error <nil>, want a DamagedError", damagedStore{list: silent}},
-		{"pages skip damaged resources", "a listing in pages of 0 ended without an error", damagedStore{page: silent}},
+		{"lists skip damaged resources", "List, .*got error <nil>, want a DamagedError", damagedStore{list: dropError}},
+		{"pages skip damaged resources", "a listing in pages of 0 ended without an error", damagedStore{page: dropError}},
 		{"damaged resources are absent", "Read, .*want a DamagedError", damagedStore{read: func(error) error { return storage.ErrNotFound }}},
 		{"the error names another key", "Read, .*want a DamagedError", damagedStore{read: func(error) error {
 			return &storage.DamagedError{ID: thingID("other"), Err: storage.ErrInvalid}
 		}}},
-		{"the error asks for a retry", "matches ErrNotFound or ErrInconsistent", damagedStore{read: func(err error) error {
+		{"the error recommends a retry", "matches ErrNotFound or ErrInconsistent", damagedStore{read: func(err error) error {
 			return fmt.Errorf("%w: %w", storage.ErrInconsistent, err)
 		}}},
 		{"damaged resources cannot be deleted", "DeleteCAS of the damaged resource", damagedStore{remove: func(err error) error { return err }}},

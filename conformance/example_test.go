@@ -10,7 +10,7 @@ import (
 	_ "github.com/ashlar-dev/storage/inmem"
 )
 
-// An adapter with a URL: this is all of its test file. In it the function is called TestConformance.
+// The test file of an adapter with a URL contains one function like this one, named TestConformance.
 func ExampleRun() {
 	var stores atomic.Int64
 	_ = func(t *testing.T) {
@@ -20,7 +20,7 @@ func ExampleRun() {
 	}
 }
 
-// A layer that passes on reads, writes and watches but none of the capabilities says so, and why.
+// A layer that passes on reads, writes and watches, but no capability, gives the reason for each one that it lacks.
 func ExampleRun_layer() {
 	_ = func(t *testing.T) {
 		conformance.Run(t, conformance.Harness{

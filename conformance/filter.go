@@ -19,8 +19,8 @@ func newFilter(group, kind, partition, namespace, prefix string) filter {
 	return filter{storage.UnversionedType{Group: group, Kind: kind}, &resourcepb.Tenancy{Partition: partition, Namespace: namespace}, prefix}
 }
 
-// of returns the selected resources in list order.
-func (f filter) of(all []*resourcepb.Resource) []*resourcepb.Resource {
+// selected returns the selected resources in list order.
+func (f filter) selected(all []*resourcepb.Resource) []*resourcepb.Resource {
 	var selected []*resourcepb.Resource
 	for _, res := range all {
 		if f.selects(res.Id) {
@@ -31,11 +31,11 @@ func (f filter) of(all []*resourcepb.Resource) []*resourcepb.Resource {
 	return selected
 }
 
-// selects reports whether the filter selects an id, by the plainest reading of the contract.
+// selects reports whether the filter selects an id. It compares part by part, as the contract states it.
 func (f filter) selects(id *resourcepb.ID) bool {
-	unit := func(wanted, is string) bool { return wanted == storage.Wildcard || wanted == is }
-	return unit(f.typ.Group, id.Type.Group) && unit(f.typ.Kind, id.Type.Kind) &&
-		unit(f.tenancy.Partition, id.Tenancy.Partition) && unit(f.tenancy.Namespace, id.Tenancy.Namespace) &&
+	matches := func(pattern, value string) bool { return pattern == storage.Wildcard || pattern == value }
+	return matches(f.typ.Group, id.Type.Group) && matches(f.typ.Kind, id.Type.Kind) &&
+		matches(f.tenancy.Partition, id.Tenancy.Partition) && matches(f.tenancy.Namespace, id.Tenancy.Namespace) &&
 		strings.HasPrefix(id.Name, f.prefix)
 }
 

@@ -35,9 +35,9 @@ func checkScan(scan history.ScanResult, opts history.ScanOptions, want []history
 	n := len(scan.Records)
 	switch {
 	case opts.Revision != 0 && scan.Revision != opts.Revision:
-		failCheck(check, "a scan at revision %d says that it was at %d", opts.Revision, scan.Revision)
+		failCheck(check, "a scan at revision %d reports revision %d", opts.Revision, scan.Revision)
 	case opts.Limit > 0 && n > opts.Limit, n > len(want), n == 0 && len(want) > 0, scan.More != (n < len(want)), opts.Count && scan.Count != int64(len(want)):
-		failCheck(check, "a scan at revision %d with limit %d: %d of %d records, count %d, more is %v", opts.Revision, opts.Limit, n, len(want), scan.Count, scan.More)
+		failCheck(check, "a scan at revision %d with limit %d returned %d of the remaining %d records, count %d, more %v", opts.Revision, opts.Limit, n, len(want), scan.Count, scan.More)
 	}
 	for i, r := range scan.Records {
 		w := want[i]
@@ -69,15 +69,15 @@ func (f *modelFollower) accept(changes []history.Change, revision int64) {
 	for len(changes) > 0 {
 		commit := f.nextCommit()
 		if len(commit) == 0 {
-			failCheck("followers report every change once", "a change of revision %d that no commit made", changes[0].Revision)
+			failCheck("followers report every change once", "a follower returned a change of revision %d, but no commit is left", changes[0].Revision)
 		}
 		if len(commit) > len(changes) {
-			failCheck("commits are followed as a whole", "%d of %d changes of a commit, the first of revision %d", len(changes), len(commit), changes[0].Revision)
+			failCheck("commits are followed as a whole", "a follower returned only %d of %d changes of a commit, the first of revision %d", len(changes), len(commit), changes[0].Revision)
 		}
 		for i, got := range changes[:len(commit)] {
 			j := slices.IndexFunc(commit, func(c modelChange) bool { return c.key == changeKey(got) })
 			if j < 0 {
-				failCheck("followers report every change once", "revision %d: a change of %q that is not due", got.Revision, changeKey(got))
+				failCheck("followers report every change once", "revision %d: the change of %q is not in the next commit, or was returned before", got.Revision, changeKey(got))
 			}
 			if got.More != (i < len(commit)-1) {
 				failCheck("commits are followed as a whole", "change %d of %d of a commit, of revision %d: more is %v", i, len(commit), got.Revision, got.More)
@@ -86,7 +86,7 @@ func (f *modelFollower) accept(changes []history.Change, revision int64) {
 			if got.Revision > revision {
 				failCheck("revisions rise", "a change of revision %d came with those up to %d", got.Revision, revision)
 			}
-			commit[j].key = "" // no other change is this one
+			commit[j].key = "" // matched: another change of this key is an error
 		}
 		changes = changes[len(commit):]
 	}
@@ -110,7 +110,7 @@ func changeKey(c history.Change) string {
 	case c.Old != nil:
 		return keyOf(c.Old.Resource.Id)
 	}
-	failCheck("followers report the previous state", "the change of revision %d has neither Now nor Before", c.Revision)
+	failCheck("followers report the previous state", "the change of revision %d has neither New nor Old", c.Revision)
 	return ""
 }
 

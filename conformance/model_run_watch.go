@@ -18,7 +18,7 @@ func (m *modelRun) openWatch() {
 	w, err := h.WatchList(ctx, f.typ, f.tenancy, f.prefix)
 	m.succeeds("snapshots of watches", "WatchList", err)
 	statuses := slices.Repeat([]changeStatus{statusBefore}, len(m.store.changes))
-	m.addWatch(&modelWatch{Watch: w, handle: h, h: m.h, filter: f, inSnapshot: true, snapshot: f.of(m.store.resources()), statuses: statuses})
+	m.addWatch(&modelWatch{Watch: w, handle: h, h: m.h, filter: f, inSnapshot: true, snapshot: f.selected(m.store.resources()), statuses: statuses})
 }
 
 // addWatch adds a watch, in place of an old one if there are many.
@@ -74,7 +74,7 @@ func (m *modelRun) readWatch() {
 		return
 	}
 	i := m.draw.IntN(len(m.watches))
-	for n := pick(m.draw, 1, 2, 5, 100); n > 0 && m.watches[i].owes(); n-- {
+	for n := pick(m.draw, 1, 2, 5, 100); n > 0 && m.watches[i].eventDue(); n-- {
 		m.readEvent(i, m.watches[i])
 	}
 }
@@ -87,7 +87,7 @@ func (m *modelRun) readEvent(i int, w *modelWatch) {
 		switch {
 		case w.inSnapshot:
 			check = "snapshots of watches"
-		case !w.owed(len(m.store.changes)):
+		case !w.changeDue(len(m.store.changes)):
 			check = "bookmarks come"
 		}
 		failCheck(check, "Next of watch %d, of %v: %v", i, w.filter, err)
@@ -137,7 +137,7 @@ func (m *modelRun) requestBookmark(i int) {
 
 // readAll reads a watch while it has outstanding events.
 func (m *modelRun) readAll(i int) {
-	for m.watches[i].owes() {
+	for m.watches[i].eventDue() {
 		m.readEvent(i, m.watches[i])
 	}
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A changeStatus is the relation of a position to a change: before or after the change, or left open by the contract.
+// A changeStatus is the place of a change relative to a position in a watch.
 type changeStatus byte
 
 const (
-	statusAfter changeStatus = iota // the event of the change is still to come
-	statusBefore
-	statusOpen
+	statusAfter  changeStatus = iota // the change is after the position: its event is still to come
+	statusBefore                     // the change is before the position: its event must not come
+	statusOpen                       // the contract allows both
 )
 
 // A modelCursor is a cursor and its meaning. Changes beyond the end of statuses come after it.
@@ -35,7 +35,7 @@ type modelWatch struct {
 	statuses   []changeStatus         // of the watch's position, by change
 	more       bool                   // the commit of the last event continues
 	recalls    bool
-	requests   []int // of bookmarks that are not answered: the number of changes at the time
+	requests   []int // for each unanswered request of a bookmark, the number of changes at its time
 	allowance  int   // requests minus bookmarks
 }
 
@@ -55,13 +55,13 @@ func (w *modelWatch) selects(change int) bool {
 	return w.filter.selects(subject(w.handle.store.changes[change].event).Id)
 }
 
-// owes reports whether Next must return an event.
-func (w *modelWatch) owes() bool {
-	return w.inSnapshot || len(w.requests) > 0 || w.owed(len(w.handle.store.changes))
+// eventDue reports whether Next must return an event.
+func (w *modelWatch) eventDue() bool {
+	return w.inSnapshot || len(w.requests) > 0 || w.changeDue(len(w.handle.store.changes))
 }
 
-// owed reports whether one of the first changes is outstanding.
-func (w *modelWatch) owed(changes int) bool {
+// changeDue reports whether Next must still return one of the first changes of the store.
+func (w *modelWatch) changeDue(changes int) bool {
 	for i, status := range w.position()[:changes] {
 		if status == statusAfter && w.selects(i) && !w.canSkip(i) {
 			return true
@@ -134,14 +134,14 @@ func (w *modelWatch) acceptBookmark(ev *resourcepb.WatchEvent) {
 		failCheck("bookmarks are true", "a bookmark has cursor %q, the watch is at %q", ev.GetBookmark().GetCursor(), w.Cursor())
 	}
 	if strict {
-		if w.owed(w.requests[0]) {
+		if w.changeDue(w.requests[0]) {
 			failCheck("bookmarks are true", "a bookmark of a watch of %v came before an event of a change that was acknowledged before the request", w.filter)
 		}
 		for i := range w.position()[:w.requests[0]] {
 			w.statuses[i] = statusBefore
 		}
 	}
-	w.requests = slices.DeleteFunc(w.requests, func(changes int) bool { return !w.owed(changes) })
+	w.requests = slices.DeleteFunc(w.requests, func(changes int) bool { return !w.changeDue(changes) })
 }
 
 func (w *modelWatch) acceptChange(ev *resourcepb.WatchEvent) {
@@ -186,14 +186,14 @@ func (w *modelWatch) find(ev *resourcepb.WatchEvent) int {
 			continue
 		}
 		if status == statusBefore || !w.selects(i) {
-			failCheck("watches are complete and ordered", "a watch of %v returned an event that is not due: %s", w.filter, shortText(ev))
+			failCheck("watches are complete and ordered", "a watch of %v returned an event that its position had already passed, or that its filter does not select: %s", w.filter, shortText(ev))
 		}
 		return i
 	}
 	if ev.GetDelete() != nil {
 		failCheck("deletions show the last resource", "a watch of %v returned %s", w.filter, shortText(ev))
 	}
-	failCheck("watches are complete and ordered", "a watch of %v returned an event of no change: %s", w.filter, shortText(ev))
+	failCheck("watches are complete and ordered", "a watch of %v returned an event that belongs to no change: %s", w.filter, shortText(ev))
 	return -1
 }
 

@@ -26,7 +26,7 @@ func scanAll(s *suite, h history.Historian, span history.Range, opts history.Sca
 			s.Fatalf("a scan returned %d records, the limit is %d", len(scan.Records), opts.Limit)
 		}
 		if opts.Revision != 0 && scan.Revision != opts.Revision {
-			s.Fatalf("a scan at revision %d says that it was at %d", opts.Revision, scan.Revision)
+			s.Fatalf("a scan at revision %d reports revision %d", opts.Revision, scan.Revision)
 		}
 		opts.Revision = scan.Revision
 		records = append(records, scan.Records...)

@@ -49,9 +49,9 @@ func (p *positionTracker) next(step event) string {
 	case step.fromList && at < p.at:
 		return "the list after the compaction shows an older state than the watch had shown before"
 	case !step.fromList && p.ambiguous && (at <= p.at || p.truth.at(at-1) != (state{})):
-		return "a change of a key that was absent"
+		return "the first event of a key that was absent is not its creation"
 	case !step.fromList && !p.ambiguous && at != p.at+1:
-		return fmt.Sprintf("change %d comes where there should be change %d", at, p.at+1)
+		return fmt.Sprintf("returned change %d, expected change %d", at, p.at+1)
 	}
 	p.at, p.ambiguous = at, false
 	return ""

@@ -55,7 +55,7 @@ func checkKeyHistory(e *evidence, s observation, c *keyHistory) string {
 	if truth := e.keyHistories[c.key]; !e.hasGap(s) && len(truth.steps) != len(c.steps) {
 		for i, step := range c.steps[:min(len(c.steps), len(truth.steps))] {
 			if step.now != truth.steps[i].now {
-				return fmt.Sprintf("lacks changes that %s saw: %v comes where there should be %v", e.witness.follower, step, truth.steps[i])
+				return fmt.Sprintf("lacks changes that %s saw: returned %v, expected %v", e.witness.follower, step, truth.steps[i])
 			}
 		}
 	}

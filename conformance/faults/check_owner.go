@@ -22,8 +22,8 @@ func checkOwners(e *evidence) (found []Violation) {
 		for _, key := range e.round.keys {
 			floor := floors[handleKey{k.handle, k.process, key}].before(k.begin)
 			if buried != nil {
-				if owed := acknowledged[key].before(buried.began); owed.position > floor.position {
-					floor = owed
+				if required := acknowledged[key].before(buried.began); required.position > floor.position {
+					floor = required
 				}
 			}
 			if !owns(e, k, key, floor.position) {

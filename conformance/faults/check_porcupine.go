@@ -10,24 +10,25 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// checkPorcupine is a second opinion on each key: it searches for an order of the calls that explains their answers. The cost
-// grows with the number of calls, so the history of a key is split where no call is in progress.
+// checkPorcupine checks each key a second time, with the independent checker porcupine. It searches for an order of the calls that
+// explains their answers. The cost grows with the number of calls, so the history of a key is split into windows where no call is in
+// progress.
 func checkPorcupine(e *evidence) (found []Violation) {
-	until := e.run.now() + searchTime
+	deadline := e.run.now() + searchTime
 	for _, key := range e.round.keys {
-		for _, piece := range splitAtIdle(operationsOn(e, key)) {
-			start := stateAt(e.keyHistories[key], e, time.Duration(piece[0].Call))
+		for _, window := range splitAtIdle(operationsOn(e, key)) {
+			start := stateAt(e.keyHistories[key], e, time.Duration(window[0].Call))
 			model := keyModel(start)
-			if until <= e.run.now() {
+			if deadline <= e.run.now() {
 				e.run.report.UndecidedWindows++
 				continue
 			}
-			switch porcupine.CheckOperationsTimeout(model, piece, until-e.run.now()) {
+			switch porcupine.CheckOperationsTimeout(model, window, deadline-e.run.now()) {
 			case porcupine.Illegal:
-				_, info := porcupine.CheckOperationsVerbose(model, piece, searchTime)
+				_, info := porcupine.CheckOperationsVerbose(model, window, searchTime)
 				e.pictures = append(e.pictures, picture{key, model, info})
-				found = append(found, Violation{"linearizable (porcupine)", fmt.Sprintf("no order of %d calls of %s explains them, from %s to %s, %s being there before",
-					len(piece), shortKey(key), formatTime(time.Duration(piece[0].Call)), formatTime(time.Duration(piece[len(piece)-1].Return)), start)})
+				found = append(found, Violation{"linearizable (porcupine)", fmt.Sprintf("no order of the %d calls of %s from %s to %s explains their answers; the state before was %s",
+					len(window), shortKey(key), formatTime(time.Duration(window[0].Call)), formatTime(time.Duration(window[len(window)-1].Return)), start)})
 			case porcupine.Unknown:
 				e.run.report.UndecidedWindows++
 			}
@@ -37,8 +38,8 @@ func checkPorcupine(e *evidence) (found []Violation) {
 }
 
 const (
-	searchTime     = 10 * time.Second // in all pieces of a round
-	minWindowCalls = 100              // calls in a piece
+	searchTime     = 10 * time.Second // the maximum for all windows of a round together
+	minWindowCalls = 100
 )
 
 // keyOperation is the part of a call that concerns one key.
@@ -59,7 +60,8 @@ func (o keyOperation) outcome() string {
 	return "outcome unknown"
 }
 
-// operationsOn returns the calls on a key that have an observable result at one moment.
+// operationsOn returns the calls on a key that a linearizable order must explain. It omits eventual reads, refused calls with another
+// cause, and unanswered calls that had no visible effect.
 func operationsOn(e *evidence, key string) (ops []porcupine.Operation) {
 	written := e.writtenVersions()
 	for _, k := range e.calls {
@@ -88,31 +90,31 @@ func operationsOn(e *evidence, key string) (ops []porcupine.Operation) {
 
 // assignRows gives each call the first row of the picture that is free at its time.
 func assignRows(ops []porcupine.Operation) {
-	var free []int64 // from when on each is
+	var busyUntil []int64 // by row
 	for i := range ops {
-		row := slices.IndexFunc(free, func(at int64) bool { return at < ops[i].Call })
+		row := slices.IndexFunc(busyUntil, func(at int64) bool { return at < ops[i].Call })
 		if row < 0 {
-			row, free = len(free), append(free, 0)
+			row, busyUntil = len(busyUntil), append(busyUntil, 0)
 		}
-		free[row], ops[i].ClientId = ops[i].Return, row
+		busyUntil[row], ops[i].ClientId = ops[i].Return, row
 	}
 }
 
 // splitAtIdle splits a history where no call is in progress.
-func splitAtIdle(ops []porcupine.Operation) (pieces [][]porcupine.Operation) {
+func splitAtIdle(ops []porcupine.Operation) (windows [][]porcupine.Operation) {
 	var last int64
 	begin := 0
 	for i, op := range ops {
 		if i-begin >= minWindowCalls && op.Call > last {
-			pieces = append(pieces, ops[begin:i])
+			windows = append(windows, ops[begin:i])
 			begin = i
 		}
 		last = max(last, op.Return)
 	}
 	if begin < len(ops) {
-		pieces = append(pieces, ops[begin:])
+		windows = append(windows, ops[begin:])
 	}
-	return pieces
+	return windows
 }
 
 // stateAt returns the state of a key at a time without calls in progress.
@@ -163,7 +165,7 @@ func keyStep(at state, in keyOperation) (bool, state) {
 		if at == p.expectedState {
 			at = state{}
 		}
-		return true, at // one of several may have done it
+		return true, at // another unanswered deletion may have removed the state instead
 	case refusal != nil:
 		return false, at
 	case p.verb == write:

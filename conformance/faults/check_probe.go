@@ -20,17 +20,17 @@ func checkProbe(e *evidence, p *probe) string {
 		around := p.events[max(0, i-3) : i+1]
 		position, ok := c.after(ev)
 		if !ok {
-			return joinLines("shows an event that no follower saw", around)
+			return joinLines("returned an event that no follower saw", around)
 		}
 		before, known := at[ev.key]
 		if !known {
 			before = position - 1 // of the positions with the key absent, the last one before this event
 			if c.at(before) != (state{}) {
-				return joinLines("a change of a key that was absent", around)
+				return joinLines("the first event of a key that was absent is not its creation", around)
 			}
 		}
 		if position != before+1 {
-			return joinLines(fmt.Sprintf("change %d of %s comes where there should be change %d", position, shortKey(ev.key), before+1), around)
+			return joinLines(fmt.Sprintf("returned change %d of %s, expected change %d", position, shortKey(ev.key), before+1), around)
 		}
 		at[ev.key] = position
 	}

@@ -172,16 +172,16 @@ func (g *graph) reads(k *call) {
 			n = g.add(k, k.begin, k.end)
 		}
 		c := g.e.keyHistories[p.key]
-		switch told := observedState(p); {
+		switch seen := observedState(p); {
 		case p.verb == write:
 		case p.verb == remove:
 			if at := c.deletionPositions[p.expectedState.uid]; at > 0 {
 				edge(g.versionNodes[p.key][at], n)
 			}
-		case told == state{}:
+		case seen == state{}:
 			g.ambiguous = append(g.ambiguous, ambiguous{node: n, key: p.key, positions: c.absences(), because: "nothing was there"})
 		default:
-			if at, ok := c.position(told); ok {
+			if at, ok := c.position(seen); ok {
 				g.addReadEdges(n, p.key, at)
 			}
 		}

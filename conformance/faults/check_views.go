@@ -116,21 +116,21 @@ func checkFollowed(e *evidence) (found []Violation) {
 }
 
 func checkSeen(e *evidence, c *followLog) (found []Violation) {
-	told := map[string][]change{}
+	reported := map[string][]change{}
 	for _, ch := range c.changes {
-		told[ch.key] = append(told[ch.key], ch)
+		reported[ch.key] = append(reported[ch.key], ch)
 	}
 	for _, key := range e.round.keys {
 		steps := e.keyHistories[key].steps
-		for i := range max(len(steps), len(told[key])) {
+		for i := range max(len(steps), len(reported[key])) {
 			wrong := ""
 			switch {
-			case i >= len(told[key]):
+			case i >= len(reported[key]):
 				wrong = fmt.Sprintf("%s saw an event that %s did not report: %v", e.witness.follower, c.name, steps[i])
 			case i >= len(steps):
-				wrong = fmt.Sprintf("%s reported a change that %s did not see: %v", c.name, e.witness.follower, told[key][i])
-			case !told[key][i].matches(steps[i]):
-				wrong = fmt.Sprintf("%s saw %v, but %s reported %v", e.witness.follower, steps[i], c.name, told[key][i])
+				wrong = fmt.Sprintf("%s reported a change that %s did not see: %v", c.name, e.witness.follower, reported[key][i])
+			case !reported[key][i].matches(steps[i]):
+				wrong = fmt.Sprintf("%s saw %v, but %s reported %v", e.witness.follower, steps[i], c.name, reported[key][i])
 			default:
 				continue
 			}

@@ -31,10 +31,10 @@ type observation struct {
 }
 
 // collectEvidence collects the history of a round that has ended.
-func collectEvidence(r *run, n *round, sights []observation) *evidence {
+func collectEvidence(r *run, n *round, observations []observation) *evidence {
 	e := &evidence{roundLog: n.copy(), run: r, round: n, keyHistories: map[string]*keyHistory{}, writes: map[string]*call{}, appliedCalls: map[*call]bool{}, latest: map[*call]time.Duration{}}
-	e.observations = sights
-	for i, s := range sights {
+	e.observations = observations
+	for i, s := range observations {
 		if i == 0 || e.hasGap(e.witness) && !e.hasGap(s) || e.hasGap(e.witness) == e.hasGap(s) && len(s.events) > len(e.witness.events) {
 			e.witness = s // the longest, and one without a gap if there is any
 		}

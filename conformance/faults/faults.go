@@ -34,8 +34,8 @@ func Run(ctx context.Context, h Harness, o Options) (*Report, error) {
 		err = playAll(r, ctx)
 	}
 	for i, b := range r.handles {
-		if closing := b.Close(); closing != nil && err == nil {
-			err = fmt.Errorf("faults: closing handle %d: %w", i, closing)
+		if closeErr := b.Close(); closeErr != nil && err == nil {
+			err = fmt.Errorf("faults: closing handle %d: %w", i, closeErr)
 		}
 	}
 	if err == nil {
@@ -69,12 +69,12 @@ func openHandles(r *run, ctx context.Context) error {
 // checkCapability returns an error if a handle of this process is no history.Historian and the harness gives no reason, or if it is
 // one although the harness gives a reason.
 func checkCapability(r *run, handle int, b storage.Backend) error {
-	if _, apart := b.(*process); apart {
+	if _, remote := b.(*process); remote { // its capabilities are those of the other process
 		return nil
 	}
 	switch _, ok := storage.As[history.Historian](b); {
 	case !ok && r.h.NoHistorian == "":
-		return fmt.Errorf("faults: handle %d is no history.Historian and Harness.NoHistorian does not say why", handle)
+		return fmt.Errorf("faults: handle %d is no history.Historian: give the reason in Harness.NoHistorian", handle)
 	case ok && r.h.NoHistorian != "":
 		return fmt.Errorf("faults: handle %d is a history.Historian although Harness.NoHistorian says: %s", handle, r.h.NoHistorian)
 	}
@@ -114,7 +114,7 @@ func playAll(r *run, ctx context.Context) error {
 	return playRounds(r, ctx, first, followers)
 }
 
-// playRounds plays one round after the other until the time has passed or a violation is found.
+// playRounds plays rounds until their work time reaches Options.For or a round finds a violation.
 func playRounds(r *run, ctx context.Context, current *round, followers []*follower) error {
 	for r.report.WorkTime < r.o.For && ctx.Err() == nil {
 		worked, err := playRound(current, followers, ctx, min(r.o.Round, r.o.For-r.report.WorkTime))
@@ -123,11 +123,11 @@ func playRounds(r *run, ctx context.Context, current *round, followers []*follow
 		}
 		r.report.WorkTime += worked
 		next := newRound(r, current.number+1)
-		var sights []observation
+		var observations []observation
 		for _, f := range followers {
-			sights = append(sights, f.enterRound(next))
+			observations = append(observations, f.enterRound(next))
 		}
-		e := collectEvidence(r, current, sights)
+		e := collectEvidence(r, current, observations)
 		countRound(r, e)
 		if found := findViolations(e); len(found) > 0 {
 			addViolations(r, found)

@@ -94,8 +94,8 @@ func scanAfresh(r *round, ctx context.Context, handle int) (*view, bool) {
 	return nil, false
 }
 
-// retell follows the changes of the round once more, through the undisturbed handle.
-func retell(r *round, ctx context.Context, first, last int64, since time.Duration) (*followLog, error) {
+// followAgain follows the changes of the round a second time, after the faults, through the undisturbed handle.
+func followAgain(r *round, ctx context.Context, first, last int64, since time.Duration) (*followLog, error) {
 	h, _ := r.run.historian(0)
 	oldest, _, err := newestRevision(r, ctx, h)
 	if err != nil {
@@ -123,7 +123,7 @@ func (c *followLogger) follow(ctx context.Context) {
 		return
 	}
 	defer func() { f.Close() }()
-	var asked time.Duration // when the outstanding bookmark was requested; 0: none is outstanding
+	var requestedAt time.Duration // when the outstanding bookmark was requested; 0: none is outstanding
 	healed := false
 	for progress := c.round.run.now(); ctx.Err() == nil; {
 		until := c.until.Load()
@@ -133,7 +133,7 @@ func (c *followLogger) follow(ctx context.Context) {
 		if until > 0 && c.at >= until {
 			return
 		} else if until > 0 && c.round.run.now()-progress > c.round.run.o.Timeout {
-			c.report("followers go on", "it reported everything up to revision %d, and nothing for %v, although everything is healed and revision %d exists", c.at, c.round.run.o.Timeout, until)
+			c.report("followers go on", "it reported everything up to revision %d, and nothing for %v, although all faults ended and revision %d exists", c.at, c.round.run.o.Timeout, until)
 			return
 		}
 		began := c.round.run.now()
@@ -143,7 +143,7 @@ func (c *followLogger) follow(ctx context.Context) {
 		c.round.run.checkTimeout(c.round.roundLog, &call{kind: "Next of a follower", client: c.name, handle: c.handle, begin: began, returnTime: c.round.run.now()}, began, nextFor)
 		switch {
 		case err != nil && short.Err() != nil && errors.Is(err, short.Err()):
-			asked = c.requestBookmark(ctx, f, asked)
+			requestedAt = c.requestBookmark(ctx, f, requestedAt)
 			continue
 		case err != nil && errors.Is(err, storage.ErrWatchClosed) && c.round.run.h.offers(Compact) && ctx.Err() == nil:
 			if errors.Is(err, storage.ErrCompacted) {
@@ -154,7 +154,7 @@ func (c *followLogger) follow(ctx context.Context) {
 			if f, ok = c.open(ctx); !ok {
 				return
 			}
-			asked = 0
+			requestedAt = 0
 			continue
 		case err != nil:
 			c.report("followers go on", "Next: %v", err)
@@ -163,9 +163,9 @@ func (c *followLogger) follow(ctx context.Context) {
 		if revision > c.at || len(changes) > 0 {
 			progress = c.round.run.now()
 		}
-		if len(changes) == 0 && asked > 0 {
-			c.addBookmark(asked, revision)
-			asked = 0
+		if len(changes) == 0 && requestedAt > 0 {
+			c.addBookmark(requestedAt, revision)
+			requestedAt = 0
 		}
 		c.addChanges(changes, revision)
 		if c.resumes > 0 && c.random.IntN(c.resumes) == 0 {
@@ -173,7 +173,7 @@ func (c *followLogger) follow(ctx context.Context) {
 			if f, ok = c.open(ctx); !ok {
 				return
 			}
-			asked = 0
+			requestedAt = 0
 		}
 	}
 }
@@ -206,10 +206,10 @@ func (noFollower) Close() {}
 
 // requestBookmark requests a bookmark when the follower is quiet, and more often while the final revision is known. It returns the
 // time of the request for the outstanding bookmark.
-func (c *followLogger) requestBookmark(ctx context.Context, f history.Follower, owed time.Duration) time.Duration {
+func (c *followLogger) requestBookmark(ctx context.Context, f history.Follower, requestedAt time.Duration) time.Duration {
 	waiting := c.until.Load() > 0
-	if !waiting && (owed > 0 || c.random.IntN(2) == 0) {
-		return owed
+	if !waiting && (requestedAt > 0 || c.random.IntN(2) == 0) {
+		return requestedAt
 	}
 	at := c.round.run.now()
 	short, cancel := context.WithTimeout(ctx, nextFor)
@@ -225,9 +225,9 @@ func (c *followLogger) requestBookmark(ctx context.Context, f history.Follower, 
 }
 
 // addBookmark records the answer to a bookmark request: its revision covers everything acknowledged before the request.
-func (c *followLogger) addBookmark(asked time.Duration, revision int64) {
+func (c *followLogger) addBookmark(requestedAt time.Duration, revision int64) {
 	now := c.round.run.now()
-	c.round.addReading(reading{revision: revision, call: &call{kind: "bookmark", client: c.name, handle: c.handle, begin: asked, returnTime: now, end: now, outcome: outcomeDone}})
+	c.round.addReading(reading{revision: revision, call: &call{kind: "bookmark", client: c.name, handle: c.handle, begin: requestedAt, returnTime: now, end: now, outcome: outcomeDone}})
 }
 
 // addChanges records changes and checks that their revisions increase.
@@ -258,14 +258,14 @@ func (c *followLogger) addChanges(changes []history.Change, revision int64) {
 			stored = ch.Old
 		}
 		if id := stored.Resource.GetId(); id.GetTenancy().GetNamespace() == c.round.namespace {
-			told := change{key: id.GetName(), revision: ch.Revision, now: recordOf(ch.New), before: recordOf(ch.Old), group: group, at: now}
+			recorded := change{key: id.GetName(), revision: ch.Revision, now: recordOf(ch.New), before: recordOf(ch.Old), group: group, at: now}
 			if ch.New != nil {
-				told.name = ch.New.Resource.GetMetadata()[metaName]
+				recorded.name = ch.New.Resource.GetMetadata()[metaName]
 				if wrong := contentError(ch.New.Resource); wrong != "" {
 					c.report("content", "a change: %s", wrong)
 				}
 			}
-			c.changes = append(c.changes, told)
+			c.changes = append(c.changes, recorded)
 		}
 	}
 	if revision < last {

@@ -21,13 +21,13 @@ func playRound(r *round, followers []*follower, run context.Context, during time
 	if err != nil {
 		return 0, cmp.Or(run.Err(), err)
 	}
-	telling, enough := context.WithCancel(run)
-	var until atomic.Int64
-	var told sync.WaitGroup
-	defer told.Wait()
-	defer enough()
+	logCtx, stopLogs := context.WithCancel(run)
+	var lastRevision atomic.Int64
+	var logging sync.WaitGroup
+	defer logging.Wait()
+	defer stopLogs()
 	if first > 0 {
-		told.Go(func() { r.followLogs = followRound(r, telling, first, since, &until) })
+		logging.Go(func() { r.followLogs = followRound(r, logCtx, first, since, &lastRevision) })
 	}
 	began := r.run.now()
 	var working sync.WaitGroup
@@ -55,7 +55,7 @@ func playRound(r *round, followers []*follower, run context.Context, during time
 	}
 	awaited.Wait()
 	if first > 0 {
-		if err := conclude(r, run, first, since, &until, &told); err != nil {
+		if err := conclude(r, run, first, since, &lastRevision, &logging); err != nil {
 			return worked, cmp.Or(run.Err(), err)
 		}
 	}
@@ -63,40 +63,40 @@ func playRound(r *round, followers []*follower, run context.Context, during time
 }
 
 // conclude waits until the logs reach the end of the round, and then follows the round once more.
-func conclude(r *round, run context.Context, first int64, since time.Duration, until *atomic.Int64, told *sync.WaitGroup) error {
+func conclude(r *round, run context.Context, first int64, since time.Duration, lastRevision *atomic.Int64, logging *sync.WaitGroup) error {
 	h, _ := r.run.historian(0)
 	_, last, err := newestRevision(r, run, h)
 	if err != nil {
 		return err
 	}
-	until.Store(last)
-	r.secondLog, err = retell(r, run, first, last, since)
-	told.Wait()
+	lastRevision.Store(last)
+	r.secondLog, err = followAgain(r, run, first, last, since)
+	logging.Wait()
 	return err
 }
 
 // awaitWrites waits until a follower has seen the last write to every key. It stops when the follower has seen no event for too
 // long, or when the run is abandoned.
 func awaitWrites(r *round, ctx context.Context, f *follower) {
-	tick := time.NewTicker(tick)
-	defer tick.Stop()
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
 	for began, before := r.run.now(), 0; ; {
 		select {
 		case <-f.complete:
 			return
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-ticker.C:
 		}
 		f.mu.Lock()
-		got, ended, handle := len(f.events), len(f.lastWrites), f.handle
+		got, keysDone, handle := len(f.events), len(f.lastWrites), f.handle
 		f.mu.Unlock()
 		if got > before {
 			began, before = r.run.now(), got
 		}
 		if r.run.now()-began > r.run.o.Timeout {
-			r.report(Violation{"watches go on", fmt.Sprintf("%s on handle %d has seen the last write to %d keys of %d, and nothing else for %v, although everything is healed",
-				f.name, handle, ended, len(r.keys), r.run.o.Timeout)})
+			r.report(Violation{"watches go on", fmt.Sprintf("%s on handle %d has seen the last write to %d of %d keys, and no event for %v after all faults ended",
+				f.name, handle, keysDone, len(r.keys), r.run.o.Timeout)})
 			return
 		}
 	}
@@ -104,20 +104,20 @@ func awaitWrites(r *round, ctx context.Context, f *follower) {
 
 // awaitBookmark waits for the outstanding bookmark of a follower.
 func awaitBookmark(r *round, ctx context.Context, f *follower) {
-	tick := time.NewTicker(tick)
-	defer tick.Stop()
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
 	for began := r.run.now(); ; {
-		asked := f.pendingBookmark()
+		requestedAt := f.pendingBookmark()
 		switch {
-		case asked == 0 || asked > began:
+		case requestedAt == 0 || requestedAt > began:
 			return
 		case r.run.now()-began > r.run.o.Timeout:
-			r.report(Violation{"bookmarks come", fmt.Sprintf("%s on handle %d requested a bookmark at %s and did not get it within %v after everything was healed",
-				f.name, f.handle, formatTime(asked), r.run.o.Timeout)})
+			r.report(Violation{"bookmarks come", fmt.Sprintf("%s on handle %d requested a bookmark at %s and did not get it within %v after all faults ended",
+				f.name, f.handle, formatTime(requestedAt), r.run.o.Timeout)})
 			return
 		}
 		select {
-		case <-tick.C:
+		case <-ticker.C:
 		case <-ctx.Done():
 			return
 		}

@@ -102,7 +102,7 @@ func TestKilledProcess(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	if ev := nextOf(t, w); ev.GetBookmark() == nil {
-		t.Errorf("got %v where a bookmark is owed", ev)
+		t.Errorf("got %v, want the requested bookmark", ev)
 	}
 }
 

@@ -91,18 +91,18 @@ func (e *wireError) err(ctx context.Context) error {
 	if e == nil {
 		return nil
 	}
-	told := &remoteError{text: e.Text}
+	decoded := &remoteError{text: e.Text}
 	for _, i := range e.Is {
 		is := sentinels[i]
 		if over := ctx.Err(); over != nil && (is == context.DeadlineExceeded || is == context.Canceled) {
 			is = over
 		}
-		told.is = append(told.is, is)
+		decoded.is = append(decoded.is, is)
 	}
 	if e.Op > 0 {
-		return &storage.OpError{Index: e.Op - 1, Err: told}
+		return &storage.OpError{Index: e.Op - 1, Err: decoded}
 	}
-	return told
+	return decoded
 }
 
 // marshal returns a message's bytes, or nil for nil.

@@ -245,8 +245,9 @@ func (p *Proxy) pass(l *link) bool {
 	}
 }
 
-// after is where, in the new part of window, pattern ends; -1 when it is not there.
-func after(window []byte, seen int, pattern []byte) int {
+// endOfMatch returns the end of pattern in the part of window after the first seen bytes, relative to that part. It returns -1 if
+// pattern does not end there.
+func endOfMatch(window []byte, seen int, pattern []byte) int {
 	from := max(0, seen-len(pattern)+1)
 	i := bytes.Index(window[from:], pattern)
 	if i < 0 {
@@ -318,7 +319,7 @@ func (p *Proxy) request(l *link, window []byte, seen int) verdict {
 		if t.kind == cutAnswerAfter {
 			continue
 		}
-		end := after(window, seen, t.pattern)
+		end := endOfMatch(window, seen, t.pattern)
 		if end < 0 || !p.take(t) {
 			continue
 		}
@@ -351,7 +352,7 @@ func (p *Proxy) answer(l *link, window []byte, seen int) verdict {
 		if t.kind != cutAnswerAfter {
 			continue
 		}
-		if end := after(window, seen, t.pattern); end >= 0 && p.take(t) {
+		if end := endOfMatch(window, seen, t.pattern); end >= 0 && p.take(t) {
 			return verdict{pass: end, cut: true, trap: t}
 		}
 	}

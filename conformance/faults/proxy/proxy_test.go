@@ -90,7 +90,7 @@ func dial(t *testing.T, p *Proxy) (net.Conn, *bufio.Reader) {
 	return c, bufio.NewReader(c)
 }
 
-// talk sends a line and returns the answer.
+// talk sends a line and returns the answering line.
 func talk(t *testing.T, c net.Conn, r *bufio.Reader, line string) (string, error) {
 	t.Helper()
 	if err := c.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
@@ -116,7 +116,7 @@ func wantAnswer(t *testing.T, p *Proxy) {
 	t.Helper()
 	c, r := dial(t, p)
 	if got, err := talk(t, c, r, "hello"); err != nil || got != "ok: hello\n" {
-		t.Errorf("a new connection: %q, %v", got, err)
+		t.Errorf("a new connection got %q, %v, want %q", got, err, "ok: hello\n")
 	}
 }
 
@@ -175,7 +175,7 @@ func TestStall(t *testing.T) {
 		t.Fatalf("stalled: %v, want a deadline exceeded", err)
 	}
 	if s.received("b") {
-		t.Error("the server got it all the same")
+		t.Error("the server received a request during the stall")
 	}
 	p.Resume()
 	if err := c.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
@@ -240,7 +240,7 @@ func TestHoldAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := r.ReadString('\n'); !errors.Is(err, os.ErrDeadlineExceeded) || got != "" {
-		t.Fatalf("%q, %v, want silence", got, err)
+		t.Fatalf("got %q, %v, want no answer before the deadline", got, err)
 	}
 	trap.Cut()
 	_, err := talk(t, c, r, "x")
@@ -262,7 +262,7 @@ func TestCutAnswerAfter(t *testing.T) {
 	}
 	got, err := io.ReadAll(r)
 	if string(got) != "ok: ab" {
-		t.Errorf("got %q", got)
+		t.Errorf("got %q before the cut, want %q", got, "ok: ab")
 	}
 	if err != nil {
 		wantBroken(t, err)
@@ -270,7 +270,7 @@ func TestCutAnswerAfter(t *testing.T) {
 	wait(t, trap.Sprung())
 }
 
-func TestPatternInPieces(t *testing.T) {
+func TestPatternInTwoWrites(t *testing.T) {
 	s := newServer(t)
 	p := start(t, s.Addr().String())
 	trap := p.CutRequest([]byte("COMMIT"))
@@ -278,7 +278,7 @@ func TestPatternInPieces(t *testing.T) {
 	if _, err := io.WriteString(c, "y\nCOM"); err != nil {
 		t.Fatal(err)
 	}
-	// Its answer proves that the first piece has gone through.
+	// The answer proves that the proxy has passed on the first write.
 	if got, err := r.ReadString('\n'); err != nil || got != "ok: y\n" {
 		t.Fatalf("%q, %v", got, err)
 	}
@@ -302,7 +302,7 @@ func TestRedirect(t *testing.T) {
 	wantAnswer(t, p)
 }
 
-func TestAfter(t *testing.T) {
+func TestEndOfMatch(t *testing.T) {
 	for _, c := range []struct {
 		window, pattern string
 		seen, want      int
@@ -310,11 +310,11 @@ func TestAfter(t *testing.T) {
 		{"abc", "b", 0, 2},
 		{"abc", "abc", 0, 3},
 		{"abc", "bc", 2, 1},
-		{"abc", "ab", 2, -1}, // in the part that was looked at before
+		{"abc", "ab", 2, -1}, // the match ends in the part that was searched before
 		{"abc", "d", 0, -1},
 	} {
-		if got := after([]byte(c.window), c.seen, []byte(c.pattern)); got != c.want {
-			t.Errorf("after(%q, %d, %q) = %d, want %d", c.window, c.seen, c.pattern, got, c.want)
+		if got := endOfMatch([]byte(c.window), c.seen, []byte(c.pattern)); got != c.want {
+			t.Errorf("endOfMatch(%q, %d, %q) = %d, want %d", c.window, c.seen, c.pattern, got, c.want)
 		}
 	}
 }
