@@ -18,9 +18,9 @@ type Row struct {
 
 // Bulk is a Driver that reads and fills a whole store faster than pages and transactions do.
 type Bulk interface {
-	// ReadAfter returns the rows stored, at one moment during the call, under the keys after the given one, in key order; after is
-	// the bytes of a key, or nil for all rows. It returns at most limit rows, fewer if they are large, and none only at the end.
-	// The read is strong.
+	// ReadAfter returns the rows with keys after a key, in key order, as they were stored at one moment during the call. after has
+	// the bytes of the key; nil selects all rows. ReadAfter returns at most limit rows, fewer if they are large, and none only at the
+	// end. The read is strong.
 	ReadAfter(ctx context.Context, after []byte, limit int) ([]Row, error)
 	// Load creates resources that do not exist yet, all of them or none, and ignores the versions in rows. Watches report them like
 	// other writes. Rows are in key order. If a resource exists already, Load fails. If an answer was lost, Load may fail because
@@ -28,7 +28,7 @@ type Bulk interface {
 	Load(ctx context.Context, rows []Row) error
 }
 
-// ReadBytes is the number of bytes that ends the result of ReadAfter.
+// ReadBytes bounds a result of ReadAfter: it ends once its rows have that many bytes.
 const ReadBytes = 1 << 20
 
 // Creations returns the mutations that create the resources in rows. A row that is no valid resource is an error that matches

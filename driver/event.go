@@ -35,8 +35,8 @@ type Event[P any] struct {
 	CommitContinues bool
 }
 
-// Version is a resource as stored at some time: either Key with the version's text and the bytes of the encoded resource, or
-// Resource. The referenced data is immutable.
+// Version is a resource as stored at some time. Either Key, Version and Data are set, the bytes of the key, of the version's text and
+// of the encoded resource, or Resource is. The referenced data is immutable.
 type Version struct {
 	Key, Version, Data []byte
 	Resource           *resourcepb.Resource

@@ -100,9 +100,9 @@ func TestOpErrorIsForTransactionsOnly(t *testing.T) {
 	t.Cleanup(func() { _ = b.Close() }) // never fails
 	for _, name := range []string{"write", "delete", "commit"} {
 		err := calls(b)[name](t.Context())
-		var one *storage.OpError
-		if is := errors.As(err, &one); is != (name == "commit") || !errors.Is(err, storage.ErrWrongUid) {
-			t.Errorf("%s: %v is an OpError: %v", name, err, is)
+		var opErr *storage.OpError
+		if is := errors.As(err, &opErr); is != (name == "commit") || !errors.Is(err, storage.ErrWrongUid) {
+			t.Errorf("%s: got %v (an OpError: %t), expected ErrWrongUid, as an OpError: %t", name, err, is, name == "commit")
 		}
 	}
 }

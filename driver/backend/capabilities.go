@@ -38,7 +38,7 @@ func (b *Backend[P]) As(target any) (ok bool) {
 	return ok
 }
 
-// call runs a call of the driver with the parts that every call of a backend has: the checks of begin, a deadline, and an error
+// call runs a method of the driver as every method of a backend does: after the checks of begin, with a deadline, and with an error
 // that names the operation.
 func call[T, P any](ctx context.Context, b *Backend[P], operation string, problem error, run func(context.Context) (T, error)) (T, error) {
 	var none T
@@ -101,7 +101,7 @@ func checkNote(name string, value []byte) error {
 	case len(name) > driver.MaxNoteName:
 		return fmt.Errorf("%w: the name of a journal note has %d bytes, expected at most %d", storage.ErrInvalid, len(name), driver.MaxNoteName)
 	case strings.ContainsFunc(name, func(r rune) bool { return r != '-' && (r < 'a' || r > 'z') }):
-		return fmt.Errorf("%w: the name of journal note %q has other characters than lower-case letters and dashes", storage.ErrInvalid, name)
+		return fmt.Errorf("%w: the name of journal note %q may only contain lower-case letters and dashes", storage.ErrInvalid, name)
 	case len(value) > driver.MaxNote:
 		return fmt.Errorf("journal note %q: %w: its value has %d bytes, expected at most %d", name, storage.ErrTooLarge, len(value), driver.MaxNote)
 	}
@@ -117,7 +117,7 @@ func (m mover[P]) SetFence(ctx context.Context, target *string) error {
 	return err
 }
 
-// setFence bounds a change of the fence unless the driver does.
+// setFence changes the fence within the backend's deadline. With Options.UnboundedFence it adds no deadline.
 func (m mover[P]) setFence(ctx context.Context, set func(ctx context.Context) (string, error)) (string, error) {
 	if !m.b.opts.UnboundedFence {
 		return call(ctx, m.b, "fence", nil, set)
@@ -127,7 +127,8 @@ func (m mover[P]) setFence(ctx context.Context, set func(ctx context.Context) (s
 	}
 	next, err := set(ctx)
 	if err != nil {
-		return "", fmt.Errorf("fence: %w", err) // a driver may refuse a deadline before it sends a request
+		// Not callError: the driver may reject a short deadline before it sends a request, which is no ErrInconsistent.
+		return "", fmt.Errorf("fence: %w", err)
 	}
 	return next, nil
 }
@@ -149,11 +150,11 @@ type bulk[P any] struct {
 }
 
 func (l bulk[P]) ReadAfter(ctx context.Context, after []byte, limit int) ([]driver.Row, error) {
-	return call(ctx, l.b, "read on", nil, func(ctx context.Context) ([]driver.Row, error) { return l.d.ReadAfter(ctx, after, limit) })
+	return call(ctx, l.b, "read rows", nil, func(ctx context.Context) ([]driver.Row, error) { return l.d.ReadAfter(ctx, after, limit) })
 }
 
 func (l bulk[P]) Load(ctx context.Context, rows []driver.Row) error {
-	_, err := call(ctx, l.b, "load", nil, withoutResult(func(ctx context.Context) error {
+	_, err := call(ctx, l.b, "load rows", nil, withoutResult(func(ctx context.Context) error {
 		if len(rows) == 0 {
 			return nil
 		}

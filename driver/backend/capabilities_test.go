@@ -87,9 +87,9 @@ func TestNoteLimitsPrecedeDriver(t *testing.T) {
 	for name, says := range map[string]string{
 		"":               "is empty",
 		longest + "n":    "has 65 bytes, expected at most 64",
-		"Note":           `"Note" has other characters than lower-case letters and dashes`,
-		"\xff":           "other characters",
-		driver.FenceNote: "other characters",
+		"Note":           `"Note" may only contain lower-case letters and dashes`,
+		"\xff":           "lower-case letters and dashes",
+		driver.FenceNote: "lower-case letters and dashes",
 	} {
 		_, _, read := m.ReadNote(ended, name)
 		_, write := m.WriteNote(ended, name, make([]byte, driver.MaxNote+1), "")

@@ -18,7 +18,7 @@ import (
 // consumed.
 const snapshotPage = 1000
 
-// snapshot opens the snapshot of a watch. It prefers the driver's own snapshots over history.
+// snapshot opens the snapshot of a watch. It prefers the driver's copied snapshots over history.
 func (b *Backend[P]) snapshot(ctx context.Context, called time.Time, f *driver.Filter) (snapshot driver.Snapshot, at P, err error) {
 	if b.snapshotter != nil {
 		return b.snapshotter.Snapshot(ctx, called, f)
@@ -36,7 +36,7 @@ type historySnapshot[P any] struct {
 	next     int // index in the page's versions
 	lifetime context.Context
 	cancel   context.CancelFunc
-	turn     feed.BackgroundCall[*snapshotRows]
+	pageRead feed.BackgroundCall[*snapshotRows]
 }
 
 // snapshotRows is a page of a snapshot.
@@ -68,9 +68,9 @@ func (s *historySnapshot[P]) read(ctx context.Context, at *P, from []byte, limit
 	page := &snapshotRows{}
 	// Each version is decoded when it is consumed, so a damaged resource ends the watch only after the resources before it.
 	past, err := s.b.historian.ReadAt(ctx, &q, func(v *driver.Version) error {
-		own := *v
-		own.Key, own.Version, own.Data = bytes.Clone(v.Key), bytes.Clone(v.Version), bytes.Clone(v.Data)
-		page.versions = append(page.versions, own)
+		copied := *v
+		copied.Key, copied.Version, copied.Data = bytes.Clone(v.Key), bytes.Clone(v.Version), bytes.Clone(v.Data)
+		page.versions = append(page.versions, copied)
 		return nil
 	})
 	if err == nil && past.More {
@@ -82,7 +82,7 @@ func (s *historySnapshot[P]) read(ctx context.Context, at *P, from []byte, limit
 	return page, past.At, err
 }
 
-var errEmptyPage = errors.New("the driver ended a page without a resource before the end of the listing")
+var errEmptyPage = errors.New("the driver returned an empty page before the end of the listing")
 
 // keyAfter returns the smallest key bytes greater than keyBytes.
 func keyAfter(keyBytes []byte) []byte { return append(keyBytes[:len(keyBytes):len(keyBytes)], 0) }
@@ -94,7 +94,7 @@ func (s *historySnapshot[P]) Next(ctx context.Context) (*resourcepb.Resource, er
 			return nil, io.EOF
 		}
 		from := s.page.from
-		page, err := s.turn.Do(ctx, func() (*snapshotRows, error) { return s.readOn(from) })
+		page, err := s.pageRead.Do(ctx, func() (*snapshotRows, error) { return s.readNext(from) })
 		if err != nil {
 			return nil, err
 		}
@@ -107,8 +107,8 @@ func (s *historySnapshot[P]) Next(ctx context.Context) (*resourcepb.Resource, er
 	return res, err
 }
 
-// readOn reads a later page. It retries while the database is unreachable.
-func (s *historySnapshot[P]) readOn(from []byte) (page *snapshotRows, err error) {
+// readNext reads a later page. It retries while the database is unreachable.
+func (s *historySnapshot[P]) readNext(from []byte) (page *snapshotRows, err error) {
 	limit := snapshotPage
 	err = s.b.feed.Persist(s.lifetime, nil, func(ctx context.Context) error {
 		ctx, done := s.b.withTimeout(ctx)

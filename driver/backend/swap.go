@@ -38,8 +38,8 @@ func (h historian[P]) Swap(ctx context.Context, swap history.Swap) (history.Swap
 	}
 }
 
-// swapKnown is swapOnce without the read, if the expected state is known: nothing, or the result of this handle's last swap. If
-// something else is stored, the error is storage.ErrCASFailure.
+// swapKnown swaps without a read if the expected state is known: an absent key, or the result of this handle's last swap. If another
+// state is stored, it returns storage.ErrCASFailure. If the state is unknown, it calls swapOnce.
 func (h historian[P]) swapKnown(ctx context.Context, k driver.Key, swap history.Swap) (history.SwapResult, error) {
 	known := h.recent(k, swap.Expect)
 	switch {
@@ -51,6 +51,8 @@ func (h historian[P]) swapKnown(ctx context.Context, k driver.Key, swap history.
 	return h.apply(ctx, k, swap, known)
 }
 
+// swapOnce reads the stored record and applies the swap if the record is at the expected revision. It returns storage.ErrCASFailure
+// if the key changes meanwhile.
 func (h historian[P]) swapOnce(ctx context.Context, k driver.Key, swap history.Swap) (history.SwapResult, error) {
 	stored, _, err := h.readStored(ctx, k, false)
 	if err != nil {
@@ -69,7 +71,7 @@ func (h historian[P]) swapOnce(ctx context.Context, k driver.Key, swap history.S
 	case stored == nil && swap.Delete != nil:
 		return history.SwapResult{Done: true, Revision: revision}, nil
 	}
-	return history.SwapResult{}, storage.ErrCASFailure // now the key has the expected state
+	return history.SwapResult{}, storage.ErrCASFailure // between the reads, the key has reached the expected revision: try again
 }
 
 // readStored returns the record stored under a key, or nil, and the position's revision, which is valid only if final is set.

@@ -26,8 +26,8 @@ func FuzzKeys(f *testing.F) {
 		if a.Compare(b) != bytes.Compare(a.Bytes(), b.Bytes()) || (a == b) != bytes.Equal(a.Bytes(), b.Bytes()) {
 			t.Errorf("%v and %v compare as %d, their bytes as %d", a, b, a.Compare(b), bytes.Compare(a.Bytes(), b.Bytes()))
 		}
-		if a.Is(b.Bytes()) != (a == b) || !a.Is(a.Bytes()) {
-			t.Errorf("%v.Is(%v) is %v", a, b, a.Is(b.Bytes()))
+		if a.EqualsBytes(b.Bytes()) != (a == b) || !a.EqualsBytes(a.Bytes()) {
+			t.Errorf("%v.EqualsBytes(%v) is %v", a, b, a.EqualsBytes(b.Bytes()))
 		}
 		if got, err := Parse(a.Bytes()); err != nil || got != a {
 			t.Errorf("Parse of the bytes of %v returned %v, %v", a, got, err)
@@ -42,7 +42,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("\xff\x00\x00\x00\x00\x00"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		k, err := Parse(b)
-		if err == nil && (!bytes.Equal(k.Bytes(), b) || !k.Is(b)) {
+		if err == nil && (!bytes.Equal(k.Bytes(), b) || !k.EqualsBytes(b)) {
 			t.Errorf("Parse(%q) returned %v", b, k)
 		}
 	})

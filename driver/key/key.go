@@ -49,8 +49,8 @@ func (k Key) Compare(o Key) int {
 	return 1
 }
 
-// Before reports whether k precedes o. Search trees call it in each step, so it copies nothing, and compares for equality the parts
-// that most keys have in common.
+// Before reports whether k precedes o. Search trees call it in each step, so it takes pointers, and first tests the parts that most
+// keys share for equality.
 func (k *Key) Before(o *Key) bool {
 	switch {
 	case k.Group != o.Group:
@@ -92,8 +92,8 @@ func Parse(b []byte) (Key, error) {
 	return Key{Group: p[0], Kind: p[1], Partition: p[2], Namespace: p[3], Name: p[4]}, nil
 }
 
-// Is reports whether b equals the result of Bytes. It does not allocate.
-func (k *Key) Is(b []byte) bool {
+// EqualsBytes reports whether b equals the result of Bytes. It does not allocate.
+func (k *Key) EqualsBytes(b []byte) bool {
 	for i, part := range [...]string{k.Group, k.Kind, k.Partition, k.Namespace, k.Name} {
 		if i > 0 {
 			if len(b) == 0 || b[0] != 0 {

@@ -35,7 +35,7 @@ func TestBytesSortLikeTuples(t *testing.T) {
 			t.Fatalf("got %v, %v, expected %v", back, err, a)
 		}
 		if Of(a.ID("uid", "v1")) != a {
-			t.Fatalf("the key of the id of %v differs from it", a)
+			t.Fatalf("Of(ID) is %v, expected %v", Of(a.ID("uid", "v1")), a)
 		}
 	})
 }

@@ -35,7 +35,7 @@ func AdoptAt(at, data []byte, version string) (*resourcepb.Resource, error) {
 func decodeAt(at, data []byte, version string, adopt bool) (*resourcepb.Resource, error) {
 	res, err := decode(data, version, adopt)
 	if err == nil {
-		if k := key.Of(res.Id); k.Is(at) && res.GetId().GetUid() != "" {
+		if k := key.Of(res.Id); k.EqualsBytes(at) && res.GetId().GetUid() != "" {
 			return res, nil
 		}
 	}
