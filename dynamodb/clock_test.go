@@ -15,7 +15,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// TestSkewedClocks watches and resumes with local clocks that are wrong, by more than AWS accepts as well. No event is lost.
+// TestSkewedClocks watches and resumes with local clocks that are wrong, some by more than AWS accepts. No event is lost.
 func TestSkewedClocks(t *testing.T) {
 	t.Parallel()
 	for _, ahead := range []time.Duration{-40 * time.Minute, -10 * time.Minute, -3 * time.Minute, 10 * time.Minute, 40 * time.Minute} {
@@ -38,7 +38,7 @@ func TestSkewedClocks(t *testing.T) {
 			for _, w := range []storage.Watch{w, again} {
 				for name, versions := range follow(t, w, 4) {
 					if want := j.of(name); !slices.Equal(versions, want) {
-						t.Errorf("%s: %d events, %d writes, or in another order", name, len(versions), len(want))
+						t.Errorf("%s: the watch returned the versions %v, expected %v", name, versions, want)
 					}
 				}
 			}
@@ -46,15 +46,15 @@ func TestSkewedClocks(t *testing.T) {
 	}
 }
 
-// late returns a local time that is 40 minutes behind.
-func late() time.Time { return time.Now().Add(-40 * time.Minute) }
+// clockBehind returns a local time that is 40 minutes behind.
+func clockBehind() time.Time { return time.Now().Add(-40 * time.Minute) }
 
 // TestJoinWithAWriterBehind checks that a watch does not repeat states of its snapshot, even if the writer's clock is wrong.
 func TestJoinWithAWriterBehind(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
 	writer, b := handle(t, s), handle(t, s)
-	dynamodb.SetLocalClock(writer, late)
+	dynamodb.SetLocalClock(writer, clockBehind)
 	first := fixture.Write(t, writer, box("a", nil))
 	gone := fixture.Write(t, writer, box("gone", nil))
 	// While the snapshot is read, the stream is paused and the resources change.
@@ -95,7 +95,7 @@ func TestJoinWithAWriterBehind(t *testing.T) {
 	}
 	third := fixture.Write(t, writer, second)
 	if name, version, _ := seen(fixture.Next(t, w)); version != third.GetVersion() {
-		t.Errorf("the first event of %s after the snapshot is not the next change", name)
+		t.Errorf("the first event after the snapshot is %s at %s, expected a at %s", name, version, third.GetVersion())
 	}
 }
 
@@ -104,7 +104,7 @@ func TestMonotonicReadsOfAWriterBehind(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
 	writer, b := handle(t, s), handle(t, s)
-	dynamodb.SetLocalClock(writer, late)
+	dynamodb.SetLocalClock(writer, clockBehind)
 	second := fixture.Write(t, writer, fixture.Write(t, writer, box("a", nil)))
 	gone := fixture.Write(t, writer, box("gone", nil))
 	fixture.Remove(t, writer, gone)
@@ -115,7 +115,7 @@ func TestMonotonicReadsOfAWriterBehind(t *testing.T) {
 	}
 	s.SetLag(1)
 	if res, err := b.Read(t.Context(), storage.EventualConsistency, second.GetId()); err != nil || res.GetVersion() != second.GetVersion() {
-		t.Errorf("a read went back in time: %v", err)
+		t.Errorf("an eventual read after a strong one returned version %q, %v, expected %q", res.GetVersion(), err, second.GetVersion())
 	}
 	if _, err := b.Read(t.Context(), storage.EventualConsistency, gone.GetId()); !errors.Is(err, storage.ErrNotFound) {
 		t.Errorf("a deleted resource was read again: %v", err)
@@ -152,7 +152,7 @@ func TestStoppedWriter(t *testing.T) {
 	}
 	s.SetLag(1)
 	if res, err := b.Read(t.Context(), storage.EventualConsistency, second.GetId()); err != nil || res.GetVersion() != second.GetVersion() {
-		t.Errorf("a read went back in time: %v", err)
+		t.Errorf("an eventual read after a strong one returned version %q, %v, expected %q", res.GetVersion(), err, second.GetVersion())
 	}
 }
 
@@ -186,14 +186,14 @@ func TestEmptyPagesBeforeData(t *testing.T) {
 	for what, w := range map[string]storage.Watch{"following": w, "resumed": later} {
 		for name, versions := range follow(t, w, writers) {
 			if want := j.of(name); !slices.Equal(versions, want) {
-				t.Errorf("%s, %s: %d events, %d writes, or in another order", what, name, len(versions), len(want))
+				t.Errorf("the %s watch returned the versions %v of %s, expected %v", what, versions, name, want)
 			}
 		}
 	}
 	last := fixture.Write(t, b, box("last", nil))
-	for what, w := range map[string]storage.Watch{"after its snapshot": fresh, "following": w, "resumed": later} {
+	for what, w := range map[string]storage.Watch{"opened last": fresh, "opened first": w, "resumed": later} {
 		if name, version, _ := seen(fixture.Next(t, w)); version != last.GetVersion() {
-			t.Errorf("%s: an event of %s comes again", what, name)
+			t.Errorf("the watch %s returned %s at %s, expected last at %s", what, name, version, last.GetVersion())
 		}
 	}
 }

@@ -16,15 +16,15 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// fencing closes a store in the background.
-func fencing(t *testing.T, b *dynamodb.Backend, target string) <-chan error {
+// startFence closes a store in the background.
+func startFence(t *testing.T, b *dynamodb.Backend, target string) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- gateOf(b).SetFence(t.Context(), &target) }()
 	return done
 }
 
-// pass advances AWS's time until happened receives a value.
-func pass[T any](t *testing.T, s *dynamofake.Server, happened <-chan T) T {
+// advanceUntil advances AWS's time until happened receives a value.
+func advanceUntil[T any](t *testing.T, s *dynamofake.Server, happened <-chan T) T {
 	t.Helper()
 	for range 10_000 {
 		select {
@@ -38,8 +38,8 @@ func pass[T any](t *testing.T, s *dynamofake.Server, happened <-chan T) T {
 	panic("unreachable")
 }
 
-// announced waits until a fence is announced.
-func announced(s *dynamofake.Server) {
+// awaitAnnouncement waits until a fence is announced.
+func awaitAnnouncement(s *dynamofake.Server) {
 	for s.Items('f') == 0 {
 		<-time.After(time.Millisecond)
 	}
@@ -51,8 +51,8 @@ func TestFence(t *testing.T) {
 	s := dynamofake.New(t)
 	b, other := handle(t, s), handle(t, s)
 	res := fixture.Write(t, other, box("a", nil))
-	done := fencing(t, b, "mem://there")
-	announced(s)
+	done := startFence(t, b, "mem://there")
+	awaitAnnouncement(s)
 	var err error
 	writes := 0
 	open, writerDone := make(chan struct{}), make(chan struct{})
@@ -72,15 +72,15 @@ func TestFence(t *testing.T) {
 	case <-open: // AWS's time does not advance until then
 	case <-writerDone:
 	}
-	if err := pass(t, s, done); err != nil {
+	if err := advanceUntil(t, s, done); err != nil {
 		t.Fatal(err)
 	}
 	<-writerDone
 	if !errors.Is(err, storage.ErrFenced) || !strings.Contains(err.Error(), "mem://there") {
-		t.Errorf("writing to the closed store: %v", err)
+		t.Errorf("a write to the closed store: %v, expected ErrFenced", err)
 	}
 	if writes < 2 {
-		t.Errorf("%d writes while the store was being closed", writes)
+		t.Errorf("%d writes succeeded while the store was being closed, expected at least 2", writes)
 	}
 	if now, err := b.Read(t.Context(), storage.StrongConsistency, res.GetId()); err != nil || now.GetVersion() != res.GetVersion() {
 		t.Errorf("the stored version is not the last acknowledged one: %v", err)
@@ -123,22 +123,22 @@ func TestLateRequest(t *testing.T) {
 					}
 				})
 			}
-			ctx, giveUp := context.WithCancel(t.Context())
+			ctx, cancel := context.WithCancel(t.Context())
 			written := make(chan error, 1)
 			send := func() {
 				hold()
 				go func() { _, err := writer.WriteCAS(ctx, res); written <- err }()
 				<-arrived
-				giveUp()
+				cancel()
 				if err := <-written; !errors.Is(err, storage.ErrInconsistent) {
-					t.Errorf("a cancelled write: %v", err)
+					t.Errorf("a cancelled write: %v, expected ErrInconsistent", err)
 				}
 			}
 			if c.before {
 				send()
 			}
-			done := fencing(t, b, "mem://there")
-			announced(s)
+			done := startFence(t, b, "mem://there")
+			awaitAnnouncement(s)
 			if !c.before {
 				s.Advance(10 * time.Minute) // the old permission has expired, and the signature is still valid when the gates are closed
 				if _, err := writer.Read(t.Context(), storage.StrongConsistency, res.GetId()); err != nil {
@@ -146,7 +146,7 @@ func TestLateRequest(t *testing.T) {
 				}
 				send()
 			}
-			if err := pass(t, s, done); err != nil {
+			if err := advanceUntil(t, s, done); err != nil {
 				t.Fatal(err)
 			}
 			close(late)
@@ -171,7 +171,7 @@ func TestStoppedBeforeTheFence(t *testing.T) {
 	go func() { _, err := writer.WriteCAS(t.Context(), res); written <- err }()
 	freezer.Wait()
 	b := handle(t, s)
-	if err := pass(t, s, fencing(t, b, "mem://there")); err != nil {
+	if err := advanceUntil(t, s, startFence(t, b, "mem://there")); err != nil {
 		t.Fatal(err)
 	}
 	freezer.Thaw()
@@ -195,16 +195,16 @@ func TestFenceWithAShortTimeout(t *testing.T) {
 		t.Errorf("with a deadline that is too early: %v", err)
 	}
 	res = fixture.Write(t, b, res)
-	if err := pass(t, s, fencing(t, b, "mem://there")); err != nil {
+	if err := advanceUntil(t, s, startFence(t, b, "mem://there")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.WriteCAS(t.Context(), res); !errors.Is(err, storage.ErrFenced) {
-		t.Errorf("writing: %v", err)
+		t.Errorf("a write to the closed store: %v, expected ErrFenced", err)
 	}
 }
 
 // A closing that is cancelled, at any point, leaves the store open.
-func TestFenceGivenUp(t *testing.T) {
+func TestCancelledFence(t *testing.T) {
 	t.Parallel()
 	for name, fails := range map[string]func(s *dynamofake.Server, cancel func()){
 		"WhileWaiting": func(_ *dynamofake.Server, cancel func()) { cancel() },
@@ -231,7 +231,7 @@ func TestFenceGivenUp(t *testing.T) {
 			defer cancel()
 			done := make(chan error, 1)
 			go func() { done <- gateOf(b).SetFence(ctx, new("mem://there")) }()
-			announced(s)
+			awaitAnnouncement(s)
 			s.Advance(time.Minute)
 			if _, err := other.Read(t.Context(), storage.StrongConsistency, res.GetId()); err != nil {
 				t.Fatal(err)
@@ -242,7 +242,7 @@ func TestFenceGivenUp(t *testing.T) {
 				t.Error("a write after the announcement was sent without the fence's condition")
 			}
 			fails(s, cancel)
-			if err := pass(t, s, done); err == nil {
+			if err := advanceUntil(t, s, done); err == nil {
 				t.Fatal("closing succeeded")
 			}
 			s.SetFaults(nil)
@@ -258,11 +258,11 @@ func TestFenceGivenUp(t *testing.T) {
 				res = fixture.Write(t, b, res)
 			}
 			// The store can still be closed.
-			if err := pass(t, s, fencing(t, other, "mem://there")); err != nil {
+			if err := advanceUntil(t, s, startFence(t, other, "mem://there")); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := b.WriteCAS(t.Context(), res); !errors.Is(err, storage.ErrFenced) {
-				t.Errorf("writing: %v", err)
+				t.Errorf("a write to the closed store: %v, expected ErrFenced", err)
 			}
 		})
 	}
@@ -273,7 +273,7 @@ func TestUnfenceRepeated(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
 	b, other := handle(t, s), handle(t, s)
-	if err := pass(t, s, fencing(t, b, "mem://first")); err != nil {
+	if err := advanceUntil(t, s, startFence(t, b, "mem://first")); err != nil {
 		t.Fatal(err)
 	}
 	again, closed := make(chan struct{}), make(chan struct{})
@@ -303,7 +303,7 @@ func TestUnfenceRepeated(t *testing.T) {
 	opened := make(chan error, 1)
 	go func() { opened <- gateOf(b).SetFence(t.Context(), nil) }()
 	<-again
-	if err := pass(t, s, fencing(t, other, "mem://second")); err != nil {
+	if err := advanceUntil(t, s, startFence(t, other, "mem://second")); err != nil {
 		t.Fatal(err)
 	}
 	close(closed)
@@ -316,7 +316,7 @@ func TestUnfenceRepeated(t *testing.T) {
 }
 
 // A read of the fence that is not answered does not delay callers beyond their deadlines.
-func TestDeadlineWhileLooking(t *testing.T) {
+func TestDeadlineDuringFenceRead(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
 	b := handle(t, s)
@@ -325,17 +325,17 @@ func TestDeadlineWhileLooking(t *testing.T) {
 	if _, err := b.Read(t.Context(), storage.StrongConsistency, res.GetId()); err != nil {
 		t.Fatal(err)
 	}
-	looking, answered := make(chan struct{}), make(chan struct{})
+	reading, answered := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	s.SetGate(func(op string) {
 		if op == "GetItem" {
-			once.Do(func() { close(looking) })
+			once.Do(func() { close(reading) })
 			<-answered
 		}
 	})
 	patient := make(chan error, 1)
 	go func() { _, err := b.WriteCAS(t.Context(), box("b", nil)); patient <- err }()
-	<-looking
+	<-reading
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	hasty := make(chan error, 1)
@@ -354,8 +354,8 @@ func TestDeadlineWhileLooking(t *testing.T) {
 	}
 }
 
-// A write takes longer to send than a permission lasts, like a megabyte on a slow line. It succeeds.
-func TestSlowLine(t *testing.T) {
+// A write takes longer to send than a permission lasts, like a megabyte on a slow connection. It succeeds.
+func TestSlowConnection(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
 	b := handle(t, s, func(o *dynamodb.Options) { o.FenceWait = 400 * time.Millisecond })
@@ -369,34 +369,34 @@ func TestSlowLine(t *testing.T) {
 	before := s.Calls("TransactWriteItems")
 	fixture.Write(t, b, box("b", content(1, 900<<10, false)))
 	if n := s.Calls("TransactWriteItems") - before; n != 1 {
-		t.Errorf("%d requests, expected one", n)
+		t.Errorf("the write made %d requests, expected one", n)
 	}
 }
 
 // Two programs close a store. One succeeds, and then the other one is cancelled. The store stays closed.
-func TestFenceGivenUpBesideAnother(t *testing.T) {
+func TestCancelledFenceBesideAnother(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
 	b := handle(t, s)
 	slow := handle(t, s, func(o *dynamodb.Options) { o.IdlePoll = time.Hour })
 	res := fixture.Write(t, b, box("a", nil))
-	ctx, giveUp := context.WithCancel(t.Context())
-	defer giveUp()
-	given := make(chan error, 1)
-	go func() { given <- gateOf(slow).SetFence(ctx, new("mem://there")) }()
-	announced(s)
-	if err := pass(t, s, fencing(t, b, "mem://there")); err != nil {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	result := make(chan error, 1)
+	go func() { result <- gateOf(slow).SetFence(ctx, new("mem://there")) }()
+	awaitAnnouncement(s)
+	if err := advanceUntil(t, s, startFence(t, b, "mem://there")); err != nil {
 		t.Fatal(err)
 	}
-	giveUp()
-	if err := <-given; err == nil {
+	cancel()
+	if err := <-result; err == nil {
 		t.Fatal("the cancelled closing succeeded")
 	}
 	if fence, err := gateOf(b).Fence(t.Context()); !fence.Closed || err != nil {
 		t.Errorf("the store is open again: %+v, %v", fence, err)
 	}
 	if _, err := b.WriteCAS(t.Context(), res); !errors.Is(err, storage.ErrFenced) {
-		t.Errorf("writing to the closed store: %v", err)
+		t.Errorf("a write to the closed store: %v, expected ErrFenced", err)
 	}
 }
 
@@ -409,19 +409,19 @@ func TestTwoTargets(t *testing.T) {
 	first := handleThrough(t, s, freezer.Option)
 	second := handle(t, s)
 	res := fixture.Write(t, second, box("a", nil))
-	closings := map[string]<-chan error{"mem://here": fencing(t, first, "mem://here")}
-	announced(s)
+	closings := map[string]<-chan error{"mem://here": startFence(t, first, "mem://here")}
+	awaitAnnouncement(s)
 	freezer.Freeze()
 	freezer.Wait()
-	looks := s.Calls("GetItem")
-	closings["mem://there"] = fencing(t, second, "mem://there")
-	for s.Calls("GetItem") < looks+2 { // it has read the announcement, and waits
+	reads := s.Calls("GetItem")
+	closings["mem://there"] = startFence(t, second, "mem://there")
+	for s.Calls("GetItem") < reads+2 { // it has read the announcement, and waits
 		<-time.After(time.Millisecond)
 	}
 	freezer.Thaw()
 	var winner string
 	for target, done := range closings {
-		switch err := pass(t, s, done); {
+		switch err := advanceUntil(t, s, done); {
 		case err == nil && winner == "":
 			winner = target
 		case err == nil:
@@ -434,27 +434,27 @@ func TestTwoTargets(t *testing.T) {
 		t.Errorf("the fence is %+v, %v; expected to be closed for %q", state, err, winner)
 	}
 	if _, err := second.WriteCAS(t.Context(), res); !errors.Is(err, storage.ErrFenced) {
-		t.Errorf("writing to the closed store: %v", err)
+		t.Errorf("a write to the closed store: %v, expected ErrFenced", err)
 	}
 }
 
-// A closing for one target was announced, and its process is dead. This does not delay a closing for another target.
+// A closing for one target was announced, and its process is suspended. This does not delay a closing for another target.
 func TestAnnouncementOfAnotherTarget(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
 	freezer := dynamofake.NewFreezer("GetItem")
-	gone := handleThrough(t, s, freezer.Option)
-	stopped := fencing(t, gone, "mem://here")
-	announced(s)
+	suspended := handleThrough(t, s, freezer.Option)
+	stopped := startFence(t, suspended, "mem://here")
+	awaitAnnouncement(s)
 	freezer.Freeze()
 	freezer.Wait()
 	b := handle(t, s)
-	if err := pass(t, s, fencing(t, b, "mem://there")); err != nil {
+	if err := advanceUntil(t, s, startFence(t, b, "mem://there")); err != nil {
 		t.Fatal(err)
 	}
 	freezer.Thaw()
-	if err := pass(t, s, stopped); !errors.Is(err, storage.ErrCASFailure) {
-		t.Errorf("the process that was assumed dead: %v", err)
+	if err := advanceUntil(t, s, stopped); !errors.Is(err, storage.ErrCASFailure) {
+		t.Errorf("the closing by the suspended process: %v, expected ErrCASFailure", err)
 	}
 	if state, err := gateOf(b).Fence(t.Context()); state.Target != "mem://there" || !state.Closed || err != nil {
 		t.Errorf("the fence is %+v, %v", state, err)
@@ -475,7 +475,7 @@ func TestUnfenceBesideWithdrawal(t *testing.T) {
 			defer withdraw()
 			closed := make(chan error, 1)
 			go func() { closed <- gateOf(closing).SetFence(ctx, new("mem://there")) }()
-			announced(s)
+			awaitAnnouncement(s)
 			m, _ := storage.As[driver.GuardedMover](b)
 			before, err := m.Fence(t.Context())
 			if err != nil {

@@ -293,7 +293,7 @@ func TestLargestCommit(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- gateOf(b).SetFence(t.Context(), new("mem://there")) }()
-	announced(s)
+	awaitAnnouncement(s)
 	s.Advance(time.Minute)
 	if _, err := b.Read(t.Context(), storage.StrongConsistency, owner.GetId()); err != nil {
 		t.Fatal(err)
@@ -304,7 +304,7 @@ func TestLargestCommit(t *testing.T) {
 	if ids, err := b.OwnerReferences(t.Context(), other.GetId()); err != nil || len(ids) != 32 {
 		t.Errorf("%d references: %v", len(ids), err)
 	}
-	if err := pass(t, s, done); err != nil {
+	if err := advanceUntil(t, s, done); err != nil {
 		t.Fatal(err)
 	}
 }

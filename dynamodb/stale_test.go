@@ -17,7 +17,7 @@ func TestMonotonicReads(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
 	b := handle(t, s)
-	stranger := handle(t, s)
+	other := handle(t, s)
 	first := fixture.Write(t, b, box("a", nil))
 	gone := fixture.Write(t, b, box("gone", nil))
 	second := fixture.Write(t, b, fixture.Write(t, b, first))
@@ -25,35 +25,35 @@ func TestMonotonicReads(t *testing.T) {
 	fresh := fixture.Write(t, b, box("fresh", nil))
 	s.SetLag(2)
 
-	old, err := stranger.Read(t.Context(), storage.EventualConsistency, first.GetId())
+	old, err := other.Read(t.Context(), storage.EventualConsistency, first.GetId())
 	if err != nil || old.GetVersion() != first.GetVersion() {
 		t.Fatalf("the fake's reads are not stale: %v", err)
 	}
-	check := func(t *testing.T, who string, b storage.Backend) {
+	check := func(t *testing.T, handle string, b storage.Backend) {
 		t.Helper()
 		if res, err := b.Read(t.Context(), storage.EventualConsistency, first.GetId()); err != nil || res.GetVersion() != second.GetVersion() {
-			t.Errorf("%s: a read went back in time: %v", who, err)
+			t.Errorf("%s: an eventual read returned version %q, %v, expected %q", handle, res.GetVersion(), err, second.GetVersion())
 		}
 		if _, err := b.Read(t.Context(), storage.EventualConsistency, gone.GetId()); !errors.Is(err, storage.ErrNotFound) {
-			t.Errorf("%s: a deleted resource was read again: %v", who, err)
+			t.Errorf("%s: a deleted resource was read again: %v", handle, err)
 		}
 		if _, err := b.Read(t.Context(), storage.EventualConsistency, fresh.GetId()); err != nil {
-			t.Errorf("%s: a new resource is missing: %v", who, err)
+			t.Errorf("%s: a new resource is missing: %v", handle, err)
 		}
 		list, err := b.List(t.Context(), storage.EventualConsistency, boxType, tenancy, "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		current(t, who+": list", list, second, fresh)
+		expectVersions(t, handle+": list", list, second, fresh)
 		page, err := b.(storage.Pager).ListPage(t.Context(), boxType, tenancy, "", storage.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		current(t, who+": page", page.Resources, second, fresh)
+		expectVersions(t, handle+": page", page.Resources, second, fresh)
 	}
 	check(t, "the writer", b)
 
-	w := watch(t, stranger) // its snapshot is read strongly
+	w := watch(t, other) // its snapshot is read strongly
 	shown := afterSnapshot(t, w)
 	if shown["a"] != second.GetVersion() || shown["fresh"] == "" || shown["gone"] != "" {
 		t.Fatalf("the snapshot contains %v", shown)
@@ -62,10 +62,11 @@ func TestMonotonicReads(t *testing.T) {
 	fresh = fixture.Write(t, b, fresh)
 	fixture.Next(t, w)
 	fixture.Next(t, w)
-	check(t, "who was shown an event", stranger)
+	check(t, "the watching handle", other)
 }
 
-func current(t *testing.T, what string, list []*resourcepb.Resource, want ...*resourcepb.Resource) {
+// expectVersions checks that a list contains exactly the wanted resources, at their versions.
+func expectVersions(t *testing.T, what string, list []*resourcepb.Resource, want ...*resourcepb.Resource) {
 	t.Helper()
 	got := map[string]string{}
 	for _, res := range list {
@@ -76,7 +77,7 @@ func current(t *testing.T, what string, list []*resourcepb.Resource, want ...*re
 	}
 	for _, res := range want {
 		if got[res.GetId().GetName()] != res.GetVersion() {
-			t.Errorf("%s: %s is old or missing", what, res.GetId().GetName())
+			t.Errorf("%s: %s has version %q, expected %q", what, res.GetId().GetName(), got[res.GetId().GetName()], res.GetVersion())
 		}
 	}
 }
@@ -100,5 +101,5 @@ func TestMonotonicLongList(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	current(t, "list", list, want...)
+	expectVersions(t, "list", list, want...)
 }

@@ -181,7 +181,7 @@ func TestEveryRequestIsAccounted(t *testing.T) {
 	if _, err := b.Commit(t.Context(), ops); err != nil { // retires more parts than fit into the transaction
 		t.Fatal(err)
 	}
-	if err := pass(t, s, fencing(t, b, "mem://there")); err != nil {
+	if err := advanceUntil(t, s, startFence(t, b, "mem://there")); err != nil {
 		t.Fatal(err)
 	}
 	if err := gateOf(b).SetFence(t.Context(), nil); err != nil {

@@ -33,7 +33,7 @@ func TestThrottledNeighbour(t *testing.T) {
 	for s.Calls("Query") < 2*cap(lists) {
 		<-time.After(time.Millisecond)
 	}
-	// A limiter that all requests share lets through some five writes a second here: 1,000 of them take longer than three minutes.
+	// A limiter shared by all requests would allow about five writes a second here: 1,000 of them would take more than three minutes.
 	bound, stop := context.WithTimeout(ctx, 2*time.Minute)
 	defer stop()
 	for n := range 1000 {

@@ -179,7 +179,7 @@ func (c *commit) refusalError(ctx context.Context, reasons []types.CancellationR
 		}
 		if s.plan != nil {
 			// If it was applied, then by an attempt whose answer was lost.
-			if made, err := s.plan.wasApplied(h, maybe); made || err != nil {
+			if applied, err := s.plan.wasApplied(h, maybe); applied || err != nil {
 				return false, err
 			}
 		}
@@ -189,7 +189,7 @@ func (c *commit) refusalError(ctx context.Context, reasons []types.CancellationR
 		}
 	}
 	if maybe && c.recallable {
-		if made, err := c.tookEffect(ctx); made || err != nil {
+		if applied, err := c.recallLast(ctx); applied || err != nil {
 			return false, err
 		}
 	}
@@ -290,8 +290,8 @@ type items struct {
 	late []types.TransactWriteItem // operations that follow the transaction
 }
 
-// items returns the commit as a transaction. The condition of a guard follows the steps' ownCount items. It includes the retirement of
-// replaced parts if they fit.
+// items returns the commit as a transaction: one item for each step, the condition of a guard, and further items of the steps. The
+// transaction includes the retirement of replaced parts if they fit.
 func (c *commit) items(now time.Time, guards []types.TransactWriteItem) *items {
 	result := &items{all: make([]types.TransactWriteItem, len(c.steps), maxItems)}
 	result.all = append(result.all, guards...)
@@ -396,8 +396,8 @@ func (c *commit) notRecalled() types.TransactWriteItem {
 	return c.table.check(c.table.gate(c.token[:], 0), absent)
 }
 
-// tookEffect recalls the last attempt, and reports whether it had been applied before.
-func (c *commit) tookEffect(ctx context.Context) (bool, error) {
+// recallLast recalls the last attempt, so that it cannot be applied later, and reports whether it has been applied.
+func (c *commit) recallLast(ctx context.Context) (bool, error) {
 	it := c.table.gate(c.token[:], 0)
 	it[attrExpires] = expires(c.table.clock.Now(), tombstoneTTL)
 	recall := types.TransactWriteItem{Put: &types.Put{TableName: &c.table.name, Item: it}}
@@ -413,8 +413,8 @@ func (c *commit) tookEffect(ctx context.Context) (bool, error) {
 		if err != nil {
 			return false, request.Inconsistent(ctx, err)
 		}
-		if made, err := s.plan.wasApplied(h, true); made || err != nil {
-			return made, err
+		if applied, err := s.plan.wasApplied(h, true); applied || err != nil {
+			return applied, err
 		}
 	}
 	return false, nil

@@ -30,16 +30,16 @@ func TestBaseline(t *testing.T) {
 	for i := 0; i < keys; i += 111 {
 		for count, want := range map[uint64]bool{uint64(i): true, uint64(i + 10): true, uint64(i + 11): false} {
 			if got := b.has(name(i), count); got != want {
-				t.Fatalf("key %d, count %d: %v", i, count, got)
+				t.Fatalf("has(key %d, count %d) is %v, expected %v", i, count, got, want)
 			}
 		}
 		between := name(i)
 		between.Name += "x"
 		if b.has(between, 1) {
-			t.Fatalf("has a key after %d that was not added", i)
+			t.Fatalf("the baseline has a key after %d that was not added", i)
 		}
 	}
 	if b.has(key.Key{Group: "a"}, 1) || b.has(key.Key{Group: "z"}, 1) || (*Baseline)(nil).has(name(0), 1) {
-		t.Error("has a key outside of the added range")
+		t.Error("the baseline has a key outside of the added range")
 	}
 }

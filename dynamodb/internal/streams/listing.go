@@ -14,7 +14,7 @@ type listing struct {
 	streamDisabled bool
 }
 
-// add adds one answer.
+// add adds a page of the result.
 func (l *listing) add(d *types.StreamDescription) {
 	l.streamDisabled = d.StreamStatus == types.StreamStatusDisabled || d.StreamStatus == types.StreamStatusDisabling
 	for _, shard := range d.Shards {
@@ -24,8 +24,8 @@ func (l *listing) add(d *types.StreamDescription) {
 	}
 }
 
-// position returns the start of a reader that needs everything after asOf: in the open shards, except those that are listed beside
-// an open ancestor and therefore follow it; and at the end of shards without children.
+// position returns the start of a reader that needs every change after asOf. Open shards start at asOf; closed shards without children
+// are at their end. A shard with an open ancestor is omitted, because the reader starts it after the ancestor.
 func (l *listing) position(stream string, asOf time.Time) *Position {
 	parent := map[string]bool{}
 	for _, p := range l.parents {

@@ -40,7 +40,7 @@ type prover struct {
 	completedProof uint64    // the newest complete proof
 	since          time.Time // start of the newest complete proof, by the local clock
 	began          time.Time // start of the newest proof, by the local clock
-	asOf           time.Time // the same by AWS's
+	asOf           time.Time // start of the newest proof, by AWS's clock
 	ticks          uint64    // number of written ticks
 	waiting        map[uint64]bool
 	writing        bool              // ticks are being written
@@ -65,8 +65,8 @@ func newProver(config *Config, wake func()) *prover {
 	return p
 }
 
-// ask requests a proof that begins after the call, and returns its number.
-func (p *prover) ask() uint64 {
+// requestProof requests a proof that begins after the call, and returns its number.
+func (p *prover) requestProof() uint64 {
 	p.mu.Lock()
 	p.requestedProof = p.startedProof + 1
 	n := p.requestedProof
@@ -83,7 +83,7 @@ func (p *prover) wait(ctx context.Context, moment time.Time, stopped <-chan stru
 	if fresh {
 		return nil
 	}
-	wanted := p.ask()
+	wanted := p.requestProof()
 	for {
 		p.mu.Lock()
 		done, err, round := p.completedProof, p.tickErr, p.round
@@ -99,7 +99,7 @@ func (p *prover) wait(ctx context.Context, moment time.Time, stopped <-chan stru
 		case <-stopped:
 			return driver.ErrRunEnded
 		case <-ctx.Done():
-			return request.Inconsistent(ctx, errors.New("the stream of changes does not answer"))
+			return request.Inconsistent(ctx, errors.New("the reader of the table's stream could not prove its progress before the deadline"))
 		}
 	}
 }
@@ -124,12 +124,12 @@ func (p *prover) advance(ctx context.Context, pos *Position, t *tree, complete f
 		p.startedProof++
 		p.provenShards, p.began, p.asOf, p.tickErr = map[string]bool{}, time.Now(), p.Clock.Now(), nil
 	}
-	lacking := p.lacking(pos, t)
+	unreached := p.unreached(pos, t)
 	switch {
 	case p.writing || len(p.waiting) > 0:
-	case len(lacking) > 0:
+	case len(unreached) > 0:
 		p.writing = true
-		numbers := p.ticksFor(lacking, pos)
+		numbers := p.ticksFor(unreached, pos)
 		p.writers.Go(func() { p.writeTicks(ctx, numbers) })
 	default:
 		p.completedProof, p.since = p.startedProof, p.began
@@ -139,23 +139,23 @@ func (p *prover) advance(ctx context.Context, pos *Position, t *tree, complete f
 	}
 }
 
-// lacking returns the shards that the proof has not reached yet. A known child counts instead of its parent only when it is being
+// unreached returns the shards that the proof has not reached yet. A known child counts instead of its parent only when it is being
 // read; before that none of its records were read.
-func (p *prover) lacking(pos *Position, t *tree) []string {
-	var lacking []string
+func (p *prover) unreached(pos *Position, t *tree) []string {
+	var unreached []string
 	for _, pl := range pos.shards {
 		if !p.provenShards[pl.shard] && (pl.seq != shardEnd || !t.childrenKnown(pl.shard, pos)) {
-			lacking = append(lacking, pl.shard)
+			unreached = append(unreached, pl.shard)
 		}
 	}
-	return lacking
+	return unreached
 }
 
 // ticksFor chooses the keys of ticks that may reach the shards.
-func (p *prover) ticksFor(lacking []string, pos *Position) []uint16 {
+func (p *prover) ticksFor(unreached []string, pos *Position) []uint16 {
 	var numbers []uint16
 	unknown := false
-	for _, shard := range lacking {
+	for _, shard := range unreached {
 		if n, ok := p.tickOfShard[shard]; ok {
 			numbers = append(numbers, n)
 			delete(p.tickOfShard, shard) // restored if the tick appears there again
@@ -245,8 +245,9 @@ func (p *prover) proving() (bool, time.Duration) {
 	return p.startedProof > p.completedProof, time.Since(p.began)
 }
 
-// unproven returns the error of a reader whose first proof fails.
-func (p *prover) unproven() error {
+// firstProofErr returns an error if the reader has no proof yet and the first one fails: its ticks are rejected, or do not appear for
+// Config.Outage.
+func (p *prover) firstProofErr() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {

@@ -97,7 +97,7 @@ func (r *reader) open(ctx context.Context) error {
 
 func (r *reader) tryOpen(ctx context.Context) (err error) {
 	r.tree, r.iterators = newTree(), map[string]string{} // the table may have a different stream since the last attempt
-	if r.stream, err = ask(ctx, r.Timeout, r.Table.Stream); err != nil {
+	if r.stream, err = bounded(ctx, r.Timeout, r.Table.Stream); err != nil {
 		return err
 	}
 	asOf := r.Clock.Now()
@@ -140,7 +140,7 @@ func (r *reader) run(ctx context.Context, ready func(*Position), publish func([]
 		begun := time.Now()
 		found, full, err := r.turn(ctx, publishing)
 		if err == nil {
-			err = r.prover.unproven()
+			err = r.prover.firstProofErr()
 		}
 		proving, _ := r.prover.proving()
 		switch {

@@ -102,7 +102,7 @@ func TestNoProofBetweenShards(t *testing.T) {
 	r := newReader(&Config{Table: largeEvents(0), Clock: request.NewClock()})
 	r.tree.update(map[string]string{"parent": "", "child": "parent"}, &Position{})
 	r.setPosition(&Position{shards: []shardPosition{{"parent", shardEnd}}})
-	r.prover.ask()
+	r.prover.requestProof()
 	r.prover.advance(ctx, r.position(), r.tree, r.setPosition)
 	r.prover.writers.Wait()
 	if r.prover.completedProof > 0 || r.position().proofNumber > 0 {

@@ -24,8 +24,9 @@ type shards struct {
 	large  atomic.Int32 // number of records that exceeded a page's bytes; 0: none recently
 }
 
-// ask waits for one answer, for Timeout at most. The reader's context has no deadline, and a missing answer is an outage.
-func ask[T any](ctx context.Context, timeout time.Duration, call func(context.Context) (T, error)) (T, error) {
+// bounded makes one request and waits at most timeout for its answer, because the reader's context has no deadline. A missing answer is
+// an outage.
+func bounded[T any](ctx context.Context, timeout time.Duration, call func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return call(ctx)
@@ -36,7 +37,7 @@ func (s *shards) list(ctx context.Context, keep *Position) (*listing, error) {
 	l := &listing{parents: map[string]string{}, closed: map[string]bool{}}
 	var start *string
 	for {
-		out, err := ask(ctx, s.Timeout, func(ctx context.Context) (*dynamodbstreams.DescribeStreamOutput, error) {
+		out, err := bounded(ctx, s.Timeout, func(ctx context.Context) (*dynamodbstreams.DescribeStreamOutput, error) {
 			return s.Client.DescribeStream(ctx, &dynamodbstreams.DescribeStreamInput{StreamArn: &s.stream, ExclusiveStartShardId: start})
 		})
 		if err != nil {
@@ -56,9 +57,9 @@ func (s *shards) list(ctx context.Context, keep *Position) (*listing, error) {
 	return l, nil
 }
 
-// next returns where a reader at p continues in shards that it has not started. A child is read from its beginning. For a shard
-// without a parent, or with a deleted one, p is known to contain only the records acknowledged before asOf. more reports that there
-// are further shards, which must wait for a listing that contains their parents.
+// next returns the positions at which a reader at p starts further shards. A child is read from its beginning. In a shard without a
+// parent, or with a deleted one, p is known to contain only the records acknowledged before asOf. more reports that further shards
+// must wait for a listing that contains their parents.
 func (s *shards) next(ctx context.Context, p *Position) (places []shardPosition, more bool, err error) {
 	children, roots, unlisted := s.tree.ready(p)
 	for shard, parent := range unlisted {
@@ -100,7 +101,7 @@ func (s *shards) latest(ctx context.Context, shard string) (string, error) {
 }
 
 func (s *shards) openShard(ctx context.Context, in *dynamodbstreams.GetShardIteratorInput) (string, error) {
-	out, err := ask(ctx, s.Timeout, func(ctx context.Context) (*dynamodbstreams.GetShardIteratorOutput, error) {
+	out, err := bounded(ctx, s.Timeout, func(ctx context.Context) (*dynamodbstreams.GetShardIteratorOutput, error) {
 		return s.Client.GetShardIterator(ctx, in)
 	})
 	if err != nil {
@@ -127,7 +128,7 @@ func (s *shards) fetch(ctx context.Context, at shardPosition, iterator string) (
 				return nil, err
 			}
 		}
-		out, err := ask(ctx, s.Timeout, func(ctx context.Context) (*dynamodbstreams.GetRecordsOutput, error) {
+		out, err := bounded(ctx, s.Timeout, func(ctx context.Context) (*dynamodbstreams.GetRecordsOutput, error) {
 			return s.Client.GetRecords(ctx, &dynamodbstreams.GetRecordsInput{ShardIterator: &iterator, Limit: &limit})
 		})
 		if request.HasCode(err, "ExpiredIteratorException") && !fresh {

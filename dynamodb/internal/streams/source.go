@@ -132,7 +132,7 @@ func (s *Source) AwaitAcknowledged(ctx context.Context, called time.Time) (*Posi
 // Join returns the position of a snapshot that was read after at and returned the baseline. The source owns the baseline from then
 // on.
 func (s *Source) Join(at *Position, b *Baseline) *Position {
-	b.until = s.reader().prover.ask()
+	b.until = s.reader().prover.requestProof()
 	joined := *at
 	joined.baseline = b
 	return &joined
