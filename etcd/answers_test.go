@@ -15,11 +15,11 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// rig is a store with two handles. direct connects to the server, behind through a proxy that can lose answers.
+// rig is a store with two handles: direct is connected to the server, proxied through a proxy that can lose answers.
 type rig struct {
-	proxy          *faultproxy.Proxy
-	direct, behind *etcd.Backend
-	events         storage.Watch // of direct
+	proxy           *faultproxy.Proxy
+	direct, proxied *etcd.Backend
+	events          storage.Watch // of direct
 }
 
 func newRig(t *testing.T) *rig {
@@ -27,7 +27,7 @@ func newRig(t *testing.T) *rig {
 	server := env.Etcd(t)
 	url := server.StoreURL(t)
 	proxy := faultproxy.New(t, server.Endpoint)
-	r := &rig{proxy: proxy, direct: open(t, url), behind: open(t, through(url, server.Endpoint, proxy.Addr()))}
+	r := &rig{proxy: proxy, direct: open(t, url), proxied: open(t, through(url, server.Endpoint, proxy.Addr()))}
 	r.events = fixture.WatchChanges(t, r.direct)
 	return r
 }
@@ -42,7 +42,7 @@ type result struct {
 func (r *rig) startWrite(t *testing.T, res *resourcepb.Resource) <-chan result {
 	done := make(chan result, 1)
 	go func() {
-		out, err := r.behind.WriteCAS(fixture.Context(t), res)
+		out, err := r.proxied.WriteCAS(fixture.Context(t), res)
 		done <- result{out, err}
 	}()
 	return done
@@ -51,7 +51,7 @@ func (r *rig) startWrite(t *testing.T, res *resourcepb.Resource) <-chan result {
 // startDelete deletes res through the proxy, in the background.
 func (r *rig) startDelete(t *testing.T, res *resourcepb.Resource) <-chan result {
 	done := make(chan result, 1)
-	go func() { done <- result{err: r.behind.DeleteCAS(fixture.Context(t), res.Id, res.Version)} }()
+	go func() { done <- result{err: r.proxied.DeleteCAS(fixture.Context(t), res.Id, res.Version)} }()
 	return done
 }
 
@@ -103,7 +103,7 @@ func TestLostAnswerOfCreate(t *testing.T) {
 func TestLostAnswerOfUpdate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	first := fixture.Write(t, r.behind, service("lost-update"))
+	first := fixture.Write(t, r.proxied, service("lost-update"))
 	got := r.wantWritten(t, r.loseAnswer(t, "lost-update", func() <-chan result { return r.startWrite(t, at(first, first.Version)) },
 		func() bool { return fixture.Stored(t, r.direct, first.Id).Version != first.Version }, nothing))
 	wantNext(t, r.events, upserted(first), upserted(got))
@@ -128,7 +128,7 @@ func TestLostAnswerThenDeleted(t *testing.T) {
 func TestLostAnswerThenOverwritten(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	first := fixture.Write(t, r.behind, service("lost-overwritten"))
+	first := fixture.Write(t, r.proxied, service("lost-overwritten"))
 	var overwrite *resourcepb.Resource
 	got := r.wantWritten(t, r.loseAnswer(t, "lost-overwritten", func() <-chan result { return r.startWrite(t, at(first, first.Version)) },
 		func() bool { return fixture.Stored(t, r.direct, first.Id).Version != first.Version },
@@ -142,7 +142,7 @@ func TestLostAnswerThenOverwritten(t *testing.T) {
 func TestLostAnswerOfDelete(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	first := fixture.Write(t, r.behind, service("lost-delete"))
+	first := fixture.Write(t, r.proxied, service("lost-delete"))
 	got := r.loseAnswer(t, "lost-delete", func() <-chan result { return r.startDelete(t, first) },
 		func() bool { return fixture.Stored(t, r.direct, first.Id) == nil }, nothing)
 	if got.err != nil {
@@ -155,7 +155,7 @@ func TestLostAnswerOfDelete(t *testing.T) {
 func TestLostAnswerOfDeleteThenCreated(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	first := fixture.Write(t, r.behind, service("lost-recreated"))
+	first := fixture.Write(t, r.proxied, service("lost-recreated"))
 	var second *resourcepb.Resource
 	got := r.loseAnswer(t, "lost-recreated", func() <-chan result { return r.startDelete(t, first) },
 		func() bool { return fixture.Stored(t, r.direct, first.Id) == nil },
@@ -171,10 +171,10 @@ func TestLostAnswerOfDeleteThenCreated(t *testing.T) {
 func TestLostAnswerOfFailure(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	first := fixture.Write(t, r.behind, service("lost-refusal"))
+	first := fixture.Write(t, r.proxied, service("lost-refusal"))
 	second := fixture.Write(t, r.direct, at(first, first.Version))
 	trap := r.proxy.CutAnswer([]byte("lost-refusal"))
-	_, err := r.behind.WriteCAS(fixture.Context(t), at(first, first.Version))
+	_, err := r.proxied.WriteCAS(fixture.Context(t), at(first, first.Version))
 	if !errors.Is(err, storage.ErrCASFailure) {
 		t.Errorf("a stale write: %v, want ErrCASFailure", err)
 	}
@@ -187,13 +187,13 @@ func TestLostRequest(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	trap := r.proxy.CutRequest([]byte("never-arrives"))
-	created := fixture.Write(t, r.behind, service("never-arrives"))
+	created := fixture.Write(t, r.proxied, service("never-arrives"))
 	<-trap.Sprung()
 	trap = r.proxy.CutRequest([]byte("never-arrives"))
-	updated := fixture.Write(t, r.behind, at(created, created.Version))
+	updated := fixture.Write(t, r.proxied, at(created, created.Version))
 	<-trap.Sprung()
 	trap = r.proxy.CutRequest([]byte("never-arrives"))
-	fixture.Remove(t, r.behind, updated)
+	fixture.Remove(t, r.proxied, updated)
 	<-trap.Sprung()
 	wantNext(t, r.events, upserted(created), upserted(updated), deleted(updated))
 	r.wantNoMore(t)
@@ -202,12 +202,12 @@ func TestLostRequest(t *testing.T) {
 func TestLostAnswerOfCommit(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	old := fixture.Write(t, r.behind, service("commit-old"))
+	old := fixture.Write(t, r.proxied, service("commit-old"))
 	commit := func(ops ...storage.Op) func() <-chan result {
 		return func() <-chan result {
 			done := make(chan result, 1)
 			go func() {
-				out, err := r.behind.Commit(fixture.Context(t), ops)
+				out, err := r.proxied.Commit(fixture.Context(t), ops)
 				if err == nil && len(out) != len(ops) {
 					err = errors.New("wrong number of results")
 				}
@@ -244,7 +244,7 @@ func TestUnreachableOutcomeUnknown(t *testing.T) {
 	ctx, cancel := context.WithCancel(fixture.Context(t))
 	done := make(chan error, 1)
 	go func() {
-		_, err := r.behind.WriteCAS(ctx, service("unknown-outcome"))
+		_, err := r.proxied.WriteCAS(ctx, service("unknown-outcome"))
 		done <- err
 	}()
 	<-trap.Sprung()

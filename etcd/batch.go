@@ -87,7 +87,7 @@ func (s *sender) send(ctx context.Context, requests ...*request) ([]outcome, err
 				continue // another request, or another process, has advanced the revocation
 			}
 			if responses = responses[:n]; n == 0 {
-				return nil, errImpossible
+				return nil, errImpossible // no other comparison can have failed
 			}
 		}
 		if len(requests) == 1 {
@@ -105,8 +105,9 @@ func (s *sender) send(ctx context.Context, requests ...*request) ([]outcome, err
 	}
 }
 
-// transaction returns one transaction for all requests. The transactions of several requests are nested in it. It also compares that the
-// revocation is at position and that the store accepts writes. If it fails, its last two reads are of those keys.
+// transaction returns one transaction for all requests. The transactions of several requests are nested in it. It has two further
+// comparisons: that the revocation is at position, and that the store accepts writes. If it fails, its last two reads return the keys of
+// these comparisons.
 func (s *sender) transaction(requests []*request, position int64) *pb.TxnRequest {
 	var txn *pb.TxnRequest
 	if len(requests) == 1 {

@@ -85,14 +85,14 @@ func (s *hookedStream) RecvMsg(m any) error {
 	return err
 }
 
-// historyRig is a store with a history of several responses, for a reader behind a proxy.
+// historyRig is a store with a history of several responses, and a backend, proxied, that reads it through a proxy.
 type historyRig struct {
 	*responseHook
-	server *env.EtcdServer
-	proxy  *faultproxy.Proxy
-	behind *etcd.Backend
-	cursor string   // before the history
-	want   []string // the history
+	server  *env.EtcdServer
+	proxy   *faultproxy.Proxy
+	proxied *etcd.Backend
+	cursor  string   // the position before the history
+	want    []string // the events of the history
 }
 
 func newHistoryRig(t *testing.T) *historyRig {
@@ -108,21 +108,21 @@ func newHistoryRig(t *testing.T) *historyRig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	if r.behind, err = etcd.New(fixture.Context(t), client, &etcd.Options{Prefix: prefix}); err != nil {
+	if r.proxied, err = etcd.New(fixture.Context(t), client, &etcd.Options{Prefix: prefix}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = r.behind.Close() })
-	r.cursor = fixture.WatchChanges(t, r.behind).Cursor()
+	t.Cleanup(func() { _ = r.proxied.Close() })
+	r.cursor = fixture.WatchChanges(t, r.proxied).Cursor()
 	const changes, bytes = 100, 64 << 10 // the server sends fragments of 1.5 MiB; a page has 4 MiB
 	for i := range changes {
-		r.want = append(r.want, upserted(fixture.Write(t, r.behind, sized(fmt.Sprint("s", i), bytes))))
+		r.want = append(r.want, upserted(fixture.Write(t, r.proxied, sized(fmt.Sprint("s", i), bytes))))
 	}
 	return r
 }
 
 func (r *historyRig) resume(t *testing.T) storage.Watch {
 	t.Helper()
-	w, err := r.behind.WatchFrom(fixture.Context(t), serviceType, tenancy, "s", r.cursor)
+	w, err := r.proxied.WatchFrom(fixture.Context(t), serviceType, tenancy, "s", r.cursor)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestHistoryOverBrokenConnections(t *testing.T) {
 	})
 	wantNext(t, w, r.want...)
 	r.set(nil)
-	wantNext(t, w, upserted(fixture.Write(t, r.behind, service("s-after"))))
+	wantNext(t, w, upserted(fixture.Write(t, r.proxied, service("s-after"))))
 }
 
 // The cluster is compacted between a response with events and the check that the history is retained.

@@ -112,7 +112,7 @@ func (c *conn) end() {
 	c.calls.Wait()
 }
 
-// raiseRevision records the revision of a response or an event.
+// raiseRevision raises the newest known revision to that of a response or an event.
 func (c *conn) raiseRevision(rev int64) {
 	for {
 		old := c.newestRevision.Load()

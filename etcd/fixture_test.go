@@ -107,16 +107,16 @@ func eventText(ev *resourcepb.WatchEvent) string {
 func upserted(res *resourcepb.Resource) string { return "+" + res.Id.Name + " " + res.Version }
 func deleted(res *resourcepb.Resource) string  { return "-" + res.Id.Name + " " + res.Version }
 
-// wantNext requires these as the next events of a watch.
+// wantNext checks that a watch returns the wanted events next.
 func wantNext(t testing.TB, w storage.Watch, want ...string) {
 	t.Helper()
-	for i, one := range want {
+	for i, text := range want {
 		ev, err := w.Next(fixture.Context(t))
 		if err != nil {
-			t.Fatalf("event %d, %s: %v", i, one, err)
+			t.Fatalf("Next returned %v, want event %d, %q", err, i, text)
 		}
-		if got := eventText(ev); got != one {
-			t.Fatalf("event %d is %q, want %q", i, got, one)
+		if got := eventText(ev); got != text {
+			t.Fatalf("event %d is %q, want %q", i, got, text)
 		}
 	}
 }

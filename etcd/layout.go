@@ -100,8 +100,8 @@ func entryValue(child *resourcepb.ID) []byte {
 	return append(b, gv...)
 }
 
-// parseEntry returns the child of an owner entry. lookUp reports whether its group version must be read from the child.
-func (l *layout) parseEntry(kv *mvccpb.KeyValue) (id *resourcepb.ID, lookUp bool, err error) {
+// parseEntry returns the child of an owner entry. readVersion reports whether its group version must be read from the child.
+func (l *layout) parseEntry(kv *mvccpb.KeyValue) (id *resourcepb.ID, readVersion bool, err error) {
 	if len(kv.Key) < len(l.entries)+16 || len(kv.Value) < 2 || kv.Value[0] > 2 {
 		return nil, false, errors.New("a stored owner entry is malformed")
 	}

@@ -74,7 +74,7 @@ func newListingWithin(c *conn, f *key.Filter, from, to []byte, consistency stora
 func (l *listing) take(ctx context.Context) (key.Key, *mvccpb.KeyValue, error) {
 	for {
 		k, kv, err := l.first()
-		if !errors.Is(err, errUsedUp) {
+		if !errors.Is(err, errChunkEnd) {
 			return k, kv, err
 		}
 		if err := l.fetch(ctx); err != nil {
@@ -83,10 +83,10 @@ func (l *listing) take(ctx context.Context) (key.Key, *mvccpb.KeyValue, error) {
 	}
 }
 
-// errUsedUp reports that all fetched keys have been returned and the range has more.
-var errUsedUp = errors.New("all fetched keys have been returned")
+// errChunkEnd reports that all fetched keys have been returned and the range has more keys.
+var errChunkEnd = errors.New("all fetched keys have been returned")
 
-// first returns the next match among the fetched keys, or errUsedUp, or io.EOF.
+// first returns the next match among the fetched keys, or errChunkEnd, or io.EOF.
 func (l *listing) first() (key.Key, *mvccpb.KeyValue, error) {
 	for len(l.kvs) > 0 {
 		kv := l.kvs[0]
@@ -105,7 +105,7 @@ func (l *listing) first() (key.Key, *mvccpb.KeyValue, error) {
 		return k, kv, nil
 	}
 	if l.more {
-		return key.Key{}, nil, errUsedUp
+		return key.Key{}, nil, errChunkEnd
 	}
 	return key.Key{}, nil, io.EOF
 }
@@ -167,8 +167,8 @@ func (l *listing) keep(resp *clientv3.GetResponse) {
 	}
 }
 
-// expect limits the next chunk to the number of keys expected to contain the wanted matches, given the matches so far.
-func (l *listing) expect(wanted, matched int) {
+// limitChunk limits the next chunk to the number of keys expected to contain the wanted matches, given the matches so far.
+func (l *listing) limitChunk(wanted, matched int) {
 	switch {
 	case l.receivedCount == 0:
 		l.chunk = min(firstPage, wanted)
@@ -204,22 +204,23 @@ func (l *listing) read(ctx context.Context) (*clientv3.GetResponse, error) {
 	seen := l.c.newestRevision.Load()
 	switch {
 	case l.consistent == storage.StrongConsistency:
-		return l.notGoneBack(seen)(linearizably(ctx, l.c, get))
+		return l.rejectOlder(seen)(linearizably(ctx, l.c, get))
 	case l.total < 0:
-		return l.notGoneBack(seen)(eventually(ctx, l.c, get))
+		return l.rejectOlder(seen)(eventually(ctx, l.c, get))
 	}
 	// Any member can answer once the revision has reached it. One that lags returns an error.
 	attemptCtx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	resp, err := get(attemptCtx, clientv3.WithSerializable())
 	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
-		return l.notGoneBack(seen)(linearizably(ctx, l.c, get))
+		return l.rejectOlder(seen)(linearizably(ctx, l.c, get))
 	}
 	return resp, translate(err)
 }
 
-// notGoneBack replaces a response by errWentBack if the result depends on its revision and the cluster went back.
-func (l *listing) notGoneBack(seen int64) func(*clientv3.GetResponse, error) (*clientv3.GetResponse, error) {
+// rejectOlder returns a function that replaces a response with errWentBack if the result depends on the revision and the response is
+// older than seen: the cluster was restored from a backup.
+func (l *listing) rejectOlder(seen int64) func(*clientv3.GetResponse, error) (*clientv3.GetResponse, error) {
 	return func(resp *clientv3.GetResponse, err error) (*clientv3.GetResponse, error) {
 		if err == nil && l.pinnedRevision && resp.Header.Revision < seen {
 			return nil, errWentBack
@@ -298,11 +299,11 @@ func (r lister) references(ctx context.Context, owner [16]byte) ([]*resourcepb.I
 			rev = resp.Header.Revision
 		}
 		for _, kv := range resp.Kvs {
-			child, lookUp, err := r.layout.parseEntry(kv)
+			child, readVersion, err := r.layout.parseEntry(kv)
 			if err != nil {
 				return nil, err
 			}
-			if lookUp {
+			if readVersion {
 				if err := r.readGroupVersion(ctx, child, rev); err != nil {
 					return nil, err
 				}
@@ -382,7 +383,7 @@ func (s *snapshot) Next(ctx context.Context) (*resourcepb.Resource, error) {
 		if err == nil {
 			return l.c.layout.decodeValue(k, kv)
 		}
-		if !errors.Is(err, errUsedUp) {
+		if !errors.Is(err, errChunkEnd) {
 			return nil, err
 		}
 		resp, err := s.chunk.Do(ctx, func() (*clientv3.GetResponse, error) { return s.read(l) })

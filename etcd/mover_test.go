@@ -21,7 +21,7 @@ func TestLostAnswerOfFence(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			direct, _ := storage.As[driver.Mover](r.direct)
-			behind, _ := storage.As[driver.Mover](r.behind)
+			behind, _ := storage.As[driver.Mover](r.proxied)
 			if c.before != nil {
 				if err := direct.SetFence(fixture.Context(t), c.before); err != nil {
 					t.Fatal(err)

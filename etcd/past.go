@@ -66,7 +66,7 @@ func (p revisionReader) readHistory(ctx context.Context, q *driver.HistoryQuery[
 	size := 0
 	for {
 		if q.Limit > 0 {
-			l.expect(q.Limit-len(r.versions)+1, len(r.versions)) // one more shows whether there are more
+			l.limitChunk(q.Limit-len(r.versions)+1, len(r.versions)) // one more shows whether there are more
 		}
 		k, kv, err := l.take(ctx)
 		if errors.Is(err, io.EOF) {

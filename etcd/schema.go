@@ -26,7 +26,7 @@ func storeValue(id driver.StoreID) string {
 func parseStore(value string) (driver.StoreID, error) {
 	fields := strings.Fields(value)
 	if len(fields) < 2 || fields[0] != "ashlar" {
-		return driver.StoreID{}, errors.New("the key of the store under the prefix holds another value than a store's")
+		return driver.StoreID{}, fmt.Errorf("another program uses the prefix: its store key contains %.100q, expected \"ashlar\", a schema version and an id", value)
 	}
 	version, err := strconv.Atoi(fields[1])
 	switch {
@@ -69,7 +69,7 @@ func identify(ctx context.Context, c *conn, r *revocation) (driver.StoreID, erro
 		r.learn(kv.ModRevision)
 	}
 	if resp.Succeeded && c.opts.NoCreate {
-		return driver.StoreID{}, fmt.Errorf("there is no store under the prefix %q, and create is off", c.opts.Prefix)
+		return driver.StoreID{}, fmt.Errorf("there is no store under the prefix %q, and create=off prevents its creation", c.opts.Prefix)
 	}
 	if resp.Succeeded {
 		return fresh, nil

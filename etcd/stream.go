@@ -84,7 +84,7 @@ func cancelError(resp *pb.WatchResponse) error {
 // in the next fragment.
 func (s *stream) receive(ctx context.Context) {
 	defer close(s.responses)
-	var begun []*mvccpb.Event // of an incomplete revision
+	var pending []*mvccpb.Event // of an incomplete revision
 	for {
 		resp, err := s.watch.Recv()
 		if err == nil {
@@ -94,9 +94,9 @@ func (s *stream) receive(ctx context.Context) {
 			s.err = err
 			return
 		}
-		resp.Events = append(begun, resp.Events...)
-		if begun = nil; resp.Fragment {
-			if resp.Events, begun = cutLast(resp.Events); len(resp.Events) == 0 {
+		resp.Events = append(pending, resp.Events...)
+		if pending = nil; resp.Fragment {
+			if resp.Events, pending = cutLast(resp.Events); len(resp.Events) == 0 {
 				continue // without events it would look like a progress response
 			}
 		}
@@ -170,8 +170,8 @@ func (s *stream) await(ctx context.Context) (*pb.WatchResponse, error) {
 	}
 }
 
-// scan calls each with the events of a key, one revision at a time, from a revision to an existing later one and perhaps beyond, until
-// each returns false. The error matches storage.ErrCompacted if the history is compacted.
+// scan calls each with the events of a key, one revision at a time, until each returns false or revision until has been passed. until
+// must exist; events after it may be included. The error matches storage.ErrCompacted if the history is compacted.
 func scan(ctx context.Context, c *conn, key []byte, from, until int64, each func(rev int64, events []*mvccpb.Event) bool) error {
 	if from > until {
 		return nil
@@ -222,8 +222,8 @@ func addPrevious(ctx context.Context, c *conn, rev int64, changes []*mvccpb.Even
 		if change.Type != mvccpb.DELETE || change.PrevKv != nil {
 			continue
 		}
-		one, cancel := context.WithTimeout(ctx, attemptTimeout)
-		resp, err := c.kv.Get(one, string(change.Kv.Key), clientv3.WithRev(rev-1))
+		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
+		resp, err := c.kv.Get(attempt, string(change.Kv.Key), clientv3.WithRev(rev-1))
 		cancel()
 		if err != nil {
 			return fmt.Errorf("read the value that revision %d deleted: %w", rev, translate(err))

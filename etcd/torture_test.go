@@ -30,7 +30,7 @@ func tortureCluster(t *testing.T, o faults.Options) {
 	path := "/torture"
 	h := torture.Proxied(t, "etcd://"+first.Endpoint+path, first.Endpoint)
 	h.Around = torture.Opener("etcd://" + cluster.Endpoint + path)
-	any := func(random *rand.Rand) *env.EtcdMember { return cluster.Members[random.IntN(len(cluster.Members))] }
+	randomMember := func(random *rand.Rand) *env.EtcdMember { return cluster.Members[random.IntN(len(cluster.Members))] }
 	on := func(kind faults.Kind, weight int, inject func(random *rand.Rand) func()) faults.Fault {
 		return faults.Fault{Kind: kind, Weight: weight, Touches: "server", Inject: func(_ context.Context, random *rand.Rand) (func(context.Context) error, error) {
 			heal := inject(random)
@@ -39,17 +39,17 @@ func tortureCluster(t *testing.T, o faults.Options) {
 	}
 	h.Faults = append(h.Faults,
 		on(faults.Pause, 2, func(random *rand.Rand) func() {
-			m := any(random)
+			m := randomMember(random)
 			m.Freeze(t)
 			return func() { m.Wake(t) }
 		}),
 		on(faults.KillServer, 1, func(random *rand.Rand) func() {
-			m := any(random)
+			m := randomMember(random)
 			m.Kill(t)
 			return func() { m.Start(t) }
 		}),
 		on(faults.Restart, 1, func(random *rand.Rand) func() {
-			m := any(random)
+			m := randomMember(random)
 			m.Stop(t)
 			return func() { m.Start(t) }
 		}),

@@ -82,13 +82,13 @@ func parseURL(u *url.URL) (*target, error) {
 	if t.tls != nil && (t.tls.cert == "") != (t.tls.key == "") {
 		return nil, fmt.Errorf("%w: URL parameters cert and key must be set together", storage.ErrInvalid)
 	}
-	if err := t.hosts(scheme, u.Host); err != nil {
+	if err := t.setEndpoints(scheme, u.Host); err != nil {
 		return nil, err
 	}
-	return t, t.credentials(u.User, passwordFile)
+	return t, t.setCredentials(u.User, passwordFile)
 }
 
-func (t *target) hosts(scheme, hosts string) error {
+func (t *target) setEndpoints(scheme, hosts string) error {
 	for host := range strings.SplitSeq(hosts, ",") {
 		if host == "" {
 			return fmt.Errorf("%w: the etcd URL has an empty host", storage.ErrInvalid)
@@ -104,7 +104,7 @@ func (t *target) hosts(scheme, hosts string) error {
 	return nil
 }
 
-func (t *target) credentials(user *url.Userinfo, passwordFile string) error {
+func (t *target) setCredentials(user *url.Userinfo, passwordFile string) error {
 	if user != nil {
 		t.user = user.Username()
 		t.password, _ = user.Password()

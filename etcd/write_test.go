@@ -20,9 +20,9 @@ import (
 // refusing is a cluster where every comparison of a transaction fails. It stores only the given keys, at revision 1.
 type refusing struct {
 	pb.KVClient
-	stored   []string
-	answered func() error // called before each answer; an error replaces the answer
-	txns     atomic.Int64
+	stored       []string
+	beforeAnswer func() error // called before each answer; an error replaces the answer
+	txns         atomic.Int64
 }
 
 func (r *refusing) Txn(ctx context.Context, req *pb.TxnRequest, _ ...grpc.CallOption) (*pb.TxnResponse, error) {
@@ -30,8 +30,8 @@ func (r *refusing) Txn(ctx context.Context, req *pb.TxnRequest, _ ...grpc.CallOp
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	if r.answered != nil {
-		if err := r.answered(); err != nil {
+	if r.beforeAnswer != nil {
+		if err := r.beforeAnswer(); err != nil {
 			return nil, err
 		}
 	}
@@ -49,7 +49,7 @@ func (r *refusing) Txn(ctx context.Context, req *pb.TxnRequest, _ ...grpc.CallOp
 
 var writes = map[string][]string{"lone mutation": {"a"}, "transaction": {"a", "b"}}
 
-// A comparison that fails although the values read with it match is reported at once. A retry would fail again and again.
+// Apply returns an error at once if a comparison fails although the values read with it match: a retry would fail as well.
 func TestRefusedComparisonThatHolds(t *testing.T) {
 	t.Parallel()
 	for name, keys := range writes {
@@ -60,7 +60,7 @@ func TestRefusedComparisonThatHolds(t *testing.T) {
 			defer cancel()
 			err := newTestHandle(t, server).Apply(ctx, creations(keys...))
 			if !errors.Is(err, storage.ErrInconsistent) || errors.Is(err, context.DeadlineExceeded) || server.txns.Load() != 1 {
-				t.Errorf("%v after %d transactions, expected ErrInconsistent after 1", err, server.txns.Load())
+				t.Errorf("Apply returned %v after %d transactions, expected ErrInconsistent after 1", err, server.txns.Load())
 			}
 		})
 	}
@@ -88,10 +88,10 @@ func TestRefusalAtTheEndOfTheContext(t *testing.T) {
 				if c.guard != nil {
 					ctx = driver.WithGuard(ctx, *c.guard)
 				}
-				server := &refusing{stored: c.stored, answered: func() error { cancel(); return c.refuse }}
+				server := &refusing{stored: c.stored, beforeAnswer: func() error { cancel(); return c.refuse }}
 				err := newTestHandle(t, server).Apply(ctx, creations(keys...))
 				if !errors.Is(err, c.want) || errors.Is(err, storage.ErrInconsistent) {
-					t.Errorf("%v, expected %v without ErrInconsistent", err, c.want)
+					t.Errorf("Apply returned %v, expected %v without ErrInconsistent", err, c.want)
 				}
 			})
 		}
