@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/test/env"
@@ -41,30 +42,44 @@ func mutationOf(t *testing.T, verb driver.Verb, res *resourcepb.Resource) *mutat
 }
 
 // besideGaps calls f beside a stream of writers of which one is pending below a visible change at any time. f starts after the first
-// such writer. A pending writer commits only after the next one has drawn its number and a higher number is visible.
-func besideGaps[T any](t *testing.T, ctx context.Context, server *env.PostgresServer, b *Backend, f func() (T, error)) (T, error) {
+// such writer. A pending writer commits only after the next one has drawn its number and a higher number is visible. The pending
+// writer n creates the resource "pending-…-n" with an owner, and deletes that of writer n - 2. The visible change creates "visible-…-n" with
+// the owner, and deletes the previous one. So the state after a visible change has the resources pending n - 1, pending n and visible n.
+func besideGaps[T any](t *testing.T, ctx context.Context, server *env.PostgresServer, b *Backend, owner string, f func() (T, error)) (T, error) {
 	t.Helper()
 	conns := []*pgx.Conn{server.Connect(t), server.Connect(t)}
 	stream := rand.Text()
-	visible, err := b.WriteCAS(ctx, orderResource("visible-"+stream, ""))
 	type result struct {
 		value T
 		err   error
 	}
 	done := make(chan result, 1)
 	var last pgx.Tx
-	for n := 0; err == nil; n++ {
-		next := b.pending(t, ctx, conns[n%2], mutationOf(t, driver.Write, orderResource(fmt.Sprint("pending-", stream, n), "")))
-		if visible, err = b.WriteCAS(ctx, visible); err != nil {
-			break
+	var created [2]*resourcepb.Resource
+	var visible []storage.Op
+	for n := 0; ; n++ {
+		res := orderResource(fmt.Sprintf("pending-%s-%d", stream, n), owner)
+		ms := []*mutation{mutationOf(t, driver.Write, res)}
+		if n >= 2 {
+			ms = append(ms, mutationOf(t, driver.Delete, created[n%2]))
 		}
+		next := b.pending(t, ctx, conns[n%2], ms...)
+		res.Version = versionText(ms[0].token)
+		created[n%2] = res
+		visible = append(visible, storage.Op{Write: orderResource(fmt.Sprintf("visible-%s-%d", stream, n), owner)})
+		written, err := b.Commit(ctx, visible)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown := written[len(written)-1]
+		visible = []storage.Op{{Delete: shown.Id, Version: shown.Version}}
 		if n == 0 {
 			go func() {
 				value, err := f()
 				done <- result{value, err}
 			}()
-		} else {
-			err = last.Commit(ctx)
+		} else if err := last.Commit(ctx); err != nil {
+			t.Fatal(err)
 		}
 		last = next
 		select {
@@ -76,6 +91,4 @@ func besideGaps[T any](t *testing.T, ctx context.Context, server *env.PostgresSe
 		default:
 		}
 	}
-	t.Fatal(err)
-	panic("unreachable")
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // lister lists resources.
@@ -130,40 +129,6 @@ func listArguments(f *driver.Filter) []any {
 
 // literal escapes text for a pattern.
 var literal = strings.NewReplacer(`%`, `\%`, `_`, `\_`, `\`, `\\`)
-
-// Children implements driver.Driver. It always reads the primary, like a strong list.
-func (l *lister) Children(ctx context.Context, owner driver.Key, uid string) ([]*resourcepb.ID, error) {
-	var ids []*resourcepb.ID
-	var keyBytes, ownedUid, groupVersion []byte
-	into := []any{&keyBytes, &ownedUid, &groupVersion}
-	var gap int64
-	read := func() error {
-		base, index, token := l.frontier.baseArguments()
-		begin := func() { ids, gap = nil, 0 }
-		return l.queryPrimary(ctx, begin, l.sql.strongChildren, []any{ownerHash(owner, uid), base, index, token}, into, func() error {
-			if keyBytes == nil {
-				_, gap = l.frontier.noteTip(ownedUid)
-				return nil
-			}
-			owned, err := key.Parse(keyBytes)
-			if err != nil {
-				return permanent{err}
-			}
-			ids = append(ids, owned.ID(string(ownedUid), string(groupVersion)))
-			return nil
-		})
-	}
-	err := read()
-	for err == nil && gap != 0 {
-		if err = l.frontier.await(ctx, gap); err == nil {
-			err = read()
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	return ids, nil
-}
 
 // ReadAfter implements driver.Bulk.
 func (l *lister) ReadAfter(ctx context.Context, after []byte, limit int) ([]driver.Row, error) {

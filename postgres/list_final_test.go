@@ -38,7 +38,7 @@ func TestListAtPositionIsComplete(t *testing.T) {
 		}
 	}
 	for _, tenancy := range []*resourcepb.Tenancy{{}, {Partition: storage.Wildcard}} {
-		all, err := besideGaps(t, ctx, server, b, func() ([]*resourcepb.Resource, error) {
+		all, err := besideGaps(t, ctx, server, b, "", func() ([]*resourcepb.Resource, error) {
 			return b.List(ctx, storage.StrongConsistency, orderType, tenancy, "large-")
 		})
 		if err != nil || len(all) != count {
