@@ -56,7 +56,7 @@ func surrounding(from, to *driver.Key) driver.Filter {
 	return f
 }
 
-// follower is a feed's Follower, limited to a span.
+// follower is a feed's Follower, limited to a range.
 type follower[P any] struct {
 	*feed.Follower[P]
 	h             driver.Historian[P]

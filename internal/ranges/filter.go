@@ -23,7 +23,7 @@ func (f *Filter) Match(id *resourcepb.ID) bool {
 	return f.keys.Match(&k)
 }
 
-// Range returns a span with all keys that the filter selects.
+// Range returns a range that contains all keys which the filter selects.
 func (f *Filter) Range() history.Range { return Of(&f.keys) }
 
 // After returns the part of the range after an id that the filter selects.

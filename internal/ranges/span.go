@@ -1,4 +1,4 @@
-// Package ranges computes spans of keys for a history.Historian: the span of a filter and the span of one key.
+// Package ranges computes ranges of keys for a history.Historian: the range of a filter and the range of one key.
 package ranges
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Of returns a span that contains all keys matching a filter. If the filter begins with fixed parts, the span contains few other
+// Of returns a range that contains all keys matching a filter. If the filter begins with fixed parts, the range contains few other
 // keys.
 func Of(f *key.Filter) history.Range {
 	fixed := []string{f.Group, f.Kind, f.Partition, f.Namespace, f.NamePrefix}
@@ -35,7 +35,7 @@ func Of(f *key.Filter) history.Range {
 	return s
 }
 
-// OfKey returns the span of one key.
+// OfKey returns the range of one key.
 func OfKey(k key.Key) history.Range {
 	return history.Range{From: k.ID("", ""), To: After(k)}
 }

@@ -33,7 +33,7 @@ func drawKey(t *rapid.T, label string) key.Key {
 	}
 }
 
-// A span contains every key that matches its filter and, if the filter has no wildcard before a fixed part, no other key.
+// A range contains every key that matches its filter and, if the filter has no wildcard before a fixed part, no other key.
 func TestSpanContainsMatches(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
