@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
@@ -55,8 +56,11 @@ const (
 	proveEvery = 30 * time.Minute
 	// tickTime bounds the writing of a tick.
 	tickTime = 10 * time.Second
-	// tickKeys is the number of keys of ticks, tickBatch the number of ticks that are written at once to find shards.
-	tickKeys, tickBatch = 1 << 12, 64
+	// tickKeys is the number of keys of ticks: so many that some reach each of thousands of shards.
+	tickKeys = 1 << 16
+	// maxTicks is the maximum number of ticks that are written, before they are searched for, to find shards. maxWrites of them are
+	// written concurrently.
+	maxTicks, maxWrites = 1 << 12, 64
 )
 
 func newProver(config *Config, wake func()) *prover {
@@ -164,7 +168,7 @@ func (p *prover) ticksFor(unreached []string, pos *Position) []uint16 {
 		}
 	}
 	if unknown {
-		for range min(2*pos.active()-1, tickBatch) {
+		for range min(2*pos.active()-1, maxTicks) {
 			numbers = append(numbers, uint16(mathrand.N(tickKeys)))
 		}
 	}
@@ -175,25 +179,34 @@ func (p *prover) ticksFor(unreached []string, pos *Position) []uint16 {
 }
 
 // writeTicks writes ticks of the newest proof, concurrently with the reading. A tick whose answer was lost may appear or not, and
-// the proof does not wait for it.
+// the proof does not wait for it. After a permanent error it writes no further ticks.
 func (p *prover) writeTicks(ctx context.Context, numbers []uint16) {
-	var tickErr error
+	var tickErr error // guarded by p.mu
+	var g errgroup.Group
+	g.SetLimit(maxWrites)
 	for _, n := range numbers {
 		p.mu.Lock()
+		if tickErr != nil && request.Classify(tickErr) == request.Rejected || ctx.Err() != nil {
+			p.mu.Unlock()
+			break
+		}
 		p.ticks++
 		serial, proof := p.ticks, p.startedProof
 		p.waiting[serial] = true
 		p.mu.Unlock()
-		if err := p.writeTick(ctx, n, serial, proof); err != nil {
-			tickErr = err
-			p.mu.Lock()
-			delete(p.waiting, serial)
-			p.mu.Unlock()
-			if request.Classify(err) == request.Rejected || !request.Sleep(ctx, p.Poll) {
-				break
+		g.Go(func() error {
+			err := p.writeTick(ctx, n, serial, proof)
+			if err != nil {
+				p.mu.Lock()
+				tickErr = err
+				delete(p.waiting, serial)
+				p.mu.Unlock()
+				request.Sleep(ctx, p.Poll)
 			}
-		}
+			return nil
+		})
 	}
+	_ = g.Wait()
 	p.mu.Lock()
 	p.writing, p.tickErr = false, tickErr
 	p.mu.Unlock()

@@ -36,7 +36,7 @@ type reader struct {
 }
 
 // maxFetches limits the concurrent calls of a round.
-const maxFetches = 16
+const maxFetches = 64
 
 func newReader(config *Config) *reader {
 	r := &reader{
@@ -106,11 +106,23 @@ func (r *reader) tryOpen(ctx context.Context) (err error) {
 		return err
 	}
 	pos := l.position(r.stream, asOf)
-	for _, pl := range pos.shards {
+	iterators := make([]string, len(pos.shards))
+	g, groupCtx := errgroup.WithContext(ctx)
+	g.SetLimit(maxFetches)
+	for i, pl := range pos.shards {
 		if pl.seq != shardEnd {
-			if r.iterators[pl.shard], err = r.latest(ctx, pl.shard); err != nil {
+			g.Go(func() (err error) {
+				iterators[i], err = r.latest(groupCtx, pl.shard)
 				return err
-			}
+			})
+		}
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	for i, pl := range pos.shards {
+		if pl.seq != shardEnd {
+			r.iterators[pl.shard] = iterators[i]
 		}
 	}
 	r.listAt, r.lastGood = time.Now().Add(listEvery), time.Now()
