@@ -93,9 +93,9 @@ func TestCancellationsAtAnyMoment(t *testing.T) {
 			switch {
 			case r.WatchId == -1: // progress of all watches
 			case ended[r.WatchId]:
-				t.Fatalf("after its end, watch %d is told %v", r.WatchId, r)
+				t.Fatalf("after its end, watch %d receives %v", r.WatchId, r)
 			case r.Created != !created[r.WatchId]:
-				t.Fatalf("watch %d, created %v, is told %v", r.WatchId, created[r.WatchId], r)
+				t.Fatalf("watch %d, created %v, receives %v", r.WatchId, created[r.WatchId], r)
 			}
 			if r.Created {
 				created[r.WatchId] = true

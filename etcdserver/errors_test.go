@@ -13,22 +13,23 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// A write with an unknown outcome never gets an error that says that it failed, whatever the driver's error. Clients resume their watches.
+// toStatus never reports a write with an unknown outcome as failed, whatever the driver's error. A watch ends with a status after which
+// clients resume it.
 func TestErrorsThatLeaveTheOutcomeOpen(t *testing.T) {
 	t.Parallel()
-	of := func(sentinel, cause error) error { return fmt.Errorf("%w: commit: %w", sentinel, cause) }
+	wrap := func(sentinel, cause error) error { return fmt.Errorf("%w: commit: %w", sentinel, cause) }
 	for _, c := range []struct {
 		err  error
 		want error
 	}{
-		{of(storage.ErrInconsistent, status.Error(codes.FailedPrecondition, "driver error")), rpctypes.ErrGRPCTimeout},
-		{of(storage.ErrInconsistent, status.Error(codes.Unavailable, "there is no connection available")), rpctypes.ErrGRPCTimeout},
-		{of(storage.ErrInconsistent, storage.ErrCompacted), rpctypes.ErrGRPCTimeout},
-		{of(storage.ErrInconsistent, storage.ErrTooLarge), rpctypes.ErrGRPCTimeout},
-		{of(storage.ErrClosed, storage.ErrInconsistent), rpctypes.ErrGRPCStopped},
-		{of(storage.ErrWatchClosed, errors.New("the database is away")), status.Error(codes.Unavailable, "")},
-		{of(storage.ErrWatchClosed, storage.ErrClosed), rpctypes.ErrGRPCStopped},
-		{of(storage.ErrCompacted, status.Error(codes.Unknown, "driver error")), rpctypes.ErrGRPCCompacted},
+		{wrap(storage.ErrInconsistent, status.Error(codes.FailedPrecondition, "driver error")), rpctypes.ErrGRPCTimeout},
+		{wrap(storage.ErrInconsistent, status.Error(codes.Unavailable, "there is no connection available")), rpctypes.ErrGRPCTimeout},
+		{wrap(storage.ErrInconsistent, storage.ErrCompacted), rpctypes.ErrGRPCTimeout},
+		{wrap(storage.ErrInconsistent, storage.ErrTooLarge), rpctypes.ErrGRPCTimeout},
+		{wrap(storage.ErrClosed, storage.ErrInconsistent), rpctypes.ErrGRPCStopped},
+		{wrap(storage.ErrWatchClosed, errors.New("the database is away")), status.Error(codes.Unavailable, "")},
+		{wrap(storage.ErrWatchClosed, storage.ErrClosed), rpctypes.ErrGRPCStopped},
+		{wrap(storage.ErrCompacted, status.Error(codes.Unknown, "driver error")), rpctypes.ErrGRPCCompacted},
 		{rpctypes.ErrGRPCLeaseNotFound, rpctypes.ErrGRPCLeaseNotFound},
 	} {
 		got, want := status.Convert(toStatus(context.Background(), c.err)), status.Convert(c.want)
@@ -38,7 +39,7 @@ func TestErrorsThatLeaveTheOutcomeOpen(t *testing.T) {
 	}
 	cancelled, cancel := context.WithCancel(context.Background())
 	cancel()
-	if got := status.Code(toStatus(cancelled, of(storage.ErrInconsistent, context.Canceled))); got != codes.Canceled {
+	if got := status.Code(toStatus(cancelled, wrap(storage.ErrInconsistent, context.Canceled))); got != codes.Canceled {
 		t.Errorf("a cancelled call is answered with %v", got)
 	}
 }

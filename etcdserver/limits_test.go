@@ -54,18 +54,18 @@ func TestLargestValues(t *testing.T) {
 			"a value, beside a deletion,": {clientv3.OpPut("there", large), clientv3.OpDelete("here")},
 		} {
 			if _, err := c.Txn(ctx(t)).If(is).Then(puts...).Commit(); !errors.Is(err, rpctypes.ErrRequestTooLarge) {
-				t.Errorf("%s is too large: %v", name, err)
+				t.Errorf("%s: %v, expected ErrRequestTooLarge", name, err)
 			}
 		}
 		if r, err := c.Get(ctx(t), "", clientv3.WithPrefix()); err != nil || r.Count != 1 || string(r.Kvs[0].Value) != "small" {
-			t.Errorf("after requests that were too large: %v, %v", r, err)
+			t.Errorf("after the rejected requests the store has %v, %v, expected only the first value", r, err)
 		}
 	})
 }
 
 // Keys that are not UTF-8, contain a NUL or are too long are rejected with a reason when they are written. Reads do not find them, and a
 // rejected request has no other effect.
-func TestKeysThatAreRefused(t *testing.T) {
+func TestRejectedKeys(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		put(t, c, "here", "")
 		kv := pb.NewKVClient(c.ActiveConnection())
@@ -98,7 +98,7 @@ func TestKeysThatAreRefused(t *testing.T) {
 				},
 			} {
 				if answer, err := call(); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), reason) {
-					t.Errorf("%s, %s: %v, %v", reason, what, answer, err)
+					t.Errorf("%s: %v, %v, expected InvalidArgument with %q", what, answer, err, reason)
 				}
 			}
 			r, err := kv.Txn(ctx(t), &pb.TxnRequest{
@@ -121,13 +121,13 @@ func TestKeysThatAreRefused(t *testing.T) {
 		}
 		r, err := c.Get(ctx(t), "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 		if err != nil || r.Count != 1 || string(r.Kvs[0].Key) != "here" {
-			t.Errorf("beside keys that are refused: %v, %v", r, err)
+			t.Errorf("after the rejected requests the store has %v, %v, expected only the first key", r, err)
 		}
 	})
 }
 
-// A watch of such a key shows nothing, and a watch of a range with such bounds shows the keys in it.
-func TestWatchesOfKeysThatAreRefused(t *testing.T) {
+// A watch of a key that writes reject returns no events. A watch of a range with such bounds returns the keys in it.
+func TestWatchesOfRejectedKeys(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		of := c.Watch(ctx(t), "\xff", clientv3.WithCreatedNotify())
 		between := c.Watch(ctx(t), "a\xff", clientv3.WithRange("c\x00"), clientv3.WithCreatedNotify())
@@ -150,7 +150,7 @@ func TestWatchesOfKeysThatAreRefused(t *testing.T) {
 			}
 		}
 		if shown != "bc" {
-			t.Errorf("a watch between such bytes shows %q", shown)
+			t.Errorf("the watch of the range returned %q, expected bc", shown)
 		}
 		if err := c.RequestProgress(ctx(t)); err != nil {
 			t.Fatal(err)
@@ -158,7 +158,7 @@ func TestWatchesOfKeysThatAreRefused(t *testing.T) {
 		select {
 		case r := <-of:
 			if r.Err() != nil || len(r.Events) > 0 {
-				t.Errorf("a watch of what cannot be there shows %v, %v", r.Events, r.Err())
+				t.Errorf("the watch of an invalid key returned %v, %v, expected no event", r.Events, r.Err())
 			}
 		case <-between:
 		}

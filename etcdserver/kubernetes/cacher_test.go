@@ -43,7 +43,7 @@ var notWithCache = func() map[string]string {
 
 var cacheTests = []upstreamTest[*cached]{
 	{upstream: "RunTestCreate", run: func(ctx context.Context, t *testing.T, c *cached) {
-		storagetesting.RunTestCreate(ctx, t, c, c.stored)
+		storagetesting.RunTestCreate(ctx, t, c, c.checkStored)
 	}},
 	{upstream: "RunTestCreateWithTTL", run: behindCache(storagetesting.RunTestCreateWithTTL)},
 	{upstream: "RunTestCreateWithKeyExist", run: behindCache(storagetesting.RunTestCreateWithKeyExist)},

@@ -143,13 +143,13 @@ func eventually(ctx context.Context, t *testing.T, done func() bool) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatal("the condition did not come true in a minute")
+			t.Fatal("the condition was not met within 3 minutes")
 		}
 	}
 }
 
-// stored reports an object that contains fields which must not be stored.
-func (h *harness) stored(ctx context.Context, t *testing.T, key string) {
+// checkStored reports an object that contains fields which must not be stored.
+func (h *harness) checkStored(ctx context.Context, t *testing.T, key string) {
 	t.Helper()
 	answer, err := h.connection.KV.Get(ctx, h.prefix+key)
 	if err != nil {
@@ -167,8 +167,8 @@ func (h *harness) stored(ctx context.Context, t *testing.T, key string) {
 	}
 }
 
-// calls reports a list that took more requests than necessary: the page size doubles until the limit is reached.
-func (h *harness) calls(t *testing.T, pageSize, objects uint64) {
+// checkCalls reports a list that took more requests than necessary: the page size doubles until the limit is reached.
+func (h *harness) checkCalls(t *testing.T, pageSize, objects uint64) {
 	t.Helper()
 	if reads := h.transformer.readsAndReset(); reads != objects {
 		t.Errorf("%d objects were read, want %d", reads, objects)

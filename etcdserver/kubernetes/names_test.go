@@ -67,7 +67,7 @@ func TestUpstreamTests(t *testing.T) {
 	} {
 		for _, name := range all {
 			if _, not := c.not[name]; c.run[name] == not {
-				t.Errorf("%s: %s is run: %t, and has a reason why not: %t", table, name, c.run[name], not)
+				t.Errorf("the table %s must either run %s or give a reason for its omission: it is run: %t, has a reason: %t", table, name, c.run[name], not)
 			}
 			delete(c.run, name)
 		}

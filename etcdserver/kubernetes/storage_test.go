@@ -24,7 +24,7 @@ var notWithoutCache = map[string]string{
 
 var storageTests = []upstreamTest[*harness]{
 	{upstream: "RunTestCreate", run: func(ctx context.Context, t *testing.T, h *harness) {
-		storagetesting.RunTestCreate(ctx, t, h, h.stored)
+		storagetesting.RunTestCreate(ctx, t, h, h.checkStored)
 	}},
 	{upstream: "RunTestCreateWithTTL", run: plain(storagetesting.RunTestCreateWithTTL)},
 	{upstream: "RunTestCreateWithKeyExist", run: plain(storagetesting.RunTestCreateWithKeyExist)},
@@ -73,7 +73,7 @@ var storageTests = []upstreamTest[*harness]{
 			storagetesting.RunTestGetListWithoutErrorAggregation(ctx, t, h, errCorrupt(t))
 		}},
 	{upstream: "RunTestGuaranteedUpdate", run: func(ctx context.Context, t *testing.T, h *harness) {
-		storagetesting.RunTestGuaranteedUpdate(ctx, t, h, h.stored)
+		storagetesting.RunTestGuaranteedUpdate(ctx, t, h, h.checkStored)
 	}},
 	{upstream: "RunTestGuaranteedUpdateWithTTL", run: plain(storagetesting.RunTestGuaranteedUpdateWithTTL)},
 	{upstream: "RunTestGuaranteedUpdateChecksStoredData", run: func(ctx context.Context, t *testing.T, h *harness) {
@@ -109,13 +109,13 @@ var storageTests = []upstreamTest[*harness]{
 		storagetesting.RunTestCompactRevision(ctx, t, h, h.put, h.compact)
 	}},
 	{upstream: "RunTestListContinuation", run: func(ctx context.Context, t *testing.T, h *harness) {
-		storagetesting.RunTestListContinuation(ctx, t, h, h.calls)
+		storagetesting.RunTestListContinuation(ctx, t, h, h.checkCalls)
 	}},
 	{upstream: "RunTestListPaginationRareObject", run: func(ctx context.Context, t *testing.T, h *harness) {
-		storagetesting.RunTestListPaginationRareObject(ctx, t, h, h.calls)
+		storagetesting.RunTestListPaginationRareObject(ctx, t, h, h.checkCalls)
 	}},
 	{upstream: "RunTestListContinuationWithFilter", run: func(ctx context.Context, t *testing.T, h *harness) {
-		storagetesting.RunTestListContinuationWithFilter(ctx, t, h, h.calls)
+		storagetesting.RunTestListContinuationWithFilter(ctx, t, h, h.checkCalls)
 	}},
 	{upstream: "RunTestNamespaceScopedList", run: plain(storagetesting.RunTestNamespaceScopedList)},
 	{upstream: "RunTestListInconsistentContinuation", run: func(ctx context.Context, t *testing.T, h *harness) {

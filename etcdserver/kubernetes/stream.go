@@ -46,7 +46,7 @@ type streams struct {
 // do not retry after it.
 var errClosed = status.Error(codes.Canceled, "kubernetes: the store is closed")
 
-// close waits until all streams have ended, after the client's context has, and rejects new ones.
+// close rejects new streams and waits until all others have ended. The client's context must have ended before.
 func (all *streams) close() {
 	all.lock.Lock()
 	all.closed = true

@@ -149,8 +149,8 @@ func create(t *testing.T, s *apiserver, object *corev1.ConfigMap) {
 	}
 }
 
-// insist writes a value to an object, retrying after errors, and reads it back.
-func insist(ctx context.Context, s *apiserver, name, writes string) error {
+// createWithRetries writes a value to an object, retrying after errors, and reads it back.
+func createWithRetries(ctx context.Context, s *apiserver, name, writes string) error {
 	maps := s.clients.CoreV1().ConfigMaps("default")
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {

@@ -33,18 +33,18 @@ func TestChurn(t *testing.T) {
 				t.Errorf("the shared object was written %d times, want %d", n, writers*rounds)
 			}
 			eventually(t, "the informer", func() error { return w.same(t.Context(), s) })
-			compacted(t, s, begin)
+			awaitCompaction(t, s, begin)
 			if err := churn(t.Context(), []*apiserver{s}, "second", writers, rounds); err != nil {
 				t.Fatal(err)
 			}
 			eventually(t, "the informer after a compaction", func() error { return w.same(t.Context(), s) })
-			checked(t, s)
+			checkCaches(t, s)
 		})
 	}
 }
 
-// compacted waits until kube-apiserver has compacted the history before a version.
-func compacted(t *testing.T, s *apiserver, version string) {
+// awaitCompaction waits until kube-apiserver has compacted the history before a version.
+func awaitCompaction(t *testing.T, s *apiserver, version string) {
 	t.Helper()
 	eventually(t, "compaction", func() error {
 		_, err := s.clients.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{
@@ -56,8 +56,8 @@ func compacted(t *testing.T, s *apiserver, version string) {
 	})
 }
 
-// checked waits until the server has compared its caches with the storage, and fails if they differed.
-func checked(t *testing.T, s *apiserver) {
+// checkCaches waits until the server has compared its caches with the storage, and fails if they differed.
+func checkCaches(t *testing.T, s *apiserver) {
 	t.Helper()
 	var before int
 	eventually(t, "checks of caches", func() error {
@@ -90,7 +90,7 @@ func TestRestart(t *testing.T) {
 			w := watch(t, s)
 			for i := range 3 {
 				done, stop := make(chan error, 1), make(chan struct{})
-				go func() { done <- persistently(t.Context(), s, i, stop) }()
+				go func() { done <- writeUntil(t.Context(), s, i, stop) }()
 				f.restart(t)
 				if restart != nil {
 					restart()
@@ -102,7 +102,7 @@ func TestRestart(t *testing.T) {
 				}
 				eventually(t, "the informer after a restart", func() error { return w.same(t.Context(), s) })
 			}
-			checked(t, s)
+			checkCaches(t, s)
 		})
 	}
 }
@@ -150,7 +150,7 @@ func TestTwoServers(t *testing.T) {
 		}
 	}
 	for _, s := range servers {
-		checked(t, s)
+		checkCaches(t, s)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestRelist(t *testing.T) {
 			if err := churn(t.Context(), []*apiserver{other}, "one", writers, rounds); err != nil {
 				t.Fatal(err)
 			}
-			compacted(t, other, listed(t, other))
+			awaitCompaction(t, other, listed(t, other))
 			away.start(t)
 			eventually(t, "the informer after its server's caches were filled anew", func() error { return w.same(t.Context(), s) })
 			eventually(t, "the server's caches are filled anew", func() error {
@@ -184,8 +184,8 @@ func TestRelist(t *testing.T) {
 				}
 				return nil
 			})
-			checked(t, s)
-			checked(t, other)
+			checkCaches(t, s)
+			checkCaches(t, other)
 		})
 	}
 }
@@ -224,8 +224,8 @@ func byName(all []corev1.ConfigMap) map[string]corev1.ConfigMap {
 	return named
 }
 
-// persistently writes objects one after the other, retrying after errors, until stop is closed and it has written some.
-func persistently(ctx context.Context, s *apiserver, round int, stop <-chan struct{}) error {
+// writeUntil writes objects one after the other, retrying after errors, until stop is closed and it has written some.
+func writeUntil(ctx context.Context, s *apiserver, round int, stop <-chan struct{}) error {
 	for i := 0; ; i++ {
 		select {
 		case <-stop:
@@ -234,7 +234,7 @@ func persistently(ctx context.Context, s *apiserver, round int, stop <-chan stru
 			}
 		default:
 		}
-		if err := insist(ctx, s, fmt.Sprintf("persistent-%d-%d", round, i), fmt.Sprint(i)); err != nil {
+		if err := createWithRetries(ctx, s, fmt.Sprintf("persistent-%d-%d", round, i), fmt.Sprint(i)); err != nil {
 			return err
 		}
 		s.tally.add("creations while it restarts", 1)

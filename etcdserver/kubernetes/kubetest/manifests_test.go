@@ -46,7 +46,7 @@ func TestManifests(t *testing.T) {
 			}
 			for i, object := range objects {
 				if again := first.apply(t, object); !same(again, applied[i]) {
-					t.Errorf("%s %s changes when it is applied again", object.GetKind(), object.GetName())
+					t.Errorf("%s %s differs after the second apply, want no change", object.GetKind(), object.GetName())
 				}
 			}
 			second := newApplier(t, startAPIServer(t, startEtcdServer(t, y, store)), objects)
@@ -60,7 +60,7 @@ func TestManifests(t *testing.T) {
 			}
 			y.add("objects applied twice", len(objects))
 			y.add("kinds", len(first.kinds))
-			checked(t, first.server)
+			checkCaches(t, first.server)
 		})
 	}
 }
@@ -76,7 +76,7 @@ func same(a, b *unstructured.Unstructured) bool {
 	return equality.Semantic.DeepEqual(a, b)
 }
 
-// rank orders objects by their dependencies.
+// rank returns the rank of an object: objects of a higher rank are applied first, because others depend on them.
 func rank(object *unstructured.Unstructured) int {
 	return slices.Index([]string{"CustomResourceDefinition", "Namespace"}, object.GetKind())
 }
@@ -132,7 +132,7 @@ type applier struct {
 	server  *apiserver
 	dynamic dynamic.Interface
 	mapper  *restmapper.DeferredDiscoveryRESTMapper
-	kinds   map[schema.GroupVersionKind]bool // kinds that were looked up
+	kinds   map[schema.GroupVersionKind]bool // kinds that prepare has handled
 	defined map[schema.GroupKind]bool        // by manifests
 }
 
