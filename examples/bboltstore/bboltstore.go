@@ -58,8 +58,11 @@ func openURL(ctx context.Context, u *url.URL) (storage.Backend, error) {
 	path, err := url.PathUnescape(u.Opaque)
 	path += u.Path // one of them is empty
 	query, malformed := url.ParseQuery(u.RawQuery)
-	if err = errors.Join(err, malformed); err != nil || path == "" || u.Host != "" || u.User != nil {
-		return nil, fmt.Errorf("%w: a bbolt store is bbolt:relative/path or bbolt:/absolute/path, with ?name=value: %v", storage.ErrInvalid, err)
+	if err = errors.Join(err, malformed); err == nil && (path == "" || u.Host != "" || u.User != nil) {
+		err = errors.New("expected bbolt:relative/path or bbolt:/absolute/path, and parameters as ?name=value")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: the URL of a bbolt store: %w", storage.ErrInvalid, err)
 	}
 	var o Options
 	for name := range query {

@@ -17,9 +17,9 @@
 //
 // # Numbers and versions
 //
-// Each change has a number, and numbers rise with random gaps. A version is the number and 64 random bits. A version therefore
-// never returns, even if yesterday's copy of the file replaces today's; and a cursor from after that copy was made has a number
-// that its log does not contain, which is storage.ErrCompacted.
+// Each change has a number, and numbers increase with random gaps. A version is the number and 64 random bits. A version is therefore
+// never used twice, even if an older copy replaces the file. A cursor that was taken after the copy was made has a number that the
+// copy's log does not contain, so it fails with storage.ErrCompacted.
 //
 // # Limits
 //

@@ -113,7 +113,7 @@ func (t *txn) carryOut(c *change, commit uint64) {
 	t.log(append(encodeNumber(c.number), c.key...), append(binary.BigEndian.AppendUint64([]byte{kind}, commit), row...))
 }
 
-// put and delete ignore an empty key: a resource without an owner is no child.
+// put and delete ignore a nil key: a resource without an owner is no child.
 
 func (t *txn) put(bucket, key, value []byte) {
 	if t.err == nil && key != nil {
