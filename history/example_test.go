@@ -20,7 +20,7 @@ func ExampleHistorian() {
 	}
 	defer backend.Close()
 	cart, err := backend.WriteCAS(ctx, &resourcepb.Resource{Id: &resourcepb.ID{
-		Uid:     "01HZX3V6Q8T5W9Y2B4C7D0EFGH", // a fresh ULID for every new resource
+		Uid:     "01HZX3V6Q8T5W9Y2B4C7D0EFGH", // fixed for the example: a program makes a new ULID for each new resource
 		Name:    "cart",
 		Type:    &resourcepb.Type{Group: "demo", GroupVersion: "v1", Kind: "Service"},
 		Tenancy: &resourcepb.Tenancy{Partition: "default", Namespace: "shop"},

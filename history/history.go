@@ -4,8 +4,8 @@
 //
 //	h, ok := storage.As[history.Historian](backend)
 //
-// Programs that list and watch by type and tenancy do not need this package: [storage.ListOptions] has a revision, too. It is for
-// servers of other protocols, such as package etcdserver, and for tools.
+// This package is for servers of other protocols, such as package etcdserver, and for tools. Programs that list and watch by type and
+// tenancy do not need it: [storage.ListOptions] has a revision, too.
 //
 // # Revisions
 //
