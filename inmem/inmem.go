@@ -35,7 +35,7 @@ var (
 	_ storage.Transactor = (*Backend)(nil)
 )
 
-// New returns an empty store of its own.
+// New returns a new, empty store, which no other handle shares.
 func New(opts *Options) *Backend {
 	return open(newStore(), opts)
 }
@@ -50,7 +50,7 @@ func open(s *store, opts *Options) *Backend {
 		Backend: backend.New(h, backend.Options[position]{
 			MaxSize: opts.MaxSize,
 			MaxOps:  1024,
-			Timeout: -1, // nothing here waits
+			Timeout: -1, // no call waits for a server; a writer that waits for the feed does so until its context ends
 			// Watches fall back to the store's own history, so the feed's log can be short.
 			LogEvents: 1000,
 		}),
