@@ -1,5 +1,5 @@
-// Package scratchstore creates temporary stores in databases that also contain other stores, and deletes them without a trace. Each
-// adapter registers its implementation.
+// Package scratchstore creates temporary stores in databases that also contain other stores, and deletes them completely. Each adapter
+// registers its implementation.
 //
 // The package is internal because it deletes whole stores. A Space deletes only stores that it has named itself.
 package scratchstore
@@ -24,7 +24,7 @@ type Space struct {
 	// Store returns the URL of a store by its number. The store exists once it is opened.
 	Store func(number int) *url.URL
 
-	// Drop deletes all existing stores of the space. None may be open. After storage.ErrInconsistent, it can be retried.
+	// Drop deletes all existing stores of the space. No store may be open. After storage.ErrInconsistent, it can be retried.
 	Drop func(ctx context.Context) error
 
 	// Requests are byte sequences that identify writes: each request that may change a resource contains one of them. It is nil if
@@ -56,7 +56,7 @@ func New(rawURL, purpose string) (*Space, error) {
 	}
 	maker := makers[u.Scheme]
 	if maker == nil {
-		return nil, fmt.Errorf("%w: a store is named by a URL that begins with one of these, and a colon: %s", storage.ErrInvalid, strings.Join(slices.Sorted(maps.Keys(makers)), ", "))
+		return nil, fmt.Errorf("%w: unknown scheme %q of a store's URL, expected one of %s", storage.ErrInvalid, u.Scheme, strings.Join(slices.Sorted(maps.Keys(makers)), ", "))
 	}
 	return maker(u, "ashlar_"+purpose+"_"+strings.ToLower(rand.Text()[:8]))
 }

@@ -36,7 +36,7 @@ func New(ctx context.Context, name string) *T {
 	return r
 }
 
-// Run runs f as a test would be run, and then its cleanups. It is called once.
+// Run runs f like a test, and then the cleanups. It is called once.
 func (r *T) Run(f func()) {
 	r.contain(f)
 	r.cancel()
@@ -53,7 +53,7 @@ func (r *T) Run(f func()) {
 	}
 }
 
-// contain has f end in a goroutine of its own: by returning, by the runtime.Goexit of FailNow, or by a panic.
+// contain runs f in a goroutine of its own, which f may end by returning, by FailNow (runtime.Goexit), or by a panic.
 func (r *T) contain(f func()) {
 	done := make(chan struct{})
 	go func() {

@@ -45,7 +45,7 @@ func StartEtcdCluster(t testing.TB, flags ...string) *EtcdCluster {
 			"--initial-cluster=" + strings.Join(initial, ","), "--initial-cluster-token=" + peers,
 		}, flags...)...)
 		s.name, s.peers, s.aliases = "etcd member "+n, peers, []string{n}
-		s.wait = false // not before there is a majority
+		s.wait = false // a member accepts requests only when a majority runs
 		c := start(t, s)
 		cluster.Members = append(cluster.Members, &EtcdMember{
 			EtcdServer: &EtcdServer{Container: c, Endpoint: c.Addr}, name: n, peers: peers,
@@ -98,7 +98,7 @@ func (c *EtcdCluster) Leader(t testing.TB) *EtcdMember {
 }
 
 func (c *EtcdCluster) leader(ctx context.Context) (*EtcdMember, error) {
-	named, answers := map[uint64]int{}, 0
+	votes, answers := map[uint64]int{}, 0
 	byID := map[uint64]*EtcdMember{}
 	for _, m := range c.Members {
 		status, err := m.status(ctx)
@@ -107,15 +107,15 @@ func (c *EtcdCluster) leader(ctx context.Context) (*EtcdMember, error) {
 		}
 		answers++
 		byID[status.Header.MemberId] = m
-		named[status.Leader]++
+		votes[status.Leader]++
 	}
-	for id, n := range named {
+	for id, n := range votes {
 		// A disconnected member may still consider itself the leader, so a majority must agree.
 		if m := byID[id]; m != nil && n > len(c.Members)/2 {
 			return m, nil
 		}
 	}
-	return nil, fmt.Errorf("of %d members that answer no majority names one", answers)
+	return nil, fmt.Errorf("no majority of %d members reports the same leader; %d answered", len(c.Members), answers)
 }
 
 func (s *EtcdServer) status(ctx context.Context) (*clientv3.StatusResponse, error) {

@@ -41,7 +41,7 @@ func StartPostgresSmallDisk(t testing.TB, size int) *SmallDisk {
 	return d
 }
 
-// Fill leaves free MiB; 0 fills a disk that others write to as well.
+// Fill fills the disk until free MiB are left. With 0 it ignores the error of a full disk, because the server may write meanwhile.
 func (d *SmallDisk) Fill(t testing.TB, free int) {
 	t.Helper()
 	d.Exec(t, "sh", "-c", fmt.Sprintf("head -c $(( ($(stat -f -c '%%a*%%S' %s) - %d*1024*1024) )) /dev/zero > %s || [ %d = 0 ]", smallDisk, free, filler, free))
