@@ -17,7 +17,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// damage replaces the stored bytes of the single resource of a kind in a SQLite file by an invalid encoding, as a change that watches deliver.
+// damage replaces the only resource of a kind in a SQLite file with an invalid encoding. The change is in the file's log, so watches return
+// it.
 func damage(t *testing.T, b storage.Backend, path, kind string) {
 	t.Helper()
 	k := sqlite3.Quote(key.Of(only(t, b, "lease", kind).GetId()).Bytes())
@@ -35,8 +36,8 @@ func damage(t *testing.T, b storage.Backend, path, kind string) {
 	}
 }
 
-// A damaged record makes lists and watches fail, but does not prevent the end of other leases. A lease whose own record is damaged has lost its
-// time to live and ends when it is revoked.
+// A damaged record makes lists and watches fail, but other leases still end. A lease whose record is damaged has lost its time to live and
+// ends when it is revoked.
 func TestDamagedRecordDoesNotBlockOtherLeases(t *testing.T) {
 	t.Parallel()
 	testDamagedRecords(t, func(t *testing.T) (storage.Backend, func(kind string)) {
@@ -121,13 +122,13 @@ func TestOtherKindInLeaseGroup(t *testing.T) {
 		k := keeper(t, r)
 		defer k.Close()
 		synctest.Wait()
-		stranger := fixture.Resource("stranger", "")
-		stranger.Id.Type.Group, stranger.Id.Tenancy = "lease", system
-		fixture.Write(t, b, stranger)
+		other := fixture.Resource("other", "")
+		other.Id.Type.Group, other.Id.Tenancy = "lease", system
+		fixture.Write(t, b, other)
 		<-time.After(time.Hour)
 		synctest.Wait()
 		if n := r.n.Load(); n > 10 {
-			t.Errorf("an idle keeper made %d reads in an hour", n)
+			t.Errorf("an idle keeper made %d reads in an hour, expected at most 10", n)
 		}
 	})
 }

@@ -22,8 +22,8 @@ type Elector struct {
 
 // Options configures an Elector.
 type Options struct {
-	// TTL is the time to live: how long other candidates wait without a heartbeat before they take over. The holder renews every third of it. The
-	// default is 15 seconds; a shorter time than one second is raised to one second.
+	// TTL is the time to live: other candidates take over after this time without a heartbeat. The holder sends a heartbeat every third of it.
+	// The default is 15 seconds; a time below one second is raised to one second.
 	TTL time.Duration
 	// Holder is a readable name of the candidate for the lock's record, in UTF-8. A unique suffix is added. It may be empty.
 	Holder string
@@ -117,7 +117,7 @@ func (o *observation) observeVersion(version string) {
 	}
 }
 
-// try acquires the lock if it is free or if its holder has expired. It returns neither a tenure nor an error if another candidate holds it.
+// try acquires the lock if it is free or if its holder has expired. It returns nil, nil if another candidate holds it.
 func (e *Elector) try(ctx context.Context, holder string, obs *observation) (*Tenure, error) {
 	began := time.Now()
 	r, err := e.read(ctx)
@@ -127,7 +127,7 @@ func (e *Elector) try(ctx context.Context, holder string, obs *observation) (*Te
 	obs.observeRecord(r)
 	lock, epoch := r.lock, r.epoch
 	ops := []storage.Op{{Check: r.lock.GetId(), Version: r.lock.GetVersion()}}
-	if r.holder != holder { // otherwise an earlier try won and its answer was lost: only a new heartbeat is needed
+	if r.holder != holder { // otherwise an earlier try acquired the lock and its answer was lost: only a new heartbeat is needed
 		if r.holder != "" && time.Since(obs.since) < r.ttl {
 			return nil, nil
 		}

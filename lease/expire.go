@@ -62,7 +62,7 @@ func (e *expirer) endExpired(ctx context.Context, d expiring) error {
 		return e.sweep(ctx, d.leaseName)
 	case d.lease.hasEnded:
 		return e.end(ctx, d.lease)
-	case e.hasExtension(d.name): // an extension began after the lease became due; it may have waited for its turn
+	case e.hasExtension(d.name): // an extension began after the lease became due, while this call waited for a slot
 		return storage.ErrCASFailure
 	}
 	last, err := e.readRecord(ctx, renewalType, d.name)

@@ -78,7 +78,7 @@ func TestLosingCandidateGetsNextResignation(t *testing.T) {
 			resign(t, <-next)
 		}
 		if took := time.Since(began); took > 50*time.Millisecond {
-			t.Errorf("%d handovers took %v", candidates, took)
+			t.Errorf("%d handovers took %v, expected at most 50 ms", candidates, took)
 		}
 	})
 }
@@ -86,9 +86,9 @@ func TestLosingCandidateGetsNextResignation(t *testing.T) {
 // A record with an impossible time to live or epoch is rejected, and no holder is overtaken because of it.
 func TestInvalidLockRecords(t *testing.T) {
 	for name, invalid := range map[string]map[string]any{
-		"no time":       {"holder": "somebody", "epoch": 3, "ttl": "0s"},
-		"negative time": {"holder": "somebody", "epoch": 3, "ttl": "-15s"},
-		"last epoch":    {"holder": "somebody", "epoch": 1 << 53, "ttl": "15s"},
+		"no time":       {"holder": "another", "epoch": 3, "ttl": "0s"},
+		"negative time": {"holder": "another", "epoch": 3, "ttl": "-15s"},
+		"last epoch":    {"holder": "another", "epoch": 1 << 53, "ttl": "15s"},
 		"infinite":      {"holder": "", "epoch": math.Inf(1), "ttl": "15s"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestEpochsGrowAfterLockDeleted(t *testing.T) {
 		remove(t, b, "coordination", "Lock")
 		second := <-next
 		if took := time.Since(began); took != 0 || second.Epoch() <= first.Epoch() {
-			t.Errorf("epoch %d began %v after epoch %d", second.Epoch(), took, first.Epoch())
+			t.Errorf("epoch %d began %v after the lock of epoch %d was deleted, expected a larger epoch at once", second.Epoch(), took, first.Epoch())
 		}
 		if err := commitFenced(t, b, first); !errors.Is(err, storage.ErrWrongUid) {
 			t.Errorf("commit with a tenure whose lock was deleted: %v, expected ErrWrongUid", err)
@@ -168,7 +168,7 @@ func TestTenureSurvivesHangingCall(t *testing.T) {
 	})
 }
 
-// A tenure that was won after its renewal timeout is returned as ended, so no work begins in it.
+// Campaign returns a tenure that was acquired after its renewal timeout as ended, so no work begins in it.
 func TestTenureWonTooLate(t *testing.T) {
 	inBubble(t, func(t *testing.T, b storage.Backend) {
 		tenure := campaign(t, elector(t, &slow{b, b.(storage.Transactor), 6 * time.Second}, "job"))
