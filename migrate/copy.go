@@ -130,7 +130,7 @@ func (w *writers) replace(want, have *entry) error {
 	}
 	w.group.Go(func() error {
 		did, err := w.m.put(w.ctx, wanted, had, w.other)
-		w.m.stats.did(did, len(want.Data))
+		w.m.stats.countOutcome(did, len(want.Data))
 		return err
 	})
 	return w.ctx.Err()
@@ -164,7 +164,7 @@ func (m *migration) createAll(ctx context.Context, batch []*entry, other conflic
 		})
 		if tried && err == nil {
 			for _, e := range batch {
-				m.stats.did(outcomeCreated, len(e.Data))
+				m.stats.countOutcome(outcomeCreated, len(e.Data))
 			}
 			return nil
 		}
@@ -191,7 +191,7 @@ func (m *migration) createAll(ctx context.Context, batch []*entry, other conflic
 		if err != nil {
 			return err
 		}
-		m.stats.did(did, len(e.Data))
+		m.stats.countOutcome(did, len(e.Data))
 	}
 	return nil
 }

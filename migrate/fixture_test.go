@@ -29,7 +29,7 @@ func limited(t testing.TB) context.Context {
 	return ctx
 }
 
-// odd contains parts of keys that a careless database, or a careless copy, would confuse, reorder or lose.
+// odd contains parts of keys that a database or a copy without exact comparison would confuse, reorder or lose.
 var odd = []string{
 	"a", "A", "b", "a/b", "a b", "a%b", "a_b", "a\\b", "a\x01", "a\x7f", "#", "?", "ä", "\u00e9", "e\u0301", "\U0010ffff", "..",
 	"a*", "**", strings.Repeat("x", 255), "zzz", "~", "'\"", "\n", "%00", "null",
@@ -187,8 +187,8 @@ func startWriters(t testing.TB, n int, open func() storage.Backend) *writerGroup
 		stop()
 		h.group.Wait()
 	})
-	// Sources accept more writes than a tool can follow that is killed repeatedly, on a machine with two cores and under the race
-	// detector. The tool ends only after it has proven that it has caught up.
+	// The tool ends only after it has proven that it has caught up. On a busy machine, or if it is killed repeatedly, it would never
+	// catch up with writers at full speed.
 	h.pace = rate.NewLimiter(40, 10)
 	for i := range n {
 		b := open()
@@ -289,7 +289,7 @@ func (h *writerGroup) check(t testing.TB, b storage.Backend) {
 			want++
 		}
 		if have[name] != value {
-			t.Errorf("%s: the store has %q, acknowledged was %q", name, have[name], value)
+			t.Errorf("%s: the store has %q, expected the last acknowledged value %q", name, have[name], value)
 		}
 	}
 	got := 0
@@ -336,7 +336,7 @@ func fenceOf(t testing.TB, b storage.Backend) string {
 	case !fence.Closed:
 		return ""
 	case fence.Target == "":
-		t.Error("it is closed without a target")
+		t.Error("the store is closed without a target")
 	}
 	return fence.Target
 }

@@ -267,7 +267,7 @@ func (m *migration) apply(ctx context.Context, c *change) error {
 		}
 		return m.conflictDuringCopy(have)
 	})
-	m.stats.did(did, codec.Size(c.want))
+	m.stats.countOutcome(did, codec.Size(c.want))
 	return err
 }
 

@@ -11,5 +11,5 @@ import (
 // TestFrozenPostgresToEtcd is TestFrozenProcess between two servers.
 func TestFrozenPostgresToEtcd(t *testing.T) {
 	t.Parallel()
-	standsStill(t, env.Postgres(t).StoreURL(t), env.Etcd(t).StoreURL(t), Following)
+	testFrozenProcess(t, env.Postgres(t).StoreURL(t), env.Etcd(t).StoreURL(t), Following)
 }

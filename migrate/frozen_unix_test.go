@@ -27,12 +27,12 @@ func TestFrozenProcess(t *testing.T) {
 	for _, phase := range []Phase{Copying, Following} {
 		t.Run(string(phase), func(t *testing.T) {
 			t.Parallel()
-			standsStill(t, "sqlite://"+filepath.Join(t.TempDir(), "from.db"), "sqlite://"+filepath.Join(t.TempDir(), "to.db"), phase)
+			testFrozenProcess(t, "sqlite://"+filepath.Join(t.TempDir(), "from.db"), "sqlite://"+filepath.Join(t.TempDir(), "to.db"), phase)
 		})
 	}
 }
 
-func standsStill(t *testing.T, from, to string, phase Phase) {
+func testFrozenProcess(t *testing.T, from, to string, phase Phase) {
 	source, target := fixture.Open(t, from), fixture.Open(t, to)
 	fill(t, source, zoo(300))
 	load := startWriters(t, 2, func() storage.Backend { return fixture.Open(t, from) })

@@ -23,7 +23,7 @@ func quick(o Options) *Options {
 	return &o
 }
 
-func TestCopyBringsEverythingOver(t *testing.T) {
+func TestCopyIsComplete(t *testing.T) {
 	t.Parallel()
 	for _, batch := range []int{0, 1, 7} {
 		t.Run(fmt.Sprint("batch=", batch), func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestCopyBringsEverythingOver(t *testing.T) {
 				t.Fatal(err)
 			}
 			if r.Work.Creations != int64(len(all)) || r.Report.Source != len(all) {
-				t.Errorf("created %d, compared %d, expected %d", r.Work.Creations, r.Report.Source, len(all))
+				t.Errorf("created %d and compared %d resources, expected %d of each", r.Work.Creations, r.Report.Source, len(all))
 			}
 			wantEqual(t, from, to)
 			for _, owner := range all[:50] {
@@ -58,9 +58,9 @@ func TestCopyBringsEverythingOver(t *testing.T) {
 	}
 }
 
-func TestIntoATargetThatHoldsSomething(t *testing.T) {
+func TestTargetWithContents(t *testing.T) {
 	t.Parallel()
-	// The contents of the source and of the target, by name.
+	// The two stores have a resource of the same name with different uids.
 	other := small("rival", "target's")
 	other.Id.Uid = "another"
 	setUp := func(t *testing.T, conflict bool) (from, to storage.Backend) {
@@ -199,13 +199,13 @@ func TestStoppedAnywhere(t *testing.T) {
 	}
 	t.Logf("stopped and ended in %v", met)
 	if met[Complete] != 1 {
-		t.Fatal("it did not finish")
+		t.Fatal("the migration is not complete after all runs")
 	}
 	load.check(t, to)
 	wantEqual(t, from, to)
 }
 
-func TestHistoryIsGone(t *testing.T) {
+func TestResumeAfterHistoryWasDiscarded(t *testing.T) {
 	t.Parallel()
 	from, to := fixture.Open(t, "mem://?history=10"), fixture.Open(t, "mem://")
 	fill(t, from, zoo(50))
@@ -224,7 +224,7 @@ func TestHistoryIsGone(t *testing.T) {
 	if _, err := Run(ctx, from, to, o); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	// While no tool follows, more happens than the source retains.
+	// While no tool follows, the source changes more often than its history retains.
 	gone, err := from.Read(limited(t), storage.StrongConsistency, gone.Id)
 	if err != nil {
 		t.Fatal(err)
@@ -247,7 +247,7 @@ func TestHistoryIsGone(t *testing.T) {
 	wantEqual(t, from, to)
 }
 
-func TestWhatIsRefused(t *testing.T) {
+func TestRefusedMigrations(t *testing.T) {
 	t.Parallel()
 	t.Run("the same store", func(t *testing.T) {
 		t.Parallel()

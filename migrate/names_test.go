@@ -15,18 +15,18 @@ func TestTwoTargetsOfOneName(t *testing.T) {
 	t.Parallel()
 	from, to, other := fixture.Open(t, "mem://"), fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
 	fill(t, from, zoo(20))
-	following, cutover, over := make(chan struct{}, 100), make(chan struct{}, 1), make(chan error, 1)
+	following, cutover, result := make(chan struct{}, 100), make(chan struct{}, 1), make(chan error, 1)
 	go func() {
 		_, err := Run(limited(t), from, other, quick(Options{Live: true, To: "the new one", Cutover: cutover, Progress: func(p Progress) {
 			if p.Phase == Following {
 				following <- struct{}{}
 			}
 		}}))
-		over <- err
+		result <- err
 	}()
 	select {
 	case <-following:
-	case err := <-over:
+	case err := <-result:
 		t.Fatal(err)
 	}
 	if _, err := Run(limited(t), from, to, quick(Options{Live: true, To: "the new one", CutoverLag: time.Hour})); err != nil {
@@ -35,7 +35,7 @@ func TestTwoTargetsOfOneName(t *testing.T) {
 	closedFor := fenceOf(t, from)
 	write(t, to, small("later", "1"))
 	cutover <- struct{}{}
-	if err := <-over; !errors.Is(err, errElsewhere) {
+	if err := <-result; !errors.Is(err, errElsewhere) {
 		t.Errorf("the second migration: %v, expected %v", err, errElsewhere)
 	}
 	if s, err := ReadStatus(t.Context(), other); err != nil || s == nil || s.Phase == Complete {

@@ -18,12 +18,12 @@ func TestNamesOfOddBytes(t *testing.T) {
 	for _, kind := range local {
 		for i, name := range []string{"caf\xe9", "a\x00b", "\xff\xfe"} {
 			for what, on := range map[string]func(t *testing.T, c *cross, o *Options){
-				"gone on with": func(t *testing.T, c *cross, o *Options) {
+				"continued": func(t *testing.T, c *cross, o *Options) {
 					if r, err := Run(limited(t), c.from, c.to, o); err != nil || r.Phase != Complete {
 						t.Errorf("continued: %+v, %v", r, err)
 					}
 				},
-				"given up": func(t *testing.T, c *cross, _ *Options) {
+				"aborted": func(t *testing.T, c *cross, _ *Options) {
 					if err := Abort(limited(t), c.from, c.to); err != nil {
 						t.Errorf("aborting: %v", err)
 					}

@@ -16,9 +16,9 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// TestTargetGoesAway disconnects the target while it is being filled. The migration reports it, and after the repair the same call
-// continues.
-func TestTargetGoesAway(t *testing.T) {
+// TestDisconnectedTarget disconnects the target while it is being filled. The migration fails with ErrInconsistent. When the target is
+// reachable again, the same call continues.
+func TestDisconnectedTarget(t *testing.T) {
 	t.Parallel()
 	server := env.Postgres(t)
 	proxy := faultproxy.New(t, server.Addr)
@@ -50,7 +50,7 @@ func TestTargetGoesAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !r.IsResumed || r.Phase != Complete || r.Work.Creations >= int64(len(all)) {
-		t.Errorf("resumed %v, phase %s, did %+v", r.IsResumed, r.Phase, r.Work)
+		t.Errorf("resumed %v, phase %s, work %+v, expected to resume, complete, and create less than all %d resources", r.IsResumed, r.Phase, r.Work, len(all))
 	}
 	wantEqual(t, from, to)
 }
@@ -137,7 +137,7 @@ func TestLostAnswers(t *testing.T) {
 		t.Error("no answer was lost")
 	}
 	if r.Work.Replacements != 0 || r.Work.Deletions != 0 {
-		t.Errorf("did %+v", r.Work)
+		t.Errorf("the migration replaced %d and deleted %d resources, expected none", r.Work.Replacements, r.Work.Deletions)
 	}
 	wantEqual(t, from, to)
 	want := make(trail)

@@ -153,7 +153,7 @@ func TestDifferencesAreFound(t *testing.T) {
 				t.Errorf("got %v, expected 50 missing, 1 different, 2 extra", report)
 			}
 			if got["missing"] != 50 || got["different"] != 1 || got["extra"] != 2 || report.SourceDigest == report.TargetDigest {
-				t.Errorf("found %v", got)
+				t.Errorf("OnDifference got %v, expected 50 missing, 1 different, 2 extra, and different digests", got)
 			}
 		})
 	}

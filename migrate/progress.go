@@ -36,13 +36,13 @@ type Progress struct {
 	Lag time.Duration
 	// Duration is the duration of this run so far.
 	Duration time.Duration
-	// Warning is an error since the last report that is being retried.
+	// Warning is the last error since the previous report. The run retries after it.
 	Warning error
 }
 
 // stats are the counters of a run.
 type stats struct {
-	tell func(Progress)
+	onProgress func(Progress)
 
 	creations, replacements, unchanged, deletions, events, bytes atomic.Int64
 	count, total                                                 atomic.Int64
@@ -62,9 +62,9 @@ type mark struct {
 	n  int64
 }
 
-func newStats(tell func(Progress)) *stats {
+func newStats(onProgress func(Progress)) *stats {
 	now := time.Now()
-	return &stats{tell: tell, began: now, phase: Copying}
+	return &stats{onProgress: onProgress, began: now, phase: Copying}
 }
 
 func (s *stats) countEntry(e *entry) {
@@ -73,8 +73,8 @@ func (s *stats) countEntry(e *entry) {
 	}
 }
 
-// did counts an outcome for a resource of this size.
-func (s *stats) did(what outcome, size int) {
+// countOutcome counts an outcome for a resource of this size.
+func (s *stats) countOutcome(what outcome, size int) {
 	switch what {
 	case nothing:
 		s.unchanged.Add(1)
@@ -133,7 +133,7 @@ func (s *stats) warn(err error) {
 
 // now calls Progress.
 func (s *stats) now() {
-	if s.tell == nil {
+	if s.onProgress == nil {
 		return
 	}
 	s.mu.Lock()
@@ -163,12 +163,12 @@ func (s *stats) now() {
 	if p.Phase != Following && p.Rate > 0 && p.Total > p.Count {
 		p.Remaining = time.Duration(float64(p.Total-p.Count) / p.Rate * float64(time.Second))
 	}
-	s.tell(p)
+	s.onProgress(p)
 }
 
 // report calls Progress every second until stopped, and then once more.
 func (s *stats) report(ctx context.Context) (stop func()) {
-	if s.tell == nil {
+	if s.onProgress == nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)

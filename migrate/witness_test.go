@@ -99,7 +99,7 @@ func (w *witness) await(t testing.TB, k key.Key, enough func(versions []string) 
 		select {
 		case <-w.moved:
 		case <-ctx.Done():
-			t.Fatalf("the watch ended: for %v it has returned %q", k, versions)
+			t.Fatalf("the watch did not return the expected events of %v in time, only %q", k, versions)
 		}
 	}
 }
