@@ -108,9 +108,9 @@ func check(ctx context.Context, conn Querier, schema string, steps []step) (vers
 	case err != nil:
 		return 0, err
 	case version > latest:
-		return version, fmt.Errorf("%w: it has schema version %d, this program knows up to %d", storage.ErrNewerSchema, version, latest)
+		return version, fmt.Errorf("%w: the store has schema version %d, this program supports up to %d", storage.ErrNewerSchema, version, latest)
 	case version <= developmentVersions:
-		return version, fmt.Errorf("%w: it has the development schema version %d; export it with the previous program (ashlar export), "+
+		return version, fmt.Errorf("%w: the store has the development schema version %d; export it with the previous program (ashlar export), "+
 			"and import it into a new store (ashlar import)", ErrIncompatible, version)
 	case len(checksums) != version-developmentVersions:
 		return version, fmt.Errorf("%w: the table schema_version has %d rows at version %d, expected %d; restore it from a backup",

@@ -25,7 +25,7 @@ func newStore(t *testing.T, text string) (server *env.PostgresServer, schema str
 	server = env.Postgres(t)
 	schema = server.Schema(t)
 	if from, err := Up(fixture.Context(t), server.Connect(t), schema); err != nil || from != 0 {
-		t.Fatalf("created the store from version %d: %v", from, err)
+		t.Fatalf("Up returned version %d, %v, expected 0 for a new store", from, err)
 	}
 	return server, schema, append(slices.Clone(steps), newStep("next.sql", text))
 }
@@ -55,7 +55,7 @@ func TestUpgradeTogether(t *testing.T) {
 	conn := server.Connect(t)
 	expectVersion(t, conn, schema, Latest+1)
 	if version, err := check(ctx, conn, schema, upgraded); err != nil || version != Latest+1 {
-		t.Errorf("checked version %d: %v", version, err)
+		t.Errorf("check returned version %d, %v, expected %d", version, err, Latest+1)
 	}
 }
 
