@@ -98,7 +98,7 @@ func TestPlansOfApply(t *testing.T) {
 		calls()
 		plans := s.plans.take()
 		if len(plans) < 40 {
-			t.Fatalf("%d plans, expected those of six calls", len(plans))
+			t.Fatalf("got %d plans, expected at least 40, of six calls", len(plans))
 		}
 		shown := make(map[string]bool) // by the statement
 		for _, plan := range plans {

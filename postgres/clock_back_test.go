@@ -32,7 +32,7 @@ func TestClockStepsBackBeforeLateAttempt(t *testing.T) {
 	lost := &attempt{lock: 4711, expires: time.Now().Add(-time.Second)}
 	create.lostAttempts = []*attempt{lost}
 	if err := w.settler.settle(ctx, []*mutation{create}, true); err != nil || !lost.isDone {
-		t.Fatalf("the attempt is not over: %v", err)
+		t.Fatalf("settle returned %v, the attempt is done: %t, expected nil and true", err, lost.isDone)
 	}
 	server.SetClock(t, -time.Hour)
 	conn, err := pgx.Connect(ctx, server.URL)
@@ -41,9 +41,9 @@ func TestClockStepsBackBeforeLateAttempt(t *testing.T) {
 	}
 	defer conn.Close(ctx)
 	if err := w.sender.apply(ctx, conn, lost, []*mutation{create}, false); !isLate(err) {
-		t.Errorf("the abandoned attempt arrives after the clock's step: %v", err)
+		t.Errorf("the abandoned attempt, delivered after the clock's step: %v, expected that the server rejects it as late", err)
 	}
 	if res, err := b.handle.Get(ctx, storage.StrongConsistency, k); res != nil || err != nil {
-		t.Errorf("it has created %v, %v", res, err)
+		t.Errorf("Get returned %v, %v, expected that the abandoned attempt has created nothing", res, err)
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/ashlar-dev/storage/internal/codec"
 )
 
-// TestMoreIsThere scans exactly up to each limit of a page, with no further resource and with one more. Only the latter sets More,
-// now and at an earlier revision.
-func TestMoreIsThere(t *testing.T) {
+// TestScanMore scans exactly up to each limit of a page, with no further resource and with one more. Only the latter sets More, now
+// and at an earlier revision.
+func TestScanMore(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
@@ -47,7 +47,7 @@ from generate_series(1, $1::int) n`), rangeRows)
 		}
 		rest, err := historian.Scan(ctx, scan.Rest, past.ScanOptions{Limit: 1, KeysOnly: true, Revision: opts.Revision})
 		if err != nil || len(rest.Records) == 0 {
-			t.Errorf("%s: the rest is %v, %v", what, rest.Records, err)
+			t.Errorf("%s: a scan of the rest returned %v, %v, expected a record", what, rest.Records, err)
 		}
 	}
 	size := 0

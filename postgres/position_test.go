@@ -87,7 +87,7 @@ func TestFollowing(t *testing.T) {
 		var at position // the watch's position
 		var seen []int64
 		began := false
-		look := uint64(0)
+		polls := uint64(0)
 		publish := func(found []change, final int64) {
 			end := feed
 			for i := range found {
@@ -105,8 +105,8 @@ func TestFollowing(t *testing.T) {
 				}
 			}
 			if final > 0 {
-				look++
-				end.view = view{pollNumber: look, last: h.last, final: final}
+				polls++
+				end.view = view{pollNumber: polls, last: h.last, final: final}
 			}
 			if began {
 				at = at.with(&end)
@@ -151,7 +151,7 @@ func TestFollowing(t *testing.T) {
 			return
 		}
 		if !slices.IsSorted(seen) {
-			t.Fatalf("not in order: %v", seen)
+			t.Fatalf("the watch returned the changes %v, expected increasing numbers", seen)
 		}
 		for _, revision := range h.committed {
 			count := 0
@@ -186,7 +186,7 @@ func TestCursorText(t *testing.T) {
 		"\x01\x00" + piece + piece + "\xff", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00" + piece, "\x01\xff\xff\xff\xff\x7f" + piece,
 	} {
 		if _, err := (&source{}).Decode([]byte(payload)); !errors.Is(err, storage.ErrInvalid) {
-			t.Errorf("payload %q: %v", payload, err)
+			t.Errorf("Decode of %q returned %v, expected ErrInvalid", payload, err)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 const (
 	// pruneRows is the number of changes per step. A step deletes about as many.
 	pruneRows = 5000
-	// retentionMarks is the number of marks of the last change within the retention time.
+	// retentionMarks is the number of marks within the retention time. A mark records the newest revision and the time.
 	retentionMarks = 20
 )
 
@@ -48,8 +48,8 @@ func (r *retention) run() {
 	}
 }
 
-// pruneOnce marks the last change if it is time, moves the oldest readable position, and deletes one step of the superfluous
-// changes before it. more means that there may be more to delete.
+// pruneOnce adds a mark if the interval has passed, moves the oldest readable position, and deletes one step of the superfluous
+// changes before it. more reports that there may be more to delete.
 //
 // The move is committed before changes are deleted because of it, so a reader that misses a change sees the reason.
 func (r *retention) pruneOnce(ctx context.Context, interval time.Duration) (more bool, err error) {
@@ -102,7 +102,7 @@ func (r *retention) withLock(ctx context.Context, do func(tx pgx.Tx) error) erro
 	})
 }
 
-// move marks the last change if it is time, and moves the oldest readable position.
+// move adds a mark of the last change if the interval has passed, and moves the oldest readable position.
 func (r *retention) move(ctx context.Context, tx pgx.Tx, last int64, interval time.Duration) error {
 	if _, err := tx.Exec(ctx, r.sql.mark, last, interval.Seconds()); err != nil {
 		return err

@@ -86,16 +86,16 @@ func stopWriter(t *testing.T, at step, call string, last bool) {
 		want = append(others, call)
 	}
 	for _, seen := range []struct {
-		who   string
-		watch storage.Watch
-		want  []string
+		watchName string
+		watch     storage.Watch
+		want      []string
 	}{
 		{"the watch from before", before, want},
 		{"the watch of the reader from a list meanwhile", during, []string{call}},
 		{"the watch from a list meanwhile", resume(t, other, page.Cursor), []string{call}},
 	} {
 		if got := names(t, seen.watch); !slices.Equal(got, seen.want) {
-			t.Errorf("%s returned %v, expected %v", seen.who, got, seen.want)
+			t.Errorf("%s returned %v, expected %v", seen.watchName, got, seen.want)
 		}
 	}
 }
