@@ -51,7 +51,7 @@ func New(types ...Type) (*Registry, error) {
 		}
 		lower := strings.ToLower(Name(t.Type))
 		if other := folded[lower]; other != nil && equal(other, t.Type) {
-			fault("it is there twice")
+			fault("another type has the same name")
 		} else if other != nil {
 			fault("its name differs from %s in upper and lower case only", Name(other))
 		}
@@ -67,14 +67,14 @@ func New(types ...Type) (*Registry, error) {
 	return r, nil
 }
 
-// NewOpen creates a registry that accepts every well-formed type with any payload. particular has the hooks and the scope of all types, by default
+// NewOpen creates a registry that accepts every well-formed type with any payload. common has the hooks and the scope of all types, by default
 // ScopeNamespace; its Type and Proto are ignored.
-func NewOpen(particular Type) *Registry {
-	particular.Type, particular.Proto = nil, nil
-	if particular.Scope == ScopeUndefined {
-		particular.Scope = ScopeNamespace
+func NewOpen(common Type) *Registry {
+	common.Type, common.Proto = nil, nil
+	if common.Scope == ScopeUndefined {
+		common.Scope = ScopeNamespace
 	}
-	return &Registry{openType: particular.withDefaults()}
+	return &Registry{openType: common.withDefaults()}
 }
 
 // Open reports whether the registry was created by NewOpen: types need not be registered, and have no payload message.

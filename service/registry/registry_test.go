@@ -47,7 +47,7 @@ func TestAllErrorsAreReported(t *testing.T) {
 	for _, want := range []string{
 		`type 1, Upper.v1.Kind: the group "Upper"`, `type 2, group.1.Kind: the group version "1"`, `type 3, group.v1.kind: the kind "kind"`,
 		`type 4, group.v1.K`, `type 5, group.v1.NoProto: Proto is nil`, `type 6, group.v1.NoScope: the scope is undefined`,
-		`type 7, group.v1.OddScope: the scope is Scope(17)`, `type 9, group.v1.Twice: it is there twice`,
+		`type 7, group.v1.OddScope: the scope is Scope(17)`, `type 9, group.v1.Twice: another type has the same name`,
 		`type 10, group.v1.TWICE: its name differs from group.v1.Twice`, `type 11, ..: the group ""`,
 	} {
 		if !strings.Contains(err.Error(), want) {

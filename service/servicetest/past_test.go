@@ -101,7 +101,7 @@ func historyChanges(s *suite) {
 		s.same(what+", the state before", got[i].GetBefore().GetResource(), w.before)
 		s.same(what+", the state now", got[i].GetNow().GetResource(), w.now)
 		if got[i].GetMore() {
-			s.Errorf("%s: it has more, but the next change is of another commit", what)
+			s.Errorf("%s: more is set, but the next change belongs to another commit", what)
 		}
 		if w.now != nil && got[i].GetNow().GetModified() != got[i].GetRevision() {
 			s.Errorf("%s has revision %d, expected %d", what, got[i].GetRevision(), got[i].GetNow().GetModified())
@@ -116,7 +116,7 @@ func historyChanges(s *suite) {
 	}{
 		"up to the middle":   {func(q *resourcepb.ChangesRequest) { q.Until = middle }, 2},
 		"from the middle on": {func(q *resourcepb.ChangesRequest) { q.After = middle }, 2},
-		"of no time":         {func(q *resourcepb.ChangesRequest) { q.After, q.Until = middle, middle }, 0},
+		"of an empty range":  {func(q *resourcepb.ChangesRequest) { q.After, q.Until = middle, middle }, 0},
 		"of every name":      {func(q *resourcepb.ChangesRequest) { q.Name = "" }, 5},
 		"of another name":    {func(q *resourcepb.ChangesRequest) { q.Name = "abc" }, 0},
 		"of another type":    {func(q *resourcepb.ChangesRequest) { q.Type = secret }, 1},
@@ -136,7 +136,7 @@ func historyChanges(s *suite) {
 	all, err := s.changes(s.ctx, &resourcepb.ChangesRequest{Type: everyType, Tenancy: anywhere, After: middle})
 	s.succeeds("Changes of everything", err)
 	if _, ok := storage.As[storage.Transactor](s.store); ok && (len(all) != 3 || !all[0].GetMore() || all[1].GetMore() || all[2].GetMore()) {
-		s.Errorf("a deletion with its tombstone, and a write, are shown as %v", all)
+		s.Errorf("Changes returned %v, expected a deletion and its tombstone as one commit, and a write", all)
 	}
 }
 
@@ -187,7 +187,7 @@ func historyAccess(s *suite) {
 			want = append(want, "h-hidden")
 		}
 		if fmt.Sprint(names) != fmt.Sprint(want) {
-			s.Errorf("the changes of %s shows %v, expected %v", tt.who, names, want)
+			s.Errorf("Changes for the caller %s returned %v, expected %v", tt.who, names, want)
 		}
 	}
 	for _, r := range s.listAt(s.as(reader), &resourcepb.ListAtRequest{Type: everyType, Tenancy: anywhere, Revision: then}) {

@@ -21,7 +21,7 @@ func statusReplaces(s *suite) {
 	two := s.writeStatus(statusOf(res, "two", "second"))
 	again := s.writeStatus(statusOf(res, "one", "third"))
 	if at := again.GetStatus()["one"].GetUpdatedAt().AsTime(); at.Before(began) {
-		s.Errorf("the status is of %v, before it was written", at)
+		s.Errorf("the status has the time %v, expected a time after its write began", at)
 	}
 	want := clone(two)
 	want.Version = again.GetVersion()
@@ -30,7 +30,7 @@ func statusReplaces(s *suite) {
 	s.same("WriteStatus", again, want)
 	s.same("Read after WriteStatus", s.read(res.GetId()), want)
 	if one.GetVersion() == two.GetVersion() || two.GetVersion() == again.GetVersion() || res.GetVersion() == one.GetVersion() {
-		s.Error("two statuses have one version")
+		s.Error("two writes of statuses returned the same version")
 	}
 	// The observed generation is not checked, and a status may have no other field.
 	req := statusOf(again, "two", "")

@@ -125,13 +125,13 @@ func TestInvalidUTF8(t *testing.T) {
 	t.Parallel()
 	everyTransport(t, catalog(t), func(t *testing.T, s *site) {
 		const path = "/demo/v1/album/blue"
-		for _, asked := range [][2]string{
+		for _, request := range [][2]string{
 			{"GET", "/demo/v1/album/%ff"}, {"GET", path + "?uid=%ff"}, {"GET", path + "?ns=%ff"}, {"PUT", path + "?version=%ff"},
 			{"DELETE", path + "?version=%ff"}, {"GET", "/demo/v1/album?limit=1&continue=%ff"}, {"GET", "/demo/v1/album?name_prefix=%ff"},
 			{"GET", "/demo/v1/album?watch&cursor=%ff"}, {"PUT", path + "/status/%ff?uid=x"}, {"GET", "/demo/v1/album?%ff=x"},
 		} {
-			got := s.do(asked[0], asked[1], "{}")
-			require.Equal(t, http.StatusBadRequest, got.code, "%s: %s", asked, got.body)
+			got := s.do(request[0], request[1], "{}")
+			require.Equal(t, http.StatusBadRequest, got.code, "%s: %s", request, got.body)
 		}
 	})
 }

@@ -109,7 +109,7 @@ func TestInvalidTypeDirectories(t *testing.T) {
 		"no scope":            {map[string]*descriptorpb.FileDescriptorProto{"a.pb": schema("a.proto", "a.b", message("A", 0))}, "types:\n  - {type: a.v1.Bb, message: a.b.A}", []string{"line 2: scope is missing"}},
 		"unknown key":         {map[string]*descriptorpb.FileDescriptorProto{"a.pb": good}, "kinds: []", []string{`line 1: unknown key "kinds", expected types`}},
 		"type twice": {map[string]*descriptorpb.FileDescriptorProto{"a.pb": good},
-			"types:\n  - {type: a.v1.Bb, message: acme.catalog.v1.Service}\n  - {type: a.v1.Bb, message: acme.catalog.v1.Service}", []string{"a.v1.Bb: it is there twice"}},
+			"types:\n  - {type: a.v1.Bb, message: acme.catalog.v1.Service}\n  - {type: a.v1.Bb, message: acme.catalog.v1.Service}", []string{"a.v1.Bb: another type has the same name"}},
 	} {
 		dir := t.TempDir()
 		for file, set := range tc.sets {
