@@ -2,6 +2,5 @@
 
 package sqlite
 
-// Windows refuses to replace or delete an open file.
-
+// statFile returns no identity. None is needed: Windows refuses to replace or delete an open file.
 func statFile(string) (id fileID, links uint64, err error) { return fileID{}, 0, nil }

@@ -271,8 +271,8 @@ func TestLocalChangesOfReplacedHistory(t *testing.T) {
 	}
 }
 
-// The notification precedes the next process's turn, so that it has the newest position and watches can compare it with
-// theirs.
+// The writer notifies before it releases the lock, so the notifications come in the order of commits and the last one has
+// the newest position.
 func TestNotificationsInCommitOrder(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
@@ -297,7 +297,7 @@ func TestNotificationsInCommitOrder(t *testing.T) {
 	}
 }
 
-// Programs of older versions notify without a position, so each of their notifications may be news.
+// Programs of older versions notify without a position, so each of their notifications may announce new rows.
 func TestNotificationWithoutPosition(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)

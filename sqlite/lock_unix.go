@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// tryLock locks a file and reports whether it did; another descriptor may hold the lock.
 func tryLock(f *os.File) (taken bool, err error) {
 	err = flock(f, unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
@@ -18,6 +19,7 @@ func tryLock(f *os.File) (taken bool, err error) {
 	return err == nil, err
 }
 
+// waitLock blocks until it has locked a file. The wait cannot be cancelled.
 func waitLock(f *os.File) error { return flock(f, unix.LOCK_EX) }
 
 func unlock(f *os.File) error { return flock(f, unix.LOCK_UN) }

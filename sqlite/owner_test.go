@@ -31,7 +31,7 @@ func queryPlan(t *testing.T, path string, statement string) string {
 func checkOwnerIndex(t *testing.T, path string) {
 	t.Helper()
 	if plan := queryPlan(t, path, "list-owned"); plan != "SEARCH resources USING COVERING INDEX resources_owned (owner=?)" {
-		t.Errorf("the plan of the query is %s", plan)
+		t.Errorf("the plan of the query is %s, expected a search of the covering index resources_owned", plan)
 	}
 }
 
@@ -54,9 +54,9 @@ func TestOwnerChanges(t *testing.T) {
 	child, version := resource("child", 0), ""
 	for step := range 40 {
 		child.Version, child.Owner = version, nil
-		by := owners[step/2%3]
-		if by != "" {
-			child.Owner = idOf(by)
+		current := owners[step/2%3]
+		if current != "" {
+			child.Owner = idOf(current)
 		}
 		child.Id.Type.GroupVersion = fmt.Sprint("v", step%5/2)
 		version = fixture.Write(t, s, child).Version
@@ -65,7 +65,7 @@ func TestOwnerChanges(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if owner != by {
+			if owner != current {
 				if len(ids) != 0 {
 					t.Fatalf("step %d: the references to %q are %v, expected none", step, owner, ids)
 				}
