@@ -84,7 +84,7 @@ func TestLargestObject(t *testing.T) {
 		}
 		err := putNote(ctx, s, notes, sized(t, "a", mebibyte+1))
 		if !errors.Is(err, storage.ErrTooLarge) || strings.Contains(err.Error(), "Batch") {
-			t.Errorf("one byte more: %v", err)
+			t.Errorf("an object with one byte more: %v, expected ErrTooLarge without advice to use a Batch", err)
 		}
 	})
 }
@@ -118,7 +118,7 @@ func TestDeletionsIgnoreSize(t *testing.T) {
 		}
 		remaining, err := fixture.Open(t, url).List(ctx, storage.StrongConsistency, fixture.AllTypes, fixture.AllTenancies, "")
 		if err != nil || len(remaining) != 0 {
-			t.Errorf("%d resources remain, %v", len(remaining), err)
+			t.Errorf("%d resources remain, %v, expected none", len(remaining), err)
 		}
 	})
 }

@@ -24,7 +24,7 @@ func TestWatchNextPrefersErrors(t *testing.T) {
 		cancel()
 		for range 2 { // before the commit is read, and in the middle of it
 			if _, err := w.Next(cancelled); !errors.Is(err, context.Canceled) {
-				t.Errorf("after the end of the context: %v", err)
+				t.Errorf("Next after the end of the context: %v, expected Canceled", err)
 			}
 			if ev, err := w.Next(ctx); err != nil || !ev.More {
 				t.Fatalf("the next event is %v, %v", ev, err)
@@ -78,12 +78,12 @@ func TestCursorAfterRelist(t *testing.T) {
 		}
 		create(ctx, t, other, map[string]int64{"b": 2})
 		resumer, _ := storage.As[storage.Resumer](b.Backend)
-		on, err := resumer.WatchFrom(ctx, fixture.AllTypes, fixture.AllTenancies, "", ev.Cursor)
+		resumed, err := resumer.WatchFrom(ctx, fixture.AllTypes, fixture.AllTenancies, "", ev.Cursor)
 		if err != nil {
 			t.Fatalf("resume from the cursor %q: %v", ev.Cursor, err)
 		}
-		defer on.Close()
-		if next := fixture.Next(t, on).GetUpsert().GetResource().GetId().GetName(); next != "b" {
+		defer resumed.Close()
+		if next := fixture.Next(t, resumed).GetUpsert().GetResource().GetId().GetName(); next != "b" {
 			t.Errorf("the next change is of %q, expected b", next)
 		}
 	})

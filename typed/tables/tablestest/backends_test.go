@@ -13,8 +13,8 @@ import (
 	"github.com/ashlar-dev/storage/typed/tables/tablestest"
 )
 
-// at returns a harness for the databases at the URLs that a function returns.
-func at(url func(testing.TB) string) tablestest.Harness {
+// harnessAt returns a harness for the databases at the URLs that a function returns.
+func harnessAt(url func(testing.TB) string) tablestest.Harness {
 	return tablestest.Harness{Handles: func(t testing.TB) func(context.Context) (storage.Backend, error) {
 		url := url(t)
 		return func(ctx context.Context) (storage.Backend, error) { return storage.Open(ctx, url) }
@@ -28,10 +28,10 @@ func memory(testing.TB) string { return fmt.Sprint("mem://storetest-", stores.Ad
 
 func TestMemory(t *testing.T) {
 	t.Parallel()
-	tablestest.Run(t, at(memory))
+	tablestest.Run(t, harnessAt(memory))
 }
 
 func TestSQLite(t *testing.T) {
 	t.Parallel()
-	tablestest.Run(t, at(func(t testing.TB) string { return "sqlite:" + filepath.Join(t.TempDir(), "store.db") }))
+	tablestest.Run(t, harnessAt(func(t testing.TB) string { return "sqlite:" + filepath.Join(t.TempDir(), "store.db") }))
 }

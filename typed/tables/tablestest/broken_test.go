@@ -103,7 +103,7 @@ func TestRulesDetectDefects(t *testing.T) {
 		found[d.rule] = true
 		t.Run(d.rule+"/"+d.defect, func(t *testing.T) {
 			t.Parallel()
-			h := at(memory)
+			h := harnessAt(memory)
 			h.Timeout = 5 * time.Second
 			if d.layer != nil {
 				handles := h.Handles

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 
 // slow returns a harness for the databases of a server.
 func slow(url func(testing.TB) string) tablestest.Harness {
-	h := at(url)
+	h := harnessAt(url)
 	h.Slow = true
 	return h
 }

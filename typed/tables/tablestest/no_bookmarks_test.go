@@ -12,7 +12,7 @@ import (
 // TestWithoutBookmarks tests a store over watches without bookmarks, like DynamoDB's, on a fast database.
 func TestWithoutBookmarks(t *testing.T) {
 	t.Parallel()
-	h := at(memory)
+	h := harnessAt(memory)
 	handles := h.Handles
 	h.Handles = func(t testing.TB) func(context.Context) (storage.Backend, error) {
 		open := handles(t)

@@ -87,7 +87,7 @@ func (w *world) close() (err error) {
 	return err
 }
 
-// at returns one of the stores.
+// harnessAt returns one of the stores.
 func (w *world) at(i int) Store { return w.stores[i%len(w.stores)] }
 
 // set creates or changes objects in one transaction.
