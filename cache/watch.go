@@ -63,6 +63,15 @@ type watch struct {
 	typ   storage.UnversionedType
 }
 
+// SkipDamage makes the inner watch skip damaged resources of some types, if it can.
+func (w *watch) SkipDamage(of func(storage.UnversionedType) bool) {
+	if inner, ok := w.Watch.(interface {
+		SkipDamage(func(storage.UnversionedType) bool)
+	}); ok {
+		inner.SkipDamage(of)
+	}
+}
+
 // Next implements storage.Watch.
 func (w *watch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 	ev, err := w.Watch.Next(ctx)

@@ -134,7 +134,8 @@ func (*pages[P]) Close() {}
 
 // Snapshot is the start of a watch: resources in list order. The caller owns each returned resource.
 type Snapshot interface {
-	// Next returns the next resource, or io.EOF after the last one.
+	// Next returns the next resource, or io.EOF after the last one. After a *storage.DamagedError the next call continues behind the damaged
+	// resource.
 	Next(ctx context.Context) (*resourcepb.Resource, error)
 	// Close frees the snapshot's resources. It is called once.
 	Close()

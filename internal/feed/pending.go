@@ -73,6 +73,9 @@ func (w *watch[P]) take() *driver.Event[P] {
 }
 
 func (w *watch[P]) wants(ev *driver.Event[P]) bool {
+	if ev.Damage != nil && w.skipsDamage(storage.UnversionedType{Group: ev.Key.Group, Kind: ev.Key.Kind}) {
+		return false
+	}
 	return w.filter.Match(&ev.Key) && (w.inHistory || !w.feed.source.Contains(w.at, ev))
 }
 

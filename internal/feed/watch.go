@@ -20,7 +20,8 @@ type watch[P any] struct {
 	feed     *Feed[P]
 	run      *run[P] // changed by Next, under mu
 	filter   key.Filter
-	lifetime context.Context // ends with Close
+	skips    func(storage.UnversionedType) bool // selects the types whose damaged resources the watch skips; nil for none
+	lifetime context.Context                    // ends with Close
 	cancel   context.CancelFunc
 	once     sync.Once
 
@@ -146,10 +147,19 @@ func (w *watch[P]) step(ctx context.Context) (d delivery[P], err error) {
 	}
 }
 
+// SkipDamage makes the watch skip damaged resources of some types, for a reader that uses only a part of its events. The function is called before the
+// first Next.
+func (w *watch[P]) SkipDamage(of func(storage.UnversionedType) bool) { w.skips = of }
+
+func (w *watch[P]) skipsDamage(of storage.UnversionedType) bool { return w.skips != nil && w.skips(of) }
+
 func (w *watch[P]) fromSnapshot(ctx context.Context) (d delivery[P], err error) {
 	ctx, done := w.during(ctx)
 	defer done()
 	res, err := w.snapshot.Next(ctx)
+	if damaged := (*storage.DamagedError)(nil); errors.As(err, &damaged) && w.skipsDamage(storage.UnversionedTypeFrom(damaged.ID.GetType())) {
+		return d, nil
+	}
 	switch {
 	case errors.Is(err, io.EOF):
 		w.snapshot.Close()

@@ -36,7 +36,16 @@ func (f *feed[V]) open(ctx context.Context) (storage.Watch, error) {
 			all.Group, all.Kind = storage.Wildcard, storage.Wildcard
 		}
 	}
-	return f.backend.WatchList(ctx, all, &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}, "")
+	w, err := f.backend.WatchList(ctx, all, &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}, "")
+	if skipper, ok := w.(damageSkipper); ok && len(f.types) > 1 {
+		skipper.SkipDamage(func(t storage.UnversionedType) bool { return !slices.Contains(f.types, t) })
+	}
+	return w, err
+}
+
+// damageSkipper is a watch that can skip the damaged resources of some types.
+type damageSkipper interface {
+	SkipDamage(of func(storage.UnversionedType) bool)
 }
 
 // hasType reports whether a resource has a copied type.

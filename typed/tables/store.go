@@ -90,8 +90,8 @@ func (s *Store) Close() error {
 // Err returns the reason why the store does not receive changes at present; nil while it does. The reason may pass: the store lists the database
 // again until that succeeds. Meanwhile reads return the last state, and calls that wait for changes fail with the reason when their context ends.
 //
-// A damaged resource is such a reason, as a [*storage.DamagedError]: overwrite or delete it in the backend. It may be of a type that no table has,
-// because one watch covers the group of several tables, or the whole database if they are of several groups.
+// A damaged resource of a table is such a reason, as a [*storage.DamagedError]: overwrite or delete it in the backend. Damaged resources of other types
+// are skipped, except in the lists of DynamoDB.
 func (s *Store) Err() error { return s.copy.Health() }
 
 // checkOpen returns the reason why the store cannot serve a call.
