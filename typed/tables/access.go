@@ -20,8 +20,9 @@ type accessSet struct {
 	size        int // of all written resources
 	hasListed   bool
 	guards      map[*table]guard
-	hasEnded    bool     // the transaction accepts no more calls
-	seenEntries []*entry // entries returned to the program, in builds with the race detector
+	claims      map[key.Key]string // stored versions of the claims of unique values
+	hasEnded    bool               // the transaction accepts no more calls
+	seenEntries []*entry           // entries returned to the program, in builds with the race detector
 }
 
 // storedEntry returns the stored entry of a key, nil for none.

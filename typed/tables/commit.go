@@ -197,6 +197,14 @@ func (tx *Tx) operations() (ops []storage.Op, keys []keyVersion) {
 			ops = append(ops, storage.Op{Check: id, Version: g.version})
 		}
 	}
+	for _, op := range tx.claimOperations() {
+		ops = append(ops, op)
+		if op.Write != nil {
+			keys = append(keys, keyVersion{key.Of(op.Write.GetId()), op.Write.GetVersion()})
+		} else {
+			keys = append(keys, keyVersion{key.Of(op.Delete), op.Version})
+		}
+	}
 	return ops, keys
 }
 

@@ -40,7 +40,8 @@
 //		return Tasks.Put(tx, task)
 //	})
 //
-// [Store.Batch] makes many changes that need not be atomic together. [Table.WithGuard] protects against phantoms, which are objects that appear
+// [Store.Batch] makes many changes that need not be atomic together. An [Index] that is Unique allows a value once, across all processes.
+// [Table.WithGuard] protects against phantoms, which are objects that appear
 // after a list was read.
 //
 // # Watching

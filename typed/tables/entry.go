@@ -1,8 +1,11 @@
 package tables
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
@@ -15,6 +18,7 @@ type table struct {
 	typ        *resourcepb.Type
 	indexes    map[string]tableIndex
 	hasGuard   bool
+	unique     []uniqueIndex
 	object     func(*resourcepb.Resource) (any, error)
 	encode     func(object any) (*resourcepb.Resource, error)
 	values     func(object any) []string
@@ -41,6 +45,33 @@ func (t *table) guardID() *resourcepb.ID {
 		Uid: "guard", Name: "guard", Tenancy: &resourcepb.Tenancy{},
 		Type: &resourcepb.Type{Group: t.typ.GetGroup(), GroupVersion: t.typ.GetGroupVersion(), Kind: t.typ.GetKind() + ".guard"},
 	}
+}
+
+// uniqueIndex is an index in which at most one object has a value.
+type uniqueIndex struct{ name, prefix string }
+
+// claimID returns the id of the resource that the object with a value of a unique index owns. Every transaction that gives the value to an object
+// writes the resource, so two of them cannot both be committed.
+func (t *table) claimID(x uniqueIndex, value string) *resourcepb.ID {
+	id, sum := t.guardID(), sha256.Sum256([]byte(x.name+"\x00"+strings.TrimPrefix(value, x.prefix)))
+	id.Name = "unique-" + hex.EncodeToString(sum[:])
+	return id
+}
+
+// uniqueValues returns the values of an entry in unique indexes, with the ids of their claims.
+func (t *table) uniqueValues(e *entry) map[string]*resourcepb.ID {
+	if len(t.unique) == 0 || e == nil {
+		return nil
+	}
+	claims := map[string]*resourcepb.ID{}
+	for _, value := range e.values {
+		for _, x := range t.unique {
+			if strings.HasPrefix(value, x.prefix) {
+				claims[value] = t.claimID(x, value)
+			}
+		}
+	}
+	return claims
 }
 
 // checkID returns an error for an id of another table.

@@ -10,6 +10,10 @@ import (
 type Index[T any, K Value] struct {
 	// Name is unique among the indexes of a table.
 	Name string
+	// Unique allows a value for at most one object of the table: [Table.Put] fails with [ErrNotUnique] for a second one. This holds across all
+	// programs whose table has the index. Each value in use occupies a small resource, whose kind is the table's with the suffix ".guard", and one
+	// operation of the transactions that add or remove it.
+	Unique bool
 	// Values returns the values of an object: none, one or several. It is called concurrently, for each state of an object. For an object that
 	// is put, it is called again when the object is stored and has its version. It must neither modify nor retain the object.
 	Values func(*typed.Object[T]) []K
@@ -44,10 +48,13 @@ func (x Index[T, K]) query(q rangeQuery) Query {
 // AnyIndex is an [Index] of a table of T with any value type.
 type AnyIndex[T any] interface {
 	name() string
+	isUnique() bool
 	values(o *typed.Object[T], prefix string, to []string) []string
 }
 
 func (x Index[T, K]) name() string { return x.Name }
+
+func (x Index[T, K]) isUnique() bool { return x.Unique }
 
 // values appends the values of an object. Each has the prefix and an encoding that preserves the order of values.
 func (x Index[T, K]) values(o *typed.Object[T], prefix string, to []string) []string {

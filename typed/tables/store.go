@@ -55,7 +55,7 @@ func (s *Store) add(t *table) error {
 		return t.openErr
 	}
 	types := map[storage.UnversionedType]*table{t.name(): t}
-	if t.hasGuard {
+	if t.hasGuard || len(t.unique) > 0 {
 		types[storage.UnversionedTypeFrom(t.guardID().Type)] = nil
 	}
 	for name, owner := range types {

@@ -47,6 +47,9 @@ func newTable[T any](typ *resourcepb.Type, codec *typed.Codec[T], indexes []AnyI
 		}
 		t.indexes[x.name()] = tableIndex{firstIndex + i, reflect.TypeOf(x)}
 		prefixes[i] = indexPrefix(t.number, firstIndex+i)
+		if x.isUnique() {
+			t.unique = append(t.unique, uniqueIndex{x.name(), prefixes[i]})
+		}
 	}
 	owners, metadata := indexPrefix(t.number, ownerIndex), indexPrefix(t.number, metadataIndex)
 	t.object = func(res *resourcepb.Resource) (any, error) { return codec.Object(res) }

@@ -118,6 +118,9 @@ func (t *Table[T]) Put(tx *Tx, o *typed.Object[T]) error {
 	}
 	now := &entry{key: key.Of(o.ID), id: o.ID, version: o.Version, table: t.table, object: o}
 	now.values, now.digest = t.values(o), digestOf(t.encode, o)
+	if err := tx.checkUnique(t.table, was, now); err != nil {
+		return err
+	}
 	tx.setChange(t.table, now.key, &change{stored: was, result: now, res: res, size: size})
 	return nil
 }
@@ -137,7 +140,7 @@ func (t *Table[T]) Delete(tx *Tx, id *resourcepb.ID) error {
 		return nil
 	}
 	tx.setChange(t.table, current.stored.key, &change{stored: current.stored})
-	return nil
+	return tx.checkUnique(t.table, current.stored, nil)
 }
 
 // readCurrent returns the stored entry of an id and its entry in the transaction. It counts as a read.
@@ -167,9 +170,15 @@ func (tx *Tx) checkSize() error {
 			size += codec.Size(&resourcepb.Resource{Id: t.guardID()})
 		}
 	}
+	claims := tx.claimOperations()
+	for i := range claims {
+		if claims[i].Write != nil {
+			size += codec.Size(claims[i].Write)
+		}
+	}
 	if size > maxSize {
 		return fmt.Errorf("%w: the objects changed by the Update have %d bytes, the limit is %d: use Batch",
 			storage.ErrTooLarge, size, maxSize)
 	}
-	return tx.r.store.checkOpCount(len(tx.touchedKeys) + len(tx.guards))
+	return tx.r.store.checkOpCount(len(tx.touchedKeys) + len(tx.guards) + len(claims))
 }
