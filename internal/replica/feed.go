@@ -21,8 +21,8 @@ type feed[V any] struct {
 	helpers sync.WaitGroup            // the broadcaster and verifications
 }
 
-// open opens the single watch of all types.
-func (f *feed[V]) open(ctx context.Context) (storage.Watch, error) {
+// watchedTypes returns the filter of the single watch of all types.
+func (f *feed[V]) watchedTypes() storage.UnversionedType {
 	all := storage.UnversionedType{Group: storage.Wildcard, Kind: storage.Wildcard}
 	if len(f.types) > 0 {
 		all = f.types[0]
@@ -36,11 +36,35 @@ func (f *feed[V]) open(ctx context.Context) (storage.Watch, error) {
 			all.Group, all.Kind = storage.Wildcard, storage.Wildcard
 		}
 	}
-	w, err := f.backend.WatchList(ctx, all, &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}, "")
+	return all
+}
+
+// open opens the watch that feeds the copy.
+func (f *feed[V]) open(ctx context.Context) (storage.Watch, error) {
+	w, err := f.backend.WatchList(ctx, f.watchedTypes(), allTenancies(), "")
+	return f.skipDamage(w), err
+}
+
+// WatchFrom returns a watch of the backend of the changes after a cursor. It includes the copied types and may include others.
+func (f *feed[V]) WatchFrom(ctx context.Context, cursor string) (storage.Watch, error) {
+	resumer, ok := storage.As[storage.Resumer](f.backend)
+	if !ok {
+		return nil, fmt.Errorf("%w: the backend cannot resume a watch", storage.ErrInvalid)
+	}
+	w, err := resumer.WatchFrom(ctx, f.watchedTypes(), allTenancies(), "", cursor)
+	return f.skipDamage(w), err
+}
+
+func allTenancies() *resourcepb.Tenancy {
+	return &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}
+}
+
+// skipDamage makes a watch skip the damaged resources of types that are not copied.
+func (f *feed[V]) skipDamage(w storage.Watch) storage.Watch {
 	if skipper, ok := w.(damageSkipper); ok && len(f.types) > 1 {
 		skipper.SkipDamage(func(t storage.UnversionedType) bool { return !slices.Contains(f.types, t) })
 	}
-	return w, err
+	return w
 }
 
 // damageSkipper is a watch that can skip the damaged resources of some types.

@@ -47,7 +47,7 @@
 // # Watching
 //
 // [Store.ViewAndWatch] returns a stream of the changes after a View. Each event has the object before and after the change, and the last event of
-// a commit is marked.
+// a commit is marked. [Store.WatchFrom] continues at the cursor of an event, in any process.
 //
 // # DynamoDB
 //

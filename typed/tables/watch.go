@@ -13,19 +13,52 @@ import (
 type Filter struct {
 	table   *table
 	queries []Query
+	actions Action // 0 for all
+}
+
+// Action is a kind of change.
+type Action int
+
+// The actions.
+const (
+	Created Action = 1 << iota
+	Updated
+	Deleted
+)
+
+// On returns the filter for changes of some actions. An update that makes an object start or stop matching is an update.
+func (f Filter) On(actions ...Action) Filter {
+	f.actions = 0
+	for _, action := range actions {
+		f.actions |= action
+	}
+	return f
 }
 
 // Where returns a filter for the changes of objects that all queries select before or after the change. So a watch also returns the
 // changes that make an object start or stop matching. Without queries it selects all changes of the table.
-func (t *Table[T]) Where(queries ...Query) Filter { return Filter{t.table, queries} }
+func (t *Table[T]) Where(queries ...Query) Filter { return Filter{table: t.table, queries: queries} }
 
 // Watch is a stream of the changes of a store. Next must not be called concurrently; Close may be called from any goroutine.
 type Watch struct {
-	filters       map[*table][]query
-	follower      *replica.Follower[*entry]
+	filters       map[*table][]watchFilter
+	changes       changes
 	commit        []Event // events of the current commit
 	returnedCount int
 	lastRead      reading // the last returned objects
+}
+
+// watchFilter is a filter of one table.
+type watchFilter struct {
+	query   query
+	actions Action // 0 for all
+}
+
+// changes is the source of a watch. Next returns the changes of a commit, which are valid until the next call. Err returns its error, or the context's.
+type changes interface {
+	Next(ctx context.Context) ([]replica.Change[*entry], error)
+	Err(ctx context.Context) error
+	Close()
 }
 
 // Event is a change of one object. [Table.Event] returns its content.
@@ -33,7 +66,7 @@ type Event struct {
 	// More reports that the next event belongs to the same commit. A reader that has applied the events up to one without More has a state that
 	// existed in the store.
 	More bool
-	// Cursor is a position at or behind the change, for [storage.Resumer]; "" if the backend cannot resume.
+	// Cursor is a position at or behind the change, for [Store.WatchFrom] and [storage.Resumer]; "" if the backend cannot resume.
 	Cursor string
 
 	old, now *entry
@@ -79,7 +112,25 @@ func (s *Store) ViewAndWatch(ctx context.Context, fn func(*View) error, filters 
 	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	w := &Watch{filters: map[*table][]query{}}
+	w, err := s.newWatch(filters)
+	if err != nil {
+		return nil, err
+	}
+	r := &reading{store: s}
+	r.rows, w.changes = s.copy.BorrowAndFollow()
+	defer r.rows.Return()
+	if fn != nil {
+		if err := r.callView(fn); err != nil {
+			w.Close()
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// newWatch returns a watch with filters and without a source.
+func (s *Store) newWatch(filters []Filter) (*Watch, error) {
+	w := &Watch{filters: map[*table][]watchFilter{}}
 	for _, f := range filters {
 		if f.table == nil {
 			return nil, fmt.Errorf("%w: the filter is the zero Filter", storage.ErrInvalid)
@@ -91,16 +142,7 @@ func (s *Store) ViewAndWatch(ctx context.Context, fn func(*View) error, filters 
 		if err != nil {
 			return nil, err
 		}
-		w.filters[f.table] = append(w.filters[f.table], q)
-	}
-	r := &reading{store: s}
-	r.rows, w.follower = s.copy.BorrowAndFollow()
-	defer r.rows.Return()
-	if fn != nil {
-		if err := r.callView(fn); err != nil {
-			w.Close()
-			return nil, err
-		}
+		w.filters[f.table] = append(w.filters[f.table], watchFilter{q, f.actions})
 	}
 	return w, nil
 }
@@ -110,7 +152,7 @@ func (s *Store) ViewAndWatch(ctx context.Context, fn func(*View) error, filters 
 func (w *Watch) Next(ctx context.Context) (Event, error) {
 	w.lastRead.assertUnchanged()
 	w.lastRead.seenEntries = w.lastRead.seenEntries[:0]
-	if err := w.follower.Err(ctx); err != nil {
+	if err := w.changes.Err(ctx); err != nil {
 		return Event{}, err
 	}
 	for w.returnedCount == len(w.commit) {
@@ -130,7 +172,7 @@ func (w *Watch) Next(ctx context.Context) (Event, error) {
 
 // read reads the next commit.
 func (w *Watch) read(ctx context.Context) error {
-	changes, err := w.follower.Next(ctx)
+	changes, err := w.changes.Next(ctx)
 	if err != nil {
 		return err
 	}
@@ -160,17 +202,31 @@ func visible(row *replica.Row[*entry]) *entry {
 }
 
 // Close ends the watch. Closing twice is allowed.
-func (w *Watch) Close() { w.follower.Close() }
+func (w *Watch) Close() { w.changes.Close() }
 
 // matches reports whether the watch returns an event.
 func (w *Watch) matches(t *table, ev *Event) bool {
 	if len(w.filters) == 0 {
 		return true
 	}
-	for _, q := range w.filters[t] {
-		if ev.old != nil && q.match(ev.old) || ev.now != nil && q.match(ev.now) {
+	for _, f := range w.filters[t] {
+		if f.actions != 0 && f.actions&ev.action() == 0 {
+			continue
+		}
+		if ev.old != nil && f.query.match(ev.old) || ev.now != nil && f.query.match(ev.now) {
 			return true
 		}
 	}
 	return false
+}
+
+// action returns the kind of the change.
+func (ev *Event) action() Action {
+	switch {
+	case ev.old == nil:
+		return Created
+	case ev.now == nil:
+		return Deleted
+	}
+	return Updated
 }
