@@ -24,6 +24,7 @@ type database struct {
 	id   atomic.Pointer[driver.StoreID] // of the store, which may be replaced by another one
 
 	main     *pgxpool.Pool
+	catchUp  chan struct{} // has an element for each connection of main that reads history for a watch
 	side     *pgxpool.Pool // for the feed's polls and NOTIFY, which must not wait behind callers
 	pools    []*pgxpool.Pool
 	sessions sessions
@@ -37,7 +38,7 @@ type database struct {
 }
 
 func newDatabase(main *pgxpool.Pool, opts Options) (*database, error) {
-	d := &database{opts: opts, sql: newStatements(opts.Schema), main: main}
+	d := &database{opts: opts, sql: newStatements(opts.Schema), main: main, catchUp: make(chan struct{}, max(1, main.Config().MaxConns/catchUpShare))}
 	d.lifetime, d.end = context.WithCancel(context.Background())
 	d.abortCtx, d.abort = context.WithCancel(context.Background())
 	config := main.Config()
@@ -113,6 +114,22 @@ func (d *database) withWatchdog(ctx context.Context, conn *pgxpool.Conn, f func(
 	ctx, done := d.watchdog.watch(ctx, conn.Conn(), false, 0)
 	defer done(false)
 	return f(ctx, conn.Conn())
+}
+
+// catchUpShare is the part of the connections, one in so many, that may read history for watches. The others remain for callers: slow
+// watches must not block writes.
+const catchUpShare = 4
+
+// beginCatchUp blocks until another connection may read history for a watch. The caller calls done after the read.
+func (d *database) beginCatchUp(ctx context.Context) (done func(), err error) {
+	select {
+	case d.catchUp <- struct{}{}:
+		return func() { <-d.catchUp }, nil
+	case <-ctx.Done():
+		return nil, notSent{ctx.Err()}
+	case <-d.lifetime.Done():
+		return nil, storage.ErrClosed
+	}
 }
 
 // pollTimeout is how long a poll waits for an answer before it considers its connection broken.

@@ -24,7 +24,7 @@
 //
 //   - postgres.go: Backend and its parts; url.go: parameters of a URL, pools; schema.go: creation of a store.
 //   - feed.go: changes for the watches; retention.go: deletion of old changes; mover.go: notes and fence of a migration.
-//   - read.go, list.go: reads and lists of the present; history.go, past.go: reads at a revision.
+//   - read.go, list.go, children.go: reads, lists and owner references of the present; history.go, past.go: reads at a revision.
 //   - write.go: batches and transactions; send.go: statements, and the outcome of lost answers; mutation.go.
 //   - frontier.go: how far the history is final; log.go: positions and pages of changes.
 //   - notify.go: LISTEN and NOTIFY, and changes that need not be read back; conn.go: connections, sessions, retries.

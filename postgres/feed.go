@@ -82,6 +82,11 @@ func (s *source) History(from position, _ *driver.Filter) driver.History[positio
 }
 
 func (s *source) page(ctx context.Context, from position, limit int) (events []*event, end position, more bool, err error) {
+	done, err := s.beginCatchUp(ctx)
+	if err != nil {
+		return nil, from, false, err
+	}
+	defer done()
 	var next page
 	// Published changes are final, even if the notes cannot prove it any more.
 	published := s.feedPosition.Load()

@@ -53,7 +53,11 @@ func (r *pageReader) readPage(ctx context.Context, q *driver.HistoryQuery[positi
 		return err
 	}
 	for {
-		err = r.onPrimary(ctx, read)
+		if q.PrecedesWatch {
+			err = r.catchUpOnPrimary(ctx, read)
+		} else {
+			err = r.onPrimary(ctx, read)
+		}
 		switch {
 		case q.At != nil || !final:
 			return look, err
@@ -69,6 +73,19 @@ func (r *pageReader) readPage(ctx context.Context, q *driver.HistoryQuery[positi
 		}
 		at = &newest.at
 	}
+}
+
+// catchUpOnPrimary is onPrimary for a read by a watch.
+func (r *pageReader) catchUpOnPrimary(ctx context.Context, f func(ctx context.Context, conn *pgxpool.Conn) error) error {
+	done, err := r.beginCatchUp(ctx)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return inconsistent(ctx, err)
+	case err != nil:
+		return err
+	}
+	defer done()
+	return r.onPrimary(ctx, f)
 }
 
 // pageRead is one attempt to read a page, in one snapshot.
