@@ -63,6 +63,9 @@ type ListOptions struct {
 	// continue tokens are valid as long as the revision is kept. It is [ErrInvalid] if the backend keeps no history. Package
 	// history documents the other errors.
 	Revision int64
+	// SkipDamaged is called for each damaged resource. If it returns true, the page omits the resource; otherwise, and if it is nil, the
+	// list fails with the [*DamagedError]. A backend that cannot read past a damaged resource ignores SkipDamaged.
+	SkipDamaged func(*DamagedError) bool
 }
 
 // Page is a part of a listing.

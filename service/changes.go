@@ -198,4 +198,6 @@ func (c *changes) visibleChange(change *history.Change) (*resourcepb.Change, err
 }
 
 // toStatus converts an error to a status error.
-func (c *changes) toStatus(err error) error { return c.server.toStatus(c.ctx, "read the changes", err) }
+func (c *changes) toStatus(err error) error {
+	return c.server.toStatus(c.ctx, "read the changes", c.hideDamaged(c.ctx, err))
+}

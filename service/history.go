@@ -63,7 +63,7 @@ func (s *Server) ListAt(ctx context.Context, req *resourcepb.ListAtRequest) (*re
 	}
 	page, err := v.scanPage(ctx, h, filter, rest, req.GetRevision(), int(req.GetLimit()))
 	if err != nil {
-		return nil, s.toStatus(ctx, "list the past", err)
+		return nil, s.toStatus(ctx, "list the past", v.hideDamaged(ctx, err))
 	}
 	return page, nil
 }

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"google.golang.org/grpc/codes"
@@ -31,25 +32,28 @@ func (s *Server) List(ctx context.Context, req *resourcepb.ListRequest) (*resour
 	}
 	listed, err := list(ctx, req)
 	if err != nil {
-		return nil, s.toStatus(ctx, "list", err)
+		return nil, s.toStatus(ctx, "list", v.hideDamaged(ctx, err))
 	}
 	return listed, nil
 }
 
-// listAll lists without pages. With Options.MaxList it reads pages, so that it can end before it has read a list that is too large.
+// listAll lists without pages. It reads pages with Options.MaxList, so that it can end before it has read a list that is too large, and if a
+// resource is damaged.
 func (v *view) listAll(ctx context.Context, req *resourcepb.ListRequest) (*resourcepb.ListResponse, error) {
 	name := storage.UnversionedTypeFrom(v.name)
 	pager, ok := storage.As[storage.Pager](v.server.backend)
 	if v.server.opts.MaxList == 0 || !ok {
 		all, err := v.server.backend.List(ctx, consistency(ctx), name, v.tenancy, req.GetNamePrefix())
-		if err != nil {
+		if err == nil {
+			page, err := v.filter(ctx, all, 0)
+			return &resourcepb.ListResponse{Resources: page.shown}, err
+		}
+		if damaged := (*storage.DamagedError)(nil); !ok || !errors.As(err, &damaged) {
 			return nil, err
 		}
-		page, err := v.filter(ctx, all, 0)
-		return &resourcepb.ListResponse{Resources: page.shown}, err
 	}
 	out, size := &resourcepb.ListResponse{}, 0
-	for opts := (storage.ListOptions{Consistency: consistency(ctx)}); ; {
+	for opts := (storage.ListOptions{Consistency: consistency(ctx), SkipDamaged: v.skipDamaged(ctx)}); ; {
 		page, err := pager.ListPage(ctx, name, v.tenancy, req.GetNamePrefix(), opts)
 		if err != nil {
 			return nil, err
@@ -61,7 +65,7 @@ func (v *view) listAll(ctx context.Context, req *resourcepb.ListRequest) (*resou
 		for _, res := range visible.shown {
 			size += sizeIn(res)
 		}
-		if size > v.server.opts.MaxList {
+		if v.server.opts.MaxList > 0 && size > v.server.opts.MaxList {
 			return nil, v.server.tooLarge()
 		}
 		out.Resources = append(out.Resources, visible.shown...)
@@ -84,7 +88,7 @@ func (v *view) listPage(ctx context.Context, req *resourcepb.ListRequest) (*reso
 		return nil, status.Error(codes.Unimplemented, "the store cannot list in pages: list without a limit")
 	}
 	limit := int(req.GetLimit())
-	opts := storage.ListOptions{Consistency: consistency(ctx), Limit: limit, Continue: req.GetContinue()}
+	opts := storage.ListOptions{Consistency: consistency(ctx), Limit: limit, Continue: req.GetContinue(), SkipDamaged: v.skipDamaged(ctx)}
 	for {
 		page, err := pager.ListPage(ctx, storage.UnversionedTypeFrom(v.name), v.tenancy, req.GetNamePrefix(), opts)
 		if err != nil {
@@ -96,7 +100,7 @@ func (v *view) listPage(ctx context.Context, req *resourcepb.ListRequest) (*reso
 			return nil, err
 		}
 		switch {
-		case visible.end == read || page.Continue == "" && !visible.full:
+		case read > 0 && visible.end == read || page.Continue == "" && !visible.full:
 			return &resourcepb.ListResponse{Resources: visible.shown, Continue: page.Continue, Cursor: page.Cursor}, nil
 		case visible.end > 0:
 			opts.Limit = visible.end // list the same page again, without the rest

@@ -43,7 +43,7 @@ func (s *Server) ListByOwner(ctx context.Context, req *resourcepb.ListByOwnerReq
 	}
 	owned, page, err := s.readOwned(ctx, v, ids, int(req.GetLimit()))
 	if err != nil {
-		return nil, s.toStatus(ctx, "list by owner", err)
+		return nil, s.toStatus(ctx, "list by owner", s.hideDamaged(ctx, err)) // permission to read the owner does not include its children
 	}
 	if page > 0 && len(owned) > page {
 		owned = owned[:page]

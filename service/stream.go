@@ -239,7 +239,7 @@ func (st *stream) toStatus(err error) error {
 	if errors.Is(err, storage.ErrCompacted) && st.req.GetCursor() == "" && !st.req.GetCursors() && !errors.Is(context.Cause(st.ctx), errDraining) {
 		return reasonError(codes.Aborted, "COMPACTED", storage.ErrCompacted.Error()) // clients without cursors expect Aborted at every end of a watch
 	}
-	return st.server.toStatus(st.ctx, "watch", err)
+	return st.server.toStatus(st.ctx, "watch", st.hideDamaged(st.ctx, err))
 }
 
 // visibleEvent returns an event as the caller may see it, or nil if it is hidden. If a resource leaves the caller's view, because of its group

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/ashlar-dev/storage"
@@ -153,8 +154,16 @@ func (b *Backend[P]) historyPage(ctx context.Context, f *driver.Filter, opts sto
 	var resources decodedRows
 	var last []byte
 	past, err := b.historian.ReadAt(ctx, &q, func(v *driver.Version) error {
+		err := resources.addVersion(v)
+		var damaged *storage.DamagedError
+		if errors.As(err, &damaged) && opts.SkipDamaged != nil && opts.SkipDamaged(damaged) {
+			if len(resources.resources) == 0 {
+				last = append(last[:0], v.Key...) // otherwise the continue token does not name a resource that the page omits
+			}
+			return nil
+		}
 		last = append(last[:0], v.Key...)
-		return resources.addVersion(v)
+		return err
 	})
 	if err != nil {
 		return storage.Page{}, err
