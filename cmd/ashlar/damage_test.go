@@ -2,6 +2,7 @@ package main
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/ncruces/go-sqlite3"
@@ -29,4 +30,31 @@ func TestDeleteDamaged(t *testing.T) {
 	}
 	c.ok("", "delete", "core/ConfigMap", "broken")
 	require.NotContains(t, c.ok("", "list", "*"), "broken")
+}
+
+// fsck reports every damaged resource and deletes them on request.
+func TestFsck(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "store.db")
+	c := newRunner(t, "sqlite:"+path)
+	require.Equal(t, "checked 0 resources\n", c.ok("", "fsck"))
+	for _, name := range []string{"a", "broken-1", "broken-2", "z"} {
+		c.ok(configMap(name, "1"), "apply", "-f", "-")
+	}
+	db, err := sqlite3.Open(path)
+	require.NoError(t, err)
+	defer db.Close()
+	require.NoError(t, db.Exec("UPDATE resources SET data = x'ff' WHERE instr(key, 'broken') > 0"))
+
+	r := c.run("", "fsck")
+	require.Equal(t, cli.ExitFailed, r.code)
+	require.Contains(t, r.err, "the store has 2 damaged resources")
+	for _, name := range []string{"broken-1", "broken-2"} {
+		require.Equal(t, 1, strings.Count(r.out, "core/ConfigMap/"+name+" in default/default, version "), r.out)
+	}
+	deleted := c.ok("", "fsck", "--delete")
+	require.Equal(t, 2, strings.Count(deleted, ", deleted: "), deleted)
+	require.Contains(t, deleted, "checked 2 resources\n")
+	require.Equal(t, "checked 2 resources\n", c.ok("", "fsck"))
+	require.Equal(t, []string{"core/ConfigMap/a", "core/ConfigMap/z"}, lines(c.ok("", "list", "*", "-o", "name")))
 }

@@ -169,6 +169,7 @@ func mistakesThroughServer(t *testing.T, c *runner) {
 		"empty cursor":    {"", []string{"watch", "*", "--cursor", ""}, cli.ExitUsage, "the cursor is empty"},
 		"too large":       {configMap("big", strings.Repeat("x", 1<<20-100)), []string{"apply", "-f", "-"}, cli.ExitFailed, "too large"},
 		"compact":         {"", []string{"compact", "1"}, cli.ExitUsage, "compact does not support --server"},
+		"fsck":            {"", []string{"fsck"}, cli.ExitUsage, "fsck does not support --server"},
 		"schema":          {"", []string{"schema", "status"}, cli.ExitUsage, "does not support --server"},
 		"migrate":         {"", []string{"migrate", "--from", "mem://", "--to", "mem://"}, cli.ExitUsage, "migrate does not support --server"},
 		"import":          {"", []string{"import", "x"}, cli.ExitUsage, "import does not support --server"},
