@@ -63,6 +63,10 @@ test-integration: cc curl docker images ## The packages that talk to databases i
 stress: cc curl docker images ## make test of PKG beside BUSY (8) busy processes: PKG=./lease TESTFLAGS='-run TestX -count=3'
 	@tools/stress.sh $(TEST) $(PKG)
 
+.PHONY: hostile
+hostile: ## ashlar serve beside clients that misuse it: its peak memory, and the rate of another client (Linux)
+	$(GO) test -tags 'integration soak' -count=1 -timeout $(TEST_TIMEOUT) -v $(TESTFLAGS) -run '^TestHostileLoad$$' ./cmd/ashlar
+
 .PHONY: compat
 compat: cc ## The published client of the API that the resource service is compatible with, against ours (TESTFLAGS='-tags integration': on Postgres too)
 	cd service/compat && $(GO) test -race -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...

@@ -19,6 +19,7 @@ import (
 // counts until the gRPC server has written it to the connection, which may be after the end of its call.
 type answers struct {
 	budget  *budget
+	turns   *turns
 	timeout time.Duration
 	logger  *slog.Logger
 	stalled func() // counts a disconnected client
@@ -150,6 +151,39 @@ func isWritten(m proto.Message) bool {
 	return false
 }
 
+// isList reports whether a request is for a list.
+func isList(request any) bool {
+	switch request.(type) {
+	case *resourcepb.ListRequest, *resourcepb.ListByOwnerRequest, *resourcepb.ListAtRequest:
+		return true
+	}
+	return false
+}
+
+// hasSnapshot reports whether a request of a stream is for resources or changes that are stored already.
+func hasSnapshot(request any) bool {
+	switch r := request.(type) {
+	case *resourcepb.WatchListRequest:
+		return r.GetCursor() == ""
+	case *resourcepb.WatchStoreRequest:
+		return r.GetCursor() == ""
+	case *resourcepb.ChangesRequest:
+		return true
+	}
+	return false
+}
+
+// endsSnapshot reports whether a message of a stream ends its snapshot.
+func endsSnapshot(message any) bool {
+	switch m := message.(type) {
+	case *resourcepb.WatchEvent:
+		return m.GetEndOfSnapshot() != nil
+	case *resourcepb.StoreEvent:
+		return m.GetAction() == resourcepb.Action_ACTION_START
+	}
+	return false
+}
+
 func (a *answers) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	out, ok := ctx.Value(answerKey{}).(*answer)
 	if !ok {
@@ -157,6 +191,13 @@ func (a *answers) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, n
 	}
 	if err := a.budget.check(out.caller); err != nil {
 		return nil, err
+	}
+	if isList(req) {
+		release, err := a.turns.take(ctx, out.caller)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
 	}
 	message, err := next(ctx, req)
 	if err != nil {
@@ -170,20 +211,40 @@ func (a *answers) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, n
 }
 
 func (a *answers) stream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	if out, ok := s.Context().Value(answerKey{}).(*answer); ok {
-		s = answerStream{s, out}
+	out, ok := s.Context().Value(answerKey{}).(*answer)
+	if !ok {
+		return next(srv, s)
 	}
-	return next(srv, s)
+	bounded := &answerStream{ServerStream: s, out: out}
+	defer bounded.endTurn()
+	return next(srv, bounded)
 }
 
-// answerStream is a stream whose messages are bounded.
+// answerStream is a stream whose messages are bounded. It has a turn during its snapshot.
 type answerStream struct {
 	grpc.ServerStream
-	out *answer
+	out     *answer
+	release func() // ends the turn; nil without one
+}
+
+func (s *answerStream) endTurn() {
+	if s.release != nil {
+		s.release()
+		s.release = nil
+	}
+}
+
+// RecvMsg receives a request, and waits for a turn if its answer has a snapshot.
+func (s *answerStream) RecvMsg(m any) error {
+	err := s.ServerStream.RecvMsg(m)
+	if err == nil && s.release == nil && hasSnapshot(m) {
+		s.release, err = s.out.all.turns.take(s.Context(), s.out.caller)
+	}
+	return err
 }
 
 // SendMsg sends a message.
-func (s answerStream) SendMsg(m any) error {
+func (s *answerStream) SendMsg(m any) error {
 	message, ok := m.(proto.Message)
 	if !ok {
 		return s.ServerStream.SendMsg(m)
@@ -192,5 +253,9 @@ func (s answerStream) SendMsg(m any) error {
 	if err != nil {
 		return err
 	}
-	return s.ServerStream.SendMsg(counted)
+	err = s.ServerStream.SendMsg(counted)
+	if endsSnapshot(m) {
+		s.endTurn()
+	}
+	return err
 }

@@ -30,13 +30,14 @@ type answersFixture struct {
 	stalled atomic.Int64
 	client  *grpc.ClientConn
 	id      *resourcepb.ID
+	data    *anypb.Any
 }
 
 func newAnswersFixture(t *testing.T, total int64, timeout time.Duration) *answersFixture {
 	t.Helper()
 	f := &answersFixture{T: t}
 	f.answers = &answers{
-		budget: newBudget(total, false), timeout: timeout, logger: slog.New(slog.DiscardHandler), stalled: func() { f.stalled.Add(1) },
+		budget: newBudget(total, false), turns: newTurns(1, false), timeout: timeout, logger: slog.New(slog.DiscardHandler), stalled: func() { f.stalled.Add(1) },
 	}
 	backend := inmem.New(nil)
 	resources := service.New(backend, registry.NewOpen(registry.Type{}), nil)
@@ -62,6 +63,7 @@ func newAnswersFixture(t *testing.T, total int64, timeout time.Duration) *answer
 	if err != nil {
 		t.Fatal(err)
 	}
+	f.data = data
 	f.id = &resourcepb.ID{Type: &resourcepb.Type{Group: "demo", GroupVersion: "v1", Kind: "Album"}, Name: "a"}
 	written, err := resources.Write(t.Context(), &resourcepb.WriteRequest{Resource: &resourcepb.Resource{Id: f.id, Data: data}})
 	if err != nil {
@@ -74,7 +76,13 @@ func newAnswersFixture(t *testing.T, total int64, timeout time.Duration) *answer
 // open calls a method and reads none of its answers.
 func (f *answersFixture) open(method string, request any) grpc.ClientStream {
 	f.Helper()
-	stream, err := f.client.NewStream(f.Context(), &grpc.StreamDesc{ServerStreams: true}, method)
+	return f.openIn(f.Context(), method, request)
+}
+
+// openIn is open with a context.
+func (f *answersFixture) openIn(ctx context.Context, method string, request any) grpc.ClientStream {
+	f.Helper()
+	stream, err := f.client.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, method)
 	if err == nil {
 		err = stream.SendMsg(request)
 	}
@@ -153,4 +161,50 @@ func TestAnswersBeyondBudget(t *testing.T) {
 	if _, err := c.Write(t.Context(), &resourcepb.WriteRequest{Resource: resource}); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("a write beyond the budget: %v", err)
 	}
+}
+
+// A list waits while the snapshot of an unread watch has the only turn, and is served when the client of the watch is disconnected or the
+// snapshot has ended.
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	f := newAnswersFixture(t, 64<<20, time.Hour)
+	c := resourcegrpc.NewResourceServiceClient(f.client)
+	list := func(ctx context.Context) error {
+		_, err := c.List(ctx, &resourcepb.ListRequest{Type: f.id.GetType(), Tenancy: f.id.GetTenancy()})
+		return err
+	}
+	w, err := c.WatchList(t.Context(), &resourcepb.WatchListRequest{Type: f.id.GetType()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ended := false; !ended; {
+		ev, err := w.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended = ev.GetEndOfSnapshot() != nil
+	}
+	if err := list(t.Context()); err != nil {
+		t.Errorf("a list beside a watch after its snapshot: %v", err)
+	}
+	// Its second resource does not fit into the window of the stream.
+	for range 2 {
+		copied := &resourcepb.Resource{Id: &resourcepb.ID{Type: f.id.GetType(), Name: "b"}, Data: f.data}
+		if _, err := c.Write(t.Context(), &resourcepb.WriteRequest{Resource: copied}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unread, cancel := context.WithCancel(t.Context())
+	stream := f.openIn(unread, resourcegrpc.ResourceService_WatchList_FullMethodName, &resourcepb.WatchListRequest{Type: f.id.GetType()})
+	f.until("the watch sends nothing", func() bool { return f.answers.budget.buffered() > 1_900_000 })
+	waiting, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer stop()
+	if err := list(waiting); status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("a list without a turn: %v", err)
+	}
+	cancel()
+	if err := list(t.Context()); err != nil {
+		t.Errorf("a list after the watch has ended: %v", err)
+	}
+	_ = stream.RecvMsg(&resourcepb.WatchEvent{}) // it was canceled
 }
