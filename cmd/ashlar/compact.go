@@ -20,7 +20,7 @@ func revisionsCommand(a *cli.App) *cobra.Command {
 		Use:   "revisions [TYPE]",
 		Short: "Show the oldest and the newest revision of the store",
 		Long: `Show the oldest revision at which the store can be read, and the newest one. A revision is the number of a change. Changes before the
-oldest revision have been forgotten.
+oldest revision have been deleted.
 
 The revisions are those of the whole store. TYPE, -n and -p matter only with --server: a server answers callers who may list that type there.`,
 		Example: `  ashlar revisions
@@ -67,10 +67,10 @@ func compactCommand(a *cli.App) *cobra.Command {
 	var keep int64
 	cmd := &cobra.Command{
 		Use:   "compact REVISION | --keep NUMBER",
-		Short: "Forget the history before a revision",
-		Long: `Forget the history before a revision, which becomes the oldest one. With --keep it is the revision that many before the newest. Stored
-resources stay as they are. The history is lost for good. Watches and lists of other clients that need it must start again. If the
-store has already forgotten as much, nothing changes.
+		Short: "Delete the history before a revision",
+		Long: `Delete the history before a revision, which becomes the oldest one. With --keep NUMBER it is the newest
+revision minus NUMBER. Stored resources do not change. Watches and lists of other clients that need the deleted history must start again.
+If the store has already deleted as much, nothing changes.
 
 On etcd this compacts the whole cluster, including all other stores and keys in it.`,
 		Example: `  ashlar compact 1200
@@ -123,7 +123,7 @@ func compact(ctx context.Context, a *cli.App, h history.Historian, revision, kee
 		return err
 	}
 	if oldest == before {
-		_, err = fmt.Fprintf(a.Out, "nothing to forget: the oldest revision is %d, the newest %d\n", oldest, newest)
+		_, err = fmt.Fprintf(a.Out, "nothing to delete: the oldest revision is %d, the newest %d\n", oldest, newest)
 	} else {
 		_, err = fmt.Fprintf(a.Out, "compacted: the oldest revision is %d, was %d; the newest is %d\n", oldest, before, newest)
 	}

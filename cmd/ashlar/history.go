@@ -26,7 +26,7 @@ func historyCommand(a *cli.App) *cobra.Command {
 previous version. Deletions are shown as well. If the resource was deleted and created again, all of its lives are shown.
 
 The first line may be "kept": the version that was stored at the oldest revision of the store, with its own revision. Earlier versions
-have been forgotten, by the retention of the store or by ashlar compact.
+have been deleted, by the retention of the store or by ashlar compact.
 
 The time of a version comes from its generation, if that is a ULID, as with apply: it is from the clock of the writer. A write that
 keeps the generation, such as a status update, has no time. Stores keep no other time.

@@ -113,7 +113,7 @@ func checkCompacted(t *testing.T, c *runner, first, second string) {
 	oldest, _ := c.revisions()
 	require.Equal(t, fmt.Sprintf("compacted: the oldest revision is %s, was %d; the newest is %s\n", second, oldest, c.newest()),
 		c.ok("", "compact", second))
-	require.Equal(t, fmt.Sprintf("nothing to forget: the oldest revision is %s, the newest %s\n", second, c.newest()), c.ok("", "compact", first))
+	require.Equal(t, fmt.Sprintf("nothing to delete: the oldest revision is %s, the newest %s\n", second, c.newest()), c.ok("", "compact", first))
 	for _, args := range [][]string{{"list", "*", "--at", first}, {"diff", "--from", first, "*"}} {
 		r := c.run("", args...)
 		require.Equal(t, cli.ExitFailed, r.code, "%v", args)

@@ -115,9 +115,9 @@ func serverFlags(a *cli.App, root *cobra.Command) {
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.Server.Address, "server", "", "host:port of a server of resources (ashlar serve), instead of a store")
 	flags.StringVar(&a.Server.Token, "token", "", "token that identifies you to the server (default $ASHLAR_TOKEN)")
-	flags.StringVar(&a.Server.CA, "ca", "", "file of the certificates that sign the server's (default: the system's)")
-	flags.StringVar(&a.Server.Cert, "cert", "", "file of your certificate for the server")
-	flags.StringVar(&a.Server.Key, "key", "", "file of the private key of your certificate")
+	flags.StringVar(&a.Server.CA, "ca", "", "file of the CA certificates for the server's certificate (default: the system's)")
+	flags.StringVar(&a.Server.Cert, "cert", "", "file of the client certificate, if the server requires one")
+	flags.StringVar(&a.Server.Key, "key", "", "file of the private key of the client certificate")
 	flags.BoolVar(&a.Server.Insecure, "insecure", false, "connect to a server on another machine without TLS")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		switch {

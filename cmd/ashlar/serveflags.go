@@ -27,12 +27,12 @@ func (f *serveFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.config.Key, "tls-key", "", "file of the private key of the certificate")
 	flags.StringVar(&f.config.ClientCA, "client-ca", "", "file of the CA certificates for client certificates")
 	flags.BoolVar(&f.config.Insecure, "insecure", false, "listen on addresses that other machines reach without TLS")
-	flags.IntVar(&f.config.MaxConnections, "max-connections", 0, "open connections at each address; 0 is a third of the process's open files, at most 10000")
-	flags.DurationVar(&f.config.Drain, "drain", 10*time.Second, "how long calls may go on when the server is to end")
-	flags.DurationVar(&f.config.DrainDelay, "drain-delay", 0, "how long requests are served after probes report that the server is to end")
+	flags.IntVar(&f.config.MaxConnections, "max-connections", 0, "maximum number of open connections at each address; 0 is a third of the process's open files, at most 10000")
+	flags.DurationVar(&f.config.Drain, "drain", 10*time.Second, "maximum time for running calls when the server stops")
+	flags.DurationVar(&f.config.DrainDelay, "drain-delay", 0, "how long requests are served after a stop signal, while probes report not ready")
 	flags.DurationVar(&f.config.ReadyTimeout, "ready-timeout", 2*time.Second, "how long a probe waits for the store")
 	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
-	flags.StringVar(&f.logLevel, "log-level", "info", "debug, which has every call, info, warn or error")
+	flags.StringVar(&f.logLevel, "log-level", "info", "debug (every call), info, warn or error")
 }
 
 // run runs a server until ctx ends.

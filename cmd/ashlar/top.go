@@ -47,7 +47,7 @@ ends with exit code 0 on q, Ctrl-C, SIGTERM, --limit or --timeout.
 			return t.run(cmd, args[0])
 		},
 	}
-	t.filter.flags(cmd, "pictures")
+	t.filter.flags(cmd, "updates of the display")
 	cmd.Flags().DurationVar(&t.interval, "interval", time.Second, "time between two updates")
 	return cmd
 }

@@ -43,19 +43,19 @@ func Command(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conformance",
 		Short: "Test whether a database, with its settings, keeps the guarantees",
-		Long: `Test whether a database, with its settings, keeps the guarantees of every store: compare-and-swap, fresh reads, watches that miss and
-repeat nothing, transactions, and so on. Each guarantee is shown with ✓, or with its violations. The exit code is 1 if a guarantee was
-broken.
+		Long: `Test whether a database, with its settings, keeps the guarantees of every store: compare-and-swap, strong reads, watches that miss and
+repeat nothing, transactions, and so on. A line for each guarantee begins with ✓ (kept), ✗ (broken, with the violations) or – (not tested).
+The exit code is 1 if a guarantee was broken.
 
 The command does not touch the store itself. It creates scratch stores beside it, in the same database and with the other parameters
 of the URL: schemas (Postgres), prefixes below the store's (etcd), a table (DynamoDB), files in a directory (SQLite). Their names begin
 with ashlar_conformance_. They are deleted at the end, also after a failure and after Ctrl-C. The user of the URL must be allowed to
 create them.
 
---faults adds a run under faults: for the time of --for, many clients work at once while their connections are cut, delayed and throttled
-and answers are lost. Everything they observed is checked as one history. The faults affect only the connections between this command and
-the database, not other clients. On encrypted connections no answers are lost, because a proxy cannot recognize requests. Memory and
-SQLite have no connections; there, only the concurrency of the clients is tested.
+--faults adds a run under faults: for the time of --for, many clients work at once while their connections are cut, delayed and throttled,
+answers are lost, and some of their processes are killed and frozen. All calls and results are checked as one history. The faults affect
+only the clients of this command. On encrypted connections no answers are lost, because a proxy cannot recognize requests. SQLite has no
+connections, and memory also no processes.
 
 Faults of the server itself are up to you. --crash-command is a shell command that crashes the server, or makes it fail over, and brings
 it back. It runs at random moments, and the database must answer within two minutes after it. THIS AFFECTS EVERY USER OF THE SERVER. Only
@@ -64,7 +64,7 @@ a crash can show that a database acknowledges writes and then loses them.`,
   ashlar conformance --store postgres://db.example/app --faults --for 2m --report report.html
   ashlar conformance --store postgres://localhost/app --faults --crash-command 'docker kill pg; docker wait pg; docker start pg'
   ashlar conformance --store etcd://10.0.0.1,10.0.0.2,10.0.0.3/app --faults --crash-command 'ssh 10.0.0.2 sudo systemctl kill -s KILL etcd'
-  ashlar conformance --store sqlite:///mnt/nfs/store.db --run 'Histories/|Load/'
+  ashlar conformance --store sqlite:///mnt/disk/store.db --run 'Histories/|Load/'
   ashlar conformance --store postgres://db.example/app --faults --run Faults --seed 4711`,
 		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
