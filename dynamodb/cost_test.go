@@ -3,6 +3,7 @@
 package dynamodb_test
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"os"
@@ -14,7 +15,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
+	"github.com/aws/smithy-go/middleware"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/dynamodb"
@@ -30,9 +33,9 @@ func TestCosts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	documented := map[string]string{}
-	for _, row := range regexp.MustCompile(`(?m)^\| ([A-Z][^|]+) \| ([0-9.]+) \|$`).FindAllStringSubmatch(string(readme), -1) {
-		documented[row[1]] = row[2]
+	documented := map[string]units{}
+	for _, row := range regexp.MustCompile(`(?m)^\| ([A-Z][^|]+) \| ([0-9.]+) \| ([0-9.]+) \| ([0-9.]*) ?\|$`).FindAllStringSubmatch(string(readme), -1) {
+		documented[row[1]] = units{row[2], row[3], row[4]}
 	}
 	server := env.DynamoDB(t)
 	cfg := aws.Config{
@@ -40,11 +43,12 @@ func TestCosts(t *testing.T) {
 		Credentials: credentials.NewStaticCredentialsProvider("emulator", "emulator", ""),
 	}
 	var mu sync.Mutex
-	total := 0.0
+	total, transactions := 0.0, 0.0
+	client := awsdynamodb.NewFromConfig(cfg, onTransaction(func(units float64) { mu.Lock(); defer mu.Unlock(); transactions += units }))
 	// From time to time a handle reads the fence and the mark of the registry before a write: two strong reads of one unit, at most
 	// every 2.5 seconds. On a slow machine such reads are among the measured calls.
 	began, reads := time.Now(), 0 // before the first read of the fence, at opening
-	b, err := dynamodb.New(t.Context(), awsdynamodb.NewFromConfig(cfg), dynamodbstreams.NewFromConfig(cfg), &dynamodb.Options{
+	b, err := dynamodb.New(t.Context(), client, dynamodbstreams.NewFromConfig(cfg), &dynamodb.Options{
 		Table: server.Table, Prefix: server.Prefix(t),
 		Spent: func(units float64) { mu.Lock(); defer mu.Unlock(); total += units },
 	})
@@ -58,12 +62,14 @@ func TestCosts(t *testing.T) {
 	owned.Owner = owner.GetId()
 	big := fixture.Write(t, b, box("big", large))
 	var res *resourcepb.Resource
+	byHand := newHandWritten(t, client, server.Table, server.Prefix(t))
 	for _, c := range []struct {
 		call string
 		do   func()
 	}{
 		{"WriteCAS, creation without an owner", func() { res = fixture.Write(t, b, box("a", small)) }},
 		{"WriteCAS, same owner or none", func() { res = fixture.Write(t, b, res) }},
+		{"WriteCAS of 900 bytes, no owner", func() { fixture.Write(t, b, box("900", content(1, 900, false))) }},
 		{"WriteCAS, creation with an owner", func() { owned = fixture.Write(t, b, owned) }},
 		{"WriteCAS, another owner", func() { owned.Owner = res.GetId(); owned = fixture.Write(t, b, owned) }},
 		{"Read, strong", func() { read(t, b, storage.StrongConsistency, res) }},
@@ -82,22 +88,31 @@ func TestCosts(t *testing.T) {
 			}
 		}},
 		{"Read of 1000 KiB, not compressible, strong", func() { read(t, b, storage.StrongConsistency, big) }},
+		{"List of 1000, strong", func() {
+			fill(t, b, small)
+			mu.Lock()
+			total, transactions = 0, 0
+			mu.Unlock()
+			if all, err := b.List(t.Context(), storage.StrongConsistency, boxType, tenancy, "many-"); err != nil || len(all) != 1000 {
+				t.Fatal(len(all), err)
+			}
+		}},
 	} {
 		mu.Lock()
-		total = 0
+		total, transactions = 0, 0
 		mu.Unlock()
 		c.do()
 		mu.Lock()
-		spent := fmt.Sprint(math.Round(total*10) / 10)
+		spent := unitsOf(total, transactions, byHand[c.call])
 		for n := 1; n <= 2 && reads+n <= 2*int(time.Since(began)/(2500*time.Millisecond)); n++ {
-			if less := fmt.Sprint(math.Round((total-float64(n))*10) / 10); documented[c.call] == less {
+			if less := unitsOf(total-float64(n), transactions, byHand[c.call]); documented[c.call] == less {
 				reads += n
 				spent = less
 			}
 		}
 		mu.Unlock()
 		if documented[c.call] != spent {
-			t.Errorf("%s consumes %s units, the README says %q", c.call, spent, documented[c.call])
+			t.Errorf("%s consumes %q units, the README says %q", c.call, spent, documented[c.call])
 		}
 		delete(documented, c.call)
 	}
@@ -118,4 +133,100 @@ func list(t *testing.T, b storage.Backend, consistency storage.ReadConsistency) 
 	if _, err := b.List(t.Context(), consistency, boxType, tenancy, "o"); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// units are the consumed units of a call: as the emulator counts them, on AWS, where the items of a transaction count twice, and with
+// a hand-written schema of one item for each resource, "" if that was not measured.
+type units struct{ emulator, aws, byHand string }
+
+func unitsOf(total, transactions, byHand float64) units {
+	text := func(n float64) string { return fmt.Sprint(math.Round(n*10) / 10) }
+	u := units{emulator: text(total), aws: text(total + transactions)}
+	if byHand > 0 {
+		u.byHand = text(byHand)
+	}
+	return u
+}
+
+// onTransaction is an option of a client that reports the units of each TransactWriteItems.
+func onTransaction(spent func(units float64)) func(*awsdynamodb.Options) {
+	count := middleware.InitializeMiddlewareFunc("Transactions", func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
+		out, metadata, err := next.HandleInitialize(ctx, in)
+		if answer, ok := out.Result.(*awsdynamodb.TransactWriteItemsOutput); ok && err == nil {
+			for i := range answer.ConsumedCapacity {
+				spent(aws.ToFloat64(answer.ConsumedCapacity[i].CapacityUnits))
+			}
+		}
+		return out, metadata, err
+	})
+	return func(o *awsdynamodb.Options) {
+		o.APIOptions = append(o.APIOptions, func(stack *middleware.Stack) error { return stack.Initialize.Add(count, middleware.Before) })
+	}
+}
+
+// fill creates the resources of the largest list.
+func fill(t *testing.T, b *dynamodb.Backend, data []byte) {
+	t.Helper()
+	for from := 0; from < 1000; from += 25 {
+		var ops []storage.Op
+		for i := from; i < from+25; i++ {
+			ops = append(ops, storage.Op{Write: box(fmt.Sprintf("many-%04d", i), data)})
+		}
+		if _, err := b.Commit(t.Context(), ops); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// newHandWritten measures calls with one item for each resource: its key, and the bytes of its payload.
+func newHandWritten(t *testing.T, db *awsdynamodb.Client, table, prefix string) map[string]float64 {
+	t.Helper()
+	key := func(name string) map[string]types.AttributeValue {
+		return map[string]types.AttributeValue{
+			"pk": &types.AttributeValueMemberB{Value: []byte(prefix + "Box")},
+			"sk": &types.AttributeValueMemberB{Value: []byte("default/default/" + name)},
+		}
+	}
+	put := func(name string, size int) float64 {
+		it := key(name)
+		it["d"] = &types.AttributeValueMemberB{Value: content(1, size, false)}
+		out, err := db.PutItem(t.Context(), &awsdynamodb.PutItemInput{TableName: &table, Item: it, ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return aws.ToFloat64(out.ConsumedCapacity.CapacityUnits)
+	}
+	read := func(strong bool) float64 {
+		out, err := db.GetItem(t.Context(), &awsdynamodb.GetItemInput{
+			TableName: &table, Key: key("many-0000"), ConsistentRead: &strong, ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return aws.ToFloat64(out.ConsumedCapacity.CapacityUnits)
+	}
+	list := func() (units float64) {
+		pages := awsdynamodb.NewQueryPaginator(db, &awsdynamodb.QueryInput{
+			TableName: &table, ConsistentRead: aws.Bool(true), ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
+			KeyConditionExpression:    aws.String("pk = :pk"),
+			ExpressionAttributeValues: map[string]types.AttributeValue{":pk": key("")["pk"]},
+		})
+		for pages.HasMorePages() {
+			out, err := pages.NextPage(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			units += aws.ToFloat64(out.ConsumedCapacity.CapacityUnits)
+		}
+		return units
+	}
+	calls := map[string]float64{"WriteCAS, creation without an owner": put("many-0000", 500)}
+	calls["WriteCAS, same owner or none"] = put("many-0000", 500)
+	for i := 1; i < 1000; i++ {
+		put(fmt.Sprintf("many-%04d", i), 500)
+	}
+	calls["List of 1000, strong"] = list()
+	calls["Read, strong"], calls["Read, eventual"] = read(true), read(false)
+	calls["WriteCAS of 900 bytes, no owner"] = put("larger", 900)
+	return calls
 }
