@@ -28,9 +28,9 @@ import (
 //   - A key of a map is a field of T: its value keeps the fields that T lacks, and a key that is removed and added under another name does not.
 //   - An unchanged element of a list keeps them, also if it was moved. Of several equal elements, some of which are removed, those keep them that are
 //     unchanged up to the beginning or the end of the list; the others only if all have the same fields that T lacks.
-//   - A changed element that is an object keeps them if it is certainly the same object. It is the only one in both lists with its identity, which is
-//     its first field among "id", "uid", "key" and "name". Or it has no identity, no element was inserted or removed beside it, and it has
-//     fields in common with the stored object in its place, not fewer than with the others there.
+//   - A changed element that is an object keeps them if it is the only one in both lists with its identity, which is its first field among "id",
+//     "uid", "key" and "name". Without an identity it keeps them if no element was inserted or removed beside it, and if it has a field of
+//     the same text as the stored object in its place, and as no other one.
 //   - Every other element of a list is stored as T encodes it.
 //
 // A write fails with [storage.ErrInvalid] if the data would change together with the fields that T lacks.

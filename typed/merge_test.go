@@ -1,6 +1,9 @@
 package typed_test
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -73,6 +76,11 @@ func TestMerge(t *testing.T) {
 			func(s *server) { s.Tags[1] = tag{"d", 9} },
 			`{"name": "n", "tags": [{"label": "a", "value": 1, "x": 1}, {"label": "d", "value": 9}, {"label": "c", "x": 3}]}`,
 		},
+		"an element is replaced by one with a common value": {
+			`{"name": "n", "tags": [{"label": "a", "value": 1, "x": 1}, {"label": "b", "value": 1, "x": 2}, {"label": "c", "value": 1, "x": 3}]}`,
+			func(s *server) { s.Tags[1] = tag{"d", 1} },
+			`{"name": "n", "tags": [{"label": "a", "value": 1, "x": 1}, {"label": "d", "value": 1}, {"label": "c", "value": 1, "x": 3}]}`,
+		},
 		"an element of another name": {
 			`{"name": "n", "peers": [{"name": "a", "port": 1, "x": 1}]}`,
 			func(s *server) { s.Peers[0].Name = "b" },
@@ -96,7 +104,7 @@ func TestMerge(t *testing.T) {
 		"the first of two equal elements changes": {
 			`{"name": "n", "tags": [{"label": "a", "x": 1}, {"label": "a", "x": 2}]}`,
 			func(s *server) { s.Tags[0].Value = 9 },
-			`{"name": "n", "tags": [{"label": "a", "value": 9, "x": 1}, {"label": "a", "x": 2}]}`,
+			`{"name": "n", "tags": [{"label": "a", "value": 9}, {"label": "a", "x": 2}]}`,
 		},
 		"one of two equal elements is removed": {
 			`{"name": "n", "tags": [{"label": "a", "x": 1}, {"label": "b", "x": 2}, {"label": "a", "x": 3}, {"label": "c", "x": 4}]}`,
@@ -184,6 +192,58 @@ func TestMerge(t *testing.T) {
 		}
 		if want := jsonStruct(t, one.want); !proto.Equal(got, want) {
 			t.Errorf("%s: the payload is\n%v, expected\n%v", name, protojson.Format(got), protojson.Format(want))
+		}
+	}
+}
+
+// Whatever a program does to a list, no element receives the unknown fields of an element with another label.
+func TestMergeOfRandomLists(t *testing.T) {
+	t.Parallel()
+	c := typed.JSON[server]()
+	for seed := range uint64(2_000) {
+		rnd := rand.New(rand.NewPCG(seed, 0))
+		stored := &structpb.ListValue{}
+		for i := range rnd.IntN(7) {
+			element, _ := structpb.NewStruct(map[string]any{"label": fmt.Sprint("l", i), "value": 1 + rnd.IntN(3), "x": fmt.Sprint("l", i)})
+			stored.Values = append(stored.Values, structpb.NewStructValue(element))
+		}
+		data, err := anypb.New(&structpb.Struct{Fields: map[string]*structpb.Value{"name": structpb.NewStringValue("n"), "tags": structpb.NewListValue(stored)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := c.Object(&resourcepb.Resource{Id: &resourcepb.ID{}, Data: data})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tags := o.Data.Tags
+		for range rnd.IntN(5) {
+			at := rnd.IntN(len(tags) + 1)
+			switch {
+			case at == len(tags) || rnd.IntN(4) == 0:
+				tags = slices.Insert(tags, at, tag{fmt.Sprint("new", rnd.IntN(100)), 1 + rnd.IntN(3)})
+			case rnd.IntN(3) == 0:
+				tags = slices.Delete(tags, at, at+1)
+			case rnd.IntN(2) == 0:
+				tags[at].Value = 4 + rnd.IntN(3)
+			default:
+				other := rnd.IntN(len(tags))
+				tags[at], tags[other] = tags[other], tags[at]
+			}
+		}
+		o.Data.Tags = tags
+		res, err := c.Resource(o)
+		if err != nil {
+			t.Fatal(seed, err)
+		}
+		got := &structpb.Struct{}
+		if err := res.GetData().UnmarshalTo(got); err != nil {
+			t.Fatal(err)
+		}
+		for _, element := range got.GetFields()["tags"].GetListValue().GetValues() {
+			fields := element.GetStructValue().GetFields()
+			if x := fields["x"].GetStringValue(); x != "" && x != fields["label"].GetStringValue() {
+				t.Errorf("seed %d: %s has the unknown field of %s", seed, fields["label"].GetStringValue(), x)
+			}
 		}
 	}
 }

@@ -19,6 +19,7 @@ type pairing struct {
 	nowValues    []*structpb.Value // the elements behind now
 	pairs        []int             // of the new elements
 	isContinued  []bool            // of the stored elements
+	textCounts   map[string]int    // numbers of stored objects with a text in a field
 	prefix, tail int               // lengths of the equal beginnings and ends
 }
 
@@ -28,14 +29,19 @@ type pairing struct {
 //   - An unchanged element between these continues the stored element that equals it.
 //   - A changed object continues the only stored one with its identity: see identity.
 //   - A changed object without an identity continues the stored one at its place, if no element was inserted or removed beside it, and if it has
-//     fields in common with that one, not fewer than with the others there.
+//     a text in common with that one and with no other stored object.
 func pairLists(stored, known, now []*structpb.Value) []int {
 	p := &pairing{
 		stored: contents(stored), known: contents(known), now: contents(now), knownValues: known, nowValues: now,
-		pairs: make([]int, len(now)), isContinued: make([]bool, len(known)),
+		pairs: make([]int, len(now)), isContinued: make([]bool, len(known)), textCounts: map[string]int{},
 	}
 	for i := range p.pairs {
 		p.pairs[i] = unpaired
+	}
+	for _, value := range known {
+		for name, field := range value.GetStructValue().GetFields() {
+			p.textCounts[name+"\x00"+field.GetStringValue()]++
+		}
 	}
 	p.pairEnds()
 	p.pairEqual()
@@ -141,14 +147,16 @@ func (p *pairing) pairGap(start, end, first int) {
 	}
 }
 
-// likeness returns the number of equal fields of a new and a stored object; 0 if their identities differ.
+// likeness returns the number of texts that a new and a stored object have in the same fields, without those of other stored objects. It is 0 if
+// their identities differ.
 func (p *pairing) likeness(now, at int) (count int) {
 	before, after := p.knownValues[at], p.nowValues[now]
 	if identity(before) != identity(after) {
 		return 0
 	}
 	for name, value := range after.GetStructValue().GetFields() {
-		if was := before.GetStructValue().GetFields()[name]; was != nil && proto.Equal(was, value) {
+		text := value.GetStringValue()
+		if was := before.GetStructValue().GetFields()[name]; text != "" && was.GetStringValue() == text && p.textCounts[name+"\x00"+text] == 1 {
 			count++
 		}
 	}
