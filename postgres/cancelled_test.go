@@ -10,6 +10,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -48,6 +49,17 @@ func cancelWaits(t *testing.T, server *env.PostgresServer, open ...*env.Postgres
 	old := map[string]*resourcepb.Resource{}
 	for _, name := range []string{"update", "commit", "delete"} {
 		old[name] = fixture.Write(t, b, fixture.Resource(name, "old"))
+	}
+	past, ok := storage.As[history.Historian](b)
+	if !ok {
+		t.Fatal("the backend has no history")
+	}
+	_, newest, err := past.Revisions(fixture.Context(t))
+	if err == nil {
+		err = past.Compact(fixture.Context(t), newest-1)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 	admin := server.Connect(t)
 	for _, sql := range []string{"alter system set synchronous_standby_names = 'away'", "select pg_reload_conf()"} {
@@ -90,6 +102,9 @@ func cancelWaits(t *testing.T, server *env.PostgresServer, open ...*env.Postgres
 	all := mutations(b, old)
 	all["journal"] = func(ctx context.Context) (string, error) {
 		return journal.WriteNote(ctx, "note", []byte("value"), "")
+	}
+	for name, revision := range map[string]int64{"compaction": newest, "compaction of compacted history": newest - 2} {
+		all[name] = func(ctx context.Context) (string, error) { return "", past.Compact(ctx, revision) }
 	}
 	var calls sync.WaitGroup
 	for name, call := range all {

@@ -77,15 +77,23 @@ func (h *historian) PositionAt(ctx context.Context, revision int64) (position, e
 // Compact implements driver.Historian. The oldest revision is always the number of a change.
 func (h *historian) Compact(ctx context.Context, revision int64) error {
 	at, err := h.PositionAt(ctx, revision)
-	if errors.Is(err, storage.ErrCompacted) || err == nil && at.revision == 0 {
-		return nil
-	}
-	if err != nil {
+	sql, arguments := h.sql.compact, []any{at.revision, at.index, at.tokenPrefix[:]}
+	switch {
+	case errors.Is(err, storage.ErrCompacted):
+		sql, arguments = h.sql.proveDurable, nil // the earlier compaction may not be durable
+	case err != nil:
 		return err
+	case at.revision == 0:
+		return nil
 	}
 	return h.retry(ctx, func(ctx context.Context) error {
 		return h.query(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-			_, err := conn.Exec(ctx, h.sql.compact, at.revision, at.index, at.tokenPrefix[:])
+			on := h.sessions.of(conn)
+			on.hasWarning = false
+			_, err := conn.Exec(ctx, sql, arguments...)
+			if err == nil && on.hasWarning {
+				err = fmt.Errorf("compact: %w", errUnsure)
+			}
 			return err
 		})
 	})
