@@ -37,6 +37,7 @@ func Run(ctx context.Context, config Config) error {
 	return s.run(ctx, []string{config.Listen, config.HTTP, config.Admin}, func(backend storage.Backend, listeners []net.Listener) error {
 		s.resources = service.New(backend, s.types, options)
 		s.budget = newBudget(cmp.Or(config.MaxBuffered, defaultBuffered), s.tokens != nil)
+		s.turns = newTurns(maxTurns, s.tokens != nil)
 		s.limits = newLimits(config.Rate, config.TotalRate)
 		s.metrics.measure(s.budget)
 		creds := insecure.NewCredentials()

@@ -1,12 +1,14 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -44,6 +46,7 @@ type server struct {
 	types     *registry.Registry
 	resources *service.Server
 	budget    *budget // nil if the server serves etcd's API
+	turns     *turns
 	limits    *limits
 	grpc      *grpc.Server
 	health    *health.Server
@@ -281,7 +284,7 @@ func (s *server) serve(ctx context.Context, listeners []net.Listener) error {
 	g.Go(func() error { return serveGRPC(s.grpc, s.config.limitConnections(listeners[0])) })
 	if listeners[1] != nil {
 		mux := http.NewServeMux()
-		mux.Handle("/api/", s.apiHandler(web.NewHandler(s.resources.Client(), s.types, &web.Options{Authenticate: s.checkToken})))
+		mux.Handle("/api/", s.apiHandler(withTurn(web.NewHandler(pacedClient{s.resources.Client()}, s.types, &web.Options{Authenticate: s.checkToken}), s.turns, s.callerOf)))
 		if listeners[2] == nil {
 			s.addAdmin(mux)
 		}
@@ -327,7 +330,7 @@ func (s *server) newGRPC(creds credentials.TransportCredentials, limits grpcLimi
 		),
 	}
 	if s.budget != nil {
-		sent := &answers{budget: s.budget, turns: newTurns(maxTurns, s.tokens != nil), timeout: stallTimeout, logger: s.config.Logger, stalled: s.metrics.stalled.Inc}
+		sent := &answers{budget: s.budget, turns: s.turns, timeout: stallTimeout, logger: s.config.Logger, stalled: s.metrics.stalled.Inc}
 		calls := &admission{tokens: s.tokens, limits: s.limits, log: log}
 		options = append(options, grpc.ChainUnaryInterceptor(sent.unary), grpc.ChainStreamInterceptor(sent.stream), grpc.StatsHandler(sent),
 			grpc.ForceServerCodecV2(newSentCodec()), grpc.InTapHandle(calls.tap), grpc.StatsHandler(connections{}))
@@ -364,6 +367,15 @@ func (s *server) apiHandler(resources http.Handler) http.Handler {
 		return h
 	}
 	return otelhttp.NewHandler(h, "http", otelhttp.WithTracerProvider(s.traces))
+}
+
+// callerOf returns the name of the token of a request, "" for none and for requests that checkToken refuses.
+func (s *server) callerOf(r *http.Request) string {
+	if s.tokens == nil {
+		return ""
+	}
+	who, _ := s.tokens.find(cmp.Or(r.Header.Get("X-Consul-Token"), strings.TrimSpace(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))))
+	return who.callerName()
 }
 
 // checkToken returns the error that the service would return to a caller with a token, or the error of a request beyond a limit.
