@@ -46,6 +46,9 @@ var (
 	// ErrNewerSchema reports that a newer program wrote the store. Nothing was changed. Upgrade this program.
 	ErrNewerSchema = errors.New("the store's schema is newer than this program")
 
+	// ErrNoStore reports that an opener found no store and that create=off in its URL forbids creating one. Nothing was changed.
+	ErrNoStore = errors.New("the store does not exist")
+
 	// ErrFenced reports that the store refuses writes because its data was moved to another store, which the text names. Nothing was
 	// changed. Reads, lists and watches continue. Open the other store.
 	ErrFenced = errors.New("the store is closed for writing")

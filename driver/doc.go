@@ -18,7 +18,7 @@
 //
 //	max-size   the largest resource in bytes, backend.Options.MaxSize
 //	timeout    a duration, backend.Options.Timeout
-//	create     off: a missing store is an error; on: it is created
+//	create     off: a missing store is storage.ErrNoStore; on: it is created
 //
 // The context of an opener bounds the opening only; the returned backend outlives it.
 //

@@ -30,7 +30,8 @@ func (s setup) open(ctx context.Context) (driver.StoreID, error) {
 	}
 	none := driver.StoreID{}
 	if request.HasCode(err, "ResourceNotFoundException") {
-		return none, fmt.Errorf("table %s does not exist in region %s, and creation is off: %w", s.name, s.db.Options().Region, err)
+		return none, fmt.Errorf("%w: there is no table %s in region %s, and create=off forbids creating it: %w", storage.ErrNoStore, s.name,
+			s.db.Options().Region, err)
 	}
 	if err != nil {
 		return none, fmt.Errorf("open table %s in region %s: %w", s.name, s.db.Options().Region, err)
@@ -191,7 +192,7 @@ func (s setup) openStore(ctx context.Context) (driver.StoreID, error) {
 		case it != nil:
 			return storeID(it)
 		case s.opts.NoCreate:
-			return driver.StoreID{}, fmt.Errorf("there is no store with prefix %q, and creation is off", s.prefix)
+			return driver.StoreID{}, fmt.Errorf("%w: there is none with the prefix %q, and create=off forbids creating one", storage.ErrNoStore, s.prefix)
 		}
 		var id driver.StoreID
 		_, _ = rand.Read(id[:]) // never fails

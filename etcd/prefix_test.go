@@ -94,7 +94,7 @@ func TestCreateOff(t *testing.T) {
 	t.Parallel()
 	server := env.Etcd(t)
 	prefix := server.Prefix(t)
-	if _, err := etcd.Open(fixture.Context(t), parsed(t, server.StoreURLIn(t, prefix, "create=off"))); err == nil || !strings.Contains(err.Error(), prefix) {
+	if _, err := etcd.Open(fixture.Context(t), parsed(t, server.StoreURLIn(t, prefix, "create=off"))); !errors.Is(err, storage.ErrNoStore) || !strings.Contains(err.Error(), prefix) {
 		t.Errorf("open a prefix without a store: %v, want an error with the prefix", err)
 	}
 	resp, err := server.Client(t).Get(fixture.Context(t), prefix, clientv3.WithPrefix())

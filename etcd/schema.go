@@ -69,7 +69,7 @@ func identify(ctx context.Context, c *conn, r *revocation) (driver.StoreID, erro
 		r.learn(kv.ModRevision)
 	}
 	if resp.Succeeded && c.opts.NoCreate {
-		return driver.StoreID{}, fmt.Errorf("there is no store under the prefix %q, and create=off prevents its creation", c.opts.Prefix)
+		return driver.StoreID{}, fmt.Errorf("%w: there is none under the prefix %q, and create=off forbids creating one", storage.ErrNoStore, c.opts.Prefix)
 	}
 	if resp.Succeeded {
 		return fresh, nil

@@ -61,7 +61,7 @@ func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 	s := namedStores.stores[name]
 	if s == nil {
 		if !create {
-			return nil, fmt.Errorf("%w: this process has no store in memory by that name, and create=off forbids creating it", storage.ErrInvalid)
+			return nil, fmt.Errorf("%w: this process has no store in memory by that name, and create=off forbids creating it", storage.ErrNoStore)
 		}
 		s = newStore()
 		if namedStores.stores == nil {

@@ -57,7 +57,7 @@ func (d *database) prepare(ctx context.Context, conn *pgx.Conn) error {
 	case version == migrations.Latest:
 		return nil
 	case d.opts.NoCreate && err != nil:
-		return permanent{fmt.Errorf("%w; create it by opening it without create=off, or by: ashlar schema up", err)}
+		return permanent{fmt.Errorf("%w: %w; create it by opening it without create=off, or by: ashlar schema up", storage.ErrNoStore, err)}
 	case d.opts.NoCreate:
 		return permanent{fmt.Errorf("the store has schema version %d, this program needs %d; upgrade it by opening it without create=off, or by: ashlar schema up",
 			version, migrations.Latest)}

@@ -105,7 +105,7 @@ func TestNoStore(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
 	storeURL := env.Postgres(t).StoreURL(t)
-	if _, err := storage.Open(ctx, storeURL+"&create=off"); !errors.Is(err, migrations.ErrNone) {
+	if _, err := storage.Open(ctx, storeURL+"&create=off"); !errors.Is(err, storage.ErrNoStore) || !errors.Is(err, migrations.ErrNone) {
 		t.Fatalf("opened with create=off: %v", err)
 	}
 	status, err := postgres.SchemaStatus(ctx, parseURL(t, storeURL))

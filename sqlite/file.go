@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+
+	"github.com/ashlar-dev/storage"
 )
 
 // resolvePath returns the absolute path of the file without symbolic links. All processes use this path, so they share
@@ -38,7 +40,7 @@ func checkFile(path string, create bool) (id fileID, err error) {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if !create {
-			return id, fmt.Errorf("%w, and create=off forbids creating it", err)
+			return id, fmt.Errorf("%w: %w, and create=off forbids creating it", storage.ErrNoStore, err)
 		}
 		file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
 	}

@@ -105,11 +105,11 @@ func TestOpenErrors(t *testing.T) {
 		},
 		"no file and create=off": {
 			path: newPathFor, options: Options{NoCreate: true},
-			is: fs.ErrNotExist, says: "create=off",
+			is: storage.ErrNoStore, says: "create=off",
 		},
 		"an empty file and create=off": {
 			path:    func(t *testing.T) string { return writeFile(t, newPath(t), "") },
-			options: Options{NoCreate: true}, says: "create=off",
+			options: Options{NoCreate: true}, is: storage.ErrNoStore, says: "create=off",
 		},
 		"a text": {
 			path: func(t *testing.T) string { return writeFile(t, newPath(t), strings.Repeat("not a database ", 1000)) },

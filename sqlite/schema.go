@@ -95,7 +95,7 @@ func (c *conn) prepare(ctx context.Context, lock *lockFile, create bool) (cursor
 		return m.store, errors.New("the file is a SQLite database of another program")
 	}
 	if !m.exists && !create {
-		return m.store, errors.New("the file has no store, and create=off forbids creating one")
+		return m.store, fmt.Errorf("%w: the file has none, and create=off forbids creating one", storage.ErrNoStore)
 	}
 	mode, err := c.pragma("journal_mode")
 	if err != nil {

@@ -51,7 +51,7 @@ conflict.`,
 			if err != nil {
 				return cli.Failedf("%w", err)
 			}
-			return a.With(ctx, func(backend storage.Backend) error {
+			return a.With(ctx, cli.Create, func(backend storage.Backend) error {
 				set, err := newSet(objects)
 				if err != nil {
 					return err

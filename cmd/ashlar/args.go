@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -74,6 +75,24 @@ func (f *filter) check() error {
 		return cli.Usagef("--limit must be 0 or more, found %d", f.limit)
 	}
 	return nil
+}
+
+// text describes the selection, for the end of a sentence.
+func (f *filter) text() string {
+	var parts []string
+	for _, part := range []struct{ name, value string }{{"partition", f.partition}, {"namespace", f.namespace}} {
+		if part.value != storage.Wildcard {
+			parts = append(parts, fmt.Sprintf("%s %s", part.name, cli.Printable(part.value)))
+		}
+	}
+	text := ""
+	if len(parts) > 0 {
+		text = " in " + strings.Join(parts, ", ")
+	}
+	if f.prefix != "" {
+		text += fmt.Sprintf(" with the prefix %q", f.prefix)
+	}
+	return text
 }
 
 // forType returns the filter for a type.

@@ -108,7 +108,8 @@ func TestConformanceInterrupted(t *testing.T) {
 		require.NotEmpty(t, all, "it has created its stores")
 		cancel()
 	}}
-	a := newRunner(t, "sqlite://"+filepath.ToSlash(filepath.Join(folder, "store.db"))).app(nil, watched, watched)
+	c := &runner{t: t, env: map[string]string{"ASHLAR_STORE": "sqlite://" + filepath.ToSlash(filepath.Join(folder, "store.db"))}}
+	a := c.app(nil, watched, watched)
 	var out bytes.Buffer
 	a.Out, a.Err = &out, watched
 	require.Equal(t, cli.ExitFailed, run(ctx, a, []string{"conformance", "--faults", "--for", "1h", "--run", "Faults"}))

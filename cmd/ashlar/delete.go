@@ -33,7 +33,7 @@ resource, which cannot be read, is deleted like any other.`,
 				return err
 			}
 			hasVersion := cmd.Flags().Changed("version")
-			return a.OnStore(cmd, func(ctx context.Context, backend storage.Backend) error {
+			return a.OnStore(cmd, cli.Existing, func(ctx context.Context, backend storage.Backend) error {
 				stored, err := read(ctx, backend, id)
 				var damaged *storage.DamagedError
 				if errors.As(err, &damaged) && damaged.Version != "" {

@@ -28,7 +28,7 @@ func getCommand(a *cli.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.OnStore(cmd, func(ctx context.Context, backend storage.Backend) error {
+			return a.OnStore(cmd, cli.Existing, func(ctx context.Context, backend storage.Backend) error {
 				res, err := read(ctx, backend, id)
 				if err != nil {
 					return fmt.Errorf("get %s: %w", cli.FullName(id), err)

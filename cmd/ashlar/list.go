@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -51,9 +52,14 @@ With -o json each resource is one line of protojson. A payload that protojson ca
 				w := watcher{app: a, filter: f, out: out, list: out.format == "table"}
 				return w.run(cmd, args[0])
 			}
+			isEmpty := true
 			show := func(each func(do func(*resourcepb.Resource) error) error) error {
 				p := newPrinter(out.format, a.Out)
-				if err := each(func(res *resourcepb.Resource) error { return p.resource(res, 0) }); err != nil {
+				err := each(func(res *resourcepb.Resource) error {
+					isEmpty = false
+					return p.resource(res, 0)
+				})
+				if err != nil {
 					return fmt.Errorf("list %s: %w", args[0], err)
 				}
 				return p.flush()
@@ -65,8 +71,12 @@ With -o json each resource is one line of protojson. A payload that protojson ca
 					})
 				})
 			}
-			return a.OnStore(cmd, func(ctx context.Context, backend storage.Backend) error {
-				return show(func(do func(*resourcepb.Resource) error) error { return eachResource(ctx, backend, typ, f, do) })
+			return a.OnStore(cmd, cli.Existing, func(ctx context.Context, backend storage.Backend) error {
+				err := show(func(do func(*resourcepb.Resource) error) error { return eachResource(ctx, backend, typ, f, do) })
+				if err != nil || !isEmpty || out.format != "table" {
+					return err
+				}
+				return reportEmpty(ctx, a.Err, backend, typ, f)
 			})
 		},
 	}
@@ -75,4 +85,31 @@ With -o json each resource is one line of protojson. A payload that protojson ca
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "continue with every change")
 	cmd.Flags().Int64Var(&at, "at", 0, "show the resources at this revision (default: the newest)")
 	return cmd
+}
+
+// elsewhereLimit bounds the number of resources that an empty list counts outside its filter.
+const elsewhereLimit = 1000
+
+// reportEmpty writes that a list found nothing, and how many resources of the type are outside its filter. The caller may not have the
+// permission to list those, so a failed count is left out.
+func reportEmpty(ctx context.Context, w io.Writer, backend storage.Backend, typ storage.UnversionedType, f filter) error {
+	text := "no resources found"
+	all := filter{tenancy: tenancy{partition: storage.Wildcard, namespace: storage.Wildcard}, limit: elsewhereLimit}
+	if f.tenancy != all.tenancy || f.prefix != "" {
+		elsewhere := 0
+		err := eachResource(ctx, backend, typ, all, func(*resourcepb.Resource) error {
+			elsewhere++
+			return nil
+		})
+		text += f.text()
+		switch {
+		case err != nil:
+		case elsewhere == elsewhereLimit:
+			text += fmt.Sprintf("; there are %d or more elsewhere", elsewhere)
+		case elsewhere > 0:
+			text += fmt.Sprintf("; there are %d elsewhere", elsewhere)
+		}
+	}
+	_, err := fmt.Fprintln(w, text)
+	return err
 }

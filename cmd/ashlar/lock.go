@@ -74,7 +74,7 @@ smaller than the largest they have seen. Go programs fence their writes to the s
 			if l.ttl < time.Second {
 				return cli.Usagef("--ttl must be a second or more")
 			}
-			return a.OnStore(cmd, func(ctx context.Context, b storage.Backend) error { return l.run(ctx, b, args[0], args[1:]) })
+			return a.OnStore(cmd, cli.Create, func(ctx context.Context, b storage.Backend) error { return l.run(ctx, b, args[0], args[1:]) })
 		},
 	}
 	l.flags(cmd, cli.DefaultTenancy)

@@ -211,7 +211,7 @@ func TestExportAndImport(t *testing.T) {
 	r := c.run("", "import", file, "--store", empty)
 	require.Equal(t, cli.ExitUsage, r.code)
 	require.Contains(t, r.err, "damaged")
-	require.Empty(t, c.ok("", "list", "*", "-o", "name", "--store", empty))
+	require.Contains(t, c.run("", "list", "*", "-o", "name", "--store", empty).err, "the store does not exist")
 	require.Equal(t, cli.ExitFailed, c.run("", "import", file+".none").code)
 	require.Equal(t, cli.ExitFailed, c.run("", "export", filepath.Join(file, "none")).code)
 	left, err := os.ReadDir(filepath.Dir(file))
@@ -221,6 +221,7 @@ func TestExportAndImport(t *testing.T) {
 
 func TestMigrateUsage(t *testing.T) {
 	t.Parallel()
+	createStore(t, "mem://cli-same")
 	for name, args := range map[string][]string{
 		"no stores":    {"migrate"},
 		"one store":    {"migrate", "verify", "--from", "mem://"},

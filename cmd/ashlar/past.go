@@ -34,7 +34,7 @@ type historySource interface {
 // onHistory opens the store, or connects to the server, for a command that reads the history, and closes it. If a revision is forgotten or
 // in the future, the error names the available revisions, if the caller may list the filter's matches.
 func onHistory(a *cli.App, cmd *cobra.Command, f *key.Filter, do func(context.Context, historySource) error) error {
-	return a.OnStore(cmd, func(ctx context.Context, backend storage.Backend) error {
+	return a.OnStore(cmd, cli.Existing, func(ctx context.Context, backend storage.Backend) error {
 		var h historySource
 		if server, ok := backend.(*client.Backend); ok {
 			h = server
@@ -51,7 +51,7 @@ func onHistory(a *cli.App, cmd *cobra.Command, f *key.Filter, do func(context.Co
 
 // onHistorian opens a store for a command that changes its history, and closes it.
 func onHistorian(a *cli.App, cmd *cobra.Command, do func(context.Context, history.Historian) error) error {
-	return a.OnStore(cmd, func(ctx context.Context, backend storage.Backend) error {
+	return a.OnStore(cmd, cli.Existing, func(ctx context.Context, backend storage.Backend) error {
 		h, err := historianOf(backend)
 		if err != nil {
 			return err

@@ -107,7 +107,7 @@ func (p *process) end() int {
 func TestSignalsEndWatch(t *testing.T) {
 	t.Parallel()
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
-		p := start(t, []string{"ASHLAR_STORE=" + fileURL(t)}, "watch", "*")
+		p := start(t, []string{"ASHLAR_STORE=" + createStore(t, fileURL(t))}, "watch", "*")
 		require.Equal(t, "synced", p.next())
 		require.NoError(t, p.cmd.Process.Signal(signal))
 		require.Equal(t, cli.ExitOK, p.end(), "%v: %s", signal, p.err.String())

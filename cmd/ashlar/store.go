@@ -32,7 +32,7 @@ for the same store. Run this on the copy. The target of an unfinished migration 
 		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.OnStore(cmd, func(ctx context.Context, b storage.Backend) error {
+			return a.OnStore(cmd, cli.Existing, func(ctx context.Context, b storage.Backend) error {
 				if err := migrate.NewIdentity(ctx, b); err != nil {
 					return fmt.Errorf("store new-id: %w", err)
 				}

@@ -24,7 +24,7 @@ func TestCopiedAndRestoredStores(t *testing.T) {
 	require.Contains(t, c.ok("", "store", "new-id", "--store", copied), "new identity")
 	require.Contains(t, c.ok("", back...), "complete: ")
 
-	stores := []string{"--from", copied, "--to", memoryURL()}
+	stores := []string{"--from", copied, "--to", createStore(t, memoryURL())}
 	require.Contains(t, c.run("", append([]string{"migrate", "abort"}, stores...)...).err, "--force")
 	r := c.run("", append([]string{"migrate", "abort", "--force"}, stores...)...)
 	require.Contains(t, r.out, "warning: opening "+copied+", which was closed because it has moved to "+original)

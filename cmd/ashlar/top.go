@@ -72,7 +72,7 @@ func (t *topper) run(cmd *cobra.Command, arg string) error {
 		return err
 	}
 	defer cancel()
-	err = t.app.With(ctx, func(b storage.Backend) error { return t.show(ctx, b, typ) })
+	err = t.app.With(ctx, cli.Existing, func(b storage.Backend) error { return t.show(ctx, b, typ) })
 	if ctx.Err() != nil && isContextError(err) {
 		return nil
 	}

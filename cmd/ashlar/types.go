@@ -36,7 +36,7 @@ func typesCommand(a *cli.App) *cobra.Command {
 			if err := out.check(); err != nil {
 				return err
 			}
-			return a.OnStore(cmd, func(ctx context.Context, backend storage.Backend) error {
+			return a.OnStore(cmd, cli.Existing, func(ctx context.Context, backend storage.Backend) error {
 				counts, err := countTypes(ctx, backend, f)
 				if err != nil {
 					return fmt.Errorf("list types: %w", err)

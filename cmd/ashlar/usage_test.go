@@ -171,7 +171,7 @@ func TestCompletion(t *testing.T) {
 	require.Empty(t, entries)
 	c = &runner{t: t, env: map[string]string{}}
 	require.Empty(t, propose("get", ""))
-	c = newRunner(t, "sqlite://"+filepath.Join(home, "store.db"))
+	c = &runner{t: t, env: map[string]string{"ASHLAR_STORE": "sqlite://" + filepath.Join(home, "store.db")}}
 	require.Empty(t, propose("get", ""))
 	entries, err = os.ReadDir(home)
 	require.NoError(t, err)

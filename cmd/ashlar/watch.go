@@ -66,7 +66,7 @@ func (w *watcher) run(cmd *cobra.Command, arg string) error {
 		return err
 	}
 	defer cancel()
-	err = w.app.With(ctx, func(backend storage.Backend) error {
+	err = w.app.With(ctx, cli.Existing, func(backend storage.Backend) error {
 		watch, err := w.open(ctx, backend, typ, resume)
 		if err != nil {
 			return fmt.Errorf("watch %s: %w", arg, err)

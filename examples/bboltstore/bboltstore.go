@@ -75,7 +75,9 @@ func openURL(ctx context.Context, u *url.URL) (storage.Backend, error) {
 			o.History, err = strconv.Atoi(value)
 		case "create":
 			if value == "off" {
-				_, err = os.Stat(path) // otherwise bbolt creates the file
+				if _, err = os.Stat(path); err != nil { // otherwise bbolt creates the file
+					return nil, fmt.Errorf("%w: %w, and create=off forbids creating it", storage.ErrNoStore, err)
+				}
 			} else if value != "on" {
 				err = errors.New("expected on or off")
 			}

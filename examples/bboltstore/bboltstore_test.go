@@ -202,7 +202,7 @@ func TestNewerFormat(t *testing.T) {
 func TestCreateOff(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
-	if b, err := storage.Open(t.Context(), fmt.Sprintf("bbolt:%s?create=off", path)); !errors.Is(err, storage.ErrInvalid) {
+	if b, err := storage.Open(t.Context(), fmt.Sprintf("bbolt:%s?create=off", path)); !errors.Is(err, storage.ErrNoStore) {
 		t.Errorf("Open of a missing file: %v, %v", b, err)
 	}
 }

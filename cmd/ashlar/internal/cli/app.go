@@ -15,6 +15,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/client"
+	"github.com/ashlar-dev/storage/migrate"
 )
 
 // App is one run of the command: its input and output, and the flags that all commands share.
@@ -41,9 +42,18 @@ func (a *App) Context(cmd *cobra.Command) (context.Context, context.CancelFunc, 
 	return ctx, cancel, nil
 }
 
+// Policy decides what happens if the store does not exist.
+type Policy int
+
+// The policies. A mistyped URL must not become an empty store, so only commands that write new resources create one.
+const (
+	Existing Policy = iota // a missing store is an error
+	Create                 // a missing store is created
+)
+
 // With opens the store, or connects to the server, calls do, and closes the backend.
-func (a *App) With(ctx context.Context, do func(storage.Backend) error) error {
-	backend, err := a.Open(ctx)
+func (a *App) With(ctx context.Context, policy Policy, do func(storage.Backend) error) error {
+	backend, err := a.Open(ctx, policy)
 	if err != nil {
 		return err
 	}
@@ -55,7 +65,7 @@ func (a *App) With(ctx context.Context, do func(storage.Backend) error) error {
 }
 
 // Open opens the store, or connects to the server.
-func (a *App) Open(ctx context.Context) (storage.Backend, error) {
+func (a *App) Open(ctx context.Context, policy Policy) (storage.Backend, error) {
 	if a.Server.Address != "" {
 		return a.Dial()
 	}
@@ -63,20 +73,45 @@ func (a *App) Open(ctx context.Context) (storage.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	backend, err := storage.Open(ctx, rawURL)
+	backend, err := a.OpenURL(ctx, rawURL, policy)
 	if err != nil {
 		return nil, Cause(ctx, fmt.Errorf("open the store: %w", err))
 	}
 	return backend, nil
 }
 
-func (a *App) OnStore(cmd *cobra.Command, do func(context.Context, storage.Backend) error) error {
+// OpenURL opens the store at a URL. It reports a store that it creates on the standard error output. A URL with a create parameter of its own
+// is opened unchanged.
+func (a *App) OpenURL(ctx context.Context, rawURL string, policy Policy) (storage.Backend, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil || u.Query().Has("create") {
+		return storage.Open(ctx, rawURL) // it describes a malformed URL without its credentials
+	}
+	existing := *u
+	query := u.Query()
+	query.Set("create", "off")
+	existing.RawQuery = query.Encode()
+	backend, err := storage.Open(ctx, existing.String())
+	switch {
+	case !errors.Is(err, storage.ErrNoStore):
+		return backend, err
+	case policy == Existing:
+		return nil, Failedf("%w (ashlar apply, import and serve create a store)", err)
+	}
+	if backend, err = storage.Open(ctx, rawURL); err == nil {
+		fmt.Fprintf(a.Err, "created the store %s\n", Printable(migrate.Name(rawURL)))
+	}
+	return backend, err
+}
+
+// OnStore opens the store, or connects to the server, calls do, and closes the backend.
+func (a *App) OnStore(cmd *cobra.Command, policy Policy, do func(context.Context, storage.Backend) error) error {
 	ctx, cancel, err := a.Context(cmd)
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	return a.With(ctx, func(b storage.Backend) error { return do(ctx, b) })
+	return a.With(ctx, policy, func(b storage.Backend) error { return do(ctx, b) })
 }
 
 // Dial returns the server as a backend.

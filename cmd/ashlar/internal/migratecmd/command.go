@@ -27,7 +27,7 @@ remaining changes, and compares both sides. Then the target is the store.
 
 If the command is stopped, by Ctrl-C or by a failure, the same command resumes: the target stores its state. A cutover that fails opens
 the source again; a cutover that is stopped leaves it closed and prints how to continue. The target must be empty, unless --merge,
---overwrite or --mirror decides about its contents. --merge and --overwrite work with --live only if the watches of the source can prove
+--overwrite or --mirror decides about its contents, and the source must not be empty, unless --allow-empty is set. --merge and --overwrite work with --live only if the watches of the source can prove
 that they are complete.`,
 		Example: `  ashlar migrate --from sqlite:///var/lib/app/store.db --to postgres://db.example/app --dry-run
   ashlar migrate --from sqlite:///var/lib/app/store.db --to postgres://db.example/app --live
@@ -39,7 +39,12 @@ that they are complete.`,
 			if err != nil {
 				return err
 			}
-			return f.open(a, cmd, func(ctx context.Context, from, to storage.Backend) error {
+			return f.open(a, cmd, cli.Create, func(ctx context.Context, from, to storage.Backend) error {
+				if !f.allowEmpty {
+					if err := refuseEmptySource(ctx, from, to); err != nil {
+						return fmt.Errorf("migrate: %w", err)
+					}
+				}
 				if f.dryRun {
 					return dryRun(ctx, a, from, to, f)
 				}
@@ -52,6 +57,7 @@ that they are complete.`,
 	flags.BoolVar(&f.live, "live", false, "follow the changes of the source until the cutover")
 	flags.DurationVar(&f.lag, "cutover-when-lag-below", 0, "with --live: cut over as soon as the lag of the target is below this")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print the planned changes and write no resource; a missing target store is created")
+	addAllowEmpty(cmd, &f.allowEmpty)
 	f.addTargetFlags(cmd)
 	cmd.AddCommand(migrateVerifyCommand(a), migrateStatusCommand(a), migrateAbortCommand(a), migrateUnfenceCommand(a))
 	return cmd

@@ -16,15 +16,21 @@ import (
 )
 
 func ExportCommand(a *cli.App) *cobra.Command {
-	return &cobra.Command{
+	var allowEmpty bool
+	cmd := &cobra.Command{
 		Use:   "export FILE",
 		Short: "Write all of a store to a file",
 		Long: `Write all of a store to a file, compressed and with a checksum: everything except the versions. If FILE is -, it is written to
-standard output. An existing file is replaced only after the export is complete.`,
+standard output. An existing file is replaced only after the export is complete. An empty store is an error without --allow-empty.`,
 		Example: "  ashlar export store.ashlar\n  ashlar export - | ssh elsewhere ashlar import -",
 		Args:    cli.ExactArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.OnStore(cmd, func(ctx context.Context, b storage.Backend) error {
+			return a.OnStore(cmd, cli.Existing, func(ctx context.Context, b storage.Backend) error {
+				if !allowEmpty {
+					if err := refuseEmpty(ctx, b); err != nil {
+						return fmt.Errorf("export: %w", err)
+					}
+				}
 				if args[0] == "-" {
 					_, err := migrate.Export(ctx, b, a.Out)
 					return err
@@ -38,6 +44,8 @@ standard output. An existing file is replaced only after the export is complete.
 			})
 		},
 	}
+	addAllowEmpty(cmd, &allowEmpty)
+	return cmd
 }
 
 // exportFile writes a temporary file next to the target and renames it, so that no reader finds a partial export.
@@ -76,12 +84,15 @@ contents. An interrupted import continues with --mirror.`,
 			if err != nil {
 				return err
 			}
-			return a.OnStore(cmd, func(ctx context.Context, b storage.Backend) error {
-				in, done, err := openSeekable(a, args[0])
-				if err != nil {
-					return err
-				}
-				defer done()
+			in, done, err := openSeekable(a, args[0])
+			if err != nil {
+				return err
+			}
+			defer done()
+			if err := checkExport(cmd.Context(), in); err != nil {
+				return fmt.Errorf("import: %w", err)
+			}
+			return a.OnStore(cmd, cli.Create, func(ctx context.Context, b storage.Backend) error {
 				show := newReporter(a, f.json)
 				o.Progress = show.progress
 				o.From, o.To = args[0], "the store"
@@ -96,6 +107,15 @@ contents. An interrupted import continues with --mirror.`,
 	}
 	f.addTargetFlags(cmd)
 	return cmd
+}
+
+// checkExport reads an export to its end before a store is opened, so that a damaged file creates none.
+func checkExport(ctx context.Context, in io.ReadSeeker) error {
+	if _, err := migrate.Check(ctx, in); err != nil {
+		return err
+	}
+	_, err := in.Seek(0, io.SeekStart)
+	return err
 }
 
 // openSeekable opens a file for repeated reads. It copies standard input to a temporary file.

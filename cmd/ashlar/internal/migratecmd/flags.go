@@ -22,8 +22,8 @@ func (f *storePair) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.to, "to", "", "URL of the target store")
 }
 
-// open opens both stores, calls do, and closes them.
-func (f *storePair) open(a *cli.App, cmd *cobra.Command, do func(ctx context.Context, from, to storage.Backend) error) (err error) {
+// open opens both stores, calls do, and closes them. The source must exist; policy is that of the target.
+func (f *storePair) open(a *cli.App, cmd *cobra.Command, policy cli.Policy, do func(ctx context.Context, from, to storage.Backend) error) (err error) {
 	ctx, cancel, err := a.Context(cmd)
 	if err != nil {
 		return err
@@ -37,12 +37,12 @@ func (f *storePair) open(a *cli.App, cmd *cobra.Command, do func(ctx context.Con
 			err = errors.Join(err, fmt.Errorf("close the %s: %w", what, e))
 		}
 	}
-	from, err := storage.Open(ctx, f.from)
+	from, err := a.OpenURL(ctx, f.from, cli.Existing)
 	if err != nil {
 		return fmt.Errorf("open the source: %w", err)
 	}
 	defer func() { closing(from, "source") }()
-	to, err := storage.Open(ctx, f.to)
+	to, err := a.OpenURL(ctx, f.to, policy)
 	if err != nil {
 		return fmt.Errorf("open the target: %w", err)
 	}
@@ -71,7 +71,7 @@ func (f *storePair) abortError(err error) error {
 // migrateFlags are the flags of migrate.
 type migrateFlags struct {
 	storePair
-	live, dryRun, merge, overwrite, mirror, json bool
+	allowEmpty, live, dryRun, merge, overwrite, mirror, json bool
 	lag, timeout                                 time.Duration
 	rate                                         float64
 	parallel                                     int
@@ -121,7 +121,7 @@ func (f *migrateFlags) resumeCommand() string {
 	for _, flag := range []struct {
 		given bool
 		name  string
-	}{{f.live, "--live"}, {f.merge, "--merge"}, {f.overwrite, "--overwrite"}, {f.mirror, "--mirror"}} {
+	}{{f.allowEmpty, "--allow-empty"}, {f.live, "--live"}, {f.merge, "--merge"}, {f.overwrite, "--overwrite"}, {f.mirror, "--mirror"}} {
 		if flag.given {
 			flags = append(flags, flag.name)
 		}

@@ -22,7 +22,7 @@ func migrateStatusCommand(a *cli.App) *cobra.Command {
 		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.OnStore(cmd, func(ctx context.Context, b storage.Backend) error {
+			return a.OnStore(cmd, cli.Existing, func(ctx context.Context, b storage.Backend) error {
 				fence, err := migrate.ReadFence(ctx, b)
 				if err != nil {
 					return err

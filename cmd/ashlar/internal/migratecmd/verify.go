@@ -25,7 +25,7 @@ are any. While programs write, their changes may appear as differences.`,
 		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.open(a, cmd, func(ctx context.Context, from, to storage.Backend) error { return verify(ctx, a, from, to, asJSON) })
+			return f.open(a, cmd, cli.Existing, func(ctx context.Context, from, to storage.Backend) error { return verify(ctx, a, from, to, asJSON) })
 		},
 	}
 	f.flags(cmd)
@@ -86,7 +86,7 @@ use, the two then diverge: see "ashlar migrate status --store" of the source fir
 		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.open(a, cmd, func(ctx context.Context, from, to storage.Backend) error {
+			return f.open(a, cmd, cli.Existing, func(ctx context.Context, from, to storage.Backend) error {
 				abort := migrate.Abort
 				if force {
 					abort = migrate.ForceAbort
@@ -127,7 +127,7 @@ stores in use diverge.`,
 		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.OnStore(cmd, func(ctx context.Context, b storage.Backend) error {
+			return a.OnStore(cmd, cli.Existing, func(ctx context.Context, b storage.Backend) error {
 				if err := migrate.Unfence(ctx, b); err != nil {
 					return fmt.Errorf("unfence: %w", err)
 				}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
+)
+
+// A mistyped URL must not become an empty store: commands that need existing data fail and create nothing.
+func TestMissingStore(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, target := filepath.Join(dir, "stroe.db"), "sqlite://"+filepath.Join(dir, "target.db")
+	c := &runner{t: t, env: map[string]string{"ASHLAR_STORE": "sqlite://" + file}}
+	for _, args := range [][]string{
+		{"list", "*"},
+		{"list", "*", "--watch", "--limit", "1"},
+		{"get", "core/Pod", "a"},
+		{"delete", "core/Pod", "a"},
+		{"owned", "core/Pod", "a"},
+		{"types"},
+		{"watch", "*", "--limit", "1"},
+		{"revisions"},
+		{"history", "core/Pod", "a"},
+		{"compact", "--keep", "10"},
+		{"export", filepath.Join(dir, "x")},
+		{"migrate", "--from", "sqlite://" + file, "--to", target},
+		{"migrate", "verify", "--from", target, "--to", "sqlite://" + file},
+		{"migrate", "status"},
+		{"migrate", "unfence"},
+		{"import", filepath.Join(dir, "missing")},
+	} {
+		r := c.run("", args...)
+		require.Equal(t, cli.ExitFailed, r.code, "%s: %s", args, r.err)
+		if args[0] != "import" {
+			require.Contains(t, r.err, "the store does not exist", args)
+		}
+		entries, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		require.Empty(t, entries, args)
+	}
+
+	r := c.run(configMap("a", ""), "apply", "-f", "-")
+	require.Equal(t, cli.ExitOK, r.code, r.err)
+	require.Equal(t, "created the store sqlite://"+file+"\n", r.err)
+	r = c.run(configMap("b", ""), "apply", "-f", "-")
+	require.Equal(t, cli.ExitOK, r.code, r.err)
+	require.Empty(t, r.err)
+}
+
+// A damaged export creates no store.
+func TestImportOfADamagedFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "store.db")
+	c := &runner{t: t, env: map[string]string{"ASHLAR_STORE": "sqlite://" + file}}
+	r := c.run("not an export", "import", "-")
+	require.NotEqual(t, cli.ExitOK, r.code)
+	require.Contains(t, r.err, "import: ")
+	require.NoFileExists(t, file)
+}
+
+func TestEmptySource(t *testing.T) {
+	t.Parallel()
+	c := newRunner(t, fileURL(t))
+	c.ok(configMap("a", ""), "apply", "-f", "-")
+	c.ok("", "delete", "core/ConfigMap", "a")
+	file := filepath.Join(t.TempDir(), "export")
+	migration := []string{"migrate", "--from", c.env["ASHLAR_STORE"], "--to", fileURL(t)}
+	for _, args := range [][]string{{"export", file}, {"export", "-"}, migration} {
+		r := c.run("", args...)
+		require.Equal(t, cli.ExitFailed, r.code, args)
+		require.Contains(t, r.err, "the store has no resources", args)
+		require.NoFileExists(t, file)
+	}
+	require.Contains(t, c.ok("", "export", file, "--allow-empty"), "0 resources")
+	require.Contains(t, c.ok("", append(migration, "--allow-empty")...), "verified: equal")
+}
+
+// An empty table says so, and names resources outside the filter.
+func TestEmptyList(t *testing.T) {
+	t.Parallel()
+	c := newRunner(t, fileURL(t))
+	c.ok(configMap("a", ""), "apply", "-f", "-")
+	for want, args := range map[string]string{
+		"no resources found": "list core/Pod",
+		"no resources found in namespace shop; there are 1 elsewhere":              "list core/ConfigMap -n shop",
+		"no resources found in partition p, namespace shop; there are 1 elsewhere": "list core/ConfigMap -p p -n shop",
+		`no resources found with the prefix "b"; there are 1 elsewhere`:            "list core/ConfigMap --prefix b",
+		`no resources found in namespace shop with the prefix "b"`:                 "list core/Pod --prefix b -n shop",
+	} {
+		r := c.run("", strings.Fields(args)...)
+		require.Equal(t, cli.ExitOK, r.code, r.err)
+		require.Empty(t, r.out)
+		require.Equal(t, want+"\n", r.err, args)
+	}
+	r := c.run("", "list", "core/Pod", "-o", "json")
+	require.Empty(t, r.err)
+}
