@@ -228,7 +228,7 @@ func TestMigrateUsage(t *testing.T) {
 		"two policies": {"migrate", "--from", "mem://", "--to", "mem://", "--merge", "--mirror"},
 		"lag alone":    {"migrate", "--from", "mem://", "--to", "mem://", "--cutover-when-lag-below", "1s"},
 		"no writers":   {"migrate", "--from", "mem://", "--to", "mem://", "--parallel", "0"},
-		"the same":     {"migrate", "--from", "mem://cli-same", "--to", "mem://cli-same"},
+		"the same":     {"migrate", "--allow-empty", "--from", "mem://cli-same", "--to", "mem://cli-same"},
 		"subcommand":   {"migrate", "verfy"},
 	} {
 		r := newRunner(t, memoryURL()).run("", args...)

@@ -72,9 +72,9 @@ func (f *storePair) abortError(err error) error {
 type migrateFlags struct {
 	storePair
 	allowEmpty, live, dryRun, merge, overwrite, mirror, json bool
-	lag, timeout                                 time.Duration
-	rate                                         float64
-	parallel                                     int
+	lag, timeout                                             time.Duration
+	rate                                                     float64
+	parallel                                                 int
 }
 
 // addTargetFlags adds the flags that control the changes to the target.
