@@ -28,7 +28,7 @@ DynamoDB cannot list past a damaged resource, so the first one is reported; --de
 		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.OnStore(cmd, func(ctx context.Context, backend storage.Backend) error {
+			return a.OnStore(cmd, cli.Existing, func(ctx context.Context, backend storage.Backend) error {
 				return (&checker{a: a, backend: backend, remove: remove, seen: map[key.Key]bool{}}).check(ctx)
 			})
 		},
