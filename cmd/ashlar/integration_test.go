@@ -67,7 +67,7 @@ func TestNoHistoryOnDynamoDB(t *testing.T) {
 
 func TestSchema(t *testing.T) {
 	t.Parallel()
-	c := newRunner(t, env.Postgres(t).StoreURL(t))
+	c := &runner{t: t, env: map[string]string{"ASHLAR_STORE": env.Postgres(t).StoreURL(t)}} // does not exist yet
 	require.Regexp(t, `^schema \S+ has version 0; this program's is [1-9]\d*\n$`, c.ok("", "schema", "status"))
 	require.Regexp(t, `^from version 0 to [1-9]\d*\n$`, c.ok("", "schema", "up"))
 	require.Regexp(t, `^version [1-9]\d* already\n$`, c.ok("", "schema", "up"))
