@@ -44,7 +44,7 @@ func TestExamplesParse(t *testing.T) {
 		}
 	}
 	collect(newRoot(newRunner(t, "").app(nil, nil, nil)))
-	for _, file := range []string{"../../docs/cli.md", "../../docs/service.md", "../../README.md", "../../docs/start.md", "../../docs/moving-a-store.md", "../../examples/boutique/README.md"} {
+	for _, file := range []string{"../../docs/cli.md", "../../docs/service.md", "../../README.md", "../../docs/start.md", "../../docs/moving-a-store.md", "../../docs/etcd.md", "../../docs/kubernetes.md", "../../examples/boutique/README.md"} {
 		doc, err := os.ReadFile(file)
 		require.NoError(t, err)
 		text.Write(doc)
@@ -59,5 +59,16 @@ func TestExamplesParse(t *testing.T) {
 		require.NotSame(t, root, cmd, "%v", args)
 		require.NoError(t, cmd.ParseFlags(rest), "%v", args)
 		require.NoError(t, cmd.ValidateArgs(cmd.Flags().Args()), "%v", args)
+	}
+}
+
+// The table at the start of docs/cli.md lists every command.
+func TestCommandsAreListed(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("../../docs/cli.md")
+	require.NoError(t, err)
+	table, _, _ := strings.Cut(string(doc), "\n## ")
+	for _, cmd := range newRoot(newRunner(t, "").app(nil, nil, nil)).Commands() {
+		require.Regexp(t, "`"+cmd.Name()+"[` ]", table)
 	}
 }
