@@ -173,7 +173,9 @@ func TestTurns(t *testing.T) {
 		_, err := c.List(ctx, &resourcepb.ListRequest{Type: f.id.GetType(), Tenancy: f.id.GetTenancy()})
 		return err
 	}
-	w, err := c.WatchList(t.Context(), &resourcepb.WatchListRequest{Type: f.id.GetType()})
+	watching, leave := context.WithCancel(t.Context())
+	defer leave()
+	w, err := c.WatchList(watching, &resourcepb.WatchListRequest{Type: f.id.GetType()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,6 +189,10 @@ func TestTurns(t *testing.T) {
 	if err := list(t.Context()); err != nil {
 		t.Errorf("a list beside a watch after its snapshot: %v", err)
 	}
+	leave()
+	for err == nil {
+		_, err = w.Recv()
+	}
 	// Its second resource does not fit into the window of the stream.
 	for range 2 {
 		copied := &resourcepb.Resource{Id: &resourcepb.ID{Type: f.id.GetType(), Name: "b"}, Data: f.data}
@@ -194,6 +200,7 @@ func TestTurns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	f.until("the answers that were read count", func() bool { return f.answers.budget.buffered() == 0 })
 	unread, cancel := context.WithCancel(t.Context())
 	stream := f.openIn(unread, resourcegrpc.ResourceService_WatchList_FullMethodName, &resourcepb.WatchListRequest{Type: f.id.GetType()})
 	f.until("the watch sends nothing", func() bool { return f.answers.budget.buffered() > 1_900_000 })
