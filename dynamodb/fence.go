@@ -98,7 +98,7 @@ func (change *fenceChange) wasApplied(epoch string) bool {
 
 // state returns the fence and its epoch at one moment.
 func (c *closer) state(ctx context.Context) (f fence, epoch string, err error) {
-	items, err := c.table.getTogether(ctx, c.table.fence(), c.table.note(driver.FenceNote))
+	items, err := c.table.getAtomically(ctx, c.table.fence(), c.table.note(driver.FenceNote))
 	if err != nil {
 		return fence{}, "", err
 	}

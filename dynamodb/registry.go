@@ -76,7 +76,7 @@ func (r *registry) enterType(ctx context.Context, typ storage.UnversionedType) e
 	defer func() { <-r.entering }()
 	entry := r.table.typeEntry(typ.Group, typ.Kind)
 	for !r.has(typ) {
-		items, err := r.table.getTogether(ctx, entry, r.table.store())
+		items, err := r.table.getAtomically(ctx, entry, r.table.store())
 		if err != nil {
 			return err
 		}

@@ -67,8 +67,8 @@ func (t *table) getAt(ctx context.Context, strong bool, keys item) (item, time.T
 	return out.Item, t.clock.Observe(out.ResultMetadata), nil
 }
 
-// getTogether reads items at one moment, in order; nil for each that does not exist.
-func (t *table) getTogether(ctx context.Context, wanted ...item) ([]item, error) {
+// getAtomically reads items at one moment, in order; nil for each that does not exist.
+func (t *table) getAtomically(ctx context.Context, wanted ...item) ([]item, error) {
 	in := &dynamodb.TransactGetItemsInput{ReturnConsumedCapacity: t.capacity()}
 	for _, keys := range wanted {
 		in.TransactItems = append(in.TransactItems, types.TransactGetItem{Get: &types.Get{TableName: &t.name, Key: keys}})

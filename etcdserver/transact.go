@@ -79,7 +79,7 @@ func (t *transaction) run(ctx context.Context, r *pb.TxnRequest) (*pb.TxnRespons
 	if err != nil {
 		return nil, err
 	}
-	v.before, v.deletedLater = map[string]*history.Record{}, map[string]bool{}
+	v.before, v.newlyDeleted = map[string]*history.Record{}, map[string]bool{}
 	for key, c := range t.commit.keys {
 		if c.modifies() {
 			v.before[key] = c.before
@@ -106,7 +106,7 @@ func (t *transaction) sweep(ctx context.Context, v *view) error {
 		for _, one := range rest.deleted {
 			t.deletions[r] = append(t.deletions[r], one.id)
 			v.before[string(keyOf(one.id))] = one.before
-			v.deletedLater[string(keyOf(one.id))] = true
+			v.newlyDeleted[string(keyOf(one.id))] = true
 		}
 		if empty = empty && (len(rest.deleted) == 0 || rest.revision > v.revision); empty {
 			last = max(last, rest.revision)

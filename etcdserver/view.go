@@ -18,8 +18,8 @@ type view struct {
 	revision int64
 	// before holds the stored records, nil for none, of the keys that later operations of the transaction change.
 	before map[string]*history.Record
-	// deletedLater are keys that the transaction has deleted after the revision.
-	deletedLater map[string]bool
+	// newlyDeleted are keys that the transaction has deleted after the revision.
+	newlyDeleted map[string]bool
 }
 
 // read answers a range request.
@@ -32,7 +32,7 @@ func (v *view) read(ctx context.Context, s *Server, r *pb.RangeRequest) (*pb.Ran
 		return nil, storage.ErrFutureRevision
 	}
 	later := keysInRange(v.before, r.Key, r.RangeEnd)
-	if r.Revision > 0 || len(later) == 0 && len(keysInRange(v.deletedLater, r.Key, r.RangeEnd)) == 0 {
+	if r.Revision > 0 || len(later) == 0 && len(keysInRange(v.newlyDeleted, r.Key, r.RangeEnd)) == 0 {
 		answer, _, err := s.rangeAt(ctx, r, revision)
 		if answer != nil {
 			answer.Header = innerHeader(v.revision)
@@ -46,7 +46,7 @@ func (v *view) read(ctx context.Context, s *Server, r *pb.RangeRequest) (*pb.Ran
 	all.Header = innerHeader(v.revision)
 	all.Kvs = slices.DeleteFunc(all.Kvs, func(kv *mvccpb.KeyValue) bool {
 		_, changed := v.before[string(kv.Key)]
-		return changed || v.deletedLater[string(kv.Key)]
+		return changed || v.newlyDeleted[string(kv.Key)]
 	})
 	for _, key := range later {
 		if stored := v.before[key]; stored != nil {

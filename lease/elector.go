@@ -117,7 +117,7 @@ func (o *observation) observeVersion(version string) {
 	}
 }
 
-// try acquires the lock if it is free or if its holder has expired. It returns nil, nil if another candidate holds it.
+// try acquires the lock if it is free or if its holder has expired. It returns nil, nil if another candidate holds the lock.
 func (e *Elector) try(ctx context.Context, holder string, obs *observation) (*Tenure, error) {
 	began := time.Now()
 	r, err := e.read(ctx)

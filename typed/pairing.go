@@ -46,7 +46,7 @@ func pairLists(stored, known, now []*structpb.Value) []int {
 	p.pairEnds()
 	p.pairEqual()
 	p.pairIdentities()
-	p.pairPlaces()
+	p.pairGaps()
 	return p.pairs
 }
 
@@ -109,8 +109,8 @@ func (p *pairing) pairIdentities() {
 	}
 }
 
-// pairPlaces pairs changed objects between two paired elements with the stored objects between these.
-func (p *pairing) pairPlaces() {
+// pairGaps pairs changed objects between two paired elements with the stored objects between these.
+func (p *pairing) pairGaps() {
 	for start := 0; start < len(p.now); start++ {
 		end := start
 		for end < len(p.now) && p.pairs[end] == unpaired {

@@ -29,7 +29,7 @@ DynamoDB cannot list past a damaged resource, so the first one is reported; --de
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.OnStore(cmd, cli.Existing, func(ctx context.Context, backend storage.Backend) error {
-				return (&checker{a: a, backend: backend, remove: remove, seen: map[key.Key]bool{}}).check(ctx)
+				return (&checker{a: a, backend: backend, remove: remove, damagedKeys: map[key.Key]bool{}}).check(ctx)
 			})
 		},
 	}
@@ -43,9 +43,9 @@ type checker struct {
 	backend storage.Backend
 	remove  bool
 
-	seen    map[key.Key]bool // the damaged resources
-	failed  int              // of them, those that remain
-	healthy int
+	damagedKeys map[key.Key]bool // damaged resources
+	remaining   int              // damaged resources that were not deleted
+	healthy     int
 }
 
 // check lists the store and reports the damaged resources.
@@ -64,7 +64,7 @@ func (c *checker) check(ctx context.Context) error {
 	for {
 		page, err := pager.ListPage(ctx, all, anywhere, "", opts)
 		var damaged *storage.DamagedError
-		if errors.As(err, &damaged) && !c.seen[key.Of(damaged.ID)] { // the store cannot list past it
+		if errors.As(err, &damaged) && !c.damagedKeys[key.Of(damaged.ID)] { // the store cannot list past it
 			found = append(found, damaged)
 		} else if err != nil {
 			return err
@@ -75,7 +75,7 @@ func (c *checker) check(ctx context.Context) error {
 			}
 		}
 		found = nil
-		if damaged != nil && c.failed == 0 {
+		if damaged != nil && c.remaining == 0 {
 			continue // without the resource, which was deleted
 		}
 		c.healthy += len(page.Resources)
@@ -88,17 +88,17 @@ func (c *checker) check(ctx context.Context) error {
 // report prints a damaged resource, and deletes it on request. A list may find a resource repeatedly.
 func (c *checker) report(ctx context.Context, d *storage.DamagedError) error {
 	k := key.Of(d.ID)
-	if c.seen[k] {
+	if c.damagedKeys[k] {
 		return nil
 	}
-	c.seen[k] = true
+	c.damagedKeys[k] = true
 	state := "damaged"
 	switch {
 	case !c.remove:
-		c.failed++
+		c.remaining++
 	case d.Version == "":
 		state = "not deleted, because its version is lost"
-		c.failed++
+		c.remaining++
 	default:
 		if err := c.delete(ctx, d); err != nil {
 			return fmt.Errorf("delete %s: %w", cli.FullName(d.ID), err)
@@ -127,8 +127,8 @@ func (c *checker) delete(ctx context.Context, found *storage.DamagedError) error
 
 // end prints the result.
 func (c *checker) end() error {
-	if c.failed > 0 {
-		return fmt.Errorf("the store has %d damaged resources: delete them by ashlar fsck --delete, or overwrite them", c.failed)
+	if c.remaining > 0 {
+		return fmt.Errorf("the store has %d damaged resources: delete them by ashlar fsck --delete, or overwrite them", c.remaining)
 	}
 	_, err := fmt.Fprintf(c.a.Out, "checked %d resources\n", c.healthy)
 	return err

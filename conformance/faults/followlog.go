@@ -94,8 +94,8 @@ func scanAfresh(r *round, ctx context.Context, handle int) (*view, bool) {
 	return nil, false
 }
 
-// followAgain follows the changes of the round a second time, after the faults, through the undisturbed handle.
-func followAgain(r *round, ctx context.Context, first, last int64, since time.Duration) (*followLog, error) {
+// replayFollower follows the changes of the round a second time, after the faults, through the undisturbed handle.
+func replayFollower(r *round, ctx context.Context, first, last int64, since time.Duration) (*followLog, error) {
 	h, _ := r.run.historian(0)
 	oldest, _, err := newestRevision(r, ctx, h)
 	if err != nil {

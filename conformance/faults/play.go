@@ -70,7 +70,7 @@ func conclude(r *round, run context.Context, first int64, since time.Duration, l
 		return err
 	}
 	lastRevision.Store(last)
-	r.secondLog, err = followAgain(r, run, first, last, since)
+	r.secondLog, err = replayFollower(r, run, first, last, since)
 	logging.Wait()
 	return err
 }

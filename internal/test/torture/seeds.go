@@ -6,16 +6,16 @@ var seeds = map[string][]uint64{
 	"memory": {4711},
 	"sqlite": {
 		11921016279792114526, // a connection returned to the pool inside a transaction
-		10882482656447347622, // a compaction ended the watches that had not fallen behind it
+		10882482656447347622, // a compaction ended the watches that were within the kept history
 	},
 	"postgres": {
-		1270789477675233820, // a compaction ended the watches that had not fallen behind it
+		1270789477675233820, // a compaction ended the watches that were within the kept history
 	},
 	"postgres with a standby":    {4711},
 	"postgres with a small disk": {4711},
 	"etcd": {
 		9698065852020409242, // a deletion came without its previous value and was taken for a compaction
-		97802793055873671,   // a compaction ended the watches that had not fallen behind it
+		97802793055873671,   // a compaction ended the watches that were within the kept history
 	},
 	"dynamodb":            {4711},
 	"cache over memory":   {4711},

@@ -73,7 +73,7 @@ func Opener(storeURL string) func(ctx context.Context) (storage.Backend, error) 
 	return func(ctx context.Context) (storage.Backend, error) { return storage.Open(ctx, storeURL) }
 }
 
-// Once is a fault that is over when begin returns, Lasting one that end ends. Both touch the server, so there is one at a time.
+// Once is a fault that is over when begin returns, Lasting one that end ends. Both disturb the server, so only one runs at a time.
 func Once(kind faults.Kind, weight int, begin func()) faults.Fault {
 	return Lasting(kind, weight, begin, nil)
 }

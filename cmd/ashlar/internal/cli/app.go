@@ -42,7 +42,7 @@ func (a *App) Context(cmd *cobra.Command) (context.Context, context.CancelFunc, 
 	return ctx, cancel, nil
 }
 
-// Policy decides what happens if the store does not exist.
+// Policy selects the behaviour for a store that does not exist.
 type Policy int
 
 // The policies. A mistyped URL must not become an empty store, so only commands that write new resources create one.
