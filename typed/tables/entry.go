@@ -47,7 +47,7 @@ func (t *table) guardID() *resourcepb.ID {
 	}
 }
 
-// uniqueIndex is an index in which at most one object has a value.
+// uniqueIndex is an index with at most one object for each value.
 type uniqueIndex struct{ name, prefix string }
 
 // claimID returns the id of the resource that the object with a value of a unique index owns. Every transaction that gives the value to an object

@@ -44,7 +44,7 @@ func Proxied(t testing.TB, storeURL, addr string, patterns ...string) faults.Har
 	}
 }
 
-// Compact is the fault in which the database discards its history. It never overlaps with another fault of the server.
+// Compact is a fault: the database discards its history. It never overlaps with another fault of the server.
 func Compact(compact func(ctx context.Context) error) faults.Fault {
 	return faults.Fault{Kind: faults.Compact, Weight: 2, Touches: "server", Inject: func(ctx context.Context, _ *rand.Rand) (func(context.Context) error, error) {
 		return nil, compact(ctx)

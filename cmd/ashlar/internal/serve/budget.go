@@ -16,7 +16,7 @@ type budget struct {
 	callers map[string]int64 // by the name of the token; only callers with bytes
 }
 
-// newBudget returns a budget of which a caller can use a quarter. Without tokens there is one caller, which can use all.
+// newBudget returns a budget that limits each caller to a quarter. Without tokens there is one caller, which can use all.
 func newBudget(total int64, tokens bool) *budget {
 	b := &budget{total: total, each: total, callers: map[string]int64{}}
 	if tokens {

@@ -44,9 +44,9 @@ type Config struct {
 	DrainDelay time.Duration
 	// Drain is the time that active calls have to end when the server stops.
 	Drain time.Duration
-	// ConnectionAge is the age at which the clients of a gRPC connection are told to open another one. Active calls continue. 0: never.
+	// ConnectionAge is the maximum age of a gRPC connection. Its client must then open a new connection. Active calls continue. 0: never.
 	ConnectionAge time.Duration
-	// Rate is the limit of the gRPC calls and HTTP requests a second of each token, and TotalRate that of all callers. 0: unlimited.
+	// Rate limits the gRPC calls and HTTP requests a second of each token. TotalRate limits the sum of all callers. 0: unlimited.
 	Rate, TotalRate float64
 	// ReadyTimeout bounds the time that a probe waits for the store.
 	ReadyTimeout time.Duration

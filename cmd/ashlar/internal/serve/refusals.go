@@ -38,7 +38,7 @@ func countRefusal(ctx context.Context) {
 // connections is the stats handler of a gRPC server that has a connection in the context of each call.
 type connections struct{}
 
-// TagConn returns the context of a new connection, of which the contexts of its calls are derived.
+// TagConn returns the context of a new connection. The contexts of its calls are derived from it.
 func (connections) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context {
 	ctx, end := context.WithCancel(ctx)
 	return context.WithValue(ctx, connectionKey{}, &connection{end: end})

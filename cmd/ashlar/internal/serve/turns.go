@@ -20,7 +20,7 @@ type turns struct {
 	callers map[string]*semaphore.Weighted // by the name of the token
 }
 
-// newTurns returns turns of which a caller can use a quarter. Without tokens there is one caller, which can use all.
+// newTurns returns turns that limit each caller to a quarter. Without tokens there is one caller, which can use all.
 func newTurns(total int64, tokens bool) *turns {
 	t := &turns{total: semaphore.NewWeighted(total), each: total, callers: map[string]*semaphore.Weighted{}}
 	if tokens {
