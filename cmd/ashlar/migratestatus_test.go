@@ -12,8 +12,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/dynamofake"
 )
 
-// A tool was killed while it closed a DynamoDB store: the announcement, which makes writes dearer, stays. The status shows it with the
-// command that withdraws it.
+// A tool was killed while it closed a DynamoDB store: the announcement, which makes writes dearer, stays. The status shows the
+// announcement and the command to withdraw it.
 func TestStatusOfAnAnnouncement(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)

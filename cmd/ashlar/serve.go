@@ -39,7 +39,7 @@ Without TLS the server listens only on addresses of this machine, unless --insec
 	flags.BoolVar(&f.config.AnyType, "any-type", false, "serve every type, in namespaces, with any payload")
 	flags.StringVar(&f.config.Tokens, "tokens", "", "file with the permissions of each token (default: all callers may do everything)")
 	flags.IntVar(&f.maxBuffered, "max-buffered", 256, "MiB of answers that wait for their clients, a quarter of it for each token")
-	flags.DurationVar(&f.config.ConnectionAge, "connection-age", time.Hour, "age at which gRPC clients are told to open another connection, 0 for never")
+	flags.DurationVar(&f.config.ConnectionAge, "connection-age", time.Hour, "maximum age of a gRPC connection, whose client then opens another, 0 for no limit")
 	flags.Float64Var(&f.config.Rate, "rate", 0, "calls and requests a second of each token, 0 for no limit")
 	flags.Float64Var(&f.config.TotalRate, "total-rate", 0, "calls and requests a second of all callers, 0 for no limit")
 	f.add(cmd)

@@ -7,13 +7,13 @@
 // The path of a type is /group/version/kind, with the kind in lower case:
 //
 //	GET    /catalog/v1/service                   the resources of the type: {"resources":[…]}
-//	GET    /catalog/v1/service?watch             the same, and every change to them: one event on a line
-//	GET    /catalog/v1/service/api               one resource
-//	PUT    /catalog/v1/service/api               create it or update it; the body is {"metadata":{…},"owner":{…},"data":{…}}
-//	DELETE /catalog/v1/service/api               delete it
-//	GET    /catalog/v1/service/api/owned         the resources that it owns, of any type
-//	PUT    /catalog/v1/service/api/status/KEY    write one of its statuses
-//	GET    /openapi.json                         all of this in detail, as an OpenAPI document
+//	GET    /catalog/v1/service?watch             the resources and their changes, an event a line
+//	GET    /catalog/v1/service/api               read a resource
+//	PUT    /catalog/v1/service/api               create or update a resource; the body is {"metadata":{…},"owner":{…},"data":{…}}
+//	DELETE /catalog/v1/service/api               delete a resource
+//	GET    /catalog/v1/service/api/owned         the owned resources, of any type
+//	PUT    /catalog/v1/service/api/status/KEY    write a status of a resource
+//	GET    /openapi.json                         the OpenAPI document of these paths
 //
 // # Resources
 //

@@ -80,7 +80,7 @@ func (a *App) Open(ctx context.Context, policy Policy) (storage.Backend, error) 
 	return backend, nil
 }
 
-// OpenURL opens the store at a URL. It reports a store that it creates on the standard error output. A URL with a create parameter of its own
+// OpenURL opens the store at a URL. A newly created store is reported on the standard error output. A URL with a create parameter of its own
 // is opened unchanged.
 func (a *App) OpenURL(ctx context.Context, rawURL string, policy Policy) (storage.Backend, error) {
 	u, err := url.Parse(rawURL)

@@ -22,7 +22,7 @@ func (f *storePair) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.to, "to", "", "URL of the target store")
 }
 
-// open opens both stores, calls do, and closes them. The source must exist; policy is that of the target.
+// open opens both stores, calls do, and closes them. The source must exist. policy applies to the target.
 func (f *storePair) open(a *cli.App, cmd *cobra.Command, policy cli.Policy, do func(ctx context.Context, from, to storage.Backend) error) (err error) {
 	ctx, cancel, err := a.Context(cmd)
 	if err != nil {
