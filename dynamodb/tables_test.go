@@ -52,12 +52,12 @@ func TestUnfitTables(t *testing.T) {
 		"NoTable": {
 			make:   func(*dynamofake.Server) {},
 			change: func(o *dynamodb.Options) { o.Table, o.NoCreate = "elsewhere", true },
-			want:   []string{"elsewhere", "region eu-north-1", "creation is off"},
+			want:   []string{storage.ErrNoStore.Error(), "no table elsewhere", "region eu-north-1", "create=off"},
 		},
 		"NoStore": {
 			make:   func(*dynamofake.Server) {},
 			change: func(o *dynamodb.Options) { o.NoCreate = true },
-			want:   []string{"no store with prefix", "creation is off"},
+			want:   []string{storage.ErrNoStore.Error(), "none with the prefix", "create=off"},
 		},
 		"NotAllowedToDescribe": {make: denied("DescribeTable"), want: []string{"AccessDeniedException", "region eu-north-1"}},
 		"NotAllowedToRead":     {make: denied("GetItem"), want: []string{"AccessDeniedException", "GetItem"}},
