@@ -147,8 +147,8 @@ func TestNamedStoresAreShared(t *testing.T) {
 	if len(list(t, two)) != 1 {
 		t.Error("closing one handle must not close the other")
 	}
-	if _, err := storage.Open(ctx, "mem://nowhere?create=off"); !errors.Is(err, storage.ErrInvalid) {
-		t.Errorf("create=off: got error %v, expected ErrInvalid", err)
+	if _, err := storage.Open(ctx, "mem://nowhere?create=off"); !errors.Is(err, storage.ErrNoStore) {
+		t.Errorf("create=off: got error %v, expected ErrNoStore", err)
 	}
 }
 
