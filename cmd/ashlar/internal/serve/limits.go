@@ -34,8 +34,11 @@ func newLimiter(limit float64) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(limit), int(math.Ceil(limit)))
 }
 
-// take counts a call. Beyond a limit it fails with ResourceExhausted and the time after which a retry may succeed.
+// take counts a call. Beyond a limit it fails with ResourceExhausted and the time after which a retry may succeed. The lock joins each
+// reservation with its cancellation: a limiter does not return what was reserved before another reservation.
 func (l *limits) take(caller string, now time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	own := l.caller(caller).ReserveN(now, 1)
 	if wait := own.DelayFrom(now); wait > 0 {
 		own.CancelAt(now)
@@ -50,10 +53,8 @@ func (l *limits) take(caller string, now time.Time) error {
 	return nil
 }
 
-// caller returns the limiter of a caller.
+// caller returns the limiter of a caller. l.mu is held.
 func (l *limits) caller(name string) *rate.Limiter {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	limiter := l.callers[name]
 	if limiter == nil {
 		limiter = newLimiter(l.each)

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -48,5 +49,23 @@ func TestLimits(t *testing.T) {
 		if err := unlimited.take("a", now); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// Calls that are refused at the same time use up nothing: a second later the calls of a second are permitted again.
+func TestLimitsConcurrently(t *testing.T) {
+	t.Parallel()
+	l, now := newLimits(0, 1), time.Now()
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 20_000 {
+				_ = l.take("a", now) // all but one are refused
+			}
+		})
+	}
+	all.Wait()
+	if err := l.take("a", now.Add(time.Second)); err != nil {
+		t.Error(err)
 	}
 }
