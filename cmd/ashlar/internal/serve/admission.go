@@ -32,9 +32,12 @@ type admission struct {
 // tap is called for each new call, in the goroutine that reads the connection. ctx ends with the call, but not if the call is refused.
 func (a *admission) tap(ctx context.Context, call *tap.Info) (context.Context, error) {
 	began := time.Now()
-	who, err := a.admit(ctx, call.FullMethodName)
+	who, err := a.find(ctx, call.FullMethodName)
 	if err == nil && !isProbe(call.FullMethodName) {
 		err = a.limits.take(who.callerName(), began)
+	}
+	if err == nil && a.tokens != nil && who == nil {
+		err = a.admitAnonymous(ctx) // last: the context of a call that is refused later would not end
 	}
 	if err == nil {
 		return withPrincipal(ctx, who), nil
@@ -44,8 +47,8 @@ func (a *admission) tap(ctx context.Context, call *tap.Info) (context.Context, e
 	return nil, err
 }
 
-// admit returns the owner of the token of a call, nil for none, or the error of a call that is refused.
-func (a *admission) admit(ctx context.Context, method string) (*principal, error) {
+// find returns the owner of the token of a call, nil for none, or the error of a call that is refused.
+func (a *admission) find(ctx context.Context, method string) (*principal, error) {
 	if a.tokens == nil {
 		return nil, nil
 	}
@@ -57,12 +60,17 @@ func (a *admission) admit(ctx context.Context, method string) (*principal, error
 	case err != nil && !isProbe(method):
 		return nil, status.Error(codes.Unauthenticated, err.Error())
 	}
+	return nil, nil
+}
+
+// admitAnonymous counts a call without a valid token until it ends.
+func (a *admission) admitAnonymous(ctx context.Context) error {
 	if a.anonymous.Add(1) > maxAnonymous {
 		a.anonymous.Add(-1)
-		return nil, status.Errorf(codes.ResourceExhausted, "the server has %d active calls without a token: try again later, or send a token", maxAnonymous)
+		return status.Errorf(codes.ResourceExhausted, "the server has %d active calls without a token: try again later, or send a token", maxAnonymous)
 	}
 	context.AfterFunc(ctx, func() { a.anonymous.Add(-1) })
-	return nil, nil
+	return nil
 }
 
 // principalKey is the context key of the name of a caller's token.

@@ -122,3 +122,25 @@ func TestRefusedPagesAreLogged(t *testing.T) {
 		t.Errorf("%d, log: %s", got.Code, &log)
 	}
 }
+
+// A call without a token that is refused because of a limit is not an active call.
+func TestLimitedAnonymousCallsAreNotActive(t *testing.T) {
+	t.Parallel()
+	tokens, err := newTokens(save(t, "tokens.yaml", "anonymous:\n  rules: [{types: [\"*\"], may: [read]}]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := &admission{tokens: tokens, limits: newLimits(1, 0), log: requestLog{slog.New(slog.DiscardHandler)}}
+	call := &tap.Info{FullMethodName: resourcegrpc.ResourceService_Read_FullMethodName}
+	if _, err := calls.tap(t.Context(), call); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		if _, err := calls.tap(t.Context(), call); status.Code(err) != codes.ResourceExhausted {
+			t.Fatalf("a call beyond the limit: %v", err)
+		}
+	}
+	if n := calls.anonymous.Load(); n != 1 {
+		t.Errorf("%d calls are active, expected 1", n)
+	}
+}
