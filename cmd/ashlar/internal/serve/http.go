@@ -23,7 +23,9 @@ func boundBodies(next http.Handler, timeout time.Duration) http.Handler {
 		if r.Body != nil && r.ContentLength != 0 {
 			control := http.NewResponseController(w)
 			_ = control.SetReadDeadline(time.Now().Add(timeout)) // fails only on a connection that has ended
-			r.Body = &boundBody{r.Body, control}
+			bounded := *r                                        // net/http recognizes the body of its own request when it closes the connection
+			bounded.Body = &boundBody{r.Body, control}
+			r = &bounded
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -77,3 +77,22 @@ func TestBoundBodies(t *testing.T) {
 		t.Errorf("the deadline of a body that has arrived ended its request: %v", err)
 	}
 }
+
+// A client that asks whether to send its body gets an answer that does not need the body at once, and its connection is closed.
+func TestUnreadBodyIsNotExpected(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(boundBodies(bodies(nil, nil, nil), time.Hour))
+	t.Cleanup(server.Close)
+	conn := sendRaw(t, server, "/unread HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 10\r\n\r\n")
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	got, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = got.Body.Close() // it was not read
+	if got.StatusCode != http.StatusOK || !got.Close {
+		t.Errorf("%d, the connection is closed: %v", got.StatusCode, got.Close)
+	}
+}
