@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/stats"
 	"google.golang.org/protobuf/proto"
@@ -142,6 +143,12 @@ func (o *answer) sent(size int) {
 	delete(o.sender.unsent, o)
 }
 
+// sendUncompressed makes the gRPC server send the messages of a call uncompressed: it frees the buffer of a compressed message before it has
+// written it to the connection.
+func sendUncompressed(ctx context.Context) {
+	_ = grpc.SetSendCompressor(ctx, encoding.Identity) // fails only for calls that send nothing
+}
+
 // isWritten reports whether a message is the answer to a write.
 func isWritten(m proto.Message) bool {
 	switch m.(type) {
@@ -199,6 +206,7 @@ func (a *answers) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, n
 		}
 		defer release()
 	}
+	sendUncompressed(ctx)
 	message, err := next(ctx, req)
 	if err != nil {
 		return nil, err
@@ -215,6 +223,7 @@ func (a *answers) stream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo,
 	if !ok {
 		return next(srv, s)
 	}
+	sendUncompressed(s.Context())
 	bounded := &answerStream{ServerStream: s, out: out}
 	defer bounded.endTurn()
 	return next(srv, bounded)

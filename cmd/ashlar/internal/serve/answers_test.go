@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -74,15 +76,15 @@ func newAnswersFixture(t *testing.T, total int64, timeout time.Duration) *answer
 }
 
 // open calls a method and reads none of its answers.
-func (f *answersFixture) open(method string, request any) grpc.ClientStream {
+func (f *answersFixture) open(method string, request any, options ...grpc.CallOption) grpc.ClientStream {
 	f.Helper()
-	return f.openIn(f.Context(), method, request)
+	return f.openIn(f.Context(), method, request, options...)
 }
 
 // openIn is open with a context.
-func (f *answersFixture) openIn(ctx context.Context, method string, request any) grpc.ClientStream {
+func (f *answersFixture) openIn(ctx context.Context, method string, request any, options ...grpc.CallOption) grpc.ClientStream {
 	f.Helper()
-	stream, err := f.client.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, method)
+	stream, err := f.client.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, method, options...)
 	if err == nil {
 		err = stream.SendMsg(request)
 	}
@@ -214,4 +216,24 @@ func TestTurns(t *testing.T) {
 		t.Errorf("a list after the watch has ended: %v", err)
 	}
 	_ = stream.RecvMsg(&resourcepb.WatchEvent{}) // it was canceled
+}
+
+// An answer to a client that compresses its requests counts, too, until it has been sent.
+func TestUnreadAnswersToCompressedRequests(t *testing.T) {
+	t.Parallel()
+	f := newAnswersFixture(t, 64<<20, time.Second)
+	random := make([]byte, 1_000_000)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(random) // it never fails
+	data, err := anypb.New(wrapperspb.Bytes(random))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := resourcegrpc.NewResourceServiceClient(f.client)
+	id := &resourcepb.ID{Type: f.id.GetType(), Name: "random"}
+	if _, err := c.Write(t.Context(), &resourcepb.WriteRequest{Resource: &resourcepb.Resource{Id: id, Data: data}}, grpc.UseCompressor(gzip.Name)); err != nil {
+		t.Fatal(err)
+	}
+	f.open(resourcegrpc.ResourceService_Read_FullMethodName, &resourcepb.ReadRequest{Id: id}, grpc.UseCompressor(gzip.Name))
+	f.until("a client that does not read is connected", func() bool { return f.stalled.Load() == 1 })
+	f.until("the bytes of a client that was disconnected count", func() bool { return f.answers.budget.buffered() == 0 })
 }
