@@ -29,16 +29,30 @@ func (s *Server) isAbsent(ctx context.Context, owner *resourcepb.ID) (bool, erro
 
 // storeOrphan creates a resource whose owner is absent. In the same transaction it writes a tombstone of the owner, so that the reaper deletes the
 // resource: an earlier tombstone may be gone. A stored tombstone gets another version, because a reaper that has found no children deletes only
-// the version that it read.
+// the version that it read. A conflict at the tombstone is none at the resource: another write of the tombstone has succeeded, so it tries again.
 func (s *Server) storeOrphan(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
 	if err := checkSize(res); err != nil {
 		return nil, err
 	}
-	stone, err := newTombstone(res.GetOwner())
+	for {
+		stone, err := s.orphanStone(ctx, res.GetOwner())
+		if err != nil {
+			return nil, err
+		}
+		stored, err := s.storeWith(ctx, stone, res)
+		if !errors.Is(err, errStoneConflict) {
+			return stored, err
+		}
+	}
+}
+
+// orphanStone returns the tombstone of an absent owner to write: a new one, or the stored one with another generation.
+func (s *Server) orphanStone(ctx context.Context, owner *resourcepb.ID) (*resourcepb.Resource, error) {
+	stone, err := newTombstone(owner)
 	if err != nil {
 		return nil, err
 	}
-	stone.Id.Name = orphanTombstone(res.GetOwner())
+	stone.Id.Name = orphanTombstone(owner)
 	stored, err := s.readCurrent(ctx, storage.StrongConsistency, idIn(stone.GetId().GetTenancy(), &resourcepb.ID{Name: stone.GetId().GetName(), Type: TombstoneType}))
 	switch {
 	case err == nil:
@@ -47,14 +61,27 @@ func (s *Server) storeOrphan(ctx context.Context, res *resourcepb.Resource) (*re
 	case !errors.Is(err, storage.ErrNotFound):
 		return nil, err
 	}
+	return stone, nil
+}
+
+// errStoneConflict reports that another write or a deletion of a tombstone came first.
+var errStoneConflict = errors.New("another write of the tombstone came first")
+
+// storeWith writes a tombstone and creates a resource, in one transaction if the store has transactions.
+func (s *Server) storeWith(ctx context.Context, stone, res *resourcepb.Resource) (*resourcepb.Resource, error) {
 	tx, ok := storage.As[storage.Transactor](s.backend)
 	if !ok {
-		if _, err := s.backend.WriteCAS(ctx, stone); err != nil {
-			return nil, conflictOf(err)
+		if _, err := s.backend.WriteCAS(ctx, stone); alreadyExists(err) {
+			return nil, errStoneConflict
+		} else if err != nil {
+			return nil, err
 		}
 		return s.store(ctx, res)
 	}
 	written, err := tx.Commit(ctx, []storage.Op{{Write: stone}, {Write: res}})
+	if failed := (*storage.OpError)(nil); errors.As(err, &failed) && failed.Index == 0 && alreadyExists(failed.Err) {
+		return nil, errStoneConflict
+	}
 	if err != nil {
 		return nil, conflictOf(err)
 	}
