@@ -53,6 +53,19 @@ func TestMissingStore(t *testing.T) {
 	require.Empty(t, r.err)
 }
 
+// A malformed parameter of an existing store is an error, and is not ignored.
+func TestMalformedParameterOfStore(t *testing.T) {
+	t.Parallel()
+	c := newRunner(t, fileURL(t))
+	c.ok(configMap("a", ""), "apply", "-f", "-")
+	c.env["ASHLAR_STORE"] += "?retention=720h;max-size=1000"
+	for _, args := range [][]string{{"list", "*"}, {"apply", "-f", "-"}} {
+		r := c.run(configMap("a", ""), args...)
+		require.Equal(t, cli.ExitUsage, r.code, "%s: %s", args, r.out)
+		require.Contains(t, r.err, "malformed URL parameters", args)
+	}
+}
+
 // A damaged export creates no store.
 func TestImportOfADamagedFile(t *testing.T) {
 	t.Parallel()

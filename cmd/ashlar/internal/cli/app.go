@@ -84,11 +84,14 @@ func (a *App) Open(ctx context.Context, policy Policy) (storage.Backend, error) 
 // is opened unchanged.
 func (a *App) OpenURL(ctx context.Context, rawURL string, policy Policy) (storage.Backend, error) {
 	u, err := url.Parse(rawURL)
-	if err != nil || u.Query().Has("create") {
+	var query url.Values
+	if err == nil {
+		query, err = url.ParseQuery(u.RawQuery) // u.Query would drop malformed parameters
+	}
+	if err != nil || query.Has("create") {
 		return storage.Open(ctx, rawURL) // it describes a malformed URL without its credentials
 	}
 	existing := *u
-	query := u.Query()
 	query.Set("create", "off")
 	existing.RawQuery = query.Encode()
 	backend, err := storage.Open(ctx, existing.String())
