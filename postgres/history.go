@@ -74,29 +74,35 @@ func (h *historian) PositionAt(ctx context.Context, revision int64) (position, e
 	return k.at, nil
 }
 
-// Compact implements driver.Historian. The oldest revision is always the number of a change.
+// Compact implements driver.Historian. The oldest revision is always the number of a change. If the history was compacted before, and a
+// fail-over has reverted that since, Compact starts again.
 func (h *historian) Compact(ctx context.Context, revision int64) error {
-	at, err := h.PositionAt(ctx, revision)
-	sql, arguments := h.sql.compact, []any{at.revision, at.index, at.tokenPrefix[:]}
-	switch {
-	case errors.Is(err, storage.ErrCompacted):
-		sql, arguments = h.sql.proveDurable, nil // the earlier compaction may not be durable
-	case err != nil:
-		return err
-	case at.revision == 0:
-		return nil
-	}
-	return h.retry(ctx, func(ctx context.Context) error {
-		return h.query(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-			on := h.sessions.of(conn)
-			on.hasWarning = false
-			_, err := conn.Exec(ctx, sql, arguments...)
-			if err == nil && on.hasWarning {
-				err = fmt.Errorf("compact: %w", errUnsure)
-			}
+	for isCompacted := false; !isCompacted; {
+		at, err := h.PositionAt(ctx, revision)
+		sql, arguments := h.sql.compact, []any{at.revision, at.index, at.tokenPrefix[:]}
+		switch {
+		case errors.Is(err, storage.ErrCompacted):
+			sql, arguments = h.sql.proveCompacted, []any{revision} // the earlier compaction may not be durable
+		case err != nil:
 			return err
-		})
-	})
+		case at.revision == 0:
+			return nil
+		}
+		if err := h.retry(ctx, func(ctx context.Context) error {
+			return h.query(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+				on := h.sessions.of(conn)
+				on.hasWarning = false
+				err := conn.QueryRow(ctx, sql, arguments...).Scan(&isCompacted)
+				if err == nil && on.hasWarning {
+					err = fmt.Errorf("compact: %w", errUnsure)
+				}
+				return err
+			})
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Before implements driver.Historian.

@@ -23,7 +23,7 @@ type statements struct {
 	lastNumber, final, saveFinal, last, tokenPrefix, tokensIn, changes                     string
 	presentPage, presentRange, presentRows, presentCount, historyPage, historyCount        string
 	noChangeSince, countSince, changeAt, lastBefore, readKeys, hasChangeFrom               string
-	before, compact, retentionLock, mark, moveOldest, forget, step, prune                  string
+	before, compact, proveCompacted, retentionLock, mark, moveOldest, forget, step, prune  string
 	recordPruning, readNote, createNote, updateNote, deleteNote, noteExists, lockNote      string
 	fenceState, setFenceTarget, deleteFenceTarget, closeFence, openFence, dropFence        string
 	createTrigger, dropTrigger, notify, notifyListeners, announceListener                  string
@@ -65,7 +65,7 @@ func renderStatements(schema string, render func(name string, argument any) stri
 		presentCount: text("present_count"), historyPage: text("history_page"), historyCount: text("history_count"),
 		noChangeSince: text("no_change_since"), countSince: text("count_since"), changeAt: text("change_at"),
 		lastBefore: text("last_before"), readKeys: text("read_keys"), hasChangeFrom: text("has_change_from"),
-		before: text("before"), compact: text("compact"),
+		before: text("before"), compact: text("compact"), proveCompacted: text("prove_compacted"),
 
 		retentionLock: text("retention_lock"), mark: text("mark"), moveOldest: text("move_oldest"), forget: text("forget"),
 		step: text("step"), prune: text("prune"), recordPruning: text("record_pruning"),

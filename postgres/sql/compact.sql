@@ -5,4 +5,4 @@ with moved as (
     update {{schema}}.store set oldest = $1
     where oldest < $1 and exists (select from {{schema}}.changes where revision = $1 and place = $2 and substr(token, 1, 8) = $3)
 )
-select pg_logical_emit_message(true, 'ashlar', '') where {{template "warned"}}
+select pg_logical_emit_message(true, 'ashlar', '') is not null where {{template "warned"}}
