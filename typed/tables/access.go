@@ -173,6 +173,16 @@ func (a *accessSet) merge(t *table, q query, found []*entry) []*entry {
 	return sortEntries(q, append(found, mine...))
 }
 
+// dropChanges removes all changes, so that only the checks of the reads are left.
+func (a *accessSet) dropChanges() {
+	for i := range a.touchedKeys {
+		a.touchedKeys[i].change = nil
+	}
+	for t, g := range a.guards {
+		a.guards[t] = guard{version: g.version}
+	}
+}
+
 // setChange sets the change of a key that was read; nil removes it.
 func (a *accessSet) setChange(t *table, k key.Key, c *change) {
 	i := a.indexOf(k)

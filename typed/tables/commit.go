@@ -154,6 +154,7 @@ func (s *Store) verifyReads(ctx context.Context, tx *Tx) (bool, *replica.View[*e
 		}
 		return !tx.hasListed, now.rows, nil
 	}
+	tx.dropChanges() // the function may have failed after it made some
 	ops, keys := tx.operations()
 	if len(ops) == 0 {
 		return true, nil, nil

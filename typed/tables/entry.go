@@ -74,6 +74,19 @@ func (t *table) uniqueValues(e *entry) map[string]*resourcepb.ID {
 	return claims
 }
 
+// claimOf returns the claim of an object.
+func claimOf(id *resourcepb.ID, of key.Key) *resourcepb.Resource {
+	return &resourcepb.Resource{Id: id, Metadata: map[string]string{"partition": of.Partition, "namespace": of.Namespace, "name": of.Name}}
+}
+
+// claimantOf returns the key of the object that has written a claim, without its type; nil if the resource does not have it.
+func claimantOf(claim *resourcepb.Resource) *key.Key {
+	if m := claim.GetMetadata(); m["name"] != "" {
+		return &key.Key{Partition: m["partition"], Namespace: m["namespace"], Name: m["name"]}
+	}
+	return nil
+}
+
 // checkID returns an error for an id of another table.
 func (t *table) checkID(id *resourcepb.ID) error {
 	if storage.UnversionedTypeFrom(id.GetType()) != t.name() {
@@ -95,12 +108,14 @@ type entry struct {
 	damagedResource *resourcepb.Resource // what err is about
 	values          []string             // in all indexes
 	digest          digest
+	claimant        *key.Key // of a claim: the key of the object that has written it, without its type
 }
 
 // entryOf returns the entry of a resource. t is nil for a guard. An entry of a resource that cannot be decoded has an error and no object.
 func entryOf(t *table, res *resourcepb.Resource) *entry {
 	e := &entry{key: key.Of(res.GetId()), id: res.GetId(), version: res.GetVersion(), table: t}
 	if t == nil {
+		e.claimant = claimantOf(res)
 		return e
 	}
 	if e.object, e.err = t.object(res); e.err != nil {

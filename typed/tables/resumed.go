@@ -33,7 +33,7 @@ func (s *Store) WatchFrom(ctx context.Context, cursor string, filters ...Filter)
 	if recaller, ok := inner.(history.Recaller); ok {
 		recaller.Recall()
 	}
-	w.changes = &resumedChanges{store: s, watch: inner}
+	w.changes = &resumedChanges{store: s, watch: inner, stop: context.AfterFunc(s.lifetime, inner.Close)}
 	return w, nil
 }
 
@@ -41,6 +41,7 @@ func (s *Store) WatchFrom(ctx context.Context, cursor string, filters ...Filter)
 type resumedChanges struct {
 	store  *Store
 	watch  storage.Watch
+	stop   func() bool // ends the wait for the end of the store
 	commit []replica.Change[*entry]
 	isPart bool // commit has a part of a commit
 }
@@ -56,6 +57,9 @@ func (r *resumedChanges) Next(ctx context.Context) ([]replica.Change[*entry], er
 		}
 		ev, err := r.watch.Next(ctx)
 		if err != nil {
+			if r.store.closed.Load() {
+				return nil, r.Err(ctx)
+			}
 			return nil, err
 		}
 		c := replica.Change[*entry]{Cursor: r.watch.Cursor()}
@@ -90,4 +94,7 @@ func (r *resumedChanges) Err(ctx context.Context) error {
 }
 
 // Close ends the watch.
-func (r *resumedChanges) Close() { r.watch.Close() }
+func (r *resumedChanges) Close() {
+	r.stop()
+	r.watch.Close()
+}

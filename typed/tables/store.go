@@ -18,6 +18,8 @@ type Store struct {
 	tables     map[storage.UnversionedType]*table
 	copy       *replica.Replica[*entry]
 	closed     atomic.Bool
+	lifetime   context.Context // ends with Close
+	end        context.CancelFunc
 }
 
 // Open returns a store of the given tables when all objects are in memory. It does not close the backend; close the backend after the Store. It fails
@@ -47,6 +49,7 @@ func Open(ctx context.Context, backend storage.Backend, tables ...AnyTable) (*St
 		return nil, err
 	}
 	s.copy = copied
+	s.lifetime, s.end = context.WithCancel(context.Background())
 	return s, nil
 }
 
@@ -82,6 +85,7 @@ func (s *Store) decode(res *resourcepb.Resource) *entry {
 // Close ends all watches and frees the copy. Later calls return [storage.ErrClosed]. Closing twice is allowed.
 func (s *Store) Close() error {
 	if !s.closed.Swap(true) {
+		s.end()
 		s.copy.Close()
 	}
 	return nil

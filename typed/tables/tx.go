@@ -102,6 +102,9 @@ func (t *Table[T]) Put(tx *Tx, o *typed.Object[T]) error {
 	}
 	if present && was.object != nil {
 		if !t.codec.Replace(was.object.(*typed.Object[T]), o) {
+			if err := tx.checkUnique(t.table, was, was); err != nil {
+				return err
+			}
 			tx.setChange(t.table, was.key, nil)
 			return nil
 		}

@@ -18,10 +18,12 @@ var ErrNotUnique = errors.New("another object has this value in a unique index")
 func (a *accessSet) checkUnique(t *table, stored, result *entry) error {
 	before := t.uniqueValues(stored)
 	for value, claim := range t.uniqueValues(result) {
-		if a.noteClaim(claim); before[value] != nil {
-			continue
+		a.noteClaim(claim)
+		holder := a.holder(t, value, result.key, before[value] != nil)
+		if holder == nil && before[value] == nil {
+			holder = a.claimant(t, claim, result.key)
 		}
-		if holder := a.holder(t, value, result.key); holder != nil {
+		if holder != nil {
 			return fmt.Errorf("put %s: %w: %s", idString(result.id), ErrNotUnique, idString(holder))
 		}
 	}
@@ -40,24 +42,51 @@ func (a *accessSet) noteClaim(id *resourcepb.ID) {
 }
 
 // holder returns the id of the object with a value in the state of the transaction, except the object of a key; nil for none. It counts as a read.
-func (a *accessSet) holder(t *table, value string, except key.Key) *resourcepb.ID {
-	for row := range a.rows.Between(value, value+"\x00") {
-		a.noteRead(row.Key, t, row.Value)
-		if row.Key != except && a.changeOf(row.Key) == nil {
-			return row.Value.id
+// isKept reports that the stored object of the key has the value: other objects may have it from before the index was unique.
+func (a *accessSet) holder(t *table, value string, except key.Key, isKept bool) *resourcepb.ID {
+	if !isKept {
+		for row := range a.rows.Between(value, value+"\x00") {
+			a.noteRead(row.Key, t, row.Value)
+			if row.Key != except && a.changeOf(row.Key) == nil {
+				return row.Value.id
+			}
 		}
 	}
 	for i := range a.touchedKeys {
-		if c := a.touchedKeys[i].change; c != nil && c.result != nil && c.result.key != except && slices.Contains(c.result.values, value) {
-			return c.result.id
+		at := &a.touchedKeys[i]
+		if c := at.change; c == nil || c.result == nil || c.result.key == except || !slices.Contains(c.result.values, value) {
+			continue
 		}
+		if !isKept || at.stored == nil || !slices.Contains(at.stored.values, value) {
+			return at.change.result.id
+		}
+	}
+	return nil
+}
+
+// claimant reads the object that has written a claim, because the copy may have the claim before that object: DynamoDB does not order the changes
+// of several resources. So the commit is refused if that object has changed. It returns the id of an object that cannot be decoded, which may have
+// the value, and nil otherwise.
+func (a *accessSet) claimant(t *table, claim *resourcepb.ID, except key.Key) *resourcepb.ID {
+	stored := a.storedEntry(key.Of(claim))
+	if stored == nil || stored.claimant == nil {
+		return nil
+	}
+	k := *stored.claimant
+	k.Group, k.Kind = t.typ.GetGroup(), t.typ.GetKind()
+	if k == except {
+		return nil
+	}
+	e := a.storedEntry(k)
+	if a.noteRead(k, t, e); e != nil && e.err != nil && a.changeOf(k) == nil {
+		return e.id
 	}
 	return nil
 }
 
 // claimOperations returns the operations that move claims from values that the transaction removes to values that it adds.
 func (a *accessSet) claimOperations() (ops []storage.Op) {
-	added, removed := map[string]*resourcepb.ID{}, map[string]*resourcepb.ID{}
+	added, removed := map[string]*resourcepb.Resource{}, map[string]*resourcepb.ID{}
 	for i := range a.touchedKeys {
 		at := &a.touchedKeys[i]
 		if at.change == nil || len(at.table.unique) == 0 {
@@ -66,7 +95,7 @@ func (a *accessSet) claimOperations() (ops []storage.Op) {
 		before, after := at.table.uniqueValues(at.stored), at.table.uniqueValues(at.change.result)
 		maps.Copy(removed, before)
 		for value, claim := range after {
-			if added[value] = claim; before[value] != nil {
+			if added[value] = claimOf(claim, at.key); before[value] != nil {
 				delete(removed, value)
 				delete(added, value)
 			}
@@ -74,7 +103,8 @@ func (a *accessSet) claimOperations() (ops []storage.Op) {
 	}
 	for value, claim := range added {
 		delete(removed, value)
-		ops = append(ops, storage.Op{Write: &resourcepb.Resource{Id: claim, Version: a.claims[key.Of(claim)]}})
+		claim.Version = a.claims[key.Of(claim.GetId())]
+		ops = append(ops, storage.Op{Write: claim})
 	}
 	for _, claim := range removed {
 		if version := a.claims[key.Of(claim)]; version != "" { // objects from before the index was unique have no claim
