@@ -1,8 +1,10 @@
 package typed
 
 import (
+	"cmp"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/codec"
@@ -20,6 +22,9 @@ type emitter[T any] struct {
 	// isComplete reports that known has all resources that the program has.
 	isComplete bool
 	selector   Selector
+	held       *Event[T] // an event with More, until another event of its commit is returned or the commit ends
+	cursor     string    // of the last returned event that has one
+	returnedAt time.Time // of the last event
 }
 
 // knownResource is the last state of a resource that the program has.
@@ -134,17 +139,52 @@ func (e *emitter[T]) delete(k key.Key, out Event[T]) error {
 // deleted returns a deleted resource.
 func (e *emitter[T]) deleted(res *resourcepb.Resource, out Event[T]) (err error) {
 	out.Kind = Deleted
-	out.Old, err = e.codec.Object(res)
+	if out.Old, err = e.codec.Object(res); errors.As(err, new(*PayloadError)) {
+		out.Old, err = &Object[T]{ID: res.GetId()}, nil // the program may have an earlier state
+	}
 	return e.emit(out, err)
 }
 
 // emit returns an event, or the decoding error in its place.
 func (e *emitter[T]) emit(out Event[T], err error) error {
 	if err != nil {
+		if e.held != nil {
+			e.held.More = out.More
+		}
 		out = Event[T]{}
 	}
+	if err := e.releaseHeld(); err != nil {
+		return err
+	}
+	if out.More {
+		e.held = &out
+		return nil
+	}
+	return e.send(out, err)
+}
+
+// endCommit returns the last event of a commit, if the rest of the commit has no event for the program.
+func (e *emitter[T]) endCommit() error {
+	if e.held != nil {
+		e.held.More = false
+	}
+	return e.releaseHeld()
+}
+
+func (e *emitter[T]) releaseHeld() error {
+	if e.held == nil {
+		return nil
+	}
+	out := *e.held
+	e.held = nil
+	return e.send(out, nil)
+}
+
+// send passes an event or an error to the program.
+func (e *emitter[T]) send(out Event[T], err error) error {
 	if !e.yield(out, err) {
 		return errStopped
 	}
+	e.cursor, e.returnedAt = cmp.Or(out.Cursor, e.cursor), time.Now()
 	return nil
 }

@@ -51,6 +51,7 @@ func (c *Client[T]) Follow(ctx context.Context, tenancy *resourcepb.Tenancy, pre
 			client: c, tenancy: c.tenancyOr(tenancy), prefix: prefix, opts: opts, cursor: opts.Cursor,
 			emitter: emitter[T]{codec: c.codec, yield: yield, selector: opts.Selector, isComplete: opts.Cursor == "" && opts.Known == nil, known: map[key.Key]knownResource{}},
 		}
+		f.emitter.cursor, f.emitter.returnedAt = opts.Cursor, time.Now()
 		if err := f.run(ctx); err != errStopped {
 			yield(Event[T]{}, err)
 		}
@@ -130,6 +131,11 @@ func (f *follower[T]) watch(ctx context.Context) (hasChanges bool, err error) {
 		if err := f.emitter.change(ev, f.cursor); err != nil {
 			return hasChanges, err
 		}
+		if !ev.GetMore() {
+			if err := f.emitter.endCommit(); err != nil {
+				return hasChanges, err
+			}
+		}
 	}
 }
 
@@ -177,6 +183,10 @@ func (f *follower[T]) list(ctx context.Context) (storage.Watch, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := f.emitter.endCommit(); err != nil {
+		w.Close()
+		return nil, err
+	}
 	listed := map[key.Key]bool{}
 	for {
 		ev, err := w.Next(ctx)
@@ -196,25 +206,28 @@ func (f *follower[T]) list(ctx context.Context) (storage.Watch, error) {
 		w.Close()
 		return nil, err
 	}
-	if f.cursor = w.Cursor(); !f.emitter.yield(Event[T]{Kind: Synced, Cursor: f.cursor}, nil) {
+	f.cursor = w.Cursor()
+	if err := f.emitter.send(Event[T]{Kind: Synced, Cursor: f.cursor}, nil); err != nil {
 		w.Close()
-		return nil, errStopped
+		return nil, err
 	}
 	return w, nil
 }
 
-// next returns the next event of a watch. While there is none, it returns progress to the program.
+// next returns the next event of a watch. While there is none for the program, it returns progress.
 func (f *follower[T]) next(ctx context.Context, w storage.Watch) (*resourcepb.WatchEvent, error) {
-	for f.opts.Progress > 0 {
-		waiting, cancel := context.WithTimeout(ctx, f.opts.Progress)
+	for f.opts.Progress > 0 && f.emitter.held == nil {
+		waiting, cancel := context.WithDeadline(ctx, f.emitter.returnedAt.Add(f.opts.Progress))
 		ev, err := w.Next(waiting)
 		isIdle := err != nil && waiting.Err() != nil && ctx.Err() == nil && errors.Is(err, waiting.Err())
 		if cancel(); !isIdle {
 			return ev, err
 		}
-		if at := w.Cursor(); at != "" && at != f.cursor {
-			if f.cursor = at; !f.emitter.yield(Event[T]{Kind: Progress, Cursor: at}, nil) {
-				return nil, errStopped
+		f.emitter.returnedAt = time.Now()
+		if at := w.Cursor(); at != "" && at != f.emitter.cursor {
+			f.cursor = at
+			if err := f.emitter.send(Event[T]{Kind: Progress, Cursor: at}, nil); err != nil {
+				return nil, err
 			}
 		}
 	}

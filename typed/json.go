@@ -100,7 +100,12 @@ func JSON[T any]() *Codec[T] {
 			}
 			return merged, nil
 		},
-		empty: func() (v T) { return v },
+		empty: func() T {
+			if v, err := decode(nil); err == nil { // no nil map or pointer
+				return v
+			}
+			return *new(T)
+		},
 		clone: func(v T) T {
 			out := v
 			if payload, err := encode(v); err == nil {

@@ -45,13 +45,18 @@ func mergeStructs(stored, known, now *structpb.Struct) *structpb.Struct {
 	for name := range known.GetFields() {
 		isKnown[fold(name)] = true
 	}
+	wasKnown := maps.Clone(isKnown)
 	for name, value := range now.GetFields() {
 		isKnown[fold(name)] = true
-		before := stored.GetFields()[name]
-		if same := byFold[fold(name)]; before == nil && known.GetFields()[name] != nil && len(same) > 0 {
+		before, was := stored.GetFields()[name], known.GetFields()[name]
+		isOmitted := !wasKnown[fold(name)] // such as a zero object by omitzero
+		if same := byFold[fold(name)]; before == nil && (was != nil || isOmitted) && len(same) > 0 {
 			before = stored.GetFields()[same[len(same)-1]]
 		}
-		out.Fields[name] = mergeValues(before, known.GetFields()[name], value)
+		if isOmitted && before.GetStructValue() != nil {
+			was = structpb.NewStructValue(&structpb.Struct{})
+		}
+		out.Fields[name] = mergeValues(before, was, value)
 	}
 	for name, value := range stored.GetFields() {
 		if !isKnown[fold(name)] {

@@ -16,8 +16,8 @@ type Event[T any] struct {
 	// Kind is the kind of the event.
 	Kind EventKind
 	// Old is the resource before the change; nil if it did not exist. For Deleted it is the last stored state. For Put a [Watch] sets it only with
-	// [WithOld]. [Client.Follow] sets it if it has returned the resource before; for the deletion of a resource from an earlier run it has
-	// only an ID.
+	// [WithOld]. [Client.Follow] sets it if it has returned the resource before; for the deletion of a resource from an earlier run, or of one whose
+	// last state cannot be decoded, it has only an ID.
 	Old *Object[T]
 	// New is the resource after the change; nil for Deleted.
 	New *Object[T]
