@@ -307,8 +307,8 @@ func (c *closer) shutGates(ctx context.Context, f fence, target string, since ti
 		now, err = c.Fence(ctx)
 		return err
 	})
-	if now.Closed && (change.wasApplied(now.Epoch) || change.at == nil && now.Target == target) {
-		return nil // by an attempt whose answer was lost, or by another process for the same target
+	if now.Closed && change.at == nil && now.Target == target {
+		return nil // by another process for the same target
 	}
 	return errors.Join(err, readErr)
 }
@@ -333,10 +333,16 @@ func (c *closer) putShut(ctx context.Context, f fence, target string, on conditi
 	put := c.table.on(types.TransactWriteItem{Put: &types.Put{Item: it}}, on)
 	return c.step(ctx, func(ctx context.Context) error {
 		_, err := c.table.transact(ctx, put, c.operation(change))
-		if errors.Is(err, errCondition) {
-			return errClosedMeanwhile
+		if !errors.Is(err, errCondition) {
+			return err
 		}
-		return err
+		switch _, epoch, err := c.state(ctx); {
+		case err != nil:
+			return err
+		case change.wasApplied(epoch):
+			return nil
+		}
+		return errClosedMeanwhile
 	})
 }
 

@@ -509,3 +509,34 @@ func TestUnfenceBesideWithdrawal(t *testing.T) {
 		})
 	}
 }
+
+// The answer to a new closing of a closed store is lost, and DynamoDB has forgotten the transaction when it is repeated. It succeeds.
+func TestClosedAgainWithLostAnswer(t *testing.T) {
+	t.Parallel()
+	s := dynamofake.New(t)
+	b := handle(t, s)
+	if err := advanceUntil(t, s, startFence(t, b, "mem://there")); err != nil {
+		t.Fatal(err)
+	}
+	m, _ := storage.As[driver.GuardedMover](b)
+	before, err := m.Fence(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	transactions := 0
+	s.SetFaults(func(op string) dynamofake.Fault {
+		if op != "TransactWriteItems" {
+			return dynamofake.Fault{}
+		}
+		transactions++
+		return dynamofake.Fault{Lost: transactions == 1}
+	})
+	s.ForgetTokens()
+	epoch, err := m.SetFenceAt(t.Context(), new("mem://elsewhere"), before.Epoch)
+	if err != nil {
+		t.Fatalf("%v after %d transactions", err, transactions)
+	}
+	if now, err := m.Fence(t.Context()); err != nil || !now.Closed || now.Target != "mem://elsewhere" || now.Epoch != epoch {
+		t.Errorf("the fence is %+v, %v; expected the epoch %s", now, err, epoch)
+	}
+}
