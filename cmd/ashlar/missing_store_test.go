@@ -94,6 +94,20 @@ func TestEmptySource(t *testing.T) {
 	require.Contains(t, c.ok("", append(migration, "--allow-empty")...), "verified: equal")
 }
 
+// The target of a complete migration is a store like others: a later migration from an empty store does not delete its contents.
+func TestEmptySourceAfterAMigration(t *testing.T) {
+	t.Parallel()
+	c := newRunner(t, fileURL(t))
+	c.ok(configMap("a", ""), "apply", "-f", "-")
+	target, empty := fileURL(t), newRunner(t, fileURL(t))
+	c.ok("", "migrate", "--from", c.env["ASHLAR_STORE"], "--to", target, "--live", "--cutover-when-lag-below", "1h")
+	empty.ok(configMap("b", ""), "apply", "-f", "-")
+	empty.ok("", "delete", "core/ConfigMap", "b")
+	r := c.run("", "migrate", "--mirror", "--from", empty.env["ASHLAR_STORE"], "--to", target)
+	require.Equal(t, cli.ExitFailed, r.code, r.out)
+	require.Contains(t, r.err, "the store has no resources")
+}
+
 // An empty table says so, and names resources outside the filter.
 func TestEmptyList(t *testing.T) {
 	t.Parallel()

@@ -38,7 +38,7 @@ func refuseEmpty(ctx context.Context, b storage.Backend) error {
 // refuseEmptySource is refuseEmpty for the source of a migration that has not begun yet.
 func refuseEmptySource(ctx context.Context, from, to storage.Backend) error {
 	status, err := migrate.ReadStatus(ctx, to)
-	if err != nil && !errors.Is(err, migrate.ErrUnsupported) || status != nil {
+	if err != nil && !errors.Is(err, migrate.ErrUnsupported) || status != nil && status.Phase != migrate.Complete {
 		return err
 	}
 	return refuseEmpty(ctx, from)
