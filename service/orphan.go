@@ -46,7 +46,7 @@ func (s *Server) storeOrphan(ctx context.Context, res *resourcepb.Resource) (*re
 	}
 }
 
-// orphanStone returns the tombstone of an absent owner to write: a new one, or the stored one with another generation.
+// orphanStone returns the tombstone to write for an absent owner: a new tombstone, or the stored tombstone with a new generation.
 func (s *Server) orphanStone(ctx context.Context, owner *resourcepb.ID) (*resourcepb.Resource, error) {
 	stone, err := newTombstone(owner)
 	if err != nil {
