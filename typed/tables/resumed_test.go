@@ -148,3 +148,34 @@ func TestWatchActions(t *testing.T) {
 		}
 	})
 }
+
+// Close of the store ends a waiting watch of WatchFrom.
+func TestCloseEndsWatchFrom(t *testing.T) {
+	onEach(t, func(ctx context.Context, t *testing.T, url string) {
+		s := open(t, url, numbers)
+		w, err := s.ViewAndWatch(ctx, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		create(ctx, t, s, map[string]int64{"a": 1})
+		ev, err := w.Next(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from, err := s.WatchFrom(ctx, ev.Cursor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { _, err := from.Next(ctx); ended <- err }()
+		s.Close()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, storage.ErrWatchClosed) {
+				t.Errorf("Next after Close: got error %v, expected ErrWatchClosed", err)
+			}
+		case <-ctx.Done():
+			t.Fatal("Next waits for a closed store")
+		}
+	})
+}

@@ -159,3 +159,39 @@ func TestUniqueIndexOfOldObjects(t *testing.T) {
 		}
 	})
 }
+
+// A transaction gives a value to another object and then back to the first one.
+func TestUniqueIndexOfValueTakenBack(t *testing.T) {
+	onEach(t, func(ctx context.Context, t *testing.T, url string) {
+		s := open(t, url, books)
+		put := func(tx *tables.Tx, name, title string) error {
+			return books.Put(tx, &typed.Object[*wrapperspb.StringValue]{ID: books.ID(fixture.Tenancy, name), Data: wrapperspb.String(title)})
+		}
+		update(ctx, t, s, func(tx *tables.Tx) error { return put(tx, "a", "x") })
+		err := s.Update(ctx, func(tx *tables.Tx) error {
+			return errors.Join(books.Delete(tx, books.ID(fixture.Tenancy, "a")), put(tx, "b", "x"), put(tx, "a", "x"))
+		})
+		if !errors.Is(err, tables.ErrNotUnique) {
+			t.Errorf("deleted, created with value: %v", err)
+		}
+		err = s.Update(ctx, func(tx *tables.Tx) error {
+			a, err := books.Edit(tx, books.ID(fixture.Tenancy, "a"))
+			if err != nil {
+				return err
+			}
+			a.Data.Value = "y"
+			if err := errors.Join(books.Put(tx, a), put(tx, "c", "x")); err != nil {
+				return err
+			}
+			a, err = books.Edit(tx, books.ID(fixture.Tenancy, "a"))
+			if err != nil {
+				return err
+			}
+			a.Data.Value = "x"
+			return books.Put(tx, a)
+		})
+		if !errors.Is(err, tables.ErrNotUnique) {
+			t.Errorf("renamed and back: %v", err)
+		}
+	})
+}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
+	"github.com/ashlar-dev/storage/typed"
 	"github.com/ashlar-dev/storage/typed/tables"
 )
 
@@ -97,6 +98,29 @@ func TestRecreateWithOtherGroupVersion(t *testing.T) {
 		}
 		if got != "v2" {
 			t.Errorf("the group version is %q, expected v2", got)
+		}
+	})
+}
+
+// An Update that fails after it has made changes writes nothing, also over watches without bookmarks.
+func TestFailedUpdateWithoutBookmarks(t *testing.T) {
+	onEach(t, func(ctx context.Context, t *testing.T, url string) {
+		b := fixture.Open(t, url)
+		s, err := tables.Open(ctx, &noBookmarks{b}, books)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		stop := errors.New("stop")
+		err = s.Update(ctx, func(tx *tables.Tx) error {
+			if err := books.Put(tx, &typed.Object[*wrapperspb.StringValue]{ID: books.ID(fixture.Tenancy, "a"), Data: wrapperspb.String("x")}); err != nil {
+				return err
+			}
+			return stop
+		})
+		all, _ := b.List(ctx, storage.StrongConsistency, fixture.AllTypes, fixture.AllTenancies, "")
+		if !errors.Is(err, stop) || len(all) != 0 {
+			t.Errorf("%v: %v", err, all)
 		}
 	})
 }
