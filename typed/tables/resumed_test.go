@@ -10,6 +10,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
+	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/typed/tables"
 )
 
@@ -149,10 +150,55 @@ func TestWatchActions(t *testing.T) {
 	})
 }
 
+// announcedReads is a backend whose resumed watches announce each call of Next.
+type announcedReads struct {
+	storage.Backend
+	reading chan struct{}
+}
+
+func (b *announcedReads) As(target any) (ok bool) {
+	switch target := target.(type) {
+	case *storage.Transactor:
+		*target, ok = storage.As[storage.Transactor](b.Backend)
+	case *storage.Resumer:
+		var inner storage.Resumer
+		inner, ok = storage.As[storage.Resumer](b.Backend)
+		*target = &announcedResumer{inner, b.reading}
+	}
+	return ok
+}
+
+type announcedResumer struct {
+	storage.Resumer
+	reading chan struct{}
+}
+
+func (r *announcedResumer) WatchFrom(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix, cursor string) (
+	storage.Watch, error,
+) {
+	w, err := r.Resumer.WatchFrom(ctx, typ, tenancy, prefix, cursor)
+	return &announcedWatch{w, r.reading}, err
+}
+
+type announcedWatch struct {
+	storage.Watch
+	reading chan struct{}
+}
+
+func (w *announcedWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
+	w.reading <- struct{}{}
+	return w.Watch.Next(ctx)
+}
+
 // Close of the store ends a waiting watch of WatchFrom.
 func TestCloseEndsWatchFrom(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
-		s := open(t, url, numbers)
+		b := &announcedReads{fixture.Open(t, url), make(chan struct{})}
+		s, err := tables.Open(ctx, b, numbers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
 		w, err := s.ViewAndWatch(ctx, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -167,15 +213,14 @@ func TestCloseEndsWatchFrom(t *testing.T) {
 			t.Fatal(err)
 		}
 		ended := make(chan error, 1)
-		go func() { _, err := from.Next(ctx); ended <- err }()
+		go func() {
+			_, err := from.Next(ctx)
+			ended <- err
+		}()
+		<-b.reading
 		s.Close()
-		select {
-		case err := <-ended:
-			if !errors.Is(err, storage.ErrWatchClosed) {
-				t.Errorf("Next after Close: got error %v, expected ErrWatchClosed", err)
-			}
-		case <-ctx.Done():
-			t.Fatal("Next waits for a closed store")
+		if err := <-ended; !errors.Is(err, storage.ErrWatchClosed) {
+			t.Errorf("Next after Close: got error %v, expected ErrWatchClosed", err)
 		}
 	})
 }
