@@ -19,8 +19,8 @@ func callContext(ctx context.Context, token string, q query) context.Context {
 	return ctx
 }
 
-// tokenOf returns the token of a request, or "".
-func tokenOf(header http.Header) (string, error) {
+// TokenOf returns the token in the headers of a request, "" for none. Invalid and contradictory headers are errors.
+func TokenOf(header http.Header) (string, error) {
 	tokens := header.Values("X-Consul-Token")
 	for _, value := range header.Values("Authorization") {
 		scheme, token, _ := strings.Cut(value, " ")

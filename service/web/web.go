@@ -104,7 +104,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	token, err := tokenOf(r.Header)
+	token, err := TokenOf(r.Header)
 	if err != nil {
 		return err
 	}

@@ -19,18 +19,18 @@ import (
 // answers bounds the messages that gRPC calls send, in bytes and in time: a client that reads nothing for a while is disconnected. A message
 // counts until the gRPC server has written it to the connection, which may be after the end of its call.
 type answers struct {
-	budget  *budget
-	turns   *turns
-	timeout time.Duration
-	logger  *slog.Logger
-	stalled func() // counts a disconnected client
+	budget       *budget
+	turns        *turns
+	timeout      time.Duration
+	logger       *slog.Logger
+	countStalled func() // counts a disconnected client
 }
 
 // sender is the part of a connection that has unsent messages.
 type sender struct {
-	mu     sync.Mutex
-	ended  bool
-	unsent map[*answer]struct{}
+	mu       sync.Mutex
+	isClosed bool // the connection has ended
+	unsent   map[*answer]struct{}
 }
 
 // senderKey is the context key of the sender of a connection.
@@ -66,7 +66,7 @@ func (*answers) HandleConn(ctx context.Context, event stats.ConnStats) {
 func (s *sender) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ended = true
+	s.isClosed = true
 	for o := range s.unsent {
 		o.timer.Stop()
 		o.all.budget.release(o.caller, o.bytes)
@@ -85,7 +85,7 @@ func (a *answers) TagRPC(ctx context.Context, call *stats.RPCTagInfo) context.Co
 	conn, address := rawConn(ctx)
 	out.timer = time.AfterFunc(time.Hour, func() {
 		a.logger.Info("a client does not read its answers and is disconnected", "method", call.FullMethodName, "peer", address, "after", a.timeout)
-		a.stalled()
+		a.countStalled()
 		if conn != nil {
 			_ = conn.Close() // fails only on a connection that has ended
 		}
@@ -112,10 +112,10 @@ func (o *answer) add(message proto.Message) (*sentMessage, error) {
 	size := proto.Size(message)
 	o.sender.mu.Lock()
 	defer o.sender.mu.Unlock()
-	if err := o.all.budget.reserve(o.caller, int64(size), isWritten(message)); err != nil {
+	if err := o.all.budget.reserve(o.caller, int64(size), answersWrite(message)); err != nil {
 		return nil, err
 	}
-	if o.sender.ended {
+	if o.sender.isClosed {
 		o.all.budget.release(o.caller, int64(size))
 		return &sentMessage{message, size, func() {}}, nil // the message will not be sent
 	}
@@ -131,7 +131,7 @@ func (o *answer) add(message proto.Message) (*sentMessage, error) {
 func (o *answer) sent(size int) {
 	o.sender.mu.Lock()
 	defer o.sender.mu.Unlock()
-	if o.sender.ended {
+	if o.sender.isClosed {
 		return
 	}
 	o.all.budget.release(o.caller, int64(size))
@@ -149,8 +149,8 @@ func sendUncompressed(ctx context.Context) {
 	_ = grpc.SetSendCompressor(ctx, encoding.Identity) // fails only for calls that send nothing
 }
 
-// isWritten reports whether a message is the answer to a write.
-func isWritten(m proto.Message) bool {
+// answersWrite reports whether a message is the answer to a write.
+func answersWrite(m proto.Message) bool {
 	switch m.(type) {
 	case *resourcepb.WriteResponse, *resourcepb.WriteStatusResponse, *resourcepb.DeleteResponse:
 		return true
@@ -191,9 +191,9 @@ func endsSnapshot(message any) bool {
 	return false
 }
 
-func (a *answers) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+func (a *answers) unary(ctx context.Context, req any, call *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	out, ok := ctx.Value(answerKey{}).(*answer)
-	if !ok {
+	if !ok || isProbe(call.FullMethod) { // a probe must not fail because clients do not read
 		return next(ctx, req)
 	}
 	if err := a.budget.check(out.caller); err != nil {
@@ -218,9 +218,9 @@ func (a *answers) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, n
 	return out.add(m)
 }
 
-func (a *answers) stream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+func (a *answers) stream(srv any, s grpc.ServerStream, call *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	out, ok := s.Context().Value(answerKey{}).(*answer)
-	if !ok {
+	if !ok || isProbe(call.FullMethod) {
 		return next(srv, s)
 	}
 	sendUncompressed(s.Context())

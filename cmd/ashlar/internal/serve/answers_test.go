@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding/gzip"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -39,13 +41,14 @@ func newAnswersFixture(t *testing.T, total int64, timeout time.Duration) *answer
 	t.Helper()
 	f := &answersFixture{T: t}
 	f.answers = &answers{
-		budget: newBudget(total, false), turns: newTurns(1, false), timeout: timeout, logger: slog.New(slog.DiscardHandler), stalled: func() { f.stalled.Add(1) },
+		budget: newBudget(total, false), turns: newTurns(1, false), timeout: timeout, logger: slog.New(slog.DiscardHandler), countStalled: func() { f.stalled.Add(1) },
 	}
 	backend := inmem.New(nil)
 	resources := service.New(backend, registry.NewOpen(registry.Type{}), nil)
 	server := grpc.NewServer(grpc.Creds(newHandshakes(insecure.NewCredentials())), grpc.StatsHandler(f.answers), grpc.ForceServerCodecV2(newSentCodec()),
 		grpc.ChainUnaryInterceptor(f.answers.unary), grpc.ChainStreamInterceptor(f.answers.stream))
 	resources.Register(server)
+	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -146,6 +149,13 @@ func TestAnswersBeyondBudget(t *testing.T) {
 	if status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("a read beyond the budget: %v", err)
 	}
+	if err := f.answers.budget.reserve("", 500_000, true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := grpc_health_v1.NewHealthClient(f.client).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
+		t.Errorf("a probe beyond the budget: %v", err)
+	}
+	f.answers.budget.release("", 500_000)
 	w, err := c.WatchList(t.Context(), &resourcepb.WatchListRequest{Type: f.id.GetType()})
 	for err == nil {
 		_, err = w.Recv()

@@ -3,6 +3,8 @@ package serve
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -79,5 +81,30 @@ func TestTurnsOfRequests(t *testing.T) {
 	_ = got.Body.Close() // its status is enough
 	if got.StatusCode != http.StatusOK {
 		t.Errorf("a list after the unread one has ended: %d", got.StatusCode)
+	}
+}
+
+// A request counts for the same caller, however its token is sent. Without a token it counts for the caller of anonymous calls, also over gRPC.
+func TestCallersOfRequests(t *testing.T) {
+	t.Parallel()
+	file := save(t, "tokens.yaml", fmt.Sprintf("anonymous:\n  rules: [{types: [\"*\"], may: [read]}]\ntokens:\n  - {name: a, sha256: %x, rules: [{types: [\"*\"], may: [read]}]}\n",
+		sha256.Sum256([]byte("secret"))))
+	all, err := newTokens(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{tokens: all}
+	for want, headers := range map[string][]http.Header{
+		"a": {{"Authorization": {"Bearer secret"}}, {"Authorization": {"bearer  secret"}}, {"X-Consul-Token": {"secret"}}, {"X-Consul-Token": {"", "secret"}}},
+		"":  {{}, {"Authorization": {"Bearer unknown"}}, {"Authorization": {"Basic secret"}}},
+	} {
+		for _, header := range headers {
+			if got := s.callerOf(&http.Request{Header: header}); got != want {
+				t.Errorf("%v: caller %q, expected %q", header, got, want)
+			}
+		}
+	}
+	if got := (&server{}).callerOf(&http.Request{}); got != "" {
+		t.Errorf("caller %q of a server without tokens", got)
 	}
 }

@@ -1,14 +1,12 @@
 package serve
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -330,7 +328,7 @@ func (s *server) newGRPC(creds credentials.TransportCredentials, limits grpcLimi
 		),
 	}
 	if s.budget != nil {
-		sent := &answers{budget: s.budget, turns: s.turns, timeout: stallTimeout, logger: s.config.Logger, stalled: s.metrics.stalled.Inc}
+		sent := &answers{budget: s.budget, turns: s.turns, timeout: stallTimeout, logger: s.config.Logger, countStalled: s.metrics.stalled.Inc}
 		calls := &admission{tokens: s.tokens, limits: s.limits, log: log}
 		options = append(options, grpc.ChainUnaryInterceptor(sent.unary), grpc.ChainStreamInterceptor(sent.stream), grpc.StatsHandler(sent),
 			grpc.ForceServerCodecV2(newSentCodec()), grpc.InTapHandle(calls.tap), grpc.StatsHandler(connections{}))
@@ -371,23 +369,21 @@ func (s *server) apiHandler(resources http.Handler) http.Handler {
 
 // callerOf returns the name of the token of a request, "" for none and for requests that checkToken refuses.
 func (s *server) callerOf(r *http.Request) string {
-	if s.tokens == nil {
+	token, err := web.TokenOf(r.Header)
+	if err != nil {
 		return ""
 	}
-	who, _ := s.tokens.find(cmp.Or(r.Header.Get("X-Consul-Token"), strings.TrimSpace(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))))
-	return who.callerName()
+	caller, _ := s.tokens.caller(token)
+	return caller
 }
 
 // checkToken returns the error that the service would return to a caller with a token, or the error of a request beyond a limit.
 func (s *server) checkToken(_ context.Context, token string) error {
-	var who *principal
-	if s.tokens != nil {
-		var err error
-		if who, err = s.tokens.find(token); err != nil {
-			return status.Error(codes.Unauthenticated, err.Error())
-		}
+	caller, err := s.tokens.caller(token)
+	if err != nil {
+		return status.Error(codes.Unauthenticated, err.Error())
 	}
-	return s.limits.take(who.callerName(), time.Now())
+	return s.limits.take(caller, time.Now())
 }
 
 // newAdmin returns the HTTP server of metrics and probes.

@@ -49,6 +49,18 @@ func (p *principal) callerName() string {
 	return p.name
 }
 
+// caller returns the name of a token for limits, as over gRPC: "" for callers without a token, and if there are no tokens.
+func (t *tokens) caller(token string) (string, error) {
+	if t == nil {
+		return "", nil
+	}
+	who, err := t.find(token)
+	if err != nil || token == "" {
+		return "", err
+	}
+	return who.callerName(), nil
+}
+
 // find returns the owner of a token, "" for none. It takes as long for an unknown token as for a known one.
 func (t *tokens) find(token string) (*principal, error) {
 	p := t.current.Load()
