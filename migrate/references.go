@@ -11,6 +11,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -20,7 +21,7 @@ type references struct {
 	store    storage.Backend
 	families map[string]*family // by owner
 	children int
-	wrong    []*resourcepb.Resource // in key order
+	wrong    []*resourcepb.ID // children with a wrong reference, in key order
 }
 
 // family is an owner with some of its children, by key.
@@ -51,7 +52,7 @@ func (r *references) add(ctx context.Context, e *entry) error {
 		}
 		r.families[owner] = f
 	}
-	f.children[e.Key] = res.GetId()
+	f.children[e.Key] = codec.CloneID(res.GetId()) // the id of a decoded resource keeps its payload in memory
 	if r.children++; r.children < maxChildren {
 		return nil
 	}
@@ -67,12 +68,12 @@ func ownerName(owner *resourcepb.ID) string {
 func (r *references) check(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxFamilies)
-	results := make([][]*resourcepb.Resource, 0, len(r.families))
+	results := make([][]*resourcepb.ID, 0, len(r.families))
 	for _, f := range r.families {
 		results = append(results, nil)
 		wrong := &results[len(results)-1]
 		group.Go(func() (err error) {
-			// A difference may be a change between two reads. The second attempt then finds another one, or none.
+			// A difference may be a change between two reads, so that only a repeated difference counts.
 			for range 2 {
 				if *wrong, err = r.compare(ctx, f); len(*wrong) == 0 || err != nil {
 					return err
@@ -83,13 +84,13 @@ func (r *references) check(ctx context.Context) error {
 	}
 	err := group.Wait()
 	r.wrong = append(r.wrong, slices.Concat(results...)...)
-	slices.SortFunc(r.wrong, func(a, b *resourcepb.Resource) int { return key.Of(a.GetId()).Compare(key.Of(b.GetId())) })
+	slices.SortFunc(r.wrong, func(a, b *resourcepb.ID) int { return key.Of(a).Compare(key.Of(b)) })
 	r.families, r.children = nil, 0
 	return err
 }
 
-// compare returns the resources whose references are missing, differ, or should not exist.
-func (r *references) compare(ctx context.Context, f *family) (wrong []*resourcepb.Resource, err error) {
+// compare returns the ids of the resources whose references are missing, differ, or should not exist.
+func (r *references) compare(ctx context.Context, f *family) (wrong []*resourcepb.ID, err error) {
 	found, err := r.store.OwnerReferences(ctx, f.owner)
 	if err != nil {
 		return nil, fmt.Errorf("owner references of %v: %w", key.Of(f.owner), err)
@@ -106,7 +107,7 @@ func (r *references) compare(ctx context.Context, f *family) (wrong []*resourcep
 			return nil, err
 		}
 		if !isChild(now, f.owner) || !proto.Equal(ref, now.GetId()) {
-			wrong = append(wrong, &resourcepb.Resource{Id: ref})
+			wrong = append(wrong, ref)
 		}
 	}
 	for k, id := range f.children {
@@ -118,7 +119,7 @@ func (r *references) compare(ctx context.Context, f *family) (wrong []*resourcep
 			return nil, err
 		}
 		if isChild(now, f.owner) {
-			wrong = append(wrong, now)
+			wrong = append(wrong, codec.CloneID(now.GetId()))
 		}
 	}
 	return wrong, nil

@@ -3,9 +3,12 @@ package migrate
 import (
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"testing"
+	"weak"
 
 	"github.com/ncruces/go-sqlite3"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -63,5 +66,33 @@ func TestVerifyFindsWrongReferences(t *testing.T) {
 				t.Errorf("without references: %v, %v", r, err)
 			}
 		})
+	}
+}
+
+// The children that are still to be checked are in memory without their payloads.
+func TestReferencesKeepNoPayloads(t *testing.T) {
+	t.Parallel()
+	child := small("child", "1")
+	child.Owner = small("owner", "1").Id
+	stored, err := entryOf(child)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &references{}
+	payload := func() weak.Pointer[anypb.Any] {
+		e := entry{Row: stored.Row}
+		if err := r.add(limited(t), &e); err != nil {
+			t.Fatal(err)
+		}
+		return weak.Make(e.res.Data)
+	}()
+	for range 10 {
+		runtime.GC()
+	}
+	if payload.Value() != nil {
+		t.Error("the payload of a child is still in memory")
+	}
+	if r.children != 1 {
+		t.Errorf("%d children, expected 1", r.children)
 	}
 }

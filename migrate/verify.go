@@ -125,11 +125,11 @@ func Verify(ctx context.Context, from, to storage.Backend, opts *VerifyOptions) 
 		}
 	}
 	var wrong []Difference
-	for _, res := range sides[0].wrong {
-		wrong = append(wrong, Difference{Kind: Reference, Source: res})
+	for _, id := range sides[0].wrong {
+		wrong = append(wrong, Difference{Kind: Reference, Source: &resourcepb.Resource{Id: id}})
 	}
-	for _, res := range sides[1].wrong {
-		wrong = append(wrong, Difference{Kind: Reference, Target: res})
+	for _, id := range sides[1].wrong {
+		wrong = append(wrong, Difference{Kind: Reference, Target: &resourcepb.Resource{Id: id}})
 	}
 	r.References = len(wrong)
 	for _, d := range wrong {
