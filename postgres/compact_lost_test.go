@@ -8,10 +8,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
@@ -39,23 +37,8 @@ func TestCompactionLostBeforeProof(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
 	server := env.Postgres(t)
-	config, err := pgxpool.ParseConfig(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
 	hook := new(proofHook)
-	config.ConnConfig.Tracer = hook
-	Prepare(config)
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	b, err := New(ctx, pool, &Options{Schema: server.Schema(t), NoListen: true, Poll: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = b.Close() })
+	b := openQuiet(t, ctx, server, server.Schema(t), hook)
 	for n := range 4 {
 		if _, err := b.WriteCAS(ctx, orderResource(fmt.Sprint("resource-", n), "")); err != nil {
 			t.Fatal(err)

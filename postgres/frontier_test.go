@@ -11,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -80,24 +79,9 @@ func TestFarTipNeedsNotes(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
 	server := env.Postgres(t)
-	config, err := pgxpool.ParseConfig(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
 	tips := new(textCount)
-	config.ConnConfig.Tracer = tips
-	Prepare(config)
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
 	schema := server.Schema(t)
-	b, err := New(ctx, pool, &Options{Schema: schema, NoListen: true, Poll: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = b.Close() })
+	b := openQuiet(t, ctx, server, schema, tips)
 	read := func() {
 		t.Helper()
 		if _, err := b.Read(ctx, storage.StrongConsistency, orderResource("missing", "").Id); !errors.Is(err, storage.ErrNotFound) {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
@@ -34,29 +33,14 @@ func TestPageBeforeManyCreations(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	server := env.Postgres(t)
-	config, err := pgxpool.ParseConfig(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
 	count := new(statementCount)
-	config.ConnConfig.Tracer = count
-	Prepare(config)
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	b, err := New(ctx, pool, &Options{Schema: server.Schema(t), NoListen: true, Poll: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = b.Close() })
+	b := openQuiet(t, ctx, server, server.Schema(t), count)
 	for _, name := range []string{"a", "z"} {
 		if _, err := b.WriteCAS(ctx, named(name, "")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	at, err := b.handle.source.history.newest(ctx, pool)
+	at, err := b.handle.source.history.newest(ctx, b.handle.database.main)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
@@ -64,24 +63,9 @@ func TestSparseFilter(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	server := env.Postgres(t)
-	config, err := pgxpool.ParseConfig(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
 	traced := new(statementLog)
-	config.ConnConfig.Tracer = traced
-	Prepare(config)
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
 	schema := server.Schema(t)
-	b, err := New(ctx, pool, &Options{Schema: schema, NoListen: true, Poll: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = b.Close() })
+	b := openQuiet(t, ctx, server, schema, traced)
 	conn := server.Connect(t)
 	resources := pgx.Identifier{schema, "resources"}.Sanitize()
 	data, err := driver.Encode(&resourcepb.Resource{})
