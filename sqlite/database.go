@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/ashlar-dev/storage"
@@ -22,6 +23,9 @@ type database struct {
 // openDatabase checks the file at path, creates it if necessary, and opens its lock file. It opens no connection.
 func openDatabase(path string, options Options) (*database, error) {
 	path, err := resolvePath(path)
+	if errors.Is(err, fs.ErrNotExist) && options.NoCreate {
+		err = fmt.Errorf("%w: %w", storage.ErrNoStore, err)
+	}
 	if err != nil {
 		return nil, err
 	}

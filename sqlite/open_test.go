@@ -99,6 +99,10 @@ func TestOpenErrors(t *testing.T) {
 			path: func(t *testing.T) string { return filepath.Join(t.TempDir(), "absent", "store.db") },
 			is:   fs.ErrNotExist, says: "folder",
 		},
+		"no folder and create=off": {
+			path:    func(t *testing.T) string { return filepath.Join(t.TempDir(), "absent", "store.db") },
+			options: Options{NoCreate: true}, is: storage.ErrNoStore, says: "folder",
+		},
 		"a folder": {
 			path: func(t *testing.T) string { return t.TempDir() },
 			says: "not a regular file",

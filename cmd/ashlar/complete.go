@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"net/url"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -67,38 +65,8 @@ func completeNames(a *cli.App, where *tenancy) cobra.CompletionFunc {
 func openExisting(ctx context.Context, a *cli.App, do func(context.Context, storage.Backend)) {
 	ctx, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()
-	if a.Server.Address != "" {
-		if backend, err := a.Dial(); err == nil {
-			do(ctx, backend)
-			_ = backend.Close() // read-only
-		}
-		return
+	if backend, err := a.Open(ctx, cli.Existing); err == nil {
+		do(ctx, backend)
+		_ = backend.Close() // read-only
 	}
-	if a.Store == "" && a.Getenv("ASHLAR_STORE") == "" {
-		file, err := a.DefaultFile()
-		if err != nil {
-			return
-		}
-		if _, err := os.Stat(file); err != nil {
-			return
-		}
-	}
-	rawURL, err := a.StoreURL()
-	if err != nil {
-		return
-	}
-	u, err := url.Parse(rawURL)
-	if err != nil {
-		return
-	}
-	query := u.Query()
-	query.Set("create", "off")
-	u.RawQuery = query.Encode()
-	backend, err := storage.Open(ctx, u.String())
-	if err != nil {
-		return
-	}
-	do(ctx, backend)
-	// read-only
-	_ = backend.Close()
 }

@@ -128,3 +128,19 @@ func TestEmptyList(t *testing.T) {
 	r := c.run("", "list", "core/Pod", "-o", "json")
 	require.Empty(t, r.err)
 }
+
+// A command that needs an existing store does not create the folder of the default store either.
+func TestMissingDefaultStore(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	c := &runner{t: t, env: map[string]string{"HOME": home}}
+	r := c.run("", "list", "*")
+	require.Equal(t, cli.ExitFailed, r.code)
+	require.Contains(t, r.err, "the store does not exist")
+	entries, err := os.ReadDir(home)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+	r = c.run(configMap("a", ""), "apply", "-f", "-")
+	require.Equal(t, cli.ExitOK, r.code, r.err)
+	require.Equal(t, "core/ConfigMap/a\n", c.ok("", "list", "*", "-o", "name"))
+}

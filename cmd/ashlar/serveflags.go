@@ -45,7 +45,7 @@ func (f *serveFlags) run(ctx context.Context, a *cli.App, serveStore func(contex
 	if err := c.Check(); err != nil {
 		return cli.Usagef("%w", err)
 	}
-	if c.Store, err = a.StoreURL(); err != nil {
+	if c.Store, err = a.NewStoreURL(); err != nil {
 		return err
 	}
 	hangUps := make(chan os.Signal, 1)

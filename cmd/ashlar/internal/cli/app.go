@@ -69,7 +69,11 @@ func (a *App) Open(ctx context.Context, policy Policy) (storage.Backend, error) 
 	if a.Server.Address != "" {
 		return a.Dial()
 	}
-	rawURL, err := a.StoreURL()
+	storeURL := a.StoreURL
+	if policy == Create {
+		storeURL = a.NewStoreURL
+	}
+	rawURL, err := storeURL()
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +144,23 @@ func ExactArgs(usage ...string) cobra.PositionalArgs {
 	}
 }
 
-// StoreURL returns the URL of the store and creates the directory of the default store.
+// NewStoreURL returns the URL of a store that is created if it does not exist. It creates the directory of the default store.
+func (a *App) NewStoreURL() (string, error) {
+	rawURL, err := a.StoreURL()
+	if err != nil || a.Store != "" || a.Getenv("ASHLAR_STORE") != "" {
+		return rawURL, err
+	}
+	file, err := a.DefaultFile()
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(file), 0o700)
+	}
+	if err != nil {
+		return "", fmt.Errorf("create the directory of the default store: %w (name another store with --store)", err)
+	}
+	return rawURL, nil
+}
+
+// StoreURL returns the URL of the store.
 func (a *App) StoreURL() (string, error) {
 	if a.Store != "" {
 		return a.Store, nil
@@ -151,9 +171,6 @@ func (a *App) StoreURL() (string, error) {
 	file, err := a.DefaultFile()
 	if err != nil {
 		return "", err
-	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return "", fmt.Errorf("create the directory of the default store: %w (name another store with --store)", err)
 	}
 	return (&url.URL{Scheme: "sqlite", Path: file}).String(), nil
 }

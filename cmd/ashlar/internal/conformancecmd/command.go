@@ -126,7 +126,7 @@ func (q *conformanceRun) check(cmd *cobra.Command) (err error) {
 
 // checkStore runs the suite, prints the results, and deletes the stores it created.
 func checkStore(ctx context.Context, a *cli.App, q *conformanceRun) (err error) {
-	rawURL, err := a.StoreURL()
+	rawURL, err := a.NewStoreURL()
 	if err != nil {
 		return err
 	}
