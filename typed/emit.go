@@ -16,13 +16,13 @@ var errStopped = errors.New("the loop has ended")
 
 // emitter returns the events of a follower to the program, and knows the last state of each resource.
 type emitter[T any] struct {
-	codec *Codec[T]
-	yield func(Event[T], error) bool
-	known map[key.Key]knownResource
-	// isComplete reports that known has all resources that the program has.
+	codec  *Codec[T]
+	yield  func(Event[T], error) bool
+	states map[key.Key]knownResource // of the resources that the program has
+	// isComplete reports that states has all resources that the program has.
 	isComplete bool
 	selector   Selector
-	held       *Event[T] // an event with More, until another event of its commit is returned or the commit ends
+	heldEvent  *Event[T] // an event with More, until another event of its commit is returned or the commit ends
 	cursor     string    // of the last returned event that has one
 	returnedAt time.Time // of the last event
 }
@@ -38,8 +38,8 @@ type knownResource struct {
 // add adds resources from an earlier run of the program. The states of resources that are known already are newer.
 func (e *emitter[T]) add(ids []*resourcepb.ID) {
 	for _, id := range ids {
-		if _, exists := e.known[key.Of(id)]; !exists {
-			e.known[key.Of(id)] = knownResource{id: codec.CloneID(id), uid: id.GetUid()}
+		if _, exists := e.states[key.Of(id)]; !exists {
+			e.states[key.Of(id)] = knownResource{id: codec.CloneID(id), uid: id.GetUid()}
 		}
 	}
 }
@@ -59,17 +59,17 @@ func (e *emitter[T]) change(ev *resourcepb.WatchEvent, cursor string) error {
 // remove returns the deletion of a resource that the program may have.
 func (e *emitter[T]) remove(res *resourcepb.Resource, out Event[T]) error {
 	k := key.Of(res.GetId())
-	if _, exists := e.known[k]; !exists && e.isComplete {
+	if _, exists := e.states[k]; !exists && e.isComplete {
 		return nil // the selector did not select it
 	}
-	delete(e.known, k)
-	return e.deleted(res, out)
+	delete(e.states, k)
+	return e.sendDeletion(res, out)
 }
 
 // put returns a stored resource if it differs from the known one. out has the other fields of the event.
 func (e *emitter[T]) put(res *resourcepb.Resource, out Event[T]) error {
 	k := key.Of(res.GetId())
-	old, exists := e.known[k]
+	old, exists := e.states[k]
 	if exists && old.id == nil && old.version == res.GetVersion() {
 		return nil
 	}
@@ -88,7 +88,7 @@ func (e *emitter[T]) put(res *resourcepb.Resource, out Event[T]) error {
 	if err != nil {
 		return err
 	}
-	e.known[k] = knownResource{uid: res.GetId().GetUid(), version: res.GetVersion(), data: data}
+	e.states[k] = knownResource{uid: res.GetId().GetUid(), version: res.GetVersion(), data: data}
 	out.Kind = Put
 	if old.data != nil {
 		if before, err := codec.Decode(old.data, old.version); err == nil {
@@ -102,7 +102,7 @@ func (e *emitter[T]) put(res *resourcepb.Resource, out Event[T]) error {
 // deleteExcept returns a deletion for each known resource that was not listed, in the order of their keys.
 func (e *emitter[T]) deleteExcept(listed map[key.Key]bool) error {
 	var absent []key.Key
-	for k := range e.known {
+	for k := range e.states {
 		if !listed[k] {
 			absent = append(absent, k)
 		}
@@ -123,8 +123,8 @@ func (e *emitter[T]) deleteExcept(listed map[key.Key]bool) error {
 
 // delete returns the deletion of a known resource.
 func (e *emitter[T]) delete(k key.Key, out Event[T]) error {
-	old := e.known[k]
-	delete(e.known, k)
+	old := e.states[k]
+	delete(e.states, k)
 	if old.id != nil {
 		out.Kind, out.Old = Deleted, &Object[T]{ID: old.id}
 		return e.emit(out, nil)
@@ -133,11 +133,11 @@ func (e *emitter[T]) delete(k key.Key, out Event[T]) error {
 	if err != nil {
 		return err
 	}
-	return e.deleted(res, out)
+	return e.sendDeletion(res, out)
 }
 
-// deleted returns a deleted resource.
-func (e *emitter[T]) deleted(res *resourcepb.Resource, out Event[T]) (err error) {
+// sendDeletion returns a deleted resource.
+func (e *emitter[T]) sendDeletion(res *resourcepb.Resource, out Event[T]) (err error) {
 	out.Kind = Deleted
 	if out.Old, err = e.codec.Object(res); errors.As(err, new(*PayloadError)) {
 		out.Old, err = &Object[T]{ID: res.GetId()}, nil // the program may have an earlier state
@@ -148,8 +148,8 @@ func (e *emitter[T]) deleted(res *resourcepb.Resource, out Event[T]) (err error)
 // emit returns an event, or the decoding error in its place.
 func (e *emitter[T]) emit(out Event[T], err error) error {
 	if err != nil {
-		if e.held != nil {
-			e.held.More = out.More
+		if e.heldEvent != nil {
+			e.heldEvent.More = out.More
 		}
 		out = Event[T]{}
 	}
@@ -157,7 +157,7 @@ func (e *emitter[T]) emit(out Event[T], err error) error {
 		return err
 	}
 	if out.More {
-		e.held = &out
+		e.heldEvent = &out
 		return nil
 	}
 	return e.send(out, err)
@@ -165,18 +165,18 @@ func (e *emitter[T]) emit(out Event[T], err error) error {
 
 // endCommit returns the last event of a commit, if the rest of the commit has no event for the program.
 func (e *emitter[T]) endCommit() error {
-	if e.held != nil {
-		e.held.More = false
+	if e.heldEvent != nil {
+		e.heldEvent.More = false
 	}
 	return e.releaseHeld()
 }
 
 func (e *emitter[T]) releaseHeld() error {
-	if e.held == nil {
+	if e.heldEvent == nil {
 		return nil
 	}
-	out := *e.held
-	e.held = nil
+	out := *e.heldEvent
+	e.heldEvent = nil
 	return e.send(out, nil)
 }
 

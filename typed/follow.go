@@ -49,7 +49,7 @@ func (c *Client[T]) Follow(ctx context.Context, tenancy *resourcepb.Tenancy, pre
 	return func(yield func(Event[T], error) bool) {
 		f := &follower[T]{
 			client: c, tenancy: c.tenancyOr(tenancy), prefix: prefix, opts: opts, cursor: opts.Cursor,
-			emitter: emitter[T]{codec: c.codec, yield: yield, selector: opts.Selector, isComplete: opts.Cursor == "" && opts.Known == nil, known: map[key.Key]knownResource{}},
+			emitter: emitter[T]{codec: c.codec, yield: yield, selector: opts.Selector, isComplete: opts.Cursor == "" && opts.Known == nil, states: map[key.Key]knownResource{}},
 		}
 		f.emitter.cursor, f.emitter.returnedAt = opts.Cursor, time.Now()
 		if err := f.run(ctx); err != errStopped {
@@ -216,7 +216,7 @@ func (f *follower[T]) list(ctx context.Context) (storage.Watch, error) {
 
 // next returns the next event of a watch. While there is none for the program, it returns progress.
 func (f *follower[T]) next(ctx context.Context, w storage.Watch) (*resourcepb.WatchEvent, error) {
-	for f.opts.Progress > 0 && f.emitter.held == nil {
+	for f.opts.Progress > 0 && f.emitter.heldEvent == nil {
 		waiting, cancel := context.WithDeadline(ctx, f.emitter.returnedAt.Add(f.opts.Progress))
 		ev, err := w.Next(waiting)
 		isIdle := err != nil && waiting.Err() != nil && ctx.Err() == nil && errors.Is(err, waiting.Err())

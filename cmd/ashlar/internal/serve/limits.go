@@ -35,7 +35,7 @@ func newLimiter(limit float64) *rate.Limiter {
 }
 
 // take counts a call. Beyond a limit it fails with ResourceExhausted and the time after which a retry may succeed. The lock joins each
-// reservation with its cancellation: a limiter does not return what was reserved before another reservation.
+// reservation with its cancellation: a limiter does not take a reservation back once a later one was made.
 func (l *limits) take(caller string, now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

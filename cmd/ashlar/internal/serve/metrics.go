@@ -18,29 +18,29 @@ import (
 
 // metrics holds the server's metrics: of the process, of gRPC calls and of HTTP requests.
 type metrics struct {
-	registry *prometheus.Registry
-	grpc     *grpcprom.ServerMetrics
-	streams  prometheus.Gauge
-	panics   prometheus.Counter
-	stalled  prometheus.Counter
-	inFlight prometheus.Gauge
-	duration *prometheus.HistogramVec
+	registry       *prometheus.Registry
+	grpc           *grpcprom.ServerMetrics
+	streams        prometheus.Gauge
+	panics         prometheus.Counter
+	stalledClients prometheus.Counter
+	inFlight       prometheus.Gauge
+	duration       *prometheus.HistogramVec
 }
 
 func newMetrics() *metrics {
 	m := &metrics{
-		registry: prometheus.NewRegistry(),
-		grpc:     grpcprom.NewServerMetrics(grpcprom.WithServerHandlingTimeHistogram()),
-		streams:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "grpc_server_streams", Help: "Open streams, such as watches."}),
-		panics:   prometheus.NewCounter(prometheus.CounterOpts{Name: "grpc_server_panics_total", Help: "Calls that ended with a panic."}),
-		stalled:  prometheus.NewCounter(prometheus.CounterOpts{Name: "grpc_server_stalled_total", Help: "Connections closed because their client did not read."}),
-		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "http_requests_in_flight", Help: "Active requests to /api."}),
+		registry:       prometheus.NewRegistry(),
+		grpc:           grpcprom.NewServerMetrics(grpcprom.WithServerHandlingTimeHistogram()),
+		streams:        prometheus.NewGauge(prometheus.GaugeOpts{Name: "grpc_server_streams", Help: "Open streams, such as watches."}),
+		panics:         prometheus.NewCounter(prometheus.CounterOpts{Name: "grpc_server_panics_total", Help: "Calls that ended with a panic."}),
+		stalledClients: prometheus.NewCounter(prometheus.CounterOpts{Name: "grpc_server_stalled_total", Help: "Connections closed because their client did not read."}),
+		inFlight:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "http_requests_in_flight", Help: "Active requests to /api."}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "http_request_duration_seconds", Help: "Duration of requests to /api; of a watch, the time that it was open.",
 			Buckets: prometheus.DefBuckets,
 		}, []string{"method", "code"}),
 	}
-	m.registry.MustRegister(m.grpc, m.streams, m.panics, m.stalled, m.inFlight, m.duration,
+	m.registry.MustRegister(m.grpc, m.streams, m.panics, m.stalledClients, m.inFlight, m.duration,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

@@ -328,7 +328,7 @@ func (s *server) newGRPC(creds credentials.TransportCredentials, limits grpcLimi
 		),
 	}
 	if s.budget != nil {
-		sent := &answers{budget: s.budget, turns: s.turns, timeout: stallTimeout, logger: s.config.Logger, countStalled: s.metrics.stalled.Inc}
+		sent := &answers{budget: s.budget, turns: s.turns, timeout: stallTimeout, logger: s.config.Logger, countStalled: s.metrics.stalledClients.Inc}
 		calls := &admission{tokens: s.tokens, limits: s.limits, log: log}
 		options = append(options, grpc.ChainUnaryInterceptor(sent.unary), grpc.ChainStreamInterceptor(sent.stream), grpc.StatsHandler(sent),
 			grpc.ForceServerCodecV2(newSentCodec()), grpc.InTapHandle(calls.tap), grpc.StatsHandler(connections{}))
