@@ -131,6 +131,9 @@ func check(ctx context.Context, conn Querier, schema string, steps []step) (vers
 //
 // The deadline of ctx bounds the waits for locks, and the creation of a store. An upgrade that has started continues after the
 // deadline: otherwise a long one would start again each time, with the store locked, and never end.
+//
+// If the server stops waiting for its synchronous standby, the upgrade may not be durable: Up returns no error, but the connection
+// receives a warning.
 func Up(ctx context.Context, conn *pgx.Conn, schema string) (from int, err error) {
 	return up(ctx, conn, schema, steps)
 }
@@ -191,7 +194,8 @@ func (s *step) apply(ctx context.Context, tx pgx.Tx, schema string, version int)
 }
 
 // bound makes the server end a wait for a lock at the caller's deadline: the server does not notice by itself that the caller has
-// returned, and all others would wait behind it. It removes the session's timeouts for statements and transactions.
+// returned, and all others would wait behind it. It removes the session's timeouts for statements and transactions, and lets the server
+// send warnings.
 func bound(ctx context.Context, tx pgx.Tx) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		remaining := max(time.Until(deadline).Milliseconds(), 1)
@@ -199,7 +203,8 @@ func bound(ctx context.Context, tx pgx.Tx) error {
 			return err
 		}
 	}
-	_, err := tx.Exec(ctx, "select set_config(name, '0', true) from pg_settings where name in ('statement_timeout', 'transaction_timeout')")
+	_, err := tx.Exec(ctx, "select set_config(name, '0', true), set_config('client_min_messages', 'warning', true) from pg_settings "+
+		"where name in ('statement_timeout', 'transaction_timeout')")
 	return err
 }
 

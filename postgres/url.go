@@ -220,6 +220,7 @@ func connect(ctx context.Context, u *url.URL) (*pgx.Conn, *target, error) {
 	if t.pool.ConnConfig.ConnectTimeout == 0 {
 		t.pool.ConnConfig.ConnectTimeout = 30 * time.Second
 	}
+	prepareConn(t.pool.ConnConfig)
 	conn, err := pgx.ConnectConfig(ctx, t.pool.ConnConfig)
 	if err != nil {
 		return nil, nil, driver.Unreachable(fmt.Errorf("%w: %w", storage.ErrInconsistent, err))
