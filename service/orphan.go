@@ -85,6 +85,7 @@ func (s *Server) storeWith(ctx context.Context, stone, res *resourcepb.Resource)
 	if err != nil {
 		return nil, conflictOf(err)
 	}
+	mutationOf(ctx).After = written[1]
 	return written[1], nil
 }
 

@@ -35,6 +35,8 @@ func (s *Server) admitAs(ctx context.Context, t *registry.Type, id *resourcepb.I
 	if err != nil {
 		return nil, err
 	}
+	m := mutationOf(ctx)
+	m.ID, m.Caller = id, caller
 	return &admission{t: t, id: id, caller: caller}, nil
 }
 

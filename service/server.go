@@ -38,6 +38,10 @@ type Options struct {
 	Tenancies Tenancies
 	// Recheck is the interval at which a stream authenticates its caller again and checks that the caller may still list. 0 is 60 seconds.
 	Recheck time.Duration
+	// Audit gets each call that changes a resource or was refused, at its end, with the context of the call. It delays the answer of the call.
+	Audit func(context.Context, *Mutation)
+	// Author returns the name of a caller that is stored as the author of the versions that it writes. If nil, none is stored.
+	Author func(registry.Caller) string
 	// MaxList is the maximum size in bytes of a list without a limit; a larger one is refused, and can be read in pages. 0: unlimited.
 	MaxList int
 	// Logger gets errors that are hidden from callers. If nil, slog.Default() is used.

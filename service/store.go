@@ -15,6 +15,7 @@ func (s *Server) store(ctx context.Context, res *resourcepb.Resource) (*resource
 		return nil, err
 	}
 	stored, err := s.backend.WriteCAS(ctx, res)
+	mutationOf(ctx).After = stored
 	if errors.Is(err, storage.ErrWrongUid) {
 		return nil, storage.ErrCASFailure
 	}

@@ -75,7 +75,8 @@ func Tombstone(res *resourcepb.Resource) (*resourcepb.ID, error) {
 }
 
 // deleteLeavingTombstone deletes a resource at the version that was read and writes its tombstone in the same transaction.
-func (s *Server) deleteLeavingTombstone(ctx context.Context, res *resourcepb.Resource) error {
+func (s *Server) deleteLeavingTombstone(ctx context.Context, res *resourcepb.Resource) (err error) {
+	defer func() { mutationOf(ctx).Deleted = err == nil }()
 	id, version := res.GetId(), res.GetVersion()
 	if isTombstone(id.GetType()) {
 		return s.backend.DeleteCAS(ctx, id, version)

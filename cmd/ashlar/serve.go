@@ -42,6 +42,9 @@ Without TLS the server listens only on addresses of this machine, unless --insec
 	flags.DurationVar(&f.config.ConnectionAge, "connection-age", time.Hour, "maximum age of a gRPC connection, whose client then opens another, 0 for no limit")
 	flags.Float64Var(&f.config.Rate, "rate", 0, "calls and requests a second of each token, 0 for no limit")
 	flags.Float64Var(&f.config.TotalRate, "total-rate", 0, "calls and requests a second of all callers, 0 for no limit")
+	flags.StringVar(&f.config.Audit, "audit", "", "file of the audit log, \"-\" for standard output")
+	flags.StringSliceVar(&f.config.AuditPolicy, "audit-policy", nil, "TYPE=none, TYPE=metadata or TYPE=payload; the first match counts (default: *=metadata)")
+	flags.BoolVar(&f.config.RecordAuthor, "record-author", false, "store the name of the token with each version, for ashlar history")
 	f.add(cmd)
 	cmd.AddCommand(serveEtcdCommand(a))
 	return cmd

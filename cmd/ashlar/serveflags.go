@@ -41,6 +41,7 @@ func (f *serveFlags) run(ctx context.Context, a *cli.App, serveStore func(contex
 	if c.Logger, err = serve.NewLogger(a.Err, f.logFormat, f.logLevel); err != nil {
 		return cli.Usagef("%w", err)
 	}
+	c.Out = a.Out
 	c.MaxBuffered = int64(f.maxBuffered) << 20
 	if err := c.Check(); err != nil {
 		return cli.Usagef("%w", err)

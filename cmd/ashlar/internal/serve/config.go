@@ -30,6 +30,14 @@ type Config struct {
 
 	// Tokens is the token file. Empty: all callers may do everything.
 	Tokens string
+	// Audit is the file of the audit log. "-" is Out. Empty: none.
+	Audit string
+	// AuditPolicy says what the audit log contains for each type: TYPE=none, TYPE=metadata or TYPE=payload. The first match counts, and
+	// metadata is the default.
+	AuditPolicy []string
+	// RecordAuthor stores the name of the caller's token as the author of each version.
+	RecordAuthor bool
+
 	// Types is a directory of descriptor sets. AnyType accepts every type. Exactly one of them must be set.
 	Types   string
 	AnyType bool
@@ -51,6 +59,8 @@ type Config struct {
 	// ReadyTimeout bounds the time that a probe waits for the store.
 	ReadyTimeout time.Duration
 
+	// Out receives the audit log if Audit is "-".
+	Out io.Writer
 	// Logger receives the log of the server.
 	Logger *slog.Logger
 	// Reload makes the server read the token file and the certificates again at each signal. Nil: never.
@@ -96,6 +106,15 @@ func (c *Config) Check() error {
 	}
 	if c.ClientCA != "" && c.Cert == "" {
 		fault("--client-ca needs --tls-cert and --tls-key")
+	}
+	if len(c.AuditPolicy) > 0 && c.Audit == "" {
+		fault("--audit-policy needs --audit")
+	}
+	if _, err := parseAuditPolicy(c.AuditPolicy); err != nil {
+		fault("%w", err)
+	}
+	if c.RecordAuthor && c.Tokens == "" {
+		fault("--record-author needs --tokens: callers have no names without them")
 	}
 	if c.Drain < 0 || c.DrainDelay < 0 || c.ReadyTimeout <= 0 {
 		fault("--drain and --drain-delay must be 0 or more, and --ready-timeout more than 0")

@@ -103,7 +103,7 @@ func levelOf(code codes.Code) slog.Level {
 func (l requestLog) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
-		ctx, who := withCaller(r.Context())
+		ctx, who := withCaller(peer.NewContext(r.Context(), &peer.Peer{Addr: remoteAddr(r.RemoteAddr)}))
 		answer := &statusRecorder{ResponseWriter: w, code: http.StatusOK}
 		defer func() { // also if the handler aborts its answer by a panic
 			level := slog.LevelDebug
@@ -119,6 +119,12 @@ func (l requestLog) handler(next http.Handler) http.Handler {
 		next.ServeHTTP(answer, r.WithContext(ctx))
 	})
 }
+
+// remoteAddr is the address of an HTTP client.
+type remoteAddr string
+
+func (remoteAddr) Network() string  { return "tcp" }
+func (a remoteAddr) String() string { return string(a) }
 
 // statusRecorder is a response writer that records the status code.
 type statusRecorder struct {

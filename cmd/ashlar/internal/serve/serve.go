@@ -10,6 +10,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/service"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // Run serves the resources of a store until ctx ends, and then waits for active calls to end. It returns nil if it ended because ctx did.
@@ -30,6 +31,14 @@ func Run(ctx context.Context, config Config) error {
 	}
 	if s.types, err = newRegistry(&config, s.tokens != nil); err != nil {
 		return err
+	}
+	if s.audit, err = newAuditLog(&config, s.types); err != nil {
+		return err
+	}
+	defer s.audit.close()
+	options.Audit = s.audit.callback()
+	if config.RecordAuthor {
+		options.Author = func(c registry.Caller) string { return c.(*principal).name }
 	}
 	if s.traces, err = newTraces(ctx, config.Version); err != nil {
 		return err

@@ -35,6 +35,7 @@ type server struct {
 	config       *Config
 	certificates *certificates // nil without TLS
 	tokens       *tokens       // nil if all callers may do everything
+	audit        *auditLog     // nil without an audit log
 	traces       *sdktrace.TracerProvider
 	metrics      *metrics
 	calls        calls
@@ -171,6 +172,9 @@ func (s *server) reload(ctx context.Context) error {
 		}
 		if s.tokens != nil {
 			read("tokens", s.tokens.load)
+		}
+		if s.audit != nil {
+			read("audit log", s.audit.open)
 		}
 		if s.certificates != nil {
 			read("certificates", s.certificates.load)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -154,16 +155,24 @@ func (r *yamlReader) rule(n *yaml.Node) rule {
 
 // typ reads group/Kind, group/* or *.
 func (r *yamlReader) typ(n *yaml.Node) storage.UnversionedType {
-	text := r.text(n)
+	t, err := parseTypePattern(r.text(n))
+	if err != nil {
+		r.errorf(n, "%w", err)
+	}
+	return t
+}
+
+// parseTypePattern parses group/Kind, group/* or *.
+func parseTypePattern(text string) (storage.UnversionedType, error) {
 	if text == storage.Wildcard {
-		return storage.UnversionedType{Group: storage.Wildcard, Kind: storage.Wildcard}
+		return storage.UnversionedType{Group: storage.Wildcard, Kind: storage.Wildcard}, nil
 	}
 	group, kind, ok := strings.Cut(text, "/")
 	if !ok || group == "" || kind == "" || strings.Contains(group, storage.Wildcard) || strings.Contains(kind, "/") ||
 		kind != storage.Wildcard && strings.Contains(kind, storage.Wildcard) {
-		r.errorf(n, "a type must be group/Kind, group/* or *, found %q", text)
+		return storage.UnversionedType{}, fmt.Errorf("a type must be group/Kind, group/* or *, found %q", text)
 	}
-	return storage.UnversionedType{Group: group, Kind: kind}
+	return storage.UnversionedType{Group: group, Kind: kind}, nil
 }
 
 // pattern reads a name, or a prefix followed by "*".
@@ -235,12 +244,12 @@ func (r *rule) allows(action string) bool {
 }
 
 func (r *rule) matchesType(t *resourcepb.Type) bool {
-	for _, u := range r.types {
-		if (u.Group == storage.Wildcard || u.Group == t.GetGroup()) && (u.Kind == storage.Wildcard || u.Kind == t.GetKind()) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.types, func(u storage.UnversionedType) bool { return matchesPattern(u, t) })
+}
+
+// matchesPattern reports whether a type matches a pattern of parseTypePattern.
+func matchesPattern(u storage.UnversionedType, t *resourcepb.Type) bool {
+	return (u.Group == storage.Wildcard || u.Group == t.GetGroup()) && (u.Kind == storage.Wildcard || u.Kind == t.GetKind())
 }
 
 // matches reports whether a pattern allows a partition or namespace. A list over all of them passes "*", which only the pattern "*" allows.
