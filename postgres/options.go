@@ -18,8 +18,11 @@ import (
 type Options struct {
 	// Schema is the name of the schema that contains the store. Default: "ashlar".
 	Schema string
-	// NoCreate makes New refuse a store that does not exist or has an older schema, instead of creating or upgrading it.
+	// NoCreate makes New refuse a store that does not exist, instead of creating it.
 	NoCreate bool
+	// Upgrade makes New upgrade a store with an older schema. Without it, New opens a store from version migrations.Oldest on, and
+	// refuses an older one.
+	Upgrade bool
 	// MaxSize is the maximum size of a resource in bytes. Default: 1 MiB.
 	MaxSize int
 	// Timeout bounds calls whose context has no deadline. Default: 30 s.

@@ -49,23 +49,24 @@ func (d *database) open(ctx context.Context) error {
 	})
 }
 
-// prepare creates or upgrades the tables, unless the option NoCreate forbids it.
+// prepare creates the tables of a store that does not exist, unless the option NoCreate forbids it, and upgrades older ones with the
+// option Upgrade.
 func (d *database) prepare(ctx context.Context, conn *pgx.Conn, uncertain *bool) error {
 	version, err := migrations.Check(ctx, conn, d.opts.Schema)
-	switch {
-	case err != nil && !errors.Is(err, migrations.ErrNone):
+	switch none := errors.Is(err, migrations.ErrNone); {
+	case err != nil && !none:
 		return schemaError(err)
-	case version == migrations.Latest && !*uncertain:
-		return nil
-	case d.opts.NoCreate && err != nil:
-		return permanent{fmt.Errorf("%w: %w; create it by opening it without create=off, or by: ashlar schema up", storage.ErrNoStore, err)}
-	case d.opts.NoCreate:
-		return permanent{fmt.Errorf("the store has schema version %d, this program needs %d; upgrade it by opening it without create=off, or by: ashlar schema up",
-			version, migrations.Latest)}
+	case none && d.opts.NoCreate:
+		return permanent{fmt.Errorf("%w: %w; create it by opening it without create=off, or by: ashlar schema upgrade", storage.ErrNoStore, err)}
+	case none || d.opts.Upgrade && version < migrations.Latest || *uncertain:
+		*uncertain = true
+		_, err = upgrade(ctx, conn, d.sessions.of(conn), d.sql)
+		return schemaError(err)
+	case version < migrations.Oldest:
+		return permanent{fmt.Errorf("the store has schema version %d, this program needs %d; upgrade it by: ashlar schema upgrade, or by opening it with upgrade=auto",
+			version, migrations.Oldest)}
 	}
-	*uncertain = true
-	_, err = upgrade(ctx, conn, d.sessions.of(conn), d.sql)
-	return schemaError(err)
+	return nil
 }
 
 // upgrade creates a store, or upgrades it to the latest version, and returns its previous version. It returns an error if the result may
@@ -74,7 +75,7 @@ func upgrade(ctx context.Context, conn *pgx.Conn, on *session, sql *statements) 
 	on.hasWarning = false
 	from, err = migrations.Up(ctx, conn, sql.schema)
 	durable := true
-	if err == nil && from == migrations.Latest {
+	if err == nil && from >= migrations.Latest {
 		err = conn.QueryRow(ctx, sql.proveSchema, pgx.QueryExecModeExec, from).Scan(&durable)
 	}
 	if err == nil && (on.hasWarning || !durable) {
@@ -97,8 +98,14 @@ type Schema struct {
 	Name string
 	// Version is the version of the store; 0 if there is none.
 	Version int
-	// Latest is the version that this program creates and needs.
+	// Latest is the version that this program creates.
 	Latest int
+	// Oldest is the oldest version that this program works with.
+	Oldest int
+	// Steps are the steps that an upgrade to Latest applies.
+	Steps []migrations.Step
+	// Refusal is why this program can neither open nor upgrade the store, storage.ErrNewerSchema or migrations.ErrIncompatible, or nil.
+	Refusal error
 }
 
 // SchemaStatus returns the schema version of the store that a URL names. It neither opens nor changes the store.
@@ -108,12 +115,17 @@ func SchemaStatus(ctx context.Context, u *url.URL) (Schema, error) {
 		return Schema{}, err
 	}
 	defer closeConn(conn)
-	s := Schema{Name: t.opts.Schema, Latest: migrations.Latest}
-	s.Version, err = migrations.Version(ctx, conn, s.Name)
-	if err != nil && !errors.Is(err, migrations.ErrNone) {
+	s := Schema{Name: t.opts.Schema, Latest: migrations.Latest, Oldest: migrations.Oldest}
+	s.Version, err = migrations.Check(ctx, conn, s.Name)
+	switch {
+	case errors.Is(err, storage.ErrNewerSchema) || errors.Is(err, migrations.ErrIncompatible):
+		s.Refusal = err
+		return s, nil
+	case err != nil && !errors.Is(err, migrations.ErrNone):
 		return Schema{}, fmt.Errorf("schema %q: %w", s.Name, err)
 	}
-	return s, nil
+	s.Steps, err = migrations.Plan(s.Version, s.Name)
+	return s, err
 }
 
 // UpgradeSchema creates the store that a URL names, or upgrades it to the latest version, and returns its previous version, 0 for

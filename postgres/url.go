@@ -59,6 +59,7 @@ func parseURL(u *url.URL) (*target, error) {
 	t := &target{opts: Options{
 		Schema:    v.String("schema", defaultSchema),
 		NoCreate:  !v.OnOff("create", true),
+		Upgrade:   v.Choice("upgrade", "off", "auto", "off") == "auto",
 		MaxSize:   v.Int("max-size", driver.MaxSize, 1, driver.MaxSize),
 		Timeout:   v.Duration("timeout", 0),
 		Outage:    v.Duration("outage", 0),
