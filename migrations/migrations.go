@@ -22,10 +22,6 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// developmentVersions is the number of schema versions before the first release. The first step leads to the next version, so that
-// programs of that time refuse the store as newer.
-const developmentVersions = 8
-
 // Latest is the schema version that this program creates.
 var Latest = developmentVersions + len(steps)
 
@@ -197,5 +193,3 @@ func withoutDeadline(ctx context.Context) (context.Context, context.CancelFunc) 
 	})
 	return work, func() { stop(); cancel() }
 }
-
-func table(schema string) string { return pgx.Identifier{schema, "schema_version"}.Sanitize() }

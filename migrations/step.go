@@ -17,6 +17,10 @@ import (
 //go:embed *.sql
 var files embed.FS
 
+// developmentVersions is the number of schema versions before the first release. The first step leads to the next version, so that
+// programs of that time refuse the store as newer.
+const developmentVersions = 8
+
 // Step is a step of an upgrade.
 type Step struct {
 	// Version is the schema version that the step leads to.
@@ -131,3 +135,5 @@ func (s Step) apply(ctx context.Context, tx pgx.Tx, schema, checksum string) err
 	_, err := tx.Exec(ctx, "insert into "+table(schema)+" (version, checksum, oldest) values ($1, $2, $3)", s.Version, checksum, s.Oldest)
 	return err
 }
+
+func table(schema string) string { return pgx.Identifier{schema, "schema_version"}.Sanitize() }
