@@ -23,6 +23,7 @@ type Server struct {
 	opts    Options
 
 	eventCache *eventCache
+	fenced     fencedCommits
 
 	draining context.Context // canceled when streams must end
 	drain    func()
