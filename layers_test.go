@@ -167,6 +167,28 @@ func TestTutorialImportsPublicPackages(t *testing.T) {
 	}
 }
 
+// Libraries use the API of OpenTelemetry; only programs link an SDK and exporters.
+func TestLibrariesLinkNoTelemetrySDK(t *testing.T) {
+	t.Parallel()
+	api := 0
+	for pkg, deps := range links(t) {
+		name, _ := strings.CutPrefix(pkg, module+"/")
+		for _, dep := range deps {
+			rest, isOTel := strings.CutPrefix(dep, "go.opentelemetry.io/otel/")
+			switch {
+			case isOTel && adapterOf(pkg) != "" && rest == "metric":
+				api++
+			case strings.HasPrefix(name, "cmd/"), strings.HasPrefix(name, "internal/test/"):
+			case isOTel && (strings.HasPrefix(rest, "sdk") || strings.HasPrefix(rest, "exporters")):
+				t.Errorf("%s links %s", pkg, dep)
+			}
+		}
+	}
+	if api == 0 {
+		t.Error("no adapter links the API of OpenTelemetry: the search is broken")
+	}
+}
+
 // The contract links only the standard library and protobuf.
 func TestContractLinksOnlyProtobuf(t *testing.T) {
 	t.Parallel()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // Options configures a backend. The zero value of a field selects its default, which equals the default of the URL parameter.
@@ -41,6 +42,8 @@ type Options struct {
 	Listen *pgx.ConnConfig
 	// Replica, if set, answers eventual reads and lists while it is fresh enough. The caller closes it.
 	Replica *pgxpool.Pool
+	// Telemetry receives what the store reports.
+	Telemetry telemetry.Options
 
 	forgetful time.Duration // overrides Retention, for tests
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/dial"
 	"github.com/ashlar-dev/storage/internal/params"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // connectionParameters are the URL parameters that are passed on to libpq, pgx or the server, with their meaning there.
@@ -65,6 +66,7 @@ func parseURL(u *url.URL) (*target, error) {
 		Outage:    v.Duration("outage", 0),
 		Retention: v.DurationFrom("retention", 0, driver.TokenLifetime),
 		Poll:      v.Duration("poll", 0),
+		Telemetry: telemetry.Options{Logger: v.Logger()},
 	}}
 	listen, replica := v.String("listen", "on"), v.String("replica", "")
 	rest := url.Values{}

@@ -28,6 +28,7 @@ import (
 	"github.com/ashlar-dev/storage/service/reaper"
 	"github.com/ashlar-dev/storage/service/registry"
 	"github.com/ashlar-dev/storage/service/web"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // server holds the parts of a server.
@@ -198,6 +199,15 @@ func newServer(c *Config) (*server, error) {
 	return &server{config: c, metrics: newMetrics(), certificates: certificates}, err
 }
 
+// telemetry returns the receivers of the store's reports.
+func (s *server) telemetry() telemetry.Options {
+	o := telemetry.Options{Logger: s.config.Logger, Meter: s.metrics.store}
+	if s.traces != nil {
+		o.Tracer = s.traces.Tracer(instrumentation)
+	}
+	return o
+}
+
 // run opens the addresses and the store, calls serve with them, and closes them.
 func (s *server) run(ctx context.Context, addresses []string, serve func(storage.Backend, []net.Listener) error) (err error) {
 	listeners, err := listen(ctx, addresses...)
@@ -209,7 +219,7 @@ func (s *server) run(ctx context.Context, addresses []string, serve func(storage
 			_ = l.Close() // already closed by the servers, unless they did not start
 		}
 	}()
-	backend, err := storage.Open(ctx, s.config.Store)
+	backend, err := storage.Open(telemetry.NewContext(ctx, s.telemetry()), s.config.Store)
 	if err != nil && ctx.Err() != nil {
 		s.config.Logger.InfoContext(ctx, "stopped before the store was open")
 		return nil
