@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/ashlar-dev/storage"
@@ -19,7 +20,7 @@ type Server struct {
 	resourcegrpc.UnimplementedHistoryServiceServer
 
 	backend storage.Backend
-	types   *registry.Registry
+	types   atomic.Pointer[registry.Registry]
 	opts    Options
 
 	eventCache *eventCache
@@ -65,7 +66,8 @@ const defaultRecheck = 60 * time.Second
 
 // New returns a server of the types in r over b. The caller closes the backend after the last call has ended.
 func New(b storage.Backend, r *registry.Registry, o *Options) *Server {
-	s := &Server{backend: b, types: r, eventCache: newEventCache()}
+	s := &Server{backend: b, eventCache: newEventCache()}
+	s.types.Store(r)
 	s.draining, s.drain = context.WithCancel(context.Background())
 	if o != nil {
 		s.opts = *o
@@ -84,6 +86,9 @@ func New(b storage.Backend, r *registry.Registry, o *Options) *Server {
 	}
 	return s
 }
+
+// SetTypes replaces the types of the server. Calls that are active keep the types with which they began, and so do open streams.
+func (s *Server) SetTypes(r *registry.Registry) { s.types.Store(r) }
 
 // allTenancies implements Tenancies: every tenancy exists.
 type allTenancies struct{}

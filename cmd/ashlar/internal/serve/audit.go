@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/peer"
@@ -24,7 +25,7 @@ import (
 type auditLog struct {
 	path   string
 	policy auditPolicy
-	known  *protoregistry.Types // the payloads of the served types
+	known  atomic.Pointer[protoregistry.Types] // the payloads of the served types
 	logger *slog.Logger
 
 	mu   sync.Mutex
@@ -32,7 +33,7 @@ type auditLog struct {
 	file *os.File // nil for standard output
 }
 
-// newAuditLog opens the audit log of the configuration. It returns nil if there is none.
+// newAuditLog returns the audit log of the configuration, not yet open. It returns nil if there is none.
 func newAuditLog(c *Config, types *registry.Registry) (*auditLog, error) {
 	if c.Audit == "" {
 		return nil, nil
@@ -41,11 +42,18 @@ func newAuditLog(c *Config, types *registry.Registry) (*auditLog, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &auditLog{path: c.Audit, policy: policy, known: new(protoregistry.Types), logger: c.Logger, out: c.Out}
+	a := &auditLog{path: c.Audit, policy: policy, logger: c.Logger, out: c.Out}
+	a.setTypes(types)
+	return a, nil
+}
+
+// setTypes sets the types whose payloads are written as JSON.
+func (a *auditLog) setTypes(types *registry.Registry) {
+	known := new(protoregistry.Types)
 	for _, t := range types.Types() {
-		_ = a.known.RegisterMessage(t.Proto.ProtoReflect().Type()) // several types may have the same message
+		_ = known.RegisterMessage(t.Proto.ProtoReflect().Type()) // several types may have the same message
 	}
-	return a, a.open()
+	a.known.Store(known)
 }
 
 // open opens the file, again after it was renamed. If it fails, the previous file stays in use.
@@ -157,8 +165,9 @@ func (a *auditLog) write(entry *auditEntry) error {
 
 // payload returns the JSON of a payload, as bytes if its message is not known.
 func (a *auditLog) payload(data *anypb.Any) ([]byte, error) {
-	if _, err := a.known.FindMessageByURL(data.GetTypeUrl()); err == nil {
-		return jsonpb.MarshalPayload(data, a.known)
+	known := a.known.Load()
+	if _, err := known.FindMessageByURL(data.GetTypeUrl()); err == nil {
+		return jsonpb.MarshalPayload(data, known)
 	}
 	return jsonpb.MarshalPayload(data, nil)
 }

@@ -25,7 +25,7 @@ type Config struct {
 	Cert, Key string
 	// ClientCA is the file of the PEM certificates that must have signed the certificates of clients. Empty: clients need none.
 	ClientCA string
-	// Insecure allows addresses without TLS that other machines can reach.
+	// Insecure allows addresses that other machines can reach without TLS, or with neither tokens nor client certificates.
 	Insecure bool
 
 	// Tokens is the token file. Empty: all callers may do everything.
@@ -63,7 +63,7 @@ type Config struct {
 	Out io.Writer
 	// Logger receives the log of the server.
 	Logger *slog.Logger
-	// Reload makes the server read the token file and the certificates again at each signal. Nil: never.
+	// Reload makes the server read its files again at each signal. It also does so when a file changes.
 	Reload <-chan os.Signal
 	// Version is the version of the program, for traces.
 	Version string
@@ -131,9 +131,12 @@ func (c *Config) Check() error {
 	if c.Listen == "" {
 		fault("--listen needs an address")
 	}
-	for _, a := range []struct{ flag, address string }{{"--listen", c.Listen}, {"--http", c.HTTP}, {"--admin", c.Admin}} {
+	for _, a := range []struct {
+		flag, address string
+		identity      bool // its callers must have one
+	}{{"--listen", c.Listen, true}, {"--http", c.HTTP, true}, {"--admin", c.Admin, false}} {
 		if a.address != "" {
-			if err := c.checkAddress(a.address); err != nil {
+			if err := c.checkAddress(a.address, a.identity); err != nil {
 				fault("%s %s: %w", a.flag, a.address, err)
 			}
 		}
@@ -141,14 +144,18 @@ func (c *Config) Check() error {
 	return errors.Join(errs...)
 }
 
-// checkAddress rejects an invalid address, and an address without TLS that other machines can reach.
-func (c *Config) checkAddress(address string) error {
+// checkAddress rejects an invalid address, and an address that other machines can reach without TLS or, if identity is set, without an identity.
+func (c *Config) checkAddress(address string, identity bool) error {
 	at, err := net.ResolveTCPAddr("tcp", address)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if c.Cert == "" && !c.Insecure && !at.IP.IsLoopback() {
+	case c.Insecure || at.IP.IsLoopback():
+		return nil
+	case c.Cert == "":
 		return errors.New("other machines can reach this address: set --tls-cert and --tls-key, or --insecure to serve without TLS")
+	case identity && c.Tokens == "" && c.ClientCA == "":
+		return errors.New("other machines can reach this address and may do everything: set --tokens or --client-ca, or --insecure to serve every caller")
 	}
 	return nil
 }
