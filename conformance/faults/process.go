@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ashlar-dev/storage"
@@ -17,17 +19,32 @@ import (
 //
 // Each handle is a process. If only one process at a time may open the database, set [Options].Handles to 1.
 type Processes struct {
-	url string
-	mu  sync.Mutex
-	all []*process
+	url      string
+	programs []string
+	started  atomic.Int64
+	mu       sync.Mutex
+	all      []*process
 }
 
 // NewProcesses returns processes for the store at storeURL. The program must import the adapter.
-func NewProcesses(storeURL string) *Processes { return &Processes{url: storeURL} }
+//
+// Processes run the given executable files instead of this program, each process the next of them in turn, also one that replaces a killed
+// process. So programs of several releases can use one store.
+func NewProcesses(storeURL string, programs ...string) *Processes {
+	return &Processes{url: storeURL, programs: programs}
+}
+
+// program returns the executable file of the next process.
+func (p *Processes) program() (string, error) {
+	if len(p.programs) == 0 {
+		return os.Executable()
+	}
+	return p.programs[int(p.started.Add(1)-1)%len(p.programs)], nil
+}
 
 // Open starts a process and opens a handle in it.
 func (p *Processes) Open(ctx context.Context) (storage.Backend, error) {
-	b := &process{url: p.url, alive: make(chan struct{})}
+	b := &process{url: p.url, program: p.program, alive: make(chan struct{})}
 	if err := b.start(ctx); err != nil {
 		return nil, err
 	}

@@ -20,7 +20,8 @@ var errDied = errors.New("faults: the process was killed")
 
 // process is a handle in another process.
 type process struct {
-	url string
+	url     string
+	program func() (string, error) // the file to execute
 
 	mu           sync.Mutex
 	conn         *conn         // nil while there is no process
@@ -33,7 +34,11 @@ type process struct {
 // start starts a process that opens the store. It retries until ctx ends, because other faults may be active.
 func (p *process) start(ctx context.Context) error {
 	for {
-		c, err := newConn()
+		program, err := p.program()
+		if err != nil {
+			return fmt.Errorf("faults: finding the program to start: %w", err)
+		}
+		c, err := newConn(program)
 		if err != nil {
 			return err
 		}
@@ -227,14 +232,10 @@ type conn struct {
 	answers map[uint64]chan response
 }
 
-func newConn() (*conn, error) {
+func newConn(program string) (*conn, error) {
 	// Without this check, a program that forgets to call ServeProcess would start itself endlessly.
 	if os.Getenv(processEnv) != "" {
 		return nil, errors.New("faults: this process was started to serve a handle of a store; call ServeProcess at the start of its main or TestMain")
-	}
-	program, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("faults: finding the program to start: %w", err)
 	}
 	cmd := exec.Command(program)
 	cmd.Env, cmd.Stderr, cmd.SysProcAttr = append(os.Environ(), processEnv+"=1"), os.Stderr, group()
