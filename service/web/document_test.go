@@ -7,8 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pb33f/libopenapi"
-	validator "github.com/pb33f/libopenapi-validator"
+	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
@@ -36,15 +35,10 @@ func TestDocumentIsValid(t *testing.T) {
 				w := httptest.NewRecorder()
 				http.StripPrefix(strings.ReplaceAll(strings.TrimSuffix(mounted, "/"), "%20", " "), h).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 				require.Equal(t, http.StatusOK, w.Code)
-				doc, err := libopenapi.NewDocument(w.Body.Bytes())
+				doc, err := openapi3.NewLoader().LoadFromData(w.Body.Bytes())
 				require.NoError(t, err)
-				model, err := doc.BuildV3Model()
-				require.NoError(t, err)
-				require.Equal(t, mounted, model.Model.Servers[0].URL)
-				checker, errs := validator.NewValidator(doc)
-				require.Empty(t, errs)
-				ok, faults := checker.ValidateDocument()
-				require.True(t, ok, "%v", faults)
+				require.NoError(t, doc.Validate(t.Context()))
+				require.Equal(t, mounted, doc.Servers[0].URL)
 			}
 		})
 	}
@@ -57,10 +51,7 @@ func TestDocumentDescribesPayloads(t *testing.T) {
 	takes := func(path, body string) bool {
 		r := httptest.NewRequest(http.MethodPut, s.url+path, strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
-		checkers.Lock()
-		defer checkers.Unlock()
-		ok, _ := s.checker.ValidateHttpRequest(r)
-		return ok
+		return s.checker.request(r) == nil
 	}
 	const album = "/demo/v1/album/a"
 	require.True(t, takes(album, `{"data":`+everything+`}`))
