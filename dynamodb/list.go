@@ -252,12 +252,13 @@ const snapshotMemory = 4 << 20
 // and the changes that follow are exactly those after that moment, key by key. The position includes everything that was
 // acknowledged before the call.
 func (l *lister) Snapshot(ctx context.Context, called time.Time, f *driver.Filter) (driver.Snapshot, *streams.Position, error) {
-	at, err := l.source.AwaitAcknowledged(ctx, called)
+	at, err := l.source.BeforeScan(ctx, called)
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, baseline := spill.New(snapshotMemory), streams.NewBaseline()
-	if err := l.snapshot(ctx, *f, at, rows, baseline); err != nil {
+	began := l.reader.table.clock.Now()
+	rows, baseline := spill.New(snapshotMemory), streams.NewBaseline(began)
+	if err := l.snapshot(ctx, *f, began, rows, baseline); err != nil {
 		_ = rows.Close()
 		baseline.Close()
 		return nil, nil, err
@@ -267,10 +268,11 @@ func (l *lister) Snapshot(ctx context.Context, called time.Time, f *driver.Filte
 
 // snapshot reads the resources that match the filter into rows, and the state of each key that it read into baseline.
 //
-// A record of a state that the scan returned may come later in the stream than at, and so may records of earlier states. The counts
-// of the versionRings identify them. For deleted keys these are the counts of the tombstones. A key without either was deleted so
-// long ago that at is later. The comparison of the elapsed time with tombstoneTTL ensures that.
-func (l *lister) snapshot(ctx context.Context, filter driver.Filter, at *streams.Position, rows *spill.Spool, baseline *streams.Baseline) error {
+// A record of a state that the scan returned may come later in the stream than the watch's position, and so may records of earlier
+// states. The counts of the versionRings identify them. For deleted keys these are the counts of the tombstones. A key without either
+// was deleted so long before the scan that the counts of its records tell; see streams.Baseline. The comparison of the elapsed time with
+// tombstoneTTL ensures that.
+func (l *lister) snapshot(ctx context.Context, filter driver.Filter, began time.Time, rows *spill.Spool, baseline *streams.Baseline) error {
 	err := l.scan(ctx, scanRange{filter: filter, consistency: storage.StrongConsistency}, func(h *headItem) (bool, error) {
 		if err := baseline.Add(h.key, h.ring.count); err != nil || !h.live {
 			return true, err
@@ -293,7 +295,7 @@ func (l *lister) snapshot(ctx context.Context, filter driver.Filter, at *streams
 	if err != nil {
 		return err
 	}
-	if took := l.reader.table.clock.Now().Sub(at.AsOf()); took > tombstoneTTL/2 {
+	if took := l.reader.table.clock.Now().Sub(began); took > tombstoneTTL/2 {
 		return fmt.Errorf("%w: reading the snapshot took %v, but deletions are known only for %v", storage.ErrInconsistent, took, tombstoneTTL)
 	}
 	if err := rows.Seal(); err != nil {

@@ -13,7 +13,6 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/backend"
 	"github.com/ashlar-dev/storage/internal/dial"
-	"github.com/ashlar-dev/storage/telemetry"
 )
 
 func init() {
@@ -97,7 +96,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Backend, erro
 	h := newHandle(d)
 	return &Backend{
 		Backend: backend.New(h, backend.Options[position]{
-			MaxSize: o.MaxSize, MaxOps: maxOps, Timeout: o.Timeout, Outage: o.Outage, IdleTimeout: time.Minute, Telemetry: d.telemetry,
+			MaxSize: o.MaxSize, MaxOps: maxOps, Timeout: o.Timeout, Outage: o.Outage, IdleTimeout: time.Minute,
 		}),
 		handle: h,
 	}, nil
@@ -158,7 +157,6 @@ func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 }
 
 func (t *target) open(ctx context.Context) (*Backend, error) {
-	t.opts.Telemetry = t.opts.Telemetry.Or(telemetry.FromContext(ctx))
 	if f := dial.From(ctx); f != nil {
 		t.dialWith(f)
 	}

@@ -19,12 +19,11 @@ type statements struct {
 	listSteps                                                                              [maxWildcards]string // by the number of wildcards before fixed text, less one
 	strongChildren, strongList                                                             string
 	strongListSteps                                                                        [maxWildcards]string
-	updateOne, deleteOne, updateMany, apply, revoke, writers, tokens                       string
+	updateOne, deleteOne, updateMany, apply, revoke, writers, tokens, proveDurable         string
 	lastNumber, final, saveFinal, last, tokenPrefix, tokensIn, changes                     string
 	presentPage, presentRange, presentRows, presentCount, historyPage, historyCount        string
 	noChangeSince, countSince, changeAt, lastBefore, readKeys, hasChangeFrom               string
-	proveDurable, proveSchema, proveCompacted                                              string
-	before, compact, retentionLock, mark, moveOldest, forget, step, prune                  string
+	before, compact, proveCompacted, retentionLock, mark, moveOldest, forget, step, prune  string
 	recordPruning, readNote, createNote, updateNote, deleteNote, noteExists, lockNote      string
 	fenceState, setFenceTarget, deleteFenceTarget, closeFence, openFence, dropFence        string
 	createTrigger, dropTrigger, notify, notifyListeners, announceListener                  string
@@ -57,7 +56,7 @@ func renderStatements(schema string, render func(name string, argument any) stri
 		children: text("children"), list: text("list"),
 
 		updateOne: text("update_one"), deleteOne: text("delete_one"), updateMany: text("update_many"), apply: text("apply"),
-		revoke: text("revoke"), writers: text("writers"), tokens: text("tokens"), proveDurable: text("prove_durable"), proveSchema: text("prove_schema"),
+		revoke: text("revoke"), writers: text("writers"), tokens: text("tokens"), proveDurable: text("prove_durable"),
 
 		lastNumber: text("last_number"), final: text("final"), saveFinal: text("save_final"), last: text("last"),
 		tokenPrefix: text("token_prefix"), tokensIn: text("tokens_in"), changes: text("changes"),

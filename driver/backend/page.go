@@ -13,19 +13,18 @@ import (
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/cursor"
 	"github.com/ashlar-dev/storage/resourcepb"
-	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // ListPage implements storage.Pager.
-func (b *Backend[P]) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts storage.ListOptions) (_ storage.Page, err error) {
+func (b *Backend[P]) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts storage.ListOptions) (storage.Page, error) {
 	f, badFilter := check.Filter(typ, tenancy, namePrefix)
 	limit, badOptions := check.Page(opts, pageLimit)
 	read, badToken := b.pages(&f, opts)
-	ctx, call, err := b.begin(ctx, telemetry.ListPage, badFilter, badOptions, badToken)
+	ctx, done, err := b.begin(ctx, badFilter, badOptions, badToken)
 	if err != nil {
 		return storage.Page{}, err
 	}
-	defer call.end(&err)
+	defer done()
 	page, err := read(ctx, min(limit, maxRecords))
 	if err != nil {
 		return storage.Page{}, callError("list a page", nil, err)

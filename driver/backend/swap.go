@@ -11,18 +11,17 @@ import (
 	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/resourcepb"
-	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // Swap implements history.Historian. It reads the stored resource and makes the change conditional on its version, which is unique
 // among the changes of the key.
-func (h historian[P]) Swap(ctx context.Context, swap history.Swap) (_ history.SwapResult, err error) {
+func (h historian[P]) Swap(ctx context.Context, swap history.Swap) (history.SwapResult, error) {
 	k, problem := check.Swap(swap, h.b.opts.MaxSize)
-	ctx, call, err := h.b.begin(ctx, telemetry.Swap, problem)
+	ctx, done, err := h.b.begin(ctx, problem)
 	if err != nil {
 		return history.SwapResult{}, err
 	}
-	defer call.end(&err)
+	defer done()
 	try := h.swapKnown
 	for {
 		swapped, err := try(ctx, k, swap)

@@ -75,7 +75,7 @@ func (c *backlogReader) nextShard() (shardPosition, bool) {
 }
 
 // isComplete reports whether everything in the target was read. A shard whose relation to the target is unknown may contain records
-// of the target.
+// of the target, and so may the shards between an ancestor and a shard of the target that is at its beginning.
 func (c *backlogReader) isComplete() bool {
 	for _, pl := range c.at.shards {
 		_, there := c.target.get(pl.shard)
@@ -85,7 +85,7 @@ func (c *backlogReader) isComplete() bool {
 	}
 	for _, pl := range c.target.shards {
 		seq, there := c.at.get(pl.shard)
-		if there && isFurther(pl.seq, seq) || !there && isFurther(pl.seq, "") && !c.tree.precedes(pl.shard, c.at) {
+		if there && isFurther(pl.seq, seq) || !there && !c.tree.precedes(pl.shard, c.at) {
 			return false
 		}
 	}
@@ -98,7 +98,7 @@ func (c *backlogReader) step(ctx context.Context, pl shardPosition) error {
 	if err != nil {
 		return err
 	}
-	at, events, err := c.shards.events(ctx, c.at, pl.shard, p)
+	at, events, err := c.shards.events(ctx, c.at, pl.shard, p, time.Time{})
 	if err != nil {
 		return err
 	}

@@ -47,3 +47,22 @@ func TestPagesFromBeforeATimeAreSkippedAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// History leads from a shard that was read to its end to its grandchild, whose beginning the reader has reached. The child between them
+// must be read.
+func TestHistoryReadsEachGeneration(t *testing.T) {
+	t.Parallel()
+	tr := newTree()
+	tr.update(map[string]string{"a": "", "b": "a", "c": "b"}, &Position{})
+	c := &backlogReader{
+		shards: &shards{tree: tr}, at: &Position{shards: []shardPosition{{"a", shardEnd}}},
+		target: &Position{shards: []shardPosition{{"c", ""}}},
+	}
+	if c.isComplete() {
+		t.Error("history ends before the child is read")
+	}
+	c.at = &Position{shards: []shardPosition{{"b", shardEnd}, {"c", ""}}}
+	if !c.isComplete() {
+		t.Error("history does not end where the reader begins")
+	}
+}

@@ -24,8 +24,27 @@
 //
 // Each part uses only the parts below it in this list. A [Table] decodes records and stores ticks.
 //
+// # Snapshots
+//
+// The reader opens the shards at their ends, and then a snapshot is read strongly. The changes after it are exact without any other
+// knowledge of the shards: a [Baseline] has the count of each key in the snapshot, and skips the records up to that state.
+//
+//	a write acknowledged before the scan  is in the snapshot, or a later state of its key is
+//	a later write                         leaves a record behind the ends at which the shards were opened, in their children, or in a
+//	                                      shard that the listing omitted, which is read from its beginning once it is listed
+//	the records of a key                  come in order across shards, so the count drops exactly the states up to the snapshot's
+//
+// A record appears once, the records of an item are in order, and parents precede children: "Change data capture for DynamoDB
+// Streams", Amazon DynamoDB Developer Guide. That a shard has the changes of different keys in the order of their acknowledgement is
+// inferred from one leader and one log for each partition ("Amazon DynamoDB", USENIX ATC 2022). If that were false, a change could
+// repeat; none would be lost.
+//
 // # Proofs
 //
-// An answer without records proves nothing, because such answers also precede records. The prover therefore writes ticks, small
-// items of its own, and considers a moment passed when every open shard has returned a tick that was written after it.
+// An answer without records proves nothing, because such answers also precede records (API GetRecords). The prover therefore writes
+// ticks, small items of its own, and considers a moment passed when every open shard has returned a tick that was written after it.
+//
+// A partition whose type was split by sort key receives no tick ("Scaling DynamoDB", AWS Database Blog, part 2: an item collection is
+// split unless there is a local index or its sort keys rise). Nothing depends on such a proof: watches open without it, and a watch that
+// resumes makes the reader read the quiet shards again from their beginning.
 package streams

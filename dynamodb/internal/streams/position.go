@@ -27,6 +27,7 @@ type Position struct {
 	// For events: the record's place, which is not yet in shards, and the count of its state.
 	shard, seq string
 	count      uint64
+	created    time.Time
 }
 
 // shardPosition is the progress in one shard: "" at its beginning, the number of the last record, ended, or a time of AWS's clock
@@ -127,9 +128,9 @@ func (p *Position) within(o *Position) bool {
 	return true
 }
 
-// isAfter reports whether p is ahead of from, by the records it has read or by its proof.
+// isAfter reports whether p is ahead of from, by the records it has read or by a proof.
 func (p *Position) isAfter(from *Position) bool {
-	return p.proofNumber != from.proofNumber || len(p.shards) != len(from.shards) || !p.within(from)
+	return p.proofNumber != from.proofNumber || p.asOf.After(from.asOf) || len(p.shards) != len(from.shards) || !p.within(from)
 }
 
 // active returns the number of shards that are not at their end.
@@ -141,6 +142,11 @@ func (p *Position) active() int {
 		}
 	}
 	return n
+}
+
+// isExact reports whether the progress in each shard is a number, its beginning or its end, and not only a time.
+func (p *Position) isExact() bool {
+	return !slices.ContainsFunc(p.shards, func(pl shardPosition) bool { return rank(pl.seq) == 1 })
 }
 
 // AsOf returns a moment, by AWS's clock. Everything acknowledged before it is in the position.

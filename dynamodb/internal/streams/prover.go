@@ -13,7 +13,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 )
@@ -25,10 +24,12 @@ import (
 // a tick and every written tick has been found; then each shard also has a number.
 //
 // DynamoDB assigns a tick to a shard by the hash of its key. A key that reached a shard once is used for it again, so a proof needs
-// one tick for each open shard. The first proofs, and those after a split, need some more.
+// one tick for each open shard. The first proofs, and those after a split, need some more. A shard that contains only a part of one
+// type is reached by no tick, so a proof gives up after some ticks, and the next one begins after a pause.
 //
-// One proof at a time serves all waiting callers. A proof is made when the reader starts, before each snapshot, after it, and
-// periodically, so that the positions of a quiet store stay recent.
+// No watch depends on a proof: see Baseline. Proofs give numbers to quiet shards, and with them exact cursors, keep the positions of a
+// quiet store recent, and free baselines. One proof at a time serves all waiting callers. A proof is made when the reader starts,
+// before each snapshot, after it, and periodically.
 type prover struct {
 	*Config
 	name    [16]byte // in its ticks
@@ -44,11 +45,17 @@ type prover struct {
 	asOf           time.Time // start of the newest proof, by AWS's clock
 	ticks          uint64    // number of written ticks
 	waiting        map[uint64]bool
-	writing        bool              // ticks are being written
-	tickErr        error             // the error of the last ticks
-	provenShards   map[string]bool   // shards that returned a tick of this proof, or whose parent did
-	tickOfShard    map[string]uint16 // the tick that reaches a shard
-	round          chan struct{}     // closed when a round of the reader ends
+	writing        bool                 // ticks are being written
+	tickErr        error                // the error of the last ticks
+	provenShards   map[string]bool      // shards that returned a tick of this proof, or whose parent did
+	provenAt       map[string]time.Time // by shard, a time: the reader has passed everything in it acknowledged before
+	tickOfShard    map[string]uint16    // the tick that reaches a shard
+	written        int                  // number of ticks of this proof
+	attempts       int                  // number of times that ticks of this proof were written
+	stalled        bool                 // this proof has given up
+	nextAttempt    time.Time            // earliest start of the proof after a stalled one, by the local clock
+	pause          time.Duration        // before it
+	round          chan struct{}        // closed when a round of the reader ends
 }
 
 const (
@@ -58,13 +65,17 @@ const (
 	tickTime = 10 * time.Second
 	// tickKeys is the number of keys of ticks: so many that some reach each of thousands of shards.
 	tickKeys = 1 << 16
-	// maxTicks is the maximum number of ticks that are written, before they are searched for, to find shards. maxWrites of them are
-	// written concurrently.
-	maxTicks, maxWrites = 1 << 12, 64
+	// maxTicks is the maximum number of a proof's ticks for shards without a known key, and maxAttempts the maximum number of times
+	// that they are written. maxWrites ticks are written concurrently.
+	maxTicks, maxAttempts, maxWrites = 1 << 12, 4, 64
+	// minPause and maxPause bound the pause after a proof that gave up.
+	minPause, maxPause = time.Second, proveEvery
+	// proofTime is how long a snapshot waits for a proof, and the reader reads faster than usual because of one.
+	proofTime = 2 * time.Second
 )
 
 func newProver(config *Config, wake func()) *prover {
-	p := &prover{Config: config, wake: wake, waiting: map[uint64]bool{}, tickOfShard: map[string]uint16{}, round: make(chan struct{})}
+	p := &prover{Config: config, wake: wake, waiting: map[uint64]bool{}, provenAt: map[string]time.Time{}, tickOfShard: map[string]uint16{}, round: make(chan struct{})}
 	_, _ = rand.Read(p.name[:]) // never fails
 	return p
 }
@@ -79,7 +90,8 @@ func (p *prover) requestProof() uint64 {
 	return n
 }
 
-// wait waits for a proof that began after a moment, by the local clock, or until the reader has stopped.
+// wait waits for a proof that began after a moment, by the local clock. It also returns without one after proofTime, or if the proof
+// gives up. The error is for a reader that has stopped, and for the context's end.
 func (p *prover) wait(ctx context.Context, moment time.Time, stopped <-chan struct{}) error {
 	p.mu.Lock()
 	fresh := p.completedProof > 0 && p.since.After(moment)
@@ -88,18 +100,19 @@ func (p *prover) wait(ctx context.Context, moment time.Time, stopped <-chan stru
 		return nil
 	}
 	wanted := p.requestProof()
+	timer := time.NewTimer(proofTime)
+	defer timer.Stop()
 	for {
 		p.mu.Lock()
-		done, err, round := p.completedProof, p.tickErr, p.round
+		done, err, stalled, round := p.completedProof, p.tickErr, p.stalled, p.round
 		p.mu.Unlock()
-		switch {
-		case done >= wanted:
+		if done >= wanted || stalled || err != nil && request.Classify(err) == request.Rejected {
 			return nil
-		case err != nil && request.Classify(err) == request.Rejected:
-			return err
 		}
 		select {
 		case <-round:
+		case <-timer.C:
+			return nil
 		case <-stopped:
 			return driver.ErrRunEnded
 		case <-ctx.Done():
@@ -121,25 +134,74 @@ func (p *prover) endRound() {
 func (p *prover) advance(ctx context.Context, pos *Position, t *tree, complete func(*Position)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.startedProof == p.completedProof {
-		if p.requestedProof <= p.completedProof && time.Since(p.since) < proveEvery {
+	if p.startedProof == p.completedProof || p.stalled {
+		if p.requestedProof <= p.completedProof && time.Since(p.since) < proveEvery || time.Now().Before(p.nextAttempt) {
+			p.passProven(pos, t, complete)
 			return
 		}
 		p.startedProof++
 		p.provenShards, p.began, p.asOf, p.tickErr = map[string]bool{}, time.Now(), p.Clock.Now(), nil
+		p.written, p.attempts, p.stalled, p.nextAttempt = 0, 0, false, time.Time{}
 	}
 	unreached := p.unreached(pos, t)
 	switch {
 	case p.writing || len(p.waiting) > 0:
+	case len(unreached) > 0 && p.attempts >= maxAttempts:
+		p.pause = min(max(2*p.pause, minPause), maxPause)
+		p.stalled, p.nextAttempt = true, time.Now().Add(p.pause)
 	case len(unreached) > 0:
 		p.writing = true
+		p.attempts++
 		numbers := p.ticksFor(unreached, pos)
 		p.writers.Go(func() { p.writeTicks(ctx, numbers) })
 	default:
-		p.completedProof, p.since = p.startedProof, p.began
+		p.completedProof, p.since, p.pause = p.startedProof, p.began, 0
+		for _, pl := range pos.shards {
+			p.provenAt[pl.shard] = p.asOf
+		}
 		after := *pos
 		after.asOf, after.proofNumber = p.asOf, p.completedProof
 		complete(&after)
+		return
+	}
+	p.passProven(pos, t, complete)
+}
+
+// passProven passes on the time up to which all shards are proven, if it is later than the position's. The caller holds mu.
+func (p *prover) passProven(pos *Position, t *tree, complete func(*Position)) {
+	var asOf time.Time
+	for _, pl := range pos.shards {
+		at := p.provenAt[pl.shard]
+		if pl.seq == shardEnd && t.childrenKnown(pl.shard, pos) {
+			continue
+		}
+		if asOf.IsZero() || at.Before(asOf) {
+			asOf = at
+		}
+	}
+	if asOf.After(pos.asOf.Add(time.Minute)) {
+		after := *pos
+		after.asOf = asOf
+		complete(&after)
+	}
+}
+
+// ended records the end of a shard, which is a proof for the time when it was still open: an answer promised more records. The
+// promise may have come late.
+func (p *prover) ended(shard string, lastAnswer time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at := lastAnswer.Add(-latest); at.After(p.provenAt[shard]) {
+		p.provenAt[shard] = at
+	}
+}
+
+// opened records that the reader starts shards with everything acknowledged before a time.
+func (p *prover) opened(places []shardPosition, asOf time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, pl := range places {
+		p.provenAt[pl.shard] = asOf
 	}
 }
 
@@ -158,17 +220,19 @@ func (p *prover) unreached(pos *Position, t *tree) []string {
 // ticksFor chooses the keys of ticks that may reach the shards.
 func (p *prover) ticksFor(unreached []string, pos *Position) []uint16 {
 	var numbers []uint16
-	unknown := false
+	unknown := 0
 	for _, shard := range unreached {
 		if n, ok := p.tickOfShard[shard]; ok {
 			numbers = append(numbers, n)
 			delete(p.tickOfShard, shard) // restored if the tick appears there again
 		} else {
-			unknown = true
+			unknown++
 		}
 	}
-	if unknown {
-		for range min(2*pos.active()-1, maxTicks) {
+	if unknown > 0 {
+		n := min(max(2*pos.active()-1, 4*unknown), maxTicks-p.written)
+		p.written += n
+		for range n {
 			numbers = append(numbers, uint16(mathrand.N(tickKeys)))
 		}
 	}
@@ -238,6 +302,7 @@ func (p *prover) findTicks(shard string, records []types.Record) {
 		p.tickOfShard[shard] = n
 		if proof == p.startedProof {
 			p.provenShards[shard] = true
+			p.provenAt[shard] = p.asOf
 		}
 	}
 }
@@ -249,27 +314,24 @@ func (p *prover) inherit(shard, parent string) {
 	if p.provenShards[parent] {
 		p.provenShards[shard] = true
 	}
+	p.provenAt[shard] = p.provenAt[parent]
 }
 
 // proving reports whether a proof is in progress, and for how long.
 func (p *prover) proving() (bool, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.startedProof > p.completedProof, time.Since(p.began)
+	return p.startedProof > p.completedProof && !p.stalled, time.Since(p.began)
 }
 
-// firstProofErr returns an error if the reader has no proof yet and the first one fails: its ticks are rejected, or do not appear for
-// Config.Outage.
-func (p *prover) firstProofErr() error {
+// forget drops what is known of shards that are not in a position.
+func (p *prover) forget(pos *Position) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case p.completedProof > 0:
-		return nil
-	case p.tickErr != nil && request.Classify(p.tickErr) == request.Rejected:
-		return p.tickErr
-	case time.Since(p.began) > p.Outage && p.startedProof > 0:
-		return fmt.Errorf("%w: the stream returned no written tick for %v", storage.ErrInconsistent, p.Outage)
+	for shard := range p.provenAt {
+		if _, there := pos.get(shard); !there {
+			delete(p.provenAt, shard)
+			delete(p.tickOfShard, shard)
+		}
 	}
-	return nil
 }

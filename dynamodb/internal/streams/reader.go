@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 )
 
@@ -25,13 +28,15 @@ type reader struct {
 
 	mu    sync.Mutex
 	pos   *Position
-	ready bool // pos is valid for a cursor
+	exact bool // the next round reads shards of which pos has only a time again, from their beginning
 
 	// Used only by the goroutine of run.
 	iterators      map[string]string
-	listAt         time.Time     // when to list the shards next
-	await          time.Duration // pause between listings while waiting for an unlisted shard
-	streamDisabled bool          // a listing showed the stream disabled
+	answered       map[string]time.Time // by shard, AWS's time of the last answer that promised more records
+	failures       int                  // consecutive rounds with an error
+	listAt         time.Time            // when to list the shards next
+	await          time.Duration        // pause between listings while waiting for an unlisted shard
+	streamDisabled bool                 // a listing showed the stream disabled
 	lastGood       time.Time
 }
 
@@ -44,6 +49,7 @@ func newReader(config *Config) *reader {
 		kick:      make(chan struct{}, 1),
 		stoppedCh: make(chan struct{}),
 		iterators: map[string]string{},
+		answered:  map[string]time.Time{},
 	}
 	r.prover = newProver(config, r.wake)
 	return r
@@ -68,16 +74,56 @@ func (r *reader) wake() {
 	}
 }
 
-// running reports whether the reader is reading, and has a position that is valid for a cursor.
+// running reports whether the reader is reading.
 func (r *reader) running() bool {
 	select {
 	case <-r.stoppedCh:
 		return false
 	default:
+		return true
 	}
+}
+
+// exactPosition returns a position with a number, or the beginning, for each shard. The reader opens a shard at its end, which has no
+// number before the first record: history that must end where the reader began cannot find that place. It waits for a proof, which gives
+// each shard a number; then the reader reads the shards without a number again, from their beginning. Watches skip the records that
+// they have passed.
+func (r *reader) exactPosition(ctx context.Context) (*Position, error) {
+	if at := r.position(); at.isExact() {
+		return at, nil
+	}
+	if err := r.prover.wait(ctx, time.Time{}, r.stoppedCh); err != nil {
+		return nil, err
+	}
+	for {
+		r.prover.mu.Lock()
+		round := r.prover.round
+		r.prover.mu.Unlock()
+		r.mu.Lock()
+		at := r.pos
+		r.exact = !at.isExact()
+		r.mu.Unlock()
+		if at.isExact() {
+			return at, nil
+		}
+		r.wake()
+		select {
+		case <-round:
+		case <-r.stoppedCh:
+			return nil, driver.ErrRunEnded
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// takeExact reports whether shards must be read again in this round.
+func (r *reader) takeExact() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.ready
+	exact := r.exact
+	r.exact = false
+	return exact
 }
 
 // open finds the stream and its shards and starts at the end of the open ones. It retries while DynamoDB is unavailable.
@@ -126,6 +172,7 @@ func (r *reader) tryOpen(ctx context.Context) (err error) {
 		}
 	}
 	r.listAt, r.lastGood = time.Now().Add(listEvery), time.Now()
+	r.prover.opened(pos.shards, asOf)
 	r.setPosition(pos)
 	return nil
 }
@@ -136,33 +183,26 @@ func (r *reader) run(ctx context.Context, ready func(*Position), publish func([]
 	defer r.prover.writers.Wait()
 	defer cancel()
 	defer close(r.stoppedCh)
-	publishing := func(events []*Event, end *Position) {
-		switch {
-		case r.ready:
-			publish(events, end)
-		case end.proofNumber > 0: // changes before this position are in no history
-			r.mu.Lock()
-			r.ready = true
-			r.mu.Unlock()
-			ready(end)
-		}
-	}
+	ready(r.position())
 	var timer *time.Timer
 	for pause := r.Poll; ; {
 		begun := time.Now()
-		found, full, err := r.turn(ctx, publishing)
-		if err == nil {
-			err = r.prover.firstProofErr()
-		}
-		proving, _ := r.prover.proving()
+		found, full, err := r.turn(ctx, publish)
+		proving, took := r.prover.proving()
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
 			return err
+		case r.failures > 0:
+			pause = min(r.Poll<<min(r.failures, 16), max(maxFailurePause, r.Poll))
+			if !request.Sleep(ctx, pause/2+rand.N(pause/2+1)) { // not shortened by writes
+				return ctx.Err()
+			}
+			continue
 		case full:
 			continue
-		case found || proving:
+		case found || proving && took < proofTime:
 			pause = r.Poll
 		default:
 			pause = min(2*pause, max(r.IdlePoll, r.Poll))
@@ -186,6 +226,9 @@ func (r *reader) run(ctx context.Context, ready func(*Position), publish func([]
 	}
 }
 
+// maxFailurePause is the longest pause after rounds with errors, such as throttled ones.
+const maxFailurePause = 10 * time.Second
+
 // turn is one round and the publication of its events. It returns an error only if the run cannot continue.
 func (r *reader) turn(ctx context.Context, publish func([]*Event, *Position)) (found, full bool, err error) {
 	before := r.position()
@@ -204,13 +247,14 @@ func (r *reader) turn(ctx context.Context, publish func([]*Event, *Position)) (f
 	r.prover.endRound()
 	switch {
 	case err == nil:
-		r.lastGood = time.Now()
+		r.lastGood, r.failures = time.Now(), 0
 	case ctx.Err() != nil, errors.Is(err, storage.ErrCompacted), errors.Is(err, errStreamEnded):
 		return false, false, err
 	case time.Since(r.lastGood) > r.Outage:
 		return false, false, fmt.Errorf("the stream was unreachable for %v: %w", r.Outage, err)
 	default:
 		full = false
+		r.failures++
 	}
 	return len(events) > 0, full, nil
 }
@@ -218,6 +262,14 @@ func (r *reader) turn(ctx context.Context, publish func([]*Event, *Position)) (f
 // poll reads a page of every shard that is not at its end. Events that could be read are returned even with an error.
 func (r *reader) poll(ctx context.Context) (events []*Event, pos *Position, full bool, err error) {
 	pos = r.position()
+	if r.takeExact() {
+		for _, pl := range pos.shards {
+			if _, timed := sinceTime(pl.seq); timed {
+				delete(r.iterators, pl.shard)
+				pos = pos.with(pl.shard, "")
+			}
+		}
+	}
 	pages := make([]*page, len(pos.shards))
 	var g errgroup.Group
 	g.SetLimit(maxFetches)
@@ -238,7 +290,7 @@ func (r *reader) poll(ctx context.Context) (events []*Event, pos *Position, full
 			continue
 		}
 		shard := shards[i].shard
-		next, found, shardErr := r.events(ctx, pos, shard, p)
+		next, found, shardErr := r.events(ctx, pos, shard, p, r.answered[shard])
 		if shardErr != nil {
 			err = errors.Join(err, shardErr)
 			continue // the page is read again
@@ -246,7 +298,10 @@ func (r *reader) poll(ctx context.Context) (events []*Event, pos *Position, full
 		pos, events = next, append(events, found...)
 		r.prover.findTicks(shard, p.records)
 		r.iterators[shard] = p.next
-		if p.shardEnded {
+		if !p.shardEnded {
+			r.answered[shard] = p.answered
+		} else {
+			r.prover.ended(shard, r.answered[shard])
 			delete(r.iterators, shard)
 			r.listAt, r.await = time.Time{}, 0
 		}
@@ -287,10 +342,15 @@ func (r *reader) follow(ctx context.Context) error {
 	for _, pl := range next {
 		if parent := r.tree.parentOf(pl.shard); parent != "" && pl.seq == "" {
 			r.prover.inherit(pl.shard, parent)
+			r.answered[pl.shard] = r.answered[parent]
+		} else {
+			r.prover.opened([]shardPosition{pl}, pos.asOf)
 		}
 		pos = pos.with(pl.shard, pl.seq)
 	}
 	pos = r.tree.prune(pos)
+	r.prover.forget(pos)
+	maps.DeleteFunc(r.answered, func(shard string, _ time.Time) bool { _, there := pos.get(shard); return !there })
 	r.setPosition(pos)
 	r.listAt = now.Add(listEvery)
 	if proving, _ := r.prover.proving(); more || proving || r.childless(pos) {

@@ -44,7 +44,7 @@ func TestEventsAreBoundedInBytes(t *testing.T) {
 	pos, taken := &Position{shards: []shardPosition{{"s", ""}}, asOf: s.Clock.Now()}, 0
 	for len(left) > 0 {
 		p := &page{records: left, shardEnded: true}
-		next, events, err := s.events(t.Context(), pos, "s", p)
+		next, events, err := s.events(t.Context(), pos, "s", p, time.Time{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestShardBegunTooLate(t *testing.T) {
 		{"99", shardMemory + time.Minute, false},
 	} {
 		pos := &Position{shards: []shardPosition{{"s", c.seq}}, asOf: s.Clock.Now().Add(-c.age)}
-		_, _, err := s.events(t.Context(), pos, "s", page())
+		_, _, err := s.events(t.Context(), pos, "s", page(), time.Time{})
 		if c.lost != errors.Is(err, storage.ErrCompacted) || !c.lost && err != nil {
 			t.Errorf("a shard at %q, %v later: %v", c.seq, c.age, err)
 		}

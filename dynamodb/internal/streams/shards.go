@@ -114,8 +114,9 @@ func (s *shards) openShard(ctx context.Context, in *dynamodbstreams.GetShardIter
 type page struct {
 	records    []types.Record
 	next       string
-	shardEnded bool // the shard is closed and was read to its end
-	full       bool // more records are likely
+	shardEnded bool      // the shard is closed and was read to its end
+	full       bool      // more records are likely
+	answered   time.Time // AWS's time of the answer
 }
 
 // fetch reads a page from a position. An iterator expires after some minutes and is then replaced.
@@ -138,8 +139,10 @@ func (s *shards) fetch(ctx context.Context, at shardPosition, iterator string) (
 		if err != nil {
 			return nil, historyLost(err)
 		}
-		s.Clock.Observe(out.ResultMetadata)
-		p := &page{records: out.Records, next: aws.ToString(out.NextShardIterator), full: len(out.Records) >= int(limit)}
+		p := &page{
+			records: out.Records, next: aws.ToString(out.NextShardIterator), full: len(out.Records) >= int(limit),
+			answered: s.Clock.Observe(out.ResultMetadata),
+		}
 		p.shardEnded = p.next == ""
 		if t, ok := sinceTime(at.seq); ok {
 			for len(p.records) > 0 && creationTime(&p.records[0]).Before(t) {
@@ -196,9 +199,10 @@ func creationTime(r *types.Record) time.Time {
 // rest of the page is fetched again.
 //
 // An unread shard is read from its oldest available record. That is its first record only while the stream retains the time of the
-// position: the process may have been suspended since, or catching up may have taken long.
-func (s *shards) events(ctx context.Context, pos *Position, shard string, p *page) (*Position, []*Event, error) {
-	if at, _ := pos.get(shard); !isRecordNumber(at) && s.Clock.Now().Sub(pos.asOf) > shardMemory {
+// position: the process may have been suspended since, or catching up may have taken long. answered is the time of an earlier answer for
+// the shard, or its parent, that came before the page; zero for none.
+func (s *shards) events(ctx context.Context, pos *Position, shard string, p *page, answered time.Time) (*Position, []*Event, error) {
+	if at, _ := pos.get(shard); !isRecordNumber(at) && s.Clock.Now().Sub(later(pos.asOf, answered)) > shardMemory {
 		return nil, nil, fmt.Errorf("%w: the beginning of a shard may have been trimmed: the position is older than the stream's retention of %v", storage.ErrCompacted, shardMemory)
 	}
 	var events []*Event
@@ -235,6 +239,13 @@ func (s *shards) events(ctx context.Context, pos *Position, shard string, p *pag
 	return pos, events, nil
 }
 
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
 // event converts a record into an event, or nil if it is no change. pos is the position before the page.
 func (s *shards) event(ctx context.Context, pos *Position, shard string, r *types.Record) (*Event, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
@@ -245,7 +256,7 @@ func (s *shards) event(ctx context.Context, pos *Position, shard string, r *type
 	}
 	ev.At = &Position{
 		stream: pos.stream, shards: pos.shards, asOf: pos.asOf,
-		shard: shard, seq: aws.ToString(r.Dynamodb.SequenceNumber), count: count,
+		shard: shard, seq: aws.ToString(r.Dynamodb.SequenceNumber), count: count, created: creationTime(r),
 	}
 	return ev, nil
 }

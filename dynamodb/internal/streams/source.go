@@ -65,7 +65,7 @@ func (s *Source) Wake() {
 
 // Contains implements driver.Source.
 func (s *Source) Contains(at *Position, ev *Event) bool {
-	return at.baseline.has(ev.Key, ev.At.count) || s.tree().covers(at, ev.At.shard, ev.At.seq)
+	return at.baseline.has(ev.Key, ev.At.count) || s.tree().covers(at, ev.At)
 }
 
 // Advance implements driver.Source.
@@ -74,7 +74,7 @@ func (s *Source) Advance(at *Position, ev *Event) *Position { return s.tree().me
 // Merge implements driver.Source. It drops the baseline of a snapshot when a proof excludes older changes.
 func (s *Source) Merge(at, end *Position) *Position {
 	merged := s.tree().merge(at, end)
-	if merged.baseline != nil && end.proofNumber >= merged.baseline.until {
+	if b := merged.baseline; b != nil && (end.proofNumber >= b.until || end.asOf.After(b.scanEnded.Add(time.Minute))) {
 		merged.baseline.Close()
 		merged.baseline = nil
 	}
@@ -108,10 +108,15 @@ func (s *Source) page(ctx context.Context, from *Position, f *driver.Filter, lim
 		return nil, nil, false, errors.New("the stream has no reader")
 	case from.stream != r.stream:
 		return nil, nil, false, fmt.Errorf("%w: the table has a different stream now (it was disabled and enabled, or the table was restored)", storage.ErrCompacted)
-	case s.Clock.Now().Sub(from.asOf) > shardMemory:
-		return nil, nil, false, fmt.Errorf("%w: the cursor is older than the stream's retention of %v", storage.ErrCompacted, shardMemory)
 	}
-	c := &backlogReader{shards: &r.shards, at: from, target: r.position(), filter: f, iterators: map[string]string{}}
+	target, err := r.exactPosition(ctx)
+	if err == nil && s.Clock.Now().Sub(from.asOf) > shardMemory {
+		err = fmt.Errorf("%w: the cursor is older than the stream's retention of %v", storage.ErrCompacted, shardMemory)
+	}
+	if err != nil {
+		return nil, nil, false, err
+	}
+	c := &backlogReader{shards: &r.shards, at: from, target: target, filter: f, iterators: map[string]string{}}
 	more, err := c.read(ctx, limit)
 	if err != nil {
 		return nil, nil, false, err
@@ -119,9 +124,10 @@ func (s *Source) page(ctx context.Context, from *Position, f *driver.Filter, lim
 	return c.events, c.at, more, nil
 }
 
-// AwaitAcknowledged waits until the reader has passed everything that was acknowledged before called, by the local clock, and
-// returns its position. Use it only during a run.
-func (s *Source) AwaitAcknowledged(ctx context.Context, called time.Time) (*Position, error) {
+// BeforeScan returns a position of the reader for a scan that begins after the call. It waits a moment for a proof that began after
+// called, by the local clock. With a proof, the position includes everything that was acknowledged before called, so that a watch which
+// resumes from it repeats nothing older. Use it only during a run.
+func (s *Source) BeforeScan(ctx context.Context, called time.Time) (*Position, error) {
 	r := s.reader()
 	if err := r.prover.wait(ctx, called, r.stoppedCh); err != nil {
 		return nil, err
@@ -132,7 +138,7 @@ func (s *Source) AwaitAcknowledged(ctx context.Context, called time.Time) (*Posi
 // Join returns the position of a snapshot that was read after at and returned the baseline. The source owns the baseline from then
 // on.
 func (s *Source) Join(at *Position, b *Baseline) *Position {
-	b.until = s.reader().prover.requestProof()
+	b.until, b.scanEnded = s.reader().prover.requestProof(), s.Clock.Now()
 	joined := *at
 	joined.baseline = b
 	return &joined

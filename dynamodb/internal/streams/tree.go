@@ -180,12 +180,16 @@ func (t *tree) prune(p *Position) *Position {
 	return p
 }
 
-// covers reports whether the record seq of a shard is part of p.
-func (t *tree) covers(p *Position, shard, seq string) bool {
-	if at, there := p.get(shard); there {
-		return at == shardEnd || isRecordNumber(at) && compareSeq(seq, at) <= 0
+// covers reports whether p contains the record of an event.
+func (t *tree) covers(p, ev *Position) bool {
+	at, there := p.get(ev.shard)
+	if !there {
+		return t.precedes(ev.shard, p)
 	}
-	return t.precedes(shard, p)
+	if from, timed := sinceTime(at); timed {
+		return ev.created.Before(from)
+	}
+	return at == shardEnd || isRecordNumber(at) && compareSeq(ev.seq, at) <= 0
 }
 
 // merge returns the union of two positions.

@@ -32,7 +32,7 @@ func TestTree(t *testing.T) {
 		shard, seq string
 		want       bool
 	}{{"a", "99", true}, {"b", "7", true}, {"b", "8", false}, {"c", "1", false}, {"d", "1", false}} {
-		if got := tree.covers(p, c.shard, c.seq); got != c.want {
+		if got := tree.covers(p, &Position{shard: c.shard, seq: c.seq}); got != c.want {
 			t.Errorf("%v covers %s in %s: %v", p, c.seq, c.shard, got)
 		}
 	}

@@ -101,15 +101,31 @@ func (s *Server) Roll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, sh := range s.stream.open() {
-		s.stream.divide(sh, 1, false)
+		s.stream.roll(sh)
 	}
 }
 
-// Split closes the oldest open shard and continues in two children. With hidden, no listing before Show contains the children.
+// Split splits the partition of the oldest open shard. With hidden, no listing before Show contains the two new shards.
 func (s *Server) Split(hidden bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stream.divide(s.stream.open()[0], 2, hidden)
+	sh := s.stream.open()[0]
+	s.stream.divide(sh, sh.border(), hidden)
+}
+
+// SplitAt splits the partition of an item. The item and those behind it are in the second of the new partitions.
+func (s *Server) SplitAt(pk, sk string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	place := placeOf(address{pk, sk})
+	s.stream.divide(s.stream.openAt(place), place, false)
+}
+
+// SetListedShards changes the maximum number of shards in an answer of DescribeStream. The default is 10; in AWS it is 100.
+func (s *Server) SetListedShards(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stream.listed = n
 }
 
 // SetEmptyPages makes n empty answers precede each answer of GetRecords with records, which AWS documents as normal.

@@ -1,6 +1,7 @@
 package dynamofake
 
 import (
+	"encoding/binary"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -10,14 +11,18 @@ import (
 )
 
 // stream is a tree of shards for each partition of the table.
+//
+// A partition is a range of places, as in AWS: by the hash of the partition key, and inside an item collection by sort key. Splits
+// inside a collection: "Scaling DynamoDB: How partitions, hot keys, and split for heat impact performance" (AWS Database Blog), part 2.
+// The split point follows observed keys: "Amazon DynamoDB" (USENIX ATC 2022), section 4.4.
 type stream struct {
 	arn     string
 	enabled bool
-	roots   []*shard
 	shards  []*shard // in order of creation
 	number  int      // of the last record
 	epoch   int      // of iterators; those of earlier ones have expired
 	page    int      // maximum number of records in an answer
+	listed  int      // maximum number of shards in an answer
 	empty   int      // number of empty answers before each answer with records
 	omits   func(shard int, closed bool) bool
 	readers map[int]map[string]time.Time // by shard and client, the time of the last read
@@ -27,39 +32,65 @@ type stream struct {
 type shard struct {
 	id       string
 	parent   *shard
-	children []*shard
+	from, to string // range of places; no to: the end
 	records  []object
+	places   []string // of the records
 	trimmed  int
 	closed   bool
 	hidden   bool // omitted by DescribeStream
 }
 
 func newStream(generation, roots int) *stream {
-	st := &stream{arn: fmt.Sprintf("arn:aws:dynamodb:eu-north-1:1:table/%s/stream/%d", Table, generation), enabled: true, page: 3, readers: map[int]map[string]time.Time{}}
-	for range roots {
-		st.roots = append(st.roots, st.newShard(nil))
+	st := &stream{
+		arn:     fmt.Sprintf("arn:aws:dynamodb:eu-north-1:1:table/%s/stream/%d", Table, generation),
+		enabled: true, page: 3, listed: 10, readers: map[int]map[string]time.Time{},
+	}
+	from := ""
+	for i := range roots {
+		to := ""
+		if i < roots-1 {
+			to = string(binary.BigEndian.AppendUint32(nil, uint32((i+1)*(1<<32/roots))))
+		}
+		st.newShard(nil, from, to)
+		from = to
 	}
 	return st
 }
 
-func (st *stream) newShard(parent *shard) *shard {
-	sh := &shard{id: fmt.Sprintf("shardId-%08d", len(st.shards)+1), parent: parent}
+func (st *stream) newShard(parent *shard, from, to string) *shard {
+	sh := &shard{id: fmt.Sprintf("shardId-%08d", len(st.shards)+1), parent: parent, from: from, to: to}
 	st.shards = append(st.shards, sh)
 	return sh
 }
 
-// record appends to the open shard of an item, found from the root of its tree.
+// placeOf returns the place of an item: the hash of its partition key, the partition key, the sort key.
+func placeOf(at address) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(at.pk))
+	b := h.Sum(nil)
+	// FNV hashes of similar short keys are close together.
+	b = binary.BigEndian.AppendUint32(nil, binary.BigEndian.Uint32(b)*2654435769)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(at.pk)))
+	return string(b) + at.pk + at.sk
+}
+
+// openAt returns the open shard of a place.
+func (st *stream) openAt(place string) *shard {
+	for _, sh := range slices.Backward(st.shards) {
+		if !sh.closed && place >= sh.from && (sh.to == "" || place < sh.to) {
+			return sh
+		}
+	}
+	panic("the partitions have a gap")
+}
+
+// record appends to the open shard of an item.
 func (st *stream) record(now time.Time, at address, before, after item) {
 	if !st.enabled {
 		return
 	}
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(at.pk + at.sk))
-	sum := h.Sum32()
-	sh := st.roots[int(sum)%len(st.roots)]
-	for depth := uint32(1); sh.closed; depth++ {
-		sh = sh.children[int(sum>>depth)%len(sh.children)]
-	}
+	place := placeOf(at)
+	sh := st.openAt(place)
 	st.number++
 	change := object{
 		"Keys":           item{"pk": either(after, before)["pk"], "sk": either(after, before)["sk"]},
@@ -76,6 +107,7 @@ func (st *stream) record(now time.Time, at address, before, after item) {
 	} else {
 		name = "REMOVE"
 	}
+	sh.places = append(sh.places, place)
 	sh.records = append(sh.records, object{"eventID": strconv.Itoa(st.number), "eventName": name, "dynamodb": change})
 }
 
@@ -97,17 +129,35 @@ func (st *stream) open() []*shard {
 	return open
 }
 
-func (st *stream) divide(sh *shard, n int, hidden bool) {
+// roll closes a shard and continues in one child.
+func (st *stream) roll(sh *shard) {
 	sh.closed = true
-	for range n {
-		child := st.newShard(sh)
-		child.hidden = hidden
-		sh.children = append(sh.children, child)
-	}
+	st.newShard(sh, sh.from, sh.to)
 }
 
-// describePage is the number of shards in an answer.
-const describePage = 10
+// divide closes a shard and continues in two children.
+func (st *stream) divide(sh *shard, border string, hidden bool) {
+	sh.closed = true
+	st.newShard(sh, sh.from, border).hidden = hidden
+	st.newShard(sh, border, sh.to).hidden = hidden
+}
+
+// border returns the place where a split divides the shard: the median of its records' places, or the middle of its hashes.
+func (sh *shard) border() string {
+	places := slices.Clone(sh.places)
+	slices.Sort(places)
+	if places = slices.Compact(places); len(places) > 1 {
+		return places[len(places)/2]
+	}
+	hash := func(place string, none uint64) uint64 {
+		if len(place) < 4 {
+			return none
+		}
+		return uint64(binary.BigEndian.Uint32([]byte(place)))
+	}
+	middle := (hash(sh.from, 0) + hash(sh.to, 1<<32)) / 2
+	return max(sh.from+"\x00", string(binary.BigEndian.AppendUint32(nil, uint32(middle))))
+}
 
 func (st *stream) describe(in *request) (any, error) {
 	d := object{"StreamArn": st.arn, "StreamStatus": "ENABLED", "StreamViewType": "NEW_AND_OLD_IMAGES"}
@@ -119,8 +169,8 @@ func (st *stream) describe(in *request) (any, error) {
 		if sh.hidden || sh.id <= in.ExclusiveStartShardId || st.omits != nil && st.omits(i, sh.closed) {
 			continue
 		}
-		if len(shards) == describePage {
-			d["LastEvaluatedShardId"] = shards[describePage-1]["ShardId"]
+		if len(shards) == st.listed {
+			d["LastEvaluatedShardId"] = shards[st.listed-1]["ShardId"]
 			break
 		}
 		numbers := object{"StartingSequenceNumber": "100"}
