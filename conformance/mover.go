@@ -12,6 +12,8 @@ var moverCases = topic{"Mover", []testCase{
 	{name: "Epochs", needs: needGuards | needAnother, run: guardEpochs},
 	{name: "Guards", needs: needGuards | needAnother, run: guardWrites},
 	{name: "GuardsUnderLoad", needs: needGuards | needAnother, run: guardWithWriters},
+	{name: "FenceAdmits", needs: needGuards | needAnother, run: fenceAdmits},
+	{name: "FenceAdmitsUnderLoad", needs: needGuards | needAnother, run: fenceAdmitsWithWriters},
 	{name: "GuardedLoads", needs: needGuards | needBulk | needAnother, run: guardLoads},
 	{name: "BulkReads", needs: needBulk | needAnother, run: bulkReads},
 	{name: "LoadContent", needs: needBulk | needAnother, run: loadContent},

@@ -134,21 +134,24 @@ func (m stuck) SetFence(ctx context.Context, target *string) error {
 // anyEpoch changes the fence at any epoch.
 type anyEpoch struct{ driver.GuardedMover }
 
-func (m anyEpoch) SetFenceAt(ctx context.Context, target *string, _ string) (string, error) {
+func (m anyEpoch) SetFenceAt(ctx context.Context, fence *driver.Fence, _ string) (string, error) {
 	state, err := m.Fence(ctx)
 	if err != nil {
 		return "", err
 	}
-	return m.GuardedMover.SetFenceAt(ctx, target, state.Epoch)
+	return m.GuardedMover.SetFenceAt(ctx, fence, state.Epoch)
 }
 
 // changing changes the fence, and then finds that the fence had another epoch.
 type changing struct{ driver.GuardedMover }
 
-func (m changing) SetFenceAt(ctx context.Context, target *string, epoch string) (string, error) {
-	next, err := m.GuardedMover.SetFenceAt(ctx, target, epoch)
+func (m changing) SetFenceAt(ctx context.Context, fence *driver.Fence, epoch string) (string, error) {
+	next, err := m.GuardedMover.SetFenceAt(ctx, fence, epoch)
 	if errors.Is(err, storage.ErrCASFailure) {
-		return "", errors.Join(err, m.SetFence(ctx, target))
+		if fence == nil {
+			return "", errors.Join(err, m.SetFence(ctx, nil))
+		}
+		return "", errors.Join(err, m.SetFence(ctx, &fence.Target))
 	}
 	return next, err
 }
@@ -175,13 +178,13 @@ func (m twoEpochs) Fence(ctx context.Context) (driver.FenceState, error) {
 	return state, err
 }
 
-func (m twoEpochs) SetFenceAt(ctx context.Context, target *string, epoch string) (string, error) {
+func (m twoEpochs) SetFenceAt(ctx context.Context, fence *driver.Fence, epoch string) (string, error) {
 	state, err := m.GuardedMover.Fence(ctx)
 	now, _ := m.Fence(ctx) // as the fence was just read
 	if err != nil || epoch != now.Epoch {
 		return "", driver.Conflict("fence")
 	}
-	if _, err := m.GuardedMover.SetFenceAt(ctx, target, state.Epoch); err != nil {
+	if _, err := m.GuardedMover.SetFenceAt(ctx, fence, state.Epoch); err != nil {
 		return "", err
 	}
 	now, err = m.Fence(ctx)

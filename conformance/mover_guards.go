@@ -21,7 +21,7 @@ func guardEpochs(s *suite) {
 	if !has {
 		s.Fatal("the other handle has no guarded mover")
 	}
-	x, y, z := "mem://x", "mem://y", "mem://z"
+	x, y, z := driver.Fence{Target: "mem://x"}, driver.Fence{Target: "mem://y"}, "mem://z"
 	seen := make(map[string]bool)
 	state := func() driver.FenceState {
 		s.Helper()
@@ -42,10 +42,10 @@ func guardEpochs(s *suite) {
 		return fence.Epoch
 	}
 	// refused demands that a change of the fence at that epoch is refused, and changes nothing.
-	refused := func(what string, m driver.GuardedMover, target *string, epoch string) {
+	refused := func(what string, m driver.GuardedMover, fence *driver.Fence, epoch string) {
 		s.Helper()
 		before := state()
-		if _, err := m.SetFenceAt(ctx, target, epoch); !errors.Is(err, storage.ErrCASFailure) {
+		if _, err := m.SetFenceAt(ctx, fence, epoch); !errors.Is(err, storage.ErrCASFailure) {
 			s.Errorf("%s: got %v, expected ErrCASFailure", what, err)
 		}
 		if state() != before {
@@ -58,7 +58,7 @@ func guardEpochs(s *suite) {
 	}
 	refused("an epoch that never was", one, &x, "4711")
 	next := must[string](s)(one.SetFenceAt(ctx, &x, first.Epoch))
-	x = "changed by the caller" // the driver must not keep the pointer
+	x.Target = "changed by the caller" // the driver must not keep the pointer
 	if e := fresh(true); e != next || state().Target != "mem://x" {
 		s.Errorf("closing returned epoch %q, the fence is %+v", next, state())
 	}

@@ -76,6 +76,13 @@ var moverDefects = []moverDefect{
 		l := leased{h.Backend, h.GuardedMover, s}
 		h.Backend, h.GuardedMover = l, l
 	}},
+	{"a fence that admits the tool admits all", "Mover/FenceAdmits", "without a guard, .*: got <nil>", func(h *moverBackend, _ *shared) { h.GuardedMover = openFence{h.GuardedMover} }},
+	{"a fence that admits the tool admits any guard", "Mover/FenceAdmits", "under another note, .*: got <nil>", func(h *moverBackend, _ *shared) { h.Backend = anyGuard{h.Backend} }},
+	{"a fence admits nobody", "Mover/FenceAdmits", "it has moved to mem://source", func(h *moverBackend, _ *shared) { h.GuardedMover = admitsNone{h.GuardedMover} }},
+	{"a fence that admits the tool ignores revisions", "Mover/FenceAdmits", "under another revision, .*: got <nil>", func(h *moverBackend, _ *shared) { h.Backend = anyRevision{h.Backend, h.GuardedMover} }},
+	{"a fence that admits the tool comes late", "Mover/FenceAdmitsUnderLoad", "and .* later", func(h *moverBackend, s *shared) {
+		h.Backend, h.GuardedMover = counting{h.Backend, s}, &lateAdmission{h.GuardedMover, s}
+	}},
 	{"loads ignore guards", "Mover/GuardedLoads", "got <nil>, expected ErrSuperseded", func(h *moverBackend, _ *shared) { h.loader = unguardedLoader{h.loader} }},
 	{"steps end at the first", "Mover/BulkReads", "rows, or out of order", func(h *moverBackend, _ *shared) { h.bulkReader = oneStep{h.bulkReader} }},
 	{"steps go backwards", "Mover/BulkReads", "out of order", func(h *moverBackend, _ *shared) { h.bulkReader = backwards{h.bulkReader} }},

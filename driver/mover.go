@@ -11,7 +11,7 @@ import (
 // and can be closed for writing. Notes and the fence are invisible in lists, watches and children, and do not change the meaning of
 // a version. A closed store still accepts notes.
 //
-// Apply of a closed store returns the error of [FenceError]; a Delete or a Check that changes nothing may succeed.
+// Apply of a closed store returns the error of [Fence.Refusal]; a Delete or a Check that changes nothing may succeed.
 //
 // A tool that moves data finds the Mover of a backend by storage.As. The methods of such a Mover return storage.ErrClosed after
 // Close, have a deadline, and name the operation in errors, as the backend's own methods do. The same holds for [GuardedMover] and
@@ -38,10 +38,12 @@ type Mover interface {
 // note. Without it, a process that was frozen for a long time may do harm when it continues, and a migration depends on time.
 type GuardedMover interface {
 	Mover
-	// SetFenceAt is SetFence on the condition that the fence has that epoch, and returns the next epoch. Otherwise it changes
-	// nothing and returns the error of [Conflict]. Every successful SetFence and SetFenceAt gives the fence a new epoch, even if
-	// nothing else changed. Epochs never repeat.
-	SetFenceAt(ctx context.Context, target *string, epoch string) (next string, err error)
+	// SetFenceAt closes the store with a fence, or opens it if fence is nil, as SetFence does, on the condition that the fence has
+	// that epoch. It returns the next epoch. Otherwise it changes nothing and returns the error of [Conflict]. Every successful
+	// SetFence and SetFenceAt gives the fence a new epoch, even if nothing else changed. Epochs never repeat.
+	//
+	// Fence.Refusal decides which calls of Apply and Load the fence refuses. A call that the fence admits checks its guard.
+	SetFenceAt(ctx context.Context, fence *Fence, epoch string) (next string, err error)
 	// Guards marks a driver whose Apply and Load check the guard of [GuardOf] in the same atomic step as they make a change. If the
 	// guard does not hold, they return Guard.Superseded, or the result that the mutations would have had without changing anything.
 	Guards()
@@ -49,7 +51,7 @@ type GuardedMover interface {
 
 // FenceState is the state of a store's fence.
 type FenceState struct {
-	Target string // the store to which the data has moved, or is about to move if the fence is announced
+	Fence  // of a closed store, or of one that is about to be closed if the fence is announced
 	Closed bool
 	// Announced reports that a call is closing the store, or has ended without withdrawing its announcement. The store accepts
 	// writes, which may cost more. Only drivers that take time to close a store announce that.
@@ -67,11 +69,6 @@ const (
 	MaxNoteName = 64       // bytes of its name: lower-case letters and dashes
 	MaxNote     = 64 << 10 // bytes of its value
 )
-
-// FenceError returns the error of Apply in a store that is closed for writing. It matches storage.ErrFenced.
-func FenceError(target string) error {
-	return fmt.Errorf("%w: it has moved to %s", storage.ErrFenced, target)
-}
 
 // Conflict returns the error for a note or a fence that has another revision. It matches storage.ErrCASFailure.
 func Conflict(name string) error {

@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"golang.org/x/sync/errgroup"
@@ -26,7 +28,7 @@ import (
 //   - no fence: writes have no condition on the fence;
 //   - an announced fence: the store is still open, and each write is a transaction with the condition that a random gate of the
 //     fence is not closed;
-//   - a closed fence: no writes.
+//   - a closed fence: no writes, unless it admits the guard of a write. Then the guard is the write's only condition.
 //
 // A write is signed before the permission expires, and AWS accepts a delayed request for request.SignatureTTL after its signature.
 // FenceWait is longer than both together, so when it has passed since the announcement, every request in flight has the condition. Then
@@ -40,14 +42,14 @@ const (
 	maxShutting = 16
 )
 
-// The fence's item has its own epoch (attrVersion), the target (attrData), and attrShut once it is closed.
+// The fence's item has its own epoch (attrVersion), the driver.Fence (attrData), and attrShut once it is closed.
 const attrShut = "x"
 
 // fence is the result of reading the fence.
 type fence struct {
-	epoch  []byte // nil: there is no fence
-	target string
-	shut   bool
+	epoch []byte // nil: there is no fence
+	value driver.Fence
+	shut  bool
 }
 
 // readFence returns the fence, and AWS's time of the read.
@@ -57,7 +59,7 @@ func (t *table) readFence(ctx context.Context) (fence, time.Time, error) {
 }
 
 func fenceOf(it item) fence {
-	return fence{epoch: it.bytes(attrVersion), target: string(it.bytes(attrData)), shut: it.bytes(attrShut) != nil}
+	return fence{epoch: it.bytes(attrVersion), value: driver.DecodeFence(string(it.bytes(attrData))), shut: it.bytes(attrShut) != nil}
 }
 
 // anyGate is a write's condition that a random gate of the announced fence is not closed.
@@ -111,7 +113,7 @@ func (c *closer) Fence(ctx context.Context) (driver.FenceState, error) {
 	if err != nil {
 		return driver.FenceState{}, err
 	}
-	return driver.FenceState{Target: f.target, Closed: f.shut, Announced: f.epoch != nil && !f.shut, Epoch: epoch}, nil
+	return driver.FenceState{Fence: f.value, Closed: f.shut, Announced: f.epoch != nil && !f.shut, Epoch: epoch}, nil
 }
 
 // SetFence implements driver.Mover. The store stays open for FenceWait after the fence was announced; meanwhile writes are
@@ -121,12 +123,16 @@ func (c *closer) Fence(ctx context.Context) (driver.FenceState, error) {
 // stays, and blocks no writers. If several processes close the store concurrently, the first one to complete decides the target;
 // those with another target fail with a conflict.
 func (c *closer) SetFence(ctx context.Context, target *string) error {
-	return c.set(ctx, target, &fenceChange{next: newRevision()})
+	change := &fenceChange{next: newRevision()}
+	if target == nil {
+		return c.set(ctx, nil, change)
+	}
+	return c.set(ctx, &driver.Fence{Target: *target}, change)
 }
 
 // SetFenceAt implements driver.GuardedMover. It takes as long as SetFence. The epoch is compared before the announcement, and in the
 // transaction that closes or opens the store.
-func (c *closer) SetFenceAt(ctx context.Context, target *string, epoch string) (next string, err error) {
+func (c *closer) SetFenceAt(ctx context.Context, fence *driver.Fence, epoch string) (next string, err error) {
 	change := &fenceChange{at: &epoch, next: newRevision()}
 	err = c.step(ctx, func(ctx context.Context) error {
 		_, now, err := c.notes.ReadNote(ctx, driver.FenceNote)
@@ -136,7 +142,7 @@ func (c *closer) SetFenceAt(ctx context.Context, target *string, epoch string) (
 		return err
 	})
 	if err == nil {
-		err = c.set(ctx, target, change)
+		err = c.set(ctx, fence, change)
 	}
 	if err != nil {
 		return "", err
@@ -144,23 +150,23 @@ func (c *closer) SetFenceAt(ctx context.Context, target *string, epoch string) (
 	return hex.EncodeToString(change.next), nil
 }
 
-func (c *closer) set(ctx context.Context, target *string, change *fenceChange) error {
-	if target == nil {
+func (c *closer) set(ctx context.Context, value *driver.Fence, change *fenceChange) error {
+	if value == nil {
 		return c.step(ctx, func(ctx context.Context) error { return c.open(ctx, change) })
 	}
-	return c.shut(ctx, *target, change)
+	return c.shut(ctx, *value, change)
 }
 
-func (c *closer) shut(ctx context.Context, target string, change *fenceChange) error {
+func (c *closer) shut(ctx context.Context, value driver.Fence, change *fenceChange) error {
 	wait := c.table.opts.FenceWait
 	if deadline, has := ctx.Deadline(); has && time.Until(deadline) < wait {
 		if state, err := c.Fence(ctx); err != nil || !state.Closed {
 			return errors.Join(err, fmt.Errorf("closing the store takes %v: %w", wait, context.DeadlineExceeded))
 		}
 	}
-	f, since, err := c.announce(ctx, target)
+	f, since, err := c.announce(ctx, value)
 	if err == nil && !f.shut {
-		err = c.shutGates(ctx, f, target, since, change)
+		err = c.shutGates(ctx, f, value, since, change)
 	}
 	switch {
 	case err != nil:
@@ -168,7 +174,7 @@ func (c *closer) shut(ctx context.Context, target string, change *fenceChange) e
 	case !f.shut:
 		return nil
 	}
-	return c.putShut(ctx, f, target, versionEquals(f.epoch), change)
+	return c.putShut(ctx, f, value, versionEquals(f.epoch), change)
 }
 
 // open removes the fence and changes its epoch. It reads both again after a refusal: another process may have withdrawn an
@@ -217,17 +223,17 @@ func (c *closer) step(ctx context.Context, do func(context.Context) error) error
 
 // announce returns the existing fence, or announces one, and a time by AWS's clock when the fence certainly existed. After an
 // error the fence may have been announced, and f has its value.
-func (c *closer) announce(ctx context.Context, target string) (f fence, at time.Time, err error) {
+func (c *closer) announce(ctx context.Context, value driver.Fence) (f fence, at time.Time, err error) {
 	it, epoch, own := c.table.fence(), make([]byte, 16), fence{}
 	_, _ = rand.Read(epoch) // never fails
-	it[attrVersion], it[attrData] = binaryValue(epoch), binaryValue([]byte(target))
+	it[attrVersion], it[attrData] = binaryValue(epoch), binaryValue([]byte(value.Encode()))
 	err = c.step(ctx, func(ctx context.Context) (err error) {
 		for {
 			f, at, err = c.table.readFence(ctx)
 			switch {
 			case err != nil:
 				return err
-			case f.shut && f.target != target && own.epoch != nil: // it was open at the first read
+			case f.shut && f.value != value && own.epoch != nil: // it was open at the first read
 				return errClosedMeanwhile
 			case f.epoch != nil:
 				return nil
@@ -266,9 +272,9 @@ func fenceAnnounced(epoch []byte) condition {
 	return on
 }
 
-// shutGates waits until every write in flight has the fence's condition, closes the gates, and closes the fence for target, unless
-// another process has closed it for another target.
-func (c *closer) shutGates(ctx context.Context, f fence, target string, since time.Time, change *fenceChange) error {
+// shutGates waits until every write in flight has the fence's condition, closes the gates, and closes the fence, unless another process
+// has closed it with another value.
+func (c *closer) shutGates(ctx context.Context, f fence, value driver.Fence, since time.Time, change *fenceChange) error {
 	for {
 		at, err := c.confirmFence(ctx, f)
 		if err != nil {
@@ -298,7 +304,7 @@ func (c *closer) shutGates(ctx context.Context, f fence, target string, since ti
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	err := c.putShut(ctx, f, target, fenceAnnounced(f.epoch), change)
+	err := c.putShut(ctx, f, value, fenceAnnounced(f.epoch), change)
 	if !errors.Is(err, storage.ErrCASFailure) {
 		return err
 	}
@@ -307,8 +313,8 @@ func (c *closer) shutGates(ctx context.Context, f fence, target string, since ti
 		now, err = c.Fence(ctx)
 		return err
 	})
-	if now.Closed && change.at == nil && now.Target == target {
-		return nil // by another process for the same target
+	if now.Closed && change.at == nil && now.Fence == value {
+		return nil // by another process with the same value
 	}
 	return errors.Join(err, readErr)
 }
@@ -326,25 +332,47 @@ func (c *closer) confirmFence(ctx context.Context, f fence) (at time.Time, err e
 	return at, err
 }
 
-// putShut replaces the fence by a closed one with the same internal epoch, on a condition.
-func (c *closer) putShut(ctx context.Context, f fence, target string, on condition, change *fenceChange) error {
-	it := c.table.fence()
-	it[attrVersion], it[attrData], it[attrShut] = binaryValue(f.epoch), binaryValue([]byte(target)), binaryValue([]byte{1})
-	put := c.table.on(types.TransactWriteItem{Put: &types.Put{Item: it}}, on)
+// shutFence returns the item of a closed fence.
+func shutFence(t *table, epoch []byte, value driver.Fence) item {
+	it := t.fence()
+	it[attrVersion], it[attrData], it[attrShut] = binaryValue(epoch), binaryValue([]byte(value.Encode())), binaryValue([]byte{1})
+	return it
+}
+
+// putShut replaces the fence by a closed one with the same internal epoch, on a condition. If the old fence admitted a guard that the new
+// one does not admit, the guard holds no more.
+func (c *closer) putShut(ctx context.Context, f fence, value driver.Fence, on condition, change *fenceChange) error {
+	it := shutFence(c.table, f.epoch, value)
+	items := []types.TransactWriteItem{c.table.on(types.TransactWriteItem{Put: &types.Put{Item: it}}, on), c.operation(change)}
 	return c.step(ctx, func(ctx context.Context) error {
-		_, err := c.table.transact(ctx, put, c.operation(change))
-		if !errors.Is(err, errCondition) {
-			return err
+		for {
+			all := items
+			if admitted := f.value.Admits; admitted != "" && admitted != value.Admits {
+				revocation, err := c.notes.revocation(ctx, admitted)
+				if err != nil {
+					return err
+				}
+				all = slices.Concat(items, revocation)
+			}
+			reasons, err := c.table.transact(ctx, all...)
+			if !errors.Is(err, errCondition) {
+				return err
+			}
+			switch _, epoch, err := c.state(ctx); {
+			case err != nil:
+				return err
+			case change.wasApplied(epoch):
+				return nil
+			case slices.ContainsFunc(reasons[:min(len(reasons), len(items))], failed):
+				return errClosedMeanwhile
+			}
+			// The guard's note was written meanwhile.
 		}
-		switch _, epoch, err := c.state(ctx); {
-		case err != nil:
-			return err
-		case change.wasApplied(epoch):
-			return nil
-		}
-		return errClosedMeanwhile
 	})
 }
+
+// failed reports whether an operation of a transaction failed because of its condition.
+func failed(r types.CancellationReason) bool { return aws.ToString(r.Code) == failedCondition }
 
 // writeLease is a handle's permission to write, which a read of the fence grants; see the comment at the top of the file.
 type writeLease struct {
@@ -357,6 +385,9 @@ type writeLease struct {
 	saw     fence
 	until   time.Time     // by AWS's clock
 	renewal *leaseRenewal // in flight
+
+	admitted      driver.Guard // the last guard that a closed fence admitted
+	admittedUntil time.Time    // by AWS's clock
 }
 
 func newWriteLease(life context.Context, t *table, r *registry) *writeLease {
@@ -386,10 +417,14 @@ func (g *grant) option(o *dynamodb.Options) {
 	request.SignedBy("AshlarPermitted", g.until, errNotPermitted)(o)
 }
 
-// with sends a write with permission. It reads the fence if necessary.
-func (p *writeLease) with(ctx context.Context, send func(g *grant) error) error {
+// with sends a write with permission, and with a guard or nil. It reads the fence if necessary.
+func (p *writeLease) with(ctx context.Context, guard *driver.Guard, send func(g *grant) error) error {
+	g := p.admission(guard)
 	for {
-		g, l := p.get()
+		var l *leaseRenewal
+		if g == nil {
+			g, l = p.get()
+		}
 		if g != nil {
 			err := send(g)
 			if errors.Is(err, errNotPermitted) || errors.Is(err, errGateShut) {
@@ -405,6 +440,11 @@ func (p *writeLease) with(ctx context.Context, send func(g *grant) error) error 
 		switch {
 		case p.lifetime.Err() != nil:
 			return storage.ErrClosed
+		case guard != nil && errors.Is(l.err, storage.ErrFenced):
+			var err error
+			if g, err = p.admit(ctx, guard); err != nil {
+				return err
+			}
 		case l.err != nil && request.Classify(l.err) != request.Rejected:
 			return fmt.Errorf("%w: read the fence: %w", errNotPermitted, l.err)
 		case l.err != nil:
@@ -432,7 +472,37 @@ func (p *writeLease) get() (*grant, *leaseRenewal) {
 func (p *writeLease) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.until = time.Time{}
+	p.until, p.admittedUntil = time.Time{}, time.Time{}
+}
+
+// admission returns the permission of a guard that a closed fence admits, or nil. It is valid for one revision of the guard's note:
+// whoever replaces the fence changes the revision in the same transaction, so the guard itself refuses later writes. A new revision
+// needs a new read of the fence.
+func (p *writeLease) admission(guard *driver.Guard) *grant {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if guard == nil || p.admitted != *guard || !p.table.clock.Now().Before(p.admittedUntil) {
+		return nil
+	}
+	return &grant{until: p.admittedUntil}
+}
+
+// admit reads the fence, and returns the permission of a guard that it admits, or nil if the store is open.
+func (p *writeLease) admit(ctx context.Context, guard *driver.Guard) (*grant, error) {
+	f, at, err := p.table.readFence(ctx)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: read the fence: %w", errNotPermitted, err)
+	case !f.shut:
+		return nil, nil
+	}
+	if err := f.value.Refusal(guard); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.admitted, p.admittedUntil = *guard, at.Add(p.lasts)
+	return &grant{until: p.admittedUntil}, nil
 }
 
 // renew reads the fence, and then the mark of the registry.
@@ -450,7 +520,7 @@ func (p *writeLease) renew(l *leaseRenewal) {
 	}
 	if err == nil && saw.shut {
 		p.until = time.Time{} // the next write reads the fence again
-		err = driver.FenceError(saw.target)
+		err = saw.value.Refusal(nil)
 	}
 	p.renewal = nil
 	l.err = err

@@ -503,7 +503,7 @@ func TestUnfenceBesideWithdrawal(t *testing.T) {
 			if now, err := m.Fence(t.Context()); err != nil || now.Closed || now.Epoch == before.Epoch {
 				t.Fatalf("the fence is %+v, %v; expected an open store with another epoch than %q", now, err, before.Epoch)
 			}
-			if _, err := m.SetFenceAt(t.Context(), new("mem://there"), before.Epoch); !errors.Is(err, storage.ErrCASFailure) {
+			if _, err := m.SetFenceAt(t.Context(), &driver.Fence{Target: "mem://there"}, before.Epoch); !errors.Is(err, storage.ErrCASFailure) {
 				t.Errorf("closing at the epoch before: got %v, expected a conflict", err)
 			}
 		})
@@ -532,7 +532,7 @@ func TestClosedAgainWithLostAnswer(t *testing.T) {
 		return dynamofake.Fault{Lost: transactions == 1}
 	})
 	s.ForgetTokens()
-	epoch, err := m.SetFenceAt(t.Context(), new("mem://elsewhere"), before.Epoch)
+	epoch, err := m.SetFenceAt(t.Context(), &driver.Fence{Target: "mem://elsewhere"}, before.Epoch)
 	if err != nil {
 		t.Fatalf("%v after %d transactions", err, transactions)
 	}

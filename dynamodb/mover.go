@@ -147,8 +147,13 @@ func (n *notes) changeLeaves(ctx context.Context, name string, base, next []byte
 
 // transactLeaves changes a note of the revision base and gives its leaves the revision next; nil deletes them.
 func (n *notes) transactLeaves(ctx context.Context, name string, base, next []byte, change types.TransactWriteItem) error {
-	on := versionEquals(base)
-	items := []types.TransactWriteItem{n.table.on(change, on)}
+	items := append([]types.TransactWriteItem{n.table.on(change, versionEquals(base))}, n.leafChanges(name, next)...)
+	_, err := n.table.transact(ctx, items...)
+	return err
+}
+
+// leafChanges returns the operations that give the leaves of a note a revision; nil deletes them.
+func (n *notes) leafChanges(name string, next []byte) (items []types.TransactWriteItem) {
 	for i := range guardLeaves {
 		leaf := n.table.guardLeaf(name, i)
 		if next == nil {
@@ -158,8 +163,22 @@ func (n *notes) transactLeaves(ctx context.Context, name string, base, next []by
 		leaf[attrVersion] = binaryValue(next)
 		items = append(items, types.TransactWriteItem{Put: &types.Put{TableName: &n.table.name, Item: leaf}})
 	}
-	_, err := n.table.transact(ctx, items...)
-	return err
+	return items
+}
+
+// revocation returns the operations that change the revision of a note, so that no guard on its present revision holds any more.
+func (n *notes) revocation(ctx context.Context, name string) ([]types.TransactWriteItem, error) {
+	it, err := n.table.get(ctx, true, n.table.note(name))
+	switch {
+	case err != nil:
+		return nil, err
+	case it == nil:
+		return []types.TransactWriteItem{n.table.check(n.table.note(name), absent)}, nil
+	}
+	next, base := newRevision(), it.bytes(attrVersion)
+	put := guarded(n.noteItem(name, it.bytes(attrData), next))
+	return append([]types.TransactWriteItem{n.table.on(types.TransactWriteItem{Put: &types.Put{Item: put}}, versionEquals(base))},
+		n.leafChanges(name, next)...), nil
 }
 
 func (n *notes) noteItem(name string, value, revision []byte) item {

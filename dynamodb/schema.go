@@ -198,10 +198,27 @@ func (s setup) openStore(ctx context.Context) (driver.StoreID, error) {
 		_, _ = rand.Read(id[:]) // never fails
 		it = s.store()
 		it[attrStoreID], it[attrSchema], it[attrVersion] = binaryValue(id[:]), binaryValue([]byte{schemaVersion}), binaryValue(newRevision())
-		if err := s.put(ctx, it, absent); err != nil && !conditionFailed(err) {
+		if err := s.createStore(ctx, it); err != nil && !conditionFailed(err) && !errors.Is(err, errCondition) {
 			return driver.StoreID{}, err
 		}
 	}
+}
+
+// createStore creates the item that describes the store. A store that is closed from the beginning has a fence from the same moment, so
+// that no other handle ever has a permission to write.
+func (s setup) createStore(ctx context.Context, store item) error {
+	value := driver.NewStoreFence(ctx)
+	if value == nil {
+		return s.put(ctx, store, absent)
+	}
+	fence, epoch := shutFence(s.table, newRevision(), *value), s.note(driver.FenceNote)
+	epoch[attrData], epoch[attrVersion] = binaryValue([]byte{}), binaryValue(newRevision())
+	all := make([]types.TransactWriteItem, 0, 3)
+	for _, it := range []item{store, fence, epoch} {
+		all = append(all, s.on(types.TransactWriteItem{Put: &types.Put{Item: it}}, absent))
+	}
+	_, err := s.transact(ctx, all...)
+	return err
 }
 
 // storeID returns the id from the item that describes a store, if this program supports its schema.

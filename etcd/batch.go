@@ -3,10 +3,12 @@ package etcd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/batch"
 )
 
@@ -16,6 +18,7 @@ type sender struct {
 	revocation *revocation
 	batches    *batch.Batcher[*request, outcome]
 	inFlight   atomic.Int64 // requests in flight: a single one bypasses the batcher
+	admission  atomic.Int64 // the last seen revision of a fence that admits guarded requests; 0: none
 }
 
 func newSender(c *conn, r *revocation) *sender {
@@ -31,10 +34,13 @@ func newSender(c *conn, r *revocation) *sender {
 	return s
 }
 
+// errAdmitsOne means that a batch contains guarded requests although the fence admits them only alone.
+var errAdmitsOne = fmt.Errorf("%w for requests in a batch", storage.ErrFenced)
+
 // submit sends a request, in a batch if others are in flight.
 func (s *sender) submit(ctx context.Context, r *request) (outcome, error) {
 	defer s.inFlight.Add(-1)
-	if s.inFlight.Add(1) > 1 && !r.exclusive {
+	if s.inFlight.Add(1) > 1 && !r.exclusive && (r.guard == nil || s.admission.Load() == 0) {
 		return s.batches.Do(ctx, r)
 	}
 	outcomes, err := s.send(ctx, r)
@@ -68,8 +74,11 @@ func (s *sender) send(ctx context.Context, requests ...*request) ([]outcome, err
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	for {
-		position := s.revocation.position()
-		resp, err := s.txn(ctx, s.transaction(requests, position))
+		position, fence := s.revocation.position(), int64(0)
+		if len(requests) == 1 && requests[0].guard != nil {
+			fence = s.admission.Load()
+		}
+		resp, err := s.txn(ctx, s.transaction(requests, position, fence))
 		if err != nil {
 			if class := classify(err); class == unknown || class == appliedOrNot {
 				err = &lostAnswer{position: position, cause: err, single: len(requests) == 1}
@@ -80,8 +89,16 @@ func (s *sender) send(ctx context.Context, requests ...*request) ([]outcome, err
 		responses := resp.Responses
 		if !resp.Succeeded {
 			n := len(responses) - 2
-			if err := fenceError(responses[n+1].GetResponseRange().Kvs); err != nil {
+			found := first(responses[n+1].GetResponseRange().Kvs)
+			if err := requests[0].guard.refusal(found); err != nil {
 				return nil, err
+			}
+			if now := found.GetModRevision(); now != fence {
+				if len(requests) > 1 {
+					return nil, errAdmitsOne // sent again, each alone
+				}
+				s.admission.Store(now)
+				continue
 			}
 			if s.revocation.observeFailure(position, responses[n].GetResponseRange().Kvs) {
 				continue // another request, or another process, has advanced the revocation
@@ -106,9 +123,9 @@ func (s *sender) send(ctx context.Context, requests ...*request) ([]outcome, err
 }
 
 // transaction returns one transaction for all requests. The transactions of several requests are nested in it. It has two further
-// comparisons: that the revocation is at position, and that the store accepts writes. If it fails, its last two reads return the keys of
+// comparisons: that the revocation is at position, and that the fence has a revision. If it fails, its last two reads return the keys of
 // these comparisons.
-func (s *sender) transaction(requests []*request, position int64) *pb.TxnRequest {
+func (s *sender) transaction(requests []*request, position, fence int64) *pb.TxnRequest {
 	var txn *pb.TxnRequest
 	if len(requests) == 1 {
 		txn = requests[0].txn()
@@ -118,7 +135,7 @@ func (s *sender) transaction(requests []*request, position int64) *pb.TxnRequest
 			txn.Success[i] = opTxn(r.txn())
 		}
 	}
-	txn.Compare = append(txn.Compare, s.revocation.holds(position), s.layout.open())
+	txn.Compare = append(txn.Compare, s.revocation.holds(position), s.layout.fenceAt(fence))
 	txn.Failure = append(txn.Failure, s.revocation.get(), s.layout.getFence())
 	return txn
 }

@@ -233,16 +233,16 @@ func (l *layout) keyRange(f *key.Filter) (from, to []byte) {
 	return from, key.PrefixEnd(from)
 }
 
-// fenceKey holds the target of a store that has moved. Each transaction that changes resources has the condition that fenceKey does
-// not exist.
+// fenceKey holds the driver.Fence of a closed store. Each transaction that changes resources has the condition that fenceKey does not
+// exist, or that it has the revision at which it admits the transaction's guard.
 func (l *layout) fenceKey() string { return string(l.meta) + "moved" }
 
 // epochKey is written whenever the fence is set or removed, and never deleted. Its mod revision is the epoch of the fence. Each change of
 // the fence compares it, so a request that arrives after its caller stopped waiting changes nothing.
 func (l *layout) epochKey() string { return string(l.meta) + "epoch" }
 
-// open returns the comparison that the store accepts writes.
-func (l *layout) open() *pb.Compare { return compareRevision([]byte(l.fenceKey()), 0) }
+// fenceAt returns the comparison that the fence has a revision; 0: the store is open.
+func (l *layout) fenceAt(rev int64) *pb.Compare { return compareRevision([]byte(l.fenceKey()), rev) }
 
 func (l *layout) getFence() *pb.RequestOp { return opGet([]byte(l.fenceKey())) }
 

@@ -154,22 +154,29 @@ func (g *guard) readError(read []*pb.ResponseOp) error {
 	return nil
 }
 
-// fenceError returns the error of a transaction that found the store closed, or nil if the store is open.
-func fenceError(kvs []*mvccpb.KeyValue) error {
-	if kv := first(kvs); kv != nil {
-		return driver.FenceError(string(kv.Value))
+// refusal returns the error of a request that found a fence, and nil without a fence or if the fence admits the request's guard.
+func (g *guard) refusal(fence *mvccpb.KeyValue) error {
+	switch {
+	case fence == nil:
+		return nil
+	case g == nil:
+		return driver.DecodeFence(string(fence.Value)).Refusal(nil)
 	}
-	return nil
+	return driver.DecodeFence(string(fence.Value)).Refusal(g.Guard)
 }
 
 // SetFence implements driver.Mover.
 func (m mover) SetFence(ctx context.Context, target *string) error {
+	var fence *driver.Fence
+	if target != nil {
+		fence = &driver.Fence{Target: *target}
+	}
 	for {
 		state, err := m.Fence(ctx)
 		if err != nil {
 			return err
 		}
-		_, err = m.SetFenceAt(ctx, target, state.Epoch)
+		_, err = m.SetFenceAt(ctx, fence, state.Epoch)
 		if errors.Is(err, errOvertaken) {
 			return nil
 		}
@@ -193,10 +200,10 @@ const (
 
 // SetFenceAt implements driver.GuardedMover. The epoch's key contains the tokens of the last changes, so a retry after a lost answer
 // recognizes a change that was applied: no change is made twice.
-func (m mover) SetFenceAt(ctx context.Context, target *string, epoch string) (next string, err error) {
+func (m mover) SetFenceAt(ctx context.Context, fence *driver.Fence, epoch string) (next string, err error) {
 	change := opDelete([]byte(m.layout.fenceKey()))
-	if target != nil {
-		change = opPut([]byte(m.layout.fenceKey()), []byte(*target))
+	if fence != nil {
+		change = opPut([]byte(m.layout.fenceKey()), []byte(fence.Encode()))
 	}
 	key, token := []byte(m.layout.epochKey()), rand.Text()
 	kv, err := m.getNote(ctx, string(key))
@@ -263,7 +270,7 @@ func (m mover) Fence(ctx context.Context) (state driver.FenceState, err error) {
 		}
 		m.recordRevision(resp.Header.Revision)
 		if kv := first(resp.Responses[0].GetResponseRange().Kvs); kv != nil {
-			state.Target, state.Closed = string(kv.Value), true
+			state.Fence, state.Closed = driver.DecodeFence(string(kv.Value)), true
 		}
 		state.Epoch = epochOf(first(resp.Responses[1].GetResponseRange().Kvs))
 		return nil

@@ -11,10 +11,12 @@ import (
 // writeError returns the error of a write to a fenced store, or of a write whose guard no longer holds. The caller
 // holds the lock.
 func (s *store) writeError(g *driver.Guard) error {
-	switch {
-	case s.fence != nil:
-		return driver.FenceError(*s.fence)
-	case g != nil && s.notes[g.Note].revision != g.Revision:
+	if s.fence != nil {
+		if err := s.fence.Refusal(g); err != nil {
+			return err
+		}
+	}
+	if g != nil && s.notes[g.Note].revision != g.Revision {
 		return g.Superseded()
 	}
 	return nil
@@ -24,15 +26,19 @@ func (s *store) writeError(g *driver.Guard) error {
 func (s *store) SetFence(_ context.Context, target *string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.setFence(target)
+	if target == nil {
+		s.setFence(nil)
+	} else {
+		s.setFence(&driver.Fence{Target: *target})
+	}
 	return nil
 }
 
 // setFence closes or opens the store and returns the epoch of the fence. The caller holds the lock.
-func (s *store) setFence(target *string) (epoch string) {
+func (s *store) setFence(fence *driver.Fence) (epoch string) {
 	s.fence = nil
-	if target != nil {
-		s.fence = new(*target)
+	if fence != nil {
+		s.fence = new(*fence)
 	}
 	return s.note(driver.FenceNote, nil)
 }
@@ -41,13 +47,13 @@ func (s *store) setFence(target *string) (epoch string) {
 func (*store) Guards() {}
 
 // SetFenceAt implements driver.GuardedMover.
-func (s *store) SetFenceAt(_ context.Context, target *string, epoch string) (next string, err error) {
+func (s *store) SetFenceAt(_ context.Context, fence *driver.Fence, epoch string) (next string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if epoch != s.notes[driver.FenceNote].revision {
 		return "", driver.Conflict(driver.FenceNote)
 	}
-	return s.setFence(target), nil
+	return s.setFence(fence), nil
 }
 
 // Fence implements driver.Mover.
@@ -56,7 +62,7 @@ func (s *store) Fence(context.Context) (driver.FenceState, error) {
 	defer s.mu.RUnlock()
 	state := driver.FenceState{Closed: s.fence != nil, Epoch: s.notes[driver.FenceNote].revision}
 	if s.fence != nil {
-		state.Target = *s.fence
+		state.Fence = *s.fence
 	}
 	return state, nil
 }

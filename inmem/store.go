@@ -35,7 +35,7 @@ type store struct {
 	changeCh chan struct{} // closed by the next change; nil if no reader waits
 	restore  chan struct{} // closed by a restore
 
-	fence     *string         // target of the move, nil for an open store
+	fence     *driver.Fence   // nil for an open store
 	notes     map[string]note // journal of the migration tool
 	noteCount uint64          // number of notes written, the source of their revisions
 }

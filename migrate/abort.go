@@ -75,11 +75,18 @@ func abort(ctx context.Context, from, to storage.Backend, force bool) error {
 		if err != nil {
 			return fmt.Errorf("target: %w", err)
 		}
-		if err := abortable(s, string(id)); err != nil && (!force || s != nil && s.Source == string(id)) {
+		err = abortable(s, string(id))
+		if s == nil && err != nil && !force {
+			// A tool that created the target may have been killed before it wrote the journal.
+			if fence, rerr := target.Fence(ctx); rerr == nil && fence.Closed && fence.Admits == guardNote {
+				err = nil
+			}
+		}
+		if err != nil && (!force || s != nil && s.Source == string(id)) {
 			return err
 		}
 		if s == nil || s.Phase == Complete || s.Phase == phaseComplete {
-			break // the target needs no release
+			break // only the fence of the target may need a release
 		}
 		j := &journal{store: target, revision: revision, state: *s}
 		_, j.targetGuards = storage.As[driver.GuardedMover](to)
@@ -96,6 +103,9 @@ func abort(ctx context.Context, from, to storage.Backend, force bool) error {
 		return fmt.Errorf("target: %w", err)
 	}
 	m.journal.dropGuard(ctx)
+	if err := m.releaseTarget(ctx); err != nil {
+		return fmt.Errorf("the migration is aborted, but the target may still be closed (abort again, or unfence the target): %w", err)
+	}
 	if force {
 		if err := source.SetFence(ctx, nil); err != nil {
 			return fmt.Errorf("the target is released, but the source may still be closed (unfence it): %w", err)
@@ -110,6 +120,18 @@ func abort(ctx context.Context, from, to storage.Backend, force bool) error {
 	return nil
 }
 
+// releaseTarget opens the target, if it is closed for a migration into it.
+func (m *migration) releaseTarget(ctx context.Context) error {
+	if g := m.newTargetGate(); g != nil {
+		return g.open(ctx)
+	}
+	fence, err := m.target.Fence(ctx)
+	if err == nil && fence.Closed && fence.Admits == guardNote {
+		err = m.target.SetFence(ctx, nil)
+	}
+	return err
+}
+
 // abortable returns the error for a migration that cannot be aborted. An aborted migration can be aborted again, because the source
 // may still be closed.
 func abortable(s *state, source string) error {
@@ -120,6 +142,8 @@ func abortable(s *state, source string) error {
 		return fmt.Errorf("%w: the target takes part in no migration; the last one, from %s, was aborted", storage.ErrInvalid, s.From)
 	case s.Source != source:
 		return fmt.Errorf("%w: it has another source, %s; if one of the stores was restored from a backup, force the abort (ForceAbort, --force)", ErrBusy, s.From)
+	case s.Phase == Opening:
+		return fmt.Errorf("%w: the target has all contents already: run the migration again to open it", storage.ErrInvalid)
 	case s.Phase == Complete:
 		return fmt.Errorf("%w: the migration is complete; to go back, unfence the old store and migrate into it with Mirror", storage.ErrInvalid)
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ashlar-dev/storage"
@@ -79,8 +80,8 @@ func (m *migration) begin(ctx context.Context, r *Result) error {
 	if err != nil {
 		return err
 	}
-	m.closed.Store(fence.Closed && m.journal.current().Phase == Cutover)
-	m.gate = m.newGate()
+	m.closed.Store(fence.Closed && slices.Contains([]Phase{Cutover, Opening}, m.journal.current().Phase))
+	m.gate, m.targetGate = m.newGate(), m.newTargetGate()
 	return m.journal.takeGuard(ctx)
 }
 
@@ -136,7 +137,7 @@ const maxJournalReads = 10
 // errAtWork means that another process writes heartbeats.
 var errAtWork = fmt.Errorf("%w: another process is working on this migration", ErrBusy)
 
-// fences returns the source's fence, and checks that the target has none.
+// fences returns the source's fence, and checks that the target has none, except one that admits the tool.
 func (m *migration) fences(ctx context.Context) (fence driver.FenceState, err error) {
 	if fence, err = m.source.Fence(ctx); err != nil {
 		return fence, fmt.Errorf("source: %w", err)
@@ -145,8 +146,8 @@ func (m *migration) fences(ctx context.Context) (fence driver.FenceState, err er
 	if err != nil {
 		return fence, fmt.Errorf("target: %w", err)
 	}
-	if own.Closed {
-		return fence, fmt.Errorf("target: %w (unfence it first to use it again)", driver.FenceError(own.Target))
+	if own.Closed && own.Admits != guardNote {
+		return fence, fmt.Errorf("target: %w (unfence it first to use it again)", own.Refusal(nil))
 	}
 	return fence, nil
 }
@@ -157,12 +158,12 @@ func closedForOthers(fence driver.FenceState, old *state) error {
 	case !fence.Closed:
 		return nil
 	case old == nil:
-		return fmt.Errorf("source: %w (unfence it first, or copy without following)", driver.FenceError(fence.Target))
+		return fmt.Errorf("source: %w (unfence it first, or copy without following)", fence.Refusal(nil))
 	case fence.Target != old.closedFor():
-		return fmt.Errorf("source: %w, so this migration cannot continue: %w", driver.FenceError(fence.Target), errStuck)
-	case old.Phase != Cutover:
+		return fmt.Errorf("source: %w, so this migration cannot continue: %w", fence.Refusal(nil), errStuck)
+	case old.Phase != Cutover && old.Phase != Opening:
 		// The source was closed by a replaced process, in a store whose fence has no epoch.
-		return fmt.Errorf("source: %w, although this migration is in phase %q: %w", driver.FenceError(fence.Target), old.Phase, errStuck)
+		return fmt.Errorf("source: %w, although this migration is in phase %q: %w", fence.Refusal(nil), old.Phase, errStuck)
 	}
 	return nil
 }
@@ -173,11 +174,11 @@ func (m *migration) newGate() *gate {
 		return nil
 	}
 	now := m.journal.current()
-	g := &gate{source: m.source, target: now.closedFor(), try: m.try, mine: m.journal.confirm}
-	g.guardedSource, _ = storage.As[driver.GuardedMover](m.from)
+	g := &gate{role: "source", store: m.source, fence: driver.Fence{Target: now.closedFor()}, try: m.try, mine: m.journal.confirm}
+	g.guarded, _ = storage.As[driver.GuardedMover](m.from)
 	g.stillWanted = func(ctx context.Context) (bool, error) {
 		s, _, err := readState(ctx, m.target)
-		return s != nil && (s.Phase == Cutover || s.Phase == Complete), err
+		return s != nil && (s.Phase == Cutover || s.Phase == Opening || s.Phase == Complete), err
 	}
 	return g
 }
@@ -225,10 +226,14 @@ func (m *migration) start(ctx context.Context, source string) error {
 			return err
 		}
 	}
+	phase := Copying
+	if m.journal != nil && m.journal.targetGuards {
+		phase = Preparing
+	}
 	return m.journal.change(ctx, func(s *state) {
 		*s = state{
 			Format: stateFormat, Source: source, From: m.o.From, To: m.o.To, ClosedFor: m.closedFor, Run: rand.Text(), Beat: s.Beat,
-			Phase: Copying, Live: m.o.Live, Into: m.o.Into, Cursor: cursor, StartTime: time.Now().UTC().Truncate(time.Millisecond),
+			Phase: phase, Live: m.o.Live, Into: m.o.Into, Cursor: cursor, StartTime: time.Now().UTC().Truncate(time.Millisecond),
 		}
 	})
 }

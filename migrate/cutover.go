@@ -26,7 +26,7 @@ func (m *migration) cutover(ctx context.Context, r *Result) error {
 	}
 	before := m.journal.current()
 	err = m.journal.change(ctx, func(s *state) {
-		s.Phase, s.Cursor, s.Resources, s.Digest = Complete, "", r.Report.Target, r.Report.TargetDigest
+		s.Phase, s.Cursor, s.Resources, s.Digest = Opening, "", r.Report.Target, r.Report.TargetDigest
 	})
 	if err != nil {
 		return err
@@ -37,14 +37,24 @@ func (m *migration) cutover(ctx context.Context, r *Result) error {
 		}
 		return m.reopen(ctx, errOpened)
 	}
-	m.journal.dropGuard(ctx)
+	if err := m.complete(ctx); err != nil {
+		return err
+	}
 	r.FenceTime = time.Since(began)
+	return nil
+}
+
+// complete opens the target and completes the migration.
+func (m *migration) complete(ctx context.Context) error {
+	if err := m.openTarget(ctx, Complete); err != nil {
+		return err
+	}
 	m.stats.enter(Complete)
 	return nil
 }
 
 // openedByHand reports whether a user has opened the source, without writing the journal, before the migration was recorded as
-// complete. A later opening finds the migration complete. Without an answer the previous read counts.
+// equal. A later opening finds it recorded. Without an answer the previous read counts.
 func (m *migration) openedByHand(ctx context.Context, epoch string) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
@@ -86,6 +96,9 @@ func (m *migration) bringRest(ctx context.Context, r *Result) (epoch string, err
 	closed, err := m.gate.isClosed(ctx, epoch)
 	if err == nil && !closed {
 		err = errOpened
+	}
+	if err == nil {
+		err = m.targetIsClosed(ctx)
 	}
 	return epoch, err
 }

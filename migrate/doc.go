@@ -18,7 +18,8 @@
 //	           copy                  follow                 cutover                      complete
 //	source ─── list ──────────────── changes ─────────────┬ closed for writing ───────── closed: names the target
 //	             │ pages               │ in order per key │   │ the rest, then a comparison
-//	target ───── written in parallel ─ applied ───────────┴── applied ── equal ───────── in use
+//	target ───── written in parallel ─ applied ───────────┴── applied ── equal ───────── open, in use
+//	             closed for other writers ───────────────────────────────┘
 //	journal      phase ─────────────── cursor ─────────────── phase ──────────────────── kept as a record
 //
 // The copy compares both sides in key order and writes the resources that the target lacks. Its listing has a cursor; the following
@@ -81,7 +82,11 @@
 //
 // Options.Into decides about existing resources in the target: see [Empty], [Merge], [Overwrite] and [Mirror]. Resources are
 // overwritten or deleted only on request. The exception is a target that was empty when the migration started: all its contents are
-// assumed to be the migration's, so no other program may write there before it is complete.
+// the migration's.
+//
+// The target is closed for all writers but the tool, from before the tool's first write until the migration is complete or aborted. A
+// program that writes too early gets storage.ErrFenced, which names the source, and changes nothing. [TargetContext] saves the 16 minutes
+// that closing an existing DynamoDB table takes. A target that is no driver.GuardedMover stays open: no other program may write to it.
 //
 // # Costs of the fence
 //

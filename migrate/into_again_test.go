@@ -27,6 +27,9 @@ func TestMergeCannotContinueMirror(t *testing.T) {
 			}})); !errors.Is(err, context.Canceled) {
 				t.Fatal(err)
 			}
+			if err := Unfence(limited(t), to); err != nil {
+				t.Fatal(err)
+			}
 			fill(t, to, []*resourcepb.Resource{small("own", "1")})
 			r, err := Run(limited(t), from, to, quick(Options{Live: true, Into: into, CutoverLag: time.Hour}))
 			if !errors.Is(err, storage.ErrInvalid) || r.Next != AbortFirst {

@@ -27,12 +27,17 @@ type Phase string
 
 // The phases, in order.
 const (
+	// Preparing closes the target for all writers but the tool.
+	Preparing Phase = "prepare"
 	// Copying writes the source's resources to the target.
 	Copying Phase = "copy"
 	// Following applies the source's changes to the target as they happen.
 	Following Phase = "follow"
 	// Cutover: the source is closed for writing, and the target gets the remaining changes.
 	Cutover Phase = "cutover"
+	// Opening: the target has the contents of the source and is being opened for all writers. The migration cannot be aborted any
+	// more.
+	Opening Phase = "open"
 	// Complete: the target is the store now.
 	Complete Phase = "complete"
 
@@ -149,15 +154,6 @@ func (j *journal) change(ctx context.Context, change func(*state)) error {
 
 // confirm checks that the migration is still this process's.
 func (j *journal) confirm(ctx context.Context) error { return j.change(ctx, func(*state) {}) }
-
-// end records that nothing remains to be continued.
-func (j *journal) end(ctx context.Context) error {
-	if j == nil {
-		return nil
-	}
-	j.dropGuard(ctx)
-	return j.change(ctx, func(s *state) { s.Phase, s.Cursor = phaseComplete, "" })
-}
 
 // current returns the note as last written.
 func (j *journal) current() state {

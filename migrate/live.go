@@ -15,6 +15,9 @@ const maxPasses = 6
 
 // copyOnce copies the source's contents, and compares.
 func (m *migration) copyOnce(ctx context.Context, r *Result) error {
+	if m.journal != nil && m.journal.current().Phase == Opening {
+		return m.openTarget(ctx, phaseComplete)
+	}
 	began := time.Now()
 	if _, err := m.copyAll(ctx); err != nil {
 		return err
@@ -31,7 +34,15 @@ func (m *migration) copyOnce(ctx context.Context, r *Result) error {
 	if !m.isComplete(r.Report) {
 		return fmt.Errorf("%w after the copy (was the source changed meanwhile?): %v", ErrDiffers, r.Report)
 	}
-	return m.journal.end(ctx)
+	if err := m.targetIsClosed(ctx); err != nil {
+		return err
+	}
+	if m.targetGate != nil {
+		if err := m.enter(ctx, Opening, ""); err != nil {
+			return err
+		}
+	}
+	return m.openTarget(ctx, phaseComplete)
 }
 
 // isComplete reports whether the target has the required contents.
@@ -106,6 +117,8 @@ func (m *migration) live(ctx context.Context, r *Result) error {
 			}
 		case Cutover:
 			return m.cutover(ctx, r)
+		case Opening:
+			return m.complete(ctx)
 		default:
 			return fmt.Errorf("the target's journal is in an unknown phase %q", s.Phase)
 		}

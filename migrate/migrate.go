@@ -141,13 +141,15 @@ type migration struct {
 	batch      int // maximum number and size of resources that are created together
 	batchBytes int
 
-	o         Options
-	closedFor string // the name under which the source is closed, if this process starts the migration
-	limiter   *rate.Limiter
-	try       retrier
-	stats     *stats
-	journal   *journal // nil if the target cannot store one
-	gate      *gate    // of the source; nil if it has no fence
+	o           Options
+	closedFor   string // the name under which the source is closed, if this process starts the migration
+	limiter     *rate.Limiter
+	try         retrier
+	stats       *stats
+	journal     *journal // nil if the target cannot store one
+	gate        *gate    // of the source; nil if it has no fence
+	targetGate  *gate    // of the target; nil if its fence cannot admit the tool
+	targetEpoch string   // of the target's fence, once it is closed
 
 	hasBookmarks  bool        // the source's watches have bookmarks
 	comparePasses int         // passes that gave the target the source's state of a known time
@@ -244,7 +246,7 @@ func Run(ctx context.Context, from, to storage.Backend, opts *Options) (*Result,
 	stop()
 	r.Work, r.Duration = m.stats.counts(), time.Since(began)
 	if m.journal != nil {
-		if phase := m.journal.current().Phase; phase != "" && phase != phaseComplete {
+		if phase := m.journal.current().Phase; phase != "" && phase != phaseComplete && phase != phaseAborted {
 			r.Phase, r.HasJournal = phase, true
 		}
 	}
@@ -303,6 +305,9 @@ func (m *migration) run(ctx context.Context, cancel context.CancelCauseFunc) (*R
 	}
 	stop := m.keepAlive(ctx, cancel)
 	defer stop()
+	if err := m.prepareTarget(ctx); err != nil {
+		return r, err
+	}
 	if !m.o.Live {
 		return r, m.copyOnce(ctx, r)
 	}

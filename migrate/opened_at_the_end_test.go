@@ -13,7 +13,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A tool is delayed before its last note, until a user assumes it dead and opens the source. The migration is then not complete.
+// A tool is delayed before it records that both sides are equal, until a user assumes it dead and opens the source. The migration is then not complete.
 func TestOpenedByHandAtTheEnd(t *testing.T) {
 	t.Parallel()
 	for _, plain := range []bool{false, true} {
@@ -24,7 +24,7 @@ func TestOpenedByHandAtTheEnd(t *testing.T) {
 			var once sync.Once
 			late := &disturbed{tapped: &tapped{Backend: to, tap: newTap(), role: "to", plain: plain}}
 			late.write = func(_ string, value []byte) {
-				if !bytes.Contains(value, []byte(`"phase":"complete"`)) {
+				if !bytes.Contains(value, []byte(`"phase":"open"`)) {
 					return
 				}
 				once.Do(func() {

@@ -233,13 +233,16 @@ func TestFailedCutoverOpensTheSource(t *testing.T) {
 		next    Next
 	}{
 		{
-			name: "another program writes to the target", err: ErrDiffers, next: Retry,
+			name: "another program opens the target and writes to it", err: ErrDiffers, next: Retry,
 			disturb: func(t *testing.T, from, to *tapped, _ *Options, calm *atomic.Bool) {
 				n := 0
 				to.tap.at = func(_ int, before bool, what string) error {
 					// The guard is taken before each comparison.
 					if !before && what == "to note mover" && fenceOf(t, from.Backend) != "" && !calm.Load() {
 						n++
+						if err := Unfence(limited(t), to.Backend); err != nil {
+							t.Error(err)
+						}
 						write(t, to.Backend, small("meddled", fmt.Sprint(n)))
 					}
 					return nil

@@ -112,6 +112,9 @@ var interferences = []interference{
 		after: func(t *testing.T, c *cross) {
 			<-c.over
 			c.abort(t)
+			if s, _, err := readState(limited(t), moverOf(t, c.to)); err == nil && s != nil && s.Phase == Opening {
+				c.again(t) // too late for an abort
+			}
 		},
 		plain: true,
 	},
@@ -230,6 +233,9 @@ func interfere(t *testing.T, pair [2]storeKind, into Into, plain bool, i interfe
 	state, _, err := readState(limited(t), moverOf(t, c.to))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if closed := fenceOf(t, c.to); closed != "" {
+		t.Errorf("%s: the target is closed: %q", where, closed)
 	}
 	switch closed := fenceOf(t, c.from); {
 	case state != nil && state.Phase == Complete:

@@ -243,9 +243,9 @@ type tappedGuarded struct {
 	inner driver.GuardedMover
 }
 
-func (m tappedGuarded) SetFenceAt(ctx context.Context, target *string, epoch string) (next string, err error) {
+func (m tappedGuarded) SetFenceAt(ctx context.Context, fence *driver.Fence, epoch string) (next string, err error) {
 	err = m.b.tap.do(m.b.role+" fence", func() (err error) {
-		next, err = m.inner.SetFenceAt(ctx, target, epoch)
+		next, err = m.inner.SetFenceAt(ctx, fence, epoch)
 		return err
 	})
 	return next, err

@@ -137,7 +137,7 @@ func refusal(err error) error {
 	}
 	switch pg.Code {
 	case codeFenced:
-		return driver.FenceError(pg.Detail)
+		return driver.DecodeFence(pg.Detail).Refusal(nil)
 	case codeSuperseded:
 		return driver.ErrSuperseded
 	}

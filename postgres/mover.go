@@ -104,15 +104,19 @@ type fence struct{ notes *notes }
 // SetFence implements driver.Mover. It changes the fence at its current epoch. If the epoch has changed in between, an attempt
 // with a lost answer may have made the change.
 func (f *fence) SetFence(ctx context.Context, target *string) error {
+	var fence *driver.Fence
+	if target != nil {
+		fence = &driver.Fence{Target: *target}
+	}
 	state, err := f.Fence(ctx)
 	if err == nil {
-		_, err = f.SetFenceAt(ctx, target, state.Epoch)
+		_, err = f.SetFenceAt(ctx, fence, state.Epoch)
 	}
 	if !errors.Is(err, storage.ErrCASFailure) {
 		return err
 	}
 	state, readErr := f.Fence(ctx)
-	if readErr != nil || state.Closed == (target != nil) && (target == nil || state.Target == *target) {
+	if readErr != nil || state.Closed == (fence != nil) && (fence == nil || state.Fence == *fence) {
 		return readErr
 	}
 	return err
@@ -122,22 +126,22 @@ func (f *fence) SetFence(ctx context.Context, target *string) error {
 func (*fence) Guards() {}
 
 // SetFenceAt implements driver.GuardedMover.
-func (f *fence) SetFenceAt(ctx context.Context, target *string, epoch string) (next string, err error) {
+func (f *fence) SetFenceAt(ctx context.Context, fence *driver.Fence, epoch string) (next string, err error) {
 	err = f.notes.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		// Concurrent calls wait for the end of this transaction.
 		if next, err = f.notes.write(ctx, tx, driver.FenceNote, nil, epoch); err != nil {
 			return err
 		}
 		sql := f.notes.sql
-		if target == nil { // until it is dropped, the trigger admits all writers
+		if fence == nil { // until it is dropped, the trigger admits all writers
 			return execAll(ctx, tx, sql.openFence, sql.deleteFenceTarget)
 		}
-		if _, err := tx.Exec(ctx, sql.setFenceTarget, []byte(*target)); err != nil {
+		if _, err := tx.Exec(ctx, sql.setFenceTarget, []byte(fence.Encode())); err != nil {
 			return err
 		}
 		return execAll(ctx, tx, sql.closeFence, sql.createTrigger)
 	})
-	if err == nil && target == nil {
+	if err == nil && fence == nil {
 		f.drop(ctx, next)
 	}
 	return next, err
@@ -174,9 +178,9 @@ func execAll(ctx context.Context, tx pgx.Tx, statements ...string) error {
 // Fence implements driver.Mover.
 func (f *fence) Fence(ctx context.Context) (state driver.FenceState, err error) {
 	err = f.notes.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		var target []byte
-		err := tx.QueryRow(ctx, f.notes.sql.fenceState, driver.FenceNote).Scan(&target, &state.Epoch)
-		state.Target, state.Closed = string(target), target != nil
+		var value []byte
+		err := tx.QueryRow(ctx, f.notes.sql.fenceState, driver.FenceNote).Scan(&value, &state.Epoch)
+		state.Fence, state.Closed = driver.DecodeFence(string(value)), value != nil
 		return err
 	})
 	return state, err

@@ -146,6 +146,10 @@ const outcomeBusy = 0
 
 func (s *sender) apply(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mutation, atomic bool) error {
 	in := columnsOf(ms)
+	sql := s.sql.apply
+	if driver.GuardOf(ctx) != nil {
+		sql = s.sql.applyGuarded
+	}
 	note, noted := guardColumns(driver.GuardOf(ctx))
 	var place int
 	var outcome int16
@@ -153,7 +157,7 @@ func (s *sender) apply(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mu
 	var revision, created, writes pgtype.Int8
 	var rank pgtype.Int4
 	var settled pgtype.Bool
-	rows, _ := conn.Query(ctx, s.sql.apply, a.lock, a.expires, atomic, // an error shows in the rows
+	rows, _ := conn.Query(ctx, sql, a.lock, a.expires, atomic, // an error shows in the rows
 		in.keys, in.kinds, in.uids, in.expectedVersions, in.tokens, in.groupVersions, in.owners, in.data, note, noted, needsFinality(ms), a.floor)
 	answered := false
 	_, err := pgx.ForEachRow(rows, []any{&place, &outcome, &uid, &version, &revision, &rank, &created, &writes, &settled}, func() error {

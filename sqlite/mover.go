@@ -82,17 +82,24 @@ func (c *conn) putNote(name string, value []byte) (revision string, err error) {
 	return strconv.FormatInt(number, 10), c.exec("write-note", name, number, value)
 }
 
-// targetName returns the name of a target, or a placeholder, because the empty name means an open store.
-func targetName(target string) string {
-	if target == "" {
+// fenceText returns a fence as stored, or a placeholder for an empty text, because that means an open store.
+func fenceText(f *driver.Fence) string {
+	switch {
+	case f == nil:
+		return ""
+	case *f == driver.Fence{}:
 		return "another store"
 	}
-	return target
+	return f.Encode()
 }
 
 // SetFence implements driver.Mover. Every write transaction reads the fence in its first statement.
 func (d *database) SetFence(ctx context.Context, target *string) error {
-	_, err := d.setFence(ctx, target, nil)
+	var fence *driver.Fence
+	if target != nil {
+		fence = &driver.Fence{Target: *target}
+	}
+	_, err := d.setFence(ctx, fence, nil)
 	return err
 }
 
@@ -100,15 +107,12 @@ func (d *database) SetFence(ctx context.Context, target *string) error {
 func (*database) Guards() {}
 
 // SetFenceAt implements driver.GuardedMover. The epoch is the revision of a note.
-func (d *database) SetFenceAt(ctx context.Context, target *string, epoch string) (next string, err error) {
-	return d.setFence(ctx, target, &epoch)
+func (d *database) SetFenceAt(ctx context.Context, fence *driver.Fence, epoch string) (next string, err error) {
+	return d.setFence(ctx, fence, &epoch)
 }
 
-func (d *database) setFence(ctx context.Context, target, epoch *string) (next string, err error) {
-	fence := ""
-	if target != nil {
-		fence = targetName(*target)
-	}
+func (d *database) setFence(ctx context.Context, fence *driver.Fence, epoch *string) (next string, err error) {
+	text := fenceText(fence)
 	err = d.writeOutsideBatch(ctx, "write the journal", func(c *conn) error {
 		if err := c.exec("create-journal"); err != nil {
 			return err
@@ -125,7 +129,7 @@ func (d *database) setFence(ctx context.Context, target, epoch *string) (next st
 		if next, err = c.putNote(driver.FenceNote, nil); err != nil {
 			return err
 		}
-		return c.exec("set-fence", fence)
+		return c.exec("set-fence", text)
 	})
 	if err != nil {
 		return "", err
@@ -140,10 +144,12 @@ func (d *database) Fence(ctx context.Context) (state driver.FenceState, err erro
 		if state.Epoch, err = c.note(driver.FenceNote, nil); err != nil {
 			return err
 		}
-		_, err = c.queryRow("read-fence", func(s *sqlite3.Stmt) { state.Target = s.ColumnText(0) })
+		_, err = c.queryRow("read-fence", func(s *sqlite3.Stmt) {
+			text := s.ColumnText(0)
+			state.Fence, state.Closed = driver.DecodeFence(text), text != ""
+		})
 		return err
 	})
-	state.Closed = state.Target != ""
 	return state, err
 }
 

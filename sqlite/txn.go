@@ -47,7 +47,9 @@ func newTxn(c *conn, known *chainCache) (txn, error) {
 // transaction must be rolled back.
 func (t *txn) apply(r *request) (refused, err error) {
 	if t.fence != "" {
-		return driver.FenceError(t.fence), nil
+		if refused := driver.DecodeFence(t.fence).Refusal(r.guard); refused != nil {
+			return refused, nil
+		}
 	}
 	if refused, err := t.checkGuard(r.guard); refused != nil || err != nil {
 		return refused, err

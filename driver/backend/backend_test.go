@@ -32,7 +32,7 @@ func (s *stub) WriteNote(context.Context, string, []byte, string) (string, error
 
 func (s *stub) DeleteNote(context.Context, string, string) error { return s.err }
 
-func (s *stub) SetFenceAt(context.Context, *string, string) (string, error) { return "", s.err }
+func (s *stub) SetFenceAt(context.Context, *driver.Fence, string) (string, error) { return "", s.err }
 
 func resource() *resourcepb.Resource {
 	return &resourcepb.Resource{Id: driver.Key{Group: "g", Kind: "k", Name: "n"}.ID("u", "v")}
@@ -52,7 +52,10 @@ func calls(b *backend.Backend[uint64]) map[string]func(ctx context.Context) erro
 		"read a note":   func(ctx context.Context) error { _, _, err := m.ReadNote(ctx, "note"); return err },
 		"write a note":  func(ctx context.Context) error { _, err := m.WriteNote(ctx, "note", nil, ""); return err },
 		"delete a note": func(ctx context.Context) error { return m.DeleteNote(ctx, "note", "") },
-		"fence":         func(ctx context.Context) error { _, err := m.SetFenceAt(ctx, new("there"), ""); return err },
+		"fence": func(ctx context.Context) error {
+			_, err := m.SetFenceAt(ctx, &driver.Fence{Target: "there"}, "")
+			return err
+		},
 	}
 }
 

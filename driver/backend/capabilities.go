@@ -138,8 +138,8 @@ type guardedMover[P any] struct {
 	g driver.GuardedMover
 }
 
-func (m guardedMover[P]) SetFenceAt(ctx context.Context, target *string, epoch string) (string, error) {
-	return m.setFence(ctx, func(ctx context.Context) (string, error) { return m.g.SetFenceAt(ctx, target, epoch) })
+func (m guardedMover[P]) SetFenceAt(ctx context.Context, fence *driver.Fence, epoch string) (string, error) {
+	return m.setFence(ctx, func(ctx context.Context) (string, error) { return m.g.SetFenceAt(ctx, fence, epoch) })
 }
 
 func (guardedMover[P]) Guards() {}

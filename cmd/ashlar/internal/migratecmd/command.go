@@ -25,6 +25,9 @@ write to the source: the data is copied and the changes are followed until you t
 be below --cutover-when-lag-below. The cutover closes the source for writing (programs get an error that names the target), copies the
 remaining changes, and compares both sides. Then the target is the store.
 
+Until the migration is complete, the target is closed for all other writers. Closing an existing DynamoDB table takes 16 minutes; a table
+that the command creates is closed from the beginning.
+
 If the command is stopped, by Ctrl-C or by a failure, the same command resumes: the target stores its state. A cutover that fails opens
 the source again; a cutover that is stopped leaves it closed and prints how to continue. The target must be empty, unless --merge,
 --overwrite or --mirror decides about its contents, and the source must not be empty, unless --allow-empty is set. --merge and --overwrite work with --live only if the watches of the source can prove
@@ -39,6 +42,7 @@ that they are complete.`,
 			if err != nil {
 				return err
 			}
+			f.closeNew = !f.dryRun
 			return f.open(a, cmd, cli.Create, func(ctx context.Context, from, to storage.Backend) error {
 				if !f.allowEmpty {
 					if err := refuseEmptySource(ctx, from, to); err != nil {

@@ -15,7 +15,10 @@ import (
 )
 
 // storePair holds the URLs of the two stores of a migration.
-type storePair struct{ from, to string }
+type storePair struct {
+	from, to string
+	closeNew bool // whether a target that is created is closed for other writers from the beginning
+}
 
 func (f *storePair) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.from, "from", "", "URL of the source store")
@@ -42,7 +45,11 @@ func (f *storePair) open(a *cli.App, cmd *cobra.Command, policy cli.Policy, do f
 		return fmt.Errorf("open the source: %w", err)
 	}
 	defer func() { closing(from, "source") }()
-	to, err := a.OpenURL(ctx, f.to, policy)
+	targetCtx := ctx
+	if f.closeNew {
+		targetCtx = migrate.TargetContext(ctx, migrate.Name(f.from))
+	}
+	to, err := a.OpenURL(targetCtx, f.to, policy)
 	if err != nil {
 		return fmt.Errorf("open the target: %w", err)
 	}

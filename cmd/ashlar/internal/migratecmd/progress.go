@@ -118,6 +118,10 @@ func (m *reporter) result(r *migrate.Result, o *migrate.Options) error {
 		_, err := fmt.Fprintf(m.out, "already complete: %s has moved to %s\n", o.From, o.To)
 		return err
 	}
+	if r.Report == nil { // only the target remained to be opened
+		_, err := fmt.Fprintf(m.out, "complete: use %s\n", o.To)
+		return err
+	}
 	_, err := fmt.Fprintf(m.out, "created %d, replaced %d, deleted %d, found %d equal, followed %d changes, in %s\nverified: %v\n",
 		r.Work.Creations, r.Work.Replacements, r.Work.Deletions, r.Work.Unchanged, r.Work.Events, cli.Duration(r.Duration), r.Report)
 	if err == nil && r.Phase == migrate.Complete {

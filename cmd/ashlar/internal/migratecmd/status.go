@@ -50,6 +50,8 @@ func migrateStatusCommand(a *cli.App) *cobra.Command {
 func fenceLines(fence driver.FenceState, url string) []string {
 	target := cli.Printable(fence.Target)
 	switch {
+	case fence.Closed && fence.Admits != "":
+		return []string{fmt.Sprintf("closed for other writers: it is being filled from %s, and opens when the migration is complete or aborted", target)}
 	case fence.Closed:
 		return []string{fmt.Sprintf("closed for writing: it has moved to %s (if that store is not in use, reopen the source with ashlar migrate unfence)", target)}
 	case fence.Announced:

@@ -1,0 +1,77 @@
+package driver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// Fence is the value of a closed fence: the reason why a store refuses writes.
+type Fence struct {
+	// Target is the name of the store to which the data moves. If Admits is set, it is the name of the store from which the data
+	// comes.
+	Target string `json:"target"`
+	// Admits is the name of a note, or "". Writes with a guard on this note are allowed while the guard holds: the store is being
+	// filled by the tool that owns the note.
+	Admits string `json:"admits,omitempty"`
+}
+
+// encodedFence is the beginning of an encoded fence that has more than a target. Earlier programs stored the target alone.
+const encodedFence = `{"target":`
+
+// Encode returns the fence as text, for storing.
+func (f Fence) Encode() string {
+	if f == (Fence{Target: f.Target}) && !strings.HasPrefix(f.Target, encodedFence) {
+		return f.Target
+	}
+	text, err := json.Marshal(f)
+	if err != nil {
+		panic(err) // strings can always be encoded
+	}
+	return string(text)
+}
+
+// DecodeFence is the inverse of Fence.Encode.
+func DecodeFence(text string) Fence {
+	var f Fence
+	if !strings.HasPrefix(text, encodedFence) || json.Unmarshal([]byte(text), &f) != nil {
+		return Fence{Target: text}
+	}
+	return f
+}
+
+// Refusal returns the error of an Apply or a Load in a store with this fence, or nil if the fence admits writes under the guard. It
+// does not check whether the guard holds.
+func (f Fence) Refusal(g *Guard) error {
+	switch {
+	case f.Admits == "":
+		return FenceError(f.Target)
+	case g == nil || g.Note != f.Admits:
+		return fmt.Errorf("%w: it is being filled from %s, and opens when the migration is complete", storage.ErrFenced, f.Target)
+	}
+	return nil
+}
+
+// FenceError returns the error of Apply in a store that has moved to a target. It matches storage.ErrFenced.
+func FenceError(target string) error {
+	return fmt.Errorf("%w: it has moved to %s", storage.ErrFenced, target)
+}
+
+type newStoreFence struct{}
+
+// WithNewStoreFence returns a context for opening a store. If the adapter creates the store, and closing a store takes long, the store is
+// closed with the fence from the beginning. Other adapters ignore it. A tool that creates the target of a migration uses it.
+func WithNewStoreFence(ctx context.Context, fence Fence) context.Context {
+	return context.WithValue(ctx, newStoreFence{}, fence)
+}
+
+// NewStoreFence returns the fence of a store that is created under a context, or nil.
+func NewStoreFence(ctx context.Context) *Fence {
+	if fence, ok := ctx.Value(newStoreFence{}).(Fence); ok {
+		return &fence
+	}
+	return nil
+}
