@@ -12,6 +12,7 @@ import (
 var commitCases = topic{"Commit", []testCase{
 	{name: "Malformed", needs: needTransactor, run: commitMalformed},
 	{name: "MaxOps", needs: needTransactor, run: commitMaxOps},
+	{name: "Conflicts", needs: needTransactor, run: commitConflicts},
 	{name: "TooLarge", needs: needTransactor, run: commitTooLarge},
 }}
 
@@ -163,4 +164,41 @@ func commitTooLarge(s *suite) {
 	_, err = s.transactor().Commit(s.ctx, []storage.Op{{Write: newThing("small")}, {Write: withSize(newThing("huge"), s.h.MaxSize+1)}})
 	s.wantError("Commit with a resource that is too large", err, storage.ErrTooLarge)
 	s.checkAbsent(thingID("small"))
+}
+
+// commitConflicts commits pairs of transactions concurrently, of which only one can succeed: each checks the resource that the other one
+// writes, or both delete a resource that must be present.
+func commitConflicts(s *suite) {
+	handles := []storage.Backend{s.b, s.b}
+	if s.h.OneHandle == "" {
+		handles = s.handles(2)
+	}
+	for round := range s.scale(24) {
+		a, b := s.create(fmt.Sprint("a-", round)), s.create(fmt.Sprint("b-", round))
+		check := func(res *resourcepb.Resource) storage.Op { return storage.Op{Check: res.Id, Version: res.Version} }
+		oneSucceeds(s, handles, "that check what the other one writes", [2][]storage.Op{
+			{check(a), {Write: withNewData(b)}}, {check(b), {Write: withNewData(a)}},
+		})
+		c := s.create(fmt.Sprint("c-", round))
+		remove := storage.Op{Delete: c.Id, Version: c.Version, Present: true}
+		oneSucceeds(s, handles, "that delete a present resource", [2][]storage.Op{
+			{remove, {Write: newThing(fmt.Sprint("d-", round))}}, {remove, {Write: newThing(fmt.Sprint("e-", round))}},
+		})
+	}
+}
+
+// oneSucceeds commits two transactions at once and demands that one of them fails by a conflict.
+func oneSucceeds(s *suite, handles []storage.Backend, what string, transactions [2][]storage.Op) {
+	s.Helper()
+	var errs [2]error
+	s.parallel(2, func(i int) error {
+		transactor, _ := storage.As[storage.Transactor](handles[i])
+		if _, errs[i] = transactor.Commit(s.ctx, transactions[i]); errs[i] != nil && !errors.Is(errs[i], storage.ErrCASFailure) {
+			return errs[i]
+		}
+		return nil
+	})
+	if (errs[0] == nil) == (errs[1] == nil) {
+		s.Fatalf("two transactions %s: got errors %v and %v, want one ErrCASFailure", what, quoteError(errs[0]), quoteError(errs[1]))
+	}
 }

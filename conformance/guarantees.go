@@ -90,7 +90,7 @@ func Guarantees() []Guarantee {
 			[]string{"Historian/Compact", "Historian/CompactBesideReaders"}, []string{"compactions stay"}, nil,
 		}, {
 			"A list, and all pages of one, are a single cut through the store",
-			[]string{"Histories/Calls"}, nil, []string{"lists are one cut"},
+			[]string{"Histories/Calls", "Lists/Large"}, nil, []string{"lists are one cut"},
 		}, {
 			"Eventual reads never go back, and are never older than an event that the handle has delivered",
 			[]string{"Histories/Watches"}, []string{"eventual reads do not go back", "eventual reads show written states"}, []string{"eventual reads do not go back", "eventual reads show written states", "eventual reads catch up"},
@@ -99,7 +99,7 @@ func Guarantees() []Guarantee {
 			[]string{"Histories/Watches", "Snapshot/Large"}, nil, []string{"snapshots of watches"},
 		}, {
 			"For each key: every version, in order, exactly once",
-			[]string{"Histories/Watches"}, []string{"watches are complete and ordered"}, []string{"watches are complete and ordered"},
+			[]string{"Histories/Watches", "Watchers/AfterSilence"}, []string{"watches are complete and ordered"}, []string{"watches are complete and ordered"},
 		}, {
 			"Events of different keys come in the order of their commits",
 			[]string{"Histories/Watches"}, []string{"one order of changes"}, []string{"one order of changes"},
@@ -155,10 +155,10 @@ func Guarantees() []Guarantee {
 			[]string{"Histories/Watches", "Cursors/NoHalfCapability", "Bookmarks/NoHalfCapability"}, nil, nil,
 		}, {
 			"Pages hold every unchanged resource exactly once",
-			[]string{"Histories/Calls", "Paging/Garbage", "Paging/Large"}, []string{"pages"}, []string{"pages", "tokens belong to a filter"},
+			[]string{"Histories/Calls", "Paging/AnotherStore", "Paging/Garbage", "Paging/Large"}, []string{"pages"}, []string{"pages", "tokens belong to a filter"},
 		}, {
 			"A transaction happens as a whole or not at all; the lowest failing operation is named",
-			[]string{"Histories/Calls", "Commit/Malformed", "Commit/MaxOps", "Commit/TooLarge"}, []string{"transactions are atomic"}, []string{"transactions are atomic"},
+			[]string{"Histories/Calls", "Commit/Conflicts", "Commit/Malformed", "Commit/MaxOps", "Commit/TooLarge"}, []string{"transactions are atomic"}, []string{"transactions are atomic"},
 		}, {
 			"Owner references follow every change, and are complete after the event of the owner's deletion",
 			[]string{"Histories/Calls", "Histories/Watches"}, []string{"owner references are true"}, []string{"owner references are true"},

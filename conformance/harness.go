@@ -98,6 +98,7 @@ const (
 	needBulk
 	needReplace
 	needEveryEvent
+	needOneCut
 )
 
 // exempt returns the reason why a case with these needs is omitted, or "".
@@ -117,6 +118,7 @@ func (h *Harness) exempt(n need) string {
 		{needHistorian, h.NoHistorian},
 		{needCompact, h.NoCompact},
 		{needEveryEvent, h.MergesEvents},
+		{needOneCut, h.ListIsNoSnapshot},
 		{needReplace, reasonIf(h.Replace == nil, "the harness cannot replace the bytes of a stored resource")},
 		{needMover, h.NoMover},
 		{needGuards, cmp.Or(h.NoMover, h.NoGuards)},

@@ -16,9 +16,10 @@ func historianCompact(s *suite) {
 	early := newestRevision(s, h)
 	s.delete(lost)
 	s.update(stored)
+	afterUpdate := resumable(s)
 	records, middle := scanAll(s, h, history.Range{}, history.ScanOptions{})
-	s.create("later")
-	newest := newestRevision(s, h)
+	later := s.create("later")
+	newest, afterLater := newestRevision(s, h), resumable(s)
 
 	s.noError("Compact", h.Compact(s.ctx, middle))
 	oldest, stays, err := h.Revisions(s.ctx)
@@ -40,6 +41,9 @@ func historianCompact(s *suite) {
 	if len(commits) != 1 || commits[0][0].New.Resource.Id.Name != "later" {
 		s.Fatalf("after the compacted revision: %+v", commits)
 	}
+	if s.h.NoResumer == "" {
+		s.expectUpsert(s.resume(afterUpdate, allFilter), later)
+	}
 	// The oldest revision does not decrease.
 	s.noError("Compact once more", h.Compact(s.ctx, middle))
 	s.noError("Compact of less", h.Compact(s.ctx, early))
@@ -51,11 +55,23 @@ func historianCompact(s *suite) {
 		s.Fatalf("%d resources are left", n)
 	}
 	again := s.create("lost")
+	if s.h.NoResumer == "" {
+		s.expectUpsert(s.resume(afterLater, allFilter), again)
+	}
 	scan, err := h.Scan(s.ctx, history.Range{From: again.Id, To: nextKey(again.Id)}, history.ScanOptions{})
 	s.noError("Scan", err)
 	if r := scan.Records[0]; r.Writes != 1 || r.Created != r.Modified || r.Modified <= newest {
 		s.Fatalf("created after a compaction to %d: %s", newest, recordText(r))
 	}
+}
+
+// resumable returns a cursor after all changes.
+func resumable(s *suite) string {
+	s.Helper()
+	w := s.watch(anything, anywhere, "")
+	defer w.Close()
+	s.snapshot(w)
+	return w.Cursor()
 }
 
 // followError returns the error of a follower from a compacted revision.

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/history"
@@ -26,7 +29,7 @@ func (d *modelDraw) chance(n int) bool { return d.IntN(100) < n }
 
 func (d *modelDraw) newUid() string {
 	d.uids++
-	return fmt.Sprintf("uid-%d-of-%d", d.uids, d.IntN(1000))
+	return fmt.Sprintf("uid-%d-of-%d", d.uids, d.IntN(1000)) + strings.Repeat(" ", d.uids%3/2)
 }
 
 // chooseKeys chooses the keys of a history.
@@ -84,6 +87,8 @@ func (d *modelDraw) match(id *resourcepb.ID) (uid, version string) {
 		version = ""
 	case n == 5 && past != nil:
 		uid = past.Id.Uid
+	case n == 9:
+		uid += " "
 	case n >= 6 && n < 9 && past != nil:
 		uid, version = past.Id.Uid, past.Version
 	}
@@ -114,11 +119,11 @@ func (d *modelDraw) resource(id *resourcepb.ID) *resourcepb.Resource {
 		res.Data = payload(fmt.Sprint("payload ", d.IntN(1000)))
 	}
 	if d.chance(60) {
-		res.Metadata = map[string]string{"": "empty key", "a/b": "", "äöü": fmt.Sprint("\n", d.IntN(9))}
+		res.Metadata = map[string]string{"": "empty key", "a/b": "", "äöü": fmt.Sprint("\n", d.IntN(9)), " spaces ": " around "}
 	}
 	if d.chance(20) {
 		res.Status = newRichThing("").Status
-		res.Status["controller"] = &resourcepb.Status{ObservedGeneration: "1", Conditions: []*resourcepb.Condition{{
+		res.Status["controller"] = &resourcepb.Status{ObservedGeneration: "1", UpdatedAt: &timestamppb.Timestamp{Seconds: 1 << 33, Nanos: 123456789}, Conditions: []*resourcepb.Condition{{
 			Type: "Ready", State: resourcepb.Condition_STATE_TRUE, Reason: "Done", Message: "all is well", Resource: &resourcepb.Reference{
 				Type: clone(thing), Tenancy: clone(home), Name: "other", Section: "spec",
 			},
@@ -146,7 +151,7 @@ func (d *modelDraw) owner() *resourcepb.ID {
 	}
 	switch d.IntN(30) {
 	case 0:
-		owner.Uid += "x"
+		owner.Uid += pick(d, "x", " ")
 	case 1:
 		owner.Uid = owner.Uid[:max(1, len(owner.Uid)-1)]
 	case 2:

@@ -10,6 +10,7 @@ import (
 
 var pagingCases = topic{"Paging", []testCase{
 	{name: "Garbage", needs: needPager, run: pagingGarbage},
+	{name: "AnotherStore", needs: needPager, run: pagingAnotherStore},
 	{name: "Large", needs: needPager, run: pagingLarge},
 }}
 
@@ -28,6 +29,17 @@ func pagingGarbage(s *suite) {
 		_, err := pager.ListPage(s.ctx, things, home, "", storage.ListOptions{Limit: limit})
 		s.wantError("ListPage with a negative limit", err, storage.ErrInvalid)
 	}
+}
+
+// pagingAnotherStore continues the listing of one store in another one, which has the same keys.
+func pagingAnotherStore(s *suite) {
+	createMany(s, 3)
+	opts := storage.ListOptions{Consistency: strong, Limit: 1}
+	opts.Continue = s.page(s.pager(), homeThings, opts).Continue
+	s.open()
+	createMany(s, 3)
+	_, err := s.pager().ListPage(s.ctx, things, home, "", opts)
+	s.wantError("ListPage with the token of another store", err, storage.ErrCompacted)
 }
 
 // pagingLarge lists resources so large that no page should hold all of them, whatever its limit.

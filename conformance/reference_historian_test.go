@@ -315,11 +315,14 @@ func (w *watch) Recall() { w.recalls = true }
 
 // recall adds the state before the last change of the watch.
 func (w *watch) recall(ev *resourcepb.WatchEvent, res *resourcepb.Resource) {
+	if !w.recalls {
+		return
+	}
 	at := w.position
 	if w.h.has("recalled events show the present") {
 		at++
 	}
-	if before, there := w.h.past(int64(at))[keyOf(res.Id)]; w.recalls && there {
+	if before, there := w.h.past(int64(at))[keyOf(res.Id)]; there {
 		ev.Before = clone(before.Resource)
 	}
 }

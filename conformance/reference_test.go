@@ -95,7 +95,7 @@ func (h *handle) Read(ctx context.Context, c storage.ReadConsistency, id *resour
 	defer h.mu.Unlock()
 	row := h.rows[h.key(id)]
 	switch {
-	case row == nil || id.Uid != "" && id.Uid != row.Id.Uid:
+	case row == nil || id.Uid != "" && !h.sameUid(id.Uid, row.Id.Uid):
 		return nil, storage.ErrNotFound
 	case id.Type.GroupVersion != row.Id.Type.GroupVersion:
 		return nil, storage.GroupVersionMismatchError{RequestedType: clone(id.Type), Stored: clone(row)}
@@ -143,6 +143,7 @@ func (h *handle) commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Re
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	ops = h.decidedEarly(ops)
 	for i, op := range ops {
 		if err := h.decide(op); err != nil {
 			if h.has("half a transaction") {
@@ -158,6 +159,26 @@ func (h *handle) commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Re
 		h.pause()
 	}
 	return h.apply(ops), nil
+}
+
+// decidedEarly returns ops without the conditions that a bug verifies before the commit.
+func (h *handle) decidedEarly(ops []storage.Op) []storage.Op {
+	checks, presence := h.has("checks come before the commit"), h.has("presence is tested before the commit")
+	if !checks && !presence {
+		return ops
+	}
+	var rest []storage.Op
+	for _, op := range ops {
+		early := (checks && op.Check != nil || presence && op.Present) && h.decide(op) == nil
+		if early {
+			op.Present = false
+		}
+		if op.Check == nil || !early {
+			rest = append(rest, op)
+		}
+	}
+	h.pause()
+	return rest
 }
 
 // pause lets other goroutines run.
@@ -178,7 +199,7 @@ func (h *handle) apply(ops []storage.Op) []*resourcepb.Resource {
 		switch row := h.rows[key]; {
 		case op.Write != nil:
 			h.version++
-			row = clone(op.Write)
+			row = h.stored(op.Write)
 			row.Version = h.name[:4] + strconv.Itoa(h.version)
 			if h.has("versions count from one") {
 				before, _ := strconv.Atoi(op.Write.Version)
@@ -190,7 +211,7 @@ func (h *handle) apply(ops []storage.Op) []*resourcepb.Resource {
 			h.rows[key] = row
 			h.publish(change{res: row})
 			results[i] = clone(row)
-		case op.Delete != nil && row != nil && row.Id.Uid == op.Delete.Uid:
+		case op.Delete != nil && row != nil && h.sameUid(row.Id.Uid, op.Delete.Uid):
 			delete(h.rows, key)
 			h.publish(change{res: row, deleted: true})
 		}
@@ -201,6 +222,29 @@ func (h *handle) apply(ops []storage.Op) []*resourcepb.Resource {
 	close(h.wake)
 	h.wake = make(chan struct{})
 	return results
+}
+
+// stored returns the stored form of a resource.
+func (h *handle) stored(res *resourcepb.Resource) *resourcepb.Resource {
+	res = clone(res)
+	if h.has("metadata lose trailing spaces") {
+		for k, v := range res.Metadata {
+			res.Metadata[k] = strings.TrimRight(v, " ")
+		}
+	}
+	for _, status := range res.Status {
+		if at := status.GetUpdatedAt(); at != nil && h.has("times are cut to microseconds") {
+			at.Nanos -= at.Nanos % 1000
+		}
+	}
+	return res
+}
+
+func (h *handle) sameUid(a, b string) bool {
+	if h.has("uids are compared without trailing spaces") {
+		a, b = strings.TrimRight(a, " "), strings.TrimRight(b, " ")
+	}
+	return a == b
 }
 
 // publish appends to the log.
@@ -238,10 +282,10 @@ func (h *handle) decide(op storage.Op) error {
 	switch {
 	case op.Present && row == nil:
 		return storage.ErrCASFailure
-	case op.Delete != nil && !op.Present && (row == nil || row.Id.Uid != op.Delete.Uid):
+	case op.Delete != nil && !op.Present && (row == nil || !h.sameUid(row.Id.Uid, op.Delete.Uid)):
 		return nil
 	case op.Check != nil && version == "":
-		if row != nil && uid != "" && uid != row.Id.Uid {
+		if row != nil && uid != "" && !h.sameUid(uid, row.Id.Uid) {
 			return storage.ErrWrongUid
 		}
 	case op.Delete != nil:
@@ -256,7 +300,7 @@ func (h *handle) decide(op storage.Op) error {
 		return storage.ErrCASFailure
 	case h.has("writes compare the group version") && op.Write != nil && op.Write.Id.Type.GroupVersion != row.Id.Type.GroupVersion:
 		return storage.ErrCASFailure
-	case uid != row.Id.Uid && uid != "":
+	case !h.sameUid(uid, row.Id.Uid) && uid != "":
 		return storage.ErrWrongUid
 	case version != row.Version:
 		return storage.ErrCASFailure

@@ -71,6 +71,11 @@ func (h *handle) WatchFrom(ctx context.Context, typ storage.UnversionedType, ten
 	if parts[0] != h.name && !h.has("another store's cursor") {
 		return nil, storage.ErrCompacted
 	}
+	h.mu.Lock()
+	if h.compacted > 0 && position < len(h.log) && h.has("a resumed watch loses an event after a compaction") {
+		position++
+	}
+	h.mu.Unlock()
 	w := h.newWatch(filter{typ, tenancy, prefix}, position)
 	w.resumed = true
 	if h.has("watches from cursors have no bookmarks") {
@@ -174,8 +179,12 @@ func (w *watch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 		if ev != nil {
 			return ev, nil
 		}
+		began := time.Now()
 		select {
 		case <-wake:
+			if w.h.has("an event after silence is lost") && time.Since(began) > 3*time.Second {
+				_, _ = w.take()
+			}
 		case <-w.closed:
 		case <-w.h.ended():
 		case <-ctx.Done():

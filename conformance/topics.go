@@ -39,6 +39,7 @@ var topics = []topic{
 	leakCases,
 	versionCases,
 	keyCases,
+	listCases,
 	pagingCases,
 	cursorCases,
 	snapshotCases,

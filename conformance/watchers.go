@@ -1,8 +1,10 @@
 package conformance
 
 import (
+	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -11,6 +13,7 @@ import (
 var watcherCases = topic{"Watchers", []testCase{
 	{name: "Slow", run: watchersSlow},
 	{name: "Many", run: watchersMany},
+	{name: "AfterSilence", run: watchersAfterSilence},
 	{name: "CursorBesideNext", run: watchersCursorBesideNext},
 }}
 
@@ -80,6 +83,27 @@ func watchersMany(s *suite) {
 		s.noError("Next of one of many watches", errs[i])
 		s.equal("Next of one of many watches", got[i], upsertEvent(last))
 	}
+}
+
+// watchersAfterSilence keeps watches without an event for some seconds, one of them inside one call of Next. No later event is missing.
+func watchersAfterSilence(s *suite) {
+	const silence = 4 * time.Second
+	blocked, asked := s.watchAll(), s.watchAll()
+	outcome := make(chan error, 1)
+	var got *resourcepb.WatchEvent
+	go func() {
+		var err error
+		got, err = blocked.Next(s.ctx)
+		outcome <- err
+	}()
+	ctx, cancel := context.WithTimeout(s.ctx, silence)
+	defer cancel()
+	_, err := asked.Next(ctx)
+	s.wantError("Next without events", err, context.DeadlineExceeded)
+	want := s.create("after-silence")
+	s.expectUpsert(asked, want)
+	s.noError("Next, which waits since before the silence", s.result("Next, which waits since before the silence", outcome))
+	s.equal("Next, which waits since before the silence", got, upsertEvent(want))
 }
 
 // watchersCursorBesideNext calls Cursor and Close while another goroutine is in Next.
