@@ -46,8 +46,8 @@ type Pager interface {
 	// A continue token belongs to its filter and works with any limit. Text that is not a token, and a token with another filter,
 	// are [ErrInvalid]; a token of another store is [ErrCompacted]. A token is valid for at least 5 minutes after the first page was
 	// read, unless the history that it needs is compacted on request (history.Historian.Compact, or etcd's own compaction). Later the
-	// error may be [ErrCompacted]: list again from the start. An abandoned listing needs no cleanup. A backend that holds listings itself returns [ErrInconsistent] for a
-	// new one while it holds its maximum: retry later. It never drops one listing for another.
+	// error may be [ErrCompacted]: list again from the start. An abandoned listing needs no cleanup. A backend that holds listings
+	// itself returns [ErrInconsistent] for a new one while it holds its maximum: retry later. It never drops one listing for another.
 	ListPage(ctx context.Context, typ UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts ListOptions) (Page, error)
 }
 

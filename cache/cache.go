@@ -40,8 +40,8 @@ type Cache struct {
 var _ storage.Backend = (*Cache)(nil)
 
 // New fills a cache over a backend and returns when the copy is complete. The cache then owns the backend; if New fails, the caller still
-// owns it. ctx bounds only this call. New fails with a *storage.DamagedError if the store holds a
-// damaged resource of a copied type.
+// owns it. ctx bounds only this call. New fails with a *storage.DamagedError if the store holds a damaged resource of a copied
+// type.
 func New(ctx context.Context, backend storage.Backend, opts *Options) (*Cache, error) {
 	c := &Cache{backend: backend, types: map[storage.UnversionedType]bool{}}
 	if opts != nil {
@@ -101,7 +101,7 @@ func (c *Cache) Stats() Stats {
 // again until that succeeds. Meanwhile the backend answers strong reads, and eventual reads return the last state.
 //
 // A damaged resource of a copied type is such a reason, as a *storage.DamagedError: overwrite or delete it. Damaged resources of other types are
-// skipped, except in the lists of DynamoDB.
+// skipped.
 func (c *Cache) Err() error { return c.copy.Health() }
 
 // Unwrap returns the inner backend. A write to it reaches the cache through the watch.

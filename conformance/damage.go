@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
@@ -44,6 +45,8 @@ func checkDamage(s *suite, data []byte) {
 	}
 	all, others := watchAfterSnapshot(s, ""), watchAfterSnapshot(s, "z")
 	cursor := all.Cursor()
+	skipping := skipDamage(s, s.watch(anything, anywhere, ""))
+	s.snapshot(skipping)
 	s.h.Replace(s, s.url, id, data)
 	last := s.write(damageThing("zebra-2"))
 
@@ -56,6 +59,12 @@ func checkDamage(s *suite, data []byte) {
 		s.Errorf("List of the prefix z, without the damaged resource: got %d resources, want 2", len(got))
 	}
 	watchAfterSnapshot(s, "z").Close()
+	if skipping, ok := skipping.(damageSkipper); ok {
+		s.expectUpsert(skipping, last)
+		if got := s.snapshot(skipDamage(s, s.watch(anything, anywhere, ""))); len(got) != 3 {
+			s.Errorf("the snapshot of a watch that skips the damaged resource: got %d resources, want 3", len(got))
+		}
+	}
 
 	damaged := readDamaged(s, id)
 	if damaged == nil {
@@ -87,6 +96,46 @@ func checkDamage(s *suite, data []byte) {
 	s.expectUpsert(w, s.write(damageThing("damaged")))
 }
 
+// damageSkipper is a watch that can skip the damaged resources of some types: the watches of all adapters of this module.
+type damageSkipper interface {
+	storage.Watch
+	SkipDamage(of func(storage.UnversionedType) bool)
+}
+
+// skipDamage makes a watch skip damaged Things, if it can.
+func skipDamage(s *suite, w storage.Watch) storage.Watch {
+	if skipper, ok := w.(damageSkipper); ok {
+		skipper.SkipDamage(func(t storage.UnversionedType) bool { return t == things })
+	}
+	return w
+}
+
+// listPastDamage lists in pages that omit the damaged resource.
+func listPastDamage(s *suite, id *resourcepb.ID) {
+	s.Helper()
+	for _, limit := range []int{0, 1} {
+		omits := true
+		opts := storage.ListOptions{Limit: limit, SkipDamaged: func(err *storage.DamagedError) bool {
+			damagedError(s, "SkipDamaged", err)
+			return omits
+		}}
+		var names []string
+		for first := true; first || opts.Continue != ""; first = false {
+			page := s.page(s.pager(), homeThings, opts)
+			opts.Continue = page.Continue
+			for _, res := range page.Resources {
+				names = append(names, res.Id.Name)
+			}
+		}
+		if !slices.Equal(names, []string{"above", "zebra", "zebra-2"}) {
+			s.Errorf("a listing in pages of %d without the damaged resource has %q", limit, names)
+		}
+		omits = false
+		_, err := s.pager().ListPage(s.ctx, things, home, id.Name, opts)
+		damagedError(s, "ListPage, if SkipDamaged returns false", err)
+	}
+}
+
 // readDamaged reads the damaged resource in every way and returns the error of Read.
 func readDamaged(s *suite, id *resourcepb.ID) *storage.DamagedError {
 	for _, consistency := range consistencies {
@@ -112,6 +161,7 @@ func readDamaged(s *suite, id *resourcepb.ID) *storage.DamagedError {
 			}
 		}
 	}
+	listPastDamage(s, id)
 	w, err := s.b.WatchList(s.ctx, things, home, "")
 	if err == nil {
 		defer w.Close()

@@ -24,6 +24,7 @@ type damagedStore struct {
 	read   func(error) error
 	list   func(error) error
 	page   func(error) error
+	skip   func(func(*storage.DamagedError) bool) func(*storage.DamagedError) bool
 	remove func(error) error
 	next   func(*resourcepb.WatchEvent, error) (*resourcepb.WatchEvent, error)
 }
@@ -48,6 +49,9 @@ func (b *damagedStore) List(ctx context.Context, c storage.ReadConsistency, typ 
 }
 
 func (b *damagedStore) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string, opts storage.ListOptions) (storage.Page, error) {
+	if b.skip != nil {
+		opts.SkipDamaged = b.skip(opts.SkipDamaged)
+	}
 	page, err := b.Backend.ListPage(ctx, typ, tenancy, prefix, opts)
 	return page, answer(b.page, err)
 }
@@ -92,6 +96,17 @@ func TestDamageDefects(t *testing.T) {
 		{"none", "", damagedStore{}},
 		{"lists skip damaged resources", "List, .*got error <nil>, want a DamagedError", damagedStore{list: dropError}},
 		{"pages skip damaged resources", "a listing in pages of 0 ended without an error", damagedStore{page: dropError}},
+		{"SkipDamaged is ignored", "ListPage of .* is damaged", damagedStore{skip: func(func(*storage.DamagedError) bool) func(*storage.DamagedError) bool {
+			return nil
+		}}},
+		{"the result of SkipDamaged is ignored", "if SkipDamaged returns false: got error <nil>", damagedStore{
+			skip: func(accepts func(*storage.DamagedError) bool) func(*storage.DamagedError) bool {
+				if accepts == nil {
+					return nil
+				}
+				return func(d *storage.DamagedError) bool { accepts(d); return true }
+			},
+		}},
 		{"damaged resources are absent", "Read, .*want a DamagedError", damagedStore{read: func(error) error { return storage.ErrNotFound }}},
 		{"the error names another key", "Read, .*want a DamagedError", damagedStore{read: func(error) error {
 			return &storage.DamagedError{ID: thingID("other"), Err: storage.ErrInvalid}

@@ -86,6 +86,9 @@ type Pager[P any] interface {
 // ListedPage is a page of a Pager.
 type ListedPage[P any] struct {
 	Resources []*resourcepb.Resource
+	// Damaged are the damaged resources of the page, which Resources lacks. The list fails unless storage.ListOptions.SkipDamaged accepts
+	// all of them.
+	Damaged []*storage.DamagedError
 	// Next is the start of the next page; nil on the last page.
 	Next []byte
 	// At is the position of the listing, the same on every page.

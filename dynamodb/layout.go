@@ -406,6 +406,7 @@ type headItem struct {
 	live   bool
 	uid    string
 	packed []byte // empty for tombstones; if there are parts, the data after them
+	damage error  // nothing but the key can be decoded; ring is nil then
 }
 
 // head decodes an item. The error is a *storage.DamagedError if the key is readable.

@@ -3,6 +3,7 @@ package dynamodb
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -115,7 +116,9 @@ func (l *lister) scanType(ctx context.Context, r *scanRange, visit func(*headIte
 			}
 		}
 		for _, h := range heads {
-			marks.note(h.key, h)
+			if h.damage == nil {
+				marks.note(h.key, h)
+			}
 			if !exact && !f.Match(&h.key) {
 				if r.onSkipped != nil && !r.onSkipped(h.key) {
 					return false, nil
@@ -147,7 +150,9 @@ func (l *lister) answer(ctx context.Context, strong bool, f key.Filter, begins [
 		switch {
 		case err == nil:
 			heads = append(heads, h)
-		case !errors.As(err, &damaged) || f.Match(new(key.Of(damaged.ID))):
+		case errors.As(err, &damaged):
+			heads = append(heads, &headItem{key: key.Of(damaged.ID), live: true, damage: err})
+		default:
 			return nil, nil, "", err
 		}
 	}
@@ -203,6 +208,9 @@ func (l *lister) Page(ctx context.Context, consistency storage.ReadConsistency, 
 		if res != nil {
 			page.Resources = append(page.Resources, res)
 			size += codec.Size(res)
+		}
+		if damaged := (*storage.DamagedError)(nil); errors.As(err, &damaged) {
+			page.Damaged, err = append(page.Damaged, damaged), nil
 		}
 		return true, err
 	})
@@ -274,23 +282,16 @@ func (l *lister) Snapshot(ctx context.Context, called time.Time, f *driver.Filte
 // tombstoneTTL ensures that.
 func (l *lister) snapshot(ctx context.Context, filter driver.Filter, began time.Time, rows *spill.Spool, baseline *streams.Baseline) error {
 	err := l.scan(ctx, scanRange{filter: filter, consistency: storage.StrongConsistency}, func(h *headItem) (bool, error) {
-		if err := baseline.Add(h.key, h.ring.count); err != nil || !h.live {
-			return true, err
+		if h.damage == nil {
+			if err := baseline.Add(h.key, h.ring.count); err != nil || !h.live {
+				return true, err
+			}
 		}
-		packed, err := l.reader.gather(ctx, h)
+		row, err := l.snapshotRow(ctx, h)
 		if err != nil {
 			return false, err
 		}
-		data, err := unpack(packed)
-		if err != nil {
-			return false, h.damageError(err)
-		}
-		if _, err := h.decodeUnpacked(data); err != nil { // later the key would be unknown
-			return false, err
-		}
-		version := h.ring.version()
-		row := append(make([]byte, 0, 1+len(version)+len(data)), byte(len(version)))
-		return true, rows.Append(append(append(row, version...), data...))
+		return true, rows.Append(row)
 	})
 	if err != nil {
 		return err
@@ -304,7 +305,59 @@ func (l *lister) snapshot(ctx context.Context, filter driver.Filter, began time.
 	return baseline.Seal()
 }
 
-// snapshot is a driver.Snapshot of spooled rows: the length of the version, the version, the data.
+// snapshotRow returns the row of a resource: the length of its version, the version, the data. The row of a damaged resource begins with
+// damagedRow.
+func (l *lister) snapshotRow(ctx context.Context, h *headItem) ([]byte, error) {
+	data, err := l.decodable(ctx, h)
+	var damaged *storage.DamagedError
+	switch {
+	case errors.As(err, &damaged):
+		row, err := json.Marshal(damage{h.key.Bytes(), damaged.ID.GetUid(), damaged.Version, damaged.Err.Error()})
+		return append([]byte{damagedRow}, row...), err
+	case err != nil:
+		return nil, err
+	}
+	version := h.ring.version()
+	row := append(make([]byte, 0, 1+len(version)+len(data)), byte(len(version)))
+	return append(append(row, version...), data...), nil
+}
+
+// decodable returns the data of a resource. It decodes the data already while the key is known.
+func (l *lister) decodable(ctx context.Context, h *headItem) ([]byte, error) {
+	if h.damage != nil {
+		return nil, h.damage
+	}
+	packed, err := l.reader.gather(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	data, err := unpack(packed)
+	if err != nil {
+		return nil, h.damageError(err)
+	}
+	_, err = h.decodeUnpacked(data)
+	return data, err
+}
+
+// damagedRow begins the row of a damaged resource. No version is as long.
+const damagedRow = 255
+
+// damage is the content of such a row.
+type damage struct {
+	Key                 []byte
+	Uid, Version, Cause string
+}
+
+// error returns the damage as a *storage.DamagedError.
+func (d *damage) error() error {
+	k, err := key.Parse(d.Key)
+	if err != nil {
+		return err
+	}
+	return codec.DamageError(k, d.Uid, d.Version, errors.New(d.Cause))
+}
+
+// snapshot is a driver.Snapshot of spooled rows.
 type snapshot struct {
 	rows   *spill.Spool
 	reader *spill.Reader
@@ -315,6 +368,10 @@ func (s *snapshot) Next(context.Context) (*resourcepb.Resource, error) {
 	row, err := s.reader.Next()
 	if err != nil {
 		return nil, err
+	}
+	if row[0] == damagedRow {
+		var d damage
+		return nil, errors.Join(json.Unmarshal(row[1:], &d), d.error())
 	}
 	end := 1 + int(row[0])
 	return codec.Decode(row[end:], string(row[1:end]))

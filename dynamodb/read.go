@@ -112,6 +112,9 @@ func (r *reader) head(ctx context.Context, consistency storage.ReadConsistency, 
 
 // resourceOf decodes a head that was read earlier. It returns nil if the resource has been deleted meanwhile.
 func (r *reader) resourceOf(ctx context.Context, h *headItem) (*resourcepb.Resource, error) {
+	if h.damage != nil {
+		return nil, h.damage
+	}
 	packed, err := r.gather(ctx, h)
 	if errors.Is(err, errPartsGone) {
 		_, res, err := r.get(ctx, storage.StrongConsistency, h.key)

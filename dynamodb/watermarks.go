@@ -110,7 +110,7 @@ func (w *watermarks) stale(k key.Key, h *headItem) bool {
 
 // anyStale reports whether one of the heads is older than an earlier answer.
 func (w *watermarks) anyStale(heads []*headItem) bool {
-	return slices.ContainsFunc(heads, func(h *headItem) bool { return w.stale(h.key, h) })
+	return slices.ContainsFunc(heads, func(h *headItem) bool { return h.damage == nil && w.stale(h.key, h) })
 }
 
 // missing reports whether a live resource that was returned before in the range (after, upTo] is absent from heads, which are in

@@ -20,9 +20,7 @@ func fsckCommand(a *cli.App) *cobra.Command {
 		Short: "Find damaged resources, with --delete delete them",
 		Long: `Find damaged resources: those whose stored bytes cannot be decoded, or are another resource. Each of them makes lists and watches fail that
 cover it. With --delete they are deleted at the version that was found; restore them from a backup afterwards. Without it the command
-fails if there are any.
-
-DynamoDB cannot list past a damaged resource, so the first one is reported; --delete continues after it.`,
+fails if there are any.`,
 		Example: `  ashlar fsck
   ashlar fsck --delete`,
 		Args:              cli.ExactArgs(),
@@ -63,10 +61,7 @@ func (c *checker) check(ctx context.Context) error {
 	}}
 	for {
 		page, err := pager.ListPage(ctx, all, anywhere, "", opts)
-		var damaged *storage.DamagedError
-		if errors.As(err, &damaged) && !c.damagedKeys[key.Of(damaged.ID)] { // the store cannot list past it
-			found = append(found, damaged)
-		} else if err != nil {
+		if err != nil {
 			return err
 		}
 		for _, d := range found {
@@ -75,9 +70,6 @@ func (c *checker) check(ctx context.Context) error {
 			}
 		}
 		found = nil
-		if damaged != nil && c.remaining == 0 {
-			continue // without the resource, which was deleted
-		}
 		c.healthy += len(page.Resources)
 		if opts.Continue = page.Continue; opts.Continue == "" {
 			return c.end()

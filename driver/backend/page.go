@@ -52,7 +52,7 @@ func (b *Backend[P]) pages(f *driver.Filter, opts storage.ListOptions) (reading,
 	}
 	from, err := b.parseToken(cursor.Page, f, opts.Continue)
 	return func(ctx context.Context, limit int) (storage.Page, error) {
-		return b.readPage(ctx, opts.Consistency, f, from, limit)
+		return b.readPage(ctx, opts, f, from, limit)
 	}, err
 }
 
@@ -179,10 +179,15 @@ func (b *Backend[P]) historyPage(ctx context.Context, f *driver.Filter, opts sto
 }
 
 // readPage reads a page of the driver's own Pager.
-func (b *Backend[P]) readPage(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, from []byte, limit int) (storage.Page, error) {
-	listed, err := b.pager.Page(ctx, consistency, f, from, limit)
+func (b *Backend[P]) readPage(ctx context.Context, opts storage.ListOptions, f *driver.Filter, from []byte, limit int) (storage.Page, error) {
+	listed, err := b.pager.Page(ctx, opts.Consistency, f, from, limit)
 	if err != nil {
 		return storage.Page{}, err
+	}
+	for _, damaged := range listed.Damaged {
+		if opts.SkipDamaged == nil || !opts.SkipDamaged(damaged) {
+			return storage.Page{}, damaged
+		}
 	}
 	page := storage.Page{Resources: listed.Resources, Cursor: b.cursor(listed.At)}
 	if listed.Next != nil {

@@ -95,7 +95,7 @@ func (s *Store) Close() error {
 // again until that succeeds. Meanwhile reads return the last state, and calls that wait for changes fail with the reason when their context ends.
 //
 // A damaged resource of a table is such a reason, as a [*storage.DamagedError]: overwrite or delete it in the backend. Damaged resources of other types
-// are skipped, except in the lists of DynamoDB.
+// are skipped.
 func (s *Store) Err() error { return s.copy.Health() }
 
 // checkOpen returns the reason why the store cannot serve a call.
