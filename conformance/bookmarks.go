@@ -27,7 +27,9 @@ func requestBookmark(s *suite, w storage.Watch) error {
 	if !ok {
 		return fmt.Errorf("the watch, a %T, is no storage.Bookmarker", w)
 	}
-	return b.Bookmark(s.ctx)
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel() // the context bounds the call only
+	return b.Bookmark(ctx)
 }
 
 // untilBookmark reads up to the next bookmark and returns the changes before it.

@@ -41,7 +41,10 @@ func checkScan(scan history.ScanResult, opts history.ScanOptions, want []history
 	}
 	for i, r := range scan.Records {
 		w := want[i]
-		if res := r.Resource; opts.KeysOnly && keyOf(res.GetId()) == keyOf(w.Resource.Id) && res.GetVersion() == w.Resource.Version && res.Data == nil {
+		if res := r.Resource; opts.KeysOnly && keyOf(res.GetId()) == keyOf(w.Resource.Id) && res.GetVersion() == w.Resource.Version {
+			if res.Data != nil || res.Owner != nil || len(res.Metadata)+len(res.Status) > 0 {
+				failCheck(check, "a scan of keys at revision %d returned %s", opts.Revision, shortText(res))
+			}
 			r.Resource = w.Resource
 		}
 		if err := compareRecords(r, w); err != nil {

@@ -27,6 +27,9 @@ func (w *watch) Bookmark(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if w.h.has("a request ends with its context") {
+		w.bound = ctx
+	}
 	asked := w.h.newest()
 	switch {
 	case w.h.has("a bookmark comes at once"), w.h.has("a bookmark overtakes history") && len(w.h.log)-w.position > 64:

@@ -58,6 +58,9 @@ func (h *handle) past(revision int64) state {
 		r := history.Record{Resource: c.res, Created: number, Modified: number, Writes: 1}
 		if was, there := st[k]; there {
 			r.Created, r.Writes = was.Created, was.Writes+1
+			if h.has("a rewrite counts as a creation") {
+				r.Created, r.Writes = number, 1
+			}
 		}
 		st[k] = r
 	}
@@ -121,7 +124,7 @@ func (h *handle) Scan(ctx context.Context, span history.Range, opts history.Scan
 		}
 		size += proto.Size(r.Resource)
 		r.Resource = clone(r.Resource)
-		if opts.KeysOnly {
+		if opts.KeysOnly && !h.has("scans of keys return resources") {
 			r.Resource = &resourcepb.Resource{Id: r.Resource.Id, Version: r.Resource.Version}
 		}
 		scan.Records = append(scan.Records, r)
@@ -164,6 +167,12 @@ func (h *handle) Swap(ctx context.Context, swap history.Swap) (history.SwapResul
 		}
 		return swapped, nil
 	}
+	if h.has("swaps compare the version") && there && swap.Write.GetVersion() != "" && swap.Write.Version != is.Resource.Version {
+		return history.SwapResult{Revision: h.revision(), Stored: &is}, nil
+	}
+	if h.has("swaps delete only the same uid") && there && swap.Delete != nil && swap.Delete.Uid != is.Resource.Id.Uid {
+		return history.SwapResult{Done: true, Revision: h.revision()}, nil
+	}
 	if h.has("a swap compares, then acts") {
 		h.pause()
 	}
@@ -173,7 +182,7 @@ func (h *handle) Swap(ctx context.Context, swap history.Swap) (history.SwapResul
 		return history.SwapResult{Done: true, Revision: h.revision()}, nil
 	case swap.Delete != nil:
 		op = storage.Op{Delete: is.Resource.Id, Version: is.Resource.Version}
-	case there && is.Resource.Id.Uid != swap.Write.Id.Uid:
+	case there && is.Resource.Id.Uid != swap.Write.Id.Uid && !h.has("swaps replace another uid"):
 		return history.SwapResult{}, storage.ErrWrongUid
 	}
 	written := h.apply([]storage.Op{op})

@@ -50,7 +50,7 @@ func (h *handle) matching(f filter) []*resourcepb.Resource {
 func (h *handle) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string, opts storage.ListOptions) (storage.Page, error) {
 	var given pageToken
 	problem := checkFilter(typ, tenancy, prefix)
-	if opts.Limit < 0 || opts.Revision < 0 {
+	if opts.Limit < 0 && !h.has("a negative limit is the default") || opts.Revision < 0 {
 		problem = errors.Join(problem, invalid("limit %d, revision %d", opts.Limit, opts.Revision))
 	}
 	if opts.Continue != "" && json.Unmarshal([]byte(opts.Continue), &given) != nil {
@@ -59,7 +59,10 @@ func (h *handle) ListPage(ctx context.Context, typ storage.UnversionedType, tena
 	if err := h.enter(ctx, checkConsistency(opts.Consistency), problem); err != nil {
 		return storage.Page{}, err
 	}
-	limit := cmp.Or(opts.Limit, 10)
+	limit := cmp.Or(max(opts.Limit, 0), 10)
+	if h.has("a page exceeds its limit") {
+		limit++
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f := filter{typ, tenancy, prefix}

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -56,7 +57,11 @@ type handle struct {
 func (s *store) open() *handle { return &handle{store: s, closed: make(chan struct{})} }
 
 func (h *handle) Close() error {
-	h.once.Do(func() { close(h.closed) })
+	err := storage.ErrClosed
+	h.once.Do(func() { close(h.closed); err = nil })
+	if h.has("closing twice is an error") {
+		return err
+	}
 	return nil
 }
 
@@ -122,7 +127,7 @@ func (h *handle) DeleteCAS(ctx context.Context, id *resourcepb.ID, version strin
 func (h *handle) MaxOps() int { return 64 }
 
 func (h *handle) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
-	if len(ops) == 0 {
+	if len(ops) == 0 && !h.has("no operations are one result") {
 		return nil, h.enter(ctx)
 	}
 	return h.commit(ctx, ops)
@@ -214,6 +219,11 @@ func (h *handle) apply(ops []storage.Op) []*resourcepb.Resource {
 		case op.Delete != nil && row != nil && h.sameUid(row.Id.Uid, op.Delete.Uid):
 			delete(h.rows, key)
 			h.publish(change{res: row, deleted: true})
+			for other, child := range h.rows {
+				if h.has("a deletion deletes owned resources") && child.Owner != nil && keyOf(child.Owner) == keyOf(row.Id) {
+					delete(h.rows, other)
+				}
+			}
 		}
 	}
 	for i := range h.log[min(first, len(h.log)):] {
@@ -221,6 +231,9 @@ func (h *handle) apply(ops []storage.Op) []*resourcepb.Resource {
 	}
 	close(h.wake)
 	h.wake = make(chan struct{})
+	if h.has("results are in another order") {
+		slices.Reverse(results)
+	}
 	return results
 }
 
@@ -283,6 +296,8 @@ func (h *handle) decide(op storage.Op) error {
 	case op.Present && row == nil:
 		return storage.ErrCASFailure
 	case op.Delete != nil && !op.Present && (row == nil || !h.sameUid(row.Id.Uid, op.Delete.Uid)):
+		return nil
+	case op.Check != nil && version == "" && h.has("a check of an absent key is ignored"):
 		return nil
 	case op.Check != nil && version == "":
 		if row != nil && uid != "" && !h.sameUid(uid, row.Id.Uid) {

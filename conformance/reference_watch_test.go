@@ -86,6 +86,9 @@ func (h *handle) WatchFrom(ctx context.Context, typ storage.UnversionedType, ten
 
 func (h *handle) newWatch(f filter, position int) *watch {
 	f.tenancy = clone(f.tenancy)
+	if h.has("watches ignore the prefix") {
+		f.prefix = ""
+	}
 	return &watch{h: h, filter: f, position: position, closed: make(chan struct{})}
 }
 
