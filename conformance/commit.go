@@ -166,7 +166,7 @@ func commitTooLarge(s *suite) {
 	s.checkAbsent(thingID("small"))
 }
 
-// commitConflicts commits pairs of transactions concurrently, of which only one can succeed: each checks the resource that the other one
+// commitConflicts commits pairs of transactions concurrently. Only one of a pair can succeed: each checks the resource that the other one
 // writes, or both delete a resource that must be present.
 func commitConflicts(s *suite) {
 	handles := []storage.Backend{s.b, s.b}

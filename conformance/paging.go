@@ -31,7 +31,7 @@ func pagingGarbage(s *suite) {
 	}
 }
 
-// pagingAnotherStore continues the listing of one store in another one, which has the same keys.
+// pagingAnotherStore continues a listing with a token of another store that has the same keys.
 func pagingAnotherStore(s *suite) {
 	createMany(s, 3)
 	opts := storage.ListOptions{Consistency: strong, Limit: 1}
