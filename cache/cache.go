@@ -89,12 +89,14 @@ type Stats struct {
 	Bytes int64
 	// Live reports whether a watch feeds the copy. It is false while the store is listed again.
 	Live bool
+	// Relists is the number of times that the store was listed again because a watch had ended.
+	Relists int64
 }
 
 // Stats returns the size and the state of the copy.
 func (c *Cache) Stats() Stats {
-	rows, bytes := c.copy.Size()
-	return Stats{Resources: rows, Bytes: bytes, Live: c.copy.Live()}
+	s := c.copy.Stats()
+	return Stats{Resources: s.Rows, Bytes: s.Bytes, Live: s.Live, Relists: s.Relists}
 }
 
 // Err returns nil while a watch feeds the copy, and otherwise the reason why none does. The state may be temporary: the cache lists the store
@@ -103,6 +105,9 @@ func (c *Cache) Stats() Stats {
 // A damaged resource of a copied type is such a reason, as a *storage.DamagedError: overwrite or delete it. Damaged resources of other types are
 // skipped.
 func (c *Cache) Err() error { return c.copy.Health() }
+
+// ErrChanged returns a channel that is closed when the result of Err may have changed.
+func (c *Cache) ErrChanged() <-chan struct{} { return c.copy.HealthChanged() }
 
 // Unwrap returns the inner backend. A write to it reaches the cache through the watch.
 func (c *Cache) Unwrap() storage.Backend { return c.backend }

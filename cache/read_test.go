@@ -145,10 +145,12 @@ func TestInnerBackendClosed(t *testing.T) {
 	g := newGate(t)
 	c := newCache(t, g, nil)
 	a := fixture.Write(t, c, fixture.Resource("a", "1"))
+	changed := c.ErrChanged()
 	if err := g.Backend.Close(); err != nil {
 		t.Fatal(err)
 	}
-	fixture.Eventually(t, "the copy has ended", func() bool { return !c.Stats().Live })
+	<-changed
+	fixture.Eventually(t, "the copy has ended", func() bool { return errors.Is(c.Err(), storage.ErrClosed) && !c.Stats().Live })
 	if _, err := c.Read(t.Context(), eventual, a.GetId()); !errors.Is(err, storage.ErrClosed) {
 		t.Errorf("a read ended with %v, expected ErrClosed", err)
 	}

@@ -131,6 +131,7 @@ func (f *feed[V]) reopen(ctx context.Context, err error, pause time.Duration) st
 		}
 		f.mu.Lock()
 		f.cause = err
+		f.notifyHealth()
 		f.mu.Unlock()
 	}
 }
@@ -139,6 +140,7 @@ func (f *feed[V]) reopen(ctx context.Context, err error, pause time.Duration) st
 func (f *feed[V]) applyWatch(ctx context.Context, w storage.Watch) (hasEvents bool, err error) {
 	f.mu.Lock()
 	f.isLive = true
+	f.notifyHealth()
 	f.barriers.setWatch(w)
 	f.mu.Unlock()
 	var commit []change[V]
@@ -147,6 +149,7 @@ func (f *feed[V]) applyWatch(ctx context.Context, w storage.Watch) (hasEvents bo
 		if err != nil {
 			f.mu.Lock()
 			f.isLive, f.cause = false, err
+			f.notifyHealth()
 			f.barriers.setWatch(nil)
 			f.mu.Unlock()
 			return hasEvents, err

@@ -18,11 +18,12 @@ type state[V any] struct {
 	log      changeLog[V]
 	waiters  waiters
 	barriers barriers
-	cursor   string      // of the watch, at or behind all changes in rows
-	isLive   bool        // a watch feeds the copy
-	cause    error       // why no watch feeds the copy; outdated if isLive is set
-	err      error       // set when the feed has ended for good
-	hasEnded atomic.Bool // err is set
+	cursor   string        // of the watch, at or behind all changes in rows
+	isLive   bool          // a watch feeds the copy
+	cause    error         // why no watch feeds the copy; outdated if isLive is set
+	changed  chan struct{} // closed at the next change of Health; nil without a waiter
+	err      error         // set when the feed has ended for good
+	hasEnded atomic.Bool   // err is set
 }
 
 // set replaces the row of a key; a nil row removes it. The caller holds the lock.
@@ -47,6 +48,7 @@ func (s *state[V]) end(err error) {
 	defer s.mu.Unlock()
 	s.err = err
 	s.hasEnded.Store(true)
+	s.notifyHealth()
 	s.barriers.end(err)
 	s.waiters.release()
 }
@@ -141,6 +143,24 @@ func (s *state[V]) Health() error {
 	return fmt.Errorf("the copy is not updated: %w", s.cause)
 }
 
+// HealthChanged returns a channel that is closed when the result of Health may have changed.
+func (s *state[V]) HealthChanged() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.changed == nil {
+		s.changed = make(chan struct{})
+	}
+	return s.changed
+}
+
+// notifyHealth wakes the callers that wait for a change of Health. The caller holds the lock.
+func (s *state[V]) notifyHealth() {
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
 // Bookmarks reports whether the backend supports barriers.
 func (s *state[V]) Bookmarks() bool { return s.barriers.haveBookmarks }
 
@@ -162,11 +182,19 @@ func (s *state[V]) Err() error {
 	return s.err
 }
 
-// Size returns the number of rows and their approximate size in memory.
-func (s *state[V]) Size() (rows int, bytes int64) {
+// Stats describes a copy.
+type Stats struct {
+	Rows    int
+	Bytes   int64 // approximate memory of the rows
+	Live    bool  // a watch feeds the copy
+	Relists int64 // number of times that the store was listed again
+}
+
+// Stats returns the size and the state of the copy.
+func (s *state[V]) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.rows.trees.rows.Len(), s.rows.bytes
+	return Stats{s.rows.trees.rows.Len(), s.rows.bytes, s.isLive && s.err == nil, s.views.listCount}
 }
 
 // Get returns the same row as View().Get, without copying trees.

@@ -53,6 +53,7 @@ func TestDamageIsReported(t *testing.T) {
 	if err := s.Err(); err != nil {
 		t.Errorf("a store in service reports %v", err)
 	}
+	changed := s.ErrChanged()
 	b.mu.Lock()
 	b.err = &storage.DamagedError{ID: id("other"), Err: errors.New("garbage")}
 	b.watch.Close()
@@ -61,7 +62,13 @@ func TestDamageIsReported(t *testing.T) {
 		damaged := (*storage.DamagedError)(nil)
 		return errors.As(err, &damaged) && damaged.ID.GetName() == "other"
 	}
-	fixture.Eventually(t, "the store reports the damage", func() bool { return isDamage(s.Err()) })
+	for !isDamage(s.Err()) { // the end of the watch is reported first
+		<-changed
+		changed = s.ErrChanged()
+	}
+	if got := s.Stats(); got.Live || got.Relists != 0 {
+		t.Errorf("a store without a watch has %+v", got)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	view := func(ctx context.Context) error {
@@ -76,7 +83,12 @@ func TestDamageIsReported(t *testing.T) {
 	if err := view(fixture.Context(t)); err != nil || s.Err() != nil {
 		t.Errorf("after the repair the View returned %v and the store reports %v", err, s.Err())
 	}
+	if got := s.Stats(); !got.Live || got.Relists != 1 {
+		t.Errorf("after the repair the store has %+v, expected one relist", got)
+	}
+	changed = s.ErrChanged()
 	s.Close()
+	<-changed
 	if err := s.Err(); !errors.Is(err, storage.ErrClosed) {
 		t.Errorf("a closed store reports %v, expected ErrClosed", err)
 	}

@@ -98,6 +98,27 @@ func (s *Store) Close() error {
 // are skipped.
 func (s *Store) Err() error { return s.copy.Health() }
 
+// ErrChanged returns a channel that is closed when the result of Err may have changed.
+func (s *Store) ErrChanged() <-chan struct{} { return s.copy.HealthChanged() }
+
+// Stats describes the copy of a store, for metrics.
+type Stats struct {
+	// Objects is the number of objects and of the store's own resources, such as guards.
+	Objects int
+	// Bytes is the approximate memory that they use.
+	Bytes int64
+	// Live reports whether a watch feeds the copy.
+	Live bool
+	// Relists is the number of times that the database was listed again because a watch had ended.
+	Relists int64
+}
+
+// Stats returns the size and the state of the copy.
+func (s *Store) Stats() Stats {
+	copied := s.copy.Stats()
+	return Stats{Objects: copied.Rows, Bytes: copied.Bytes, Live: copied.Live, Relists: copied.Relists}
+}
+
 // checkOpen returns the reason why the store cannot serve a call.
 func (s *Store) checkOpen(ctx context.Context) error {
 	if s.closed.Load() {
