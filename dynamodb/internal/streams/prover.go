@@ -70,7 +70,7 @@ const (
 	maxTicks, maxAttempts, maxWrites = 1 << 12, 4, 64
 	// minPause and maxPause bound the pause after a proof that gave up.
 	minPause, maxPause = time.Second, proveEvery
-	// proofTime is how long a snapshot waits for a proof, and the reader reads faster than usual because of one.
+	// proofTime is how long a snapshot waits for a proof after its call, and how long the reader reads faster because of one.
 	proofTime = 2 * time.Second
 )
 
@@ -90,9 +90,9 @@ func (p *prover) requestProof() uint64 {
 	return n
 }
 
-// wait waits for a proof that began after a moment, by the local clock. It also returns without one after proofTime, or if the proof
-// gives up. The error is for a reader that has stopped, and for the context's end.
-func (p *prover) wait(ctx context.Context, moment time.Time, stopped <-chan struct{}) error {
+// wait waits for a proof that began after a moment, by the local clock. It also returns without one at until, or if the proof gives
+// up. The error is for a reader that has stopped, and for the context's end.
+func (p *prover) wait(ctx context.Context, moment, until time.Time, stopped <-chan struct{}) error {
 	p.mu.Lock()
 	fresh := p.completedProof > 0 && p.since.After(moment)
 	p.mu.Unlock()
@@ -100,7 +100,7 @@ func (p *prover) wait(ctx context.Context, moment time.Time, stopped <-chan stru
 		return nil
 	}
 	wanted := p.requestProof()
-	timer := time.NewTimer(proofTime)
+	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
 	for {
 		p.mu.Lock()
@@ -220,17 +220,17 @@ func (p *prover) unreached(pos *Position, t *tree) []string {
 // ticksFor chooses the keys of ticks that may reach the shards.
 func (p *prover) ticksFor(unreached []string, pos *Position) []uint16 {
 	var numbers []uint16
-	unknown := 0
+	unknown := false
 	for _, shard := range unreached {
 		if n, ok := p.tickOfShard[shard]; ok {
 			numbers = append(numbers, n)
 			delete(p.tickOfShard, shard) // restored if the tick appears there again
 		} else {
-			unknown++
+			unknown = true
 		}
 	}
-	if unknown > 0 {
-		n := min(max(2*pos.active()-1, 4*unknown), maxTicks-p.written)
+	if unknown {
+		n := min(2*pos.active()-1, maxTicks-p.written)
 		p.written += n
 		for range n {
 			numbers = append(numbers, uint16(mathrand.N(tickKeys)))

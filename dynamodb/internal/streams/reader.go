@@ -92,7 +92,7 @@ func (r *reader) exactPosition(ctx context.Context) (*Position, error) {
 	if at := r.position(); at.isExact() {
 		return at, nil
 	}
-	if err := r.prover.wait(ctx, time.Time{}, r.stoppedCh); err != nil {
+	if err := r.prover.wait(ctx, time.Time{}, time.Now().Add(proofTime), r.stoppedCh); err != nil {
 		return nil, err
 	}
 	for {
