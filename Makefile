@@ -11,10 +11,13 @@ TOOLS := $(CACHE)/bin
 # Test binaries build in parallel, but few of them run at once: each may bring a database server with it. One more than there are processors,
 # because most wait half of the time.
 TEST_P ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
+# The parallel tests of a package wait for databases more than they work.
+TEST_PARALLEL ?= $(shell echo $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )))
 TEST_TIMEOUT ?= 25m
 TESTFLAGS ?=
 PKG ?= ./...
-TEST = $(GO) test -race -tags integration -p $(TEST_P) -timeout $(TEST_TIMEOUT) $(TESTFLAGS)
+# make vet analyses the same code, and all of it; here it would compile facts about every dependency.
+TEST = $(GO) test -race -vet=off -tags integration -p $(TEST_P) -parallel $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS)
 
 .PHONY: help
 help: ## List the targets

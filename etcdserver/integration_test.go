@@ -12,6 +12,7 @@ import (
 	_ "github.com/ashlar-dev/storage/dynamodb"
 	_ "github.com/ashlar-dev/storage/etcd"
 	"github.com/ashlar-dev/storage/etcdserver"
+	"github.com/ashlar-dev/storage/internal/test/dynamofake"
 	"github.com/ashlar-dev/storage/internal/test/env"
 	_ "github.com/ashlar-dev/storage/postgres"
 )
@@ -49,7 +50,7 @@ func TestEtcdItselfUnderHostileRequests(t *testing.T) {
 
 func TestDynamoDBIsRefused(t *testing.T) {
 	t.Parallel()
-	_, err := etcdserver.New(open(t, env.DynamoDB(t).StoreURL(t)), nil)
+	_, err := etcdserver.New(open(t, dynamofake.New(t).URL()), nil)
 	if !errors.Is(err, storage.ErrInvalid) || !strings.Contains(err.Error(), "numbers its changes") {
 		t.Errorf("a store without revisions: %v", err)
 	}

@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -57,10 +59,15 @@ type listedPackage struct {
 	GoFiles                 []string
 }
 
-// listPackages returns the packages of the module and their dependencies, with the files of their export data.
+// listPackages returns the packages of the module and their dependencies, with the files of their export data. Under the race detector
+// it uses the packages compiled for the tests, because compiling all dependencies once more takes minutes.
 func listPackages(t *testing.T) (packages []listedPackage) {
 	t.Helper()
-	list := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles", "./...")
+	args := []string{"list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles"}
+	if build, ok := debug.ReadBuildInfo(); ok && slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		args = append(args, "-race")
+	}
+	list := exec.CommandContext(t.Context(), "go", append(args, "./...")...)
 	list.Dir = filepath.Join("..", "..")
 	list.Stderr = os.Stderr
 	out, err := list.Output()
