@@ -16,6 +16,8 @@ TEST_PARALLEL ?= $(shell echo $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )))
 TEST_TIMEOUT ?= 25m
 TESTFLAGS ?=
 PKG ?= ./...
+# A program with the race detector sleeps for a second before it exits, and tests start hundreds of programs.
+export GORACE ?= atexit_sleep_ms=50
 # make vet analyses the same code, and all of it; here it would compile facts about every dependency.
 TEST = $(GO) test -race -vet=off -tags integration -p $(TEST_P) -parallel $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS)
 

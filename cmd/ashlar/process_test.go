@@ -54,7 +54,7 @@ func start(t *testing.T, env []string, args ...string) *process {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	p := &process{t: t, cmd: exec.Command(self, args...), lines: make(chan string, 10_000), done: make(chan struct{})}
-	p.cmd.Env = append(env, asCommand+"=1")
+	p.cmd.Env = append(env, asCommand+"=1", "GORACE="+os.Getenv("GORACE"))
 	p.cmd.Stderr = &p.err
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // without a terminal, even if the tests have one
 	out, err := p.cmd.StdoutPipe()
