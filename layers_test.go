@@ -119,7 +119,7 @@ func TestAdaptersLinkOnlyTheirDrivers(t *testing.T) {
 func aboveContract(pkg string) bool {
 	name, _ := strings.CutPrefix(pkg, module+"/")
 	first, _, _ := strings.Cut(name, "/")
-	return slices.Contains([]string{"cache", "typed", "lease", "service", "etcdserver"}, first)
+	return slices.Contains([]string{"cache", "typed", "lease", "service", "controller", "etcdserver"}, first)
 }
 
 // Packages above the contract import no adapter, so a server links only the databases that its program imports. Packages below
@@ -132,6 +132,7 @@ func TestLayersAboveTheContract(t *testing.T) {
 		program := strings.HasPrefix(name, "cmd/") || strings.HasPrefix(name, "examples/")
 		for _, dep := range deps {
 			switch {
+			case name == "controller/controllertest" && adapterOf(dep) == "inmem": // its environment has a store
 			case aboveContract(pkg) && adapterOf(dep) != "":
 				t.Errorf("%s links the adapter %s", pkg, dep)
 			case !aboveContract(pkg) && !program && aboveContract(dep):
@@ -163,6 +164,28 @@ func TestTutorialImportsPublicPackages(t *testing.T) {
 				t.Errorf("%s imports %s, which is not one of the public packages that the tutorial uses", p.ImportPath, imported)
 			}
 		}
+	}
+}
+
+// Libraries use the API of OpenTelemetry; only programs link an SDK and exporters.
+func TestLibrariesLinkNoTelemetrySDK(t *testing.T) {
+	t.Parallel()
+	api := 0
+	for pkg, deps := range links(t) {
+		name, _ := strings.CutPrefix(pkg, module+"/")
+		for _, dep := range deps {
+			rest, isOTel := strings.CutPrefix(dep, "go.opentelemetry.io/otel/")
+			switch {
+			case isOTel && adapterOf(pkg) != "" && rest == "metric":
+				api++
+			case strings.HasPrefix(name, "cmd/"), strings.HasPrefix(name, "internal/test/"):
+			case isOTel && (strings.HasPrefix(rest, "sdk") || strings.HasPrefix(rest, "exporters")):
+				t.Errorf("%s links %s", pkg, dep)
+			}
+		}
+	}
+	if api == 0 {
+		t.Error("no adapter links the API of OpenTelemetry: the search is broken")
 	}
 }
 

@@ -3,6 +3,7 @@ package dynamodb
 import (
 	"context"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -13,6 +14,7 @@ import (
 	"github.com/ashlar-dev/storage/driver/backend"
 	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 	"github.com/ashlar-dev/storage/dynamodb/internal/streams"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // linger is how long the stream is read after the last watch was closed.
@@ -69,6 +71,7 @@ func New(ctx context.Context, db *dynamodb.Client, streamsClient *dynamodbstream
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	t := &table{layout: layout{o.Prefix}, db: db, name: o.Table, clock: request.NewClock(), opts: &o}
+	t.telemetry = telemetry.New(o.Telemetry, "aws.dynamodb", strings.TrimSuffix(o.Table+"/"+o.Prefix, "/"))
 	id, err := setup{t}.open(ctx)
 	if err != nil {
 		return nil, err
@@ -77,8 +80,8 @@ func New(ctx context.Context, db *dynamodb.Client, streamsClient *dynamodbstream
 	return &Backend{
 		Backend: backend.New(h, backend.Options[*streams.Position]{
 			MaxSize: o.MaxSize, MaxOps: maxOps, Timeout: o.Timeout, Outage: o.Outage, IdleTimeout: linger,
-			UnboundedFence: true,
-			OnDelivered:    func(ev *streams.Event) { h.marks.noteState(ev.Key, ev.At.Count(), !ev.Delete) },
+			UnboundedFence: true, Telemetry: t.telemetry,
+			OnDelivered: func(ev *streams.Event) { h.marks.noteState(ev.Key, ev.At.Count(), !ev.Delete) },
 		}),
 		handle: h,
 	}, nil
@@ -127,6 +130,7 @@ func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
+	opts.Telemetry = opts.Telemetry.Or(telemetry.FromContext(ctx))
 	cfg, transport, err := s.load(ctx)
 	if err != nil {
 		return nil, err

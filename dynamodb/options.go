@@ -9,6 +9,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/dynamodb/internal/request"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // Options select the store and configure the backend. The zero values are sensible, except for Table.
@@ -40,6 +41,9 @@ type Options struct {
 	// accepts a request for 15 minutes after it was signed, so only then is every request in flight known to be refused by the
 	// fence. A shorter time is for emulators, and must be the same for all handles of a store.
 	FenceWait time.Duration
+
+	// Telemetry receives what the store reports.
+	Telemetry telemetry.Options
 
 	// Spent, if set, receives the capacity units that each request consumed. It is called concurrently.
 	Spent func(units float64)

@@ -11,15 +11,17 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/ashlar-dev/storage/dynamodb/internal/request"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // table sends requests for the items of a store. All other parts of the adapter use it.
 type table struct {
 	layout
-	db    *dynamodb.Client
-	name  string
-	clock *request.Clock
-	opts  *Options
+	db        *dynamodb.Client
+	name      string
+	clock     *request.Clock
+	opts      *Options
+	telemetry *telemetry.Recorder
 }
 
 // retry sends a request until its outcome is known; see request.Retry. It is for requests that are safe to repeat.

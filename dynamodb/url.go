@@ -26,6 +26,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/dial"
 	"github.com/ashlar-dev/storage/internal/params"
 	"github.com/ashlar-dev/storage/internal/scratchstore"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // settings are the connection settings of a URL.
@@ -56,6 +57,7 @@ func parseURL(u *url.URL) (*Options, *settings, error) {
 		Poll:                v.Duration("poll", 200*time.Millisecond),
 		IdlePoll:            v.Duration("idle-poll", 2*time.Second),
 		FenceWait:           v.Duration("fence-wait", 16*time.Minute),
+		Telemetry:           telemetry.Options{Logger: v.Logger()},
 	}
 	s := &settings{
 		region: v.String("region", ""), endpoint: v.String("endpoint", ""), profile: v.String("profile", ""),

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // conn is the connection of a handle to the cluster, with the newest revision that the handle has seen.
@@ -24,6 +25,7 @@ type conn struct {
 	ownsClient bool        // the handle closes the client
 	opts       Options
 	layout     layout
+	telemetry  *telemetry.Recorder
 
 	lifetime context.Context // ends with Close
 	cancel   context.CancelCauseFunc
@@ -41,6 +43,7 @@ func newConn(client *clientv3.Client, opts Options, ownsClient bool) *conn {
 	c := &conn{
 		client: client, kv: leaderKV{clientv3.NewKV(client)}, ranges: leaderKV{clientv3.NewKVFromKVClient(responseLimitKV{kv}, client)}, txns: kv,
 		ownsClient: ownsClient, opts: opts, layout: newLayout(opts.Prefix),
+		telemetry: telemetry.New(opts.Telemetry, "etcd", opts.Prefix),
 	}
 	c.lifetime, c.cancel = context.WithCancelCause(context.Background())
 	return c

@@ -12,6 +12,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/backend"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // Backend is a store in etcd. It has all capabilities: [storage.Pager], [storage.Resumer] and [storage.Transactor], its watches are
@@ -87,6 +88,7 @@ func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
+	target.options.Telemetry = target.options.Telemetry.Or(telemetry.FromContext(ctx))
 	client, err := newClient(ctx, target)
 	if err != nil {
 		return nil, fmt.Errorf("open etcd: %w", err)
@@ -118,6 +120,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, opts Options, owns
 			Timeout:     opts.Timeout,
 			Outage:      opts.Outage,
 			IdleTimeout: time.Minute,
+			Telemetry:   c.telemetry,
 			OnDelivered: func(ev *event) { c.raiseRevision(ev.At.rev) },
 		}),
 		handle: h,

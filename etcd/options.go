@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // Options configures New. The zero value of each field selects its default.
@@ -24,6 +25,8 @@ type Options struct {
 	Outage time.Duration
 	// NoCreate makes New fail if there is no store under the prefix. By default New creates one.
 	NoCreate bool
+	// Telemetry receives what the store reports.
+	Telemetry telemetry.Options
 }
 
 // The defaults and limits of Options.

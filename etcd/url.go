@@ -22,6 +22,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/dial"
 	"github.com/ashlar-dev/storage/internal/params"
 	"github.com/ashlar-dev/storage/internal/scratchstore"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // target is a parsed URL.
@@ -72,6 +73,7 @@ func parseURL(u *url.URL) (*target, error) {
 		MaxRequestBytes: v.Int("max-request-bytes", defaultRequest, defaultRequest, 1<<30),
 		Outage:          v.Duration("outage", defaultOutage),
 		NoCreate:        !v.OnOff("create", true),
+		Telemetry:       telemetry.Options{Logger: v.Logger()},
 	}
 	if err := v.Err(); err != nil {
 		return nil, err

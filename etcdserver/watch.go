@@ -15,21 +15,6 @@ import (
 	"github.com/ashlar-dev/storage/history"
 )
 
-// watch is one watch of a stream.
-type watch struct {
-	stream  *watchStream
-	request *pb.WatchCreateRequest
-	id      int64
-	cancel  context.CancelFunc
-
-	previous *watch        // a cancelled watch with the same number that has not ended yet, or nil
-	finishCh chan struct{} // closed after the last response
-
-	// Guarded by the lock of the stream.
-	follower     history.Follower // nil until it is open
-	sentRevision int64            // everything up to this revision has been sent
-}
-
 // reject answers the request with a reason, after the answers to earlier requests.
 func (w *watch) reject(before <-chan struct{}, answered chan<- struct{}, reason string) {
 	defer close(answered)

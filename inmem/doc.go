@@ -11,6 +11,7 @@
 //	history        the number of changes kept for slow watches, cursors and continue tokens (100000)
 //	history-bytes  the size of these changes in bytes, counting about 640 for each beside its resource (67108864)
 //	timeout        accepted as on every adapter; no call waits for a server
+//	log            debug, info, warn or error: the level from which the store logs to standard error (no log)
 //	outage         accepted as on every adapter; memory has no outages
 //
 // # Guarantees

@@ -7,6 +7,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/backend"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // Options are the settings of a store. Nil and zero values mean the defaults.
@@ -19,6 +20,10 @@ type Options struct {
 	// A watch or a listing in pages that falls further behind ends. Handles of a named store share its history, and the last handle opened
 	// with a bound sets it.
 	HistoryBytes int
+	// Telemetry receives what the store reports.
+	Telemetry telemetry.Options
+
+	name string // of the store, for its reports
 }
 
 // Backend is an opened store. It implements storage.Backend, storage.Pager, storage.Resumer and storage.Transactor, and its
@@ -45,12 +50,13 @@ func open(s *store, opts *Options) *Backend {
 		opts = &Options{}
 	}
 	s.limitHistory(opts.History, opts.HistoryBytes)
-	h := &handle{store: s}
+	h := &handle{store: s, telemetry: telemetry.New(opts.Telemetry, "memory", opts.name)}
 	return &Backend{
 		Backend: backend.New(h, backend.Options[position]{
-			MaxSize: opts.MaxSize,
-			MaxOps:  1024,
-			Timeout: -1, // no call waits for a server; a writer that waits for the feed does so until its context ends
+			MaxSize:   opts.MaxSize,
+			MaxOps:    1024,
+			Telemetry: h.telemetry,
+			Timeout:   -1, // no call waits for a server; a writer that waits for the feed does so until its context ends
 			// Watches fall back to the store's own history, so the feed's log can be short.
 			LogEvents: 1000,
 		}),
@@ -61,7 +67,8 @@ func open(s *store, opts *Options) *Backend {
 // handle is an opened store. It implements driver.Driver.
 type handle struct {
 	*store
-	closed atomic.Bool
+	telemetry *telemetry.Recorder
+	closed    atomic.Bool
 }
 
 var (

@@ -13,6 +13,7 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/params"
 	"github.com/ashlar-dev/storage/internal/scratchstore"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 func init() {
@@ -46,6 +47,8 @@ func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 		MaxSize:      p.Int("max-size", 0, 1, driver.MaxSize),
 		History:      p.Int("history", 0, 1, 1<<30),
 		HistoryBytes: p.Int("history-bytes", 0, 1, 1<<30),
+		Telemetry:    telemetry.Options{Logger: p.Logger()}.Or(telemetry.FromContext(ctx)),
+		name:         name,
 	}
 	create := p.OnOff("create", true)
 	p.Duration("timeout", 30*time.Second)

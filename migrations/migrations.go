@@ -1,20 +1,19 @@
 // Package migrations holds the SQL schema of a store in Postgres as numbered steps, and applies them. (Package migrate, in contrast,
 // moves the data of a store from one backend to another.)
 //
-// A store is one schema in a database. Its table schema_version has a row for each applied step, with the version that the step leads
-// to and the checksum of the step's text. A program refuses a store that is newer than its steps, or whose steps differ from its own.
+// A store is one schema in a database. Its table schema_version has a row for each applied step: the version that the step leads to, the
+// checksum of the step's text, and the oldest version whose programs still work with the store. A program refuses a store whose steps differ
+// from its own, and a newer store that its version is too old for.
+//
+// A step is of one of two kinds. An expanding step admits the programs of the version before, so that they run beside newer programs
+// during an upgrade. A contracting step does not: it is applied when the last older program has ended.
 package migrations
 
 import (
 	"context"
-	"crypto/sha256"
-	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
-	"strings"
-	"text/template"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -23,40 +22,11 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-//go:embed *.sql
-var files embed.FS
-
-// developmentVersions is the number of schema versions before the first release. The first step leads to the next version, so that
-// programs of that time refuse the store as newer.
-const developmentVersions = 8
-
-// Latest is the schema version that this program creates and needs.
+// Latest is the schema version that this program creates.
 var Latest = developmentVersions + len(steps)
 
-// step is a file of this package. Its text must not change once a program with it was released: add another step instead.
-type step struct {
-	name, checksum string
-	text           *template.Template
-}
-
-var steps = func() (all []step) {
-	names, err := fs.Glob(files, "*.sql") // sorted
-	for _, name := range names {
-		var text []byte
-		if text, err = files.ReadFile(name); err != nil {
-			break
-		}
-		all = append(all, newStep(name, string(text)))
-	}
-	if err != nil {
-		panic(err)
-	}
-	return all
-}()
-
-func newStep(name, text string) step {
-	return step{name, fmt.Sprintf("%x", sha256.Sum256([]byte(text))), template.Must(template.New(name).Parse(text))}
-}
+// Oldest is the oldest schema version that this program works with. An older store has to be upgraded first.
+const Oldest = developmentVersions + 1
 
 var (
 	// ErrNone reports that the schema contains no store.
@@ -72,23 +42,37 @@ type Querier interface {
 
 // Version returns the version of the store in a schema, or [ErrNone].
 func Version(ctx context.Context, conn Querier, schema string) (int, error) {
-	version, _, err := readVersion(ctx, conn, schema)
-	return version, err
+	r, err := readRecord(ctx, conn, schema)
+	return r.version, err
 }
 
-// readVersion returns the version of a store, and the checksums of its steps. A store of a development version has no column for them.
-func readVersion(ctx context.Context, conn Querier, schema string) (version int, checksums []string, err error) {
-	var last *int
-	err = conn.QueryRow(ctx, "select max(version), array_agg(coalesce(to_jsonb(step) ->> 'checksum', '') order by version) from "+table(schema)+" as step").
-		Scan(&last, &checksums)
+// record is what the table schema_version contains.
+type record struct {
+	version   int
+	checksums []string // of the steps, in their order; empty in a development version
+	oldest    int      // the oldest version whose programs work with the store
+}
+
+func readRecord(ctx context.Context, conn Querier, schema string) (record, error) {
+	var version, oldest *int
+	var r record
+	// The columns checksum and oldest were added later: a development version lacks both, version 9 lacks oldest.
+	err := conn.QueryRow(ctx, `
+select max(version), array_agg(coalesce(to_jsonb(step) ->> 'checksum', '') order by version),
+       (array_agg((to_jsonb(step) ->> 'oldest')::int order by version desc))[1]
+from `+table(schema)+` as step`).Scan(&version, &r.checksums, &oldest)
 	var pg *pgconn.PgError
-	if errors.As(err, &pg) && (pg.Code == undefinedTable || pg.Code == invalidSchemaName) || err == nil && last == nil {
-		return 0, nil, ErrNone
+	if errors.As(err, &pg) && (pg.Code == undefinedTable || pg.Code == invalidSchemaName) || err == nil && version == nil {
+		return record{}, ErrNone
 	}
 	if err != nil {
-		return 0, nil, err
+		return record{}, err
 	}
-	return *last, checksums, nil
+	r.version, r.oldest = *version, *version
+	if oldest != nil {
+		r.oldest = *oldest
+	}
+	return r, nil
 }
 
 const (
@@ -97,40 +81,45 @@ const (
 )
 
 // Check returns the version of the store in a schema, or [ErrNone]. It returns storage.ErrNewerSchema or [ErrIncompatible], with the
-// version, if this program can neither open nor upgrade the store.
+// version, if this program can neither open nor upgrade the store. A version above [Latest] without an error is of a newer store that
+// admits this program. A version below [Oldest] has to be upgraded.
 func Check(ctx context.Context, conn Querier, schema string) (version int, err error) {
 	return check(ctx, conn, schema, steps)
 }
 
 func check(ctx context.Context, conn Querier, schema string, steps []step) (version int, err error) {
-	version, checksums, err := readVersion(ctx, conn, schema)
+	r, err := readRecord(ctx, conn, schema)
 	switch latest := developmentVersions + len(steps); {
 	case err != nil:
 		return 0, err
-	case version > latest:
-		return version, fmt.Errorf("%w: the store has schema version %d, this program supports up to %d", storage.ErrNewerSchema, version, latest)
-	case version <= developmentVersions:
-		return version, fmt.Errorf("%w: the store has the development schema version %d; export it with the previous program (ashlar export), "+
-			"and import it into a new store (ashlar import)", ErrIncompatible, version)
-	case len(checksums) != version-developmentVersions:
-		return version, fmt.Errorf("%w: the table schema_version has %d rows at version %d, expected %d; restore it from a backup",
-			ErrIncompatible, len(checksums), version, version-developmentVersions)
+	case r.oldest > latest:
+		return r.version, fmt.Errorf("%w: the store has schema version %d, which programs of version %d and later can use; this program has version %d",
+			storage.ErrNewerSchema, r.version, r.oldest, latest)
+	case r.version <= developmentVersions:
+		return r.version, fmt.Errorf("%w: the store has the development schema version %d; export it with the previous program (ashlar export), "+
+			"and import it into a new store (ashlar import)", ErrIncompatible, r.version)
+	case len(r.checksums) != r.version-developmentVersions:
+		return r.version, fmt.Errorf("%w: the table schema_version has %d rows at version %d, expected %d; restore it from a backup",
+			ErrIncompatible, len(r.checksums), r.version, r.version-developmentVersions)
 	}
-	for i, checksum := range checksums {
-		if checksum != steps[i].checksum {
-			return version, fmt.Errorf("%w: the text of step %s has changed: the store has the checksum %.12s, this program %.12s; "+
-				"use the program version that created the store", ErrIncompatible, steps[i].name, checksum, steps[i].checksum)
+	for i, step := range steps[:min(len(steps), len(r.checksums))] {
+		if r.checksums[i] != step.checksum {
+			return r.version, fmt.Errorf("%w: the text of step %s has changed: the store has the checksum %.12s, this program %.12s; "+
+				"use the program version that created the store", ErrIncompatible, step.Name, r.checksums[i], step.checksum)
 		}
 	}
-	return version, nil
+	return r.version, nil
 }
 
 // Up upgrades the store in a schema to [Latest], or creates the store and, if necessary, its schema. It returns the previous version,
-// 0 for a new store, and the errors of [Check]. Up is one transaction, which holds a lock for the schema, so any number of processes
+// 0 for a new store, and the errors of [Check]. It does not change a newer store. Up is one transaction, which holds a lock for the schema, so any number of processes
 // may call it at once, also through PgBouncer.
 //
 // The deadline of ctx bounds the waits for locks, and the creation of a store. An upgrade that has started continues after the
 // deadline: otherwise a long one would start again each time, with the store locked, and never end.
+//
+// If the server stops waiting for its synchronous standby, the upgrade may not be durable: Up returns no error, but the connection
+// receives a warning.
 func Up(ctx context.Context, conn *pgx.Conn, schema string) (from int, err error) {
 	return up(ctx, conn, schema, steps)
 }
@@ -156,7 +145,7 @@ func up(ctx context.Context, conn *pgx.Conn, schema string, steps []step) (from 
 		return 0, err
 	case hasStore:
 		from, err = check(ctx, tx, schema, steps)
-		if err != nil || from == developmentVersions+len(steps) {
+		if err != nil || from >= developmentVersions+len(steps) {
 			return from, err
 		}
 		var stop context.CancelFunc
@@ -167,31 +156,21 @@ func up(ctx context.Context, conn *pgx.Conn, schema string, steps []step) (from 
 			return 0, err
 		}
 	}
-	for i := max(0, from-developmentVersions); i < len(steps); i++ {
-		if err := steps[i].apply(ctx, tx, schema, developmentVersions+i+1); err != nil {
-			return from, fmt.Errorf("upgrade the schema from version %d by %s: %w", from, steps[i].name, err)
+	planned, err := plan(from, schema, steps)
+	if err != nil {
+		return from, err
+	}
+	for _, s := range planned {
+		if err := s.apply(ctx, tx, schema, steps[s.Version-developmentVersions-1].checksum); err != nil {
+			return from, fmt.Errorf("upgrade the schema from version %d by %s: %w", from, s.Name, err)
 		}
 	}
 	return from, tx.Commit(ctx)
 }
 
-// apply executes the text of a step, and records the version that it leads to.
-func (s *step) apply(ctx context.Context, tx pgx.Tx, schema string, version int) error {
-	var text strings.Builder
-	err := s.text.Execute(&text, map[string]string{
-		"schema": pgx.Identifier{schema}.Sanitize(), "name": literal(pgx.Identifier{schema, "changes"}), "sequence": literal(pgx.Identifier{schema, "changes_seq"}),
-	})
-	if err == nil {
-		_, err = tx.Exec(ctx, text.String())
-	}
-	if err == nil {
-		_, err = tx.Exec(ctx, "insert into "+table(schema)+" (version, checksum) values ($1, $2)", version, s.checksum)
-	}
-	return err
-}
-
 // bound makes the server end a wait for a lock at the caller's deadline: the server does not notice by itself that the caller has
-// returned, and all others would wait behind it. It removes the session's timeouts for statements and transactions.
+// returned, and all others would wait behind it. It removes the session's timeouts for statements and transactions, and lets the server
+// send warnings.
 func bound(ctx context.Context, tx pgx.Tx) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		remaining := max(time.Until(deadline).Milliseconds(), 1)
@@ -199,7 +178,8 @@ func bound(ctx context.Context, tx pgx.Tx) error {
 			return err
 		}
 	}
-	_, err := tx.Exec(ctx, "select set_config(name, '0', true) from pg_settings where name in ('statement_timeout', 'transaction_timeout')")
+	_, err := tx.Exec(ctx, "select set_config(name, '0', true), set_config('client_min_messages', 'warning', true) from pg_settings "+
+		"where name in ('statement_timeout', 'transaction_timeout')")
 	return err
 }
 
@@ -213,8 +193,3 @@ func withoutDeadline(ctx context.Context) (context.Context, context.CancelFunc) 
 	})
 	return work, func() { stop(); cancel() }
 }
-
-// literal returns a qualified name, escaped for a string literal.
-func literal(name pgx.Identifier) string { return strings.ReplaceAll(name.Sanitize(), "'", "''") }
-
-func table(schema string) string { return pgx.Identifier{schema, "schema_version"}.Sanitize() }

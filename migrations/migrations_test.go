@@ -13,8 +13,13 @@ func TestStepsKeepTheirText(t *testing.T) {
 		t.Fatalf("got %d steps, expected %d", len(steps), len(checksums))
 	}
 	for i, want := range checksums {
-		if got := steps[i]; got.name != want.name || got.checksum != want.checksum {
-			t.Errorf("step %d is %s with the checksum %s, expected %s with %s", i+1, got.name, got.checksum, want.name, want.checksum)
+		if got := steps[i]; got.Name != want.name || got.checksum != want.checksum {
+			t.Errorf("step %d is %s with the checksum %s, expected %s with %s", i+1, got.Name, got.checksum, want.name, want.checksum)
+		}
+	}
+	for _, s := range steps[1:] {
+		if s.Lock == locksOfNewTables {
+			t.Errorf("%s has no headings about its locks and its duration, see newStep", s.Name)
 		}
 	}
 }

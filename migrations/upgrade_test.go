@@ -5,6 +5,7 @@ package migrations
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -153,5 +154,30 @@ func TestUpgradeStopsWaiting(t *testing.T) {
 	}
 	if _, err := Check(ctx, conn, schema); !errors.Is(err, storage.ErrNewerSchema) {
 		t.Errorf("a program of the previous version opens the store: %v", err)
+	}
+}
+
+// TestExpandThenContract upgrades a store by a step that programs of the previous version survive, and by one that they do not.
+func TestExpandThenContract(t *testing.T) {
+	t.Parallel()
+	ctx := fixture.Context(t)
+	server, schema, expanded := newStore(t, fmt.Sprintf("-- lock: share on resources\n-- duration: constant\n-- oldest program: %d\ncreate table {{.schema}}.next ()", Latest))
+	contracted := append(slices.Clone(expanded), newStep("contract.sql", "drop table {{.schema}}.next"))
+	conn := server.Connect(t)
+	planned, err := plan(Latest, schema, contracted)
+	if err != nil || len(planned) != 2 || planned[0].Oldest != Latest || planned[0].Lock != "share on resources" || planned[1].Oldest != Latest+2 {
+		t.Fatalf("plan returned %+v, %v", planned, err)
+	}
+	for i, next := range [][]step{expanded, contracted} {
+		if from, err := up(ctx, conn, schema, next); err != nil || from != Latest+i {
+			t.Fatalf("upgraded from version %d: %v", from, err)
+		}
+		version, err := Check(ctx, conn, schema)
+		if refused := errors.Is(err, storage.ErrNewerSchema); version != Latest+i+1 || refused != (i == 1) || err != nil && !refused {
+			t.Errorf("a program of the previous version, after %s: version %d, %v", next[len(next)-1].Name, version, err)
+		}
+	}
+	if from, err := up(ctx, conn, schema, expanded); !errors.Is(err, storage.ErrNewerSchema) {
+		t.Errorf("a program of the expanded version upgraded the contracted store from version %d: %v", from, err)
 	}
 }

@@ -4,6 +4,7 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
+	"github.com/ashlar-dev/storage/postgres"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -40,12 +42,13 @@ func TestCancelledWaitBehindPooler(t *testing.T) {
 
 // cancelWaits runs the test on a server, whose store is opened by another URL if there is one.
 func cancelWaits(t *testing.T, server *env.PostgresServer, open ...*env.PostgresServer) {
-	const schema = "store" // dropped with the server
-	storeURL := server.StoreURLIn(t, schema)
-	if len(open) > 0 {
-		storeURL = open[0].StoreURLIn(t, schema, "listen=off")
+	storeURL := func(schema string) string { // the schemas are dropped with the server
+		if len(open) > 0 {
+			return open[0].StoreURLIn(t, schema, "listen=off")
+		}
+		return server.StoreURLIn(t, schema)
 	}
-	b := fixture.Open(t, storeURL)
+	b := fixture.Open(t, storeURL("store"))
 	old := map[string]*resourcepb.Resource{}
 	for _, name := range []string{"update", "commit", "delete"} {
 		old[name] = fixture.Write(t, b, fixture.Resource(name, "old"))
@@ -106,6 +109,13 @@ func cancelWaits(t *testing.T, server *env.PostgresServer, open ...*env.Postgres
 	for name, revision := range map[string]int64{"compaction": newest, "compaction of compacted history": newest - 2} {
 		all[name] = func(ctx context.Context) (string, error) { return "", past.Compact(ctx, revision) }
 	}
+	all["opening of a new store"] = func(ctx context.Context) (string, error) {
+		opened, err := storage.Open(ctx, storeURL("opened"))
+		if err == nil {
+			err = opened.Close()
+		}
+		return "", err
+	}
 	var calls sync.WaitGroup
 	for name, call := range all {
 		calls.Go(func() {
@@ -115,6 +125,12 @@ func cancelWaits(t *testing.T, server *env.PostgresServer, open ...*env.Postgres
 				t.Errorf("%s: %q, %v; no standby has it, expected ErrInconsistent", name, version, err)
 			}
 		})
+	}
+	upgraded := parseURL(t, storeURL("upgraded"))
+	for _, attempt := range []string{"creation of a store", "repeated creation of a store"} {
+		if from, err := postgres.UpgradeSchema(fixture.Context(t), upgraded); !errors.Is(err, storage.ErrInconsistent) {
+			t.Errorf("%s: from version %d, %v; no standby has it, expected ErrInconsistent", attempt, from, err)
+		}
 	}
 	calls.Wait()
 	close(stop)

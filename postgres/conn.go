@@ -15,6 +15,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // database is the common part of all parts of a handle: the connections, the statements and the id of the store, and the retries.
@@ -23,13 +24,14 @@ type database struct {
 	sql  *statements
 	id   atomic.Pointer[driver.StoreID] // of the store, which may be replaced by another one
 
-	main     *pgxpool.Pool
-	catchUp  chan struct{} // has an element for each connection of main that reads history for a watch
-	side     *pgxpool.Pool // for the feed's polls and NOTIFY, which must not wait behind callers
-	pools    []*pgxpool.Pool
-	sessions sessions
-	watchdog *watchdog
-	replica  *replica // nil: none
+	main      *pgxpool.Pool
+	catchUp   chan struct{} // has an element for each connection of main that reads history for a watch
+	side      *pgxpool.Pool // for the feed's polls and NOTIFY, which must not wait behind callers
+	pools     []*pgxpool.Pool
+	sessions  sessions
+	watchdog  *watchdog
+	telemetry *telemetry.Recorder
+	replica   *replica // nil: none
 
 	lifetime context.Context // ends with Close
 	end      context.CancelFunc
@@ -39,6 +41,8 @@ type database struct {
 
 func newDatabase(main *pgxpool.Pool, opts Options) (*database, error) {
 	d := &database{opts: opts, sql: newStatements(opts.Schema), main: main, catchUp: make(chan struct{}, max(1, main.Config().MaxConns/catchUpShare))}
+	// The semantic conventions join the names of the database and of the schema.
+	d.telemetry = telemetry.New(opts.Telemetry, "postgresql", main.Config().ConnConfig.Database+"|"+opts.Schema)
 	d.lifetime, d.end = context.WithCancel(context.Background())
 	d.abortCtx, d.abort = context.WithCancel(context.Background())
 	config := main.Config()

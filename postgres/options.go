@@ -12,14 +12,18 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // Options configures a backend. The zero value of a field selects its default, which equals the default of the URL parameter.
 type Options struct {
 	// Schema is the name of the schema that contains the store. Default: "ashlar".
 	Schema string
-	// NoCreate makes New refuse a store that does not exist or has an older schema, instead of creating or upgrading it.
+	// NoCreate makes New refuse a store that does not exist, instead of creating it.
 	NoCreate bool
+	// Upgrade makes New upgrade a store with an older schema. Without it, New opens a store from version migrations.Oldest on, and
+	// refuses an older one.
+	Upgrade bool
 	// MaxSize is the maximum size of a resource in bytes. Default: 1 MiB.
 	MaxSize int
 	// Timeout bounds calls whose context has no deadline. Default: 30 s.
@@ -38,6 +42,8 @@ type Options struct {
 	Listen *pgx.ConnConfig
 	// Replica, if set, answers eventual reads and lists while it is fresh enough. The caller closes it.
 	Replica *pgxpool.Pool
+	// Telemetry receives what the store reports.
+	Telemetry telemetry.Options
 
 	forgetful time.Duration // overrides Retention, for tests
 }

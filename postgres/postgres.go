@@ -13,6 +13,7 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/backend"
 	"github.com/ashlar-dev/storage/internal/dial"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 func init() {
@@ -96,7 +97,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Backend, erro
 	h := newHandle(d)
 	return &Backend{
 		Backend: backend.New(h, backend.Options[position]{
-			MaxSize: o.MaxSize, MaxOps: maxOps, Timeout: o.Timeout, Outage: o.Outage, IdleTimeout: time.Minute,
+			MaxSize: o.MaxSize, MaxOps: maxOps, Timeout: o.Timeout, Outage: o.Outage, IdleTimeout: time.Minute, Telemetry: d.telemetry,
 		}),
 		handle: h,
 	}, nil
@@ -157,6 +158,7 @@ func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 }
 
 func (t *target) open(ctx context.Context) (*Backend, error) {
+	t.opts.Telemetry = t.opts.Telemetry.Or(telemetry.FromContext(ctx))
 	if f := dial.From(ctx); f != nil {
 		t.dialWith(f)
 	}

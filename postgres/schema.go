@@ -18,6 +18,7 @@ import (
 
 // open makes sure that the store exists with the schema version of this program, and reads its id.
 func (d *database) open(ctx context.Context) error {
+	uncertain := false // an attempt may have upgraded the store, and may not be durable
 	return d.retry(ctx, func(ctx context.Context) error {
 		conn, err := primary(ctx, d.main)
 		if err != nil {
@@ -31,7 +32,7 @@ func (d *database) open(ctx context.Context) error {
 		if conn.Conn().PgConn().CustomData()[preparedKey] == nil {
 			return permanent{fmt.Errorf("%w: the pool is not configured by postgres.Prepare", storage.ErrInvalid)}
 		}
-		if err := d.prepare(ctx, conn.Conn()); err != nil {
+		if err := d.prepare(ctx, conn.Conn(), &uncertain); err != nil {
 			return err
 		}
 		var id driver.StoreID
@@ -48,22 +49,39 @@ func (d *database) open(ctx context.Context) error {
 	})
 }
 
-// prepare creates or upgrades the tables, unless the option NoCreate forbids it.
-func (d *database) prepare(ctx context.Context, conn *pgx.Conn) error {
+// prepare creates the tables of a store that does not exist, unless the option NoCreate forbids it, and upgrades older ones with the
+// option Upgrade.
+func (d *database) prepare(ctx context.Context, conn *pgx.Conn, uncertain *bool) error {
 	version, err := migrations.Check(ctx, conn, d.opts.Schema)
-	switch {
-	case err != nil && !errors.Is(err, migrations.ErrNone):
+	switch none := errors.Is(err, migrations.ErrNone); {
+	case err != nil && !none:
 		return schemaError(err)
-	case version == migrations.Latest:
-		return nil
-	case d.opts.NoCreate && err != nil:
-		return permanent{fmt.Errorf("%w: %w; create it by opening it without create=off, or by: ashlar schema up", storage.ErrNoStore, err)}
-	case d.opts.NoCreate:
-		return permanent{fmt.Errorf("the store has schema version %d, this program needs %d; upgrade it by opening it without create=off, or by: ashlar schema up",
-			version, migrations.Latest)}
+	case none && d.opts.NoCreate:
+		return permanent{fmt.Errorf("%w: %w; create it by opening it without create=off, or by: ashlar schema upgrade", storage.ErrNoStore, err)}
+	case none || d.opts.Upgrade && version < migrations.Latest || *uncertain:
+		*uncertain = true
+		_, err = upgrade(ctx, conn, d.sessions.of(conn), d.sql)
+		return schemaError(err)
+	case version < migrations.Oldest:
+		return permanent{fmt.Errorf("the store has schema version %d, this program needs %d; upgrade it by: ashlar schema upgrade, or by opening it with upgrade=auto",
+			version, migrations.Oldest)}
 	}
-	_, err = migrations.Up(ctx, conn, d.opts.Schema)
-	return schemaError(err)
+	return nil
+}
+
+// upgrade creates a store, or upgrades it to the latest version, and returns its previous version. It returns an error if the result may
+// not be durable. If the store has the latest version already, upgrade proves that an earlier attempt is durable.
+func upgrade(ctx context.Context, conn *pgx.Conn, on *session, sql *statements) (from int, err error) {
+	on.hasWarning = false
+	from, err = migrations.Up(ctx, conn, sql.schema)
+	durable := true
+	if err == nil && from >= migrations.Latest {
+		err = conn.QueryRow(ctx, sql.proveSchema, pgx.QueryExecModeExec, from).Scan(&durable)
+	}
+	if err == nil && (on.hasWarning || !durable) {
+		err = fmt.Errorf("upgrade the schema to version %d: %w", migrations.Latest, errUnsure)
+	}
+	return from, err
 }
 
 // schemaError marks the errors of a store that this program cannot use as permanent.
@@ -80,8 +98,14 @@ type Schema struct {
 	Name string
 	// Version is the version of the store; 0 if there is none.
 	Version int
-	// Latest is the version that this program creates and needs.
+	// Latest is the version that this program creates.
 	Latest int
+	// Oldest is the oldest version that this program works with.
+	Oldest int
+	// Steps are the steps that an upgrade to Latest applies.
+	Steps []migrations.Step
+	// Refusal is why this program can neither open nor upgrade the store, storage.ErrNewerSchema or migrations.ErrIncompatible, or nil.
+	Refusal error
 }
 
 // SchemaStatus returns the schema version of the store that a URL names. It neither opens nor changes the store.
@@ -91,23 +115,32 @@ func SchemaStatus(ctx context.Context, u *url.URL) (Schema, error) {
 		return Schema{}, err
 	}
 	defer closeConn(conn)
-	s := Schema{Name: t.opts.Schema, Latest: migrations.Latest}
-	s.Version, err = migrations.Version(ctx, conn, s.Name)
-	if err != nil && !errors.Is(err, migrations.ErrNone) {
+	s := Schema{Name: t.opts.Schema, Latest: migrations.Latest, Oldest: migrations.Oldest}
+	s.Version, err = migrations.Check(ctx, conn, s.Name)
+	switch {
+	case errors.Is(err, storage.ErrNewerSchema) || errors.Is(err, migrations.ErrIncompatible):
+		s.Refusal = err
+		return s, nil
+	case err != nil && !errors.Is(err, migrations.ErrNone):
 		return Schema{}, fmt.Errorf("schema %q: %w", s.Name, err)
 	}
-	return s, nil
+	s.Steps, err = migrations.Plan(s.Version, s.Name)
+	return s, err
 }
 
 // UpgradeSchema creates the store that a URL names, or upgrades it to the latest version, and returns its previous version, 0 for
-// a new store. It returns storage.ErrNewerSchema if the store is newer than this program.
+// a new store. It returns storage.ErrNewerSchema if the store is newer than this program, and storage.ErrInconsistent if the upgrade may
+// not be durable: then the caller repeats the call, which upgrades the store or proves that the upgrade is durable.
 func UpgradeSchema(ctx context.Context, u *url.URL) (from int, err error) {
 	conn, t, err := connect(ctx, u)
 	if err != nil {
 		return 0, err
 	}
 	defer closeConn(conn)
-	from, err = migrations.Up(ctx, conn, t.opts.Schema)
+	from, err = upgrade(ctx, conn, new(sessions).of(conn), newStatements(t.opts.Schema))
+	if errors.Is(err, errUnsure) {
+		err = fmt.Errorf("%w: %w; repeat the upgrade", storage.ErrInconsistent, err)
+	}
 	if err != nil && !errors.Is(err, storage.ErrNewerSchema) {
 		return from, fmt.Errorf("schema %q: %w", t.opts.Schema, err)
 	}

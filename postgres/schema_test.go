@@ -54,7 +54,7 @@ func TestDevelopmentStoreIsRefused(t *testing.T) {
 				t.Errorf("upgraded: %v", err)
 			}
 			status, err := postgres.SchemaStatus(ctx, parseURL(t, storeURL))
-			if err != nil || status.Version != version || status.Latest != migrations.Latest || status.Name != schema {
+			if err != nil || !errors.Is(status.Refusal, migrations.ErrIncompatible) || status.Version != version || status.Latest != migrations.Latest || status.Name != schema {
 				t.Errorf("status: %+v, %v", status, err)
 			}
 		})
@@ -139,7 +139,35 @@ func TestNewerStoreIsRefused(t *testing.T) {
 	if _, err := postgres.UpgradeSchema(ctx, parseURL(t, storeURL)); !errors.Is(err, storage.ErrNewerSchema) {
 		t.Errorf("upgraded: %v", err)
 	}
-	if status, err := postgres.SchemaStatus(context.WithoutCancel(ctx), parseURL(t, storeURL)); err != nil || status.Version != migrations.Latest+1 {
+	if status, err := postgres.SchemaStatus(context.WithoutCancel(ctx), parseURL(t, storeURL)); err != nil || status.Version != migrations.Latest+1 || !errors.Is(status.Refusal, storage.ErrNewerSchema) {
+		t.Errorf("status: %+v, %v", status, err)
+	}
+}
+
+// TestNewerStoreAdmitsProgram opens a store that a newer program upgraded by a step that this program survives. An upgrade changes nothing.
+func TestNewerStoreAdmitsProgram(t *testing.T) {
+	t.Parallel()
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
+	schema := server.Schema(t)
+	storeURL := server.StoreURLIn(t, schema)
+	old := fixture.Open(t, storeURL)
+	w := fixture.WatchAll(t, old)
+	endOfSnapshot(t, w)
+	versions := pgx.Identifier{schema, "schema_version"}.Sanitize()
+	if _, err := server.Connect(t).Exec(ctx, fmt.Sprintf("alter table %s add column if not exists oldest int; insert into %[1]s (version, checksum, oldest) values (%d, 'newer', %d)",
+		versions, migrations.Latest+1, migrations.Latest)); err != nil {
+		t.Fatal(err)
+	}
+	for _, suffix := range []string{"", "&create=off", "&upgrade=auto"} {
+		written := fixture.Write(t, fixture.Open(t, storeURL+suffix), fixture.Resource("name"+fmt.Sprint(len(suffix)), "v"))
+		expect(t, "a watch from before the upgrade", w, written)
+	}
+	if from, err := postgres.UpgradeSchema(ctx, parseURL(t, storeURL)); err != nil || from != migrations.Latest+1 {
+		t.Errorf("upgrade returned version %d, %v, expected %d", from, err, migrations.Latest+1)
+	}
+	status, err := postgres.SchemaStatus(ctx, parseURL(t, storeURL))
+	if err != nil || status.Version != migrations.Latest+1 || status.Refusal != nil || len(status.Steps) > 0 {
 		t.Errorf("status: %+v, %v", status, err)
 	}
 }

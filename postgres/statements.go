@@ -20,11 +20,11 @@ type statements struct {
 	strongChildren, strongList                                                             string
 	strongListSteps                                                                        [maxWildcards]string
 	updateOne, deleteOne, updateMany, apply, applyGuarded, revoke, writers, tokens         string
-	proveDurable                                                                           string
 	lastNumber, final, saveFinal, last, tokenPrefix, tokensIn, changes                     string
 	presentPage, presentRange, presentRows, presentCount, historyPage, historyCount        string
 	noChangeSince, countSince, changeAt, lastBefore, readKeys, hasChangeFrom               string
-	before, compact, proveCompacted, retentionLock, mark, moveOldest, forget, step, prune  string
+	proveDurable, proveSchema, proveCompacted                                              string
+	before, compact, retentionLock, mark, moveOldest, forget, step, prune                  string
 	recordPruning, readNote, createNote, updateNote, deleteNote, noteExists, lockNote      string
 	fenceState, setFenceTarget, deleteFenceTarget, closeFence, openFence, dropFence        string
 	createTrigger, dropTrigger, notify, notifyListeners, announceListener                  string
@@ -57,7 +57,7 @@ func renderStatements(schema string, render func(name string, argument any) stri
 		children: text("children"), list: text("list"),
 
 		updateOne: text("update_one"), deleteOne: text("delete_one"), updateMany: text("update_many"), apply: text("apply"), applyGuarded: render("apply", true),
-		revoke: text("revoke"), writers: text("writers"), tokens: text("tokens"), proveDurable: text("prove_durable"),
+		revoke: text("revoke"), writers: text("writers"), tokens: text("tokens"), proveDurable: text("prove_durable"), proveSchema: text("prove_schema"),
 
 		lastNumber: text("last_number"), final: text("final"), saveFinal: text("save_final"), last: text("last"),
 		tokenPrefix: text("token_prefix"), tokensIn: text("tokens_in"), changes: text("changes"),

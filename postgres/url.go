@@ -17,6 +17,7 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/dial"
 	"github.com/ashlar-dev/storage/internal/params"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // connectionParameters are the URL parameters that are passed on to libpq, pgx or the server, with their meaning there.
@@ -59,11 +60,13 @@ func parseURL(u *url.URL) (*target, error) {
 	t := &target{opts: Options{
 		Schema:    v.String("schema", defaultSchema),
 		NoCreate:  !v.OnOff("create", true),
+		Upgrade:   v.Choice("upgrade", "off", "auto", "off") == "auto",
 		MaxSize:   v.Int("max-size", driver.MaxSize, 1, driver.MaxSize),
 		Timeout:   v.Duration("timeout", 0),
 		Outage:    v.Duration("outage", 0),
 		Retention: v.DurationFrom("retention", 0, driver.TokenLifetime),
 		Poll:      v.Duration("poll", 0),
+		Telemetry: telemetry.Options{Logger: v.Logger()},
 	}}
 	listen, replica := v.String("listen", "on"), v.String("replica", "")
 	rest := url.Values{}
@@ -220,6 +223,7 @@ func connect(ctx context.Context, u *url.URL) (*pgx.Conn, *target, error) {
 	if t.pool.ConnConfig.ConnectTimeout == 0 {
 		t.pool.ConnConfig.ConnectTimeout = 30 * time.Second
 	}
+	prepareConn(t.pool.ConnConfig)
 	conn, err := pgx.ConnectConfig(ctx, t.pool.ConnConfig)
 	if err != nil {
 		return nil, nil, driver.Unreachable(fmt.Errorf("%w: %w", storage.ErrInconsistent, err))

@@ -290,7 +290,9 @@ type Resource struct {
 	// Status contains the report of each controller, under its own key.
 	Status map[string]*Status `protobuf:"bytes,6,rep,name=status,proto3" json:"status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Data is the content. The store never decodes it.
-	Data          *anypb.Any `protobuf:"bytes,7,opt,name=data,proto3" json:"data,omitempty"`
+	Data *anypb.Any `protobuf:"bytes,7,opt,name=data,proto3" json:"data,omitempty"`
+	// Author is the caller whose write made this version, if the service records authors. Clients cannot set it through the service.
+	Author        string `protobuf:"bytes,100,opt,name=author,proto3" json:"author,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -372,6 +374,13 @@ func (x *Resource) GetData() *anypb.Any {
 		return x.Data
 	}
 	return nil
+}
+
+func (x *Resource) GetAuthor() string {
+	if x != nil {
+		return x.Author
+	}
+	return ""
 }
 
 // Status is the report of a controller about a resource.
@@ -1848,7 +1857,7 @@ const file_resourcepb_resource_proto_rawDesc = "" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12,\n" +
 	"\x04type\x18\x03 \x01(\v2\x18.ashlar.resource.v1.TypeR\x04type\x125\n" +
-	"\atenancy\x18\x04 \x01(\v2\x1b.ashlar.resource.v1.TenancyR\atenancy\"\xe2\x03\n" +
+	"\atenancy\x18\x04 \x01(\v2\x1b.ashlar.resource.v1.TenancyR\atenancy\"\xfa\x03\n" +
 	"\bResource\x12&\n" +
 	"\x02id\x18\x01 \x01(\v2\x16.ashlar.resource.v1.IDR\x02id\x12,\n" +
 	"\x05owner\x18\x02 \x01(\v2\x16.ashlar.resource.v1.IDR\x05owner\x12\x18\n" +
@@ -1858,7 +1867,8 @@ const file_resourcepb_resource_proto_rawDesc = "" +
 	"generation\x12F\n" +
 	"\bmetadata\x18\x05 \x03(\v2*.ashlar.resource.v1.Resource.MetadataEntryR\bmetadata\x12@\n" +
 	"\x06status\x18\x06 \x03(\v2(.ashlar.resource.v1.Resource.StatusEntryR\x06status\x12(\n" +
-	"\x04data\x18\a \x01(\v2\x14.google.protobuf.AnyR\x04data\x1a;\n" +
+	"\x04data\x18\a \x01(\v2\x14.google.protobuf.AnyR\x04data\x12\x16\n" +
+	"\x06author\x18d \x01(\tR\x06author\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aU\n" +

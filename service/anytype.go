@@ -66,11 +66,11 @@ func (s *Server) resolveAny(name *resourcepb.Type, requested *resourcepb.Tenancy
 
 // matchingTypes returns the types that a name selects.
 func (s *Server) matchingTypes(name *resourcepb.Type) (types []*registry.Type, err error) {
-	if s.types.Open() {
-		t, _ := s.types.Resolve(TombstoneType) // any type: all have the same hooks
+	if s.types.Load().Open() {
+		t, _ := s.types.Load().Resolve(TombstoneType) // any type: all have the same hooks
 		return []*registry.Type{t}, nil
 	}
-	for _, t := range s.types.Types() {
+	for _, t := range s.types.Load().Types() {
 		if matchesType(name, t.Type) {
 			types = append(types, t)
 		}

@@ -10,12 +10,15 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // Delete deletes a resource and leaves a tombstone. It succeeds if nothing is stored under the key, or a resource with another uid than the
 // requested one. It fails with Aborted if the stored version is not the given one. A resource with finalizers is marked for deletion
 // instead; it is deleted when its last finalizer is removed.
-func (s *Server) Delete(ctx context.Context, req *resourcepb.DeleteRequest) (*resourcepb.DeleteResponse, error) {
+func (s *Server) Delete(ctx context.Context, req *resourcepb.DeleteRequest) (_ *resourcepb.DeleteResponse, err error) {
+	ctx, audited := s.audit(ctx, "Delete", req.GetId())
+	defer audited(&err)
 	irregular := checkID("id", req.GetId())
 	if irregular != nil && req.GetId().GetType() == nil {
 		return nil, irregular
@@ -48,34 +51,36 @@ func (s *Server) delete(ctx context.Context, consistency storage.ReadConsistency
 	case err != nil:
 		return err
 	}
+	mutationOf(ctx).Before = res
 	if err := s.authStatus(ctx, in.t.MayWrite(in.caller, res)); err != nil {
 		return err
 	}
 	if version != "" && version != res.GetVersion() {
 		return decisionError{storage.ErrCASFailure}
 	}
-	return s.deleteNow(ctx, res)
+	return s.deleteNow(ctx, res, in.caller)
 }
 
-// deleteNow deletes a resource at the version that was read, or marks it if it has finalizers.
-func (s *Server) deleteNow(ctx context.Context, res *resourcepb.Resource) error {
+// deleteNow deletes a resource at the version that was read, or marks it if it has finalizers. The caller is nil for the reaper.
+func (s *Server) deleteNow(ctx context.Context, res *resourcepb.Resource, caller registry.Caller) error {
 	switch {
 	case len(finalizersOf(res)) == 0:
 		return s.deleteLeavingTombstone(ctx, res)
 	case hasDeletionMark(res):
 		return decisionError{errDeferred}
 	}
-	return s.mark(ctx, res)
+	return s.mark(ctx, res, caller)
 }
 
 // mark marks a resource for deletion. It does not call the hooks of the type: a resource that they reject can still be deleted.
-func (s *Server) mark(ctx context.Context, res *resourcepb.Resource) error {
+func (s *Server) mark(ctx context.Context, res *resourcepb.Resource, caller registry.Caller) error {
 	res = proto.CloneOf(res)
 	if res.Metadata == nil {
 		res.Metadata = map[string]string{}
 	}
 	res.Metadata[deletionTimestampKey] = time.Now().UTC().Format(time.RFC3339)
 	res.Generation = ulid.Make().String()
+	res.Author = s.author(caller)
 	_, err := s.store(ctx, res)
 	return err
 }

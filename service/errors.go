@@ -30,6 +30,7 @@ var storeErrors = []struct {
 	{storage.ErrNotFound, codes.NotFound, "NOT_FOUND", "resource not found", false},
 	{storage.ErrCASFailure, codes.Aborted, "CAS_FAILURE", casFailureText, false},
 	{storage.ErrWrongUid, codes.FailedPrecondition, "WRONG_UID", "write failed because the given uid doesn't match what is stored", false},
+	{errFenceOutdated, codes.Aborted, "LEASE_LOST", errFenceOutdated.Error(), false},
 	{storage.ErrTooLarge, codes.ResourceExhausted, "TOO_LARGE", "", false},
 	{storage.ErrInvalid, codes.InvalidArgument, "INVALID", "", false},
 	{storage.ErrFenced, codes.Unavailable, "FENCED", storage.ErrFenced.Error(), true},

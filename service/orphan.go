@@ -69,22 +69,22 @@ var errStoneConflict = errors.New("another write of the tombstone came first")
 
 // storeWith writes a tombstone and creates a resource, in one transaction if the store has transactions.
 func (s *Server) storeWith(ctx context.Context, stone, res *resourcepb.Resource) (*resourcepb.Resource, error) {
-	tx, ok := storage.As[storage.Transactor](s.backend)
-	if !ok {
-		if _, err := s.backend.WriteCAS(ctx, stone); alreadyExists(err) {
+	if _, ok := storage.As[storage.Transactor](s.backend); !ok {
+		if _, err := s.commit(ctx, storage.Op{Write: stone}); alreadyExists(err) {
 			return nil, errStoneConflict
 		} else if err != nil {
 			return nil, err
 		}
 		return s.store(ctx, res)
 	}
-	written, err := tx.Commit(ctx, []storage.Op{{Write: stone}, {Write: res}})
+	written, err := s.commit(ctx, storage.Op{Write: stone}, storage.Op{Write: res})
 	if failed := (*storage.OpError)(nil); errors.As(err, &failed) && failed.Index == 0 && alreadyExists(failed.Err) {
 		return nil, errStoneConflict
 	}
 	if err != nil {
 		return nil, conflictOf(err)
 	}
+	mutationOf(ctx).After = written[1]
 	return written[1], nil
 }
 

@@ -14,8 +14,10 @@ func (s *Server) Backend() storage.Backend { return s.backend }
 // Reap deletes a resource whose owner was deleted, as Delete does. It is for package reaper: the caller has proven that the incarnation of the
 // owner no longer exists. Reap uses neither the registry nor hooks, because resources outlive the registration of their types. It does nothing if
 // the resource with the uid in id is not stored, or has another owner.
-func (s *Server) Reap(ctx context.Context, id, owner *resourcepb.ID) error {
-	err := retryConflicts(ctx, false, func(consistency storage.ReadConsistency) error {
+func (s *Server) Reap(ctx context.Context, id, owner *resourcepb.ID) (err error) {
+	ctx, audited := s.audit(ctx, "Reap", id)
+	defer audited(&err)
+	err = retryConflicts(ctx, false, func(consistency storage.ReadConsistency) error {
 		res, err := s.readCurrent(ctx, consistency, id)
 		switch {
 		case errors.Is(err, storage.ErrNotFound):
@@ -25,7 +27,8 @@ func (s *Server) Reap(ctx context.Context, id, owner *resourcepb.ID) error {
 		case res.GetOwner().GetUid() != owner.GetUid() || compareKeys(res.GetOwner(), owner) != 0:
 			return decisionError{storage.ErrNotFound} // it has another owner
 		}
-		return s.deleteNow(ctx, res)
+		mutationOf(ctx).Before = res
+		return s.deleteNow(ctx, res, nil)
 	})
 	if errors.Is(err, storage.ErrNotFound) || errors.Is(err, errDeferred) {
 		return nil

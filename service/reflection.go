@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc/reflection"
 	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
@@ -16,25 +17,51 @@ import (
 
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // RegisterReflection registers the reflection service of gRPC, as v1 and as v1alpha. It describes all services of r: the resource service under
 // both of its names, with the schemas of the payloads of the registry's types, and other services if the program links their schemas. Call it
 // before the gRPC server serves.
 func (s *Server) RegisterReflection(r reflection.GRPCServer) {
-	opts := reflection.ServerOptions{Services: r, DescriptorResolver: s.schemas()}
+	opts := reflection.ServerOptions{Services: r, DescriptorResolver: &currentSchemas{types: &s.types}}
 	reflectionv1.RegisterServerReflectionServer(r, reflection.NewServerV1(opts))
 	reflectionv1alpha.RegisterServerReflectionServer(r, reflection.NewServer(opts))
 }
 
-// schemas returns the resolver of the reflection service.
-func (s *Server) schemas() protodesc.Resolver {
+// currentSchemas is the resolver of the reflection service, for the types that a server has at the time of a call.
+type currentSchemas struct {
+	types *atomic.Pointer[registry.Registry]
+
+	mu   sync.Mutex
+	of   *registry.Registry // the types of last
+	last schemas
+}
+
+func (c *currentSchemas) schemas() schemas {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	types := c.types.Load()
+	if types == c.of {
+		return c.last
+	}
 	own := new(protoregistry.Files)
 	addFile(own, consulSchema())
-	for _, t := range s.types.Types() {
+	for _, t := range types.Types() {
 		addFile(own, t.Proto.ProtoReflect().Descriptor().ParentFile())
 	}
-	return schemas{own}
+	c.of, c.last = types, schemas{own}
+	return c.last
+}
+
+// FindFileByPath returns the file with a path.
+func (c *currentSchemas) FindFileByPath(path string) (protoreflect.FileDescriptor, error) {
+	return c.schemas().FindFileByPath(path)
+}
+
+// FindDescriptorByName returns the descriptor with a full name.
+func (c *currentSchemas) FindDescriptorByName(name protoreflect.FullName) (protoreflect.Descriptor, error) {
+	return c.schemas().FindDescriptorByName(name)
 }
 
 // addFile adds a file and its imports to files. Payloads may come from several sets of schemas: of two files with the same path, or

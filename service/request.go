@@ -35,12 +35,14 @@ func (s *Server) admitAs(ctx context.Context, t *registry.Type, id *resourcepb.I
 	if err != nil {
 		return nil, err
 	}
+	m := mutationOf(ctx)
+	m.ID, m.Caller = id, caller
 	return &admission{t: t, id: id, caller: caller}, nil
 }
 
 // resolve returns the registered type, or tombstones for the type of tombstones.
 func (s *Server) resolve(t *resourcepb.Type) (*registry.Type, error) {
-	found, ok := s.types.Resolve(t)
+	found, ok := s.types.Load().Resolve(t)
 	if isTombstone(t) {
 		found, ok = tombstones, t.GetGroupVersion() == TombstoneType.GetGroupVersion()
 	}

@@ -29,7 +29,7 @@ func compareKeys(a, b *resourcepb.ID) int {
 func copyOf(res *resourcepb.Resource) *resourcepb.Resource {
 	c := &resourcepb.Resource{
 		Id: res.GetId(), Owner: res.GetOwner(), Version: res.GetVersion(), Generation: res.GetGeneration(),
-		Metadata: res.GetMetadata(), Status: res.GetStatus(), Data: res.GetData(),
+		Metadata: res.GetMetadata(), Status: res.GetStatus(), Data: res.GetData(), Author: res.GetAuthor(),
 	}
 	c.ProtoReflect().SetUnknown(res.ProtoReflect().GetUnknown())
 	return c

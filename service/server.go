@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/ashlar-dev/storage"
@@ -19,10 +20,11 @@ type Server struct {
 	resourcegrpc.UnimplementedHistoryServiceServer
 
 	backend storage.Backend
-	types   *registry.Registry
+	types   atomic.Pointer[registry.Registry]
 	opts    Options
 
 	eventCache *eventCache
+	fenced     fencedCommits
 
 	draining context.Context // canceled when streams must end
 	drain    func()
@@ -38,6 +40,10 @@ type Options struct {
 	Tenancies Tenancies
 	// Recheck is the interval at which a stream authenticates its caller again and checks that the caller may still list. 0 is 60 seconds.
 	Recheck time.Duration
+	// Audit gets each call that changes a resource or was refused, at its end, with the context of the call. It delays the answer of the call.
+	Audit func(context.Context, *Mutation)
+	// Author returns the name of a caller that is stored as the author of the versions that it writes. If nil, none is stored.
+	Author func(registry.Caller) string
 	// MaxList is the maximum size in bytes of a list without a limit; a larger one is refused, and can be read in pages. 0: unlimited.
 	MaxList int
 	// Logger gets errors that are hidden from callers. If nil, slog.Default() is used.
@@ -60,7 +66,8 @@ const defaultRecheck = 60 * time.Second
 
 // New returns a server of the types in r over b. The caller closes the backend after the last call has ended.
 func New(b storage.Backend, r *registry.Registry, o *Options) *Server {
-	s := &Server{backend: b, types: r, eventCache: newEventCache()}
+	s := &Server{backend: b, eventCache: newEventCache()}
+	s.types.Store(r)
 	s.draining, s.drain = context.WithCancel(context.Background())
 	if o != nil {
 		s.opts = *o
@@ -79,6 +86,9 @@ func New(b storage.Backend, r *registry.Registry, o *Options) *Server {
 	}
 	return s
 }
+
+// SetTypes replaces the types of the server. Calls that are active keep the types with which they began, and so do open streams.
+func (s *Server) SetTypes(r *registry.Registry) { s.types.Store(r) }
 
 // allTenancies implements Tenancies: every tenancy exists.
 type allTenancies struct{}

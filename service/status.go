@@ -17,7 +17,9 @@ import (
 
 // WriteStatus replaces one status of a resource; the generation does not change. Without a version it applies to whatever version is stored, so that
 // writers of different statuses and of the content do not conflict. A resource with a deletion mark accepts statuses.
-func (s *Server) WriteStatus(ctx context.Context, req *resourcepb.WriteStatusRequest) (*resourcepb.WriteStatusResponse, error) {
+func (s *Server) WriteStatus(ctx context.Context, req *resourcepb.WriteStatusRequest) (_ *resourcepb.WriteStatusResponse, err error) {
+	ctx, audited := s.audit(ctx, "WriteStatus", req.GetId())
+	defer audited(&err)
 	if err := checkStatus(req); err != nil {
 		return nil, err
 	}
@@ -51,10 +53,12 @@ func (s *Server) WriteStatus(ctx context.Context, req *resourcepb.WriteStatusReq
 		if err != nil {
 			return decisionError{err}
 		}
+		mutationOf(ctx).Before = copyOf(res)
 		if req.GetVersion() != "" && req.GetVersion() != res.GetVersion() {
 			return decisionError{storage.ErrCASFailure}
 		}
 		written.UpdatedAt = timestamppb.Now()
+		res.Author = s.author(in.caller)
 		res.Status = maps.Clone(res.GetStatus())
 		if res.Status == nil {
 			res.Status = map[string]*resourcepb.Status{}

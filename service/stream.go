@@ -65,7 +65,7 @@ func (s *Server) open(ctx context.Context, req *resourcepb.WatchListRequest) (*s
 		}
 		st.nextBookmark = time.Now() // the first bookmark proves the snapshot
 	}
-	if anyType(req.GetType()) || s.types.PartlyVisible(req.GetType()) {
+	if anyType(req.GetType()) || s.types.Load().PartlyVisible(req.GetType()) {
 		st.shownIDs = newIDSet()
 	}
 	if st.watch, err = s.watch(ctx, req, st.tenancy); err != nil {

@@ -75,27 +75,27 @@ func Tombstone(res *resourcepb.Resource) (*resourcepb.ID, error) {
 }
 
 // deleteLeavingTombstone deletes a resource at the version that was read and writes its tombstone in the same transaction.
-func (s *Server) deleteLeavingTombstone(ctx context.Context, res *resourcepb.Resource) error {
+func (s *Server) deleteLeavingTombstone(ctx context.Context, res *resourcepb.Resource) (err error) {
+	defer func() { mutationOf(ctx).Deleted = err == nil }()
 	id, version := res.GetId(), res.GetVersion()
 	if isTombstone(id.GetType()) {
-		return s.backend.DeleteCAS(ctx, id, version)
+		return s.deleteAt(ctx, id, version)
 	}
 	stone, err := newTombstone(id)
 	if err != nil {
 		return err
 	}
-	tx, ok := storage.As[storage.Transactor](s.backend)
-	if !ok {
+	if _, ok := storage.As[storage.Transactor](s.backend); !ok {
 		// Write the tombstone first: a crash between the two writes must not leave children that are never deleted. If the deletion fails, the
 		// tombstone remains for the next attempt; the reaper does not delete the children of an owner that is stored.
-		if _, err := s.backend.WriteCAS(ctx, stone); err != nil && !alreadyExists(err) {
+		if _, err := s.commit(ctx, storage.Op{Write: stone}); err != nil && !alreadyExists(err) {
 			return err
 		}
-		return s.backend.DeleteCAS(ctx, id, version)
+		return s.deleteAt(ctx, id, version)
 	}
-	_, err = tx.Commit(ctx, []storage.Op{{Delete: id, Version: version}, {Write: stone}})
+	_, err = s.commit(ctx, storage.Op{Delete: id, Version: version}, storage.Op{Write: stone})
 	if failed := (*storage.OpError)(nil); errors.As(err, &failed) && failed.Index == 1 && alreadyExists(failed.Err) {
-		return s.backend.DeleteCAS(ctx, id, version)
+		return s.deleteAt(ctx, id, version)
 	}
 	return err
 }

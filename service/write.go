@@ -21,7 +21,9 @@ import (
 // uid and creates nothing; otherwise it fails with FailedPrecondition. With create, Write fails with Aborted if something is stored.
 //
 // A write that removes the last finalizer from a resource with a deletion mark deletes the resource. The response is the deleted resource.
-func (s *Server) Write(ctx context.Context, req *resourcepb.WriteRequest) (*resourcepb.WriteResponse, error) {
+func (s *Server) Write(ctx context.Context, req *resourcepb.WriteRequest) (_ *resourcepb.WriteResponse, err error) {
+	ctx, audited := s.audit(ctx, "Write", req.GetResource().GetId())
+	defer audited(&err)
 	if req.GetCreate() && req.GetResource().GetVersion() != "" {
 		return nil, invalid("resource.version invalid: a resource to create has none")
 	}
@@ -55,6 +57,7 @@ func (s *Server) write(ctx context.Context, consistency storage.ReadConsistency,
 	case err != nil:
 		return nil, err
 	}
+	mutationOf(ctx).Before = current
 	if err := s.authStatus(ctx, in.t.MayWrite(in.caller, current)); err != nil {
 		return nil, decisionError{err} // the caller must be allowed to write both the stored and the new resource
 	}
@@ -90,6 +93,7 @@ func (s *Server) create(ctx context.Context, in *input) (*resourcepb.Resource, e
 	res.Id = idIn(res.GetId().GetTenancy(), res.GetId())
 	res.Id.Uid = ulid.Make().String()
 	res.Generation = ulid.Make().String()
+	res.Author = s.author(in.caller)
 	owner := res.GetOwner()
 	switch {
 	case owner == nil:
@@ -178,6 +182,7 @@ func (s *Server) update(ctx context.Context, in *input, current *resourcepb.Reso
 		}
 	}
 	res.Generation = ulid.Make().String()
+	res.Author = s.author(in.caller)
 	if deleting == stepDelete {
 		return res, s.deleteLeavingTombstone(ctx, current)
 	}

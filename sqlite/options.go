@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // Defaults of Options.
@@ -46,6 +47,8 @@ type Options struct {
 	RetentionBytes int
 	// Readers is the number of connections for reading. The default is GOMAXPROCS, but at least 2.
 	Readers int
+	// Telemetry receives what the store reports.
+	Telemetry telemetry.Options
 
 	vfs          string        // for tests
 	minRetention time.Duration // for tests: replaces driver.TokenLifetime

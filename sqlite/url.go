@@ -13,6 +13,7 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/params"
 	"github.com/ashlar-dev/storage/internal/scratchstore"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 func init() {
@@ -35,6 +36,7 @@ func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
+	options.Telemetry = options.Telemetry.Or(telemetry.FromContext(ctx))
 	return New(ctx, path, &options)
 }
 
@@ -55,6 +57,7 @@ func parseURL(u *url.URL) (string, Options, error) {
 		RetentionRows:  p.Int("retention-rows", DefaultRetentionRows, 1, 1<<30),
 		RetentionBytes: p.Int("retention-bytes", DefaultRetentionBytes, 64<<20, math.MaxInt),
 		Readers:        p.Int("readers", defaultReaders(), 1, 64),
+		Telemetry:      telemetry.Options{Logger: p.Logger()},
 	}
 	return path, o, p.Err()
 }

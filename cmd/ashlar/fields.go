@@ -72,6 +72,7 @@ func flatFields(r *history.Record) (map[string]string, error) {
 	if top, ok := v.(map[string]any); ok {
 		delete(top, "version")
 		delete(top, "generation")
+		delete(top, "author")
 	}
 	flatten(out, "", v)
 	return out, nil

@@ -29,7 +29,8 @@ The first line may be "kept": the version that was stored at the oldest revision
 have been deleted, by the retention of the store or by ashlar compact.
 
 The time of a version comes from its generation, if that is a ULID, as with apply: it is from the clock of the writer. A write that
-keeps the generation, such as a status update, has no time. Stores keep no other time.
+keeps the generation, such as a status update, has no time. Stores keep no other time. "by" names the token that wrote the version, if a
+server with --record-author did it. A deletion has no author.
 
 With -o json each version is one line: {"change":…,"revision":…,"time":…,"now":…}.`,
 		Example: `  ashlar history apps/Deployment storefront -n shop
@@ -141,6 +142,9 @@ func (p *printer) version(v *version) error {
 	if when != "" {
 		head += "  " + when
 	}
+	if author := v.author(); author != "" {
+		head += "  by " + author
+	}
 	if v.operation == "kept" && v.now.Writes > 1 {
 		head += fmt.Sprintf("  (write %d since it was created at revision %d)", v.now.Writes, v.now.Created)
 	}
@@ -148,6 +152,14 @@ func (p *printer) version(v *version) error {
 		return err
 	}
 	return p.fields(v.before, v.now)
+}
+
+// author returns the author of this version, "" if the store has not recorded one.
+func (v *version) author() string {
+	if v.now == nil {
+		return ""
+	}
+	return v.now.Resource.GetAuthor()
 }
 
 // time returns the time in the generation of this version. It returns "" if the generation is unchanged or contains no time.

@@ -69,9 +69,12 @@ func TestSchema(t *testing.T) {
 	t.Parallel()
 	c := &runner{t: t, env: map[string]string{"ASHLAR_STORE": env.Postgres(t).StoreURL(t)}} // does not exist yet
 	require.Regexp(t, `^schema \S+ has version 0; this program's is [1-9]\d*\n$`, c.ok("", "schema", "status"))
-	require.Regexp(t, `^from version 0 to [1-9]\d*\n$`, c.ok("", "schema", "up"))
-	require.Regexp(t, `^version [1-9]\d* already\n$`, c.ok("", "schema", "up"))
-	require.Regexp(t, `^{"latest":[1-9]\d*,"schema":"[^"]+","version":[1-9]\d*}\n$`, c.ok("", "schema", "status", "-o", "json"))
+	require.Regexp(t, `(?s)^-- schema .*\n-- to version 9 by 001_store.sql\n-- locks: none .*\n-- programs of version 9 and later .*create table .*resources`,
+		c.ok("", "schema", "plan"))
+	require.Regexp(t, `^from version 0 to [1-9]\d*\n$`, c.ok("", "schema", "upgrade"))
+	require.Regexp(t, `^version [1-9]\d* already\n$`, c.ok("", "schema", "upgrade"))
+	require.Regexp(t, `^-- schema \S+ has version (\d+); this program's is \d+\n$`, c.ok("", "schema", "plan"))
+	require.Regexp(t, `^{"latest":[1-9]\d*,"oldest":[1-9]\d*,"schema":"[^"]+","version":[1-9]\d*}\n$`, c.ok("", "schema", "status", "-o", "json"))
 	c.ok(configMap("a", ""), "apply", "-f", "-", "--store", c.env["ASHLAR_STORE"]+"&create=off")
 	require.Equal(t, "core/ConfigMap/a\n", c.ok("", "list", "*", "-o", "name"))
 }
@@ -84,7 +87,7 @@ func TestMigrateForbidden(t *testing.T) {
 	from, to := fileURL(t), server.StoreURLIn(t, schema)
 	c := newRunner(t, from)
 	c.ok("", "apply", "-f", boutique)
-	c.ok("", "schema", "up", "--store", to)
+	c.ok("", "schema", "upgrade", "--store", to)
 	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
 	conn := server.Connect(t)

@@ -115,6 +115,7 @@ func serverFlags(a *cli.App, root *cobra.Command) {
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.Server.Address, "server", "", "host:port of a server of resources (ashlar serve), instead of a store")
 	flags.StringVar(&a.Server.Token, "token", "", "token that identifies you to the server (default $ASHLAR_TOKEN)")
+	flags.StringVar(&a.TokenFile, "token-file", "", "file with the token, instead of --token")
 	flags.StringVar(&a.Server.CA, "ca", "", "file of the CA certificates for the server's certificate (default: the system's)")
 	flags.StringVar(&a.Server.Cert, "cert", "", "file of the client certificate, if the server requires one")
 	flags.StringVar(&a.Server.Key, "key", "", "file of the private key of the client certificate")
@@ -127,6 +128,8 @@ func serverFlags(a *cli.App, root *cobra.Command) {
 			return cli.Usagef("%s does not support --server: it needs the store itself, by --store", cmd.Name())
 		case a.Store != "":
 			return cli.Usagef("--server and --store are mutually exclusive")
+		case a.Server.Token != "" && a.TokenFile != "":
+			return cli.Usagef("--token and --token-file are mutually exclusive")
 		}
 		return nil
 	}

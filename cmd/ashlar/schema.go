@@ -18,12 +18,12 @@ func schemaCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schema",
 		Short: "Manage the tables of a Postgres store",
-		Long: `Manage the tables of a Postgres store. Opening a store creates and upgrades them, unless its URL has create=off. These commands do it
-separately, at a time of your choice or as another database user.`,
+		Long: `Manage the tables of a Postgres store. Opening a store creates them, unless its URL has create=off. It upgrades the tables of an older
+program only if its URL has upgrade=auto. These commands do both separately, at a time of your choice or as another database user.`,
 		Args: cli.ExactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(schemaStatusCommand(a), schemaUpCommand(a))
+	cmd.AddCommand(schemaStatusCommand(a), schemaPlanCommand(a), schemaUpgradeCommand(a))
 	return cmd
 }
 
@@ -44,7 +44,7 @@ func schemaStatusCommand(a *cli.App) *cobra.Command {
 				if err != nil {
 					return fmt.Errorf("schema status: %w", err)
 				}
-				text, err := json.Marshal(map[string]any{"schema": s.Name, "version": s.Version, "latest": s.Latest})
+				text, err := json.Marshal(map[string]any{"schema": s.Name, "version": s.Version, "latest": s.Latest, "oldest": s.Oldest})
 				if err != nil {
 					return fmt.Errorf("render the status: %w", err)
 				}
@@ -57,7 +57,7 @@ func schemaStatusCommand(a *cli.App) *cobra.Command {
 				case "name":
 					err = p.line([]byte(cli.Printable(s.Name)))
 				default:
-					err = p.line(fmt.Appendf(nil, "schema %s has version %d; this program's is %d", cli.Printable(s.Name), s.Version, s.Latest))
+					err = p.line([]byte(schemaLine(s)))
 				}
 				if err != nil {
 					return err
@@ -70,20 +70,69 @@ func schemaStatusCommand(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-func schemaUpCommand(a *cli.App) *cobra.Command {
+// schemaLine describes the version of a store.
+func schemaLine(s postgres.Schema) string {
+	line := fmt.Sprintf("schema %s has version %d; this program's is %d", cli.Printable(s.Name), s.Version, s.Latest)
+	switch {
+	case s.Refusal != nil:
+		return line + ": " + cli.Printable(s.Refusal.Error())
+	case s.Version == 0 || s.Version == s.Latest:
+		return line
+	case s.Version > s.Latest:
+		return line + ", and it can use the store"
+	case s.Version < s.Oldest:
+		return line + ", and it needs an upgrade (ashlar schema plan)"
+	}
+	return line + ", and it can use the store without an upgrade (ashlar schema plan)"
+}
+
+func schemaPlanCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
-		Use:               "up",
-		Short:             "Create the tables, or upgrade them to this program's version",
-		Example:           "  ashlar schema up --store postgres://owner@db.example/app",
+		Use:   "plan",
+		Short: "Show the statements of an upgrade, their locks, and what their duration depends on; changes nothing",
+		Long: `Show what "ashlar schema upgrade" would execute: for each step its statements, the locks that they take, what their duration depends
+on, and the oldest program that can use the store afterwards.`,
+		Example:           "  ashlar schema plan --store postgres://db.example/app",
+		Args:              cli.ExactArgs(),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return onPostgres(a, cmd, func(ctx context.Context, u *url.URL) error {
+				s, err := postgres.SchemaStatus(ctx, u)
+				if err == nil {
+					err = s.Refusal
+				}
+				if err != nil {
+					return fmt.Errorf("schema plan: %w", err)
+				}
+				text := fmt.Appendf(nil, "-- %s\n", schemaLine(s))
+				for _, step := range s.Steps {
+					text = fmt.Appendf(text, "\n-- to version %d by %s\n-- locks: %s\n-- duration: %s\n-- programs of version %d and later can use the store then\n%s",
+						step.Version, step.Name, step.Lock, step.Duration, step.Oldest, step.SQL)
+				}
+				_, err = a.Out.Write(text)
+				return err
+			})
+		},
+	}
+}
+
+func schemaUpgradeCommand(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use:     "upgrade",
+		Aliases: []string{"up"},
+		Short:   "Create the tables, or upgrade them to this program's version",
+		Long: `Create the tables, or upgrade them to this program's version, in one transaction. "ashlar schema plan" shows the statements, and whether
+older programs can use the store afterwards.`,
+		Example:           "  ashlar schema upgrade --store postgres://owner@db.example/app",
 		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return onPostgres(a, cmd, func(ctx context.Context, u *url.URL) error {
 				from, err := postgres.UpgradeSchema(ctx, u)
 				if err != nil {
-					return fmt.Errorf("schema up: %w", err)
+					return fmt.Errorf("schema upgrade: %w", err)
 				}
-				if from == migrations.Latest {
+				if from >= migrations.Latest {
 					_, err = fmt.Fprintf(a.Out, "version %d already\n", from)
 				} else {
 					_, err = fmt.Fprintf(a.Out, "from version %d to %d\n", from, migrations.Latest)

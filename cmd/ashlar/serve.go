@@ -21,15 +21,16 @@ the hashes of the tokens and their permissions. Metrics (/metrics) and probes (/
 address of their own. Traces are sent as configured by the OTEL_EXPORTER_OTLP_… variables. Logs go to standard error and never contain a
 token.
 
-SIGHUP reloads the token file and the certificates. SIGTERM and SIGINT end the server: active calls may finish, then watches end so that
-clients reconnect elsewhere. A second signal ends the server at once.
+The flags can be in a file (--config). Changes of the token file, the types and the certificates take effect at once, or on SIGHUP. SIGTERM
+and SIGINT end the server: active calls may finish, then watches end so that clients reconnect elsewhere. A second signal ends the server at
+once.
 
 Without TLS the server listens only on addresses of this machine, unless --insecure is set.`,
 		Example: `  ashlar serve --any-type --store sqlite:///var/lib/app/store.db
   ashlar serve --types /etc/ashlar/types --tokens /etc/ashlar/tokens.yaml --tls-cert server.pem --tls-key server-key.pem --listen :8502 --http :8500`,
 		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), a, serve.Run) },
+		RunE:              func(cmd *cobra.Command, _ []string) error { return f.run(cmd, a, server{serve.Validate, serve.Run}) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.config.Listen, "listen", "127.0.0.1:8502", "address of the gRPC server")
@@ -42,6 +43,9 @@ Without TLS the server listens only on addresses of this machine, unless --insec
 	flags.DurationVar(&f.config.ConnectionAge, "connection-age", time.Hour, "maximum age of a gRPC connection, whose client then opens another, 0 for no limit")
 	flags.Float64Var(&f.config.Rate, "rate", 0, "calls and requests a second of each token, 0 for no limit")
 	flags.Float64Var(&f.config.TotalRate, "total-rate", 0, "calls and requests a second of all callers, 0 for no limit")
+	flags.StringVar(&f.config.Audit, "audit", "", "file of the audit log, \"-\" for standard output")
+	flags.StringSliceVar(&f.config.AuditPolicy, "audit-policy", nil, "TYPE=none, TYPE=metadata or TYPE=payload; the first match counts (default: *=metadata)")
+	flags.BoolVar(&f.config.RecordAuthor, "record-author", false, "store the name of the token with each version, for ashlar history")
 	f.add(cmd)
 	cmd.AddCommand(serveEtcdCommand(a))
 	return cmd

@@ -56,13 +56,24 @@ func startServer(t *testing.T, store string, args ...string) *serverProcess {
 // startServerBy starts a server by a command that gets the server's command line as further arguments. nil starts it directly.
 func startServerBy(t *testing.T, by []string, store string, args ...string) *serverProcess {
 	t.Helper()
-	self, err := os.Executable()
-	require.NoError(t, err)
 	all := []string{"serve", "--store", store, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log-format", "json", "--log-level", "debug"}
 	if !strings.Contains(strings.Join(args, " "), "--types") {
 		all = append(all, "--any-type")
 	}
-	line := slices.Concat(by, []string{self}, all, args)
+	return startCommandBy(t, by, slices.Concat(all, args)...)
+}
+
+// startCommand starts a server by a command line of its own.
+func startCommand(t *testing.T, args ...string) *serverProcess {
+	t.Helper()
+	return startCommandBy(t, nil, args...)
+}
+
+func startCommandBy(t *testing.T, by []string, args ...string) *serverProcess {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	line := slices.Concat(by, []string{self}, args)
 	s := &serverProcess{t: t, cmd: exec.Command(line[0], line[1:]...), done: make(chan struct{})}
 	s.cond = sync.NewCond(&s.mu)
 	s.cmd.Env = append(os.Environ(), asCommand+"=1")
@@ -210,6 +221,7 @@ func TestServeRejectsUnsafeConfig(t *testing.T) {
 		"any IPv6 address":    {[]string{"--any-type", "--listen", "[::]:0"}, "other machines can reach this address"},
 		"HTTP":                {[]string{"--any-type", "--http", "0.0.0.0:0"}, "--http 0.0.0.0:0: other machines can reach this address"},
 		"probes":              {[]string{"--any-type", "--admin", "0.0.0.0:0"}, "--admin 0.0.0.0:0: other machines can reach this address"},
+		"TLS for everyone":    {[]string{"--any-type", "--listen", "0.0.0.0:0", "--tls-cert", "x.pem", "--tls-key", "x.pem"}, "may do everything: set --tokens or --client-ca"},
 		"no types":            {nil, "no types to serve"},
 		"types and all types": {[]string{"--any-type", "--types", dir}, "are mutually exclusive"},
 		"half a certificate":  {[]string{"--any-type", "--tls-cert", "x.pem"}, "--tls-cert and --tls-key must be set together"},

@@ -124,6 +124,8 @@ func TestServeAdmin(t *testing.T) {
 	}
 	require.Positive(t, s.metric(`grpc_server_handled_total{grpc_code="OK",grpc_method="List",grpc_service="ashlar.resource.v1.ResourceService",grpc_type="unary"}`))
 	require.Positive(t, s.metric(`http_request_duration_seconds_count{code="200",method="get"}`))
+	_, text := s.get("/metrics")
+	require.Regexp(t, `(?m)^db_client_operation_duration_seconds_count\{db_namespace="[^"]+",db_operation_name="(list|list_page)",db_system_name="sqlite"\} [1-9]`, text)
 	code, _ = s.get("/api/demo/v1/Greeting")
 	require.Equal(t, http.StatusNotFound, code, "no resources there")
 }
@@ -158,5 +160,9 @@ func TestServeTraces(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	require.Contains(t, spans, "ashlar.resource.v1.ResourceService/List")
+	require.Contains(t, spans, "list_page", "the span of the store")
+	for _, name := range []string{"list_page", "watch", "read"} { // of the store
+		delete(spans, name)
+	}
 	require.Len(t, spans, 2, "%v", spans)
 }

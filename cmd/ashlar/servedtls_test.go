@@ -4,11 +4,13 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -117,4 +119,18 @@ func TestServeMutualTLS(t *testing.T) {
 		require.Equal(t, cli.ExitFailed, r.code, name)
 	}
 	require.Equal(t, cli.ExitFailed, c.with("--cert", client).run("", "list", "*").code, "a certificate without its key")
+}
+
+// httpsClient returns a client that trusts an authority and has a certificate.
+func httpsClient(t *testing.T, ca, cert, key string) *http.Client {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	require.NoError(t, err)
+	text, err := os.ReadFile(ca)
+	require.NoError(t, err)
+	roots := x509.NewCertPool()
+	require.True(t, roots.AppendCertsFromPEM(text))
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
 }

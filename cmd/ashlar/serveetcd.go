@@ -24,7 +24,9 @@ Without TLS the server listens only on addresses of this machine, unless --insec
   ashlar serve etcd --store postgres://kube@db/kube --listen :2379 --tls-cert server.pem --tls-key server-key.pem --client-ca clients.pem`,
 		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), a, serve.RunEtcd) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd, a, server{serve.ValidateEtcd, serve.RunEtcd})
+		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.config.Listen, "listen", "127.0.0.1:2379", "address of the server")

@@ -12,6 +12,7 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/cursor"
 	"github.com/ashlar-dev/storage/internal/feed"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // Backend is a storage backend over a Driver. It implements storage.Backend, storage.Pager, storage.Resumer and storage.Transactor.
@@ -108,6 +109,7 @@ func (b *Backend[P]) Close() error {
 		b.closed.Store(true)
 		b.feed.Close()
 		b.closeErr = b.driver.Close()
+		b.opts.Telemetry.Close()
 	})
 	return b.closeErr
 }
@@ -116,19 +118,40 @@ func (b *Backend[P]) Close() error {
 func (b *Backend[P]) MaxOps() int { return b.opts.MaxOps }
 
 // begin starts every call, after its arguments were checked. It returns the first of the errors that apply: storage.ErrClosed, the
-// problems of the arguments, the context's error. The returned context has a deadline.
-func (b *Backend[P]) begin(ctx context.Context, problems ...error) (context.Context, context.CancelFunc, error) {
+// problems of the arguments, the context's error. The returned context has a deadline. The caller ends the running call.
+func (b *Backend[P]) begin(ctx context.Context, operation telemetry.Operation, problems ...error) (context.Context, runningCall, error) {
 	if err := b.enter(ctx, problems...); err != nil {
-		return nil, nil, err
+		return nil, runningCall{}, err
 	}
-	if _, bounded := ctx.Deadline(); bounded || b.opts.Timeout < 0 {
-		return ctx, unbound, nil
+	cancel := unbound
+	if _, bounded := ctx.Deadline(); !bounded && b.opts.Timeout >= 0 {
+		if ctx == context.Background() {
+			ctx = b.bound.context(b.opts.Timeout)
+		} else {
+			ctx, cancel = context.WithTimeout(ctx, b.opts.Timeout)
+		}
 	}
-	if ctx == context.Background() {
-		return b.bound.context(b.opts.Timeout), unbound, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
-	return ctx, cancel, nil
+	ctx, call := b.start(ctx, cancel, operation)
+	return ctx, call, nil
+}
+
+// start starts the recording of a call.
+func (b *Backend[P]) start(ctx context.Context, cancel context.CancelFunc, operation telemetry.Operation) (context.Context, runningCall) {
+	ctx, recorded := b.opts.Telemetry.Begin(ctx, operation)
+	return ctx, runningCall{ctx, cancel, recorded}
+}
+
+// runningCall is a call that has passed the checks of begin.
+type runningCall struct {
+	ctx      context.Context
+	cancel   context.CancelFunc
+	recorded telemetry.Call
+}
+
+// end frees the deadline of a call and records its result.
+func (c *runningCall) end(err *error) {
+	c.recorded.End(c.ctx, *err)
+	c.cancel()
 }
 
 // unbound is the cancel function of a context without a timer. A function literal in a generic method would be allocated each time.

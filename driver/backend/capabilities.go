@@ -9,6 +9,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/history"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // As provides a history.Historian, [driver.Mover], [driver.GuardedMover] or [driver.Bulk] to storage.As if the driver implements
@@ -39,17 +40,17 @@ func (b *Backend[P]) As(target any) (ok bool) {
 }
 
 // call runs a method of the driver as every method of a backend does: after the checks of begin, with a deadline, and with an error
-// that names the operation.
-func call[T, P any](ctx context.Context, b *Backend[P], operation string, problem error, run func(context.Context) (T, error)) (T, error) {
+// that begins with a text.
+func call[T, P any](ctx context.Context, b *Backend[P], operation telemetry.Operation, text string, problem error, run func(context.Context) (T, error)) (_ T, err error) {
 	var none T
-	ctx, done, err := b.begin(ctx, problem)
+	ctx, call, err := b.begin(ctx, operation, problem)
 	if err != nil {
 		return none, err
 	}
-	defer done()
+	defer call.end(&err)
 	result, err := run(ctx)
 	if err != nil {
-		return none, callError(operation, nil, err)
+		return none, callError(text, nil, err)
 	}
 	return result, nil
 }
@@ -86,7 +87,7 @@ func (m mover[P]) DeleteNote(ctx context.Context, name, revision string) error {
 
 // noteCall is call for an operation on a note. An error about a conflict names the note by itself, so it gets no further text.
 func noteCall[T, P any](ctx context.Context, b *Backend[P], name string, value []byte, run func(context.Context) (T, error)) (T, error) {
-	result, err := call(ctx, b, fmt.Sprintf("journal note %q", name), checkNote(name, value), run)
+	result, err := call(ctx, b, telemetry.Note, fmt.Sprintf("journal note %q", name), checkNote(name, value), run)
 	if errors.Is(err, storage.ErrCASFailure) {
 		err = driver.Conflict(name)
 	}
@@ -109,7 +110,7 @@ func checkNote(name string, value []byte) error {
 }
 
 func (m mover[P]) Fence(ctx context.Context) (driver.FenceState, error) {
-	return call(ctx, m.b, "fence", nil, m.m.Fence)
+	return call(ctx, m.b, telemetry.Fence, "fence", nil, m.m.Fence)
 }
 
 func (m mover[P]) SetFence(ctx context.Context, target *string) error {
@@ -118,13 +119,15 @@ func (m mover[P]) SetFence(ctx context.Context, target *string) error {
 }
 
 // setFence changes the fence within the backend's deadline. With Options.UnboundedFence it adds no deadline.
-func (m mover[P]) setFence(ctx context.Context, set func(ctx context.Context) (string, error)) (string, error) {
+func (m mover[P]) setFence(ctx context.Context, set func(ctx context.Context) (string, error)) (_ string, err error) {
 	if !m.b.opts.UnboundedFence {
-		return call(ctx, m.b, "fence", nil, set)
+		return call(ctx, m.b, telemetry.Fence, "fence", nil, set)
 	}
 	if err := m.b.enter(ctx); err != nil {
 		return "", err
 	}
+	ctx, call := m.b.start(ctx, unbound, telemetry.Fence)
+	defer call.end(&err)
 	next, err := set(ctx)
 	if err != nil {
 		// Not callError: the driver may reject a short deadline before it sends a request, which is no ErrInconsistent.
@@ -150,11 +153,11 @@ type bulk[P any] struct {
 }
 
 func (l bulk[P]) ReadAfter(ctx context.Context, after []byte, limit int) ([]driver.Row, error) {
-	return call(ctx, l.b, "read rows", nil, func(ctx context.Context) ([]driver.Row, error) { return l.d.ReadAfter(ctx, after, limit) })
+	return call(ctx, l.b, telemetry.ReadRows, "read rows", nil, func(ctx context.Context) ([]driver.Row, error) { return l.d.ReadAfter(ctx, after, limit) })
 }
 
 func (l bulk[P]) Load(ctx context.Context, rows []driver.Row) error {
-	_, err := call(ctx, l.b, "load rows", nil, withoutResult(func(ctx context.Context) error {
+	_, err := call(ctx, l.b, telemetry.LoadRows, "load rows", nil, withoutResult(func(ctx context.Context) error {
 		if len(rows) == 0 {
 			return nil
 		}

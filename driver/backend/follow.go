@@ -10,16 +10,17 @@ import (
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/internal/feed"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // Follow implements history.Historian.
-func (h historian[P]) Follow(ctx context.Context, span history.Range, after int64) (history.Follower, error) {
+func (h historian[P]) Follow(ctx context.Context, span history.Range, after int64) (_ history.Follower, err error) {
 	from, to, badRange := check.Range(span)
-	ctx, done, err := h.b.begin(ctx, badRange, check.Revision(after))
+	ctx, call, err := h.b.begin(ctx, telemetry.Follow, badRange, check.Revision(after))
 	if err != nil {
 		return nil, err
 	}
-	defer done()
+	defer call.end(&err)
 	at, err := h.b.historian.PositionAt(ctx, after)
 	if err != nil {
 		return nil, callError("follow", nil, err)

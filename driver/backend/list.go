@@ -8,16 +8,17 @@ import (
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // List implements storage.Backend.
-func (b *Backend[P]) List(ctx context.Context, consistency storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) ([]*resourcepb.Resource, error) {
+func (b *Backend[P]) List(ctx context.Context, consistency storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) (_ []*resourcepb.Resource, err error) {
 	f, err := check.Filter(typ, tenancy, namePrefix)
-	ctx, done, err := b.begin(ctx, check.Consistency(consistency), err)
+	ctx, call, err := b.begin(ctx, telemetry.List, check.Consistency(consistency), err)
 	if err != nil {
 		return nil, err
 	}
-	defer done()
+	defer call.end(&err)
 	var rows decodedRows
 	if err := b.driver.List(ctx, consistency, &f, &rows); err != nil {
 		return nil, callError("list", nil, err)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // Options configure a Backend for its driver. The zero value of each field selects its default.
@@ -25,6 +26,8 @@ type Options[P any] struct {
 	IdleTimeout time.Duration
 	// LogEvents is the number of events kept for watches that are slightly behind: 10,000.
 	LogEvents int
+	// Telemetry records the calls of the backend. Nil records nothing. Close closes it.
+	Telemetry *telemetry.Recorder
 	// OnDelivered, if set, is called with each event just before a watch returns it.
 	OnDelivered func(ev *driver.Event[P])
 }

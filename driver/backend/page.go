@@ -13,18 +13,19 @@ import (
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/cursor"
 	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // ListPage implements storage.Pager.
-func (b *Backend[P]) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts storage.ListOptions) (storage.Page, error) {
+func (b *Backend[P]) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts storage.ListOptions) (_ storage.Page, err error) {
 	f, badFilter := check.Filter(typ, tenancy, namePrefix)
 	limit, badOptions := check.Page(opts, pageLimit)
 	read, badToken := b.pages(&f, opts)
-	ctx, done, err := b.begin(ctx, badFilter, badOptions, badToken)
+	ctx, call, err := b.begin(ctx, telemetry.ListPage, badFilter, badOptions, badToken)
 	if err != nil {
 		return storage.Page{}, err
 	}
-	defer done()
+	defer call.end(&err)
 	page, err := read(ctx, min(limit, maxRecords))
 	if err != nil {
 		return storage.Page{}, callError("list a page", nil, err)

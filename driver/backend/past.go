@@ -13,6 +13,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // historian implements history.Historian over a Backend.
@@ -22,11 +23,11 @@ var _ history.Historian = historian[int]{}
 
 // Revisions implements history.Historian.
 func (h historian[P]) Revisions(ctx context.Context) (oldest, newest int64, err error) {
-	ctx, done, err := h.b.begin(ctx)
+	ctx, call, err := h.b.begin(ctx, telemetry.Revisions)
 	if err != nil {
 		return 0, 0, err
 	}
-	defer done()
+	defer call.end(&err)
 	oldest, newest, err = h.b.historian.Revisions(ctx)
 	if err != nil {
 		return 0, 0, callError("ask for the revisions", nil, err)
@@ -35,13 +36,13 @@ func (h historian[P]) Revisions(ctx context.Context) (oldest, newest int64, err 
 }
 
 // Scan implements history.Historian.
-func (h historian[P]) Scan(ctx context.Context, span history.Range, opts history.ScanOptions) (history.ScanResult, error) {
+func (h historian[P]) Scan(ctx context.Context, span history.Range, opts history.ScanOptions) (_ history.ScanResult, err error) {
 	from, to, badRange := check.Range(span)
-	ctx, done, err := h.b.begin(ctx, badRange, check.Scan(opts))
+	ctx, call, err := h.b.begin(ctx, telemetry.Scan, badRange, check.Scan(opts))
 	if err != nil {
 		return history.ScanResult{}, err
 	}
-	defer done()
+	defer call.end(&err)
 	q := driver.HistoryQuery[P]{
 		Consistency: storage.StrongConsistency, Final: true,
 		From: boundary(from), To: boundary(to), Limit: min(opts.Limit, maxRecords), Bytes: opts.Bytes, KeysOnly: opts.KeysOnly, Count: opts.Count,
@@ -130,12 +131,12 @@ func recordOf(v *driver.Version, keysOnly bool) (history.Record, error) {
 }
 
 // Compact implements history.Historian.
-func (h historian[P]) Compact(ctx context.Context, revision int64) error {
-	ctx, done, err := h.b.begin(ctx, check.Revision(revision))
+func (h historian[P]) Compact(ctx context.Context, revision int64) (err error) {
+	ctx, call, err := h.b.begin(ctx, telemetry.Compact, check.Revision(revision))
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer call.end(&err)
 	if err := h.b.historian.Compact(ctx, revision); err != nil {
 		return callError(fmt.Sprintf("compact up to revision %d", revision), nil, err)
 	}

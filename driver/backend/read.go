@@ -7,22 +7,24 @@ import (
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // Read implements storage.Backend.
-func (b *Backend[P]) Read(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
+func (b *Backend[P]) Read(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (_ *resourcepb.Resource, err error) {
 	k, err := check.ID("id", id)
+	var call runningCall
 	if b.opts.BoundedGet {
-		err = b.enter(ctx, check.Consistency(consistency), err)
-	} else {
-		var done context.CancelFunc
-		if ctx, done, err = b.begin(ctx, check.Consistency(consistency), err); err == nil {
-			defer done()
+		if err = b.enter(ctx, check.Consistency(consistency), err); err == nil {
+			ctx, call = b.start(ctx, unbound, telemetry.Read)
 		}
+	} else {
+		ctx, call, err = b.begin(ctx, telemetry.Read, check.Consistency(consistency), err)
 	}
 	if err != nil {
 		return nil, err
 	}
+	defer call.end(&err)
 	res, err := b.driver.Get(ctx, consistency, k)
 	if err == nil {
 		err = answers(res, id)
@@ -34,13 +36,13 @@ func (b *Backend[P]) Read(ctx context.Context, consistency storage.ReadConsisten
 }
 
 // OwnerReferences implements storage.Backend.
-func (b *Backend[P]) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
+func (b *Backend[P]) OwnerReferences(ctx context.Context, id *resourcepb.ID) (_ []*resourcepb.ID, err error) {
 	k, err := check.IDWithUid("id", id)
-	ctx, done, err := b.begin(ctx, err)
+	ctx, call, err := b.begin(ctx, telemetry.OwnerReferences, err)
 	if err != nil {
 		return nil, err
 	}
-	defer done()
+	defer call.end(&err)
 	ids, err := b.driver.Children(ctx, k, id.GetUid())
 	if err != nil {
 		return nil, callError("list the references to", k, err)

@@ -11,17 +11,18 @@ import (
 	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // Swap implements history.Historian. It reads the stored resource and makes the change conditional on its version, which is unique
 // among the changes of the key.
-func (h historian[P]) Swap(ctx context.Context, swap history.Swap) (history.SwapResult, error) {
+func (h historian[P]) Swap(ctx context.Context, swap history.Swap) (_ history.SwapResult, err error) {
 	k, problem := check.Swap(swap, h.b.opts.MaxSize)
-	ctx, done, err := h.b.begin(ctx, problem)
+	ctx, call, err := h.b.begin(ctx, telemetry.Swap, problem)
 	if err != nil {
 		return history.SwapResult{}, err
 	}
-	defer done()
+	defer call.end(&err)
 	try := h.swapKnown
 	for {
 		swapped, err := try(ctx, k, swap)

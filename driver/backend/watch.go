@@ -11,16 +11,17 @@ import (
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/cursor"
 	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // WatchList implements storage.Backend.
-func (b *Backend[P]) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) (storage.Watch, error) {
+func (b *Backend[P]) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) (_ storage.Watch, err error) {
 	f, err := check.Filter(typ, tenancy, namePrefix)
-	ctx, done, err := b.begin(ctx, err)
+	ctx, call, err := b.begin(ctx, telemetry.Watch, err)
 	if err != nil {
 		return nil, err
 	}
-	defer done()
+	defer call.end(&err)
 	for called := time.Now(); ; {
 		w, err := b.watch(ctx, called, f)
 		switch {
@@ -53,14 +54,14 @@ func (b *Backend[P]) watch(ctx context.Context, called time.Time, f driver.Filte
 }
 
 // WatchFrom implements storage.Resumer.
-func (b *Backend[P]) WatchFrom(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix, from string) (storage.Watch, error) {
+func (b *Backend[P]) WatchFrom(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix, from string) (_ storage.Watch, err error) {
 	f, badFilter := check.Filter(typ, tenancy, namePrefix)
 	at, badCursor := b.parseCursor(from)
-	ctx, done, err := b.begin(ctx, badFilter, badCursor)
+	ctx, call, err := b.begin(ctx, telemetry.WatchFrom, badFilter, badCursor)
 	if err != nil {
 		return nil, err
 	}
-	defer done()
+	defer call.end(&err)
 	w, err := b.feed.Resume(ctx, f, at, from)
 	switch {
 	case errors.Is(err, storage.ErrClosed):

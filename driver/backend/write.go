@@ -10,16 +10,17 @@ import (
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // WriteCAS implements storage.Backend.
-func (b *Backend[P]) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
+func (b *Backend[P]) WriteCAS(ctx context.Context, res *resourcepb.Resource) (_ *resourcepb.Resource, err error) {
 	k, err := check.Resource(res, b.opts.MaxSize)
-	ctx, done, err := b.begin(ctx, err)
+	ctx, call, err := b.begin(ctx, telemetry.Write, err)
 	if err != nil {
 		return nil, err
 	}
-	defer done()
+	defer call.end(&err)
 	one := []driver.Mutation{{Verb: driver.Write, Key: k, Uid: res.GetId().GetUid(), Version: res.GetVersion(), Resource: res}}
 	if err := b.driver.Apply(ctx, one); err != nil {
 		return nil, callError("write", k, singleError(err))
@@ -28,13 +29,13 @@ func (b *Backend[P]) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*r
 }
 
 // DeleteCAS implements storage.Backend.
-func (b *Backend[P]) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
+func (b *Backend[P]) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) (err error) {
 	k, err := check.ID("id", id)
-	ctx, done, err := b.begin(ctx, err)
+	ctx, call, err := b.begin(ctx, telemetry.Delete, err)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer call.end(&err)
 	if err := b.driver.Apply(ctx, []driver.Mutation{{Verb: driver.Delete, Key: k, Uid: id.GetUid(), Version: version}}); err != nil {
 		return callError("delete", k, singleError(err))
 	}
@@ -51,13 +52,13 @@ func singleError(err error) error {
 }
 
 // Commit implements storage.Transactor.
-func (b *Backend[P]) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
+func (b *Backend[P]) Commit(ctx context.Context, ops []storage.Op) (_ []*resourcepb.Resource, err error) {
 	all, err := mutations(ops, b.opts.MaxOps, b.opts.MaxSize)
-	ctx, done, err := b.begin(ctx, err)
+	ctx, call, err := b.begin(ctx, telemetry.Commit, err)
 	if err != nil {
 		return nil, err
 	}
-	defer done()
+	defer call.end(&err)
 	if len(ops) == 0 {
 		return nil, nil
 	}

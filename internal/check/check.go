@@ -166,6 +166,9 @@ func texts(res *resourcepb.Resource) error {
 	if !utf8.ValidString(res.Generation) {
 		return invalid("generation is not valid UTF-8")
 	}
+	if !utf8.ValidString(res.Author) {
+		return invalid("author is not valid UTF-8")
+	}
 	if !utf8.ValidString(res.Data.GetTypeUrl()) {
 		return invalid("data.type_url is not valid UTF-8")
 	}

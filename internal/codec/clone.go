@@ -27,6 +27,7 @@ func Clone(res *resourcepb.Resource) *resourcepb.Resource {
 	out.Owner = CloneID(res.Owner)
 	out.Version = res.Version
 	out.Generation = res.Generation
+	out.Author = res.Author
 	out.Metadata = maps.Clone(res.Metadata)
 	if res.Status != nil {
 		out.Status = make(map[string]*resourcepb.Status, len(res.Status))

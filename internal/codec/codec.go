@@ -69,7 +69,7 @@ func Size(res *resourcepb.Resource) int {
 func WithVersion(res *resourcepb.Resource, version string) *resourcepb.Resource {
 	out := &resourcepb.Resource{
 		Id: res.GetId(), Owner: res.GetOwner(), Version: version, Generation: res.GetGeneration(),
-		Metadata: res.GetMetadata(), Status: res.GetStatus(), Data: res.GetData(),
+		Metadata: res.GetMetadata(), Status: res.GetStatus(), Data: res.GetData(), Author: res.GetAuthor(),
 	}
 	out.ProtoReflect().SetUnknown(res.ProtoReflect().GetUnknown())
 	return out

@@ -2,8 +2,6 @@ package feed
 
 import (
 	"context"
-	"sync"
-	"time"
 
 	"github.com/ashlar-dev/storage"
 )
@@ -12,17 +10,6 @@ import (
 type bookmarker[P any] struct{ *watch[P] }
 
 var _ storage.Bookmarker = bookmarker[int]{}
-
-// offer returns the watch with the capabilities of its source.
-func (f *Feed[P]) offer(w *watch[P]) storage.Watch {
-	switch {
-	case f.prover == nil:
-		return w
-	case f.opts.Before == nil:
-		return bookmarker[P]{w}
-	}
-	return recaller[P]{bookmarker[P]{w}}
-}
 
 // Bookmark implements storage.Bookmarker.
 func (b bookmarker[P]) Bookmark(ctx context.Context) error {
@@ -40,7 +27,7 @@ func (b bookmarker[P]) Bookmark(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	for r := w.currentRun(); !w.expect(r, r.prove()); r = w.currentRun() {
+	for r := w.currentRun(); !w.expect(r, r.rounds.prove()); r = w.currentRun() {
 		continue
 	}
 	return nil
@@ -122,68 +109,4 @@ func (w *watch[P]) proofCh() <-chan struct{} {
 		}
 	}
 	return nil
-}
-
-// proof is a pending or finished result of Prover.Newest.
-type proof[P any] struct {
-	doneCh chan struct{} // closed when at is set
-	at     P
-}
-
-// bookmarkRounds is the state of a run's round trips for proofs, which run one at a time.
-type bookmarkRounds[P any] struct {
-	mu      sync.Mutex
-	next    *proof[P] // the proof of the next round trip; nil if none is requested
-	running bool      // a goroutine makes round trips
-}
-
-// prove returns a proof whose round trip has not begun yet.
-func (r *run[P]) prove() *proof[P] {
-	a := &r.rounds
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.next == nil {
-		a.next = &proof[P]{doneCh: make(chan struct{})}
-	}
-	p := a.next
-	if a.running {
-		return p
-	}
-	if leave, ok := r.feed.enter(); ok {
-		a.running = true
-		go func() {
-			defer leave()
-			for r.requestProof() {
-				continue
-			}
-		}()
-	}
-	return p
-}
-
-// requestProof makes the next round trip and retries until it succeeds or the run ends. It returns false if none is requested.
-func (r *run[P]) requestProof() bool {
-	a := &r.rounds
-	a.mu.Lock()
-	p := a.next
-	a.next = nil
-	if p == nil || r.lifetime.Err() != nil {
-		a.running = false
-		a.mu.Unlock()
-		return false
-	}
-	a.mu.Unlock()
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		at, err := r.feed.prover.Newest(r.lifetime)
-		if err == nil {
-			p.at = at
-			close(p.doneCh)
-			return true
-		}
-		select {
-		case <-time.After(pause):
-		case <-r.lifetime.Done():
-			return true
-		}
-	}
 }

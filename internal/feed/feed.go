@@ -59,11 +59,11 @@ type run[P any] struct {
 	mu            sync.Mutex
 	log           log[P]
 	watches       int
-	followers     map[*watch[P]]struct{}      // watches that wait for the next node
+	followers     map[*subscriber]struct{}    // watches that wait for the next node
 	pendingWake   struct{ events, bytes int } // published since the last wake-up of all followers
 	wakeScheduled bool                        // wakeDelayed is going to run
 
-	rounds bookmarkRounds[P]
+	rounds proofRounds[P]
 }
 
 // New returns a feed. Nothing runs before the first Start.
@@ -140,7 +140,8 @@ func (f *Feed[P]) begin() *run[P] {
 	ctx, cancel := context.WithCancel(f.lifetime)
 	r := &run[P]{feed: f, lifetime: ctx, cancel: cancel, ready: make(chan struct{}), doneCh: make(chan struct{})}
 	r.log.maxEvents, r.log.maxBytes = f.opts.MaxEvents, f.opts.MaxBytes
-	r.followers = map[*watch[P]]struct{}{}
+	r.followers = map[*subscriber]struct{}{}
+	r.rounds = proofRounds[P]{prover: f.prover, lifetime: ctx, enter: f.enter}
 	f.ending.Go(func() {
 		err := f.source.Run(ctx, r.becomeReady, r.publish)
 		f.mu.Lock()
@@ -183,9 +184,9 @@ func (r *run[P]) publish(events []*driver.Event[P], end P) {
 		r.wakeScheduled = true
 		time.AfterFunc(wakeDelay, r.wakeDelayed)
 	}
-	for w := range r.followers {
-		if w.wantsBookmark.Load() || slices.ContainsFunc(events, func(ev *driver.Event[P]) bool { return w.filter.Match(&ev.Key) }) {
-			w.wakeUp()
+	for s := range r.followers {
+		if s.wantsBookmark.Load() || slices.ContainsFunc(events, func(ev *driver.Event[P]) bool { return s.filter.Match(&ev.Key) }) {
+			s.wakeUp()
 		}
 	}
 }
@@ -207,25 +208,25 @@ func (r *run[P]) wakeDelayed() {
 
 func (r *run[P]) wakeAll() {
 	r.pendingWake.events, r.pendingWake.bytes = 0, 0
-	for w := range r.followers {
-		w.wakeUp()
+	for s := range r.followers {
+		s.wakeUp()
 	}
 }
 
 // follow registers a watch: it is woken when the log has something for it.
-func (r *run[P]) follow(w *watch[P]) {
+func (r *run[P]) follow(s *subscriber) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if w.lifetime.Err() == nil {
-		r.followers[w] = struct{}{}
+	if s.lifetime.Err() == nil {
+		r.followers[s] = struct{}{}
 	}
 }
 
 // unfollow is the inverse of follow, for a closed watch.
-func (r *run[P]) unfollow(w *watch[P]) {
+func (r *run[P]) unfollow(s *subscriber) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.followers, w)
+	delete(r.followers, s)
 }
 
 func (r *run[P]) end() *node[P] {

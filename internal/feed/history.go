@@ -7,13 +7,6 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// page is a page of history. After the last one, the watch joins the log at the end noted before that page was read.
-type page[P any] struct {
-	events []*driver.Event[P]
-	end    P
-	joinAt *node[P] // nil if another page follows
-}
-
 // readHistory takes a page of history. The page is read in the background, so the read continues between calls of Next.
 func (w *watch[P]) readHistory(ctx context.Context) error {
 	w.lastNode = nil // retains no node while history is read
@@ -51,16 +44,4 @@ func (w *watch[P]) readPage(history driver.History[P]) (p page[P], err error) {
 		return err
 	})
 	return p, err
-}
-
-// persist is Feed.Persist for the lifetime of the watch.
-func (w *watch[P]) persist(ended <-chan struct{}, try func(ctx context.Context) error) error {
-	return w.feed.Persist(w.lifetime, ended, try)
-}
-
-func (w *watch[P]) closeHistory() {
-	if w.history != nil {
-		w.history.Close()
-		w.history = nil
-	}
 }

@@ -45,3 +45,6 @@ func (f *Feed[P]) Persist(lifetime context.Context, ended <-chan struct{}, try f
 		}
 	}
 }
+
+// errRunEnded is the error of a page of history that failed because the run has ended.
+var errRunEnded = errors.New("the run has ended")

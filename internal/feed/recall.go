@@ -16,17 +16,6 @@ var _ history.Recaller = recaller[int]{}
 // Recall implements history.Recaller.
 func (r recaller[P]) Recall() { r.watch.recalls.Store(true) }
 
-// maxPreviousReads is the maximum number of changes in one lookup. Each previous state may have up to 1 MiB, however small the
-// change.
-const maxPreviousReads = 64
-
-// previousBatch is the previous states of some changes.
-type previousBatch[P any] struct {
-	events   []*driver.Event[P]
-	versions []*driver.Version
-	until    int // the number of pending events that the batch covers
-}
-
 // recall looks up the previous states of the next pending changes. The lookup runs in the background, so it continues between calls
 // of Next.
 func (w *watch[P]) recall(ctx context.Context) error {

@@ -15,9 +15,6 @@ import (
 // runPause is the minimum time between two moves of a watch, in case runs fail repeatedly.
 const runPause = 100 * time.Millisecond
 
-// errRunEnded is the error of a page of history that failed because the run has ended.
-var errRunEnded = errors.New("the run has ended")
-
 // leaveRun moves the watch from its ended run to the next one, or ends the watch.
 func (w *watch[P]) leaveRun(ctx context.Context) error {
 	if !errors.Is(w.run.err, storage.ErrCompacted) {
@@ -54,17 +51,11 @@ func (w *watch[P]) enterRun(r *run[P]) bool {
 	if w.lifetime.Err() != nil {
 		return false // Close has released the old run
 	}
-	w.run.unfollow(w)
+	w.run.unfollow(&w.subscriber)
 	w.run.release()
 	w.run = r
 	if len(w.proofs) > 0 {
-		w.proofs = append(w.proofs[:0:0], r.prove()) // the old run makes no more round trips
+		w.proofs = append(w.proofs[:0:0], r.rounds.prove()) // the old run makes no more round trips
 	}
 	return true
-}
-
-func (w *watch[P]) currentRun() *run[P] {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.run
 }

@@ -48,7 +48,7 @@ func MarshalWith(res *resourcepb.Resource, payload func(*anypb.Any) ([]byte, err
 	}
 	text, err := compact(&resourcepb.Resource{
 		Id: res.GetId(), Owner: res.GetOwner(), Version: res.GetVersion(), Generation: res.GetGeneration(),
-		Metadata: res.GetMetadata(), Status: res.GetStatus(),
+		Metadata: res.GetMetadata(), Status: res.GetStatus(), Author: res.GetAuthor(),
 	})
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func MarshalWith(res *resourcepb.Resource, payload func(*anypb.Any) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	// The payload is the last field of a resource.
+	// The payload is added at the end.
 	text = bytes.TrimSuffix(text, []byte("}"))
 	if len(text) > 1 {
 		text = append(text, ',')

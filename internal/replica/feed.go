@@ -139,16 +139,19 @@ func (f *feed[V]) reopen(ctx context.Context, err error, pause time.Duration) st
 // applyWatch applies the changes of a watch until it ends, and reports whether it had any events.
 func (f *feed[V]) applyWatch(ctx context.Context, w storage.Watch) (hasEvents bool, err error) {
 	f.mu.Lock()
-	f.isLive = true
+	f.isLive, f.watch = true, w
 	f.notifyHealth()
 	f.barriers.setWatch(w)
+	if f.relistFromNumber > f.listNumber {
+		w.Close() // Relist was called while the watch was opened
+	}
 	f.mu.Unlock()
 	var commit []change[V]
 	for {
 		ev, err := w.Next(ctx)
 		if err != nil {
 			f.mu.Lock()
-			f.isLive, f.cause = false, err
+			f.isLive, f.watch, f.cause = false, nil, err
 			f.notifyHealth()
 			f.barriers.setWatch(nil)
 			f.mu.Unlock()
@@ -269,6 +272,7 @@ func (f *feed[V]) adopt(listed map[key.Key]*Row[V], began int64) {
 		put(k, row, row.Version)
 	}
 	f.finishRelist(began)
+	f.listNumber = began
 	f.views.listCount++
 	f.views.current = nil
 	f.waiters.notify()

@@ -12,18 +12,20 @@ import (
 
 // state is the copy: its rows with local writes applied, its views, and its log of changes.
 type state[V any] struct {
-	mu       sync.Mutex // guards all of state, localWrites and views
-	rows     rows[V]
-	views    views[V]
-	log      changeLog[V]
-	waiters  waiters
-	barriers barriers
-	cursor   string        // of the watch, at or behind all changes in rows
-	isLive   bool          // a watch feeds the copy
-	cause    error         // why no watch feeds the copy; outdated if isLive is set
-	changed  chan struct{} // closed at the next change of Health; nil without a waiter
-	err      error         // set when the feed has ended for good
-	hasEnded atomic.Bool   // err is set
+	mu                           sync.Mutex // guards all of state, localWrites and views
+	rows                         rows[V]
+	views                        views[V]
+	log                          changeLog[V]
+	waiters                      waiters
+	barriers                     barriers
+	cursor                       string        // of the watch, at or behind all changes in rows
+	isLive                       bool          // a watch feeds the copy
+	watch                        storage.Watch // that feeds the copy; nil for none
+	listNumber, relistFromNumber int64         // barrier numbers of the last list, and of the last call of Relist
+	cause                        error         // why no watch feeds the copy; outdated if isLive is set
+	changed                      chan struct{} // closed at the next change of Health; nil without a waiter
+	err                          error         // set when the feed has ended for good
+	hasEnded                     atomic.Bool   // err is set
 }
 
 // set replaces the row of a key; a nil row removes it. The caller holds the lock.
@@ -120,6 +122,20 @@ func (s *state[V]) Barrier(ctx context.Context) error {
 		defer s.mu.Unlock()
 		return s.explain(ctx.Err())
 	}
+}
+
+// Relist ends the watch, and waits until the store was listed anew: Views made after the call include everything that was acknowledged, to any
+// program, before the call. It is for backends without bookmarks; a [Replica.Barrier] costs much less.
+func (s *state[V]) Relist(ctx context.Context) error {
+	s.mu.Lock()
+	s.barriers.requestCount++
+	number := s.barriers.requestCount
+	s.relistFromNumber = number
+	if s.watch != nil {
+		s.watch.Close()
+	}
+	s.mu.Unlock()
+	return s.waitFor(ctx, nil, func() bool { return s.listNumber >= number })
 }
 
 // explain adds the reason why the copy is not updated to the error of a call that has waited for the copy. The caller holds the lock.

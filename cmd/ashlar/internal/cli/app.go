@@ -24,9 +24,11 @@ type App struct {
 	Out, Err io.Writer
 	Getenv   func(string) string
 
-	Store   string
-	Server  client.Options
-	Timeout time.Duration
+	Store  string
+	Server client.Options
+	// TokenFile is the file of the token; Server.Token takes precedence.
+	TokenFile string
+	Timeout   time.Duration
 }
 
 // Context returns the context of a command: the context of the run, bounded by --timeout.
@@ -124,6 +126,15 @@ func (a *App) OnStore(cmd *cobra.Command, policy Policy, do func(context.Context
 // Dial returns the server as a backend.
 func (a *App) Dial() (*client.Backend, error) {
 	o := a.Server
+	if o.Token == "" && a.TokenFile != "" {
+		text, err := os.ReadFile(a.TokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("read the token: %w", err)
+		}
+		if o.Token = strings.TrimSpace(string(text)); o.Token == "" {
+			return nil, fmt.Errorf("read the token: %s is empty", a.TokenFile)
+		}
+	}
 	if o.Token == "" {
 		o.Token = a.Getenv("ASHLAR_TOKEN")
 	}

@@ -52,10 +52,9 @@ func (a *admission) find(ctx context.Context, method string) (*principal, error)
 	if a.tokens == nil {
 		return nil, nil
 	}
-	token := service.Token(ctx)
-	who, err := a.tokens.find(token)
+	who, err := a.tokens.find(ctx, service.Token(ctx))
 	switch {
-	case err == nil && token != "":
+	case err == nil && !who.anonymous:
 		return who, nil
 	case err != nil && !isProbe(method):
 		return nil, status.Error(codes.Unauthenticated, err.Error())

@@ -41,7 +41,7 @@ func (l countedListener) Accept() (net.Conn, error) {
 // refused calls.
 func serveRefusals(t *testing.T) (client *grpc.ClientConn, accepted <-chan struct{}, refused <-chan context.Context) {
 	t.Helper()
-	tokens, err := newTokens(save(t, "tokens.yaml", fmt.Sprintf("tokens:\n  - {name: a, sha256: %x, rules: [{types: [\"*\"], may: [read]}]}\n", sha256.Sum256([]byte("secret")))))
+	tokens, err := loadTokens(save(t, "tokens.yaml", fmt.Sprintf("tokens:\n  - {name: a, sha256: %x, rules: [{types: [\"*\"], may: [read]}]}\n", sha256.Sum256([]byte("secret")))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestRefusedPagesAreLogged(t *testing.T) {
 // A call without a token that is refused because of a limit is not an active call.
 func TestLimitedAnonymousCallsAreNotActive(t *testing.T) {
 	t.Parallel()
-	tokens, err := newTokens(save(t, "tokens.yaml", "anonymous:\n  rules: [{types: [\"*\"], may: [read]}]\n"))
+	tokens, err := loadTokens(save(t, "tokens.yaml", "anonymous:\n  rules: [{types: [\"*\"], may: [read]}]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,15 +21,6 @@ type identity struct {
 	clientCAs *x509.CertPool // nil if clients need no certificate
 }
 
-// newCertificates reads the files. It returns nil if none are configured.
-func newCertificates(c *Config) (*certificates, error) {
-	if c.Cert == "" {
-		return nil, nil
-	}
-	files := &certificates{cert: c.Cert, key: c.Key, clientCA: c.ClientCA}
-	return files, files.load()
-}
-
 // load reads the files. If it fails, the previous contents stay in use.
 func (f *certificates) load() error {
 	var read identity

@@ -25,11 +25,19 @@ type Config struct {
 	Cert, Key string
 	// ClientCA is the file of the PEM certificates that must have signed the certificates of clients. Empty: clients need none.
 	ClientCA string
-	// Insecure allows addresses without TLS that other machines can reach.
+	// Insecure allows addresses that other machines can reach without TLS, or with neither tokens nor client certificates.
 	Insecure bool
 
 	// Tokens is the token file. Empty: all callers may do everything.
 	Tokens string
+	// Audit is the file of the audit log. "-" is Out. Empty: none.
+	Audit string
+	// AuditPolicy says what the audit log contains for each type: TYPE=none, TYPE=metadata or TYPE=payload. The first match counts, and
+	// metadata is the default.
+	AuditPolicy []string
+	// RecordAuthor stores the name of the caller's token as the author of each version.
+	RecordAuthor bool
+
 	// Types is a directory of descriptor sets. AnyType accepts every type. Exactly one of them must be set.
 	Types   string
 	AnyType bool
@@ -51,9 +59,11 @@ type Config struct {
 	// ReadyTimeout bounds the time that a probe waits for the store.
 	ReadyTimeout time.Duration
 
+	// Out receives the audit log if Audit is "-".
+	Out io.Writer
 	// Logger receives the log of the server.
 	Logger *slog.Logger
-	// Reload makes the server read the token file and the certificates again at each signal. Nil: never.
+	// Reload makes the server read its files again at each signal. It also does so when a file changes.
 	Reload <-chan os.Signal
 	// Version is the version of the program, for traces.
 	Version string
@@ -97,6 +107,15 @@ func (c *Config) Check() error {
 	if c.ClientCA != "" && c.Cert == "" {
 		fault("--client-ca needs --tls-cert and --tls-key")
 	}
+	if len(c.AuditPolicy) > 0 && c.Audit == "" {
+		fault("--audit-policy needs --audit")
+	}
+	if _, err := parseAuditPolicy(c.AuditPolicy); err != nil {
+		fault("%w", err)
+	}
+	if c.RecordAuthor && c.Tokens == "" {
+		fault("--record-author needs --tokens: callers have no names without them")
+	}
 	if c.Drain < 0 || c.DrainDelay < 0 || c.ReadyTimeout <= 0 {
 		fault("--drain and --drain-delay must be 0 or more, and --ready-timeout more than 0")
 	}
@@ -112,9 +131,12 @@ func (c *Config) Check() error {
 	if c.Listen == "" {
 		fault("--listen needs an address")
 	}
-	for _, a := range []struct{ flag, address string }{{"--listen", c.Listen}, {"--http", c.HTTP}, {"--admin", c.Admin}} {
+	for _, a := range []struct {
+		flag, address string
+		identity      bool // its callers must have one
+	}{{"--listen", c.Listen, true}, {"--http", c.HTTP, true}, {"--admin", c.Admin, false}} {
 		if a.address != "" {
-			if err := c.checkAddress(a.address); err != nil {
+			if err := c.checkAddress(a.address, a.identity); err != nil {
 				fault("%s %s: %w", a.flag, a.address, err)
 			}
 		}
@@ -122,14 +144,18 @@ func (c *Config) Check() error {
 	return errors.Join(errs...)
 }
 
-// checkAddress rejects an invalid address, and an address without TLS that other machines can reach.
-func (c *Config) checkAddress(address string) error {
+// checkAddress rejects an invalid address, and an address that other machines can reach without TLS or, if identity is set, without an identity.
+func (c *Config) checkAddress(address string, identity bool) error {
 	at, err := net.ResolveTCPAddr("tcp", address)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if c.Cert == "" && !c.Insecure && !at.IP.IsLoopback() {
+	case c.Insecure || at.IP.IsLoopback():
+		return nil
+	case c.Cert == "":
 		return errors.New("other machines can reach this address: set --tls-cert and --tls-key, or --insecure to serve without TLS")
+	case identity && c.Tokens == "" && c.ClientCA == "":
+		return errors.New("other machines can reach this address and may do everything: set --tokens or --client-ca, or --insecure to serve every caller")
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ func TestDocumentedFiles(t *testing.T) {
 		key, _, _ := strings.Cut(block[1], ":")
 		shown[key] = block[1]
 	}
-	tokens, err := newTokens(save(t, "tokens.yaml", shown["tokens"]))
+	tokens, err := loadTokens(save(t, "tokens.yaml", shown["tokens"]))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,6 +30,12 @@ func RunEtcd(ctx context.Context, config Config) error {
 	})
 }
 
+// ValidateEtcd is Validate for RunEtcd.
+func ValidateEtcd(config Config) error {
+	_, err := newServer(&config)
+	return err
+}
+
 // serveEtcd serves keys at the listeners for clients and probes until ctx ends or one of them fails. The second listener may be nil.
 func (s *server) serveEtcd(ctx context.Context, keys *etcdserver.Server, clients, admin net.Listener) error {
 	limits := grpcLimits{maxEtcdRequest, math.MaxUint32, minEtcdPings} // a client sends all of its watches over one connection

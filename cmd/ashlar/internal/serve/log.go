@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 )
@@ -103,7 +104,7 @@ func levelOf(code codes.Code) slog.Level {
 func (l requestLog) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
-		ctx, who := withCaller(r.Context())
+		ctx, who := withCaller(peer.NewContext(r.Context(), peerOf(r)))
 		answer := &statusRecorder{ResponseWriter: w, code: http.StatusOK}
 		defer func() { // also if the handler aborts its answer by a panic
 			level := slog.LevelDebug
@@ -119,6 +120,21 @@ func (l requestLog) handler(next http.Handler) http.Handler {
 		next.ServeHTTP(answer, r.WithContext(ctx))
 	})
 }
+
+// peerOf returns the client of an HTTP request, as gRPC describes its clients.
+func peerOf(r *http.Request) *peer.Peer {
+	p := &peer.Peer{Addr: remoteAddr(r.RemoteAddr)}
+	if r.TLS != nil {
+		p.AuthInfo = credentials.TLSInfo{State: *r.TLS}
+	}
+	return p
+}
+
+// remoteAddr is the address of an HTTP client.
+type remoteAddr string
+
+func (remoteAddr) Network() string  { return "tcp" }
+func (a remoteAddr) String() string { return string(a) }
 
 // statusRecorder is a response writer that records the status code.
 type statusRecorder struct {

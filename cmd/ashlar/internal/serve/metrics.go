@@ -11,14 +11,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/otlptranslator"
+	otelprom "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/metric"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
-// metrics holds the server's metrics: of the process, of gRPC calls and of HTTP requests.
+// metrics holds the metrics of the server and of its store: of the process, of gRPC calls and of HTTP requests.
 type metrics struct {
 	registry       *prometheus.Registry
+	store          metric.Meter
 	grpc           *grpcprom.ServerMetrics
 	streams        prometheus.Gauge
 	panics         prometheus.Counter
@@ -28,8 +33,15 @@ type metrics struct {
 }
 
 func newMetrics() *metrics {
+	registry := prometheus.NewRegistry()
+	exporter, err := otelprom.New(otelprom.WithRegisterer(registry), otelprom.WithoutScopeInfo(), otelprom.WithoutTargetInfo(),
+		otelprom.WithTranslationStrategy(otlptranslator.UnderscoreEscapingWithSuffixes))
+	if err != nil {
+		panic(err) // the registry, which is new, refuses the exporter
+	}
 	m := &metrics{
-		registry:       prometheus.NewRegistry(),
+		registry:       registry,
+		store:          sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter)).Meter(instrumentation),
 		grpc:           grpcprom.NewServerMetrics(grpcprom.WithServerHandlingTimeHistogram()),
 		streams:        prometheus.NewGauge(prometheus.GaugeOpts{Name: "grpc_server_streams", Help: "Open streams, such as watches."}),
 		panics:         prometheus.NewCounter(prometheus.CounterOpts{Name: "grpc_server_panics_total", Help: "Calls that ended with a panic."}),
@@ -44,6 +56,9 @@ func newMetrics() *metrics {
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
+
+// instrumentation is the scope of the store's metrics and spans.
+const instrumentation = "github.com/ashlar-dev/storage"
 
 // measure adds the metrics of a budget.
 func (m *metrics) measure(b *budget) {

@@ -89,7 +89,7 @@ func TestCallersOfRequests(t *testing.T) {
 	t.Parallel()
 	file := save(t, "tokens.yaml", fmt.Sprintf("anonymous:\n  rules: [{types: [\"*\"], may: [read]}]\ntokens:\n  - {name: a, sha256: %x, rules: [{types: [\"*\"], may: [read]}]}\n",
 		sha256.Sum256([]byte("secret"))))
-	all, err := newTokens(file)
+	all, err := loadTokens(file)
 	if err != nil {
 		t.Fatal(err)
 	}

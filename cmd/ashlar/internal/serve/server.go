@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
@@ -28,6 +29,7 @@ import (
 	"github.com/ashlar-dev/storage/service/reaper"
 	"github.com/ashlar-dev/storage/service/registry"
 	"github.com/ashlar-dev/storage/service/web"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // server holds the parts of a server.
@@ -35,13 +37,16 @@ type server struct {
 	config       *Config
 	certificates *certificates // nil without TLS
 	tokens       *tokens       // nil if all callers may do everything
+	audit        *auditLog     // nil without an audit log
 	traces       *sdktrace.TracerProvider
 	metrics      *metrics
 	calls        calls
 	handshakes   *handshakes
 	ready        *readiness
 
+	reloader  reloader
 	types     *registry.Registry
+	api       atomic.Pointer[http.Handler] // the resources as JSON, nil without an HTTP address
 	resources *service.Server
 	budget    *budget // nil if the server serves etcd's API
 	turns     *turns
@@ -154,30 +159,6 @@ func (s *server) updateHealth(ctx context.Context) error {
 	}
 }
 
-// reload reads the token file and the certificates again at each signal. If a file cannot be read, the previous contents stay in use.
-func (s *server) reload(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-s.config.Reload:
-		}
-		read := func(name string, load func() error) {
-			if err := load(); err != nil {
-				s.config.Logger.ErrorContext(ctx, "not reloaded, the previous contents stay in use", "what", name, "error", err)
-				return
-			}
-			s.config.Logger.InfoContext(ctx, "reloaded", "what", name)
-		}
-		if s.tokens != nil {
-			read("tokens", s.tokens.load)
-		}
-		if s.certificates != nil {
-			read("certificates", s.certificates.load)
-		}
-	}
-}
-
 // flushTraces sends the pending traces.
 func (s *server) flushTraces() error {
 	if s.traces == nil {
@@ -190,8 +171,21 @@ func (s *server) flushTraces() error {
 
 // newServer returns a server with its metrics and certificates.
 func newServer(c *Config) (*server, error) {
-	certificates, err := newCertificates(c)
-	return &server{config: c, metrics: newMetrics(), certificates: certificates}, err
+	s := &server{config: c, metrics: newMetrics(), reloader: reloader{logger: c.Logger, signals: c.Reload}}
+	if c.Cert == "" {
+		return s, nil
+	}
+	s.certificates = &certificates{cert: c.Cert, key: c.Key, clientCA: c.ClientCA}
+	return s, s.reloader.add("certificates", s.certificates.load, c.Cert, c.Key, c.ClientCA)
+}
+
+// telemetry returns the receivers of the store's reports.
+func (s *server) telemetry() telemetry.Options {
+	o := telemetry.Options{Logger: s.config.Logger, Meter: s.metrics.store}
+	if s.traces != nil {
+		o.Tracer = s.traces.Tracer(instrumentation)
+	}
+	return o
 }
 
 // run opens the addresses and the store, calls serve with them, and closes them.
@@ -205,7 +199,7 @@ func (s *server) run(ctx context.Context, addresses []string, serve func(storage
 			_ = l.Close() // already closed by the servers, unless they did not start
 		}
 	}()
-	backend, err := storage.Open(ctx, s.config.Store)
+	backend, err := storage.Open(telemetry.NewContext(ctx, s.telemetry()), s.config.Store)
 	if err != nil && ctx.Err() != nil {
 		s.config.Logger.InfoContext(ctx, "stopped before the store was open")
 		return nil
@@ -251,7 +245,7 @@ func (s *server) goAdmin(g *group, l net.Listener) {
 // wait maintains the health service and reloads files, until ctx ends or a part of the server fails. Then it drains the server, and waits for
 // all parts to end.
 func (s *server) wait(g *group, where []any, warning string, drain func()) error {
-	g.Go(func() error { return s.reload(g.failed) })
+	g.Go(func() error { return s.reloader.run(g.failed) })
 	g.Go(func() error { return s.updateHealth(g.failed) })
 	g.Go(func() error {
 		<-g.failed.Done()
@@ -282,7 +276,9 @@ func (s *server) serve(ctx context.Context, listeners []net.Listener) error {
 	g.Go(func() error { return serveGRPC(s.grpc, s.config.limitConnections(listeners[0])) })
 	if listeners[1] != nil {
 		mux := http.NewServeMux()
-		mux.Handle("/api/", s.apiHandler(withTurn(web.NewHandler(pacedClient{s.resources.Client()}, s.types, &web.Options{Authenticate: s.checkToken}), s.turns, s.callerOf)))
+		s.setAPI()
+		current := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*s.api.Load()).ServeHTTP(w, r) })
+		mux.Handle("/api/", s.apiHandler(withTurn(current, s.turns, s.callerOf)))
 		if listeners[2] == nil {
 			s.addAdmin(mux)
 		}
@@ -308,6 +304,12 @@ func (s *server) serve(ctx context.Context, listeners []net.Listener) error {
 		stop()
 	})
 	return errors.Join(err, s.flushTraces())
+}
+
+// setAPI sets the handler of the HTTP API to one with the current types.
+func (s *server) setAPI() {
+	h := web.NewHandler(pacedClient{s.resources.Client()}, s.types, &web.Options{Authenticate: s.checkToken})
+	s.api.Store(&h)
 }
 
 // newGRPC returns a gRPC server, without services.
@@ -373,13 +375,13 @@ func (s *server) callerOf(r *http.Request) string {
 	if err != nil {
 		return ""
 	}
-	caller, _ := s.tokens.caller(token)
+	caller, _ := s.tokens.caller(r.Context(), token)
 	return caller
 }
 
 // checkToken returns the error that the service would return to a caller with a token, or the error of a request beyond a limit.
-func (s *server) checkToken(_ context.Context, token string) error {
-	caller, err := s.tokens.caller(token)
+func (s *server) checkToken(ctx context.Context, token string) error {
+	caller, err := s.tokens.caller(ctx, token)
 	if err != nil {
 		return status.Error(codes.Unauthenticated, err.Error())
 	}

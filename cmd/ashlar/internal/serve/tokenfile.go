@@ -2,18 +2,17 @@ package serve
 
 import (
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/resourcepb"
-	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // readPolicy reads a token file:
@@ -21,6 +20,10 @@ import (
 //	tokens:
 //	  - name: deployer                # for logs and error texts
 //	    sha256: 2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824
+//	    expires: 2027-01-31T00:00:00Z # optional
+//	    hashes:                       # further tokens, which are valid at the same time
+//	      - {sha256: 486ea46224d1bb4fb680f34f7c9ad96a8f24ec88be73ea8e5a6c65260e9cb8a7, expires: 2027-03-31T00:00:00Z}
+//	    certificates: [cn:deployer]   # or of a client certificate; also dns:, uri: and email:
 //	    rules:
 //	      - types: [apps/*, core/ConfigMap]
 //	        partition: default        # or *, the default, or a prefix followed by *
@@ -46,7 +49,7 @@ func readPolicy(file string) (*policy, error) {
 			}
 			r.distinct(value, p.principals)
 		case "anonymous":
-			p.anonymous = &principal{name: "anonymous"}
+			p.anonymous = &principal{name: "anonymous", anonymous: true}
 			for key, value := range r.object(value, "rules") {
 				if key.Value == "rules" {
 					p.anonymous.rules = r.rules(value)
@@ -65,21 +68,23 @@ func readPolicy(file string) (*policy, error) {
 // principal reads one entry of tokens.
 func (r *yamlReader) principal(n *yaml.Node) *principal {
 	h := &principal{}
-	hashed := false
-	for key, value := range r.object(n, "name", "sha256", "rules") {
+	own := tokenHash{line: n.Line}
+	for key, value := range r.object(n, "name", "sha256", "expires", "hashes", "certificates", "rules") {
 		switch key.Value {
 		case "name":
 			h.name = r.text(value)
 		case "sha256":
-			hash, err := hex.DecodeString(r.text(value))
-			if err != nil || len(hash) != len(h.hash) {
-				r.errorf(value, "sha256 must be the SHA-256 of the token, %d hexadecimal digits", 2*len(h.hash))
+			own.sum = r.sum(value)
+		case "expires":
+			own.expires = r.time(value)
+		case "hashes":
+			for _, each := range r.list(value) {
+				h.hashes = append(h.hashes, r.hash(each))
 			}
-			copy(h.hash[:], hash)
-			if h.hash == sha256.Sum256(nil) {
-				r.errorf(value, "this is the SHA-256 of an empty token")
+		case "certificates":
+			for _, each := range r.list(value) {
+				h.certificates = append(h.certificates, r.certificate(each))
 			}
-			hashed = true
 		case "rules":
 			h.rules = r.rules(value)
 		}
@@ -87,24 +92,86 @@ func (r *yamlReader) principal(n *yaml.Node) *principal {
 	if h.name == "" {
 		r.errorf(n, "name is missing: it identifies the token in logs")
 	}
-	if !hashed {
+	switch {
+	case own.sum != [32]byte{}:
+		h.hashes = append(h.hashes, own)
+	case !own.expires.IsZero():
+		r.errorf(n, "expires needs sha256")
+	case len(h.hashes)+len(h.certificates) == 0:
 		r.errorf(n, "sha256 is missing: the SHA-256 of the token, in hexadecimal digits")
 	}
 	return h
 }
 
-// distinct rejects duplicate names and tokens.
+// hash reads one entry of hashes.
+func (r *yamlReader) hash(n *yaml.Node) tokenHash {
+	h := tokenHash{line: n.Line}
+	for key, value := range r.object(n, "sha256", "expires") {
+		switch key.Value {
+		case "sha256":
+			h.sum = r.sum(value)
+		case "expires":
+			h.expires = r.time(value)
+		}
+	}
+	if h.sum == [32]byte{} {
+		r.errorf(n, "sha256 is missing: the SHA-256 of the token, in hexadecimal digits")
+	}
+	return h
+}
+
+// sum reads the SHA-256 of a token.
+func (r *yamlReader) sum(n *yaml.Node) (sum [sha256.Size]byte) {
+	hash, err := hex.DecodeString(r.text(n))
+	if err != nil || len(hash) != len(sum) {
+		r.errorf(n, "sha256 must be the SHA-256 of the token, %d hexadecimal digits", 2*len(sum))
+	}
+	copy(sum[:], hash)
+	if sum == sha256.Sum256(nil) {
+		r.errorf(n, "this is the SHA-256 of an empty token")
+	}
+	return sum
+}
+
+// time reads the time at which a token expires.
+func (r *yamlReader) time(n *yaml.Node) time.Time {
+	at, err := time.Parse(time.RFC3339, r.text(n))
+	if err != nil {
+		r.errorf(n, "expires must be a time such as 2027-01-31T00:00:00Z, found %q", n.Value)
+	}
+	return at
+}
+
+// certificate reads the identity of a client certificate.
+func (r *yamlReader) certificate(n *yaml.Node) string {
+	text := r.text(n)
+	if kind, name, _ := strings.Cut(text, ":"); name == "" || !slices.Contains([]string{"cn", "dns", "uri", "email"}, kind) {
+		r.errorf(n, "a certificate must be cn:NAME, dns:NAME, uri:URI or email:ADDRESS, found %q", text)
+	}
+	return text
+}
+
+// distinct rejects duplicate names, tokens and certificates.
 func (r *yamlReader) distinct(list *yaml.Node, holders []*principal) {
-	names, hashes := map[string]int{}, map[[32]byte]int{}
+	names, hashes, certificates := map[string]int{}, map[[32]byte]int{}, map[string]int{}
 	for i, h := range holders {
-		line := list.Content[i].Line
+		n := list.Content[i]
 		if before, ok := names[h.name]; ok && h.name != "" {
-			r.errorf(list.Content[i], "duplicate name %q, first in line %d", h.name, before)
+			r.errorf(n, "duplicate name %q, first in line %d", h.name, before)
 		}
-		if before, ok := hashes[h.hash]; ok && h.hash != [32]byte{} {
-			r.errorf(list.Content[i], "duplicate token, first in line %d", before)
+		names[h.name] = n.Line
+		for _, hash := range h.hashes {
+			if before, ok := hashes[hash.sum]; ok && hash.sum != [32]byte{} {
+				r.errorf(&yaml.Node{Line: hash.line}, "duplicate token, first in line %d", before)
+			}
+			hashes[hash.sum] = hash.line
 		}
-		names[h.name], hashes[h.hash] = line, line
+		for _, c := range h.certificates {
+			if before, ok := certificates[c]; ok {
+				r.errorf(n, "duplicate certificate %q, first in line %d", c, before)
+			}
+			certificates[c] = n.Line
+		}
 	}
 }
 
@@ -154,16 +221,24 @@ func (r *yamlReader) rule(n *yaml.Node) rule {
 
 // typ reads group/Kind, group/* or *.
 func (r *yamlReader) typ(n *yaml.Node) storage.UnversionedType {
-	text := r.text(n)
+	t, err := parseTypePattern(r.text(n))
+	if err != nil {
+		r.errorf(n, "%w", err)
+	}
+	return t
+}
+
+// parseTypePattern parses group/Kind, group/* or *.
+func parseTypePattern(text string) (storage.UnversionedType, error) {
 	if text == storage.Wildcard {
-		return storage.UnversionedType{Group: storage.Wildcard, Kind: storage.Wildcard}
+		return storage.UnversionedType{Group: storage.Wildcard, Kind: storage.Wildcard}, nil
 	}
 	group, kind, ok := strings.Cut(text, "/")
 	if !ok || group == "" || kind == "" || strings.Contains(group, storage.Wildcard) || strings.Contains(kind, "/") ||
 		kind != storage.Wildcard && strings.Contains(kind, storage.Wildcard) {
-		r.errorf(n, "a type must be group/Kind, group/* or *, found %q", text)
+		return storage.UnversionedType{}, fmt.Errorf("a type must be group/Kind, group/* or *, found %q", text)
 	}
-	return storage.UnversionedType{Group: group, Kind: kind}
+	return storage.UnversionedType{Group: group, Kind: kind}, nil
 }
 
 // pattern reads a name, or a prefix followed by "*".
@@ -174,85 +249,3 @@ func (r *yamlReader) pattern(n *yaml.Node) string {
 	}
 	return text
 }
-
-// policy is the content of a token file.
-type policy struct {
-	principals []*principal
-	anonymous  *principal // callers without a token; nil if they are rejected
-}
-
-// find returns the owner of a token, or nil.
-func (p *policy) find(token string) *principal {
-	var found *principal
-	hash := sha256.Sum256([]byte(token))
-	for _, h := range p.principals {
-		if subtle.ConstantTimeCompare(hash[:], h.hash[:]) == 1 {
-			found = h
-		}
-	}
-	return found
-}
-
-// principal is the owner of a token.
-type principal struct {
-	name  string
-	hash  [sha256.Size]byte
-	rules []rule
-}
-
-// OperatorRead returns nil if the principal may read and list everything.
-func (h *principal) OperatorRead() error {
-	if err := h.may("read", anyType, anyTenancy); err != nil {
-		return err
-	}
-	return h.may("list", anyType, anyTenancy)
-}
-
-// OperatorWrite returns nil if the principal may write everything.
-func (h *principal) OperatorWrite() error { return h.may("write", anyType, anyTenancy) }
-
-// may returns nil if one of the rules allows an action, "read", "list" or "write".
-func (h *principal) may(action string, t *resourcepb.Type, in *resourcepb.Tenancy) error {
-	for i := range h.rules {
-		r := &h.rules[i]
-		if r.allows(action) && r.matchesType(t) && matches(r.partition, in.GetPartition()) && matches(r.namespace, in.GetNamespace()) {
-			return nil
-		}
-	}
-	return fmt.Errorf("%w: %q may not %s %s/%s in partition %q, namespace %q", registry.ErrDenied, h.name, action,
-		t.GetGroup(), t.GetKind(), in.GetPartition(), in.GetNamespace())
-}
-
-// rule allows some actions on the resources of some types in some tenancies.
-type rule struct {
-	types                []storage.UnversionedType // "*" matches any
-	partition, namespace string                    // each a name, or a prefix followed by "*"
-	read, list, write    bool
-}
-
-func (r *rule) allows(action string) bool {
-	return action == "read" && r.read || action == "list" && r.list || action == "write" && r.write
-}
-
-func (r *rule) matchesType(t *resourcepb.Type) bool {
-	for _, u := range r.types {
-		if (u.Group == storage.Wildcard || u.Group == t.GetGroup()) && (u.Kind == storage.Wildcard || u.Kind == t.GetKind()) {
-			return true
-		}
-	}
-	return false
-}
-
-// matches reports whether a pattern allows a partition or namespace. A list over all of them passes "*", which only the pattern "*" allows.
-func matches(pattern, unit string) bool {
-	prefix, open := strings.CutSuffix(pattern, storage.Wildcard)
-	if !open {
-		return unit == pattern
-	}
-	return strings.HasPrefix(unit, prefix) // a prefix contains no "*"
-}
-
-var (
-	anyType    = &resourcepb.Type{Group: storage.Wildcard, Kind: storage.Wildcard}
-	anyTenancy = &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}
-)

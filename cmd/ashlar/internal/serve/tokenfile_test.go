@@ -24,6 +24,12 @@ func save(t *testing.T, name, text string) string {
 	return path
 }
 
+// loadTokens reads a token file.
+func loadTokens(file string) (*tokens, error) {
+	t := &tokens{file: file}
+	return t, t.load()
+}
+
 func hashOf(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(sum[:])
@@ -36,25 +42,31 @@ func TestInvalidTokenFiles(t *testing.T) {
 		text string
 		want []string
 	}{
-		"empty":          {"", []string{"it is empty"}},
-		"malformed":      {"tokens: [\n", []string{"line 1: did not find"}},
-		"two documents":  {"tokens: []\n---\n", []string{"one YAML document"}},
-		"no object":      {"- a", []string{"line 1: expected an object"}},
-		"empty token":    {"tokens: [{name: a, sha256: " + hashOf("") + "}]", []string{"line 1: this is the SHA-256 of an empty token"}},
-		"nobody":         {"tokens: []", []string{"it grants no access"}},
-		"unknown keys":   {"tokes: []\nanonymous: {rule: []}", []string{`line 1: unknown key "tokes", expected tokens, anonymous`, `line 2: unknown key "rule", expected rules`}},
-		"key twice":      {"anonymous: {rules: []}\nanonymous: {rules: []}", []string{`line 2: duplicate key "anonymous"`}},
-		"no list":        {"tokens: a", []string{"line 1: expected a list"}},
-		"nothing in it":  {"tokens:\n  - {}", []string{"line 2: name is missing", "line 2: sha256 is missing"}},
-		"a plain token":  {"tokens:\n  - name: a\n    sha256: a token", []string{"line 3: sha256 must be the SHA-256 of the token, 64 hexadecimal digits"}},
-		"name twice":     {"tokens:\n  - {name: a, sha256: " + hash + "}\n  - {name: a, sha256: " + hashOf("b") + "}", []string{`line 3: duplicate name "a", first in line 2`}},
-		"token twice":    {"tokens:\n  - {name: a, sha256: " + hash + "}\n  - {name: b, sha256: " + hash + "}", []string{"line 3: duplicate token, first in line 2"}},
-		"an empty rule":  {"anonymous:\n  rules:\n    - {}", []string{"line 3: types is missing", "line 3: may is missing"}},
-		"actions":        {"anonymous:\n  rules:\n    - {types: ['*'], may: [red]}", []string{`line 3: may must be a list of read, list and write, found "red"`}},
-		"a null":         {"anonymous:\n  rules:\n    - {types: ['*'], may: [read], namespace: }", []string{"line 3: expected a text"}},
-		"stars":          {"anonymous:\n  rules:\n    - {types: ['*'], may: [read], namespace: 'a*b*'}", []string{"only one * is allowed, at the end"}},
-		"types":          {"anonymous:\n  rules:\n    - {types: [a, 'a/', '*/b', a/b/c, a/b*, /b], may: [read]}", []string{`found "a"`, `found "a/"`, `found "*/b"`, `found "a/b/c"`, `found "a/b*"`, `found "/b"`}},
-		"several faults": {"tokens:\n  - name: a\nanonymous:\n  rules: 1", []string{"line 2: sha256 is missing", "line 4: expected a list"}},
+		"empty":             {"", []string{"it is empty"}},
+		"malformed":         {"tokens: [\n", []string{"line 1: did not find"}},
+		"two documents":     {"tokens: []\n---\n", []string{"one YAML document"}},
+		"no object":         {"- a", []string{"line 1: expected an object"}},
+		"empty token":       {"tokens: [{name: a, sha256: " + hashOf("") + "}]", []string{"line 1: this is the SHA-256 of an empty token"}},
+		"nobody":            {"tokens: []", []string{"it grants no access"}},
+		"unknown keys":      {"tokes: []\nanonymous: {rule: []}", []string{`line 1: unknown key "tokes", expected tokens, anonymous`, `line 2: unknown key "rule", expected rules`}},
+		"key twice":         {"anonymous: {rules: []}\nanonymous: {rules: []}", []string{`line 2: duplicate key "anonymous"`}},
+		"no list":           {"tokens: a", []string{"line 1: expected a list"}},
+		"nothing in it":     {"tokens:\n  - {}", []string{"line 2: name is missing", "line 2: sha256 is missing"}},
+		"a plain token":     {"tokens:\n  - name: a\n    sha256: a token", []string{"line 3: sha256 must be the SHA-256 of the token, 64 hexadecimal digits"}},
+		"name twice":        {"tokens:\n  - {name: a, sha256: " + hash + "}\n  - {name: a, sha256: " + hashOf("b") + "}", []string{`line 3: duplicate name "a", first in line 2`}},
+		"token twice":       {"tokens:\n  - {name: a, sha256: " + hash + "}\n  - {name: b, sha256: " + hash + "}", []string{"line 3: duplicate token, first in line 2"}},
+		"token in hashes":   {"tokens:\n  - name: a\n    hashes:\n      - {sha256: " + hash + "}\n      - {sha256: " + hash + "}", []string{"line 5: duplicate token, first in line 4"}},
+		"bad expiry":        {"tokens:\n  - {name: a, sha256: " + hash + ", expires: tomorrow}", []string{`line 2: expires must be a time such as 2027-01-31T00:00:00Z, found "tomorrow"`}},
+		"expiry of nothing": {"tokens:\n  - {name: a, certificates: [cn:a], expires: 2027-01-31T00:00:00Z}", []string{"line 2: expires needs sha256"}},
+		"no hash":           {"tokens:\n  - {name: a, hashes: [{}]}", []string{"line 2: sha256 is missing"}},
+		"certificates":      {"tokens:\n  - {name: a, certificates: [deployer, 'ip:1', 'cn:']}", []string{`found "deployer"`, `found "ip:1"`, `found "cn:"`}},
+		"certificate twice": {"tokens:\n  - {name: a, certificates: [cn:x]}\n  - {name: b, certificates: [cn:x]}", []string{`line 3: duplicate certificate "cn:x", first in line 2`}},
+		"an empty rule":     {"anonymous:\n  rules:\n    - {}", []string{"line 3: types is missing", "line 3: may is missing"}},
+		"actions":           {"anonymous:\n  rules:\n    - {types: ['*'], may: [red]}", []string{`line 3: may must be a list of read, list and write, found "red"`}},
+		"a null":            {"anonymous:\n  rules:\n    - {types: ['*'], may: [read], namespace: }", []string{"line 3: expected a text"}},
+		"stars":             {"anonymous:\n  rules:\n    - {types: ['*'], may: [read], namespace: 'a*b*'}", []string{"only one * is allowed, at the end"}},
+		"types":             {"anonymous:\n  rules:\n    - {types: [a, 'a/', '*/b', a/b/c, a/b*, /b], may: [read]}", []string{`found "a"`, `found "a/"`, `found "*/b"`, `found "a/b/c"`, `found "a/b*"`, `found "/b"`}},
+		"several faults":    {"tokens:\n  - name: a\nanonymous:\n  rules: 1", []string{"line 2: sha256 is missing", "line 4: expected a list"}},
 	} {
 		path := save(t, "tokens.yaml", tc.text)
 		_, err := readPolicy(path)
@@ -72,7 +84,7 @@ func TestInvalidTokenFiles(t *testing.T) {
 
 func TestRules(t *testing.T) {
 	t.Parallel()
-	tokens, err := newTokens(save(t, "tokens.yaml", `
+	tokens, err := loadTokens(save(t, "tokens.yaml", `
 tokens:
   - name: a
     sha256: `+hashOf("token a")+`
@@ -150,5 +162,59 @@ anonymous:
 		if _, err := tokens.authenticate(t.Context(), token, nil); !errors.Is(err, service.ErrUnauthenticated) {
 			t.Errorf("%q: %v", token, err)
 		}
+	}
+}
+
+// Several tokens of one name are valid at once, each until it expires.
+func TestTokenExpiry(t *testing.T) {
+	t.Parallel()
+	tokens, err := loadTokens(save(t, "tokens.yaml", `
+tokens:
+  - name: a
+    sha256: `+hashOf("current")+`
+    expires: 2999-01-31T00:00:00Z
+    hashes:
+      - {sha256: `+hashOf("next")+`}
+      - {sha256: `+hashOf("old")+`, expires: 2020-01-31T00:00:00Z}
+anonymous:
+  rules: [{types: ["*"], may: [read]}]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, token := range []string{"current", "next"} {
+		if c, err := tokens.authenticate(t.Context(), token, nil); err != nil || c.(*principal).name != "a" {
+			t.Errorf("%s: %v, %v", token, c, err)
+		}
+	}
+	if c, err := tokens.authenticate(t.Context(), "old", nil); !errors.Is(err, service.ErrUnauthenticated) || !strings.Contains(err.Error(), "the token has expired") {
+		t.Errorf("old: %v, %v", c, err)
+	}
+}
+
+// Rules must be about types that are served.
+func TestRulesOfUnknownTypes(t *testing.T) {
+	t.Parallel()
+	p, err := readPolicy(save(t, "tokens.yaml", `
+tokens:
+  - {name: a, sha256: `+hashOf("a")+`, rules: [{types: [demo/Album, demo/*, "*", internal/Tombstone, demo/Albun], may: [read]}]}
+anonymous:
+  rules: [{types: [music/*], may: [read]}]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	types, err := registry.New(registry.Type{
+		Type: &resourcepb.Type{Group: "demo", GroupVersion: "v1", Kind: "Album"}, Proto: &resourcepb.ID{}, Scope: registry.ScopeNamespace,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `a rule of "a" is for demo/Albun, but no such type is served` + "\n" + `a rule of "anonymous" is for music/*, but no such type is served`
+	if err := p.checkTypes(types); err == nil || err.Error() != want {
+		t.Errorf("got %v, expected %s", err, want)
+	}
+	if err := p.checkTypes(registry.NewOpen(registry.Type{})); err != nil {
+		t.Error(err)
 	}
 }

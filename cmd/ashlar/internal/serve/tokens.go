@@ -2,8 +2,13 @@ package serve
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
 
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/service"
@@ -13,18 +18,16 @@ import (
 // tokens authenticates callers and holds their rules. The token file can be read again at any time.
 type tokens struct {
 	file    string
+	check   func(*policy) error // nil until the types are known
 	current atomic.Pointer[policy]
-}
-
-// newTokens reads a token file.
-func newTokens(file string) (*tokens, error) {
-	t := &tokens{file: file}
-	return t, t.load()
 }
 
 // load reads the token file. If it fails, the previous contents stay in use.
 func (t *tokens) load() error {
 	p, err := readPolicy(t.file)
+	if err == nil && t.check != nil {
+		err = t.check(p)
+	}
 	if err == nil {
 		t.current.Store(p)
 	}
@@ -33,7 +36,7 @@ func (t *tokens) load() error {
 
 // authenticate is the Authenticate function of the service.
 func (t *tokens) authenticate(ctx context.Context, token string, _ *resourcepb.Tenancy) (registry.Caller, error) {
-	who, err := t.find(token)
+	who, err := t.find(ctx, token)
 	if err != nil {
 		return nil, err
 	}
@@ -41,40 +44,54 @@ func (t *tokens) authenticate(ctx context.Context, token string, _ *resourcepb.T
 	return who, nil
 }
 
-// callerName returns the name of a token for limits, "" for callers without a token.
-func (p *principal) callerName() string {
-	if p == nil {
+// callerName returns the name of a principal for limits, "" for callers without a token.
+func (h *principal) callerName() string {
+	if h == nil || h.anonymous {
 		return ""
 	}
-	return p.name
+	return h.name
 }
 
-// caller returns the name of a token for limits, as over gRPC: "" for callers without a token, and if there are no tokens.
-func (t *tokens) caller(token string) (string, error) {
+// caller returns the name of the caller of ctx for limits: "" for callers without a token or certificate, and if there are no tokens.
+func (t *tokens) caller(ctx context.Context, token string) (string, error) {
 	if t == nil {
 		return "", nil
 	}
-	who, err := t.find(token)
-	if err != nil || token == "" {
-		return "", err
-	}
-	return who.callerName(), nil
+	who, err := t.find(ctx, token)
+	return who.callerName(), err
 }
 
-// find returns the owner of a token, "" for none. It takes as long for an unknown token as for a known one.
-func (t *tokens) find(token string) (*principal, error) {
+// find returns the owner of a token. Without a token it returns the owner of the client certificate of ctx, or else the anonymous principal.
+func (t *tokens) find(ctx context.Context, token string) (*principal, error) {
 	p := t.current.Load()
-	who := p.anonymous
 	if token != "" {
-		who = p.find(token)
+		return p.find(token, time.Now())
 	}
-	switch {
-	case who != nil:
-		return who, nil
-	case token == "":
-		return nil, fmt.Errorf("%w: a token is required", service.ErrUnauthenticated)
+	if c := clientCertificate(ctx); c != nil {
+		if who := p.findCertificate(c); who != nil {
+			return who, nil
+		}
 	}
-	return nil, fmt.Errorf("%w: unknown token", service.ErrUnauthenticated)
+	if p.anonymous != nil {
+		return p.anonymous, nil
+	}
+	return nil, fmt.Errorf("%w: a token is required", service.ErrUnauthenticated)
+}
+
+// clientCertificate returns the verified certificate of the client of a call, or nil.
+func clientCertificate(ctx context.Context) *x509.Certificate {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	info := p.AuthInfo
+	if closable, ok := info.(closableInfo); ok {
+		info = closable.AuthInfo
+	}
+	if secured, ok := info.(credentials.TLSInfo); ok && len(secured.State.VerifiedChains) > 0 {
+		return secured.State.PeerCertificates[0]
+	}
+	return nil
 }
 
 // withRules returns a type with hooks that check the caller's rules.

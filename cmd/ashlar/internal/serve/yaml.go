@@ -20,7 +20,7 @@ type yamlReader struct {
 
 // errorf records an error at a node; nil means the whole file.
 func (r *yamlReader) errorf(n *yaml.Node, format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
+	text := fmt.Errorf(format, args...).Error()
 	if n == nil {
 		r.errs = append(r.errs, fmt.Errorf("%s: %s", r.file, text))
 		return

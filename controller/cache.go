@@ -1,0 +1,219 @@
+package controller
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// Cache reads the resources of the watched types from memory. It includes the writes of the process. It is safe for concurrent use, and its results
+// belong to the caller. The types and index names are those that controllers of the manager were created with; others are errors.
+type Cache interface {
+	// Get returns the first resource that an index finds, nil for none.
+	Get(t *resourcepb.Type, index string, args ...any) (*resourcepb.Resource, error)
+	// List returns the resources that an index finds, in the order of their index keys.
+	List(t *resourcepb.Type, index string, args ...any) ([]*resourcepb.Resource, error)
+	// ListIterator is List, one resource at a time, of one state of the cache.
+	ListIterator(t *resourcepb.Type, index string, args ...any) (ResourceIterator, error)
+	// Parents returns the resources whose index key is a prefix of the given one.
+	Parents(t *resourcepb.Type, index string, args ...any) ([]*resourcepb.Resource, error)
+	// ParentsIterator is Parents, one resource at a time.
+	ParentsIterator(t *resourcepb.Type, index string, args ...any) (ResourceIterator, error)
+	// Query calls a query that a controller was created with.
+	Query(name string, args ...any) (ResourceIterator, error)
+}
+
+// ResourceIterator returns resources one by one.
+type ResourceIterator interface {
+	// Next returns the next resource, nil after the last one.
+	Next() *resourcepb.Resource
+}
+
+// Query combines reads of a cache under a name.
+type Query func(c Cache, args ...any) (ResourceIterator, error)
+
+// cache implements Cache.
+type cache struct {
+	informers informers
+	queries   map[string]Query
+}
+
+// informerOf returns the copy of a type.
+func (c *cache) informerOf(t *resourcepb.Type) (*informer, error) {
+	if i := c.informers[storage.UnversionedTypeFrom(t)]; i != nil {
+		return i, nil
+	}
+	return nil, fmt.Errorf("the cache has no resources of the type %s: add it with WithWatch", typeName(t))
+}
+
+// rows returns the rows that an index finds. They are shared.
+func (c *cache) rows(t *resourcepb.Type, index string, args []any) (iter.Seq[*row], error) {
+	if index == IDIndex {
+		k, _, err := keyArgument(IDIndex, args)
+		if err != nil {
+			return nil, err
+		}
+		k.Group, k.Kind = t.GetGroup(), t.GetKind()
+		return c.rowsByID(t, k)
+	}
+	i, err := c.informerOf(t)
+	if err != nil {
+		return nil, err
+	}
+	at := slices.IndexFunc(i.indexes, func(x *Index) bool { return x.name == index })
+	if at < 0 {
+		return nil, fmt.Errorf("the type %s has no index %q", typeName(t), index)
+	}
+	k, isPrefix, err := i.indexes[at].query(args)
+	if err != nil {
+		return nil, err
+	}
+	from := indexKey(index, k)
+	to := from + "\x00"
+	if isPrefix {
+		to = string(key.PrefixEnd([]byte(from)))
+	}
+	return i.copy.View().Between(from, to), nil
+}
+
+// rowsByID returns the row of a complete id, and the rows of a tenancy for an id without a name.
+func (c *cache) rowsByID(t *resourcepb.Type, k key.Key) (iter.Seq[*row], error) {
+	i, err := c.informerOf(t)
+	if err != nil {
+		return nil, err
+	}
+	if k.Name == "" {
+		any := func(unit string) string {
+			if unit == "" {
+				return storage.Wildcard
+			}
+			return unit
+		}
+		return i.copy.View().Select(key.Filter{Group: k.Group, Kind: k.Kind, Partition: any(k.Partition), Namespace: any(k.Namespace)}), nil
+	}
+	return func(yield func(*row) bool) {
+		if r := i.copy.Get(k); r != nil {
+			yield(r)
+		}
+	}, nil
+}
+
+// parents returns the rows whose index key is a prefix of the given one.
+func (c *cache) parents(t *resourcepb.Type, index string, args []any) (iter.Seq[*row], error) {
+	if index == IDIndex {
+		return c.rows(t, index, args)
+	}
+	i, err := c.informerOf(t)
+	if err != nil {
+		return nil, err
+	}
+	at := slices.IndexFunc(i.indexes, func(x *Index) bool { return x.name == index })
+	if at < 0 {
+		return nil, fmt.Errorf("the type %s has no index %q", typeName(t), index)
+	}
+	k, _, err := i.indexes[at].query(args)
+	if err != nil {
+		return nil, err
+	}
+	return func(yield func(*row) bool) {
+		view := i.copy.View()
+		for n := range len(k) + 1 {
+			at := indexKey(index, k[:n])
+			for r := range view.Between(at, at+"\x00") {
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}, nil
+}
+
+func (c *cache) Get(t *resourcepb.Type, index string, args ...any) (*resourcepb.Resource, error) {
+	rows, err := c.rows(t, index, args)
+	if err != nil {
+		return nil, err
+	}
+	for r := range rows {
+		return proto.CloneOf(r.Value.res), nil
+	}
+	return nil, nil
+}
+
+func (c *cache) List(t *resourcepb.Type, index string, args ...any) ([]*resourcepb.Resource, error) {
+	return collect(c.rows(t, index, args))
+}
+
+func (c *cache) ListIterator(t *resourcepb.Type, index string, args ...any) (ResourceIterator, error) {
+	return iterate(c.rows(t, index, args))
+}
+
+func (c *cache) Parents(t *resourcepb.Type, index string, args ...any) ([]*resourcepb.Resource, error) {
+	return collect(c.parents(t, index, args))
+}
+
+func (c *cache) ParentsIterator(t *resourcepb.Type, index string, args ...any) (ResourceIterator, error) {
+	return iterate(c.parents(t, index, args))
+}
+
+func (c *cache) Query(name string, args ...any) (ResourceIterator, error) {
+	query := c.queries[name]
+	if query == nil {
+		return nil, fmt.Errorf("the cache has no query %q", name)
+	}
+	return query(c, args...)
+}
+
+// collect returns copies of the resources of rows.
+func collect(rows iter.Seq[*row], err error) ([]*resourcepb.Resource, error) {
+	if err != nil {
+		return nil, err
+	}
+	var all []*resourcepb.Resource
+	for r := range rows {
+		all = append(all, proto.CloneOf(r.Value.res))
+	}
+	return all, nil
+}
+
+// iterate returns an iterator over rows. The rows are collected first: an iterator that is not read to its end must not retain a goroutine.
+func iterate(rows iter.Seq[*row], err error) (ResourceIterator, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &rowIterator{rows: slices.Collect(rows)}, nil
+}
+
+type rowIterator struct{ rows []*row }
+
+// Next implements ResourceIterator.
+func (i *rowIterator) Next() *resourcepb.Resource {
+	if len(i.rows) == 0 {
+		return nil
+	}
+	next := i.rows[0].Value.res
+	i.rows = i.rows[1:]
+	return proto.CloneOf(next)
+}
+
+// withoutSharing returns a copy of a cached resource that shares only the encoded payload, which decoding does not modify.
+func withoutSharing(res *resourcepb.Resource) *resourcepb.Resource {
+	c := &resourcepb.Resource{
+		Id: proto.CloneOf(res.GetId()), Owner: proto.CloneOf(res.GetOwner()), Version: res.GetVersion(), Generation: res.GetGeneration(),
+		Metadata: maps.Clone(res.GetMetadata()), Data: res.GetData(),
+	}
+	for k, s := range res.GetStatus() {
+		if c.Status == nil {
+			c.Status = map[string]*resourcepb.Status{}
+		}
+		c.Status[k] = proto.CloneOf(s)
+	}
+	c.ProtoReflect().SetUnknown(res.ProtoReflect().GetUnknown())
+	return c
+}

@@ -1,0 +1,47 @@
+package controller
+
+import (
+	"sync"
+	"time"
+)
+
+// result is the kind of result of a reconcile.
+type result int
+
+const (
+	resultOK result = iota
+	resultRequeue
+	resultError
+	resultTerminal
+	resultPanic
+	resultTimeout
+	resultCount
+)
+
+// resultNames are the values of the label "result".
+var resultNames = [resultCount]string{"ok", "requeue", "error", "terminal", "panic", "timeout"}
+
+// counts are the numbers of a controller since its process started.
+type counts struct {
+	mu          sync.Mutex
+	results     [resultCount]int64
+	seconds     float64
+	ignored     int64 // requests of other types
+	lastSuccess time.Time
+}
+
+func (c *counts) add(r result, took time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.results[r]++
+	c.seconds += took.Seconds()
+	if r == resultOK || r == resultRequeue {
+		c.lastSuccess = time.Now()
+	}
+}
+
+func (c *counts) ignore() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ignored++
+}

@@ -1,0 +1,116 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/clientstore"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// doubts are the keys whose cached state may lack a write of a reconcile: the outcome of the write is unknown, or its answer does not have the
+// stored state. They are kept by the resource whose reconcile wrote, and resolved before its next reconcile.
+type doubts struct {
+	informers informers
+	mu        sync.Mutex
+	byCause   map[key.Key]map[key.Key]deletedRow
+}
+
+// deletedRow is the cached state of a key before it was deleted by its uid; the zero value for other writes.
+type deletedRow struct{ uid string }
+
+// add records that a reconcile of cause has left a key in doubt.
+func (d *doubts) add(cause, k key.Key, deleted deletedRow) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.byCause == nil {
+		d.byCause = map[key.Key]map[key.Key]deletedRow{}
+	}
+	if d.byCause[cause] == nil {
+		d.byCause[cause] = map[key.Key]deletedRow{}
+	}
+	if _, exists := d.byCause[cause][k]; exists {
+		deleted = deletedRow{} // only a read decides about several writes
+	}
+	d.byCause[cause][k] = deleted
+}
+
+// take removes and returns the doubts of a cause.
+func (d *doubts) take(cause key.Key) map[key.Key]deletedRow {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := d.byCause[cause]
+	delete(d.byCause, cause)
+	return all
+}
+
+// resolve makes the cache include all writes of earlier reconciles of a resource. After an error the remaining doubts stay.
+func (d *doubts) resolve(ctx context.Context, cause key.Key) error {
+	all := d.take(cause)
+	for k, deleted := range all {
+		if err := d.resolveKey(ctx, k, deleted); err != nil {
+			for k, deleted := range all {
+				d.add(cause, k, deleted)
+			}
+			return fmt.Errorf("cannot read %v, which an earlier reconcile has written: %w", k, err)
+		}
+		delete(all, k)
+	}
+	return nil
+}
+
+// resolveKey makes the cache include all writes of a key that were acknowledged before the call.
+func (d *doubts) resolveKey(ctx context.Context, k key.Key, deleted deletedRow) error {
+	i := d.informers.find(k)
+	if i == nil {
+		return nil
+	}
+	if current := i.copy.Get(k); deleted.uid != "" && (current == nil || current.Value.res.GetId().GetUid() != deleted.uid) {
+		return nil // the watch has delivered the deletion
+	}
+	for {
+		writing := i.copy.Begin([]key.Key{k})
+		before := i.copy.Get(k)
+		res, err := i.store.Read(ctx, storage.StrongConsistency, k.ID("", ""))
+		var written, gone []*resourcepb.Resource
+		switch {
+		case errors.Is(err, storage.ErrNotFound) && before != nil:
+			gone = append(gone, before.Value.res)
+		case err == nil && (before == nil || before.Version != res.GetVersion()):
+			written = append(written, res)
+		case err != nil && !errors.Is(err, storage.ErrNotFound):
+			writing.End(nil, nil)
+			return err
+		}
+		// The copy cannot include the answer if the watch has delivered other changes meanwhile: read again.
+		if unsure := writing.End(written, gone); len(unsure) == 0 {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// isDecided reports whether the error of a write proves that nothing was written.
+func isDecided(err error) bool {
+	switch status.Code(err) {
+	case codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated:
+		return true
+	}
+	switch clientstore.Reason(err) {
+	case "CAS_FAILURE", "WRONG_UID", "NOT_FOUND", "INVALID", "TOO_LARGE", reasonLeaseLost:
+		return true
+	}
+	return false
+}
+
+// reasonLeaseLost is the reason of the service's error for a write whose fence is outdated.
+const reasonLeaseLost = "LEASE_LOST"

@@ -1,0 +1,22 @@
+package controller
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// Options configures a Manager. The zero value of each field selects its default.
+type Options struct {
+	// Leases is the backend of the service's store, and holds the leases of controllers. Without it only PlacementEachServer is possible.
+	Leases storage.Backend
+	// Name is the name of this process in leases: the host and the process id.
+	Name string
+	// LeaseTTL is the time after which another process takes over from a holder that is dead: 15 s.
+	LeaseTTL time.Duration
+	// Drain is the time that running reconciles have after Run was stopped, before their contexts end: 30 s.
+	Drain time.Duration
+	// Logger gets errors and changes of leases: slog.Default().
+	Logger *slog.Logger
+}

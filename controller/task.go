@@ -1,0 +1,144 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/queue"
+	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
+)
+
+// task runs the reconciles of one controller during one tenure of a lease, or without a lease.
+type task struct {
+	controller *Controller
+	client     resourcegrpc.ResourceServiceClient
+	managed    *informer
+	cache      *cache
+	log        *slog.Logger
+	counts     *counts
+
+	queue  *queue.Queue[key.Key]
+	doubts doubts
+	fence  string
+	epoch  int64
+	lost   func() // ends the tenure
+}
+
+// runtime returns the runtime of a call. cause is the reconciled resource; the zero key for other calls.
+func (t *task) runtime(cause key.Key) Runtime {
+	log := Logger{t.log}
+	if cause != (key.Key{}) {
+		log = log.With("resource", cause.Partition+"/"+cause.Namespace+"/"+cause.Name)
+	}
+	return Runtime{
+		Client: &client{t.client, &t.doubts, cause, t.fence, t.lost},
+		Cache:  t.cache, Logger: log, Epoch: t.epoch, versioned: t.controller.placement.shards == 0,
+	}
+}
+
+// initialize calls the initializer until it succeeds or ctx ends.
+func (t *task) initialize(ctx context.Context) {
+	if t.controller.initializer == nil {
+		return
+	}
+	for pause := 50 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, time.Minute) {
+		err := protect(func() error { return t.controller.initializer.Initialize(ctx, t.runtime(key.Key{})) })
+		if err == nil {
+			return
+		}
+		t.log.ErrorContext(ctx, "the initializer failed; retrying", "error", err, "pause", pause)
+		sleep(ctx, pause)
+	}
+}
+
+// enqueueAll queues all managed resources with low priority: those of the copy, and those that had one.
+func (t *task) enqueueAll(owns func(key.Key) bool) {
+	t.queue.AddDelayed()
+	for r := range t.managed.all() {
+		if owns(r.Key) {
+			t.queue.AddLow(r.Key)
+		}
+	}
+}
+
+// work reconciles until the queue is closed. It returns when all workers have returned.
+func (t *task) work(ctx context.Context) {
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	for range t.controller.workers {
+		workers.Go(func() {
+			for {
+				k, ok := t.queue.Get()
+				if !ok {
+					return
+				}
+				t.queue.Done(k, t.reconcile(ctx, k))
+			}
+		})
+	}
+}
+
+// reconcile reconciles a resource once.
+func (t *task) reconcile(ctx context.Context, k key.Key) queue.Outcome {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, t.controller.timeout)
+	defer cancel()
+	err := t.doubts.resolve(ctx, k)
+	exists := false
+	if err == nil {
+		rt := t.runtime(k)
+		uid := ""
+		if r := t.managed.copy.Get(k); r != nil {
+			uid, exists = r.Value.res.GetId().GetUid(), true
+		}
+		id := k.ID(uid, t.controller.typ.GetGroupVersion())
+		err = protect(func() error { return t.controller.reconciler.Reconcile(ctx, rt, Request{ID: id}) })
+	}
+	outcome, result := t.outcome(err, exists)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+		result = resultTimeout
+	}
+	t.counts.add(result, time.Since(began))
+	if outcome.Failed {
+		t.log.ErrorContext(ctx, "the reconcile failed; retrying", "resource", k.String(), "error", err)
+	}
+	return outcome
+}
+
+// outcome returns the outcome and the result of a reconcile.
+func (t *task) outcome(err error, exists bool) (queue.Outcome, result) {
+	forced := queue.Outcome{}
+	if exists {
+		forced = queue.Outcome{After: t.controller.forceEvery - rand.N(t.controller.forceEvery/5+1), Low: true}
+	}
+	var again requeue
+	var end terminal
+	switch {
+	case err == nil:
+		return forced, resultOK
+	case errors.As(err, &again):
+		return queue.Outcome{After: again.after}, resultRequeue
+	case errors.As(err, &end):
+		return forced, resultTerminal
+	case errors.Is(err, errPanic):
+		return queue.Outcome{Failed: true}, resultPanic
+	}
+	return queue.Outcome{Failed: true}, resultError
+}
+
+// protect returns a panic of a call as an error.
+func protect(call func() error) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("%w: %v\n%s", errPanic, cause, debug.Stack())
+		}
+	}()
+	return call()
+}
