@@ -25,7 +25,7 @@ type historian struct {
 }
 
 func newHistorian(d *database, h *history, in *currentInbox) *historian {
-	return &historian{d, h, &pageReader{d, h, in}, newKeyReader(h), newFinalityCheck(h)}
+	return &historian{d, h, &pageReader{d, h, in, maxIndexedChanges}, newKeyReader(h), newFinalityCheck(h)}
 }
 
 // ReadAt implements driver.Historian. A single key at the present position is read in a batch with others.

@@ -22,8 +22,9 @@ import (
 // pageReader reads pages of the past and of the present.
 type pageReader struct {
 	*database
-	history *history
-	inbox   *currentInbox
+	history   *history
+	inbox     *currentInbox
+	tailLimit int // maximum number of changes after a position that are read to find the keys deleted since
 }
 
 // readAt implements driver.Historian.ReadAt. Each attempt reads into memory, up to the size of a page, and readAt adds the
@@ -91,22 +92,23 @@ func (r *pageReader) catchUpOnPrimary(ctx context.Context, f func(ctx context.Co
 // pageRead is one attempt to read a page, in one snapshot.
 type pageRead struct {
 	*history
-	conn     *pgx.Conn
-	q        *driver.HistoryQuery[position]
-	final    bool // the present position must be final
-	at       position
-	now      bool // the position is the snapshot's, or no requested resource has changed since
-	notFinal bool // nothing was read, because a visible change is not final
-	versions []driver.Version
-	bytes    int
-	hasCount bool
-	page     driver.HistoryPage[position]
+	conn      *pgx.Conn
+	tailLimit int
+	q         *driver.HistoryQuery[position]
+	final     bool // the present position must be final
+	at        position
+	now       bool // the position is the snapshot's, or no requested resource has changed since
+	notFinal  bool // nothing was read, because a visible change is not final
+	versions  []driver.Version
+	bytes     int
+	hasCount  bool
+	page      driver.HistoryPage[position]
 }
 
 // readPageAt reads a page at a position, or at the present one if at is nil. Each statement is sent together with the previous one
 // if it does not depend on its result.
 func (r *pageReader) readPageAt(ctx context.Context, conn *pgxpool.Conn, at *position, q *driver.HistoryQuery[position], final bool) (*pageRead, error) {
-	l := &pageRead{history: r.history, conn: conn.Conn(), q: q, final: final}
+	l := &pageRead{history: r.history, conn: conn.Conn(), tailLimit: r.tailLimit, q: q, final: final}
 	var err error
 	if at == nil {
 		err = l.beginNow(ctx)
@@ -250,7 +252,7 @@ func (l *pageRead) read(ctx context.Context) error {
 func (l *pageRead) extendRange(ctx context.Context, from []byte) error {
 	q := *l.q
 	q.From, q.Limit, q.KeysOnly, q.Count = from, 1, true, false
-	next := &pageRead{history: l.history, conn: l.conn, q: &q, at: l.at, now: l.now}
+	next := &pageRead{history: l.history, conn: l.conn, tailLimit: l.tailLimit, q: &q, at: l.at, now: l.now}
 	err := next.read(ctx)
 	l.page.More = len(next.versions) > 0
 	return err
@@ -301,7 +303,7 @@ func (l *pageRead) readRange(ctx context.Context, b *keyRange, limit, keys int) 
 	keys = max(keys, limit)
 	maxBytes := l.q.MaxBytes() - l.bytes
 	sql, arguments := l.sql.historyPage, []any{
-		b.first, b.end, keys, b.pattern, l.at.revision, l.at.index, multirange(l.at.aboveFrontier), limit, l.q.KeysOnly, maxBytes,
+		b.first, b.end, keys, b.pattern, l.at.revision, l.at.index, multirange(l.at.aboveFrontier), l.tailLimit, limit, l.q.KeysOnly, maxBytes,
 	}
 	switch {
 	case l.now && b.pattern == nil && l.q.MaxBytes() == math.MaxInt:
@@ -395,6 +397,6 @@ func (l *pageRead) count(ctx context.Context) error {
 	if !l.q.Count || b == nil {
 		return nil
 	}
-	return l.conn.QueryRow(ctx, l.sql.historyCount, b.first, b.end, int64(1)<<62, b.pattern, l.at.revision, l.at.index, multirange(l.at.aboveFrontier)).
+	return l.conn.QueryRow(ctx, l.sql.historyCount, b.first, b.end, int64(1)<<62, b.pattern, l.at.revision, l.at.index, multirange(l.at.aboveFrontier), l.tailLimit).
 		Scan(&l.page.Count)
 }

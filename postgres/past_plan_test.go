@@ -45,12 +45,12 @@ func TestPastCostsItsKeys(t *testing.T) {
 		select convert_to('key-' || n, 'UTF8'), '\x00', '\x00', '\x00', '\x00' from generate_series(1, %d) n`, resources, keys)
 	sql := newStatements(schema)
 	for name, s := range map[string]struct{ sql, types, arguments string }{
-		"page": {sql.historyPage, "bytea, bytea, bigint, bytea, bigint, int, text, bigint, bool, bigint",
-			fmt.Sprintf(`'key', '\xff', %d, null, %d, 0, '{}', %d, false, 1000000`, keys+1, keys, keys+1)},
+		"page": {sql.historyPage, "bytea, bytea, bigint, bytea, bigint, int, text, bigint, bigint, bool, bigint",
+			fmt.Sprintf(`'key', '\xff', %d, null, %d, 0, '{}', 10000, %d, false, 1000000`, keys+1, keys, keys+1)},
 		"span": {sql.presentRange, "bytea, bytea, bigint, bool, bigint", fmt.Sprintf(`'key', '\xff', %d, false, 1000000`, keys+1)},
 		"all":  {sql.presentRows, "bytea, bytea, bigint, bool", fmt.Sprintf(`'key', '\xff', %d, false`, keys+1)},
-		"count": {sql.historyCount, "bytea, bytea, bigint, bytea, bigint, int, text",
-			fmt.Sprintf(`'key', '\xff', 2147483647, null, %d, 0, '{}'`, keys)},
+		"count": {sql.historyCount, "bytea, bytea, bigint, bytea, bigint, int, text, bigint",
+			fmt.Sprintf(`'key', '\xff', 2147483647, null, %d, 0, '{}', 10000`, keys)},
 	} {
 		exec("prepare %s (%s) as %s", pgx.Identifier{name}.Sanitize(), s.types, s.sql)
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {

@@ -118,6 +118,8 @@ func TestPast(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			// The keys that were deleted since are read from the end of the log, or from the index of deletions.
+			h.pages.tailLimit = i % 2 * maxIndexedChanges
 			checkPast(t, ctx, h, m, revision, &at)
 		}
 	}

@@ -63,10 +63,10 @@ func TestPlans(t *testing.T) {
 		"look":     {sql.readKeys, "bytea[]", keys},
 		"followed": {sql.hasChangeFrom, "bigint", "1999990"},
 		"before":   {sql.before, "bigint[], int[]", "'{1999990, 1999991}', '{0, 0}'"},
-		"presentPage": {sql.presentPage, "bytea, bytea, bigint, bytea, bigint, int, text, bigint, bool, bigint",
-			`'key-5', '\xff', 101, null, 0, 0, '{}', 101, false, 1000000`},
-		"pastPage": {sql.historyPage, "bytea, bytea, bigint, bytea, bigint, int, text, bigint, bool, bigint",
-			`'key-5', '\xff', 101, null, 1999000, 0, '{}', 101, false, 1000000`},
+		"presentPage": {sql.presentPage, "bytea, bytea, bigint, bytea, bigint, int, text, bigint, bigint, bool, bigint",
+			`'key-5', '\xff', 101, null, 0, 0, '{}', 10000, 101, false, 1000000`},
+		"pastPage": {sql.historyPage, "bytea, bytea, bigint, bytea, bigint, int, text, bigint, bigint, bool, bigint",
+			`'key-5', '\xff', 101, null, 1999000, 0, '{}', 10000, 101, false, 1000000`},
 		"presentSpan":  {sql.presentRange, "bytea, bytea, bigint, bool, bigint", `'key-5', '\xff', 101, false, 1000000`},
 		"presentRows":  {sql.presentRows, "bytea, bytea, bigint, bool", `'key-5', '\xff', 101, false`},
 		"presentCount": {sql.presentCount, "bytea, bytea, bytea", `'key-5', 'key-6', null`},
@@ -130,7 +130,7 @@ func TestPastOfUnchangedResources(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, _ := server.Connect(t).Query(ctx, "explain (analyze) "+newStatements(schema).historyPage, []byte{}, afterAll, 11, nil, newest, 0, "{}", 11, false, 1<<20)
+	rows, _ := server.Connect(t).Query(ctx, "explain (analyze) "+newStatements(schema).historyPage, []byte{}, afterAll, 11, nil, newest, 0, "{}", 10000, 11, false, 1<<20)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		t.Fatal(err)

@@ -80,17 +80,27 @@ left join lateral (
 -- The keys of stored resources.
 {{define "stored_keys"}}select key from {{schema}}.resources where key >= $1 and key < $2 order by key limit $3{{end}}
 
--- The keys of the deletions that the log still contains. They are looked up one by one in the index of deletions, so the number
--- of deletions of a key does not matter.
-{{define "deleted_keys"}}
-    select key from (
-        with recursive gone as (
-            (select key from {{schema}}.changes where key >= $1 and key < $2 and op = 2 order by key limit 1)
-            union all
-            select (select change.key from {{schema}}.changes change where change.key > gone.key and change.key < $2 and change.op = 2 order by change.key limit 1)
-            from gone where gone.key is not null
-        ) select key from gone where key is not null limit $3
-    ) as gone
+-- The keys of a stretch as of a position ($5, $6 and $7): the stored keys, and the keys of resources that existed at the position and were
+-- deleted since, up to the last of the stored keys. A deletion contains the number of the creation, so there is one such deletion of a
+-- key. The deletions since are in the last changes of the log. If these are more than $8, they are read from the index of deletions,
+-- which contains all earlier deletions too.
+{{define "past_keys" -}}
+stored as materialized ({{template "stored_keys"}}), tail as materialized (
+    select key, op, revision, created from {{schema}}.changes
+    where (revision, place) > ($5::bigint, $6::int) and revision < {{template "never"}} order by revision, place limit $8::bigint + 1
+), deleted as (
+    select * from tail where (select count(*) from tail) <= $8
+    union all
+    select key, op, revision, created from {{schema}}.changes
+    where (select count(*) from tail) > $8 and op = 2 and revision > $5
+      and key >= $1 and key < coalesce((select key from stored order by key offset $3 - 1 limit 1), $2)
+), past_keys as (
+    select key from stored
+    union
+    select key from deleted
+    where op = 2 and key >= $1 and key < $2 and not $7::text::int8multirange @> revision
+      and (created <= $5 or $7::text::int8multirange @> created)
+)
 {{- end}}
 
 -- The columns of a stored resource, from "resource" and "current_head".
@@ -145,12 +155,12 @@ picked as materialized (
 select (select key from stretch order by key desc limit 1), null, null, (select count(*) from stretch), null, null
 union all
 select * from (
-    select key, version, case when not $9 then data end, created, modified, writes
+    select key, version, case when not $10 then data end, created, modified, writes
     from (
         select *, sum(octet_length(data)) over (order by key rows unbounded preceding) - octet_length(data) as before
-        from (select * from versions order by key limit $8) as few
+        from (select * from versions order by key limit $9) as few
     ) as page
-    where before < $10 or $9
+    where before < $11 or $10
     order by key
 ) as page
 {{- end}}
