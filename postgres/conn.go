@@ -30,6 +30,7 @@ type database struct {
 	pools     []*pgxpool.Pool
 	sessions  sessions
 	watchdog  *watchdog
+	growth    *growth
 	telemetry *telemetry.Recorder
 	replica   *replica // nil: none
 
@@ -40,7 +41,7 @@ type database struct {
 }
 
 func newDatabase(main *pgxpool.Pool, opts Options) (*database, error) {
-	d := &database{opts: opts, sql: newStatements(opts.Schema), main: main, catchUp: make(chan struct{}, max(1, main.Config().MaxConns/catchUpShare))}
+	d := &database{opts: opts, sql: newStatements(opts.Schema), main: main, growth: newGrowth(), catchUp: make(chan struct{}, max(1, main.Config().MaxConns/catchUpShare))}
 	// The semantic conventions join the names of the database and of the schema.
 	d.telemetry = telemetry.New(opts.Telemetry, "postgresql", main.Config().ConnConfig.Database+"|"+opts.Schema)
 	d.lifetime, d.end = context.WithCancel(context.Background())
@@ -91,6 +92,41 @@ func primary(ctx context.Context, from *pgxpool.Pool) (*pgxpool.Conn, error) {
 	return conn, nil
 }
 
+// growth makes sessions discard the plans of their statements when a table has grown. Postgres keeps a plan that was made while the
+// table was small, and that may read the whole table, until it analyzes the table. That may take a minute.
+type growth struct {
+	used  chan struct{} // has a token if a connection was used since the last check
+	sizes atomic.Int64  // sizeClass of the tables; 0: unknown
+}
+
+func newGrowth() *growth { return &growth{used: make(chan struct{}, 1)} }
+
+// acquire acquires a connection to a primary. Its session has no plans from before the last change of the sizes.
+func (d *database) acquire(ctx context.Context, from *pgxpool.Pool) (*pgxpool.Conn, error) {
+	conn, err := primary(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case d.growth.used <- struct{}{}:
+	default: // already signaled
+	}
+	on, sizes := d.sessions.of(conn.Conn()), d.growth.sizes.Load()
+	if on.sizes == sizes {
+		return conn, nil
+	}
+	err = d.withWatchdog(ctx, conn, func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, "discard plans")
+		return err
+	})
+	if err != nil {
+		conn.Release()
+		return nil, notSent{err}
+	}
+	on.sizes = sizes
+	return conn, nil
+}
+
 // resetStandby makes a pool reconnect after an error of a standby: the host name or the load balancer may lead to another server
 // by now.
 func resetStandby(pool *pgxpool.Pool, err error) {
@@ -101,7 +137,7 @@ func resetStandby(pool *pgxpool.Pool, err error) {
 
 // use calls f with a connection, without a time limit.
 func (d *database) use(ctx context.Context, f func(conn *pgxpool.Conn) error) error {
-	conn, err := primary(ctx, d.main)
+	conn, err := d.acquire(ctx, d.main)
 	if err != nil {
 		return err
 	}
@@ -143,7 +179,7 @@ const pollTimeout = 15 * time.Second
 func (d *database) poll(ctx context.Context, from *pgxpool.Pool, f func(ctx context.Context, conn *pgx.Conn) error) error {
 	connecting, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
-	conn, err := primary(connecting, from)
+	conn, err := d.acquire(connecting, from)
 	if err == nil {
 		defer conn.Release()
 		err = d.withWatchdog(ctx, conn, f)
@@ -290,6 +326,7 @@ type session struct {
 	skew        time.Duration // of the server's clock, ahead of this program's
 	hasWarning  bool          // the last statement raised a warning
 	viaPooler   bool          // the connection leads to a pooler
+	sizes       int64         // sizeClass of the tables when the session last discarded its plans
 }
 
 const (

@@ -111,6 +111,7 @@ func newHandle(d *database) *handle {
 		database: d, source: &source{database: d, history: log, inbox: in, notifier: n}, notifier: n,
 	}
 	h.running.Go(n.notify)
+	h.running.Go(d.watchGrowth)
 	h.running.Go((&retention{d, log}).run)
 	return h
 }

@@ -29,7 +29,7 @@ func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 	if err := s.watchdog.admit(ctx); err != nil {
 		return err
 	}
-	conn, err := primary(ctx, s.main)
+	conn, err := s.acquire(ctx, s.main)
 	if err != nil {
 		return err
 	}
