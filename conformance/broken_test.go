@@ -94,7 +94,7 @@ var defects = []defect{
 	{bug: "a compaction goes back", by: "Historian/Compact", says: "the oldest revision is"},
 	{bug: "nobody follows from the compacted revision", by: "Historian/Compact", says: "from the compacted revision"},
 	{bug: "followers skip what is compacted", by: "Historian/Compact", says: "which is compacted"},
-	{bug: "uids are compared without trailing spaces", by: "Histories/Calls", says: "decision tables|show written states|transactions are atomic"},
+	{bug: "uids are compared without trailing spaces", by: "Histories/Calls", says: "decision tables|show written states|transactions are atomic|owner references are true"},
 	{bug: "times are cut to microseconds", by: "Histories/Calls", says: "a write returned"},
 	{bug: "metadata lose trailing spaces", by: "Histories/Calls", says: "a write returned"},
 	{bug: "a long list is read in two halves", by: "Lists/Large", says: "is no cut"},

@@ -86,9 +86,7 @@ func (d *modelDraw) match(id *resourcepb.ID) (uid, version string) {
 	case n == 4:
 		version = ""
 	case n == 5 && past != nil:
-		uid = past.Id.Uid
-	case n == 9:
-		uid += " "
+		uid = past.Id.Uid + strings.Repeat(" ", d.uids%2)
 	case n >= 6 && n < 9 && past != nil:
 		uid, version = past.Id.Uid, past.Version
 	}
@@ -151,7 +149,7 @@ func (d *modelDraw) owner() *resourcepb.ID {
 	}
 	switch d.IntN(30) {
 	case 0:
-		owner.Uid += pick(d, "x", " ")
+		owner.Uid += []string{"x", " "}[d.uids%2]
 	case 1:
 		owner.Uid = owner.Uid[:max(1, len(owner.Uid)-1)]
 	case 2:

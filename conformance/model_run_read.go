@@ -16,7 +16,7 @@ func (m *modelRun) readOne() {
 
 func (m *modelRun) read(h *modelHandle, id *resourcepb.ID, consistency storage.ReadConsistency) {
 	now := resourceOf(m.store.now[keyOf(id)])
-	id.Uid = pick(m.draw, "", now.GetId().GetUid(), now.GetId().GetUid(), now.GetId().GetUid()+" ", "another-uid")
+	id.Uid = pick(m.draw, "", now.GetId().GetUid(), now.GetId().GetUid(), now.GetId().GetUid()+" ")
 	if now != nil && m.draw.chance(50) {
 		id.Type.GroupVersion = now.Id.Type.GroupVersion
 	}
