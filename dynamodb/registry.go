@@ -31,6 +31,7 @@ type registry struct {
 	entering chan struct{} // a semaphore: one call enters a type, so that calls of this handle do not conflict
 
 	mu      sync.Mutex
+	reads   uint64 // of the mark with the fence
 	mark    []byte
 	entered map[storage.UnversionedType]bool // entries of every state with the mark
 }
@@ -76,6 +77,7 @@ func (r *registry) enterType(ctx context.Context, typ storage.UnversionedType) e
 	defer func() { <-r.entering }()
 	entry := r.table.typeEntry(typ.Group, typ.Kind)
 	for !r.has(typ) {
+		reads := r.markReads()
 		items, err := r.table.getAtomically(ctx, entry, r.table.store())
 		if err != nil {
 			return err
@@ -85,14 +87,14 @@ func (r *registry) enterType(ctx context.Context, typ storage.UnversionedType) e
 		}
 		mark := items[1].bytes(attrVersion)
 		if items[0] != nil && mark != nil {
-			r.add(typ, mark, mark)
-			return nil
+			r.add(typ, mark, mark, reads)
+			continue
 		}
 		next := newRevision()
 		_, err = r.table.transact(ctx, r.table.on(types.TransactWriteItem{Put: &types.Put{Item: entry}}, condition{}), r.setMark(mark, next))
 		switch {
 		case err == nil:
-			r.add(typ, mark, next)
+			r.add(typ, mark, next, reads)
 		case !errors.Is(err, errCondition): // otherwise another process has entered a type meanwhile
 			return err
 		}
@@ -111,13 +113,24 @@ func (r *registry) setMark(mark, next []byte) types.TransactWriteItem {
 	}}, on)
 }
 
-// add remembers the entry of a type, after which the store had the mark next. mark was the one before.
-func (r *registry) add(typ storage.UnversionedType, mark, next []byte) {
+// add remembers the entry of a type, after which the store had the mark next. mark was the one before. reads was the number of reads of the
+// mark before the requests for the entry. If the mark has been read since, the answers may be those of a table that was deleted before
+// that read, so they are ignored.
+func (r *registry) add(typ storage.UnversionedType, mark, next []byte, reads uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.reads != reads {
+		return
+	}
 	r.keepAt(mark)
 	r.mark = next
 	r.entered[typ] = true
+}
+
+func (r *registry) markReads() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.reads
 }
 
 // keepAt forgets all entries unless they were seen at that mark. The caller holds the lock.
@@ -138,6 +151,7 @@ func (r *registry) refresh(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.reads++
 	r.keepAt(it.bytes(attrVersion))
 	return nil
 }
