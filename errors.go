@@ -49,10 +49,33 @@ var (
 	// ErrNoStore reports that an opener found no store and that create=off in its URL forbids creating one. Nothing was changed.
 	ErrNoStore = errors.New("the store does not exist")
 
-	// ErrFenced reports that the store refuses writes because its data was moved to another store, which the text names. Nothing was
-	// changed. Reads, lists and watches continue. Open the other store.
+	// ErrFenced reports that the store refuses writes because its data is being moved, from or to another store, which the text names.
+	// Nothing was changed. Retry later, or open the other store.
 	ErrFenced = errors.New("the store is closed for writing")
+
+	// ErrMoved reports that the data has moved to another store. The error is a [*MovedError], which names that store. Open it.
+	ErrMoved = errors.New("the store has moved")
 )
+
+// MovedError is returned, as *MovedError, by a store whose data has moved to another store: from writes, from new watches with a
+// snapshot, and as the last error of a watch, after the last change of the store. It matches [ErrMoved], and [ErrFenced] as well.
+// Other reads of the store return its last state.
+type MovedError struct {
+	// Target is the display name of the other store, without credentials.
+	Target string
+	// Identity identifies the other store, for migrations.
+	Identity string
+	// Cursor is a position of the other store, for [Resumer]: a watch from there returns the changes after the last change of this
+	// store. If the other store lists without a snapshot, some changes may be repeated. It is "" if the other store cannot resume
+	// watches.
+	Cursor string
+}
+
+// Error implements the error interface.
+func (e *MovedError) Error() string { return "the store has moved to " + e.Target }
+
+// Is implements the interface of errors.Is.
+func (e *MovedError) Is(target error) bool { return target == ErrMoved || target == ErrFenced }
 
 // GroupVersionMismatchError is returned, by value, from Read if the resource is stored under another group version than the
 // requested one. It contains the stored resource, which the caller may convert.

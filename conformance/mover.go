@@ -14,6 +14,7 @@ var moverCases = topic{"Mover", []testCase{
 	{name: "GuardsUnderLoad", needs: needGuards | needAnother, run: guardWithWriters},
 	{name: "FenceAdmits", needs: needGuards | needAnother, run: fenceAdmits},
 	{name: "FenceAdmitsUnderLoad", needs: needGuards | needAnother, run: fenceAdmitsWithWriters},
+	{name: "Moved", needs: needGuards | needAnother, run: movedStore},
 	{name: "GuardedLoads", needs: needGuards | needBulk | needAnother, run: guardLoads},
 	{name: "BulkReads", needs: needBulk | needAnother, run: bulkReads},
 	{name: "LoadContent", needs: needBulk | needAnother, run: loadContent},

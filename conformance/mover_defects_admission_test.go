@@ -77,3 +77,53 @@ func (m *lateAdmission) SetFenceAt(_ context.Context, fence *driver.Fence, epoch
 	}()
 	return epoch, nil
 }
+
+// forgetsMove closes the store without the record that it has moved.
+type forgetsMove struct{ driver.GuardedMover }
+
+func (m forgetsMove) SetFenceAt(ctx context.Context, fence *driver.Fence, epoch string) (string, error) {
+	if fence != nil {
+		fence = &driver.Fence{Target: fence.Target}
+	}
+	return m.GuardedMover.SetFenceAt(ctx, fence, epoch)
+}
+
+// forgetsCursor records a move without the cursor.
+type forgetsCursor struct{ driver.GuardedMover }
+
+func (m forgetsCursor) SetFenceAt(ctx context.Context, fence *driver.Fence, epoch string) (string, error) {
+	if fence != nil {
+		copied := *fence
+		copied.Cursor = ""
+		fence = &copied
+	}
+	return m.GuardedMover.SetFenceAt(ctx, fence, epoch)
+}
+
+// endsEarly has watches that drop their events from the end of the snapshot on.
+type endsEarly struct{ storage.Backend }
+
+func (b endsEarly) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) (storage.Watch, error) {
+	w, err := b.Backend.WatchList(ctx, typ, tenancy, prefix)
+	if err != nil {
+		return nil, err
+	}
+	marks, _ := w.(storage.Bookmarker)
+	return &withoutChanges{Watch: w, Bookmarker: marks}, nil
+}
+
+type withoutChanges struct {
+	storage.Watch
+	storage.Bookmarker
+	live bool
+}
+
+func (w *withoutChanges) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
+	for {
+		ev, err := w.Watch.Next(ctx)
+		if err != nil || !w.live {
+			w.live = w.live || ev.GetEndOfSnapshot() != nil
+			return ev, err
+		}
+	}
+}

@@ -83,6 +83,9 @@ var moverDefects = []moverDefect{
 	{"a fence that admits the tool comes late", "Mover/FenceAdmitsUnderLoad", "and .* later", func(h *moverBackend, s *shared) {
 		h.Backend, h.GuardedMover = counting{h.Backend, s}, &lateAdmission{h.GuardedMover, s}
 	}},
+	{"a moved store is merely closed", "Mover/Moved", "a MovedError with the target", func(h *moverBackend, _ *shared) { h.GuardedMover = forgetsMove{h.GuardedMover} }},
+	{"a moved store loses the cursor", "Mover/Moved", "a MovedError with the target", func(h *moverBackend, _ *shared) { h.GuardedMover = forgetsCursor{h.GuardedMover} }},
+	{"a watch of a moved store ends before its last change", "Mover/Moved", "a watch returned", func(h *moverBackend, _ *shared) { h.Backend = endsEarly{h.Backend} }},
 	{"loads ignore guards", "Mover/GuardedLoads", "got <nil>, expected ErrSuperseded", func(h *moverBackend, _ *shared) { h.loader = unguardedLoader{h.loader} }},
 	{"steps end at the first", "Mover/BulkReads", "rows, or out of order", func(h *moverBackend, _ *shared) { h.bulkReader = oneStep{h.bulkReader} }},
 	{"steps go backwards", "Mover/BulkReads", "out of order", func(h *moverBackend, _ *shared) { h.bulkReader = backwards{h.bulkReader} }},

@@ -17,6 +17,18 @@ type Fence struct {
 	// Admits is the name of a note, or "". Writes with a guard on this note are allowed while the guard holds: the store is being
 	// filled by the tool that owns the note.
 	Admits string `json:"admits,omitempty"`
+	// Moved reports that the data has moved to the target, for good. Identity and Cursor are those of storage.MovedError.
+	Moved    bool   `json:"moved,omitempty"`
+	Identity string `json:"identity,omitempty"`
+	Cursor   string `json:"cursor,omitempty"`
+}
+
+// Move returns the error of a store that has moved, or nil.
+func (f Fence) Move() error {
+	if !f.Moved {
+		return nil
+	}
+	return &storage.MovedError{Target: f.Target, Identity: f.Identity, Cursor: f.Cursor}
 }
 
 // encodedFence is the beginning of an encoded fence that has more than a target. Earlier programs stored the target alone.
@@ -47,6 +59,8 @@ func DecodeFence(text string) Fence {
 // does not check whether the guard holds.
 func (f Fence) Refusal(g *Guard) error {
 	switch {
+	case f.Moved:
+		return f.Move()
 	case f.Admits == "":
 		return FenceError(f.Target)
 	case g == nil || g.Note != f.Admits:

@@ -64,7 +64,7 @@ func (m *migration) begin(ctx context.Context, r *Result) error {
 		if old != nil && !(old.Into == Merge && into == Overwrite) {
 			into = old.Into
 		}
-		if err := m.canProve(ctx, into); err != nil {
+		if err := m.canProve(ctx, into); err != nil && (old == nil || old.Phase != Opening) {
 			if old != nil {
 				err = fmt.Errorf("%w: %w", err, errStuck)
 			}

@@ -24,28 +24,30 @@ func (m *migration) cutover(ctx context.Context, r *Result) error {
 		}
 		return m.reopen(ctx, err)
 	}
-	before := m.journal.current()
 	err = m.journal.change(ctx, func(s *state) {
-		s.Phase, s.Cursor, s.Resources, s.Digest = Opening, "", r.Report.Target, r.Report.TargetDigest
+		s.Phase, s.Resources, s.Digest = Opening, r.Report.Target, r.Report.TargetDigest
 	})
 	if err != nil {
 		return err
 	}
-	if m.openedByHand(ctx, epoch) {
-		if err := m.enter(ctx, before.Phase, before.Cursor); err != nil {
-			return errors.Join(errOpened, err)
-		}
-		return m.reopen(ctx, errOpened)
-	}
-	if err := m.complete(ctx); err != nil {
+	if err := m.complete(ctx, epoch); err != nil {
 		return err
 	}
 	r.FenceTime = time.Since(began)
 	return nil
 }
 
-// complete opens the target and completes the migration.
-func (m *migration) complete(ctx context.Context) error {
+// complete records in the source that it has moved, opens the target, and completes the migration. epoch is that of the source's fence,
+// "" if a previous process has closed the source.
+func (m *migration) complete(ctx context.Context, epoch string) error {
+	m.journal.dropGuard(ctx)
+	err := m.recordMove(ctx, epoch)
+	switch {
+	case errors.Is(err, errOpened):
+		return m.reopen(ctx, err)
+	case err != nil:
+		return err
+	}
 	if err := m.openTarget(ctx, Complete); err != nil {
 		return err
 	}
@@ -53,13 +55,23 @@ func (m *migration) complete(ctx context.Context) error {
 	return nil
 }
 
-// openedByHand reports whether a user has opened the source, without writing the journal, before the migration was recorded as
-// equal. A later opening finds it recorded. Without an answer the previous read counts.
-func (m *migration) openedByHand(ctx context.Context, epoch string) bool {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	closed, err := m.gate.isClosed(ctx, epoch)
-	return err == nil && !closed
+// recordMove adds to the source's fence that the store has moved, and a cursor of the target. The target is still closed, and the tool
+// writes no more, so the cursor is the position after the copied state. If a user has opened the source, without writing the journal,
+// the error is errOpened.
+func (m *migration) recordMove(ctx context.Context, epoch string) error {
+	fence := m.gate.fence
+	fence.Moved = true
+	var err error
+	if fence.Identity, err = identity(ctx, m.target, m.try, false); err != nil {
+		return fmt.Errorf("target: %w", err)
+	}
+	_, resumes := storage.As[storage.Resumer](m.to)
+	if pager, ok := storage.As[storage.Pager](m.to); ok && resumes {
+		if fence.Cursor, err = position(ctx, pager, m.try); err != nil {
+			return fmt.Errorf("target: %w", err)
+		}
+	}
+	return m.gate.move(ctx, fence, epoch)
 }
 
 // errOpened means that another program has opened the source during the cutover.

@@ -128,6 +128,39 @@ func (g *gate) change(ctx context.Context, what string, fence *driver.Fence) (ne
 	}
 }
 
+// move replaces the fence of a closed store by one that says that the store has moved, at an epoch unless it is "". If the store is not
+// closed for this migration any more, the error is errOpened.
+func (g *gate) move(ctx context.Context, fence driver.Fence, epoch string) error {
+	err := g.try.do(ctx, "record the move", func(ctx context.Context) error {
+		for {
+			s, err := g.store.Fence(ctx)
+			if err != nil {
+				return err
+			}
+			switch {
+			case !s.Closed || !g.owns(s.Fence):
+				return errOpened
+			case s.Moved:
+				return nil // by this process in an attempt whose answer was lost, or by a previous process
+			case g.guarded == nil:
+				return g.mine(ctx) // such a store has no place for it
+			case epoch != "" && s.Epoch != epoch:
+				return errOpened
+			}
+			if err := g.mine(ctx); err != nil {
+				return err
+			}
+			if _, err = g.guarded.SetFenceAt(ctx, &fence, s.Epoch); !errors.Is(err, storage.ErrCASFailure) {
+				return err
+			}
+		}
+	})
+	if err != nil && !errors.Is(err, errOpened) {
+		return fmt.Errorf("%s: %w", g.role, err)
+	}
+	return err
+}
+
 // isClosed reports whether the store has stayed closed since close.
 func (g *gate) isClosed(ctx context.Context, epoch string) (bool, error) {
 	s, err := g.state(ctx)

@@ -118,7 +118,7 @@ func (m *migration) live(ctx context.Context, r *Result) error {
 		case Cutover:
 			return m.cutover(ctx, r)
 		case Opening:
-			return m.complete(ctx)
+			return m.complete(ctx, "")
 		default:
 			return fmt.Errorf("the target's journal is in an unknown phase %q", s.Phase)
 		}

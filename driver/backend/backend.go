@@ -79,16 +79,42 @@ func (b *Backend[P]) withTimeout(ctx context.Context) (context.Context, context.
 	return context.WithTimeout(ctx, b.opts.Timeout)
 }
 
-// feedSource returns the driver's Source with cursors. It is a Prover if the driver's Source is.
+// feedSource returns the driver's Source with cursors. It is a Prover if the driver's Source is. Its Run ends when the store has moved, if
+// the driver can prove that all changes were published.
 func feedSource[P any](b *Backend[P]) feed.Source[P] {
 	s := withCursors[P]{b.source, b}
-	if p, ok := b.source.(driver.Prover[P]); ok {
-		return struct {
-			withCursors[P]
-			driver.Prover[P]
-		}{s, p}
+	p, proves := b.source.(driver.Prover[P])
+	if !proves {
+		return s
 	}
-	return s
+	serial := &serialProver[P]{Prover: p, turn: make(chan struct{}, 1)}
+	if m, moves := b.driver.(driver.Mover); moves {
+		until := &moveWatcher[P]{b.source, serial, func(ctx context.Context) error {
+			ctx, done := b.withTimeout(ctx)
+			defer done()
+			state, err := m.Fence(ctx)
+			return cmp.Or(err, state.Move())
+		}}
+		return struct {
+			untilMoved[P]
+			driver.Prover[P]
+		}{untilMoved[P]{s, until}, serial}
+	}
+	return struct {
+		withCursors[P]
+		driver.Prover[P]
+	}{s, serial}
+}
+
+// untilMoved is a source whose Run ends when the store has moved.
+type untilMoved[P any] struct {
+	withCursors[P]
+	until *moveWatcher[P]
+}
+
+// Run implements feed.Source.
+func (s untilMoved[P]) Run(ctx context.Context, ready func(P), publish func(events []*driver.Event[P], end P)) error {
+	return s.until.run(ctx, ready, publish)
 }
 
 type withCursors[P any] struct {

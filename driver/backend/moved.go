@@ -1,0 +1,124 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
+)
+
+// moveInterval is the interval at which a handle with watches reads the fence.
+const moveInterval = 2 * time.Second
+
+// moveWatcher ends the run of a source with a *storage.MovedError once the store has moved and every change was published. A store is closed
+// before it moves, so it has a last change.
+type moveWatcher[P any] struct {
+	source   driver.Source[P]
+	prover   driver.Prover[P]
+	readMove func(ctx context.Context) error // returns the *storage.MovedError of a store that has moved
+}
+
+// run is the Run of the source.
+func (m *moveWatcher[P]) run(ctx context.Context, ready func(P), publish func(events []*driver.Event[P], end P)) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	p := &progress[P]{changed: make(chan struct{}, 1)}
+	var group sync.WaitGroup
+	err := m.source.Run(ctx,
+		func(at P) {
+			p.advance(at)
+			ready(at)
+			// A watch that resumes in a moved store still returns the changes before the move.
+			group.Go(func() {
+				if err := m.awaitMove(ctx, p); err != nil {
+					cancel(err)
+				}
+			})
+		},
+		func(events []*driver.Event[P], end P) {
+			publish(events, end)
+			p.advance(end)
+		})
+	cancel(nil)
+	group.Wait()
+	if moved := (*storage.MovedError)(nil); errors.As(context.Cause(ctx), &moved) {
+		return moved
+	}
+	return err
+}
+
+// progress is the last published position.
+type progress[P any] struct {
+	changed chan struct{}
+	mu      sync.Mutex
+	at      P
+}
+
+func (p *progress[P]) advance(at P) {
+	p.mu.Lock()
+	p.at = at
+	p.mu.Unlock()
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (p *progress[P]) position() P {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.at
+}
+
+// awaitMove blocks until the store has moved and the newest position was published. It returns the *storage.MovedError, or nil if ctx has
+// ended.
+func (m *moveWatcher[P]) awaitMove(ctx context.Context, p *progress[P]) error {
+	for ; ctx.Err() == nil; sleep(ctx, moveInterval) {
+		moved := m.readMove(ctx)
+		if !errors.Is(moved, storage.ErrMoved) {
+			continue // a failed read is repeated after the interval
+		}
+		newest, err := m.prover.Newest(ctx)
+		if err != nil {
+			continue
+		}
+		for !m.prover.HasReached(p.position(), newest) {
+			select {
+			case <-p.changed:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		return moved
+	}
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// serialProver makes calls of Newest one after the other: the feed's bookmarks and awaitMove both use it.
+type serialProver[P any] struct {
+	driver.Prover[P]
+	turn chan struct{}
+}
+
+func (p *serialProver[P]) Newest(ctx context.Context) (P, error) {
+	select {
+	case p.turn <- struct{}{}:
+	case <-ctx.Done():
+		var none P
+		return none, ctx.Err()
+	}
+	defer func() { <-p.turn }()
+	return p.Prover.Newest(ctx)
+}

@@ -1,0 +1,23 @@
+// Package moved lets a program follow its store to another database while package migrate moves it.
+//
+//	first, err := storage.Open(ctx, "sqlite:///var/lib/app/store.db")
+//	store := moved.New(first, func(ctx context.Context, to *storage.MovedError) (storage.Backend, error) {
+//		return storage.Open(ctx, urls[to.Target]) // to.Target has no credentials, so the program knows the URL
+//	})
+//
+// # What moves
+//
+// Writes that the old store refuses wait until the new store is open, and go there. A strong read, list or page of the old store counts only
+// if the store has not moved: the backend reads the store's fence after it, which costs a request. A watch returns every change of the old
+// store, and then the changes of the new one after the copied state: nothing is missing, and nothing is repeated. From then on, all calls go to
+// the new store. It may move again.
+//
+// Versions belong to a store: after a move, a write with a version of the old store fails with storage.ErrCASFailure, as after any other
+// change. Read again. Continue tokens of the old store are storage.ErrCompacted. Cursors of the old store work as long as the Backend that has
+// seen the move is open.
+//
+// # Limits
+//
+// The watches of a source without bookmarks (DynamoDB) do not end when it has moved, so they do not follow. A target that lists without a
+// snapshot (DynamoDB) may repeat changes that the tool has copied. The watches offer no bookmarks, because the next store may have none.
+package moved

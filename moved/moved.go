@@ -1,0 +1,227 @@
+package moved
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// Resolve opens the store to which another one has moved. It adds the credentials. The Backend closes the result.
+type Resolve func(ctx context.Context, to *storage.MovedError) (storage.Backend, error)
+
+// Backend is a store that follows its moves. It implements [storage.Backend], [storage.Pager], [storage.Resumer] and [storage.Transactor].
+// A call of a capability that the present store lacks fails with [storage.ErrInvalid].
+type Backend struct {
+	resolve   Resolve
+	following chan struct{} // a semaphore: one call opens the next store for all
+
+	mu     sync.Mutex
+	stores []storage.Backend // the last one is the present one
+	closed bool
+}
+
+var (
+	_ storage.Backend    = (*Backend)(nil)
+	_ storage.Pager      = (*Backend)(nil)
+	_ storage.Resumer    = (*Backend)(nil)
+	_ storage.Transactor = (*Backend)(nil)
+)
+
+// New returns a backend that starts with a store, and takes ownership of it.
+func New(first storage.Backend, resolve Resolve) *Backend {
+	return &Backend{resolve: resolve, following: make(chan struct{}, 1), stores: []storage.Backend{first}}
+}
+
+// Present returns the store that calls go to.
+func (b *Backend) Present() storage.Backend {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.stores[len(b.stores)-1]
+}
+
+// Close closes all stores. Their calls and watches end with storage.ErrClosed.
+func (b *Backend) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	var errs []error
+	for _, store := range b.stores {
+		errs = append(errs, store.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// follow opens the store to which a store has moved, unless another call has done so. It returns the next store.
+func (b *Backend) follow(ctx context.Context, from storage.Backend, move *storage.MovedError) (storage.Backend, error) {
+	select {
+	case b.following <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: the store has moved: %w", storage.ErrInconsistent, ctx.Err())
+	}
+	defer func() { <-b.following }()
+	if next := b.after(from); next != nil {
+		return next, nil
+	}
+	next, err := b.resolve(ctx, move)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", move.Target, err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, errors.Join(storage.ErrClosed, next.Close())
+	}
+	b.stores = append(b.stores, next)
+	return next, nil
+}
+
+// after returns the store to which a store has moved, or nil.
+func (b *Backend) after(from storage.Backend) storage.Backend {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, store := range b.stores[:len(b.stores)-1] {
+		if store == from {
+			return b.stores[i+1]
+		}
+	}
+	return nil
+}
+
+const (
+	// timeout bounds the wait for a closed store of a call without a deadline.
+	timeout = 30 * time.Second
+	// maxPause is the longest pause between two attempts.
+	maxPause = 500 * time.Millisecond
+)
+
+// call runs a call on the present store, and again on the next one if the store has moved. While the store is being moved, it waits.
+func call[T any](ctx context.Context, b *Backend, run func(ctx context.Context, store storage.Backend) (T, error)) (T, error) {
+	var waiting context.Context
+	for pause := 5 * time.Millisecond; ; {
+		store := b.Present()
+		result, err := run(ctx, store)
+		if !errors.Is(err, storage.ErrFenced) {
+			return result, err
+		}
+		if move := (*storage.MovedError)(nil); errors.As(err, &move) {
+			if _, err := b.follow(ctx, store, move); err != nil {
+				return result, err
+			}
+			continue
+		}
+		if waiting == nil {
+			waiting = ctx
+			if _, bounded := ctx.Deadline(); !bounded {
+				var cancel context.CancelFunc
+				waiting, cancel = context.WithTimeout(ctx, timeout)
+				defer cancel()
+			}
+		}
+		select {
+		case <-time.After(pause):
+			pause = min(2*pause, maxPause)
+		case <-waiting.Done():
+			return result, err
+		}
+	}
+}
+
+// checked runs a read whose result counts only if the store has not moved. The fence may be read after the data: until the move is recorded,
+// nothing changes in the next store.
+func checked[T any](ctx context.Context, b *Backend, strong bool, read func(ctx context.Context, store storage.Backend) (T, error)) (T, error) {
+	return call(ctx, b, func(ctx context.Context, store storage.Backend) (T, error) {
+		result, err := read(ctx, store)
+		m, movable := storage.As[driver.Mover](store)
+		if !strong || !movable || err != nil && !isAnswer(err) {
+			return result, err
+		}
+		state, fenceErr := m.Fence(ctx)
+		if fenceErr == nil {
+			fenceErr = state.Move()
+		}
+		if fenceErr != nil {
+			var none T
+			return none, fenceErr
+		}
+		return result, err
+	})
+}
+
+// isAnswer reports whether an error of a read describes the state of the store.
+func isAnswer(err error) bool {
+	var mismatch storage.GroupVersionMismatchError
+	return errors.Is(err, storage.ErrNotFound) || errors.As(err, &mismatch)
+}
+
+// Read implements storage.Backend.
+func (b *Backend) Read(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
+	return checked(ctx, b, consistency == storage.StrongConsistency, func(ctx context.Context, store storage.Backend) (*resourcepb.Resource, error) {
+		return store.Read(ctx, consistency, id)
+	})
+}
+
+// WriteCAS implements storage.Backend.
+func (b *Backend) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
+	return call(ctx, b, func(ctx context.Context, store storage.Backend) (*resourcepb.Resource, error) {
+		return store.WriteCAS(ctx, res)
+	})
+}
+
+// DeleteCAS implements storage.Backend. A delete that changes nothing succeeds only in a store that has not moved.
+func (b *Backend) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
+	_, err := checked(ctx, b, true, func(ctx context.Context, store storage.Backend) (struct{}, error) {
+		return struct{}{}, store.DeleteCAS(ctx, id, version)
+	})
+	return err
+}
+
+// List implements storage.Backend.
+func (b *Backend) List(ctx context.Context, consistency storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) ([]*resourcepb.Resource, error) {
+	return checked(ctx, b, consistency == storage.StrongConsistency, func(ctx context.Context, store storage.Backend) ([]*resourcepb.Resource, error) {
+		return store.List(ctx, consistency, typ, tenancy, namePrefix)
+	})
+}
+
+// ListPage implements storage.Pager.
+func (b *Backend) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts storage.ListOptions) (storage.Page, error) {
+	return checked(ctx, b, opts.Consistency == storage.StrongConsistency, func(ctx context.Context, store storage.Backend) (storage.Page, error) {
+		pager, err := capability[storage.Pager](store)
+		if err != nil {
+			return storage.Page{}, err
+		}
+		return pager.ListPage(ctx, typ, tenancy, namePrefix, opts)
+	})
+}
+
+// OwnerReferences implements storage.Backend. The answer is eventual.
+func (b *Backend) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
+	return b.Present().OwnerReferences(ctx, id)
+}
+
+// Commit implements storage.Transactor. A transaction that changes nothing succeeds only in a store that has not moved.
+func (b *Backend) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
+	return checked(ctx, b, true, func(ctx context.Context, store storage.Backend) ([]*resourcepb.Resource, error) {
+		transactor, err := capability[storage.Transactor](store)
+		if err != nil {
+			return nil, err
+		}
+		return transactor.Commit(ctx, ops)
+	})
+}
+
+// MaxOps implements storage.Transactor. It is the number that every store supports.
+func (b *Backend) MaxOps() int { return 32 }
+
+func capability[T any](store storage.Backend) (T, error) {
+	c, ok := storage.As[T](store)
+	if !ok {
+		return c, fmt.Errorf("%w: the store is no %T", storage.ErrInvalid, &c)
+	}
+	return c, nil
+}
