@@ -270,11 +270,3 @@ func (m *migration) keepAlive(ctx context.Context, cancel context.CancelCauseFun
 		<-ended
 	}
 }
-
-func (m *migration) noteCursor(ctx context.Context, cursor string) error {
-	return m.journal.change(ctx, func(s *state) { s.Cursor = cursor })
-}
-
-func (m *migration) enter(ctx context.Context, phase Phase, cursor string) error {
-	return m.journal.change(ctx, func(s *state) { s.Phase, s.Cursor = phase, cursor })
-}

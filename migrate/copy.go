@@ -14,16 +14,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/codec"
 )
 
-const (
-	// maxBatchBytes limits the resources of one transaction, and together with Options.Parallel the memory of all.
-	maxBatchBytes = 512 << 10
-	// maxBatch is the number of operations above which a larger transaction gains nothing.
-	maxBatch = 256
-	// maxLoad and maxLoadBytes limit a batch of a loader, and maxLoads the number of concurrent batches.
-	maxLoad      = 4096
-	maxLoadBytes = 4 << 20
-	maxLoads     = 2
-)
+// maxPasses limits how often a listing, or the history after it, may be lost.
+const maxPasses = 6
 
 // pass compares source and target in key order and makes the target equal to the source. The returned report describes the
 // differences that it found: a pass without differences has changed nothing.

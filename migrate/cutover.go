@@ -74,9 +74,6 @@ func (m *migration) recordMove(ctx context.Context, epoch string) error {
 	return m.gate.move(ctx, fence, epoch)
 }
 
-// errOpened means that another program has opened the source during the cutover.
-var errOpened = errors.New("another program opened the source for writing during the cutover")
-
 // bringRest closes the source and completes the target. It returns the epoch of the fence.
 func (m *migration) bringRest(ctx context.Context, r *Result) (epoch string, err error) {
 	if epoch, err = m.gate.close(ctx); err != nil {

@@ -300,3 +300,8 @@ func (m *migration) conflictAtCutover(*resourcepb.Resource) (verdict, error) {
 	}
 	return replace, nil
 }
+
+// historyLost returns the error of a migration into a target with other contents when the source's history was deleted.
+func (m *migration) historyLost(err error) error {
+	return fmt.Errorf("%w; deletions in the source cannot be distinguished from other contents of the target: %w", err, errStuck)
+}

@@ -22,32 +22,6 @@ const (
 	guardNote     = "mover"
 )
 
-// Phase is the progress of a migration.
-type Phase string
-
-// The phases, in order.
-const (
-	// Preparing closes the target for all writers but the tool.
-	Preparing Phase = "prepare"
-	// Copying writes the source's resources to the target.
-	Copying Phase = "copy"
-	// Following applies the source's changes to the target as they happen.
-	Following Phase = "follow"
-	// Cutover: the source is closed for writing, and the target gets the remaining changes.
-	Cutover Phase = "cutover"
-	// Opening: the target has the contents of the source and is being opened for all writers. The migration cannot be aborted any
-	// more.
-	Opening Phase = "open"
-	// Complete: the target is the store now.
-	Complete Phase = "complete"
-
-	// phaseAborted: the migration was aborted. The note stays, so that a repeated abort finds the source to open.
-	phaseAborted Phase = "aborted"
-	// phaseComplete: a copy is complete. The note stays, because a process that was suspended before it started a migration knows
-	// the target by the revision of its note, and an absent note would have the same revision twice.
-	phaseComplete Phase = "over"
-)
-
 // state is the note in the target.
 type state struct {
 	Format int    `json:"format"`

@@ -55,13 +55,6 @@ func (j *journal) quiet() time.Duration {
 	return age(j.heartbeatSentAt)
 }
 
-// age returns the time since a moment, by the monotonic clock or by the wall clock, whichever is larger: the former stops while the
-// machine sleeps.
-func age(at time.Time) time.Duration {
-	now := time.Now()
-	return max(now.Sub(at), now.Round(0).Sub(at.Round(0)))
-}
-
 // takeGuard makes all guarded writes in flight fail, by other processes and by this process, and allows new writes of this
 // process. It reads the note's revision before it confirms that the migration is this process's. If another process takes over
 // after that, it either finds the note written here, and writes it again, or it has already written it and takeGuard fails.

@@ -10,9 +10,6 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// maxPasses limits how often a listing, or the history after it, may be lost.
-const maxPasses = 6
-
 // copyOnce copies the source's contents, and compares.
 func (m *migration) copyOnce(ctx context.Context, r *Result) error {
 	if m.journal != nil && m.journal.current().Phase == Opening {
@@ -43,14 +40,6 @@ func (m *migration) copyOnce(ctx context.Context, r *Result) error {
 		}
 	}
 	return m.openTarget(ctx, phaseComplete)
-}
-
-// isComplete reports whether the target has the required contents.
-func (m *migration) isComplete(r *Report) bool {
-	if m.o.Into.prunes() {
-		return r.Equal()
-	}
-	return r.Missing == 0 && r.Different == 0
 }
 
 // copyAll makes the target equal to a state of the source during the call, and returns the position where the following phase must
@@ -157,14 +146,6 @@ func (m *migration) followOn(ctx context.Context, cursor string, lost *int) (nex
 	// Only a comparison shows the changes. It costs a listing of both sides.
 	m.stats.warn(fmt.Errorf("the source's history was deleted, comparing both sides again: %w", err))
 	return Copying, "", nil
-}
-
-// errStuck means that the same call can only fail again: abort the migration, and start another.
-var errStuck = errors.New("abort this migration and start another, preferably into an empty store")
-
-// historyLost returns the error of a migration into a target with other contents when the source's history was deleted.
-func (m *migration) historyLost(err error) error {
-	return fmt.Errorf("%w; deletions in the source cannot be distinguished from other contents of the target: %w", err, errStuck)
 }
 
 // cutoverWanted reports whether the following phase should end.

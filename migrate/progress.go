@@ -7,6 +7,32 @@ import (
 	"time"
 )
 
+// Phase is the progress of a migration.
+type Phase string
+
+// The phases, in order.
+const (
+	// Preparing closes the target for all writers but the tool.
+	Preparing Phase = "prepare"
+	// Copying writes the source's resources to the target.
+	Copying Phase = "copy"
+	// Following applies the source's changes to the target as they happen.
+	Following Phase = "follow"
+	// Cutover: the source is closed for writing, and the target gets the remaining changes.
+	Cutover Phase = "cutover"
+	// Opening: the target has the contents of the source and is being opened for all writers. The migration cannot be aborted any
+	// more.
+	Opening Phase = "open"
+	// Complete: the target is the store now.
+	Complete Phase = "complete"
+
+	// phaseAborted: the migration was aborted. The note stays, so that a repeated abort finds the source to open.
+	phaseAborted Phase = "aborted"
+	// phaseComplete: a copy is complete. The note stays, because a process that was suspended before it started a migration knows
+	// the target by the revision of its note, and an absent note would have the same revision twice.
+	phaseComplete Phase = "over"
+)
+
 // Counts counts the changes of the target.
 type Counts struct {
 	// Creations and Replacements are the numbers of written resources, Bytes is their size.
@@ -39,6 +65,16 @@ type Progress struct {
 	// Warning is the last error since the previous report. The run retries after it.
 	Warning error
 }
+
+// outcome is the effect of a call.
+type outcome int
+
+const (
+	nothing outcome = iota
+	outcomeCreated
+	outcomeReplaced
+	outcomeKept // another resource is stored, and stays
+)
 
 // stats are the counters of a run.
 type stats struct {
@@ -191,4 +227,11 @@ func (s *stats) report(ctx context.Context) (stop func()) {
 		<-over
 		s.now()
 	}
+}
+
+// age returns the time since a moment, by the monotonic clock or by the wall clock, whichever is larger: the former stops while the
+// machine sleeps.
+func age(at time.Time) time.Duration {
+	now := time.Now()
+	return max(now.Sub(at), now.Round(0).Sub(at.Round(0)))
 }

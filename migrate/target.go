@@ -21,16 +21,6 @@ const (
 	leave
 )
 
-// outcome is the effect of a call.
-type outcome int
-
-const (
-	nothing outcome = iota
-	outcomeCreated
-	outcomeReplaced
-	outcomeKept // another resource is stored, and stays
-)
-
 // maxRaces limits the number of conflicts with other writers of the same resource in the target.
 const maxRaces = 20
 
