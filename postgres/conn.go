@@ -363,12 +363,12 @@ const expireAfter = 2 * time.Second
 // next changes. It also finds out whether the connection leads to a pooler, which gives its
 // clients process numbers of its own. mode is an optional pgx.QueryExecMode.
 func (s *session) ask(ctx context.Context, conn *pgx.Conn, sql *statements, mode ...any) error {
-	var now time.Time
+	var now int64
 	var pid int32
 	var used int64
 	var called bool
 	err := conn.QueryRow(ctx, sql.server, mode...).Scan(&s.floor, &now, &pid, &used, &called)
-	s.skew, s.clockReadAt = time.Until(now), time.Now()
+	s.skew, s.clockReadAt = time.Until(time.UnixMicro(now)), time.Now()
 	s.viaPooler = uint32(pid) != conn.PgConn().PID()
 	if err == nil && (s.floor < used || !called) {
 		err = permanent{fmt.Errorf("the sequence changes_seq is at %d (is_called %t), the log at %d; the sequence must be called, and not behind the log; "+

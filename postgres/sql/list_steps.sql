@@ -15,22 +15,22 @@ with recursive step as (
     select step.next,
         case when last is null then case when matches then $2::bytea end
             when last like $3 then substr(last, 1, part{{$n}}.ends) || ${{add $n 4}}::bytea
-            when matches then last || '\x00'::bytea end,
+            when matches then last || E'\\x00'::bytea end,
         case when last is not null then greatest(
             {{- range $n}}case when substr(last, part{{add . 1}}.ends + 1, octet_length(${{add . 4}}::bytea)) = ${{add . 4}}::bytea then {{end -}}
-            substr(last, 1, part{{$n}}.ends - 1) || '\x01'::bytea
+            substr(last, 1, part{{$n}}.ends - 1) || E'\\x01'::bytea
             {{- range $i := $n}}{{with $part := sub $n $i}}
             when substr(last, part{{$part}}.ends + 1, octet_length(${{add $part 3}}::bytea)) < ${{add $part 3}}::bytea
                 then substr(last, 1, part{{$part}}.ends) || ${{add $part 3}}::bytea
-            else substr(last, 1, part{{$part}}.ends - 1) || '\x01'::bytea end
-            {{- end}}{{end}}, last || '\x00'::bytea) end
+            else substr(last, 1, part{{$part}}.ends - 1) || E'\\x01'::bytea end
+            {{- end}}{{end}}, last || E'\\x00'::bytea) end
     from step cross join lateral (
         select (array_agg(key order by key))[16] as last, bool_or(key like $3) as matches
         from (select key from {{schema}}.resources where key >= step.next and key < $2 order by key limit 16) as few
     ) as seen
     {{- range $n}}
     cross join lateral (
-        select {{template "part_begins" .}} + position('\x00'::bytea in substr(last, {{template "part_begins" .}} + 1)) as ends offset 0
+        select {{template "part_begins" .}} + position(E'\\x00'::bytea in substr(last, {{template "part_begins" .}} + 1)) as ends offset 0
     ) as part{{add . 1}}
     {{- end}}
     where step.next is not null
