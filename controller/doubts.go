@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -75,7 +76,7 @@ func (d *doubts) resolveKey(ctx context.Context, k key.Key, deleted deletedRow) 
 	if current := i.copy.Get(k); deleted.uid != "" && (current == nil || current.Value.res.GetId().GetUid() != deleted.uid) {
 		return nil // the watch has delivered the deletion
 	}
-	for {
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		writing := i.copy.Begin([]key.Key{k})
 		before := i.copy.Get(k)
 		res, err := i.store.Read(ctx, storage.StrongConsistency, k.ID("", ""))
@@ -93,7 +94,7 @@ func (d *doubts) resolveKey(ctx context.Context, k key.Key, deleted deletedRow) 
 		if unsure := writing.End(written, gone); len(unsure) == 0 {
 			return nil
 		}
-		if ctx.Err() != nil {
+		if sleep(ctx, pause); ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}

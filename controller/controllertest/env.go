@@ -66,7 +66,6 @@ func (e *Env) Settle() { synctest.Wait() }
 
 // Process is a process that runs controllers.
 type Process struct {
-	env   *Env
 	gate  *gate
 	stop  context.CancelFunc
 	endCh chan struct{}
@@ -76,13 +75,19 @@ type Process struct {
 // defaults; the leases are always those of the environment.
 func (e *Env) Manager(o *controller.Options, controllers ...*controller.Controller) *Process {
 	e.T.Helper()
+	return e.start(e.Client, o, controllers...)
+}
+
+// start starts a process that uses a client.
+func (e *Env) start(client resourcegrpc.ResourceServiceClient, o *controller.Options, controllers ...*controller.Controller) *Process {
+	e.T.Helper()
 	opts := controller.Options{Logger: slog.New(slog.DiscardHandler)}
 	if o != nil {
 		opts = *o
 	}
-	p := &Process{env: e, gate: newGate(), endCh: make(chan struct{})}
+	p := &Process{gate: newGate(), endCh: make(chan struct{})}
 	opts.Leases = gatedBackend{e.Backend, p.gate}
-	m := controller.NewManager(gatedClient{e.Client, p.gate}, &opts)
+	m := controller.NewManager(gatedClient{client, p.gate}, &opts)
 	if err := m.Register(controllers...); err != nil {
 		e.T.Fatal(err)
 	}
@@ -90,7 +95,6 @@ func (e *Env) Manager(o *controller.Options, controllers ...*controller.Controll
 	ctx, p.stop = context.WithCancel(e.ctx)
 	e.running.Go(func() {
 		defer close(p.endCh)
-		defer p.gate.open()
 		_ = m.Run(ctx)
 	})
 	context.AfterFunc(e.ctx, p.gate.open)

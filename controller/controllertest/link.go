@@ -1,0 +1,71 @@
+package controllertest
+
+import (
+	"context"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
+)
+
+// link is the connection of a process to the service. It can be cut: streams end, and no new one opens before it is mended.
+type link struct {
+	resourcegrpc.ResourceServiceClient
+	mu       sync.Mutex
+	mended   chan struct{} // closed while the link works
+	cancels  []context.CancelFunc
+	forgetAt bool // cursors are too old
+	opened   int  // streams since the link was mended
+}
+
+func newLink(client resourcegrpc.ResourceServiceClient) *link {
+	l := &link{ResourceServiceClient: client, mended: make(chan struct{})}
+	close(l.mended)
+	return l
+}
+
+// cut ends all streams.
+func (l *link) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mended = make(chan struct{})
+	for _, cancel := range l.cancels {
+		cancel()
+	}
+	l.cancels = nil
+}
+
+// mend ends cut. With compacted, the history of the service is gone: streams cannot be resumed.
+func (l *link) mend(compacted bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.forgetAt = compacted
+	l.opened = 0
+	close(l.mended)
+}
+
+// WatchList opens a stream when the link works.
+func (l *link) WatchList(ctx context.Context, in *resourcepb.WatchListRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[resourcepb.WatchEvent], error) {
+	l.mu.Lock()
+	mended := l.mended
+	l.mu.Unlock()
+	select {
+	case <-mended:
+	case <-ctx.Done():
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if in.GetCursor() != "" && l.forgetAt {
+		l.forgetAt = false
+		return nil, status.Error(codes.OutOfRange, "history has been compacted")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	l.cancels = append(l.cancels, cancel)
+	l.opened++
+	return l.ResourceServiceClient.WatchList(ctx, in, opts...)
+}
