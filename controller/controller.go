@@ -57,6 +57,10 @@ var (
 	PlacementEachServer = Placement{0, "each-server"}
 )
 
+// PlacementSharded divides the managed resources by their ids among n leases, which move one at a time when processes start and end. All processes
+// must use the same n.
+func PlacementSharded(n int) Placement { return Placement{n, fmt.Sprintf("sharded/%d", n)} }
+
 // String returns the name of the placement.
 func (p Placement) String() string { return p.name }
 
@@ -165,6 +169,7 @@ func (c *Controller) check() error {
 	fault(c.timeout <= 0, "a timeout of %v, expected a positive one", c.timeout)
 	fault(c.forceEvery <= 0, "a forced reconcile every %v, expected a positive time", c.forceEvery)
 	fault(c.baseBackoff < 0 || c.maxBackoff < c.baseBackoff, "a back-off from %v to %v", c.baseBackoff, c.maxBackoff)
+	fault(c.placement.shards < 0 || c.placement == PlacementSharded(0), "a placement with %d shards", c.placement.shards)
 	fault(c.placement == Placement{}, "the zero placement: use PlacementSingleton or another one of this package")
 	seen := map[storage.UnversionedType]bool{}
 	for _, w := range c.watches {

@@ -40,6 +40,19 @@ func (c *counts) add(r result, took time.Duration) {
 	}
 }
 
+// totals returns the number of reconciles and of failed ones, and the time of the last success.
+func (c *counts) totals() (all, failed int64, last time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for r, n := range c.results {
+		all += n
+		if result(r) != resultOK && result(r) != resultRequeue {
+			failed += n
+		}
+	}
+	return all, failed, c.lastSuccess
+}
+
 func (c *counts) ignore() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

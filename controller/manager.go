@@ -104,13 +104,30 @@ func (m *Manager) Run(ctx context.Context) error {
 		return err
 	}
 	c := &cache{informers: m.informers, queries: m.queries}
-	var running sync.WaitGroup
+	var running, recording sync.WaitGroup
+	recordCtx, stop := context.WithCancel(context.WithoutCancel(ctx)) // the record stays until the leases are freed
+	defer stop()
+	var p *process
+	if m.opts.Leases != nil {
+		p = newProcess(m.opts.Leases, m.opts, m.Status)
+		recording.Go(func() { p.run(recordCtx) })
+	}
 	for _, r := range m.runners {
-		r.cache, r.managed = c, m.informers[storage.UnversionedTypeFrom(r.controller.typ)]
+		r.process, r.cache, r.managed = p, c, m.informers[storage.UnversionedTypeFrom(r.controller.typ)]
 		running.Go(func() { r.run(ctx) })
 	}
 	running.Wait()
+	stop()
+	recording.Wait()
 	return ctx.Err()
+}
+
+// Status returns the status of each lease of each controller, and of each controller without one. It is safe for concurrent use while the manager runs.
+func (m *Manager) Status() (all []Status) {
+	for _, r := range m.runners {
+		all = append(all, r.status()...)
+	}
+	return all
 }
 
 // prime fills the copies of all types.

@@ -29,7 +29,9 @@ type runner struct {
 	opts       Options
 	log        *slog.Logger
 	counts     counts
+	process    *process // nil without leases
 
+	moving sync.Mutex // held while a shard is given up
 	mu    sync.Mutex
 	slots []slot // by the number of the lease
 }
@@ -50,66 +52,6 @@ func lockName(controller string, slot, shards int) string {
 		return "controller-" + controller
 	}
 	return fmt.Sprintf("controller-%s-%d-of-%d", controller, slot, shards)
-}
-
-// run runs the controller until ctx ends, and then for at most Options.Drain until the running reconciles have returned.
-func (r *runner) run(ctx context.Context) {
-	var running sync.WaitGroup
-	defer running.Wait()
-	follow := func(m *mapping) {
-		m.runtime, m.add, m.resync, m.log = r.mapRuntime, r.add, r.resync, r.log
-		view, follower := m.informer.copy.BorrowAndFollow()
-		view.Return()
-		running.Go(func() { m.run(ctx, follower) })
-	}
-	follow(&mapping{informer: r.managed})
-	for _, w := range r.controller.watches {
-		if w.mapper != nil {
-			follow(&mapping{informer: r.cache.informers[storage.UnversionedTypeFrom(w.typ)], mapper: w.mapper})
-		}
-	}
-	for _, s := range r.controller.sources {
-		running.Go(func() { r.runSource(ctx, s) })
-	}
-	for i := range r.slots { // after the followers: a task requests what it finds, and then gets all later changes
-		running.Go(func() { r.runSlot(ctx, i) })
-	}
-}
-
-// mapRuntime returns the runtime of mappers. Their client has no fence.
-func (r *runner) mapRuntime() Runtime {
-	return Runtime{Client: r.client, Cache: r.cache, Logger: Logger{r.log}}
-}
-
-// runSource maps the events of a source until ctx ends or the source is closed.
-func (r *runner) runSource(ctx context.Context, s customWatch) {
-	for {
-		var event Event
-		select {
-		case <-ctx.Done():
-			return
-		case next, open := <-s.source.Source:
-			if !open {
-				return
-			}
-			event = next
-		}
-		for pause := minMapPause; ctx.Err() == nil; pause = min(2*pause, maxMapPause) {
-			var requests []Request
-			err := protect(func() (err error) {
-				requests, err = s.mapper(ctx, r.mapRuntime(), event)
-				return err
-			})
-			for _, request := range requests {
-				r.add(request.ID)
-			}
-			if err == nil {
-				break
-			}
-			r.log.ErrorContext(ctx, "the mapper of a custom watch failed; retrying", "error", err, "pause", pause)
-			sleep(ctx, pause)
-		}
-	}
 }
 
 // add requests a reconcile, if this process holds the lease for the resource.
@@ -155,32 +97,6 @@ func (r *runner) owns(slot int) func(key.Key) bool {
 	return func(k key.Key) bool { return r.slotOf(k) == slot && covers(r.controller.tenancy, k) }
 }
 
-// runSlot runs the tasks of one lease until ctx ends.
-func (r *runner) runSlot(ctx context.Context, number int) {
-	if r.controller.placement.shards == 0 {
-		r.serve(ctx, number, nil)
-		return
-	}
-	name := lockName(r.controller.name, number, r.controller.placement.shards)
-	elector, err := lease.NewElector(r.leases, lockTenancy, name, &lease.Options{TTL: r.opts.LeaseTTL, Holder: r.opts.Name})
-	if err != nil {
-		r.log.ErrorContext(ctx, "the controller cannot run", "error", err)
-		return
-	}
-	for pause := 50 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, 5*time.Second) {
-		tenure, err := elector.Campaign(ctx)
-		switch {
-		case err == nil:
-			pause = 50 * time.Millisecond
-			r.serve(ctx, number, tenure)
-			r.resign(tenure)
-		case ctx.Err() == nil:
-			r.log.ErrorContext(ctx, "cannot compete for the lease of the controller; retrying", "lease", name, "error", err, "pause", pause)
-			sleep(ctx, pause)
-		}
-	}
-}
-
 // resign frees a lease, so that another process need not wait. The workers of its task have returned.
 func (r *runner) resign(tenure *lease.Tenure) {
 	ctx, cancel := context.WithTimeout(context.Background(), r.opts.LeaseTTL)
@@ -190,8 +106,8 @@ func (r *runner) resign(tenure *lease.Tenure) {
 	}
 }
 
-// serve runs a task until ctx or the tenure, nil for none, ends. It returns when all workers have returned.
-func (r *runner) serve(ctx context.Context, number int, tenure *lease.Tenure) {
+// serve runs a task until ctx or the tenure, nil for none, ends, or until yieldCh is closed. It returns when all workers have returned.
+func (r *runner) serve(ctx context.Context, number int, tenure *lease.Tenure, yieldCh <-chan struct{}) {
 	workCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -201,7 +117,6 @@ func (r *runner) serve(ctx context.Context, number int, tenure *lease.Tenure) {
 		queue:  queue.New[key.Key](queue.Options{BaseDelay: r.controller.baseBackoff, MaxDelay: r.controller.maxBackoff}),
 		doubts: doubts{informers: r.cache.informers}, lost: func() {},
 	}
-	ended := ctx.Done()
 	prepareCtx, stopPreparing := context.WithCancel(ctx)
 	defer stopPreparing()
 	if tenure != nil {
@@ -235,7 +150,8 @@ func (r *runner) serve(ctx context.Context, number int, tenure *lease.Tenure) {
 		close(working)
 	}()
 	select {
-	case <-ended:
+	case <-ctx.Done():
+	case <-yieldCh:
 	case <-workCtx.Done():
 	}
 	r.setTask(number, nil)

@@ -161,7 +161,7 @@ var broken = map[string]func() parts{
 	"34": func() parts { // a reconcile leaves a goroutine
 		return parts{reconciler: func(r controller.Reconciler) controller.Reconciler {
 			return controller.ReconcileFunc(func(ctx context.Context, rt controller.Runtime, req controller.Request) error {
-				go time.Sleep(2 * time.Minute)
+				go time.Sleep(5 * time.Minute)
 				return r.Reconcile(ctx, rt, req)
 			})
 		}}
@@ -210,7 +210,7 @@ func TestSuiteDetectsBrokenRuntimes(t *testing.T) {
 			r.check = func(w *world) {
 				check(w)
 				if number == "34" {
-					time.Sleep(3 * time.Minute) // the goroutines of the broken runtime end
+					time.Sleep(6 * time.Minute) // the goroutines of the broken runtime end
 				}
 			}
 			r.report(t, v, nil, breakIt())

@@ -71,8 +71,8 @@ type Process struct {
 	endCh chan struct{}
 }
 
-// Manager starts a process with controllers. It ends with the environment, unless it is stopped or killed before. Options that are nil select the
-// defaults; the leases are always those of the environment.
+// Manager starts a process with controllers. It ends with the environment, unless it is stopped or killed before. Nil options, and a
+// nil Logger, log nothing. The leases are always those of the environment.
 func (e *Env) Manager(o *controller.Options, controllers ...*controller.Controller) *Process {
 	e.T.Helper()
 	return e.start(e.Client, o, controllers...)
@@ -81,9 +81,12 @@ func (e *Env) Manager(o *controller.Options, controllers ...*controller.Controll
 // start starts a process that uses a client.
 func (e *Env) start(client resourcegrpc.ResourceServiceClient, o *controller.Options, controllers ...*controller.Controller) *Process {
 	e.T.Helper()
-	opts := controller.Options{Logger: slog.New(slog.DiscardHandler)}
+	opts := controller.Options{}
 	if o != nil {
 		opts = *o
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	p := &Process{gate: newGate(), endCh: make(chan struct{})}
 	opts.Leases = gatedBackend{e.Backend, p.gate}

@@ -31,5 +31,5 @@ func TestEtcd(t *testing.T) {
 }
 
 func TestDynamoDB(t *testing.T) {
-	overNetwork(t, func(t testing.TB) string { return env.DynamoDB(t).StoreURL(t) })
+	overNetwork(t, func(t testing.TB) string { return env.DynamoDB(t).StoreURL(t, "poll=10ms", "idle-poll=200ms") })
 }

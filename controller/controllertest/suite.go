@@ -31,6 +31,9 @@ func Test(t *testing.T, newBackend func(*testing.T) storage.Backend) {
 	}
 }
 
+// maxWait is the maximum time that a rule waits for something that must happen, also on a busy machine.
+const maxWait = 3 * time.Minute
+
 // rule is a guarantee with its test.
 type rule struct {
 	name        string
@@ -83,7 +86,7 @@ func (r rule) run(t *testing.T, newBackend func(*testing.T) storage.Backend, p p
 // report checks a rule and reports violations to a reporter.
 func (r rule) report(t *testing.T, to reporter, newBackend func(*testing.T) storage.Backend, p parts) {
 	check := func(t *testing.T, backend storage.Backend) {
-		run(t, nil, backend, func(e *Env) { r.check(&world{Env: e, reporter: to, parts: p, timeout: time.Minute}) })
+		run(t, nil, backend, func(e *Env) { r.check(&world{Env: e, reporter: to, parts: p, timeout: maxWait}) })
 	}
 	if newBackend != nil {
 		check(t, newBackend(t))

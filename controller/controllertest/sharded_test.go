@@ -1,0 +1,80 @@
+package controllertest_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/ashlar-dev/storage/controller"
+	"github.com/ashlar-dev/storage/controller/controllertest"
+)
+
+// reconciledBy records which process has reconciled each set last, and at which value.
+type reconciledBy struct {
+	mu   sync.Mutex
+	last map[string]string
+}
+
+func (r *reconciledBy) controller(process string) *controller.Controller {
+	return controller.NewController("sets", setType).WithPlacement(controller.PlacementSharded(8)).WithReconciler(
+		controller.Typed(func(_ context.Context, _ controller.Runtime, req controller.TypedRequest[*wrapperspb.UInt32Value]) error {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.last[req.ID.Name] = fmt.Sprintf("%s %d", process, req.Object.Data.Value)
+			return nil
+		}))
+}
+
+// check checks that every set was reconciled at a value, and returns the number of sets by process.
+func (r *reconciledBy) check(t *testing.T, n int, value uint32) map[string]int {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	processes := map[string]int{}
+	for i := range n {
+		var process string
+		var last uint32
+		if _, _ = fmt.Sscanf(r.last[fmt.Sprintf("set-%d", i)], "%s %d", &process, &last); last != value {
+			t.Errorf("set-%d: last reconciled by %q at %d, expected %d", i, process, last, value)
+		}
+		processes[process]++
+	}
+	return processes
+}
+
+func TestShardsFollowTheLiveProcesses(t *testing.T) {
+	t.Parallel()
+	controllertest.Run(t, nil, func(e *controllertest.Env) {
+		const n = 100
+		r := &reconciledBy{last: map[string]string{}}
+		write := func(value uint32) {
+			for i := range n {
+				e.Put(controllertest.ID(setType, "set-%d", i), wrapperspb.UInt32(value))
+			}
+		}
+		write(1)
+		first := e.Manager(nil, r.controller("first"))
+		time.Sleep(time.Minute)
+		if by := r.check(t, n, 1); by["first"] != n {
+			t.Errorf("sets by process: %v, expected all at the only one", by)
+		}
+		e.Manager(nil, r.controller("second"))
+		e.Manager(nil, r.controller("third"))
+		time.Sleep(10 * time.Minute)
+		write(2)
+		time.Sleep(time.Second)
+		if by := r.check(t, n, 2); by["first"] == 0 || by["second"] == 0 || by["third"] == 0 {
+			t.Errorf("sets by process: %v, expected some at each", by)
+		}
+		first.Kill()
+		write(3)
+		time.Sleep(10 * time.Minute)
+		if by := r.check(t, n, 3); by["first"] != 0 {
+			t.Errorf("sets by process: %v, expected none at the killed one", by)
+		}
+	})
+}

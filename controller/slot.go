@@ -1,0 +1,122 @@
+package controller
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/ashlar-dev/storage/lease"
+)
+
+// runSlot runs the tasks of one lease until ctx ends.
+func (r *runner) runSlot(ctx context.Context, number int) {
+	shards := r.controller.placement.shards
+	if shards == 0 {
+		r.serve(ctx, number, nil, nil)
+		return
+	}
+	name := lockName(r.controller.name, number, shards)
+	elector, err := lease.NewElector(r.leases, lockTenancy, name, &lease.Options{TTL: r.opts.LeaseTTL, Holder: r.opts.Name})
+	if err != nil {
+		r.log.ErrorContext(ctx, "the controller cannot run", "error", err)
+		return
+	}
+	for pause := 50 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, 5*time.Second) {
+		tenure, err := r.acquire(ctx, elector, number)
+		switch {
+		case tenure != nil:
+			pause = 50 * time.Millisecond
+			r.hold(ctx, number, tenure)
+		case err != nil && ctx.Err() == nil:
+			r.log.ErrorContext(ctx, "cannot compete for the lease of the controller; retrying", "lease", name, "error", err, "pause", pause)
+			sleep(ctx, pause)
+		}
+	}
+}
+
+// acquire competes for a lease. It may return nil without an error if another process should hold it.
+func (r *runner) acquire(ctx context.Context, elector *lease.Elector, number int) (*lease.Tenure, error) {
+	if r.controller.placement.shards == 1 {
+		return elector.Campaign(ctx)
+	}
+	freeSince := time.Time{}
+	for ctx.Err() == nil {
+		tick := r.process.tick()
+		if wanted, _ := r.process.isWanted(r.controller.name, number); wanted {
+			return r.campaignWhileWanted(ctx, elector, number)
+		}
+		// The wanted process may be unable to acquire the lease.
+		holder, _, err := elector.Holder(ctx)
+		switch {
+		case err != nil || holder != "":
+			freeSince = time.Time{}
+		case freeSince.IsZero():
+			freeSince = time.Now()
+		case time.Since(freeSince) > r.opts.LeaseTTL:
+			return elector.Campaign(ctx)
+		}
+		r.process.awaitTick(ctx, tick)
+	}
+	return nil, nil
+}
+
+// campaignWhileWanted competes for a shard until another process is its wanted holder.
+func (r *runner) campaignWhileWanted(ctx context.Context, elector *lease.Elector, number int) (*lease.Tenure, error) {
+	campaignCtx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	watching.Go(func() { r.awaitUnwanted(campaignCtx, number, 0); cancel() })
+	tenure, err := elector.Campaign(campaignCtx)
+	if campaignCtx.Err() != nil {
+		err = nil
+	}
+	return tenure, err
+}
+
+// awaitUnwanted waits until another process has been the wanted holder of a shard for some time, or until ctx ends.
+func (r *runner) awaitUnwanted(ctx context.Context, number int, after time.Duration) {
+	since := time.Time{}
+	for ctx.Err() == nil {
+		tick := r.process.tick()
+		switch wanted, known := r.process.isWanted(r.controller.name, number); {
+		case wanted || !known:
+			since = time.Time{}
+		case since.IsZero():
+			since = time.Now()
+		}
+		if !since.IsZero() && time.Since(since) >= after {
+			return
+		}
+		r.process.awaitTick(ctx, tick)
+	}
+}
+
+// hold runs a task while this process holds a lease. It gives up a shard that another process should hold; shards move one at a time.
+func (r *runner) hold(ctx context.Context, number int, tenure *lease.Tenure) {
+	if r.controller.placement.shards == 1 {
+		r.serve(ctx, number, tenure, nil)
+		r.resign(tenure)
+		return
+	}
+	watchCtx, cancel := context.WithCancel(ctx)
+	yieldCh := make(chan struct{})
+	var watching sync.WaitGroup
+	isMoving := false
+	watching.Go(func() {
+		r.awaitUnwanted(watchCtx, number, r.opts.LeaseTTL*2/3)
+		if watchCtx.Err() == nil {
+			r.moving.Lock()
+			isMoving = true
+			close(yieldCh)
+		}
+	})
+	r.serve(ctx, number, tenure, yieldCh)
+	r.resign(tenure)
+	cancel()
+	watching.Wait()
+	if isMoving {
+		r.moving.Unlock()
+	}
+}
+
