@@ -29,6 +29,10 @@ help: ## List the targets
 demo: ## Build the command line and show it at work on the embedded default (needs nothing but Go)
 	@tools/demo.sh
 
+.PHONY: demo-controllers
+demo-controllers: ## Run a deployment controller in two processes, kill one and show the take-over (needs nothing but Go)
+	@tools/demo-controllers.sh
+
 .PHONY: demo-serve
 demo-serve: curl ## Start a server on the embedded default, write to it by curl, watch it, delete with all that is owned (needs Go and curl)
 	@tools/demo-serve.sh
