@@ -35,6 +35,32 @@ func TestLibraryGuideExcerpts(t *testing.T) {
 	}
 }
 
+// The Go code in docs/controllers.md is part of a tested example.
+func TestControllersGuideExcerpts(t *testing.T) {
+	t.Parallel()
+	var code string
+	for _, file := range []string{"examples/replicas/main.go", "examples/replicas/main_test.go"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code += "\n" + string(text)
+	}
+	page, err := os.ReadFile("docs/controllers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	excerpts := regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllSubmatch(page, -1)
+	if len(excerpts) != 3 {
+		t.Fatalf("found %d excerpts in docs/controllers.md, expected 3", len(excerpts))
+	}
+	for _, e := range excerpts {
+		if !strings.Contains(code, "\n"+string(e[1])) {
+			t.Errorf("docs/controllers.md has an excerpt that is not in examples/replicas:\n%s", e[1])
+		}
+	}
+}
+
 // The picture in README.md is the output of its script.
 func TestArchitecturePicture(t *testing.T) {
 	t.Parallel()

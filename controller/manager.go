@@ -103,6 +103,13 @@ func (m *Manager) Run(ctx context.Context) error {
 	if err := m.prime(ctx); err != nil {
 		return err
 	}
+	if m.opts.Meter != nil {
+		stop, err := observe(m.opts.Meter, m.runners, m.informers)
+		if err != nil {
+			return fmt.Errorf("register the metrics of controllers: %w", err)
+		}
+		defer stop()
+	}
 	c := &cache{informers: m.informers, queries: m.queries}
 	var running, recording sync.WaitGroup
 	recordCtx, stop := context.WithCancel(context.WithoutCancel(ctx)) // the record stays until the leases are freed

@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
+
 	"github.com/ashlar-dev/storage"
 )
 
@@ -17,6 +19,8 @@ type Options struct {
 	LeaseTTL time.Duration
 	// Drain is the time that running reconciles have after Run was stopped, before their contexts end: 30 s.
 	Drain time.Duration
+	// Meter creates the instruments of docs/controllers.md; nil for no metrics. Managers in one process need different meters.
+	Meter metric.Meter
 	// Logger gets errors and changes of leases: slog.Default().
 	Logger *slog.Logger
 }

@@ -32,8 +32,8 @@ type runner struct {
 	process    *process // nil without leases
 
 	moving sync.Mutex // held while a shard is given up
-	mu    sync.Mutex
-	slots []slot // by the number of the lease
+	mu     sync.Mutex
+	slots  []slot // by the number of the lease
 }
 
 // slot is the place of a task.

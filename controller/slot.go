@@ -119,4 +119,3 @@ func (r *runner) hold(ctx context.Context, number int, tenure *lease.Tenure) {
 		r.moving.Unlock()
 	}
 }
-

@@ -65,7 +65,9 @@ func (s *filteredStream) Recv() (*resourcepb.WatchEvent, error) {
 
 // withFilter returns parts whose streams pass through a filter.
 func withFilter(filter func(req *resourcepb.WatchListRequest) func(*resourcepb.WatchEvent) []*resourcepb.WatchEvent) parts {
-	return parts{client: func(c resourcegrpc.ResourceServiceClient) resourcegrpc.ResourceServiceClient { return filtered{c, filter} }}
+	return parts{client: func(c resourcegrpc.ResourceServiceClient) resourcegrpc.ResourceServiceClient {
+		return filtered{c, filter}
+	}}
 }
 
 // unfenced is a client that drops the fence of writes.

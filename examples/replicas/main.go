@@ -1,5 +1,5 @@
 // Command replicas runs a controller that keeps as many pods as a replica set names. It creates a set, and prints its pods after each change.
-// docs/controllers.md contains this program; a test compares the two.
+// docs/controllers.md contains parts of this program; a test compares the two.
 package main
 
 import (
