@@ -26,6 +26,9 @@ import (
 // process ends or dies. Records are in the tenancy of leases, default/default.
 var ProcessType = &resourcepb.Type{Group: "coordination", GroupVersion: "v1", Kind: "ControllerProcess"}
 
+// lockTenancy is the tenancy of the leases.
+var lockTenancy = &resourcepb.Tenancy{Partition: "default", Namespace: "default"}
+
 // process keeps the record of this process alive, and knows the other live processes.
 type process struct {
 	backend storage.Backend

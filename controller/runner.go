@@ -43,9 +43,6 @@ type slot struct {
 	since time.Time
 }
 
-// lockTenancy is the tenancy of the leases.
-var lockTenancy = &resourcepb.Tenancy{Partition: "default", Namespace: "default"}
-
 // lockName returns the name of a lease of a controller.
 func lockName(controller string, slot, shards int) string {
 	if shards <= 1 {
@@ -195,4 +192,24 @@ func encodeFence(op storage.Op) string {
 		return "invalid" // the id of a lease is valid; the service rejects this text
 	}
 	return string(encoded)
+}
+
+// status returns the status of each lease of a controller.
+func (r *runner) status() (all []Status) {
+	reconciles, failures, last := r.counts.totals()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, s := range r.slots {
+		status := Status{
+			Controller: r.controller.name, Type: typeName(r.controller.typ), Placement: r.controller.placement.String(), Shard: i,
+			Process: r.opts.Name, Runs: s.task != nil, Epoch: s.epoch, Since: s.since,
+			Reconciles: reconciles, Errors: failures, LastSuccess: last,
+		}
+		if s.task != nil {
+			q := s.task.queue.Stats()
+			status.Ready, status.Delayed, status.Running, status.Oldest = q.Normal+q.Low, q.Delayed, q.Running, q.Oldest
+		}
+		all = append(all, status)
+	}
+	return all
 }

@@ -29,23 +29,3 @@ type Status struct {
 	// LastSuccess is the time of the last reconcile without an error; zero for none.
 	LastSuccess time.Time `json:"lastSuccess"`
 }
-
-// status returns the status of each lease of a controller.
-func (r *runner) status() (all []Status) {
-	reconciles, failures, last := r.counts.totals()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for i, s := range r.slots {
-		status := Status{
-			Controller: r.controller.name, Type: typeName(r.controller.typ), Placement: r.controller.placement.String(), Shard: i,
-			Process: r.opts.Name, Runs: s.task != nil, Epoch: s.epoch, Since: s.since,
-			Reconciles: reconciles, Errors: failures, LastSuccess: last,
-		}
-		if s.task != nil {
-			q := s.task.queue.Stats()
-			status.Ready, status.Delayed, status.Running, status.Oldest = q.Normal+q.Low, q.Delayed, q.Running, q.Oldest
-		}
-		all = append(all, status)
-	}
-	return all
-}
