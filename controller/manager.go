@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -115,7 +116,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	recordCtx, stop := context.WithCancel(context.WithoutCancel(ctx)) // the record stays until the leases are freed
 	defer stop()
 	var p *process
-	if m.opts.Leases != nil {
+	if slices.ContainsFunc(m.runners, func(r *runner) bool { return r.controller.placement.shards > 0 }) {
 		p = newProcess(m.opts.Leases, m.opts, m.Status)
 		recording.Go(func() { p.run(recordCtx) })
 	}

@@ -23,7 +23,7 @@ import (
 )
 
 // ProcessType is the type of the records of processes that run controllers. Each record has the status of its process, and is deleted when the
-// process ends or dies. Records are in the tenancy of leases, default/default.
+// process ends or dies. A process has one if it runs a controller with a lease. Records are in the tenancy of leases, default/default.
 var ProcessType = &resourcepb.Type{Group: "coordination", GroupVersion: "v1", Kind: "ControllerProcess"}
 
 // lockTenancy is the tenancy of the leases.

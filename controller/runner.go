@@ -29,7 +29,7 @@ type runner struct {
 	opts       Options
 	log        *slog.Logger
 	counts     counts
-	process    *process // nil without leases
+	process    *process // nil if no controller of the manager has a lease
 
 	moving sync.Mutex // held while a shard is given up
 	mu     sync.Mutex

@@ -125,7 +125,7 @@ func checkBackoff(w *world) {
 		return errors.New("always")
 	}))
 	last := <-times
-	for n, want := 0, 5*time.Millisecond; n < 25; n++ {
+	for n, want := 0, 5*time.Millisecond; n < 20; n++ {
 		next := <-times
 		if d := next.Sub(last); d < want*4/5 || d > want {
 			w.fail("delay %v after failure %d, expected %v less up to a fifth", d, n+1, want)
