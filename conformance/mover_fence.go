@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -61,61 +62,60 @@ func fenceOpens(s *suite) {
 	s.noError("DeleteCAS", other.DeleteCAS(ctx, there.Id, there.Version))
 }
 
-// fenceWithWriters fences a store while two handles write. When SetFence has returned, every acknowledged write is visible and
-// no further write succeeds.
+// fenceWithWriters fences a store while two handles write.
 func fenceWithWriters(s *suite) {
 	one, other := movables(s)
-	ctx := s.ctx
-	const writers = 6
+	cutOff(s, s.ctx, []movable{one, other}, func() { one.close(s, "mem://x") }, storage.ErrFenced)
+}
+
+// cutOff makes writers write until cut makes their writes fail with want. When cut has returned, every acknowledged write is visible, and no
+// further write succeeds.
+func cutOff(s *suite, ctx context.Context, handles []movable, cut func(), want error) {
+	s.Helper()
+	const writers = 12
 	warm := make(chan struct{}, writers)
-	acknowledged := make([]int, writers)
+	acknowledged := make([][]string, writers)
 	ends := make([]error, writers)
 	var group sync.WaitGroup
 	for i := range writers {
-		b := []movable{one, other}[i%2]
+		b := handles[i%len(handles)]
 		group.Go(func() {
-			for n := 1; ; n++ {
-				if _, err := b.WriteCAS(ctx, thingNamed(fmt.Sprintf("%d-%06d", i, n))); err != nil {
-					ends[i] = err
-					return
+			for n := 1; ends[i] == nil; n++ {
+				res := thingNamed(fmt.Sprintf("%d-%06d", i, n))
+				if _, ends[i] = b.WriteCAS(ctx, res); ends[i] == nil {
+					acknowledged[i] = append(acknowledged[i], res.Id.Name)
 				}
-				acknowledged[i] = n
-				if n == 10 {
+				if n == 5 || n < 5 && ends[i] != nil {
 					warm <- struct{}{}
 				}
 			}
 		})
 	}
 	for range writers {
-		select {
-		case <-warm:
-		case <-ctx.Done():
-			s.Fatal("not all writers made ten writes before the case ended")
-		}
+		<-warm
 	}
-	one.close(s, "mem://x")
-	list := func() map[string]bool {
-		names := make(map[string]bool)
-		for _, res := range listAll(s, one) {
-			names[res.Id.Name] = true
+	cut()
+	names := func() map[string]bool {
+		all := make(map[string]bool)
+		for _, res := range listAll(s, handles[0]) {
+			all[res.Id.Name] = true
 		}
-		return names
+		return all
 	}
-	after := list()
+	after := names()
 	group.Wait()
-	later := list()
-	if len(later) != len(after) {
-		s.Errorf("the store held %d resources when the fence had returned, and %d later", len(after), len(later))
+	if later := names(); len(later) != len(after) {
+		s.Errorf("the store held %d resources when writers had been cut off, and %d later", len(after), len(later))
 	}
 	total := 0
-	for i := range writers {
-		if !errors.Is(ends[i], storage.ErrFenced) {
-			s.Errorf("writer %d ended with %v, expected ErrFenced", i, ends[i])
+	for i, err := range ends {
+		if !errors.Is(err, want) {
+			s.Errorf("writer %d ended with %v, expected %v", i, err, want)
 		}
-		for n := 1; n <= acknowledged[i]; n++ {
-			total++
-			if name := fmt.Sprintf("%d-%06d", i, n); !after[name] {
-				s.Errorf("%s was acknowledged, but was not there when the fence had returned", name)
+		total += len(acknowledged[i])
+		for _, name := range acknowledged[i] {
+			if !after[name] {
+				s.Errorf("%s was acknowledged, but was not there when writers had been cut off", name)
 			}
 		}
 	}
