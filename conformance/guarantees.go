@@ -49,7 +49,7 @@ func Guarantees() []Guarantee {
 			[]string{"Histories/Calls"}, []string{"acknowledged changes stay"}, []string{"acknowledged changes stay"},
 		}, {
 			"Calls take effect one after the other, each between its beginning and its end; no update is lost",
-			[]string{"Load/OneHandle", "Load/SeveralHandles"}, []string{"strictly serializable", "linearizable (porcupine)"}, nil,
+			[]string{"Load/OneHandle", "Load/SeveralHandles", "Load/Faults"}, []string{"strictly serializable", "linearizable (porcupine)"}, nil,
 		}, {
 			"Strong reads, lists, pages, scans and snapshots agree with the order of changes across keys that watches show",
 			nil, []string{"one order for everything strong"}, nil,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/conformance/faults"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -35,6 +36,14 @@ type Harness struct {
 	// Replace replaces the encoded resource under a key in the store at a URL by other bytes, as a change that the adapter's history
 	// shows. If it is nil, the topic Damage is left out.
 	Replace func(t testing.TB, storeURL string, id *resourcepb.ID, data []byte)
+
+	// Processes reports that the program calls faults.ServeProcess at the start of TestMain. The case Load/Faults then opens handles in
+	// processes of their own, which it kills and stops. It is not used without URL.
+	Processes bool
+
+	// Faults returns faults of the database at a URL, which Load/Faults injects. They must not affect other stores. It is not used without
+	// URL. If it is nil and Processes is not set, the case is left out; package faults has harnesses for longer runs.
+	Faults func(t testing.TB, storeURL string) []faults.Fault
 
 	// MaxSize is the largest resource in bytes; 0 means 1 MiB.
 	MaxSize int
@@ -99,6 +108,7 @@ const (
 	needReplace
 	needEveryEvent
 	needOneCut
+	needFaults
 )
 
 // exempt returns the reason why a case with these needs is omitted, or "".
@@ -119,6 +129,7 @@ func (h *Harness) exempt(n need) string {
 		{needCompact, h.NoCompact},
 		{needEveryEvent, h.MergesEvents},
 		{needOneCut, h.ListIsNoSnapshot},
+		{needFaults, reasonIf(!h.Processes && h.Faults == nil, "the harness has no faults")},
 		{needReplace, reasonIf(h.Replace == nil, "the harness cannot replace the bytes of a stored resource")},
 		{needMover, h.NoMover},
 		{needGuards, cmp.Or(h.NoMover, h.NoGuards)},

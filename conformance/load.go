@@ -5,43 +5,59 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/conformance/faults"
 )
 
-// loadCases run package faults without faults: many clients call everything at once, and the history of all calls and events is
-// checked.
+// loadCases run package faults for seconds: many clients call everything at once, and the history of all calls and events is checked.
 var loadCases = topic{"Load", []testCase{
 	{name: "OneHandle", needs: needEveryEvent, run: func(s *suite) { runLoad(s, 1) }},
 	{name: "SeveralHandles", needs: needEveryEvent | needAnother, run: func(s *suite) { runLoad(s, 3) }},
+	{name: "Faults", needs: needEveryEvent | needURL | needFaults, run: loadWithFaults},
 	{name: "BadCallsHarmNoNeighbours", run: loadNeighbours},
 }}
 
 // runLoad loads the store for some seconds through a number of handles.
-func runLoad(s *suite, handles int) {
-	exempt := make(map[faults.Kind]string)
-	for _, kind := range faults.Kinds() {
-		exempt[kind] = "no fault is injected"
+func runLoad(s *suite, handles int) { load(s, faults.Harness{Open: opener(s)}, handles) }
+
+// loadWithFaults loads the store while its database and the processes that use it fail.
+func loadWithFaults(s *suite) {
+	h := faults.Harness{Open: opener(s)}
+	if s.h.Processes {
+		processes := faults.NewProcesses(s.url)
+		h.Open, h.Around, h.Faults = processes.Open, h.Open, processes.Faults()
 	}
+	if s.h.Faults != nil {
+		h.Faults = append(h.Faults, s.h.Faults(s, s.url)...)
+	}
+	load(s, h, 3)
+}
+
+// opener returns a function that opens handles in this process. The first is the handle of the case.
+func opener(s *suite) func(context.Context) (storage.Backend, error) {
 	first := s.b
-	report, err := faults.Run(s.ctx, faults.Harness{
-		Open: func(context.Context) (b storage.Backend, err error) {
-			if b, first = first, nil; b == nil {
-				b = s.another()
-			}
-			return b, nil
-		},
-		Exempt:            exempt,
-		MaxSize:           s.h.MaxSize,
-		NoResumer:         s.h.NoResumer,
-		NoBookmarker:      s.h.NoBookmarker,
-		NoCommitBounds:    s.h.NoCommitBounds,
-		ListIsNoSnapshot:  s.h.ListIsNoSnapshot,
-		NoOrderAcrossKeys: s.h.NoOrderAcrossKeys,
-		NoHistorian:       s.h.NoHistorian,
-	}, faults.Options{
+	return func(context.Context) (b storage.Backend, err error) {
+		if b, first = first, nil; b == nil {
+			b = s.another()
+		}
+		return b, nil
+	}
+}
+
+// load runs package faults with a harness.
+func load(s *suite, h faults.Harness, handles int) {
+	h.Exempt = make(map[faults.Kind]string)
+	for _, kind := range faults.Kinds() {
+		if !slices.ContainsFunc(h.Faults, func(f faults.Fault) bool { return f.Kind == kind }) {
+			h.Exempt[kind] = "the case does not inject it"
+		}
+	}
+	h.MaxSize, h.NoResumer, h.NoBookmarker, h.NoCommitBounds = s.h.MaxSize, s.h.NoResumer, s.h.NoBookmarker, s.h.NoCommitBounds
+	h.ListIsNoSnapshot, h.NoOrderAcrossKeys, h.NoHistorian = s.h.ListIsNoSnapshot, s.h.NoOrderAcrossKeys, s.h.NoHistorian
+	report, err := faults.Run(s.ctx, h, faults.Options{
 		For: 2 * time.Second, Round: time.Second, Handles: handles, Keys: 8,
 		Timeout: s.timeout, Grace: s.timeout,
 		MaxHeap: math.MaxUint64, MaxGoroutines: math.MaxInt, NoLeakCheck: true, // other cases run at the same time

@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"context"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -10,7 +11,9 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/conformance"
+	"github.com/ashlar-dev/storage/conformance/faults"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/test/torture"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/sqlite"
 )
@@ -19,6 +22,10 @@ func TestConformance(t *testing.T) {
 	conformance.Run(t, conformance.Harness{
 		URL: func(t testing.TB) string {
 			return (&url.URL{Scheme: "sqlite", Path: filepath.Join(t.TempDir(), "store.db")}).String()
+		},
+		Processes: true,
+		Faults: func(_ testing.TB, storeURL string) []faults.Fault {
+			return []faults.Fault{torture.Compact(func(ctx context.Context) error { return moveHorizon(ctx, storeURL) })}
 		},
 		Replace: func(t testing.TB, storeURL string, id *resourcepb.ID, data []byte) {
 			u, err := url.Parse(storeURL)
