@@ -1,0 +1,83 @@
+//go:build integration
+
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// lossyConn drops everything from the first read of a page on, as a network does that has lost a connection.
+type lossyConn struct {
+	net.Conn
+	armed *atomic.Bool // the next page is lost, with its connection
+	lost  bool
+}
+
+func (c *lossyConn) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte(repeatableRead)) && c.armed.CompareAndSwap(true, false) {
+		c.lost = true
+	}
+	if c.lost {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+// TestSnapshotOnSilentConnection starts a watch whose connection becomes silent while the snapshot is read. The read is repeated on another
+// connection, and does not hold the connections of watches that catch up until its deadline.
+func TestSnapshotOnSilentConnection(t *testing.T) {
+	t.Parallel()
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
+	config, err := pgxpool.ParseConfig(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var armed atomic.Bool
+	dial := config.ConnConfig.DialFunc
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return &lossyConn{Conn: conn, armed: &armed}, nil
+	}
+	config.MaxConns = 4
+	Prepare(config)
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	b, err := New(ctx, pool, &Options{Schema: server.Schema(t), NoListen: true, Poll: time.Hour, Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	if _, err := b.WriteCAS(ctx, orderResource("one", "")); err != nil {
+		t.Fatal(err)
+	}
+	armed.Store(true)
+	w, err := b.WatchList(ctx, orderType, &resourcepb.Tenancy{}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if armed.Load() {
+		t.Error("no connection was lost")
+	}
+	if event := fixture.Next(t, w); event.GetUpsert() == nil {
+		t.Errorf("the first event is %v, expected the resource", event)
+	}
+}
