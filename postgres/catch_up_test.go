@@ -69,8 +69,8 @@ func TestCatchingUpLeavesConnections(t *testing.T) {
 			if _, err := b.WriteCAS(writing, res); err != nil {
 				t.Errorf("a write beside watches that catch up: %v", err)
 			}
-			if n := pool.Stat().AcquiredConns(); n > 1 {
-				t.Errorf("%d of 4 connections are in use by watches that catch up, expected at most 1", n)
+			if n := pool.Stat().AcquiredConns(); n > 2 { // one of them may read the sizes of the tables
+				t.Errorf("%d of 4 connections are in use, expected at most 1 by watches that catch up", n)
 			}
 			if err := tx.Rollback(ctx); err != nil {
 				t.Fatal(err)
