@@ -17,6 +17,16 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
+// closeFake lets the time pass that a migration waits for requests in flight, before it closes its target.
+func closeFake(t *testing.T, s *dynamofake.Server, to storage.Backend) {
+	t.Helper()
+	fixture.Eventually(t, "the announcement of the fence", func() bool {
+		state, err := gateOf(to).Fence(t.Context())
+		return err == nil && state.Announced
+	})
+	s.Advance(17 * time.Minute)
+}
+
 // A tool is cut off in the middle of a copy, the source deletes resources that the tool is about to write, and another tool completes
 // the migration. The requests of the first tool arrive afterwards and write nothing.
 func TestCutOffTool(t *testing.T) {
@@ -45,6 +55,7 @@ func TestCutOffTool(t *testing.T) {
 		}})
 		over <- err
 	}()
+	closeFake(t, s, to)
 	<-cut
 	transactions.WaitFor(writers) // each writer has composed a request
 	written := boxes(t, to)
