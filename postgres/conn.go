@@ -15,7 +15,6 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // database is the common part of all parts of a handle: the connections, the statements and the id of the store, and the retries.
@@ -31,7 +30,7 @@ type database struct {
 	sessions  sessions
 	watchdog  *watchdog
 	growth    *growth
-	telemetry *telemetry.Recorder
+	telemetry recorder
 	replica   *replica // nil: none
 
 	lifetime context.Context // ends with Close
@@ -42,8 +41,7 @@ type database struct {
 
 func newDatabase(main *pgxpool.Pool, opts Options) (*database, error) {
 	d := &database{opts: opts, sql: newStatements(opts.Schema), main: main, growth: newGrowth(), catchUp: make(chan struct{}, max(1, main.Config().MaxConns/catchUpShare))}
-	// The semantic conventions join the names of the database and of the schema.
-	d.telemetry = telemetry.New(opts.Telemetry, "postgresql", main.Config().ConnConfig.Database+"|"+opts.Schema)
+	d.telemetry.start(&opts, main)
 	d.lifetime, d.end = context.WithCancel(context.Background())
 	d.abortCtx, d.abort = context.WithCancel(context.Background())
 	config := main.Config()
@@ -57,11 +55,13 @@ func newDatabase(main *pgxpool.Pool, opts Options) (*database, error) {
 	if opts.Replica != nil {
 		d.replica = &replica{pool: opts.Replica, primary: main, sql: newReplicaStatements(opts.Schema)}
 	}
+	d.telemetry.observe(d)
 	return d, nil
 }
 
 func (d *database) close() {
 	d.end()
+	d.telemetry.Close()
 	d.watchdog.close()
 	d.side.Close()
 	for _, owned := range d.pools {
@@ -216,6 +216,7 @@ func (d *database) retry(ctx context.Context, f func(ctx context.Context) error)
 			return refusal(err)
 		}
 		cause = err
+		d.telemetry.retries.Add(ctx, 1)
 		resetStandby(d.main, err)
 		if err := d.pause(ctx, pause, err); err != nil {
 			return err

@@ -32,6 +32,8 @@ var (
 func (s *source) Run(ctx context.Context, ready func(position), publish func([]*event, position)) error {
 	r := &run{source: s, in: s.inbox.open(), publish: publish}
 	defer s.inbox.close(r.in)
+	defer s.telemetry.lag.Reset()
+	defer r.endStall(ctx)
 	if !s.opts.NoListen {
 		listening := make(chan struct{})
 		ctx, cancel := context.WithCancel(ctx)
@@ -53,6 +55,7 @@ func (s *source) Run(ctx context.Context, ready func(position), publish func([]*
 		}
 		switch {
 		case err == nil:
+			r.reportStall(ctx)
 			outageStart, pause = time.Time{}, 20*time.Millisecond
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -60,6 +63,8 @@ func (s *source) Run(ctx context.Context, ready func(position), publish func([]*
 			return err
 		case outageStart.IsZero():
 			outageStart = time.Now()
+			s.telemetry.lag.Lost(outageStart)
+			s.telemetry.Logger().WarnContext(ctx, "the feed cannot read changes", "error", err)
 		case time.Since(outageStart) > s.opts.Outage:
 			return fmt.Errorf("the database was unreachable for %v: %w", s.opts.Outage, err)
 		}
@@ -187,6 +192,7 @@ type run struct {
 	stallStart   time.Time     // since when all visible changes are behind a missing number, pending or rolled back
 	pollPause    time.Duration // length of the last pause since then
 	nextPollAt   time.Time     // earliest time of the next poll
+	stallReadAt  time.Time     // when the session of the pending commit was last read
 }
 
 // begin reads the position of the end of the history.
@@ -235,6 +241,7 @@ func (r *run) poll(ctx context.Context) (again time.Duration, err error) {
 	case r.stallStart.IsZero():
 		r.stallStart = began
 	}
+	r.telemetry.lag.Update(r.at.revision, read.newest, began)
 	switch {
 	case read.more:
 		return pollNow, nil
@@ -293,6 +300,7 @@ func (r *run) add(read *page) error {
 	r.feedPosition.Store(&end)
 	r.publish(events, end)
 	r.at = end
+	r.telemetry.lag.Update(end.revision, 0, time.Time{})
 	return nil
 }
 

@@ -48,10 +48,17 @@ type page struct {
 	view       view     // view of a position after the changes, if there are no more
 	more       bool     // there may be more changes
 	hasPending bool     // there are changes that are not final yet
+	newest     int64    // the highest number that was read, also of changes that are not final
 }
 
 // cut drops all changes from the first one that is not final.
 func (p *page) cut(notFinal func(change) bool) {
+	if n := len(p.changes); n > 0 {
+		p.newest = p.changes[n-1].at.revision
+		if p.more {
+			p.newest++ // there is at least one more
+		}
+	}
 	if i := slices.IndexFunc(p.changes, notFinal); i >= 0 {
 		p.changes, p.more, p.hasPending = p.changes[:i], false, true
 	}

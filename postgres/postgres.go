@@ -97,7 +97,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Backend, erro
 	h := newHandle(d)
 	return &Backend{
 		Backend: backend.New(h, backend.Options[position]{
-			MaxSize: o.MaxSize, MaxOps: maxOps, Timeout: o.Timeout, Outage: o.Outage, IdleTimeout: time.Minute, Telemetry: d.telemetry,
+			MaxSize: o.MaxSize, MaxOps: maxOps, Timeout: o.Timeout, Outage: o.Outage, IdleTimeout: time.Minute, Telemetry: d.telemetry.Recorder,
 		}),
 		handle: h,
 	}, nil

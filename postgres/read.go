@@ -11,6 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/batch"
 	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // reader reads single resources, in batches.
@@ -22,7 +23,7 @@ type reader struct {
 
 func newReader(d *database, f *frontier) *reader {
 	r := &reader{database: d, frontier: f}
-	r.batch = batch.New(batch.Options[[]byte]{MaxCalls: 256, Workers: 2, WorkerAt: 100, Direct: true}, r.readBatch)
+	r.batch = batch.New(batch.Options[[]byte]{MaxCalls: 256, Workers: 2, WorkerAt: 100, Direct: true, Sizes: d.batchSizes(telemetry.Read)}, r.readBatch)
 	return r
 }
 

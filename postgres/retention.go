@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 const (
@@ -37,8 +39,13 @@ func (r *retention) run() {
 		}
 		for r.lifetime.Err() == nil {
 			ctx, cancel := context.WithTimeout(r.lifetime, time.Minute)
+			began := time.Now()
 			more, err := r.pruneOnce(ctx, interval)
+			if err == nil && !more {
+				err = r.readHorizon(ctx)
+			}
 			cancel()
+			r.report(time.Since(began), err)
 			// After an error, the next round tries again: an unreachable database deletes nothing, and loses nothing.
 			if err != nil || !more {
 				break
@@ -46,6 +53,34 @@ func (r *retention) run() {
 		}
 		timer.Reset(pause())
 	}
+}
+
+// report records a run. The error of a closed handle is no failure.
+func (r *retention) report(took time.Duration, err error) {
+	if r.lifetime.Err() != nil {
+		return
+	}
+	r.telemetry.Series(telemetry.RetentionDuration, telemetry.ErrorAttribute(err)...).Add(r.lifetime, took.Seconds())
+	if err != nil {
+		r.telemetry.Logger().WarnContext(r.lifetime, "old changes could not be discarded", "error", err)
+	}
+}
+
+// readHorizon reads the size of the history for the metrics.
+func (r *retention) readHorizon(ctx context.Context) error {
+	if r.telemetry.Recorder == nil {
+		return nil
+	}
+	now := horizon{readAt: time.Now()}
+	var seconds float64
+	err := r.poll(ctx, r.main, func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, r.sql.horizon).Scan(&now.changes, &seconds)
+	})
+	if err == nil {
+		now.age = time.Duration(seconds * float64(time.Second))
+		r.telemetry.history.Store(&now)
+	}
+	return err
 }
 
 // pruneOnce adds a mark if the interval has passed, moves the oldest readable position, and deletes one step of the superfluous

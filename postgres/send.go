@@ -67,6 +67,9 @@ func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 			m.travel = max(m.travel, time.Since(began))
 		}
 	}
+	if outcome == outcomeUnknown {
+		s.telemetry.countLost(ctx, len(ms), err)
+	}
 	if isLate(err) {
 		on.floor = 0 // read the clock and the floor again
 	}
@@ -217,7 +220,8 @@ func (s *settler) settle(ctx context.Context, ms []*mutation, final bool) error 
 			return err
 		}
 		pending := withLost(ms)
-		waited := false
+		s.telemetry.applied.Add(ctx, float64(len(ms)-len(pending)))
+		waited := 0
 		for _, m := range pending {
 			for _, a := range m.lostAttempts {
 				if a.isDone || !final && a.lock == 0 {
@@ -226,13 +230,19 @@ func (s *settler) settle(ctx context.Context, ms []*mutation, final bool) error 
 				if err := s.awaitEnd(ctx, conn, a); err != nil {
 					return err
 				}
-				waited = true
+				waited++
 			}
 		}
-		if !waited {
+		if waited == 0 {
 			return nil
 		}
-		return s.findTokens(ctx, conn, pending)
+		if err := s.findTokens(ctx, conn, pending); err != nil {
+			return err
+		}
+		applied := len(pending) - len(withLost(pending))
+		s.telemetry.applied.Add(ctx, float64(applied))
+		s.telemetry.notApplied.Add(ctx, float64(max(0, waited-applied)))
+		return nil
 	})
 }
 

@@ -24,7 +24,7 @@ type statements struct {
 	presentPage, presentRange, presentRows, presentCount, historyPage, historyCount        string
 	noChangeSince, countSince, changeAt, lastBefore, readKeys, hasChangeFrom               string
 	proveDurable, proveSchema, proveCompacted                                              string
-	before, compact, retentionLock, mark, moveOldest, forget, step, prune                  string
+	before, compact, retentionLock, mark, horizon, moveOldest, forget, step, prune         string
 	recordPruning, readNote, createNote, updateNote, deleteNote, noteExists, lockNote      string
 	fenceState, setFenceTarget, deleteFenceTarget, closeFence, openFence, dropFence        string
 	createTrigger, dropTrigger, notify, notifyListeners, announceListener                  string
@@ -68,7 +68,7 @@ func renderStatements(schema string, render func(name string, argument any) stri
 		lastBefore: text("last_before"), readKeys: text("read_keys"), hasChangeFrom: text("has_change_from"),
 		before: text("before"), compact: text("compact"), proveCompacted: text("prove_compacted"),
 
-		retentionLock: text("retention_lock"), mark: text("mark"), moveOldest: text("move_oldest"), forget: text("forget"),
+		retentionLock: text("retention_lock"), mark: text("mark"), horizon: text("horizon"), moveOldest: text("move_oldest"), forget: text("forget"),
 		step: text("step"), prune: text("prune"), recordPruning: text("record_pruning"),
 
 		readNote: text("read_note"), createNote: text("create_note"), updateNote: text("update_note"), deleteNote: text("delete_note"),

@@ -11,6 +11,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/batch"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // writer applies mutations: a single one in a batch with others, a transaction in a statement of its own. It resolves lost
@@ -30,6 +31,8 @@ func newWriter(d *database, in *currentInbox, n *notifier) *writer {
 		MaxCalls: 256, MaxBytes: 4 << 20, Workers: 2, WorkerAt: 32, Direct: true,
 		Size: func(m *mutation) int { return len(m.data) },
 		Key:  func(m *mutation) string { return string(m.keyBytes) },
+
+		Sizes: d.batchSizes(telemetry.Write),
 	}, w.writeBatch)
 	return w
 }

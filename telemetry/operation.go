@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"go.opentelemetry.io/otel/attribute"
+
 	"github.com/ashlar-dev/storage"
 )
 
@@ -78,6 +80,14 @@ var (
 	damagedType  = len(errorTypes) - 2
 	otherType    = len(errorTypes) - 1
 )
+
+// ErrorAttribute returns the attribute error.type of an error, and no attribute for nil.
+func ErrorAttribute(err error) []attribute.KeyValue {
+	if err == nil {
+		return nil
+	}
+	return []attribute.KeyValue{attribute.String(ErrorType, errorTypes[errorTypeOf(err)].name)}
+}
 
 // errorTypeOf returns the index of an error's type.
 func errorTypeOf(err error) int {

@@ -65,7 +65,7 @@ func (r *Recorder) createInstruments() {
 				metric.WithExplicitBucketBoundaries(m.buckets...))
 			r.check(m, err)
 			r.histograms[m] = h
-		case Gauge: // created by Observe
+		case Gauge, UpDownCounter: // created by Observe
 		}
 	}
 	r.calls = make([][]*Series, operationCount)
@@ -126,20 +126,26 @@ func (s *Series) Add(ctx context.Context, value float64) {
 	}
 }
 
-// Observe calls read whenever metrics are collected, until Close. The function passes the values of a gauge to observe, each with
-// attributes that no other value of the gauge has. It must not block.
+// Observe calls read whenever metrics are collected, until Close. The function passes the values of a gauge, or of an updowncounter, to observe, each with
+// attributes that no other value has. It must not block.
 func (r *Recorder) Observe(m *Metric, read func(observe func(value float64, attrs ...attribute.KeyValue))) {
 	if r == nil || r.meter == nil {
 		return
 	}
-	gauge, err := r.meter.Float64ObservableGauge(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Description))
+	var observed metric.Float64Observable
+	var err error
+	if m.Kind == UpDownCounter {
+		observed, err = r.meter.Float64ObservableUpDownCounter(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Description))
+	} else {
+		observed, err = r.meter.Float64ObservableGauge(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Description))
+	}
 	r.check(m, err)
 	registration, err := r.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		read(func(value float64, attrs ...attribute.KeyValue) {
-			o.ObserveFloat64(gauge, value, metric.WithAttributes(append(r.store[:2:2], attrs...)...))
+			o.ObserveFloat64(observed, value, metric.WithAttributes(append(r.store[:2:2], attrs...)...))
 		})
 		return nil
-	}, gauge)
+	}, observed)
 	r.check(m, err)
 	if err != nil {
 		return

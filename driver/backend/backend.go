@@ -59,6 +59,7 @@ func New[P any](d driver.Driver[P], opts Options[P]) *Backend[P] {
 		IdleTimeout: b.opts.IdleTimeout,
 		InSnapshot:  cursor.Encode(cursor.Snapshot, d.StoreID(), nil),
 		OnDelivered: b.opts.OnDelivered,
+		Telemetry:   b.opts.Telemetry,
 		Before:      before,
 	})
 	return b

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // Options configure a batcher. The zero value of each field selects its default.
@@ -34,6 +35,8 @@ type Options[Q any] struct {
 	// Direct lets the caller run its own call, under its own context, if no other is in flight. This saves the way to a worker and
 	// back. do must return soon after that context has ended.
 	Direct bool
+	// Sizes records the number of calls in each batch.
+	Sizes *telemetry.Series
 }
 
 // Call is a member of a batch.
@@ -247,6 +250,7 @@ func (b *Batcher[Q, R]) work() {
 }
 
 func (b *Batcher[Q, R]) carryOut(ctx context.Context, calls []*Call[Q, R]) {
+	b.opts.Sizes.Add(ctx, float64(len(calls)))
 	b.do(ctx, calls)
 	for _, c := range calls {
 		if !c.afterDo && !c.hasResult() {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // Options configure a feed. The zero value of each field selects its default.
@@ -27,6 +28,8 @@ type Options[P any] struct {
 	InSnapshot string
 	// OnDelivered, if set, is called with each event just before a watch returns it.
 	OnDelivered func(*driver.Event[P])
+	// Telemetry records the number of watches and the backlog of the slowest one, and logs the end of a run. Nil records nothing.
+	Telemetry *telemetry.Recorder
 	// Before, if set, returns the resources stored just before some events of one batch or page, nil if nothing was stored. The
 	// watches are then history.Recallers.
 	Before func(ctx context.Context, events []*driver.Event[P]) ([]*driver.Version, error)
@@ -37,6 +40,7 @@ type Feed[P any] struct {
 	source Source[P]
 	prover driver.Prover[P] // the source if it is a Prover, otherwise nil
 	opts   Options[P]
+	open   *openWatches
 
 	lifetime context.Context // ends with Close
 	stop     context.CancelFunc
@@ -55,6 +59,8 @@ type run[P any] struct {
 	ready    chan struct{} // closed when the log has its first node
 	doneCh   chan struct{} // closed when Run has returned and err is set
 	err      error
+
+	published atomic.Int64 // bytes of all events of the log, including those that have left it
 
 	mu            sync.Mutex
 	log           log[P]
@@ -80,7 +86,7 @@ func New[P any](source Source[P], opts Options[P]) *Feed[P] {
 	if opts.Outage <= 0 {
 		opts.Outage = 5 * time.Minute
 	}
-	f := &Feed[P]{source: source, opts: opts}
+	f := &Feed[P]{source: source, opts: opts, open: newOpenWatches(opts.Telemetry)}
 	f.prover, _ = source.(driver.Prover[P])
 	f.lifetime, f.stop = context.WithCancel(context.Background())
 	return f
@@ -156,6 +162,9 @@ func (f *Feed[P]) begin() *run[P] {
 		case err == nil:
 			err = errors.New("the feed of changes ended")
 		}
+		if !closed && ctx.Err() == nil {
+			f.opts.Telemetry.Logger().Warn("the feed has ended, and with it its watches", "error", err)
+		}
 		r.err = err
 		close(r.doneCh)
 		cancel()
@@ -173,6 +182,7 @@ func (r *run[P]) publish(events []*driver.Event[P], end P) {
 	defer r.mu.Unlock()
 	n := newNode(events, end)
 	number, bytes := n.batch.Load().weight()
+	n.bytes = r.published.Add(int64(bytes))
 	r.log.append(n)
 	r.pendingWake.events += number
 	r.pendingWake.bytes += bytes

@@ -10,6 +10,7 @@ import (
 type node[P any] struct {
 	batch atomic.Pointer[batch[P]] // nil after the node has left the log
 	next  atomic.Pointer[node[P]]  // nil at the log's end, and after the node has left the log
+	bytes int64                    // of all events that the run has published up to the node
 }
 
 type batch[P any] struct {

@@ -128,6 +128,7 @@ func (w *watch[P]) fromSnapshot(ctx context.Context) (d delivery[P], err error) 
 
 // follow takes the log's next node and waits until there is one.
 func (w *watch[P]) follow(ctx context.Context) error {
+	w.progress.reach(w.lastNode.bytes)
 	n := w.lastNode.next.Load()
 	if n == nil && w.lastNode.batch.Load() != nil {
 		if !w.registered {

@@ -22,6 +22,8 @@ type watch[P any] struct {
 	cancel context.CancelFunc
 	once   sync.Once
 
+	progress *progress // nil without telemetry
+
 	// Next holds the lock next. The lock mu is held only briefly, so Cursor and Close never wait for a database.
 	next sync.Mutex
 	err  error // the final error
@@ -57,7 +59,7 @@ type watch[P any] struct {
 
 func (f *Feed[P]) newWatch(r *run[P], filter key.Filter, at P) *watch[P] {
 	w := &watch[P]{feed: f, run: r, at: at, lookupLimit: maxPreviousReads}
-	w.filter, w.wake = filter, make(chan struct{}, 1)
+	w.filter, w.wake, w.progress = filter, make(chan struct{}, 1), f.open.add(&r.published)
 	w.lifetime, w.cancel = context.WithCancel(context.Background())
 	return w
 }
@@ -133,6 +135,7 @@ func (w *watch[P]) Close() {
 		r := w.currentRun()
 		r.unfollow(&w.subscriber)
 		r.release()
+		w.feed.open.remove(w.progress)
 	})
 	w.freeIfClosed()
 }

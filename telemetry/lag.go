@@ -1,0 +1,59 @@
+package telemetry
+
+import (
+	"sync"
+	"time"
+)
+
+// Lag measures for how long a feed has been behind, as far as it knows. The zero value is not behind.
+type Lag struct {
+	mu      sync.Mutex
+	waiting int64     // the number that the feed has to reach; 0: none
+	since   time.Time // when the number was known
+	lost    time.Time // since when the database has not answered; zero: it answers
+}
+
+// Update records that the feed has reached a number, and that changes up to another number were known at some time. The lag ends when the
+// feed reaches a number that was known at its start.
+func (l *Lag) Update(reached, known int64, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lost = time.Time{}
+	if l.waiting > reached {
+		return
+	}
+	l.waiting = 0
+	if known > reached {
+		l.waiting, l.since = known, at
+	}
+}
+
+// Lost records that the database has not answered since a time. The next Update ends that.
+func (l *Lag) Lost(since time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lost.IsZero() {
+		l.lost = since
+	}
+}
+
+// Reset records that the feed has ended.
+func (l *Lag) Reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting, l.lost = 0, time.Time{}
+}
+
+// Duration returns the lag.
+func (l *Lag) Duration() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var lag time.Duration
+	if l.waiting != 0 {
+		lag = time.Since(l.since)
+	}
+	if !l.lost.IsZero() {
+		lag = max(lag, time.Since(l.lost))
+	}
+	return lag
+}
