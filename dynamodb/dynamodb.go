@@ -3,7 +3,6 @@ package dynamodb
 import (
 	"context"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -71,7 +70,7 @@ func New(ctx context.Context, db *dynamodb.Client, streamsClient *dynamodbstream
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	t := &table{layout: layout{o.Prefix}, db: db, name: o.Table, clock: request.NewClock(), opts: &o}
-	t.telemetry = telemetry.New(o.Telemetry, "aws.dynamodb", strings.TrimSuffix(o.Table+"/"+o.Prefix, "/"))
+	t.start(&o)
 	id, err := setup{t}.open(ctx)
 	if err != nil {
 		return nil, err
@@ -80,7 +79,7 @@ func New(ctx context.Context, db *dynamodb.Client, streamsClient *dynamodbstream
 	return &Backend{
 		Backend: backend.New(h, backend.Options[*streams.Position]{
 			MaxSize: o.MaxSize, MaxOps: maxOps, Timeout: o.Timeout, Outage: o.Outage, IdleTimeout: linger,
-			UnboundedFence: true, Telemetry: t.telemetry,
+			UnboundedFence: true, Telemetry: t.Recorder,
 			OnDelivered: func(ev *streams.Event) { h.marks.noteState(ev.Key, ev.At.Count(), !ev.Delete) },
 		}),
 		handle: h,

@@ -33,7 +33,7 @@ func newReader(t *table) *reader {
 // newBatcher returns a batcher of reads. A single read is a GetItem; reads that arrive while others are in flight are sent together
 // as a BatchGetItem, which consumes the same capacity.
 func newBatcher(t *table, strong bool) *batch.Batcher[item, item] {
-	return batch.New(batch.Options[item]{MaxCalls: 100, Workers: 2, WorkerAt: 32}, func(ctx context.Context, calls []*batch.Call[item, item]) {
+	return batch.New(batch.Options[item]{MaxCalls: 100, Workers: 2, WorkerAt: 32, Sizes: t.readSizes}, func(ctx context.Context, calls []*batch.Call[item, item]) {
 		if len(calls) == 1 {
 			calls[0].Done(t.get(ctx, strong, calls[0].Request))
 			return

@@ -11,26 +11,37 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/ashlar-dev/storage/dynamodb/internal/request"
-	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // table sends requests for the items of a store. All other parts of the adapter use it.
 type table struct {
 	layout
-	db        *dynamodb.Client
-	name      string
-	clock     *request.Clock
-	opts      *Options
-	telemetry *telemetry.Recorder
+	db    *dynamodb.Client
+	name  string
+	clock *request.Clock
+	opts  *Options
+	recorder
 }
 
 // retry sends a request until its outcome is known; see request.Retry. It is for requests that are safe to repeat.
 func retry[I, O any](ctx context.Context, t *table, send func(context.Context, I, ...func(*dynamodb.Options)) (O, error), in I) (out O, err error) {
-	_, err = request.Retry(ctx, t.clock, func(option func(*dynamodb.Options)) error {
+	_, err = t.attempt(ctx, func(option func(*dynamodb.Options)) error {
 		out, err = send(ctx, in, option)
 		return err
 	})
 	return out, err
+}
+
+// attempt sends a request until its outcome is known, as request.Retry does.
+func (t *table) attempt(ctx context.Context, send func(option func(*dynamodb.Options)) error) (maybe bool, err error) {
+	first := true
+	return request.Retry(ctx, t.clock, func(option func(*dynamodb.Options)) error {
+		if !first {
+			t.retries.Add(ctx, 1)
+		}
+		first = false
+		return send(option)
+	})
 }
 
 // condition is a condition of a request on an item. The zero value is no condition.
@@ -76,7 +87,7 @@ func (t *table) getAtomically(ctx context.Context, wanted ...item) ([]item, erro
 		in.TransactItems = append(in.TransactItems, types.TransactGetItem{Get: &types.Get{TableName: &t.name, Key: keys}})
 	}
 	var out *dynamodb.TransactGetItemsOutput
-	_, err := request.Retry(ctx, t.clock, func(option func(*dynamodb.Options)) (err error) {
+	_, err := t.attempt(ctx, func(option func(*dynamodb.Options)) (err error) {
 		out, err = t.db.TransactGetItems(ctx, in, option)
 		var cancelled *types.TransactionCanceledException
 		if errors.As(err, &cancelled) { // by a write of one of the items
@@ -104,7 +115,7 @@ func (t *table) getAll(ctx context.Context, strong bool, wanted []item, found fu
 	for i, w := range wanted {
 		left[i] = w
 	}
-	_, err := request.Retry(ctx, t.clock, func(option func(*dynamodb.Options)) error {
+	_, err := t.attempt(ctx, func(option func(*dynamodb.Options)) error {
 		for len(left) > 0 {
 			out, err := t.db.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{
 				RequestItems:           map[string]types.KeysAndAttributes{t.name: {Keys: left, ConsistentRead: &strong}},
@@ -199,14 +210,18 @@ func (t *table) describe(ctx context.Context) (*types.TableDescription, error) {
 }
 
 func (t *table) capacity() types.ReturnConsumedCapacity {
-	if t.opts.Spent == nil {
+	if t.opts.Spent == nil && t.units == nil {
 		return ""
 	}
 	return types.ReturnConsumedCapacityTotal
 }
 
 func (t *table) spent(c *types.ConsumedCapacity) {
-	if t.opts.Spent != nil && c != nil {
+	if c == nil {
+		return
+	}
+	t.units.Add(context.Background(), aws.ToFloat64(c.CapacityUnits))
+	if t.opts.Spent != nil {
 		t.opts.Spent(aws.ToFloat64(c.CapacityUnits))
 	}
 }
@@ -234,7 +249,7 @@ func (t *table) on(op types.TransactWriteItem, on condition) types.TransactWrite
 // transact sends a transaction until its outcome is known. With errCondition the reasons correspond to the items.
 func (t *table) transact(ctx context.Context, items ...types.TransactWriteItem) (reasons []types.CancellationReason, err error) {
 	token := newToken()
-	_, err = request.Retry(ctx, t.clock, func(option func(*dynamodb.Options)) error {
+	_, err = t.attempt(ctx, func(option func(*dynamodb.Options)) error {
 		reasons, err = t.transactOnce(ctx, token, items, option)
 		return err
 	})

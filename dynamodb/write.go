@@ -130,7 +130,7 @@ func (c *commit) try(ctx context.Context) (again bool, err error) {
 	}
 	var reasons []types.CancellationReason
 	var items *items
-	maybe, err := request.Retry(ctx, c.table.clock, func(option func(*dynamodb.Options)) error {
+	maybe, err := c.table.attempt(ctx, func(option func(*dynamodb.Options)) error {
 		return c.lease.with(ctx, c.guard, func(g *grant) (err error) {
 			if err := c.registry.enter(ctx, c.creates); err != nil {
 				return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/batch"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // sender sends requests. It joins concurrent requests to one transaction.
@@ -30,6 +31,7 @@ func newSender(c *conn, r *revocation) *sender {
 		Key:      func(r *request) string { return string(r.key(0)) },
 		Workers:  3,
 		WorkerAt: 64,
+		Sizes:    c.batchSizes(telemetry.Write),
 	}, s.sendBatch)
 	return s
 }
@@ -43,6 +45,7 @@ func (s *sender) submit(ctx context.Context, r *request) (outcome, error) {
 	if s.inFlight.Add(1) > 1 && !r.exclusive && (r.guard == nil || s.admission.Load() == 0) {
 		return s.batches.Do(ctx, r)
 	}
+	s.batches.Record(ctx)
 	outcomes, err := s.send(ctx, r)
 	if err != nil {
 		return outcome{}, err

@@ -25,7 +25,7 @@ type conn struct {
 	ownsClient bool        // the handle closes the client
 	opts       Options
 	layout     layout
-	telemetry  *telemetry.Recorder
+	recorder
 
 	lifetime context.Context // ends with Close
 	cancel   context.CancelCauseFunc
@@ -43,8 +43,8 @@ func newConn(client *clientv3.Client, opts Options, ownsClient bool) *conn {
 	c := &conn{
 		client: client, kv: leaderKV{clientv3.NewKV(client)}, ranges: leaderKV{clientv3.NewKVFromKVClient(responseLimitKV{kv}, client)}, txns: kv,
 		ownsClient: ownsClient, opts: opts, layout: newLayout(opts.Prefix),
-		telemetry: telemetry.New(opts.Telemetry, "etcd", opts.Prefix),
 	}
+	c.startRecording()
 	c.lifetime, c.cancel = context.WithCancelCause(context.Background())
 	return c
 }
@@ -64,7 +64,7 @@ func pause(ctx context.Context, attempt int) bool {
 
 // retry sends an idempotent request until it is answered or ctx ends. Each attempt has its own timeout, so an unresponsive member does
 // not use up the time for the others.
-func retry[T any](ctx context.Context, request func(context.Context) (T, error)) (T, error) {
+func retry[T any](ctx context.Context, retries *telemetry.Series, request func(context.Context) (T, error)) (T, error) {
 	var none T
 	var cause error // the last error other than a timeout, if there was one
 	for attempt := 0; ; attempt++ {
@@ -83,6 +83,7 @@ func retry[T any](ctx context.Context, request func(context.Context) (T, error))
 		if final(err, attempt) {
 			return none, translate(err)
 		}
+		retries.Add(ctx, 1)
 		if !pause(ctx, attempt) {
 			return none, unavailable(ctx, cause)
 		}
@@ -158,7 +159,7 @@ func (c *conn) recent(ctx context.Context) (int64, error) {
 
 // revision returns the revision of the cluster, by a linearizable read.
 func (c *conn) revision(ctx context.Context) (int64, error) {
-	resp, err := retry(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) {
+	resp, err := retry(ctx, c.retries, func(ctx context.Context) (*clientv3.GetResponse, error) {
 		return c.kv.Get(ctx, c.layout.storeKey(), clientv3.WithCountOnly())
 	})
 	if err != nil {
@@ -232,7 +233,7 @@ func eventually(ctx context.Context, c *conn, read func(ctx context.Context, opt
 
 // linearizably sends a read linearizably. It retries until ctx ends.
 func linearizably(ctx context.Context, c *conn, read func(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error)) (*clientv3.GetResponse, error) {
-	resp, err := retry(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) { return read(ctx) })
+	resp, err := retry(ctx, c.retries, func(ctx context.Context) (*clientv3.GetResponse, error) { return read(ctx) })
 	if err != nil {
 		return nil, err
 	}

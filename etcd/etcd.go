@@ -120,7 +120,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, opts Options, owns
 			Timeout:     opts.Timeout,
 			Outage:      opts.Outage,
 			IdleTimeout: time.Minute,
-			Telemetry:   c.telemetry,
+			Telemetry:   c.Recorder,
 			OnDelivered: func(ev *event) { c.raiseRevision(ev.At.rev) },
 		}),
 		handle: h,

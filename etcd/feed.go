@@ -254,6 +254,7 @@ const (
 // Run implements driver.Source.
 func (s *source) Run(ctx context.Context, ready func(position), publish func([]*event, position)) error {
 	f := &follower{source: s, ready: ready, publish: publish, lastResponse: time.Now()}
+	defer s.c.endFeed()
 	for attempt := 0; ; attempt++ {
 		before := f.lastResponse
 		err := f.follow(ctx)
@@ -269,6 +270,8 @@ func (s *source) Run(ctx context.Context, ready func(position), publish func([]*
 		if f.lastResponse.After(before) {
 			attempt = 0
 		}
+		s.c.lag.Lost(f.lastResponse)
+		s.c.Logger().WarnContext(ctx, "the feed cannot read changes", "error", err)
 		if !pause(ctx, attempt) {
 			return ctx.Err()
 		}
@@ -309,6 +312,7 @@ func (f *follower) follow(ctx context.Context) error {
 		f.ready(endOf(from))
 	}
 	f.lastResponse = time.Now()
+	c.lag.Answered()
 	return f.receive(ctx, stream, from)
 }
 
@@ -402,6 +406,7 @@ func (f *follower) take(ctx context.Context, changes []*mvccpb.Event, progress i
 		if progress > f.at {
 			f.at = progress
 			f.publish(nil, endOf(progress))
+			f.source.c.published.Store(progress)
 		}
 		return nil
 	}
@@ -422,6 +427,7 @@ func (f *follower) take(ctx context.Context, changes []*mvccpb.Event, progress i
 		events[len(events)-1].At = endOf(rev) // the revision is complete; this gives a shorter cursor
 		f.at = rev
 		f.publish(events, endOf(rev))
+		f.source.c.published.Store(rev)
 		return true
 	})
 	return err

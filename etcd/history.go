@@ -45,7 +45,7 @@ func (h historian) Revisions(ctx context.Context) (oldest, newest int64, err err
 
 // readableAt returns the newest revision, by a linearizable read. It fails if rev cannot be read any more.
 func (h historian) readableAt(ctx context.Context, rev int64) (newest int64, err error) {
-	resp, err := retry(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) {
+	resp, err := retry(ctx, h.retries, func(ctx context.Context) (*clientv3.GetResponse, error) {
 		return h.kv.Get(ctx, h.layout.storeKey(), clientv3.WithCountOnly(), clientv3.WithRev(rev))
 	})
 	if err != nil {
@@ -57,7 +57,7 @@ func (h historian) readableAt(ctx context.Context, rev int64) (newest int64, err
 
 // queryOldest records the oldest revision that can be read. It needs a compacted revision to start a watch from.
 func (h historian) queryOldest(ctx context.Context, compacted int64) error {
-	_, err := retry(ctx, func(ctx context.Context) (struct{}, error) {
+	_, err := retry(ctx, h.retries, func(ctx context.Context) (struct{}, error) {
 		s, err := openStream(ctx, h.conn, []byte(h.layout.storeKey()), nil, compacted)
 		if err == nil {
 			defer s.close()
@@ -123,7 +123,7 @@ func (h historian) Compact(ctx context.Context, revision int64) error {
 		return nil
 	}
 	// If the first answer was lost, etcd answers the retry with ErrCompacted.
-	_, err = retry(ctx, func(ctx context.Context) (*clientv3.CompactResponse, error) {
+	_, err = retry(ctx, h.retries, func(ctx context.Context) (*clientv3.CompactResponse, error) {
 		return h.client.Compact(clientv3.WithRequireLeader(ctx), revision)
 	})
 	switch {

@@ -30,7 +30,7 @@ func (m mover) ReadNote(ctx context.Context, name string) (value []byte, revisio
 
 func (m mover) getNote(ctx context.Context, key string) (kv *mvccpb.KeyValue, err error) {
 	err = m.call(ctx, func(ctx context.Context) error {
-		resp, err := retry(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) { return m.kv.Get(ctx, key) })
+		resp, err := retry(ctx, m.retries, func(ctx context.Context) (*clientv3.GetResponse, error) { return m.kv.Get(ctx, key) })
 		if err == nil {
 			kv = first(resp.Kvs)
 		}
@@ -48,7 +48,7 @@ func (m mover) WriteNote(ctx context.Context, name string, value []byte, revisio
 	}
 	err = m.call(ctx, func(ctx context.Context) error {
 		// A retry after a lost answer may conflict with the first attempt. The caller then reads the note.
-		resp, err := retry(ctx, func(ctx context.Context) (*pb.TxnResponse, error) {
+		resp, err := retry(ctx, m.retries, func(ctx context.Context) (*pb.TxnResponse, error) {
 			return m.txn(ctx, &pb.TxnRequest{
 				Compare: []*pb.Compare{compareRevision([]byte(key), rev)},
 				Success: []*pb.RequestOp{opPut([]byte(key), value)},
@@ -72,7 +72,7 @@ func (m mover) DeleteNote(ctx context.Context, name, revision string) error {
 	key := m.layout.noteKey(name)
 	rev, _ := parseRevision(revision)
 	return m.call(ctx, func(ctx context.Context) error {
-		resp, err := retry(ctx, func(ctx context.Context) (*pb.TxnResponse, error) {
+		resp, err := retry(ctx, m.retries, func(ctx context.Context) (*pb.TxnResponse, error) {
 			return m.txn(ctx, &pb.TxnRequest{
 				Compare: []*pb.Compare{compareRevision([]byte(key), rev)},
 				Success: []*pb.RequestOp{opDelete([]byte(key))},
@@ -220,7 +220,7 @@ func (m mover) SetFenceAt(ctx context.Context, fence *driver.Fence, epoch string
 		value = append(value, kv.Value[:min(len(kv.Value), maxTokens*tokenLen)]...)
 	}
 	err = m.call(ctx, func(ctx context.Context) error {
-		resp, err := retry(ctx, func(ctx context.Context) (*pb.TxnResponse, error) {
+		resp, err := retry(ctx, m.retries, func(ctx context.Context) (*pb.TxnResponse, error) {
 			return m.txn(ctx, &pb.TxnRequest{
 				Compare: []*pb.Compare{compareRevision(key, rev)},
 				Success: []*pb.RequestOp{change, opPut(key, value)},
@@ -262,7 +262,7 @@ func epochOf(kv *mvccpb.KeyValue) string {
 // Fence implements driver.Mover.
 func (m mover) Fence(ctx context.Context) (state driver.FenceState, err error) {
 	err = m.call(ctx, func(ctx context.Context) error {
-		resp, err := retry(ctx, func(ctx context.Context) (*pb.TxnResponse, error) {
+		resp, err := retry(ctx, m.retries, func(ctx context.Context) (*pb.TxnResponse, error) {
 			return m.txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{m.layout.getFence(), opGet([]byte(m.layout.epochKey()))}})
 		})
 		if err != nil {

@@ -188,7 +188,7 @@ func (p revisionReader) readBefore(ctx context.Context, events []*event, wanted 
 		gets[i] = opGet(p.layout.resource(events[at].Key))
 		gets[i].GetRequestRange().Revision = events[at].Revision - 1
 	}
-	resp, err := retry(ctx, func(ctx context.Context) (*pb.TxnResponse, error) {
+	resp, err := retry(ctx, p.retries, func(ctx context.Context) (*pb.TxnResponse, error) {
 		return p.txn(ctx, &pb.TxnRequest{Success: gets})
 	})
 	if err != nil {

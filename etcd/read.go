@@ -12,6 +12,7 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/batch"
 	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // reading is the result of reading a key.
@@ -36,6 +37,7 @@ func newReader(c *conn) *reader {
 		MaxCalls: min(c.opts.MaxTxnOps, maxReads),
 		Workers:  2,
 		WorkerAt: 100,
+		Sizes:    c.batchSizes(telemetry.Read),
 	}, r.readBatch)
 	return r
 }
@@ -74,7 +76,7 @@ func (r *reader) get(ctx context.Context, etcdKey []byte) (reading, error) {
 			return answer, nil
 		}
 	}
-	return retry(ctx, func(ctx context.Context) (reading, error) { return r.getSingle(ctx, etcdKey) })
+	return retry(ctx, r.retries, func(ctx context.Context) (reading, error) { return r.getSingle(ctx, etcdKey) })
 }
 
 func (r *reader) getSingle(ctx context.Context, etcdKey []byte) (reading, error) {

@@ -63,7 +63,7 @@ func (r *revocation) advance(ctx context.Context, sent int64) error {
 	if r.position() != sent {
 		return nil
 	}
-	resp, err := retry(ctx, func(ctx context.Context) (*clientv3.PutResponse, error) {
+	resp, err := retry(ctx, r.retries, func(ctx context.Context) (*clientv3.PutResponse, error) {
 		return r.kv.Put(ctx, r.key, "")
 	})
 	if err != nil {

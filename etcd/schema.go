@@ -54,7 +54,7 @@ func identify(ctx context.Context, c *conn, r *revocation) (driver.StoreID, erro
 	if c.opts.NoCreate {
 		create = opGet(storeKey)
 	}
-	resp, err := retry(ctx, func(ctx context.Context) (*pb.TxnResponse, error) {
+	resp, err := retry(ctx, c.retries, func(ctx context.Context) (*pb.TxnResponse, error) {
 		return c.txn(ctx, &pb.TxnRequest{
 			Compare: []*pb.Compare{compareRevision(storeKey, 0)},
 			Success: []*pb.RequestOp{create, r.get()},

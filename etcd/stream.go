@@ -176,7 +176,7 @@ func scan(ctx context.Context, c *conn, key []byte, from, until int64, each func
 	if from > until {
 		return nil
 	}
-	_, err := retry(ctx, func(ctx context.Context) (struct{}, error) {
+	_, err := retry(ctx, c.retries, func(ctx context.Context) (struct{}, error) {
 		next, err := scanOnce(ctx, c, key, from, until, each)
 		from = next
 		return struct{}{}, err

@@ -87,9 +87,12 @@ func (w *writer) run(ctx context.Context, r *request) (rev int64, err error) {
 		case ctx.Err() != nil:
 			return 0, unavailable(ctx, err)
 		case errors.As(err, &lost):
+			w.lost.Add(ctx, 1)
+			w.Logger().InfoContext(ctx, "the answer to a write was lost", "error", err)
 			if o, known, err = w.resolve(ctx, r, lost); err != nil {
 				return 0, err
 			}
+			w.countSettled(ctx, known && o.rev != 0)
 			if !known && !lost.inFlight() {
 				if lost.single {
 					return 0, translate(lost.cause)
@@ -102,6 +105,7 @@ func (w *writer) run(ctx context.Context, r *request) (rev int64, err error) {
 		}
 		switch {
 		case !known:
+			w.retries.Add(ctx, 1)
 			if !pause(ctx, attempt) {
 				return 0, unavailable(ctx, err)
 			}

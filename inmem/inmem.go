@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync/atomic"
 
+	"go.opentelemetry.io/otel/attribute"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/backend"
@@ -51,6 +53,7 @@ func open(s *store, opts *Options) *Backend {
 	}
 	s.limitHistory(opts.History, opts.HistoryBytes)
 	h := &handle{store: s, telemetry: telemetry.New(opts.Telemetry, "memory", opts.name)}
+	h.telemetry.Observe(telemetry.HistorySize, func(observe func(float64, ...attribute.KeyValue)) { observe(float64(s.historySize())) })
 	return &Backend{
 		Backend: backend.New(h, backend.Options[position]{
 			MaxSize:   opts.MaxSize,

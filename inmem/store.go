@@ -66,6 +66,13 @@ func (s *store) limitHistory(changes, bytes int) {
 	s.history.setLimits(changes, bytes)
 }
 
+// historySize returns the number of changes in history.
+func (s *store) historySize() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return len(s.history.events)
+}
+
 // lockForWriting acquires the lock when the history has space for more changes. If ctx ends earlier, it returns an error
 // without the lock.
 func (s *store) lockForWriting(ctx context.Context) error {

@@ -55,6 +55,7 @@ func (s *source) Run(ctx context.Context, ready func(position), publish func([]*
 		}
 		switch {
 		case err == nil:
+			s.telemetry.lag.Answered()
 			r.reportStall(ctx)
 			outageStart, pause = time.Time{}, 20*time.Millisecond
 		case ctx.Err() != nil:

@@ -171,6 +171,13 @@ func TestRetentionIsReported(t *testing.T) {
 	fixture.Eventually(t, "a horizon", func() bool {
 		return r.Total(t, telemetry.RetentionDuration, "error.type=") > 0 && r.Total(t, telemetry.HistorySize) > 0 && r.Total(t, telemetry.HorizonAge) > 0
 	})
+	fixture.WatchChanges(t, b)
+	if _, err := b.Read(ctx, storage.StrongConsistency, fixture.Resource("0", "v").Id); err != nil {
+		t.Fatal(err)
+	}
+	if missing := r.Missing(t, "Postgres"); len(missing) > 0 {
+		t.Errorf("no values of %v", missing)
+	}
 	if n := r.Total(t, telemetry.RetentionDuration, "error.type=_OTHER"); n != 0 {
 		t.Errorf("%v failed runs, expected none", n)
 	}

@@ -13,6 +13,7 @@ import (
 
 // database is an opened file with its lock file and its reading connections.
 type database struct {
+	recorder
 	path     string
 	options  Options
 	lockFile *lockFile
@@ -39,6 +40,7 @@ func openDatabase(path string, options Options) (*database, error) {
 	}
 	d := &database{path: path, options: options, lockFile: lock, files: newStoreFiles(path, id)}
 	d.readers = newPool(options.Readers, options.Timeout, func(ctx context.Context) (*conn, error) { return d.connectReader(ctx, 2<<10) })
+	d.startRecording()
 	return d, nil
 }
 

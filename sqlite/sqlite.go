@@ -11,7 +11,6 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/backend"
-	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // Backend is an opened SQLite file. It implements storage.Backend, storage.Pager, storage.Resumer and storage.Transactor, and its
@@ -51,7 +50,7 @@ func New(ctx context.Context, path string, options *Options) (*Backend, error) {
 			BoundedGet:  true, // a lookup takes less time than setting a timer, and the busy timeout bounds its waits
 			Outage:      o.Outage,
 			IdleTimeout: 10 * time.Second,
-			Telemetry:   telemetry.New(o.Telemetry, "sqlite", path),
+			Telemetry:   s.Recorder,
 		}),
 		handle: s,
 	}, nil

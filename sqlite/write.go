@@ -175,6 +175,7 @@ func (w *writer) runBatch() {
 		return
 	}
 	w.batch = w.queue.drain(w.batch[:0])
+	w.database.batchSizes.Add(context.Background(), float64(len(w.batch)))
 	if err == nil {
 		err = w.applyAndCommit(&t, w.batch)
 	}
@@ -246,6 +247,7 @@ func (w *writer) applyAndCommit(t *txn, batch []*request) (err error) {
 			return fmt.Errorf("%w: %w", errUnknownOutcome, err)
 		}
 		w.commits = append(w.commits, w.source.committedRows(t, batch))
+		w.database.changes.Store(t.last.seq - t.bounds.horizon)
 	}
 	return nil
 }

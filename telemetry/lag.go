@@ -18,7 +18,6 @@ type Lag struct {
 func (l *Lag) Update(reached, known int64, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lost = time.Time{}
 	if l.waiting > reached {
 		return
 	}
@@ -28,13 +27,20 @@ func (l *Lag) Update(reached, known int64, at time.Time) {
 	}
 }
 
-// Lost records that the database has not answered since a time. The next Update ends that.
+// Lost records that the database has not answered since a time. Answered ends that.
 func (l *Lag) Lost(since time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.lost.IsZero() {
 		l.lost = since
 	}
+}
+
+// Answered records that the database answers.
+func (l *Lag) Answered() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lost = time.Time{}
 }
 
 // Reset records that the feed has ended.

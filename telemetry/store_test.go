@@ -1,7 +1,9 @@
 package telemetry_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -9,8 +11,60 @@ import (
 	_ "github.com/ashlar-dev/storage/inmem"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/internal/test/reports"
+	_ "github.com/ashlar-dev/storage/sqlite"
 	"github.com/ashlar-dev/storage/telemetry"
 )
+
+// Stores without a server report what docs/metrics.md lists, and the backlog of a watch that does not read.
+func TestGauges(t *testing.T) {
+	t.Parallel()
+	for store, url := range map[string]string{"memory": "mem://", "SQLite": "sqlite:" + t.TempDir() + "/store.db"} {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			r := reports.New()
+			b, err := storage.Open(r.Context(t.Context()), url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer b.Close()
+			reading, stopped := fixture.WatchChanges(t, b), fixture.WatchChanges(t, b)
+			for i := range 3 {
+				fixture.Write(t, b, fixture.Resource(fmt.Sprint(i), strings.Repeat("v", 1000)))
+				fixture.Next(t, reading)
+			}
+			if n := r.Total(t, telemetry.Watches); n != 2 {
+				t.Errorf("%v watches, expected 2", n)
+			}
+			if n := r.Total(t, telemetry.WatchBacklog); n < 3000 {
+				t.Errorf("a backlog of %v bytes, expected 3,000 or more", n)
+			}
+			for range 3 {
+				fixture.Next(t, stopped)
+			}
+			for _, w := range []storage.Watch{reading, stopped} {
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel()
+				if _, err := w.Next(ctx); err == nil {
+					t.Error("a watch has another event")
+				}
+			}
+			stopped.Close()
+			if n := r.Total(t, telemetry.Watches); n != 1 {
+				t.Errorf("%v watches, expected 1", n)
+			}
+			if missing := r.Missing(t, store); len(missing) > 0 {
+				t.Errorf("no values of %v", missing)
+			}
+			if n := r.Total(t, telemetry.HistorySize); n != 3 {
+				t.Errorf("%v changes, expected 3", n)
+			}
+			b.Close()
+			if n := len(r.Values(t, telemetry.Watches)); n != 0 {
+				t.Error("a closed store is still observed")
+			}
+		})
+	}
+}
 
 // A store that is opened by a URL counts calls by operation and result, and ends a span for each.
 func TestCalls(t *testing.T) {

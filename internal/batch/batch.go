@@ -306,6 +306,9 @@ func (b *Batcher[Q, R]) take(cancel context.CancelFunc) []*Call[Q, R] {
 	return calls
 }
 
+// Record records a call that the caller sends by itself as a batch.
+func (b *Batcher[Q, R]) Record(ctx context.Context) { b.opts.Sizes.Add(ctx, 1) }
+
 // Close refuses new calls and waits for the accepted ones.
 func (b *Batcher[Q, R]) Close() {
 	b.mu.Lock()

@@ -106,6 +106,23 @@ func (r *Reports) Total(t testing.TB, m *telemetry.Metric, attributes ...string)
 	return total
 }
 
+// Missing returns the gauges, batch sizes and calls that docs/metrics.md promises for a store, and that it does not report. A store
+// without stalls reports none.
+func (r *Reports) Missing(t testing.TB, store string) (names []string) {
+	t.Helper()
+	for _, m := range telemetry.Metrics() {
+		expected := m == telemetry.OperationDuration || m == telemetry.BatchSize || m == telemetry.Capacity ||
+			(m.Kind == telemetry.Gauge || m.Kind == telemetry.UpDownCounter) && m != telemetry.FeedBlocked
+		switch got := len(r.Values(t, m)) > 0; {
+		case slices.Contains(m.Stores, store) && expected && !got:
+			names = append(names, m.Name)
+		case !slices.Contains(m.Stores, store) && got:
+			t.Errorf("%s reports %s, but docs/metrics.md does not list it there", store, m.Name)
+		}
+	}
+	return names
+}
+
 // buffer is a bytes.Buffer for concurrent use.
 type buffer struct {
 	mu   sync.Mutex
