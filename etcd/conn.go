@@ -44,7 +44,7 @@ func newConn(client *clientv3.Client, opts Options, ownsClient bool) *conn {
 		client: client, kv: leaderKV{clientv3.NewKV(client)}, ranges: leaderKV{clientv3.NewKVFromKVClient(responseLimitKV{kv}, client)}, txns: kv,
 		ownsClient: ownsClient, opts: opts, layout: newLayout(opts.Prefix),
 	}
-	c.startRecording()
+	c.recorder.start(&c.opts, &c.newestRevision)
 	c.lifetime, c.cancel = context.WithCancelCause(context.Background())
 	return c
 }

@@ -19,23 +19,23 @@ type recorder struct {
 	published atomic.Int64 // the last revision that the feed has published; 0 while it does not run
 }
 
-// startRecording starts the recording of what a handle does.
-func (c *conn) startRecording() {
-	c.Recorder = telemetry.New(c.opts.Telemetry, "etcd", c.opts.Prefix)
-	c.retries, c.lost = c.Series(telemetry.Retries), c.Series(telemetry.LostAnswers)
-	c.applied = c.Series(telemetry.SettledWrites, attribute.String(telemetry.Outcome, "applied"))
-	c.notApplied = c.Series(telemetry.SettledWrites, attribute.String(telemetry.Outcome, "not_applied"))
-	c.Observe(telemetry.FeedLag, func(observe func(float64, ...attribute.KeyValue)) {
-		if published := c.published.Load(); published != 0 {
-			c.lag.Update(published, c.newestRevision.Load(), time.Now())
+// start starts the recording of what a handle does. newest is the newest revision that the handle knows.
+func (r *recorder) start(opts *Options, newest *atomic.Int64) {
+	r.Recorder = telemetry.New(opts.Telemetry, "etcd", opts.Prefix)
+	r.retries, r.lost = r.Series(telemetry.Retries), r.Series(telemetry.LostAnswers)
+	r.applied = r.Series(telemetry.SettledWrites, attribute.String(telemetry.Outcome, "applied"))
+	r.notApplied = r.Series(telemetry.SettledWrites, attribute.String(telemetry.Outcome, "not_applied"))
+	r.Observe(telemetry.FeedLag, func(observe func(float64, ...attribute.KeyValue)) {
+		if published := r.published.Load(); published != 0 {
+			r.lag.Update(published, newest.Load(), time.Now())
 		}
-		observe(c.lag.Duration().Seconds())
+		observe(r.lag.Duration().Seconds())
 	})
 }
 
 // batchSizes returns the series of the sizes of batches of an operation.
-func (c *conn) batchSizes(operation telemetry.Operation) *telemetry.Series {
-	return c.Series(telemetry.BatchSize, attribute.String(telemetry.OperationName, operation.String()))
+func (r *recorder) batchSizes(operation telemetry.Operation) *telemetry.Series {
+	return r.Series(telemetry.BatchSize, attribute.String(telemetry.OperationName, operation.String()))
 }
 
 // countSettled counts a write with a lost answer whose outcome was determined.

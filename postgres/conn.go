@@ -55,7 +55,11 @@ func newDatabase(main *pgxpool.Pool, opts Options) (*database, error) {
 	if opts.Replica != nil {
 		d.replica = &replica{pool: opts.Replica, primary: main, sql: newReplicaStatements(opts.Schema)}
 	}
-	d.telemetry.observe(d)
+	pools := map[string]*pgxpool.Pool{"main": d.main, "feed": d.side}
+	if opts.Replica != nil {
+		pools["replica"] = opts.Replica
+	}
+	d.telemetry.observe(pools)
 	return d, nil
 }
 

@@ -33,7 +33,7 @@ func (s *source) Run(ctx context.Context, ready func(position), publish func([]*
 	r := &run{source: s, in: s.inbox.open(), publish: publish}
 	defer s.inbox.close(r.in)
 	defer s.telemetry.lag.Reset()
-	defer r.endStall(ctx)
+	defer s.telemetry.endStall(ctx)
 	if !s.opts.NoListen {
 		listening := make(chan struct{})
 		ctx, cancel := context.WithCancel(ctx)
@@ -56,7 +56,7 @@ func (s *source) Run(ctx context.Context, ready func(position), publish func([]*
 		switch {
 		case err == nil:
 			s.telemetry.lag.Answered()
-			r.reportStall(ctx)
+			s.telemetry.reportStall(ctx, r.stallStart, r.at.revision, func() (int, string, error) { return r.pendingWriter(ctx) })
 			outageStart, pause = time.Time{}, 20*time.Millisecond
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -193,7 +193,6 @@ type run struct {
 	stallStart   time.Time     // since when all visible changes are behind a missing number, pending or rolled back
 	pollPause    time.Duration // length of the last pause since then
 	nextPollAt   time.Time     // earliest time of the next poll
-	stallReadAt  time.Time     // when the session of the pending commit was last read
 }
 
 // begin reads the position of the end of the history.
@@ -252,6 +251,14 @@ func (r *run) poll(ctx context.Context) (again time.Duration, err error) {
 		return r.pollPause, nil
 	}
 	return 0, nil
+}
+
+// pendingWriter returns the server process of the session with the lowest note, and the event that it waits for.
+func (r *run) pendingWriter(ctx context.Context) (pid int, event string, err error) {
+	err = r.source.poll(ctx, r.side, func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, r.sql.pendingWriter).Scan(&pid, &event)
+	})
+	return pid, event, err
 }
 
 // thorough reports whether the next poll must read how far the history is final: because a proof was requested, or because a

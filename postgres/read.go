@@ -23,7 +23,7 @@ type reader struct {
 
 func newReader(d *database, f *frontier) *reader {
 	r := &reader{database: d, frontier: f}
-	r.batch = batch.New(batch.Options[[]byte]{MaxCalls: 256, Workers: 2, WorkerAt: 100, Direct: true, Sizes: d.batchSizes(telemetry.Read)}, r.readBatch)
+	r.batch = batch.New(batch.Options[[]byte]{MaxCalls: 256, Workers: 2, WorkerAt: 100, Direct: true, Sizes: d.telemetry.batchSizes(telemetry.Read)}, r.readBatch)
 	return r
 }
 

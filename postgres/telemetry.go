@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.opentelemetry.io/otel/attribute"
 
@@ -24,9 +23,8 @@ type recorder struct {
 
 // stall is a pending commit that blocks the feed.
 type stall struct {
-	since time.Time
-	pid   int    // of the session, 0 if it is unknown
-	event string // what the session waits for
+	since, readAt time.Time
+	pid           int // of the session, 0 if it is unknown
 }
 
 // horizon is the oldest readable state, as retention has read it.
@@ -45,8 +43,8 @@ func (r *recorder) start(opts *Options, pool *pgxpool.Pool) {
 	r.notApplied = r.Series(telemetry.SettledWrites, attribute.String(telemetry.Outcome, "not_applied"))
 }
 
-// observe observes the gauges of a handle.
-func (r *recorder) observe(d *database) {
+// observe observes the gauges of a handle with these pools of connections.
+func (r *recorder) observe(pools map[string]*pgxpool.Pool) {
 	r.Observe(telemetry.FeedLag, func(observe func(float64, ...attribute.KeyValue)) { observe(r.lag.Duration().Seconds()) })
 	r.Observe(telemetry.FeedBlocked, func(observe func(float64, ...attribute.KeyValue)) {
 		if s := r.stall.Load(); s != nil {
@@ -63,10 +61,6 @@ func (r *recorder) observe(d *database) {
 			observe((h.age + time.Since(h.readAt)).Seconds())
 		}
 	})
-	pools := map[string]*pgxpool.Pool{"main": d.main, "feed": d.side}
-	if d.replica != nil {
-		pools["replica"] = d.replica.pool
-	}
 	r.Observe(telemetry.ConnectionCount, func(observe func(float64, ...attribute.KeyValue)) {
 		for name, pool := range pools {
 			stat := pool.Stat()
@@ -82,8 +76,8 @@ func (r *recorder) observe(d *database) {
 }
 
 // batchSizes returns the series of the sizes of batches of an operation.
-func (d *database) batchSizes(operation telemetry.Operation) *telemetry.Series {
-	return d.telemetry.Series(telemetry.BatchSize, attribute.String(telemetry.OperationName, operation.String()))
+func (r *recorder) batchSizes(operation telemetry.Operation) *telemetry.Series {
+	return r.Series(telemetry.BatchSize, attribute.String(telemetry.OperationName, operation.String()))
 }
 
 // countLost counts and logs attempts whose answer was lost.
@@ -92,34 +86,30 @@ func (r *recorder) countLost(ctx context.Context, attempts int, cause error) {
 	r.Logger().InfoContext(ctx, "the answer to a write was lost", "writes", attempts, "error", cause)
 }
 
-// reportAfter is how long a commit blocks the feed before it is reported.
+// reportAfter is how long a commit blocks the feed before it is reported, and how long a report is valid.
 const reportAfter = time.Second
 
-// reportStall reports the commit that blocks the feed, if it has done so for some time, or the end of a reported stall.
-func (r *run) reportStall(ctx context.Context) {
-	reported := r.telemetry.stall.Load()
-	switch {
-	case r.stallStart.IsZero():
+// reportStall reports the commit that has blocked the feed since a time, after a revision. A zero time is the end of the stall. read returns
+// the server process of the commit's session, and the event that it waits for.
+func (r *recorder) reportStall(ctx context.Context, since time.Time, revision int64, read func() (pid int, event string, err error)) {
+	if since.IsZero() {
 		r.endStall(ctx)
-	case r.telemetry.Recorder == nil || time.Since(r.stallStart) < reportAfter:
-	case reported == nil || time.Since(r.stallReadAt) > reportAfter:
-		now := stall{since: r.stallStart}
-		r.stallReadAt = time.Now()
-		err := r.source.poll(ctx, r.side, func(ctx context.Context, conn *pgx.Conn) error {
-			return conn.QueryRow(ctx, r.sql.pendingWriter).Scan(&now.pid, &now.event)
-		})
-		r.telemetry.stall.Store(&now)
-		if err == nil && (reported == nil || reported.pid != now.pid) {
-			r.telemetry.Logger().WarnContext(ctx, "a pending commit blocks the feed",
-				telemetry.SessionPID, now.pid, "waits for", now.event, "after revision", r.at.revision)
-		}
+		return
+	}
+	reported := r.stall.Load()
+	if r.Recorder == nil || time.Since(since) < reportAfter || reported != nil && time.Since(reported.readAt) < reportAfter {
+		return
+	}
+	pid, event, err := read()
+	r.stall.Store(&stall{since: since, readAt: time.Now(), pid: pid})
+	if err == nil && (reported == nil || reported.pid != pid) {
+		r.Logger().WarnContext(ctx, "a pending commit blocks the feed", telemetry.SessionPID, pid, "waits for", event, "after revision", revision)
 	}
 }
 
 // endStall records that no commit blocks the feed.
-func (r *run) endStall(ctx context.Context) {
-	if reported := r.telemetry.stall.Swap(nil); reported != nil {
-		r.telemetry.Logger().InfoContext(ctx, "the feed is not blocked any more",
-			telemetry.SessionPID, reported.pid, "after", time.Since(reported.since))
+func (r *recorder) endStall(ctx context.Context) {
+	if reported := r.stall.Swap(nil); reported != nil {
+		r.Logger().InfoContext(ctx, "the feed is not blocked any more", telemetry.SessionPID, reported.pid, "after", time.Since(reported.since))
 	}
 }

@@ -32,7 +32,7 @@ func newWriter(d *database, in *currentInbox, n *notifier) *writer {
 		Size: func(m *mutation) int { return len(m.data) },
 		Key:  func(m *mutation) string { return string(m.keyBytes) },
 
-		Sizes: d.batchSizes(telemetry.Write),
+		Sizes: d.telemetry.batchSizes(telemetry.Write),
 	}, w.writeBatch)
 	return w
 }

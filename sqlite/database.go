@@ -40,7 +40,9 @@ func openDatabase(path string, options Options) (*database, error) {
 	}
 	d := &database{path: path, options: options, lockFile: lock, files: newStoreFiles(path, id)}
 	d.readers = newPool(options.Readers, options.Timeout, func(ctx context.Context) (*conn, error) { return d.connectReader(ctx, 2<<10) })
-	d.startRecording()
+	d.recorder.start(&options, path, func() (idle, open int) {
+		return len(d.readers.free), cap(d.readers.slots) - len(d.readers.slots)
+	})
 	return d, nil
 }
 

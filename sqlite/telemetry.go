@@ -15,22 +15,21 @@ type recorder struct {
 	changes    atomic.Int64 // in history, after the last commit of this handle; 0 before it
 }
 
-// startRecording starts the recording of what a handle does.
-func (d *database) startRecording() {
-	d.Recorder = telemetry.New(d.options.Telemetry, "sqlite", d.path)
-	d.batchSizes = d.Series(telemetry.BatchSize, attribute.String(telemetry.OperationName, telemetry.Write.String()))
-	d.Observe(telemetry.HistorySize, func(observe func(float64, ...attribute.KeyValue)) {
-		if changes := d.changes.Load(); changes > 0 {
+// start starts the recording of what a handle does. connections returns the numbers of idle and of all open reading connections.
+func (r *recorder) start(o *Options, path string, connections func() (idle, open int)) {
+	r.Recorder = telemetry.New(o.Telemetry, "sqlite", path)
+	r.batchSizes = r.Series(telemetry.BatchSize, attribute.String(telemetry.OperationName, telemetry.Write.String()))
+	r.Observe(telemetry.HistorySize, func(observe func(float64, ...attribute.KeyValue)) {
+		if changes := r.changes.Load(); changes > 0 {
 			observe(float64(changes))
 		}
 	})
 	pool := attribute.String(telemetry.ConnectionPool, "readers")
-	d.Observe(telemetry.ConnectionCount, func(observe func(float64, ...attribute.KeyValue)) {
-		idle := len(d.readers.free)
+	r.Observe(telemetry.ConnectionCount, func(observe func(float64, ...attribute.KeyValue)) {
+		idle, open := connections()
 		observe(float64(idle), pool, attribute.String(telemetry.ConnectionState, "idle"))
-		observe(float64(cap(d.readers.slots)-len(d.readers.slots)-idle), pool, attribute.String(telemetry.ConnectionState, "used"))
+		observe(float64(open-idle), pool, attribute.String(telemetry.ConnectionState, "used"))
 	})
-	d.Observe(telemetry.ConnectionMax, func(observe func(float64, ...attribute.KeyValue)) {
-		observe(float64(cap(d.readers.slots)), pool)
-	})
+	limit := float64(o.Readers)
+	r.Observe(telemetry.ConnectionMax, func(observe func(float64, ...attribute.KeyValue)) { observe(limit, pool) })
 }
