@@ -113,7 +113,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 4 conflict with a concur
 // serverFlags adds the flags that name a server and configure the connection.
 func serverFlags(a *cli.App, root *cobra.Command) {
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.Server.Address, "server", "", "host:port of a server of resources (ashlar serve), instead of a store")
+	flags.StringVar(&a.Server.Address, "server", "", "host:port or unix:PATH of a server of resources (ashlar serve), instead of a store")
 	flags.StringVar(&a.Server.Token, "token", "", "token that identifies you to the server (default $ASHLAR_TOKEN)")
 	flags.StringVar(&a.TokenFile, "token-file", "", "file with the token, instead of --token")
 	flags.StringVar(&a.Server.CA, "ca", "", "file of the CA certificates for the server's certificate (default: the system's)")

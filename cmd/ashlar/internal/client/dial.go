@@ -25,7 +25,7 @@ import (
 
 // Options configure a connection to a server.
 type Options struct {
-	// Address is the server's host:port.
+	// Address is the server's host:port, or unix: and the path of its socket.
 	Address string
 	// Token identifies the caller to the server. Empty: none.
 	Token string
@@ -53,8 +53,11 @@ const connectTimeout = 20 * time.Second
 // Dial returns a backend that calls a server. It connects at the first call.
 func Dial(o Options) (*Backend, error) {
 	host, port, err := net.SplitHostPort(o.Address)
-	if err != nil || port == "" {
-		return nil, fmt.Errorf("%w: a server must be host:port, found %q", storage.ErrInvalid, o.Address)
+	switch {
+	case strings.HasPrefix(o.Address, "unix:"):
+		host = "localhost"
+	case err != nil || port == "":
+		return nil, fmt.Errorf("%w: a server must be host:port or unix:PATH, found %q", storage.ErrInvalid, o.Address)
 	}
 	if strings.ContainsFunc(o.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		// Otherwise every call would fail with an error that does not mention the token. The token itself never appears in messages.

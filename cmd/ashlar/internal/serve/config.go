@@ -61,6 +61,9 @@ type Config struct {
 
 	// Out receives the audit log if Audit is "-".
 	Out io.Writer
+	// WriteProbe is the time after which a probe also writes to the store. 0: probes only read.
+	WriteProbe time.Duration
+
 	// Logger receives the log of the server.
 	Logger *slog.Logger
 	// Reload makes the server read its files again at each signal. It also does so when a file changes.
@@ -116,8 +119,8 @@ func (c *Config) Check() error {
 	if c.RecordAuthor && c.Tokens == "" {
 		fault("--record-author needs --tokens: callers have no names without them")
 	}
-	if c.Drain < 0 || c.DrainDelay < 0 || c.ReadyTimeout <= 0 {
-		fault("--drain and --drain-delay must be 0 or more, and --ready-timeout more than 0")
+	if c.Drain < 0 || c.DrainDelay < 0 || c.WriteProbe < 0 || c.ReadyTimeout <= 0 {
+		fault("--drain, --drain-delay and --write-probe must be 0 or more, and --ready-timeout more than 0")
 	}
 	if c.ConnectionAge < 0 || c.Rate < 0 || c.TotalRate < 0 {
 		fault("--connection-age, --rate and --total-rate must be 0 or more")
@@ -146,6 +149,12 @@ func (c *Config) Check() error {
 
 // checkAddress rejects an invalid address, and an address that other machines can reach without TLS or, if identity is set, without an identity.
 func (c *Config) checkAddress(address string, identity bool) error {
+	if network, path := networkOf(address); network == "unix" {
+		if path == "" {
+			return errors.New("a unix socket needs a path, such as unix:/run/ashlar.sock")
+		}
+		return nil
+	}
 	at, err := net.ResolveTCPAddr("tcp", address)
 	switch {
 	case err != nil:

@@ -63,9 +63,9 @@ func (s *server) serveEtcd(ctx context.Context, keys *etcdserver.Server, clients
 	web := s.newHTTP(s.etcdHandler(json), true)
 	web.TLSConfig = nil // the shared port terminates TLS
 	s.goHTTP(g, web, port)
-	where := []any{"grpc", clients.Addr().String()}
+	where := []any{"grpc", addressOf(clients)}
 	if admin != nil {
-		where = append(where, "admin", admin.Addr().String())
+		where = append(where, "admin", addressOf(admin))
 		s.goAdmin(g, admin)
 	}
 	warning := ""

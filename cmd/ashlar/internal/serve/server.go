@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc/filters"
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
@@ -154,7 +155,7 @@ func (s *server) updateHealth(ctx context.Context) error {
 			}
 			continue
 		}
-		s.config.Logger.WarnContext(ctx, "the store does not answer", "error", err)
+		s.config.Logger.WarnContext(ctx, "the store is not ready", "error", err)
 		s.health.Shutdown()
 	}
 }
@@ -212,7 +213,7 @@ func (s *server) run(ctx context.Context, addresses []string, serve func(storage
 			err = errors.Join(err, fmt.Errorf("close the store: %w", e))
 		}
 	}()
-	s.ready = &readiness{backend: backend, timeout: s.config.ReadyTimeout}
+	s.ready = &readiness{backend: backend, timeout: s.config.ReadyTimeout, writeEvery: s.config.WriteProbe}
 	s.healthCtx, s.stopHealth = context.WithCancel(context.Background())
 	defer s.stopHealth()
 	return serve(backend, listeners)
@@ -250,6 +251,7 @@ func (s *server) wait(g *group, where []any, warning string, drain func()) error
 	g.Go(func() error {
 		<-g.failed.Done()
 		s.ready.draining.Store(true)
+		s.notifySystemd(context.WithoutCancel(g.ctx), daemon.SdNotifyStopping)
 		s.health.Shutdown()
 		if g.ctx.Err() != nil { // no part of the server has failed
 			s.delayDrain()
@@ -258,6 +260,7 @@ func (s *server) wait(g *group, where []any, warning string, drain func()) error
 		s.closeAdmin()
 		return nil
 	})
+	s.notifySystemd(g.ctx, daemon.SdNotifyReady)
 	s.config.Logger.InfoContext(g.ctx, "listening", append(where, "tls", s.certificates != nil)...)
 	if warning != "" {
 		s.config.Logger.WarnContext(g.ctx, warning)
@@ -267,12 +270,19 @@ func (s *server) wait(g *group, where []any, warning string, drain func()) error
 	return err
 }
 
+// notifySystemd reports a state to systemd, if it has started the server with Type=notify.
+func (s *server) notifySystemd(ctx context.Context, state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		s.config.Logger.WarnContext(ctx, "systemd was not notified", "state", state, "error", err)
+	}
+}
+
 // serve serves at the listeners for gRPC, HTTP and probes until ctx ends or one of them fails. The last two listeners may be nil.
 func (s *server) serve(ctx context.Context, listeners []net.Listener) error {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx)) // ends after the drain
 	defer stop()
 	g := newGroup(ctx)
-	where := []any{"grpc", listeners[0].Addr().String()}
+	where := []any{"grpc", addressOf(listeners[0])}
 	g.Go(func() error { return serveGRPC(s.grpc, s.config.limitConnections(listeners[0])) })
 	if listeners[1] != nil {
 		mux := http.NewServeMux()
@@ -283,11 +293,11 @@ func (s *server) serve(ctx context.Context, listeners []net.Listener) error {
 			s.addAdmin(mux)
 		}
 		s.goHTTP(g, s.newHTTP(mux, true), s.config.limitConnections(listeners[1]))
-		where = append(where, "http", listeners[1].Addr().String())
+		where = append(where, "http", addressOf(listeners[1]))
 	}
 	if listeners[2] != nil {
 		s.goAdmin(g, listeners[2])
-		where = append(where, "admin", listeners[2].Addr().String())
+		where = append(where, "admin", addressOf(listeners[2]))
 	}
 	g.Go(func() error {
 		if err := reaper.New(s.resources, &reaper.Options{Logger: s.config.Logger}).Run(work); work.Err() == nil {
@@ -414,5 +424,8 @@ func (s *server) notReadyText(ctx context.Context, err error) string {
 		return err.Error()
 	}
 	s.config.Logger.WarnContext(ctx, "not ready", "error", err)
+	if errors.Is(err, errNoWrites) {
+		return errNoWrites.Error()
+	}
 	return "the store does not answer"
 }
