@@ -9,11 +9,11 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
-	"github.com/ashlar-dev/storage/cmd/ashlar/internal/client"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/ranges"
 	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/service/client"
 )
 
 // scanLimit is the number of records per request.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ashlar-dev/storage/cmd/ashlar/internal/client"
+	"github.com/ashlar-dev/storage/service/client"
 )
 
 // If another client creates a resource between the read and the write of apply, apply does not overwrite it unread: it retries and updates

@@ -11,10 +11,10 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/cmd/ashlar/internal/client"
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/manifest"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/service/client"
 )
 
 // maxAttempts is the maximum number of attempts of a write with conflicts. Each conflict means that another write succeeded, so only a

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/cmd/ashlar/internal/client"
 	"github.com/ashlar-dev/storage/migrate"
+	"github.com/ashlar-dev/storage/service/client"
 )
 
 // App is one run of the command: its input and output, and the flags that all commands share.

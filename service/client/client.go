@@ -69,7 +69,7 @@ func call[Req, Res any](ctx context.Context, b *Backend, c storage.ReadConsisten
 	if c == storage.StrongConsistency {
 		ctx = metadata.AppendToOutgoingContext(ctx, "x-consul-consistency-mode", "consistent")
 	}
-	res, err := method(ctx, req)
+	res, err := repeat(ctx, func() (Res, error) { return method(ctx, req) })
 	return res, b.translateError(ctx, err)
 }
 
@@ -255,6 +255,8 @@ func (b *Backend) translateError(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: %s", kind, s.Message())
 	case kind != nil:
 		return &serverError{text: s.Message(), kind: kind}
+	case !reasoned && s.Code() == codes.DeadlineExceeded: // the server has noticed first that the time is over
+		return fmt.Errorf("%w: %w", storage.ErrInconsistent, context.DeadlineExceeded)
 	case !reasoned && ambiguousCodes[s.Code()]:
 		return fmt.Errorf("%w: the server %s: %s", storage.ErrInconsistent, b.address, s.Message())
 	}

@@ -34,7 +34,7 @@ const (
 // WatchList returns a watch that begins with a snapshot. After the snapshot it survives an outage of the server, and also its replacement
 // by another server at the same address.
 func (b *Backend) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) (storage.Watch, error) {
-	return b.watch(ctx, typ, tenancy, namePrefix, "")
+	return b.visible(b.watch(ctx, typ, tenancy, namePrefix, ""))
 }
 
 // WatchFrom returns a watch that resumes at a cursor.
@@ -42,7 +42,18 @@ func (b *Backend) WatchFrom(ctx context.Context, typ storage.UnversionedType, te
 	if cursor == "" {
 		return nil, fmt.Errorf("%w: the cursor is empty", storage.ErrInvalid)
 	}
-	return b.watch(ctx, typ, tenancy, namePrefix, cursor)
+	return b.visible(b.watch(ctx, typ, tenancy, namePrefix, cursor))
+}
+
+// visible returns a watch without the method Bookmark if the caller does not get bookmarks: package cache finds out by the method.
+func (b *Backend) visible(w *watch, err error) (storage.Watch, error) {
+	switch {
+	case err != nil:
+		return nil, err
+	case w.showBookmarks:
+		return w, nil
+	}
+	return struct{ storage.Watch }{w}, nil
 }
 
 // watch returns a watch whose first stream is open: the server has opened the watch in its store.
@@ -61,9 +72,10 @@ func (b *Backend) watch(ctx context.Context, typ storage.UnversionedType, tenanc
 	w.ctx, w.stop = context.WithCancelCause(b.lifetime)
 	bound, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	first, err := w.open(bound)
+	open := func() (*stream, error) { return w.open(bound) }
+	first, err := repeat(bound, open)
 	if err != nil && w.dropBookmarks(err) {
-		first, err = w.open(bound)
+		first, err = repeat(bound, open)
 	}
 	if err != nil {
 		w.Close()
@@ -115,7 +127,7 @@ func (w *watch) run(s *stream) {
 			return
 		case w.dropBookmarks(err):
 			continue
-		case status.Code(err) != codes.Unavailable || w.req.GetCursor() == "":
+		case !canResume(err) || w.req.GetCursor() == "":
 			w.err = closedError(w.translateError(w.ctx, err))
 			return
 		}
@@ -134,6 +146,12 @@ func (w *watch) run(s *stream) {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// canResume reports whether another stream can continue after the error of one.
+func canResume(err error) bool {
+	_, limited := retryDelay(err)
+	return limited || status.Code(err) == codes.Unavailable
 }
 
 // closedError returns the error of a watch that cannot continue.

@@ -70,6 +70,7 @@ func Dial(o Options) (*Backend, error) {
 	conn, err := grpc.NewClient(o.Address,
 		grpc.WithTransportCredentials(creds),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)),
+		grpc.WithDefaultServiceConfig(retryPolicy),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnectBackoff, MinConnectTimeout: connectTimeout}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pingTimeout}),
 		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
@@ -104,7 +105,7 @@ func (o *Options) credentials(host string) (credentials.TransportCredentials, er
 	local := host == "localhost" || ip != nil && ip.IsLoopback()
 	switch {
 	case files && o.Insecure:
-		return nil, fmt.Errorf("%w: certificates and --insecure exclude each other", storage.ErrInvalid)
+		return nil, fmt.Errorf("%w: certificates and insecure exclude each other", storage.ErrInvalid)
 	case o.Insecure, local && !files:
 		return insecure.NewCredentials(), nil
 	}

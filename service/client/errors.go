@@ -27,7 +27,7 @@ var errorsByCode = map[codes.Code]error{
 
 // ambiguousCodes are the codes that leave the outcome unknown: the connection broke, or the server failed during the call.
 var ambiguousCodes = map[codes.Code]bool{
-	codes.Unavailable: true, codes.DeadlineExceeded: true, codes.Canceled: true, codes.Unknown: true, codes.Internal: true,
+	codes.Unavailable: true, codes.Canceled: true, codes.Unknown: true, codes.Internal: true,
 }
 
 // plainErrors are errors whose message the service takes from a compatible API. The store's own message replaces it.

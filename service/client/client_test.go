@@ -11,18 +11,22 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/cmd/ashlar/internal/client"
+	"github.com/ashlar-dev/storage/cache"
 	"github.com/ashlar-dev/storage/inmem"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/service"
+	"github.com/ashlar-dev/storage/service/client"
 	"github.com/ashlar-dev/storage/service/registry"
+	"github.com/ashlar-dev/storage/typed"
 )
 
 // waitTimeout bounds the wait for an expected event.
@@ -300,6 +304,79 @@ func TestLostAnswers(t *testing.T) {
 			return err == nil // it was written
 		}, waitTimeout, 10*time.Millisecond, name)
 	}
+}
+
+// Reads that find no server are repeated, and writes are not: a repeated write could be applied twice.
+func TestReadsAreRepeated(t *testing.T) {
+	t.Parallel()
+	var failures, calls atomic.Int32
+	s := newServer(t, grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		if calls.Add(1); failures.Add(-1) >= 0 {
+			return nil, status.Error(codes.Unavailable, "the server is shutting down")
+		}
+		return next(ctx, req)
+	}))
+	b, ctx := s.dial(t), timeoutContext(t)
+	written, err := b.WriteCAS(ctx, album("a", "1"))
+	require.NoError(t, err)
+	for name, read := range map[string]func() error{
+		"read":  func() error { _, err := b.Read(ctx, storage.StrongConsistency, written.GetId()); return err },
+		"list":  func() error { _, err := b.List(ctx, storage.StrongConsistency, albums, shop, ""); return err },
+		"page":  func() error { _, err := b.ListPage(ctx, albums, shop, "", storage.ListOptions{}); return err },
+		"owned": func() error { _, err := b.OwnerReferences(ctx, written.GetId()); return err },
+	} {
+		failures.Store(2)
+		require.NoError(t, read(), name)
+	}
+	failures.Store(1)
+	calls.Store(0)
+	_, err = b.WriteCAS(ctx, album("b", "1"))
+	require.ErrorIs(t, err, storage.ErrInconsistent)
+	require.EqualValues(t, 1, calls.Load())
+}
+
+// A call that the server has refused because there were too many is repeated after the time that the server names, also a write.
+func TestLimitedCallsAreRepeated(t *testing.T) {
+	t.Parallel()
+	var failures atomic.Int32
+	s := newServer(t, grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		if failures.Add(-1) >= 0 {
+			refused, err := status.New(codes.ResourceExhausted, "too many calls").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Millisecond)})
+			require.NoError(t, err)
+			return nil, refused.Err()
+		}
+		return next(ctx, req)
+	}))
+	b := s.dial(t)
+	failures.Store(3)
+	_, err := b.WriteCAS(timeoutContext(t), album("a", "1"))
+	require.NoError(t, err)
+	failures.Store(1 << 30)
+	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err = b.WriteCAS(short, album("b", "1"))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NotErrorIs(t, err, storage.ErrTooLarge)
+}
+
+// The layers over a store work over a server: typed clients and caches.
+func TestLayers(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	b := s.dial(t)
+	ctx := timeoutContext(t)
+	type order struct{ Total int }
+	typ := typed.NewType("demo", "v1", "Order")
+	orders := typed.NewJSON[order](b, typ)
+	created, err := orders.Create(ctx, typed.Object[order]{ID: orders.ID(shop, "o1"), Data: order{Total: 3}})
+	require.NoError(t, err)
+	require.Equal(t, 3, created.Data.Total)
+	cached, err := cache.New(ctx, b, &cache.Options{Types: []storage.UnversionedType{storage.UnversionedTypeFrom(typ)}})
+	require.NoError(t, err)
+	defer cached.Close()
+	copied, err := typed.NewJSON[order](cached, typ).Get(ctx, storage.StrongConsistency, created.ID)
+	require.NoError(t, err)
+	require.Equal(t, created.Version, copied.Version)
 }
 
 // A token that cannot be sent, such as one with the line break of its file, is rejected at once and not shown.
