@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/ashlar-dev/storage/internal/jsonpb"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -85,16 +86,18 @@ func (f codec) decode(body []byte, at textRange) (*anypb.Any, error) {
 	if f.message == nil && len(fields) == 0 {
 		return &anypb.Any{}, nil // encode writes it in this form
 	}
-	if f.message == nil {
-		return nil, badBody(body, at.start, `data has no "@type" with the name of its message`)
-	}
-	if usesValueField(f.message.Descriptor()) {
+	var m proto.Message = &structpb.Struct{} // of an open registry
+	switch {
+	case f.message == nil:
+	case usesValueField(f.message.Descriptor()):
 		if len(fields) != 1 || fields[0].name != "value" {
 			return nil, badBody(body, at.start, `data has other fields than "value", which has the whole %s`, f.message.Descriptor().FullName())
 		}
 		at = textRange{at.start + fields[0].value.start, at.start + fields[0].value.end}
+		m = f.message.New().Interface()
+	default:
+		m = f.message.New().Interface()
 	}
-	m := f.message.New().Interface()
 	if err := f.read(blankOutside(body, at), m); err != nil {
 		return nil, err
 	}

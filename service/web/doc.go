@@ -4,7 +4,7 @@
 //	server := service.New(backend, types, nil)
 //	http.Handle("/api/", http.StripPrefix("/api", web.NewHandler(server.Client(), types, nil)))
 //
-// The path of a type is /group/version/kind, with the kind in lower case:
+// The path of a type is /group/version/kind, with the kind in any case. Lists and watches accept /group/*/kind, /group/*/* and /*/*/*:
 //
 //	GET    /catalog/v1/service                   the resources of the type: {"resources":[…]}
 //	GET    /catalog/v1/service?watch             the resources and their changes, an event a line
@@ -13,13 +13,17 @@
 //	DELETE /catalog/v1/service/api               delete a resource
 //	GET    /catalog/v1/service/api/owned         the owned resources, of any type
 //	PUT    /catalog/v1/service/api/status/KEY    write a status of a resource
+//	GET    /catalog/v1/service/api/history       the changes of a resource, one a line
+//	GET    /catalog/v1/service?changes           the changes of the resources of the type, one a line
+//	GET    /types, /revisions, /whoami           the types with counts, the oldest and the newest revision, the caller
 //	GET    /openapi.json                         the OpenAPI document of these paths
 //
 // # Resources
 //
 // Resources are in protojson. The payload, data, has the fields of the type's message and no @type. If a payload has fields that the program does
 // not know, JSON cannot represent it. Such a payload has the form {"@type":"…","@value":"base64"} with its bytes, which is accepted in bodies too,
-// so that a round trip loses nothing. With an open registry the kind in a path is in camel case, and data has @type.
+// so that a round trip loses nothing. With an open registry the kind in a path is in camel case, and data has @type, or is a
+// google.protobuf.Struct.
 //
 // A body may be an edited answer of GET: its id must agree with the path, and its version makes the write conditional, as the query parameter
 // version does. Unknown fields are rejected.

@@ -95,6 +95,17 @@ func describe(types *registry.Registry) []byte {
 		b.addSchemas("any", ref("payload-any"))
 		b.addPaths("/{group}/{version}/{kind}", "resources", "any", []string{"partition", "namespace"}, references("path-", []string{"group", "version", "kind"}))
 	}
+	if !types.Open() {
+		b.addSchemas("any", object{"type": "object"}) // of resources of several types
+		all := []string{"partition", "namespace"}
+		b.addPaths("/*/*/*", "all", "any", all, nil)
+		b.addPaths("/{group}/*/{kind}", "group", "any", all, references("path-", []string{"group", "kind"}))
+		for path := range b.Document.Paths {
+			if strings.Contains(path, "*") && strings.Contains(path, "{name}") {
+				delete(b.Document.Paths, path) // lists and watches accept wildcards
+			}
+		}
+	}
 	for _, t := range types.Types() {
 		name := registry.Name(t.Type)
 		m := t.Proto.ProtoReflect().Descriptor()
@@ -102,7 +113,6 @@ func describe(types *registry.Registry) []byte {
 		if usesValueField(m) {
 			fields = object{"type": "object", "required": []string{"value"}, "additionalProperties": false, "properties": object{"value": fields}}
 		}
-		b.addSchemas("any", object{"type": "object"}) // of the resources that a resource owns
 		b.addSchemas(name, object{"anyOf": []object{fields, ref("payload-opaque")}})
 		b.addPaths("/"+pathOf(t.Type), name, name, unitsOf(t.Scope), nil)
 	}
@@ -144,7 +154,7 @@ func (b *builder) addPaths(path, tag, schema string, units []string, segments []
 // operationParameters are the query parameters of the operations in openapi.json.
 var operationParameters = map[string][]string{
 	"list": listParameters, "read": readParameters, "write": writeParameters, "delete": deleteParameters,
-	"owned": ownedParameters, "writeStatus": statusParameters,
+	"owned": ownedParameters, "writeStatus": statusParameters, "history": historyParameters,
 }
 
 // withoutUnits returns parameters without the units of a tenancy that are not in units.

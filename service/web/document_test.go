@@ -110,7 +110,7 @@ func TestDocumentDescribesPaths(t *testing.T) {
 		Paths map[string]map[string]json.RawMessage
 	}
 	require.NoError(t, json.Unmarshal([]byte(s.get("/openapi.json").body), &doc))
-	require.Len(t, doc.Paths, 4*3+1)
+	require.Len(t, doc.Paths, 5*3+4+2)
 	for path, units := range map[string][]string{
 		"/demo/v1/album": {"partition", "namespace", "ns"}, "/demo/v1/label": {"partition"}, "/demo/v1/studio": {},
 	} {

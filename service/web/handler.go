@@ -5,12 +5,16 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
 )
 
 // handler serves the HTTP mapping.
 type handler struct {
 	client       resourcegrpc.ResourceServiceClient
+	history      resourcegrpc.HistoryServiceClient // nil without history
+	identify     func(ctx context.Context, token string) (Identity, error)
 	routes       routes
 	document     document
 	maxBody      int64
@@ -24,4 +28,14 @@ type request struct {
 	*http.Request
 	target target
 	query  query
+}
+
+// codecOf returns the function that returns the codec of a resource in an answer for a target, whose type may have wildcards.
+func (h *handler) codecOf(t target) func(*resourcepb.Resource) codec {
+	return func(res *resourcepb.Resource) codec {
+		if h.routes.open || t.typ.GetGroupVersion() != storage.Wildcard {
+			return t.codec
+		}
+		return h.routes.codecs.of(res.GetId().GetType())
+	}
 }

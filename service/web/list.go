@@ -17,6 +17,12 @@ func (h *handler) list(w http.ResponseWriter, r *request) error {
 		}
 		return h.watch(w, r)
 	}
+	if r.query.has("changes") {
+		if err := r.query.only(changesParameters, "with changes"); err != nil {
+			return err
+		}
+		return h.changes(w, r)
+	}
 	if err := r.query.only(unwatchedParameters, "without watch"); err != nil {
 		return err
 	}
@@ -24,7 +30,14 @@ func (h *handler) list(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	codecOf := func(*resourcepb.Resource) codec { return r.target.codec }
+	revision, err := r.query.revision("at")
+	if err != nil {
+		return err
+	}
+	codecOf := h.codecOf(r.target)
+	if revision > 0 {
+		return h.answerPages(w, limit, r.query.get("continue"), codecOf, h.listAt(r, revision))
+	}
 	return h.answerPages(w, limit, r.query.get("continue"), codecOf, func(limit int32, token string) (listedPage, error) {
 		listed, err := h.client.List(r.Context(), &resourcepb.ListRequest{
 			Type: r.target.typ, Tenancy: r.query.tenancy(), NamePrefix: r.query.get("name_prefix"), Limit: limit, Continue: token,
@@ -52,6 +65,16 @@ func (h *handler) listOwned(w http.ResponseWriter, r *request) error {
 			return r.target.codec
 		}
 		return h.routes.codecs.of(res.GetId().GetType())
+	}
+	depth, err := r.query.depth()
+	if err != nil {
+		return err
+	}
+	if depth > 1 {
+		if err := r.query.only(treeParameters, "with depth"); err != nil {
+			return err
+		}
+		return h.answerTree(w, r, owner, depth, codecOf)
 	}
 	return h.answerPages(w, limit, r.query.get("continue"), codecOf, func(limit int32, token string) (listedPage, error) {
 		listed, err := h.client.ListByOwner(r.Context(), &resourcepb.ListByOwnerRequest{Owner: owner, Limit: limit, Continue: token})
@@ -87,7 +110,7 @@ func (h *handler) answerPages(
 	out := startList(w, h.stallTimeout, codecOf)
 	out.add(page.resources)
 	if !whole {
-		out.end([2]string{"continue", page.next}, [2]string{"cursor", page.cursor})
+		out.end(textMember("continue", page.next), textMember("cursor", page.cursor))
 		return nil
 	}
 	for page.next != "" {
@@ -98,4 +121,75 @@ func (h *handler) answerPages(
 	}
 	out.end()
 	return nil
+}
+
+// maxTree is the maximum number of resources in a tree.
+const maxTree = 10_000
+
+// answerTree writes the resources that an owner owns, those that they own, and so on, each after its owner's generation. Each has its owner.
+func (h *handler) answerTree(w http.ResponseWriter, r *request, root *resourcepb.ID, depth int, codecOf func(*resourcepb.Resource) codec) error {
+	children := func(owner *resourcepb.ID, token string) (*resourcepb.ListByOwnerResponse, error) {
+		return h.client.ListByOwner(r.Context(), &resourcepb.ListByOwnerRequest{Owner: owner, Limit: pageLimit, Continue: token})
+	}
+	page, err := children(root, "")
+	if err != nil {
+		return err
+	}
+	out := startList(w, h.stallTimeout, codecOf)
+	seen := map[string]bool{root.GetUid(): true} // a store may have a cycle of owners
+	owners := []*resourcepb.ID{root}
+	for generation := 1; len(owners) > 0; generation++ {
+		var next []*resourcepb.ID
+		for _, owner := range owners {
+			for token, first := "", true; first || token != ""; first = false {
+				if page == nil {
+					if page, err = children(owner, token); err != nil {
+						panic(http.ErrAbortHandler) // the answer has begun: its reader has to see that it is incomplete
+					}
+				}
+				for _, res := range page.GetResources() {
+					if uid := res.GetId().GetUid(); !seen[uid] {
+						if len(seen) > maxTree {
+							out.end([2]string{"truncated", "true"})
+							return nil
+						}
+						seen[uid] = true
+						out.add([]*resourcepb.Resource{res})
+						next = append(next, res.GetId())
+					}
+				}
+				token, page = page.GetContinue(), nil
+			}
+		}
+		if owners = next; generation == depth {
+			break
+		}
+	}
+	out.end()
+	return nil
+}
+
+// textMember returns a member of an answer with a text, or an empty one.
+func textMember(name, text string) [2]string {
+	if text == "" {
+		return [2]string{}
+	}
+	return [2]string{name, string(quote(text))}
+}
+
+// listAt returns a function that lists pages at a revision.
+func (h *handler) listAt(r *request, revision int64) func(limit int32, token string) (listedPage, error) {
+	return func(limit int32, token string) (listedPage, error) {
+		if h.history == nil {
+			return listedPage{}, errNoHistory
+		}
+		got, err := h.history.ListAt(r.Context(), &resourcepb.ListAtRequest{
+			Type: r.target.typ, Tenancy: r.query.tenancy(), NamePrefix: r.query.get("name_prefix"), Revision: revision, Limit: limit, Continue: token,
+		})
+		page := listedPage{next: got.GetContinue()}
+		for _, record := range got.GetRecords() {
+			page.resources = append(page.resources, record.GetResource())
+		}
+		return page, err
+	}
 }

@@ -3,19 +3,29 @@ package web
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // The segments after a resource's name in a path.
 const (
-	ownedSegment  = "owned"
-	statusSegment = "status"
+	ownedSegment   = "owned"
+	statusSegment  = "status"
+	historySegment = "history"
+)
+
+// The paths of one segment.
+const (
+	whoamiSegment    = "whoami"
+	typesSegment     = "types"
+	revisionsSegment = "revisions"
 )
 
 // target is the target of a path.
@@ -23,7 +33,7 @@ type target struct {
 	typ   *resourcepb.Type
 	codec codec
 	name  string // of the resource; "" for all of the type
-	sub   string // owned, status, or "" for the resource itself
+	sub   string // owned, status, history, the segment of a path of one, or "" for the resource itself
 	key   string // of the status
 }
 
@@ -69,13 +79,16 @@ func (r routes) find(path string) (target, error) {
 	}
 	var t target
 	switch n := len(segments); {
+	case n == 1 && slices.Contains([]string{whoamiSegment, typesSegment, revisionsSegment}, segments[0]):
+		t.sub = segments[0]
+		return t, nil
 	case n == 3:
 	case n >= 4 && segments[3] == "":
 		return t, noPath(path)
 	case n == 4:
 		t.name = segments[3]
-	case n == 5 && segments[4] == ownedSegment:
-		t.name, t.sub = segments[3], ownedSegment
+	case n == 5 && (segments[4] == ownedSegment || segments[4] == historySegment):
+		t.name, t.sub = segments[3], segments[4]
 	case n >= 6 && segments[4] == statusSegment:
 		// Keys of statuses often contain slashes; they need not be escaped.
 		t.name, t.sub, t.key = segments[3], statusSegment, strings.Join(segments[5:], "/")
@@ -88,22 +101,40 @@ func (r routes) find(path string) (target, error) {
 
 // resolve sets the type of a target.
 func (r routes) resolve(t *target, group, version, kind string) error {
+	if version == storage.Wildcard && t.name == "" {
+		return r.resolveWildcard(t, group, kind)
+	}
 	if r.open {
 		t.typ = &resourcepb.Type{Group: group, GroupVersion: version, Kind: kind}
 		t.codec = r.codecs.open()
 		return nil // the service checks the name
 	}
 	path := group + "/" + version + "/" + kind
-	if typ, ok := r.types[path]; ok {
+	if typ, ok := r.types[strings.ToLower(path)]; ok {
 		t.typ, t.codec = proto.CloneOf(typ), r.codecs.of(typ)
 		return nil
 	}
-	if _, ok := r.types[strings.ToLower(path)]; ok {
-		return refuse(http.StatusNotFound, "no type is at /%.300s: kinds are in lower case in paths", path)
-	}
 	return refuse(http.StatusNotFound, "no type is at /%.300s; openapi.json lists them", path)
+}
+
+// resolveWildcard sets the type of a target with all group versions of a kind, all kinds of a group, or all types.
+func (r routes) resolveWildcard(t *target, group, kind string) error {
+	t.typ, t.codec = &resourcepb.Type{Group: group, GroupVersion: storage.Wildcard, Kind: kind}, r.codecs.open()
+	if r.open || kind == storage.Wildcard {
+		return nil // the service checks the names
+	}
+	for _, typ := range r.types {
+		if typ.GetGroup() == group && strings.EqualFold(typ.GetKind(), kind) {
+			t.typ.Kind = typ.GetKind()
+			return nil
+		}
+	}
+	return refuse(http.StatusNotFound, "no type is at /%.300s; openapi.json lists them", group+"/"+storage.Wildcard+"/"+kind)
 }
 
 func noPath(path string) error {
 	return refuse(http.StatusNotFound, "nothing is at %.300s: paths are /group/version/kind and /group/version/kind/name", path)
 }
+
+// anyType selects all types.
+var anyType = &resourcepb.Type{Group: storage.Wildcard, GroupVersion: storage.Wildcard, Kind: storage.Wildcard}

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -22,17 +24,20 @@ var (
 	filterParameters     = slices.Concat(tenancyParameters, []string{"name_prefix"})
 	watchParameters      = slices.Concat([]string{"watch"}, filterParameters, []string{"cursor", "before", "bookmark"})
 
-	readParameters      = slices.Concat(tenancyParameters, []string{"uid"}, consistentParameters)
+	readParameters      = slices.Concat(tenancyParameters, []string{"uid"}, consistentParameters, []string{"at"})
 	writeParameters     = slices.Concat(tenancyParameters, []string{"uid", "version"})
 	deleteParameters    = writeParameters
 	statusParameters    = writeParameters
-	ownedParameters     = slices.Concat(readParameters, pageParameters)
-	unwatchedParameters = slices.Concat(filterParameters, consistentParameters, pageParameters)
-	listParameters      = slices.Concat(unwatchedParameters, []string{"watch", "cursor", "before", "bookmark"})
+	ownedParameters     = slices.Concat(tenancyParameters, []string{"uid"}, consistentParameters, pageParameters, []string{"depth"})
+	treeParameters      = slices.Concat(tenancyParameters, []string{"uid"}, consistentParameters, []string{"depth"})
+	historyParameters   = slices.Concat(tenancyParameters, []string{"after", "until"})
+	changesParameters   = slices.Concat([]string{"changes"}, historyParameters)
+	unwatchedParameters = slices.Concat(filterParameters, consistentParameters, pageParameters, []string{"at"})
+	listParameters      = slices.Concat(unwatchedParameters, []string{"watch", "cursor", "before", "bookmark", "changes", "after", "until"})
 )
 
 // flags are the parameters without a value.
-var flags = []string{"consistent", "RequireConsistent", "watch", "before"}
+var flags = []string{"consistent", "RequireConsistent", "watch", "before", "changes"}
 
 // preconditions are the parameters that make a request conditional. An empty value, as from a broken script, must not make it unconditional.
 var preconditions = []string{"version", "uid"}
@@ -117,4 +122,37 @@ func (q query) interval() (*durationpb.Duration, error) {
 			maxInterval, q.get("bookmark"))
 	}
 	return durationpb.New(time.Duration(n) * time.Second), nil
+}
+
+// anyTenancy returns the tenancy of the query, with "*" for missing units.
+func (q query) anyTenancy() *resourcepb.Tenancy {
+	t := q.tenancy()
+	return &resourcepb.Tenancy{Partition: cmp.Or(t.GetPartition(), storage.Wildcard), Namespace: cmp.Or(t.GetNamespace(), storage.Wildcard)}
+}
+
+// revision returns the revision in a parameter, 0 if it is missing.
+func (q query) revision(name string) (int64, error) {
+	if !q.has(name) {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(q.get(name), 10, 64)
+	if err != nil || n < 1 {
+		return 0, refuse(http.StatusBadRequest, "%s invalid: expected a revision, a whole number from 1 on, got %.80q", name, q.get(name))
+	}
+	return n, nil
+}
+
+// maxDepth is the maximum depth of a tree of owned resources. openapi.json has it, too.
+const maxDepth = 16
+
+// depth returns the number of generations of owned resources.
+func (q query) depth() (int, error) {
+	if !q.has("depth") {
+		return 1, nil
+	}
+	n, err := strconv.Atoi(q.get("depth"))
+	if err != nil || n < 1 || n > maxDepth {
+		return 0, refuse(http.StatusBadRequest, "depth invalid: expected a whole number from 1 to %d, got %.80q", maxDepth, q.get("depth"))
+	}
+	return n, nil
 }

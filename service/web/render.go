@@ -3,6 +3,7 @@ package web
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -82,7 +83,7 @@ func (l *listAnswer) add(resources []*resourcepb.Resource) {
 	}
 }
 
-// end writes the end of the list, and the non-empty members in extra.
+// end writes the end of the list, and the non-empty members in extra, whose values are JSON.
 func (l *listAnswer) end(extra ...[2]string) {
 	if l.count > 0 {
 		l.buf.WriteString("\n" + indent)
@@ -90,7 +91,7 @@ func (l *listAnswer) end(extra ...[2]string) {
 	l.buf.WriteByte(']')
 	for _, b := range extra {
 		if b[1] != "" {
-			fmt.Fprintf(&l.buf, ",\n%s%s: %s", indent, quote(b[0]), quote(b[1]))
+			fmt.Fprintf(&l.buf, ",\n%s%s: %s", indent, quote(b[0]), b[1])
 		}
 	}
 	l.buf.WriteString("\n}\n")
@@ -101,4 +102,15 @@ func (l *listAnswer) end(extra ...[2]string) {
 	if l.control.Flush() == nil {
 		_ = l.control.SetWriteDeadline(time.Time{}) // it would end a later answer on the connection
 	}
+}
+
+// answerJSON writes a value as JSON.
+func answerJSON(w http.ResponseWriter, value any) error {
+	text, err := json.MarshalIndent(value, "", indent)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", jsonType)
+	_, _ = w.Write(append(text, '\n')) // the client may have disconnected
+	return nil
 }

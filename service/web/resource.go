@@ -8,6 +8,11 @@ import (
 
 // read reads a resource.
 func (h *handler) read(w http.ResponseWriter, r *request) error {
+	if revision, err := r.query.revision("at"); err != nil {
+		return err
+	} else if revision > 0 {
+		return h.readAt(w, r, revision)
+	}
 	got, err := h.client.Read(r.Context(), &resourcepb.ReadRequest{Id: r.target.id(r.query)})
 	if err != nil {
 		return err

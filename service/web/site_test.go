@@ -103,8 +103,13 @@ func newSite(t testing.TB, types *registry.Registry, open func(testing.TB) stora
 		},
 	})
 	s.client = connect(t, s.service)
+	options := web.Options{}
+	if o != nil {
+		options = *o
+	}
+	options.History = s.service.History()
 	mux := http.NewServeMux()
-	mux.Handle("/api/", http.StripPrefix("/api", web.NewHandler(s.client, types, o)))
+	mux.Handle("/api/", http.StripPrefix("/api", web.NewHandler(s.client, types, &options)))
 	server := httptest.NewUnstartedServer(mux)
 	s.http = server.Config
 	for _, f := range tune {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -27,11 +29,12 @@ func (h *handler) watch(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
+	codecOf := h.codecOf(r.target)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	stream, err := h.client.WatchList(ctx, &resourcepb.WatchListRequest{
 		Type: r.target.typ, Tenancy: r.query.tenancy(), NamePrefix: r.query.get("name_prefix"),
-		Cursor: r.query.get("cursor"), Cursors: true, Before: r.query.has("before"), BookmarkInterval: interval,
+		Cursor: cmp.Or(r.query.get("cursor"), r.Header.Get("Last-Event-Id")), Cursors: true, Before: r.query.has("before"), BookmarkInterval: interval,
 	})
 	if err != nil {
 		return err
@@ -44,7 +47,7 @@ func (h *handler) watch(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	out := newLines(w, h.stallTimeout)
+	out := newLines(w, h.stallTimeout, strings.Contains(r.Header.Get("Accept"), eventsType))
 	events := receive(ctx, stream)
 	defer func() {
 		cancel()
@@ -63,7 +66,7 @@ func (h *handler) watch(w http.ResponseWriter, r *request) error {
 			out.end(r.Context(), got.err)
 			return nil
 		}
-		if err := out.event(r.target.codec, got.event); err != nil {
+		if err := out.event(codecOf(resourceIn(got.event)), got.event); err != nil {
 			return nil
 		}
 	}
@@ -108,17 +111,34 @@ func recv(stream grpc.ServerStreamingClient[resourcepb.WatchEvent]) (got recvRes
 	return got
 }
 
+// resourceIn returns the resource in an event, or nil.
+func resourceIn(ev *resourcepb.WatchEvent) *resourcepb.Resource {
+	if res := ev.GetUpsert().GetResource(); res != nil {
+		return res
+	}
+	return ev.GetDelete().GetResource()
+}
+
 // lines is an unfinished answer of lines.
 type lines struct {
 	w            http.ResponseWriter
 	control      *http.ResponseController
 	stallTimeout time.Duration
+	sent         bool // as server-sent events
 }
 
+// eventsType is the content type of server-sent events.
+const eventsType = "text/event-stream"
+
 // newLines starts an answer of lines.
-func newLines(w http.ResponseWriter, stall time.Duration) *lines {
-	l := &lines{w, http.NewResponseController(w), stall}
-	w.Header().Set("Content-Type", linesType)
+func newLines(w http.ResponseWriter, stall time.Duration, events bool) *lines {
+	l := &lines{w: w, control: http.NewResponseController(w), stallTimeout: stall}
+	if events {
+		l.sent = true
+		w.Header().Set("Content-Type", eventsType)
+	} else {
+		w.Header().Set("Content-Type", linesType)
+	}
 	w.WriteHeader(http.StatusOK)
 	if l.flush() == nil { // net/http has read the body of the request, or closes the connection after the answer
 		_ = l.control.SetReadDeadline(time.Time{}) // it would end the watch
@@ -161,8 +181,26 @@ func (l *lines) event(f codec, ev *resourcepb.WatchEvent) error {
 		l.error(failureOf(err))
 		return err
 	}
+	if l.sent && ev.GetCursor() != "" { // the client sends it as Last-Event-ID when it connects again
+		text = append([]byte("id: "+ev.GetCursor()+"\n"), l.data(text)...)
+	} else {
+		text = l.data(text)
+	}
+	return l.write(text)
+}
+
+// data returns a line as a server-sent event, if the answer has those.
+func (l *lines) data(line []byte) []byte {
+	if !l.sent || len(line) == 0 {
+		return line
+	}
+	return append(append([]byte("data: "), line...), '\n')
+}
+
+// write writes a text, which the client must accept within a timeout.
+func (l *lines) write(text []byte) error {
 	_ = l.control.SetWriteDeadline(time.Now().Add(l.stallTimeout))
-	_, err = l.w.Write(text)
+	_, err := l.w.Write(text)
 	return err
 }
 
@@ -179,7 +217,7 @@ func (l *lines) end(request context.Context, err error) {
 
 func (l *lines) error(f *failure) {
 	if text, err := json.Marshal(map[string]*failure{"error": f}); err == nil {
-		_, _ = l.w.Write(append(text, '\n'))
+		_, _ = l.w.Write(l.data(append(text, '\n')))
 		_ = l.flush()
 	}
 }

@@ -19,6 +19,10 @@ type Options struct {
 	// Authenticate returns an error for a token, "" for none, that the service would refuse. The handler calls it before it reads the body of a
 	// request, so that a caller without a valid token cannot make it hold bodies. If nil, only the service refuses callers.
 	Authenticate func(ctx context.Context, token string) error
+	// History reads the past. If nil, requests for the past are refused.
+	History resourcegrpc.HistoryServiceClient
+	// Identify returns the caller with a token, "" for none, for /whoami. If nil, callers have no names.
+	Identify func(ctx context.Context, token string) (Identity, error)
 }
 
 const (
@@ -40,7 +44,10 @@ func NewHandler(client resourcegrpc.ResourceServiceClient, types *registry.Regis
 		bodyTimeout: defaultBodyTimeout}
 	if o != nil {
 		h.maxBody = cmp.Or(max(o.MaxBody, 0), defaultMaxBody)
-		h.authenticate = o.Authenticate
+		h.authenticate, h.history, h.identify = o.Authenticate, o.History, o.Identify
+	}
+	if h.identify == nil {
+		h.identify = func(context.Context, string) (Identity, error) { return Identity{Rules: []Rule{}}, nil }
 	}
 	h.document = newDocument(types)
 	return h
@@ -56,6 +63,14 @@ type operation struct {
 // operations returns the operations on a target, by method.
 func (h *handler) operations(t target) map[string]operation {
 	switch {
+	case t.sub == whoamiSegment:
+		return map[string]operation{http.MethodGet: {nil, h.whoAmI}}
+	case t.sub == typesSegment:
+		return map[string]operation{http.MethodGet: {tenancyParameters, h.listTypes}}
+	case t.sub == revisionsSegment:
+		return map[string]operation{http.MethodGet: {tenancyParameters, h.revisions}}
+	case t.sub == historySegment:
+		return map[string]operation{http.MethodGet: {historyParameters, h.changes}}
 	case t.name == "":
 		return map[string]operation{http.MethodGet: {listParameters, h.list}}
 	case t.sub == ownedSegment:

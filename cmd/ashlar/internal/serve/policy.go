@@ -163,3 +163,16 @@ var (
 	anyType    = &resourcepb.Type{Group: storage.Wildcard, Kind: storage.Wildcard}
 	anyTenancy = &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}
 )
+
+// expiry returns the time at which a token expires, zero for never.
+func (p *policy) expiry(token string) (at time.Time) {
+	sum := sha256.Sum256([]byte(token))
+	for _, h := range p.principals {
+		for _, hash := range h.hashes {
+			if hash.sum == sum {
+				at = hash.expires
+			}
+		}
+	}
+	return at
+}

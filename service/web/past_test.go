@@ -1,0 +1,175 @@
+package web_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ashlar-dev/storage/service/registry"
+)
+
+// changeLines returns the lines of an answer with changes.
+func changeLines(t *testing.T, a answer) (lines []string) {
+	t.Helper()
+	require.Equal(t, http.StatusOK, a.code, a.body)
+	for line := range strings.Lines(a.body) {
+		var c struct {
+			Revision         int64
+			Change           string
+			Resource, Before struct {
+				ID       struct{ Name string }
+				Metadata map[string]string
+			}
+		}
+		require.NoError(t, json.Unmarshal([]byte(line), &c), line)
+		require.Positive(t, c.Revision)
+		name := c.Resource.ID.Name
+		if c.Change == "deleted" {
+			name = c.Before.ID.Name
+		}
+		lines = append(lines, fmt.Sprint(c.Change, " ", name, " ", c.Before.Metadata["n"], "-", c.Resource.Metadata["n"]))
+	}
+	return lines
+}
+
+// The past of a store: its revisions, lists and resources at a revision, and changes, as far as the caller may read them.
+func TestPast(t *testing.T) {
+	t.Parallel()
+	everyTransport(t, catalog(t), func(t *testing.T, s *site) {
+		const a = "/demo/v1/album/a"
+		require.Equal(t, http.StatusOK, s.put(a, `{"metadata":{"n":"1"}}`).code)
+		require.Equal(t, http.StatusOK, s.put("/demo/v1/album/ab", `{}`).code)
+		newest := func() int64 { return int64(s.get("/revisions").object(t)["newest"].(float64)) }
+		first := newest()
+		require.Equal(t, http.StatusOK, s.put(a, `{"metadata":{"n":"2"}}`).code)
+		require.Equal(t, http.StatusOK, s.put("/demo/v1/album/secret", `{}`, "x-consul-token", "root").code)
+		require.Equal(t, http.StatusNoContent, s.delete(a).code)
+
+		require.Equal(t, http.StatusNotFound, s.get(a).code)
+		at := func(path string) string { return fmt.Sprintf("%s?at=%d", path, first) }
+		require.Equal(t, map[string]any{"n": "1"}, s.get(at(a)).object(t)["metadata"])
+		require.Equal(t, http.StatusNotFound, s.get(at("/demo/v1/album/none")).code)
+		require.Len(t, s.get(at("/demo/v1/album")).object(t)["resources"], 2)
+		require.Len(t, s.get("/demo/v1/album").object(t)["resources"], 1)
+		page := s.get(at("/demo/v1/album") + "&limit=1").object(t)
+		require.Len(t, page["resources"], 1)
+		require.Len(t, s.get(at("/demo/v1/album") + "&limit=1&continue=" + page["continue"].(string)).object(t)["resources"], 1)
+
+		require.Equal(t, []string{"created a -1", "changed a 1-2", "deleted a 2-"}, changeLines(t, s.unchecked().get(a+"/history")))
+		require.Equal(t, []string{"created a -1", "created ab -", "changed a 1-2", "deleted a 2-"}, changeLines(t, s.unchecked().get("/demo/v1/album?changes")))
+		require.Equal(t, []string{"changed a 1-2", "deleted a 2-"}, changeLines(t, s.unchecked().get(fmt.Sprintf("/demo/v1/album?changes&after=%d", first))))
+		require.Equal(t, []string{"created a -1", "created ab -"}, changeLines(t, s.unchecked().get(fmt.Sprintf("/demo/v1/album?changes&until=%d", first))))
+		require.Equal(t, http.StatusGone, s.get(fmt.Sprintf("%s?at=%d", a, newest()+100)).code)
+		for path, want := range map[string]string{
+			a + "?at=0": "expected a revision", "/demo/v1/album?at=x": "expected a revision", "/demo/v1/album?changes&limit=1": "unknown query parameter \"limit\"",
+			"/demo/v1/album?after=1&limit=1": "unknown query parameter \"after\"", a + "/history?at=1": "unknown query parameter \"at\"",
+		} {
+			require.Contains(t, s.get(path).message(t), want, path)
+		}
+	})
+}
+
+// Lists and watches of all types, of a group, and of all versions of a kind, and the types with their numbers.
+func TestWildcardTypes(t *testing.T) {
+	t.Parallel()
+	everyTransport(t, catalog(t), func(t *testing.T, s *site) {
+		require.Equal(t, http.StatusOK, s.put("/demo/v1/album/a", `{"data":{"title":"one"}}`).code)
+		require.Equal(t, http.StatusOK, s.unchecked().put("/demo/v1/Label/b", `{"data":{"value":{"x":1}}}`).code, "the case of a kind is ignored")
+		titles := func(path string) (all []string) {
+			for _, res := range s.get(path).object(t)["resources"].([]any) {
+				id := res.(map[string]any)["id"].(map[string]any)
+				all = append(all, fmt.Sprint(id["name"], res.(map[string]any)["data"]))
+			}
+			return all
+		}
+		both := []string{"amap[title:one]", "bmap[value:map[x:1]]"}
+		require.Equal(t, both, titles("/*/*/*?partition=*&namespace=*"))
+		require.Equal(t, both, titles("/demo/*/*?partition=*&namespace=*"))
+		require.Equal(t, both[:1], titles("/demo/*/album?partition=*&namespace=*"))
+		require.Equal(t, http.StatusNotFound, s.get("/demo/*/albums").code)
+		w := s.watch(t, "/*/*/*?watch&partition=*&namespace=*")
+		require.Equal(t, "upsert a", event(w.next()))
+		require.Equal(t, "upsert b", event(w.next()))
+		var counts []string
+		for _, each := range s.get("/types").object(t)["types"].([]any) {
+			counts = append(counts, fmt.Sprint(each.(map[string]any)["path"], " ", each.(map[string]any)["count"]))
+		}
+		require.Equal(t, []string{"demo/v1/album 1", "demo/v1/label 1", "demo/v1/studio 0"}, counts)
+		require.Equal(t, map[string]any{"name": "", "rules": []any{}}, s.get("/whoami").object(t))
+	})
+}
+
+// The tree of a resource contains every generation up to a depth.
+func TestOwnedTree(t *testing.T) {
+	t.Parallel()
+	s := memorySite(t, registry.NewOpen(registry.Type{}), nil)
+	owner := ""
+	for _, name := range []string{"a", "b", "c", "d"} {
+		body := `{}`
+		if owner != "" {
+			body = fmt.Sprintf(`{"owner":{"name":%q,"type":{"group":"demo","groupVersion":"v1","kind":"Album"},"tenancy":{"partition":"default","namespace":"default"}}}`, owner)
+		}
+		require.Equal(t, http.StatusOK, s.put("/demo/v1/Album/"+name, body).code)
+		owner = name
+	}
+	names := func(path string) string {
+		var all []string
+		for _, res := range s.get("/demo/v1/Album/a/owned" + path).object(t)["resources"].([]any) {
+			all = append(all, res.(map[string]any)["id"].(map[string]any)["name"].(string))
+		}
+		return strings.Join(all, " ")
+	}
+	require.Equal(t, "b", names(""))
+	require.Equal(t, "b c", names("?depth=2"))
+	require.Equal(t, "b c d", names("?depth=16"))
+	for path, want := range map[string]string{"?depth=17": "from 1 to 16", "?depth=0": "from 1 to 16", "?depth=2&limit=1": "unknown query parameter \"limit\""} {
+		require.Contains(t, s.get("/demo/v1/Album/a/owned"+path).message(t), want)
+	}
+}
+
+// A watch returns server-sent events to a client that accepts them, and resumes after the last one that it has got.
+func TestServerSentEvents(t *testing.T) {
+	t.Parallel()
+	s := memorySite(t, catalog(t), nil)
+	read := func(last string) (*bufio.Scanner, func()) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/demo/v1/album?watch", nil)
+		require.NoError(t, err)
+		r.Header.Set("Accept", "text/event-stream")
+		if last != "" {
+			r.Header.Set("Last-Event-ID", last)
+		}
+		got, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		require.Equal(t, "text/event-stream", got.Header.Get("Content-Type"))
+		return bufio.NewScanner(got.Body), func() { got.Body.Close() }
+	}
+	next := func(lines *bufio.Scanner) (id, data string) {
+		for lines.Scan() && lines.Text() != "" {
+			if text, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
+				id = text
+			}
+			if text, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+				data = text
+			}
+		}
+		return id, data
+	}
+	require.Equal(t, http.StatusOK, s.put("/demo/v1/album/a", `{}`).code)
+	lines, stop := read("")
+	_, data := next(lines)
+	require.Contains(t, data, `{"upsert":{"resource":{"id":{`)
+	id, data := next(lines)
+	require.Contains(t, data, `{"endOfSnapshot":{}`)
+	require.NotEmpty(t, id)
+	stop()
+	require.Equal(t, http.StatusOK, s.put("/demo/v1/album/b", `{}`).code)
+	lines, stop = read(id)
+	defer stop()
+	_, data = next(lines)
+	require.Contains(t, data, `"name":"b"`)
+}
