@@ -32,7 +32,7 @@ type Config struct {
 	Tokens string
 	// Audit is the file of the audit log. "-" is Out. Empty: none.
 	Audit string
-	// AuditPolicy says what the audit log contains for each type: TYPE=none, TYPE=metadata or TYPE=payload. The first match counts, and
+	// AuditPolicy sets the detail of the audit log for each type: TYPE=none, TYPE=metadata or TYPE=payload. The first match counts, and
 	// metadata is the default.
 	AuditPolicy []string
 	// RecordAuthor stores the name of the caller's token as the author of each version.
