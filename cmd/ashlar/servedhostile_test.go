@@ -80,8 +80,15 @@ func TestCallsWithoutTokenAreRefusedEarly(t *testing.T) {
 	for range excess {
 		require.Equal(t, codes.ResourceExhausted, status.Code(<-refused))
 	}
+	for range 256 + excess { // probes whose message never arrives
+		stream, err := conn.NewStream(open, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, grpc_health_v1.Health_Check_FullMethodName)
+		require.NoError(t, err)
+		defer func() { _ = stream.CloseSend() }()
+	}
+	_, err := probes.Check(ctx, &grpc_health_v1.HealthCheckRequest{})
+	require.NoError(t, err, "hostile clients block the probes of an honest one")
 	s.cli(t).with("--token", admin).ok(configMap("a", "1"), "apply", "-f", "-")
-	_, err := probes.Check(metadata.AppendToOutgoingContext(ctx, "x-consul-token", admin), &grpc_health_v1.HealthCheckRequest{})
+	_, err = probes.Check(metadata.AppendToOutgoingContext(ctx, "x-consul-token", admin), &grpc_health_v1.HealthCheckRequest{})
 	require.NoError(t, err, "a probe with a token counts as one without")
 	stop()
 	require.Eventually(t, func() bool {

@@ -17,16 +17,13 @@ import (
 	"github.com/ashlar-dev/storage/service"
 )
 
-// maxAnonymous is the number of gRPC calls without a valid token that may be active at once, such as probes. Each may hold a message of
-// maxReceived bytes.
-const maxAnonymous = 256
-
 // admission refuses gRPC calls before their messages are read, so that a caller without a valid token cannot make the server hold messages.
 type admission struct {
 	tokens    *tokens // nil if all callers may do everything
 	limits    *limits
 	log       requestLog
 	anonymous atomic.Int64
+	probes    probes
 }
 
 // tap is called for each new call, in the goroutine that reads the connection. ctx ends with the call, but not if the call is refused.
@@ -36,7 +33,11 @@ func (a *admission) tap(ctx context.Context, call *tap.Info) (context.Context, e
 	if err == nil && !isProbe(call.FullMethodName) {
 		err = a.limits.take(who.callerName(), began)
 	}
-	if err == nil && a.tokens != nil && who == nil {
+	switch {
+	case err != nil || a.tokens == nil || who != nil:
+	case call.FullMethodName == grpc_health_v1.Health_Check_FullMethodName:
+		ctx = a.probes.admit(ctx)
+	default:
 		err = a.admitAnonymous(ctx) // last: the context of a call that is refused later would not end
 	}
 	if err == nil {
