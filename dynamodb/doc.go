@@ -31,6 +31,7 @@
 //
 //	writer      write.go                                mutations, from the decision to the request
 //	lister      list.go                                 lists, pages, and the snapshots of watches
+//	bucketScan  bucket.go                               one partition key of a type, in order
 //	closer      fence.go                                closes the store for writing
 //	notes       mover.go                                the notes of a migration
 //	writeLease  fence.go                                a handle's permission to write while the store is open

@@ -69,7 +69,7 @@ func New(ctx context.Context, db *dynamodb.Client, streamsClient *dynamodbstream
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	t := &table{layout: layout{o.Prefix}, db: db, name: o.Table, clock: request.NewClock(), opts: &o}
+	t := &table{layout: layout{prefix: o.Prefix}, db: db, name: o.Table, clock: request.NewClock(), opts: &o}
 	t.start(&o)
 	id, err := setup{t}.open(ctx)
 	if err != nil {

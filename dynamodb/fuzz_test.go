@@ -24,7 +24,7 @@ func FuzzKeys(f *testing.F) {
 	f.Add("a", "g", "k", "", "", "name", "ar", "", "", "", "", "")
 	f.Add("a", "g", "k", "p", "n", "b", "a", "g", "k", "p", "n", "b\x01")
 	f.Fuzz(func(t *testing.T, prefix1, g1, k1, p1, n1, name1, prefix2, g2, k2, p2, n2, name2 string) {
-		one, two := layout{clean(prefix1)}, layout{clean(prefix2)}
+		one, two := layout{prefix: clean(prefix1)}, layout{prefix: clean(prefix2)}
 		a := key.Key{Group: clean(g1), Kind: clean(k1), Partition: clean(p1), Namespace: clean(n1), Name: clean(name1)}
 		b := key.Key{Group: clean(g2), Kind: clean(k2), Partition: clean(p2), Namespace: clean(n2), Name: clean(name2)}
 		if got, err := one.keyOf(one.resource(a)); err != nil || got != a {
@@ -49,7 +49,7 @@ func FuzzKeys(f *testing.F) {
 
 // An item is a resource of its key, or damage that names the key. It never causes a large allocation.
 func FuzzItem(f *testing.F) {
-	l := layout{"test"}
+	l := layout{prefix: "test"}
 	res := &resourcepb.Resource{Id: key.Key{Group: "g", Kind: "k", Name: "a"}.ID("uid", "v1")}
 	data, err := codec.Encode(res)
 	if err != nil {

@@ -26,7 +26,7 @@ import (
 // same table have disjoint keys:
 //
 //	class        partition key, after prefix NUL class   sort key
-//	resources    group NUL kind                          partition NUL namespace NUL name
+//	resources    [bucket] group NUL kind                 partition NUL namespace NUL name
 //	parts        token of the write                      number of the part
 //	edges        hash of the owner's key and uid         hash of the child's key
 //	types        -                                       group NUL kind
@@ -37,6 +37,9 @@ import (
 //	fence        -                                       "fence", while the store is closed for writing or about to be
 //	gates        epoch of the fence, number              "gate", once it is closed
 //	recalls      token of the transaction, 0             "gate", like the gate of a fence for this transaction alone
+//
+// A partition key accepts 1,000 write units a second. A store of schema 2 therefore divides the resources of a type into buckets, by a hash
+// of the sort key; schema 1 has no buckets.
 //
 // Key parts contain no NUL, so byte order equals the order of the key's tuple, and no escaping is necessary. The sort key of a
 // resource has at most 767 bytes; DynamoDB allows 1,024.
@@ -63,13 +66,35 @@ const (
 	attrGuard   = "g"   // notes that serve as a guard
 	attrStoreID = "id"
 	attrSchema  = "schema"
+	attrBuckets = "n" // of the store: the number of buckets, less 1
 )
 
-// schemaVersion is the version of the items' layout.
-const schemaVersion = 1
+// The versions of the items' layout.
+const (
+	schemaVersion        = 1
+	bucketsSchemaVersion = 2
+)
+
+// maxBuckets is the maximum number of buckets, which are numbered by a byte.
+const maxBuckets = 256
 
 // layout builds the keys of one store.
-type layout struct{ prefix string }
+type layout struct {
+	prefix  string
+	buckets int // 0 and 1: keys without buckets
+}
+
+// bucketCount returns the number of buckets, at least 1.
+func (l layout) bucketCount() int { return max(l.buckets, 1) }
+
+// bucketOf returns the bucket of a resource.
+func (l layout) bucketOf(sortKey []byte) int {
+	if l.buckets <= 1 {
+		return 0
+	}
+	h := sha256.Sum256(sortKey)
+	return int(h[0]) % l.buckets
+}
 
 func (l layout) pk(class byte, rest ...byte) []byte {
 	b := make([]byte, 0, len(l.prefix)+2+len(rest))
@@ -86,18 +111,22 @@ func (l layout) class(pk []byte) (class byte, rest []byte) {
 	return pk[len(l.prefix)+1], pk[len(l.prefix)+2:]
 }
 
-func (l layout) typePK(group, kind string) []byte {
-	return l.pk(classResource, []byte(group+"\x00"+kind)...)
+// typePK returns the partition key of a type's bucket.
+func (l layout) typePK(group, kind string, bucket int) []byte {
+	name := group + "\x00" + kind
+	if l.buckets > 1 {
+		name = string([]byte{byte(bucket)}) + name
+	}
+	return l.pk(classResource, []byte(name)...)
 }
 
 func (l layout) resource(k key.Key) item {
-	return keys(l.typePK(k.Group, k.Kind), []byte(k.Partition+"\x00"+k.Namespace+"\x00"+k.Name))
+	sortKey := []byte(k.Partition + "\x00" + k.Namespace + "\x00" + k.Name)
+	return keys(l.typePK(k.Group, k.Kind, l.bucketOf(sortKey)), sortKey)
 }
 
-// resourceAt returns the keys of the item for a resource of this type whose key has these bytes.
-func (l layout) resourceAt(group, kind string, keyBytes []byte) item {
-	return keys(l.typePK(group, kind), keyBytes[len(group)+len(kind)+2:])
-}
+// sortKey returns the sort key of the resource of a type whose key has these bytes.
+func sortKey(group, kind, keyBytes string) []byte { return []byte(keyBytes[len(group)+len(kind)+2:]) }
 
 func (l layout) part(token [16]byte, n int) item {
 	return keys(l.pk(classPart, token[:]...), []byte{byte(n)})
@@ -142,6 +171,9 @@ func (l layout) tickNumber(it item) (n uint16, ok bool) {
 // keyOf is the inverse of resource.
 func (l layout) keyOf(it item) (key.Key, error) {
 	class, rest := l.class(it.bytes(attrPK))
+	if l.buckets > 1 && len(rest) > 0 {
+		rest = rest[1:]
+	}
 	group, kind, ok := strings.Cut(string(rest), "\x00")
 	parts := strings.Split(string(it.bytes(attrSK)), "\x00")
 	if class != classResource || !ok || len(parts) != 3 {

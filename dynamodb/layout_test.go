@@ -2,9 +2,11 @@ package dynamodb
 
 import (
 	"bytes"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -60,5 +62,30 @@ func TestStampChain(t *testing.T) {
 	parsed, ok := parseVersion(last.version())
 	if !ok || !bytes.Equal(parsed.bytes(), last.bytes()) {
 		t.Error("a version is not restored")
+	}
+}
+
+// The writes of 1,000 resources with rising names are spread so evenly that 10,000 writes a second of two units each need less than a
+// partition's 1,000 in every bucket of 32.
+func TestBucketsShareWrites(t *testing.T) {
+	t.Parallel()
+	const resources, writes = 1000, 10_000
+	l := layout{prefix: "test", buckets: 32}
+	load := map[string]int{}
+	for i := range resources {
+		k := key.Key{Group: "g", Kind: "k", Partition: "default", Namespace: "default", Name: fmt.Sprintf("01KB%022d", i)}
+		it := l.resource(k)
+		if back, err := l.keyOf(it); err != nil || back != k {
+			t.Fatalf("the key of %v is %v, %v", k, back, err)
+		}
+		load[string(it.bytes(attrPK))] += writes / resources
+	}
+	for pk, n := range load {
+		if 2*n >= 1000 {
+			t.Errorf("%q takes %d writes a second", pk, n)
+		}
+	}
+	if len(load) != 32 {
+		t.Errorf("%d buckets are used", len(load))
 	}
 }

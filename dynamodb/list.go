@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/ashlar-dev/storage"
@@ -54,13 +55,6 @@ type scanRange struct {
 	onSkipped func(key.Key) bool
 }
 
-// If few items match, an answer of the size of a page would contain almost none. Each answer that does not fill the page is
-// followed by a larger one, up to maxLimit items.
-const (
-	growth   = 4
-	maxLimit = 1000
-)
-
 // scan visits the heads that match the filter, including tombstones, in order, until visit returns false.
 func (l *lister) scan(ctx context.Context, r scanRange, visit func(*headItem) (bool, error)) error {
 	types, err := l.registry.types(ctx, r.filter)
@@ -84,87 +78,53 @@ func (l *lister) scan(ctx context.Context, r scanRange, visit func(*headItem) (b
 	return nil
 }
 
-// scanType scans one type. It reports whether to continue.
+// scanType scans one type, whose buckets it merges. It reports whether to continue.
 func (l *lister) scanType(ctx context.Context, r *scanRange, visit func(*headItem) (bool, error)) (bool, error) {
-	f, marks := r.filter, l.reader.marks
-	prefix, exact := f.Prefix()
-	begins := prefix[len(f.Group)+len(f.Kind)+2:]
-	var start item
-	from := ""
-	if r.after != nil {
-		start, from = l.reader.table.resource(*r.after), string(r.after.Bytes())
+	buckets := l.reader.table.bucketCount()
+	if buckets > 1 && r.limit > 0 {
+		r.limit = r.limit*3/(2*buckets) + 4
+	}
+	scans := make([]*bucketScan, buckets)
+	var g errgroup.Group
+	g.SetLimit(maxBucketReads)
+	for i := range scans {
+		scans[i] = &bucketScan{reader: l.reader, filter: r.filter, consistency: r.consistency, bucket: i, limit: r.limit}
+		scans[i].prepare(r.after)
+		g.Go(func() error { return scans[i].fill(ctx) })
+	}
+	if err := g.Wait(); err != nil {
+		return false, err
 	}
 	for {
-		if start != nil && !exact {
-			target, ok := f.Seek(append([]byte(from), 0))
-			if !ok {
-				return true, nil
-			}
-			// DynamoDB begins after a key, which need not exist. No key between it and the target matches.
-			if before := target[:len(target)-1]; string(before) > from {
-				start, from = l.reader.table.resourceAt(f.Group, f.Kind, before), string(before)
+		var first *bucketScan
+		for _, s := range scans {
+			if len(s.heads) > 0 && (first == nil || s.heads[0].key.Compare(first.heads[0].key) < 0) {
+				first = s
 			}
 		}
-		strong := r.consistency == storage.StrongConsistency || marks.distrust()
-		heads, next, upTo, err := l.answer(ctx, strong, f, begins, start, r.limit)
-		if err != nil {
-			return false, err
-		}
-		if !strong && (marks.anyStale(heads) || marks.missing(string(prefix), from, upTo, heads)) {
-			if heads, next, upTo, err = l.answer(ctx, true, f, begins, start, r.limit); err != nil {
-				return false, err
-			}
-		}
-		for _, h := range heads {
-			if h.damage == nil {
-				marks.note(h.key, h)
-			}
-			if !exact && !f.Match(&h.key) {
-				if r.onSkipped != nil && !r.onSkipped(h.key) {
-					return false, nil
-				}
-				continue
-			}
-			if more, err := visit(h); err != nil || !more {
-				return false, err
-			}
-		}
-		r.limit = min(growth*r.limit, maxLimit)
-		if start, from = next, upTo; start == nil {
+		if first == nil {
+			r.limit = scans[0].limit
 			return true, nil
+		}
+		h := first.heads[0]
+		first.heads = first.heads[1:]
+		more, err := true, error(nil)
+		if f := &r.filter; first.exact || f.Match(&h.key) {
+			more, err = visit(h)
+		} else if r.onSkipped != nil {
+			more = r.onSkipped(h.key)
+		}
+		if err == nil && more && len(first.heads) == 0 {
+			err = first.fill(ctx)
+		}
+		if err != nil || !more {
+			return false, err
 		}
 	}
 }
 
-// answer reads the heads of one answer. upTo is the first key of the next answer, or "" if this is the last.
-func (l *lister) answer(ctx context.Context, strong bool, f key.Filter, begins []byte, start item, limit int) (heads []*headItem, next item, upTo string, err error) {
-	t := l.reader.table
-	items, next, err := t.query(ctx, strong, t.typePK(f.Group, f.Kind), begins, start, limit)
-	if err != nil {
-		return nil, nil, "", err
-	}
-	heads = make([]*headItem, 0, len(items))
-	for _, it := range items {
-		h, err := t.head(it)
-		var damaged *storage.DamagedError
-		switch {
-		case err == nil:
-			heads = append(heads, h)
-		case errors.As(err, &damaged):
-			heads = append(heads, &headItem{key: key.Of(damaged.ID), live: true, damage: err})
-		default:
-			return nil, nil, "", err
-		}
-	}
-	if next != nil {
-		k, err := t.keyOf(next)
-		if err != nil {
-			return nil, nil, "", err
-		}
-		upTo = string(k.Bytes())
-	}
-	return heads, next, upTo, nil
-}
+// maxBucketReads limits the concurrent reads of a list.
+const maxBucketReads = 32
 
 // defaultPageItems ends a page after this many examined items, including tombstones and items that do not match.
 const defaultPageItems = 20_000

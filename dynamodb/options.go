@@ -20,6 +20,10 @@ type Options struct {
 	Prefix string
 	// NoCreate makes opening fail if the table, or the store in it, does not exist.
 	NoCreate bool
+	// Buckets is the number of partition keys that share the resources of a type, a power of two up to 256. Each accepts 1,000 write
+	// units a second, and a list reads all of them. It is fixed when the store is created, and 1 by default. 0 accepts any existing
+	// store; opening an existing store with another number fails.
+	Buckets int
 	// PointInTimeRecovery enables point-in-time recovery on a table that is created.
 	PointInTimeRecovery bool
 	// Tags are set on a table that is created.
@@ -55,6 +59,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("%w: table name %q: expected 3 to 255 letters, digits, underscores, hyphens and dots", storage.ErrInvalid, o.Table)
 	case len(o.Prefix) > 255 || !utf8.ValidString(o.Prefix) || strings.Contains(o.Prefix, "\x00"):
 		return o, fmt.Errorf("%w: prefix: expected at most 255 bytes of UTF-8 without NUL", storage.ErrInvalid)
+	case o.Buckets < 0 || o.Buckets > maxBuckets || o.Buckets&(o.Buckets-1) != 0:
+		return o, fmt.Errorf("%w: buckets: expected a power of two up to %d", storage.ErrInvalid, maxBuckets)
 	case o.Outage > maxOutage:
 		return o, fmt.Errorf("%w: outage: expected at most %v", storage.ErrInvalid, maxOutage)
 	}

@@ -182,7 +182,7 @@ func (s setup) finish(ctx context.Context) error {
 	return err
 }
 
-// openStore reads the item that describes the store, or creates it.
+// openStore reads the item that describes the store, or creates it, and sets the layout's buckets.
 func (s setup) openStore(ctx context.Context) (driver.StoreID, error) {
 	for {
 		it, err := s.get(ctx, true, s.store())
@@ -190,7 +190,13 @@ func (s setup) openStore(ctx context.Context) (driver.StoreID, error) {
 		case err != nil:
 			return driver.StoreID{}, err
 		case it != nil:
-			return storeID(it)
+			id, buckets, err := describedStore(it)
+			if err == nil && s.opts.Buckets > 0 && s.opts.Buckets != buckets {
+				err = fmt.Errorf("%w: the store has buckets=%d, and the number is fixed: migrate to a store with another prefix for buckets=%d",
+					storage.ErrInvalid, buckets, s.opts.Buckets)
+			}
+			s.buckets = buckets
+			return id, err
 		case s.opts.NoCreate:
 			return driver.StoreID{}, fmt.Errorf("%w: there is none with the prefix %q, and create=off forbids creating one", storage.ErrNoStore, s.prefix)
 		}
@@ -198,6 +204,9 @@ func (s setup) openStore(ctx context.Context) (driver.StoreID, error) {
 		_, _ = rand.Read(id[:]) // never fails
 		it = s.store()
 		it[attrStoreID], it[attrSchema], it[attrVersion] = binaryValue(id[:]), binaryValue([]byte{schemaVersion}), binaryValue(newRevision())
+		if s.opts.Buckets > 1 {
+			it[attrSchema], it[attrBuckets] = binaryValue([]byte{bucketsSchemaVersion}), binaryValue([]byte{byte(s.opts.Buckets - 1)})
+		}
 		if err := s.createStore(ctx, it); err != nil && !conditionFailed(err) && !errors.Is(err, errCondition) {
 			return driver.StoreID{}, err
 		}
@@ -221,14 +230,24 @@ func (s setup) createStore(ctx context.Context, store item) error {
 	return err
 }
 
-// storeID returns the id from the item that describes a store, if this program supports its schema.
-func storeID(it item) (driver.StoreID, error) {
-	id, schema := it.bytes(attrStoreID), it.bytes(attrSchema)
+// describedStore returns the id and the number of buckets from the item that describes a store, if this program supports its schema.
+func describedStore(it item) (id driver.StoreID, buckets int, err error) {
+	schema := it.bytes(attrSchema)
+	malformed := errors.New("the item that describes the store is malformed")
 	switch {
-	case len(id) != len(driver.StoreID{}) || len(schema) != 1:
-		return driver.StoreID{}, errors.New("the item that describes the store is malformed")
-	case schema[0] > schemaVersion:
-		return driver.StoreID{}, fmt.Errorf("%w: its schema is %d, this program supports %d", storage.ErrNewerSchema, schema[0], schemaVersion)
+	case len(it.bytes(attrStoreID)) != len(id) || len(schema) != 1:
+		return id, 0, malformed
+	case schema[0] > bucketsSchemaVersion:
+		return id, 0, fmt.Errorf("%w: its schema is %d, this program supports %d", storage.ErrNewerSchema, schema[0], bucketsSchemaVersion)
 	}
-	return driver.StoreID(id), nil
+	buckets = 1
+	if schema[0] == bucketsSchemaVersion {
+		if b := it.bytes(attrBuckets); len(b) == 1 {
+			buckets = int(b[0]) + 1
+		}
+		if buckets == 1 {
+			return id, 0, malformed
+		}
+	}
+	return driver.StoreID(it.bytes(attrStoreID)), buckets, nil
 }

@@ -26,7 +26,7 @@ func toStream(it item) map[string]types.AttributeValue {
 // The size of an event is the size of its resource, not of the record, which contains it compressed.
 func TestSizeOfAnEvent(t *testing.T) {
 	t.Parallel()
-	tab := &table{layout: layout{"p"}}
+	tab := &table{layout: layout{prefix: "p"}}
 	for i, size := range []int{1, 1000 << 10} {
 		id := &resourcepb.ID{
 			Uid: "u", Name: fmt.Sprint(i), Type: &resourcepb.Type{Group: "g", GroupVersion: "v1", Kind: "k"}, Tenancy: &resourcepb.Tenancy{},

@@ -50,6 +50,7 @@ func parseURL(u *url.URL) (*Options, *settings, error) {
 		Table:               u.Host,
 		Prefix:              strings.TrimPrefix(u.Path, "/"),
 		NoCreate:            !v.OnOff("create", true),
+		Buckets:             v.Int("buckets", 0, 1, maxBuckets),
 		PointInTimeRecovery: v.OnOff("pitr", false),
 		Timeout:             v.Duration("timeout", 30*time.Second),
 		MaxSize:             v.Int("max-size", 0, 1, driver.MaxSize),

@@ -114,8 +114,8 @@ func (w *watermarks) anyStale(heads []*headItem) bool {
 }
 
 // missing reports whether a live resource that was returned before in the range (after, upTo] is absent from heads, which are in
-// order. An empty after is the beginning of the keys with prefix, an empty upTo their end.
-func (w *watermarks) missing(prefix, after, upTo string, heads []*headItem) bool {
+// order. An empty after is the beginning of the keys with prefix, an empty upTo their end. Only keys for which within returns true count.
+func (w *watermarks) missing(prefix, after, upTo string, heads []*headItem, within func(name string) bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.entries.Len() == 0 {
@@ -130,7 +130,7 @@ func (w *watermarks) missing(prefix, after, upTo string, heads []*headItem) bool
 		if len(name) < len(prefix) || name[:len(prefix)] != prefix || upTo != "" && name > upTo {
 			return false
 		}
-		gone = known.live && name != after && !there[name]
+		gone = known.live && name != after && !there[name] && within(name)
 		return !gone
 	})
 	return gone
