@@ -97,7 +97,7 @@ func TestMigrateLive(t *testing.T) {
 
 	r := c.run(configMap("late", ""), "apply", "-f", "-")
 	require.Equal(t, cli.ExitFailed, r.code)
-	require.Contains(t, r.err, "the store is closed for writing: it has moved to "+to)
+	require.Contains(t, r.err, "the store has moved to "+to)
 	require.Contains(t, c.ok("", "migrate", "status"), "it has moved to "+to)
 	require.Contains(t, c.ok("", "migrate", "status", "--store", to), "phase complete")
 	require.Contains(t, c.ok("", append([]string{"migrate", "--live", "--cutover-when-lag-below", "1s"}, stores...)...), "already complete")
@@ -179,7 +179,7 @@ func TestMigrateStoppedWhileClosed(t *testing.T) {
 			require.Contains(t, c.ok("", commandAfter(t, text, purpose)...), want)
 			written := c.run(configMap("late", ""), "apply", "-f", "-")
 			if purpose == "To continue" {
-				require.Contains(t, written.err, "closed for writing")
+				require.Contains(t, written.err, "the store has moved to "+to)
 			} else {
 				require.Equal(t, cli.ExitOK, written.code, written.err)
 			}

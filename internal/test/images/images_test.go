@@ -39,3 +39,38 @@ func TestComposeFileAgrees(t *testing.T) {
 		}
 	}
 }
+
+// TestNightlyTestsEveryVersion compares the versions in versions.env with the matrix of the nightly workflow and the table in docs/releases.md.
+func TestNightlyTestsEveryVersion(t *testing.T) {
+	t.Parallel()
+	read := func(path string) string {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	workflow, table := read("../../../.github/workflows/nightly.yaml"), read("../../../docs/releases.md")
+	for _, database := range []struct{ title, variable string }{
+		{"Postgres", "ASHLAR_POSTGRES_VERSION"}, {"etcd", "ASHLAR_ETCD_VERSION"}, {"DynamoDB", "ASHLAR_DYNAMODB_VERSION"},
+	} {
+		var row string
+		for line := range strings.Lines(table) {
+			if strings.HasPrefix(line, "| "+database.title+" |") {
+				row = line
+			}
+		}
+		tested := strings.Fields(strings.Trim(version(database.variable+"S"), `"`))
+		if len(tested) == 0 || strings.Count(workflow, "variable: "+database.variable+",") != len(tested) {
+			t.Errorf("the nightly workflow does not have the %d versions of %sS", len(tested), database.variable)
+		}
+		for _, v := range tested {
+			if !strings.Contains(workflow, database.variable+", version: "+v+",") && !strings.Contains(workflow, database.variable+`, version: "`+v+`",`) {
+				t.Errorf("the nightly workflow lacks %s=%s", database.variable, v)
+			}
+			if minor := v[:strings.LastIndex(v, ".")]; !strings.Contains(row, strings.TrimPrefix(minor, "v")) {
+				t.Errorf("docs/releases.md does not name %s %s", database.title, minor)
+			}
+		}
+	}
+}
