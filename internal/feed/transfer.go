@@ -17,7 +17,9 @@ const runPause = 100 * time.Millisecond
 
 // leaveRun moves the watch from its ended run to the next one, or ends the watch.
 func (w *watch[P]) leaveRun(ctx context.Context) error {
-	if !errors.Is(w.run.err, storage.ErrCompacted) {
+	// The run of a moved store ends after the last change. A watch that is still in history has not returned that change.
+	unread := w.inHistory && errors.Is(w.run.err, storage.ErrMoved)
+	if !unread && !errors.Is(w.run.err, storage.ErrCompacted) {
 		return w.end(closedWith(w.run.err))
 	}
 	select {

@@ -111,3 +111,28 @@ func TestClosedWhileItsRunEnds(t *testing.T) {
 		f.Close()
 	}
 }
+
+// The run has ended because the store has moved, after it published the last change. A watch that is still reading the history before it
+// returns all of it, even if a read fails, and only then the end.
+func TestMovedStoreWithAWatchInHistory(t *testing.T) {
+	t.Parallel()
+	l := newLine()
+	for range 3 {
+		l.append("a")
+	}
+	l.failures = 2
+	l.breakDown(&storage.MovedError{Target: "there"})
+	f := New(l, Options[int]{})
+	defer f.Close()
+	w, err := f.Resume(t.Context(), all, 1, "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	<-w.(*watch[int]).run.doneCh
+	wantVersion(t, w, 2)
+	wantVersion(t, w, 3)
+	if _, err := w.Next(t.Context()); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrMoved) {
+		t.Errorf("got %v, expected ErrMoved", err)
+	}
+}
