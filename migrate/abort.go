@@ -112,6 +112,9 @@ func abort(ctx context.Context, from, to storage.Backend, force bool) error {
 		}
 		return nil
 	}
+	if m.journal == nil {
+		return nil // without a journal, no tool has closed the source
+	}
 	if err := m.newGate().open(ctx); errors.Is(err, errElsewhere) {
 		return fmt.Errorf("the migration is aborted, and the source stays closed: %w", err)
 	} else if err != nil {
