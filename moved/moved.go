@@ -1,9 +1,11 @@
 package moved
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -137,20 +139,24 @@ func call[T any](ctx context.Context, b *Backend, run func(ctx context.Context, 
 func checked[T any](ctx context.Context, b *Backend, strong bool, read func(ctx context.Context, store storage.Backend) (T, error)) (T, error) {
 	return call(ctx, b, func(ctx context.Context, store storage.Backend) (T, error) {
 		result, err := read(ctx, store)
-		m, movable := storage.As[driver.Mover](store)
-		if !strong || !movable || err != nil && !isAnswer(err) {
-			return result, err
-		}
-		state, fenceErr := m.Fence(ctx)
-		if fenceErr == nil {
-			fenceErr = state.Move()
-		}
-		if fenceErr != nil {
-			var none T
-			return none, fenceErr
+		if strong && (err == nil || isAnswer(err)) {
+			if moved := checkMoved(ctx, store); moved != nil {
+				var none T
+				return none, moved
+			}
 		}
 		return result, err
 	})
+}
+
+// checkMoved returns the error of a store that has moved. It reads the fence.
+func checkMoved(ctx context.Context, store storage.Backend) error {
+	m, movable := storage.As[driver.Mover](store)
+	if !movable {
+		return nil
+	}
+	state, err := m.Fence(ctx)
+	return cmp.Or(err, state.Move())
 }
 
 // isAnswer reports whether an error of a read describes the state of the store.
@@ -204,14 +210,29 @@ func (b *Backend) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*re
 	return b.Present().OwnerReferences(ctx, id)
 }
 
-// Commit implements storage.Transactor. A transaction that changes nothing succeeds only in a store that has not moved.
+// Commit implements storage.Transactor. A transaction that may have changed nothing succeeds only in a store that has not moved. A result
+// with a written resource is true in any case: the store had not moved when it was written.
 func (b *Backend) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
-	return checked(ctx, b, true, func(ctx context.Context, store storage.Backend) ([]*resourcepb.Resource, error) {
+	unsure := false // a store that has moved since may have deleted resources
+	return call(ctx, b, func(ctx context.Context, store storage.Backend) ([]*resourcepb.Resource, error) {
 		transactor, err := capability[storage.Transactor](store)
 		if err != nil {
 			return nil, err
 		}
-		return transactor.Commit(ctx, ops)
+		results, err := transactor.Commit(ctx, ops)
+		switch wrote := slices.ContainsFunc(results, func(res *resourcepb.Resource) bool { return res != nil }); {
+		case err == nil && wrote:
+			return results, nil
+		case err == nil:
+			if err = checkMoved(ctx, store); err != nil {
+				unsure = unsure || slices.ContainsFunc(ops, func(op storage.Op) bool { return op.Delete != nil })
+				return nil, err
+			}
+			return results, nil
+		case unsure && !errors.Is(err, storage.ErrFenced):
+			return nil, fmt.Errorf("%w: the store may have applied the transaction before it moved; in the next store: %v", storage.ErrInconsistent, err)
+		}
+		return nil, err
 	})
 }
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	_ "github.com/ashlar-dev/storage/inmem"
+	"github.com/ashlar-dev/storage/inmem"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/migrate"
 	"github.com/ashlar-dev/storage/moved"
@@ -225,5 +225,57 @@ func TestLateReaders(t *testing.T) {
 		if got, err := store.Read(fixture.Context(t), storage.StrongConsistency, thing("b").Id); err != nil || got.Id.Name != "b" {
 			t.Errorf("%s: a read: %v, %v", name, got, err)
 		}
+	}
+}
+
+// late is a store whose commits return only after the store has moved.
+type late struct {
+	*inmem.Backend
+	move func()
+}
+
+func (l *late) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
+	results, err := l.Backend.Commit(ctx, ops)
+	l.move()
+	return results, err
+}
+
+// TestCommitBeforeTheMove moves a store after it has applied a transaction, and before the program gets the answer. The answer is true, or
+// says that the transaction may have been applied.
+func TestCommitBeforeTheMove(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]error{"a write": nil, "a deletion": nil, "a deletion and a check": storage.ErrInconsistent} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, target := memoryURL(t), memoryURL(t)
+			to := fixture.Open(t, target)
+			first, err := storage.Open(fixture.Context(t), url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			move := sync.OnceFunc(func() {
+				o := &migrate.Options{From: "old", To: "new", Live: true, CutoverLag: time.Hour}
+				if _, err := migrate.Run(fixture.Context(t), fixture.Open(t, url), to, o); err != nil {
+					t.Error(err)
+				}
+			})
+			store := moved.New(&late{first.(*inmem.Backend), move}, func(ctx context.Context, _ *storage.MovedError) (storage.Backend, error) {
+				return storage.Open(ctx, target)
+			})
+			t.Cleanup(func() { _ = store.Close() })
+			b, c := fixture.Write(t, first, thing("b")), fixture.Write(t, first, thing("c"))
+			ops := map[string][]storage.Op{
+				"a write":                {{Write: thing("a")}},
+				"a deletion":             {{Delete: b.Id, Version: b.Version}},
+				"a deletion and a check": {{Delete: b.Id, Version: b.Version}, {Check: c.Id, Version: c.Version}},
+			}[name]
+			results, err := store.Commit(fixture.Context(t), ops)
+			if !errors.Is(err, answer) || err == nil && (len(results) != 1 || results[0].GetVersion() == "" && name == "a write") {
+				t.Errorf("got %v, %v, expected %v", results, err, answer)
+			}
+			if _, err := store.Read(fixture.Context(t), storage.StrongConsistency, c.Id); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
