@@ -71,12 +71,13 @@ func TestTargetForbids(t *testing.T) {
 					t.Fatalf("%s: %v", sql, err)
 				}
 			}
-			exec(fmt.Sprintf("grant usage on schema %s to %s", schema, who.name))
-			exec(fmt.Sprintf("grant all on all tables in schema %s to %s", schema, who.name))
-			exec(fmt.Sprintf("grant all on all sequences in schema %s to %s", schema, who.name))
+			// The migration closes the target by a trigger and its function, which only the owner of the tables can create.
+			exec(fmt.Sprintf("grant usage, create on schema %s to %s; grant all on all sequences in schema %[1]s to %[2]s", schema, who.name))
+			for _, owned := range []string{"resources", "changes", "journal", "store", "schema_version", "revoked"} {
+				exec(fmt.Sprintf("alter table %s.%s owner to %s", schema, owned, who.name))
+			}
 			exec(fmt.Sprintf("revoke insert on %s.%s from %s", schema, table, who.name))
 			to := fixture.Open(t, who.url)
-			// Only the owner of a table can create a trigger, so a store with another owner is copied without a cutover.
 			r, err := Run(limited(t), from, to, quick(Options{}))
 			if err == nil || !strings.Contains(err.Error(), "permission denied for table "+table) {
 				t.Fatalf("got %v, expected that it is not permitted", err)

@@ -28,6 +28,7 @@ type database struct {
 	side      *pgxpool.Pool // for the feed's polls and NOTIFY, which must not wait behind callers
 	pools     []*pgxpool.Pool
 	sessions  sessions
+	viaPooler atomic.Bool // connections lead to a pooler
 	watchdog  *watchdog
 	growth    *growth
 	telemetry recorder

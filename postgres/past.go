@@ -108,9 +108,13 @@ type pageRead struct {
 // readPageAt reads a page at a position, or at the present one if at is nil. Each statement is sent together with the previous one
 // if it does not depend on its result.
 func (r *pageReader) readPageAt(ctx context.Context, conn *pgxpool.Conn, at *position, q *driver.HistoryQuery[position], final bool) (*pageRead, error) {
-	// A page may take long. So, like a write, it is abandoned only if the server reports that the session runs nothing.
-	ctx, done := r.watchdog.watch(ctx, conn.Conn(), true, 0)
-	defer done(false)
+	// A page may take long. So, like a write, it is abandoned only if the server reports that the session runs nothing. Behind a pooler the
+	// server does not know the session's number, and only the deadline ends the page.
+	if !r.viaPooler.Load() {
+		var done func(bool)
+		ctx, done = r.watchdog.watch(ctx, conn.Conn(), true, 0)
+		defer done(false)
+	}
 	l := &pageRead{history: r.history, conn: conn.Conn(), tailLimit: r.tailLimit, q: q, final: final}
 	var err error
 	if at == nil {

@@ -43,7 +43,9 @@ func (d *database) open(ctx context.Context) error {
 		}
 		d.id.Store(&id)
 		if err == nil {
-			err = new(session).ask(ctx, conn.Conn(), d.sql, pgx.QueryExecModeExec)
+			var on session
+			err = on.ask(ctx, conn.Conn(), d.sql, pgx.QueryExecModeExec)
+			d.viaPooler.Store(on.viaPooler)
 		}
 		return err
 	})
