@@ -55,11 +55,6 @@ func (c *backlogReader) read(ctx context.Context, limit int) (more bool, err err
 	return true, nil
 }
 
-// isFurther reports whether a reader at seq has read more of a shard than a reader at from.
-func isFurther(seq, from string) bool {
-	return (isRecordNumber(seq) || seq == shardEnd) && compareSeq(seq, from) > 0
-}
-
 // nextShard returns a shard whose position in the target is ahead.
 func (c *backlogReader) nextShard() (shardPosition, bool) {
 	for _, pl := range c.at.shards {

@@ -80,6 +80,11 @@ func compareSeq(a, b string) int {
 	return strings.Compare(a, b)
 }
 
+// isFurther reports whether a reader at seq has read more of a shard than a reader at from.
+func isFurther(seq, from string) bool {
+	return (isRecordNumber(seq) || seq == shardEnd) && compareSeq(seq, from) > 0
+}
+
 func (p *Position) find(shard string) (int, bool) {
 	return slices.BinarySearchFunc(p.shards, shard, func(pl shardPosition, shard string) int { return strings.Compare(pl.shard, shard) })
 }
@@ -115,13 +120,14 @@ func (p *Position) without(shard string) *Position {
 	return &q
 }
 
-// within reports whether o has the same shards as p, read at least as far.
+// within reports whether o has the same shards as p, and in each the same progress or a later record.
 func (p *Position) within(o *Position) bool {
 	if len(p.shards) != len(o.shards) {
 		return false
 	}
 	for i := range p.shards {
-		if p.shards[i].shard != o.shards[i].shard || compareSeq(p.shards[i].seq, o.shards[i].seq) > 0 {
+		a, b := p.shards[i], o.shards[i]
+		if a.shard != b.shard || a.seq != b.seq && !isFurther(b.seq, a.seq) {
 			return false
 		}
 	}

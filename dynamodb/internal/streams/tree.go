@@ -192,7 +192,8 @@ func (t *tree) covers(p, ev *Position) bool {
 	return at == shardEnd || isRecordNumber(at) && compareSeq(ev.seq, at) <= 0
 }
 
-// merge returns the union of two positions.
+// merge returns the union of two positions. The reader's time in a shard is no progress of p: p may be before older records, which the
+// reader reads when it begins at the shard's beginning again.
 func (t *tree) merge(p, o *Position) *Position {
 	if o.shard != "" {
 		o = o.with(o.shard, o.seq)
@@ -209,7 +210,7 @@ func (t *tree) merge(p, o *Position) *Position {
 	q.shards = make([]shardPosition, 0, max(len(p.shards), len(o.shards)))
 	for _, a := range p.shards {
 		switch b, there := o.get(a.shard); {
-		case there && compareSeq(b, a.seq) > 0:
+		case there && isFurther(b, a.seq):
 			q.shards = append(q.shards, shardPosition{a.shard, b})
 		case there, !t.precedes(a.shard, o) && (a.seq != shardEnd || t.knows(a.shard)):
 			q.shards = append(q.shards, a)

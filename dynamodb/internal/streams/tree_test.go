@@ -44,3 +44,21 @@ func TestTree(t *testing.T) {
 		t.Errorf("merged to %v", got)
 	}
 }
+
+// The reader has a time for a shard that it opened at its end. A watch that has read less of the shard has not passed that time: its own
+// place is before records that the reader reads when it begins at the shard's beginning again.
+func TestMergeWithTime(t *testing.T) {
+	t.Parallel()
+	tree := newTree()
+	tree.update(map[string]string{"a": "", "b": ""}, &Position{})
+	for _, c := range []struct{ watch, reader, want string }{
+		{"", "@200", ""}, {"@100", "@200", "@100"}, {"@200", "@100", "@200"}, {"@200", "@200", "@200"}, {"@200", "", "@200"},
+		{"7", "@200", "7"}, {"@200", "7", "7"}, {"", "7", "7"}, {"@200", shardEnd, shardEnd},
+	} {
+		at := &Position{shards: []shardPosition{{"a", c.watch}, {"b", "1"}}}
+		end := &Position{shards: []shardPosition{{"a", c.reader}, {"b", "2"}}}
+		if got := tree.merge(at, end).shards; !slices.Equal(got, []shardPosition{{"a", c.want}, {"b", "2"}}) {
+			t.Errorf("%q merged with %q: %v, expected %q", c.watch, c.reader, got, c.want)
+		}
+	}
+}
