@@ -166,7 +166,6 @@ func (w *watch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 			if err = w.fetch(ctx); err == nil {
 				continue
 			}
-			pause = 0
 		} else if canResume {
 			if err = w.open(ctx); err == nil {
 				continue
