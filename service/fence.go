@@ -101,7 +101,7 @@ func commitCalls(ctx context.Context, tx storage.Transactor, fence storage.Op, c
 		switch {
 		case errors.As(err, &failed) && failed.Index == 0:
 			err = errFenceOutdated
-		case errors.As(err, &failed):
+		case errors.As(err, &failed) && (len(calls) == 1 || !errors.Is(err, storage.ErrInvalid)): // two calls that change one key are valid alone
 			n, index := callAt(calls, failed.Index-1)
 			calls[n].Done(nil, &storage.OpError{Index: index, Err: failed.Err})
 			calls = append(calls[:n:n], calls[n+1:]...)
