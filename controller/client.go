@@ -54,21 +54,23 @@ func (c *client) WriteStatus(ctx context.Context, in *resourcepb.WriteStatusRequ
 	})
 }
 
-// Delete deletes a resource. The answer does not say whether it is gone or marked for deletion, so the next reconcile reads it first, unless the
-// watch has delivered the deletion by then.
+// Delete deletes a resource and makes the result visible in the cache. The answer does not say whether the resource is gone or marked for deletion, so
+// it is read, unless the watch has delivered the deletion.
 func (c *client) Delete(ctx context.Context, in *resourcepb.DeleteRequest, opts ...grpc.CallOption) (*resourcepb.DeleteResponse, error) {
 	k := key.Of(in.GetId())
 	deleted := deletedRow{}
 	if i := c.doubts.informers.find(k); i != nil {
+		k = i.completed(k)
 		if current := i.copy.Get(k); current != nil && in.GetId().GetUid() == current.Value.res.GetId().GetUid() {
 			deleted.uid = in.GetId().GetUid()
 		}
 	}
 	answer, err := c.ResourceServiceClient.Delete(c.fenced(ctx), in, opts...)
-	if err == nil || !isDecided(err) {
+	c.noteLoss(err)
+	isDeleted := err == nil && c.doubts.resolveKey(ctx, k, deleted) == nil
+	if !isDeleted && !isDecided(err) { // the next reconcile reads it first
 		c.doubts.add(c.cause, k, deleted)
 	}
-	c.noteLoss(err)
 	return answer, err
 }
 

@@ -73,6 +73,7 @@ func (d *doubts) resolveKey(ctx context.Context, k key.Key, deleted deletedRow) 
 	if i == nil {
 		return nil
 	}
+	k = i.completed(k)
 	if current := i.copy.Get(k); deleted.uid != "" && (current == nil || current.Value.res.GetId().GetUid() != deleted.uid) {
 		return nil // the watch has delivered the deletion
 	}
@@ -80,6 +81,11 @@ func (d *doubts) resolveKey(ctx context.Context, k key.Key, deleted deletedRow) 
 		writing := i.copy.Begin([]key.Key{k})
 		before := i.copy.Get(k)
 		res, err := i.store.Read(ctx, storage.StrongConsistency, k.ID("", ""))
+		if full := key.Of(res.GetId()); err == nil && full != k { // the service has completed the tenancy
+			writing.End(nil, nil)
+			k = full
+			continue
+		}
 		var written, gone []*resourcepb.Resource
 		switch {
 		case errors.Is(err, storage.ErrNotFound) && before != nil:

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,9 +89,29 @@ func (i *informer) all() iter.Seq[*row] {
 	return i.copy.View().All(storage.UnversionedTypeFrom(i.typ))
 }
 
-// covers reports whether a tenancy, whose units may be "*", includes a key. Nil includes every key.
+// completed returns the key of the cached resource that the service finds under an incomplete key, whose empty units it completes if the type has them.
+// Without such a resource it returns the key as it is.
+func (i *informer) completed(k key.Key) key.Key {
+	partition := k
+	partition.Partition = cmp.Or(k.Partition, defaultUnit)
+	both := partition
+	both.Namespace = cmp.Or(k.Namespace, defaultUnit)
+	for _, full := range []key.Key{k, partition, both} {
+		if i.copy.Get(full) != nil {
+			return full
+		}
+	}
+	return k
+}
+
+// defaultUnit is the partition and the namespace that the service completes.
+const defaultUnit = "default"
+
+// covers reports whether a tenancy, whose units may be "*", includes a key. Nil includes every key. The service completes empty units.
 func covers(tenancy *resourcepb.Tenancy, k key.Key) bool {
-	fits := func(want, unit string) bool { return want == storage.Wildcard || want == unit }
+	fits := func(want, unit string) bool {
+		return want == storage.Wildcard || want == unit || cmp.Or(want, defaultUnit) == cmp.Or(unit, defaultUnit)
+	}
 	return tenancy == nil || fits(tenancy.GetPartition(), k.Partition) && fits(tenancy.GetNamespace(), k.Namespace)
 }
 

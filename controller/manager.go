@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
@@ -76,6 +77,7 @@ func (m *Manager) register(c *Controller) error {
 		case !isTransactor:
 			fault(fmt.Errorf("the placement %v needs leases, and the backend is not a storage.Transactor", c.placement))
 		}
+		fault(m.checkLocks(c))
 	}
 	fault(m.informers.add(c.typ, c.tenancy, c.indexes))
 	for _, w := range c.watches {
@@ -92,6 +94,35 @@ func (m *Manager) register(c *Controller) error {
 		slots: make([]slot, max(1, c.placement.shards)),
 	})
 	return errors.Join(faults...)
+}
+
+// checkLocks reports why a controller cannot have its leases.
+func (m *Manager) checkLocks(c *Controller) error {
+	own := lockNames(c)
+	for _, name := range own {
+		if len(name) > maxLockName || !utf8.ValidString(name) {
+			return fmt.Errorf("the name of its lease, %.300q, is not UTF-8 of at most %d bytes", name, maxLockName)
+		}
+	}
+	for _, r := range m.runners {
+		for _, name := range lockNames(r.controller) {
+			if r.controller.name != c.name && slices.Contains(own, name) {
+				return fmt.Errorf("the controller %q has the same lease, %q", r.controller.name, name)
+			}
+		}
+	}
+	return nil
+}
+
+// maxLockName is the maximum number of bytes of the name of a lease.
+const maxLockName = 255
+
+// lockNames returns the names of the leases of a controller.
+func lockNames(c *Controller) (all []string) {
+	for i := range c.placement.shards {
+		all = append(all, lockName(c.name, i, c.placement.shards))
+	}
+	return all
 }
 
 // Run runs the controllers until ctx ends, and then returns the context's error. First it fills the cache, and retries while the service is

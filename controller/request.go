@@ -50,7 +50,7 @@ type DependencyMapper func(ctx context.Context, rt Runtime, res *resourcepb.Reso
 // Event is an event of a Source.
 type Event struct{ Obj any }
 
-// Source is a source of events that are no resources. A send blocks until the event was mapped.
+// Source is a source of events that are no resources. An event is received when the previous one was mapped.
 type Source struct{ Source <-chan Event }
 
 // CustomDependencyMapper returns the requests that an event concerns. After an error the event is mapped again with a growing delay.
@@ -59,7 +59,8 @@ type CustomDependencyMapper func(ctx context.Context, rt Runtime, event Event) (
 // Runtime is what a reconcile works with. It is valid during the call.
 type Runtime struct {
 	// Client calls the resource service. Its writes carry the fence of the controller's lease: if the lease was lost, even unnoticed, they fail and
-	// change nothing. They are visible in Cache at once. Its reads are linearizable; Cache is cheaper.
+	// change nothing. They are visible in Cache at once. Its reads are linearizable; Cache is cheaper. In a mapper, which also runs without the
+	// lease, writes carry no fence and are not visible at once: a mapper should only read.
 	Client resourcegrpc.ResourceServiceClient
 	// Cache reads the watched types from memory.
 	Cache Cache

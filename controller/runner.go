@@ -130,8 +130,15 @@ func (r *runner) serve(ctx context.Context, number int, tenure *lease.Tenure, yi
 			case <-workCtx.Done():
 			}
 		})
+		watching.Go(func() {
+			select {
+			case <-yieldCh: // an initializer that fails must not keep the lease
+				stopPreparing()
+			case <-prepareCtx.Done():
+			}
+		})
 		if err := r.awaitBarriers(prepareCtx); err != nil {
-			return // the tenure or the manager has ended
+			return // the tenure or the manager has ended, or another process should hold the lease
 		}
 		r.log.InfoContext(ctx, "the controller starts", "epoch", t.epoch)
 	}
