@@ -117,8 +117,19 @@ func (b *Backend) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*reso
 	return stored.GetResource(), err
 }
 
-// DeleteCAS deletes a resource at a version, or marks it for deletion if it has finalizers.
+// DeleteCAS deletes a resource at a version, or marks it for deletion if it has finalizers. As in a store, a delete without a uid or without
+// a version changes nothing: the service would delete whatever is stored.
 func (b *Backend) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
+	if id.GetUid() == "" || version == "" {
+		_, err := b.readAny(ctx, storage.StrongConsistency, id)
+		switch {
+		case errors.Is(err, storage.ErrNotFound):
+			return nil // also if a resource with another uid is stored
+		case err == nil && id.GetUid() != "":
+			return storage.ErrCASFailure
+		}
+		return err
+	}
 	_, err := call(ctx, b, storage.StrongConsistency, b.service.Delete, &resourcepb.DeleteRequest{Id: id, Version: version})
 	return err
 }

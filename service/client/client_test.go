@@ -388,3 +388,23 @@ func TestInvalidTokens(t *testing.T) {
 		require.NotContains(t, err.Error(), "sec")
 	}
 }
+
+// A delete without a version or without a uid changes nothing, as in a store: the service would delete whatever is stored.
+func TestDeleteNeedsVersionAndUid(t *testing.T) {
+	t.Parallel()
+	b, ctx := newServer(t).dial(t), timeoutContext(t)
+	stored, err := b.WriteCAS(ctx, album("a", "1"))
+	require.NoError(t, err)
+	require.ErrorIs(t, b.DeleteCAS(ctx, stored.GetId(), ""), storage.ErrCASFailure)
+	require.NoError(t, b.DeleteCAS(ctx, album("a", "").GetId(), stored.GetVersion()))
+	require.NoError(t, b.DeleteCAS(ctx, album("a", "").GetId(), ""))
+	other := album("a", "").GetId()
+	other.Uid = "another"
+	require.NoError(t, b.DeleteCAS(ctx, other, ""))
+	_, err = b.Read(ctx, storage.StrongConsistency, stored.GetId())
+	require.NoError(t, err, "it was deleted")
+	require.NoError(t, b.DeleteCAS(ctx, album("none", "").GetId(), ""))
+	require.NoError(t, b.DeleteCAS(ctx, stored.GetId(), stored.GetVersion()))
+	_, err = b.Read(ctx, storage.StrongConsistency, stored.GetId())
+	require.ErrorIs(t, err, storage.ErrNotFound)
+}
