@@ -21,6 +21,8 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/cache"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/inmem"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/service"
@@ -407,4 +409,45 @@ func TestDeleteNeedsVersionAndUid(t *testing.T) {
 	require.NoError(t, b.DeleteCAS(ctx, stored.GetId(), stored.GetVersion()))
 	_, err = b.Read(ctx, storage.StrongConsistency, stored.GetId())
 	require.ErrorIs(t, err, storage.ErrNotFound)
+}
+
+// Calls of the history that the server has refused because there were too many are repeated, too.
+func TestLimitedHistoryIsRepeated(t *testing.T) {
+	t.Parallel()
+	var failures atomic.Int32
+	refusal := func() error {
+		if failures.Add(-1) < 0 {
+			return nil
+		}
+		refused, err := status.New(codes.ResourceExhausted, "too many calls").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Millisecond)})
+		require.NoError(t, err)
+		return refused.Err()
+	}
+	s := newServer(t, grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		if err := refusal(); err != nil {
+			return nil, err
+		}
+		return next(ctx, req)
+	}), grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+		if err := refusal(); err != nil {
+			return err
+		}
+		return next(srv, stream)
+	}))
+	b, ctx := s.dial(t), timeoutContext(t)
+	stored, err := b.WriteCAS(ctx, album("a", "1"))
+	require.NoError(t, err)
+	filter := &key.Filter{Group: albums.Group, Kind: albums.Kind, Partition: shop.GetPartition(), Namespace: shop.GetNamespace()}
+	failures.Store(3)
+	oldest, newest, err := b.Revisions(ctx, filter)
+	require.NoError(t, err)
+	failures.Store(3)
+	records, more, err := b.RecordsAt(filter, newest, 10)(ctx)
+	require.NoError(t, err)
+	require.False(t, more)
+	require.Len(t, records, 1)
+	failures.Store(3)
+	changes := 0
+	require.NoError(t, b.Changes(ctx, stored.GetId(), oldest, newest, func(*history.Change) error { changes++; return nil }))
+	require.Equal(t, 1, changes)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -38,7 +39,9 @@ func (b *Backend) Revisions(ctx context.Context, f *key.Filter) (oldest, newest 
 	typ, tenancy := filterScope(f)
 	ctx, done := withCallTimeout(ctx)
 	defer done()
-	res, err := b.history.Revisions(ctx, &resourcepb.RevisionsRequest{Type: typ, Tenancy: tenancy})
+	res, err := repeat(ctx, func() (*resourcepb.RevisionsResponse, error) {
+		return b.history.Revisions(ctx, &resourcepb.RevisionsRequest{Type: typ, Tenancy: tenancy})
+	})
 	return res.GetOldest(), res.GetNewest(), b.historyError(ctx, err)
 }
 
@@ -55,7 +58,7 @@ func (b *Backend) RecordsAt(f *key.Filter, revision int64, limit int) func(conte
 		}
 		ctx, done := withCallTimeout(ctx)
 		defer done()
-		res, err := b.history.ListAt(ctx, req)
+		res, err := repeat(ctx, func() (*resourcepb.ListAtResponse, error) { return b.history.ListAt(ctx, req) })
 		if err != nil {
 			return nil, false, b.historyError(ctx, err)
 		}
@@ -74,15 +77,18 @@ func (b *Backend) Changes(ctx context.Context, id *resourcepb.ID, after, until i
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := b.history.Changes(ctx, &resourcepb.ChangesRequest{
-		Type:    allVersions(storage.UnversionedTypeFrom(id.GetType())),
-		Tenancy: id.GetTenancy(), Name: id.GetName(), After: after, Until: until,
-	})
-	for err == nil {
-		var c *resourcepb.Change
-		if c, err = stream.Recv(); err != nil {
-			break
+	var stream grpc.ServerStreamingClient[resourcepb.Change]
+	c, err := repeat(ctx, func() (first *resourcepb.Change, err error) {
+		stream, err = b.history.Changes(ctx, &resourcepb.ChangesRequest{
+			Type:    allVersions(storage.UnversionedTypeFrom(id.GetType())),
+			Tenancy: id.GetTenancy(), Name: id.GetName(), After: after, Until: until,
+		})
+		if err != nil {
+			return nil, err
 		}
+		return stream.Recv()
+	})
+	for ; err == nil; c, err = stream.Recv() {
 		change := history.Change{Revision: c.GetRevision(), New: recordOf(c.GetNow()), Old: recordOf(c.GetBefore()), More: c.GetMore()}
 		if err := do(&change); err != nil {
 			return err
