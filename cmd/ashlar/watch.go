@@ -159,9 +159,12 @@ func (w *watcher) print(p *printer, ev *resourcepb.WatchEvent, cursor string, sy
 
 // requestBookmark requests a bookmark from the watch.
 func requestBookmark(ctx context.Context, watch storage.Watch) error {
-	b, ok := watch.(storage.Bookmarker)
-	if !ok {
-		return cli.Usagef("this store has no bookmarks: omit --bookmarks")
+	switch w := watch.(type) {
+	case storage.Bookmarker:
+		return w.Bookmark(ctx)
+	case client.BookmarkedWatch:
+		w.ShowBookmark()
+		return nil
 	}
-	return b.Bookmark(ctx)
+	return cli.Usagef("this store has no bookmarks: omit --bookmarks")
 }

@@ -27,7 +27,7 @@ type Backend struct {
 	address  string
 	lifetime context.Context         // ends when the backend is closed
 	cancel   context.CancelCauseFunc // ends lifetime
-	// Bookmarks makes watches opened from now on return bookmarks about once a second, without a request.
+	// Bookmarks makes watches opened from now on implement BookmarkedWatch. They receive a bookmark about once a second.
 	Bookmarks bool
 }
 

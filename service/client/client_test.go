@@ -451,3 +451,21 @@ func TestLimitedHistoryIsRepeated(t *testing.T) {
 	require.NoError(t, b.Changes(ctx, stored.GetId(), oldest, newest, func(*history.Change) error { changes++; return nil }))
 	require.Equal(t, 1, changes)
 }
+
+// Watches are no Bookmarker, whatever the options: a bookmark that the server has requested earlier does not prove what a strong read of a cache
+// needs.
+func TestBookmarksProveLess(t *testing.T) {
+	t.Parallel()
+	b, ctx := newServer(t).dial(t), timeoutContext(t)
+	b.Bookmarks = true
+	w, err := b.WatchList(ctx, albums, shop, "")
+	require.NoError(t, err)
+	defer w.Close()
+	_, proves := w.(storage.Bookmarker)
+	require.False(t, proves)
+	require.Equal(t, "end of snapshot", next(t, w))
+	w.(client.BookmarkedWatch).ShowBookmark()
+	ev, err := w.Next(ctx)
+	require.NoError(t, err)
+	require.NotNil(t, ev.GetBookmark())
+}

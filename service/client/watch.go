@@ -34,7 +34,7 @@ const (
 // WatchList returns a watch that begins with a snapshot. After the snapshot it survives an outage of the server, and also its replacement
 // by another server at the same address.
 func (b *Backend) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) (storage.Watch, error) {
-	return b.visible(b.watch(ctx, typ, tenancy, namePrefix, ""))
+	return opened(b.watch(ctx, typ, tenancy, namePrefix, ""))
 }
 
 // WatchFrom returns a watch that resumes at a cursor.
@@ -42,18 +42,24 @@ func (b *Backend) WatchFrom(ctx context.Context, typ storage.UnversionedType, te
 	if cursor == "" {
 		return nil, fmt.Errorf("%w: the cursor is empty", storage.ErrInvalid)
 	}
-	return b.visible(b.watch(ctx, typ, tenancy, namePrefix, cursor))
+	return opened(b.watch(ctx, typ, tenancy, namePrefix, cursor))
 }
 
-// visible returns a watch without the method Bookmark if the caller does not get bookmarks: package cache finds out by the method.
-func (b *Backend) visible(w *watch, err error) (storage.Watch, error) {
-	switch {
-	case err != nil:
+// BookmarkedWatch is implemented by the watches of a Backend with Bookmarks. They are no [storage.Bookmarker]: a bookmark that is requested from
+// the service proves less.
+type BookmarkedWatch interface {
+	storage.Watch
+	// ShowBookmark requests that the next bookmark of the server is returned. It proves that the watch has returned everything acknowledged
+	// before the server requested it, which was at most about a second ago.
+	ShowBookmark()
+}
+
+// opened returns a watch or the error of its opening.
+func opened(w *watch, err error) (storage.Watch, error) {
+	if err != nil {
 		return nil, err
-	case w.showBookmarks:
-		return w, nil
 	}
-	return struct{ storage.Watch }{w}, nil
+	return w, nil
 }
 
 // watch returns a watch whose first stream is open: the server has opened the watch in its store.
@@ -288,13 +294,11 @@ func (w *watch) Cursor() string {
 	return w.position
 }
 
-// Bookmark requests that the next bookmark of the server is returned. It proves that the watch has returned everything acknowledged before
-// the server requested it, which was at most about a second ago. Backend.Bookmarks must be set.
-func (w *watch) Bookmark(context.Context) error {
+// ShowBookmark requests that the next bookmark of the server is returned.
+func (w *watch) ShowBookmark() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.bookmarkRequested = true
-	return nil
 }
 
 // Close ends the watch.
