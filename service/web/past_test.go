@@ -173,3 +173,35 @@ func TestServerSentEvents(t *testing.T) {
 	_, data = next(lines)
 	require.Contains(t, data, `"name":"b"`)
 }
+
+// A client of server-sent events that connects again resumes after the last event that it has got, also if its first request had a cursor: a
+// browser repeats the query of that request.
+func TestLastEventPrecedesCursor(t *testing.T) {
+	t.Parallel()
+	s := memorySite(t, catalog(t), nil)
+	read := func(cursor, last string) (id, data string) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/demo/v1/album?watch&cursor="+cursor, nil)
+		require.NoError(t, err)
+		r.Header.Set("Accept", "text/event-stream")
+		r.Header.Set("Last-Event-ID", last)
+		got, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		defer got.Body.Close()
+		for lines := bufio.NewScanner(got.Body); lines.Scan() && lines.Text() != ""; {
+			if text, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
+				id = text
+			}
+			if text, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+				data = text
+			}
+		}
+		return id, data
+	}
+	cursor := s.get("/demo/v1/album?limit=1").object(t)["cursor"].(string)
+	require.Equal(t, http.StatusOK, s.put("/demo/v1/album/a", `{}`).code)
+	require.Equal(t, http.StatusOK, s.put("/demo/v1/album/b", `{}`).code)
+	id, data := read(cursor, "")
+	require.Contains(t, data, `"name":"a"`)
+	_, data = read(cursor, id)
+	require.Contains(t, data, `"name":"b"`, "the first event was repeated")
+}

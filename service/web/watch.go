@@ -34,7 +34,8 @@ func (h *handler) watch(w http.ResponseWriter, r *request) error {
 	defer cancel()
 	stream, err := h.client.WatchList(ctx, &resourcepb.WatchListRequest{
 		Type: r.target.typ, Tenancy: r.query.tenancy(), NamePrefix: r.query.get("name_prefix"),
-		Cursor: cmp.Or(r.query.get("cursor"), r.Header.Get("Last-Event-Id")), Cursors: true, Before: r.query.has("before"), BookmarkInterval: interval,
+		// A browser repeats the query when it connects again, so the event is the later position.
+		Cursor: cmp.Or(r.Header.Get("Last-Event-Id"), r.query.get("cursor")), Cursors: true, Before: r.query.has("before"), BookmarkInterval: interval,
 	})
 	if err != nil {
 		return err
