@@ -143,7 +143,11 @@ func (h *handler) answerTree(w http.ResponseWriter, r *request, root *resourcepb
 		for _, owner := range owners {
 			for token, first := "", true; first || token != ""; first = false {
 				if page == nil {
-					if page, err = children(owner, token); err != nil {
+					page, err = children(owner, token)
+					if code := grpcstatus.Code(err); code == codes.PermissionDenied || code == codes.InvalidArgument {
+						break // the caller may see this resource, but not list what it owns; or the service accepts no such owner
+					}
+					if err != nil {
 						panic(http.ErrAbortHandler) // the answer has begun: its reader has to see that it is incomplete
 					}
 				}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
@@ -204,4 +205,29 @@ func TestLastEventPrecedesCursor(t *testing.T) {
 	require.Contains(t, data, `"name":"a"`)
 	_, data = read(cursor, id)
 	require.Contains(t, data, `"name":"b"`, "the first event was repeated")
+}
+
+// The tree of a resource omits what a resource owns whose type the caller may read but not list.
+func TestOwnedTreeOfUnlistedType(t *testing.T) {
+	t.Parallel()
+	types := registry.NewOpen(registry.Type{MayList: func(_ registry.Caller, typ *resourcepb.Type, _ *resourcepb.Tenancy) error {
+		if typ.GetKind() == "Track" {
+			return registry.ErrDenied
+		}
+		return nil
+	}})
+	s := memorySite(t, types, nil)
+	owner := func(kind, name string) string {
+		return fmt.Sprintf(`{"owner":{"name":%q,"type":{"group":"demo","groupVersion":"v1","kind":%q},"tenancy":{"partition":"default","namespace":"default"}}}`, name, kind)
+	}
+	require.Equal(t, http.StatusOK, s.put("/demo/v1/Album/a", `{}`).code)
+	require.Equal(t, http.StatusOK, s.put("/demo/v1/Track/b", owner("Album", "a")).code)
+	require.Equal(t, http.StatusOK, s.put("/demo/v1/Album/c", owner("Track", "b")).code)
+	require.Equal(t, http.StatusOK, s.put("/demo/v1/Album/d", owner("Album", "a")).code)
+	require.Equal(t, http.StatusOK, s.put("/demo/v1/Album/e", owner("Album", "d")).code)
+	var all []string
+	for _, res := range s.get("/demo/v1/Album/a/owned?depth=3").object(t)["resources"].([]any) {
+		all = append(all, res.(map[string]any)["id"].(map[string]any)["name"].(string))
+	}
+	require.Equal(t, []string{"d", "b", "e"}, all)
 }
