@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,10 +66,13 @@ func (a *auditLog) open() error {
 	if err != nil {
 		return fmt.Errorf("open the audit log: %w", err)
 	}
-	a.close()
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.file, a.out = file, file
+	previous := a.file
+	a.file, a.out = file, file // at once: a call that is recorded meanwhile has one of the files
+	a.mu.Unlock()
+	if previous != nil {
+		_ = previous.Close() // each line was written by a call of its own
+	}
 	return nil
 }
 
@@ -112,6 +116,16 @@ type auditEntry struct {
 	Resource  json.RawMessage `json:"resource,omitempty"`
 }
 
+// maxAudited is the maximum number of bytes of a part of an id. A refused call may have any id, of the size of a message.
+const maxAudited = 512
+
+func bounded(text string) string {
+	if len(text) <= maxAudited {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxAudited], "") + "…"
+}
+
 // record writes a line for a call.
 func (a *auditLog) record(ctx context.Context, m *service.Mutation) {
 	level := a.policy.levelOf(m.ID.GetType())
@@ -119,8 +133,8 @@ func (a *auditLog) record(ctx context.Context, m *service.Mutation) {
 		return
 	}
 	entry := auditEntry{
-		Time: time.Now().UTC(), Method: m.Method, Type: registry.Name(m.ID.GetType()), Partition: m.ID.GetTenancy().GetPartition(),
-		Namespace: m.ID.GetTenancy().GetNamespace(), Name: m.ID.GetName(), Uid: m.ID.GetUid(), Before: m.Before.GetVersion(),
+		Time: time.Now().UTC(), Method: m.Method, Type: bounded(registry.Name(m.ID.GetType())), Partition: bounded(m.ID.GetTenancy().GetPartition()),
+		Namespace: bounded(m.ID.GetTenancy().GetNamespace()), Name: bounded(m.ID.GetName()), Uid: bounded(m.ID.GetUid()), Before: m.Before.GetVersion(),
 		After: m.After.GetVersion(), Deleted: m.Deleted, Code: status.Code(m.Err).String(),
 	}
 	if who, ok := m.Caller.(*principal); ok {
