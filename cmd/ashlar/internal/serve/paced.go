@@ -85,6 +85,27 @@ func (c pacedClient) WatchList(ctx context.Context, in *resourcepb.WatchListRequ
 	return pacedStream{stream, t}, err
 }
 
+// pacedHistory is the history client of the HTTP handler. Lists and changes wait for the turn of their request, and keep it until its end.
+type pacedHistory struct {
+	resourcegrpc.HistoryServiceClient
+}
+
+// ListAt implements the client.
+func (c pacedHistory) ListAt(ctx context.Context, in *resourcepb.ListAtRequest, o ...grpc.CallOption) (*resourcepb.ListAtResponse, error) {
+	if _, err := takeTurn(ctx); err != nil {
+		return nil, err
+	}
+	return c.HistoryServiceClient.ListAt(ctx, in, o...)
+}
+
+// Changes implements the client.
+func (c pacedHistory) Changes(ctx context.Context, in *resourcepb.ChangesRequest, o ...grpc.CallOption) (grpc.ServerStreamingClient[resourcepb.Change], error) {
+	if _, err := takeTurn(ctx); err != nil {
+		return nil, err
+	}
+	return c.HistoryServiceClient.Changes(ctx, in, o...)
+}
+
 // pacedStream ends the turn of a watch after its snapshot.
 type pacedStream struct {
 	grpc.ServerStreamingClient[resourcepb.WatchEvent]

@@ -108,3 +108,38 @@ func TestCallersOfRequests(t *testing.T) {
 		t.Errorf("caller %q of a server without tokens", got)
 	}
 }
+
+// Lists and changes of the past wait for a turn, too.
+func TestTurnsOfThePast(t *testing.T) {
+	t.Parallel()
+	backend := inmem.New(nil)
+	t.Cleanup(func() { _ = backend.Close() })
+	types := registry.NewOpen(registry.Type{})
+	s := &server{types: types, resources: service.New(backend, types, nil), turns: newTurns(1, false), limits: newLimits(0, 0)}
+	s.setAPI()
+	id := &resourcepb.ID{Type: &resourcepb.Type{Group: "demo", GroupVersion: "v1", Kind: "Album"}, Name: "a"}
+	if _, err := s.resources.Write(t.Context(), &resourcepb.WriteRequest{Resource: &resourcepb.Resource{Id: id}}); err != nil {
+		t.Fatal(err)
+	}
+	revisions, err := s.resources.Revisions(t.Context(), &resourcepb.RevisionsRequest{Type: id.GetType(), Tenancy: &resourcepb.Tenancy{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func(path string) int {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		answer := httptest.NewRecorder()
+		withTurn(*s.api.Load(), s.turns, s.callerOf).ServeHTTP(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil))
+		return answer.Code
+	}
+	release, err := s.turns.take(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	for _, path := range []string{fmt.Sprintf("/demo/v1/Album?at=%d", revisions.GetNewest()), "/demo/v1/Album?changes", "/demo/v1/Album/a/history"} {
+		if code := get(path); code != http.StatusGatewayTimeout {
+			t.Errorf("%s beside the only turn: status %d, expected %d", path, code, http.StatusGatewayTimeout)
+		}
+	}
+}

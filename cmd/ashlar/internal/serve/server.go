@@ -319,7 +319,7 @@ func (s *server) serve(ctx context.Context, listeners []net.Listener) error {
 // setAPI sets the handler of the HTTP API to one with the current types.
 func (s *server) setAPI() {
 	h := web.NewHandler(pacedClient{s.resources.Client()}, s.types, &web.Options{
-		Authenticate: s.checkToken, History: s.resources.History(), Identify: s.tokens.identify,
+		Authenticate: s.checkToken, History: pacedHistory{s.resources.History()}, Identify: s.tokens.identify,
 	})
 	s.api.Store(&h)
 }
