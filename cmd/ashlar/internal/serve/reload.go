@@ -27,6 +27,7 @@ type source struct {
 	paths []string // files and directories
 	load  func() error
 	read  [sha256.Size]byte // the fingerprint of the last read contents
+	err   error             // of the last load after the first one
 }
 
 // add reads files that can be read again later.
@@ -71,10 +72,7 @@ func (r *reloader) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-r.signals:
-			for _, f := range r.sources {
-				f.read = f.fingerprint()
-				r.report(ctx, f.name, f.load())
-			}
+			r.reload(ctx, func(*source, [sha256.Size]byte) bool { return true })
 		case event := <-events:
 			if settled == nil && concerns(filepath.Clean(event.Name), r.sources) {
 				settled = time.After(settleTime)
@@ -85,11 +83,25 @@ func (r *reloader) run(ctx context.Context) error {
 			}
 		case <-settled:
 			settled = nil
-			for _, f := range r.sources {
-				if sum := f.fingerprint(); sum != f.read {
-					f.read = sum
-					r.report(ctx, f.name, f.load())
-				}
+			r.reload(ctx, func(f *source, now [sha256.Size]byte) bool { return now != f.read })
+		}
+	}
+}
+
+// reload reads the sources that are due, and then those again whose contents were refused: types and rules refer to each other.
+func (r *reloader) reload(ctx context.Context, due func(f *source, now [sha256.Size]byte) bool) {
+	loaded := false
+	for _, f := range r.sources {
+		if now := f.fingerprint(); due(f, now) {
+			f.read, f.err = now, f.load()
+			loaded = loaded || f.err == nil
+			r.report(ctx, f.name, f.err)
+		}
+	}
+	for _, f := range r.sources {
+		if loaded && f.err != nil {
+			if f.err = f.load(); f.err == nil {
+				r.report(ctx, f.name, nil)
 			}
 		}
 	}
