@@ -42,14 +42,18 @@ type Version struct {
 	Resource           *resourcepb.Resource
 	// SingleReader reports that Data has a single reader, which may keep it without copying.
 	SingleReader bool
+	// Damage, if not nil, is the *storage.DamagedError of a resource that the driver could not decode. Key and Version are set then.
+	Damage error
 	// CreateRevision is the revision of the resource's creation, ModRevision the revision of its last change up to that time, and
 	// Writes the number of changes from the first to the last, inclusive.
 	CreateRevision, ModRevision, Writes int64
 }
 
-// Decode returns the resource, which belongs to the caller.
+// Decode returns the resource, which belongs to the caller. A damaged resource is a *storage.DamagedError.
 func (v *Version) Decode() (*resourcepb.Resource, error) {
 	switch {
+	case v.Damage != nil:
+		return nil, v.Damage
 	case v.Resource != nil:
 		return codec.Clone(v.Resource), nil
 	case v.SingleReader:

@@ -76,7 +76,12 @@ func (p revisionReader) readHistory(ctx context.Context, q *driver.HistoryQuery[
 			return nil, err
 		}
 		v, err := p.layout.versionOf(k, kv)
-		if err != nil {
+		if damaged := (*storage.DamagedError)(nil); errors.As(err, &damaged) { // the caller may skip it
+			v = driver.Version{
+				Key: k.Bytes(), Version: []byte(damaged.Version), Damage: err,
+				CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision, Writes: kv.Version,
+			}
+		} else if err != nil {
 			return nil, err
 		}
 		r.versions = append(r.versions, v)
