@@ -3,6 +3,7 @@ package migrate
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,7 +39,10 @@ func TestEarlyWritersAreRefused(t *testing.T) {
 					}
 				}
 				started := false
+				var step sync.Mutex // the heartbeats are steps as well, in a goroutine of their own
 				tap.at = func(_ int, _ bool, what string) error {
+					step.Lock()
+					defer step.Unlock()
 					if started = started || what == "to write"; !started {
 						return nil
 					}
