@@ -88,12 +88,26 @@ func testFrozenProcess(t *testing.T, from, to string, phase Phase) {
 	seen.wantOnly(t, end)
 }
 
-// usable reports whether a store accepts writes. A SQLite file does not while a suspended process is in a transaction.
+// usable reports whether a store accepts notes and writes of resources. A SQLite file does not while a suspended process is in a
+// transaction, and accepts only notes while the process has the lock for writes of resources without a transaction.
 func usable(t *testing.T, b storage.Backend) bool {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(limited(t), 300*time.Millisecond)
-	defer cancel()
-	_, err := moverOf(t, b).WriteNote(ctx, "probe-"+strings.Map(func(r rune) rune { return 'a' + r%26 }, rand.Text()), nil, "")
+	probe := "probe-" + strings.Map(func(r rune) rune { return 'a' + r%26 }, rand.Text())
+	within := func(call func(ctx context.Context) error) error {
+		ctx, cancel := context.WithTimeout(limited(t), 300*time.Millisecond)
+		defer cancel()
+		return call(ctx)
+	}
+	err := within(func(ctx context.Context) error {
+		_, err := moverOf(t, b).WriteNote(ctx, probe, nil, "")
+		return err
+	})
+	if err == nil {
+		err = within(func(ctx context.Context) error { return b.DeleteCAS(ctx, small(probe, "").Id, "") }) // nothing is stored
+	}
+	if errors.Is(err, storage.ErrFenced) {
+		return true // it had its turn
+	}
 	if err != nil && !errors.Is(err, storage.ErrInconsistent) {
 		t.Fatal(fmt.Errorf("probing: %w", err))
 	}
