@@ -94,9 +94,18 @@ func TestKilledPostgresToEtcd(t *testing.T) {
 }
 
 // TestLostAnswers fills a target whose commits lose their answers, while another program creates some of the same resources. Each
-// is created once.
+// is created once. If the target is closed for other writers, the other program is refused while the target is filled.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
+	for name, guarded := range map[string]bool{"closed target": true, "open target": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testLostAnswers(t, guarded)
+		})
+	}
+}
+
+func testLostAnswers(t *testing.T, guarded bool) {
 	server := env.Postgres(t)
 	proxy := faultproxy.New(t, server.Addr)
 	schema := server.Schema(t)
@@ -106,6 +115,7 @@ func TestLostAnswers(t *testing.T) {
 	fill(t, from, all)
 	seen := observe(t, other)
 	var traps []*faultproxy.Trap
+	created, refused := 0, 0 // by the other program
 	var group sync.WaitGroup
 	group.Go(func() {
 		// The other program starts when both sides have been listed, so its resources are unexpected.
@@ -117,15 +127,24 @@ func TestLostAnswers(t *testing.T) {
 			traps = append(traps, proxy.CutAnswer([]byte("commit\x00")))
 		}
 		for i := len(all) - 1; i >= 0; i -= 20 {
-			if _, err := other.WriteCAS(limited(t), all[i]); err != nil && !errors.Is(err, storage.ErrCASFailure) {
+			switch _, err := other.WriteCAS(limited(t), all[i]); {
+			case err == nil:
+				created++
+			case errors.Is(err, storage.ErrFenced):
+				refused++
+			case !errors.Is(err, storage.ErrCASFailure):
 				t.Error(err)
 			}
 		}
 	})
-	r, err := Run(limited(t), from, to, quick(Options{Into: Overwrite, Batch: 20, Rate: 150}))
+	target := &tapped{Backend: to, tap: newTap(), role: "to", plain: !guarded}
+	r, err := Run(limited(t), from, target, quick(Options{Into: Overwrite, Batch: 20, Rate: 150}))
 	group.Wait()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if (created > 0) == guarded || (refused > 0) != guarded {
+		t.Errorf("the other program created %d resources and was refused %d times", created, refused)
 	}
 	lost := 0
 	for _, trap := range traps {
