@@ -27,7 +27,7 @@ func ownChange(t *testing.T, revision int64, size int) change {
 // such a page continues after the end of the log at that moment, so the page must contain all of it.
 func TestPublishedIsKnownBefore(t *testing.T) {
 	t.Parallel()
-	r := &run{source: &source{}, at: position{revision: 7}}
+	r := &run{source: &source{database: &database{}}, at: position{revision: 7}}
 	r.publish = func(_ []*event, end position) {
 		if known := r.feedPosition.Load(); known == nil || known.revision < end.revision {
 			t.Errorf("%d is in the log, and a page of history would end at %d", end.revision, known)

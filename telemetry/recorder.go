@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -45,7 +46,7 @@ func New(o Options, system, namespace string) *Recorder {
 	if r.tracer != nil {
 		r.spans = make([]trace.SpanStartOption, operationCount)
 		for op := range operationCount {
-			r.spans[op] = trace.WithAttributes(append(r.store[:2:2], attribute.String(OperationName, op.String()))...)
+			r.spans[op] = trace.WithAttributes(r.with(attribute.String(OperationName, op.String()))...)
 		}
 	}
 	return r
@@ -111,8 +112,13 @@ func (r *Recorder) Series(m *Metric, attrs ...attribute.KeyValue) *Series {
 	if r == nil || r.meter == nil {
 		return nil
 	}
-	fixed := metric.WithAttributeSet(attribute.NewSet(append(r.store[:2:2], attrs...)...))
+	fixed := metric.WithAttributeSet(attribute.NewSet(r.with(attrs...)...))
 	return &Series{r.counters[m], r.histograms[m], []metric.AddOption{fixed}, []metric.RecordOption{fixed}}
+}
+
+// with returns the attributes of the store and others, as a new slice: the SDK sorts what it is given.
+func (r *Recorder) with(attrs ...attribute.KeyValue) []attribute.KeyValue {
+	return slices.Concat(r.store, attrs)
 }
 
 // Add adds a value to a counter, or a measurement to a histogram.
@@ -142,7 +148,7 @@ func (r *Recorder) Observe(m *Metric, read func(observe func(value float64, attr
 	r.check(m, err)
 	registration, err := r.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		read(func(value float64, attrs ...attribute.KeyValue) {
-			o.ObserveFloat64(observed, value, metric.WithAttributes(append(r.store[:2:2], attrs...)...))
+			o.ObserveFloat64(observed, value, metric.WithAttributes(r.with(attrs...)...))
 		})
 		return nil
 	}, observed)
