@@ -69,14 +69,14 @@ func (m *Mux) Open(ctx context.Context, rawURL string) (Backend, error) {
 	}
 	scheme, _, found := strings.Cut(rawURL, ":")
 	if !found || scheme == "" || strings.ContainsAny(scheme, "/?#@ ") {
-		return nil, fmt.Errorf("%w: the store's URL has no scheme; %s", ErrInvalid, m.expected())
+		return nil, fmt.Errorf("%w: the store's URL has no scheme; %s", ErrInvalid, m.expectedSchemes())
 	}
 	scheme = strings.ToLower(scheme)
 	m.mu.RLock()
 	open, known := m.openers[scheme]
 	m.mu.RUnlock()
 	if !known {
-		return nil, fmt.Errorf("%w: unknown scheme %q; %s", ErrInvalid, scheme, m.expected())
+		return nil, fmt.Errorf("%w: unknown scheme %q; %s", ErrInvalid, scheme, m.expectedSchemes())
 	}
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -89,8 +89,8 @@ func (m *Mux) Open(ctx context.Context, rawURL string) (Backend, error) {
 	return open(ctx, u)
 }
 
-// expected returns the end of an error message about a scheme.
-func (m *Mux) expected() string {
+// expectedSchemes returns the end of an error message about a scheme.
+func (m *Mux) expectedSchemes() string {
 	schemes := m.Schemes()
 	if len(schemes) == 0 {
 		return "the program imports no adapter"

@@ -122,8 +122,8 @@ type checkRun struct {
 	cases  []testCase
 	report *Report
 
-	mu       sync.Mutex
-	finished int
+	mu            sync.Mutex
+	finishedCases int
 }
 
 // run runs the case of a number, unless it is exempt or ctx has ended.
@@ -139,9 +139,9 @@ func (c *checkRun) run(ctx context.Context, i int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.report.Results[i] = r
-	c.finished++
+	c.finishedCases++
 	if c.o.Progress != nil {
-		c.o.Progress(r, c.finished, len(c.cases))
+		c.o.Progress(r, c.finishedCases, len(c.cases))
 	}
 }
 

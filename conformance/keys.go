@@ -52,10 +52,10 @@ func keysNeverMeet(s *suite) {
 		s.checkStored(res)
 	}
 	everything := newFilter("*", "*", "*", "*", "")
-	s.equalLists("List of all keys", s.list(anything, anywhere, ""), everything.selected(all))
+	s.equalLists("List of all keys", s.list(anything, anywhere, ""), everything.selectFrom(all))
 	for _, prefix := range []string{"a", "a/", "%", "_", "*", `\`, " ", "\x01", "é", "e", "😀", "\U0010ffff", "\uffff"} {
 		f := newFilter("g", "K", "p", "n", prefix)
-		s.equalLists("List of "+f.String(), s.list(f.typ, f.tenancy, f.prefix), f.selected(all))
+		s.equalLists("List of "+f.String(), s.list(f.typ, f.tenancy, f.prefix), f.selectFrom(all))
 	}
 
 	// The deletion of every second resource leaves exactly the others.
@@ -68,7 +68,7 @@ func keysNeverMeet(s *suite) {
 			left = append(left, res)
 		}
 	}
-	s.equalLists("List of the remaining resources", s.list(anything, anywhere, ""), everything.selected(left))
+	s.equalLists("List of the remaining resources", s.list(anything, anywhere, ""), everything.selectFrom(left))
 	expectPerKey(s, w, events...)
 }
 
@@ -98,7 +98,7 @@ func keysEveryPart(s *suite) {
 	for i, res := range all {
 		s.checkStored(res)
 		f := filter{storage.UnversionedTypeFrom(res.Id.Type), res.Id.Tenancy, res.Id.Name}
-		s.equalLists("List of "+f.String(), s.list(f.typ, f.tenancy, f.prefix), f.selected(all))
+		s.equalLists("List of "+f.String(), s.list(f.typ, f.tenancy, f.prefix), f.selectFrom(all))
 		var children []*resourcepb.ID
 		if i+1 < len(all) {
 			children = append(children, all[i+1].Id)
@@ -125,14 +125,14 @@ func keysLongest(s *suite) {
 		}
 	}
 	everything := newFilter("*", "*", "*", "*", "")
-	s.equalLists("List of the longest keys", s.list(anything, anywhere, ""), everything.selected(all))
+	s.equalLists("List of the longest keys", s.list(anything, anywhere, ""), everything.selectFrom(all))
 	for i, res := range all {
 		s.checkStored(res)
 		if i > 0 {
 			s.checkOwned(all[i-1].Id, res.Id)
 		}
 		f := filter{storage.UnversionedTypeFrom(res.Id.Type), res.Id.Tenancy, res.Id.Name}
-		s.equalLists("List of the longest name as a prefix", s.list(f.typ, f.tenancy, f.prefix), f.selected(all))
+		s.equalLists("List of the longest name as a prefix", s.list(f.typ, f.tenancy, f.prefix), f.selectFrom(all))
 	}
 	for _, res := range all {
 		s.delete(res)

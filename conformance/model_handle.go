@@ -43,8 +43,8 @@ func (h *modelHandle) checkRead(id *resourcepb.ID, got *resourcepb.Resource, err
 	}
 }
 
-// seen raises the floors to the event of a change.
-func (h *modelHandle) seen(change int) {
+// raiseFloors raises the floors to the event of a change.
+func (h *modelHandle) raiseFloors(change int) {
 	c := h.store.changes[change]
 	h.floors[c.key] = max(h.floors[c.key], change+1)
 	for first := change; h.keepsOrder && first >= 0 && h.store.changes[first].commit == c.commit; first-- {

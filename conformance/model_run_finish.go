@@ -46,7 +46,7 @@ func (m *modelRun) catchUp(h *modelHandle) {
 	err := m.poll(func() error {
 		got, err := h.List(m.ctx, eventual, anything, anywhere, "")
 		if err == nil {
-			err = compareLists(got, allFilter.selected(m.store.resources()))
+			err = compareLists(got, allFilter.selectFrom(m.store.resources()))
 		}
 		return err
 	})
@@ -58,7 +58,7 @@ func (m *modelRun) catchUp(h *modelHandle) {
 		err := m.poll(func() error {
 			got, err := h.OwnerReferences(m.ctx, owner)
 			var want []*resourcepb.ID
-			for _, res := range allFilter.selected(m.store.resources()) {
+			for _, res := range allFilter.selectFrom(m.store.resources()) {
 				if owns(owner, res) {
 					want = append(want, res.Id)
 				}

@@ -54,7 +54,7 @@ func (m *modelRun) checkList(h *modelHandle, f filter, check string) {
 	if len(got) == 0 && got != nil {
 		failCheck("empty results are nil", "List of %v returned an empty slice that is not nil", f)
 	}
-	want := f.selected(m.store.resources())
+	want := f.selectFrom(m.store.resources())
 	if err = compareLists(got, want); err == nil {
 		return
 	}
@@ -182,14 +182,14 @@ func (m *modelRun) listPages() {
 
 func (m *modelRun) startListing(h *modelHandle, pager storage.Pager, limit int) {
 	l := &modelListing{handle: h, filter: m.draw.broadFilter(), start: len(m.store.changes), oneCut: m.h.ListIsNoSnapshot == ""}
-	l.want = l.filter.selected(m.store.resources())
+	l.want = l.filter.selectFrom(m.store.resources())
 	if len(m.points) > 0 && m.draw.chance(70) {
 		p := pick(m.draw, m.points...)
 		l.revision, l.start, l.want = p.revision, p.changes, nil
 		for _, r := range m.store.at(p.changes) {
 			l.want = append(l.want, r.Resource)
 		}
-		l.want = l.filter.selected(l.want)
+		l.want = l.filter.selectFrom(l.want)
 	}
 	m.note("first page of %v at revision %d, limit %d", l.filter, l.revision, limit)
 	opts := storage.ListOptions{Consistency: strong, Limit: limit, Revision: l.revision}

@@ -18,7 +18,7 @@ func (m *modelRun) openWatch() {
 	w, err := h.WatchList(ctx, f.typ, f.tenancy, f.prefix)
 	m.succeeds("snapshots of watches", "WatchList", err)
 	statuses := slices.Repeat([]changeStatus{statusBefore}, len(m.store.changes))
-	m.addWatch(&modelWatch{Watch: w, handle: h, h: m.h, filter: f, inSnapshot: true, snapshot: f.selected(m.store.resources()), statuses: statuses})
+	m.addWatch(&modelWatch{Watch: w, handle: h, h: m.h, filter: f, inSnapshot: true, snapshot: f.selectFrom(m.store.resources()), statuses: statuses})
 }
 
 // addWatch adds a watch, in place of an old one if there are many.

@@ -173,7 +173,7 @@ func (w *modelWatch) acceptChange(ev *resourcepb.WatchEvent) {
 	if want := resourceOf(c.before); w.recalls && !proto.Equal(ev.Before, want) || !w.recalls && ev.Before != nil {
 		failCheck("watches report the previous state", "the previous state in %s:\n got %s\nwant %s", shortText(ev), shortText(ev.Before), shortText(want))
 	}
-	w.handle.seen(i)
+	w.handle.raiseFloors(i)
 }
 
 // find returns the change of an event.

@@ -36,7 +36,7 @@ func (h *handle) matching(f filter) []*resourcepb.Resource {
 		all = append(all, row)
 	}
 	var found []*resourcepb.Resource
-	for _, row := range f.selected(all) {
+	for _, row := range f.selectFrom(all) {
 		found = append(found, clone(row))
 	}
 	if h.has("sorted by locale") {

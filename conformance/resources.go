@@ -178,8 +178,8 @@ func newFilter(group, kind, partition, namespace, prefix string) filter {
 	return filter{storage.UnversionedType{Group: group, Kind: kind}, &resourcepb.Tenancy{Partition: partition, Namespace: namespace}, prefix}
 }
 
-// selected returns the selected resources in list order.
-func (f filter) selected(all []*resourcepb.Resource) []*resourcepb.Resource {
+// selectFrom returns the selected resources in list order.
+func (f filter) selectFrom(all []*resourcepb.Resource) []*resourcepb.Resource {
 	var selected []*resourcepb.Resource
 	for _, res := range all {
 		if f.selects(res.Id) {

@@ -16,10 +16,10 @@ import (
 // client is the client of a reconcile. Its writes carry a fence, and the cache includes them as soon as they are acknowledged.
 type client struct {
 	resourcegrpc.ResourceServiceClient
-	doubts *doubts
-	cause  key.Key // the resource that is reconciled
-	fence  string  // metadata of writes; "" for none
-	lost   func()  // called if the fence is outdated
+	uncertain *uncertainWrites
+	cause     key.Key // the resource that is reconciled
+	fence     string  // metadata of writes; "" for none
+	endTenure func()  // called if the fence is outdated
 }
 
 // fenceKey is the metadata key of a fence.
@@ -59,17 +59,17 @@ func (c *client) WriteStatus(ctx context.Context, in *resourcepb.WriteStatusRequ
 func (c *client) Delete(ctx context.Context, in *resourcepb.DeleteRequest, opts ...grpc.CallOption) (*resourcepb.DeleteResponse, error) {
 	k := key.Of(in.GetId())
 	deleted := deletedRow{}
-	if i := c.doubts.informers.find(k); i != nil {
+	if i := c.uncertain.informers.find(k); i != nil {
 		k = i.completed(k)
 		if current := i.copy.Get(k); current != nil && in.GetId().GetUid() == current.Value.res.GetId().GetUid() {
 			deleted.uid = in.GetId().GetUid()
 		}
 	}
-	answer, err := c.ResourceServiceClient.Delete(c.fenced(ctx), in, opts...)
+	answer, err := c.ResourceServiceClient.Delete(c.withFence(ctx), in, opts...)
 	c.noteLoss(err)
-	isDeleted := err == nil && c.doubts.resolveKey(ctx, k, deleted) == nil
-	if !isDeleted && !isDecided(err) { // the next reconcile reads it first
-		c.doubts.add(c.cause, k, deleted)
+	isDeleted := err == nil && c.uncertain.resolveKey(ctx, k, deleted) == nil
+	if !isDeleted && !provesNoWrite(err) { // the next reconcile reads it first
+		c.uncertain.add(c.cause, k, deleted)
 	}
 	return answer, err
 }
@@ -80,39 +80,39 @@ type answer interface{ GetResource() *resourcepb.Resource }
 // write calls a method that writes the resource with an id.
 func write[A answer](ctx context.Context, c *client, id *resourcepb.ID, call func(context.Context) (A, error)) (A, error) {
 	k := key.Of(id)
-	i := c.doubts.informers.find(k)
+	i := c.uncertain.informers.find(k)
 	if i == nil {
-		answer, err := call(c.fenced(ctx))
+		answer, err := call(c.withFence(ctx))
 		c.noteLoss(err)
 		return answer, err
 	}
 	writing := i.copy.Begin([]key.Key{k})
-	answer, err := call(c.fenced(ctx))
+	answer, err := call(c.withFence(ctx))
 	stored := answer.GetResource()
 	switch {
 	case err != nil:
 		writing.End(nil, nil)
-		if !isDecided(err) {
-			c.doubts.add(c.cause, k, deletedRow{})
+		if !provesNoWrite(err) {
+			c.uncertain.add(c.cause, k, deletedRow{})
 		}
 	case key.Of(stored.GetId()) != k: // the service has completed the tenancy
 		writing.End(nil, nil)
-		c.doubts.add(c.cause, key.Of(stored.GetId()), deletedRow{})
-	case isRemoved(stored), stored.GetVersion() == "": // deleted, or the caller may not read it
+		c.uncertain.add(c.cause, key.Of(stored.GetId()), deletedRow{})
+	case isRemoval(stored), stored.GetVersion() == "": // deleted, or the caller may not read it
 		writing.End(nil, nil)
-		c.doubts.add(c.cause, k, deletedRow{})
+		c.uncertain.add(c.cause, k, deletedRow{})
 	default:
 		for _, k := range writing.End([]*resourcepb.Resource{proto.CloneOf(stored)}, nil) {
-			c.doubts.add(c.cause, k, deletedRow{})
+			c.uncertain.add(c.cause, k, deletedRow{})
 		}
 	}
 	c.noteLoss(err)
 	return answer, err
 }
 
-// isRemoved reports whether the answer of a write is a resource that the write has deleted: it has a deletion mark and no finalizers.
-func isRemoved(res *resourcepb.Resource) bool {
-	return isMarked(res.GetMetadata()) && res.GetMetadata()[finalizersKey] == ""
+// isRemoval reports whether the answer of a write is a resource that the write has deleted: it has a deletion mark and no finalizers.
+func isRemoval(res *resourcepb.Resource) bool {
+	return hasDeletionMark(res.GetMetadata()) && res.GetMetadata()[finalizersKey] == ""
 }
 
 // The metadata of a deferred deletion.
@@ -121,12 +121,12 @@ const (
 	finalizersKey = "finalizers"
 )
 
-func isMarked(metadata map[string]string) bool {
+func hasDeletionMark(metadata map[string]string) bool {
 	_, marked := metadata[deletionKey]
 	return marked
 }
 
-func (c *client) fenced(ctx context.Context) context.Context {
+func (c *client) withFence(ctx context.Context) context.Context {
 	if c.fence == "" {
 		return ctx
 	}
@@ -135,7 +135,7 @@ func (c *client) fenced(ctx context.Context) context.Context {
 
 // noteLoss ends the tenure after an error that proves its end.
 func (c *client) noteLoss(err error) {
-	if err != nil && c.lost != nil && clientstore.Reason(err) == reasonLeaseLost {
-		c.lost()
+	if err != nil && c.endTenure != nil && clientstore.Reason(err) == reasonLeaseLost {
+		c.endTenure()
 	}
 }

@@ -26,7 +26,7 @@ func (k Kind[T]) SetStatus(ctx context.Context, rt Runtime, o *typed.Object[T], 
 		if proto.Equal(written, status) {
 			return nil
 		}
-		if rt.versioned { // several processes write this status: a slow one must not replace a newer one
+		if rt.versionedStatus { // several processes write this status: a slow one must not replace a newer one
 			req.Version = current.Version
 		}
 	}
@@ -45,4 +45,4 @@ func False(condition, reason string) *resourcepb.Condition {
 }
 
 // Deleting reports whether an object is marked for deletion: it has finalizers, and is deleted when the last one is removed.
-func Deleting[T any](o *typed.Object[T]) bool { return isMarked(o.Metadata) }
+func Deleting[T any](o *typed.Object[T]) bool { return hasDeletionMark(o.Metadata) }

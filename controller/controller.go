@@ -19,12 +19,12 @@ type Controller struct {
 	indexes     []*Index
 	tenancy     *resourcepb.Tenancy
 	reconciler  Reconciler
-	watches     []watched
+	watches     []typeWatch
 	sources     []customWatch
 	queries     map[string]Query
 	initializer Initializer
 	placement   Placement
-	unfenced    bool
+	noFence     bool
 
 	baseBackoff, maxBackoff time.Duration
 	forceEvery, timeout     time.Duration
@@ -32,7 +32,7 @@ type Controller struct {
 }
 
 // watched is a type that a controller watches besides the managed one.
-type watched struct {
+type typeWatch struct {
 	typ     *resourcepb.Type
 	mapper  DependencyMapper
 	indexes []*Index
@@ -82,7 +82,7 @@ func (c *Controller) WithReconciler(r Reconciler) *Controller {
 // WithWatch adds a type whose changes cause reconciles of the managed resources that the mapper returns. A nil mapper only adds the type to the
 // cache.
 func (c *Controller) WithWatch(t *resourcepb.Type, mapper DependencyMapper, indexes ...*Index) *Controller {
-	c.watches = append(c.watches, watched{proto.CloneOf(t), mapper, indexes})
+	c.watches = append(c.watches, typeWatch{proto.CloneOf(t), mapper, indexes})
 	return c
 }
 
@@ -145,7 +145,7 @@ func (c *Controller) WithTenancy(t *resourcepb.Tenancy) *Controller {
 // WithoutFence makes the writes cheaper on databases that charge for each checked key, such as DynamoDB. Then a process that was paused, and has
 // lost its lease meanwhile, may write after it resumes, beside its successor.
 func (c *Controller) WithoutFence() *Controller {
-	c.unfenced = true
+	c.noFence = true
 	return c
 }
 

@@ -23,11 +23,11 @@ var resultNames = [resultCount]string{"ok", "requeue", "error", "terminal", "pan
 
 // counts are the numbers of a controller since its process started.
 type counts struct {
-	mu          sync.Mutex
-	results     [resultCount]int64
-	seconds     float64
-	ignored     int64 // requests of other types
-	lastSuccess time.Time
+	mu              sync.Mutex
+	results         [resultCount]int64
+	seconds         float64
+	ignoredRequests int64 // requests of other types
+	lastSuccess     time.Time
 }
 
 func (c *counts) add(r result, took time.Duration) {
@@ -56,5 +56,5 @@ func (c *counts) totals() (all, failed int64, last time.Time) {
 func (c *counts) ignore() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ignored++
+	c.ignoredRequests++
 }

@@ -19,12 +19,12 @@ import (
 
 // Manager runs controllers over a resource service. They share one copy of each type. Register must not be called concurrently or after Run.
 type Manager struct {
-	client    resourcegrpc.ResourceServiceClient
-	opts      Options
-	informers informers
-	queries   map[string]Query
-	runners   []*runner
-	started   bool
+	client     resourcegrpc.ResourceServiceClient
+	opts       Options
+	informers  informers
+	queries    map[string]Query
+	runners    []*runner
+	hasStarted bool
 }
 
 // NewManager returns a manager of controllers that use a client of the resource service, in the process (service.Server.Client) or over gRPC. The
@@ -52,7 +52,7 @@ func (m *Manager) Register(controllers ...*Controller) error {
 			faults = append(faults, err)
 		}
 	}
-	if m.started {
+	if m.hasStarted {
 		faults = append(faults, errors.New("the manager runs already"))
 	}
 	return errors.Join(faults...)
@@ -130,7 +130,7 @@ func lockNames(c *Controller) (all []string) {
 // Options.Drain before it ends their contexts, and frees the leases. It returns when no goroutine of the manager is left, so a reconcile that
 // ignores its context blocks it. Call it once.
 func (m *Manager) Run(ctx context.Context) error {
-	m.started = true
+	m.hasStarted = true
 	defer m.informers.close()
 	if err := m.prime(ctx); err != nil {
 		return err
@@ -152,7 +152,7 @@ func (m *Manager) Run(ctx context.Context) error {
 		recording.Go(func() { p.run(recordCtx) })
 	}
 	for _, r := range m.runners {
-		r.process, r.cache, r.managed = p, c, m.informers[storage.UnversionedTypeFrom(r.controller.typ)]
+		r.process, r.cache, r.managedInformer = p, c, m.informers[storage.UnversionedTypeFrom(r.controller.typ)]
 		running.Go(func() { r.run(ctx) })
 	}
 	running.Wait()

@@ -19,7 +19,7 @@ type mapping struct {
 	resync   func() // requests all managed resources
 	log      *slog.Logger
 
-	failed []failedChange
+	failedChanges []failedChange
 }
 
 // failedChange is a change whose mapper has failed.
@@ -52,7 +52,7 @@ func (m *mapping) run(ctx context.Context, follower *replica.Follower[*entry]) {
 		var view *replica.View[*entry]
 		view, follower = m.informer.copy.BorrowAndFollow()
 		view.Return()
-		m.failed = nil
+		m.failedChanges = nil
 		m.resync()
 	}
 }
@@ -61,8 +61,8 @@ func (m *mapping) run(ctx context.Context, follower *replica.Follower[*entry]) {
 func (m *mapping) follow(ctx context.Context, follower *replica.Follower[*entry]) {
 	for {
 		waitCtx, cancel := ctx, context.CancelFunc(func() {})
-		if len(m.failed) > 0 {
-			first := slices.MinFunc(m.failed, func(a, b failedChange) int { return a.dueAt.Compare(b.dueAt) })
+		if len(m.failedChanges) > 0 {
+			first := slices.MinFunc(m.failedChanges, func(a, b failedChange) int { return a.dueAt.Compare(b.dueAt) })
 			waitCtx, cancel = context.WithDeadline(ctx, first.dueAt)
 		}
 		changes, err := follower.Next(waitCtx)
@@ -93,11 +93,11 @@ func statesOf(c replica.Change[*entry]) (states []*resourcepb.Resource) {
 // retry maps the failed changes that are due.
 func (m *mapping) retry(ctx context.Context) {
 	now := time.Now()
-	failed := m.failed
-	m.failed = nil
+	failed := m.failedChanges
+	m.failedChanges = nil
 	for _, f := range failed {
 		if f.dueAt.After(now) {
-			m.failed = append(m.failed, f)
+			m.failedChanges = append(m.failedChanges, f)
 			continue
 		}
 		m.mapStates(ctx, f.states, min(2*f.pause, maxMapPause))
@@ -124,8 +124,8 @@ func (m *mapping) mapStates(ctx context.Context, states []*resourcepb.Resource, 
 			continue
 		}
 		m.log.ErrorContext(ctx, "a mapper failed; retrying", "type", typeName(m.informer.typ), "error", err, "pause", pause)
-		if m.failed = append(m.failed, failedChange{states, pause, time.Now().Add(pause)}); len(m.failed) > maxFailed {
-			m.failed = nil
+		if m.failedChanges = append(m.failedChanges, failedChange{states, pause, time.Now().Add(pause)}); len(m.failedChanges) > maxFailed {
+			m.failedChanges = nil
 			m.resync()
 		}
 		return

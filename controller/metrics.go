@@ -10,10 +10,10 @@ import (
 
 // instruments are the metrics of a manager. Their attributes are names of controllers and types, never of resources.
 type instruments struct {
-	depth, objects, epoch metric.Int64ObservableGauge
-	oldest, lastSuccess   metric.Float64ObservableGauge
-	reconciles, ignored   metric.Int64ObservableCounter
-	seconds               metric.Float64ObservableCounter
+	depth, objects, epoch       metric.Int64ObservableGauge
+	oldest, lastSuccess         metric.Float64ObservableGauge
+	reconciles, ignoredRequests metric.Int64ObservableCounter
+	seconds                     metric.Float64ObservableCounter
 }
 
 // observe reports the state of a manager's controllers and copies to a meter until stop is called.
@@ -24,7 +24,7 @@ func observe(meter metric.Meter, runners []*runner, copies informers) (stop func
 	i.oldest, faults[1] = meter.Float64ObservableGauge("ashlar.controller.queue.oldest", metric.WithUnit("s"), metric.WithDescription("Time that the longest waiting resource has waited."))
 	i.reconciles, faults[2] = meter.Int64ObservableCounter("ashlar.controller.reconciles", metric.WithDescription("Reconciles by result."))
 	i.seconds, faults[3] = meter.Float64ObservableCounter("ashlar.controller.reconcile.time", metric.WithUnit("s"), metric.WithDescription("Total duration of reconciles."))
-	i.ignored, faults[4] = meter.Int64ObservableCounter("ashlar.controller.ignored", metric.WithDescription("Requests of mappers for resources of another type."))
+	i.ignoredRequests, faults[4] = meter.Int64ObservableCounter("ashlar.controller.ignored", metric.WithDescription("Requests of mappers for resources of another type."))
 	i.lastSuccess, faults[5] = meter.Float64ObservableGauge("ashlar.controller.last_success", metric.WithUnit("s"), metric.WithDescription("Time of the last reconcile without an error, in seconds since 1970."))
 	i.epoch, faults[6] = meter.Int64ObservableGauge("ashlar.controller.lease.epoch", metric.WithDescription("Epoch of the held lease. A process that does not hold the lease has no value."))
 	i.objects, faults[7] = meter.Int64ObservableGauge("ashlar.informer.objects", metric.WithDescription("Resources of a type in the cache."))
@@ -39,7 +39,7 @@ func observe(meter metric.Meter, runners []*runner, copies informers) (stop func
 			o.ObserveInt64(i.objects, int64(informer.copy.Stats().Rows), metric.WithAttributes(attribute.String("type", typeName(informer.typ))))
 		}
 		return nil
-	}, i.depth, i.objects, i.epoch, i.oldest, i.lastSuccess, i.reconciles, i.ignored, i.seconds)
+	}, i.depth, i.objects, i.epoch, i.oldest, i.lastSuccess, i.reconciles, i.ignoredRequests, i.seconds)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (i *instruments) observeRunner(o metric.Observer, r *runner) {
 		o.ObserveInt64(i.reconciles, n, metric.WithAttributes(name, attribute.String("result", resultNames[kind])))
 	}
 	o.ObserveFloat64(i.seconds, r.counts.seconds, only)
-	o.ObserveInt64(i.ignored, r.counts.ignored, only)
+	o.ObserveInt64(i.ignoredRequests, r.counts.ignoredRequests, only)
 	if !r.counts.lastSuccess.IsZero() {
 		o.ObserveFloat64(i.lastSuccess, float64(r.counts.lastSuccess.UnixMilli())/1000, only)
 	}

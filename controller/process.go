@@ -159,9 +159,9 @@ func (p *process) tick() <-chan struct{} {
 	return p.tickCh
 }
 
-// isWanted reports whether this process is the wanted holder of a shard: the one with the highest hash among the live processes. known is false
-// until this process is one of them.
-func (p *process) isWanted(controller string, shard int) (wanted, known bool) {
+// isWantedHolder reports whether this process is the wanted holder of a shard: the one with the highest hash among the live processes. known is
+// false until this process is one of them.
+func (p *process) isWantedHolder(controller string, shard int) (wanted, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	members := p.members[controller]

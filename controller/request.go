@@ -70,7 +70,7 @@ type Runtime struct {
 	// reject requests of earlier ones.
 	Epoch int64
 
-	versioned bool // statuses name the version that they apply to
+	versionedStatus bool // statuses name the version that they apply to
 }
 
 // Logger is a structured logger with the additional level Trace.

@@ -21,15 +21,15 @@ import (
 
 // runner runs one controller: it maps changes to requests, competes for the leases of the controller, and runs a task for each lease it holds.
 type runner struct {
-	controller *Controller
-	client     resourcegrpc.ResourceServiceClient
-	cache      *cache
-	managed    *informer
-	leases     storage.Backend
-	opts       Options
-	log        *slog.Logger
-	counts     counts
-	process    *process // nil if no controller of the manager has a lease
+	controller      *Controller
+	client          resourcegrpc.ResourceServiceClient
+	cache           *cache
+	managedInformer *informer
+	leases          storage.Backend
+	opts            Options
+	log             *slog.Logger
+	counts          counts
+	process         *process // nil if no controller of the manager has a lease
 
 	moving sync.Mutex // held while a shard is given up
 	mu     sync.Mutex
@@ -110,15 +110,15 @@ func (r *runner) serve(ctx context.Context, number int, tenure *lease.Tenure, yi
 	defer watching.Wait()
 	defer cancel()
 	t := &task{
-		controller: r.controller, client: r.client, managed: r.managed, cache: r.cache, log: r.log, counts: &r.counts,
-		queue:  queue.New[key.Key](queue.Options{BaseDelay: r.controller.baseBackoff, MaxDelay: r.controller.maxBackoff}),
-		doubts: doubts{informers: r.cache.informers}, lost: func() {},
+		controller: r.controller, client: r.client, managedInformer: r.managedInformer, cache: r.cache, log: r.log, counts: &r.counts,
+		queue:     queue.New[key.Key](queue.Options{BaseDelay: r.controller.baseBackoff, MaxDelay: r.controller.maxBackoff}),
+		uncertain: uncertainWrites{informers: r.cache.informers}, endTenure: func() {},
 	}
 	prepareCtx, stopPreparing := context.WithCancel(ctx)
 	defer stopPreparing()
 	if tenure != nil {
-		t.epoch, t.lost = tenure.Epoch(), cancel
-		if !r.controller.unfenced {
+		t.epoch, t.endTenure = tenure.Epoch(), cancel
+		if !r.controller.noFence {
 			t.fence = encodeFence(tenure.Fence())
 		}
 		lost := context.AfterFunc(workCtx, stopPreparing)

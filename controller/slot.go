@@ -42,7 +42,7 @@ func (r *runner) acquire(ctx context.Context, elector *lease.Elector, number int
 	freeSince := time.Time{}
 	for ctx.Err() == nil {
 		tick := r.process.tick()
-		if wanted, _ := r.process.isWanted(r.controller.name, number); wanted {
+		if wanted, _ := r.process.isWantedHolder(r.controller.name, number); wanted {
 			return r.campaignWhileWanted(ctx, elector, number)
 		}
 		// The wanted process may be unable to acquire the lease.
@@ -79,7 +79,7 @@ func (r *runner) awaitUnwanted(ctx context.Context, number int, after time.Durat
 	since := time.Time{}
 	for ctx.Err() == nil {
 		tick := r.process.tick()
-		switch wanted, known := r.process.isWanted(r.controller.name, number); {
+		switch wanted, known := r.process.isWantedHolder(r.controller.name, number); {
 		case wanted || !known:
 			since = time.Time{}
 		case since.IsZero():

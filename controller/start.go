@@ -17,7 +17,7 @@ func (r *runner) run(ctx context.Context) {
 		view.Return()
 		running.Go(func() { m.run(ctx, follower) })
 	}
-	follow(&mapping{informer: r.managed})
+	follow(&mapping{informer: r.managedInformer})
 	for _, w := range r.controller.watches {
 		if w.mapper != nil {
 			follow(&mapping{informer: r.cache.informers[storage.UnversionedTypeFrom(w.typ)], mapper: w.mapper})

@@ -17,18 +17,18 @@ import (
 
 // task runs the reconciles of one controller during one tenure of a lease, or without a lease.
 type task struct {
-	controller *Controller
-	client     resourcegrpc.ResourceServiceClient
-	managed    *informer
-	cache      *cache
-	log        *slog.Logger
-	counts     *counts
+	controller      *Controller
+	client          resourcegrpc.ResourceServiceClient
+	managedInformer *informer
+	cache           *cache
+	log             *slog.Logger
+	counts          *counts
 
-	queue  *queue.Queue[key.Key]
-	doubts doubts
-	fence  string
-	epoch  int64
-	lost   func() // ends the tenure
+	queue     *queue.Queue[key.Key]
+	uncertain uncertainWrites
+	fence     string
+	epoch     int64
+	endTenure func() // ends the tenure
 }
 
 // runtime returns the runtime of a call. cause is the reconciled resource; the zero key for other calls.
@@ -38,8 +38,8 @@ func (t *task) runtime(cause key.Key) Runtime {
 		log = log.With("resource", cause.Partition+"/"+cause.Namespace+"/"+cause.Name)
 	}
 	return Runtime{
-		Client: &client{t.client, &t.doubts, cause, t.fence, t.lost},
-		Cache:  t.cache, Logger: log, Epoch: t.epoch, versioned: t.controller.placement.shards == 0,
+		Client: &client{t.client, &t.uncertain, cause, t.fence, t.endTenure},
+		Cache:  t.cache, Logger: log, Epoch: t.epoch, versionedStatus: t.controller.placement.shards == 0,
 	}
 }
 
@@ -61,7 +61,7 @@ func (t *task) initialize(ctx context.Context) {
 // enqueueAll queues all managed resources with low priority: those of the copy, and those that had one.
 func (t *task) enqueueAll(owns func(key.Key) bool) {
 	t.queue.AddDelayed()
-	for r := range t.managed.all() {
+	for r := range t.managedInformer.all() {
 		if owns(r.Key) {
 			t.queue.AddLow(r.Key)
 		}
@@ -90,12 +90,12 @@ func (t *task) reconcile(ctx context.Context, k key.Key) queue.Outcome {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, t.controller.timeout)
 	defer cancel()
-	err := t.doubts.resolve(ctx, k)
+	err := t.uncertain.resolve(ctx, k)
 	exists := false
 	if err == nil {
 		rt := t.runtime(k)
 		uid := ""
-		if r := t.managed.copy.Get(k); r != nil {
+		if r := t.managedInformer.copy.Get(k); r != nil {
 			uid, exists = r.Value.res.GetId().GetUid(), true
 		}
 		id := k.ID(uid, t.controller.typ.GetGroupVersion())

@@ -28,7 +28,7 @@ type bucketScan struct {
 
 	start item   // of the next answer; nil for the first one, and after the last
 	from  string // the key bytes of start
-	ended bool   // the last answer was read
+	atEnd bool   // the last answer was read
 	heads []*headItem
 }
 
@@ -50,11 +50,11 @@ func (s *bucketScan) startAfter(keyBytes string) {
 // fill reads the next answer with heads, unless the bucket has ended.
 func (s *bucketScan) fill(ctx context.Context) error {
 	t, marks := s.reader.table, s.reader.marks
-	for len(s.heads) == 0 && !s.ended {
+	for len(s.heads) == 0 && !s.atEnd {
 		if s.start != nil && !s.exact {
 			target, ok := s.filter.Seek(append([]byte(s.from), 0))
 			if !ok {
-				s.ended = true
+				s.atEnd = true
 				return nil
 			}
 			// DynamoDB begins after a key, which need not exist. No key between it and the target matches.
@@ -79,7 +79,7 @@ func (s *bucketScan) fill(ctx context.Context) error {
 			}
 		}
 		s.limit = min(growth*s.limit, maxLimit)
-		s.heads, s.start, s.from, s.ended = heads, next, upTo, next == nil
+		s.heads, s.start, s.from, s.atEnd = heads, next, upTo, next == nil
 	}
 	return nil
 }

@@ -363,7 +363,7 @@ func (c *closer) putShut(ctx context.Context, f fence, value driver.Fence, on co
 				return err
 			case change.wasApplied(epoch):
 				return nil
-			case slices.ContainsFunc(reasons[:min(len(reasons), len(items))], failed):
+			case slices.ContainsFunc(reasons[:min(len(reasons), len(items))], isConditionFailure):
 				return errClosedMeanwhile
 			}
 			// The guard's note was written meanwhile.
@@ -371,8 +371,10 @@ func (c *closer) putShut(ctx context.Context, f fence, value driver.Fence, on co
 	})
 }
 
-// failed reports whether an operation of a transaction failed because of its condition.
-func failed(r types.CancellationReason) bool { return aws.ToString(r.Code) == failedCondition }
+// isConditionFailure reports whether an operation of a transaction failed because of its condition.
+func isConditionFailure(r types.CancellationReason) bool {
+	return aws.ToString(r.Code) == failedCondition
+}
 
 // writeLease is a handle's permission to write, which a read of the fence grants; see the comment at the top of the file.
 type writeLease struct {
@@ -386,7 +388,7 @@ type writeLease struct {
 	until   time.Time     // by AWS's clock
 	renewal *leaseRenewal // in flight
 
-	admitted      driver.Guard // the last guard that a closed fence admitted
+	admittedGuard driver.Guard // the last guard that a closed fence admitted
 	admittedUntil time.Time    // by AWS's clock
 }
 
@@ -396,8 +398,8 @@ func newWriteLease(life context.Context, t *table, r *registry) *writeLease {
 
 // leaseRenewal is shared by all waiting callers. It continues when they leave.
 type leaseRenewal struct {
-	doneCh chan struct{}
-	err    error
+	endCh chan struct{}
+	err   error
 }
 
 // Reasons to repeat a request.
@@ -433,7 +435,7 @@ func (p *writeLease) with(ctx context.Context, guard *driver.Guard, send func(g 
 			return err
 		}
 		select {
-		case <-l.doneCh:
+		case <-l.endCh:
 		case <-ctx.Done():
 			return fmt.Errorf("%w: the read of the fence was not answered", errNotPermitted)
 		}
@@ -459,7 +461,7 @@ func (p *writeLease) get() (*grant, *leaseRenewal) {
 	defer p.mu.Unlock()
 	rest := p.until.Sub(p.table.clock.Now())
 	if rest <= p.lasts/2 && p.renewal == nil {
-		p.renewal = &leaseRenewal{doneCh: make(chan struct{})}
+		p.renewal = &leaseRenewal{endCh: make(chan struct{})}
 		go p.renew(p.renewal)
 	}
 	if rest > 0 {
@@ -481,7 +483,7 @@ func (p *writeLease) forget() {
 func (p *writeLease) admission(guard *driver.Guard) *grant {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if guard == nil || p.admitted != *guard || !p.table.clock.Now().Before(p.admittedUntil) {
+	if guard == nil || p.admittedGuard != *guard || !p.table.clock.Now().Before(p.admittedUntil) {
 		return nil
 	}
 	return &grant{until: p.admittedUntil}
@@ -501,7 +503,7 @@ func (p *writeLease) admit(ctx context.Context, guard *driver.Guard) (*grant, er
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.admitted, p.admittedUntil = *guard, at.Add(p.lasts)
+	p.admittedGuard, p.admittedUntil = *guard, at.Add(p.lasts)
 	return &grant{until: p.admittedUntil}, nil
 }
 
@@ -524,5 +526,5 @@ func (p *writeLease) renew(l *leaseRenewal) {
 	}
 	p.renewal = nil
 	l.err = err
-	close(l.doneCh)
+	close(l.endCh)
 }

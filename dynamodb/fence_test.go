@@ -283,7 +283,7 @@ func TestUnfenceRepeated(t *testing.T) {
 			return dynamofake.Fault{}
 		}
 		removals++
-		return dynamofake.Fault{Lost: removals == 1}
+		return dynamofake.Fault{DropAnswer: removals == 1}
 	})
 	var mu sync.Mutex
 	arrivals := 0
@@ -529,7 +529,7 @@ func TestClosedAgainWithLostAnswer(t *testing.T) {
 			return dynamofake.Fault{}
 		}
 		transactions++
-		return dynamofake.Fault{Lost: transactions == 1}
+		return dynamofake.Fault{DropAnswer: transactions == 1}
 	})
 	s.ForgetTokens()
 	epoch, err := m.SetFenceAt(t.Context(), &driver.Fence{Target: "mem://elsewhere"}, before.Epoch)

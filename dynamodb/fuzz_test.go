@@ -76,7 +76,7 @@ func FuzzItem(f *testing.F) {
 			if h.ring.parts > maxParts {
 				t.Fatalf("%d parts", h.ring.parts)
 			}
-			got, err = h.decode(h.packed)
+			got, err = h.decode(h.packedData)
 		}
 		var damaged *storage.DamagedError
 		switch {

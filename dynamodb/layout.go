@@ -433,12 +433,12 @@ func split(packed []byte) (parts [][]byte, rest []byte) {
 
 // headItem is a decoded item of the resource class: a resource, whose data may be in parts, or a tombstone.
 type headItem struct {
-	key    key.Key
-	ring   *versionRing
-	live   bool
-	uid    string
-	packed []byte // empty for tombstones; if there are parts, the data after them
-	damage error  // nothing but the key can be decoded; ring is nil then
+	key        key.Key
+	ring       *versionRing
+	live       bool
+	uid        string
+	packedData []byte // empty for tombstones; if there are parts, the data after them
+	damage     error  // nothing but the key can be decoded; ring is nil then
 }
 
 // head decodes an item. The error is a *storage.DamagedError if the key is readable.
@@ -452,7 +452,7 @@ func (l layout) head(it item) (*headItem, error) {
 	if !ok || s.parts > maxParts {
 		return nil, codec.DamageError(k, string(uid), "", errors.New("the item has no readable version"))
 	}
-	return &headItem{key: k, ring: s, live: uid != nil, uid: string(uid), packed: it.bytes(attrData)}, nil
+	return &headItem{key: k, ring: s, live: uid != nil, uid: string(uid), packedData: it.bytes(attrData)}, nil
 }
 
 // damageError returns the error for damaged data of the head's resource.

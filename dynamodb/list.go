@@ -51,8 +51,8 @@ type scanRange struct {
 	consistency storage.ReadConsistency
 	after       *key.Key
 	limit       int // number of items in the first answer, 0 for DynamoDB's maximum; later answers grow
-	// onSkipped, if set, is called with each key that does not match, and reports whether to continue.
-	onSkipped func(key.Key) bool
+	// onMismatch, if set, is called with each key that does not match, and reports whether to continue.
+	onMismatch func(key.Key) bool
 }
 
 // scan visits the heads that match the filter, including tombstones, in order, until visit returns false.
@@ -111,8 +111,8 @@ func (l *lister) scanType(ctx context.Context, r *scanRange, visit func(*headIte
 		more, err := true, error(nil)
 		if f := &r.filter; first.exact || f.Match(&h.key) {
 			more, err = visit(h)
-		} else if r.onSkipped != nil {
-			more = r.onSkipped(h.key)
+		} else if r.onMismatch != nil {
+			more = r.onMismatch(h.key)
 		}
 		if err == nil && more && len(first.heads) == 0 {
 			err = first.fill(ctx)
@@ -145,7 +145,7 @@ func (l *lister) Page(ctx context.Context, consistency storage.ReadConsistency, 
 	page := driver.ListedPage[*streams.Position]{At: listing.at}
 	size, looked := 0, 0
 	r := scanRange{filter: *f, consistency: listing.consistency, after: listing.after, limit: min(limit+1, maxLimit)}
-	r.onSkipped = func(k key.Key) bool {
+	r.onMismatch = func(k key.Key) bool {
 		listing.after = &k
 		if looked++; looked < l.pageItems && len(page.Resources) < limit {
 			return true

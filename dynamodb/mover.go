@@ -23,8 +23,8 @@ type notes struct {
 	table  *table
 	writes atomic.Uint32 // guarded writes, which use the leaves in turn
 
-	raising chan struct{} // a semaphore: one write raises the leaves for all
-	raised  atomic.Pointer[driver.Guard]
+	raising     chan struct{} // a semaphore: one write raises the leaves for all
+	raisedGuard atomic.Pointer[driver.Guard]
 }
 
 func newNotes(t *table) *notes { return &notes{table: t, raising: make(chan struct{}, 1)} }
@@ -42,9 +42,9 @@ func (n *notes) ReadNote(ctx context.Context, name string) (value []byte, revisi
 func (n *notes) WriteNote(ctx context.Context, name string, value []byte, revision string) (string, error) {
 	base, next := revisionBytes(revision), newRevision()
 	it := n.noteItem(name, value, next)
-	err := n.table.put(ctx, it, unguarded(base))
+	err := n.table.put(ctx, it, versionEqualsNoGuard(base))
 	if conditionFailed(err) {
-		err = n.changeLeaves(ctx, name, base, next, types.TransactWriteItem{Put: &types.Put{Item: guarded(it)}})
+		err = n.changeLeaves(ctx, name, base, next, types.TransactWriteItem{Put: &types.Put{Item: markGuard(it)}})
 	}
 	if err != nil {
 		return "", err
@@ -55,7 +55,7 @@ func (n *notes) WriteNote(ctx context.Context, name string, value []byte, revisi
 // DeleteNote implements driver.Mover.
 func (n *notes) DeleteNote(ctx context.Context, name, revision string) error {
 	base := revisionBytes(revision)
-	err := n.table.remove(ctx, n.table.note(name), unguarded(base))
+	err := n.table.remove(ctx, n.table.note(name), versionEqualsNoGuard(base))
 	if !conditionFailed(err) {
 		return err
 	}
@@ -81,7 +81,7 @@ func (n *notes) guard(ctx context.Context, g *driver.Guard) (types.TransactWrite
 
 // raise ensures that the leaves have had the revision of a guard, before its first use by this handle.
 func (n *notes) raise(ctx context.Context, g *driver.Guard, revision []byte) error {
-	raised := func() bool { last := n.raised.Load(); return last != nil && *last == *g }
+	raised := func() bool { last := n.raisedGuard.Load(); return last != nil && *last == *g }
 	if raised() {
 		return nil
 	}
@@ -96,7 +96,7 @@ func (n *notes) raise(ctx context.Context, g *driver.Guard, revision []byte) err
 	}
 	err := n.raiseLeaves(ctx, g, revision)
 	if err == nil {
-		n.raised.Store(new(*g))
+		n.raisedGuard.Store(new(*g))
 	}
 	return err
 }
@@ -111,7 +111,7 @@ func (n *notes) raiseLeaves(ctx context.Context, g *driver.Guard, revision []byt
 	case it[attrGuard] != nil:
 		return nil
 	}
-	it = guarded(n.noteItem(g.Note, it.bytes(attrData), revision))
+	it = markGuard(n.noteItem(g.Note, it.bytes(attrData), revision))
 	err = n.transactLeaves(ctx, g.Note, revision, revision, types.TransactWriteItem{Put: &types.Put{Item: it}})
 	if errors.Is(err, errCondition) {
 		return g.Superseded()
@@ -176,7 +176,7 @@ func (n *notes) revocation(ctx context.Context, name string) ([]types.TransactWr
 		return []types.TransactWriteItem{n.table.check(n.table.note(name), absent)}, nil
 	}
 	next, base := newRevision(), it.bytes(attrVersion)
-	put := guarded(n.noteItem(name, it.bytes(attrData), next))
+	put := markGuard(n.noteItem(name, it.bytes(attrData), next))
 	return append([]types.TransactWriteItem{n.table.on(types.TransactWriteItem{Put: &types.Put{Item: put}}, versionEquals(base))},
 		n.leafChanges(name, next)...), nil
 }
@@ -187,14 +187,14 @@ func (n *notes) noteItem(name string, value, revision []byte) item {
 	return it
 }
 
-// guarded marks a note that serves as a guard.
-func guarded(note item) item {
+// markGuard marks a note that serves as a guard.
+func markGuard(note item) item {
 	note[attrGuard] = binaryValue([]byte{1})
 	return note
 }
 
-// unguarded returns the condition that a note has a revision, or does not exist if base is nil, and does not serve as a guard.
-func unguarded(base []byte) condition {
+// versionEqualsNoGuard returns the condition that a note has a revision, or does not exist if base is nil, and does not serve as a guard.
+func versionEqualsNoGuard(base []byte) condition {
 	if base == nil {
 		return absent
 	}

@@ -129,7 +129,7 @@ func TestNoteWithLostAnswer(t *testing.T) {
 					return dynamofake.Fault{}
 				}
 				writes++
-				return dynamofake.Fault{Lost: writes == 1}
+				return dynamofake.Fault{DropAnswer: writes == 1}
 			})
 			s.ForgetTokens() // the repetition arrives after DynamoDB has forgotten the token of the transaction
 			next, err := m.WriteNote(t.Context(), "mover", []byte("second"), revision)

@@ -38,9 +38,9 @@ func every(n int, fault dynamofake.Fault) func(string) dynamofake.Fault {
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]dynamofake.Fault{
-		"ConnectionClosed": {Lost: true},
+		"ConnectionClosed": {DropAnswer: true},
 		"AnswerCut":        {Cut: true},
-		"InternalError":    {Failed: true},
+		"InternalError":    {InternalError: true},
 	} {
 		for _, n := range []int{2, 3} {
 			t.Run(fmt.Sprintf("%sEvery%d", name, n), func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestLostAnswerOfARetirement(t *testing.T) {
 			return dynamofake.Fault{}
 		}
 		left--
-		return dynamofake.Fault{Failed: true}
+		return dynamofake.Fault{InternalError: true}
 	})
 	s.SetGate(func(op string) {
 		if op == "TransactWriteItems" {
@@ -204,7 +204,7 @@ func TestLostAnswerOvertaken(t *testing.T) {
 					return dynamofake.Fault{}
 				}
 				lost.Store(true)
-				return dynamofake.Fault{Lost: true}
+				return dynamofake.Fault{DropAnswer: true}
 			})
 			s.SetGate(func(op string) {
 				if op == "PutItem" && lost.Load() && !passing.Load() {
@@ -275,8 +275,8 @@ func TestStorms(t *testing.T) {
 		"ThrottledTable": {Code: "ThrottlingException"},
 		"Unavailable":    {Code: "ServiceUnavailable", Status: 503},
 		"InternalError":  {Code: "InternalServerError", Status: 500},
-		"Lost":           {Lost: true},
-		"Failed":         {Failed: true},
+		"Lost":           {DropAnswer: true},
+		"Failed":         {InternalError: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -370,11 +370,11 @@ func TestUnprocessedKeys(t *testing.T) {
 		}
 		switch batches.Add(1) % 4 {
 		case 0:
-			return dynamofake.Fault{Unprocessed: 100}
+			return dynamofake.Fault{UnprocessedKeys: 100}
 		case 1:
 			return dynamofake.Fault{Code: "ProvisionedThroughputExceededException"}
 		}
-		return dynamofake.Fault{Unprocessed: 2 * int(batches.Load()%2)}
+		return dynamofake.Fault{UnprocessedKeys: 2 * int(batches.Load()%2)}
 	})
 	var readers sync.WaitGroup
 	for i := range 64 {

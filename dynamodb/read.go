@@ -137,7 +137,7 @@ var errPartsGone = errors.New("parts of the stored data do not exist")
 // two versions.
 func (r *reader) gather(ctx context.Context, h *headItem) ([]byte, error) {
 	if h.ring.parts == 0 {
-		return h.packed, nil
+		return h.packedData, nil
 	}
 	wanted := make([]item, h.ring.parts)
 	for i := range wanted {
@@ -152,7 +152,7 @@ func (r *reader) gather(ctx context.Context, h *headItem) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	size := len(h.packed)
+	size := len(h.packedData)
 	for _, p := range parts {
 		if p == nil {
 			return nil, h.damageError(errPartsGone)
@@ -163,7 +163,7 @@ func (r *reader) gather(ctx context.Context, h *headItem) ([]byte, error) {
 	for _, p := range parts {
 		packed = append(packed, p...)
 	}
-	return append(packed, h.packed...), nil
+	return append(packed, h.packedData...), nil
 }
 
 // Children implements driver.Driver. Each reference is an item of its own, an edge. The transaction that writes its child also

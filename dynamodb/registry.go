@@ -30,10 +30,10 @@ type registry struct {
 
 	entering chan struct{} // a semaphore: one call enters a type, so that calls of this handle do not conflict
 
-	mu      sync.Mutex
-	reads   uint64 // of the mark with the fence
-	mark    []byte
-	entered map[storage.UnversionedType]bool // entries of every state with the mark
+	mu           sync.Mutex
+	reads        uint64 // of the mark with the fence
+	mark         []byte
+	enteredTypes map[storage.UnversionedType]bool // entries of every state with the mark
 }
 
 func newRegistry(t *table, id driver.StoreID) *registry {
@@ -65,7 +65,7 @@ func (r *registry) enter(ctx context.Context, types []storage.UnversionedType) e
 func (r *registry) has(typ storage.UnversionedType) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.entered[typ]
+	return r.enteredTypes[typ]
 }
 
 func (r *registry) enterType(ctx context.Context, typ storage.UnversionedType) error {
@@ -124,7 +124,7 @@ func (r *registry) add(typ storage.UnversionedType, mark, next []byte, reads uin
 	}
 	r.keepAt(mark)
 	r.mark = next
-	r.entered[typ] = true
+	r.enteredTypes[typ] = true
 }
 
 func (r *registry) markReads() uint64 {
@@ -135,8 +135,8 @@ func (r *registry) markReads() uint64 {
 
 // keepAt forgets all entries unless they were seen at that mark. The caller holds the lock.
 func (r *registry) keepAt(mark []byte) {
-	if r.entered == nil || !bytes.Equal(r.mark, mark) {
-		r.mark, r.entered = mark, make(map[storage.UnversionedType]bool)
+	if r.enteredTypes == nil || !bytes.Equal(r.mark, mark) {
+		r.mark, r.enteredTypes = mark, make(map[storage.UnversionedType]bool)
 	}
 }
 

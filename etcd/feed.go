@@ -406,7 +406,7 @@ func (f *follower) take(ctx context.Context, changes []*mvccpb.Event, progress i
 		if progress > f.at {
 			f.at = progress
 			f.publish(nil, endOf(progress))
-			f.source.c.published.Store(progress)
+			f.source.c.publishedRevision.Store(progress)
 		}
 		return nil
 	}
@@ -427,7 +427,7 @@ func (f *follower) take(ctx context.Context, changes []*mvccpb.Event, progress i
 		events[len(events)-1].At = endOf(rev) // the revision is complete; this gives a shorter cursor
 		f.at = rev
 		f.publish(events, endOf(rev))
-		f.source.c.published.Store(rev)
+		f.source.c.publishedRevision.Store(rev)
 		return true
 	})
 	return err

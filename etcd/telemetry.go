@@ -13,20 +13,20 @@ import (
 // recorder records the reports that only this adapter can make. The zero value records nothing.
 type recorder struct {
 	*telemetry.Recorder
-	retries, lost, applied, notApplied *telemetry.Series
+	retries, lostAnswers, appliedWrites, unappliedWrites *telemetry.Series
 
-	lag       telemetry.Lag
-	published atomic.Int64 // the last revision that the feed has published; 0 while it does not run
+	lag               telemetry.Lag
+	publishedRevision atomic.Int64 // the last revision that the feed has published; 0 while it does not run
 }
 
 // start starts the recording of what a handle does. newest is the newest revision that the handle knows.
 func (r *recorder) start(opts *Options, newest *atomic.Int64) {
 	r.Recorder = telemetry.New(opts.Telemetry, "etcd", opts.Prefix)
-	r.retries, r.lost = r.Series(telemetry.Retries), r.Series(telemetry.LostAnswers)
-	r.applied = r.Series(telemetry.SettledWrites, attribute.String(telemetry.Outcome, "applied"))
-	r.notApplied = r.Series(telemetry.SettledWrites, attribute.String(telemetry.Outcome, "not_applied"))
+	r.retries, r.lostAnswers = r.Series(telemetry.Retries), r.Series(telemetry.LostAnswers)
+	r.appliedWrites = r.Series(telemetry.SettledWrites, attribute.String(telemetry.Outcome, "applied"))
+	r.unappliedWrites = r.Series(telemetry.SettledWrites, attribute.String(telemetry.Outcome, "not_applied"))
 	r.Observe(telemetry.FeedLag, func(observe func(float64, ...attribute.KeyValue)) {
-		if published := r.published.Load(); published != 0 {
+		if published := r.publishedRevision.Load(); published != 0 {
 			r.lag.Update(published, newest.Load(), time.Now())
 		}
 		observe(r.lag.Duration().Seconds())
@@ -41,14 +41,14 @@ func (r *recorder) batchSizes(operation telemetry.Operation) *telemetry.Series {
 // countSettled counts a write with a lost answer whose outcome was determined.
 func (r *recorder) countSettled(ctx context.Context, applied bool) {
 	if applied {
-		r.applied.Add(ctx, 1)
+		r.appliedWrites.Add(ctx, 1)
 	} else {
-		r.notApplied.Add(ctx, 1)
+		r.unappliedWrites.Add(ctx, 1)
 	}
 }
 
 // endFeed records that the feed does not run any more.
 func (r *recorder) endFeed() {
-	r.published.Store(0)
+	r.publishedRevision.Store(0)
 	r.lag.Reset()
 }

@@ -87,7 +87,7 @@ func (w *writer) run(ctx context.Context, r *request) (rev int64, err error) {
 		case ctx.Err() != nil:
 			return 0, unavailable(ctx, err)
 		case errors.As(err, &lost):
-			w.lost.Add(ctx, 1)
+			w.lostAnswers.Add(ctx, 1)
 			w.Logger().InfoContext(ctx, "the answer to a write was lost", "error", err)
 			if o, known, err = w.resolve(ctx, r, lost); err != nil {
 				return 0, err

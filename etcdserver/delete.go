@@ -41,15 +41,15 @@ func (s *Server) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*pb
 		return nil, toStatus(ctx, err)
 	}
 	all, err := s.sweep(ctx, r, newest)
-	if err != nil && len(all.deleted) > 0 {
-		err = fmt.Errorf("%w: %d keys were deleted, but not all: %s", storage.ErrInconsistent, len(all.deleted), err.Error())
+	if err != nil && len(all.deletions) > 0 {
+		err = fmt.Errorf("%w: %d keys were deleted, but not all: %s", storage.ErrInconsistent, len(all.deletions), err.Error())
 	}
 	if err != nil {
 		return nil, toStatus(ctx, err)
 	}
-	answer := &pb.DeleteRangeResponse{Header: header(all.revision), Deleted: int64(len(all.deleted))}
+	answer := &pb.DeleteRangeResponse{Header: header(all.revision), Deleted: int64(len(all.deletions))}
 	if r.PrevKv {
-		for _, one := range all.deleted {
+		for _, one := range all.deletions {
 			answer.PrevKvs = append(answer.PrevKvs, pair(one.before))
 		}
 		slices.SortFunc(answer.PrevKvs, func(a, b *mvccpb.KeyValue) int { return bytes.Compare(a.Key, b.Key) })

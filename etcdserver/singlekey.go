@@ -112,7 +112,7 @@ func (t *singleKeyTxn) run(ctx context.Context, s *Server) (*pb.TxnResponse, err
 		lock.last = nil
 	}
 	if stored, predicted := t.predict(); predicted {
-		answer, now, err := t.apply(ctx, s, keyState{stored: stored}, true)
+		answer, now, err := t.apply(ctx, s, keyState{record: stored}, true)
 		if answer != nil || err != nil {
 			return answer, err
 		}
@@ -127,21 +127,21 @@ func (t *singleKeyTxn) run(ctx context.Context, s *Server) (*pb.TxnResponse, err
 
 // keyState is the state of the key at a revision.
 type keyState struct {
-	stored   *history.Record
+	record   *history.Record
 	revision int64
 }
 
 // decide evaluates the comparisons and executes a branch, until no other change interferes.
 func (t *singleKeyTxn) decide(ctx context.Context, s *Server, now keyState) (*pb.TxnResponse, error) {
 	for {
-		succeeded := !slices.ContainsFunc(t.request.Compare, func(c *pb.Compare) bool { return !compareHolds(c, now.stored) })
+		succeeded := !slices.ContainsFunc(t.request.Compare, func(c *pb.Compare) bool { return !compareHolds(c, now.record) })
 		answer, other, err := t.apply(ctx, s, now, succeeded)
 		switch {
 		case answer != nil:
 			return answer, nil
 		case errors.Is(err, storage.ErrCompacted) && ctx.Err() == nil:
 			// The compared revision was compacted before the rest of the branch was read.
-			if other.stored, other.revision, err = s.get(ctx, t.id); err != nil {
+			if other.record, other.revision, err = s.get(ctx, t.id); err != nil {
 				return nil, err
 			}
 		case err != nil:
@@ -162,7 +162,7 @@ func (t *singleKeyTxn) apply(ctx context.Context, s *Server, now keyState, succe
 	}
 	v := view{revision: now.revision}
 	for _, op := range branch {
-		one, err := t.change(op, now.stored)
+		one, err := t.change(op, now.record)
 		if err != nil {
 			return nil, keyState{}, err
 		}
@@ -174,9 +174,9 @@ func (t *singleKeyTxn) apply(ctx context.Context, s *Server, now keyState, succe
 			return nil, keyState{swapped.Stored, swapped.Revision}, err
 		}
 		if one.delete {
-			now.stored = swapped.Stored // the complete record, if it was predicted
+			now.record = swapped.Stored // the complete record, if it was predicted
 		}
-		v = view{revision: swapped.Revision, before: map[string]*history.Record{string(keyOf(t.id)): now.stored}}
+		v = view{revision: swapped.Revision, before: map[string]*history.Record{string(keyOf(t.id)): now.record}}
 	}
 	answer := &pb.TxnResponse{Header: header(v.revision), Succeeded: succeeded}
 	for _, op := range branch {
@@ -208,10 +208,10 @@ func (t *singleKeyTxn) response(ctx context.Context, s *Server, op *pb.RequestOp
 	switch op := op.Request.(type) {
 	case *pb.RequestOp_RequestRange:
 		r := op.RequestRange
-		if v.before == nil && now.stored != nil && len(r.RangeEnd) == 0 && r.Revision == 0 && bytes.Equal(r.Key, keyOf(t.id)) {
+		if v.before == nil && now.record != nil && len(r.RangeEnd) == 0 && r.Revision == 0 && bytes.Equal(r.Key, keyOf(t.id)) {
 			known := &pb.RangeResponse{Header: innerHeader(v.revision), Count: 1}
 			if !r.CountOnly {
-				known.Kvs = []*mvccpb.KeyValue{pair(now.stored)}
+				known.Kvs = []*mvccpb.KeyValue{pair(now.record)}
 				arrange(r, known)
 			}
 			return responseOf(known), nil

@@ -15,8 +15,8 @@ import (
 // sweepResult is the result of a sweep. No key that remains was created before revision. If no key remains, revision is the
 // revision of the last deletion; otherwise the sweep ignores keys created at or after that revision.
 type sweepResult struct {
-	deleted  []*change
-	revision int64
+	deletions []*change
+	revision  int64
 }
 
 // sweep deletes the keys that are in a range at a revision. It ignores keys created later, so a client that keeps creating keys cannot
@@ -40,10 +40,10 @@ func (s *Server) sweep(ctx context.Context, r *pb.DeleteRangeRequest, revision i
 		if err != nil {
 			return all, err
 		}
-		all.deleted, last = append(all.deleted, deleted...), max(last, at)
+		all.deletions, last = append(all.deletions, deleted...), max(last, at)
 		more, span = scan.More, scan.Rest
 	}
-	if len(all.deleted) == 0 {
+	if len(all.deletions) == 0 {
 		return all, nil
 	}
 	span, _ = requestRange(r.Key, r.RangeEnd)

@@ -103,12 +103,12 @@ func (t *transaction) sweep(ctx context.Context, v *view) error {
 		if err != nil {
 			return err
 		}
-		for _, one := range rest.deleted {
+		for _, one := range rest.deletions {
 			t.deletions[r] = append(t.deletions[r], one.id)
 			v.before[string(keyOf(one.id))] = one.before
 			v.newlyDeleted[string(keyOf(one.id))] = true
 		}
-		if empty = empty && (len(rest.deleted) == 0 || rest.revision > v.revision); empty {
+		if empty = empty && (len(rest.deletions) == 0 || rest.revision > v.revision); empty {
 			last = max(last, rest.revision)
 		}
 	}

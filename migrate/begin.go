@@ -175,7 +175,7 @@ func (m *migration) newGate() *gate {
 	}
 	now := m.journal.current()
 	g := &gate{role: "source", store: m.source, fence: driver.Fence{Target: now.closedFor()}, try: m.try, mine: m.journal.confirm}
-	g.guarded, _ = storage.As[driver.GuardedMover](m.from)
+	g.guardedStore, _ = storage.As[driver.GuardedMover](m.from)
 	g.stillWanted = func(ctx context.Context) (bool, error) {
 		s, _, err := readState(ctx, m.target)
 		return s != nil && (s.Phase == Cutover || s.Phase == Opening || s.Phase == Complete), err

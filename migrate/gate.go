@@ -18,13 +18,13 @@ import (
 // fence's epoch afterwards. With other sources there is a moment between the read of the journal and the change of the fence, and
 // the process reads the journal again after it.
 type gate struct {
-	role        string // "source" or "target"
-	store       driver.Mover
-	guarded     driver.GuardedMover // nil if the store is none
-	fence       driver.Fence        // with which the store is closed for this migration
-	try         retrier
-	mine        func(ctx context.Context) error         // checks that the migration is this process's: ErrSuperseded
-	stillWanted func(ctx context.Context) (bool, error) // reports whether another process needs the source closed
+	role         string // "source" or "target"
+	store        driver.Mover
+	guardedStore driver.GuardedMover // nil if the store is none
+	fence        driver.Fence        // with which the store is closed for this migration
+	try          retrier
+	mine         func(ctx context.Context) error         // checks that the migration is this process's: ErrSuperseded
+	stillWanted  func(ctx context.Context) (bool, error) // reports whether another process needs the source closed
 }
 
 // state reads the fence.
@@ -43,7 +43,7 @@ func (g *gate) state(ctx context.Context) (s driver.FenceState, err error) {
 // was taken over, cannot open it any more.
 func (g *gate) close(ctx context.Context) (epoch string, err error) {
 	epoch, sent, err := g.change(ctx, "close", &g.fence)
-	if g.guarded != nil {
+	if g.guardedStore != nil {
 		return epoch, err
 	}
 	if err == nil {
@@ -105,14 +105,14 @@ func (g *gate) change(ctx context.Context, what string, fence *driver.Fence) (ne
 				return err
 			}
 			sent = true
-			if g.guarded == nil {
+			if g.guardedStore == nil {
 				var target *string
 				if fence != nil {
 					target = &fence.Target
 				}
 				return g.store.SetFence(ctx, target)
 			}
-			next, err = g.guarded.SetFenceAt(ctx, fence, s.Epoch)
+			next, err = g.guardedStore.SetFenceAt(ctx, fence, s.Epoch)
 			return err
 		})
 		switch {
@@ -139,7 +139,7 @@ func (g *gate) move(ctx context.Context, fence driver.Fence, epoch string) error
 				return errOpened
 			case s.Moved:
 				return nil // by this process in an attempt whose answer was lost, or by a previous process
-			case g.guarded == nil:
+			case g.guardedStore == nil:
 				return g.mine(ctx) // such a store has no place for it
 			case epoch != "" && s.Epoch != epoch:
 				return errOpened
@@ -147,7 +147,7 @@ func (g *gate) move(ctx context.Context, fence driver.Fence, epoch string) error
 			if err := g.mine(ctx); err != nil {
 				return err
 			}
-			if _, err = g.guarded.SetFenceAt(ctx, &fence, s.Epoch); !errors.Is(err, storage.ErrCASFailure) {
+			if _, err = g.guardedStore.SetFenceAt(ctx, &fence, s.Epoch); !errors.Is(err, storage.ErrCASFailure) {
 				return err
 			}
 		}
@@ -161,5 +161,5 @@ func (g *gate) move(ctx context.Context, fence driver.Fence, epoch string) error
 // isClosed reports whether the store has stayed closed since close.
 func (g *gate) isClosed(ctx context.Context, epoch string) (bool, error) {
 	s, err := g.state(ctx)
-	return err == nil && s.Closed && g.owns(s.Fence) && (g.guarded == nil || s.Epoch == epoch), err
+	return err == nil && s.Closed && g.owns(s.Fence) && (g.guardedStore == nil || s.Epoch == epoch), err
 }

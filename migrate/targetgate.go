@@ -25,7 +25,7 @@ func (m *migration) newTargetGate() *gate {
 		role: "target", store: m.target, fence: driver.Fence{Target: m.journal.current().From, Admits: guardNote},
 		try: m.try, mine: m.journal.confirm,
 	}
-	g.guarded, _ = storage.As[driver.GuardedMover](m.to)
+	g.guardedStore, _ = storage.As[driver.GuardedMover](m.to)
 	return g
 }
 

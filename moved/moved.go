@@ -134,9 +134,9 @@ func call[T any](ctx context.Context, b *Backend, run func(ctx context.Context, 
 	}
 }
 
-// checked runs a read whose result counts only if the store has not moved. The fence may be read after the data: until the move is recorded,
+// readUnlessMoved runs a read whose result counts only if the store has not moved. The fence may be read after the data: until the move is recorded,
 // nothing changes in the next store.
-func checked[T any](ctx context.Context, b *Backend, strong bool, read func(ctx context.Context, store storage.Backend) (T, error)) (T, error) {
+func readUnlessMoved[T any](ctx context.Context, b *Backend, strong bool, read func(ctx context.Context, store storage.Backend) (T, error)) (T, error) {
 	return call(ctx, b, func(ctx context.Context, store storage.Backend) (T, error) {
 		result, err := read(ctx, store)
 		if strong && (err == nil || isAnswer(err)) {
@@ -167,7 +167,7 @@ func isAnswer(err error) bool {
 
 // Read implements storage.Backend.
 func (b *Backend) Read(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
-	return checked(ctx, b, consistency == storage.StrongConsistency, func(ctx context.Context, store storage.Backend) (*resourcepb.Resource, error) {
+	return readUnlessMoved(ctx, b, consistency == storage.StrongConsistency, func(ctx context.Context, store storage.Backend) (*resourcepb.Resource, error) {
 		return store.Read(ctx, consistency, id)
 	})
 }
@@ -181,7 +181,7 @@ func (b *Backend) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*reso
 
 // DeleteCAS implements storage.Backend. A delete that changes nothing succeeds only in a store that has not moved.
 func (b *Backend) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
-	_, err := checked(ctx, b, true, func(ctx context.Context, store storage.Backend) (struct{}, error) {
+	_, err := readUnlessMoved(ctx, b, true, func(ctx context.Context, store storage.Backend) (struct{}, error) {
 		return struct{}{}, store.DeleteCAS(ctx, id, version)
 	})
 	return err
@@ -189,14 +189,14 @@ func (b *Backend) DeleteCAS(ctx context.Context, id *resourcepb.ID, version stri
 
 // List implements storage.Backend.
 func (b *Backend) List(ctx context.Context, consistency storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) ([]*resourcepb.Resource, error) {
-	return checked(ctx, b, consistency == storage.StrongConsistency, func(ctx context.Context, store storage.Backend) ([]*resourcepb.Resource, error) {
+	return readUnlessMoved(ctx, b, consistency == storage.StrongConsistency, func(ctx context.Context, store storage.Backend) ([]*resourcepb.Resource, error) {
 		return store.List(ctx, consistency, typ, tenancy, namePrefix)
 	})
 }
 
 // ListPage implements storage.Pager.
 func (b *Backend) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts storage.ListOptions) (storage.Page, error) {
-	return checked(ctx, b, opts.Consistency == storage.StrongConsistency, func(ctx context.Context, store storage.Backend) (storage.Page, error) {
+	return readUnlessMoved(ctx, b, opts.Consistency == storage.StrongConsistency, func(ctx context.Context, store storage.Backend) (storage.Page, error) {
 		pager, err := capability[storage.Pager](store)
 		if err != nil {
 			return storage.Page{}, err

@@ -220,7 +220,7 @@ func (s *settler) settle(ctx context.Context, ms []*mutation, final bool) error 
 			return err
 		}
 		pending := withLost(ms)
-		s.telemetry.applied.Add(ctx, float64(len(ms)-len(pending)))
+		s.telemetry.appliedWrites.Add(ctx, float64(len(ms)-len(pending)))
 		waited := 0
 		for _, m := range pending {
 			for _, a := range m.lostAttempts {
@@ -240,8 +240,8 @@ func (s *settler) settle(ctx context.Context, ms []*mutation, final bool) error 
 			return err
 		}
 		applied := len(pending) - len(withLost(pending))
-		s.telemetry.applied.Add(ctx, float64(applied))
-		s.telemetry.notApplied.Add(ctx, float64(max(0, waited-applied)))
+		s.telemetry.appliedWrites.Add(ctx, float64(applied))
+		s.telemetry.unappliedWrites.Add(ctx, float64(max(0, waited-applied)))
 		return nil
 	})
 }

@@ -14,7 +14,7 @@ import (
 // recorder records the reports that only this adapter can make. The zero value records nothing.
 type recorder struct {
 	*telemetry.Recorder
-	retries, lost, applied, notApplied *telemetry.Series
+	retries, lostAnswers, appliedWrites, unappliedWrites *telemetry.Series
 
 	lag     telemetry.Lag
 	stall   atomic.Pointer[stall]   // nil while no commit blocks the feed
@@ -38,9 +38,9 @@ type horizon struct {
 func (r *recorder) start(opts *Options, pool *pgxpool.Pool) {
 	// The semantic conventions join the names of the database and of the schema.
 	r.Recorder = telemetry.New(opts.Telemetry, "postgresql", pool.Config().ConnConfig.Database+"|"+opts.Schema)
-	r.retries, r.lost = r.Series(telemetry.Retries), r.Series(telemetry.LostAnswers)
-	r.applied = r.Series(telemetry.SettledWrites, attribute.String(telemetry.Outcome, "applied"))
-	r.notApplied = r.Series(telemetry.SettledWrites, attribute.String(telemetry.Outcome, "not_applied"))
+	r.retries, r.lostAnswers = r.Series(telemetry.Retries), r.Series(telemetry.LostAnswers)
+	r.appliedWrites = r.Series(telemetry.SettledWrites, attribute.String(telemetry.Outcome, "applied"))
+	r.unappliedWrites = r.Series(telemetry.SettledWrites, attribute.String(telemetry.Outcome, "not_applied"))
 }
 
 // observe observes the gauges of a handle with these pools of connections.
@@ -82,7 +82,7 @@ func (r *recorder) batchSizes(operation telemetry.Operation) *telemetry.Series {
 
 // countLost counts and logs attempts whose answer was lost.
 func (r *recorder) countLost(ctx context.Context, attempts int, cause error) {
-	r.lost.Add(ctx, float64(attempts))
+	r.lostAnswers.Add(ctx, float64(attempts))
 	r.Logger().InfoContext(ctx, "the answer to a write was lost", "writes", attempts, "error", cause)
 }
 

@@ -46,7 +46,7 @@ func (v *view) listAll(ctx context.Context, req *resourcepb.ListRequest) (*resou
 		all, err := v.server.backend.List(ctx, consistency(ctx), name, v.tenancy, req.GetNamePrefix())
 		if err == nil {
 			page, err := v.filter(ctx, all, 0)
-			return &resourcepb.ListResponse{Resources: page.shown}, err
+			return &resourcepb.ListResponse{Resources: page.resources}, err
 		}
 		if damaged := (*storage.DamagedError)(nil); !ok || !errors.As(err, &damaged) {
 			return nil, err
@@ -62,13 +62,13 @@ func (v *view) listAll(ctx context.Context, req *resourcepb.ListRequest) (*resou
 		if err != nil {
 			return nil, err
 		}
-		for _, res := range visible.shown {
+		for _, res := range visible.resources {
 			size += sizeIn(res)
 		}
 		if v.server.opts.MaxList > 0 && size > v.server.opts.MaxList {
 			return nil, v.server.tooLarge()
 		}
-		out.Resources = append(out.Resources, visible.shown...)
+		out.Resources = append(out.Resources, visible.resources...)
 		if opts.Continue = page.Continue; opts.Continue == "" {
 			return out, nil
 		}
@@ -101,7 +101,7 @@ func (v *view) listPage(ctx context.Context, req *resourcepb.ListRequest) (*reso
 		}
 		switch {
 		case read > 0 && visible.end == read || page.Continue == "" && !visible.full:
-			return &resourcepb.ListResponse{Resources: visible.shown, Continue: page.Continue, Cursor: page.Cursor}, nil
+			return &resourcepb.ListResponse{Resources: visible.resources, Continue: page.Continue, Cursor: page.Cursor}, nil
 		case visible.end > 0:
 			opts.Limit = visible.end // list the same page again, without the rest
 		default:
@@ -125,14 +125,14 @@ func sizeIn(res *resourcepb.Resource) int {
 
 // visiblePage is the visible part of a page of the store.
 type visiblePage struct {
-	shown []*resourcepb.Resource // it shares the array of the store's page
-	end   int                    // the index after the last resource that the caller may know of
-	full  bool                   // the page ended at its limit or at maxPageBytes
+	resources []*resourcepb.Resource // it shares the array of the store's page
+	end       int                    // the index after the last resource that the caller may know of
+	full      bool                   // the page ended at its limit or at maxPageBytes
 }
 
 // filter returns the visible resources of the view's group version, at most limit (0 for all).
 func (v *view) filter(ctx context.Context, all []*resourcepb.Resource, limit int) (visiblePage, error) {
-	page := visiblePage{shown: all[:0]}
+	page := visiblePage{resources: all[:0]}
 	size := 0
 	for i, res := range all {
 		foreign := !matchesType(v.name, res.GetId().GetType())
@@ -152,15 +152,15 @@ func (v *view) filter(ctx context.Context, all []*resourcepb.Resource, limit int
 		if !may || foreign {
 			continue
 		}
-		page.shown = append(page.shown, res)
+		page.resources = append(page.resources, res)
 		if limit == 0 {
 			continue
 		}
 		size += sizeIn(res)
-		if page.full = len(page.shown) == limit || size >= maxPageBytes; page.full {
+		if page.full = len(page.resources) == limit || size >= maxPageBytes; page.full {
 			break
 		}
 	}
-	clear(all[len(page.shown):])
+	clear(all[len(page.resources):])
 	return page, nil
 }

@@ -25,9 +25,9 @@ type stream struct {
 	ctx  context.Context // of the call; canceled when the server drains, too
 	free func()          // cancels ctx
 
-	// shownIDs are the resources that the caller was sent and that still exist. It is nil if a resource can leave the view only by a change to an
+	// visibleIDs are the resources that the caller was sent and that still exist. It is nil if a resource can leave the view only by a change to an
 	// unregistered group version; then foreignIDs are the resources stored in such a version.
-	shownIDs   *idSet
+	visibleIDs *idSet
 	foreignIDs *idSet
 
 	// waitCtx is ctx with the deadline of the next authentication or bookmark.
@@ -66,7 +66,7 @@ func (s *Server) open(ctx context.Context, req *resourcepb.WatchListRequest) (*s
 		st.nextBookmark = time.Now() // the first bookmark proves the snapshot
 	}
 	if anyType(req.GetType()) || s.types.Load().PartlyVisible(req.GetType()) {
-		st.shownIDs = newIDSet()
+		st.visibleIDs = newIDSet()
 	}
 	if st.watch, err = s.watch(ctx, req, st.tenancy); err != nil {
 		return nil, st.toStatus(err)
@@ -103,7 +103,7 @@ func (s *Server) watch(ctx context.Context, req *resourcepb.WatchListRequest, te
 func (st *stream) configureWatch() error {
 	recaller, ok := st.watch.(history.Recaller)
 	// A stream with a cursor does not know which resources an earlier stream has sent. It derives that from the state before each change.
-	if ok && (st.req.GetBefore() || st.req.GetCursor() != "" && st.shownIDs != nil) {
+	if ok && (st.req.GetBefore() || st.req.GetCursor() != "" && st.visibleIDs != nil) {
 		recaller.Recall()
 	}
 	if !ok && st.req.GetBefore() {
@@ -266,7 +266,7 @@ func (st *stream) upsert(ev *resourcepb.WatchEvent, res *resourcepb.Resource) (*
 		return nil, err
 	}
 	if visible {
-		st.shownIDs.add(res.GetId())
+		st.visibleIDs.add(res.GetId())
 		st.foreignIDs.remove(res.GetId())
 		return ev, st.hideBefore(ev)
 	}
@@ -274,7 +274,7 @@ func (st *stream) upsert(ev *resourcepb.WatchEvent, res *resourcepb.Resource) (*
 	if err != nil || !left {
 		return nil, err
 	}
-	st.shownIDs.remove(res.GetId())
+	st.visibleIDs.remove(res.GetId())
 	return st.leaveEvent(ev, res.GetId())
 }
 
@@ -284,8 +284,8 @@ func (st *stream) deletion(ev *resourcepb.WatchEvent, res *resourcepb.Resource) 
 	if err != nil {
 		return nil, err
 	}
-	shown := st.shownIDs.has(res.GetId())
-	st.shownIDs.remove(res.GetId())
+	shown := st.visibleIDs.has(res.GetId())
+	st.visibleIDs.remove(res.GetId())
 	st.foreignIDs.remove(res.GetId())
 	switch {
 	case visible:
@@ -307,9 +307,9 @@ func (st *stream) isVisible(res *resourcepb.Resource) (bool, error) {
 // wasVisible reports whether the caller may have seen a resource before the event that removes it from the view.
 func (st *stream) wasVisible(ev *resourcepb.WatchEvent, res *resourcepb.Resource) (bool, error) {
 	switch {
-	case st.shownIDs == nil:
+	case st.visibleIDs == nil:
 		return st.leavesView(res)
-	case st.shownIDs.has(res.GetId()):
+	case st.visibleIDs.has(res.GetId()):
 		return true, nil
 	case st.req.GetCursor() == "":
 		return false, nil

@@ -22,7 +22,7 @@ type queue struct {
 }
 
 func (q *queue) put(r *request) error {
-	r.doneCh = make(chan struct{})
+	r.resultCh = make(chan struct{})
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {

@@ -229,13 +229,13 @@ func newMutation(m *driver.Mutation) (c mutation, err error) {
 	return c, err
 }
 
-// request is the atomic unit of one caller. The writer owns it from drain until doneCh is closed. A caller that returns
+// request is the atomic unit of one caller. The writer owns it from drain until resultCh is closed. A caller that returns
 // earlier must not access it again.
 type request struct {
 	mutations []mutation
 	guard     *driver.Guard
 	err       error
-	doneCh    chan struct{}
+	resultCh  chan struct{}
 	inBatch   bool // guarded by queue.mu
 }
 

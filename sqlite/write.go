@@ -98,14 +98,14 @@ func (w *writer) submit(ctx context.Context, r *request) error {
 		return err
 	}
 	select {
-	case <-r.doneCh:
+	case <-r.resultCh:
 	case <-ctx.Done():
 	}
 	if w.queue.withdraw(r) {
 		return w.withdrawnError(ctx)
 	}
 	select {
-	case <-r.doneCh: // possibly at the same time as the end of ctx
+	case <-r.resultCh: // possibly at the same time as the end of ctx
 		return r.err
 	default:
 		return timeoutError(ctx)
@@ -138,7 +138,7 @@ func (w *writer) run() {
 		if w.isClosing() {
 			for _, r := range w.queue.close() {
 				r.err = storage.ErrClosed
-				close(r.doneCh)
+				close(r.resultCh)
 			}
 			return
 		}
@@ -183,7 +183,7 @@ func (w *writer) runBatch() {
 		w.applyOneByOne(w.batch, &t, err)
 	}
 	for _, r := range w.batch {
-		close(r.doneCh)
+		close(r.resultCh)
 	}
 	clear(w.batch)
 	w.announce()

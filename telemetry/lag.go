@@ -7,10 +7,10 @@ import (
 
 // Lag measures for how long a feed has been behind, as far as it knows. The zero value is not behind.
 type Lag struct {
-	mu      sync.Mutex
-	waiting int64     // the number that the feed has to reach; 0: none
-	since   time.Time // when the number was known
-	lost    time.Time // since when the database has not answered; zero: it answers
+	mu          sync.Mutex
+	waiting     int64     // the number that the feed has to reach; 0: none
+	since       time.Time // when the number was known
+	outageStart time.Time // since when the database has not answered; zero: it answers
 }
 
 // Update records that the feed has reached a number, and that changes up to another number were known at some time. The lag ends when the
@@ -31,8 +31,8 @@ func (l *Lag) Update(reached, known int64, at time.Time) {
 func (l *Lag) Lost(since time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.lost.IsZero() {
-		l.lost = since
+	if l.outageStart.IsZero() {
+		l.outageStart = since
 	}
 }
 
@@ -40,14 +40,14 @@ func (l *Lag) Lost(since time.Time) {
 func (l *Lag) Answered() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lost = time.Time{}
+	l.outageStart = time.Time{}
 }
 
 // Reset records that the feed has ended.
 func (l *Lag) Reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.waiting, l.lost = 0, time.Time{}
+	l.waiting, l.outageStart = 0, time.Time{}
 }
 
 // Duration returns the lag.
@@ -58,8 +58,8 @@ func (l *Lag) Duration() time.Duration {
 	if l.waiting != 0 {
 		lag = time.Since(l.since)
 	}
-	if !l.lost.IsZero() {
-		lag = max(lag, time.Since(l.lost))
+	if !l.outageStart.IsZero() {
+		lag = max(lag, time.Since(l.outageStart))
 	}
 	return lag
 }

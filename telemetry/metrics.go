@@ -48,7 +48,7 @@ const (
 	dynamoDB = "DynamoDB"
 )
 
-var everywhere = []string{memory, sqlite, postgres, etcd, dynamoDB}
+var allStores = []string{memory, sqlite, postgres, etcd, dynamoDB}
 
 // Of calls.
 var (
@@ -56,7 +56,7 @@ var (
 		Name: "db.client.operation.duration", Kind: Histogram, Unit: "s",
 		Description: "Duration of calls that reached the database. Its count is the number of calls.",
 		Attributes:  []string{OperationName, ErrorType},
-		Stores:      everywhere,
+		Stores:      allStores,
 		buckets:     []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 	}
 	BatchSize = &Metric{
@@ -89,12 +89,12 @@ var (
 	Watches = &Metric{
 		Name: "ashlar.watch.count", Kind: UpDownCounter, Unit: "{watch}",
 		Description: "Open watches.",
-		Stores:      everywhere,
+		Stores:      allStores,
 	}
 	WatchBacklog = &Metric{
 		Name: "ashlar.watch.backlog", Kind: Gauge, Unit: "By",
 		Description: "Bytes of changes that the feed has published and the slowest watch has not read.",
-		Stores:      everywhere,
+		Stores:      allStores,
 	}
 	FeedLag = &Metric{
 		Name: "ashlar.feed.lag", Kind: Gauge, Unit: "s",

@@ -40,7 +40,7 @@ func (d *deleter) deleteFrom(ctx context.Context, res *resourcepb.Resource, owne
 	id := res.GetId()
 	d.visiting[key.Of(id)] = true
 	if d.cascade {
-		depends := owner != nil || d.isGuarded(res)
+		depends := owner != nil || d.isGuard(res)
 		if depends {
 			d.owners = append(d.owners, res)
 		}
@@ -114,7 +114,7 @@ func (d *deleter) deleteOne(ctx context.Context, res *resourcepb.Resource, owner
 		if errors.Is(err, errRetry) {
 			continue
 		}
-		if !errors.Is(err, storage.ErrCASFailure) || errors.Is(err, errGuarded) || d.isGuarded(res) {
+		if !errors.Is(err, storage.ErrCASFailure) || errors.Is(err, errGuarded) || d.isGuard(res) {
 			return err
 		}
 		next, err := read(ctx, d.backend, res.GetId())
@@ -186,7 +186,7 @@ func (d *deleter) rereadOwner(ctx context.Context, id *resourcepb.ID) error {
 		if owner == nil || !sameResource(owner.GetId(), id) {
 			continue
 		}
-		if d.isGuarded(owner) {
+		if d.isGuard(owner) {
 			return errGuarded
 		}
 		now, err := read(ctx, d.backend, id)
@@ -204,8 +204,8 @@ func (d *deleter) rereadOwner(ctx context.Context, id *resourcepb.ID) error {
 	return errRetry
 }
 
-// isGuarded reports whether res is the version that must not change.
-func (d *deleter) isGuarded(res *resourcepb.Resource) bool {
+// isGuard reports whether res is the version that must not change.
+func (d *deleter) isGuard(res *resourcepb.Resource) bool {
 	return sameResource(res.GetId(), d.guard.GetId()) && res.GetVersion() == d.guard.GetVersion()
 }
 

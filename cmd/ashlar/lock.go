@@ -149,15 +149,15 @@ func (l *locker) campaign(ctx context.Context, elector *lease.Elector, name stri
 		defer cancel()
 	}
 	tenure, err := elector.Campaign(waiting)
-	if err != nil && ctx.Err() == nil && waiting.Err() != nil && (errors.Is(err, lease.ErrHeld) || isHeld(ctx, elector)) {
+	if err != nil && ctx.Err() == nil && waiting.Err() != nil && (errors.Is(err, lease.ErrHeld) || hasHolder(ctx, elector)) {
 		err = held
 	}
 	return tenure, err
 }
 
-// isHeld asks the store whether the lock is held. --wait may expire before the store has answered at all, and the exit code must not depend
+// hasHolder asks the store whether the lock is held. --wait may expire before the store has answered at all, and the exit code must not depend
 // on the load of the machine.
-func isHeld(ctx context.Context, elector *lease.Elector) bool {
+func hasHolder(ctx context.Context, elector *lease.Elector) bool {
 	ctx, cancel := context.WithTimeout(ctx, holderTimeout)
 	defer cancel()
 	holder, _, err := elector.Holder(ctx)

@@ -32,7 +32,7 @@ type set struct {
 func newSet(objects []*manifest.Object) (*set, error) {
 	s := &set{byKey: make(map[key.Key]*item, len(objects))}
 	for _, o := range objects {
-		it := &item{object: o, done: make(chan struct{})}
+		it := &item{object: o, resultCh: make(chan struct{})}
 		var err error
 		if it.key, err = check.Resource(sample(o), 0); err != nil {
 			return nil, cli.Failedf("%v: %w", o.Position, err)
@@ -162,7 +162,7 @@ func (s *set) apply(ctx context.Context, backend storage.Backend, out io.Writer)
 	var once sync.Once
 	for _, it := range s.items {
 		go func() {
-			defer close(it.done)
+			defer close(it.resultCh)
 			if it.err = it.wait(slots, failed); it.err != nil {
 				return
 			}
@@ -179,7 +179,7 @@ func (s *set) apply(ctx context.Context, backend storage.Backend, out io.Writer)
 	var first error
 	written := 0
 	for _, it := range s.items {
-		<-it.done
+		<-it.resultCh
 		switch {
 		case it.err == nil:
 			written++

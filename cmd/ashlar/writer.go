@@ -29,7 +29,7 @@ func newULID() string { return ulid.Make().String() }
 // wait waits until the owner is written and a slot is free. It returns errSkipped if the owner, or any other write, failed.
 func (it *item) wait(slots chan<- struct{}, failed <-chan struct{}) error {
 	if it.parent != nil {
-		<-it.parent.done
+		<-it.parent.resultCh
 		if it.parent.err != nil {
 			return errSkipped
 		}
@@ -154,8 +154,8 @@ type item struct {
 	parent *item          // the owner, if it is in the set; it is written before
 	owner  *resourcepb.ID // the owner; its uid is set once it is known
 
-	done    chan struct{} // closed when the following fields are set
-	outcome string
-	id      *resourcepb.ID
-	err     error
+	resultCh chan struct{} // closed when the following fields are set
+	outcome  string
+	id       *resourcepb.ID
+	err      error
 }

@@ -19,11 +19,11 @@ import (
 //
 // Each handle is a process. If only one process at a time may open the database, set [Options].Handles to 1.
 type Processes struct {
-	url      string
-	programs []string
-	started  atomic.Int64
-	mu       sync.Mutex
-	all      []*process
+	url         string
+	programs    []string
+	nextProgram atomic.Int64
+	mu          sync.Mutex
+	all         []*process
 }
 
 // NewProcesses returns processes for the store at storeURL. The program must import the adapter.
@@ -39,7 +39,7 @@ func (p *Processes) program() (string, error) {
 	if len(p.programs) == 0 {
 		return os.Executable()
 	}
-	return p.programs[int(p.started.Add(1)-1)%len(p.programs)], nil
+	return p.programs[int(p.nextProgram.Add(1)-1)%len(p.programs)], nil
 }
 
 // Open starts a process and opens a handle in it.

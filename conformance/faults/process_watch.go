@@ -30,8 +30,8 @@ type processWatch struct {
 
 // redial is the attempt to continue in another process.
 type redial struct {
-	finished chan struct{} // closed when it has ended
-	err      error         // how, then
+	endCh chan struct{} // closed when it has ended
+	err   error         // how, then
 }
 
 // redialTimeout is the deadline for opening a watch again. The deadline of the Next that found the process dead may be too
@@ -152,7 +152,7 @@ func (w *processWatch) awaitRedial(ctx context.Context) error {
 	}
 	r := w.redial
 	if r == nil {
-		r = &redial{finished: make(chan struct{})}
+		r = &redial{endCh: make(chan struct{})}
 		w.redial = r
 		go func() {
 			r.err = w.redialUntilOpen()
@@ -161,12 +161,12 @@ func (w *processWatch) awaitRedial(ctx context.Context) error {
 				w.redial = nil // the next process may be killed as well
 			}
 			w.mu.Unlock()
-			close(r.finished)
+			close(r.endCh)
 		}()
 	}
 	w.mu.Unlock()
 	select {
-	case <-r.finished:
+	case <-r.endCh:
 		return r.err
 	case <-ctx.Done():
 		return ctx.Err()

@@ -18,7 +18,7 @@ import (
 type gate struct {
 	mu     sync.Mutex
 	openCh chan struct{} // closed while the gate is open
-	killed bool
+	isDead bool
 }
 
 func newGate() *gate {
@@ -54,7 +54,7 @@ func (g *gate) open() {
 
 func (g *gate) kill() {
 	g.mu.Lock()
-	g.killed = true
+	g.isDead = true
 	g.mu.Unlock()
 	g.open()
 }
@@ -70,7 +70,7 @@ func (g *gate) pass(ctx context.Context) (context.Context, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case g.killed:
+	case g.isDead:
 		return nil, errKilled
 	case !wasOpen:
 		return context.WithoutCancel(ctx), nil

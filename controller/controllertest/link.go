@@ -12,19 +12,19 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
 )
 
-// link is the connection of a process to the service. It can be cut: streams end, and no new one opens before it is mended.
+// link is the connection of a process to the service. It can be cut: streams end, and no new one opens before mend is called.
 type link struct {
 	resourcegrpc.ResourceServiceClient
-	mu       sync.Mutex
-	mended   chan struct{} // closed while the link works
-	cancels  []context.CancelFunc
-	forgetAt bool // cursors are too old
-	opened   int  // streams since the link was mended
+	mu          sync.Mutex
+	upCh        chan struct{} // closed while the link works
+	cancels     []context.CancelFunc
+	forgetAt    bool // cursors are too old
+	streamCount int  // streams since the last call of mend
 }
 
 func newLink(client resourcegrpc.ResourceServiceClient) *link {
-	l := &link{ResourceServiceClient: client, mended: make(chan struct{})}
-	close(l.mended)
+	l := &link{ResourceServiceClient: client, upCh: make(chan struct{})}
+	close(l.upCh)
 	return l
 }
 
@@ -32,7 +32,7 @@ func newLink(client resourcegrpc.ResourceServiceClient) *link {
 func (l *link) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mended = make(chan struct{})
+	l.upCh = make(chan struct{})
 	for _, cancel := range l.cancels {
 		cancel()
 	}
@@ -44,17 +44,17 @@ func (l *link) mend(compacted bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.forgetAt = compacted
-	l.opened = 0
-	close(l.mended)
+	l.streamCount = 0
+	close(l.upCh)
 }
 
 // WatchList opens a stream when the link works.
 func (l *link) WatchList(ctx context.Context, in *resourcepb.WatchListRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[resourcepb.WatchEvent], error) {
 	l.mu.Lock()
-	mended := l.mended
+	upCh := l.upCh
 	l.mu.Unlock()
 	select {
-	case <-mended:
+	case <-upCh:
 	case <-ctx.Done():
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}
@@ -66,6 +66,6 @@ func (l *link) WatchList(ctx context.Context, in *resourcepb.WatchListRequest, o
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	l.cancels = append(l.cancels, cancel)
-	l.opened++
+	l.streamCount++
 	return l.ResourceServiceClient.WatchList(ctx, in, opts...)
 }

@@ -52,7 +52,7 @@ func checkDeletionWhileInterrupted(w *world) {
 			client = w.parts.client(client)
 		}
 		l := newLink(client)
-		p := w.startOver(l, w.watchItems(w.controller(func(_ context.Context, rt controller.Runtime, req controller.Request) error {
+		p := w.startWithClient(l, w.watchItems(w.controller(func(_ context.Context, rt controller.Runtime, req controller.Request) error {
 			item, err := items.Get(rt, ID(itemType, "%s", name))
 			if req.ID.GetName() == name {
 				sawItem.Store(sawItem.Load() || item != nil)
@@ -277,8 +277,8 @@ func checkGoroutines(w *world) {
 	})
 }
 
-// checkOwnWrites uses names that do not reveal an earlier write, so only the cache prevents too many items.
-func checkOwnWrites(w *world) {
+// checkReadYourWrites uses names that do not reveal an earlier write, so only the cache prevents too many items.
+func checkReadYourWrites(w *world) {
 	w.put(listType, "a", "")
 	var names atomic.Int64
 	var done record
@@ -303,7 +303,7 @@ func checkOwnWrites(w *world) {
 		}
 		return controller.RequeueNow()
 	}).WithWatch(itemType, dependency.MapOwner)
-	w.startOver(client, c)
+	w.startWithClient(client, c)
 	w.eventually("the list has all items", func() bool { return done.get("end") > 0 })
 	if all := w.List(itemType); len(all) != n {
 		w.fail("%d items were created, expected %d", len(all), n)

@@ -44,7 +44,7 @@ var rules = []rule{
 	{"32 existing resources are not starved", true, checkStarvation},
 	{"33 both ends of a moved reference are reconciled", false, checkMovedReference},
 	{"34 no goroutine is left", false, checkGoroutines},
-	{"a reconcile reads its own writes", false, checkOwnWrites},
+	{"a reconcile reads its own writes", false, checkReadYourWrites},
 }
 
 // run checks a rule.

@@ -31,9 +31,9 @@ type reporter interface {
 type world struct {
 	*Env
 	reporter
-	parts   parts
-	timeout time.Duration
-	failed  bool
+	parts        parts
+	timeout      time.Duration
+	hasViolation bool
 }
 
 // The types of the suite: an item refers to a list by name.
@@ -86,11 +86,11 @@ func (w *world) start(c *controller.Controller) *Process {
 	if w.parts.client != nil {
 		client = w.parts.client(client)
 	}
-	return w.startOver(client, c)
+	return w.startWithClient(client, c)
 }
 
-// startOver starts a process that uses a client.
-func (w *world) startOver(client resourcegrpc.ResourceServiceClient, c *controller.Controller) *Process {
+// startWithClient starts a process that uses a client.
+func (w *world) startWithClient(client resourcegrpc.ResourceServiceClient, c *controller.Controller) *Process {
 	return w.Env.start(client, &controller.Options{LeaseTTL: time.Second, Logger: slog.New(slog.DiscardHandler)}, c)
 }
 
@@ -110,7 +110,7 @@ func (w *world) eventually(condition string, holds func() bool) bool {
 
 func (w *world) fail(format string, args ...any) {
 	w.reporter.Helper()
-	w.failed = true
+	w.hasViolation = true
 	w.reporter.Errorf(format, args...)
 }
 

@@ -164,20 +164,20 @@ func (b *Backend[P]) begin(ctx context.Context, operation telemetry.Operation, p
 
 // start starts the recording of a call.
 func (b *Backend[P]) start(ctx context.Context, cancel context.CancelFunc, operation telemetry.Operation) (context.Context, runningCall) {
-	ctx, recorded := b.opts.Telemetry.Begin(ctx, operation)
-	return ctx, runningCall{ctx, cancel, recorded}
+	ctx, telemetryCall := b.opts.Telemetry.Begin(ctx, operation)
+	return ctx, runningCall{ctx, cancel, telemetryCall}
 }
 
 // runningCall is a call that has passed the checks of begin.
 type runningCall struct {
-	ctx      context.Context
-	cancel   context.CancelFunc
-	recorded telemetry.Call
+	ctx           context.Context
+	cancel        context.CancelFunc
+	telemetryCall telemetry.Call
 }
 
 // end frees the deadline of a call and records its result.
 func (c *runningCall) end(err *error) {
-	c.recorded.End(c.ctx, *err)
+	c.telemetryCall.End(c.ctx, *err)
 	c.cancel()
 }
 

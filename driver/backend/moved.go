@@ -25,7 +25,7 @@ type moveWatcher[P any] struct {
 func (m *moveWatcher[P]) run(ctx context.Context, ready func(P), publish func(events []*driver.Event[P], end P)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	p := &progress[P]{changed: make(chan struct{}, 1)}
+	p := &progress[P]{advanceCh: make(chan struct{}, 1)}
 	var group sync.WaitGroup
 	err := m.source.Run(ctx,
 		func(at P) {
@@ -52,9 +52,9 @@ func (m *moveWatcher[P]) run(ctx context.Context, ready func(P), publish func(ev
 
 // progress is the last published position.
 type progress[P any] struct {
-	changed chan struct{}
-	mu      sync.Mutex
-	at      P
+	advanceCh chan struct{}
+	mu        sync.Mutex
+	at        P
 }
 
 func (p *progress[P]) advance(at P) {
@@ -62,7 +62,7 @@ func (p *progress[P]) advance(at P) {
 	p.at = at
 	p.mu.Unlock()
 	select {
-	case p.changed <- struct{}{}:
+	case p.advanceCh <- struct{}{}:
 	default:
 	}
 }
@@ -87,7 +87,7 @@ func (m *moveWatcher[P]) awaitMove(ctx context.Context, p *progress[P]) error {
 		}
 		for !m.prover.HasReached(p.position(), newest) {
 			select {
-			case <-p.changed:
+			case <-p.advanceCh:
 			case <-ctx.Done():
 				return nil
 			}

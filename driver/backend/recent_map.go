@@ -41,8 +41,8 @@ func (m *recentMap[K, V]) remove(k K) {
 // swapState describes a record without its contents. A handle that swaps a key again and expects the result of its last swap does
 // not read the key first. An outdated state does no harm, because the change is conditional on the version.
 type swapState struct {
-	uid, version              string
-	created, modified, writes int64
+	uid, version                           string
+	createRevision, modifyRevision, writes int64
 }
 
 // maxSwaps is the number of remembered keys, each of about 400 bytes.

@@ -150,7 +150,7 @@ func (h historian[P]) remember(k driver.Key, stored *history.Record) {
 	}
 	h.b.swaps.put(k, swapState{
 		uid: strings.Clone(stored.Resource.GetId().GetUid()), version: strings.Clone(stored.Resource.GetVersion()),
-		created: stored.Created, modified: stored.Modified, writes: stored.Writes,
+		createRevision: stored.Created, modifyRevision: stored.Modified, writes: stored.Writes,
 	})
 }
 
@@ -158,11 +158,11 @@ func (h historian[P]) remember(k driver.Key, stored *history.Record) {
 // its resource are set.
 func (h historian[P]) recent(k driver.Key, revision int64) *history.Record {
 	s, known := h.b.swaps.get(k)
-	if !known || s.modified != revision {
+	if !known || s.modifyRevision != revision {
 		return nil
 	}
 	return &history.Record{
 		Resource: &resourcepb.Resource{Id: &resourcepb.ID{Uid: s.uid}, Version: s.version},
-		Created:  s.created, Modified: s.modified, Writes: s.writes,
+		Created:  s.createRevision, Modified: s.modifyRevision, Writes: s.writes,
 	}
 }

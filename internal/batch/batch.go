@@ -44,15 +44,15 @@ type Call[Q, R any] struct {
 	// Request is the caller's request.
 	Request Q
 
-	ctx     context.Context
-	doneCh  chan struct{}
-	once    sync.Once
-	result  R
-	err     error
-	afterDo bool // its result comes after do has returned
-	awake   atomic.Bool
-	inBatch bool      // under Batcher.mu
-	flight  *inFlight // the batch that contains it
+	ctx      context.Context
+	resultCh chan struct{}
+	once     sync.Once
+	result   R
+	err      error
+	afterDo  bool // its result comes after do has returned
+	awake    atomic.Bool
+	inBatch  bool      // under Batcher.mu
+	flight   *inFlight // the batch that contains it
 }
 
 // Context returns the caller's context. It may have ended; the call is still part of the batch.
@@ -62,14 +62,14 @@ func (c *Call[Q, R]) Context() context.Context { return c.ctx }
 func (c *Call[Q, R]) Done(result R, err error) {
 	c.once.Do(func() {
 		c.result, c.err = result, err
-		close(c.doneCh)
+		close(c.resultCh)
 	})
 }
 
 // hasResult reports whether Done was called.
 func (c *Call[Q, R]) hasResult() bool {
 	select {
-	case <-c.doneCh:
+	case <-c.resultCh:
 		return true
 	default:
 		return false
@@ -137,7 +137,7 @@ func (b *Batcher[Q, R]) Do(ctx context.Context, request Q) (R, error) {
 	if err := ctx.Err(); err != nil {
 		return none, err
 	}
-	c := &Call[Q, R]{Request: request, ctx: ctx, doneCh: make(chan struct{})}
+	c := &Call[Q, R]{Request: request, ctx: ctx, resultCh: make(chan struct{})}
 	switch b.enqueue(c) {
 	case rejectCall:
 		return none, storage.ErrClosed
@@ -145,14 +145,14 @@ func (b *Batcher[Q, R]) Do(ctx context.Context, request Q) (R, error) {
 		b.lead(c)
 	}
 	select {
-	case <-c.doneCh:
+	case <-c.resultCh:
 		c.wake()
 		return c.result, c.err
 	case <-ctx.Done():
 	}
 	sent := b.leave(c)
 	select {
-	case <-c.doneCh: // the result came at the same moment
+	case <-c.resultCh: // the result came at the same moment
 		if !errors.Is(c.err, context.Canceled) { // Canceled comes from the batch's own context, which ended because all callers have left
 			return c.result, c.err
 		}

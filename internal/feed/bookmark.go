@@ -69,7 +69,7 @@ func (w *watch[P]) bookmarkDue() bool {
 // hasReached reports whether the watch has returned everything up to p. The caller holds mu.
 func (w *watch[P]) hasReached(p *proof[P]) bool {
 	select {
-	case <-p.doneCh:
+	case <-p.readyCh:
 		return w.feed.prover.HasReached(w.at, p.at)
 	default:
 		return false
@@ -100,12 +100,12 @@ func (w *watch[P]) proofCh() <-chan struct{} {
 	defer w.mu.Unlock()
 	for _, p := range w.proofs {
 		select {
-		case <-p.doneCh: // the watch now waits for events, or for the next proof
+		case <-p.readyCh: // the watch now waits for events, or for the next proof
 			if !w.inCommit && w.hasReached(p) {
-				return p.doneCh // the proof became ready after the last check, and possibly nothing else will wake the watch
+				return p.readyCh // the proof became ready after the last check, and possibly nothing else will wake the watch
 			}
 		default:
-			return p.doneCh
+			return p.readyCh
 		}
 	}
 	return nil

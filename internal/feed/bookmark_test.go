@@ -124,7 +124,7 @@ func TestBookmarkProvenJustBeforeWait(t *testing.T) {
 	if w.bookmarkDue() {
 		t.Fatal("the bookmark is due before the answer")
 	}
-	proof := w.proofs[0].doneCh
+	proof := w.proofs[0].readyCh
 	p.answer <- struct{}{}
 	<-proof
 	select {
@@ -317,7 +317,7 @@ func TestNoBookmarkForUnconfirmedCursor(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask(t, w)
-	<-w.(bookmarker[int]).proofs[0].doneCh
+	<-w.(bookmarker[int]).proofs[0].readyCh
 	if ev, err := w.Next(t.Context()); !errors.Is(err, storage.ErrCompacted) {
 		t.Fatalf("got %v, %v; expected compacted history", ev, err)
 	}

@@ -185,7 +185,7 @@ func TestNoBookmarkWithinACommit(t *testing.T) {
 	release := l.hold()
 	l.add([]string{"loud"})
 	ask(t, w)
-	<-w.(bookmarker[int]).proofs[0].doneCh
+	<-w.(bookmarker[int]).proofs[0].readyCh
 	l.add([]string{"quiet", "loud", "quiet", "loud"})
 	release()
 	for _, more := range []bool{true, false} {

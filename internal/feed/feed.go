@@ -57,10 +57,10 @@ type run[P any] struct {
 	lifetime context.Context // ends with Run or earlier
 	cancel   context.CancelFunc
 	ready    chan struct{} // closed when the log has its first node
-	doneCh   chan struct{} // closed when Run has returned and err is set
+	endCh    chan struct{} // closed when Run has returned and err is set
 	err      error
 
-	published atomic.Int64 // bytes of all events of the log, including those that have left it
+	publishedBytes atomic.Int64 // bytes of all events of the log, including those that have left it
 
 	mu            sync.Mutex
 	log           log[P]
@@ -113,7 +113,7 @@ func (f *Feed[P]) Start(ctx context.Context) (Mark[P], error) {
 	select {
 	case <-r.ready:
 		return Mark[P]{run: r, node: r.end()}, nil
-	case <-r.doneCh:
+	case <-r.endCh:
 		r.release()
 		return Mark[P]{}, r.err
 	case <-ctx.Done():
@@ -144,7 +144,7 @@ func (f *Feed[P]) acquire() (*run[P], error) {
 
 func (f *Feed[P]) begin() *run[P] {
 	ctx, cancel := context.WithCancel(f.lifetime)
-	r := &run[P]{feed: f, lifetime: ctx, cancel: cancel, ready: make(chan struct{}), doneCh: make(chan struct{})}
+	r := &run[P]{feed: f, lifetime: ctx, cancel: cancel, ready: make(chan struct{}), endCh: make(chan struct{})}
 	r.log.maxEvents, r.log.maxBytes = f.opts.MaxEvents, f.opts.MaxBytes
 	r.followers = map[*subscriber]struct{}{}
 	r.rounds = proofRounds[P]{prover: f.prover, lifetime: ctx, enter: f.enter}
@@ -166,7 +166,7 @@ func (f *Feed[P]) begin() *run[P] {
 			f.opts.Telemetry.Logger().Warn("the feed has ended, and with it its watches", "error", err)
 		}
 		r.err = err
-		close(r.doneCh)
+		close(r.endCh)
 		cancel()
 	})
 	return r
@@ -182,7 +182,7 @@ func (r *run[P]) publish(events []*driver.Event[P], end P) {
 	defer r.mu.Unlock()
 	n := newNode(events, end)
 	number, bytes := n.batch.Load().weight()
-	n.bytes = r.published.Add(int64(bytes))
+	n.bytes = r.publishedBytes.Add(int64(bytes))
 	r.log.append(n)
 	r.pendingWake.events += number
 	r.pendingWake.bytes += bytes

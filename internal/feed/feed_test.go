@@ -471,7 +471,7 @@ func TestIdleTimeout(t *testing.T) {
 	first := f.current
 	f.mu.Unlock()
 	w.Close()
-	<-first.doneCh
+	<-first.endCh
 	again := watchFromNow(t, f, l, all)
 	defer again.Close()
 	l.append("a")

@@ -143,7 +143,7 @@ func (w *watch[P]) follow(ctx context.Context) error {
 		case <-w.lifetime.Done():
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-w.run.doneCh:
+		case <-w.run.endCh:
 			// Events published before the end of the run are still delivered.
 			if w.lastNode.next.Load() == nil && w.lastNode.batch.Load() != nil {
 				return w.leaveRun(ctx)

@@ -11,15 +11,15 @@ import (
 
 // progress compares the log of a run with the part of it that a watch has read, in bytes. The methods of nil do nothing.
 type progress struct {
-	published atomic.Pointer[atomic.Int64] // of the watch's run
-	read      atomic.Int64
+	publishedBytes atomic.Pointer[atomic.Int64] // of the watch's run
+	read           atomic.Int64
 }
 
 // begin begins at the end of a run's log. A watch that continues in history is further behind, by an unknown number of bytes.
 func (p *progress) begin(published *atomic.Int64) {
 	if p != nil {
 		p.read.Store(published.Load())
-		p.published.Store(published)
+		p.publishedBytes.Store(published)
 	}
 }
 
@@ -80,7 +80,7 @@ func (o *openWatches) measure() (count int, backlog int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for p := range o.all {
-		backlog = max(backlog, p.published.Load().Load()-p.read.Load())
+		backlog = max(backlog, p.publishedBytes.Load().Load()-p.read.Load())
 	}
 	return len(o.all), backlog
 }

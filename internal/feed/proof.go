@@ -10,8 +10,8 @@ import (
 
 // proof is a pending or finished result of Prover.Newest.
 type proof[P any] struct {
-	doneCh chan struct{} // closed when at is set
-	at     P
+	readyCh chan struct{} // closed when at is set
+	at      P
 }
 
 // proofRounds makes the round trips of a run for proofs, one at a time.
@@ -30,7 +30,7 @@ func (r *proofRounds[P]) prove() *proof[P] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.next == nil {
-		r.next = &proof[P]{doneCh: make(chan struct{})}
+		r.next = &proof[P]{readyCh: make(chan struct{})}
 	}
 	p := r.next
 	if r.running {
@@ -63,7 +63,7 @@ func (r *proofRounds[P]) requestProof() bool {
 		at, err := r.prover.Newest(r.lifetime)
 		if err == nil {
 			p.at = at
-			close(p.doneCh)
+			close(p.readyCh)
 			return true
 		}
 		select {

@@ -56,7 +56,7 @@ func (w *watch[P]) enterRun(r *run[P]) bool {
 	w.run.unfollow(&w.subscriber)
 	w.run.release()
 	w.run = r
-	w.progress.begin(&r.published)
+	w.progress.begin(&r.publishedBytes)
 	if len(w.proofs) > 0 {
 		w.proofs = append(w.proofs[:0:0], r.rounds.prove()) // the old run makes no more round trips
 	}

@@ -87,7 +87,7 @@ func TestClosedWhileItsRunEnds(t *testing.T) {
 		w := watchFromNow(t, f, l.line, all)
 		r := f.current
 		l.ends <- struct{}{}
-		<-r.doneCh
+		<-r.endCh
 		done := make(chan struct{})
 		go func() { defer close(done); w.Close() }()
 		_, err := w.Next(t.Context())
@@ -129,7 +129,7 @@ func TestMovedStoreWithAWatchInHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	<-w.(*watch[int]).run.doneCh
+	<-w.(*watch[int]).run.endCh
 	wantVersion(t, w, 2)
 	wantVersion(t, w, 3)
 	if _, err := w.Next(t.Context()); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrMoved) {

@@ -59,7 +59,7 @@ type watch[P any] struct {
 
 func (f *Feed[P]) newWatch(r *run[P], filter key.Filter, at P) *watch[P] {
 	w := &watch[P]{feed: f, run: r, at: at, lookupLimit: maxPreviousReads}
-	w.filter, w.wake, w.progress = filter, make(chan struct{}, 1), f.open.add(&r.published)
+	w.filter, w.wake, w.progress = filter, make(chan struct{}, 1), f.open.add(&r.publishedBytes)
 	w.lifetime, w.cancel = context.WithCancel(context.Background())
 	return w
 }

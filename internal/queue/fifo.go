@@ -2,16 +2,16 @@ package queue
 
 import "time"
 
-// fifo is a list of ready items. An item that has left the list early keeps a void place, which has another ticket.
+// fifo is a list of ready items. An item that has left the list early keeps a void entry, which has another ticket.
 type fifo[K comparable] struct {
-	places []place[K]
-	first  int // index of the first place
-	voids  int // number of void places
-	ticket uint64
+	entries []entry[K]
+	first   int // index of the first entry
+	voids   int // number of void entries
+	ticket  uint64
 }
 
-// place is a place in a list. It is void unless the item has its ticket.
-type place[K comparable] struct {
+// entry is an entry of a list. It is void unless the item has its ticket.
+type entry[K comparable] struct {
 	item   *item[K]
 	ticket uint64
 	since  time.Time
@@ -23,13 +23,13 @@ func (f *fifo[K]) push(it *item[K], now time.Time) {
 	if it.isLow {
 		it.ticket++
 	}
-	f.places = append(f.places, place[K]{it, it.ticket, now})
+	f.entries = append(f.entries, entry[K]{it, it.ticket, now})
 }
 
-// skip removes void places from the start and reports whether a place is left.
+// skip removes void entries from the start and reports whether an entry is left.
 func (f *fifo[K]) skip() bool {
-	for f.first < len(f.places) {
-		if p := &f.places[f.first]; p.item.ticket == p.ticket {
+	for f.first < len(f.entries) {
+		if p := &f.entries[f.first]; p.item.ticket == p.ticket {
 			return true
 		}
 		f.voids--
@@ -38,16 +38,16 @@ func (f *fifo[K]) skip() bool {
 	return false
 }
 
-// drop removes the first place.
+// drop removes the first entry.
 func (f *fifo[K]) drop() {
-	f.places[f.first] = place[K]{}
+	f.entries[f.first] = entry[K]{}
 	f.first++
-	if f.first == len(f.places) {
-		f.places, f.first = f.places[:0], 0
-	} else if f.first > 1024 && f.first > len(f.places)/2 {
-		n := copy(f.places, f.places[f.first:])
-		clear(f.places[n:])
-		f.places, f.first = f.places[:n], 0
+	if f.first == len(f.entries) {
+		f.entries, f.first = f.entries[:0], 0
+	} else if f.first > 1024 && f.first > len(f.entries)/2 {
+		n := copy(f.entries, f.entries[f.first:])
+		clear(f.entries[n:])
+		f.entries, f.first = f.entries[:n], 0
 	}
 }
 
@@ -56,7 +56,7 @@ func (f *fifo[K]) head() (since time.Time, ok bool) {
 	if !f.skip() {
 		return time.Time{}, false
 	}
-	return f.places[f.first].since, true
+	return f.entries[f.first].since, true
 }
 
 // pop removes the first item and returns it, nil for none.
@@ -64,10 +64,10 @@ func (f *fifo[K]) pop() *item[K] {
 	if !f.skip() {
 		return nil
 	}
-	it := f.places[f.first].item
+	it := f.entries[f.first].item
 	f.drop()
 	return it
 }
 
 // len returns the number of items.
-func (f *fifo[K]) len() int { return len(f.places) - f.first - f.voids }
+func (f *fifo[K]) len() int { return len(f.entries) - f.first - f.voids }

@@ -15,7 +15,7 @@ type Options struct {
 // item is the state of a key that is not idle, or that has failed.
 type item[K comparable] struct {
 	key       K
-	ticket    uint64 // of its place in a list; 0 if it is not ready
+	ticket    uint64 // of its entry in a list; 0 if it is not ready
 	isLow     bool   // it waits in the low list, or its delayed run will
 	isRunning bool
 	isDirty   bool // it was added during its run

@@ -73,7 +73,7 @@ func (q *Queue[K]) add(k K, low bool) {
 	case it.ticket == 0:
 		q.delays.remove(it)
 		q.push(it, low)
-	case it.isLow && !low: // an event raises the key; its place in the low list becomes void
+	case it.isLow && !low: // an event raises the key; its entry in the low list becomes void
 		q.low.voids++
 		q.push(it, false)
 	}

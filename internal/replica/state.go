@@ -23,7 +23,7 @@ type state[V any] struct {
 	watch                        storage.Watch // that feeds the copy; nil for none
 	listNumber, relistFromNumber int64         // barrier numbers of the last list, and of the last call of Relist
 	cause                        error         // why no watch feeds the copy; outdated if isLive is set
-	changed                      chan struct{} // closed at the next change of Health; nil without a waiter
+	healthCh                     chan struct{} // closed at the next change of Health; nil without a waiter
 	err                          error         // set when the feed has ended for good
 	hasEnded                     atomic.Bool   // err is set
 }
@@ -163,17 +163,17 @@ func (s *state[V]) Health() error {
 func (s *state[V]) HealthChanged() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.changed == nil {
-		s.changed = make(chan struct{})
+	if s.healthCh == nil {
+		s.healthCh = make(chan struct{})
 	}
-	return s.changed
+	return s.healthCh
 }
 
 // notifyHealth wakes the callers that wait for a change of Health. The caller holds the lock.
 func (s *state[V]) notifyHealth() {
-	if s.changed != nil {
-		close(s.changed)
-		s.changed = nil
+	if s.healthCh != nil {
+		close(s.healthCh)
+		s.healthCh = nil
 	}
 }
 

@@ -125,7 +125,7 @@ type lines struct {
 	w            http.ResponseWriter
 	control      *http.ResponseController
 	stallTimeout time.Duration
-	sent         bool // as server-sent events
+	asEvents     bool // as server-sent events
 }
 
 // eventsType is the content type of server-sent events.
@@ -135,7 +135,7 @@ const eventsType = "text/event-stream"
 func newLines(w http.ResponseWriter, stall time.Duration, events bool) *lines {
 	l := &lines{w: w, control: http.NewResponseController(w), stallTimeout: stall}
 	if events {
-		l.sent = true
+		l.asEvents = true
 		w.Header().Set("Content-Type", eventsType)
 	} else {
 		w.Header().Set("Content-Type", linesType)
@@ -182,7 +182,7 @@ func (l *lines) event(f codec, ev *resourcepb.WatchEvent) error {
 		l.error(failureOf(err))
 		return err
 	}
-	if l.sent && ev.GetCursor() != "" { // the client sends it as Last-Event-ID when it connects again
+	if l.asEvents && ev.GetCursor() != "" { // the client sends it as Last-Event-ID when it connects again
 		text = append([]byte("id: "+ev.GetCursor()+"\n"), l.data(text)...)
 	} else {
 		text = l.data(text)
@@ -192,7 +192,7 @@ func (l *lines) event(f codec, ev *resourcepb.WatchEvent) error {
 
 // data returns a line as a server-sent event, if the answer has those.
 func (l *lines) data(line []byte) []byte {
-	if !l.sent || len(line) == 0 {
+	if !l.asEvents || len(line) == 0 {
 		return line
 	}
 	return append(append([]byte("data: "), line...), '\n')

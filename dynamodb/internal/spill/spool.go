@@ -162,7 +162,7 @@ func (r *Reader) fromFile() ([]byte, error) {
 	}
 	size, err := binary.ReadUvarint(r.in)
 	if err != nil {
-		return nil, fmt.Errorf("read a temporary file: %w", unexpected(err))
+		return nil, fmt.Errorf("read a temporary file: %w", asUnexpectedEOF(err))
 	}
 	frame := int64(binary.PutUvarint(make([]byte, binary.MaxVarintLen64), size))
 	if left := s.Size() - r.offset - frame; left < 0 || size > uint64(left) {
@@ -173,14 +173,14 @@ func (r *Reader) fromFile() ([]byte, error) {
 	}
 	r.buf = r.buf[:size]
 	if _, err := io.ReadFull(r.in, r.buf); err != nil {
-		return nil, fmt.Errorf("read a temporary file: %w", unexpected(err))
+		return nil, fmt.Errorf("read a temporary file: %w", asUnexpectedEOF(err))
 	}
 	r.offset += frame + int64(size)
 	return r.buf, nil
 }
 
-// unexpected turns an early end of the file into io.ErrUnexpectedEOF, because io.EOF means the end of the records.
-func unexpected(err error) error {
+// asUnexpectedEOF turns an early end of the file into io.ErrUnexpectedEOF, because io.EOF means the end of the records.
+func asUnexpectedEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}

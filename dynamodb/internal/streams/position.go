@@ -25,9 +25,9 @@ type Position struct {
 	baseline    *Baseline // of a snapshot
 
 	// For events: the record's place, which is not yet in shards, and the count of its state.
-	shard, seq string
-	count      uint64
-	created    time.Time
+	shard, seq   string
+	count        uint64
+	creationTime time.Time
 }
 
 // shardPosition is the progress in one shard: "" at its beginning, the number of the last record, ended, or a time of AWS's clock

@@ -48,11 +48,11 @@ type prover struct {
 	writing        bool                 // ticks are being written
 	tickErr        error                // the error of the last ticks
 	provenShards   map[string]bool      // shards that returned a tick of this proof, or whose parent did
-	provenAt       map[string]time.Time // by shard, a time: the reader has passed everything in it acknowledged before
+	provenTimes    map[string]time.Time // by shard, a time: the reader has passed everything in it acknowledged before
 	tickOfShard    map[string]uint16    // the tick that reaches a shard
-	written        int                  // number of ticks of this proof
+	proofTicks     int                  // number of ticks of this proof
 	attempts       int                  // number of times that ticks of this proof were written
-	stalled        bool                 // this proof has given up
+	gaveUp         bool                 // this proof has given up
 	nextAttempt    time.Time            // earliest start of the proof after a stalled one, by the local clock
 	pause          time.Duration        // before it
 	round          chan struct{}        // closed when a round of the reader ends
@@ -75,7 +75,7 @@ const (
 )
 
 func newProver(config *Config, wake func()) *prover {
-	p := &prover{Config: config, wake: wake, waiting: map[uint64]bool{}, provenAt: map[string]time.Time{}, tickOfShard: map[string]uint16{}, round: make(chan struct{})}
+	p := &prover{Config: config, wake: wake, waiting: map[uint64]bool{}, provenTimes: map[string]time.Time{}, tickOfShard: map[string]uint16{}, round: make(chan struct{})}
 	_, _ = rand.Read(p.name[:]) // never fails
 	return p
 }
@@ -104,7 +104,7 @@ func (p *prover) wait(ctx context.Context, moment, until time.Time, stopped <-ch
 	defer timer.Stop()
 	for {
 		p.mu.Lock()
-		done, err, stalled, round := p.completedProof, p.tickErr, p.stalled, p.round
+		done, err, stalled, round := p.completedProof, p.tickErr, p.gaveUp, p.round
 		p.mu.Unlock()
 		if done >= wanted || stalled || err != nil && request.Classify(err) == request.Rejected {
 			return nil
@@ -134,21 +134,21 @@ func (p *prover) endRound() {
 func (p *prover) advance(ctx context.Context, pos *Position, t *tree, complete func(*Position)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.startedProof == p.completedProof || p.stalled {
+	if p.startedProof == p.completedProof || p.gaveUp {
 		if p.requestedProof <= p.completedProof && time.Since(p.since) < proveEvery || time.Now().Before(p.nextAttempt) {
 			p.passProven(pos, t, complete)
 			return
 		}
 		p.startedProof++
 		p.provenShards, p.began, p.asOf, p.tickErr = map[string]bool{}, time.Now(), p.Clock.Now(), nil
-		p.written, p.attempts, p.stalled, p.nextAttempt = 0, 0, false, time.Time{}
+		p.proofTicks, p.attempts, p.gaveUp, p.nextAttempt = 0, 0, false, time.Time{}
 	}
-	unreached := p.unreached(pos, t)
+	unreached := p.unreachedShards(pos, t)
 	switch {
 	case p.writing || len(p.waiting) > 0:
 	case len(unreached) > 0 && p.attempts >= maxAttempts:
 		p.pause = min(max(2*p.pause, minPause), maxPause)
-		p.stalled, p.nextAttempt = true, time.Now().Add(p.pause)
+		p.gaveUp, p.nextAttempt = true, time.Now().Add(p.pause)
 	case len(unreached) > 0:
 		p.writing = true
 		p.attempts++
@@ -157,7 +157,7 @@ func (p *prover) advance(ctx context.Context, pos *Position, t *tree, complete f
 	default:
 		p.completedProof, p.since, p.pause = p.startedProof, p.began, 0
 		for _, pl := range pos.shards {
-			p.provenAt[pl.shard] = p.asOf
+			p.provenTimes[pl.shard] = p.asOf
 		}
 		after := *pos
 		after.asOf, after.proofNumber = p.asOf, p.completedProof
@@ -171,7 +171,7 @@ func (p *prover) advance(ctx context.Context, pos *Position, t *tree, complete f
 func (p *prover) passProven(pos *Position, t *tree, complete func(*Position)) {
 	var asOf time.Time
 	for _, pl := range pos.shards {
-		at := p.provenAt[pl.shard]
+		at := p.provenTimes[pl.shard]
 		if pl.seq == shardEnd && t.childrenKnown(pl.shard, pos) {
 			continue
 		}
@@ -186,28 +186,28 @@ func (p *prover) passProven(pos *Position, t *tree, complete func(*Position)) {
 	}
 }
 
-// ended records the end of a shard, which is a proof for the time when it was still open: an answer promised more records. The
+// recordEnd records the end of a shard, which is a proof for the time when it was still open: an answer promised more records. The
 // promise may have come late.
-func (p *prover) ended(shard string, lastAnswer time.Time) {
+func (p *prover) recordEnd(shard string, lastAnswer time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if at := lastAnswer.Add(-latest); at.After(p.provenAt[shard]) {
-		p.provenAt[shard] = at
+	if at := lastAnswer.Add(-latest); at.After(p.provenTimes[shard]) {
+		p.provenTimes[shard] = at
 	}
 }
 
-// opened records that the reader starts shards with everything acknowledged before a time.
-func (p *prover) opened(places []shardPosition, asOf time.Time) {
+// recordStart records that the reader starts shards with everything acknowledged before a time.
+func (p *prover) recordStart(places []shardPosition, asOf time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, pl := range places {
-		p.provenAt[pl.shard] = asOf
+		p.provenTimes[pl.shard] = asOf
 	}
 }
 
-// unreached returns the shards that the proof has not reached yet. A known child counts instead of its parent only when it is being
+// unreachedShards returns the shards that the proof has not reached yet. A known child counts instead of its parent only when it is being
 // read; before that none of its records were read.
-func (p *prover) unreached(pos *Position, t *tree) []string {
+func (p *prover) unreachedShards(pos *Position, t *tree) []string {
 	var unreached []string
 	for _, pl := range pos.shards {
 		if !p.provenShards[pl.shard] && (pl.seq != shardEnd || !t.childrenKnown(pl.shard, pos)) {
@@ -230,8 +230,8 @@ func (p *prover) ticksFor(unreached []string, pos *Position) []uint16 {
 		}
 	}
 	if unknown {
-		n := min(2*pos.active()-1, maxTicks-p.written)
-		p.written += n
+		n := min(2*pos.active()-1, maxTicks-p.proofTicks)
+		p.proofTicks += n
 		for range n {
 			numbers = append(numbers, uint16(mathrand.N(tickKeys)))
 		}
@@ -302,7 +302,7 @@ func (p *prover) findTicks(shard string, records []types.Record) {
 		p.tickOfShard[shard] = n
 		if proof == p.startedProof {
 			p.provenShards[shard] = true
-			p.provenAt[shard] = p.asOf
+			p.provenTimes[shard] = p.asOf
 		}
 	}
 }
@@ -314,23 +314,23 @@ func (p *prover) inherit(shard, parent string) {
 	if p.provenShards[parent] {
 		p.provenShards[shard] = true
 	}
-	p.provenAt[shard] = p.provenAt[parent]
+	p.provenTimes[shard] = p.provenTimes[parent]
 }
 
 // proving reports whether a proof is in progress, and for how long.
 func (p *prover) proving() (bool, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.startedProof > p.completedProof && !p.stalled, time.Since(p.began)
+	return p.startedProof > p.completedProof && !p.gaveUp, time.Since(p.began)
 }
 
 // forget drops what is known of shards that are not in a position.
 func (p *prover) forget(pos *Position) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for shard := range p.provenAt {
+	for shard := range p.provenTimes {
 		if _, there := pos.get(shard); !there {
-			delete(p.provenAt, shard)
+			delete(p.provenTimes, shard)
 			delete(p.tickOfShard, shard)
 		}
 	}

@@ -43,7 +43,7 @@ func TestUnreachableShard(t *testing.T) {
 		began := r.Clock.Now()
 		r.tree.update(map[string]string{"warm": "", "cold": ""}, &Position{})
 		pos := &Position{shards: []shardPosition{{"cold", since(began)}, {"warm", since(began)}}, asOf: began}
-		r.prover.opened(pos.shards, began)
+		r.prover.recordStart(pos.shards, began)
 		r.setPosition(pos)
 		round := func() {
 			r.prover.advance(t.Context(), r.position(), r.tree, r.setPosition)
@@ -68,7 +68,7 @@ func TestUnreachableShard(t *testing.T) {
 		if at := r.position(); at.asOf != began || at.proofNumber > 0 {
 			t.Errorf("the position is as of %v, with nothing known of a shard since %v", at.asOf, began)
 		}
-		r.prover.ended("cold", r.Clock.Now())
+		r.prover.recordEnd("cold", r.Clock.Now())
 		r.tree.update(map[string]string{"child": "cold"}, &Position{})
 		r.prover.inherit("child", "cold")
 		r.setPosition(r.position().with("cold", shardEnd).with("child", ""))

@@ -22,9 +22,9 @@ import (
 // rounds follow at the interval Poll; otherwise the pauses double up to IdlePoll. A write through the same backend wakes it.
 type reader struct {
 	shards
-	prover    *prover
-	kick      chan struct{}
-	stoppedCh chan struct{} // closed when the run has ended
+	prover *prover
+	kick   chan struct{}
+	endCh  chan struct{} // closed when the run has ended
 
 	mu    sync.Mutex
 	pos   *Position
@@ -32,7 +32,7 @@ type reader struct {
 
 	// Used only by the goroutine of run.
 	iterators      map[string]string
-	answered       map[string]time.Time // by shard, AWS's time of the last answer that promised more records
+	answerTimes    map[string]time.Time // by shard, AWS's time of the last answer that promised more records
 	failures       int                  // consecutive rounds with an error
 	listAt         time.Time            // when to list the shards next
 	await          time.Duration        // pause between listings while waiting for an unlisted shard
@@ -45,11 +45,11 @@ const maxFetches = 64
 
 func newReader(config *Config) *reader {
 	r := &reader{
-		shards:    shards{Config: config, tree: newTree()},
-		kick:      make(chan struct{}, 1),
-		stoppedCh: make(chan struct{}),
-		iterators: map[string]string{},
-		answered:  map[string]time.Time{},
+		shards:      shards{Config: config, tree: newTree()},
+		kick:        make(chan struct{}, 1),
+		endCh:       make(chan struct{}),
+		iterators:   map[string]string{},
+		answerTimes: map[string]time.Time{},
 	}
 	r.prover = newProver(config, r.wake)
 	return r
@@ -77,7 +77,7 @@ func (r *reader) wake() {
 // running reports whether the reader is reading.
 func (r *reader) running() bool {
 	select {
-	case <-r.stoppedCh:
+	case <-r.endCh:
 		return false
 	default:
 		return true
@@ -92,7 +92,7 @@ func (r *reader) exactPosition(ctx context.Context) (*Position, error) {
 	if at := r.position(); at.isExact() {
 		return at, nil
 	}
-	if err := r.prover.wait(ctx, time.Time{}, time.Now().Add(proofTime), r.stoppedCh); err != nil {
+	if err := r.prover.wait(ctx, time.Time{}, time.Now().Add(proofTime), r.endCh); err != nil {
 		return nil, err
 	}
 	for {
@@ -109,7 +109,7 @@ func (r *reader) exactPosition(ctx context.Context) (*Position, error) {
 		r.wake()
 		select {
 		case <-round:
-		case <-r.stoppedCh:
+		case <-r.endCh:
 			return nil, driver.ErrRunEnded
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -143,7 +143,7 @@ func (r *reader) open(ctx context.Context) error {
 
 func (r *reader) tryOpen(ctx context.Context) (err error) {
 	r.tree, r.iterators = newTree(), map[string]string{} // the table may have a different stream since the last attempt
-	if r.stream, err = bounded(ctx, r.Timeout, r.Table.Stream); err != nil {
+	if r.stream, err = callWithTimeout(ctx, r.Timeout, r.Table.Stream); err != nil {
 		return err
 	}
 	asOf := r.Clock.Now()
@@ -172,7 +172,7 @@ func (r *reader) tryOpen(ctx context.Context) (err error) {
 		}
 	}
 	r.listAt, r.lastGood = time.Now().Add(listEvery), time.Now()
-	r.prover.opened(pos.shards, asOf)
+	r.prover.recordStart(pos.shards, asOf)
 	r.setPosition(pos)
 	return nil
 }
@@ -182,7 +182,7 @@ func (r *reader) run(ctx context.Context, ready func(*Position), publish func([]
 	ctx, cancel := context.WithCancel(ctx)
 	defer r.prover.writers.Wait()
 	defer cancel()
-	defer close(r.stoppedCh)
+	defer close(r.endCh)
 	ready(r.position())
 	var timer *time.Timer
 	for pause := r.Poll; ; {
@@ -290,7 +290,7 @@ func (r *reader) poll(ctx context.Context) (events []*Event, pos *Position, full
 			continue
 		}
 		shard := shards[i].shard
-		next, found, shardErr := r.events(ctx, pos, shard, p, r.answered[shard])
+		next, found, shardErr := r.events(ctx, pos, shard, p, r.answerTimes[shard])
 		if shardErr != nil {
 			err = errors.Join(err, shardErr)
 			continue // the page is read again
@@ -299,9 +299,9 @@ func (r *reader) poll(ctx context.Context) (events []*Event, pos *Position, full
 		r.prover.findTicks(shard, p.records)
 		r.iterators[shard] = p.next
 		if !p.shardEnded {
-			r.answered[shard] = p.answered
+			r.answerTimes[shard] = p.answerTime
 		} else {
-			r.prover.ended(shard, r.answered[shard])
+			r.prover.recordEnd(shard, r.answerTimes[shard])
 			delete(r.iterators, shard)
 			r.listAt, r.await = time.Time{}, 0
 		}
@@ -342,15 +342,15 @@ func (r *reader) follow(ctx context.Context) error {
 	for _, pl := range next {
 		if parent := r.tree.parentOf(pl.shard); parent != "" && pl.seq == "" {
 			r.prover.inherit(pl.shard, parent)
-			r.answered[pl.shard] = r.answered[parent]
+			r.answerTimes[pl.shard] = r.answerTimes[parent]
 		} else {
-			r.prover.opened([]shardPosition{pl}, pos.asOf)
+			r.prover.recordStart([]shardPosition{pl}, pos.asOf)
 		}
 		pos = pos.with(pl.shard, pl.seq)
 	}
 	pos = r.tree.prune(pos)
 	r.prover.forget(pos)
-	maps.DeleteFunc(r.answered, func(shard string, _ time.Time) bool { _, there := pos.get(shard); return !there })
+	maps.DeleteFunc(r.answerTimes, func(shard string, _ time.Time) bool { _, there := pos.get(shard); return !there })
 	r.setPosition(pos)
 	r.listAt = now.Add(listEvery)
 	if proving, _ := r.prover.proving(); more || proving || r.childless(pos) {

@@ -24,9 +24,9 @@ type shards struct {
 	large  atomic.Int32 // number of records that exceeded a page's bytes; 0: none recently
 }
 
-// bounded makes one request and waits at most timeout for its answer, because the reader's context has no deadline. A missing answer is
+// callWithTimeout makes one request and waits at most timeout for its answer, because the reader's context has no deadline. A missing answer is
 // an outage.
-func bounded[T any](ctx context.Context, timeout time.Duration, call func(context.Context) (T, error)) (T, error) {
+func callWithTimeout[T any](ctx context.Context, timeout time.Duration, call func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return call(ctx)
@@ -37,7 +37,7 @@ func (s *shards) list(ctx context.Context, keep *Position) (*listing, error) {
 	l := &listing{parents: map[string]string{}, closed: map[string]bool{}}
 	var start *string
 	for {
-		out, err := bounded(ctx, s.Timeout, func(ctx context.Context) (*dynamodbstreams.DescribeStreamOutput, error) {
+		out, err := callWithTimeout(ctx, s.Timeout, func(ctx context.Context) (*dynamodbstreams.DescribeStreamOutput, error) {
 			return s.Client.DescribeStream(ctx, &dynamodbstreams.DescribeStreamInput{StreamArn: &s.stream, ExclusiveStartShardId: start})
 		})
 		if err != nil {
@@ -101,7 +101,7 @@ func (s *shards) latest(ctx context.Context, shard string) (string, error) {
 }
 
 func (s *shards) openShard(ctx context.Context, in *dynamodbstreams.GetShardIteratorInput) (string, error) {
-	out, err := bounded(ctx, s.Timeout, func(ctx context.Context) (*dynamodbstreams.GetShardIteratorOutput, error) {
+	out, err := callWithTimeout(ctx, s.Timeout, func(ctx context.Context) (*dynamodbstreams.GetShardIteratorOutput, error) {
 		return s.Client.GetShardIterator(ctx, in)
 	})
 	if err != nil {
@@ -116,7 +116,7 @@ type page struct {
 	next       string
 	shardEnded bool      // the shard is closed and was read to its end
 	full       bool      // more records are likely
-	answered   time.Time // AWS's time of the answer
+	answerTime time.Time // AWS's time of the answer
 }
 
 // fetch reads a page from a position. An iterator expires after some minutes and is then replaced.
@@ -129,7 +129,7 @@ func (s *shards) fetch(ctx context.Context, at shardPosition, iterator string) (
 				return nil, err
 			}
 		}
-		out, err := bounded(ctx, s.Timeout, func(ctx context.Context) (*dynamodbstreams.GetRecordsOutput, error) {
+		out, err := callWithTimeout(ctx, s.Timeout, func(ctx context.Context) (*dynamodbstreams.GetRecordsOutput, error) {
 			return s.Client.GetRecords(ctx, &dynamodbstreams.GetRecordsInput{ShardIterator: &iterator, Limit: &limit})
 		})
 		if request.HasCode(err, "ExpiredIteratorException") && !fresh {
@@ -141,7 +141,7 @@ func (s *shards) fetch(ctx context.Context, at shardPosition, iterator string) (
 		}
 		p := &page{
 			records: out.Records, next: aws.ToString(out.NextShardIterator), full: len(out.Records) >= int(limit),
-			answered: s.Clock.Observe(out.ResultMetadata),
+			answerTime: s.Clock.Observe(out.ResultMetadata),
 		}
 		p.shardEnded = p.next == ""
 		if t, ok := sinceTime(at.seq); ok {
@@ -202,7 +202,7 @@ func creationTime(r *types.Record) time.Time {
 // position: the process may have been suspended since, or catching up may have taken long. answered is the time of an earlier answer for
 // the shard, or its parent, that came before the page; zero for none.
 func (s *shards) events(ctx context.Context, pos *Position, shard string, p *page, answered time.Time) (*Position, []*Event, error) {
-	if at, _ := pos.get(shard); !isRecordNumber(at) && s.Clock.Now().Sub(later(pos.asOf, answered)) > shardMemory {
+	if at, _ := pos.get(shard); !isRecordNumber(at) && s.Clock.Now().Sub(maxTime(pos.asOf, answered)) > shardMemory {
 		return nil, nil, fmt.Errorf("%w: the beginning of a shard may have been trimmed: the position is older than the stream's retention of %v", storage.ErrCompacted, shardMemory)
 	}
 	var events []*Event
@@ -239,7 +239,7 @@ func (s *shards) events(ctx context.Context, pos *Position, shard string, p *pag
 	return pos, events, nil
 }
 
-func later(a, b time.Time) time.Time {
+func maxTime(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
 	}
@@ -256,7 +256,7 @@ func (s *shards) event(ctx context.Context, pos *Position, shard string, r *type
 	}
 	ev.At = &Position{
 		stream: pos.stream, shards: pos.shards, asOf: pos.asOf,
-		shard: shard, seq: aws.ToString(r.Dynamodb.SequenceNumber), count: count, created: creationTime(r),
+		shard: shard, seq: aws.ToString(r.Dynamodb.SequenceNumber), count: count, creationTime: creationTime(r),
 	}
 	return ev, nil
 }

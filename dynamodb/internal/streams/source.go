@@ -129,7 +129,7 @@ func (s *Source) page(ctx context.Context, from *Position, f *driver.Filter, lim
 // resumes from it repeats nothing older. Use it only during a run.
 func (s *Source) BeforeScan(ctx context.Context, called time.Time) (*Position, error) {
 	r := s.reader()
-	if err := r.prover.wait(ctx, called, called.Add(proofTime), r.stoppedCh); err != nil {
+	if err := r.prover.wait(ctx, called, called.Add(proofTime), r.endCh); err != nil {
 		return nil, err
 	}
 	return r.position(), nil

@@ -187,7 +187,7 @@ func (t *tree) covers(p, ev *Position) bool {
 		return t.precedes(ev.shard, p)
 	}
 	if from, timed := sinceTime(at); timed {
-		return ev.created.Before(from)
+		return ev.creationTime.Before(from)
 	}
 	return at == shardEnd || isRecordNumber(at) && compareSeq(ev.seq, at) <= 0
 }

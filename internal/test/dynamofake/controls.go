@@ -10,7 +10,7 @@ import (
 func (s *Server) Advance(by time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ahead += by
+	s.clockSkew += by
 }
 
 // SetLag makes eventually consistent reads return states that are this many writes old.
@@ -117,15 +117,15 @@ func (s *Server) Split(hidden bool) {
 func (s *Server) SplitAt(pk, sk string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	place := placeOf(address{pk, sk})
-	s.stream.divide(s.stream.openAt(place), place, false)
+	position := positionOf(address{pk, sk})
+	s.stream.divide(s.stream.openAt(position), position, false)
 }
 
 // SetListedShards changes the maximum number of shards in an answer of DescribeStream. The default is 10; in AWS it is 100.
 func (s *Server) SetListedShards(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stream.listed = n
+	s.stream.shardPage = n
 }
 
 // SetEmptyPages makes n empty answers precede each answer of GetRecords with records, which AWS documents as normal.
@@ -185,7 +185,7 @@ func (s *Server) Trim() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, sh := range s.stream.shards {
-		sh.trimmed = len(sh.records)
+		sh.trimCount = len(sh.records)
 	}
 }
 

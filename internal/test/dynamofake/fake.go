@@ -26,25 +26,25 @@ type Fault struct {
 	// Code refuses the request with an error of this name, and Status, whose default is 400. The request is not applied.
 	Code   string
 	Status int
-	// Lost applies the request and closes the connection without an answer.
-	Lost bool
+	// DropAnswer applies the request and closes the connection without an answer.
+	DropAnswer bool
 	// Cut applies the request and closes the connection in the middle of the answer.
 	Cut bool
-	// Failed applies the request and answers with an internal error.
-	Failed bool
-	// Unprocessed leaves this many keys of a BatchGetItem unprocessed.
-	Unprocessed int
+	// InternalError applies the request and answers with an internal error.
+	InternalError bool
+	// UnprocessedKeys leaves this many keys of a BatchGetItem unprocessed.
+	UnprocessedKeys int
 }
 
 // Server is a DynamoDB with one table.
 type Server struct {
-	mu      sync.Mutex
-	http    *httptest.Server
-	faults  func(op string) Fault
-	gate    func(op string)
-	calls   map[string]int
-	ahead   time.Duration // difference between the server's clock and this process's
-	clients int
+	mu        sync.Mutex
+	http      *httptest.Server
+	faults    func(op string) Fault
+	gate      func(op string)
+	calls     map[string]int
+	clockSkew time.Duration // difference between the server's clock and this process's
+	clients   int
 
 	table  *table
 	stream *stream
@@ -108,7 +108,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	in.signatureTime, _ = time.Parse("20060102T150405Z", r.Header.Get("X-Amz-Date"))
 	fault, body, err := s.do(op, &in)
 	w.Header().Set("Date", s.Now().UTC().Format(http.TimeFormat))
-	if fault.Lost || fault.Cut {
+	if fault.DropAnswer || fault.Cut {
 		hangUp(w, body, fault.Cut)
 		return
 	}
@@ -163,10 +163,10 @@ func (s *Server) do(op string, in *request) (Fault, []byte, error) {
 		return fault, nil, &refusal{status: status, code: fault.Code, message: "requested by the test"}
 	}
 	out, err := s.answer(op, in, fault)
-	if err != nil && !fault.Failed {
+	if err != nil && !fault.InternalError {
 		return fault, nil, err
 	}
-	if fault.Failed {
+	if fault.InternalError {
 		return fault, nil, &refusal{status: http.StatusInternalServerError, code: "InternalServerError", message: "requested by the test"}
 	}
 	if in.ReturnConsumedCapacity != "" {
@@ -207,7 +207,7 @@ func (s *Server) answer(op string, in *request, fault Fault) (any, error) {
 	case "GetItem":
 		return s.table.getItem(in)
 	case "BatchGetItem":
-		return s.table.batchGetItem(in, fault.Unprocessed)
+		return s.table.batchGetItem(in, fault.UnprocessedKeys)
 	case "TransactGetItems":
 		return s.table.transactGet(in)
 	case "Query":
@@ -232,18 +232,18 @@ func (s *Server) answer(op string, in *request, fault Fault) (any, error) {
 	return call(st, in)
 }
 
-func (s *Server) now() time.Time { return time.Now().Add(s.ahead) }
+func (s *Server) now() time.Time { return time.Now().Add(s.clockSkew) }
 
 // checkSignature refuses a request if the server's time differs too much from the time in its signature.
 func (s *Server) checkSignature(signed time.Time) error {
-	if off := s.now().Sub(signed); off > signatureLife || off < -signatureLife {
+	if off := s.now().Sub(signed); off > signatureValidity || off < -signatureValidity {
 		return refuse("InvalidSignatureException", "Signature expired, or not yet current: %v is too far from %v", signed, s.now())
 	}
 	return nil
 }
 
-// signatureLife is how long AWS accepts a signature, at most.
-const signatureLife = 15 * time.Minute
+// signatureValidity is how long AWS accepts a signature, at most.
+const signatureValidity = 15 * time.Minute
 
 // credential returns the access key of a request's signature.
 func credential(r *http.Request) string {

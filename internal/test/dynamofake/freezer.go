@@ -14,9 +14,9 @@ import (
 type Freezer struct {
 	operation string
 
-	mu     sync.Mutex
-	thawCh chan struct{} // nil: not frozen
-	heldCh chan struct{} // a token for each request held since Freeze
+	mu        sync.Mutex
+	thawCh    chan struct{} // nil: not frozen
+	requestCh chan struct{} // a token for each request held since Freeze
 }
 
 // NewFreezer returns a freezer for the requests of an operation. It is not frozen.
@@ -26,7 +26,7 @@ func NewFreezer(operation string) *Freezer { return &Freezer{operation: operatio
 func (f *Freezer) Freeze() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.thawCh, f.heldCh = make(chan struct{}), make(chan struct{}, maxHeld)
+	f.thawCh, f.requestCh = make(chan struct{}), make(chan struct{}, maxHeld)
 }
 
 // maxHeld is more than the number of requests that a test suspends.
@@ -38,7 +38,7 @@ func (f *Freezer) Wait() { f.WaitFor(1) }
 // WaitFor returns when n more requests have been suspended.
 func (f *Freezer) WaitFor(n int) {
 	f.mu.Lock()
-	held := f.heldCh
+	held := f.requestCh
 	f.mu.Unlock()
 	for range n {
 		<-held
@@ -69,7 +69,7 @@ func (f *Freezer) Option(o *dynamodb.Options) {
 
 func (f *Freezer) stop() {
 	f.mu.Lock()
-	thawCh, held := f.thawCh, f.heldCh
+	thawCh, held := f.thawCh, f.requestCh
 	f.mu.Unlock()
 	if thawCh == nil {
 		return

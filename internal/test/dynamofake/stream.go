@@ -12,38 +12,38 @@ import (
 
 // stream is a tree of shards for each partition of the table.
 //
-// A partition is a range of places, as in AWS: by the hash of the partition key, and inside an item collection by sort key. Splits
+// A partition is a range of positions, as in AWS: by the hash of the partition key, and inside an item collection by sort key. Splits
 // inside a collection: "Scaling DynamoDB: How partitions, hot keys, and split for heat impact performance" (AWS Database Blog), part 2.
 // The split point follows observed keys: "Amazon DynamoDB" (USENIX ATC 2022), section 4.4.
 type stream struct {
-	arn     string
-	enabled bool
-	shards  []*shard // in order of creation
-	number  int      // of the last record
-	epoch   int      // of iterators; those of earlier ones have expired
-	page    int      // maximum number of records in an answer
-	listed  int      // maximum number of shards in an answer
-	empty   int      // number of empty answers before each answer with records
-	omits   func(shard int, closed bool) bool
-	readers map[int]map[string]time.Time // by shard and client, the time of the last read
-	limit   int                          // maximum number of readers of a shard
+	arn       string
+	enabled   bool
+	shards    []*shard // in order of creation
+	number    int      // of the last record
+	epoch     int      // of iterators; those of earlier ones have expired
+	page      int      // maximum number of records in an answer
+	shardPage int      // maximum number of shards in an answer
+	empty     int      // number of empty answers before each answer with records
+	omits     func(shard int, closed bool) bool
+	readers   map[int]map[string]time.Time // by shard and client, the time of the last read
+	limit     int                          // maximum number of readers of a shard
 }
 
 type shard struct {
-	id       string
-	parent   *shard
-	from, to string // range of places; no to: the end
-	records  []object
-	places   []string // of the records
-	trimmed  int
-	closed   bool
-	hidden   bool // omitted by DescribeStream
+	id        string
+	parent    *shard
+	from, to  string // range of positions; no to: the end
+	records   []object
+	positions []string // of the records
+	trimCount int
+	closed    bool
+	hidden    bool // omitted by DescribeStream
 }
 
 func newStream(generation, roots int) *stream {
 	st := &stream{
 		arn:     fmt.Sprintf("arn:aws:dynamodb:eu-north-1:1:table/%s/stream/%d", Table, generation),
-		enabled: true, page: 3, listed: 10, readers: map[int]map[string]time.Time{},
+		enabled: true, page: 3, shardPage: 10, readers: map[int]map[string]time.Time{},
 	}
 	from := ""
 	for i := range roots {
@@ -63,8 +63,8 @@ func (st *stream) newShard(parent *shard, from, to string) *shard {
 	return sh
 }
 
-// placeOf returns the place of an item: the hash of its partition key, the partition key, the sort key.
-func placeOf(at address) string {
+// positionOf returns the position of an item: the hash of its partition key, the partition key, the sort key.
+func positionOf(at address) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(at.pk))
 	b := h.Sum(nil)
@@ -74,10 +74,10 @@ func placeOf(at address) string {
 	return string(b) + at.pk + at.sk
 }
 
-// openAt returns the open shard of a place.
-func (st *stream) openAt(place string) *shard {
+// openAt returns the open shard of a position.
+func (st *stream) openAt(position string) *shard {
 	for _, sh := range slices.Backward(st.shards) {
-		if !sh.closed && place >= sh.from && (sh.to == "" || place < sh.to) {
+		if !sh.closed && position >= sh.from && (sh.to == "" || position < sh.to) {
 			return sh
 		}
 	}
@@ -89,8 +89,8 @@ func (st *stream) record(now time.Time, at address, before, after item) {
 	if !st.enabled {
 		return
 	}
-	place := placeOf(at)
-	sh := st.openAt(place)
+	position := positionOf(at)
+	sh := st.openAt(position)
 	st.number++
 	change := object{
 		"Keys":           item{"pk": either(after, before)["pk"], "sk": either(after, before)["sk"]},
@@ -107,7 +107,7 @@ func (st *stream) record(now time.Time, at address, before, after item) {
 	} else {
 		name = "REMOVE"
 	}
-	sh.places = append(sh.places, place)
+	sh.positions = append(sh.positions, position)
 	sh.records = append(sh.records, object{"eventID": strconv.Itoa(st.number), "eventName": name, "dynamodb": change})
 }
 
@@ -142,18 +142,18 @@ func (st *stream) divide(sh *shard, border string, hidden bool) {
 	st.newShard(sh, border, sh.to).hidden = hidden
 }
 
-// border returns the place where a split divides the shard: the median of its records' places, or the middle of its hashes.
+// border returns the position where a split divides the shard: the median of its records' positions, or the middle of its hashes.
 func (sh *shard) border() string {
-	places := slices.Clone(sh.places)
-	slices.Sort(places)
-	if places = slices.Compact(places); len(places) > 1 {
-		return places[len(places)/2]
+	positions := slices.Clone(sh.positions)
+	slices.Sort(positions)
+	if positions = slices.Compact(positions); len(positions) > 1 {
+		return positions[len(positions)/2]
 	}
-	hash := func(place string, none uint64) uint64 {
-		if len(place) < 4 {
+	hash := func(position string, none uint64) uint64 {
+		if len(position) < 4 {
 			return none
 		}
-		return uint64(binary.BigEndian.Uint32([]byte(place)))
+		return uint64(binary.BigEndian.Uint32([]byte(position)))
 	}
 	middle := (hash(sh.from, 0) + hash(sh.to, 1<<32)) / 2
 	return max(sh.from+"\x00", string(binary.BigEndian.AppendUint32(nil, uint32(middle))))
@@ -169,8 +169,8 @@ func (st *stream) describe(in *request) (any, error) {
 		if sh.hidden || sh.id <= in.ExclusiveStartShardId || st.omits != nil && st.omits(i, sh.closed) {
 			continue
 		}
-		if len(shards) == st.listed {
-			d["LastEvaluatedShardId"] = shards[st.listed-1]["ShardId"]
+		if len(shards) == st.shardPage {
+			d["LastEvaluatedShardId"] = shards[st.shardPage-1]["ShardId"]
 			break
 		}
 		numbers := object{"StartingSequenceNumber": "100"}
@@ -193,7 +193,7 @@ func (st *stream) getShardIterator(in *request) (any, error) {
 		return nil, refuse("ResourceNotFoundException", "Requested resource not found: Shard does not exist")
 	}
 	sh := st.shards[i]
-	at := sh.trimmed
+	at := sh.trimCount
 	switch in.ShardIteratorType {
 	case "LATEST":
 		at = len(sh.records)
@@ -202,7 +202,7 @@ func (st *stream) getShardIterator(in *request) (any, error) {
 		if at < 0 {
 			return nil, refuse("ValidationException", "Invalid SequenceNumber")
 		}
-		if at++; at < sh.trimmed {
+		if at++; at < sh.trimCount {
 			return nil, refuse("TrimmedDataAccessException", "The operation attempted to read past the oldest stream record in a shard")
 		}
 	}
@@ -229,7 +229,7 @@ func (st *stream) getRecords(in *request) (any, error) {
 	if epoch != st.epoch {
 		return nil, refuse("ExpiredIteratorException", "Iterator expired")
 	}
-	if at < sh.trimmed {
+	if at < sh.trimCount {
 		return nil, refuse("TrimmedDataAccessException", "The operation attempted to read past the oldest stream record in a shard")
 	}
 	end := min(at+st.page, len(sh.records))
@@ -248,19 +248,19 @@ func (st *stream) admit(shard int, client string) error {
 	if st.limit == 0 {
 		return nil
 	}
-	places := st.readers[shard]
-	if places == nil {
-		places = map[string]time.Time{}
-		st.readers[shard] = places
+	readers := st.readers[shard]
+	if readers == nil {
+		readers = map[string]time.Time{}
+		st.readers[shard] = readers
 	}
-	for name, last := range places {
+	for name, last := range readers {
 		if time.Since(last) > time.Second {
-			delete(places, name)
+			delete(readers, name)
 		}
 	}
-	if _, has := places[client]; !has && len(places) >= st.limit {
-		return refuse("LimitExceededException", "%d clients read the shard", len(places))
+	if _, has := readers[client]; !has && len(readers) >= st.limit {
+		return refuse("LimitExceededException", "%d clients read the shard", len(readers))
 	}
-	places[client] = time.Now()
+	readers[client] = time.Now()
 	return nil
 }

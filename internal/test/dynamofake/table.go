@@ -9,9 +9,9 @@ import (
 
 // table contains the items, and their earlier states for stale reads.
 type table struct {
-	items    map[address]item
-	versions map[address][]item // nil for absent
-	done     map[string]string  // transactions by their token
+	items        map[address]item
+	versions     map[address][]item // nil for absent
+	transactions map[string]string  // transactions by their token
 	// forgetful makes the table ignore the tokens of transactions.
 	forgetful bool
 	// record appends a change to the stream.
@@ -30,7 +30,7 @@ type table struct {
 
 func newTable() *table {
 	return &table{
-		items: map[address]item{}, versions: map[address][]item{}, done: map[string]string{},
+		items: map[address]item{}, versions: map[address][]item{}, transactions: map[string]string{},
 		ttlAttribute: "ttl", page: 7, hash: "pk", sort: "sk", kind: "B", view: "NEW_AND_OLD_IMAGES",
 	}
 }
@@ -235,7 +235,7 @@ func (t *table) query(in *request) (any, error) {
 
 func (t *table) transact(in *request) (any, error) {
 	what := fmt.Sprint(len(in.TransactItems), sumOf(in.TransactItems))
-	if before, done := t.done[in.ClientRequestToken]; done && !t.forgetful {
+	if before, done := t.transactions[in.ClientRequestToken]; done && !t.forgetful {
 		if before != what {
 			return nil, refuse("IdempotentParameterMismatchException", "another transaction had this token")
 		}
@@ -286,7 +286,7 @@ func (t *table) transact(in *request) (any, error) {
 			t.apply(m.write(), put)
 		}
 	}
-	t.done[in.ClientRequestToken] = what
+	t.transactions[in.ClientRequestToken] = what
 	return object{}, nil
 }
 

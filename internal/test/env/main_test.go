@@ -13,24 +13,24 @@ func TestMain(m *testing.M) { Main(m) }
 
 func TestOrphaned(t *testing.T) {
 	t.Parallel()
-	if orphaned(owner()) {
+	if isOrphan(owner()) {
 		t.Error("the running process counts as ended")
 	}
 	gone := exec.Command("true")
 	if err := gone.Run(); err != nil {
 		t.Fatal(err)
 	}
-	if !orphaned(describe(gone.Process.Pid)) {
+	if !isOrphan(describe(gone.Process.Pid)) {
 		t.Error("an ended process does not count as ended")
 	}
 	host, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if reused := host + "/another boot/" + strconv.Itoa(os.Getpid()) + "/1"; !orphaned(reused) {
+	if reused := host + "/another boot/" + strconv.Itoa(os.Getpid()) + "/1"; !isOrphan(reused) {
 		t.Error("a process id that was given out again counts as its earlier owner")
 	}
-	if orphaned("elsewhere/boot/1/1") {
+	if isOrphan("elsewhere/boot/1/1") {
 		t.Error("a process of another machine counts as ended")
 	}
 }

@@ -44,8 +44,8 @@ func startTime(pid int) string {
 	return "-"
 }
 
-// orphaned reports whether the owner in a label was a process of this machine and has ended.
-func orphaned(label string) bool {
+// isOrphan reports whether the owner in a label was a process of this machine and has ended.
+func isOrphan(label string) bool {
 	parts := strings.Split(label, "/")
 	host, _ := os.Hostname()
 	if len(parts) != 4 || parts[0] != host {
@@ -73,7 +73,7 @@ func sweep() {
 				return err
 			}
 			for _, c := range containers.Items {
-				if orphaned(c.Labels[ownerLabel]) {
+				if isOrphan(c.Labels[ownerLabel]) {
 					_ = removeContainer(ctx, cli, c.ID)
 				}
 			}
@@ -82,7 +82,7 @@ func sweep() {
 				return err
 			}
 			for _, n := range networks.Items {
-				if orphaned(n.Labels[ownerLabel]) {
+				if isOrphan(n.Labels[ownerLabel]) {
 					_, _ = cli.NetworkRemove(ctx, n.ID, client.NetworkRemoveOptions{})
 				}
 			}
@@ -91,7 +91,7 @@ func sweep() {
 				return err
 			}
 			for _, v := range volumes.Items {
-				if orphaned(v.Labels[ownerLabel]) {
+				if isOrphan(v.Labels[ownerLabel]) {
 					_, _ = cli.VolumeRemove(ctx, v.Name, client.VolumeRemoveOptions{Force: true})
 				}
 			}

@@ -46,7 +46,7 @@ func serveRefusals(t *testing.T) (client *grpc.ClientConn, accepted <-chan struc
 		t.Fatal(err)
 	}
 	calls := &admission{tokens: tokens, limits: newLimits(0, 0), log: requestLog{slog.New(slog.DiscardHandler)}}
-	contexts := make(chan context.Context, 2*maxRefused)
+	contexts := make(chan context.Context, 2*maxRefusals)
 	server := grpc.NewServer(grpc.Creds(newHandshakes(insecure.NewCredentials())), grpc.StatsHandler(connections{}),
 		grpc.InTapHandle(func(ctx context.Context, info *tap.Info) (context.Context, error) {
 			contexts <- ctx
@@ -94,7 +94,7 @@ func TestConnectionOfRefusedCallsIsClosed(t *testing.T) {
 	resources := resourcegrpc.NewResourceServiceClient(client)
 	client.Connect()
 	<-accepted
-	for range 2 * maxRefused {
+	for range 2 * maxRefusals {
 		_, _ = resources.Read(t.Context(), &resourcepb.ReadRequest{}) // refused, or cut off with the connection
 		select {
 		case <-accepted:
@@ -102,7 +102,7 @@ func TestConnectionOfRefusedCallsIsClosed(t *testing.T) {
 		default:
 		}
 	}
-	t.Fatalf("the connection is still open after %d refused calls", 2*maxRefused)
+	t.Fatalf("the connection is still open after %d refused calls", 2*maxRefusals)
 }
 
 // Refusals of the guard of an open server are logged, as all requests are.

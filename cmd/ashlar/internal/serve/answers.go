@@ -124,11 +124,11 @@ func (o *answer) add(message proto.Message) (*sentMessage, error) {
 		o.timer.Reset(o.all.timeout)
 	}
 	o.bytes += int64(size)
-	return &sentMessage{message, size, sync.OnceFunc(func() { o.sent(size) })}, nil
+	return &sentMessage{message, size, sync.OnceFunc(func() { o.releaseBytes(size) })}, nil
 }
 
-// sent removes the bytes of a message that was sent, or dropped with its call.
-func (o *answer) sent(size int) {
+// releaseBytes removes the bytes of a message that was sent, or dropped with its call.
+func (o *answer) releaseBytes(size int) {
 	o.sender.mu.Lock()
 	defer o.sender.mu.Unlock()
 	if o.sender.isClosed {

@@ -24,10 +24,10 @@ import (
 
 // auditLog writes a line of JSON for each call that changes a resource or was refused. It never contains a token.
 type auditLog struct {
-	path   string
-	policy auditPolicy
-	known  atomic.Pointer[protoregistry.Types] // the payloads of the served types
-	logger *slog.Logger
+	path         string
+	policy       auditPolicy
+	payloadTypes atomic.Pointer[protoregistry.Types] // the payloads of the served types
+	logger       *slog.Logger
 
 	mu   sync.Mutex
 	out  io.Writer
@@ -54,7 +54,7 @@ func (a *auditLog) setTypes(types *registry.Registry) {
 	for _, t := range types.Types() {
 		_ = known.RegisterMessage(t.Proto.ProtoReflect().Type()) // several types may have the same message
 	}
-	a.known.Store(known)
+	a.payloadTypes.Store(known)
 }
 
 // open opens the file, again after it was renamed. If it fails, the previous file stays in use.
@@ -179,7 +179,7 @@ func (a *auditLog) write(entry *auditEntry) error {
 
 // payload returns the JSON of a payload, as bytes if its message is not known.
 func (a *auditLog) payload(data *anypb.Any) ([]byte, error) {
-	known := a.known.Load()
+	known := a.payloadTypes.Load()
 	if _, err := known.FindMessageByURL(data.GetTypeUrl()); err == nil {
 		return jsonpb.MarshalPayload(data, known)
 	}

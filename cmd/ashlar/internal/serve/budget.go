@@ -60,8 +60,8 @@ func (b *budget) release(caller string, bytes int64) {
 	}
 }
 
-// buffered returns the bytes of all callers.
-func (b *budget) buffered() float64 {
+// bufferedBytes returns the bytes of all callers.
+func (b *budget) bufferedBytes() float64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return float64(b.used)

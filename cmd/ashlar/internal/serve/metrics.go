@@ -64,7 +64,7 @@ const instrumentation = "github.com/ashlar-dev/storage"
 func (m *metrics) measure(b *budget) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "ashlar_server_buffered_bytes", Help: "Bytes of answers that wait for their clients.",
-	}, b.buffered))
+	}, b.bufferedBytes))
 }
 
 // handler measures the requests of an HTTP handler.

@@ -27,9 +27,9 @@ type readiness struct {
 
 // probe is one read of the store, and sometimes a write. Concurrent checks share it, so that they do not add load to a slow store.
 type probe struct {
-	done chan struct{}
-	read atomic.Bool // the read has succeeded
-	err  error       // set when done is closed
+	resultCh chan struct{}
+	read     atomic.Bool // the read has succeeded
+	err      error       // set when resultCh is closed
 }
 
 var (
@@ -46,7 +46,7 @@ func (r *readiness) check(ctx context.Context) error {
 	defer cancel()
 	p := r.currentProbe()
 	select {
-	case <-p.done:
+	case <-p.resultCh:
 		return p.err
 	case <-ctx.Done():
 		if p.read.Load() {
@@ -63,7 +63,7 @@ func (r *readiness) currentProbe() *probe {
 	if r.probe != nil {
 		return r.probe
 	}
-	p := &probe{done: make(chan struct{})}
+	p := &probe{resultCh: make(chan struct{})}
 	r.probe = p
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), r.timeout)
@@ -78,7 +78,7 @@ func (r *readiness) currentProbe() *probe {
 		r.mu.Lock()
 		r.probe = nil
 		r.mu.Unlock()
-		close(p.done)
+		close(p.resultCh)
 	}()
 	return p
 }

@@ -12,12 +12,12 @@ import (
 // timer until the deadline of the call. So the contexts of all calls end with the connection, and a connection with too many refused calls
 // is closed.
 type connection struct {
-	end     context.CancelFunc
-	refused atomic.Int64
+	end      context.CancelFunc
+	refusals atomic.Int64
 }
 
-// maxRefused is the number of refused calls after which a connection is closed.
-const maxRefused = 1000
+// maxRefusals is the number of refused calls after which a connection is closed.
+const maxRefusals = 1000
 
 // connectionKey is the context key of the connection of a call.
 type connectionKey struct{}
@@ -25,7 +25,7 @@ type connectionKey struct{}
 // countRefusal counts a refused call, whose context is ctx.
 func countRefusal(ctx context.Context) {
 	c, ok := ctx.Value(connectionKey{}).(*connection)
-	if !ok || c.refused.Add(1) < maxRefused {
+	if !ok || c.refusals.Add(1) < maxRefusals {
 		return
 	}
 	if p, ok := peer.FromContext(ctx); ok {

@@ -219,15 +219,15 @@ func (s *server) run(ctx context.Context, addresses []string, serve func(storage
 	return serve(backend, listeners)
 }
 
-// group runs the parts of a server. failed ends when ctx does or a part fails.
+// group runs the parts of a server. partsCtx ends when ctx does or a part fails.
 type group struct {
 	*errgroup.Group
-	ctx, failed context.Context
+	ctx, partsCtx context.Context
 }
 
 func newGroup(ctx context.Context) *group {
 	g := &group{ctx: ctx}
-	g.Group, g.failed = errgroup.WithContext(ctx)
+	g.Group, g.partsCtx = errgroup.WithContext(ctx)
 	return g
 }
 
@@ -246,10 +246,10 @@ func (s *server) goAdmin(g *group, l net.Listener) {
 // wait maintains the health service and reloads files, until ctx ends or a part of the server fails. Then it drains the server, and waits for
 // all parts to end.
 func (s *server) wait(g *group, where []any, warning string, drain func()) error {
-	g.Go(func() error { return s.reloader.run(g.failed) })
-	g.Go(func() error { return s.updateHealth(g.failed) })
+	g.Go(func() error { return s.reloader.run(g.partsCtx) })
+	g.Go(func() error { return s.updateHealth(g.partsCtx) })
 	g.Go(func() error {
-		<-g.failed.Done()
+		<-g.partsCtx.Done()
 		s.ready.draining.Store(true)
 		s.notifySystemd(context.WithoutCancel(g.ctx), daemon.SdNotifyStopping)
 		s.health.Shutdown()

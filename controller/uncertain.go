@@ -16,9 +16,9 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// doubts are the keys whose cached state may lack a write of a reconcile: the outcome of the write is unknown, or its answer does not have the
-// stored state. They are kept by the resource whose reconcile wrote, and resolved before its next reconcile.
-type doubts struct {
+// uncertainWrites holds the keys whose cached state may lack a write of a reconcile: the outcome of the write is unknown, or its answer does not
+// have the stored state. They are kept by the resource whose reconcile wrote, and resolved before its next reconcile.
+type uncertainWrites struct {
 	informers informers
 	mu        sync.Mutex
 	byCause   map[key.Key]map[key.Key]deletedRow
@@ -27,38 +27,38 @@ type doubts struct {
 // deletedRow is the cached state of a key before it was deleted by its uid; the zero value for other writes.
 type deletedRow struct{ uid string }
 
-// add records that a reconcile of cause has left a key in doubt.
-func (d *doubts) add(cause, k key.Key, deleted deletedRow) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.byCause == nil {
-		d.byCause = map[key.Key]map[key.Key]deletedRow{}
+// add records that a reconcile of cause has left the state of a key uncertain.
+func (w *uncertainWrites) add(cause, k key.Key, deleted deletedRow) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.byCause == nil {
+		w.byCause = map[key.Key]map[key.Key]deletedRow{}
 	}
-	if d.byCause[cause] == nil {
-		d.byCause[cause] = map[key.Key]deletedRow{}
+	if w.byCause[cause] == nil {
+		w.byCause[cause] = map[key.Key]deletedRow{}
 	}
-	if _, exists := d.byCause[cause][k]; exists {
+	if _, exists := w.byCause[cause][k]; exists {
 		deleted = deletedRow{} // only a read decides about several writes
 	}
-	d.byCause[cause][k] = deleted
+	w.byCause[cause][k] = deleted
 }
 
-// take removes and returns the doubts of a cause.
-func (d *doubts) take(cause key.Key) map[key.Key]deletedRow {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	all := d.byCause[cause]
-	delete(d.byCause, cause)
+// take removes and returns the keys of a cause.
+func (w *uncertainWrites) take(cause key.Key) map[key.Key]deletedRow {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := w.byCause[cause]
+	delete(w.byCause, cause)
 	return all
 }
 
-// resolve makes the cache include all writes of earlier reconciles of a resource. After an error the remaining doubts stay.
-func (d *doubts) resolve(ctx context.Context, cause key.Key) error {
-	all := d.take(cause)
+// resolve makes the cache include all writes of earlier reconciles of a resource. After an error the remaining keys stay.
+func (w *uncertainWrites) resolve(ctx context.Context, cause key.Key) error {
+	all := w.take(cause)
 	for k, deleted := range all {
-		if err := d.resolveKey(ctx, k, deleted); err != nil {
+		if err := w.resolveKey(ctx, k, deleted); err != nil {
 			for k, deleted := range all {
-				d.add(cause, k, deleted)
+				w.add(cause, k, deleted)
 			}
 			return fmt.Errorf("cannot read %v, which an earlier reconcile has written: %w", k, err)
 		}
@@ -68,8 +68,8 @@ func (d *doubts) resolve(ctx context.Context, cause key.Key) error {
 }
 
 // resolveKey makes the cache include all writes of a key that were acknowledged before the call.
-func (d *doubts) resolveKey(ctx context.Context, k key.Key, deleted deletedRow) error {
-	i := d.informers.find(k)
+func (w *uncertainWrites) resolveKey(ctx context.Context, k key.Key, deleted deletedRow) error {
+	i := w.informers.find(k)
 	if i == nil {
 		return nil
 	}
@@ -106,8 +106,8 @@ func (d *doubts) resolveKey(ctx context.Context, k key.Key, deleted deletedRow) 
 	}
 }
 
-// isDecided reports whether the error of a write proves that nothing was written.
-func isDecided(err error) bool {
+// provesNoWrite reports whether the error of a write proves that nothing was written.
+func provesNoWrite(err error) bool {
 	switch status.Code(err) {
 	case codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated:
 		return true
