@@ -13,6 +13,9 @@ import (
 	"github.com/ashlar-dev/storage/controller/controllertest"
 )
 
+// shards is so large that each of three processes has some: the chance that one has none is 1 in 100 million.
+const shards = 48
+
 // reconciledBy records which process has reconciled each set last, and at which value.
 type reconciledBy struct {
 	mu   sync.Mutex
@@ -20,7 +23,7 @@ type reconciledBy struct {
 }
 
 func (r *reconciledBy) controller(process string) *controller.Controller {
-	return controller.NewController("sets", setType).WithPlacement(controller.PlacementSharded(8)).WithReconciler(
+	return controller.NewController("sets", setType).WithPlacement(controller.PlacementSharded(shards)).WithReconciler(
 		controller.Typed(func(_ context.Context, _ controller.Runtime, req controller.TypedRequest[*wrapperspb.UInt32Value]) error {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -49,7 +52,7 @@ func (r *reconciledBy) check(t *testing.T, n int, value uint32) map[string]int {
 func TestShardsFollowTheLiveProcesses(t *testing.T) {
 	t.Parallel()
 	controllertest.Run(t, nil, func(e *controllertest.Env) {
-		const n = 100
+		const n = 300
 		r := &reconciledBy{last: map[string]string{}}
 		write := func(value uint32) {
 			for i := range n {
