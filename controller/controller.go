@@ -58,7 +58,7 @@ var (
 )
 
 // PlacementSharded divides the managed resources by their ids among n leases, which move one at a time when processes start and end. All processes
-// must use the same n.
+// must use the same n. The processes share the leases by chance: n should be several times the number of processes, or one of them may hold none.
 func PlacementSharded(n int) Placement { return Placement{n, fmt.Sprintf("sharded/%d", n)} }
 
 // String returns the name of the placement.
