@@ -26,7 +26,7 @@ type Options struct {
 	Timeout time.Duration
 }
 
-// Cache is a backend with a copy in memory. It has the capabilities of the inner backend, except those of tools that move stores: these
+// Cache is a backend with a copy in memory. It has the capabilities of the inner backend, except for moves of a store, which
 // need the inner backend (Unwrap).
 type Cache struct {
 	backend         storage.Backend

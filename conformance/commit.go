@@ -113,7 +113,7 @@ func commitMaxOps(s *suite) {
 	}
 	results = step(two.Id, one.Id)
 
-	// One more operation is too many. The error is not that of a single operation.
+	// One more operation is too many. The error belongs to the transaction, not to an operation.
 	tooMany := make([]storage.Op, maxOps+1)
 	for i := range tooMany {
 		tooMany[i] = storage.Op{Delete: thingID("nothing-" + strconv.Itoa(i)), Version: "v"}

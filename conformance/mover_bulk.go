@@ -105,7 +105,7 @@ func loadContent(s *suite) {
 	s.noError("DeleteCAS", other.DeleteCAS(ctx, list[6].Id, list[6].Version))
 }
 
-// loadAllOrNothing loads rows of which some cannot be loaded.
+// loadAllOrNothing loads valid and invalid rows together.
 func loadAllOrNothing(s *suite) {
 	l := extension[driver.Bulk](s, s.b)
 	_, other := movables(s)

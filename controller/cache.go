@@ -63,15 +63,7 @@ func (c *cache) rows(t *resourcepb.Type, index string, args []any) (iter.Seq[*ro
 		k.Group, k.Kind = t.GetGroup(), t.GetKind()
 		return c.rowsByID(t, k)
 	}
-	i, err := c.informerOf(t)
-	if err != nil {
-		return nil, err
-	}
-	at := slices.IndexFunc(i.indexes, func(x *Index) bool { return x.name == index })
-	if at < 0 {
-		return nil, fmt.Errorf("the type %s has no index %q", typeName(t), index)
-	}
-	k, isPrefix, err := i.indexes[at].query(args)
+	i, k, isPrefix, err := c.indexQuery(t, index, args)
 	if err != nil {
 		return nil, err
 	}
@@ -81,6 +73,19 @@ func (c *cache) rows(t *resourcepb.Type, index string, args []any) (iter.Seq[*ro
 		to = string(key.PrefixEnd([]byte(from)))
 	}
 	return i.copy.View().Between(from, to), nil
+}
+
+// indexQuery returns the informer of a type, and what the query of one of its indexes returns.
+func (c *cache) indexQuery(t *resourcepb.Type, index string, args []any) (i *informer, k string, isPrefix bool, err error) {
+	if i, err = c.informerOf(t); err != nil {
+		return nil, "", false, err
+	}
+	at := slices.IndexFunc(i.indexes, func(x *Index) bool { return x.name == index })
+	if at < 0 {
+		return nil, "", false, fmt.Errorf("the type %s has no index %q", typeName(t), index)
+	}
+	k, isPrefix, err = i.indexes[at].query(args)
+	return i, k, isPrefix, err
 }
 
 // rowsByID returns the row of a complete id, and the rows of a tenancy for an id without a name.
@@ -110,15 +115,7 @@ func (c *cache) parents(t *resourcepb.Type, index string, args []any) (iter.Seq[
 	if index == IDIndex {
 		return c.rows(t, index, args)
 	}
-	i, err := c.informerOf(t)
-	if err != nil {
-		return nil, err
-	}
-	at := slices.IndexFunc(i.indexes, func(x *Index) bool { return x.name == index })
-	if at < 0 {
-		return nil, fmt.Errorf("the type %s has no index %q", typeName(t), index)
-	}
-	k, _, err := i.indexes[at].query(args)
+	i, k, _, err := c.indexQuery(t, index, args)
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ const (
 	// IDIndex finds a resource by an id or a reference. With List, an empty name selects the tenancy, and an empty namespace or partition, too,
 	// selects everything below.
 	IDIndex = "id"
-	// OwnerIndex finds the resources of an owner by its id. Without a uid it finds those of every incarnation.
+	// OwnerIndex finds the resources of an owner by its id. Without a uid it finds the resources of all owners with the same name.
 	OwnerIndex = "owner"
 )
 

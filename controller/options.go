@@ -15,7 +15,7 @@ type Options struct {
 	Leases storage.Backend
 	// Name is the name of this process in leases: the host and the process id.
 	Name string
-	// LeaseTTL is the time after which another process takes over from a holder that is dead: 15 s.
+	// LeaseTTL is the lifetime of a lease that is not renewed. Default: 15 s.
 	LeaseTTL time.Duration
 	// Drain is the time that running reconciles have after Run was stopped, before their contexts end: 30 s.
 	Drain time.Duration

@@ -159,7 +159,7 @@ func (p *process) tick() <-chan struct{} {
 	return p.tickCh
 }
 
-// isWantedHolder reports whether this process is the wanted holder of a shard: the one with the highest hash among the live processes. known is
+// isWantedHolder reports whether this process is the wanted holder of a shard: it has the highest hash of all live processes. known is
 // false until this process is one of them.
 func (p *process) isWantedHolder(controller string, shard int) (wanted, known bool) {
 	p.mu.Lock()

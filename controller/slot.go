@@ -92,7 +92,7 @@ func (r *runner) awaitUnwanted(ctx context.Context, number int, after time.Durat
 	}
 }
 
-// hold runs a task while this process holds a lease. It gives up a shard that another process should hold; shards move one at a time.
+// hold runs a task while this process holds a lease. It gives a shard up if the shard belongs to another process. Shards of a process move one by one.
 func (r *runner) hold(ctx context.Context, number int, tenure *lease.Tenure) {
 	if r.controller.placement.shards == 1 {
 		r.serve(ctx, number, tenure, nil)

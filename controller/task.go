@@ -58,7 +58,7 @@ func (t *task) initialize(ctx context.Context) {
 	}
 }
 
-// enqueueAll queues all managed resources with low priority: those of the copy, and those that had one.
+// enqueueAll queues all managed resources with low priority, and the delayed keys, whose resources may be deleted.
 func (t *task) enqueueAll(owns func(key.Key) bool) {
 	t.queue.AddDelayed()
 	for r := range t.managedInformer.all() {

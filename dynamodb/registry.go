@@ -156,7 +156,7 @@ func (r *registry) refresh(ctx context.Context) error {
 	return nil
 }
 
-// checkStore compares the item that describes the store with the one at opening.
+// checkStore compares the store's description with the one at opening.
 func (r *registry) checkStore(it item) error {
 	if !bytes.Equal(it.bytes(attrStoreID), r.store[:]) {
 		return errOtherStore

@@ -14,7 +14,7 @@ type recorder struct {
 	retries, units, readSizes *telemetry.Series
 }
 
-// start starts the recording of what a handle does.
+// start creates the recorder of a handle.
 func (r *recorder) start(o *Options) {
 	r.Recorder = telemetry.New(o.Telemetry, "aws.dynamodb", strings.TrimSuffix(o.Table+"/"+o.Prefix, "/"))
 	r.retries, r.units = r.Series(telemetry.Retries), r.Series(telemetry.Capacity)

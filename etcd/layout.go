@@ -233,8 +233,8 @@ func (l *layout) keyRange(f *key.Filter) (from, to []byte) {
 	return from, key.PrefixEnd(from)
 }
 
-// fenceKey holds the driver.Fence of a closed store. Each transaction that changes resources has the condition that fenceKey does not
-// exist, or that it has the revision at which it admits the transaction's guard.
+// fenceKey holds the driver.Fence of a closed store. Each transaction that changes resources checks that fenceKey does not exist, or that
+// it has the revision at which it admits the transaction's guard.
 func (l *layout) fenceKey() string { return string(l.meta) + "moved" }
 
 // epochKey is written whenever the fence is set or removed, and never deleted. Its mod revision is the epoch of the fence. Each change of

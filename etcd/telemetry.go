@@ -19,7 +19,7 @@ type recorder struct {
 	publishedRevision atomic.Int64 // the last revision that the feed has published; 0 while it does not run
 }
 
-// start starts the recording of what a handle does. newest is the newest revision that the handle knows.
+// start creates the recorder of a handle. newest is the newest revision that the handle knows.
 func (r *recorder) start(opts *Options, newest *atomic.Int64) {
 	r.Recorder = telemetry.New(opts.Telemetry, "etcd", opts.Prefix)
 	r.retries, r.lostAnswers = r.Series(telemetry.Retries), r.Series(telemetry.LostAnswers)

@@ -66,7 +66,7 @@ func (g *gate) undo(ctx context.Context) error {
 	return g.store.SetFence(ctx, nil)
 }
 
-// owns reports whether a fence is that of this migration. The target of one migration has no other that admits the tool.
+// owns reports whether a fence belongs to this migration.
 func (g *gate) owns(f driver.Fence) bool {
 	return f.Admits == g.fence.Admits && (f.Admits != "" || f.Target == g.fence.Target)
 }

@@ -29,9 +29,9 @@ type Step struct {
 	Name string
 	// Oldest is the oldest version whose programs work with the store after the step.
 	Oldest int
-	// Lock says which locks the step takes, and what waits for them.
+	// Lock names the locks that the step takes, and the statements that wait for them.
 	Lock string
-	// Duration says what the duration of the step depends on.
+	// Duration is "constant", or names what the duration grows with.
 	Duration string
 	// SQL is the text that is executed.
 	SQL string
@@ -84,9 +84,9 @@ var steps = func() (all []step) {
 var heading = regexp.MustCompile(`(?m)^-- (lock|duration|oldest program): (.+)$`)
 
 // locksOfNewTables describes the locks of the step that creates a store.
-const locksOfNewTables = "none that another program waits for: the tables are new"
+const locksOfNewTables = "none on existing tables"
 
-// newStep returns a step. Without headings its text creates a store: it takes no lock that another program waits for.
+// newStep returns a step. A text without headings creates a store, and takes no locks on existing tables.
 func newStep(name, text string) step {
 	s := step{
 		Step:     Step{Name: name, Lock: locksOfNewTables, Duration: "constant"},

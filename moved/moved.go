@@ -14,7 +14,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Resolve opens the store to which another one has moved. It adds the credentials. The Backend closes the result.
+// Resolve opens the target of a move, with the credentials that the error lacks. The Backend closes the result.
 type Resolve func(ctx context.Context, to *storage.MovedError) (storage.Backend, error)
 
 // Backend is a store that follows its moves. It implements [storage.Backend], [storage.Pager], [storage.Resumer] and [storage.Transactor].

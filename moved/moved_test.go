@@ -175,7 +175,7 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// TestLateReaders uses handles of a store that has moved: one that was opened before the move, and one opened after it.
+// TestLateReaders uses two handles of a moved store. One was opened before the move, the other after it.
 func TestLateReaders(t *testing.T) {
 	t.Parallel()
 	url, target := sqliteURL(t), memoryURL(t)

@@ -34,7 +34,7 @@ type horizon struct {
 	changes int64
 }
 
-// start starts the recording of what a handle does.
+// start creates the recorder of a handle.
 func (r *recorder) start(opts *Options, pool *pgxpool.Pool) {
 	// The semantic conventions join the names of the database and of the schema.
 	r.Recorder = telemetry.New(opts.Telemetry, "postgresql", pool.Config().ConnConfig.Database+"|"+opts.Schema)

@@ -87,7 +87,7 @@ func New(b storage.Backend, r *registry.Registry, o *Options) *Server {
 	return s
 }
 
-// SetTypes replaces the types of the server. Calls that are active keep the types with which they began, and so do open streams.
+// SetTypes replaces the types of the server. Running calls and open streams keep the old types.
 func (s *Server) SetTypes(r *registry.Registry) { s.types.Store(r) }
 
 // allTenancies implements Tenancies: every tenancy exists.

@@ -15,7 +15,7 @@ type recorder struct {
 	changes    atomic.Int64 // in history, after the last commit of this handle; 0 before it
 }
 
-// start starts the recording of what a handle does. connections returns the numbers of idle and of all open reading connections.
+// start creates the recorder of a handle. connections returns the numbers of idle and of all open reading connections.
 func (r *recorder) start(o *Options, path string, connections func() (idle, open int)) {
 	r.Recorder = telemetry.New(o.Telemetry, "sqlite", path)
 	r.batchSizes = r.Series(telemetry.BatchSize, attribute.String(telemetry.OperationName, telemetry.Write.String()))

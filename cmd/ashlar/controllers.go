@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -98,7 +97,7 @@ func (p *printer) controllers(all []controller.Status, now time.Time) error {
 		case "name":
 			err = p.line([]byte(s.Controller))
 		default:
-			err = p.controller(s)
+			err = p.value("a controller", s)
 		}
 		if err != nil {
 			return err
@@ -113,15 +112,4 @@ func age(since, now time.Time) string {
 		return "-"
 	}
 	return now.Sub(since).Round(time.Second).String()
-}
-
-func (p *printer) controller(s controller.Status) error {
-	text, err := json.Marshal(s)
-	if err != nil {
-		return fmt.Errorf("render a controller: %w", err)
-	}
-	if p.format == "yaml" {
-		return p.yaml(text)
-	}
-	return p.line(text)
 }

@@ -158,6 +158,18 @@ func (p *printer) yaml(text []byte) error {
 	return err
 }
 
+// value prints a value as JSON, or as YAML in this format. what names it in an error.
+func (p *printer) value(what string, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("render %s: %w", what, err)
+	}
+	if p.format == "yaml" {
+		return p.yaml(text)
+	}
+	return p.line(text)
+}
+
 func (p *printer) row(cells ...string) error {
 	_, err := fmt.Fprintln(p.table, strings.Join(cells, "\t"))
 	return err

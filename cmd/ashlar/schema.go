@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"strings"
@@ -44,16 +43,10 @@ func schemaStatusCommand(a *cli.App) *cobra.Command {
 				if err != nil {
 					return fmt.Errorf("schema status: %w", err)
 				}
-				text, err := json.Marshal(map[string]any{"schema": s.Name, "version": s.Version, "latest": s.Latest, "oldest": s.Oldest})
-				if err != nil {
-					return fmt.Errorf("render the status: %w", err)
-				}
 				p := newPrinter(out.format, a.Out)
 				switch out.format {
-				case "json":
-					err = p.line(text)
-				case "yaml":
-					err = p.yaml(text)
+				case "json", "yaml":
+					err = p.value("the status", map[string]any{"schema": s.Name, "version": s.Version, "latest": s.Latest, "oldest": s.Oldest})
 				case "name":
 					err = p.line([]byte(cli.Printable(s.Name)))
 				default:

@@ -35,7 +35,7 @@ func (f *serveFlags) add(cmd *cobra.Command) {
 	flags.DurationVar(&f.config.Drain, "drain", 10*time.Second, "maximum time for running calls when the server stops")
 	flags.DurationVar(&f.config.DrainDelay, "drain-delay", 0, "how long requests are served after a stop signal, while probes report not ready")
 	flags.DurationVar(&f.config.ReadyTimeout, "ready-timeout", 2*time.Second, "how long a probe waits for the store")
-	flags.StringVar(&f.configFile, "config", "", "YAML file with the flags, which those of the command line override")
+	flags.StringVar(&f.configFile, "config", "", "YAML file with values for the flags; flags of the command line override it")
 	flags.BoolVar(&f.check, "check", false, "check the configuration and its files, and end")
 	flags.BoolVar(&f.schema, "config-schema", false, "print the JSON schema of the configuration file, and end")
 	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -86,22 +85,11 @@ func (p *printer) types(counts []typeCount) error {
 		case "name":
 			err = p.line([]byte(name))
 		default:
-			err = p.typeCount(c)
+			err = p.value("a type", c)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (p *printer) typeCount(c typeCount) error {
-	text, err := json.Marshal(c)
-	if err != nil {
-		return fmt.Errorf("render a type: %w", err)
-	}
-	if p.format == "yaml" {
-		return p.yaml(text)
-	}
-	return p.line(text)
 }

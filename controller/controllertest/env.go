@@ -61,7 +61,7 @@ func run(t testing.TB, types *registry.Registry, backend storage.Backend, f func
 }
 
 // Settle blocks until nothing happens before time passes: all events have arrived, and all queues are empty, except for delayed work. It must be
-// called in a bubble. The service repeats a call that conflicted with another one after a pause: sleep first if reconciles may conflict.
+// called in a bubble. After a conflict the service pauses before it repeats the call, so sleep first if reconciles may conflict.
 func (e *Env) Settle() { synctest.Wait() }
 
 // Process is a process that runs controllers.

@@ -37,7 +37,7 @@ func TestRegisterChecksTheNamesOfLeases(t *testing.T) {
 	}
 }
 
-// A tenancy without a namespace has the one that the service completes.
+// The service adds a missing namespace to a tenancy, and so does WithTenancy.
 func TestTenancyIsCompleted(t *testing.T) {
 	t.Parallel()
 	Run(t, nil, func(e *Env) {

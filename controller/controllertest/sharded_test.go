@@ -13,10 +13,10 @@ import (
 	"github.com/ashlar-dev/storage/controller/controllertest"
 )
 
-// shards is so large that each of three processes has some: the chance that one has none is 1 in 100 million.
+// shards is large, so that each of three processes has some. The probability of an idle process is 1 in 100 million.
 const shards = 48
 
-// reconciledBy records which process has reconciled each set last, and at which value.
+// reconciledBy records the last reconcile of each set: its process and the value.
 type reconciledBy struct {
 	mu   sync.Mutex
 	last map[string]string

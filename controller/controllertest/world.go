@@ -94,7 +94,7 @@ func (w *world) startWithClient(client resourcegrpc.ResourceServiceClient, c *co
 	return w.Env.start(client, &controller.Options{LeaseTTL: time.Second, Logger: slog.New(slog.DiscardHandler)}, c)
 }
 
-// eventually waits until a condition holds. After a minute it reports that it does not.
+// eventually waits until a condition holds. After the timeout of the rule it reports a violation.
 func (w *world) eventually(condition string, holds func() bool) bool {
 	w.reporter.Helper()
 	pause := 2 * time.Millisecond

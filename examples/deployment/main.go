@@ -1,6 +1,6 @@
 // Command deployment is a deployment controller: deployments own replica sets, and these own pods. It scales them up and down, and rolls out new
-// templates. It works on the resources of examples/boutique. Start it on several machines, or several times: each controller runs in one process
-// at a time, and another process takes over if that one dies.
+// templates. It works on the resources of examples/boutique. Start it several times, on one machine or on several: each controller runs in one
+// process, and if that process dies, in the next one.
 //
 //	go run ./examples/deployment -name first sqlite:shop.db
 package main
@@ -29,7 +29,7 @@ import (
 
 func main() {
 	name := flag.String("name", "", "the name of this process in leases")
-	ttl := flag.Duration("ttl", 15*time.Second, "the time after which another process takes over from a dead one")
+	ttl := flag.Duration("ttl", 15*time.Second, "lifetime of a lease: how long the work of a dead process rests")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

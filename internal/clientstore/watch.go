@@ -51,7 +51,7 @@ func isFinal(err error) bool {
 	return errors.Is(err, storage.ErrClosed)
 }
 
-// watch is a sequence of streams, each of which continues behind the last event of the one before. One goroutine calls Next.
+// watch is a sequence of streams, where each stream continues after the last event of the previous one. One goroutine calls Next.
 type watch struct {
 	store        *Store
 	hasBookmarks bool
@@ -74,8 +74,8 @@ const (
 	maxPause = 5 * time.Second
 )
 
-// bookmarkInterval is the interval of the bookmarks that the service sends without a request. A stream's first bookmark comes at once, and only
-// that one is needed.
+// bookmarkInterval is the interval of the bookmarks that the service sends without a request. Only the
+// first one is needed, which the service sends at once.
 const bookmarkInterval = 24 * time.Hour
 
 // open opens the next stream. It respects ctx during the call only.

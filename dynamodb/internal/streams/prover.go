@@ -90,8 +90,8 @@ func (p *prover) requestProof() uint64 {
 	return n
 }
 
-// wait waits for a proof that began after a moment, by the local clock. It also returns without one at until, or if the proof gives
-// up. The error is for a reader that has stopped, and for the context's end.
+// wait waits for a proof that began after a moment, by the local clock. Without a proof it returns at the time
+// until, or when the proof gives up. The error reports a reader that has stopped, or the context's end.
 func (p *prover) wait(ctx context.Context, moment, until time.Time, stopped <-chan struct{}) error {
 	p.mu.Lock()
 	fresh := p.completedProof > 0 && p.since.After(moment)
@@ -324,7 +324,7 @@ func (p *prover) proving() (bool, time.Duration) {
 	return p.startedProof > p.completedProof && !p.gaveUp, time.Since(p.began)
 }
 
-// forget drops what is known of shards that are not in a position.
+// forget drops the state of shards that a position does not contain.
 func (p *prover) forget(pos *Position) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

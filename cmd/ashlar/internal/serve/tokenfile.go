@@ -133,7 +133,7 @@ func (r *yamlReader) sum(n *yaml.Node) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// time reads the time at which a token expires.
+// time reads the expiry of a token.
 func (r *yamlReader) time(n *yaml.Node) time.Time {
 	at, err := time.Parse(time.RFC3339, r.text(n))
 	if err != nil {
