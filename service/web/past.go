@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -36,6 +37,9 @@ func (h *handler) readAt(w http.ResponseWriter, r *request, revision int64) erro
 		return errNoHistory
 	}
 	id := r.target.id(r.query)
+	if id.GetTenancy().GetPartition() == storage.Wildcard || id.GetTenancy().GetNamespace() == storage.Wildcard {
+		return refuse(http.StatusBadRequest, "a partition or namespace is %q: a read needs one tenancy", storage.Wildcard)
+	}
 	got, err := h.history.ListAt(r.Context(), &resourcepb.ListAtRequest{
 		Type: id.GetType(), Tenancy: id.GetTenancy(), NamePrefix: id.GetName(), Revision: revision, Limit: 1,
 	})

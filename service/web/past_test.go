@@ -66,6 +66,9 @@ func TestPast(t *testing.T) {
 		require.Equal(t, []string{"changed a 1-2", "deleted a 2-"}, changeLines(t, s.unchecked().get(fmt.Sprintf("/demo/v1/album?changes&after=%d", first))))
 		require.Equal(t, []string{"created a -1", "created ab -"}, changeLines(t, s.unchecked().get(fmt.Sprintf("/demo/v1/album?changes&until=%d", first))))
 		require.Equal(t, http.StatusGone, s.get(fmt.Sprintf("%s?at=%d", a, newest()+100)).code)
+		wildcard := s.get(at(a) + "&ns=*")
+		require.Equal(t, s.get(a+"?ns=*").code, wildcard.code)
+		require.Contains(t, wildcard.message(t), "a read needs one")
 		for path, want := range map[string]string{
 			a + "?at=0": "expected a revision", "/demo/v1/album?at=x": "expected a revision", "/demo/v1/album?changes&limit=1": "unknown query parameter \"limit\"",
 			"/demo/v1/album?after=1&limit=1": "unknown query parameter \"after\"", a + "/history?at=1": "unknown query parameter \"at\"",
