@@ -109,3 +109,38 @@ func TestEarlyWriterBeforeTheFence(t *testing.T) {
 		t.Errorf("the target has %v", got)
 	}
 }
+
+// TestKilledBesideEarlyWriter kills the tool at each of its steps after it has found the target written to. Another tool finds this too, and
+// leaves the target open.
+func TestKilledBesideEarlyWriter(t *testing.T) {
+	t.Parallel()
+	for at, more := 0, true; more; at++ {
+		from, to := fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
+		fill(t, from, []*resourcepb.Resource{small("a", "1")})
+		tap := newTap()
+		more = false
+		tap.at = func(step int, before bool, what string) error {
+			if what == "to fence" && before && contents(t, to)["own"] == "" {
+				write(t, to, small("own", "1"))
+			}
+			if step == at && before {
+				more = true
+				tap.die()
+			}
+			return nil
+		}
+		o := quick(Options{Live: true, CutoverLag: time.Hour})
+		if _, err := Run(limited(t), from, &tapped{Backend: to, tap: tap, role: "to"}, o); err == nil {
+			t.Fatalf("step %d: the migration ended without an error", at)
+		}
+		if contents(t, to)["own"] == "" {
+			continue // the tool has not closed the target yet
+		}
+		if _, err := Run(limited(t), from, to, o); !errors.Is(err, ErrNotEmpty) {
+			t.Errorf("step %d: another tool: %v, expected ErrNotEmpty", at, err)
+		}
+		if _, err := to.WriteCAS(limited(t), small("late", "1")); err != nil {
+			t.Errorf("step %d: the target is closed: %v", at, err)
+		}
+	}
+}

@@ -54,8 +54,11 @@ func (m *migration) prepareTarget(ctx context.Context) (err error) {
 			return fmt.Errorf("target: %w", err)
 		}
 		if !empty {
-			err := m.enter(ctx, phaseAborted, "")
-			return errors.Join(ErrNotEmpty, err, m.targetGate.open(ctx))
+			// The target is opened first: nothing would open the target of an aborted migration.
+			if err = m.targetGate.open(ctx); err == nil {
+				err = m.enter(ctx, phaseAborted, "")
+			}
+			return errors.Join(ErrNotEmpty, err)
 		}
 	}
 	return m.enter(ctx, Copying, now.Cursor)
