@@ -146,7 +146,7 @@ func abortable(s *state, source string) error {
 	case s.Source != source:
 		return fmt.Errorf("%w: it has another source, %s; if one of the stores was restored from a backup, force the abort (ForceAbort, --force)", ErrBusy, s.From)
 	case s.Phase == Opening:
-		return fmt.Errorf("%w: the target has all contents already: run the migration again to open it", storage.ErrInvalid)
+		return fmt.Errorf("%w: the target has all contents already: run the migration again to open it, or unfence it if the source is lost", storage.ErrInvalid)
 	case s.Phase == Complete:
 		return fmt.Errorf("%w: the migration is complete; to go back, unfence the old store and migrate into it with Mirror", storage.ErrInvalid)
 	}
