@@ -322,7 +322,7 @@ func calls(b storage.Backend, stored *resourcepb.Resource) map[string]func(conte
 func TestSilentIntroduction(t *testing.T) {
 	t.Parallel()
 	proxy, through, direct := behindProxy(t)
-	trap := proxy.HoldAnswer([]byte("clock_timestamp(), pg_backend_pid()"))
+	trap := proxy.HoldAnswer([]byte("::bigint, pg_backend_pid(), ("))
 	created := fixture.Write(t, through, fixture.Resource("one", "v"))
 	sprung(t, trap)
 	if got := read(t, direct, created.Id); !proto.Equal(got, created) {
