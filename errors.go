@@ -103,6 +103,9 @@ type DamagedError struct {
 	ID *resourcepb.ID
 	// Version is the version of the damaged resource, which WriteCAS and DeleteCAS accept while it is stored; "" if there is none.
 	Version string
+	// Data is what the database stores under the key, as far as it could be read, for a repair by hand. It may contain secrets, and it is
+	// no part of the error's text.
+	Data []byte
 	// Err is the cause.
 	Err error
 }

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 
@@ -69,6 +70,9 @@ func checkDamage(s *suite, data []byte) {
 	damaged := readDamaged(s, id)
 	if damaged == nil {
 		return
+	}
+	if !bytes.HasSuffix(damaged.Data, data) {
+		s.Errorf("the error of Read has the stored data %x, want %x", damaged.Data, data)
 	}
 	anew := damageThing("damaged")
 	if anew.Id.Uid = damaged.ID.GetUid(); anew.Id.Uid == "" {

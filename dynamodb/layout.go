@@ -450,21 +450,21 @@ func (l layout) head(it item) (*headItem, error) {
 	uid := it.bytes(attrUid)
 	s, ok := parseRing(it.bytes(attrVersion))
 	if !ok || s.parts > maxParts {
-		return nil, codec.DamageError(k, string(uid), "", errors.New("the item has no readable version"))
+		return nil, codec.DamageError(k, string(uid), "", it.bytes(attrData), errors.New("the item has no readable version"))
 	}
 	return &headItem{key: k, ring: s, live: uid != nil, uid: string(uid), packedData: it.bytes(attrData)}, nil
 }
 
 // damageError returns the error for damaged data of the head's resource.
-func (h *headItem) damageError(err error) error {
-	return codec.DamageError(h.key, h.uid, h.ring.version(), err)
+func (h *headItem) damageError(data []byte, err error) error {
+	return codec.DamageError(h.key, h.uid, h.ring.version(), data, err)
 }
 
 // decode returns the resource of a head and its packed data.
 func (h *headItem) decode(packed []byte) (*resourcepb.Resource, error) {
 	data, err := unpack(packed)
 	if err != nil {
-		return nil, h.damageError(err)
+		return nil, h.damageError(packed, err)
 	}
 	return h.decodeUnpacked(data)
 }
@@ -475,9 +475,9 @@ func (h *headItem) decodeUnpacked(data []byte) (*resourcepb.Resource, error) {
 	var damaged *storage.DamagedError
 	switch {
 	case errors.As(err, &damaged):
-		return nil, h.damageError(damaged.Err)
+		return nil, h.damageError(data, damaged.Err)
 	case err == nil && res.GetId().GetUid() != h.uid:
-		return nil, h.damageError(fmt.Errorf("the resource has the uid %q", res.GetId().GetUid()))
+		return nil, h.damageError(data, fmt.Errorf("the resource has the uid %q", res.GetId().GetUid()))
 	}
 	return res, err
 }

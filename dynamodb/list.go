@@ -293,7 +293,7 @@ func (l *lister) decodable(ctx context.Context, h *headItem) ([]byte, error) {
 	}
 	data, err := unpack(packed)
 	if err != nil {
-		return nil, h.damageError(err)
+		return nil, h.damageError(packed, err)
 	}
 	_, err = h.decodeUnpacked(data)
 	return data, err
@@ -314,7 +314,7 @@ func (d *damage) error() error {
 	if err != nil {
 		return err
 	}
-	return codec.DamageError(k, d.Uid, d.Version, errors.New(d.Cause))
+	return codec.DamageError(k, d.Uid, d.Version, nil, errors.New(d.Cause))
 }
 
 // snapshot is a driver.Snapshot of spooled rows.

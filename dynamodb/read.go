@@ -155,7 +155,7 @@ func (r *reader) gather(ctx context.Context, h *headItem) ([]byte, error) {
 	size := len(h.packedData)
 	for _, p := range parts {
 		if p == nil {
-			return nil, h.damageError(errPartsGone)
+			return nil, h.damageError(h.packedData, errPartsGone)
 		}
 		size += len(p)
 	}

@@ -148,12 +148,12 @@ func (l *layout) decode(kv *mvccpb.KeyValue) (key.Key, *resourcepb.Resource, err
 func (l *layout) decodeValue(k key.Key, kv *mvccpb.KeyValue) (*resourcepb.Resource, error) {
 	damaged := func() string { return l.version(k, "", base{rev: kv.ModRevision}) }
 	if len(kv.Value) < valueHeader || kv.Value[0] != valueFormat {
-		return nil, codec.DamageError(k, "", damaged(), errors.New("the format of the value is unknown to this program"))
+		return nil, codec.DamageError(k, "", damaged(), kv.Value, errors.New("the format of the value is unknown to this program"))
 	}
 	res, err := codec.AdoptOf(k, kv.Value[valueHeader:], "")
 	var cause *storage.DamagedError
 	if errors.As(err, &cause) {
-		cause.Version = damaged()
+		cause.Version, cause.Data = damaged(), kv.Value
 	}
 	if err != nil {
 		return nil, err

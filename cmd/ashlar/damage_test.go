@@ -1,6 +1,9 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -32,7 +35,7 @@ func TestDeleteDamaged(t *testing.T) {
 	require.NotContains(t, c.ok("", "list", "*"), "broken")
 }
 
-// fsck reports every damaged resource and deletes them on request.
+// fsck reports every damaged resource. On request it writes what was stored to a file, and deletes them.
 func TestFsck(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
@@ -52,9 +55,21 @@ func TestFsck(t *testing.T) {
 	for _, name := range []string{"broken-1", "broken-2"} {
 		require.Equal(t, 1, strings.Count(r.out, "core/ConfigMap/"+name+" in default/default, version "), r.out)
 	}
-	deleted := c.ok("", "fsck", "--delete")
-	require.Equal(t, 2, strings.Count(deleted, ", deleted: "), deleted)
-	require.Contains(t, deleted, "checked 2 resources\n")
+	file := filepath.Join(t.TempDir(), "damaged.jsonl")
+	require.Equal(t, cli.ExitFailed, c.run("", "fsck", "--quarantine", filepath.Join(file, "none")).code)
+	require.Contains(t, c.run("", "fsck").err, "2 damaged", "nothing is deleted without a quarantine")
+	moved := c.ok("", "fsck", "--quarantine", file)
+	require.Equal(t, 2, strings.Count(moved, ", moved to the quarantine: "), moved)
+	require.Contains(t, moved, "checked 2 resources\n")
 	require.Equal(t, "checked 2 resources\n", c.ok("", "fsck"))
 	require.Equal(t, []string{"core/ConfigMap/a", "core/ConfigMap/z"}, lines(c.ok("", "list", "*", "-o", "name")))
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	for i, line := range lines(string(text)) {
+		var q quarantined
+		require.NoError(t, json.Unmarshal([]byte(line), &q))
+		require.Equal(t, []any{"core/ConfigMap", "default", fmt.Sprintf("broken-%d", i+1), []byte{0xff}}, []any{q.Type, q.Namespace, q.Name, q.Data})
+		require.NotEmpty(t, q.Uid)
+		require.NotEmpty(t, q.Version)
+	}
 }

@@ -14,35 +14,43 @@ import (
 )
 
 func fsckCommand(a *cli.App) *cobra.Command {
-	var remove bool
+	var file string
 	cmd := &cobra.Command{
 		Use:   "fsck",
-		Short: "Find damaged resources, with --delete delete them",
+		Short: "Find damaged resources, with --quarantine move them to a file",
 		Long: `Find damaged resources: those whose stored bytes cannot be decoded, or are another resource. Each of them makes lists and watches fail that
-cover it. With --delete they are deleted at the version that was found; restore them from a backup afterwards. Without it the command
-fails if there are any.`,
+cover it. Without --quarantine the command fails if there are any.
+
+With --quarantine each damaged resource is appended to a file, with the bytes that were stored, as a line of JSON. Then it is deleted from the
+store, if it still has the version that was found. Open watches of its type end, so that their programs list again. The resources that it
+owned stay. Restore it from a backup afterwards.`,
 		Example: `  ashlar fsck
-  ashlar fsck --delete`,
+  ashlar fsck --quarantine damaged.jsonl`,
 		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.OnStore(cmd, cli.Existing, func(ctx context.Context, backend storage.Backend) error {
-				return (&checker{a: a, backend: backend, remove: remove, damagedKeys: map[key.Key]bool{}}).check(ctx)
+				q, err := openQuarantine(file)
+				if err != nil {
+					return err
+				}
+				defer q.close()
+				return (&checker{a: a, backend: backend, quarantine: q, damagedKeys: map[key.Key]bool{}}).check(ctx)
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&remove, "delete", false, "delete the damaged resources")
+	cmd.Flags().StringVar(&file, "quarantine", "", "append the damaged resources to this file and delete them")
 	return cmd
 }
 
 // checker finds damaged resources.
 type checker struct {
-	a       *cli.App
-	backend storage.Backend
-	remove  bool
+	a          *cli.App
+	backend    storage.Backend
+	quarantine *quarantine // nil: report only
 
 	damagedKeys map[key.Key]bool // damaged resources
-	remaining   int              // damaged resources that were not deleted
+	remaining   int              // damaged resources that are still stored
 	healthy     int
 }
 
@@ -77,50 +85,80 @@ func (c *checker) check(ctx context.Context) error {
 	}
 }
 
-// report prints a damaged resource, and deletes it on request. A list may find a resource repeatedly.
+// report prints a damaged resource, and moves it to the quarantine on request. A list may find a resource repeatedly.
 func (c *checker) report(ctx context.Context, d *storage.DamagedError) error {
 	k := key.Of(d.ID)
 	if c.damagedKeys[k] {
 		return nil
 	}
 	c.damagedKeys[k] = true
-	state := "damaged"
-	switch {
-	case !c.remove:
-		c.remaining++
-	case d.Version == "":
-		state = "not deleted, because its version is lost"
-		c.remaining++
-	default:
-		if err := c.delete(ctx, d); err != nil {
-			return fmt.Errorf("delete %s: %w", cli.FullName(d.ID), err)
+	state, failure := "damaged", error(nil)
+	if c.quarantine != nil {
+		if state, failure = c.move(ctx, d); failure != nil {
+			state = "not moved"
 		}
-		state = "deleted"
+	}
+	if state != stateMoved && state != stateGone {
+		c.remaining++
 	}
 	_, err := fmt.Fprintf(c.a.Out, "%s in %s/%s, version %s, %s: %v\n", cli.FullName(d.ID), cli.Printable(d.ID.GetTenancy().GetPartition()),
 		cli.Printable(d.ID.GetTenancy().GetNamespace()), cli.Printable(d.Version), state, d.Err)
-	return err
+	return errors.Join(failure, err)
 }
 
-// delete deletes a damaged resource at the version that was found. The error of a list lacks the uid, which the error of a read has.
-func (c *checker) delete(ctx context.Context, found *storage.DamagedError) error {
-	_, err := c.backend.Read(ctx, storage.StrongConsistency, found.ID)
-	var damaged *storage.DamagedError
+// The states of a damaged resource that is not stored any more.
+const (
+	stateMoved = "moved to the quarantine"
+	stateGone  = "not stored any more"
+)
+
+// move writes a damaged resource to the quarantine and then deletes it at the version that was found. It returns the state of the resource. The
+// error of a list lacks the uid, which the error of a read has.
+func (c *checker) move(ctx context.Context, found *storage.DamagedError) (state string, err error) {
+	damaged, err := c.read(ctx, found.ID)
 	switch {
-	case errors.Is(err, storage.ErrNotFound):
-		return nil
-	case errors.As(err, &damaged) && damaged.Version == found.Version:
-		return c.backend.DeleteCAS(ctx, damaged.ID, damaged.Version)
-	case err == nil, damaged != nil:
-		return storage.ErrCASFailure // it was overwritten in the meantime
+	case err != nil:
+		return "", fmt.Errorf("read %s: %w", cli.FullName(found.ID), err)
+	case damaged == nil:
+		return stateGone, nil
+	case damaged.Version == "":
+		return "not moved, because its version is lost", nil
 	}
-	return err
+	if err := c.quarantine.add(damaged); err != nil {
+		return "", err
+	}
+	if err := c.backend.DeleteCAS(ctx, damaged.ID, damaged.Version); errors.Is(err, storage.ErrCASFailure) {
+		return "not moved, because it was written meanwhile", nil
+	} else if err != nil {
+		return "", fmt.Errorf("delete %s: %w", cli.FullName(found.ID), err)
+	}
+	// A deletion with another uid than the stored one, which may be lost, does nothing.
+	if remaining, err := c.read(ctx, found.ID); err != nil {
+		return "", fmt.Errorf("read %s: %w", cli.FullName(found.ID), err)
+	} else if remaining != nil && remaining.Version == damaged.Version {
+		return "not moved, because its uid is lost", nil
+	}
+	return stateMoved, nil
+}
+
+// read returns the damage of a resource, nil if it is not stored or is not damaged.
+func (c *checker) read(ctx context.Context, id *resourcepb.ID) (*storage.DamagedError, error) {
+	_, err := c.backend.Read(ctx, storage.StrongConsistency, id)
+	var damaged *storage.DamagedError
+	var mismatch storage.GroupVersionMismatchError
+	switch {
+	case errors.As(err, &damaged):
+		return damaged, nil
+	case err == nil, errors.Is(err, storage.ErrNotFound), errors.As(err, &mismatch):
+		return nil, nil
+	}
+	return nil, err
 }
 
 // end prints the result.
 func (c *checker) end() error {
 	if c.remaining > 0 {
-		return fmt.Errorf("the store has %d damaged resources: delete them by ashlar fsck --delete, or overwrite them", c.remaining)
+		return fmt.Errorf("the store has %d damaged resources: move them to a file by ashlar fsck --quarantine FILE, or overwrite them", c.remaining)
 	}
 	_, err := fmt.Fprintf(c.a.Out, "checked %d resources\n", c.healthy)
 	return err

@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -13,13 +14,13 @@ import (
 // *storage.DamagedError: corrupted data may decode, for example as a resource without a name.
 func DecodeOf(k key.Key, data []byte, version string) (*resourcepb.Resource, error) {
 	res, err := Decode(data, version)
-	return belonging(k, version, res, err)
+	return belonging(k, data, version, res, err)
 }
 
 // AdoptOf is DecodeOf with Adopt instead of Decode.
 func AdoptOf(k key.Key, data []byte, version string) (*resourcepb.Resource, error) {
 	res, err := Adopt(data, version)
-	return belonging(k, version, res, err)
+	return belonging(k, data, version, res, err)
 }
 
 // DecodeAt is DecodeOf with the bytes of the key, which are parsed only for an error.
@@ -43,10 +44,10 @@ func decodeAt(at, data []byte, version string, adopt bool) (*resourcepb.Resource
 	if bad != nil {
 		return nil, bad
 	}
-	return belonging(k, version, res, err)
+	return belonging(k, data, version, res, err)
 }
 
-func belonging(k key.Key, version string, res *resourcepb.Resource, err error) (*resourcepb.Resource, error) {
+func belonging(k key.Key, data []byte, version string, res *resourcepb.Resource, err error) (*resourcepb.Resource, error) {
 	switch id := res.GetId(); {
 	case err != nil:
 	case id == nil:
@@ -58,10 +59,10 @@ func belonging(k key.Key, version string, res *resourcepb.Resource, err error) (
 	default:
 		return res, nil
 	}
-	return nil, DamageError(k, "", version, err)
+	return nil, DamageError(k, "", version, bytes.Clone(data), err) // the caller may reuse data
 }
 
-// DamageError returns the error for damaged data under a key, with its uid and version as far as they are known.
-func DamageError(k key.Key, uid, version string, err error) error {
-	return &storage.DamagedError{ID: k.ID(uid, ""), Version: version, Err: err}
+// DamageError returns the error for damaged data under a key, with its uid, version and bytes as far as they are known.
+func DamageError(k key.Key, uid, version string, data []byte, err error) error {
+	return &storage.DamagedError{ID: k.ID(uid, ""), Version: version, Data: data, Err: err}
 }

@@ -1,0 +1,78 @@
+package linefile_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/linefile"
+)
+
+var errFull = errors.New("no space left on device")
+
+// fullDisk has room for a number of bytes.
+type fullDisk struct {
+	bytes.Buffer
+	room int
+}
+
+// Write writes as much as there is room for.
+func (f *fullDisk) Write(b []byte) (int, error) {
+	n := min(f.room, len(b))
+	f.room -= n
+	f.Buffer.Write(b[:n])
+	if n < len(b) {
+		return n, errFull
+	}
+	return n, nil
+}
+
+// A line that was written in part is followed by whole lines.
+func TestLinesAfterShortWrite(t *testing.T) {
+	t.Parallel()
+	for room, want := range map[int]string{
+		0: "next\nlast\n", 1: "f\nnext\nlast\n", 5: "first\nnext\nlast\n", 6: "first\nnext\nlast\n",
+	} {
+		disk := &fullDisk{room: room}
+		f := linefile.New(disk)
+		if err := f.Append([]byte("first")); room < 6 && !errors.Is(err, errFull) {
+			t.Errorf("room for %d bytes: %v", room, err)
+		}
+		for _, more := range []int{0, 1} { // an empty line end may be written before the disk is full again
+			disk.room = more
+			if err := f.Append(nil); more == 0 && !errors.Is(err, errFull) {
+				t.Error(err)
+			}
+		}
+		disk.room = 1000
+		for _, line := range []string{"next", "last"} {
+			if err := f.Append([]byte(line)); err != nil {
+				t.Error(err)
+			}
+		}
+		if got := string(bytes.ReplaceAll(disk.Bytes(), []byte("\n\n"), []byte("\n"))); got != want && got != "\n"+want {
+			t.Errorf("room for %d bytes: the lines are %q, want %q", room, got, want)
+		}
+	}
+}
+
+// A file whose last line is incomplete, because a process died, continues with a line of its own.
+func TestLinesAfterCrash(t *testing.T) {
+	t.Parallel()
+	for before, want := range map[string]string{"": "next\n", "whole\n": "whole\nnext\n", "par": "par\nnext\n"} {
+		path := filepath.Join(t.TempDir(), "lines")
+		if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := linefile.Open(path)
+		if err == nil {
+			err = errors.Join(f.Append([]byte("next")), f.Sync(), f.Close())
+		}
+		got, readErr := os.ReadFile(path)
+		if err != nil || readErr != nil || string(got) != want {
+			t.Errorf("after %q: %q, %v, %v", before, got, err, readErr)
+		}
+	}
+}
