@@ -15,6 +15,7 @@
 //	PUT    /catalog/v1/service/api/status/KEY    write a status of a resource
 //	GET    /catalog/v1/service/api/history       the changes of a resource, one a line
 //	GET    /catalog/v1/service?changes           the changes of the resources of the type, one a line
+//	GET    /catalog/v1/service?diff&from=120     the resources that differ between two revisions, one a line
 //	GET    /types, /revisions, /whoami           the types with counts, the oldest and the newest revision, the caller
 //	GET    /openapi.json                         the OpenAPI document of these paths
 //
@@ -22,7 +23,7 @@
 //
 // Resources are in protojson. The payload, data, has the fields of the type's message and no @type. If a payload has fields that the program does
 // not know, JSON cannot represent it. Such a payload has the form {"@type":"…","@value":"base64"} with its bytes, which is accepted in bodies too,
-// so that a round trip loses nothing. With an open registry the kind in a path is in camel case, and data has @type, or is a
+// so that a round trip loses nothing. With an open registry the kind in a path is in camel case, unless Options.Kinds is set, and data has @type, or is a
 // google.protobuf.Struct.
 //
 // A body may be an edited answer of GET: its id must agree with the path, and its version makes the write conditional, as the query parameter

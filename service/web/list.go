@@ -23,6 +23,12 @@ func (h *handler) list(w http.ResponseWriter, r *request) error {
 		}
 		return h.changes(w, r)
 	}
+	if r.query.has("diff") {
+		if err := r.query.only(diffParameters, "with diff"); err != nil {
+			return err
+		}
+		return h.diff(w, r)
+	}
 	if err := r.query.only(unwatchedParameters, "without watch"); err != nil {
 		return err
 	}

@@ -119,12 +119,17 @@ func (l *lines) change(codecOf func(*resourcepb.Resource) codec, c *resourcepb.C
 		return text
 	}
 	line.Resource, line.Before = encode(c.GetNow()), encode(c.GetBefore())
+	return l.line(line, err)
+}
+
+// line writes a value as a line, or an error that prevented it.
+func (l *lines) line(value any, err error) error {
+	var text []byte
+	if err == nil {
+		text, err = json.Marshal(value)
+	}
 	if err != nil {
 		l.error(failureOf(err))
-		return err
-	}
-	text, err := json.Marshal(line)
-	if err != nil {
 		return err
 	}
 	return l.write(append(text, '\n'))

@@ -78,6 +78,67 @@ func TestPast(t *testing.T) {
 	})
 }
 
+// The differences between two revisions: what was created, changed, deleted, or deleted and created again, as far as the caller may read it.
+func TestDiff(t *testing.T) {
+	t.Parallel()
+	everyTransport(t, catalog(t), func(t *testing.T, s *site) {
+		put := func(name, n string) {
+			require.Equal(t, http.StatusOK, s.put("/demo/v1/album/"+name, fmt.Sprintf(`{"metadata":{"n":%q}}`, n), "x-consul-token", "root").code)
+		}
+		remove := func(name string) { require.Equal(t, http.StatusNoContent, s.delete("/demo/v1/album/"+name).code) }
+		newest := func() int64 { return int64(s.get("/revisions").object(t)["newest"].(float64)) }
+		for _, name := range []string{"changed", "deleted", "replaced", "same", "secret"} {
+			put(name, "1")
+		}
+		from := newest()
+		put("created", "1")
+		put("changed", "2")
+		put("secret", "2")
+		remove("deleted")
+		remove("replaced")
+		put("replaced", "2")
+		put("passing", "1")
+		remove("passing")
+		to := newest()
+		put("same", "2")
+		diff := func(query string, headers ...string) []string {
+			a := s.unchecked().get("/demo/v1/album?diff&"+query, headers...)
+			require.Equal(t, http.StatusOK, a.code, a.body)
+			var found []string
+			for line := range strings.Lines(a.body) {
+				var d struct {
+					Change           string
+					Resource, Before struct {
+						ID       struct{ Name string }
+						Metadata map[string]string
+					}
+				}
+				require.NoError(t, json.Unmarshal([]byte(line), &d), line)
+				name := d.Resource.ID.Name
+				if d.Change == "deleted" {
+					name = d.Before.ID.Name
+				}
+				found = append(found, fmt.Sprint(d.Change, " ", name, " ", d.Before.Metadata["n"], "-", d.Resource.Metadata["n"]))
+			}
+			return found
+		}
+		between := fmt.Sprintf("from=%d&to=%d", from, to)
+		all := []string{"changed changed 1-2", "created created -1", "deleted deleted 1-", "replaced replaced 1-2"}
+		require.Equal(t, all, diff(between))
+		require.Equal(t, append(all[:4:4], "changed secret 1-2"), diff(between, "x-consul-token", "root"))
+		require.Equal(t, append(all[:4:4], "changed same 1-2"), diff(fmt.Sprintf("from=%d", from)))
+		require.Equal(t, all[2:3], diff(between+"&name_prefix=del"))
+		require.Empty(t, diff(fmt.Sprintf("from=%d&to=%d", to, to)))
+		require.Equal(t, http.StatusGone, s.get(fmt.Sprintf("/demo/v1/album?diff&from=%d", newest()+100)).code)
+		for query, want := range map[string]string{
+			"diff": "diff needs from", "diff&from=0": "expected a revision", fmt.Sprintf("diff&from=%d&to=%d", to, from): "to must be from or more",
+			"diff&from=1&limit=1": "unknown query parameter \"limit\"", "from=1": "unknown query parameter \"from\"",
+		} {
+			require.Contains(t, s.get("/demo/v1/album?"+query).message(t), want, query)
+		}
+	})
+}
+
 // Lists and watches of all types, of a group, and of all versions of a kind, and the types with their numbers.
 func TestWildcardTypes(t *testing.T) {
 	t.Parallel()
@@ -106,6 +167,44 @@ func TestWildcardTypes(t *testing.T) {
 		require.Equal(t, []string{"demo/v1/album 1", "demo/v1/label 1", "demo/v1/studio 0"}, counts)
 		require.Equal(t, map[string]any{"name": "", "rules": []any{}}, s.get("/whoami").object(t))
 	})
+}
+
+// With an open registry, the case of a kind in a path does not matter if one such kind is stored.
+func TestKindsInAnyCase(t *testing.T) {
+	t.Parallel()
+	everyTransport(t, registry.NewOpen(registry.Type{}), func(t *testing.T, s *site) {
+		kind := func(a answer) any {
+			require.Equal(t, http.StatusOK, a.code, a.body)
+			return a.object(t)["id"].(map[string]any)["type"].(map[string]any)["kind"]
+		}
+		require.Equal(t, http.StatusBadRequest, s.get("/core/v1/configmap/a").code, "no such kind is stored, and this one is not valid")
+		require.Equal(t, "ConfigMap", kind(s.put("/core/v1/ConfigMap/a", `{}`)))
+		require.Equal(t, "Zebra", kind(s.put("/core/v1/Zebra/a", `{}`)))
+		require.Equal(t, "Configmap", kind(s.put("/other/v1/Configmap/a", `{}`)))
+		for _, path := range []string{"configmap", "CONFIGMAP", "Configmap", "ConfigMap"} {
+			require.Equal(t, "ConfigMap", kind(s.get("/core/v1/"+path+"/a?consistent")), path)
+			require.Equal(t, "ConfigMap", kind(s.put("/core/v1/"+path+"/b", `{"metadata":{"n":"2"}}`)), path)
+			require.Len(t, s.get("/core/v1/" + path).object(t)["resources"], 2, path)
+			require.Len(t, s.get("/core/*/" + path + "?partition=*&namespace=*").object(t)["resources"], 2, path)
+		}
+		require.Equal(t, http.StatusNoContent, s.delete("/core/v1/configmap/b").code)
+		require.Equal(t, http.StatusNotFound, s.get("/core/v1/ConfigMap/b").code)
+		require.Contains(t, s.put("/core/v1/configmap/c", `{"id":{"type":{"kind":"Zebra"}}}`).message(t), `id.type.kind is "Zebra"`)
+
+		s.store(t, "core", "CONFIGMAP", "c")
+		require.Contains(t, s.get("/core/v1/configmap/a").message(t), "the store has CONFIGMAP, ConfigMap")
+		require.Equal(t, "ConfigMap", kind(s.get("/core/v1/ConfigMap/a")))
+		require.Equal(t, http.StatusOK, s.get("/core/v1/CONFIGMAP/c").code)
+	})
+}
+
+// store writes a resource to the store, below the service.
+func (s *site) store(t *testing.T, group, kind, name string) {
+	t.Helper()
+	_, err := s.backend.WriteCAS(t.Context(), &resourcepb.Resource{Id: &resourcepb.ID{
+		Type: &resourcepb.Type{Group: group, GroupVersion: "v1", Kind: kind}, Tenancy: &resourcepb.Tenancy{Partition: "default", Namespace: "default"}, Name: name, Uid: "u",
+	}})
+	require.NoError(t, err)
 }
 
 // The tree of a resource contains every generation up to a depth.

@@ -22,7 +22,7 @@ var (
 	consistentParameters = []string{"consistent", "RequireConsistent"}
 	pageParameters       = []string{"limit", "continue"}
 	filterParameters     = slices.Concat(tenancyParameters, []string{"name_prefix"})
-	watchParameters      = slices.Concat([]string{"watch"}, filterParameters, []string{"cursor", "before", "bookmark"})
+	watchParameters      = slices.Concat([]string{"watch"}, filterParameters, []string{"cursor", "before", "bookmark", "timeout"})
 
 	readParameters      = slices.Concat(tenancyParameters, []string{"uid"}, consistentParameters, []string{"at"})
 	writeParameters     = slices.Concat(tenancyParameters, []string{"uid", "version"})
@@ -32,12 +32,13 @@ var (
 	treeParameters      = slices.Concat(tenancyParameters, []string{"uid"}, consistentParameters, []string{"depth"})
 	historyParameters   = slices.Concat(tenancyParameters, []string{"after", "until"})
 	changesParameters   = slices.Concat([]string{"changes"}, historyParameters)
+	diffParameters      = slices.Concat([]string{"diff"}, filterParameters, []string{"from", "to"})
 	unwatchedParameters = slices.Concat(filterParameters, consistentParameters, pageParameters, []string{"at"})
-	listParameters      = slices.Concat(unwatchedParameters, []string{"watch", "cursor", "before", "bookmark", "changes", "after", "until"})
+	listParameters      = slices.Concat(unwatchedParameters, []string{"watch", "cursor", "before", "bookmark", "timeout", "changes", "after", "until", "diff", "from", "to"})
 )
 
 // flags are the parameters without a value.
-var flags = []string{"consistent", "RequireConsistent", "watch", "before", "changes"}
+var flags = []string{"consistent", "RequireConsistent", "watch", "before", "changes", "diff"}
 
 // preconditions are the parameters that make a request conditional. An empty value, as from a broken script, must not make it unconditional.
 var preconditions = []string{"version", "uid"}
@@ -108,20 +109,28 @@ func (q query) limit() (int32, error) {
 	return int32(n), nil
 }
 
-// maxInterval is the maximum interval between bookmarks in seconds. openapi.json has it, too.
-const maxInterval = 24 * 60 * 60
+// maxSeconds is the maximum of parameters in seconds. openapi.json has it, too.
+const maxSeconds = 24 * 60 * 60
+
+// seconds returns the duration in a parameter, 0 if it is missing.
+func (q query) seconds(name string) (time.Duration, error) {
+	if !q.has(name) {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(q.get(name), 10, 32)
+	if err != nil || n < 1 || n > maxSeconds {
+		return 0, refuse(http.StatusBadRequest, "%s invalid: expected a whole number of seconds from 1 to %d, got %.80q", name, maxSeconds, q.get(name))
+	}
+	return time.Duration(n) * time.Second, nil
+}
 
 // interval returns the interval between bookmarks, or nil.
 func (q query) interval() (*durationpb.Duration, error) {
-	if !q.has("bookmark") {
-		return nil, nil
+	n, err := q.seconds("bookmark")
+	if err != nil || n == 0 {
+		return nil, err
 	}
-	n, err := strconv.ParseInt(q.get("bookmark"), 10, 32)
-	if err != nil || n < 1 || n > maxInterval {
-		return nil, refuse(http.StatusBadRequest, "bookmark invalid: expected a whole number of seconds from 1 to %d, got %.80q",
-			maxInterval, q.get("bookmark"))
-	}
-	return durationpb.New(time.Duration(n) * time.Second), nil
+	return durationpb.New(n), nil
 }
 
 // anyTenancy returns the tenancy of the query, with "*" for missing units.

@@ -107,7 +107,7 @@ func newSite(t testing.TB, types *registry.Registry, open func(testing.TB) stora
 	if o != nil {
 		options = *o
 	}
-	options.History = s.service.History()
+	options.History, options.Kinds = s.service.History(), s.service.Kinds
 	mux := http.NewServeMux()
 	mux.Handle("/api/", http.StripPrefix("/api", web.NewHandler(s.client, types, &options)))
 	server := httptest.NewUnstartedServer(mux)

@@ -29,8 +29,15 @@ func (h *handler) watch(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
+	timeout, err := r.query.seconds("timeout")
+	if err != nil {
+		return err
+	}
 	codecOf := h.codecOf(r.target)
 	ctx, cancel := context.WithCancel(r.Context())
+	if timeout > 0 {
+		ctx, cancel = context.WithTimeoutCause(r.Context(), timeout, errTimeout)
+	}
 	defer cancel()
 	stream, err := h.client.WatchList(ctx, &resourcepb.WatchListRequest{
 		Type: r.target.typ, Tenancy: r.query.tenancy(), NamePrefix: r.query.get("name_prefix"),
@@ -64,6 +71,9 @@ func (h *handler) watch(w http.ResponseWriter, r *request) error {
 			panic(got.panicErr)
 		}
 		if got.err != nil {
+			if errors.Is(context.Cause(ctx), errTimeout) {
+				got.err = errTimeout
+			}
 			out.end(r.Context(), got.err)
 			return nil
 		}
@@ -72,6 +82,9 @@ func (h *handler) watch(w http.ResponseWriter, r *request) error {
 		}
 	}
 }
+
+// errTimeout is the end of a watch with a timeout.
+var errTimeout = grpcstatus.Error(codes.DeadlineExceeded, "the timeout of the watch has passed: resume from the last cursor")
 
 // recvResult is the result of a Recv: an event, an error, or the cause and the stack of a panic.
 type recvResult struct {

@@ -138,6 +138,21 @@ func TestBookmarksOutliveServerTimeouts(t *testing.T) {
 	}
 }
 
+// A watch with a timeout ends with an error, after which its client resumes.
+func TestWatchTimeout(t *testing.T) {
+	t.Parallel()
+	everyTransport(t, catalog(t), func(t *testing.T, s *site) {
+		w := s.watch(t, "/demo/v1/studio?watch&timeout=1")
+		require.Equal(t, "endOfSnapshot", event(w.next()))
+		last := w.next()
+		require.Equal(t, "error", event(last))
+		require.Equal(t, "DEADLINE_EXCEEDED", last["error"].(map[string]any)["status"])
+		require.Nil(t, w.next())
+		require.Equal(t, http.StatusBadRequest, s.watch(t, "/demo/v1/studio?watch&timeout=0").code)
+		require.Equal(t, http.StatusBadRequest, s.get("/demo/v1/studio?timeout=1").code, "without watch")
+	})
+}
+
 // A server that shuts down ends its streams with an error, and waits for nothing else.
 func TestWatchEndsWithTheServer(t *testing.T) {
 	t.Parallel()

@@ -23,6 +23,9 @@ type Options struct {
 	History resourcegrpc.HistoryServiceClient
 	// Identify returns the caller with a token, "" for none, for /whoami. If nil, callers have no names.
 	Identify func(ctx context.Context, token string) (Identity, error)
+	// Kinds returns the stored kinds of a group that equal a kind when case is ignored, such as Server.Kinds of package service. With it, the case
+	// of a kind in a path does not matter in an open registry if one such kind is stored.
+	Kinds func(ctx context.Context, group, kind string) ([]string, error)
 }
 
 const (
@@ -44,7 +47,7 @@ func NewHandler(client resourcegrpc.ResourceServiceClient, types *registry.Regis
 		bodyTimeout: defaultBodyTimeout}
 	if o != nil {
 		h.maxBody = cmp.Or(max(o.MaxBody, 0), defaultMaxBody)
-		h.authenticate, h.history, h.identify = o.Authenticate, o.History, o.Identify
+		h.authenticate, h.history, h.identify, h.kinds = o.Authenticate, o.History, o.Identify, o.Kinds
 	}
 	if h.identify == nil {
 		h.identify = func(context.Context, string) (Identity, error) { return Identity{Rules: []Rule{}}, nil }
@@ -132,5 +135,8 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	ctx := callContext(r.Context(), token, query)
+	if err := h.resolveKind(ctx, &t); err != nil {
+		return err
+	}
 	return op.serve(w, &request{Request: r.WithContext(ctx), target: t, query: query})
 }

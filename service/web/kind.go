@@ -1,0 +1,35 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// resolveKind replaces the kind of a target in an open registry by the stored kind that equals it when case is ignored. A kind that is stored as
+// given, or not at all, stays.
+func (h *handler) resolveKind(ctx context.Context, t *target) error {
+	group, kind := t.typ.GetGroup(), t.typ.GetKind()
+	if !h.routes.open || h.kinds == nil || group == "" || group == storage.Wildcard || kind == "" || kind == storage.Wildcard {
+		return nil
+	}
+	name := group + "/" + kind
+	if _, stored := h.storedKinds.Load(name); stored {
+		return nil
+	}
+	found, err := h.kinds(ctx, group, kind)
+	switch {
+	case err != nil:
+		return err
+	case slices.Contains(found, kind):
+		h.storedKinds.Store(name, true) // only stored kinds, so that their number is bounded by the store
+	case len(found) == 1:
+		t.typ.Kind = found[0]
+	case len(found) > 1:
+		return refuse(http.StatusBadRequest, "the kind %.80q is ambiguous: the store has %s", kind, strings.Join(found, ", "))
+	}
+	return nil
+}
