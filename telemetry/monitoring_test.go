@@ -54,12 +54,33 @@ func queries(t *testing.T) (all []string) {
 	return all
 }
 
+// serverMetrics returns the names of the metrics of a server. A test of the server compares docs/metrics.md with them.
+func serverMetrics(t *testing.T) (names []string) {
+	t.Helper()
+	text, err := os.ReadFile("../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "<!-- server -->")
+	section, _, _ = strings.Cut(section, "<!-- end -->")
+	for _, row := range regexp.MustCompile("(?m)^\\| `(ashlar_[a-z_]+)` ").FindAllStringSubmatch(section, -1) {
+		names = append(names, row[1])
+	}
+	if len(names) == 0 {
+		t.Fatal("docs/metrics.md has no metrics of a server")
+	}
+	return names
+}
+
 // The alert rules and the dashboard use only metrics, attributes, operations and types of errors that exist, and the dashboard shows every
 // metric.
 func TestMonitoringNamesMetrics(t *testing.T) {
 	t.Parallel()
 	underscores := strings.NewReplacer(".", "_")
-	names := map[string]bool{"ashlar_server_buffered_bytes": true} // of the server
+	names := map[string]bool{}
+	for _, n := range serverMetrics(t) {
+		names[n] = true
+	}
 	for _, m := range Metrics() {
 		name := prometheusName(t, m)
 		if m.Kind == Histogram {
@@ -97,6 +118,11 @@ func TestMonitoringNamesMetrics(t *testing.T) {
 	for _, m := range Metrics() {
 		if !strings.Contains(used, prometheusName(t, m)) {
 			t.Errorf("no query uses %s", m.Name)
+		}
+	}
+	for _, n := range serverMetrics(t) {
+		if !strings.Contains(used, n) {
+			t.Errorf("no query uses %s", n)
 		}
 	}
 }

@@ -27,7 +27,8 @@ func TestOperatingPage(t *testing.T) {
 		script += block[1]
 	}
 	require.Contains(t, script, "wait $server")
-	for _, address := range []string{"127.0.0.1:8502", "127.0.0.1:8500", "127.0.0.1:9090"} {
+	require.Equal(t, strings.Count(string(page), "\n```sh\n")*2, strings.Count(string(page), "\n```"), "the page has a block that the test does not run")
+	for _, address := range []string{"127.0.0.1:8502", "127.0.0.1:8500", "127.0.0.1:9090", "127.0.0.1:8602", "127.0.0.1:8600", "127.0.0.1:9190"} {
 		l, err := net.Listen("tcp", "127.0.0.1:0") // a free port
 		require.NoError(t, err)
 		script = strings.ReplaceAll(script, address, l.Addr().String())

@@ -60,7 +60,7 @@ func TestHostileLoad(t *testing.T) {
 	t.Logf("peak memory %d MB; an honest client has %.0f reads a second, %.0f before the load (%.2f)", peak/1000, during, before, during/before)
 	require.Less(t, peak<<10, maxHostileMemory)
 	_, metrics := getText(t, "http://"+h.server.admin+"/metrics")
-	t.Log(regexp.MustCompile(`(?m)^(ashlar_server_buffered_bytes|grpc_server_stalled_total|grpc_server_streams) .*$`).FindAllString(metrics, -1))
+	t.Log(regexp.MustCompile(`(?m)^(ashlar_server_buffered_bytes|grpc_server_stalled_total|grpc_server_streams|ashlar_server_refusals_total).* .*$`).FindAllString(metrics, -1))
 }
 
 // start starts the server of a store with 100 MB.

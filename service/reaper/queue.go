@@ -57,6 +57,13 @@ func (q *queue) remove(t *tombstone) {
 	}
 }
 
+// size returns the number of tombstones in the queue and with workers.
+func (q *queue) size() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.tombstones)
+}
+
 func (q *queue) push(t *tombstone, at time.Time) {
 	heap.Push(&q.heap, due{at: at, t: t})
 	q.wake()

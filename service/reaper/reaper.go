@@ -90,6 +90,9 @@ func (r *Reaper) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// Pending returns the number of deleted resources whose owned resources are being deleted or have yet to be looked for.
+func (r *Reaper) Pending() int { return r.queue.size() }
+
 // follow queues all existing and future tombstones.
 func (r *Reaper) follow(ctx context.Context) error {
 	w, err := r.server.Backend().WatchList(ctx, storage.UnversionedTypeFrom(service.TombstoneType),

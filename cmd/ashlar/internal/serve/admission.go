@@ -43,7 +43,9 @@ func (a *admission) tap(ctx context.Context, call *tap.Info) (context.Context, e
 	if err == nil {
 		return withPrincipal(ctx, who), nil
 	}
-	a.log.call(ctx, call.FullMethodName, &caller{}, began, err)
+	ctx, refused := withCaller(ctx)
+	setCaller(ctx, who.callerName())
+	a.log.call(ctx, call.FullMethodName, refused, began, err)
 	countRefusal(ctx)
 	return nil, err
 }

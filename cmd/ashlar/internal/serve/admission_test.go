@@ -45,7 +45,7 @@ func serveRefusals(t *testing.T) (client *grpc.ClientConn, accepted <-chan struc
 	if err != nil {
 		t.Fatal(err)
 	}
-	calls := &admission{tokens: tokens, limits: newLimits(0, 0), log: requestLog{slog.New(slog.DiscardHandler)}}
+	calls := &admission{tokens: tokens, limits: newLimits(0, 0), log: requestLog{logger: slog.New(slog.DiscardHandler)}}
 	contexts := make(chan context.Context, 2*maxRefusals)
 	server := grpc.NewServer(grpc.Creds(newHandshakes(insecure.NewCredentials())), grpc.StatsHandler(connections{}),
 		grpc.InTapHandle(func(ctx context.Context, info *tap.Info) (context.Context, error) {
@@ -130,7 +130,7 @@ func TestLimitedAnonymousCallsAreNotActive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	calls := &admission{tokens: tokens, limits: newLimits(1, 0), log: requestLog{slog.New(slog.DiscardHandler)}}
+	calls := &admission{tokens: tokens, limits: newLimits(1, 0), log: requestLog{logger: slog.New(slog.DiscardHandler)}}
 	call := &tap.Info{FullMethodName: resourcegrpc.ResourceService_Read_FullMethodName}
 	if _, err := calls.tap(t.Context(), call); err != nil {
 		t.Fatal(err)

@@ -128,7 +128,7 @@ func TestUnreadAnswers(t *testing.T) {
 			f := newAnswersFixture(t, 64<<20, 100*time.Millisecond)
 			stream := f.open(method, request(f.id))
 			f.until("a client that does not read is connected", func() bool { return f.stalled.Load() == 1 })
-			f.until("the bytes of a client that was disconnected count", func() bool { return f.answers.budget.bufferedBytes() == 0 })
+			f.until("the bytes of a client that was disconnected count", func() bool { return f.answers.budget.unread() == 0 })
 			if err := stream.RecvMsg(&resourcepb.ReadResponse{}); status.Code(err) != codes.Unavailable {
 				t.Errorf("the client got %v", err)
 			}
@@ -143,7 +143,7 @@ func TestAnswersBeyondBudget(t *testing.T) {
 	for range 3 {
 		f.open(resourcegrpc.ResourceService_Read_FullMethodName, &resourcepb.ReadRequest{Id: f.id})
 	}
-	f.until("unread answers do not count", func() bool { return f.answers.budget.bufferedBytes() > 3_000_000 })
+	f.until("unread answers do not count", func() bool { return f.answers.budget.unread() > 3_000_000 })
 	c := resourcegrpc.NewResourceServiceClient(f.client)
 	_, err := c.Read(t.Context(), &resourcepb.ReadRequest{Id: f.id})
 	if status.Code(err) != codes.ResourceExhausted {
@@ -169,7 +169,7 @@ func TestAnswersBeyondBudget(t *testing.T) {
 	}
 	resource := &resourcepb.Resource{Id: &resourcepb.ID{Type: f.id.GetType(), Name: "b"}, Data: large}
 	f.open(resourcegrpc.ResourceService_Write_FullMethodName, &resourcepb.WriteRequest{Resource: resource})
-	f.until("a write is not answered", func() bool { return f.answers.budget.bufferedBytes() > 4_000_000 })
+	f.until("a write is not answered", func() bool { return f.answers.budget.unread() > 4_000_000 })
 	if _, err := c.Write(t.Context(), &resourcepb.WriteRequest{Resource: resource}); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("a write beyond the budget: %v", err)
 	}
@@ -212,10 +212,10 @@ func TestTurns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f.until("the answers that were read count", func() bool { return f.answers.budget.bufferedBytes() == 0 })
+	f.until("the answers that were read count", func() bool { return f.answers.budget.unread() == 0 })
 	unread, cancel := context.WithCancel(t.Context())
 	stream := f.openIn(unread, resourcegrpc.ResourceService_WatchList_FullMethodName, &resourcepb.WatchListRequest{Type: f.id.GetType()})
-	f.until("the watch sends nothing", func() bool { return f.answers.budget.bufferedBytes() > 1_900_000 })
+	f.until("the watch sends nothing", func() bool { return f.answers.budget.unread() > 1_900_000 })
 	waiting, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer stop()
 	if err := list(waiting); status.Code(err) != codes.DeadlineExceeded {
@@ -245,5 +245,12 @@ func TestUnreadAnswersToCompressedRequests(t *testing.T) {
 	}
 	f.open(resourcegrpc.ResourceService_Read_FullMethodName, &resourcepb.ReadRequest{Id: id}, grpc.UseCompressor(gzip.Name))
 	f.until("a client that does not read is connected", func() bool { return f.stalled.Load() == 1 })
-	f.until("the bytes of a client that was disconnected count", func() bool { return f.answers.budget.bufferedBytes() == 0 })
+	f.until("the bytes of a client that was disconnected count", func() bool { return f.answers.budget.unread() == 0 })
+}
+
+// unread returns the bytes of all callers.
+func (b *budget) unread() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used
 }

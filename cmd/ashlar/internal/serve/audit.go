@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +15,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/linefile"
 	"github.com/ashlar-dev/storage/internal/jsonpb"
 	"github.com/ashlar-dev/storage/service"
 	"github.com/ashlar-dev/storage/service/registry"
@@ -29,9 +28,8 @@ type auditLog struct {
 	payloadTypes atomic.Pointer[protoregistry.Types] // the payloads of the served types
 	logger       *slog.Logger
 
-	mu   sync.Mutex
-	out  io.Writer
-	file *os.File // nil for standard output
+	mu    sync.Mutex
+	lines *linefile.File
 }
 
 // newAuditLog returns the audit log of the configuration, not yet open. It returns nil if there is none.
@@ -43,7 +41,7 @@ func newAuditLog(c *Config, types *registry.Registry) (*auditLog, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &auditLog{path: c.Audit, policy: policy, logger: c.Logger, out: c.Out}
+	a := &auditLog{path: c.Audit, policy: policy, logger: c.Logger, lines: linefile.New(c.Out)}
 	a.setTypes(types)
 	return a, nil
 }
@@ -62,17 +60,15 @@ func (a *auditLog) open() error {
 	if a.path == "-" {
 		return nil
 	}
-	file, err := os.OpenFile(a.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	lines, err := linefile.Open(a.path)
 	if err != nil {
 		return fmt.Errorf("open the audit log: %w", err)
 	}
 	a.mu.Lock()
-	previous := a.file
-	a.file, a.out = file, file // at once: a call that is recorded meanwhile has one of the files
+	previous := a.lines
+	a.lines = lines // at once: a call that is recorded meanwhile has one of the files
 	a.mu.Unlock()
-	if previous != nil {
-		_ = previous.Close() // each line was written by a call of its own
-	}
+	_ = previous.Close() // each line was written by a call of its own
 	return nil
 }
 
@@ -83,10 +79,7 @@ func (a *auditLog) close() {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.file != nil {
-		_ = a.file.Close() // each line was written by a call of its own
-		a.file = nil
-	}
+	_ = a.lines.Close() // each line was written by a call of its own
 }
 
 // callback returns the function that records calls, nil without an audit log.
@@ -173,8 +166,7 @@ func (a *auditLog) write(entry *auditEntry) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	_, err = a.out.Write(append(line, '\n'))
-	return err
+	return a.lines.Append(line)
 }
 
 // payload returns the JSON of a payload, as bytes if its message is not known.

@@ -3,12 +3,14 @@ package serve
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -87,5 +89,47 @@ func TestAuditLogBoundsIDs(t *testing.T) {
 	a.record(t.Context(), &service.Mutation{Method: "Write"})
 	if lines := bytes.Count(out.Bytes(), []byte("\n")); lines != 2 || out.Len() > 32<<10 {
 		t.Errorf("%d lines of %d bytes, expected 2 short ones", lines, out.Len())
+	}
+}
+
+// fullDisk is a disk that is full after a number of bytes, until it is emptied.
+type fullDisk struct {
+	bytes.Buffer
+	room int
+}
+
+// Write writes as much as there is room for.
+func (f *fullDisk) Write(b []byte) (int, error) {
+	n := min(f.room, len(b))
+	f.room -= n
+	f.Buffer.Write(b[:n])
+	if n < len(b) {
+		return n, syscall.ENOSPC
+	}
+	return n, nil
+}
+
+// A record that was written in part, because the disk was full, does not damage the next one. The server's log names the lost call.
+func TestAuditLogAfterFullDisk(t *testing.T) {
+	t.Parallel()
+	out := &fullDisk{room: 20}
+	var log bytes.Buffer
+	a, err := newAuditLog(&Config{Audit: "-", Out: out, Logger: slog.New(slog.NewTextHandler(&log, nil))}, registry.NewOpen(registry.Type{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := func(name string) {
+		a.record(t.Context(), &service.Mutation{Method: "Write", ID: &resourcepb.ID{Type: &resourcepb.Type{Group: "demo", GroupVersion: "v1", Kind: "Album"}, Name: name}})
+	}
+	record("lost")
+	out.room = 1 << 20
+	record("next")
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	var entry auditEntry
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &entry); err != nil || entry.Name != "next" {
+		t.Errorf("the last line is %q: %v", lines[len(lines)-1], err)
+	}
+	if !strings.Contains(log.String(), "the audit log lacks a call") || !strings.Contains(log.String(), "name=lost") {
+		t.Errorf("the server's log does not name the lost call: %s", &log)
 	}
 }

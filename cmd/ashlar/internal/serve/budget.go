@@ -1,8 +1,10 @@
 package serve
 
 import (
+	"maps"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -60,9 +62,19 @@ func (b *budget) release(caller string, bytes int64) {
 	}
 }
 
-// bufferedBytes returns the bytes of all callers.
-func (b *budget) bufferedBytes() float64 {
+// bufferedDesc describes the metric of a budget.
+var bufferedDesc = prometheus.NewDesc("ashlar_server_buffered_bytes", "Bytes of answers that wait for their clients, by the caller's token.", []string{"caller"}, nil)
+
+// Describe implements prometheus.Collector.
+func (b *budget) Describe(to chan<- *prometheus.Desc) { to <- bufferedDesc }
+
+// Collect implements prometheus.Collector. There is always a value for callers without a token.
+func (b *budget) Collect(to chan<- prometheus.Metric) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	return float64(b.used)
+	callers := map[string]int64{"": 0}
+	maps.Copy(callers, b.callers)
+	b.mu.Unlock()
+	for caller, bytes := range callers {
+		to <- prometheus.MustNewConstMetric(bufferedDesc, prometheus.GaugeValue, float64(bytes), caller)
+	}
 }

@@ -31,7 +31,7 @@ func TestPanicsEndOneCallOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := guard{metrics: newMetrics(), log: requestLog{logger}}
+	g := guard{metrics: newMetrics(), log: requestLog{logger: logger}}
 	_, unary := g.unary(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/a/Unary"}, func(context.Context, any) (any, error) { panic("secret cause") })
 	stream := g.stream(nil, idle{ctx: t.Context()}, &grpc.StreamServerInfo{FullMethod: "/a/Stream"}, func(any, grpc.ServerStream) error { panic("secret cause") })
 	for method, err := range map[string]error{"/a/Unary": unary, "/a/Stream": stream} {
@@ -52,7 +52,7 @@ func TestPanicsEndOneRequestOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := guard{metrics: newMetrics(), log: requestLog{logger}}
+	g := guard{metrics: newMetrics(), log: requestLog{logger: logger}}
 	server := httptest.NewServer(g.handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/begun" {
 			_, _ = w.Write([]byte("half"))

@@ -17,11 +17,7 @@ func listen(ctx context.Context, addresses ...string) ([]net.Listener, error) {
 		if address == "" {
 			continue
 		}
-		network, at := networkOf(address)
-		if network == "unix" {
-			removeStale(ctx, at)
-		}
-		l, err := (&net.ListenConfig{}).Listen(ctx, network, at)
+		l, err := listenAt(ctx, address)
 		if err != nil {
 			for _, open := range listeners[:i] {
 				if open != nil {
@@ -33,6 +29,20 @@ func listen(ctx context.Context, addresses ...string) ([]net.Listener, error) {
 		listeners[i] = l
 	}
 	return listeners, nil
+}
+
+// listenAt opens an address.
+func listenAt(ctx context.Context, address string) (net.Listener, error) {
+	network, at := networkOf(address)
+	if network == "unix" { // no other server may replace the socket between the check and the start
+		unlock, err := lockSocket(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		defer unlock()
+		removeStale(ctx, at)
+	}
+	return (&net.ListenConfig{}).Listen(ctx, network, at)
 }
 
 // networkOf returns the network and the address in the flag of an address: host:port, or unix: and a path.

@@ -14,9 +14,12 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// requestLog writes a line for every call: method, caller, duration and outcome. It never reads metadata or headers, because they contain
+// requestLog writes a line for every call, with its method, caller, duration and outcome, and counts it. It never reads metadata or headers, because they contain
 // tokens.
-type requestLog struct{ logger *slog.Logger }
+type requestLog struct {
+	logger  *slog.Logger
+	callers *callerMetrics // counts the calls; nil: not counted
+}
 
 // caller holds the name of the caller, once it is known. A stream may set it repeatedly.
 type caller struct{ name atomic.Pointer[string] }
@@ -69,12 +72,13 @@ type withContext struct {
 func (w withContext) Context() context.Context { return w.ctx }
 
 func (l requestLog) call(ctx context.Context, method string, who *caller, began time.Time, err error) {
+	l.callers.count(who.String(), "grpc", refusalReasons[status.Code(err)])
 	level := levelOf(status.Code(err))
 	if !l.logger.Enabled(ctx, level) {
 		return
 	}
 	attrs := []slog.Attr{
-		slog.String("method", method), slog.String("code", status.Code(err).String()), slog.Duration("took", time.Since(began)),
+		slog.String("method", bounded(method)), slog.String("code", status.Code(err).String()), slog.Duration("took", time.Since(began)),
 		slog.String("caller", who.String()),
 	}
 	if p, ok := peer.FromContext(ctx); ok {
@@ -107,6 +111,7 @@ func (l requestLog) handler(next http.Handler) http.Handler {
 		ctx, who := withCaller(peer.NewContext(r.Context(), peerOf(r)))
 		answer := &statusRecorder{ResponseWriter: w, code: http.StatusOK}
 		defer func() { // also if the handler aborts its answer by a panic
+			l.callers.count(who.String(), "http", httpRefusalReasons[answer.code])
 			level := slog.LevelDebug
 			switch {
 			case answer.code >= http.StatusInternalServerError:
@@ -114,7 +119,7 @@ func (l requestLog) handler(next http.Handler) http.Handler {
 			case answer.code == http.StatusUnauthorized, answer.code == http.StatusForbidden:
 				level = slog.LevelInfo
 			}
-			l.logger.LogAttrs(ctx, level, "request", slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Int("code", answer.code),
+			l.logger.LogAttrs(ctx, level, "request", slog.String("method", r.Method), slog.String("path", bounded(r.URL.Path)), slog.Int("code", answer.code),
 				slog.Duration("took", time.Since(began)), slog.String("caller", who.String()), slog.String("peer", r.RemoteAddr))
 		}()
 		next.ServeHTTP(answer, r.WithContext(ctx))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"runtime/debug"
 
 	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
@@ -30,6 +31,7 @@ type metrics struct {
 	stalledClients prometheus.Counter
 	inFlight       prometheus.Gauge
 	duration       *prometheus.HistogramVec
+	callers        *callerMetrics
 }
 
 func newMetrics() *metrics {
@@ -51,8 +53,9 @@ func newMetrics() *metrics {
 			Name: "http_request_duration_seconds", Help: "Duration of requests to /api; of a watch, the time that it was open.",
 			Buckets: prometheus.DefBuckets,
 		}, []string{"method", "code"}),
+		callers: newCallerMetrics(),
 	}
-	m.registry.MustRegister(m.grpc, m.streams, m.panics, m.stalledClients, m.inFlight, m.duration,
+	m.registry.MustRegister(m.grpc, m.streams, m.panics, m.stalledClients, m.inFlight, m.duration, m.callers.requests, m.callers.refusals, m.callers.streams,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -60,11 +63,19 @@ func newMetrics() *metrics {
 // instrumentation is the scope of the store's metrics and spans.
 const instrumentation = "github.com/ashlar-dev/storage"
 
-// measure adds the metrics of a budget.
-func (m *metrics) measure(b *budget) {
+// measureBuild adds the metric of a build of the program.
+func (m *metrics) measureBuild(version string) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "ashlar_server_buffered_bytes", Help: "Bytes of answers that wait for their clients.",
-	}, b.bufferedBytes))
+		Name: "ashlar_build_info", Help: "1, with the version of the program.",
+		ConstLabels: prometheus.Labels{"version": version, "go_version": runtime.Version()},
+	}, func() float64 { return 1 }))
+}
+
+// measureReaper adds the metric of a reaper, which returns the number of its tombstones.
+func (m *metrics) measureReaper(tombstones func() int) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "ashlar_server_reaper_tombstones", Help: "Deleted resources whose owned resources the reaper deletes or has yet to look for.",
+	}, func() float64 { return float64(tombstones()) }))
 }
 
 // handler measures the requests of an HTTP handler.
@@ -81,6 +92,7 @@ func (m *metrics) prometheusHandler() http.Handler {
 func (m *metrics) stream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	m.streams.Inc()
 	defer m.streams.Dec()
+	defer m.callers.openStream(principalOf(s.Context()))()
 	return next(srv, s)
 }
 
@@ -112,7 +124,7 @@ func (g guard) handler(next http.Handler) http.Handler {
 			if err, is := cause.(error); is && errors.Is(err, http.ErrAbortHandler) {
 				panic(cause) // the handler aborts its response on purpose
 			}
-			g.logPanic(r.Context(), r.Method+" "+r.URL.Path, cause)
+			g.logPanic(r.Context(), r.Method+" "+bounded(r.URL.Path), cause)
 			if answer.wrote {
 				panic(http.ErrAbortHandler)
 			}

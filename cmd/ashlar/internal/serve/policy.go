@@ -80,6 +80,9 @@ func (p *policy) checkTypes(types *registry.Registry) error {
 	return errors.Join(errs...)
 }
 
+// anonymousName is the name of callers without a token.
+const anonymousName = "anonymous"
+
 // principal is the owner of tokens and certificates.
 type principal struct {
 	name         string

@@ -44,7 +44,7 @@ func Run(ctx context.Context, config Config) error {
 		s.budget = newBudget(cmp.Or(config.MaxBuffered, defaultBuffered), s.tokens != nil)
 		s.turns = newTurns(maxTurns, s.tokens != nil)
 		s.limits = newLimits(config.Rate, config.TotalRate)
-		s.metrics.measure(s.budget)
+		s.metrics.registry.MustRegister(s.budget)
 		creds := insecure.NewCredentials()
 		if s.certificates != nil {
 			creds = credentials.NewTLS(s.certificates.config(true, "h2"))

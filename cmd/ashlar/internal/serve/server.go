@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -90,6 +91,7 @@ func (s *server) drain() {
 	s.resources.Drain()
 	s.stopHealth()
 	all.Wait()
+	s.calls.wait(context.Background()) // calls that were cut off still write to the audit log
 }
 
 // delayDrain waits while probes already report that the server is not ready, so that load balancers stop sending requests to it.
@@ -173,6 +175,7 @@ func (s *server) flushTraces() error {
 // newServer returns a server with its metrics and certificates.
 func newServer(c *Config) (*server, error) {
 	s := &server{config: c, metrics: newMetrics(), reloader: reloader{logger: c.Logger, signals: c.Reload}}
+	s.metrics.measureBuild(c.Version)
 	if c.Cert == "" {
 		return s, nil
 	}
@@ -288,7 +291,7 @@ func (s *server) serve(ctx context.Context, listeners []net.Listener) error {
 		mux := http.NewServeMux()
 		s.setAPI()
 		current := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*s.api.Load()).ServeHTTP(w, r) })
-		mux.Handle("/api/", s.apiHandler(withTurn(current, s.turns, s.callerOf)))
+		mux.Handle("/api/", s.apiHandler(s.metrics.callers.watches(withTurn(current, s.turns, s.callerOf), s.callerOf)))
 		if listeners[2] == nil {
 			s.addAdmin(mux)
 		}
@@ -299,8 +302,10 @@ func (s *server) serve(ctx context.Context, listeners []net.Listener) error {
 		s.goAdmin(g, listeners[2])
 		where = append(where, "admin", addressOf(listeners[2]))
 	}
+	orphans := reaper.New(s.resources, &reaper.Options{Logger: s.config.Logger})
+	s.metrics.measureReaper(orphans.Pending)
 	g.Go(func() error {
-		if err := reaper.New(s.resources, &reaper.Options{Logger: s.config.Logger}).Run(work); work.Err() == nil {
+		if err := orphans.Run(work); work.Err() == nil {
 			return fmt.Errorf("the reaper ended: %w", err)
 		}
 		return nil
@@ -319,14 +324,14 @@ func (s *server) serve(ctx context.Context, listeners []net.Listener) error {
 // setAPI sets the handler of the HTTP API to one with the current types.
 func (s *server) setAPI() {
 	h := web.NewHandler(pacedClient{s.resources.Client()}, s.types, &web.Options{
-		Authenticate: s.checkToken, History: pacedHistory{s.resources.History()}, Identify: s.tokens.identify,
+		Authenticate: s.checkToken, History: pacedHistory{s.resources.History()}, Identify: s.tokens.identify, Kinds: s.resources.Kinds,
 	})
 	s.api.Store(&h)
 }
 
 // newGRPC returns a gRPC server, without services.
 func (s *server) newGRPC(creds credentials.TransportCredentials, limits grpcLimits) *grpc.Server {
-	log := requestLog{s.config.Logger}
+	log := requestLog{s.config.Logger, s.metrics.callers}
 	guard := guard{metrics: s.metrics, log: log}
 	options := []grpc.ServerOption{
 		grpc.Creds(creds),
@@ -358,7 +363,7 @@ func (s *server) newGRPC(creds credentials.TransportCredentials, limits grpcLimi
 // newHTTP returns an HTTP server for a handler. If clients is set, it requires client certificates as configured.
 func (s *server) newHTTP(handler http.Handler, clients bool) *http.Server {
 	h := &http.Server{
-		Handler: boundBodies(handler, bodyTimeout), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
+		Handler: boundBodies(handler, bodyTimeout), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaders,
 		ErrorLog: slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelDebug), // such as failed handshakes of unknown clients
 	}
 	if s.certificates != nil {
@@ -373,7 +378,7 @@ func (s *server) apiHandler(resources http.Handler) http.Handler {
 	if s.tokens == nil && s.config.ClientCA == "" {
 		h = protectOpen(h)
 	}
-	log := requestLog{s.config.Logger}
+	log := requestLog{s.config.Logger, s.metrics.callers}
 	h = s.calls.handler(s.metrics.handler(log.handler(guard{metrics: s.metrics, log: log}.handler(h))))
 	if s.traces == nil {
 		return h
@@ -397,6 +402,7 @@ func (s *server) checkToken(ctx context.Context, token string) error {
 	if err != nil {
 		return status.Error(codes.Unauthenticated, err.Error())
 	}
+	setCaller(ctx, caller)
 	return s.limits.take(caller, time.Now())
 }
 
@@ -404,7 +410,16 @@ func (s *server) checkToken(ctx context.Context, token string) error {
 func (s *server) newAdmin() *http.Server {
 	mux := http.NewServeMux()
 	s.addAdmin(mux)
+	addProfiles(mux)
 	return s.newHTTP(mux, false)
+}
+
+// addProfiles adds the profiles of the process to a mux, without its command line, which may contain a password. Only the address of --admin has
+// them: a profile takes time.
+func addProfiles(mux *http.ServeMux) {
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 }
 
 // addAdmin adds metrics and probes to a mux.

@@ -49,7 +49,7 @@ func readPolicy(file string) (*policy, error) {
 			}
 			r.distinct(value, p.principals)
 		case "anonymous":
-			p.anonymous = &principal{name: "anonymous", anonymous: true}
+			p.anonymous = &principal{name: anonymousName, anonymous: true}
 			for key, value := range r.object(value, "rules") {
 				if key.Value == "rules" {
 					p.anonymous.rules = r.rules(value)
