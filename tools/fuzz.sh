@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Runs every fuzz test for FUZZTIME, those of the packages PKG and of names that match FUZZ. Each package is built once.
 #
-# With SMOKE set, the binaries are built as other tests are, without instrumentation: mutation then goes by chance alone, but
-# nothing has to be compiled anew, which takes minutes.
+# With SMOKE set, the binaries are built as other tests are, with the race detector and without instrumentation: mutation then goes by
+# chance alone, but nothing has to be compiled anew, which takes minutes.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 go=${GO:-go}
 bin=$PWD/.cache/fuzz
 mkdir -p "$bin"
 instrument=-fuzz=.
-[ -z "${SMOKE:-}" ] || instrument=
+[ -z "${SMOKE:-}" ] || instrument=-race
 
 # fuzz TARGET DIR BINARY: it runs in the package's folder, where it leaves what it finds under testdata/fuzz.
 fuzz() {
