@@ -32,28 +32,35 @@ type Index struct {
 // Name returns the name of the index.
 func (i *Index) Name() string { return i.name }
 
-// IndexBy returns an index whose keys a function derives from an object. The function must always return the same keys for an object, and must
-// not modify it. The argument of a query is a key, a string. Resources that cannot be decoded have no keys.
+// NewIndex returns an index. A function derives the keys from a resource: it must always return the same keys for a resource, and must not modify
+// it. If it panics, the resource has no keys, and the panic is logged. query returns the key that the arguments of a query select.
+func NewIndex(name string, keys func(*resourcepb.Resource) []string, query func(args ...any) (string, error)) *Index {
+	return &Index{name, keys, func(args []any) (string, bool, error) {
+		k, err := query(args...)
+		if err != nil {
+			err = fmt.Errorf("index %q: %w", name, err)
+		}
+		return k, false, err
+	}}
+}
+
+// IndexBy is [NewIndex] for decoded resources. The argument of a query is a key, a string. Resources that cannot be decoded have no keys.
 func IndexBy[T proto.Message](name string, keys func(*typed.Object[T]) []string) *Index {
 	codec := typed.Messages[T]()
-	return &Index{
-		name: name,
-		keys: func(res *resourcepb.Resource) []string {
-			o, err := codec.Object(res)
-			if err != nil {
-				return nil
+	return NewIndex(name, func(res *resourcepb.Resource) []string {
+		o, err := codec.Object(res)
+		if err != nil {
+			return nil
+		}
+		return keys(o)
+	}, func(args ...any) (string, error) {
+		if len(args) == 1 {
+			if k, ok := args[0].(string); ok {
+				return k, nil
 			}
-			return keys(o)
-		},
-		query: func(args []any) (string, bool, error) {
-			if len(args) == 1 {
-				if k, ok := args[0].(string); ok {
-					return k, false, nil
-				}
-			}
-			return "", false, fmt.Errorf("index %q: expected one string as argument, got %v", name, args)
-		},
-	}
+		}
+		return "", fmt.Errorf("expected one string as argument, got %v", args)
+	})
 }
 
 // RefIndex returns an index by the references that an object contains. The argument of a query is the id of a resource, or a reference to it.

@@ -25,8 +25,11 @@ type informer struct {
 	typ     *resourcepb.Type
 	tenancy *resourcepb.Tenancy // nil for all of the type's scope
 	indexes []*Index            // without the id index
+	log     *slog.Logger
 	store   *clientstore.Store
 	copy    *replica.Replica[*entry]
+
+	logLength int // changes that the copy keeps for its followers; 0 for the default
 }
 
 // entry is the value of a row: the encoded resource and its index keys. It is shared and must not be modified.
@@ -48,12 +51,15 @@ func (i *informer) open(ctx context.Context, client resourcegrpc.ResourceService
 		Decode: i.entryOf,
 		Index:  &replica.Index[*entry]{Keys: func(r *row) []string { return r.Value.keys }},
 		Uid:    func(r *row) string { return r.Value.res.GetId().GetUid() },
+
+		LogLength: i.logLength,
 	})
 	return err
 }
 
 // openRetrying opens the copy, and retries until ctx ends.
 func (i *informer) openRetrying(ctx context.Context, client resourcegrpc.ResourceServiceClient, log *slog.Logger) error {
+	i.log = log
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		err := i.open(ctx, client)
 		if err == nil || ctx.Err() != nil {
@@ -67,13 +73,22 @@ func (i *informer) openRetrying(ctx context.Context, client resourcegrpc.Resourc
 func (i *informer) entryOf(res *resourcepb.Resource) *entry {
 	e := &entry{res: res}
 	for _, index := range i.indexes {
-		for _, k := range index.keys(res) {
+		for _, k := range i.keysOf(index, res) {
 			e.keys = append(e.keys, indexKey(index.name, k))
 		}
 	}
 	slices.Sort(e.keys)
 	e.keys = slices.Compact(e.keys)
 	return e
+}
+
+// keysOf returns the keys of a resource in an index, none if the function of the index panics.
+func (i *informer) keysOf(index *Index, res *resourcepb.Resource) (keys []string) {
+	if err := protect(func() error { keys = index.keys(res); return nil }); err != nil {
+		i.log.Error("the function of an index failed; the index lacks a resource", "index", index.name, "resource", key.Of(res.GetId()).String(), "error", err)
+		return nil
+	}
+	return keys
 }
 
 // barrier waits until the copy includes everything that was acknowledged, to any program, before the call.

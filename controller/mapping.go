@@ -46,6 +46,10 @@ func (m *mapping) run(ctx context.Context, follower *replica.Follower[*entry]) {
 		if ctx.Err() != nil {
 			return
 		}
+		if err := m.informer.copy.Err(); err != nil { // the store was closed before the manager has ended
+			m.log.ErrorContext(ctx, "the changes of a type have ended", "type", typeName(m.informer.typ), "error", err)
+			return
+		}
 		// The mapping has fallen behind the log of changes. A state that it has missed matters only to a reconcile that has read it, and that
 		// resource is requested, also if it is gone.
 		m.log.WarnContext(ctx, "fell behind the changes of a type; reconciling everything", "type", typeName(m.informer.typ))

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -114,6 +113,3 @@ func Terminal(err error) error {
 	}
 	return terminal{err}
 }
-
-// errPanic is wrapped by the error of a call that has panicked.
-var errPanic = errors.New("panic")

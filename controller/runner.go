@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -103,12 +104,22 @@ func (r *runner) resign(tenure *lease.Tenure) {
 	}
 }
 
-// serve runs a task until ctx or the tenure, nil for none, ends, or until yieldCh is closed. It returns when all workers have returned.
-func (r *runner) serve(ctx context.Context, number int, tenure *lease.Tenure, yieldCh <-chan struct{}) {
+// errRefused reports that the service has refused the fence of a tenure.
+var errRefused = errors.New("the service refuses writes with the lease")
+
+// serve runs a task until ctx or the tenure, nil for none, ends, or until yieldCh is closed. It returns when all workers have returned. It returns
+// an error if the task could not begin, and errRefused if the service has refused the fence of the tenure.
+func (r *runner) serve(ctx context.Context, number int, tenure *lease.Tenure, yieldCh <-chan struct{}) (err error) {
+	var isRefused atomic.Bool
 	workCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel()
+	defer func() {
+		if isRefused.Load() {
+			err = errRefused
+		}
+	}()
 	t := &task{
 		controller: r.controller, client: r.client, managedInformer: r.managedInformer, cache: r.cache, log: r.log, counts: &r.counts,
 		queue:     queue.New[key.Key](queue.Options{BaseDelay: r.controller.baseBackoff, MaxDelay: r.controller.maxBackoff}),
@@ -117,7 +128,7 @@ func (r *runner) serve(ctx context.Context, number int, tenure *lease.Tenure, yi
 	prepareCtx, stopPreparing := context.WithCancel(ctx)
 	defer stopPreparing()
 	if tenure != nil {
-		t.epoch, t.endTenure = tenure.Epoch(), cancel
+		t.epoch, t.endTenure = tenure.Epoch(), func() { isRefused.Store(true); cancel() }
 		if !r.controller.noFence {
 			t.fence = encodeFence(tenure.Fence())
 		}
@@ -137,14 +148,17 @@ func (r *runner) serve(ctx context.Context, number int, tenure *lease.Tenure, yi
 			case <-prepareCtx.Done():
 			}
 		})
-		if err := r.awaitBarriers(prepareCtx); err != nil {
-			return // the tenure or the manager has ended, or another process should hold the lease
+		switch err := r.awaitBarriers(prepareCtx); {
+		case prepareCtx.Err() != nil: // the tenure or the manager has ended, or another process should hold the lease
+			return nil
+		case err != nil:
+			return fmt.Errorf("the cache cannot be brought up to date: %w", err)
 		}
 		r.log.InfoContext(ctx, "the controller starts", "epoch", t.epoch)
 	}
 	t.initialize(prepareCtx)
 	if prepareCtx.Err() != nil {
-		return
+		return nil
 	}
 	r.setTask(number, t)
 	t.enqueueAll(r.owns(number))
@@ -163,6 +177,7 @@ func (r *runner) serve(ctx context.Context, number int, tenure *lease.Tenure, yi
 	drain := time.AfterFunc(r.opts.Drain, cancel)
 	defer drain.Stop()
 	<-working
+	return nil
 }
 
 // awaitBarriers waits until all copies include the writes of earlier tenures: these were acknowledged, or are impossible, since this tenure has

@@ -2,6 +2,8 @@ package controller
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -12,7 +14,7 @@ import (
 func (r *runner) runSlot(ctx context.Context, number int) {
 	shards := r.controller.placement.shards
 	if shards == 0 {
-		r.serve(ctx, number, nil, nil)
+		_ = r.serve(ctx, number, nil, nil) // without a lease it cannot fail
 		return
 	}
 	name := lockName(r.controller.name, number, shards)
@@ -21,18 +23,25 @@ func (r *runner) runSlot(ctx context.Context, number int) {
 		r.log.ErrorContext(ctx, "the controller cannot run", "error", err)
 		return
 	}
-	for pause := 50 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, 5*time.Second) {
+	for pause := minElectionPause; ctx.Err() == nil; pause = min(2*pause, maxElectionPause) {
 		tenure, err := r.acquire(ctx, elector, number)
-		switch {
-		case tenure != nil:
-			pause = 50 * time.Millisecond
-			r.hold(ctx, number, tenure)
-		case err != nil && ctx.Err() == nil:
-			r.log.ErrorContext(ctx, "cannot compete for the lease of the controller; retrying", "lease", name, "error", err, "pause", pause)
+		if tenure != nil {
+			err = r.hold(ctx, number, elector, tenure)
+		}
+		if err == nil {
+			pause = minElectionPause
+		} else if ctx.Err() == nil {
+			r.log.ErrorContext(ctx, "the controller cannot have its lease; retrying", "lease", name, "error", err, "pause", pause)
 			sleep(ctx, pause)
 		}
 	}
 }
+
+// The pauses after a failure to acquire a lease, or to use it.
+const (
+	minElectionPause = 50 * time.Millisecond
+	maxElectionPause = 5 * time.Second
+)
 
 // acquire competes for a lease. It may return nil without an error if another process should hold it.
 func (r *runner) acquire(ctx context.Context, elector *lease.Elector, number int) (*lease.Tenure, error) {
@@ -93,11 +102,11 @@ func (r *runner) awaitUnwanted(ctx context.Context, number int, after time.Durat
 }
 
 // hold runs a task while this process holds a lease. It gives a shard up if the shard belongs to another process. Shards of a process move one by one.
-func (r *runner) hold(ctx context.Context, number int, tenure *lease.Tenure) {
+// It returns an error if the lease is of no use.
+func (r *runner) hold(ctx context.Context, number int, elector *lease.Elector, tenure *lease.Tenure) error {
 	if r.controller.placement.shards == 1 {
-		r.serve(ctx, number, tenure, nil)
-		r.resign(tenure)
-		return
+		defer r.resign(tenure)
+		return r.use(ctx, number, elector, tenure, nil)
 	}
 	watchCtx, cancel := context.WithCancel(ctx)
 	yieldCh := make(chan struct{})
@@ -111,11 +120,26 @@ func (r *runner) hold(ctx context.Context, number int, tenure *lease.Tenure) {
 			close(yieldCh)
 		}
 	})
-	r.serve(ctx, number, tenure, yieldCh)
+	err := r.use(ctx, number, elector, tenure, yieldCh)
 	r.resign(tenure)
 	cancel()
 	watching.Wait()
 	if isMoving {
 		r.moving.Unlock()
 	}
+	return err
+}
+
+// use serves a tenure. If the service has refused the lease although the lease has not moved, it returns an error: the next tenure would end in the
+// same way, at once.
+func (r *runner) use(ctx context.Context, number int, elector *lease.Elector, tenure *lease.Tenure, yieldCh <-chan struct{}) error {
+	if err := r.serve(ctx, number, tenure, yieldCh); !errors.Is(err, errRefused) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.opts.LeaseTTL)
+	defer cancel()
+	if _, latest, err := elector.Holder(ctx); err != nil || latest != tenure.Epoch() {
+		return err
+	}
+	return fmt.Errorf("%w, although this process holds it: Options.Leases must be the backend of the service's store", errRefused)
 }

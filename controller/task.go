@@ -3,10 +3,8 @@ package controller
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -131,14 +129,4 @@ func (t *task) outcome(err error, exists bool) (queue.Outcome, result) {
 		return queue.Outcome{Failed: true}, resultPanic
 	}
 	return queue.Outcome{Failed: true}, resultError
-}
-
-// protect returns a panic of a call as an error.
-func protect(call func() error) (err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			err = fmt.Errorf("%w: %v\n%s", errPanic, cause, debug.Stack())
-		}
-	}()
-	return call()
 }

@@ -31,6 +31,7 @@ type Env struct {
 	// Client calls the service.
 	Client resourcegrpc.ResourceServiceClient
 
+	server  *service.Server
 	ctx     context.Context
 	running sync.WaitGroup
 }
@@ -53,7 +54,7 @@ func run(t testing.TB, types *registry.Registry, backend storage.Backend, f func
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	server := service.New(backend, types, &service.Options{Logger: slog.New(slog.DiscardHandler)})
-	e := &Env{T: t, Backend: backend, Client: server.Client(), ctx: ctx}
+	e := &Env{T: t, Backend: backend, Client: server.Client(), server: server, ctx: ctx}
 	defer e.running.Wait()
 	defer stop()
 	e.running.Go(func() { _ = reaper.New(server, &reaper.Options{Logger: slog.New(slog.DiscardHandler)}).Run(ctx) })

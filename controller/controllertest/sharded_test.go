@@ -67,7 +67,7 @@ func TestShardsFollowTheLiveProcesses(t *testing.T) {
 		}
 		e.Manager(nil, r.controller("second"))
 		e.Manager(nil, r.controller("third"))
-		time.Sleep(10 * time.Minute)
+		time.Sleep(3 * time.Minute)
 		write(2)
 		time.Sleep(time.Second)
 		if by := r.check(t, n, 2); by["first"] == 0 || by["second"] == 0 || by["third"] == 0 {
@@ -75,7 +75,7 @@ func TestShardsFollowTheLiveProcesses(t *testing.T) {
 		}
 		first.Kill()
 		write(3)
-		time.Sleep(10 * time.Minute)
+		time.Sleep(3 * time.Minute)
 		if by := r.check(t, n, 3); by["first"] != 0 {
 			t.Errorf("sets by process: %v, expected none at the killed one", by)
 		}

@@ -3,11 +3,9 @@ package main
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -77,12 +75,13 @@ func rollOut(ctx context.Context, rt controller.Runtime, req request) error {
 		old += replicasOf(set)
 		oldSets = append(oldSets, set)
 	}
-	surge := max(1, want/4)
-	size := max(0, min(want, want+surge-old))
+	size := max(0, min(want, want+max(1, want/4)-old)) // a quarter of surge
 	if current != nil {
 		size = max(size, min(want, replicasOf(current))) // it never shrinks in favour of an older one
 	}
-	if current, err = replicaSets.Apply(ctx, rt, newSet(d, name, template, size)); err != nil {
+	wanted := spec(map[string]*structpb.Value{"replicas": structpb.NewNumberValue(float64(size)), "template": template})
+	current, err = replicaSets.Apply(ctx, rt, &typed.Object[*structpb.Struct]{ID: replicaSets.ID(d.ID.Tenancy, name), Owner: d.ID, Data: wanted})
+	if err != nil {
 		return err
 	}
 	spare := old + readyOf(current) - want // old replicas that are not needed any more
@@ -105,14 +104,6 @@ func rollOut(ctx context.Context, rt controller.Runtime, req request) error {
 		return deployments.SetStatus(ctx, rt, d, deploymentStatus, controller.True("Complete", "AllReplicasReady"))
 	}
 	return deployments.SetStatus(ctx, rt, d, deploymentStatus, controller.False("Complete", "RollingOut"))
-}
-
-// newSet returns the replica set of a template.
-func newSet(d object, name string, template *structpb.Value, size int) object {
-	return &typed.Object[*structpb.Struct]{
-		ID: replicaSets.ID(d.ID.Tenancy, name), Owner: d.ID,
-		Data: spec(map[string]*structpb.Value{"replicas": structpb.NewNumberValue(float64(size)), "template": template}),
-	}
 }
 
 // scale makes a replica set own the wanted number of pods.
@@ -179,13 +170,12 @@ func replicasOf(o object) int {
 	return int(n.GetNumberValue())
 }
 
-// readyOf returns the number of ready pods that the status of a replica set reports, 0 if it is outdated.
+// readyOf returns the number of ready pods that the status of a replica set reports.
 func readyOf(set object) int {
-	status := set.Status[setStatus]
-	if status == nil || len(status.GetConditions()) == 0 {
-		return 0
+	n := 0
+	for _, c := range set.Status[setStatus].GetConditions() {
+		n, _ = strconv.Atoi(c.GetMessage())
 	}
-	n, _ := strconv.Atoi(status.GetConditions()[0].GetMessage())
 	return min(n, replicasOf(set)) // pods beyond the wanted number are about to be deleted
 }
 
@@ -199,5 +189,5 @@ func isReady(pod object) bool {
 func hash(template *structpb.Value) string {
 	encoded, _ := proto.MarshalOptions{Deterministic: true}.Marshal(template)
 	sum := sha256.Sum256(encoded)
-	return strings.ToLower(hex.EncodeToString(sum[:5]))
+	return fmt.Sprintf("%x", sum[:5])
 }
