@@ -5,5 +5,6 @@
 //	make compat
 //
 // They compare both schemas field by field, call every method, check every rejection by its code and text, follow a watch, decode a
-// tombstone, and check reflection and health, on a store in memory and on SQLite, and with the build tag integration on Postgres.
+// tombstone, and check reflection and health, on a store in memory and on SQLite, and with the build tag integration on Postgres. Package foo is
+// a controller of Consul's documentation with other imports; a test runs it on the resources that the published client writes.
 package compat

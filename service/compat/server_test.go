@@ -21,6 +21,7 @@ import (
 	_ "github.com/ashlar-dev/storage/inmem"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/service"
+	"github.com/ashlar-dev/storage/service/compat/foopb"
 	"github.com/ashlar-dev/storage/service/registry"
 	_ "github.com/ashlar-dev/storage/sqlite"
 )
@@ -46,8 +47,9 @@ func onEachStore(t *testing.T, test func(*testing.T, *server)) {
 type server struct {
 	pbresource.ResourceServiceClient
 
-	cc      *grpc.ClientConn
-	backend storage.Backend
+	cc        *grpc.ClientConn
+	backend   storage.Backend
+	resources *service.Server
 }
 
 // serve serves a store on a loopback port until the test ends.
@@ -91,7 +93,7 @@ func serveBackend(t *testing.T, backend storage.Backend) *server {
 			t.Error(err)
 		}
 	})
-	return &server{ResourceServiceClient: pbresource.NewResourceServiceClient(cc), cc: cc, backend: backend}
+	return &server{ResourceServiceClient: pbresource.NewResourceServiceClient(cc), cc: cc, backend: backend, resources: resources}
 }
 
 // limited returns a context for all calls of a test.
@@ -120,6 +122,8 @@ func types() (*registry.Registry, error) {
 		registry.Type{Type: named(serviceV1), Proto: &wrapperspb.StringValue{}, Scope: registry.ScopeNamespace},
 		registry.Type{Type: named(namespaceType), Proto: &tenancy.Namespace{}},
 		registry.Type{Type: named(partitionType), Proto: &tenancy.Partition{}},
+		registry.Type{Type: foopb.BarType, Proto: &foopb.Bar{}, Scope: registry.ScopeNamespace},
+		registry.Type{Type: foopb.FooType, Proto: &foopb.Foo{}, Scope: registry.ScopeNamespace},
 		registry.Type{
 			Type: named(workloadType), Proto: &catalog.Workload{},
 			Mutate: registry.Decoded(func(w *registry.Resource[*catalog.Workload]) error {
