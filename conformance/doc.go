@@ -47,6 +47,7 @@
 //	URL            parameters of every adapter
 //	Load           package faults without faults: many clients at once, and a check of everything that they saw
 //	Damage         stored bytes that cannot be decoded (Harness.Replace)
+//	Processes      pages and revisions in other processes (Harness.Processes)
 //	Mover          driver.Mover, driver.GuardedMover and driver.Bulk
 //
 // The suite does not break a database. Restarts, cut connections and lost answers are tested by package conformance/faults, and by the

@@ -37,30 +37,11 @@ func changeAround(s *suite, all []*resourcepb.Resource) {
 // another part, with another split of the same text.
 func mixture() (ids []*resourcepb.ID) {
 	for _, k := range [][5]string{
-		{"g", "K", "p", "n", "a"},
-		{"g", "K", "p", "n", "ab"},
-		{"g", "K", "p", "n", "a%"},
-		{"g", "K", "p", "n", "a*"},
-		{"g", "K", "p", "n", "a_c"},
-		{"g", "K", "p", "n", "abc"},
-		{"g", "K", "p", "n", "A"},
-		{"g", "K", "p", "n", "é"},
-		{"g", "K", "p", "n", "z"},
-		{"g", "K", "p", "n2", "a"},
-		{"g", "K", "p", "", "a"},
-		{"g", "K", "", "n", "a"},
-		{"g", "K", "", "", "a"},
-		{"g", "K", "", "", "ab"},
-		{"g", "K", "p2", "n", "a"},
-		{"g", "K", "P", "n", "a"},
-		{"g", "K", "pn", "", "a"},
-		{"g", "K2", "p", "n", "a"},
-		{"g", "Kp", "", "n", "a"},
-		{"g", "k", "p", "n", "a"},
-		{"g2", "K", "p", "n", "a"},
-		{"g.io", "K", "p", "n", "ab"},
-		{"G", "K", "p", "n", "a"},
-		{"gK", "p", "n", "a", "a"},
+		{"g", "K", "p", "n", "a"}, {"g", "K", "p", "n", "ab"}, {"g", "K", "p", "n", "a%"}, {"g", "K", "p", "n", "a*"}, {"g", "K", "p", "n", "a_c"},
+		{"g", "K", "p", "n", "abc"}, {"g", "K", "p", "n", "A"}, {"g", "K", "p", "n", "é"}, {"g", "K", "p", "n", "z"}, {"g", "K", "p", "n2", "a"},
+		{"g", "K", "p", "", "a"}, {"g", "K", "", "n", "a"}, {"g", "K", "", "", "a"}, {"g", "K", "", "", "ab"}, {"g", "K", "p2", "n", "a"},
+		{"g", "K", "P", "n", "a"}, {"g", "K", "pn", "", "a"}, {"g", "K2", "p", "n", "a"}, {"g", "Kp", "", "n", "a"}, {"g", "k", "p", "n", "a"},
+		{"g2", "K", "p", "n", "a"}, {"g.io", "K", "p", "n", "ab"}, {"G", "K", "p", "n", "a"}, {"gK", "p", "n", "a", "a"},
 	} {
 		ids = append(ids, newID(k[0], k[1], k[2], k[3], k[4]))
 	}
@@ -68,45 +49,20 @@ func mixture() (ids []*resourcepb.ID) {
 }
 
 // filters returns filters of every kind.
-func filters() []filter {
-	return []filter{
-		newFilter("g", "K", "p", "n", ""),
-		newFilter("g", "K", "p", "n", "a"),
-		newFilter("g", "K", "p", "n", "ab"),
-		newFilter("g", "K", "p", "n", "abc"),
-		newFilter("g", "K", "p", "n", "abcd"),
-		newFilter("g", "K", "p", "n", "a%"),
-		newFilter("g", "K", "p", "n", "a*"),
-		newFilter("g", "K", "p", "n", "a_"),
-		newFilter("g", "K", "p", "n", "*"),
-		newFilter("g", "K", "p", "n", "%"),
-		newFilter("g", "K", "p", "n", "\xc3\xa9"),
-		newFilter("g", "K", "p", "*", ""),
-		newFilter("g", "K", "*", "n", ""),
-		newFilter("g", "K", "*", "*", ""),
-		newFilter("g", "K", "*", "*", "ab"),
-		newFilter("g", "K", "*", "n", "a"),
-		newFilter("g", "K", "p", "", ""),
-		newFilter("g", "K", "", "n", ""),
-		newFilter("g", "K", "", "", ""),
-		newFilter("g", "K", "", "*", "a"),
-		newFilter("g", "K", "*", "", ""),
-		newFilter("g", "*", "p", "n", ""),
-		newFilter("g", "*", "p", "n", "a"),
-		newFilter("g", "*", "*", "*", ""),
-		newFilter("g", "*", "", "", ""),
-		newFilter("*", "*", "p", "n", ""),
-		newFilter("*", "*", "p", "n", "ab"),
-		newFilter("*", "*", "p", "*", "a"),
-		newFilter("*", "*", "", "*", ""),
-		newFilter("*", "*", "*", "", ""),
-		newFilter("*", "*", "*", "*", ""),
-		newFilter("*", "*", "*", "*", "ab"),
-		newFilter("g", "Unknown", "*", "*", ""),
-		newFilter("unknown", "K", "*", "*", ""),
-		newFilter("unknown", "*", "*", "*", ""),
-		newFilter("g", "K", "p", "unknown", ""),
+func filters() (all []filter) {
+	for _, f := range [][5]string{
+		{"g", "K", "p", "n", ""}, {"g", "K", "p", "n", "a"}, {"g", "K", "p", "n", "ab"}, {"g", "K", "p", "n", "abc"}, {"g", "K", "p", "n", "abcd"},
+		{"g", "K", "p", "n", "a%"}, {"g", "K", "p", "n", "a*"}, {"g", "K", "p", "n", "a_"}, {"g", "K", "p", "n", "*"}, {"g", "K", "p", "n", "%"},
+		{"g", "K", "p", "n", "\xc3\xa9"}, {"g", "K", "p", "*", ""}, {"g", "K", "*", "n", ""}, {"g", "K", "*", "*", ""}, {"g", "K", "*", "*", "ab"},
+		{"g", "K", "*", "n", "a"}, {"g", "K", "p", "", ""}, {"g", "K", "", "n", ""}, {"g", "K", "", "", ""}, {"g", "K", "", "*", "a"},
+		{"g", "K", "*", "", ""}, {"g", "*", "p", "n", ""}, {"g", "*", "p", "n", "a"}, {"g", "*", "*", "*", ""}, {"g", "*", "", "", ""},
+		{"*", "*", "p", "n", ""}, {"*", "*", "p", "n", "ab"}, {"*", "*", "p", "*", "a"}, {"*", "*", "", "*", ""}, {"*", "*", "*", "", ""},
+		{"*", "*", "*", "*", ""}, {"*", "*", "*", "*", "ab"}, {"g", "Unknown", "*", "*", ""}, {"unknown", "K", "*", "*", ""}, {"unknown", "*", "*", "*", ""},
+		{"g", "K", "p", "unknown", ""},
+	} {
+		all = append(all, newFilter(f[0], f[1], f[2], f[3], f[4]))
 	}
+	return all
 }
 
 // createLarge creates resources that are together too large for one page or one response of a database.

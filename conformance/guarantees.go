@@ -76,7 +76,7 @@ func Guarantees() []Guarantee {
 			[]string{"Histories/Past"}, []string{"revisions rise"}, []string{"revisions rise", "swaps compare revisions"},
 		}, {
 			"The store is read as it was at a revision, in spans of the order of bytes, whole or in pages that any handle can continue",
-			[]string{"Histories/Past", "Historian/ScanBytes", "Historian/Spans", "Historian/BadInput"}, []string{"the past stays"}, []string{"the past stays"},
+			[]string{"Histories/Past", "Historian/ScanBytes", "Historian/Spans", "Historian/BadInput", "Processes/Pages", "Processes/Revisions"}, []string{"the past stays"}, []string{"the past stays"},
 		}, {
 			"The changes after a revision result in the state at a later one: a follower reports every change once, with the previous state, and commits as a whole",
 			[]string{"Histories/Past", "Histories/Watches"}, []string{
@@ -155,7 +155,7 @@ func Guarantees() []Guarantee {
 			[]string{"Histories/Watches", "Cursors/NoHalfCapability", "Bookmarks/NoHalfCapability"}, nil, nil,
 		}, {
 			"Pages hold every unchanged resource exactly once",
-			[]string{"Histories/Calls", "Paging/AnotherStore", "Paging/Garbage", "Paging/Large"}, []string{"pages"}, []string{"pages", "tokens belong to a filter"},
+			[]string{"Histories/Calls", "Paging/AnotherStore", "Paging/ForgedTokens", "Paging/Garbage", "Paging/Large"}, []string{"pages"}, []string{"pages", "tokens belong to a filter"},
 		}, {
 			"A transaction happens as a whole or not at all; the lowest failing operation is named",
 			[]string{"Histories/Calls", "Commit/Conflicts", "Commit/Malformed", "Commit/MaxOps", "Commit/TooLarge"}, []string{"transactions are atomic"}, []string{"transactions are atomic"},

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"cmp"
+	"context"
 	"testing"
 	"time"
 
@@ -37,8 +38,8 @@ type Harness struct {
 	// shows. If it is nil, the topic Damage is left out.
 	Replace func(t testing.TB, storeURL string, id *resourcepb.ID, data []byte)
 
-	// Processes reports that the program calls faults.ServeProcess at the start of TestMain. The case Load/Faults then opens handles in
-	// processes of their own, which it kills and stops. It is not used without URL.
+	// Processes reports that the program calls faults.ServeProcess at the start of TestMain. The topic Processes and the case Load/Faults
+	// then open handles in processes of their own; Load/Faults kills and stops these. It is not used without URL.
 	Processes bool
 
 	// Faults returns faults of the database at a URL, which Load/Faults injects. They must not affect other stores. It is not used without
@@ -109,6 +110,7 @@ const (
 	needEveryEvent
 	needOneCut
 	needFaults
+	needProcesses
 )
 
 // exempt returns the reason why a case with these needs is omitted, or "".
@@ -130,6 +132,7 @@ func (h *Harness) exempt(n need) string {
 		{needEveryEvent, h.MergesEvents},
 		{needOneCut, h.ListIsNoSnapshot},
 		{needFaults, reasonIf(!h.Processes && h.Faults == nil, "the harness has no faults")},
+		{needProcesses, reasonIf(!h.Processes, "the program serves no handles in other processes")},
 		{needReplace, reasonIf(h.Replace == nil, "the harness cannot replace the bytes of a stored resource")},
 		{needMover, h.NoMover},
 		{needGuards, cmp.Or(h.NoMover, h.NoGuards)},
@@ -163,6 +166,24 @@ func (h *Harness) complete(t testing.TB) {
 	}
 	if h.URL == nil && h.Another == nil && h.OneHandle == "" {
 		t.Fatal("conformance: without Harness.Another, Harness.OneHandle must say why")
+	}
+}
+
+// Store creates a new, empty store, and returns a function that opens handles, which the caller closes. The URL is "" if Harness.URL is not
+// set. Run calls Store for each case; so do the runners of other suites, which thus use the harness of an adapter as it is.
+func (h *Harness) Store(t testing.TB) (storeURL string, open func(context.Context) (storage.Backend, error)) {
+	t.Helper()
+	if h.URL != nil {
+		storeURL = h.URL(t)
+		return storeURL, func(ctx context.Context) (storage.Backend, error) { return storage.Open(ctx, storeURL) }
+	}
+	var first storage.Backend
+	return "", func(context.Context) (storage.Backend, error) {
+		if first != nil {
+			return h.Another(t, first), nil
+		}
+		first = h.Open(t)
+		return first, nil
 	}
 }
 

@@ -3,31 +3,40 @@ package conformance
 import (
 	"context"
 	"errors"
-	"runtime"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// openFence reports a fence that admits a guard, and leaves the store open.
-type openFence struct{ driver.GuardedMover }
+// otherFence closes the store by a changed fence.
+type otherFence struct {
+	driver.GuardedMover
+	change func(driver.Fence) *driver.Fence
+}
 
-func (m openFence) SetFenceAt(ctx context.Context, fence *driver.Fence, epoch string) (string, error) {
-	if fence != nil && fence.Admits != "" {
-		fence = nil
+func (m otherFence) SetFenceAt(ctx context.Context, fence *driver.Fence, epoch string) (string, error) {
+	if fence != nil {
+		fence = m.change(*fence)
 	}
 	return m.GuardedMover.SetFenceAt(ctx, fence, epoch)
 }
 
-// admitsNone closes the store for the tool as well.
-type admitsNone struct{ driver.GuardedMover }
-
-func (m admitsNone) SetFenceAt(ctx context.Context, fence *driver.Fence, epoch string) (string, error) {
-	if fence != nil && fence.Admits != "" {
-		fence = &driver.Fence{Target: fence.Target}
+// openFence leaves a store open whose fence admits a guard.
+func openFence(f driver.Fence) *driver.Fence {
+	if f.Admits != "" {
+		return nil
 	}
-	return m.GuardedMover.SetFenceAt(ctx, fence, epoch)
+	return &f
+}
+
+// forgetsMove closes the store without the record that it has moved, and for the tool as well.
+func forgetsMove(f driver.Fence) *driver.Fence { return &driver.Fence{Target: f.Target} }
+
+// forgetsCursor records a move without the cursor.
+func forgetsCursor(f driver.Fence) *driver.Fence {
+	f.Cursor = ""
+	return &f
 }
 
 // anyGuard accepts a write that the fence refuses if the write has some guard.
@@ -67,37 +76,10 @@ type lateAdmission struct {
 func (m *lateAdmission) SetFenceAt(_ context.Context, fence *driver.Fence, epoch string) (string, error) {
 	before, value := m.s.lists.Load(), *fence
 	go func() {
-		for m.s.lists.Load() == before {
-			runtime.Gosched()
-		}
-		for wanted := m.s.writes.Load() + 20; m.s.writes.Load() < wanted; {
-			runtime.Gosched() // the writers write until they are refused
-		}
+		m.s.awaitWrites(before)
 		_, _ = m.GuardedMover.SetFenceAt(context.Background(), &value, epoch) // the test shows whether it did
 	}()
 	return epoch, nil
-}
-
-// forgetsMove closes the store without the record that it has moved.
-type forgetsMove struct{ driver.GuardedMover }
-
-func (m forgetsMove) SetFenceAt(ctx context.Context, fence *driver.Fence, epoch string) (string, error) {
-	if fence != nil {
-		fence = &driver.Fence{Target: fence.Target}
-	}
-	return m.GuardedMover.SetFenceAt(ctx, fence, epoch)
-}
-
-// forgetsCursor records a move without the cursor.
-type forgetsCursor struct{ driver.GuardedMover }
-
-func (m forgetsCursor) SetFenceAt(ctx context.Context, fence *driver.Fence, epoch string) (string, error) {
-	if fence != nil {
-		copied := *fence
-		copied.Cursor = ""
-		fence = &copied
-	}
-	return m.GuardedMover.SetFenceAt(ctx, fence, epoch)
 }
 
 // endsEarly has watches that drop their events from the end of the snapshot on.

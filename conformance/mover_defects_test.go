@@ -3,7 +3,6 @@ package conformance
 import (
 	"context"
 	"errors"
-	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -39,12 +38,7 @@ type late struct {
 func (m *late) SetFence(_ context.Context, target *string) error {
 	before, there := m.s.lists.Load(), *target
 	go func() {
-		for m.s.lists.Load() == before {
-			runtime.Gosched()
-		}
-		for wanted := m.s.writes.Load() + 20; m.s.writes.Load() < wanted; {
-			runtime.Gosched() // the writers write until they are refused
-		}
+		m.s.awaitWrites(before)
 		_ = m.GuardedMover.SetFence(context.Background(), &there) // the test shows whether it did
 	}()
 	return nil

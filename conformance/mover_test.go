@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"regexp"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -33,6 +34,16 @@ func newShared() *shared {
 	s := &shared{delayedCh: make(chan struct{}), listedCh: make(chan struct{})}
 	s.closeListed = sync.OnceFunc(func() { close(s.listedCh) })
 	return s
+}
+
+// awaitWrites waits until a number of lists is exceeded, and then for more writes. The writers write until they are refused.
+func (s *shared) awaitWrites(lists int64) {
+	for s.lists.Load() == lists {
+		runtime.Gosched()
+	}
+	for wanted := s.writes.Load() + 20; s.writes.Load() < wanted; {
+		runtime.Gosched()
+	}
 }
 
 // A moverDefect is a backend with one bug, with the case that must find it and the failure of that case.
@@ -76,15 +87,15 @@ var moverDefects = []moverDefect{
 		l := leased{h.Backend, h.GuardedMover, s}
 		h.Backend, h.GuardedMover = l, l
 	}},
-	{"a fence that admits the tool admits all", "Mover/FenceAdmits", "without a guard, .*: got <nil>", func(h *moverBackend, _ *shared) { h.GuardedMover = openFence{h.GuardedMover} }},
+	{"a fence that admits the tool admits all", "Mover/FenceAdmits", "without a guard, .*: got <nil>", func(h *moverBackend, _ *shared) { h.GuardedMover = otherFence{h.GuardedMover, openFence} }},
 	{"a fence that admits the tool admits any guard", "Mover/FenceAdmits", "under another note, .*: got <nil>", func(h *moverBackend, _ *shared) { h.Backend = anyGuard{h.Backend} }},
-	{"a fence admits nobody", "Mover/FenceAdmits", "it has moved to mem://source", func(h *moverBackend, _ *shared) { h.GuardedMover = admitsNone{h.GuardedMover} }},
+	{"a fence admits nobody", "Mover/FenceAdmits", "it has moved to mem://source", func(h *moverBackend, _ *shared) { h.GuardedMover = otherFence{h.GuardedMover, forgetsMove} }},
 	{"a fence that admits the tool ignores revisions", "Mover/FenceAdmits", "under another revision, .*: got <nil>", func(h *moverBackend, _ *shared) { h.Backend = anyRevision{h.Backend, h.GuardedMover} }},
 	{"a fence that admits the tool comes late", "Mover/FenceAdmitsUnderLoad", "and .* later", func(h *moverBackend, s *shared) {
 		h.Backend, h.GuardedMover = counting{h.Backend, s}, &lateAdmission{h.GuardedMover, s}
 	}},
-	{"a moved store is merely closed", "Mover/Moved", "a MovedError with the target", func(h *moverBackend, _ *shared) { h.GuardedMover = forgetsMove{h.GuardedMover} }},
-	{"a moved store loses the cursor", "Mover/Moved", "a MovedError with the target", func(h *moverBackend, _ *shared) { h.GuardedMover = forgetsCursor{h.GuardedMover} }},
+	{"a moved store is merely closed", "Mover/Moved", "a MovedError with the target", func(h *moverBackend, _ *shared) { h.GuardedMover = otherFence{h.GuardedMover, forgetsMove} }},
+	{"a moved store loses the cursor", "Mover/Moved", "a MovedError with the target", func(h *moverBackend, _ *shared) { h.GuardedMover = otherFence{h.GuardedMover, forgetsCursor} }},
 	{"a watch of a moved store ends before its last change", "Mover/Moved", "a watch returned", func(h *moverBackend, _ *shared) { h.Backend = endsEarly{h.Backend} }},
 	{"loads ignore guards", "Mover/GuardedLoads", "got <nil>, expected ErrSuperseded", func(h *moverBackend, _ *shared) { h.loader = unguardedLoader{h.loader} }},
 	{"steps end at the first", "Mover/BulkReads", "rows, or out of order", func(h *moverBackend, _ *shared) { h.bulkReader = oneStep{h.bulkReader} }},

@@ -11,6 +11,7 @@ import (
 var pagingCases = topic{"Paging", []testCase{
 	{name: "Garbage", needs: needPager, run: pagingGarbage},
 	{name: "AnotherStore", needs: needPager, run: pagingAnotherStore},
+	{name: "ForgedTokens", needs: needPager, run: pagingForged},
 	{name: "Large", needs: needPager, run: pagingLarge},
 }}
 

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/history"
+	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -80,20 +80,12 @@ func within(span history.Range, id *resourcepb.ID, closed bool) bool {
 }
 
 func checkRange(span history.Range) error {
-	for _, id := range []*resourcepb.ID{span.From, span.To} {
-		if id != nil && (strings.Count(keyOf(id), "\x00") != 4 || len(id.Name) > 256) {
-			return invalid("a bound with a NUL, or one that is too long")
-		}
-	}
-	return nil
+	_, _, err := check.Range(span)
+	return err
 }
 
 func (h *handle) Scan(ctx context.Context, span history.Range, opts history.ScanOptions) (history.ScanResult, error) {
-	var problem error
-	if min(opts.Revision, int64(opts.Limit), int64(opts.Bytes)) < 0 {
-		problem = invalid("a negative option")
-	}
-	if err := h.enter(ctx, problem, checkRange(span)); err != nil {
+	if err := h.enter(ctx, check.Scan(opts), checkRange(span)); err != nil {
 		return history.ScanResult{}, err
 	}
 	h.mu.Lock()
@@ -142,16 +134,8 @@ func (h *handle) Scan(ctx context.Context, span history.Range, opts history.Scan
 }
 
 func (h *handle) Swap(ctx context.Context, swap history.Swap) (history.SwapResult, error) {
-	id := swap.Delete
-	problem := error(nil)
-	switch {
-	case (swap.Write == nil) == (swap.Delete == nil), swap.Expect < 0:
-		problem = invalid("a swap of nothing, or of two")
-	case swap.Write != nil:
-		id = swap.Write.Id
-		problem = checkOps([]storage.Op{{Write: swap.Write}}, 1)
-	}
-	if err := h.enter(ctx, problem); err != nil {
+	id := cmp.Or(swap.Delete, swap.Write.GetId())
+	if err := h.enter(ctx, errorOf(check.Swap(swap, 0))); err != nil {
 		return history.SwapResult{}, err
 	}
 	h.mu.Lock()
@@ -203,11 +187,7 @@ func (h *handle) Swap(ctx context.Context, swap history.Swap) (history.SwapResul
 }
 
 func (h *handle) Compact(ctx context.Context, revision int64) error {
-	var problem error
-	if revision <= 0 {
-		problem = invalid("revision %d", revision)
-	}
-	if err := h.enter(ctx, problem); err != nil {
+	if err := h.enter(ctx, check.Revision(revision)); err != nil {
 		return err
 	}
 	h.mu.Lock()
@@ -222,11 +202,7 @@ func (h *handle) Compact(ctx context.Context, revision int64) error {
 }
 
 func (h *handle) Follow(ctx context.Context, span history.Range, after int64) (history.Follower, error) {
-	var problem error
-	if after <= 0 {
-		problem = invalid("revision %d", after)
-	}
-	if err := h.enter(ctx, problem, checkRange(span)); err != nil {
+	if err := h.enter(ctx, check.Revision(after), checkRange(span)); err != nil {
 		return nil, err
 	}
 	h.mu.Lock()

@@ -10,11 +10,12 @@ import (
 	"strings"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 func (h *handle) List(ctx context.Context, c storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) ([]*resourcepb.Resource, error) {
-	if err := h.enter(ctx, checkConsistency(c), checkFilter(typ, tenancy, prefix)); err != nil {
+	if err := h.enter(ctx, check.Consistency(c), errorOf(check.Filter(typ, tenancy, prefix))); err != nil {
 		return nil, err
 	}
 	h.mu.Lock()
@@ -49,14 +50,14 @@ func (h *handle) matching(f filter) []*resourcepb.Resource {
 
 func (h *handle) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string, opts storage.ListOptions) (storage.Page, error) {
 	var given pageToken
-	problem := checkFilter(typ, tenancy, prefix)
+	problem := errorOf(check.Filter(typ, tenancy, prefix))
 	if opts.Limit < 0 && !h.has("a negative limit is the default") || opts.Revision < 0 {
 		problem = errors.Join(problem, invalid("limit %d, revision %d", opts.Limit, opts.Revision))
 	}
 	if opts.Continue != "" && json.Unmarshal([]byte(opts.Continue), &given) != nil {
 		problem = errors.Join(problem, invalid("continue token %q", opts.Continue))
 	}
-	if err := h.enter(ctx, checkConsistency(opts.Consistency), problem); err != nil {
+	if err := h.enter(ctx, check.Consistency(opts.Consistency), problem); err != nil {
 		return storage.Page{}, err
 	}
 	limit := cmp.Or(max(opts.Limit, 0), 10)
@@ -86,8 +87,11 @@ func (h *handle) ListPage(ctx context.Context, typ storage.UnversionedType, tena
 			return storage.Page{}, storage.ErrCompacted
 		}
 		kept := h.lists[opts.Continue]
-		if kept == nil && h.has("a token goes with any store") {
+		switch {
+		case kept == nil && h.has("a token goes with any store"):
 			kept = rest
+		case kept == nil && h.has("a token of no listing lists everything"):
+			kept = h.matching(allFilter)
 		}
 		if given.Store != h.name && !h.has("a token goes with any store") {
 			return storage.Page{}, storage.ErrCompacted
@@ -123,7 +127,7 @@ type pageToken struct {
 }
 
 func (h *handle) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
-	if err := h.enter(ctx, checkID("id", id, true)); err != nil {
+	if err := h.enter(ctx, errorOf(check.IDWithUid("id", id))); err != nil {
 		return nil, err
 	}
 	h.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -93,7 +95,7 @@ func (h *handle) enter(ctx context.Context, problems ...error) error {
 }
 
 func (h *handle) Read(ctx context.Context, c storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
-	if err := h.enter(ctx, checkConsistency(c), checkID("id", id, false)); err != nil {
+	if err := h.enter(ctx, check.Consistency(c), errorOf(check.ID("id", id))); err != nil {
 		return nil, err
 	}
 	h.mu.Lock()
@@ -143,7 +145,7 @@ func alone(err error) error {
 }
 
 func (h *handle) commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
-	if err := h.enter(ctx, checkOps(ops, h.MaxOps())); err != nil {
+	if err := h.enter(ctx, errorOf(check.Ops(ops, h.MaxOps(), 0))); err != nil {
 		return nil, err
 	}
 	h.mu.Lock()
@@ -322,6 +324,12 @@ func (h *handle) decide(op storage.Op) error {
 	}
 	return nil
 }
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{storage.ErrInvalid}, args...)...)
+}
+
+func errorOf[T any](_ T, err error) error { return err }
 
 func harnessOf(bug string) Harness {
 	return Harness{

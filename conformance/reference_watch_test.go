@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -22,7 +23,7 @@ func sealed(text string) string {
 }
 
 func (h *handle) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) (storage.Watch, error) {
-	if err := h.enter(ctx, checkFilter(typ, tenancy, prefix)); err != nil {
+	if err := h.enter(ctx, errorOf(check.Filter(typ, tenancy, prefix))); err != nil {
 		return nil, err
 	}
 	h.mu.Lock()
@@ -53,7 +54,7 @@ func (h *handle) WatchList(ctx context.Context, typ storage.UnversionedType, ten
 }
 
 func (h *handle) WatchFrom(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix, cursor string) (storage.Watch, error) {
-	problem := checkFilter(typ, tenancy, prefix)
+	problem := errorOf(check.Filter(typ, tenancy, prefix))
 	parts := strings.Split(cursor, ":")
 	if len(parts) != 3 || sealed(parts[0]+":"+parts[1]) != cursor {
 		problem = errors.Join(problem, invalid("cursor %q", cursor))

@@ -1,6 +1,8 @@
 package conformance
 
 import (
+	"context"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -9,9 +11,10 @@ import (
 // A target is the store under test, with one or more handles.
 type target struct {
 	*assertions
-	h   *Harness
-	b   storage.Backend
-	url string // of the store, if the harness has one
+	h    *Harness
+	b    storage.Backend
+	url  string // of the store, or ""
+	more func(context.Context) (storage.Backend, error)
 }
 
 // closeBackend demands that Close succeeds before the timeout.
@@ -144,27 +147,15 @@ func (s *target) pager() storage.Pager {
 // open gives s a new store.
 func (s *target) open() {
 	s.Helper()
-	if s.h.URL == nil {
-		s.b = s.h.Open(s.TB)
-		s.closeAtEnd(s.b)
-		return
-	}
-	s.url = s.h.URL(s.TB)
+	s.url, s.more = s.h.Store(s.TB)
 	s.b = s.another()
 }
 
 // another opens one more handle on the store.
 func (s *target) another() storage.Backend {
 	s.Helper()
-	var b storage.Backend
-	if s.h.URL == nil {
-		b = s.h.Another(s.TB, s.b)
-	} else {
-		var err error
-		if b, err = storage.Open(s.ctx, s.url); err != nil {
-			s.Fatalf("opening a store: %v", err)
-		}
-	}
+	b, err := s.more(s.ctx)
+	s.noError("opening a store", err)
 	s.closeAtEnd(b)
 	return b
 }

@@ -57,6 +57,7 @@ var topics = []topic{
 	commitCases,
 	loadCases,
 	damageCases,
+	processCases,
 	moverCases,
 }
 

@@ -30,6 +30,7 @@ func TestConformance(t *testing.T) {
 			prefixes.Store(url, prefix)
 			return url
 		},
+		Processes: true,
 		Replace: func(t testing.TB, storeURL string, id *resourcepb.ID, data []byte) {
 			prefix, _ := prefixes.Load(storeURL)
 			replaceData(t, env.DynamoDB(t), prefix.(string), id, data)

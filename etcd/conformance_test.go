@@ -34,6 +34,7 @@ func TestConformance(t *testing.T) {
 			prefixes.Store(url, prefix)
 			return url
 		},
+		Processes: true,
 		Replace: func(t testing.TB, storeURL string, id *resourcepb.ID, data []byte) {
 			prefix, _ := prefixes.Load(storeURL)
 			client := env.Etcd(t).Client(t)

@@ -38,6 +38,7 @@ func TestConformance(t *testing.T) {
 			schemas.Store(url, schema)
 			return url
 		},
+		Processes: true,
 		Replace: func(t testing.TB, storeURL string, id *resourcepb.ID, data []byte) {
 			schema, _ := schemas.Load(storeURL)
 			in := func(name string) string { return pgx.Identifier{schema.(string), name}.Sanitize() }

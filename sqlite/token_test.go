@@ -8,13 +8,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
-	"github.com/ashlar-dev/storage/internal/test/token"
 )
-
-func TestForgedTokens(t *testing.T) {
-	t.Parallel()
-	token.Run(t, open(t, newPath(t), nil), open(t, newPath(t), nil))
-}
 
 // A continue token from after a backup is refused once the backup is restored, even after as many new changes.
 func TestTokenAfterRestore(t *testing.T) {

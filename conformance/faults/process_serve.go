@@ -3,7 +3,6 @@ package faults
 import (
 	"context"
 	"encoding/gob"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -137,6 +136,9 @@ func (s *processServer) do(ctx context.Context, q *request) (r response, err err
 			r.Watch = q.ID
 			s.watches[r.Watch] = w
 			s.mu.Unlock()
+			if _, ok := w.(storage.Bookmarker); !ok {
+				r.Number = 1
+			}
 		}
 	case "next", "bookmark", "stop":
 		return s.doWatch(ctx, q)
@@ -159,11 +161,7 @@ func (s *processServer) doWatch(ctx context.Context, q *request) (r response, er
 	case q.Method == "stop":
 		w.Close()
 	case q.Method == "bookmark":
-		b, ok := w.(storage.Bookmarker)
-		if !ok {
-			return r, errors.New("faults: the watch has no bookmarks")
-		}
-		err = b.Bookmark(ctx)
+		err = w.(storage.Bookmarker).Bookmark(ctx)
 	default:
 		var ev *resourcepb.WatchEvent
 		if ev, err = w.Next(ctx); ev != nil {

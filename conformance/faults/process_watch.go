@@ -22,6 +22,7 @@ type processWatch struct {
 	mu                  sync.Mutex
 	conn                *conn
 	id                  uint64
+	bookmarks           bool // the watch in the other process is a storage.Bookmarker
 	cursor              string
 	snapshotDone        bool // the snapshot is over
 	bookmarkOutstanding bool // a bookmark is
@@ -55,8 +56,14 @@ func (p *process) watch(ctx context.Context, q request) (storage.Watch, error) {
 		return nil, err
 	}
 	w.closed, w.close = context.WithCancel(context.Background())
+	if w.bookmarks {
+		return bookmarkingWatch{w}, nil
+	}
 	return w, nil
 }
+
+// bookmarkingWatch is a processWatch of a storage.Bookmarker.
+type bookmarkingWatch struct{ *processWatch }
 
 // dial opens the watch in the current process.
 func (w *processWatch) dial(ctx context.Context) error {
@@ -74,7 +81,7 @@ func (w *processWatch) dial(ctx context.Context) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.conn, w.id = c, r.Watch
+	w.conn, w.id, w.bookmarks = c, r.Watch, r.Number == 0
 	return nil
 }
 
@@ -106,17 +113,26 @@ func (w *processWatch) ask(ctx context.Context, method string) (response, error)
 	return c.call(ctx, request{Method: method, Watch: id})
 }
 
-func (w *processWatch) Bookmark(ctx context.Context) error {
+// Bookmark requests a bookmark. If the process is killed, the watch requests it from the next one.
+func (w bookmarkingWatch) Bookmark(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	w.setOutstanding(true) // before the request: the watch may move to the next process at any time
 	_, err := w.ask(ctx, "bookmark")
-	if err == nil {
-		w.mu.Lock()
-		w.bookmarkOutstanding = true
-		w.mu.Unlock()
+	if errors.Is(err, errDied) {
+		return nil
+	}
+	if err != nil {
+		w.setOutstanding(false)
 	}
 	return err
+}
+
+func (w *processWatch) setOutstanding(outstanding bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.bookmarkOutstanding = outstanding
 }
 
 func (w *processWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {

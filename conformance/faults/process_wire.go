@@ -37,7 +37,7 @@ type response struct {
 	Cursor   string
 	Continue string
 	Watch    uint64
-	Number   int
+	Number   int     // MaxOps of a Transactor; 1 for a watch that is no Bookmarker
 	Can      [3]bool // Pager, Resumer, Transactor
 }
 

@@ -1,7 +1,10 @@
 package bboltstore
 
 import (
+	"encoding/binary"
+	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -9,6 +12,8 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/conformance"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 func TestConformance(t *testing.T) {
@@ -24,6 +29,11 @@ func TestConformance(t *testing.T) {
 			backup := copyOf(t, path.(string))
 			return func() storage.Backend { return opened(t, backup, nil) }
 		},
+		Replace: func(t testing.TB, storeURL string, id *resourcepb.ID, data []byte) {
+			if err := fileAt(strings.TrimPrefix(storeURL, "bbolt:")).replace(id, data); err != nil {
+				t.Fatal(err)
+			}
+		},
 		NoHistorian: "the log has no index by key",
 		NoMover:     "the example has neither notes nor a fence",
 	})
@@ -37,6 +47,18 @@ func copyOf(t testing.TB, path string) string {
 		t.Fatal(err)
 	}
 	return to
+}
+
+// replace replaces the encoded resource under a key, as a change of the log.
+func (f *file) replace(id *resourcepb.ID, data []byte) error {
+	defer f.wakeReaders()
+	return f.db.Update(func(tx *bolt.Tx) error {
+		t, number, k := txn{Tx: tx}, after(newest(tx)), key.Of(id).Bytes()
+		row := encodeRow(fmt.Sprint("damage-", number), data)
+		t.put(resourcesBucket, k, row)
+		t.log(append(encodeNumber(number), k...), append(binary.BigEndian.AppendUint64([]byte{written}, 0), row...))
+		return t.err
+	})
 }
 
 func opened(t testing.TB, path string, o *Options) *Backend {

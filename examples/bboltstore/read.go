@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -117,10 +118,15 @@ func (s *store) Page(ctx context.Context, _ storage.ReadConsistency, f *driver.F
 	end := begin
 	for size := 0; end < len(l.rows) && end-begin < limit && size < driver.PageBytes; end++ {
 		res, err := l.rows[end].Decode()
-		if err != nil {
+		var damaged *storage.DamagedError
+		switch {
+		case errors.As(err, &damaged):
+			page.Damaged = append(page.Damaged, damaged)
+		case err != nil:
 			return page, err
+		default:
+			page.Resources = append(page.Resources, res)
 		}
-		page.Resources = append(page.Resources, res)
 		size += len(l.rows[end].Data)
 	}
 	if end < len(l.rows) {

@@ -1,0 +1,66 @@
+package conformance
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/conformance/faults"
+	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/sqlite"
+)
+
+func TestMain(m *testing.M) {
+	storage.Register("selfish", func(ctx context.Context, u *url.URL) (storage.Backend, error) {
+		b, err := sqlite.Open(ctx, &url.URL{Scheme: "sqlite", Path: u.Path})
+		return &selfish{Backend: b, bug: u.Query().Get("bug")}, err
+	})
+	if !faults.ServeProcess() {
+		os.Exit(m.Run())
+	}
+}
+
+// selfish is a SQLite store whose listings belong to one process.
+type selfish struct {
+	*sqlite.Backend
+	bug    string
+	tokens sync.Map // that this process has returned
+}
+
+func (b *selfish) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string, opts storage.ListOptions) (storage.Page, error) {
+	if _, own := b.tokens.Load(opts.Continue); opts.Continue != "" && !own && b.bug == "a token goes with its process" {
+		return storage.Page{}, storage.ErrCompacted
+	}
+	if b.bug == "revisions of other processes are the present" {
+		opts.Revision = 0
+	}
+	page, err := b.Backend.ListPage(ctx, typ, tenancy, prefix, opts)
+	b.tokens.Store(page.Continue, true)
+	return page, err
+}
+
+// TestProcessDefects checks that the topic Processes finds listings that only one process can continue.
+func TestProcessDefects(t *testing.T) {
+	for _, d := range []struct{ bug, by, says string }{
+		{bug: "", by: "Processes/Pages", says: "^$"},
+		{bug: "a token goes with its process", by: "Processes/Pages", says: "ListPage of .*compacted"},
+		{bug: "revisions of other processes are the present", by: "Processes/Revisions", says: "a listing in several processes has"},
+	} {
+		t.Run(d.by+" "+d.bug, func(t *testing.T) {
+			t.Parallel()
+			h := Harness{Processes: true, Timeout: 10 * time.Second, URL: func(t testing.TB) string {
+				return "selfish://" + filepath.Join(t.TempDir(), "store.db") + "?bug=" + url.QueryEscape(d.bug)
+			}}
+			h.complete(t)
+			if r := checkCase(t.Context(), &h, d.by, caseNamed(t, d.by)); !regexp.MustCompile(d.says).MatchString(r.Failure) {
+				t.Errorf("got the failure %q, want %q", r.Failure, d.says)
+			}
+		})
+	}
+}
