@@ -66,7 +66,7 @@ test-unit: cc curl ## The tests that need no Docker, race detector on
 test-integration: cc curl docker images ## The packages that talk to databases in containers
 	$(TEST) \
 		$$($(GO) list -tags integration -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | \
-			awk '/ [^ ]*\/internal\/test\/env( |$$)/ { print $$1 }') ./internal/test/env
+			awk '/ [^ ]*\/internal\/test\/(env|stores)( |$$)/ { print $$1 }') ./internal/test/env
 
 .PHONY: stress
 stress: cc curl docker images ## make test of PKG beside BUSY (8) busy processes: PKG=./lease TESTFLAGS='-run TestX -count=3'

@@ -7,40 +7,9 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage/conformance/faults"
-	_ "github.com/ashlar-dev/storage/dynamodb"
-	_ "github.com/ashlar-dev/storage/etcd"
 	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/internal/test/torture"
-	_ "github.com/ashlar-dev/storage/postgres"
 )
-
-func TestMain(m *testing.M) {
-	if !faults.ServeProcess() {
-		env.Main(m)
-	}
-}
-
-func TestConformanceOverPostgres(t *testing.T) {
-	server := env.Postgres(t)
-	runCopyTopics(t, layered(func(t testing.TB) string { return server.StoreURL(t) }))
-}
-
-func TestConformanceOverEtcd(t *testing.T) {
-	server := env.Etcd(t)
-	runCopyTopics(t, layered(func(t testing.TB) string { return server.StoreURL(t) }))
-}
-
-func TestConformanceOverDynamoDB(t *testing.T) {
-	server := env.DynamoDB(t)
-	h := layered(func(t testing.TB) string { return server.StoreURL(t, "poll=10ms", "idle-poll=200ms", "timeout=2m") })
-	h.Slow = true
-	h.ListIsNoSnapshot = "DynamoDB reads partitions and pages at different times"
-	h.NoOrderAcrossKeys = "a stream orders records only within a shard"
-	h.NoBookmarker = "the shards of a stream do not report their lag behind the table"
-	h.NoHistorian = "DynamoDB has no revisions across keys and keeps no old versions"
-	h.NoCommitBounds = "the records of one transaction arrive through several shards"
-	runCopyTopics(t, h)
-}
 
 // TestTortureOverPostgres cuts connections, kills processes, and crashes and stops the server.
 func TestTortureOverPostgres(t *testing.T) {

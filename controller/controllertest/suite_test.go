@@ -1,23 +1,25 @@
 package controllertest_test
 
 import (
-	"path/filepath"
 	"testing"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/controller/controllertest"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
-	_ "github.com/ashlar-dev/storage/sqlite"
+	"github.com/ashlar-dev/storage/internal/test/stores"
 )
 
-func TestMemory(t *testing.T) {
-	t.Parallel()
-	controllertest.Test(t, nil)
-}
+func TestMain(m *testing.M) { stores.Main(m) }
 
-func TestSQLite(t *testing.T) {
-	t.Parallel()
-	controllertest.Test(t, func(t *testing.T) storage.Backend {
-		return fixture.Open(t, "sqlite:"+filepath.Join(t.TempDir(), "store.db"))
-	})
+func TestRules(t *testing.T) {
+	for name, h := range stores.All {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			open := func(t *testing.T) storage.Backend { return fixture.Open(t, h.URL(t)) }
+			if name == "Memory" {
+				open = nil // in virtual time
+			}
+			controllertest.Test(t, open)
+		})
+	}
 }

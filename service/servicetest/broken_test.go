@@ -7,8 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/inmem"
+	"github.com/ashlar-dev/storage/internal/test/stores"
 	"github.com/ashlar-dev/storage/internal/testrun"
 )
 
@@ -52,7 +51,8 @@ func TestDefects(t *testing.T) {
 
 // trialOf runs a case in memory against a fault and returns the failure.
 func trialOf(ctx context.Context, c testCase, f *fault, timeout time.Duration) string {
-	h := Harness{Open: func(testing.TB) storage.Backend { return inmem.New(nil) }, Timeout: timeout, fault: f}
+	h := Harness{Harness: stores.Memory, fault: f}
+	h.Timeout = timeout
 	h.complete()
 	r := testrun.New(ctx, c.name)
 	r.Run(func() { c.run(h.suite(r)) })

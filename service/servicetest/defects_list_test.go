@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/oklog/ulid/v2"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -24,7 +23,7 @@ var defects = []defect{
 	{"conflicts are internal", "Write/UpdateRefused", "expected Aborted", recoded(codes.Aborted, codes.Internal, "")},
 	{"hooks are quoted", "Access/Callers", "got the text", recoded(codes.Internal, codes.Internal, "authorize: the policy is unavailable")},
 	{"names are not checked", "Requests/IDs", "no error",
-		onDelete(func(ctx context.Context, q *deleteReq, _ *faulty, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
+		on(deleteCalls, func(ctx context.Context, q *deleteReq, _ *faulty, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
 			a, err := next(ctx, q)
 			if err != nil && strings.Contains(err.Error(), "name invalid") {
 				return &deleteRes{}, nil
@@ -32,31 +31,21 @@ var defects = []defect{
 			return a, err
 		})},
 	{"statuses forget the scope", "Requests/Scopes", "expected InvalidArgument",
-		onStatus(func(ctx context.Context, q *statusReq, _ *faulty, next method1[*statusReq, *statusRes]) (*statusRes, error) {
+		asks(statusCalls, func(q *statusReq) {
 			if q.GetId().GetType().GetKind() == "Planet" {
-				q = but(q, func(q *statusReq) { q.Id.Tenancy = nil })
+				q.Id.Tenancy = nil
 			}
-			return next(ctx, q)
 		})},
-	{"prefixes in any case", "Requests/Filters", "no error",
-		onList(func(ctx context.Context, q *listReq, _ *faulty, next method1[*listReq, *listRes]) (*listRes, error) {
-			return next(ctx, but(q, func(q *listReq) { q.NamePrefix = strings.ToLower(q.GetNamePrefix()) }))
-		})},
+	{"prefixes in any case", "Requests/Filters", "no error", asks(listCalls, func(q *listReq) { q.NamePrefix = strings.ToLower(q.GetNamePrefix()) })},
 	{"existence before authorization", "Requests/OrderOfChecks", "expected (Unauthenticated|PermissionDenied)",
-		onRead(func(ctx context.Context, q *readReq, _ *faulty, next method1[*readReq, *readRes]) (*readRes, error) {
+		on(readCalls, func(ctx context.Context, q *readReq, _ *faulty, next method1[*readReq, *readRes]) (*readRes, error) {
 			if q.GetId().GetTenancy().GetPartition() == missing && q.GetId().GetType().GetKind() == "Thing" {
 				return nil, status.Error(codes.NotFound, "partition not found: missing")
 			}
 			return next(ctx, q)
 		})},
 	{"defaults are written into requests", "Requests/Defaults", "the request is changed",
-		onWrite(func(ctx context.Context, q *writeReq, _ *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
-			a, err := next(ctx, q)
-			if err == nil {
-				q.Resource.Id.Tenancy = a.GetResource().GetId().GetTenancy()
-			}
-			return a, err
-		})},
+		answers(writeCalls, func(q *writeReq, a *writeRes) { q.Resource.Id.Tenancy = a.GetResource().GetId().GetTenancy() })},
 	{"answers are shared", "Requests/AnswersBelongToTheCaller", "modif", client(func(f *faulty) {
 		kept := map[string]*readRes{}
 		var mu sync.Mutex
@@ -74,15 +63,13 @@ var defects = []defect{
 	{"consistent reads lag", "Read/Consistent", "consistent Read", lagging()},
 	{"eventual reads lag", "Watch/ReadableAtOnce", "Read after the event", lagging()},
 	{"generations are the caller's", "Write/Create", "^Read",
-		onWrite(func(ctx context.Context, q *writeReq, _ *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
-			a, err := next(ctx, q)
-			if g := q.GetResource().GetGeneration(); err == nil && g != "" {
+		answers(writeCalls, func(q *writeReq, a *writeRes) {
+			if g := q.GetResource().GetGeneration(); g != "" {
 				a.Resource.Generation = g
 			}
-			return a, err
 		})},
 	{"metadata is merged", "Write/Update", "Write, by name",
-		onWrite(func(ctx context.Context, q *writeReq, f *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
+		on(writeCalls, func(ctx context.Context, q *writeReq, f *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
 			if now, err := f.read(ctx, &readReq{Id: q.GetResource().GetId()}); err == nil {
 				q = clone(q)
 				for key, value := range now.GetResource().GetMetadata() {
@@ -92,25 +79,18 @@ var defects = []defect{
 			return next(ctx, q)
 		})},
 	{"Write writes statuses", "Write/CreateRefused", "a status: no error", unless("resource.status")},
-	{"creations update", "Write/CreateOnly", "no error",
-		onWrite(func(ctx context.Context, q *writeReq, _ *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
-			return next(ctx, but(q, func(q *writeReq) { q.Create = false }))
-		})},
-	{"versions are not compared", "Write/UpdateRefused", "no error",
-		onWrite(func(ctx context.Context, q *writeReq, _ *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
-			return next(ctx, but(q, func(q *writeReq) { q.Resource.Version = "" }))
-		})},
+	{"creations update", "Write/CreateOnly", "no error", asks(writeCalls, func(q *writeReq) { q.Create = false })},
+	{"versions are not compared", "Write/UpdateRefused", "no error", asks(writeCalls, func(q *writeReq) { q.Resource.Version = "" })},
 	{"payloads of any type", "Write/Payload", "no error", unless("resource.data")},
 	{"owners are not read", "Write/Owner", "the owner, by name",
-		onWrite(func(ctx context.Context, q *writeReq, _ *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
+		asks(writeCalls, func(q *writeReq) {
 			if owner := q.GetResource().GetOwner(); owner != nil && owner.GetUid() == "" {
-				q = but(q, func(q *writeReq) { q.Resource.Owner.Uid = stale })
+				q.Resource.Owner.Uid = stale
 			}
-			return next(ctx, q)
 		})},
 	{"no tenancy is marked", "Write/MarkedTenancy", "no error", &fault{options: func(o *service.Options) { o.Tenancies = noMarks{} }}},
 	{"MutateAndValidate writes", "Write/MutateAndValidate", "changes the store",
-		onCheck(func(ctx context.Context, q *checkReq, f *faulty, next method1[*checkReq, *checkRes]) (*checkRes, error) {
+		on(checkCalls, func(ctx context.Context, q *checkReq, f *faulty, next method1[*checkReq, *checkRes]) (*checkRes, error) {
 			a, err := next(ctx, q)
 			if err == nil {
 				_, err = f.write(ctx, &writeReq{Resource: q.GetResource()})
@@ -118,7 +98,7 @@ var defects = []defect{
 			return a, err
 		})},
 	{"conditions pile up", "WriteStatus/Replaces", "WriteStatus|as a whole",
-		onStatus(func(ctx context.Context, q *statusReq, f *faulty, next method1[*statusReq, *statusRes]) (*statusRes, error) {
+		on(statusCalls, func(ctx context.Context, q *statusReq, f *faulty, next method1[*statusReq, *statusRes]) (*statusRes, error) {
 			if now, err := f.read(ctx, &readReq{Id: q.GetId()}); err == nil {
 				q = but(q, func(q *statusReq) {
 					q.Status.Conditions = append(now.GetResource().GetStatus()[q.GetKey()].GetConditions(), q.Status.Conditions...)
@@ -127,34 +107,22 @@ var defects = []defect{
 			return next(ctx, q)
 		})},
 	{"statuses of any incarnation", "WriteStatus/Refused", "no uid: no error",
-		onStatus(func(ctx context.Context, q *statusReq, f *faulty, next method1[*statusReq, *statusRes]) (*statusRes, error) {
+		on(statusCalls, func(ctx context.Context, q *statusReq, f *faulty, next method1[*statusReq, *statusRes]) (*statusRes, error) {
 			if now, err := f.read(ctx, &readReq{Id: q.GetId()}); err == nil {
 				q = but(q, func(q *statusReq) { q.Id.Uid = now.GetResource().GetId().GetUid() })
 			}
 			return next(ctx, q)
 		})},
 	{"no wildcard for namespaces", "List/Filters", "shows",
-		onList(func(ctx context.Context, q *listReq, _ *faulty, next method1[*listReq, *listRes]) (*listRes, error) {
+		asks(listCalls, func(q *listReq) {
 			if q.GetTenancy().GetNamespace() == storage.Wildcard {
-				q = but(q, func(q *listReq) { q.Tenancy.Namespace = "" })
+				q.Tenancy.Namespace = ""
 			}
-			return next(ctx, q)
 		})},
-	{"lists show every version", "List/OtherVersions", "shows",
-		onList(func(ctx context.Context, q *listReq, f *faulty, _ method1[*listReq, *listRes]) (*listRes, error) {
-			all, err := f.store.List(ctx, strong, storage.UnversionedTypeFrom(q.GetType()), q.GetTenancy(), q.GetNamePrefix())
-			return &listRes{Resources: all}, err
-		})},
-	{"pages skip one", "List/Pages", "shows",
-		onList(func(ctx context.Context, q *listReq, _ *faulty, next method1[*listReq, *listRes]) (*listRes, error) {
-			a, err := next(ctx, q)
-			if err == nil && q.GetContinue() != "" && len(a.GetResources()) > 0 {
-				a.Resources = a.Resources[1:]
-			}
-			return a, err
-		})},
+	{"lists show every version", "List/OtherVersions", "shows", everyVersion},
+	{"pages skip one", "List/Pages", "shows", answers(listCalls, func(q *listReq, a *listRes) { skipOne(q.GetContinue(), &a.Resources) })},
 	{"authorizers for each list twice", "List/OneAuthorizerPerTenancy", "asks 2 times",
-		onList(func(ctx context.Context, q *listReq, _ *faulty, next method1[*listReq, *listRes]) (*listRes, error) {
+		on(listCalls, func(ctx context.Context, q *listReq, _ *faulty, next method1[*listReq, *listRes]) (*listRes, error) {
 			if _, err := next(ctx, q); err != nil {
 				return nil, err
 			}
@@ -164,7 +132,7 @@ var defects = []defect{
 	{"callers are not checked", "ListByOwner/Access", "shows", tokenless()},
 	{"callers are not checked", "Access/Callers", "no error", tokenless()},
 	{"owners by key", "ListByOwner/Table", "another incarnation",
-		onOwned(func(ctx context.Context, q *ownedReq, f *faulty, next method1[*ownedReq, *ownedRes]) (*ownedRes, error) {
+		on(ownedCalls, func(ctx context.Context, q *ownedReq, f *faulty, next method1[*ownedReq, *ownedRes]) (*ownedRes, error) {
 			if id := q.GetOwner(); id.GetUid() == stale {
 				if now, err := f.read(ctx, &readReq{Id: but(id, func(id *resourcepb.ID) { id.Uid = "" })}); err == nil {
 					q = but(q, func(q *ownedReq) { q.Owner = now.GetResource().GetId() })
@@ -172,16 +140,9 @@ var defects = []defect{
 			}
 			return next(ctx, q)
 		})},
-	{"pages of children skip one", "ListByOwner/Pages", "shows",
-		onOwned(func(ctx context.Context, q *ownedReq, _ *faulty, next method1[*ownedReq, *ownedRes]) (*ownedRes, error) {
-			a, err := next(ctx, q)
-			if err == nil && q.GetContinue() != "" && len(a.GetResources()) > 0 {
-				a.Resources = a.Resources[1:]
-			}
-			return a, err
-		})},
+	{"pages of children skip one", "ListByOwner/Pages", "shows", answers(ownedCalls, func(q *ownedReq, a *ownedRes) { skipOne(q.GetContinue(), &a.Resources) })},
 	{"deletions of absent resources fail", "Delete/Table", "Delete of an absent resource",
-		onDelete(func(ctx context.Context, q *deleteReq, f *faulty, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
+		on(deleteCalls, func(ctx context.Context, q *deleteReq, f *faulty, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
 			if _, err := f.read(ctx, &readReq{Id: q.GetId()}); status.Code(err) == codes.NotFound {
 				return nil, err
 			}
@@ -189,16 +150,15 @@ var defects = []defect{
 		})},
 	{"no tombstones", "Delete/Table", "leaves 0 tombstones", &fault{backend: stones(func(_, _ *resourcepb.ID) *resourcepb.ID { return nil })}},
 	{"no version without a uid", "Delete/WrongVersion", "no error",
-		onDelete(func(ctx context.Context, q *deleteReq, _ *faulty, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
+		asks(deleteCalls, func(q *deleteReq) {
 			if q.GetId().GetUid() == "" {
-				q = but(q, func(q *deleteReq) { q.Version = "" })
+				q.Version = ""
 			}
-			return next(ctx, q)
 		})},
 	{"the tombstone comes first", "Delete/WrongVersion", "changes the store", early},
 	{"the tombstone comes first", "Cascade/FailedDelete", "a failed deletion leaves", early},
 	{"deletions are validated", "Delete/RejectedByHooks", "a thing must be better",
-		onDelete(func(ctx context.Context, q *deleteReq, f *faulty, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
+		on(deleteCalls, func(ctx context.Context, q *deleteReq, f *faulty, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
 			if now, err := f.read(ctx, &readReq{Id: q.GetId()}); err == nil {
 				if _, err := f.validate(ctx, &checkReq{Resource: now.GetResource()}); err != nil {
 					return nil, err
@@ -212,7 +172,7 @@ var defects = []defect{
 		t.Validate = nil
 	})},
 	{"denied writes leave a trace", "Access/DeniedWritesLeaveNoTrace", "changes the store",
-		onWrite(func(ctx context.Context, q *writeReq, f *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
+		on(writeCalls, func(ctx context.Context, q *writeReq, f *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
 			a, err := next(ctx, q)
 			if status.Code(err) == codes.PermissionDenied {
 				if _, err := insist(ctx, f.store, q.GetResource()); err != nil {
@@ -232,14 +192,8 @@ var defects = []defect{
 	})},
 	{"owners change", "Identity/UidAndOwnerStay", "another owner: no error", unless("owner cannot be changed")},
 	{"WriteStatus changes the generation", "Identity/Generation", "WriteStatus changes",
-		onStatus(func(ctx context.Context, q *statusReq, _ *faulty, next method1[*statusReq, *statusRes]) (*statusRes, error) {
-			a, err := next(ctx, q)
-			if err == nil {
-				a.Resource.Generation = ulid.Make().String()
-			}
-			return a, err
-		})},
-	{"no change, no generation", "Identity/Generation", "a generation it had before", onWrite(sameData)},
+		answers(statusCalls, func(_ *statusReq, a *statusRes) { a.Resource.Generation = ulid.Make().String() })},
+	{"no change, no generation", "Identity/Generation", "a generation it had before", on(writeCalls, sameData)},
 	{"a stale uid creates", "Identity/StaleUid", "Write by the uid: no error", unless("the given uid")},
 	{"the type stays the older one", "Identity/GroupVersion", "newer version", &fault{backend: backend(func(b *shaky) {
 		next := b.write
@@ -268,7 +222,7 @@ var defects = []defect{
 	{"conflicts are of no kind", "Contention/BlanketWrites", "expected success or Aborted", conflicting()},
 	{"marked resources change", "Marks/Forbidden", "no error", unless("finalizer")},
 	{"the last finalizer is only removed", "Marks/LastFinalizerDeletes", "should be the deletion",
-		onWrite(func(ctx context.Context, q *writeReq, f *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
+		on(writeCalls, func(ctx context.Context, q *writeReq, f *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
 			if m := q.GetResource().GetMetadata(); m[stamp] != "" && strings.TrimSpace(m[finalizers]) == "" {
 				res, err := insist(ctx, f.store, q.GetResource())
 				return &writeRes{Resource: res}, err
@@ -277,7 +231,7 @@ var defects = []defect{
 		})},
 	{"any text is a time", "Marks/MarkedByWrite", "no error", unless("RFC 3339")},
 	{"marked resources are never deleted", "Marks/NoFinalizers", "cannot be deleted",
-		onDelete(func(ctx context.Context, q *deleteReq, f *faulty, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
+		on(deleteCalls, func(ctx context.Context, q *deleteReq, f *faulty, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
 			if now, err := f.read(ctx, &readReq{Id: q.GetId()}); err == nil && now.GetResource().GetMetadata()[stamp] != "" {
 				return &deleteRes{}, nil
 			}
@@ -343,50 +297,24 @@ var defects = []defect{
 			return []*event{ev}, err
 		})},
 	{"no bookmarks", "Watch/Bookmarks", "no event", drop(func(ev *event) bool { return ev.GetBookmark() != nil })},
-	{"the future is the present", "History/Refused", "no error",
-		onListAt(func(ctx context.Context, q *pastReq, _ *faulty, next method1[*pastReq, *pastRes]) (*pastRes, error) {
-			a, err := next(ctx, q)
-			if status.Code(err) == codes.OutOfRange {
-				return next(ctx, but(q, func(q *pastReq) { q.Revision = 0 }))
-			}
-			return a, err
-		})},
-	{"compacted revisions show the present", "History/Forgotten", "no error",
-		onListAt(func(ctx context.Context, q *pastReq, _ *faulty, next method1[*pastReq, *pastRes]) (*pastRes, error) {
-			a, err := next(ctx, q)
-			if status.Code(err) == codes.OutOfRange {
-				return next(ctx, but(q, func(q *pastReq) { q.Revision = 0 }))
-			}
-			return a, err
-		})},
+	{"the future is the present", "History/Refused", "no error", presentInstead},
+	{"compacted revisions show the present", "History/Forgotten", "no error", presentInstead},
 	{"callers are not checked", "History/Callers", "no error", tokenless()},
 	{"the past is the present", "History/AsItWas", "the past at revision",
-		onListAt(func(ctx context.Context, q *pastReq, _ *faulty, next method1[*pastReq, *pastRes]) (*pastRes, error) {
+		asks(pastCalls, func(q *pastReq) {
 			if q.GetContinue() == "" {
-				q = but(q, func(q *pastReq) { q.Revision = 0 })
+				q.Revision = 0
 			}
-			return next(ctx, q)
 		})},
 	{"pages of the past skip one", "History/AsItWas", "the past at revision",
-		onListAt(func(ctx context.Context, q *pastReq, _ *faulty, next method1[*pastReq, *pastRes]) (*pastRes, error) {
-			a, err := next(ctx, q)
-			if err == nil && q.GetContinue() != "" {
-				a.Records = a.Records[1:]
-			}
-			return a, err
-		})},
+		answers(pastCalls, func(q *pastReq, a *pastRes) { skipOne(q.GetContinue(), &a.Records) })},
 	{"no state before", "History/Changes", "the state before", changed(func(c *resourcepb.Change) *resourcepb.Change {
 		return but(c, func(c *resourcepb.Change) { c.Before = nil })
 	})},
-	{"deletions are not changes", "History/Changes", "shows 3 changes", changed(func(c *resourcepb.Change) *resourcepb.Change {
-		if c.GetNow() == nil {
-			return nil
-		}
-		return c
-	})},
+	{"deletions are not changes", "History/Changes", "shows 3 changes", withoutDeletions},
 	{"callers are not checked", "History/Access", "shows", tokenless()},
 	{"historical pages disclose hidden resources", "History/Access", "a page is empty",
-		onListAt(func(ctx context.Context, q *pastReq, _ *faulty, next method1[*pastReq, *pastRes]) (*pastRes, error) {
+		on(pastCalls, func(ctx context.Context, q *pastReq, _ *faulty, next method1[*pastReq, *pastRes]) (*pastRes, error) {
 			full, err := next(metadata.NewOutgoingContext(ctx, nil), q)
 			if err != nil {
 				return nil, err
@@ -397,12 +325,7 @@ var defects = []defect{
 			}
 			return a, err
 		})},
-	{"leaving resources are not deleted", "History/Leaving", "shows 2 changes", changed(func(c *resourcepb.Change) *resourcepb.Change {
-		if c.GetNow() == nil {
-			return nil
-		}
-		return c
-	})},
+	{"leaving resources are not deleted", "History/Leaving", "shows 2 changes", withoutDeletions},
 	{"requests are not checked", "Selection/Refused", "no error", selecting(func(q *resourcepb.WatchStoreRequest) {
 		q.Entries, q.Snapshot = []*resourcepb.WatchEntry{entry(thing, nil)}, q.Cursor == ""
 	}, asItIs)},
@@ -424,19 +347,10 @@ var defects = []defect{
 			q.Cursor, q.Snapshot = "", true
 		}
 	}, asItIs)},
-	{"callers are not checked", "Selection/Access", "enters and leaves the view", client(func(f *faulty) {
-		around(&f.selected, func(ctx context.Context, q *resourcepb.WatchStoreRequest,
-			next method1[*resourcepb.WatchStoreRequest, grpc.ServerStreamingClient[resourcepb.StoreEvent]],
-		) (grpc.ServerStreamingClient[resourcepb.StoreEvent], error) {
-			return next(metadata.NewOutgoingContext(ctx, nil), q)
-		})
-	})},
-	{"any version is the oldest", "Wildcards/Refused", "no error",
-		onWrite(func(ctx context.Context, q *writeReq, _ *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
-			return next(ctx, but(q, func(q *writeReq) { oldest(q.GetResource().GetId().GetType()) }))
-		})},
+	{"callers are not checked", "Selection/Access", "enters and leaves the view", client(func(f *faulty) { withoutToken(&f.selected) })},
+	{"any version is the oldest", "Wildcards/Refused", "no error", asks(writeCalls, func(q *writeReq) { oldest(q.GetResource().GetId().GetType()) })},
 	{"any version is the oldest", "Wildcards/Read", "not with \"v1\"",
-		onRead(func(ctx context.Context, q *readReq, _ *faulty, next method1[*readReq, *readRes]) (*readRes, error) {
+		on(readCalls, func(ctx context.Context, q *readReq, _ *faulty, next method1[*readReq, *readRes]) (*readRes, error) {
 			a, err := next(ctx, q)
 			if status.Code(err) == codes.OK {
 				return next(ctx, but(q, func(q *readReq) { oldest(q.GetId().GetType()) }))
@@ -444,33 +358,17 @@ var defects = []defect{
 			return a, err
 		})},
 	{"any version is the oldest", "Wildcards/Lists", "shows",
-		onList(func(ctx context.Context, q *listReq, _ *faulty, next method1[*listReq, *listRes]) (*listRes, error) {
-			return next(ctx, but(q, func(q *listReq) {
-				if q.GetType().GetKind() == "Thing" {
-					oldest(q.GetType())
-				}
-			}))
-		})},
-	{"lists show every type", "Wildcards/Lists", "shows",
-		onList(func(ctx context.Context, q *listReq, f *faulty, _ method1[*listReq, *listRes]) (*listRes, error) {
-			all, err := f.store.List(ctx, strong, storage.UnversionedTypeFrom(q.GetType()), q.GetTenancy(), q.GetNamePrefix())
-			return &listRes{Resources: all}, err
-		})},
-	{"pages skip one", "Wildcards/Pages", "shows",
-		onList(func(ctx context.Context, q *listReq, _ *faulty, next method1[*listReq, *listRes]) (*listRes, error) {
-			a, err := next(ctx, q)
-			if err == nil && q.GetContinue() != "" && len(a.GetResources()) > 0 {
-				a.Resources = a.Resources[1:]
+		asks(listCalls, func(q *listReq) {
+			if q.GetType().GetKind() == "Thing" {
+				oldest(q.GetType())
 			}
-			return a, err
 		})},
+	{"lists show every type", "Wildcards/Lists", "shows", everyVersion},
+	{"pages skip one", "Wildcards/Pages", "shows", answers(listCalls, func(q *listReq, a *listRes) { skipOne(q.GetContinue(), &a.Resources) })},
 	{"callers are not checked", "Wildcards/Access", "shows", tokenless()},
-	{"callers are not checked", "Wildcards/Read", "no error",
-		onRead(func(ctx context.Context, q *readReq, _ *faulty, next method1[*readReq, *readRes]) (*readRes, error) {
-			return next(metadata.NewOutgoingContext(ctx, nil), q)
-		})},
+	{"callers are not checked", "Wildcards/Read", "no error", client(func(f *faulty) { withoutToken(&f.read) })},
 	{"the types of hidden resources are disclosed", "Wildcards/Read", "expected PermissionDenied",
-		onRead(func(ctx context.Context, q *readReq, f *faulty, next method1[*readReq, *readRes]) (*readRes, error) {
+		on(readCalls, func(ctx context.Context, q *readReq, f *faulty, next method1[*readReq, *readRes]) (*readRes, error) {
 			a, err := next(ctx, q)
 			if _, untold := next(metadata.NewOutgoingContext(ctx, nil), q); status.Code(err) == codes.PermissionDenied && untold != nil {
 				err = untold
@@ -497,35 +395,29 @@ var defects = []defect{
 			}
 			return []*event{ev}, err
 		})},
-	{"unknown fields are lost", "Payload/UnknownFields", "the payload is", onWrite(known)},
-	{"unknown types are lost", "Payload/UnknownTypes", "Write of",
-		onWrite(func(ctx context.Context, q *writeReq, _ *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
-			return next(ctx, but(q, func(q *writeReq) { q.Resource.Data = nil }))
-		})},
+	{"unknown fields are lost", "Payload/UnknownFields", "the payload is", on(writeCalls, known)},
+	{"unknown types are lost", "Payload/UnknownTypes", "Write of", asks(writeCalls, func(q *writeReq) { q.Resource.Data = nil })},
 	{"finished calls continue", "Endings/OverBeforeTheCall", "no error",
-		onWrite(func(ctx context.Context, q *writeReq, _ *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
+		on(writeCalls, func(ctx context.Context, q *writeReq, _ *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
 			return next(context.WithoutCancel(ctx), q)
 		})},
 	{"cancelled is internal", "Endings/OverInTheCall", "expected Canceled", recoded(codes.Canceled, codes.Internal, "")},
 	{"too late is unavailable", "Endings/OverInTheStore", "expected DeadlineExceeded", recoded(codes.DeadlineExceeded, codes.Unavailable, "")},
 	{"cancelled is internal", "Endings/Streams", "expected Canceled", recoded(codes.Canceled, codes.Internal, "")},
 	{"closed is internal", "Endings/ClosedStore", "expected Unavailable", recoded(codes.Unavailable, codes.Internal, "")},
-	{"streams leave a goroutine", "Leaving/NothingIsLeftBehind", "disconnected clients leave nothing", client(func(f *faulty) {
-		around(&f.watch, func(ctx context.Context, q *resourcepb.WatchListRequest,
-			next method1[*resourcepb.WatchListRequest,
-				grpc.ServerStreamingClient[resourcepb.WatchEvent]]) (grpc.ServerStreamingClient[resourcepb.WatchEvent], error) {
+	{"streams leave a goroutine", "Leaving/NothingIsLeftBehind", "disconnected clients leave nothing",
+		on(watchCalls, func(ctx context.Context, q *watchReq, _ *faulty, next method1[*watchReq, stream[event]]) (stream[event], error) {
 			ends := testEnds
 			go func() { <-ends }()
 			return next(ctx, q)
-		})
-	})},
+		})},
 }
 
 // testEnds is closed at the end of TestDefects: leaked goroutines wait for it.
 var testEnds chan struct{}
 
 // early writes a tombstone before the deletion has succeeded.
-var early = onDelete(func(ctx context.Context, q *deleteReq, f *faulty, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
+var early = on(deleteCalls, func(ctx context.Context, q *deleteReq, f *faulty, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
 	if now, err := f.read(ctx, &readReq{Id: q.GetId()}); err == nil {
 		if _, err := insist(ctx, f.store, tombstone(now.GetResource().GetId())); err != nil {
 			return nil, err
@@ -533,6 +425,36 @@ var early = onDelete(func(ctx context.Context, q *deleteReq, f *faulty, next met
 	}
 	return next(ctx, q)
 })
+
+// everyVersion lists resources of every group version.
+var everyVersion = on(listCalls, func(ctx context.Context, q *listReq, f *faulty, _ method1[*listReq, *listRes]) (*listRes, error) {
+	all, err := f.store.List(ctx, strong, storage.UnversionedTypeFrom(q.GetType()), q.GetTenancy(), q.GetNamePrefix())
+	return &listRes{Resources: all}, err
+})
+
+// presentInstead reads the present instead of a revision that cannot be read.
+var presentInstead = on(pastCalls, func(ctx context.Context, q *pastReq, _ *faulty, next method1[*pastReq, *pastRes]) (*pastRes, error) {
+	a, err := next(ctx, q)
+	if status.Code(err) == codes.OutOfRange {
+		return next(ctx, but(q, func(q *pastReq) { q.Revision = 0 }))
+	}
+	return a, err
+})
+
+// withoutDeletions drops the deletions of change streams.
+var withoutDeletions = changed(func(c *resourcepb.Change) *resourcepb.Change {
+	if c.GetNow() == nil {
+		return nil
+	}
+	return c
+})
+
+// skipOne drops the first element of a page after the first one.
+func skipOne[T any](token string, page *[]T) {
+	if token != "" && len(*page) > 0 {
+		*page = (*page)[1:]
+	}
+}
 
 // oldest replaces any type by its first version.
 func oldest(t *resourcepb.Type) {

@@ -58,32 +58,33 @@ func on[Q, A any](method func(*faulty) *method1[Q, A], by handler[Q, A]) *fault 
 	})
 }
 
-func onRead(by handler[*readReq, *readRes]) *fault {
-	return on(func(f *faulty) *method1[*readReq, *readRes] { return &f.read }, by)
+// The methods of a faulty client.
+func readCalls(f *faulty) *method1[*readReq, *readRes]        { return &f.read }
+func writeCalls(f *faulty) *method1[*writeReq, *writeRes]     { return &f.write }
+func statusCalls(f *faulty) *method1[*statusReq, *statusRes]  { return &f.status }
+func listCalls(f *faulty) *method1[*listReq, *listRes]        { return &f.list }
+func ownedCalls(f *faulty) *method1[*ownedReq, *ownedRes]     { return &f.owned }
+func deleteCalls(f *faulty) *method1[*deleteReq, *deleteRes]  { return &f.delete }
+func checkCalls(f *faulty) *method1[*checkReq, *checkRes]     { return &f.validate }
+func pastCalls(f *faulty) *method1[*pastReq, *pastRes]        { return &f.listAt }
+func watchCalls(f *faulty) *method1[*watchReq, stream[event]] { return &f.watch }
+
+// asks returns a fault that changes the requests of a method.
+func asks[Q proto.Message, A any](method func(*faulty) *method1[Q, A], change func(q Q)) *fault {
+	return on(method, func(ctx context.Context, q Q, _ *faulty, next method1[Q, A]) (A, error) {
+		return next(ctx, but(q, change))
+	})
 }
 
-func onWrite(by handler[*writeReq, *writeRes]) *fault {
-	return on(func(f *faulty) *method1[*writeReq, *writeRes] { return &f.write }, by)
-}
-
-func onStatus(by handler[*statusReq, *statusRes]) *fault {
-	return on(func(f *faulty) *method1[*statusReq, *statusRes] { return &f.status }, by)
-}
-
-func onList(by handler[*listReq, *listRes]) *fault {
-	return on(func(f *faulty) *method1[*listReq, *listRes] { return &f.list }, by)
-}
-
-func onOwned(by handler[*ownedReq, *ownedRes]) *fault {
-	return on(func(f *faulty) *method1[*ownedReq, *ownedRes] { return &f.owned }, by)
-}
-
-func onDelete(by handler[*deleteReq, *deleteRes]) *fault {
-	return on(func(f *faulty) *method1[*deleteReq, *deleteRes] { return &f.delete }, by)
-}
-
-func onCheck(by handler[*checkReq, *checkRes]) *fault {
-	return on(func(f *faulty) *method1[*checkReq, *checkRes] { return &f.validate }, by)
+// answers returns a fault that changes the answers of a method.
+func answers[Q, A any](method func(*faulty) *method1[Q, A], change func(q Q, a A)) *fault {
+	return on(method, func(ctx context.Context, q Q, _ *faulty, next method1[Q, A]) (A, error) {
+		a, err := next(ctx, q)
+		if err == nil {
+			change(q, a)
+		}
+		return a, err
+	})
 }
 
 // recoded returns a fault that replaces one error code of Read, Write, Delete and streams by another.
@@ -132,7 +133,7 @@ func insist(ctx context.Context, b storage.Backend, res *resourcepb.Resource) (*
 
 // unless performs writes that the server rejects with an error containing a text.
 func unless(text string) *fault {
-	return onWrite(func(ctx context.Context, q *writeReq, f *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
+	return on(writeCalls, func(ctx context.Context, q *writeReq, f *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
 		a, err := next(ctx, q)
 		if err != nil && strings.Contains(err.Error(), text) {
 			res, err := insist(ctx, f.store, q.GetResource())
@@ -156,10 +157,6 @@ func withoutToken[Q, A any](f *method1[Q, A]) {
 	around(f, func(ctx context.Context, q Q, next method1[Q, A]) (A, error) {
 		return next(metadata.NewOutgoingContext(ctx, nil), q)
 	})
-}
-
-func onListAt(by handler[*pastReq, *pastRes]) *fault {
-	return on(func(f *faulty) *method1[*pastReq, *pastRes] { return &f.listAt }, by)
 }
 
 // changed returns a fault of change streams: spoil replaces each change, or drops it if it returns nil.

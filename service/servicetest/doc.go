@@ -3,7 +3,7 @@
 //
 // Run a single case by its name:
 //
-//	go test -run 'TestService/Marks/Forbidden' ./service/servicetest
+//	go test -run 'TestService/SQLiteGRPC/Marks/Forbidden' ./service/servicetest
 //
 // # Topics
 //

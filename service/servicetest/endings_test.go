@@ -146,7 +146,7 @@ func endingsStreams(s *suite) {
 
 // endingsClosed closes the store, like a server that stops.
 func endingsClosed(s *suite) {
-	b := s.h.Open(s.TB)
+	b := s.h.open(s.TB)
 	s.Client = s.client(s.server(s.world, b))
 	stored := s.write(newThing("a", "content"))
 	w := s.watch(&resourcepb.WatchListRequest{Type: thing})

@@ -5,26 +5,16 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/conformance"
 )
 
-// Harness configures the stores and the transport of a run of the suite.
+// Harness configures the stores and the transport of a run of the suite. Of the harness of the backend, the suite uses the functions that open and
+// back up stores, Slow, and Timeout, which is 3 minutes unless it is set.
 type Harness struct {
-	// Open returns a handle on a new, empty store. The suite closes the handle. The harness removes the store itself,
-	// with t.Cleanup.
-	Open func(t testing.TB) storage.Backend
+	conformance.Harness
 
 	// Transport connects clients and servers. Nil is Local.
 	Transport Transport
-
-	// Restore restores an earlier state of the store of b, a result of Open, while b is open. If it is nil because restoring needs another
-	// handle, the suite simulates a watch that ends after a restore.
-	Restore func(t testing.TB, b storage.Backend)
-
-	// Slow means that a write takes milliseconds: cases with many writes do a quarter of them.
-	Slow bool
-
-	// Timeout is the maximum wait for an expected event. 0 means a minute.
-	Timeout time.Duration
 
 	// fault is the bug of the suite's servers, for the tests of the suite.
 	fault *fault
@@ -35,9 +25,6 @@ type Harness struct {
 // goroutines of other tests.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
-	if h.Open == nil {
-		t.Fatal("servicetest: Harness.Open is not set")
-	}
 	h.complete()
 	for _, topic := range topics {
 		t.Run(topic.name, func(t *testing.T) {
@@ -60,11 +47,22 @@ func (h *Harness) complete() {
 		h.Transport = Local
 	}
 	if h.Timeout == 0 {
-		h.Timeout = time.Minute
+		h.Timeout = 3 * time.Minute // the machine may be busy with databases
 	}
 	if h.fault == nil {
 		h.fault = &fault{}
 	}
+}
+
+// open returns a handle on a new, empty store.
+func (h *Harness) open(t testing.TB) storage.Backend {
+	t.Helper()
+	_, open := h.Store(t)
+	b, err := open(t.Context())
+	if err != nil {
+		t.Fatalf("open a store: %v", err)
+	}
+	return b
 }
 
 // topic has the cases of one file.

@@ -1,60 +1,36 @@
 package servicetest_test
 
 import (
-	"bytes"
-	"path/filepath"
 	"testing"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/conformance"
 	"github.com/ashlar-dev/storage/inmem"
+	"github.com/ashlar-dev/storage/internal/test/stores"
 	"github.com/ashlar-dev/storage/service/servicetest"
-	"github.com/ashlar-dev/storage/sqlite"
 )
 
-// transports has all transports between a client and the service.
-var transports = map[string]servicetest.Transport{
-	"Local":      servicetest.Local,
-	"GRPC":       servicetest.OverGRPC(servicetest.Name),
-	"Compatible": servicetest.OverGRPC(servicetest.CompatibleName),
-}
+func TestMain(m *testing.M) { stores.Main(m) }
 
-// everyTransport runs the suite over each transport.
-func everyTransport(t *testing.T, h servicetest.Harness) {
-	t.Helper()
-	for name, transport := range transports {
-		t.Run(name, func(t *testing.T) {
-			h.Transport = transport
-			servicetest.Run(t, h)
-		})
-	}
-}
-
-func TestMemory(t *testing.T) {
-	everyTransport(t, servicetest.Harness{
-		Open: func(testing.TB) storage.Backend { return inmem.New(nil) },
-		Restore: func(t testing.TB, b storage.Backend) {
-			var saved bytes.Buffer
-			if err := b.(*inmem.Backend).Snapshot(t.Context(), &saved); err != nil {
-				t.Fatal(err)
+// TestService runs the suite over each store and each transport. Transports and stores are independent, so stores behind a network are tested with
+// the transport that has the most layers.
+func TestService(t *testing.T) {
+	for name, h := range stores.All {
+		for transport, connect := range map[string]servicetest.Transport{
+			"Local":      servicetest.Local,
+			"GRPC":       servicetest.OverGRPC(servicetest.Name),
+			"Compatible": servicetest.OverGRPC(servicetest.CompatibleName),
+		} {
+			if !h.Slow || transport == "Compatible" {
+				t.Run(name+transport, func(t *testing.T) { servicetest.Run(t, servicetest.Harness{Harness: h, Transport: connect}) })
 			}
-			if err := b.(*inmem.Backend).Restore(t.Context(), &saved); err != nil {
-				t.Fatal(err)
-			}
-		},
-	})
-}
-
-func TestSQLite(t *testing.T) {
-	everyTransport(t, servicetest.Harness{Slow: true, Open: func(t testing.TB) storage.Backend {
-		b, err := sqlite.New(t.Context(), filepath.Join(t.TempDir(), "store.db"), nil)
-		if err != nil {
-			t.Fatal(err)
 		}
-		return b
-	}})
+	}
 }
 
 // TestPlain runs the suite over a backend without capabilities, whose deletions are not transactions.
 func TestPlain(t *testing.T) {
-	servicetest.Run(t, servicetest.Harness{Open: func(testing.TB) storage.Backend { return struct{ storage.Backend }{inmem.New(nil)} }})
+	servicetest.Run(t, servicetest.Harness{Harness: conformance.Harness{
+		Open: func(testing.TB) storage.Backend { return struct{ storage.Backend }{inmem.New(nil)} },
+	}})
 }

@@ -48,7 +48,7 @@ var (
 func (h *Harness) suite(t testing.TB) *suite {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*h.Timeout)
-	s := &suite{TB: t, h: h, ctx: ctx, store: h.Open(t), world: &world{}}
+	s := &suite{TB: t, h: h, ctx: ctx, store: h.open(t), world: &world{}}
 	t.Cleanup(func() {
 		cancel()
 		if err := s.store.Close(); err != nil {

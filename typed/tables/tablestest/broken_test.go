@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/test/stores"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/typed"
 	"github.com/ashlar-dev/storage/typed/tables"
@@ -39,16 +40,8 @@ var defects = []struct {
 	{defect: "linearizable views that ignore the option", rule: "S3", message: "a Linearizable View has", store: func(s, _ *tables.Store, _ target) tablestest.Store {
 		return eventual{s}
 	}},
-	{defect: "reads are not compared", rule: "S4", message: "write skew|not serializable", layer: func(b storage.Backend) *layer {
-		return &layer{Backend: b, commit: func(ops []storage.Op) (kept []storage.Op) {
-			for _, op := range ops {
-				if op.Check == nil {
-					kept = append(kept, op)
-				}
-			}
-			return kept
-		}}
-	}},
+	{defect: "reads are not compared", rule: "S4", message: "write skew|not serializable", layer: unchecked},
+	{defect: "reads are not compared", rule: "S9", message: "not serializable", layer: unchecked},
 	{defect: "deletions of absent objects succeed", rule: "S4", message: "write skew|not serializable", layer: func(b storage.Backend) *layer {
 		return &layer{Backend: b, commit: func(ops []storage.Op) []storage.Op {
 			kept := slices.Clone(ops)
@@ -91,6 +84,18 @@ var defects = []struct {
 	}},
 }
 
+// unchecked drops the checks of a transaction.
+func unchecked(b storage.Backend) *layer {
+	return &layer{Backend: b, commit: func(ops []storage.Op) (kept []storage.Op) {
+		for _, op := range ops {
+			if op.Check == nil {
+				kept = append(kept, op)
+			}
+		}
+		return kept
+	}}
+}
+
 // Every rule detects its broken stores.
 func TestRulesDetectDefects(t *testing.T) {
 	t.Parallel()
@@ -103,20 +108,16 @@ func TestRulesDetectDefects(t *testing.T) {
 		found[d.rule] = true
 		t.Run(d.rule+"/"+d.defect, func(t *testing.T) {
 			t.Parallel()
-			h := harnessAt(memory)
+			h := tablestest.Harness{Harness: stores.Memory}
 			h.Timeout = 5 * time.Second
+			if d.rule == "S9" {
+				h.Harness, h.Timeout = stores.SQLite, time.Minute
+			}
 			if d.layer != nil {
-				handles := h.Handles
-				h.Handles = func(t testing.TB) func(context.Context) (storage.Backend, error) {
-					open := handles(t)
-					return func(ctx context.Context) (storage.Backend, error) {
-						b, err := open(ctx)
-						return d.layer(b), err
-					}
-				}
+				h.Layer = func(b storage.Backend) storage.Backend { return d.layer(b) }
 			}
 			if d.store != nil {
-				h.Store = func(ctx context.Context, b storage.Backend, all ...tables.AnyTable) (tablestest.Store, error) {
+				h.OpenStore = func(ctx context.Context, b storage.Backend, all ...tables.AnyTable) (tablestest.Store, error) {
 					s, err := tables.Open(ctx, b, all...)
 					if err != nil {
 						return nil, err

@@ -1,4 +1,4 @@
-// Package tablestest tests package tables on every backend with the rules S1 to S8. It contains only tests.
+// Package tablestest tests package tables on every backend with the rules S1 to S9. It contains only tests.
 //
 // Each rule gets a new, empty database and two stores on two handles, which write concurrently. An exemption is a sentence with the reason, and is
 // printed.

@@ -12,10 +12,10 @@ import (
 	"github.com/ashlar-dev/storage/typed/tables"
 )
 
-// faults opens a third store through a faulty handle: its watches end, also as after a loss of history, and answers to its commits are lost, some
+// watchFaults opens a third store through a faulty handle: its watches end, also as after a loss of history, and answers to its commits are lost, some
 // before they reach the database. Meanwhile all stores write. The store must include its acknowledged writes at once, its watch must deliver the
 // changes made while the copy had no watch, and finally all stores must equal the database.
-func faults(w *world) error {
+func watchFaults(w *world) error {
 	var broken *faulty
 	s, err := w.open(func(b storage.Backend) storage.Backend {
 		broken = &faulty{Backend: b}

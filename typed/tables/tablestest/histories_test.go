@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -36,56 +37,57 @@ func histories(w *world) error {
 		return err
 	}
 	for h := range w.histories() {
-		if err := history(w, fmt.Sprintf("h%d-", h)); err != nil {
+		if err := history(w, fmt.Sprintf("h%d-", h), nil); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// conflict creates objects of value 1 and runs two transactions of two stores, which have both read the objects before either writes: read waits for the
+// other's call.
+func conflict(w *world, objects []string, transact func(i int, tx *tables.Tx, read func()) error) error {
+	if err := set(w.ctx, w.at(0), to(1), objects...); err != nil {
+		return err
+	}
+	if err := set(w.ctx, w.at(1), func(old int64) int64 { return max(old, 1) }, objects...); err != nil {
+		return err // afterwards the other store has them
+	}
+	var met sync.WaitGroup
+	met.Add(2)
+	var both []func(context.Context) error
+	for i := range 2 {
+		read := sync.OnceFunc(func() {
+			met.Done()
+			met.Wait()
+		})
+		both = append(both, func(ctx context.Context) error {
+			return w.at(i).Update(ctx, func(tx *tables.Tx) error { return transact(i, tx, read) })
+		})
+	}
+	return runAll(w.ctx, both...)
+}
+
 // writeSkew lets two transactions delete one of two objects each, concurrently, on the condition that the other object stays.
 func writeSkew(w *world) error {
 	for round := range w.rounds() {
 		doctors := []string{fmt.Sprint("a", round), fmt.Sprint("b", round)}
-		if err := set(w.ctx, w.at(0), to(1), doctors...); err != nil {
-			return err
-		}
-		if err := set(w.ctx, w.at(1), func(old int64) int64 { return max(old, 1) }, doctors...); err != nil {
-			return err // afterwards the other store has them
-		}
-		var met sync.WaitGroup
-		met.Add(2)
-		var leave []func(context.Context) error
-		for i, me := range doctors {
-			leave = append(leave, func(ctx context.Context) error {
-				var once sync.Once
-				return w.at(i).Update(ctx, func(tx *tables.Tx) error {
-					staying, err := value(tx, doctors[1-i])
-					once.Do(func() { // both read before either writes
-						met.Done()
-						met.Wait()
-					})
-					if err != nil || staying == 0 {
-						return err
-					}
-					return numbers.Delete(tx, id(me))
-				})
-			})
-		}
-		if err := runAll(w.ctx, leave...); err != nil {
-			return err
-		}
-		remaining := 0
-		if err := w.at(0).Update(w.ctx, func(tx *tables.Tx) error {
-			remaining = 0
-			for _, name := range doctors {
-				n, err := value(tx, name)
-				if err != nil {
-					return err
-				}
-				remaining += int(n)
+		if err := conflict(w, doctors, func(i int, tx *tables.Tx, read func()) error {
+			staying, err := value(tx, doctors[1-i])
+			read()
+			if err != nil || staying == 0 {
+				return err
 			}
-			return nil
+			return numbers.Delete(tx, id(doctors[i]))
+		}); err != nil {
+			return err
+		}
+		var remaining int64
+		if err := w.at(0).Update(w.ctx, func(tx *tables.Tx) error {
+			a, errA := value(tx, doctors[0])
+			b, errB := value(tx, doctors[1])
+			remaining = a + b
+			return errors.Join(errA, errB)
 		}); err != nil {
 			return err
 		}
@@ -100,33 +102,15 @@ func writeSkew(w *world) error {
 func exclusiveTakes(w *world) error {
 	for round := range w.rounds() {
 		token := fmt.Sprint("token", round)
-		if err := set(w.ctx, w.at(0), to(1), token); err != nil {
-			return err
-		}
-		if err := set(w.ctx, w.at(1), func(old int64) int64 { return max(old, 1) }, token); err != nil {
-			return err // afterwards the other store has it
-		}
-		var met sync.WaitGroup
-		met.Add(2)
-		var take []func(context.Context) error
 		var taken [2]bool
-		for i := range taken {
-			take = append(take, func(ctx context.Context) error {
-				var once sync.Once
-				return w.at(i).Update(ctx, func(tx *tables.Tx) error {
-					tokenValue, err := value(tx, token)
-					once.Do(func() { // both read it before either takes it
-						met.Done()
-						met.Wait()
-					})
-					if taken[i] = tokenValue == 1; err != nil || !taken[i] {
-						return err
-					}
-					return errors.Join(numbers.Delete(tx, id(token)), change(tx, fmt.Sprint(token, "-", i), to(1)))
-				})
-			})
-		}
-		if err := runAll(w.ctx, take...); err != nil {
+		if err := conflict(w, []string{token}, func(i int, tx *tables.Tx, read func()) error {
+			tokenValue, err := value(tx, token)
+			read()
+			if taken[i] = tokenValue == 1; err != nil || !taken[i] {
+				return err
+			}
+			return errors.Join(numbers.Delete(tx, id(token)), change(tx, fmt.Sprint(token, "-", i), to(1)))
+		}); err != nil {
 			return err
 		}
 		if taken[0] == taken[1] {
@@ -136,28 +120,49 @@ func exclusiveTakes(w *world) error {
 	return nil
 }
 
-// history runs one history and checks it.
-func history(w *world, prefix string) error {
+// history runs one history and checks it. When a client is halfway, it calls halfway unless it is nil.
+func history(w *world, prefix string, halfway func(context.Context) error) error {
 	var mu sync.Mutex
+	begun := make(chan struct{})
+	begin := sync.OnceFunc(func() { close(begun) })
 	var ops []porcupine.Operation
 	began := time.Now()
 	client := func(c int) func(context.Context) error {
 		return repeat(historyLength, func(ctx context.Context, i int) error {
+			if i == historyLength/2 {
+				begin()
+			}
 			plan := randomPlan(prefix, int64(1+c*historyLength+i))
-			call := time.Since(began)
+			op := porcupine.Operation{ClientId: c, Call: int64(time.Since(began))}
 			var done transaction
-			if err := w.at(c).Update(ctx, func(tx *tables.Tx) error { return plan.execute(tx, &done) }); err != nil {
+			err := w.at(c).Update(ctx, func(tx *tables.Tx) error { return plan.execute(tx, &done) })
+			op.Return = int64(time.Since(began))
+			switch {
+			case halfway != nil && errors.Is(err, storage.ErrInconsistent): // it may take effect after all others, and what it has read is unknown
+				op.Return, done.reads = math.MaxInt64, nil
+			case err != nil:
 				return err
 			}
+			op.Input = done
 			mu.Lock()
 			defer mu.Unlock()
-			ops = append(ops, porcupine.Operation{ClientId: c, Input: done, Call: int64(call), Return: int64(time.Since(began))})
+			ops = append(ops, op)
 			return nil
 		})
 	}
 	clients := make([]func(context.Context) error, historyClients)
 	for c := range clients {
 		clients[c] = client(c)
+	}
+	if halfway != nil {
+		clients = append(clients, func(ctx context.Context) error {
+			select {
+			case <-begun:
+				return halfway(ctx)
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
 	}
 	if err := runAll(w.ctx, clients...); err != nil {
 		return err

@@ -1,14 +1,15 @@
 package tablestest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/conformance"
 	"github.com/ashlar-dev/storage/typed/tables"
 )
 
@@ -21,19 +22,14 @@ type Store interface {
 	Close() error
 }
 
-// Harness describes the tested store.
+// Harness describes the tested store. It is the harness of the backend below: its exemptions exempt from rules, and its Timeout bounds the duration of
+// a rule; 0 is two minutes.
 type Harness struct {
-	// Handles creates a new, empty database and returns a function that opens a handle of it. The database is removed after t; the suite closes
-	// the handles.
-	Handles func(t testing.TB) func(context.Context) (storage.Backend, error)
-	// Store opens a store over a handle; nil is [tables.Open].
-	Store func(ctx context.Context, b storage.Backend, all ...tables.AnyTable) (Store, error)
-	// Exempt maps the names of rules that do not apply to the backend to the reason.
-	Exempt map[string]string
-	// Timeout bounds the duration of a rule; 0 is two minutes.
-	Timeout time.Duration
-	// Slow reports that a commit takes milliseconds: rules then do a third of the work.
-	Slow bool
+	conformance.Harness
+	// OpenStore opens a store over a handle; nil is [tables.Open].
+	OpenStore func(ctx context.Context, b storage.Backend, all ...tables.AnyTable) (Store, error)
+	// Layer wraps the handles of the stores, unless it is nil.
+	Layer func(storage.Backend) storage.Backend
 }
 
 // Rule is a guarantee of a store.
@@ -44,35 +40,39 @@ type Rule struct {
 	Text string
 
 	check func(*world) error
+	// exempt returns the reason why the rule does not apply; it may be nil.
+	exempt func(*Harness) string
 }
 
 // Rules returns all rules.
 func Rules() []Rule {
 	return []Rule{
-		{"S1", "a View contains all of a commit or nothing", viewsAreWhole},
-		{"S2", "a View includes all earlier writes through the same store", readYourWrites},
-		{"S3", "a Linearizable View includes every acknowledged write", linearizableViews},
-		{"S4", "transactions are strictly serializable by key: no lost update, no write skew", histories},
-		{"S5", "ViewAndWatch returns every change after its View once, with the object before it", watches},
-		{"S6", "a query by an index returns the same objects as a scan", indexes},
-		{"S7", "shared objects do not change", sharedObjects},
-		{"S8", "the copy survives ends of its watch, lost history and lost answers", faults},
+		{"S1", "a View contains all of a commit or nothing", viewsAreWhole, func(h *Harness) string { return cmp.Or(h.NoCommitBounds, h.NoBookmarker) }},
+		{"S2", "a View includes all earlier writes through the same store", readYourWrites, nil},
+		{"S3", "a Linearizable View includes every acknowledged write", linearizableViews, func(h *Harness) string { return h.NoBookmarker }},
+		{"S4", "transactions are strictly serializable by key: no lost update, no write skew", histories, nil},
+		{"S5", "ViewAndWatch returns every change after its View once, with the object before it", watches, nil},
+		{"S6", "a query by an index returns the same objects as a scan", indexes, nil},
+		{"S7", "shared objects do not change", sharedObjects, nil},
+		{"S8", "the copy survives ends of its watch, lost history and lost answers", watchFaults, nil},
+		{"S9", "stores over handles in other processes, which are killed, keep S1, S3 and S4", processes, func(h *Harness) string {
+			if h.Processes {
+				return ""
+			}
+			return "the program serves no handles in other processes"
+		}},
 	}
 }
 
 // Run checks a store against all rules, each in a subtest.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
-	for name := range h.Exempt {
-		if !slices.ContainsFunc(Rules(), func(r Rule) bool { return r.Name == name }) {
-			t.Errorf("there is no rule %q to be exempt from", name)
-		}
-	}
+	t.Parallel()
 	for _, rule := range Rules() {
 		t.Run(rule.Name, func(t *testing.T) {
 			t.Parallel()
-			if reason, exempt := h.Exempt[rule.Name]; exempt {
-				t.Logf("exempt from %s (%s): %s", rule.Name, rule.Text, reason)
+			if rule.exempt != nil && rule.exempt(&h) != "" {
+				t.Logf("exempt from %s (%s): %s", rule.Name, rule.Text, rule.exempt(&h))
 				return
 			}
 			if err := Check(t, h, rule); err != nil {
@@ -88,17 +88,18 @@ func Check(t testing.TB, h Harness, rule Rule) (err error) {
 	if h.Timeout == 0 {
 		h.Timeout = 2 * time.Minute
 	}
-	if h.Store == nil {
-		h.Store = func(ctx context.Context, b storage.Backend, all ...tables.AnyTable) (Store, error) {
+	if h.OpenStore == nil {
+		h.OpenStore = func(ctx context.Context, b storage.Backend, all ...tables.AnyTable) (Store, error) {
 			return tables.Open(ctx, b, all...)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), h.Timeout)
 	defer cancel()
-	w := &world{ctx: ctx, h: h, handle: h.Handles(t)}
+	w := &world{ctx: ctx, h: h}
+	w.url, w.handle = h.Store(t)
 	defer func() { err = errors.Join(err, w.close()) }()
 	for range 2 {
-		if _, err := w.open(func(b storage.Backend) storage.Backend { return b }); err != nil {
+		if _, err := w.open(nil); err != nil {
 			return fmt.Errorf("open: %w", err)
 		}
 	}

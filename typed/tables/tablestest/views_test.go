@@ -39,7 +39,7 @@ func viewsAreWhole(w *world) error {
 
 // equal fails if the objects of a view differ.
 func equal(v *tables.View) error {
-	all, err := numbers.List(v)
+	all, err := numbers.List(v, tables.NamePrefix("n-"))
 	if err != nil {
 		return err
 	}

@@ -41,6 +41,7 @@ func id(name string) *resourcepb.ID {
 type world struct {
 	ctx     context.Context
 	h       Harness
+	url     string
 	handle  func(context.Context) (storage.Backend, error)
 	stores  []Store
 	handles []storage.Backend
@@ -62,14 +63,20 @@ func (w *world) histories() int {
 	return historyCount
 }
 
-// open opens a store on its own handle, wrapped by wrap.
+// open opens a store on its own handle, wrapped by wrap unless it is nil.
 func (w *world) open(wrap func(storage.Backend) storage.Backend) (Store, error) {
 	b, err := w.handle(w.ctx)
 	if err != nil {
 		return nil, err
 	}
 	w.handles = append(w.handles, b)
-	s, err := w.h.Store(w.ctx, wrap(b), numbers)
+	if w.h.Layer != nil {
+		b = w.h.Layer(b)
+	}
+	if wrap != nil {
+		b = wrap(b)
+	}
+	s, err := w.h.OpenStore(w.ctx, b, numbers)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +94,7 @@ func (w *world) close() (err error) {
 	return err
 }
 
-// harnessAt returns one of the stores.
+// at returns one of the stores.
 func (w *world) at(i int) Store { return w.stores[i%len(w.stores)] }
 
 // set creates or changes objects in one transaction.

@@ -5,26 +5,23 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/test/stores"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/typed/tables/tablestest"
 )
 
-// TestWithoutBookmarks tests a store over watches without bookmarks, like DynamoDB's, on a fast database.
+func TestMain(m *testing.M) { stores.Main(m) }
+
+func TestTables(t *testing.T) {
+	for name, h := range stores.All {
+		t.Run(name, func(t *testing.T) { tablestest.Run(t, tablestest.Harness{Harness: h}) })
+	}
+}
+
+// TestWithoutBookmarks tests stores over watches without bookmarks, like DynamoDB's, on a fast database.
 func TestWithoutBookmarks(t *testing.T) {
-	t.Parallel()
-	h := harnessAt(memory)
-	handles := h.Handles
-	h.Handles = func(t testing.TB) func(context.Context) (storage.Backend, error) {
-		open := handles(t)
-		return func(ctx context.Context) (storage.Backend, error) {
-			b, err := open(ctx)
-			return &noBookmarks{b}, err
-		}
-	}
-	h.Exempt = map[string]string{
-		"S1": "the rule uses Linearizable Views",
-		"S3": "its watches have no bookmarks, so there are no Linearizable Views",
-	}
+	h := tablestest.Harness{Harness: stores.Memory, Layer: func(b storage.Backend) storage.Backend { return &noBookmarks{b} }}
+	h.NoBookmarker = "they are hidden"
 	tablestest.Run(t, h)
 }
 
