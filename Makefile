@@ -5,6 +5,8 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 
 GO ?= go
+# Programs are static, as in their image. What has no race detector is compiled once for all targets.
+STATIC := CGO_ENABLED=0 $(GO)
 CACHE := $(CURDIR)/.cache
 TOOLS := $(CACHE)/bin
 
@@ -47,9 +49,9 @@ picture: ## Draw the picture of the architecture in README.md
 
 .PHONY: build
 build: ## Build everything; bin/ashlar is the command line
-	$(GO) build ./...
+	$(STATIC) build ./...
 	@mkdir -p bin
-	@if [ -d cmd/ashlar ]; then $(GO) build -o bin/ ./cmd/...; fi
+	$(STATIC) build -o bin/ ./cmd/...
 
 ##@ Tests
 
@@ -82,13 +84,13 @@ compat: cc ## The published client of the API that the resource service is compa
 
 .PHONY: etcdctl
 etcdctl: docker images ## The commands of etcdctl against `ashlar serve etcd`, on SQLite and Postgres, compared with a real etcd
-	cd etcdserver/etcdctl && $(GO) test -vet=off -tags integration -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
+	cd etcdserver/etcdctl && $(STATIC) test -vet=off -tags integration -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
 
 # Without the race detector: Kubernetes takes minutes to compile, and with it twice as many. Its tests wait more than they work, so that more
 # of them run at a time than there are processors.
 .PHONY: kubernetes
 kubernetes: ## Kubernetes' own tests of its storage, on memory and SQLite (TESTFLAGS='-tags integration': on Postgres and etcd too)
-	cd etcdserver/kubernetes && $(GO) test -vet=off -parallel 8 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
+	cd etcdserver/kubernetes && $(STATIC) test -vet=off -parallel 8 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
 
 .PHONY: kubetest
 kubetest: docker images ## A real kube-apiserver on SQLite and on Postgres (it takes ten minutes to compile); ASHLAR_KUBETEST_MANIFESTS=folder is applied to it
@@ -205,10 +207,10 @@ check-fmt: ## Fail when Go code is not formatted
 vet: cc ## go vet, with and without the integration tests, and of the other modules
 	$(GO) vet -race -tags 'integration soak' ./...
 	$(GO) vet -race $$(grep -rl --include='*_test.go' --exclude-dir=.cache --exclude-dir=compat --exclude-dir=kubernetes '^//go:build !integration' . | xargs -n1 dirname | sort -u)
-	cd bench && $(GO) vet -tags integration ./...
+	cd bench && $(STATIC) vet -tags integration ./...
 	cd service/compat && $(GO) vet -race ./... && $(GO) vet -race -tags integration ./...
-	cd etcdserver/kubernetes && $(GO) vet ./... && $(GO) vet -tags integration ./...
-	cd etcdserver/etcdctl && $(GO) vet ./... && $(GO) vet -tags integration ./...
+	cd etcdserver/kubernetes && $(STATIC) vet ./... && $(STATIC) vet -tags integration ./...
+	cd etcdserver/etcdctl && $(STATIC) vet ./... && $(STATIC) vet -tags integration ./...
 
 .PHONY: lint
 lint: tools $(TOOLS)/golangci-lint prose ## golangci-lint, buf for the .proto files, and the report of make prose

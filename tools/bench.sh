@@ -52,7 +52,7 @@ if [ "${BACKEND:-}" = kubernetes ]; then
 	exit
 fi
 if [ "${BACKEND:-}" = kine ]; then
-	go build -o .cache/bin/ashlar ./cmd/ashlar
+	CGO_ENABLED=0 go build -o .cache/bin/ashlar ./cmd/ashlar
 	(cd tools/kine && GOBIN=$ASHLAR_BENCH_DIR/bin go install tool)
 	export ASHLAR_BENCH_ASHLAR=$ASHLAR_BENCH_DIR/bin/ashlar ASHLAR_BENCH_KINE=$ASHLAR_BENCH_DIR/bin/kine
 fi
@@ -65,6 +65,7 @@ elif [ -n "$grow" ] && [ -z "${ONLY:-}" ]; then
 fi
 [ -z "$plots" ] || mkdir -p "$plots"
 cd bench
+export CGO_ENABLED=0 # as make build has it, which compiles most of this
 [ "${SMOKE:-0}" = 0 ] || go test ./growth/... ./ratios
 go test -tags "$tags" -run '^$' -bench "^Benchmark$grow$pattern\$" -benchtime 1x -timeout 6h . \
 	-turn "${BENCHTIME:-1s}" -rounds "${ROUNDS:-5}" -only "${ONLY:-}" -smoke="${SMOKE:-0}" -plots "$plots" -largest "${LARGEST:-1000000}"

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 context=$(mktemp -d)
 trap 'rm -rf "$context"' EXIT
 mkdir "$context/data" "$context/tmp"
-CGO_ENABLED=0 "${GO:-go}" build -trimpath -ldflags='-s -w' -o "$context/ashlar" ./cmd/ashlar
+CGO_ENABLED=0 "${GO:-go}" build -ldflags='-s -w' -o "$context/ashlar" ./cmd/ashlar
 # By these the server trusts databases and receivers of traces with TLS. A machine without them makes an image that trusts nobody else.
 : >"$context/ca-certificates.crt"
 for roots in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem; do

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// build builds a program and returns its path.
+// build builds a program and returns its path. The tests have compiled most packages with the race detector already.
 func build(ctx context.Context, t *testing.T, dir, pkg string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), filepath.Base(pkg))
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, pkg)
+	cmd := exec.CommandContext(ctx, "go", "build", "-race", "-o", path, pkg)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build %s: %v\n%s", pkg, err, out)
