@@ -106,7 +106,9 @@ type growth struct {
 
 func newGrowth() *growth { return &growth{used: make(chan struct{}, 1)} }
 
-// acquire acquires a connection to a primary. Its session has no plans from before the last change of the sizes.
+// acquire acquires a connection to a primary. Its session has no plans from before the last change of the sizes. It also has no jit: no
+// statement runs long enough to repay a compilation, but some settings of the planner make statements look that expensive. A pooler's
+// sessions belong to others too, and keep their setting.
 func (d *database) acquire(ctx context.Context, from *pgxpool.Pool) (*pgxpool.Conn, error) {
 	conn, err := primary(ctx, from)
 	if err != nil {
@@ -117,18 +119,24 @@ func (d *database) acquire(ctx context.Context, from *pgxpool.Pool) (*pgxpool.Co
 	default: // already signaled
 	}
 	on, sizes := d.sessions.of(conn.Conn()), d.growth.sizes.Load()
-	if on.sizes == sizes {
+	setup := ""
+	switch {
+	case !on.isSetUp && !d.viaPooler.Load():
+		setup = "set jit = off; discard plans"
+	case on.sizes != sizes:
+		setup = "discard plans"
+	default:
 		return conn, nil
 	}
 	err = d.withWatchdog(ctx, conn, func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, "discard plans")
+		_, err := conn.Exec(ctx, setup)
 		return err
 	})
 	if err != nil {
 		conn.Release()
 		return nil, notSent{err}
 	}
-	on.sizes = sizes
+	on.sizes, on.isSetUp = sizes, true
 	return conn, nil
 }
 
@@ -271,7 +279,8 @@ func (d *database) pause(ctx context.Context, delay time.Duration, last error) e
 // Prepare adapts the configuration of a pool to a backend. New refuses a pool without it; the pools of Open are prepared.
 //
 // A commit that waits for a synchronous standby can be cancelled. Postgres then shows the commit, which the standby does not have,
-// and sends a warning. A prepared connection records the warning. It also sends no cancel request when pgx abandons it.
+// and sends a warning. A prepared connection records the warning. It also sends no cancel request when pgx abandons it, and decodes bytea
+// in both text formats.
 func Prepare(config *pgxpool.Config) {
 	before := config.BeforeConnect
 	config.BeforeConnect = func(ctx context.Context, c *pgx.ConnConfig) error {
@@ -281,6 +290,14 @@ func Prepare(config *pgxpool.Config) {
 			}
 		}
 		prepareConn(c)
+		return nil
+	}
+	after := config.AfterConnect
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		decodeBytea(conn)
+		if after != nil {
+			return after(ctx, conn)
+		}
 		return nil
 	}
 }
@@ -332,6 +349,7 @@ type session struct {
 	skew        time.Duration // of the server's clock, ahead of this program's
 	hasWarning  bool          // the last statement raised a warning
 	viaPooler   bool          // the connection leads to a pooler
+	isSetUp     bool          // acquire has used the session before
 	sizes       int64         // sizeClass of the tables when the session last discarded its plans
 }
 

@@ -12,20 +12,39 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// TestSettingsOfSessions uses a store in sessions whose settings change the form of literals or of results, with prepared statements and
-// without.
+// TestSettingsOfSessions uses a store in sessions whose settings change the form of literals or of results, or the plans of statements,
+// with prepared statements and without.
 func TestSettingsOfSessions(t *testing.T) {
 	t.Parallel()
 	server := env.Postgres(t)
 	for setting, modes := range map[string][]string{
 		"standard_conforming_strings=off": {"cache_statement", "exec"},
 		"datestyle=SQL,DMY":               {"cache_statement", "exec"},
-		"bytea_output=escape":             {"cache_statement"},
+		"bytea_output=escape":             {"cache_statement", "exec", "simple_protocol"},
+		"enable_seqscan=off":              {"cache_statement"},
 	} {
 		for _, mode := range modes {
 			t.Run(setting+"/"+mode, func(t *testing.T) {
 				t.Parallel()
 				useEverything(t, fixture.Open(t, server.StoreURL(t, "options="+url.QueryEscape("-c "+setting), "default_query_exec_mode="+mode)))
+			})
+		}
+	}
+}
+
+// TestCollations uses stores in databases of other collations and encodings.
+func TestCollations(t *testing.T) {
+	t.Parallel()
+	server := env.Postgres(t)
+	for name, options := range map[string][]string{
+		"ICU":       {"template template0 encoding utf8 locale_provider icu icu_locale 'tr-u-ks-level1' locale 'C'"},
+		"LATIN1":    {"template template0 encoding latin1 locale 'C'"},
+		"SQL_ASCII": {"template template0 encoding sql_ascii locale 'C'"},
+	} {
+		for _, mode := range []string{"cache_statement", "exec"} {
+			t.Run(name+"/"+mode, func(t *testing.T) {
+				t.Parallel()
+				useEverything(t, fixture.Open(t, server.Database(t, options...).StoreURL(t, "default_query_exec_mode="+mode)))
 			})
 		}
 	}
@@ -37,7 +56,7 @@ func useEverything(t *testing.T, b storage.Backend) {
 	ctx := fixture.Context(t)
 	w := fixture.WatchAll(t, b)
 	endOfSnapshot(t, w)
-	res := fixture.Resource(`a\b'c`, "\x00\\\xff'")
+	res := fixture.Resource(`a\b'cİ😀`, "\x00\\\xff'")
 	first := fixture.Write(t, b, res)
 	expect(t, "watch", w, first)
 	stored := read(t, b, first.Id)

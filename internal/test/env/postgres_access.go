@@ -29,11 +29,12 @@ func (s *PostgresServer) Direct(t testing.TB) *PostgresServer {
 	return direct
 }
 
-// Database creates a database on the same server, dropped at the end of the test, for permissions and settings of a database.
-func (s *PostgresServer) Database(t testing.TB) *PostgresServer {
+// Database creates a database on the same server, dropped at the end of the test, for permissions and settings of a database. options
+// are those of CREATE DATABASE.
+func (s *PostgresServer) Database(t testing.TB, options ...string) *PostgresServer {
 	t.Helper()
 	name := "d_" + unique()
-	s.run(t, "CREATE DATABASE "+name)
+	s.run(t, "CREATE DATABASE "+name+" "+strings.Join(options, " "))
 	t.Cleanup(func() { s.run(t, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") })
 	u := s.parseURL(t)
 	u.Path = "/" + name
