@@ -18,6 +18,9 @@ import (
 // consumed.
 const snapshotPage = 1000
 
+// firstPageBytes is the number of bytes of the first page. It is held for as long as a watch is not read.
+const firstPageBytes = 128 << 10
+
 // snapshot opens the snapshot of a watch. It prefers the driver's copied snapshots over history.
 func (b *Backend[P]) snapshot(ctx context.Context, called time.Time, f *driver.Filter) (snapshot driver.Snapshot, at P, err error) {
 	if b.snapshotter != nil {
@@ -60,6 +63,9 @@ func (b *Backend[P]) openHistorySnapshot(ctx context.Context, f *driver.Filter) 
 // read reads a page at a position; if at is nil, it reads the first page at the present position.
 func (s *historySnapshot[P]) read(ctx context.Context, at *P, from []byte, limit int) (*snapshotRows, P, error) {
 	q := driver.HistoryQuery[P]{At: at, Consistency: storage.StrongConsistency, PrecedesWatch: at == nil, Filter: s.filter, Limit: limit}
+	if at == nil {
+		q.Bytes = firstPageBytes
+	}
 	prefix, _ := s.filter.Prefix()
 	q.From, q.To = prefix, key.PrefixEnd(prefix)
 	if from != nil {

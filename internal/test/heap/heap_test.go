@@ -24,8 +24,6 @@ import (
 	_ "github.com/ashlar-dev/storage/sqlite"
 )
 
-func TestMain(m *testing.M) { env.Main(m) }
-
 const (
 	size    = 1<<20 - 1<<10 // of a payload: with the fields around it, a resource is nearly as large as allowed
 	writers = 4
@@ -211,13 +209,4 @@ func storageAs[T any](t *testing.T, b storage.Backend) T {
 		t.Fatalf("%T is no %T", b, *new(T))
 	}
 	return as
-}
-
-// heap returns the bytes in use after a collection.
-func heap() int {
-	runtime.GC()
-	runtime.GC() // memory that finalizers and pools held
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int(m.HeapAlloc)
 }
