@@ -56,7 +56,7 @@ func (s *source) Run(ctx context.Context, ready func(position), publish func([]*
 		switch {
 		case err == nil:
 			s.telemetry.lag.Answered()
-			s.telemetry.reportStall(ctx, r.stallStart, r.at.revision, func() (int, string, error) { return r.pendingWriter(ctx) })
+			s.telemetry.reportStall(ctx, r.stallStart, r.at.revision, func() (noteHolder, error) { return r.pendingWriter(ctx) })
 			outageStart, pause = time.Time{}, 20*time.Millisecond
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -253,12 +253,12 @@ func (r *run) poll(ctx context.Context) (again time.Duration, err error) {
 	return 0, nil
 }
 
-// pendingWriter returns the server process of the session with the lowest note, and the event that it waits for.
-func (r *run) pendingWriter(ctx context.Context) (pid int, event string, err error) {
+// pendingWriter returns the session with the lowest note.
+func (r *run) pendingWriter(ctx context.Context) (w noteHolder, err error) {
 	err = r.source.poll(ctx, r.side, func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, r.sql.pendingWriter).Scan(&pid, &event)
+		return conn.QueryRow(ctx, r.sql.pendingWriter).Scan(&w.pid, &w.event, &w.role)
 	})
-	return pid, event, err
+	return w, err
 }
 
 // thorough reports whether the next poll must read how far the history is final: because a proof was requested, or because a

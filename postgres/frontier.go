@@ -63,9 +63,9 @@ func (h *history) last(ctx context.Context, q querier, final int64) (position, e
 // A snapshot may include changes above others that are not final yet. Its position contains ranges of their numbers, and a digest
 // of their tokens as a proof: after a fail-over that lost them, the numbers belong to other changes, or to none.
 
-// maxAboveFrontier is the maximum number of changes in a snapshot above the last final one. More accumulate only behind a stalled
-// commit; such a snapshot is retried.
-const maxAboveFrontier = 10_000
+// maxAboveFrontier is the maximum number of changes in a snapshot above the last final one. More accumulate only behind a commit that
+// stalls for minutes; such a snapshot is retried. The digest of so many changes takes about a second.
+const maxAboveFrontier = 1_000_000
 
 var errCommitStall = errors.New("too many changes wait behind a stalled commit")
 
@@ -287,10 +287,9 @@ func (f *frontier) checkNotes(ctx context.Context, conn *pgx.Conn, tip int64) (f
 	}
 	pending = errPendingCommit
 	if err == nil {
-		var pid int
-		var event string
-		if conn.QueryRow(ctx, f.sql.pendingWriter).Scan(&pid, &event) == nil {
-			pending = fmt.Errorf("%w above revision %d (server process %d, %s)", errPendingCommit, k.final, pid, event)
+		var w noteHolder
+		if conn.QueryRow(ctx, f.sql.pendingWriter).Scan(&w.pid, &w.event, &w.role) == nil {
+			pending = fmt.Errorf("%w above revision %d (server process %d, %s, role %q)", errPendingCommit, k.final, w.pid, w.event, w.role)
 		}
 	}
 	return k.final, pending, err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,7 +19,15 @@ import (
 const maxAge = time.Minute
 
 // sender sends mutations, in one statement at a time.
-type sender struct{ *database }
+type sender struct {
+	*database
+	lockTimeoutAt atomic.Int64 // Unix time in nanoseconds at which a statement last ended because it waited for a lock
+}
+
+// waitedForLock reports whether a statement has ended lately because it waited for a lock.
+func (s *sender) waitedForLock() bool {
+	return time.Since(time.Unix(0, s.lockTimeoutAt.Load())) < 2*time.Second
+}
 
 // send sends one statement, and records the attempt if its answer is lost. Updates and deletions have statements of their own,
 // which need no snapshot after their locks.
@@ -69,6 +78,9 @@ func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 	}
 	if outcome == outcomeUnknown {
 		s.telemetry.countLost(ctx, len(ms), err)
+	}
+	if isLockTimeout(err) {
+		s.lockTimeoutAt.Store(time.Now().UnixNano())
 	}
 	if isLate(err) {
 		on.floor = 0 // read the clock and the floor again

@@ -17,15 +17,30 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// lossyConn drops everything from the first read of a page on, as a network does that has lost a connection.
+// lossyConn drops everything from a statement of a page on, as a network does that has lost a connection.
 type lossyConn struct {
 	net.Conn
-	armed *atomic.Bool // the next page is lost, with its connection
-	lost  bool
+	armed         *atomic.Bool // the next page is lost, with its connection
+	inside        bool         // the first statement that is lost is inside the page's transaction, not its begin
+	begins        bool         // the begin of a page was sent
+	inTransaction bool         // the server waits inside a transaction
+	lost          bool
+}
+
+func (c *lossyConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if ready := []byte("Z\x00\x00\x00\x05"); n > len(ready) && bytes.Equal(b[n-len(ready)-1:n-1], ready) {
+		c.inTransaction = b[n-1] == 'T'
+	}
+	return n, err
 }
 
 func (c *lossyConn) Write(b []byte) (int, error) {
-	if bytes.Contains(b, []byte(repeatableRead)) && c.armed.CompareAndSwap(true, false) {
+	isNext := c.begins && c.inTransaction
+	if bytes.Contains(b, []byte(repeatableRead)) {
+		c.begins, isNext = true, !c.inside
+	}
+	if isNext && c.armed.CompareAndSwap(true, false) {
 		c.lost = true
 	}
 	if c.lost {
@@ -38,6 +53,16 @@ func (c *lossyConn) Write(b []byte) (int, error) {
 // connection, and does not hold the connections of watches that catch up until its deadline.
 func TestSnapshotOnSilentConnection(t *testing.T) {
 	t.Parallel()
+	for name, inside := range map[string]bool{"at the begin": false, "inside the transaction": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			snapshotOnSilentConnection(t, inside)
+		})
+	}
+}
+
+func snapshotOnSilentConnection(t *testing.T, inside bool) {
+	t.Helper()
 	ctx := fixture.Context(t)
 	server := env.Postgres(t)
 	config, err := pgxpool.ParseConfig(server.URL)
@@ -51,7 +76,7 @@ func TestSnapshotOnSilentConnection(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		return &lossyConn{Conn: conn, armed: &armed}, nil
+		return &lossyConn{Conn: conn, armed: &armed, inside: inside}, nil
 	}
 	config.MaxConns = 4
 	Prepare(config)

@@ -27,7 +27,7 @@ type statements struct {
 	before, compact, retentionLock, mark, horizon, moveOldest, forget, step, prune         string
 	recordPruning, readNote, createNote, updateNote, deleteNote, noteExists, lockNote      string
 	fenceState, setFenceTarget, deleteFenceTarget, closeFence, openFence, dropFence        string
-	createTrigger, dropTrigger, notify, notifyListeners, announceListener                  string
+	createTrigger, dropTrigger, notify, notifyListeners, announceListener, noteBlocker     string
 	primaryPosition, replicaPosition, tablePages                                           string
 }
 
@@ -77,7 +77,7 @@ func renderStatements(schema string, render func(name string, argument any) stri
 		openFence: text("open_fence"), dropFence: text("drop_fence"), createTrigger: text("create_trigger"), dropTrigger: text("drop_trigger"),
 
 		notify: text("notify"), notifyListeners: text("notify_listeners"), announceListener: text("announce_listener"),
-		primaryPosition: text("primary_position"), replicaPosition: text("replica_position"), tablePages: text("table_pages"),
+		noteBlocker: text("note_blocker"), primaryPosition: text("primary_position"), replicaPosition: text("replica_position"), tablePages: text("table_pages"),
 	}
 	for i := range s.listSteps {
 		s.listSteps[i] = render("list_steps", i+1)

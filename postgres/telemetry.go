@@ -86,12 +86,19 @@ func (r *recorder) countLost(ctx context.Context, attempts int, cause error) {
 	r.Logger().InfoContext(ctx, "the answer to a write was lost", "writes", attempts, "error", cause)
 }
 
+// noteHolder is the session whose note blocks the history. Any role of the database can take a note.
+type noteHolder struct {
+	pid   int    // of its server process
+	event string // that it waits for
+	role  string
+}
+
 // reportAfter is how long a commit blocks the feed before it is reported, and how long a report is valid.
 const reportAfter = time.Second
 
 // reportStall reports the commit that has blocked the feed since a time, after a revision. A zero time is the end of the stall. read returns
-// the server process of the commit's session, and the event that it waits for.
-func (r *recorder) reportStall(ctx context.Context, since time.Time, revision int64, read func() (pid int, event string, err error)) {
+// the commit's session.
+func (r *recorder) reportStall(ctx context.Context, since time.Time, revision int64, read func() (noteHolder, error)) {
 	if since.IsZero() {
 		r.endStall(ctx)
 		return
@@ -100,10 +107,11 @@ func (r *recorder) reportStall(ctx context.Context, since time.Time, revision in
 	if r.Recorder == nil || time.Since(since) < reportAfter || reported != nil && time.Since(reported.readAt) < reportAfter {
 		return
 	}
-	pid, event, err := read()
-	r.stall.Store(&stall{since: since, readAt: time.Now(), pid: pid})
-	if err == nil && (reported == nil || reported.pid != pid) {
-		r.Logger().WarnContext(ctx, "a pending commit blocks the feed", telemetry.SessionPID, pid, "waits for", event, "after revision", revision)
+	w, err := read()
+	r.stall.Store(&stall{since: since, readAt: time.Now(), pid: w.pid})
+	if err == nil && (reported == nil || reported.pid != w.pid) {
+		r.Logger().WarnContext(ctx, "a pending commit blocks the feed",
+			telemetry.SessionPID, w.pid, "waits for", w.event, "role", w.role, "after revision", revision)
 	}
 }
 

@@ -26,7 +26,7 @@ type writer struct {
 }
 
 func newWriter(d *database, in *currentInbox, n *notifier) *writer {
-	w := &writer{database: d, sender: sender{d}, settler: settler{d}, inbox: in, notifier: n}
+	w := &writer{database: d, sender: sender{database: d}, settler: settler{d}, inbox: in, notifier: n}
 	w.batch = batch.New(batch.Options[*mutation]{
 		MaxCalls: 256, MaxBytes: 4 << 20, Workers: 2, WorkerAt: 32, Direct: true,
 		Size: func(m *mutation) int { return len(m.data) },
@@ -57,6 +57,9 @@ func (w *writer) Apply(ctx context.Context, mutations []driver.Mutation) (err er
 			return err
 		})
 	}
+	if err != nil && ctx.Err() != nil && w.waitedForLock() {
+		err = w.withNoteBlocker(ctx, err)
+	}
 	for _, m := range ms {
 		if err == nil && m.kind == kindWrite {
 			m.NewVersion = versionText(m.token)
@@ -66,6 +69,20 @@ func (w *writer) Apply(ctx context.Context, mutations []driver.Mutation) (err er
 		}
 	}
 	return err
+}
+
+// withNoteBlocker adds the session that keeps writers from taking their notes to the error of a call, if there is one. Only a session that
+// does not belong to the store does so.
+func (w *writer) withNoteBlocker(ctx context.Context, err error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	var pid int
+	var role string
+	if w.side.QueryRow(ctx, w.sql.noteBlocker).Scan(&pid, &role) != nil {
+		return err
+	}
+	w.telemetry.Logger().WarnContext(ctx, "a foreign session blocks all writers by an advisory lock", telemetry.SessionPID, pid, "role", role)
+	return fmt.Errorf("%w: server process %d of role %q blocks all writers by an advisory lock", err, pid, role)
 }
 
 // whileBusy retries while another transaction holds a key. It waits without a connection.

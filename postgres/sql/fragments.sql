@@ -20,9 +20,11 @@
 {{define "tip_from"}}{{schema}}.tip({{primary (printf "$%d::bigint" .)}}, ${{add . 1}}, ${{add . 2}}){{end}}
 
 -- The note of a writer: a shared advisory lock whose two keys are the log and the last number drawn. A writer takes its note before it draws
--- numbers, so all of its numbers are higher. Therefore the text that draws numbers selects from this one.
+-- numbers, so all of its numbers are higher. Therefore the text that draws numbers selects from this one. No session of a store takes the
+-- lock exclusively. But any role of the database may, so the wait for the lock is short: it must not occupy the sender's connections.
 {{define "note" -}}
-select pg_advisory_xact_lock_shared(({{name "changes"}}::regclass::oid::bigint & 2147483647)::int, (last_value & 2147483647)::int)::text as held
+select case when set_config('lock_timeout', '100ms', true) is not null
+    then pg_advisory_xact_lock_shared(({{name "changes"}}::regclass::oid::bigint & 2147483647)::int, (last_value & 2147483647)::int)::text end as held
     from {{schema}}.changes_seq
 {{- end}}
 
