@@ -56,7 +56,14 @@ func refusals(ctx context.Context, b storage.Backend, there *resourcepb.Resource
 	update := thingNamed("there")
 	update.Version, update.Generation = there.Version, "2"
 	_, replace := b.WriteCAS(ctx, update)
-	tried := map[string]error{"create": create, "update": replace, "delete": b.DeleteCAS(ctx, there.Id, there.Version)}
+	_, again := b.WriteCAS(ctx, thingNamed("there"))
+	other := thingNamed("there")
+	other.Id.Uid = "other"
+	_, another := b.WriteCAS(ctx, other)
+	tried := map[string]error{
+		"create": create, "create what exists": again, "create what exists with another uid": another,
+		"update": replace, "delete": b.DeleteCAS(ctx, there.Id, there.Version),
+	}
 	if t, ok := storage.As[storage.Transactor](b); ok {
 		_, tried["transaction"] = t.Commit(ctx, []storage.Op{{Write: thingNamed("new")}})
 		_, tried["larger transaction"] = t.Commit(ctx, []storage.Op{

@@ -120,9 +120,20 @@ select pg_advisory_lock('`+store+`'::regclass::oid::bigint)`); err != nil {
 }
 
 // TestUpgradeStopsWaiting upgrades a store while another session holds one of its tables. After its deadline the upgrade stops waiting
-// for the table: otherwise all later sessions would wait behind it.
+// for the table: otherwise all later sessions would wait behind it. The same holds after the end of the upgrade's session. Nothing of the
+// upgrade remains.
 func TestUpgradeStopsWaiting(t *testing.T) {
 	t.Parallel()
+	for _, killed := range []bool{false, true} {
+		t.Run(fmt.Sprint("killed=", killed), func(t *testing.T) {
+			t.Parallel()
+			upgradeStopsWaiting(t, killed)
+		})
+	}
+}
+
+func upgradeStopsWaiting(t *testing.T, killed bool) {
+	t.Helper()
 	ctx := fixture.Context(t)
 	server, schema, upgraded := newStore(t, "alter table {{.schema}}.resources add column next int; alter table {{.schema}}.changes add column next int")
 	conn, holder := server.Connect(t), server.Connect(t)
@@ -130,18 +141,34 @@ func TestUpgradeStopsWaiting(t *testing.T) {
 	if _, err := holder.Exec(ctx, `begin; select from `+changes); err != nil {
 		t.Fatal(err)
 	}
-	brief, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	if _, err := up(brief, server.Connect(t), schema, upgraded); err == nil {
-		t.Fatal("the store was upgraded while another session held its table")
-	}
-	fixture.Eventually(t, "no session to wait for the table", func() bool {
-		var waiting bool
-		if err := conn.QueryRow(ctx, `select exists (select from pg_locks where relation = $1::regclass and not granted)`, changes).Scan(&waiting); err != nil {
+	waiting := func() (n int) {
+		if err := conn.QueryRow(ctx, `select count(*) from pg_locks where relation = $1::regclass and not granted`, changes).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
-		return !waiting
-	})
+		return n
+	}
+	brief, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if !killed {
+		brief, cancel = context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+	}
+	upgrader := server.Connect(t)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := up(brief, upgrader, schema, upgraded)
+		ended <- err
+	}()
+	if killed {
+		fixture.Eventually(t, "the upgrade to wait for the table", func() bool { return waiting() > 0 })
+		if _, err := conn.Exec(ctx, `select pg_terminate_backend($1)`, upgrader.PgConn().PID()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := <-ended; err == nil {
+		t.Fatal("the store was upgraded while another session held its table")
+	}
+	fixture.Eventually(t, "no session to wait for the table", func() bool { return waiting() == 0 })
 	if _, err := conn.Exec(ctx, `set lock_timeout = '10s'; select from `+pgx.Identifier{schema, "resources"}.Sanitize()); err != nil {
 		t.Errorf("a program of the previous version: %v", err)
 	}
