@@ -52,16 +52,19 @@ func postgres(b *testing.B) {
 		if size != 500 {
 			continue
 		}
-		// Runs last, because the handles and their watches stay open.
-		defer func() {
-			for _, n := range []struct{ handles, callers int }{{4, 64}, {16, 16}} {
-				fleet := h.through(b, url, n.handles)
-				compare(b, "postgres", fmt.Sprintf("write-%d-of-%d-handles", size, n.handles), []int{n.callers}, side{"pgx", func(caller, i int) error {
-					_, err := pool.Exec(ctx, update, raw(caller, i), data)
-					return err
-				}}, side{"ashlar", func(caller, i int) error { return fleet[caller%n.handles].write(caller, i) }})
+		for _, n := range []struct{ handles, callers int }{{4, 64}, {16, 16}, {64, 64}} {
+			what := fmt.Sprintf("write-%d-of-%d-handles", size, n.handles)
+			if n.callers > maxCallers() || !selected(fmt.Sprintf("postgres/%s/%d", what, n.callers)) {
+				continue
 			}
-		}()
+			fleet, end := h.through(b, url+"&pool_max_conns=2", n.handles)
+			compare(b, "postgres", what, []int{n.callers}, side{"pgx", func(caller, i int) error {
+				_, err := pool.Exec(ctx, update, raw(caller, i), data)
+				return err
+			}}, side{"ashlar", fleet.write})
+			fleet.report("postgres/" + what)
+			end()
+		}
 		compare(b, "postgres", "read", callers, side{"pgx", func(caller, i int) error {
 			var version int64
 			var data []byte

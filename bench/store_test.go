@@ -92,17 +92,6 @@ func (h *resourceSet) write(caller, i int) error {
 	return err
 }
 
-// through opens several handles of the store, each with a watch, as several processes would. It returns h for each of them.
-func (h *resourceSet) through(b *testing.B, url string, handles int) []*resourceSet {
-	b.Helper()
-	fleet := make([]*resourceSet, handles)
-	for i := range fleet {
-		fleet[i] = &resourceSet{backend: open(b, url), resources: h.resources}
-		follow(b, fleet[i].backend)
-	}
-	return fleet
-}
-
 // read reads one of the caller's resources strongly.
 func (h *resourceSet) read(caller, i int) error {
 	_, err := h.backend.Read(context.Background(), storage.StrongConsistency, h.resources[caller][i%keysPerCaller].Id)
