@@ -82,6 +82,20 @@ hostile: ## ashlar serve beside clients that misuse it: its peak memory, and the
 compat: cc ## The published client of the API that the resource service is compatible with, against ours (TESTFLAGS='-tags integration': on Postgres too)
 	cd service/compat && $(GO) test -race -vet=off -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
 
+.PHONY: schemathesis
+schemathesis: $(CACHE)/schemathesis/.stamp ## The HTTP API against its OpenAPI document, with Schemathesis (needs Python 3.10 with venv, and PyPI)
+	SCHEMATHESIS=$(CACHE)/schemathesis/bin/schemathesis $(GO) test -tags schemathesis -count=1 -timeout $(TEST_TIMEOUT) -v $(TESTFLAGS) -run '^TestSchemathesis$$' ./service/web
+
+$(CACHE)/schemathesis/.stamp: tools/schemathesis/requirements.txt
+	python3 -m venv --clear $(CACHE)/schemathesis
+	$(CACHE)/schemathesis/bin/pip install --quiet --requirement tools/schemathesis/requirements.txt
+	@touch $@
+
+.PHONY: monitoring
+monitoring: ## The queries of docs/monitoring against scrapes of a server, with Prometheus' engine (the first build takes a minute)
+	$(GO) build -o bin/ ./cmd/ashlar
+	cd tools/monitoring && ASHLAR=$(CURDIR)/bin/ashlar $(GO) test -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
+
 .PHONY: etcdctl
 etcdctl: docker images ## The commands of etcdctl against `ashlar serve etcd`, on SQLite and Postgres, compared with a real etcd
 	cd etcdserver/etcdctl && $(STATIC) test -vet=off -tags integration -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
