@@ -94,6 +94,8 @@ func describe(types *registry.Registry) []byte {
 	if types.Open() {
 		b.addSchemas("any", ref("payload-any"))
 		b.addPaths("/{group}/{version}/{kind}", "resources", "any", []string{"partition", "namespace"}, references("path-", []string{"group", "version", "kind"}))
+		list := b.Document.Paths["/{group}/{version}/{kind}"].(map[string]any)
+		list["parameters"] = references("any-", []string{"group", "version", "kind"}) // lists and watches accept wildcards
 	}
 	if !types.Open() {
 		b.addSchemas("any", object{"type": "object"}) // of resources of several types
@@ -144,7 +146,11 @@ func (b *builder) addPaths(path, tag, schema string, units []string, segments []
 		for _, operation := range item {
 			if op, ok := operation.(object); ok {
 				_, name, _ := strings.Cut(strings.TrimPrefix(op["operationId"].(string), tag), ".")
-				op["parameters"] = references("query-", withoutUnits(operationParameters[name], units))
+				parameters := make([]any, 0)
+				for _, p := range withoutUnits(operationParameters[name], units) {
+					parameters = append(parameters, reference(parameterKind(name, p)+p))
+				}
+				op["parameters"] = parameters
 			}
 		}
 		b.Document.Paths[path] = item
@@ -180,13 +186,27 @@ func unitsOf(scope registry.Scope) []string {
 	return nil
 }
 
+// parameterKind returns the prefix of the description of a query parameter of an operation: an operation on one resource accepts no wildcards, and a
+// status needs the uid of its resource.
+func parameterKind(operation, parameter string) string {
+	switch {
+	case operation == "writeStatus" && parameter == "uid":
+		return "required-"
+	case operation != "list" && operation != "history" && slices.Contains(tenancyParameters, parameter):
+		return "unit-"
+	}
+	return "query-"
+}
+
 func references(kind string, names []string) []any {
 	refs := make([]any, len(names))
 	for i, name := range names {
-		refs[i] = object{"$ref": "#/components/parameters/" + kind + name}
+		refs[i] = reference(kind + name)
 	}
 	return refs
 }
+
+func reference(name string) object { return object{"$ref": "#/components/parameters/" + name} }
 
 // parse parses a part of openapi.json.
 func parse(text []byte, v any) {

@@ -91,7 +91,7 @@ func TestOpenRegistry(t *testing.T) {
 		require.Equal(t, map[string]any{}, again.object(t)["data"])
 		untyped := s.put(path, `{"data":{"a":1}}`)
 		require.Equal(t, map[string]any{"@type": "type.googleapis.com/google.protobuf.Struct", "value": map[string]any{"a": 1.0}}, untyped.object(t)["data"])
-		require.Equal(t, http.StatusBadRequest, s.get("/apps.example-1/v1/deployment/shop").code, "kinds are in camel case")
+		require.Equal(t, http.StatusBadRequest, s.get("/apps.example-1/v1/replicaset/shop").code, "kinds are in camel case, unless such a kind is stored")
 		require.Len(t, s.get("/apps.example-1/v1/DeployMent").object(t)["resources"], 1)
 		require.Empty(t, s.get(path + "/owned").object(t)["resources"])
 		require.Equal(t, "upsert", func() string {
