@@ -142,6 +142,11 @@ torture: cc docker images ## Break databases under load for FOR (1m) each; BACKE
 	ASHLAR_TORTURE_FOR="$${FOR:-1m}" ASHLAR_TORTURE_SEED="$${SEED:-random}" ASHLAR_TORTURE_DIR="$${DIR:-$(CACHE)/torture}" \
 	$(GO) test -race -tags 'integration soak' -count=1 -p 1 -timeout 24h -v -run '^TestTorture' $(TESTFLAGS) $$pkgs
 
+.PHONY: torture-controllers
+torture-controllers: cc docker images ## Controllers over databases that break, in processes that are killed and paused, for FOR (1m) each; BACKEND=sqlite|postgres|etcd|dynamodb picks one
+	ASHLAR_CONTROLLERS_FOR="$${FOR:-1m}" $(GO) test -race -tags 'integration soak' -count=1 -timeout 24h -v $(TESTFLAGS) \
+		-run "(?i)^TestFaults$${BACKEND:-}" ./internal/test/controllers
+
 .PHONY: test-upgrade
 test-upgrade: cc docker images ## A rolling upgrade from the commit PREVIOUS (the last release): both versions use one store for FOR (1m) each database
 	@tools/upgrade-test.sh $(GO) test -race -tags 'integration soak' -count=1 -timeout 24h -v -run '^TestUpgrade$$' $(TESTFLAGS) ./internal/test/upgrade

@@ -1,0 +1,13 @@
+//go:build !integration
+
+package controllers
+
+import (
+	"os"
+	"testing"
+)
+
+func TestMain(m *testing.M) {
+	serveProcess()
+	os.Exit(m.Run())
+}
