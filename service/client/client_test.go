@@ -29,6 +29,7 @@ import (
 	"github.com/ashlar-dev/storage/service/client"
 	"github.com/ashlar-dev/storage/service/registry"
 	"github.com/ashlar-dev/storage/typed"
+	"github.com/ashlar-dev/storage/typed/tables"
 )
 
 // waitTimeout bounds the wait for an expected event.
@@ -361,7 +362,7 @@ func TestLimitedCallsAreRepeated(t *testing.T) {
 	require.NotErrorIs(t, err, storage.ErrTooLarge)
 }
 
-// The layers over a store work over a server: typed clients and caches.
+// The layers over a store work over a server: typed clients and caches. Tables need transactions, which a server has not.
 func TestLayers(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -379,6 +380,19 @@ func TestLayers(t *testing.T) {
 	copied, err := typed.NewJSON[order](cached, typ).Get(ctx, storage.StrongConsistency, created.ID)
 	require.NoError(t, err)
 	require.Equal(t, created.Version, copied.Version)
+
+	updated, err := orders.Update(ctx, created.ID, func(o *typed.Object[order]) error { o.Data.Total++; return nil })
+	require.NoError(t, err)
+	copied, err = typed.NewJSON[order](cached, typ).Get(ctx, storage.StrongConsistency, created.ID)
+	require.NoError(t, err)
+	require.Equal(t, updated.Version, copied.Version)
+	for event, err := range orders.Follow(ctx, shop, "", typed.FollowOptions{}) {
+		require.NoError(t, err)
+		require.Equal(t, 4, event.New.Data.Total)
+		break
+	}
+	_, err = tables.Open(ctx, b, tables.NewJSONTable[order](typ))
+	require.ErrorContains(t, err, "not a storage.Transactor", "a server has no transactions")
 }
 
 // A token that cannot be sent, such as one with the line break of its file, is rejected at once and not shown.

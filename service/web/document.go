@@ -101,7 +101,7 @@ func describe(types *registry.Registry) []byte {
 		b.addSchemas("any", object{"type": "object"}) // of resources of several types
 		all := []string{"partition", "namespace"}
 		b.addPaths("/*/*/*", "all", "any", all, nil)
-		b.addPaths("/{group}/*/{kind}", "group", "any", all, references("path-", []string{"group", "kind"}))
+		b.addPaths("/{group}/*/{kind}", "group", "any", all, references("", []string{"path-group", "any-kind"}))
 		for path := range b.Document.Paths {
 			if strings.Contains(path, "*") && strings.Contains(path, "{name}") {
 				delete(b.Document.Paths, path) // lists and watches accept wildcards
