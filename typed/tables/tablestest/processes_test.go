@@ -13,8 +13,7 @@ import (
 // one of the processes is killed and started again. Finally all stores must equal the database.
 func processes(w *world) error {
 	others := faults.NewProcesses(w.url)
-	pair := &world{ctx: w.ctx, h: w.h, handle: others.Open}
-	pair.h.Slow = true // each call is a round trip to another process
+	pair := &world{ctx: w.ctx, h: w.h, handle: others.Open, remote: true}
 	defer func() { w.stores, w.handles = append(w.stores, pair.stores...), append(w.handles, pair.handles...) }()
 	for range 2 {
 		if _, err := pair.open(nil); err != nil {

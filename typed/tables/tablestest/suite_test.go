@@ -23,7 +23,7 @@ type Store interface {
 }
 
 // Harness describes the tested store. It is the harness of the backend below: its exemptions exempt from rules, and its Timeout bounds the duration of
-// a rule; 0 is two minutes.
+// a rule; 0 is five minutes.
 type Harness struct {
 	conformance.Harness
 	// OpenStore opens a store over a handle; nil is [tables.Open].
@@ -86,7 +86,7 @@ func Run(t *testing.T, h Harness) {
 func Check(t testing.TB, h Harness, rule Rule) (err error) {
 	t.Helper()
 	if h.Timeout == 0 {
-		h.Timeout = 2 * time.Minute
+		h.Timeout = 5 * time.Minute
 	}
 	if h.OpenStore == nil {
 		h.OpenStore = func(ctx context.Context, b storage.Backend, all ...tables.AnyTable) (Store, error) {

@@ -42,6 +42,7 @@ type world struct {
 	ctx     context.Context
 	h       Harness
 	url     string
+	remote  bool // each call is a round trip to another process
 	handle  func(context.Context) (storage.Backend, error)
 	stores  []Store
 	handles []storage.Backend
@@ -49,10 +50,14 @@ type world struct {
 
 // rounds returns the number of repetitions in a rule.
 func (w *world) rounds() int {
+	n := rounds
 	if w.h.Slow {
-		return rounds / 3
+		n /= 3
 	}
-	return rounds
+	if w.remote {
+		n /= 3
+	}
+	return n
 }
 
 // histories returns the number of histories of rule S4.
