@@ -12,8 +12,8 @@ import (
 
 func TestMain(m *testing.M) { stores.Main(m) }
 
-// TestService runs the suite over each store and each transport. Transports and stores are independent, so stores behind a network are tested with
-// the transport that has the most layers.
+// TestService runs the suite over each transport and each store. Transports and stores are independent, so the stores other than memory are tested
+// with the transport that has the most layers.
 func TestService(t *testing.T) {
 	for name, h := range stores.All {
 		for transport, connect := range map[string]servicetest.Transport{
@@ -21,6 +21,7 @@ func TestService(t *testing.T) {
 			"GRPC":       servicetest.OverGRPC(servicetest.Name),
 			"Compatible": servicetest.OverGRPC(servicetest.CompatibleName),
 		} {
+			h.Slow = name != "Memory"
 			if !h.Slow || transport == "Compatible" {
 				t.Run(name+transport, func(t *testing.T) { servicetest.Run(t, servicetest.Harness{Harness: h, Transport: connect}) })
 			}
