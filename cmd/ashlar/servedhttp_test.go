@@ -161,7 +161,7 @@ func TestServeTraces(t *testing.T) {
 	defer mu.Unlock()
 	require.Contains(t, spans, "ashlar.resource.v1.ResourceService/List")
 	require.Contains(t, spans, "list_page", "the span of the store")
-	for _, name := range []string{"list_page", "watch", "read"} { // of the store
+	for _, name := range []string{"list_page", "watch", "read", "scan"} { // of the store
 		delete(spans, name)
 	}
 	require.Len(t, spans, 2, "%v", spans)
