@@ -25,7 +25,7 @@ func TestOwnerReferencesBesideGaps(t *testing.T) {
 	t.Cleanup(cancel)
 	server := env.Postgres(t)
 	b := openHandle(t, ctx, server.StoreURL(t))
-	for n := range 5 {
+	for n := range 2 {
 		owner := fmt.Sprint("owner-", n)
 		if _, err := b.WriteCAS(ctx, orderResource("permanent-of-"+owner, owner)); err != nil {
 			t.Fatal(err)

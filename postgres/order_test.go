@@ -197,7 +197,7 @@ func TestOneOrder(t *testing.T) {
 	for _, writers := range []int{2, 6, 32} {
 		t.Run(fmt.Sprint(writers), func(t *testing.T) {
 			t.Parallel()
-			inOrder(t, env.Postgres(t).StoreURL(t), writers, 1200/writers)
+			inOrder(t, env.Postgres(t).StoreURL(t), writers, 800/writers)
 		})
 	}
 }
@@ -205,7 +205,7 @@ func TestOneOrder(t *testing.T) {
 // TestOneOrderByPolling works without LISTEN.
 func TestOneOrderByPolling(t *testing.T) {
 	t.Parallel()
-	inOrder(t, env.Postgres(t).StoreURL(t, "listen=off", "poll=5ms"), 6, 200)
+	inOrder(t, env.Postgres(t).StoreURL(t, "listen=off", "poll=5ms"), 6, 100)
 }
 
 // TestOneOrderResumed starts a new watch from each event's cursor, on alternating handles. The positions follow the same order.

@@ -123,7 +123,7 @@ func TestPast(t *testing.T) {
 			checkPast(t, ctx, h, m, revision, &at)
 		}
 	}
-	checkEvery(2, 1)
+	checkEvery(5, 1)
 	newest := revisions[len(revisions)-1]
 	checkPast(t, ctx, h, m, newest, nil)
 	if _, err := h.PositionAt(ctx, newest+1); !errors.Is(err, storage.ErrFutureRevision) {
@@ -137,14 +137,14 @@ func TestPast(t *testing.T) {
 		if err := h.Compact(ctx, oldest); err != nil {
 			t.Fatal(err)
 		}
-		checkEvery(13, oldest)
+		checkEvery(29, oldest)
 		r := &retention{h.database, h.source.history}
 		for more := true; more; {
 			if more, err = r.pruneOnce(ctx, time.Hour); err != nil {
 				t.Fatal(err)
 			}
 		}
-		checkEvery(13, oldest)
+		checkEvery(29, oldest)
 		checkPast(t, ctx, h, m, oldest, &before)
 		if got, _, err := h.Revisions(ctx); err != nil || got != oldest {
 			t.Errorf("the oldest revision is %d, expected %d, %v", got, oldest, err)

@@ -60,11 +60,12 @@ func newPendingWriter(t *testing.T, ctx context.Context) *pendingWriter {
 	write(orderResource("owner", ""))
 	updated, deleted, later := write(orderResource("updated", "")), write(orderResource("deleted", "")), write(orderResource("later", ""))
 	other := write(orderResource("other", ""))
+	sessions := newLockers(t, server)
 	var locked []*lockedRow // by transactions that end
 	for past := range rowPasts {
-		locked = append(locked, lockedRowOf(t, server, w.b, write(orderResource("locked, "+past, ""))))
+		locked = append(locked, lockedRowOf(t, sessions, w.b, write(orderResource("locked, "+past, ""))))
 	}
-	row := lockedRowOf(t, server, w.b, updated)
+	row := lockedRowOf(t, sessions, w.b, updated)
 	for _, past := range rowPasts {
 		past(ctx, row)
 	}

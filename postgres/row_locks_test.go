@@ -57,21 +57,29 @@ type lockedRow struct {
 	b        *Backend
 	res      *resourcepb.Resource
 	key      []byte
-	sessions [2]*pgx.Conn
+	sessions lockers
 }
 
-func newLockedRow(t *testing.T, ctx context.Context, server *env.PostgresServer, b *Backend, name string) *lockedRow {
+// lockers are sessions that lock rows.
+type lockers [2]*pgx.Conn
+
+func newLockers(t *testing.T, server *env.PostgresServer) lockers {
+	t.Helper()
+	return lockers{server.Connect(t), server.Connect(t)}
+}
+
+func newLockedRow(t *testing.T, ctx context.Context, sessions lockers, b *Backend, name string) *lockedRow {
 	t.Helper()
 	res, err := b.WriteCAS(ctx, orderResource(name, ""))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return lockedRowOf(t, server, b, res)
+	return lockedRowOf(t, sessions, b, res)
 }
 
-func lockedRowOf(t *testing.T, server *env.PostgresServer, b *Backend, res *resourcepb.Resource) *lockedRow {
+func lockedRowOf(t *testing.T, sessions lockers, b *Backend, res *resourcepb.Resource) *lockedRow {
 	t.Helper()
-	return &lockedRow{t, b, res, mutationOf(t, driver.Check, res).keyBytes, [2]*pgx.Conn{server.Connect(t), server.Connect(t)}}
+	return &lockedRow{t, b, res, mutationOf(t, driver.Check, res).keyBytes, sessions}
 }
 
 // exec executes a statement in one of the sessions, with the names of the store and with the key of the row for $key.
@@ -147,10 +155,10 @@ func TestWritersLockForUpdate(t *testing.T) {
 	ctx := fixture.Context(t)
 	server := env.Postgres(t)
 	b := openHandle(t, ctx, server.StoreURL(t))
-	conn, observer := server.Connect(t), server.Connect(t)
+	conn, observer, sessions := server.Connect(t), server.Connect(t), newLockers(t, server)
 	for name, w := range rowWriters {
 		for past, lock := range rowPasts {
-			row := newLockedRow(t, ctx, server, b, name+" after "+past)
+			row := newLockedRow(t, ctx, sessions, b, name+" after "+past)
 			lock(ctx, row)
 			m := mutationOf(t, w.verb, row.res)
 			tx, err := conn.Begin(ctx)
@@ -179,7 +187,7 @@ func TestWritersLockForUpdate(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		row := newLockedRow(t, ctx, server, b, name+" beside a multixact")
+		row := newLockedRow(t, ctx, sessions, b, name+" beside a multixact")
 		row.share(ctx)
 		m := mutationOf(t, w.verb, row.res)
 		if err := w.call(ctx, &b.handle.sender, conn, []*mutation{m}); err != nil || m.isApplied {

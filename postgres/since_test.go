@@ -28,7 +28,7 @@ func TestChangedSince(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	b := opened(t, ctx)
 	h, _ := storage.As[past.Historian](b)
-	const keys, changes = 8, 120
+	const keys, changes = 8, 80
 	id := func(i int) *resourcepb.ID { return named(fmt.Sprint("k", i), "").Id }
 	now := map[int]int64{} // keys with the revisions of their last changes
 	states := map[int64]map[int]int64{}
@@ -54,7 +54,7 @@ func TestChangedSince(t *testing.T) {
 	}
 	quiet := 0
 	for revision, state := range states {
-		for range 4 {
+		for range 3 {
 			from, to := random.IntN(keys), random.IntN(keys+1)
 			if from > to {
 				from, to = to, from
