@@ -14,7 +14,7 @@ func TestMain(m *testing.M) { stores.Main(m) }
 // over memory only. The copy depends on a database only by the capabilities of its watches: those of SQLite, Postgres and etcd are the same.
 var (
 	copyTopics = regexp.MustCompile(`^(Lists|Commit|Histories|Closing|Load)/`)
-	loadTopic  = regexp.MustCompile(`^Load/SeveralHandles$`)
+	loadTopic  = regexp.MustCompile(`^Load/Clients$`)
 )
 
 func TestConformance(t *testing.T) {

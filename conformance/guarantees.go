@@ -49,7 +49,7 @@ func Guarantees() []Guarantee {
 			[]string{"Histories/Calls"}, []string{"acknowledged changes stay"}, []string{"acknowledged changes stay"},
 		}, {
 			"Calls take effect one after the other, each between its beginning and its end; no update is lost",
-			[]string{"Load/OneHandle", "Load/SeveralHandles", "Load/Faults"}, []string{"strictly serializable", "linearizable (porcupine)"}, nil,
+			[]string{"Load/Clients", "Load/Faults"}, []string{"strictly serializable", "linearizable (porcupine)"}, nil,
 		}, {
 			"Strong reads, lists, pages, scans and snapshots agree with the order of changes across keys that watches show",
 			nil, []string{"one order for everything strong"}, nil,
@@ -180,7 +180,7 @@ func Guarantees() []Guarantee {
 			[]string{"Histories/Calls", "Payload/UnknownType", "Payload/UnknownFields", "Payload/Empty"}, []string{"content"}, []string{"content"},
 		}, {
 			"A resource that was damaged in the database is an error that names its key; other keys are not affected, and it can be written anew or deleted",
-			[]string{"Damage/Garbage", "Damage/Empty", "Damage/Truncated", "Damage/OtherResource", "Damage/NoUid"}, nil, nil,
+			[]string{"Damage/Garbage", "Damage/Forms"}, nil, nil,
 		}, {
 			"A store that was fenced for a move refuses every write through every handle; notes and loads of the tool that moves it keep their rules",
 			[]string{

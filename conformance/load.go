@@ -14,14 +14,10 @@ import (
 
 // loadCases run package faults for seconds: many clients call everything at once, and the history of all calls and events is checked.
 var loadCases = topic{"Load", []testCase{
-	{name: "OneHandle", needs: needEveryEvent, run: func(s *suite) { runLoad(s, 1) }},
-	{name: "SeveralHandles", needs: needEveryEvent | needAnother, run: func(s *suite) { runLoad(s, 3) }},
+	{name: "Clients", needs: needEveryEvent, run: func(s *suite) { load(s, faults.Harness{Open: opener(s)}) }},
 	{name: "Faults", needs: needEveryEvent | needURL | needFaults, run: loadWithFaults},
 	{name: "BadCallsHarmNoNeighbours", run: loadNeighbours},
 }}
-
-// runLoad loads the store for some seconds through a number of handles.
-func runLoad(s *suite, handles int) { load(s, faults.Harness{Open: opener(s)}, handles) }
 
 // loadWithFaults loads the store while its database and the processes that use it fail.
 func loadWithFaults(s *suite) {
@@ -33,7 +29,7 @@ func loadWithFaults(s *suite) {
 	if s.h.Faults != nil {
 		h.Faults = append(h.Faults, s.h.Faults(s, s.url)...)
 	}
-	load(s, h, 3)
+	load(s, h)
 }
 
 // opener returns a function that opens handles in this process. The first is the handle of the case.
@@ -47,8 +43,12 @@ func opener(s *suite) func(context.Context) (storage.Backend, error) {
 	}
 }
 
-// load runs package faults with a harness.
-func load(s *suite, h faults.Harness, handles int) {
+// load runs package faults with a harness for some seconds, through several handles if the store can have them.
+func load(s *suite, h faults.Harness) {
+	handles := 3
+	if s.h.OneHandle != "" {
+		handles = 1
+	}
 	h.Exempt = make(map[faults.Kind]string)
 	for _, kind := range faults.Kinds() {
 		if !slices.ContainsFunc(h.Faults, func(f faults.Fault) bool { return f.Kind == kind }) {
