@@ -167,6 +167,10 @@ bench: ## Measure side by side with the raw drivers; BACKEND=memory|sqlite|postg
 bench-smoke: ## Run every comparison for a moment, to see that it does (with the images of make images)
 	@SMOKE=1 tools/bench.sh
 
+.PHONY: bench-controllers
+bench-controllers: ## Measure controllers beside controller-runtime and client-go, in memory (it takes minutes to compile)
+	cd bench/controllers && $(GO) test -run '^$$' -bench . -benchtime 1x -timeout 1h . $(BENCHFLAGS)
+
 ##@ Servers
 
 .PHONY: image

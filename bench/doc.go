@@ -20,6 +20,8 @@
 // the raw driver with as many items of the same size: see growths. The results are stored in docs/assets/growth as JSON, which
 // package growth draws; `go run ./growth/plot ../docs/assets/growth/*.json` draws it again.
 //
+// The comparison of controllers with controller-runtime is a module of its own, controllers.
+//
 // BACKEND=migrate measures the wall time of a whole move, five times: see BenchmarkMigrate.
 //
 // The package is a separate module, because no other package needs its dependencies.

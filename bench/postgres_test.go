@@ -29,6 +29,7 @@ func postgres(b *testing.B) {
 	url := server.StoreURL(b)
 	backend := open(b, url)
 	follow(b, backend)
+	fenced(b, "postgres", backend, []int{1, 8, 32})
 
 	callers := []int{1, 16, 64, 256}
 	update := fmt.Sprintf(`update %s.raw set data = $2, version = version + 1 where id = $1`, schema)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -138,7 +139,7 @@ func (c *cache) Get(t *resourcepb.Type, index string, args ...any) (*resourcepb.
 		return nil, err
 	}
 	for r := range rows {
-		return proto.CloneOf(r.Value.res), nil
+		return codec.Clone(r.Value.res), nil
 	}
 	return nil, nil
 }
@@ -174,7 +175,7 @@ func collect(rows iter.Seq[*row], err error) ([]*resourcepb.Resource, error) {
 	}
 	var all []*resourcepb.Resource
 	for r := range rows {
-		all = append(all, proto.CloneOf(r.Value.res))
+		all = append(all, codec.Clone(r.Value.res))
 	}
 	return all, nil
 }
@@ -196,14 +197,14 @@ func (i *rowIterator) Next() *resourcepb.Resource {
 	}
 	next := i.rows[0].Value.res
 	i.rows = i.rows[1:]
-	return proto.CloneOf(next)
+	return codec.Clone(next)
 }
 
 // withoutSharing returns a copy of a cached resource that shares only the encoded payload, which decoding does not modify.
 func withoutSharing(res *resourcepb.Resource) *resourcepb.Resource {
 	c := &resourcepb.Resource{
-		Id: proto.CloneOf(res.GetId()), Owner: proto.CloneOf(res.GetOwner()), Version: res.GetVersion(), Generation: res.GetGeneration(),
-		Metadata: maps.Clone(res.GetMetadata()), Data: res.GetData(),
+		Id: codec.CloneID(res.GetId()), Owner: codec.CloneID(res.GetOwner()), Version: res.GetVersion(), Generation: res.GetGeneration(),
+		Metadata: maps.Clone(res.GetMetadata()), Author: res.GetAuthor(), Data: res.GetData(),
 	}
 	for k, s := range res.GetStatus() {
 		if c.Status == nil {
