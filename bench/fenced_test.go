@@ -39,7 +39,7 @@ func fenced(b *testing.B, name string, backend storage.Backend, callers []int) {
 		_, err := client.Write(ctx, &resourcepb.WriteRequest{Resource: res})
 		return err
 	}
-	for c := range callers[len(callers)-1] {
+	for c := range min(maxCallers(), callers[len(callers)-1]) {
 		for k := range keysPerCaller {
 			if err := write(ctx, c, k); err != nil {
 				b.Fatal(err)
