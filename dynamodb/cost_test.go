@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"github.com/aws/smithy-go/middleware"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/dynamodb"
@@ -85,6 +86,19 @@ func TestCosts(t *testing.T) {
 		{"Commit of 2 writes", func() {
 			if _, err := b.Commit(t.Context(), []storage.Op{{Write: box("b", small)}, {Write: box("d", small)}}); err != nil {
 				t.Fatal(err)
+			}
+		}},
+		{"WatchList of 2 small resources", func() {
+			for range 3 { // the first one starts the reader, whose ticks are more
+				mu.Lock()
+				total, transactions = 0, 0
+				mu.Unlock()
+				w, err := b.WatchList(t.Context(), boxType, tenancy, "o")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer w.Close()
+				fixture.Eventually(t, "the tick after the snapshot", func() bool { mu.Lock(); defer mu.Unlock(); return total >= 3 })
 			}
 		}},
 		{"Read of 1000 KiB, not compressible, strong", func() { read(t, b, storage.StrongConsistency, big) }},
@@ -222,8 +236,18 @@ func newHandWritten(t *testing.T, db *awsdynamodb.Client, table, prefix string) 
 	}
 	calls := map[string]float64{"WriteCAS, creation without an owner": put("many-0000", 500)}
 	calls["WriteCAS, same owner or none"] = put("many-0000", 500)
+	var g errgroup.Group
+	g.SetLimit(16)
 	for i := 1; i < 1000; i++ {
-		put(fmt.Sprintf("many-%04d", i), 500)
+		it := key(fmt.Sprintf("many-%04d", i))
+		it["d"] = &types.AttributeValueMemberB{Value: content(1, 500, false)}
+		g.Go(func() error {
+			_, err := db.PutItem(t.Context(), &awsdynamodb.PutItemInput{TableName: &table, Item: it})
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
 	}
 	calls["List of 1000, strong"] = list()
 	calls["Read, strong"], calls["Read, eventual"] = read(true), read(false)
