@@ -57,9 +57,9 @@ var (
 	ErrMoved = errors.New("the store has moved")
 )
 
-// MovedError is returned, as *MovedError, by a store whose data has moved to another store: from writes, from new watches with a
-// snapshot, and as the last error of a watch, after the last change of the store. It matches [ErrMoved], and [ErrFenced] as well.
-// Other reads of the store return its last state.
+// MovedError is returned, as *MovedError, by a store whose data has moved to another store: from writes, strong reads, lists and pages, from
+// new watches with a snapshot, and as the last error of a watch, after the last change of the store. It matches [ErrMoved], and [ErrFenced] as
+// well. Eventual reads return the store's last state.
 type MovedError struct {
 	// Target is the display name of the other store, without credentials.
 	Target string
@@ -67,7 +67,7 @@ type MovedError struct {
 	Identity string
 	// Cursor is a position of the other store, for [Resumer]: a watch from there returns the changes after the last change of this
 	// store. If the other store lists without a snapshot, some changes may be repeated. It is "" if the other store cannot resume
-	// watches.
+	// watches, or if this store cannot prove that a watch has returned every change: list the other store.
 	Cursor string
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/history"
 	_ "github.com/ashlar-dev/storage/inmem"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -96,6 +97,13 @@ var moverDefects = []moverDefect{
 	}},
 	{"a moved store is merely closed", "Mover/Moved", "a MovedError with the target", func(h *moverBackend, _ *shared) { h.GuardedMover = otherFence{h.GuardedMover, forgetsMove} }},
 	{"a moved store loses the cursor", "Mover/Moved", "a MovedError with the target", func(h *moverBackend, _ *shared) { h.GuardedMover = otherFence{h.GuardedMover, forgetsCursor} }},
+	{"a moved store is read", "Mover/Moved", "a read of an absent resource: got .*not found|a read: got <nil>", func(h *moverBackend, _ *shared) { h.Backend = readable{h.Backend} }},
+	{"a moved store is listed", "Mover/Moved", "a list: got <nil>", func(h *moverBackend, _ *shared) { h.Backend = listable{h.Backend} }},
+	{"a moved store is listed in pages", "Mover/Moved", "a page: got <nil>", func(h *moverBackend, _ *shared) { h.Pager = pageable{h.Pager} }},
+	{"a moved store continues listings", "Mover/Moved", "a later page: got <nil>", func(h *moverBackend, _ *shared) { h.Pager = continuing{h.Pager} }},
+	{"a moved store is scanned", "Mover/Moved", "a scan: got <nil>", func(h *moverBackend, _ *shared) { h.Historian = scannable{h.Historian} }},
+	{"a moved store has no eventual reads", "Mover/Moved", "an eventual read: ", func(h *moverBackend, _ *shared) { h.Backend = onlyStrong{h.Backend} }},
+	{"a tool cannot read a moved store", "Mover/Moved", "of a tool: ", func(h *moverBackend, _ *shared) { h.Backend = sameForTools{h.Backend} }},
 	{"a watch of a moved store ends before its last change", "Mover/Moved", "a watch returned", func(h *moverBackend, _ *shared) { h.Backend = endsEarly{h.Backend} }},
 	{"loads ignore guards", "Mover/GuardedLoads", "got <nil>, expected ErrSuperseded", func(h *moverBackend, _ *shared) { h.loader = unguardedLoader{h.loader} }},
 	{"steps end at the first", "Mover/BulkReads", "rows, or out of order", func(h *moverBackend, _ *shared) { h.bulkReader = oneStep{h.bulkReader} }},
@@ -114,6 +122,8 @@ var moverDefects = []moverDefect{
 type moverBackend struct {
 	storage.Backend
 	driver.GuardedMover
+	storage.Pager
+	history.Historian
 	bulkReader
 	loader
 	commit func(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error)
@@ -130,6 +140,10 @@ func (h *moverBackend) As(target any) bool {
 		*t = h
 	case *storage.Transactor:
 		*t = h
+	case *storage.Pager:
+		*t = h.Pager
+	case *history.Historian:
+		*t = h.Historian
 	default:
 		return false
 	}
@@ -149,7 +163,9 @@ func openMover(t testing.TB, name string) *moverBackend {
 	b := must[storage.Backend](t)(storage.Open(t.Context(), "mem://"+name))
 	m, _ := storage.As[driver.GuardedMover](b)
 	transactor, _ := storage.As[storage.Transactor](b)
-	return &moverBackend{Backend: b, GuardedMover: m, bulkReader: &listed{Backend: b}, loader: committed{b}, commit: transactor.Commit}
+	pager, _ := storage.As[storage.Pager](b)
+	past, _ := storage.As[history.Historian](b)
+	return &moverBackend{Backend: b, GuardedMover: m, Pager: pager, Historian: past, bulkReader: &listed{Backend: b}, loader: committed{b}, commit: transactor.Commit}
 }
 
 // listed reads in steps from one list of the store. It lists when the store is no longer empty.

@@ -67,7 +67,7 @@ type Rows interface {
 type Snapshotter[P any] interface {
 	// Snapshot returns the resources that match a filter at a moment during the call, and the position of that moment. It contains
 	// every change acknowledged before called, the time of the watch's request. If the error matches ErrRunEnded, the backend
-	// starts again.
+	// starts again. Snapshot returns Fence.ReadError in a store that has moved.
 	Snapshot(ctx context.Context, called time.Time, f *Filter) (Snapshot, P, error)
 }
 
@@ -79,7 +79,7 @@ var ErrRunEnded = errors.New("the stream of changes began anew")
 type Pager[P any] interface {
 	// Page returns at most limit resources in key order. from is nil for the first page and ListedPage.Next of the previous page
 	// otherwise. Bytes that this driver never returned are an error that matches storage.ErrInvalid; an expired listing is one that
-	// matches storage.ErrCompacted.
+	// matches storage.ErrCompacted. A strong listing returns Fence.ReadError in a store that has moved.
 	Page(ctx context.Context, consistency storage.ReadConsistency, f *Filter, from []byte, limit int) (ListedPage[P], error)
 }
 

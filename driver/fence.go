@@ -69,6 +69,33 @@ func (f Fence) Refusal(g *Guard) error {
 	return nil
 }
 
+type movedReads struct{}
+
+// WithMovedReads returns a context for strong reads of the last state of a store that has moved. A tool that compares it with the other
+// store uses it.
+func WithMovedReads(ctx context.Context) context.Context {
+	return context.WithValue(ctx, movedReads{}, true)
+}
+
+type exactCursor struct{}
+
+// WithExactCursor returns a context for a WatchList whose cursor, at the end of the snapshot, must be after everything that was acknowledged
+// before the call. Otherwise an adapter that has no such position at once may return an earlier one, after which a watch repeats changes.
+func WithExactCursor(ctx context.Context) context.Context {
+	return context.WithValue(ctx, exactCursor{}, true)
+}
+
+// NeedsExactCursor reports whether a context is one of WithExactCursor.
+func NeedsExactCursor(ctx context.Context) bool { return ctx.Value(exactCursor{}) != nil }
+
+// ReadError returns the error of a strong read in a store with this fence, or nil.
+func (f Fence) ReadError(ctx context.Context) error {
+	if !f.Moved || ctx.Value(movedReads{}) != nil {
+		return nil
+	}
+	return f.Move()
+}
+
 // FenceError returns the error of Apply in a store that has moved to a target. It matches storage.ErrFenced.
 func FenceError(target string) error {
 	return fmt.Errorf("%w: it has moved to %s", storage.ErrFenced, target)

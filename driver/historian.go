@@ -47,6 +47,8 @@ type HistoryQuery[P any] struct {
 	At          *P
 	Consistency storage.ReadConsistency
 	Final       bool
+	// RefuseMoved requests the error of Fence.ReadError if the store has moved. The fence is read with the data.
+	RefuseMoved bool
 	// PrecedesWatch reports that a watch will follow the changes after the returned position.
 	PrecedesWatch bool
 	// From and To bound the bytes of keys: From <= key < To. nil is unbounded.

@@ -42,8 +42,9 @@ type GuardedMover interface {
 	// that epoch. It returns the next epoch. Otherwise it changes nothing and returns the error of [Conflict]. Every successful
 	// SetFence and SetFenceAt gives the fence a new epoch, even if nothing else changed. Epochs never repeat.
 	//
-	// Fence.Refusal decides which calls of Apply and Load the fence refuses. A call that the fence admits checks its guard. The backend
-	// ends watches of a store that has moved, if the driver's Source is a Prover.
+	// Fence.Refusal decides which calls of Apply and Load the fence refuses. A call that the fence admits checks its guard. A strong Get
+	// or List, and a Page, ReadAt or Snapshot that is asked to, return Fence.ReadError if the store had moved when it was read.
+	// The backend ends watches of a store that has moved, if the driver's Source is a Prover. Another Source does so itself.
 	SetFenceAt(ctx context.Context, fence *Fence, epoch string) (next string, err error)
 	// Guards marks a driver whose Apply and Load check the guard of [GuardOf] in the same atomic step as they make a change. If the
 	// guard does not hold, they return Guard.Superseded, or the result that the mutations would have had without changing anything.

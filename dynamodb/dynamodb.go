@@ -43,7 +43,7 @@ type handle struct {
 
 	table   *table
 	id      driver.StoreID
-	source  *streams.Source
+	source  source
 	stop    context.CancelFunc // stops the handle's goroutines
 	release func()             // closes the clients if the backend owns them
 }
@@ -92,17 +92,18 @@ func newHandle(t *table, id driver.StoreID, client *dynamodbstreams.Client) *han
 	r := newReader(t)
 	registry, notes := newRegistry(t, id), newNotes(t)
 	lease := newWriteLease(life, t, registry)
-	source := streams.NewSource(streams.Config{
+	r.lease = lease
+	stream := streams.NewSource(streams.Config{
 		Client: client, Table: records{r}, Name: t.name, Clock: t.clock,
 		Timeout: t.opts.Timeout, Outage: t.opts.Outage, Poll: t.opts.Poll, IdlePoll: t.opts.IdlePoll,
 	})
 	return &handle{
 		reader: r,
-		lister: &lister{reader: r, registry: registry, source: source, pageItems: defaultPageItems},
-		writer: &writer{table: t, reader: r, registry: registry, notes: notes, lease: lease, onChange: source.Wake},
+		lister: &lister{reader: r, registry: registry, source: stream, pageItems: defaultPageItems},
+		writer: &writer{table: t, reader: r, registry: registry, notes: notes, lease: lease, onChange: stream.Wake},
 		closer: &closer{table: t, notes: notes, lease: lease},
 		notes:  notes,
-		table:  t, id: id, source: source, stop: stop, release: func() {},
+		table:  t, id: id, source: source{stream, lease}, stop: stop, release: func() {},
 	}
 }
 

@@ -322,7 +322,7 @@ func TestDeadlineDuringFenceRead(t *testing.T) {
 	b := handle(t, s)
 	res := fixture.Write(t, b, box("a", nil))
 	s.Advance(time.Hour) // the permission expires
-	if _, err := b.Read(t.Context(), storage.StrongConsistency, res.GetId()); err != nil {
+	if _, err := b.Read(t.Context(), storage.EventualConsistency, res.GetId()); err != nil {
 		t.Fatal(err)
 	}
 	reading, answered := make(chan struct{}), make(chan struct{})

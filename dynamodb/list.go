@@ -33,7 +33,7 @@ type lister struct {
 // List implements driver.Driver. Each resource is read with the requested consistency, but DynamoDB has no snapshots: a resource
 // written during the call may be in the list or not.
 func (l *lister) List(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, rows driver.Rows) error {
-	return l.scan(ctx, scanRange{filter: *f, consistency: consistency}, func(h *headItem) (bool, error) {
+	err := l.scan(ctx, scanRange{filter: *f, consistency: consistency}, func(h *headItem) (bool, error) {
 		if !h.live {
 			return true, nil
 		}
@@ -43,6 +43,10 @@ func (l *lister) List(ctx context.Context, consistency storage.ReadConsistency, 
 		}
 		return true, err
 	})
+	if err == nil && consistency == storage.StrongConsistency {
+		err = l.reader.lease.checkMoved(ctx)
+	}
+	return err
 }
 
 // scanRange is the range of a scan: a filter, and the key before the scan's first key.
@@ -174,6 +178,9 @@ func (l *lister) Page(ctx context.Context, consistency storage.ReadConsistency, 
 		}
 		return true, err
 	})
+	if err == nil && listing.consistency == storage.StrongConsistency {
+		err = l.reader.lease.checkMoved(ctx)
+	}
 	return page, err
 }
 
@@ -226,7 +233,11 @@ func (l *lister) Snapshot(ctx context.Context, called time.Time, f *driver.Filte
 	}
 	began := l.reader.table.clock.Now()
 	rows, baseline := spill.New(snapshotMemory), streams.NewBaseline(began)
-	if err := l.snapshot(ctx, *f, began, rows, baseline); err != nil {
+	err = l.snapshot(ctx, *f, began, rows, baseline)
+	if err == nil {
+		err = l.reader.lease.checkMoved(ctx)
+	}
+	if err != nil {
 		_ = rows.Close()
 		baseline.Close()
 		return nil, nil, err

@@ -92,7 +92,7 @@ func TestCutOffTool(t *testing.T) {
 // boxes returns all boxes by name.
 func boxes(t *testing.T, b storage.Backend) map[string]*resourcepb.Resource {
 	t.Helper()
-	all, err := b.List(t.Context(), storage.StrongConsistency, boxType, tenancy, "")
+	all, err := b.List(driver.WithMovedReads(t.Context()), storage.StrongConsistency, boxType, tenancy, "")
 	if err != nil {
 		t.Fatal(err)
 	}

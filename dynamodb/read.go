@@ -20,6 +20,7 @@ import (
 type reader struct {
 	table    *table
 	marks    *watermarks
+	lease    *writeLease
 	batchers map[storage.ReadConsistency]*batch.Batcher[item, item]
 }
 
@@ -67,7 +68,13 @@ func (r *reader) close() {
 // Get implements driver.Driver.
 func (r *reader) Get(ctx context.Context, consistency storage.ReadConsistency, k driver.Key) (*resourcepb.Resource, error) {
 	_, res, err := r.get(ctx, consistency, k)
-	return res, err
+	if err == nil && consistency == storage.StrongConsistency {
+		err = r.lease.checkMoved(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return res, nil
 }
 
 // get returns the state of a key: no head if no write of the key is known, and no resource if none is stored.

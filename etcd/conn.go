@@ -244,7 +244,12 @@ func linearizably(ctx context.Context, c *conn, read func(ctx context.Context, o
 // txn sends a transaction to a member that knows a leader. It uses etcd's protocol messages, because the client's operations are large
 // structs that copy each key and value once more, which is much of the cost of a batch.
 func (c *conn) txn(ctx context.Context, req *pb.TxnRequest) (*pb.TxnResponse, error) {
-	resp, err := c.txns.Txn(clientv3.WithRequireLeader(ctx), req, grpc.ForceCodecV2(protoCodec{}), grpc.MaxCallRecvMsgSize(math.MaxInt32))
+	return c.txnWithin(ctx, math.MaxInt32, req)
+}
+
+// txnWithin is txn with a limit of the response's size in bytes.
+func (c *conn) txnWithin(ctx context.Context, maxBytes int, req *pb.TxnRequest) (*pb.TxnResponse, error) {
+	resp, err := c.txns.Txn(clientv3.WithRequireLeader(ctx), req, grpc.ForceCodecV2(protoCodec{}), grpc.MaxCallRecvMsgSize(maxBytes))
 	if err != nil {
 		return nil, clientv3.ContextError(ctx, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -42,6 +43,7 @@ type listing struct {
 	pinnedRevision bool  // the result depends on rev, so a cluster that went back is an error
 	consistent     storage.ReadConsistency
 	keysOnly       bool
+	refuseMoved    bool // the first response must come from a store that has not moved
 
 	kvs            []*mvccpb.KeyValue // fetched, not returned yet
 	more           bool
@@ -194,7 +196,13 @@ func (l *listing) read(ctx context.Context) (*clientv3.GetResponse, error) {
 		more = append(append(more, opts...), clientv3.WithLimit(0))
 		for {
 			more[len(more)-1] = clientv3.WithLimit(int64(l.chunk))
-			resp, err := l.c.ranges.Get(ctx, string(l.next), more...)
+			var resp *clientv3.GetResponse
+			var err error
+			if l.refuseMoved && l.total < 0 {
+				resp, err = l.getUnlessMoved(ctx)
+			} else {
+				resp, err = l.c.ranges.Get(ctx, string(l.next), more...)
+			}
 			if !isTooLarge(err) || l.chunk == 1 {
 				return resp, err
 			}
@@ -216,6 +224,22 @@ func (l *listing) read(ctx context.Context) (*clientv3.GetResponse, error) {
 		return l.rejectOlder(seen)(linearizably(ctx, l.c, get))
 	}
 	return resp, translate(err)
+}
+
+// getUnlessMoved requests the next chunk linearizably, unless the store has moved.
+func (l *listing) getUnlessMoved(ctx context.Context) (*clientv3.GetResponse, error) {
+	resp, fence, err := l.c.readWithFence(ctx, maxResponseBytes, &pb.RequestOp{Request: &pb.RequestOp_RequestRange{
+		RequestRange: &pb.RangeRequest{Key: l.next, RangeEnd: l.end, Limit: int64(l.chunk), Revision: l.rev, KeysOnly: l.keysOnly},
+	}})
+	if err == nil {
+		err = readError(ctx, fence)
+	}
+	if err != nil {
+		return nil, err
+	}
+	chunk := resp.Responses[0].GetResponseRange()
+	chunk.Header = resp.Header
+	return (*clientv3.GetResponse)(chunk), nil
 }
 
 // rejectOlder returns a function that replaces a response with errWentBack if the result depends on the revision and the response is
@@ -248,6 +272,7 @@ func (r lister) List(ctx context.Context, consistency storage.ReadConsistency, f
 	_, err = retryRead(ctx, func() (struct{}, error) {
 		rows.Restart()
 		l := newListing(r.conn, f, consistency)
+		l.refuseMoved = consistency == storage.StrongConsistency
 		for {
 			k, kv, err := l.take(ctx)
 			if errors.Is(err, io.EOF) {
@@ -345,6 +370,7 @@ func (r lister) Snapshot(ctx context.Context, _ time.Time, f *driver.Filter) (dr
 	}
 	defer done()
 	l := newListing(r.conn, f, storage.StrongConsistency)
+	l.refuseMoved = true
 	if err := l.fetch(ctx); err != nil {
 		return nil, position{}, snapshotError(ctx, err)
 	}

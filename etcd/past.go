@@ -55,7 +55,7 @@ type historyRead struct {
 
 func (p revisionReader) readHistory(ctx context.Context, q *driver.HistoryQuery[position]) (*historyRead, error) {
 	l := newListingWithin(p.conn, q.Filter, q.From, q.To, q.Consistency)
-	l.pinnedRevision = q.Final
+	l.pinnedRevision, l.refuseMoved = q.Final, q.RefuseMoved
 	if q.At != nil {
 		if oldest := p.oldest.Load(); q.At.rev < oldest {
 			return nil, compactedError{oldest}

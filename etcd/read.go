@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"math"
 	"sync/atomic"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -17,8 +18,9 @@ import (
 
 // reading is the result of reading a key.
 type reading struct {
-	kv  *mvccpb.KeyValue // nil if nothing is stored
-	rev int64            // of the cluster
+	kv    *mvccpb.KeyValue // nil if nothing is stored
+	rev   int64            // of the cluster
+	fence *mvccpb.KeyValue // nil in an open store
 }
 
 // maxReads bounds the size of the response to a batch of reads: a value may have 1 MiB.
@@ -34,7 +36,7 @@ type reader struct {
 func newReader(c *conn) *reader {
 	r := &reader{conn: c}
 	r.reads = batch.New(batch.Options[[]byte]{
-		MaxCalls: min(c.opts.MaxTxnOps, maxReads),
+		MaxCalls: min(c.opts.MaxTxnOps-1, maxReads),
 		Workers:  2,
 		WorkerAt: 100,
 		Sizes:    c.batchSizes(telemetry.Read),
@@ -54,7 +56,7 @@ func (r *reader) readBatch(ctx context.Context, calls []*batch.Call[[]byte, read
 	for i, c := range calls {
 		gets[i] = opGet(c.Request)
 	}
-	resp, err := r.txn(ctx, &pb.TxnRequest{Success: gets})
+	resp, fence, err := r.readWithFence(ctx, math.MaxInt32, gets...)
 	if err != nil {
 		for _, c := range calls {
 			c.Done(reading{}, err)
@@ -63,7 +65,7 @@ func (r *reader) readBatch(ctx context.Context, calls []*batch.Call[[]byte, read
 	}
 	r.recordRevision(resp.Header.Revision)
 	for i, c := range calls {
-		c.Done(reading{kv: first(resp.Responses[i].GetResponseRange().Kvs), rev: resp.Header.Revision}, nil)
+		c.Done(reading{kv: first(resp.Responses[i].GetResponseRange().Kvs), rev: resp.Header.Revision, fence: fence}, nil)
 	}
 }
 
@@ -80,12 +82,33 @@ func (r *reader) get(ctx context.Context, etcdKey []byte) (reading, error) {
 }
 
 func (r *reader) getSingle(ctx context.Context, etcdKey []byte) (reading, error) {
-	resp, err := r.kv.Get(ctx, string(etcdKey))
+	resp, fence, err := r.readWithFence(ctx, math.MaxInt32, opGet(etcdKey))
 	if err != nil {
 		return reading{}, err
 	}
 	r.recordRevision(resp.Header.Revision)
-	return reading{kv: first(resp.Kvs), rev: resp.Header.Revision}, nil
+	return reading{kv: first(resp.Responses[0].GetResponseRange().Kvs), rev: resp.Header.Revision, fence: fence}, nil
+}
+
+// readWithFence sends reads, and returns the fence of a closed store at the same revision. The comparison with an absent fence costs less
+// than its read. A response of more than maxBytes is an error.
+func (c *conn) readWithFence(ctx context.Context, maxBytes int, reads ...*pb.RequestOp) (*pb.TxnResponse, *mvccpb.KeyValue, error) {
+	n := len(reads)
+	resp, err := c.txnWithin(ctx, maxBytes, &pb.TxnRequest{
+		Compare: []*pb.Compare{c.layout.fenceAt(0)}, Success: reads, Failure: append(reads[:n:n], c.layout.getFence()),
+	})
+	if err != nil || resp.Succeeded {
+		return resp, nil, err
+	}
+	return resp, first(resp.Responses[n].GetResponseRange().Kvs), nil
+}
+
+// readError returns the error of a strong read in a store with a fence, or nil.
+func readError(ctx context.Context, fence *mvccpb.KeyValue) error {
+	if fence == nil {
+		return nil
+	}
+	return driver.DecodeFence(string(fence.Value)).ReadError(ctx)
 }
 
 // Get implements driver.Driver.
@@ -99,6 +122,9 @@ func (r *reader) Get(ctx context.Context, consistency storage.ReadConsistency, k
 	var kv *mvccpb.KeyValue
 	if consistency == storage.StrongConsistency {
 		answer, err := r.get(ctx, etcdKey)
+		if err == nil {
+			err = readError(ctx, answer.fence)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -13,7 +13,12 @@ import (
 
 // ReadAt implements driver.Historian. It reads a copy of the tree, without the lock.
 func (s *store) ReadAt(ctx context.Context, q *driver.HistoryQuery[position], add func(*driver.Version) error) (driver.HistoryPage[position], error) {
-	tree, at := s.snapshot()
+	tree, at, fence := s.snapshot()
+	if q.RefuseMoved {
+		if err := readError(ctx, fence); err != nil {
+			return driver.HistoryPage[position]{}, err
+		}
+	}
 	if q.At != nil {
 		at = *q.At
 	}

@@ -27,7 +27,7 @@ func TestSparseFilterSkips(t *testing.T) {
 			}
 		}
 	}
-	tree, _ := b.handle.snapshot()
+	tree, _, _ := b.handle.snapshot()
 	found := 0
 	sparse := &key.Filter{Group: "g", Kind: "k", Partition: "*", Namespace: "shop"}
 	visited := visitItems(tree, sparse, key.Key{}, nil, func(*item) bool { found++; return true })

@@ -11,9 +11,14 @@ import (
 )
 
 // List implements driver.Driver.
-func (s *store) List(ctx context.Context, _ storage.ReadConsistency, f *driver.Filter, rows driver.Rows) error {
-	tree, _ := s.snapshot()
+func (s *store) List(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, rows driver.Rows) error {
+	tree, _, fence := s.snapshot()
 	var err error
+	if consistency == storage.StrongConsistency {
+		if err = readError(ctx, fence); err != nil {
+			return err
+		}
+	}
 	ascend(tree, f, func(it *item) bool {
 		if err = ctx.Err(); err == nil {
 			err = rows.AddResource(codec.Clone(it.resource))
@@ -23,9 +28,14 @@ func (s *store) List(ctx context.Context, _ storage.ReadConsistency, f *driver.F
 	return err
 }
 
-// Get implements driver.Driver. All reads are strong.
-func (s *store) Get(_ context.Context, _ storage.ReadConsistency, k driver.Key) (*resourcepb.Resource, error) {
-	it := s.get(k)
+// Get implements driver.Driver. Eventual reads return the newest state too.
+func (s *store) Get(ctx context.Context, consistency storage.ReadConsistency, k driver.Key) (*resourcepb.Resource, error) {
+	it, fence := s.get(k)
+	if fence != nil && consistency == storage.StrongConsistency {
+		if err := fence.ReadError(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if it == nil {
 		return nil, nil
 	}

@@ -84,17 +84,25 @@ func (s *store) lockForWriting(ctx context.Context) error {
 	return nil
 }
 
-func (s *store) get(k key.Key) *item {
+func (s *store) get(k key.Key) (*item, *driver.Fence) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.items[k]
+	return s.items[k], s.fence
 }
 
-// snapshot returns a copy of the tree, which the caller owns, and its position.
-func (s *store) snapshot() (*btree.BTreeG[*item], position) {
+// snapshot returns a copy of the tree, which the caller owns, its position, and the fence.
+func (s *store) snapshot() (*btree.BTreeG[*item], position, *driver.Fence) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.tree.Copy(), s.at
+	return s.tree.Copy(), s.at, s.fence
+}
+
+// readError returns the error of a strong read in a store with a fence, or nil.
+func readError(ctx context.Context, fence *driver.Fence) error {
+	if fence == nil {
+		return nil
+	}
+	return fence.ReadError(ctx)
 }
 
 // snapshotWithCount returns a copy of the tree, which the caller owns, and the number of resources in it.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // cutover closes the source, transfers the rest, and opens the target. The last pass is the proof: it compares both sides
@@ -65,13 +67,30 @@ func (m *migration) recordMove(ctx context.Context, epoch string) error {
 	if fence.Identity, err = identity(ctx, m.target, m.try, false); err != nil {
 		return fmt.Errorf("target: %w", err)
 	}
-	_, resumes := storage.As[storage.Resumer](m.to)
-	if pager, ok := storage.As[storage.Pager](m.to); ok && resumes {
-		if fence.Cursor, err = position(ctx, pager, m.try); err != nil {
+	if _, resumes := storage.As[storage.Resumer](m.to); resumes {
+		if fence.Cursor, err = m.endCursor(ctx); err != nil {
 			return fmt.Errorf("target: %w", err)
 		}
 	}
 	return m.gate.move(ctx, fence, epoch)
+}
+
+// endCursor returns a cursor of the target after the copied state. It is that of a new watch, which DynamoDB proves to be after all earlier
+// changes, unlike the cursor of a page.
+func (m *migration) endCursor(ctx context.Context) (cursor string, err error) {
+	err = m.try.do(driver.WithExactCursor(ctx), "watch", func(ctx context.Context) error {
+		w, err := m.to.WatchList(ctx, nothingAtAll, &resourcepb.Tenancy{}, "")
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		if _, err := w.Next(ctx); err != nil { // the end of the empty snapshot
+			return err
+		}
+		cursor = w.Cursor()
+		return nil
+	})
+	return cursor, err
 }
 
 // bringRest closes the source and completes the target. It returns the epoch of the fence.

@@ -37,8 +37,8 @@
 // difference: this comparison proves that the target equals the source. Only then the migration is complete. Result.FenceTime is
 // how long the source is closed before that: about as long as listing both sides once.
 //
-// Then the source's fence records the move, with a cursor of the target after the copied state: writes and new watches of the source get a
-// storage.MovedError, and open watches end with it after the last change (within seconds, if they have bookmarks). At last the target is opened.
+// Then the source's fence records the move, with a cursor of the target after the copied state: writes, strong reads and new watches of the source
+// get a storage.MovedError, and open watches end with it after the last change. At last the target is opened.
 // Package moved lets a program follow by itself.
 //
 // A cutover that fails opens the source again. One that is stopped, by its context or with its process, leaves it closed, and the

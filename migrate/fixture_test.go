@@ -152,7 +152,7 @@ func write(t testing.TB, b storage.Backend, res *resourcepb.Resource) *resourcep
 // contents returns the values of resources by name.
 func contents(t testing.TB, b storage.Backend) map[string]string {
 	t.Helper()
-	all, err := b.List(limited(t), storage.StrongConsistency, everything, anyTenancy(), "")
+	all, err := b.List(driver.WithMovedReads(limited(t)), storage.StrongConsistency, everything, anyTenancy(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,7 +306,7 @@ func (h *writerGroup) check(t testing.TB, b storage.Backend) {
 // versions returns the versions of resources by name.
 func versions(t testing.TB, b storage.Backend) map[string]string {
 	t.Helper()
-	all, err := b.List(limited(t), storage.StrongConsistency, everything, anyTenancy(), "")
+	all, err := b.List(driver.WithMovedReads(limited(t)), storage.StrongConsistency, everything, anyTenancy(), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,7 +78,7 @@ func (m *migration) run(ctx context.Context, cancel context.CancelCauseFunc) (*R
 	if err := m.begin(ctx, r); err != nil || r.WasComplete {
 		return r, err
 	}
-	if m.o.Count {
+	if m.o.Count && (m.journal == nil || m.journal.current().Phase != Opening) {
 		if err := m.count(ctx); err != nil {
 			return r, err
 		}

@@ -1,15 +1,20 @@
 package migrate
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"weak"
 
 	"github.com/ncruces/go-sqlite3"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/inmem"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -17,9 +22,10 @@ import (
 func TestVerifyFindsWrongReferences(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]string{
-		"no owner":              "UPDATE resources SET owner = NULL WHERE instr(data, CAST('child-1' AS BLOB)) > 0",
-		"another group version": "UPDATE resources SET group_version = 'v9' WHERE instr(data, CAST('child-1' AS BLOB)) > 0",
-		"a former child":        "UPDATE resources SET owner = (SELECT owner FROM resources WHERE owner IS NOT NULL) WHERE instr(data, CAST('orphan' AS BLOB)) > 0",
+		"no owner":                            "UPDATE resources SET owner = NULL WHERE instr(data, CAST('child-1' AS BLOB)) > 0",
+		"another group version":               "UPDATE resources SET group_version = 'v9' WHERE instr(data, CAST('child-1' AS BLOB)) > 0",
+		"a reference to a childless resource": "UPDATE resources SET owner = (SELECT CAST(key || x'00' || uid AS BLOB) FROM resources WHERE instr(data, CAST('child-0' AS BLOB)) > 0) WHERE instr(data, CAST('orphan' AS BLOB)) > 0",
+		"a former child":                      "UPDATE resources SET owner = (SELECT owner FROM resources WHERE owner IS NOT NULL) WHERE instr(data, CAST('orphan' AS BLOB)) > 0",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -78,10 +84,10 @@ func TestReferencesKeepNoPayloads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &references{}
+	r := newReferences(nil, nil)
 	payload := func() weak.Pointer[anypb.Any] {
 		e := entry{Row: stored.Row}
-		if err := r.add(limited(t), &e); err != nil {
+		if err := r.add(&e); err != nil {
 			t.Fatal(err)
 		}
 		return weak.Make(e.res.Data)
@@ -92,7 +98,77 @@ func TestReferencesKeepNoPayloads(t *testing.T) {
 	if payload.Value() != nil {
 		t.Error("the payload of a child is still in memory")
 	}
-	if r.children != 1 {
-		t.Errorf("%d children, expected 1", r.children)
+	if len(r.families) != 1 {
+		t.Errorf("%d owners, expected 1", len(r.families))
+	}
+}
+
+// countedReferences counts calls, and omits the reference of one child.
+type countedReferences struct {
+	storage.Backend
+	asked, read atomic.Int64
+	omit        string
+}
+
+func (c *countedReferences) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
+	c.asked.Add(1)
+	refs, err := c.Backend.OwnerReferences(ctx, id)
+	return slices.DeleteFunc(refs, func(ref *resourcepb.ID) bool { return ref.Name == c.omit }), err
+}
+
+func (c *countedReferences) Read(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
+	c.read.Add(1)
+	return c.Backend.Read(ctx, consistency, id)
+}
+
+// The check asks once for the references to each resource, however many children an owner has, and reads no resource without a difference. With
+// many owners it makes several passes.
+func TestReferencesAreReadOnce(t *testing.T) {
+	t.Parallel()
+	const chain, children = 100, 300
+	b := inmem.New(nil)
+	t.Cleanup(func() { _ = b.Close() })
+	all := []*resourcepb.Resource{small("owner", "1")}
+	for i := range chain {
+		link := small(fmt.Sprintf("link-%03d", i), "1")
+		link.Owner = all[i].Id
+		all = append(all, link)
+	}
+	for i := range children {
+		child := small(fmt.Sprintf("child-%03d", i), "1")
+		child.Owner = all[0].Id
+		all = append(all, child)
+	}
+	fill(t, b, all)
+	for name, test := range map[string]struct {
+		limit int
+		omit  string
+	}{
+		"one pass":     {maxOwners, ""},
+		"many passes":  {7, ""},
+		"a difference": {7, "child-150"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := &countedReferences{Backend: b, omit: test.omit}
+			r := newReferences(store, newMigration(b, b, &Options{}).listSource)
+			r.limit = test.limit
+			err := r.visit(limited(t), r.add)
+			if err == nil {
+				err = r.check(limited(t))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if test.omit != "" {
+				if len(r.wrong) != 1 || r.wrong[0].Name != test.omit {
+					t.Errorf("got %v, expected %s", r.wrong, test.omit)
+				}
+				return
+			}
+			if len(r.wrong) > 0 || store.asked.Load() != int64(len(all)) || store.read.Load() > 0 {
+				t.Errorf("%v; asked for %d references and read %d resources, expected %d and none", r.wrong, store.asked.Load(), store.read.Load(), len(all))
+			}
+		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -13,22 +14,22 @@ type VerifyOptions struct {
 	// OnDifference is called with each difference of resources, in key order, and then with wrong owner references. Its error ends
 	// the comparison.
 	OnDifference func(Difference) error
-	// SkipReferences omits the check of owner references, which needs a request for each owner.
+	// SkipReferences omits the check of owner references, which lists each side again, and needs a request for each resource.
 	SkipReferences bool
 	// PageSize is the number of resources in a page of a listing, on each side. The default is 500.
 	PageSize int
 }
 
 // Verify compares two stores. It streams both in key order, with memory for a few pages. A resource that changes during the
-// comparison may be reported as different. On each side it also compares the references of every owner that a resource names with
-// the resources.
+// comparison may be reported as different. On each side it also compares the owner references with the resources: those to every owner that
+// a resource names, and those to every other resource, which must have none. A source that has moved can be compared too.
 func Verify(ctx context.Context, from, to storage.Backend, opts *VerifyOptions) (*Report, error) {
 	o := VerifyOptions{}
 	if opts != nil {
 		o = *opts
 	}
 	m := newMigration(from, to, &Options{PageSize: o.PageSize})
-	ctx, cancel := withoutDeadline(ctx)
+	ctx, cancel := withoutDeadline(driver.WithMovedReads(ctx))
 	defer cancel(nil)
 	source, err := m.listSource(ctx)
 	if err != nil {
@@ -38,10 +39,10 @@ func Verify(ctx context.Context, from, to storage.Backend, opts *VerifyOptions) 
 	if o.SkipReferences {
 		return m.compare(ctx, source, o.OnDifference, nil)
 	}
-	sides := [2]references{{store: from}, {store: to}}
+	sides := [2]*references{newReferences(from, m.listSource), newReferences(to, m.listTarget)}
 	r, err := m.compare(ctx, source, o.OnDifference, func(a, b *entry) error {
 		for i, e := range []*entry{a, b} {
-			if err := sides[i].add(ctx, e); err != nil {
+			if err := sides[i].add(e); err != nil {
 				return err
 			}
 		}

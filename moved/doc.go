@@ -7,10 +7,9 @@
 //
 // # What moves
 //
-// Writes that the old store refuses wait until the new store is open, and go there. A strong read, list or page of the old store counts only
-// if the store has not moved: the backend reads the store's fence after it, which costs a request. A watch returns every change of the old
-// store, and then the changes of the new one after the copied state: nothing is missing, and nothing is repeated. From then on, all calls go to
-// the new store. It may move again.
+// Writes that the old store refuses wait until the new store is open, and go there. So do strong reads, lists and pages of a store that has
+// moved. A watch returns every change of the old store, and then the changes of the new one after the copied state: nothing is missing, and
+// nothing is repeated. From then on, all calls go to the new store. It may move again.
 //
 // Versions belong to a store: after a move, a write with a version of the old store fails with storage.ErrCASFailure, as after any other
 // change. Read again. Continue tokens of the old store are storage.ErrCompacted. Cursors of the old store work as long as the Backend that has
@@ -18,6 +17,8 @@
 //
 // # Limits
 //
-// The watches of a source without bookmarks (DynamoDB) do not end when it has moved, so they do not follow. A target that lists without a
-// snapshot (DynamoDB) may repeat changes that the tool has copied. The watches offer no bookmarks, because the next store may have none.
+// A watch of a DynamoDB table follows after a proof that every change was published. Without it (AWS has split a type, and no tick reaches a
+// part of it) the watch ends with a storage.MovedError that has no cursor: open a new watch, which begins with a snapshot of the new store. If
+// the target is such a table, the watch may repeat changes that the tool has copied. The watches offer no bookmarks, because the next store may
+// have none.
 package moved

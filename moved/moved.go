@@ -134,22 +134,8 @@ func call[T any](ctx context.Context, b *Backend, run func(ctx context.Context, 
 	}
 }
 
-// readUnlessMoved runs a read whose result counts only if the store has not moved. The fence may be read after the data: until the move is recorded,
+// checkMoved returns the error of a store that has moved. It reads the fence, which a call may do after a request: until the move is recorded,
 // nothing changes in the next store.
-func readUnlessMoved[T any](ctx context.Context, b *Backend, strong bool, read func(ctx context.Context, store storage.Backend) (T, error)) (T, error) {
-	return call(ctx, b, func(ctx context.Context, store storage.Backend) (T, error) {
-		result, err := read(ctx, store)
-		if strong && (err == nil || isAnswer(err)) {
-			if moved := checkMoved(ctx, store); moved != nil {
-				var none T
-				return none, moved
-			}
-		}
-		return result, err
-	})
-}
-
-// checkMoved returns the error of a store that has moved. It reads the fence.
 func checkMoved(ctx context.Context, store storage.Backend) error {
 	m, movable := storage.As[driver.Mover](store)
 	if !movable {
@@ -159,15 +145,9 @@ func checkMoved(ctx context.Context, store storage.Backend) error {
 	return cmp.Or(err, state.Move())
 }
 
-// isAnswer reports whether an error of a read describes the state of the store.
-func isAnswer(err error) bool {
-	var mismatch storage.GroupVersionMismatchError
-	return errors.Is(err, storage.ErrNotFound) || errors.As(err, &mismatch)
-}
-
 // Read implements storage.Backend.
 func (b *Backend) Read(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
-	return readUnlessMoved(ctx, b, consistency == storage.StrongConsistency, func(ctx context.Context, store storage.Backend) (*resourcepb.Resource, error) {
+	return call(ctx, b, func(ctx context.Context, store storage.Backend) (*resourcepb.Resource, error) {
 		return store.Read(ctx, consistency, id)
 	})
 }
@@ -181,22 +161,25 @@ func (b *Backend) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*reso
 
 // DeleteCAS implements storage.Backend. A delete that changes nothing succeeds only in a store that has not moved.
 func (b *Backend) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
-	_, err := readUnlessMoved(ctx, b, true, func(ctx context.Context, store storage.Backend) (struct{}, error) {
-		return struct{}{}, store.DeleteCAS(ctx, id, version)
+	_, err := call(ctx, b, func(ctx context.Context, store storage.Backend) (none struct{}, err error) {
+		if err = store.DeleteCAS(ctx, id, version); err == nil {
+			err = checkMoved(ctx, store)
+		}
+		return none, err
 	})
 	return err
 }
 
 // List implements storage.Backend.
 func (b *Backend) List(ctx context.Context, consistency storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) ([]*resourcepb.Resource, error) {
-	return readUnlessMoved(ctx, b, consistency == storage.StrongConsistency, func(ctx context.Context, store storage.Backend) ([]*resourcepb.Resource, error) {
+	return call(ctx, b, func(ctx context.Context, store storage.Backend) ([]*resourcepb.Resource, error) {
 		return store.List(ctx, consistency, typ, tenancy, namePrefix)
 	})
 }
 
 // ListPage implements storage.Pager.
 func (b *Backend) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts storage.ListOptions) (storage.Page, error) {
-	return readUnlessMoved(ctx, b, opts.Consistency == storage.StrongConsistency, func(ctx context.Context, store storage.Backend) (storage.Page, error) {
+	return call(ctx, b, func(ctx context.Context, store storage.Backend) (storage.Page, error) {
 		pager, err := capability[storage.Pager](store)
 		if err != nil {
 			return storage.Page{}, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -109,20 +108,7 @@ func followed(t *testing.T, what string, w storage.Watch, last map[string]int, s
 
 // testFollow moves a store along a chain of databases while a program writes to it and watches it.
 func testFollow(t *testing.T, chain ...string) {
-	urls := make(map[string]string)
-	name := func(url string) string { return migrate.Name(url) }
-	resolve := func(ctx context.Context, to *storage.MovedError) (storage.Backend, error) {
-		for display, url := range urls {
-			if len(to.Target) >= len(display) && to.Target[:len(display)] == display {
-				return storage.Open(ctx, url)
-			}
-		}
-		return nil, fmt.Errorf("unknown target %q", to.Target)
-	}
-	for _, url := range chain {
-		urls[name(url)] = url
-	}
-	p := &program{t: t, store: moved.New(fixture.Open(t, chain[0]), resolve), written: make(map[string]int)}
+	p := &program{t: t, store: moved.New(fixture.Open(t, chain[0]), moved.Among(chain...)), written: make(map[string]int)}
 	p.ctx, p.stop = context.WithCancel(fixture.Context(t))
 	t.Cleanup(func() { _ = p.store.Close() })
 	early, err := p.store.WatchList(p.ctx, fixture.AllTypes, fixture.AllTenancies, "")
@@ -148,7 +134,7 @@ func testFollow(t *testing.T, chain ...string) {
 		advance()
 		from, to := fixture.Open(t, chain[i]), fixture.Open(t, chain[i+1])
 		_, err := migrate.Run(fixture.Context(t), from, to, &migrate.Options{
-			From: name(chain[i]), To: name(chain[i+1]), Live: true, CutoverLag: 10 * time.Second,
+			From: migrate.Name(chain[i]), To: migrate.Name(chain[i+1]), Live: true, CutoverLag: 10 * time.Second,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -39,9 +39,9 @@ type permanent struct{ error }
 
 func (e permanent) Unwrap() error { return e.error }
 
-// permanentError marks an error as permanent if it reports that the requested data is deleted or never existed.
+// permanentError marks an error as permanent if it reports that the requested data is deleted, never existed, or has moved.
 func permanentError(err error) error {
-	if errors.Is(err, storage.ErrCompacted) || errors.Is(err, storage.ErrInvalid) {
+	if errors.Is(err, storage.ErrCompacted) || errors.Is(err, storage.ErrInvalid) || errors.Is(err, storage.ErrMoved) {
 		return permanent{err}
 	}
 	return err

@@ -38,6 +38,9 @@ func (h *historian) ReadAt(ctx context.Context, q *driver.HistoryQuery[position]
 	if errors.Is(err, errNotFinal) { // the answer may have to wait; the shared reads do not count
 		return h.pages.readAt(ctx, q, add)
 	}
+	if err == nil && q.RefuseMoved {
+		err = readError(ctx, found.fence)
+	}
 	page.At = found.at
 	if err == nil && found.version != nil {
 		page.Count = 1
@@ -155,6 +158,7 @@ type keyRequest struct {
 type keyResult struct {
 	version *driver.Version
 	at      position
+	fence   []byte // nil in an open store
 }
 
 func newKeyReader(h *history) *keyReader {
@@ -178,7 +182,7 @@ func (l *keyReader) readBatch(ctx context.Context, calls []*keyCall) {
 			if err == nil && snap.notFinal && c.Request.final {
 				retries = append(retries, c)
 			} else {
-				c.Done(keyResult{snap.versions[string(c.Request.key)], snap.at}, err)
+				c.Done(keyResult{snap.versions[string(c.Request.key)], snap.at, snap.fence}, err)
 			}
 		}
 		if calls = retries; len(calls) == 0 {
@@ -211,6 +215,7 @@ type snapshot struct {
 	versions map[string]*driver.Version
 	at       position
 	notFinal bool // a visible change is not final
+	fence    []byte
 }
 
 // readAttempt reads how far the history is final, and then the keys in a later snapshot, in one transaction and one round trip.
@@ -228,7 +233,7 @@ func (l *keyReader) readAttempt(ctx context.Context, conn *pgx.Conn, keys [][]by
 		var last, created, writes, modified pgtype.Int8
 		var index pgtype.Int4
 		var piece, key, version, data []byte
-		in := []any{(*[16]byte)(&id), &oldest, &last, &index, &piece, &snap.notFinal, &key, &version, &data, &created, &writes, &modified, nil}
+		in := []any{(*[16]byte)(&id), &oldest, &last, &index, &piece, &snap.notFinal, &snap.fence, &key, &version, &data, &created, &writes, &modified, nil}
 		_, err := pgx.ForEachRow(rows, in, func() error {
 			if key != nil {
 				snap.versions[string(key)] = &driver.Version{

@@ -52,9 +52,13 @@ func (l *lister) List(ctx context.Context, consistency storage.ReadConsistency, 
 			found, _ := conn.Query(ctx, sql, append(slices.Clip(arguments), base, index, token)...) // an error shows in the rows
 			gap = 0
 			if found.Next() {
-				var tip []byte
-				if err := found.Scan(nil, &tip, nil); err != nil {
+				var tip, fence []byte
+				if err := found.Scan(nil, &tip, &fence); err != nil {
 					return err
+				}
+				if err := readError(ctx, fence); err != nil {
+					found.Close()
+					return permanent{err}
 				}
 				_, gap = l.frontier.noteTip(tip)
 			}
@@ -75,7 +79,7 @@ func (l *lister) listFinal(ctx context.Context, f *driver.Filter, rows driver.Ro
 	rows.Restart()
 	prefix, _ := f.Prefix()
 	q := &driver.HistoryQuery[position]{
-		Consistency: storage.StrongConsistency, Final: true, Filter: f, From: prefix, To: key.PrefixEnd(prefix),
+		Consistency: storage.StrongConsistency, Final: true, RefuseMoved: true, Filter: f, From: prefix, To: key.PrefixEnd(prefix),
 		Bytes: math.MaxInt, // a list is complete
 	}
 	_, err := l.readAt(ctx, q, func(v *driver.Version) error { return rows.Add(v.Key, v.Version, v.Data) })

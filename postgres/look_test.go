@@ -83,7 +83,7 @@ func TestLookIsFinal(t *testing.T) {
 		}
 		execute("rollback")
 		for _, c := range calls {
-			c.Done(keyResult{snap.versions[string(c.Request.key)], snap.at}, errNotFinal)
+			c.Done(keyResult{snap.versions[string(c.Request.key)], snap.at, nil}, errNotFinal)
 		}
 	})
 	if v, revision, err := only(ctx, second, true); err != nil || v != nil || revision <= h.RevisionOf(before.at) {

@@ -151,6 +151,7 @@ func (l *pageRead) beginAfter(ctx context.Context, final int64, server string) e
 	var queries pgx.Batch
 	queries.Queue(repeatableRead)
 	l.queueLast(&queries, final, &here, &l.at)
+	l.queueFence(ctx, &queries)
 	if l.final {
 		queries.Queue(l.sql.hasChangeFrom, final+1).QueryRow(func(row pgx.Row) error { return row.Scan(nil, &l.notFinal) })
 	}
@@ -164,6 +165,21 @@ func (l *pageRead) beginAfter(ctx context.Context, final int64, server string) e
 		return nil
 	}
 	return l.addAboveFrontier(ctx, l.conn, &l.at, final)
+}
+
+// queueFence queues the query for the fence, if the page must not be that of a store that has moved.
+func (l *pageRead) queueFence(ctx context.Context, queries *pgx.Batch) {
+	if !l.q.RefuseMoved {
+		return
+	}
+	queries.Queue(l.sql.readFence).QueryRow(func(row pgx.Row) error {
+		var fence []byte
+		err := row.Scan(&fence)
+		if err == nil {
+			err = permanentError(readError(ctx, fence))
+		}
+		return err
+	})
 }
 
 // maxIndexedChanges is the maximum number of changes after a position that a statement searches to find out whether the present can
@@ -183,6 +199,7 @@ func (l *pageRead) beginAt(ctx context.Context) error {
 	queries.Queue(l.sql.changeAt, l.at.revision, l.at.index).QueryRow(func(row pgx.Row) error {
 		return row.Scan((*[16]byte)(&id), &oldest, &exists, &more, &piece)
 	})
+	l.queueFence(ctx, &queries)
 	if b := l.bounds(); b != nil && len(l.at.aboveFrontier) == 0 {
 		queries.Queue(l.sql.noChangeSince, b.first, b.end, l.at.revision, l.at.index, maxIndexedChanges).QueryRow(func(row pgx.Row) error {
 			return row.Scan(&l.now)

@@ -31,6 +31,15 @@ func newReader(d *database, f *frontier) *reader {
 type row struct {
 	version, data []byte
 	tip           int64
+	fence         []byte // nil in an open store
+}
+
+// readError returns the error of a strong read in a store with a fence, or nil.
+func readError(ctx context.Context, fence []byte) error {
+	if fence == nil {
+		return nil
+	}
+	return driver.DecodeFence(string(fence)).ReadError(ctx)
 }
 
 // Get implements driver.Driver. A strong answer is the state of the resource at the tip, the highest number that the statement sees. If
@@ -49,6 +58,9 @@ func (r *reader) Get(ctx context.Context, consistency storage.ReadConsistency, k
 			if err = r.frontier.await(ctx, found.tip); err == nil {
 				found, err = r.batch.Do(ctx, key) // the version of the tip, or a later one
 			}
+		}
+		if err == nil && consistency == storage.StrongConsistency {
+			err = readError(ctx, found.fence)
 		}
 		if err != nil {
 			return nil, err
@@ -92,7 +104,7 @@ func (r *reader) readBatch(ctx context.Context, calls []*batch.Call[[]byte, row]
 	if len(calls) == 1 {
 		var one row
 		err := r.queryPrimary(ctx, func() { one = row{} }, r.sql.readStrong, []any{calls[0].Request, base, index, token},
-			[]any{&one.version, &one.data, &tip}, func() error { _, one.tip = r.frontier.noteTip(tip); return nil })
+			[]any{&one.version, &one.data, &tip, &one.fence}, func() error { _, one.tip = r.frontier.noteTip(tip); return nil })
 		calls[0].Done(one, err)
 		return
 	}
@@ -102,11 +114,11 @@ func (r *reader) readBatch(ctx context.Context, calls []*batch.Call[[]byte, row]
 	}
 	found := make([]row, len(keys))
 	var place int
-	var version, data []byte
-	arguments, into := []any{keys, base, index, token}, []any{&place, &version, &data, &tip}
+	var version, data, fence []byte
+	arguments, into := []any{keys, base, index, token}, []any{&place, &version, &data, &tip, &fence}
 	err := r.queryPrimary(ctx, func() { clear(found) }, r.sql.readMany, arguments, into, func() error {
 		_, unproven := r.frontier.noteTip(tip)
-		found[place-1] = row{version, data, unproven}
+		found[place-1] = row{version, data, unproven, fence}
 		return nil
 	})
 	for i, c := range calls {

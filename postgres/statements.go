@@ -28,7 +28,7 @@ type statements struct {
 	recordPruning, readNote, createNote, updateNote, deleteNote, noteExists, lockNote      string
 	fenceState, setFenceTarget, deleteFenceTarget, closeFence, openFence, dropFence        string
 	createTrigger, dropTrigger, notify, notifyListeners, announceListener, noteBlocker     string
-	primaryPosition, replicaPosition, tablePages                                           string
+	primaryPosition, replicaPosition, tablePages, readFence                                string
 }
 
 func newStatements(schema string) *statements { return renderStatements(schema, renderer(schema)) }
@@ -72,7 +72,7 @@ func renderStatements(schema string, render func(name string, argument any) stri
 		step: text("step"), prune: text("prune"), recordPruning: text("record_pruning"),
 
 		readNote: text("read_note"), createNote: text("create_note"), updateNote: text("update_note"), deleteNote: text("delete_note"),
-		noteExists: text("note_exists"), lockNote: text("lock_note"), fenceState: text("fence_state"),
+		noteExists: text("note_exists"), lockNote: text("lock_note"), readFence: text("read_fence"), fenceState: text("fence_state"),
 		setFenceTarget: text("set_fence_target"), deleteFenceTarget: text("delete_fence_target"), closeFence: text("close_fence"),
 		openFence: text("open_fence"), dropFence: text("drop_fence"), createTrigger: text("create_trigger"), dropTrigger: text("drop_trigger"),
 

@@ -31,9 +31,16 @@ func statementText(name string) string {
 
 // conn is a connection with its prepared statements. It must be used by one goroutine at a time.
 type conn struct {
-	db    *sqlite3.Conn
-	stmts map[string]*sqlite3.Stmt
-	files *storeFiles // nil until the connection is open
+	db     *sqlite3.Conn
+	stmts  map[string]*sqlite3.Stmt
+	fences map[*sqlite3.Stmt]seenFence // see checkMoved
+	files  *storeFiles                 // nil until the connection is open
+}
+
+// seenFence is the fence at a number of compilations of a statement.
+type seenFence struct {
+	text         string
+	compilations int
 }
 
 // role is the configuration of a connection for its purpose.
@@ -54,7 +61,7 @@ func connect(ctx context.Context, path, vfs string, r role) (_ *conn, err error)
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{db: db, stmts: map[string]*sqlite3.Stmt{}}
+	c := &conn{db: db, stmts: map[string]*sqlite3.Stmt{}, fences: map[*sqlite3.Stmt]seenFence{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.close())
@@ -180,6 +187,7 @@ func (c *conn) close() error {
 		_ = s.Close() // repeats the error of the last step
 	}
 	clear(c.stmts)
+	clear(c.fences)
 	if c.files != nil && c.files.check() != nil {
 		// Otherwise SQLite could write an outdated -wal file into the database, or delete another process's -wal file.
 		if _, err := c.db.Config(sqlite3.DBCONFIG_NO_CKPT_ON_CLOSE, true); err != nil {

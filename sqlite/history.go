@@ -15,6 +15,7 @@ import (
 type rowRange struct {
 	horizon int64
 	newest  position
+	fence   string
 }
 
 // check returns an error unless the range contains a row.
@@ -30,7 +31,7 @@ func (s rowRange) check(seq int64) error {
 
 func (c *conn) readableRange() (sp rowRange, err error) {
 	_, err = c.queryRow("readable-range", func(s *sqlite3.Stmt) {
-		sp = rowRange{s.ColumnInt64(0), position{s.ColumnInt64(1), s.ColumnInt64(2)}}
+		sp = rowRange{s.ColumnInt64(0), position{s.ColumnInt64(1), s.ColumnInt64(2)}, s.ColumnText(3)}
 	})
 	return sp, err
 }

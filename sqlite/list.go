@@ -12,12 +12,17 @@ import (
 
 // List implements driver.Driver. If the filter is a range of keys, one statement reads it from one snapshot. Otherwise
 // scan may run the statement several times, so List uses a transaction.
-func (d *database) List(ctx context.Context, _ storage.ReadConsistency, f *driver.Filter, rows driver.Rows) error {
-	return d.read(ctx, "read the resources", func(c *conn) error {
+func (d *database) List(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, rows driver.Rows) error {
+	return d.read(ctx, "read the resources", func(c *conn) (err error) {
 		if _, exact := f.Prefix(); exact {
-			return c.scan(f, rows)
+			err = c.scan(f, rows)
+		} else {
+			err = c.inSnapshot(func() error { return c.scan(f, rows) })
 		}
-		return c.inSnapshot(func() error { return c.scan(f, rows) })
+		if err == nil && consistency == storage.StrongConsistency {
+			err = c.checkMoved(ctx, "list-resources")
+		}
+		return err
 	})
 }
 

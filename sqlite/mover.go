@@ -129,7 +129,10 @@ func (d *database) setFence(ctx context.Context, fence *driver.Fence, epoch *str
 		if next, err = c.putNote(driver.FenceNote, nil); err != nil {
 			return err
 		}
-		return c.exec("set-fence", text)
+		if err := c.exec("set-fence", text); err != nil {
+			return err
+		}
+		return c.script("mark-fence")
 	})
 	if err != nil {
 		return "", err
@@ -144,10 +147,8 @@ func (d *database) Fence(ctx context.Context) (state driver.FenceState, err erro
 		if state.Epoch, err = c.note(driver.FenceNote, nil); err != nil {
 			return err
 		}
-		_, err = c.queryRow("read-fence", func(s *sqlite3.Stmt) {
-			text := s.ColumnText(0)
-			state.Fence, state.Closed = driver.DecodeFence(text), text != ""
-		})
+		text, err := c.fence()
+		state.Fence, state.Closed = driver.DecodeFence(text), text != ""
 		return err
 	})
 	return state, err

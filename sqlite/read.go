@@ -19,7 +19,7 @@ import (
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // Get implements driver.Driver.
-func (d *database) Get(ctx context.Context, _ storage.ReadConsistency, k driver.Key) (*resourcepb.Resource, error) {
+func (d *database) Get(ctx context.Context, consistency storage.ReadConsistency, k driver.Key) (*resourcepb.Resource, error) {
 	c, err := d.readers.take(ctx)
 	if err != nil {
 		return nil, err
@@ -28,6 +28,9 @@ func (d *database) Get(ctx context.Context, _ storage.ReadConsistency, k driver.
 	defer buffers.Put(buffer)
 	*buffer = k.Append((*buffer)[:0])
 	exists, m, err := c.get(buffer)
+	if err == nil && consistency == storage.StrongConsistency {
+		err = c.checkMoved(ctx, "read-resource")
+	}
 	d.readers.give(c)
 	if err != nil {
 		return nil, statementError(ctx, "read the resource", err)

@@ -20,6 +20,11 @@ func (d *database) ReadAt(ctx context.Context, q *driver.HistoryQuery[position],
 		if err != nil {
 			return err
 		}
+		if q.RefuseMoved {
+			if err := readError(ctx, sp.fence); err != nil {
+				return err
+			}
+		}
 		p = driver.HistoryPage[position]{At: sp.newest}
 		if q.At != nil {
 			if err := c.checkPosition(*q.At, sp); err != nil {

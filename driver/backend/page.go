@@ -138,6 +138,7 @@ func (b *Backend[P]) pageToken(f *driver.Filter, p pageStart[P]) string {
 // historyPage reads a page of a listing at one position.
 func (b *Backend[P]) historyPage(ctx context.Context, f *driver.Filter, opts storage.ListOptions, from pageStart[P], limit int) (storage.Page, error) {
 	q := driver.HistoryQuery[P]{At: from.at, Consistency: opts.Consistency, Filter: f, Limit: limit}
+	q.RefuseMoved = opts.Consistency == storage.StrongConsistency && opts.Revision == 0
 	if from.at == nil && opts.Revision != 0 {
 		at, err := b.historian.PositionAt(ctx, opts.Revision)
 		if err != nil {

@@ -44,7 +44,7 @@ func (h historian[P]) Scan(ctx context.Context, span history.Range, opts history
 	}
 	defer call.end(&err)
 	q := driver.HistoryQuery[P]{
-		Consistency: storage.StrongConsistency, Final: true,
+		Consistency: storage.StrongConsistency, Final: true, RefuseMoved: opts.Revision == 0,
 		From: boundary(from), To: boundary(to), Limit: min(opts.Limit, maxRecords), Bytes: opts.Bytes, KeysOnly: opts.KeysOnly, Count: opts.Count,
 	}
 	if single(&q) {

@@ -79,7 +79,7 @@ func (h historian[P]) swapOnce(ctx context.Context, k driver.Key, swap history.S
 func (h historian[P]) readStored(ctx context.Context, k driver.Key, final bool) (*history.Record, int64, error) {
 	from := k.Bytes()
 	scan, err := h.scan(ctx, driver.HistoryQuery[P]{
-		Consistency: storage.StrongConsistency, Final: final, Key: &k, From: from, To: append(from[:len(from):len(from)], 0), Limit: 1,
+		Consistency: storage.StrongConsistency, Final: final, RefuseMoved: true, Key: &k, From: from, To: append(from[:len(from):len(from)], 0), Limit: 1,
 	}, 0)
 	if err != nil || len(scan.Records) == 0 {
 		return nil, scan.Revision, err

@@ -46,11 +46,6 @@ func (b *Backend[P]) watch(ctx context.Context, called time.Time, f driver.Filte
 		return nil, err
 	}
 	snapshot, at, err := b.snapshot(ctx, called, &f)
-	if err == nil {
-		if err = b.checkMoved(ctx); err != nil {
-			snapshot.Close()
-		}
-	}
 	if err != nil {
 		mark.Release()
 		return nil, err
@@ -83,17 +78,4 @@ func (b *Backend[P]) parseCursor(text string) (at P, err error) {
 		return at, err
 	}
 	return b.source.Decode(payload)
-}
-
-// checkMoved returns the error of a store that has moved. It reads the fence.
-func (b *Backend[P]) checkMoved(ctx context.Context) error {
-	m, ok := b.driver.(driver.Mover)
-	if !ok {
-		return nil
-	}
-	state, err := m.Fence(ctx)
-	if err != nil {
-		return err
-	}
-	return state.Move()
 }

@@ -1,2 +1,2 @@
 -- The fence's target, null if the store is open, and its epoch.
-select (select value from {{schema}}.journal where name = '~fence'), coalesce((select revision::text from {{schema}}.journal where name = $1), '')
+select {{template "fence"}}, coalesce((select revision::text from {{schema}}.journal where name = $1), '')

@@ -6,6 +6,9 @@
 -- a third is read by a sequential scan. A range with both ends uses the index.
 {{define "never"}}9223372036854775807{{end}}
 
+-- The fence, null in an open store.
+{{define "fence"}}(select value from {{schema}}.journal where name = '~fence'){{end}}
+
 -- Whether no pending writer has locked the row of a resource. Each writer locks the row for update before it draws a number. From then
 -- until it ends, xmax is the id of its transaction, also for older snapshots: nobody else can lock the row, and the id is neither a
 -- multixact nor a subtransaction. So no writer is pending if the transaction of this id has ended before the snapshot: it has only locked
@@ -170,13 +173,13 @@ select * from (
 -- The stored resources of a range, without a pattern: no key is skipped, and everything is read in the order of the index.
 {{define "present_keys"}}select key, version, data, created, writes, modified from {{schema}}.resources where key >= $1 and key < $2 order by key limit $3{{end}}
 
--- The tip as the first row, and the rows of a list if the tip does not lack a number. The template's argument has the list, and the
+-- The tip and the fence as the first row, and the rows of a list if the tip does not lack a number. The template's argument has the list, and the
 -- number of its arguments, which precede the base of the tip.
 {{define "strong_list" -}}
 with proof as materialized (
     select {{template "tip_from" add .Arguments 1}} as tip
 )
-select null::bytea, tip, null::bytea from proof
+select null::bytea, tip, {{template "fence"}} from proof
 union all
 select listed.* from (select from proof where tip is null or get_byte(tip, 0) < 128 offset 0) as proven cross join lateral (
 {{.List}}

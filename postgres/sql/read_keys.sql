@@ -1,8 +1,8 @@
--- The stored resources of single keys, the last change of the final history, and whether a later change exists. It is one
+-- The stored resources of single keys, the last change of the final history, whether a later change exists, and the fence. It is one
 -- statement, so it has one snapshot, and it follows the statement save_final.
 with final as materialized (select current_setting('ashlar.final')::bigint as number)
 select store.id, store.oldest, last.revision, last.place, last.piece,
-    exists (select from {{schema}}.changes where revision > final.number and revision < {{template "never"}}), one.*
+    exists (select from {{schema}}.changes where revision > final.number and revision < {{template "never"}}), {{template "fence"}}, one.*
 from final cross join {{schema}}.store as store
 left join lateral (
     select revision, place, substr(token, 1, 8) as piece from {{schema}}.changes

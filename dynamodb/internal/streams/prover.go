@@ -72,6 +72,8 @@ const (
 	minPause, maxPause = time.Second, proveEvery
 	// proofTime is how long a snapshot waits for a proof after its call, and how long the reader reads faster because of one.
 	proofTime = 2 * time.Second
+	// exactProofTime replaces proofTime for a caller that needs an exact cursor.
+	exactProofTime = 20 * time.Second
 )
 
 func newProver(config *Config, wake func()) *prover {
@@ -99,25 +101,49 @@ func (p *prover) wait(ctx context.Context, moment, until time.Time, stopped <-ch
 	if fresh {
 		return nil
 	}
-	wanted := p.requestProof()
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
+	_, err := p.await(ctx, p.requestProof(), timer.C, stopped)
+	return err
+}
+
+// await waits for a proof. It returns false at the time until, or when the proof gives up.
+func (p *prover) await(ctx context.Context, wanted uint64, until <-chan time.Time, stopped <-chan struct{}) (proven bool, err error) {
 	for {
 		p.mu.Lock()
 		done, err, stalled, round := p.completedProof, p.tickErr, p.gaveUp, p.round
 		p.mu.Unlock()
-		if done >= wanted || stalled || err != nil && request.Classify(err) == request.Rejected {
-			return nil
+		switch {
+		case done >= wanted:
+			return true, nil
+		case stalled || err != nil && request.Classify(err) == request.Rejected:
+			return false, nil
 		}
 		select {
 		case <-round:
-		case <-timer.C:
-			return nil
+		case <-until:
+			return false, nil
 		case <-stopped:
-			return driver.ErrRunEnded
+			return false, driver.ErrRunEnded
 		case <-ctx.Done():
-			return request.Inconsistent(ctx, errors.New("the reader of the table's stream could not prove its progress before the deadline"))
+			return false, request.Inconsistent(ctx, errors.New("the reader of the table's stream could not prove its progress before the deadline"))
 		}
+	}
+}
+
+// awaitRound waits until the reader has published what a completed proof is about: it publishes at the end of its round.
+func (p *prover) awaitRound(ctx context.Context, stopped <-chan struct{}) error {
+	p.mu.Lock()
+	round := p.round
+	p.mu.Unlock()
+	p.wake()
+	select {
+	case <-round:
+		return nil
+	case <-stopped:
+		return driver.ErrRunEnded
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

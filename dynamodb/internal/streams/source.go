@@ -129,10 +129,26 @@ func (s *Source) page(ctx context.Context, from *Position, f *driver.Filter, lim
 // resumes from it repeats nothing older. Use it only during a run.
 func (s *Source) BeforeScan(ctx context.Context, called time.Time) (*Position, error) {
 	r := s.reader()
-	if err := r.prover.wait(ctx, called, called.Add(proofTime), r.endCh); err != nil {
+	limit := proofTime
+	if driver.NeedsExactCursor(ctx) {
+		limit = exactProofTime
+	}
+	if err := r.prover.wait(ctx, called, called.Add(limit), r.endCh); err != nil {
 		return nil, err
 	}
 	return r.position(), nil
+}
+
+// AwaitEnd waits until the run has published every change of a store that nobody changes any more. It returns false if the proof gives up. A
+// change is published before the proof is complete, because a shard returns its records in the order of the acknowledgments. AWS
+// documents this order only for the records of one key. Use AwaitEnd only during a run.
+func (s *Source) AwaitEnd(ctx context.Context) (proven bool, err error) {
+	r := s.reader()
+	proven, err = r.prover.await(ctx, r.prover.requestProof(), nil, r.endCh)
+	if proven {
+		err = r.prover.awaitRound(ctx, r.endCh)
+	}
+	return proven, err
 }
 
 // Join returns the position of a snapshot that was read after at and returned the baseline. The source owns the baseline from then

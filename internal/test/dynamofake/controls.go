@@ -251,3 +251,10 @@ func (s *Server) Calls(op string) int {
 	defer s.mu.Unlock()
 	return s.calls[op]
 }
+
+// Granted returns the number of requests of an operation that were not refused.
+func (s *Server) Granted(op string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.granted[op]
+}

@@ -43,6 +43,7 @@ type Server struct {
 	faults    func(op string) Fault
 	gate      func(op string)
 	calls     map[string]int
+	granted   map[string]int
 	clockSkew time.Duration // difference between the server's clock and this process's
 	clients   int
 
@@ -55,7 +56,7 @@ type Server struct {
 // New starts a server with an empty table. The end of the test stops it.
 func New(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{calls: map[string]int{}, table: newTable(), old: map[string]*stream{}}
+	s := &Server{calls: map[string]int{}, granted: map[string]int{}, table: newTable(), old: map[string]*stream{}}
 	s.stream = newStream(1, 1)
 	s.table.record = func(at address, before, after item) { s.stream.record(s.now(), at, before, after) }
 	s.http = httptest.NewServer(http.HandlerFunc(s.serve))
@@ -169,6 +170,7 @@ func (s *Server) do(op string, in *request) (Fault, []byte, error) {
 	if fault.InternalError {
 		return fault, nil, &refusal{status: http.StatusInternalServerError, code: "InternalServerError", message: "requested by the test"}
 	}
+	s.granted[op]++
 	if in.ReturnConsumedCapacity != "" {
 		addCapacity(op, out)
 	}

@@ -1,0 +1,2 @@
+-- The fence, null in an open store.
+select {{template "fence"}}
