@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/ncruces/go-sqlite3"
@@ -35,9 +36,9 @@ func TestDeleteDamaged(t *testing.T) {
 	require.NotContains(t, c.ok("", "list", "*"), "broken")
 }
 
-// fsck reports every damaged resource. On request it writes what was stored to a file, and deletes them.
-func TestFsck(t *testing.T) {
-	t.Parallel()
+// damagedStore returns a runner on a store with two damaged resources of four.
+func damagedStore(t *testing.T) *runner {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "store.db")
 	c := newRunner(t, "sqlite:"+path)
 	require.Equal(t, "checked 0 resources\n", c.ok("", "fsck"))
@@ -48,7 +49,13 @@ func TestFsck(t *testing.T) {
 	require.NoError(t, err)
 	defer db.Close()
 	require.NoError(t, db.Exec("UPDATE resources SET data = x'ff' WHERE instr(key, 'broken') > 0"))
+	return c
+}
 
+// fsck reports every damaged resource. On request it writes what was stored to a file, and deletes them.
+func TestFsck(t *testing.T) {
+	t.Parallel()
+	c := damagedStore(t)
 	r := c.run("", "fsck")
 	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.err, "the store has 2 damaged resources")
@@ -72,4 +79,30 @@ func TestFsck(t *testing.T) {
 		require.NotEmpty(t, q.Uid)
 		require.NotEmpty(t, q.Version)
 	}
+}
+
+// Two operators move the damaged resources at once, to one file.
+func TestFsckTwice(t *testing.T) {
+	t.Parallel()
+	c := damagedStore(t)
+	file := filepath.Join(t.TempDir(), "damaged.jsonl")
+	var operators sync.WaitGroup
+	for range 2 {
+		operators.Go(func() {
+			if r := c.run("", "fsck", "--quarantine", file); r.code != cli.ExitOK {
+				t.Error(r.err, r.out)
+			}
+		})
+	}
+	operators.Wait()
+	require.Equal(t, "checked 2 resources\n", c.ok("", "fsck"))
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	saved := map[string]bool{}
+	for _, line := range lines(string(text)) {
+		var q quarantined
+		require.NoError(t, json.Unmarshal([]byte(line), &q), line)
+		saved[q.Name] = true
+	}
+	require.Len(t, saved, 2)
 }
