@@ -101,7 +101,7 @@ func describe(types *registry.Registry) []byte {
 		b.addSchemas("any", object{"type": "object"}) // of resources of several types
 		all := []string{"partition", "namespace"}
 		b.addPaths("/*/*/*", "all", "any", all, nil)
-		b.addPaths("/{group}/*/{kind}", "group", "any", all, references("", []string{"path-group", "any-kind"}))
+		b.addPaths("/{group}/*/{kind}", "group", "any", all, []any{groupParameter(types), reference("any-kind")})
 		for path := range b.Document.Paths {
 			if strings.Contains(path, "*") && strings.Contains(path, "{name}") {
 				delete(b.Document.Paths, path) // lists and watches accept wildcards
@@ -123,6 +123,17 @@ func describe(types *registry.Registry) []byte {
 		panic("encoding maps and texts cannot fail: " + err.Error())
 	}
 	return append(text, '\n')
+}
+
+// groupParameter describes the group in the paths of several types.
+func groupParameter(types *registry.Registry) object {
+	groups := []string{}
+	for _, t := range types.Types() { // in the order of their groups
+		if g := t.Type.GetGroup(); !slices.Contains(groups, g) {
+			groups = append(groups, g)
+		}
+	}
+	return object{"name": "group", "in": "path", "required": true, "schema": object{"type": "string", "enum": groups}, "description": "The group of the type."}
 }
 
 // addSchemas adds the schemas of a resource, a list and an event with a payload. A message name has no '-', so that the names do not collide.

@@ -90,8 +90,8 @@ func (s schemas) field(f protoreflect.FieldDescriptor) object {
 }
 
 const (
-	signedPattern   = `^-?[0-9]+$`
-	unsignedPattern = `^[0-9]+$`
+	signedPattern   = `^-?(0|[1-9][0-9]{0,18})$`
+	unsignedPattern = `^(0|[1-9][0-9]{0,19})$`
 )
 
 var base64Schema = object{"type": "string", "contentEncoding": "base64"}
@@ -174,7 +174,7 @@ var wellKnown = map[protoreflect.FullName]object{
 	},
 	"google.protobuf.Timestamp":   {"type": "string", "format": "date-time"},
 	"google.protobuf.Duration":    {"type": "string", "pattern": `^-?[0-9]+(\.[0-9]{1,9})?s$`},
-	"google.protobuf.FieldMask":   {"type": "string"},
+	"google.protobuf.FieldMask":   {"type": "string", "pattern": `^([A-Za-z][A-Za-z0-9]*([.,][A-Za-z][A-Za-z0-9]*)*)?$`},
 	"google.protobuf.Empty":       {"type": "object", "additionalProperties": false},
 	"google.protobuf.Struct":      {"type": "object"},
 	"google.protobuf.Value":       {"description": "Any JSON value."},
