@@ -9,6 +9,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -67,6 +68,7 @@ func (c *checker) check(ctx context.Context) error {
 		found = append(found, d)
 		return true
 	}}
+	ctx = driver.WithMovedReads(ctx)
 	for {
 		page, err := pager.ListPage(ctx, all, anywhere, "", opts)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/migrate"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -35,11 +36,11 @@ func refuseEmpty(ctx context.Context, b storage.Backend) error {
 	return err
 }
 
-// refuseEmptySource is refuseEmpty for the source of a migration that has not begun yet.
+// refuseEmptySource is refuseEmpty for the source of a migration that has not begun yet, or that is complete.
 func refuseEmptySource(ctx context.Context, from, to storage.Backend) error {
 	status, err := migrate.ReadStatus(ctx, to)
 	if err != nil && !errors.Is(err, migrate.ErrUnsupported) || status != nil && status.Phase != migrate.Complete {
 		return err
 	}
-	return refuseEmpty(ctx, from)
+	return refuseEmpty(driver.WithMovedReads(ctx), from)
 }
