@@ -4,7 +4,7 @@
 //	make torture-controllers FOR=5m BACKEND=postgres
 //
 // Several processes run the same controllers over one store, and a writer changes the resources at random. After the faults have ended:
-//   - each resource was reconciled at its last version: what a controller has written is what the stored resources require;
+//   - each resource was reconciled at its last version: the results that the controllers have written match the stored resources;
 //   - no write of a tenure was committed after a write of a later one;
 //   - each process ends in order and leaves no goroutine.
 package controllers
