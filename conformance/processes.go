@@ -88,10 +88,7 @@ type rounds struct {
 
 func startRounds(s *suite, b storage.Backend) *rounds {
 	s.Helper()
-	tx, ok := storage.As[storage.Transactor](b)
-	if !ok {
-		s.Fatal("the handle in another process is no storage.Transactor")
-	}
+	tx := capability[storage.Transactor](s.target, b)
 	w := &rounds{size: min(30, tx.MaxOps())}
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -180,11 +177,7 @@ type roundListing struct {
 // page reads the next page.
 func (l *roundListing) page(s *suite, b storage.Backend) {
 	s.Helper()
-	pager, ok := storage.As[storage.Pager](b)
-	if !ok {
-		s.Fatal("a handle is no storage.Pager")
-	}
-	page := s.page(pager, homeThings, storage.ListOptions{Consistency: strong, Limit: 7, Continue: l.token, Revision: l.revision})
+	page := s.page(capability[storage.Pager](s.target, b), homeThings, storage.ListOptions{Consistency: strong, Limit: 7, Continue: l.token, Revision: l.revision})
 	if l.resources, l.token = append(l.resources, page.Resources...), page.Continue; len(l.resources) == 0 {
 		s.Fatal("a first page is empty")
 	}

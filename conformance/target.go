@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"reflect"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/history"
@@ -25,13 +26,19 @@ func (s *target) closeBackend(b storage.Backend) {
 	s.noError("Close", s.result("Close", outcome))
 }
 
+// capability returns a capability of a handle, which must have it.
+func capability[T any](s *target, b storage.Backend) T {
+	s.Helper()
+	c, ok := storage.As[T](b)
+	if !ok {
+		s.Fatalf("the backend is no %v", reflect.TypeFor[T]())
+	}
+	return c
+}
+
 func (s *target) transactor() storage.Transactor {
 	s.Helper()
-	transactor, ok := storage.As[storage.Transactor](s.b)
-	if !ok {
-		s.Fatal("the backend is no storage.Transactor")
-	}
-	return transactor
+	return capability[storage.Transactor](s, s.b)
 }
 
 // commit commits ops, which must succeed.
@@ -57,11 +64,7 @@ func (s *target) handles(n int) []storage.Backend {
 
 func (s *target) resumer() storage.Resumer {
 	s.Helper()
-	resumer, ok := storage.As[storage.Resumer](s.b)
-	if !ok {
-		s.Fatal("the backend is no storage.Resumer")
-	}
-	return resumer
+	return capability[storage.Resumer](s, s.b)
 }
 
 // historian returns s.b's history.
@@ -72,11 +75,7 @@ func (s *target) historian() history.Historian {
 
 func (s *target) historianOf(b storage.Backend) history.Historian {
 	s.Helper()
-	h, ok := storage.As[history.Historian](b)
-	if !ok {
-		s.Fatal("the backend is no history.Historian")
-	}
-	return h
+	return capability[history.Historian](s, b)
 }
 
 // list makes a strong list.
@@ -137,11 +136,7 @@ func (s *target) page(pager storage.Pager, f filter, opts storage.ListOptions) s
 
 func (s *target) pager() storage.Pager {
 	s.Helper()
-	pager, ok := storage.As[storage.Pager](s.b)
-	if !ok {
-		s.Fatal("the backend is no storage.Pager")
-	}
-	return pager
+	return capability[storage.Pager](s, s.b)
 }
 
 // open gives s a new store.

@@ -2,6 +2,8 @@ package conformance
 
 import (
 	"cmp"
+	"fmt"
+	"reflect"
 	"testing"
 
 	"github.com/ashlar-dev/storage"
@@ -65,35 +67,26 @@ var topics = []topic{
 func probe(h *Harness, t testing.TB) {
 	t.Helper()
 	s := newSuite(h, t)
-	_, pager := storage.As[storage.Pager](s.b)
-	_, resumer := storage.As[storage.Resumer](s.b)
-	_, transactor := storage.As[storage.Transactor](s.b)
-	_, historian := storage.As[history.Historian](s.b)
-	_, mover := storage.As[driver.Mover](s.b)
-	_, guards := storage.As[driver.GuardedMover](s.b)
-	_, bulk := storage.As[driver.Bulk](s.b)
-	for _, c := range []struct {
-		name, field string
-		offered     bool
-		reason      string
-	}{
-		{"storage.Pager", "NoPager", pager, h.NoPager},
-		{"storage.Resumer", "NoResumer", resumer, h.NoResumer},
-		{"storage.Transactor", "NoTransactor", transactor, h.NoTransactor},
-		{"history.Historian", "NoHistorian", historian, h.NoHistorian},
-		{"driver.Mover", "NoMover", mover, h.NoMover},
-		{"driver.GuardedMover", "NoGuards", guards, cmp.Or(h.NoGuards, h.NoMover)},
-		{"driver.Bulk", "NoBulk", bulk, cmp.Or(h.NoBulk, h.NoMover)},
-	} {
-		switch {
-		case !c.offered && c.reason == "":
-			t.Fatalf("conformance: the backend is no %s and Harness.%s does not say why", c.name, c.field)
-		case c.offered && c.reason != "":
-			t.Fatalf("conformance: the backend is a %s although Harness.%s says: %s", c.name, c.field, c.reason)
-		}
-	}
+	requireReason[storage.Pager](s, "NoPager", h.NoPager)
+	requireReason[storage.Resumer](s, "NoResumer", h.NoResumer)
+	requireReason[storage.Transactor](s, "NoTransactor", h.NoTransactor)
+	requireReason[history.Historian](s, "NoHistorian", h.NoHistorian)
+	requireReason[driver.Mover](s, "NoMover", h.NoMover)
+	requireReason[driver.GuardedMover](s, "NoGuards", cmp.Or(h.NoGuards, h.NoMover))
+	requireReason[driver.Bulk](s, "NoBulk", cmp.Or(h.NoBulk, h.NoMover))
 	if err := s.b.Close(); err != nil {
 		t.Fatalf("conformance: closing a store: %v", err)
+	}
+}
+
+// requireReason demands that a field of the harness gives a reason if and only if the backend lacks a capability.
+func requireReason[T any](s *suite, field, reason string) {
+	s.Helper()
+	switch _, offered := storage.As[T](s.b); {
+	case !offered && reason == "":
+		s.Fatalf("conformance: the backend is no %v and Harness.%s does not say why", reflect.TypeFor[T](), field)
+	case offered && reason != "":
+		s.Fatalf("conformance: the backend is a %v although Harness.%s says: %s", reflect.TypeFor[T](), field, reason)
 	}
 }
 
@@ -102,20 +95,13 @@ func probe(h *Harness, t testing.TB) {
 func exemptMovers(h *Harness, t testing.TB) {
 	t.Helper()
 	s := newSuite(h, t)
-	_, mover := storage.As[driver.Mover](s.b)
-	_, guards := storage.As[driver.GuardedMover](s.b)
-	_, bulk := storage.As[driver.Bulk](s.b)
-	for _, c := range []struct {
-		name    string
-		offered bool
-		reason  *string
-	}{
-		{"driver.Mover", mover, &h.NoMover},
-		{"driver.GuardedMover", guards, &h.NoGuards},
-		{"driver.Bulk", bulk, &h.NoBulk},
-	} {
-		if !c.offered && *c.reason == "" {
-			*c.reason = "the backend is no " + c.name
-		}
+	exemptIfMissing[driver.Mover](s, &h.NoMover)
+	exemptIfMissing[driver.GuardedMover](s, &h.NoGuards)
+	exemptIfMissing[driver.Bulk](s, &h.NoBulk)
+}
+
+func exemptIfMissing[T any](s *suite, reason *string) {
+	if _, offered := storage.As[T](s.b); !offered && *reason == "" {
+		*reason = fmt.Sprintf("the backend is no %v", reflect.TypeFor[T]())
 	}
 }

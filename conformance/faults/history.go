@@ -242,35 +242,14 @@ func (c change) String() string {
 	return fmt.Sprintf("[%s] revision %d: %s is %s, in place of %s", formatTime(c.at), c.revision, shortKey(c.key), c.now, c.before)
 }
 
-// addFault records a fault.
-func (h *roundLog) addFault(e episode) {
+func add[T any](h *roundLog, list *[]T, v T) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.faults = append(h.faults, e)
+	*list = append(*list, v)
 }
 
-// addBookmark records a bookmark.
-func (h *roundLog) addBookmark(b bookmark) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.bookmarks = append(h.bookmarks, b)
-}
-
-func (h *roundLog) addCompaction(g compactionReport) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.compactionReports = append(h.compactionReports, g)
-}
-
-// addView records a view, and addReading a reading.
-func (h *roundLog) addView(v *view) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.views = append(h.views, v)
-}
-
-func (h *roundLog) addReading(n reading) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.readings = append(h.readings, n)
-}
+func (h *roundLog) addFault(e episode)               { add(h, &h.faults, e) }
+func (h *roundLog) addBookmark(b bookmark)           { add(h, &h.bookmarks, b) }
+func (h *roundLog) addCompaction(g compactionReport) { add(h, &h.compactionReports, g) }
+func (h *roundLog) addView(v *view)                  { add(h, &h.views, v) }
+func (h *roundLog) addReading(n reading)             { add(h, &h.readings, n) }
