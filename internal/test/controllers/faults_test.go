@@ -45,7 +45,7 @@ const (
 func duration(t testing.TB) time.Duration {
 	text := os.Getenv("ASHLAR_CONTROLLERS_FOR")
 	if text == "" {
-		return 5 * time.Second
+		return 3 * time.Second
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
