@@ -88,7 +88,7 @@ func TestForeignNotes(t *testing.T) {
 		if before && !waiting {
 			attempts++
 		}
-		return attempts == 2
+		return attempts == 4
 	})
 	for range 3 { // the calls share two connections
 		if _, err := b.Read(ctx, storage.StrongConsistency, fixture.Resource("blocked update", "").Id); err != nil {

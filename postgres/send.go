@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
@@ -21,12 +22,24 @@ const maxAge = time.Minute
 // sender sends mutations, in one statement at a time.
 type sender struct {
 	*database
-	lockTimeoutAt atomic.Int64 // Unix time in nanoseconds at which a statement last ended because it waited for a lock
+	blocker atomic.Pointer[noteBlocker] // found after the last statement that waited too long for a lock; nil after a success
 }
 
-// waitedForLock reports whether a statement has ended lately because it waited for a lock.
-func (s *sender) waitedForLock() bool {
-	return time.Since(time.Unix(0, s.lockTimeoutAt.Load())) < 2*time.Second
+// noteBlocker is a session that keeps writers from taking their notes. It does not belong to a store.
+type noteBlocker struct {
+	pid  int // of its server process
+	role string
+}
+
+// findBlocker records the session that blocks writers, if there is one.
+func (s *sender) findBlocker(ctx context.Context, conn *pgxpool.Conn) {
+	var b noteBlocker
+	err := s.withWatchdog(ctx, conn, func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, s.sql.noteBlocker).Scan(&b.pid, &b.role)
+	})
+	if err == nil {
+		s.blocker.Store(&b)
+	}
 }
 
 // send sends one statement, and records the attempt if its answer is lost. Updates and deletions have statements of their own,
@@ -58,6 +71,7 @@ func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 	}
 	on.hasWarning = false
 	began := time.Now()
+	call := ctx
 	ctx, done := s.watchdog.watch(ctx, conn.Conn(), true, slow)
 	switch {
 	case a.lock != 0:
@@ -80,7 +94,9 @@ func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 		s.telemetry.countLost(ctx, len(ms), err)
 	}
 	if isLockTimeout(err) {
-		s.lockTimeoutAt.Store(time.Now().UnixNano())
+		s.findBlocker(call, conn)
+	} else if err == nil {
+		s.blocker.Store(nil)
 	}
 	if isLate(err) {
 		on.floor = 0 // read the clock and the floor again

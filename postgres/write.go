@@ -57,8 +57,9 @@ func (w *writer) Apply(ctx context.Context, mutations []driver.Mutation) (err er
 			return err
 		})
 	}
-	if err != nil && ctx.Err() != nil && w.waitedForLock() {
-		err = w.withNoteBlocker(ctx, err)
+	if by := w.blocker.Load(); err != nil && ctx.Err() != nil && by != nil {
+		w.telemetry.Logger().WarnContext(ctx, "a foreign session blocks all writers by an advisory lock", telemetry.SessionPID, by.pid, "role", by.role)
+		err = fmt.Errorf("%w: server process %d of role %q blocks all writers by an advisory lock", err, by.pid, by.role)
 	}
 	for _, m := range ms {
 		if err == nil && m.kind == kindWrite {
@@ -69,20 +70,6 @@ func (w *writer) Apply(ctx context.Context, mutations []driver.Mutation) (err er
 		}
 	}
 	return err
-}
-
-// withNoteBlocker adds the session that keeps writers from taking their notes to the error of a call, if there is one. Only a session that
-// does not belong to the store does so.
-func (w *writer) withNoteBlocker(ctx context.Context, err error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	var pid int
-	var role string
-	if w.side.QueryRow(ctx, w.sql.noteBlocker).Scan(&pid, &role) != nil {
-		return err
-	}
-	w.telemetry.Logger().WarnContext(ctx, "a foreign session blocks all writers by an advisory lock", telemetry.SessionPID, pid, "role", role)
-	return fmt.Errorf("%w: server process %d of role %q blocks all writers by an advisory lock", err, pid, role)
 }
 
 // whileBusy retries while another transaction holds a key. It waits without a connection.
