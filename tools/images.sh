@@ -192,9 +192,9 @@ build_etcd() {
 		export GOFLAGS='-buildvcs=false -mod=mod' CGO_ENABLED=0 GOWORK=off
 		try go get -tool "go.etcd.io/etcd/server/v3@$ASHLAR_ETCD_VERSION" "go.etcd.io/etcd/etcdctl/v3@$ASHLAR_ETCD_VERSION" \
 			"go.etcd.io/etcd/etcdutl/v3@$ASHLAR_ETCD_VERSION" >&2
-		try go build -trimpath -ldflags='-s -w' -o etcd go.etcd.io/etcd/server/v3
-		try go build -trimpath -ldflags='-s -w' -o etcdctl go.etcd.io/etcd/etcdctl/v3
-		try go build -trimpath -ldflags='-s -w' -o etcdutl go.etcd.io/etcd/etcdutl/v3
+		try go build -ldflags='-s -w' -o etcd go.etcd.io/etcd/server/v3
+		try go build -ldflags='-s -w' -o etcdctl go.etcd.io/etcd/etcdctl/v3
+		try go build -ldflags='-s -w' -o etcdutl go.etcd.io/etcd/etcdutl/v3
 	) || die "etcd cannot be built from its Go modules"
 	build etcd "$work/etcd"
 	rm -rf "$work/etcd"
