@@ -3,6 +3,7 @@ package sqlite_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -29,6 +30,32 @@ func tortureFile(t *testing.T, o faults.Options) {
 	torture.Exempt(&h, "the disk is the host's", faults.StallDisk, faults.FillDisk)
 	h.Faults = append(h.Faults, torture.Compact(func(ctx context.Context) error { return moveHorizon(ctx, file) }))
 	faults.Test(t, h, o)
+	if err := checkIntegrity(file); err != nil {
+		t.Errorf("after kills: %v", err)
+	}
+}
+
+// checkIntegrity lets SQLite check every page and index of a file.
+func checkIntegrity(file string) error {
+	db, err := sqlite3.Open(strings.TrimPrefix(file, "sqlite://"))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if err := db.BusyTimeout(time.Minute); err != nil {
+		return err
+	}
+	check, _, err := db.Prepare(`PRAGMA integrity_check`)
+	if err != nil {
+		return err
+	}
+	defer check.Close()
+	for check.Step() {
+		if found := check.ColumnText(0); found != "ok" {
+			return fmt.Errorf("integrity_check: %s", found)
+		}
+	}
+	return check.Err()
 }
 
 // moveHorizon moves the horizon as far as pruning may.
