@@ -1,6 +1,7 @@
 package web
 
 import (
+	"math"
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -94,6 +95,12 @@ const (
 	unsignedPattern = `^(0|[1-9][0-9]{0,19})$`
 )
 
+// The schemas of numbers with 32 bits.
+var (
+	int32Schema  = object{"type": "integer", "format": "int32", "minimum": math.MinInt32, "maximum": math.MaxInt32}
+	uint32Schema = object{"type": "integer", "format": "uint32", "minimum": 0, "maximum": math.MaxUint32}
+)
+
 var base64Schema = object{"type": "string", "contentEncoding": "base64"}
 
 // value returns the schema of a single value of a field.
@@ -102,9 +109,9 @@ func (s schemas) value(f protoreflect.FieldDescriptor) object {
 	case protoreflect.BoolKind:
 		return object{"type": "boolean"}
 	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind:
-		return object{"type": "integer", "format": "int32"}
+		return int32Schema
 	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind:
-		return object{"type": "integer", "format": "uint32", "minimum": 0}
+		return uint32Schema
 	case protoreflect.Int64Kind, protoreflect.Sint64Kind, protoreflect.Sfixed64Kind:
 		return object{"type": "string", "format": "int64", "pattern": signedPattern}
 	case protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
@@ -135,7 +142,7 @@ func (s schemas) enum(e protoreflect.EnumDescriptor) object {
 	for i := range e.Values().Len() {
 		names = append(names, string(e.Values().Get(i).Name()))
 	}
-	s[string(e.FullName())] = withDescription(e, object{"anyOf": []object{{"type": "string", "enum": names}, {"type": "integer", "format": "int32"}}})
+	s[string(e.FullName())] = withDescription(e, object{"anyOf": []object{{"type": "string", "enum": names}, int32Schema}})
 	return ref(string(e.FullName()))
 }
 
@@ -182,8 +189,8 @@ var wellKnown = map[protoreflect.FullName]object{
 	"google.protobuf.BoolValue":   {"type": "boolean"},
 	"google.protobuf.StringValue": {"type": "string"},
 	"google.protobuf.BytesValue":  base64Schema,
-	"google.protobuf.Int32Value":  {"type": "integer", "format": "int32"},
-	"google.protobuf.UInt32Value": {"type": "integer", "format": "uint32", "minimum": 0},
+	"google.protobuf.Int32Value":  int32Schema,
+	"google.protobuf.UInt32Value": uint32Schema,
 	"google.protobuf.Int64Value":  {"type": "string", "format": "int64", "pattern": signedPattern},
 	"google.protobuf.UInt64Value": {"type": "string", "format": "uint64", "pattern": unsignedPattern},
 	"google.protobuf.FloatValue":  floating,
