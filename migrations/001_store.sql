@@ -291,10 +291,6 @@ begin
         creations := 0;
         changing := 0;
     end if;
-    if changing = 0 and ops && array[1, 2]::smallint[] then
-        -- Nothing else below runs the trigger of a closed store: its error has precedence over a conflict.
-        update {{.schema}}.resources set key = key where false;
-    end if;
 
     -- A row that contains the number of its creation is inserted after that number is drawn. So this function first locks the key, and
     -- so does a transaction that relies on the absence of the resource. Afterwards, this function checks that no other transaction has

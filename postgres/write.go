@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/batch"
@@ -57,6 +59,9 @@ func (w *writer) Apply(ctx context.Context, mutations []driver.Mutation) (err er
 			return err
 		})
 	}
+	if errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid) {
+		err = w.fenceOr(ctx, ms, err)
+	}
 	if by := w.blocker.Load(); err != nil && ctx.Err() != nil && by != nil {
 		w.telemetry.Logger().WarnContext(ctx, "a foreign session blocks all writers by an advisory lock", telemetry.SessionPID, by.pid, "role", by.role)
 		err = fmt.Errorf("%w: server process %d of role %q blocks all writers by an advisory lock", err, by.pid, by.role)
@@ -70,6 +75,24 @@ func (w *writer) Apply(ctx context.Context, mutations []driver.Mutation) (err er
 		}
 	}
 	return err
+}
+
+// fenceOr returns the error of a closed store instead of a conflict. A transaction or a creation that finds a conflict changes no row,
+// so it does not run the trigger that closes the store.
+func (w *writer) fenceOr(ctx context.Context, ms []*mutation, conflict error) error {
+	hasTrigger := len(ms) == 1 && ms[0].expectedVersion != nil
+	isChange := func(m *mutation) bool { return m.kind != kindCheck }
+	if hasTrigger || !slices.ContainsFunc(ms, isChange) || driver.GuardOf(ctx) != nil {
+		return conflict
+	}
+	var fence []byte
+	err := w.query(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, w.sql.readFence).Scan(&fence)
+	})
+	if err != nil || fence == nil {
+		return conflict // a fact, also if the fence cannot be read
+	}
+	return driver.DecodeFence(string(fence)).Refusal(nil)
 }
 
 // whileBusy retries while another transaction holds a key. It waits without a connection.
