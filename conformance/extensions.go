@@ -56,13 +56,12 @@ func refusals(ctx context.Context, b storage.Backend, there *resourcepb.Resource
 	update := thingNamed("there")
 	update.Version, update.Generation = there.Version, "2"
 	_, replace := b.WriteCAS(ctx, update)
-	_, again := b.WriteCAS(ctx, thingNamed("there"))
-	other := thingNamed("there")
-	other.Id.Uid = "other"
-	_, another := b.WriteCAS(ctx, other)
-	tried := map[string]error{
-		"create": create, "create what exists": again, "create what exists with another uid": another,
-		"update": replace, "delete": b.DeleteCAS(ctx, there.Id, there.Version),
+	tried := map[string]error{"create": create, "update": replace, "delete": b.DeleteCAS(ctx, there.Id, there.Version)}
+	if driver.GuardOf(ctx) == nil { // a write may fail for its guard or for a conflict; the error of a closed store has precedence
+		_, tried["create what exists"] = b.WriteCAS(ctx, thingNamed("there"))
+		other := thingNamed("there")
+		other.Id.Uid = "other"
+		_, tried["create what exists with another uid"] = b.WriteCAS(ctx, other)
 	}
 	if t, ok := storage.As[storage.Transactor](b); ok {
 		_, tried["transaction"] = t.Commit(ctx, []storage.Op{{Write: thingNamed("new")}})

@@ -336,7 +336,7 @@ func TestDeadlineDuringFenceRead(t *testing.T) {
 	patient := make(chan error, 1)
 	go func() { _, err := b.WriteCAS(t.Context(), box("b", nil)); patient <- err }()
 	<-reading
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // it must not end before the call begins
 	defer cancel()
 	hasty := make(chan error, 1)
 	go func() { _, err := b.WriteCAS(ctx, res); hasty <- err }()
