@@ -105,12 +105,12 @@ func TestBookmarksUnderCuts(t *testing.T) {
 	stop := make(chan struct{})
 	var cutter, readers sync.WaitGroup
 	cutter.Go(func() {
-		for tick := time.NewTicker(50 * time.Millisecond); ; {
+		// The connections live longer after each cut, so that a slow machine makes progress.
+		for lifetime := 50 * time.Millisecond; ; lifetime += lifetime / 50 {
 			select {
-			case <-tick.C:
+			case <-time.After(lifetime):
 				proxy.Cut()
 			case <-stop:
-				tick.Stop()
 				return
 			}
 		}

@@ -24,7 +24,7 @@ func TestDisconnectedTarget(t *testing.T) {
 	proxy := faultproxy.New(t, server.Addr)
 	schema := server.Schema(t)
 	from := fixture.Open(t, "mem://")
-	to := fixture.Open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema, "timeout=2s"))
+	to := fixture.Open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema, "timeout=5s"))
 	all := zoo(400)
 	fill(t, from, all)
 	reached := false
