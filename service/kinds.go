@@ -14,29 +14,48 @@ import (
 // maxKinds is the maximum number of kinds of a group that Kinds looks at.
 const maxKinds = 256
 
-// Kinds returns the stored kinds of a group that are valid names and equal kind when upper and lower case are ignored. It returns none on a store
-// without history, and none beyond the first 256 kinds of the group. It is for package web, and checks no permission.
+// Kinds returns kind if it is stored in a group, otherwise the stored kinds that are valid names and equal it when upper and lower case are ignored.
+// It returns none of those on a store without history, and if the group has more than 256 kinds: one of the others might be the only other one. It is
+// for package web, and checks no permission.
 func (s *Server) Kinds(ctx context.Context, group, kind string) (found []string, err error) {
 	h, ok := storage.As[history.Historian](s.backend)
 	if !ok {
 		return nil, nil
 	}
-	rest := ranges.Of(&key.Filter{Group: group, Kind: storage.Wildcard})
-	for range maxKinds {
-		scan, err := h.Scan(ctx, rest, history.ScanOptions{Limit: 1, KeysOnly: true})
+	// next returns the first stored kind in a range, "" if there is none.
+	next := func(r history.Range) (string, error) {
+		scan, err := h.Scan(ctx, r, history.ScanOptions{Limit: 1, KeysOnly: true})
 		if err != nil {
-			return nil, s.toStatus(ctx, "look for a kind", s.hideDamaged(ctx, err))
+			return "", s.toStatus(ctx, "look for a kind", s.hideDamaged(ctx, err))
 		}
 		if len(scan.Records) == 0 {
-			break
+			return "", nil
 		}
-		stored := scan.Records[0].Resource.GetId().GetType()
-		if strings.EqualFold(stored.GetKind(), kind) {
-			if _, valid := s.types.Load().Resolve(&resourcepb.Type{Group: group, GroupVersion: "v1", Kind: stored.GetKind()}); valid {
-				found = append(found, stored.GetKind())
-			}
-		}
-		rest.From = ranges.Of(&key.Filter{Group: group, Kind: stored.GetKind(), Partition: storage.Wildcard, Namespace: storage.Wildcard}).To
+		return scan.Records[0].Resource.GetId().GetType().GetKind(), nil
 	}
-	return found, nil
+	if stored, err := next(rangeOfKind(group, kind)); err != nil || stored != "" && s.isKind(group, kind) {
+		return []string{kind}, err
+	}
+	rest := ranges.Of(&key.Filter{Group: group, Kind: storage.Wildcard})
+	for range maxKinds {
+		stored, err := next(rest)
+		if err != nil || stored == "" {
+			return found, err
+		}
+		if strings.EqualFold(stored, kind) && s.isKind(group, stored) {
+			found = append(found, stored)
+		}
+		rest.From = rangeOfKind(group, stored).To
+	}
+	return nil, nil
+}
+
+// isKind reports whether a kind has a valid name.
+func (s *Server) isKind(group, kind string) bool {
+	_, valid := s.types.Load().Resolve(&resourcepb.Type{Group: group, GroupVersion: "v1", Kind: kind})
+	return valid
+}
+
+func rangeOfKind(group, kind string) history.Range {
+	return ranges.Of(&key.Filter{Group: group, Kind: kind, Partition: storage.Wildcard, Namespace: storage.Wildcard})
 }
