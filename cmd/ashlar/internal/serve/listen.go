@@ -7,7 +7,9 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 )
 
 // listen opens the addresses. All except the first may be empty.
@@ -42,7 +44,50 @@ func listenAt(ctx context.Context, address string) (net.Listener, error) {
 		defer unlock()
 		removeStale(ctx, at)
 	}
-	return (&net.ListenConfig{}).Listen(ctx, network, at)
+	l, err := (&net.ListenConfig{}).Listen(ctx, network, at)
+	if unix, ok := l.(*net.UnixListener); ok && err == nil {
+		return newSocket(unix, at), nil
+	}
+	return l, err
+}
+
+// socket is a listener at a unix socket. Close deletes the file only if it is the listener's own: if it was deleted, another server may have made one
+// of the same name, which nothing would reach afterwards.
+type socket struct {
+	*net.UnixListener
+	path string
+	own  os.FileInfo // nil if the socket has no file
+	end  func() error
+}
+
+func newSocket(l *net.UnixListener, path string) *socket {
+	s := &socket{UnixListener: l, path: path}
+	if own, err := os.Lstat(path); err == nil {
+		s.own = own
+		l.SetUnlinkOnClose(false)
+	}
+	s.end = sync.OnceValue(s.close) // later, a file of another server may have the same number
+	return s
+}
+
+// Close closes the listener.
+func (s *socket) Close() error { return s.end() }
+
+func (s *socket) close() error {
+	if s.own == nil {
+		return s.UnixListener.Close()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	unlock, err := lockSocket(ctx, s.path)
+	if err != nil {
+		return s.UnixListener.Close() // the next server removes the file
+	}
+	defer unlock()
+	if now, err := os.Lstat(s.path); err == nil && os.SameFile(now, s.own) {
+		_ = os.Remove(s.path) // otherwise the next server removes it
+	}
+	return s.UnixListener.Close()
 }
 
 // networkOf returns the network and the address in the flag of an address: host:port, or unix: and a path.
