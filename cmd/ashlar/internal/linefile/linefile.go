@@ -13,10 +13,11 @@ import (
 
 // File is a file of lines. It is safe for concurrent use.
 type File struct {
-	mu   sync.Mutex
-	out  io.Writer
-	file *os.File // nil if out is no file of this package
-	// isTorn reports that the last line may be incomplete.
+	mu     sync.Mutex
+	out    io.Writer
+	file   *os.File // nil if out is no file of this package
+	reader *os.File // of the same file; nil if it cannot be read
+	// isTorn reports that the last line may be incomplete, as far as it is known without reader.
 	isTorn bool
 }
 
@@ -29,25 +30,27 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &File{out: file, file: file, isTorn: mayBeTorn(file)}, nil
+	f := &File{out: file, file: file}
+	if info, err := file.Stat(); err != nil || info.Mode().IsRegular() {
+		f.isTorn = true // unless it can be read: an empty line is harmless
+		f.reader, _ = os.Open(path)
+	}
+	return f, nil
 }
 
-// mayBeTorn reports whether the last line of a file may be incomplete. If the file cannot be read it may be: an empty line is harmless.
-func mayBeTorn(file *os.File) bool {
-	info, err := file.Stat()
-	if err == nil && (!info.Mode().IsRegular() || info.Size() == 0) {
+// mayBeTorn reports whether the last line may be incomplete. Another process may have written it.
+func (f *File) mayBeTorn() bool {
+	if f.reader == nil {
+		return f.isTorn
+	}
+	info, err := f.reader.Stat()
+	if err == nil && info.Size() == 0 {
 		return false
 	}
-	reader, err := os.Open(file.Name())
-	if err != nil {
-		return true
-	}
-	defer reader.Close()
 	last := make([]byte, 1)
-	if _, err := reader.Seek(-1, io.SeekEnd); err != nil {
-		return true
+	if err == nil {
+		_, err = f.reader.ReadAt(last, info.Size()-1)
 	}
-	_, err = reader.Read(last)
 	return err != nil || last[0] != '\n'
 }
 
@@ -56,7 +59,7 @@ func (f *File) Append(line []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	text := make([]byte, 0, len(line)+2)
-	if f.isTorn {
+	if f.mayBeTorn() {
 		text = append(text, '\n')
 	}
 	text = append(append(text, line...), '\n')
@@ -91,6 +94,9 @@ func (f *File) Close() error {
 	defer f.mu.Unlock()
 	if f.file == nil {
 		return nil
+	}
+	if f.reader != nil {
+		_ = f.reader.Close() // nothing was written to it
 	}
 	return f.file.Close()
 }

@@ -76,3 +76,22 @@ func TestLinesAfterCrash(t *testing.T) {
 		}
 	}
 }
+
+// A line that another process wrote in part does not swallow the next line of this one.
+func TestLinesAfterShortWriteOfOtherProcess(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "lines")
+	f, err := linefile.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = other.WriteString("par") // then its disk was full, or it was killed
+	}
+	err = errors.Join(err, other.Close(), f.Append([]byte("next")), f.Append([]byte("last")), f.Sync(), f.Close())
+	got, readErr := os.ReadFile(path)
+	if err != nil || readErr != nil || string(got) != "par\nnext\nlast\n" {
+		t.Errorf("the lines are %q, %v, %v", got, err, readErr)
+	}
+}
