@@ -29,10 +29,10 @@ func TestKindsOfLargeGroup(t *testing.T) {
 	}
 	put("App")
 	s := service.New(b, registry.NewOpen(registry.Type{}), nil)
-	if found, err := s.Kinds(t.Context(), "core", "App"); err != nil || !slices.Contains(found, "App") {
+	if found, err := s.Kinds(t.Context(), "core", "App", nil); err != nil || !slices.Contains(found, "App") {
 		t.Errorf("the kinds of App are %q, %v", found, err)
 	}
-	if found, err := s.Kinds(t.Context(), "core", "aPP"); err != nil || len(found) == 1 {
+	if found, err := s.Kinds(t.Context(), "core", "aPP", nil); err != nil || len(found) == 1 {
 		t.Errorf("the kinds of aPP are %q, %v: only some kinds were looked at", found, err)
 	}
 }

@@ -16,8 +16,8 @@ type handler struct {
 	client       resourcegrpc.ResourceServiceClient
 	history      resourcegrpc.HistoryServiceClient // nil without history
 	identify     func(ctx context.Context, token string) (Identity, error)
-	kinds        func(ctx context.Context, group, kind string) ([]string, error) // nil: the case of a kind matters in an open registry
-	storedKinds  sync.Map                                                        // the names group/Kind that kinds has returned
+	kinds        func(ctx context.Context, group, kind string, tenancy *resourcepb.Tenancy) ([]string, error) // nil: the case of a kind matters in an open registry
+	storedKinds  sync.Map                                                                                     // the names group/Kind that kinds has returned
 	routes       routes
 	document     document
 	maxBody      int64

@@ -11,7 +11,7 @@ import (
 
 // resolveKind replaces the kind of a target in an open registry by the stored kind that equals it when case is ignored. A kind that is stored as
 // given, or not at all, stays.
-func (h *handler) resolveKind(ctx context.Context, t *target) error {
+func (h *handler) resolveKind(ctx context.Context, t *target, q query) error {
 	group, kind := t.typ.GetGroup(), t.typ.GetKind()
 	if !h.routes.open || h.kinds == nil || group == "" || group == storage.Wildcard || kind == "" || kind == storage.Wildcard {
 		return nil
@@ -20,7 +20,7 @@ func (h *handler) resolveKind(ctx context.Context, t *target) error {
 	if _, stored := h.storedKinds.Load(name); stored {
 		return nil
 	}
-	found, err := h.kinds(ctx, group, kind)
+	found, err := h.kinds(ctx, group, kind, q.tenancy())
 	switch {
 	case err != nil:
 		return err

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
 	"github.com/ashlar-dev/storage/service/registry"
 )
@@ -23,9 +24,9 @@ type Options struct {
 	History resourcegrpc.HistoryServiceClient
 	// Identify returns the caller with a token, "" for none, for /whoami. If nil, callers have no names.
 	Identify func(ctx context.Context, token string) (Identity, error)
-	// Kinds returns the stored kinds of a group that equal a kind when case is ignored, such as Server.Kinds of package service. With it, the case
+	// Kinds returns the stored kinds of a group that equal a kind when case is ignored and that the caller may list, as Server.Kinds does. With it, the case
 	// of a kind in a path does not matter in an open registry if one such kind is stored.
-	Kinds func(ctx context.Context, group, kind string) ([]string, error)
+	Kinds func(ctx context.Context, group, kind string, tenancy *resourcepb.Tenancy) ([]string, error)
 }
 
 const (
@@ -135,7 +136,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	ctx := callContext(r.Context(), token, query)
-	if err := h.resolveKind(ctx, &t); err != nil {
+	if err := h.resolveKind(ctx, &t, query); err != nil {
 		return err
 	}
 	return op.serve(w, &request{Request: r.WithContext(ctx), target: t, query: query})
