@@ -49,7 +49,7 @@ type HistoryQuery[P any] struct {
 	Final       bool
 	// RefuseMoved requests the error of Fence.ReadError if the store has moved. The fence is read with the data.
 	RefuseMoved bool
-	// PrecedesWatch reports that a watch will follow the changes after the returned position.
+	// PrecedesWatch reports that a watch reads the page, and will follow the changes after the returned position.
 	PrecedesWatch bool
 	// From and To bound the bytes of keys: From <= key < To. nil is unbounded.
 	From, To []byte

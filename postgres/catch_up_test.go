@@ -4,19 +4,22 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // TestCatchingUpLeavesConnections blocks the reads of more watches than the pool has connections: reads of the log by lagging watches, and
-// first pages of snapshots. They take at most a quarter of the connections, and a write does not wait for them.
+// first and later pages of snapshots. They take at most a quarter of the connections, and a write does not wait for them.
 func TestCatchingUpLeavesConnections(t *testing.T) {
 	t.Parallel()
 	for name, catchUp := range map[string]func(context.Context, *Backend) error{
@@ -31,6 +34,7 @@ func TestCatchingUpLeavesConnections(t *testing.T) {
 			}
 			return err
 		},
+		"later pages of snapshots": readOpenSnapshots(10),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -81,6 +85,40 @@ func TestCatchingUpLeavesConnections(t *testing.T) {
 				t.Errorf("after the reads were given up: %v", err)
 			}
 		})
+	}
+}
+
+// readOpenSnapshots returns a function whose first call opens some watches. Each call reads the snapshot of the next one, of several pages.
+func readOpenSnapshots(count int) func(context.Context, *Backend) error {
+	var open sync.Once
+	watches := make(chan storage.Watch, count)
+	return func(ctx context.Context, b *Backend) (err error) {
+		open.Do(func() {
+			for n := range 3 {
+				res := orderResource(fmt.Sprint("large-", n), "")
+				res.Data = &anypb.Any{TypeUrl: "example.com/Blob", Value: make([]byte, 100<<10)}
+				if _, err = b.WriteCAS(ctx, res); err != nil {
+					return
+				}
+			}
+			for range count {
+				var w storage.Watch
+				if w, err = b.WatchList(ctx, orderType, &resourcepb.Tenancy{}, ""); err != nil {
+					return
+				}
+				watches <- w
+			}
+		})
+		if err != nil {
+			return err
+		}
+		w := <-watches
+		defer w.Close()
+		for {
+			if ev, err := w.Next(ctx); err != nil || ev.GetEndOfSnapshot() != nil {
+				return err
+			}
+		}
 	}
 }
 

@@ -39,7 +39,7 @@ func (r *pageReader) readAt(ctx context.Context, q *driver.HistoryQuery[position
 			return driver.HistoryPage[position]{}, err
 		}
 	}
-	if q.PrecedesWatch {
+	if q.PrecedesWatch && q.At == nil {
 		r.inbox.addListing(&look.page.At)
 	}
 	return look.page, nil

@@ -62,7 +62,7 @@ func (b *Backend[P]) openHistorySnapshot(ctx context.Context, f *driver.Filter) 
 
 // read reads a page at a position; if at is nil, it reads the first page at the present position.
 func (s *historySnapshot[P]) read(ctx context.Context, at *P, from []byte, limit int) (*snapshotRows, P, error) {
-	q := driver.HistoryQuery[P]{At: at, Consistency: storage.StrongConsistency, PrecedesWatch: at == nil, RefuseMoved: at == nil, Filter: s.filter, Limit: limit}
+	q := driver.HistoryQuery[P]{At: at, Consistency: storage.StrongConsistency, PrecedesWatch: true, RefuseMoved: at == nil, Filter: s.filter, Limit: limit}
 	if at == nil {
 		q.Bytes = firstPageBytes
 	}
