@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -25,20 +26,35 @@ type sender struct {
 	blocker atomic.Pointer[noteBlocker] // found after the last statement that waited too long for a lock; nil after a success
 }
 
+// blockerTTL is how long a blocker that was found is considered present. The statements of waiting writers find it again more often.
+const blockerTTL = 10 * time.Second
+
 // noteBlocker is a session that keeps writers from taking their notes. It does not belong to a store.
 type noteBlocker struct {
-	pid  int // of its server process
-	role string
+	pid     int // of its server process
+	role    string
+	foundAt time.Time
+}
+
+// currentBlocker returns the session that blocks writers, nil for none.
+func (s *sender) currentBlocker() *noteBlocker {
+	if b := s.blocker.Load(); b != nil && time.Since(b.foundAt) < blockerTTL {
+		return b
+	}
+	return nil
 }
 
 // findBlocker records the session that blocks writers, if there is one.
 func (s *sender) findBlocker(ctx context.Context, conn *pgxpool.Conn) {
-	var b noteBlocker
+	b := noteBlocker{foundAt: time.Now()}
 	err := s.withWatchdog(ctx, conn, func(ctx context.Context, conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, s.sql.noteBlocker).Scan(&b.pid, &b.role)
 	})
-	if err == nil {
+	switch {
+	case err == nil:
 		s.blocker.Store(&b)
+	case errors.Is(err, pgx.ErrNoRows): // the statement waited for something else
+		s.blocker.Store(nil)
 	}
 }
 

@@ -62,7 +62,7 @@ func (w *writer) Apply(ctx context.Context, mutations []driver.Mutation) (err er
 	if errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid) {
 		err = w.fenceOr(ctx, ms, err)
 	}
-	if by := w.blocker.Load(); err != nil && ctx.Err() != nil && by != nil {
+	if by := w.currentBlocker(); err != nil && ctx.Err() != nil && by != nil {
 		w.telemetry.Logger().WarnContext(ctx, "a foreign session blocks all writers by an advisory lock", telemetry.SessionPID, by.pid, "role", by.role)
 		err = fmt.Errorf("%w: server process %d of role %q blocks all writers by an advisory lock", err, by.pid, by.role)
 	}
