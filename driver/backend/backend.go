@@ -89,17 +89,12 @@ func feedSource[P any](b *Backend[P]) feed.Source[P] {
 		return s
 	}
 	serial := &serialProver[P]{Prover: p, turn: make(chan struct{}, 1)}
-	if m, moves := b.driver.(driver.Mover); moves {
-		until := &moveWatcher[P]{b.source, serial, func(ctx context.Context) error {
-			ctx, done := b.withTimeout(ctx)
-			defer done()
-			state, err := m.Fence(ctx)
-			return cmp.Or(err, state.Move())
-		}}
+	if _, moves := b.driver.(driver.Mover); moves {
+		until := &moveWatcher[P]{b.source, serial, b.readMove}
 		return struct {
 			untilMoved[P]
 			driver.Prover[P]
-		}{untilMoved[P]{s, until}, serial}
+		}{untilMoved[P]{s, until}, unmovedProver[P]{serial, b.readMove}}
 	}
 	return struct {
 		withCursors[P]

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -121,4 +122,37 @@ func (p *serialProver[P]) Newest(ctx context.Context) (P, error) {
 	}
 	defer func() { <-p.turn }()
 	return p.Prover.Newest(ctx)
+}
+
+// unmovedProver proves the progress of watches until the store has moved: afterwards their changes are not the newest any more. Then
+// moveWatcher ends the run.
+type unmovedProver[P any] struct {
+	driver.Prover[P]
+	readMove func(ctx context.Context) error
+}
+
+// Newest implements driver.Prover.
+func (p unmovedProver[P]) Newest(ctx context.Context) (P, error) {
+	return unlessMoved(ctx, p.readMove, p.Prover.Newest)
+}
+
+// unlessMoved makes a strong read that does not refuse a moved store by itself, and reads the fence at the same time. The order of the two
+// does not matter: the store was the newest one when the fence was read, which is during the call.
+func unlessMoved[T any](ctx context.Context, readMove func(ctx context.Context) error, read func(ctx context.Context) (T, error)) (T, error) {
+	moved := make(chan error, 1)
+	go func() { moved <- readMove(ctx) }()
+	result, err := read(ctx)
+	return result, cmp.Or(err, <-moved)
+}
+
+// readMove reads the fence, and returns the error of a strong read of a store that has moved.
+func (b *Backend[P]) readMove(ctx context.Context) error {
+	m, moves := b.driver.(driver.Mover)
+	if !moves {
+		return nil
+	}
+	ctx, done := b.withTimeout(ctx)
+	defer done()
+	state, err := m.Fence(ctx)
+	return cmp.Or(err, state.ReadError(ctx))
 }

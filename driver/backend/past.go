@@ -28,7 +28,10 @@ func (h historian[P]) Revisions(ctx context.Context) (oldest, newest int64, err 
 		return 0, 0, err
 	}
 	defer call.end(&err)
-	oldest, newest, err = h.b.historian.Revisions(ctx)
+	newest, err = unlessMoved(ctx, h.b.readMove, func(ctx context.Context) (newest int64, err error) {
+		oldest, newest, err = h.b.historian.Revisions(ctx)
+		return newest, err
+	})
 	if err != nil {
 		return 0, 0, callError("ask for the revisions", nil, err)
 	}

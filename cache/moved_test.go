@@ -1,0 +1,45 @@
+package cache_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
+)
+
+// A strong read and a strong list of a store that has moved fail from the moment when the move is recorded, although the copy's watch ends
+// later. After the store was opened again, they answer.
+func TestStrongReadsOfAMovedStore(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"mem://", "sqlite:" + t.TempDir() + "/store.db"} {
+		b := fixture.Open(t, url)
+		c := newCache(t, b, nil)
+		fixture.Write(t, c, fixture.Resource("a", "1"))
+		expect(t, "a strong read", readData(t, c, strong, "a"), "1")
+		m, _ := storage.As[driver.GuardedMover](b)
+		move := func(fence *driver.Fence) {
+			t.Helper()
+			state, err := m.Fence(t.Context())
+			if err == nil {
+				_, err = m.SetFenceAt(t.Context(), fence, state.Epoch)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		move(&driver.Fence{Target: "mem://there"})
+		expect(t, "a strong read of a closed store", readData(t, c, strong, "a"), "1")
+		move(&driver.Fence{Target: "mem://there", Moved: true})
+		if res, err := c.Read(t.Context(), strong, fixture.ID("a")); !errors.Is(err, storage.ErrMoved) {
+			t.Errorf("a strong read returned %v, %v, expected a MovedError", res, err)
+		}
+		if all, err := c.List(t.Context(), strong, fixture.Type, fixture.Tenancy, ""); !errors.Is(err, storage.ErrMoved) {
+			t.Errorf("a strong list returned %v, %v, expected a MovedError", all, err)
+		}
+		expect(t, "an eventual read", readData(t, c, eventual, "a"), "1")
+		move(nil)
+		expect(t, "a strong read of an opened store", readData(t, c, strong, "a"), "1")
+	}
+}
