@@ -1,10 +1,17 @@
 package dynamodb_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go/middleware"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
@@ -90,6 +97,62 @@ func TestMovedStore(t *testing.T) {
 	}
 	check("an opened")
 	fixture.Write(t, other, res)
+}
+
+// A process is frozen while it holds the answers to its reads of the fence and of the store's mark, and the store is moved meanwhile. When it
+// continues, these answers must not permit a strong read that was answered later.
+func TestLateRenewalBesideAStrongRead(t *testing.T) {
+	t.Parallel()
+	s := dynamofake.New(t)
+	var once sync.Once
+	var freezing atomic.Bool
+	frozen, thaw := make(chan struct{}), make(chan struct{})
+	b := handleThrough(t, s, func(o *awsdynamodb.Options) {
+		late := middleware.InitializeMiddlewareFunc("Late", func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
+			out, metadata, err := next.HandleInitialize(ctx, in)
+			if get, ok := in.Parameters.(*awsdynamodb.GetItemInput); ok && freezing.Load() {
+				if pk, ok := get.Key["pk"].(*types.AttributeValueMemberB); ok && bytes.HasSuffix(pk.Value, []byte("\x00s")) {
+					once.Do(func() {
+						close(frozen)
+						<-thaw
+					})
+				}
+			}
+			return out, metadata, err
+		})
+		o.APIOptions = append(o.APIOptions, func(stack *middleware.Stack) error { return stack.Initialize.Add(late, middleware.Before) })
+	})
+	fixture.Write(t, b, box("a", nil))
+	s.Advance(20 * time.Second)                                                                        // more than half of the permission
+	if _, err := b.Read(t.Context(), storage.EventualConsistency, box("a", nil).GetId()); err != nil { // learns the time
+		t.Fatal(err)
+	}
+	freezing.Store(true)
+	if _, err := b.Read(t.Context(), storage.StrongConsistency, box("a", nil).GetId()); err != nil { // begins to renew the permission
+		t.Fatal(err)
+	}
+	<-frozen
+	tool := handle(t, s)
+	closing := startFence(t, tool, "mem://there")
+	awaitAnnouncement(s)
+	if err := advanceUntil(t, s, closing); err != nil {
+		t.Fatal(err)
+	}
+	recordMove(t, tool)
+	answered := make(chan error, 1)
+	before := s.Calls("GetItem")
+	go func() {
+		_, err := b.Read(t.Context(), storage.StrongConsistency, box("a", nil).GetId())
+		answered <- err
+	}()
+	for s.Calls("GetItem") == before {
+		<-time.After(time.Millisecond)
+	}
+	<-time.After(50 * time.Millisecond) // the read has its answer, and waits for the permission
+	close(thaw)
+	if err := <-answered; !errors.Is(err, storage.ErrMoved) {
+		t.Errorf("a strong read of a store that has moved returned %v", err)
+	}
 }
 
 // Strong reads of an open store need no further request while the handle's permission to write is valid.

@@ -15,10 +15,11 @@ import (
 // Clock is AWS's clock: the date of its last answer plus the local time that has passed since. The local clock may be wrong by any
 // amount; only its rate counts.
 type Clock struct {
-	mu    sync.Mutex
-	local func() time.Time
-	date  time.Time // of an answer; zero before the first
-	read  time.Time // by the local clock
+	mu     sync.Mutex
+	local  func() time.Time
+	date   time.Time // of the answer that was processed last; zero before the first
+	read   time.Time // by the local clock
+	latest time.Time // the latest date of all answers
 }
 
 // NewClock returns a clock that uses the local one until the first answer.
@@ -32,14 +33,17 @@ func (c *Clock) SetLocal(now func() time.Time) {
 }
 
 // Now returns AWS's time. It is never ahead of the true time, and lags behind it by at most a second (dates have whole seconds) plus
-// the delay between an answer and its processing.
+// the delay between an answer and its processing. It is never before the date of an answer that was processed already.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.date.IsZero() {
 		return c.local()
 	}
-	return c.date.Add(max(0, c.local().Sub(c.read)))
+	if now := c.date.Add(max(0, c.local().Sub(c.read))); now.After(c.latest) {
+		return now
+	}
+	return c.latest
 }
 
 // Observe takes the date from the metadata of an answer and returns it: AWS's time when it gave this answer, regardless of when the
@@ -48,6 +52,9 @@ func (c *Clock) Observe(answer middleware.Metadata) time.Time {
 	if date, ok := awsmiddleware.GetServerTime(answer); ok {
 		c.mu.Lock()
 		c.date, c.read = date, c.local()
+		if date.After(c.latest) {
+			c.latest = date
+		}
 		c.mu.Unlock()
 		return date
 	}
