@@ -80,6 +80,18 @@ func (b *Backend[P]) withTimeout(ctx context.Context) (context.Context, context.
 	return context.WithTimeout(ctx, b.opts.Timeout)
 }
 
+// readMove reads the fence, and returns the error of a strong read of a store that has moved.
+func (b *Backend[P]) readMove(ctx context.Context) error {
+	m, moves := b.driver.(driver.Mover)
+	if !moves {
+		return nil
+	}
+	ctx, done := b.withTimeout(ctx)
+	defer done()
+	state, err := m.Fence(ctx)
+	return cmp.Or(err, state.ReadError(ctx))
+}
+
 // feedSource returns the driver's Source with cursors. It is a Prover if the driver's Source is. Its Run ends when the store has moved, if
 // the driver can prove that all changes were published.
 func feedSource[P any](b *Backend[P]) feed.Source[P] {

@@ -144,15 +144,3 @@ func unlessMoved[T any](ctx context.Context, readMove func(ctx context.Context) 
 	result, err := read(ctx)
 	return result, cmp.Or(err, <-moved)
 }
-
-// readMove reads the fence, and returns the error of a strong read of a store that has moved.
-func (b *Backend[P]) readMove(ctx context.Context) error {
-	m, moves := b.driver.(driver.Mover)
-	if !moves {
-		return nil
-	}
-	ctx, done := b.withTimeout(ctx)
-	defer done()
-	state, err := m.Fence(ctx)
-	return cmp.Or(err, state.ReadError(ctx))
-}
