@@ -156,7 +156,7 @@ func (r *registry) refresh(ctx context.Context) error {
 	return nil
 }
 
-// checkStore compares the store's description with the one at opening.
+// checkStore returns an error if another store has replaced the table's since it was opened.
 func (r *registry) checkStore(it item) error {
 	if !bytes.Equal(it.bytes(attrStoreID), r.store[:]) {
 		return errOtherStore

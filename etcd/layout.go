@@ -233,8 +233,8 @@ func (l *layout) keyRange(f *key.Filter) (from, to []byte) {
 	return from, key.PrefixEnd(from)
 }
 
-// fenceKey holds the driver.Fence of a closed store. Each transaction that changes resources checks that fenceKey does not exist, or that
-// it has the revision at which it admits the transaction's guard.
+// fenceKey holds the driver.Fence of a closed store. A transaction that changes resources succeeds only if fenceKey does
+// not exist, or has the revision at which it admits the guard of the transaction. Strong reads get its value in the same transaction.
 func (l *layout) fenceKey() string { return string(l.meta) + "moved" }
 
 // epochKey is written whenever the fence is set or removed, and never deleted. Its mod revision is the epoch of the fence. Each change of

@@ -31,7 +31,7 @@ type Step struct {
 	Oldest int
 	// Lock names the locks that the step takes, and the statements that wait for them.
 	Lock string
-	// Duration is "constant", or names what the duration grows with.
+	// Duration is "constant", or names the table or setting that determines how long the step takes.
 	Duration string
 	// SQL is the text that is executed.
 	SQL string

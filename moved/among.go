@@ -9,8 +9,7 @@ import (
 	"github.com/ashlar-dev/storage/migrate"
 )
 
-// Among returns a Resolve that opens one of several stores: the one at the URL that has the target's name. The URLs have the credentials that
-// the error lacks. The tool that moves the store must use the same host, path and parameters.
+// Among returns a Resolve that opens the store whose URL has the target's name. The error of a move contains no credentials, so the URLs must. The tool that moves the store must use the same host, path and parameters.
 func Among(urls ...string) Resolve {
 	return func(ctx context.Context, to *storage.MovedError) (storage.Backend, error) {
 		name, _, _ := strings.Cut(to.Target, " (store ") // the tool appends the beginning of the target's identity

@@ -47,7 +47,7 @@ func (p textByteaPlan) Scan(text []byte, target any) error {
 
 var errBytea = errors.New("malformed bytea in the format escape")
 
-// unescapeBytea decodes the format escape: a backslash precedes another one, or three octal digits.
+// unescapeBytea decodes the format escape. There, two backslashes are one byte, and so are a backslash and three octal digits.
 func unescapeBytea(text []byte) ([]byte, error) {
 	data := make([]byte, 0, len(text))
 	for len(text) > 0 {

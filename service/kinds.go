@@ -18,8 +18,8 @@ import (
 const maxKinds = 256
 
 // Kinds returns kind if it is stored in a group, otherwise the stored kinds that are valid names, that equal it when upper and lower case are ignored,
-// and that the caller may list in the tenancy. It returns none of those on a store without history, and if the group has more than 256 kinds: one of
-// the others might be the only other one. The outgoing metadata of ctx identifies the caller, as with Client. It is for package web.
+// and that the caller may list in the tenancy. It returns none of those on a store without history, and if the group has more than 256 kinds, because it
+// does not look at the others. The outgoing metadata of ctx identifies the caller, as with Client. It is for package web.
 func (s *Server) Kinds(ctx context.Context, group, kind string, tenancy *resourcepb.Tenancy) (found []string, err error) {
 	h, ok := storage.As[history.Historian](s.backend)
 	if !ok {

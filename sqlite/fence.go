@@ -9,8 +9,8 @@ import (
 )
 
 // A strong read of a store that has moved must fail, but a read of the fence in each of them would cost a tenth of a read. Instead, each
-// change of the fence also changes the schema. SQLite compares the schema in each snapshot with the one for which a statement was
-// compiled, and compiles it again if they differ. So the fence is as it was, unless the statement has been compiled again.
+// change of the fence also changes the schema. In each snapshot, SQLite compiles a statement again if the
+// schema has changed. So the fence is as it was, unless the statement has been compiled again.
 
 // checkMoved returns the error of a strong read if the store has moved. The statement has read the data. The fence may be read after it: until
 // the store has moved, the state is the newest.

@@ -52,7 +52,7 @@ func damagedStore(t *testing.T) *runner {
 	return c
 }
 
-// fsck reports every damaged resource. On request it writes what was stored to a file, and deletes them.
+// fsck reports every damaged resource. With --quarantine it moves the stored bytes to a file.
 func TestFsck(t *testing.T) {
 	t.Parallel()
 	c := damagedStore(t)

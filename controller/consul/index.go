@@ -74,7 +74,7 @@ func DecodedMultiIndexer[T proto.Message](name string, args FromArgs, from Multi
 	})
 }
 
-// BoundReferences is a payload that lists the resources from which it was computed.
+// BoundReferences is a computed payload that lists its inputs.
 type BoundReferences interface {
 	proto.Message
 	GetBoundReferences() []*resourcepb.Reference

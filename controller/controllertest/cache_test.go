@@ -73,7 +73,7 @@ func TestRegisterChecksTheNamesOfIndexes(t *testing.T) {
 	}
 }
 
-// Each reader of the cache owns what it gets: changing it harms no other reader.
+// A reader of the cache may change what it gets. No other reader sees the change.
 func TestReadersOfTheCacheShareNothing(t *testing.T) {
 	t.Parallel()
 	Run(t, nil, func(e *Env) {

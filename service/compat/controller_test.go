@@ -7,13 +7,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/hashicorp/consul/proto-public/pbresource"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashlar-dev/storage/controller"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/service/compat/foo"
 	"github.com/ashlar-dev/storage/service/compat/foopb"
@@ -50,22 +50,20 @@ func TestPortedController(t *testing.T) {
 		bar := theirs(foopb.BarType, "bar")
 		expect := func(want string) {
 			t.Helper()
-			got := ""
-			for ; ctx.Err() == nil && got != want; time.Sleep(5 * time.Millisecond) {
+			fixture.Eventually(t, want, func() bool {
 				rsp, err := s.Read(ctx, &pbresource.ReadRequest{Id: bar})
 				if err != nil {
 					t.Fatal(err)
 				}
 				status := rsp.GetResource().GetStatus()["consul.io/bar"]
-				if got = ""; status.GetObservedGeneration() == rsp.GetResource().GetGeneration() {
+				got := ""
+				if status.GetObservedGeneration() == rsp.GetResource().GetGeneration() {
 					for _, c := range status.GetConditions() {
 						got += c.GetReason() + c.GetResource().GetName() + " "
 					}
 				}
-			}
-			if got != want {
-				t.Fatalf("the conditions are %q, expected %q", got, want)
-			}
+				return got == want
+			})
 		}
 		write(bar, &foopb.Bar{Baz: "hello", FooName: "foo", Qux: &resourcepb.ID{
 			Type: foopb.FooType, Tenancy: &resourcepb.Tenancy{Partition: "default", Namespace: "default"}, Name: "qux",

@@ -75,7 +75,7 @@ func record(ctx context.Context, rt controller.Runtime, k controller.Kind[*wrapp
 	if err := failSometimes(); err != nil {
 		return err
 	}
-	time.Sleep(rand.N(50 * time.Millisecond))
+	pause(context.WithoutCancel(ctx), rand.N(50*time.Millisecond))
 	_, err := k.Apply(context.WithoutCancel(ctx), rt, &typed.Object[*wrapperspb.StringValue]{
 		ID: k.ID(tenancy, o.ID.GetName()), Owner: o.ID, Metadata: map[string]string{epochKey: strconv.FormatInt(rt.Epoch, 10)}, Data: wrapperspb.String(text),
 	})

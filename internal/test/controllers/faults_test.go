@@ -86,7 +86,7 @@ func (tr trial) run(t *testing.T) {
 	}
 
 	fill(t, server.Client())
-	awaitResult(t, backend)
+	awaitResult(t, backend, "the start")
 	work, endWork := context.WithTimeout(ctx, duration(t))
 	defer endWork()
 	var working sync.WaitGroup
@@ -95,7 +95,7 @@ func (tr trial) run(t *testing.T) {
 	working.Go(func() { disturbProcesses(work, t, processes) })
 	working.Wait()
 
-	awaitResult(t, backend)
+	awaitResult(t, backend, "the last fault")
 	for _, p := range processes {
 		if err := p.stop(); err != nil {
 			t.Errorf("a process that was stopped in order: %v", err)
@@ -213,10 +213,12 @@ func disturbProcesses(ctx context.Context, t *testing.T, processes []*process) {
 	}
 }
 
-// awaitResult waits until each resource was reconciled at its last version.
-func awaitResult(t *testing.T, backend storage.Backend) {
+// awaitResult waits until each resource was reconciled at its last version, after an event that it names in its failure.
+func awaitResult(t *testing.T, backend storage.Backend, event string) {
 	var found []string
-	for end := time.Now().Add(maxWait); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	ctx, cancel := context.WithTimeout(t.Context(), maxWait)
+	defer cancel()
+	for ; ctx.Err() == nil; pause(ctx, 50*time.Millisecond) {
 		stored := map[string][]object{}
 		var err error
 		for _, k := range []controller.Kind[*wrapperspb.StringValue]{lists, items, reports, marks} {
@@ -241,7 +243,7 @@ func awaitResult(t *testing.T, backend storage.Backend) {
 			}
 		}
 	}
-	t.Errorf("not within %v after the last fault:\n%s", maxWait, strings.Join(found, "\n"))
+	t.Errorf("not within %v after %s:\n%s", maxWait, event, strings.Join(found, "\n"))
 }
 
 // observer watches the writes of a controller and checks their epochs.

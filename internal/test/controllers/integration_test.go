@@ -3,12 +3,9 @@
 package controllers
 
 import (
-	"net/url"
-	"strings"
 	"testing"
 
 	"github.com/ashlar-dev/storage/conformance/faults"
-	"github.com/ashlar-dev/storage/conformance/faults/proxy"
 	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/internal/test/torture"
 	_ "github.com/ashlar-dev/storage/postgres"
@@ -22,15 +19,7 @@ func TestMain(m *testing.M) {
 // proxied returns a trial on a store at a URL, whose processes connect to the server through a proxy with faults.
 func proxied(t *testing.T, storeURL, addr string, patterns ...string) trial {
 	t.Helper()
-	link, err := proxy.New(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(link.Close)
-	through := strings.NewReplacer(addr, link.Addr(), url.QueryEscape(addr), url.QueryEscape(link.Addr())).Replace(storeURL)
-	if through == storeURL {
-		t.Fatalf("%s is not in the store's URL", addr)
-	}
+	link, through := torture.Through(t, storeURL, addr)
 	return trial{url: storeURL, processURL: through, faults: faults.Connection(link, patterns...)}
 }
 

@@ -49,7 +49,7 @@ func runProcess(url string) (err error) {
 		if ctx.Err() != nil {
 			return nil
 		}
-		time.Sleep(50 * time.Millisecond)
+		pause(ctx, 50*time.Millisecond)
 	}
 	m := controller.NewManager(service.New(backend, registry.NewOpen(registry.Type{}), nil).Client(), &controller.Options{
 		Leases: backend, LeaseTTL: leaseTTL, Logger: slog.New(slog.DiscardHandler),

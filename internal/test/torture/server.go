@@ -13,20 +13,27 @@ import (
 	"github.com/ashlar-dev/storage/conformance/faults/proxy"
 )
 
-// Proxied returns a harness for a store at storeURL whose server has the address addr. Handles connect through a proxy that
-// breaks connections, except for the undisturbed one. Every other handle is in a process of its own. patterns identify
-// requests, as in faults.Connection.
-func Proxied(t testing.TB, storeURL, addr string, patterns ...string) faults.Harness {
+// Through starts a proxy for the server at an address, and returns it with the URL of a store through it.
+func Through(t testing.TB, storeURL, addr string) (link *proxy.Proxy, through string) {
 	t.Helper()
 	link, err := proxy.New(addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(link.Close)
-	through := strings.NewReplacer(addr, link.Addr(), url.QueryEscape(addr), url.QueryEscape(link.Addr())).Replace(storeURL)
+	through = strings.NewReplacer(addr, link.Addr(), url.QueryEscape(addr), url.QueryEscape(link.Addr())).Replace(storeURL)
 	if through == storeURL {
 		t.Fatalf("%s is not in the store's URL", addr)
 	}
+	return link, through
+}
+
+// Proxied returns a harness for a store at storeURL whose server has the address addr. Handles connect through a proxy that
+// breaks connections, except for the undisturbed one. Every other handle is in a process of its own. patterns identify
+// requests, as in faults.Connection.
+func Proxied(t testing.TB, storeURL, addr string, patterns ...string) faults.Harness {
+	t.Helper()
+	link, through := Through(t, storeURL, addr)
 	open, processes := Opener(through), faults.NewProcesses(through)
 	opened := 0
 	return faults.Harness{

@@ -5,29 +5,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/linefile"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
-
-var errFull = errors.New("no space left on device")
-
-// fullDisk has room for a number of bytes.
-type fullDisk struct {
-	bytes.Buffer
-	room int
-}
-
-// Write writes as much as there is room for.
-func (f *fullDisk) Write(b []byte) (int, error) {
-	n := min(f.room, len(b))
-	f.room -= n
-	f.Buffer.Write(b[:n])
-	if n < len(b) {
-		return n, errFull
-	}
-	return n, nil
-}
 
 // A line that was written in part is followed by whole lines.
 func TestLinesAfterShortWrite(t *testing.T) {
@@ -35,18 +18,18 @@ func TestLinesAfterShortWrite(t *testing.T) {
 	for room, want := range map[int]string{
 		0: "next\nlast\n", 1: "f\nnext\nlast\n", 5: "first\nnext\nlast\n", 6: "first\nnext\nlast\n",
 	} {
-		disk := &fullDisk{room: room}
+		disk := &fixture.Disk{Room: room}
 		f := linefile.New(disk)
-		if err := f.Append([]byte("first")); room < 6 && !errors.Is(err, errFull) {
+		if err := f.Append([]byte("first")); room < 6 && !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("room for %d bytes: %v", room, err)
 		}
 		for _, more := range []int{0, 1} { // an empty line end may be written before the disk is full again
-			disk.room = more
-			if err := f.Append(nil); more == 0 && !errors.Is(err, errFull) {
+			disk.Room = more
+			if err := f.Append(nil); more == 0 && !errors.Is(err, syscall.ENOSPC) {
 				t.Error(err)
 			}
 		}
-		disk.room = 1000
+		disk.Room = 1000
 		for _, line := range []string{"next", "last"} {
 			if err := f.Append([]byte(line)); err != nil {
 				t.Error(err)

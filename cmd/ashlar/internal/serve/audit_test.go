@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/service"
 	"github.com/ashlar-dev/storage/service/registry"
@@ -92,27 +92,10 @@ func TestAuditLogBoundsIDs(t *testing.T) {
 	}
 }
 
-// fullDisk is a disk that is full after a number of bytes, until it is emptied.
-type fullDisk struct {
-	bytes.Buffer
-	room int
-}
-
-// Write writes as much as there is room for.
-func (f *fullDisk) Write(b []byte) (int, error) {
-	n := min(f.room, len(b))
-	f.room -= n
-	f.Buffer.Write(b[:n])
-	if n < len(b) {
-		return n, syscall.ENOSPC
-	}
-	return n, nil
-}
-
 // A record that was written in part, because the disk was full, does not damage the next one. The server's log names the lost call.
 func TestAuditLogAfterFullDisk(t *testing.T) {
 	t.Parallel()
-	out := &fullDisk{room: 20}
+	out := &fixture.Disk{Room: 20}
 	var log bytes.Buffer
 	a, err := newAuditLog(&Config{Audit: "-", Out: out, Logger: slog.New(slog.NewTextHandler(&log, nil))}, registry.NewOpen(registry.Type{}))
 	if err != nil {
@@ -122,7 +105,7 @@ func TestAuditLogAfterFullDisk(t *testing.T) {
 		a.record(t.Context(), &service.Mutation{Method: "Write", ID: &resourcepb.ID{Type: &resourcepb.Type{Group: "demo", GroupVersion: "v1", Kind: "Album"}, Name: name}})
 	}
 	record("lost")
-	out.room = 1 << 20
+	out.Room = 1 << 20
 	record("next")
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	var entry auditEntry
