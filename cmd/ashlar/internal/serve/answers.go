@@ -158,13 +158,18 @@ func answersWrite(m proto.Message) bool {
 	return false
 }
 
-// isList reports whether a request is for a list.
-func isList(request any) bool {
-	switch request.(type) {
-	case *resourcepb.ListRequest, *resourcepb.ListByOwnerRequest, *resourcepb.ListAtRequest:
-		return true
+// turnsOf returns the number of turns for a request, 0 unless it is for a list. The answer to a list without a limit can have maxList bytes.
+func turnsOf(request any) int64 {
+	switch r := request.(type) {
+	case *resourcepb.ListAtRequest:
+		return 1
+	case interface{ GetLimit() int32 }: // ListRequest and ListByOwnerRequest
+		if r.GetLimit() == 0 {
+			return maxList / maxTurn
+		}
+		return 1
 	}
-	return false
+	return 0
 }
 
 // hasSnapshot reports whether a request of a stream is for resources or changes that are stored already.
@@ -191,16 +196,32 @@ func endsSnapshot(message any) bool {
 	return false
 }
 
+// read waits for the turns of a list or snapshot. It refuses one whose answer would probably be refused after it was read.
+func (a *answers) read(ctx context.Context, caller string, n int64) (release func(), err error) {
+	if err := a.budget.check(caller, maxTurn); err != nil {
+		return nil, err
+	}
+	release, err = a.turns.take(ctx, caller, n)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.budget.check(caller, maxTurn); err != nil { // another call can have used it
+		release()
+		return nil, err
+	}
+	return release, nil
+}
+
 func (a *answers) unary(ctx context.Context, req any, call *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	out, ok := ctx.Value(answerKey{}).(*answer)
 	if !ok || isProbe(call.FullMethod) { // a probe must not fail because clients do not read
 		return next(ctx, req)
 	}
-	if err := a.budget.check(out.caller); err != nil {
+	if err := a.budget.check(out.caller, 1); err != nil {
 		return nil, err
 	}
-	if isList(req) {
-		release, err := a.turns.take(ctx, out.caller)
+	if n := turnsOf(req); n > 0 {
+		release, err := a.read(ctx, out.caller, n)
 		if err != nil {
 			return nil, err
 		}
@@ -247,7 +268,7 @@ func (s *answerStream) endTurn() {
 func (s *answerStream) RecvMsg(m any) error {
 	err := s.ServerStream.RecvMsg(m)
 	if err == nil && s.release == nil && hasSnapshot(m) {
-		s.release, err = s.out.all.turns.take(s.Context(), s.out.caller)
+		s.release, err = s.out.all.read(s.Context(), s.out.caller, 1)
 	}
 	return err
 }

@@ -175,6 +175,60 @@ func TestAnswersBeyondBudget(t *testing.T) {
 	}
 }
 
+// A list or watch is refused before it is read if its answer would probably be refused.
+func TestListsNearBudget(t *testing.T) {
+	t.Parallel()
+	f := newAnswersFixture(t, 64<<20, time.Hour)
+	c := resourcegrpc.NewResourceServiceClient(f.client)
+	if err := f.answers.budget.reserve("", 61<<20, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(t.Context(), &resourcepb.ReadRequest{Id: f.id}); err != nil {
+		t.Errorf("a read within the budget: %v", err)
+	}
+	request := &resourcepb.ListRequest{Type: f.id.GetType(), Tenancy: f.id.GetTenancy(), Limit: 1}
+	if _, err := c.List(t.Context(), request); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a list near the budget: %v", err)
+	}
+	w, err := c.WatchList(t.Context(), &resourcepb.WatchListRequest{Type: f.id.GetType()})
+	if err == nil {
+		_, err = w.Recv()
+	}
+	if status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a watch near the budget: %v", err)
+	}
+	f.answers.budget.release("", 61<<20)
+	if _, err := c.List(t.Context(), request); err != nil {
+		t.Errorf("a list within the budget: %v", err)
+	}
+}
+
+// A list without a limit takes several turns, because it may hold several times the bytes of a page.
+func TestTurnsOfUnlimitedList(t *testing.T) {
+	t.Parallel()
+	f := newAnswersFixture(t, 64<<20, time.Hour)
+	f.answers.turns = newTurns(4, false)
+	c := resourcegrpc.NewResourceServiceClient(f.client)
+	release, err := f.answers.turns.take(t.Context(), "", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := &resourcepb.ListRequest{Type: f.id.GetType(), Tenancy: f.id.GetTenancy(), Limit: 1}
+	if _, err := c.List(t.Context(), request); err != nil {
+		t.Errorf("a page beside a list: %v", err)
+	}
+	request.Limit = 0
+	waiting, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer stop()
+	if _, err := c.List(waiting, request); status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("a list without a limit beside a list: %v", err)
+	}
+	release()
+	if _, err := c.List(t.Context(), request); err != nil {
+		t.Errorf("a list without a limit: %v", err)
+	}
+}
+
 // A list waits while the snapshot of an unread watch has the only turn, and is served when the client of the watch is disconnected or the
 // snapshot has ended.
 func TestTurns(t *testing.T) {

@@ -30,11 +30,11 @@ func newBudget(total int64, tokens bool) *budget {
 // errUnread refuses an answer beyond the budget.
 var errUnread = status.Error(codes.ResourceExhausted, "too many bytes of answers wait for their clients: list in smaller pages, or retry later")
 
-// check fails with ResourceExhausted if a caller has used up the budget.
-func (b *budget) check(caller string) error {
+// check fails with ResourceExhausted if an answer of some bytes to a caller exceeded the budget.
+func (b *budget) check(caller string, bytes int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.used >= b.total || b.callers[caller] >= b.each {
+	if b.used+bytes > b.total || b.callers[caller]+bytes > b.each {
 		return errUnread
 	}
 	return nil

@@ -22,7 +22,7 @@ type turn struct {
 
 func (t *turn) take(ctx context.Context) (err error) {
 	if t.release == nil {
-		t.release, err = t.turns.take(ctx, t.caller)
+		t.release, err = t.turns.take(ctx, t.caller, 1)
 	}
 	return err
 }

@@ -132,7 +132,7 @@ func TestTurnsOfThePast(t *testing.T) {
 		withTurn(*s.api.Load(), s.turns, s.callerOf).ServeHTTP(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil))
 		return answer.Code
 	}
-	release, err := s.turns.take(t.Context(), "")
+	release, err := s.turns.take(t.Context(), "", 1)
 	if err != nil {
 		t.Fatal(err)
 	}

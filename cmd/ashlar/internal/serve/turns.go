@@ -8,8 +8,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// maxTurns is the number of lists and snapshots of watches that are read at once. Each holds some MiB of resources.
-const maxTurns = 64
+// maxTurns is the number of turns. A list or snapshot takes one for each maxTurn bytes of resources that it holds at most.
+const (
+	maxTurns = 64
+	maxTurn  = 4 << 20
+)
 
 // turns bounds the number of lists and snapshots that are read at once, of all callers together and of each caller. Further ones wait.
 type turns struct {
@@ -29,19 +32,20 @@ func newTurns(total int64, tokens bool) *turns {
 	return t
 }
 
-// take waits for a turn of a caller. It fails if ctx ends before. release ends the turn, once.
-func (t *turns) take(ctx context.Context, caller string) (release func(), err error) {
+// take waits for n turns of a caller, or for all of the caller's if these are fewer. It fails if ctx ends before. release ends them, once.
+func (t *turns) take(ctx context.Context, caller string, n int64) (release func(), err error) {
+	n = min(n, t.each)
 	own := t.caller(caller)
-	if err := own.Acquire(ctx, 1); err != nil {
+	if err := own.Acquire(ctx, n); err != nil {
 		return nil, status.FromContextError(err).Err()
 	}
-	if err := t.total.Acquire(ctx, 1); err != nil {
-		own.Release(1)
+	if err := t.total.Acquire(ctx, n); err != nil {
+		own.Release(n)
 		return nil, status.FromContextError(err).Err()
 	}
 	return sync.OnceFunc(func() {
-		t.total.Release(1)
-		own.Release(1)
+		t.total.Release(n)
+		own.Release(n)
 	}), nil
 }
 
