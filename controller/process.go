@@ -71,8 +71,15 @@ func (p *process) run(ctx context.Context) {
 	}
 }
 
-// round renews the lease, updates the record and lists the live processes once. It returns the lease, nil if there is none.
+// round renews the record of this process and lists the live processes once. It returns the lease of the record, nil if there is none. A process
+// that cannot renew its record needs the list all the same: it must know which shards are left to it.
 func (p *process) round(ctx context.Context, keeper *lease.Keeper, session *lease.Lease) (*lease.Lease, error) {
+	session, err := p.renewRecord(ctx, keeper, session)
+	return session, errors.Join(err, p.listMembers(ctx))
+}
+
+// renewRecord renews the lease and updates the record.
+func (p *process) renewRecord(ctx context.Context, keeper *lease.Keeper, session *lease.Lease) (*lease.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.LeaseTTL)
 	defer cancel()
 	var err error
@@ -86,9 +93,6 @@ func (p *process) round(ctx context.Context, keeper *lease.Keeper, session *leas
 	}
 	if err == nil {
 		err = p.writeRecord(ctx, session)
-	}
-	if err == nil {
-		err = p.listMembers(ctx)
 	}
 	return session, err
 }
@@ -121,6 +125,8 @@ func (p *process) writeRecord(ctx context.Context, session *lease.Lease) error {
 
 // listMembers reads the records of all live processes.
 func (p *process) listMembers(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, p.opts.LeaseTTL)
+	defer cancel()
 	all, err := p.backend.List(ctx, storage.StrongConsistency, storage.UnversionedTypeFrom(ProcessType), lockTenancy, "")
 	if err != nil {
 		return err

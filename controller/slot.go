@@ -48,34 +48,40 @@ func (r *runner) acquire(ctx context.Context, elector *lease.Elector, number int
 	if r.controller.placement.shards == 1 {
 		return elector.Campaign(ctx)
 	}
-	freeSince := time.Time{}
+	var last lease.State
+	var since time.Time // when the lease first had the last state
 	for ctx.Err() == nil {
 		tick := r.process.tick()
 		if wanted, _ := r.process.isWantedHolder(r.controller.name, number); wanted {
-			return r.campaignWhileWanted(ctx, elector, number)
+			// The campaign goes on for a moment after this process was wanted: if processes come and go, another one may never campaign long enough
+			// to find that the holder is dead.
+			return campaignUntil(ctx, elector, func(ctx context.Context) { r.awaitUnwanted(ctx, number, r.opts.LeaseTTL) })
 		}
-		// The wanted process may be unable to acquire the lease.
-		holder, _, err := elector.Holder(ctx)
+		// The wanted process may be unable to acquire the lease. It has had the time to do so if a free lease, or one whose holder sends no
+		// heartbeats, has not changed for longer than the wanted process must wait.
+		limit := r.opts.LeaseTTL
+		if last.Holder != "" {
+			limit *= 3
+		}
+		state, err := elector.State(ctx)
 		switch {
-		case err != nil || holder != "":
-			freeSince = time.Time{}
-		case freeSince.IsZero():
-			freeSince = time.Now()
-		case time.Since(freeSince) > r.opts.LeaseTTL:
-			return elector.Campaign(ctx)
+		case err != nil || since.IsZero() || state != last:
+			last, since = state, time.Now()
+		case time.Since(since) > limit:
+			return campaignUntil(ctx, elector, func(ctx context.Context) { sleep(ctx, 3*r.opts.LeaseTTL) })
 		}
 		r.process.awaitTick(ctx, tick)
 	}
 	return nil, nil
 }
 
-// campaignWhileWanted competes for a shard until another process is its wanted holder.
-func (r *runner) campaignWhileWanted(ctx context.Context, elector *lease.Elector, number int) (*lease.Tenure, error) {
+// campaignUntil competes for a lease until wait returns.
+func campaignUntil(ctx context.Context, elector *lease.Elector, wait func(context.Context)) (*lease.Tenure, error) {
 	campaignCtx, cancel := context.WithCancel(ctx)
-	var watching sync.WaitGroup
-	defer watching.Wait()
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
 	defer cancel()
-	watching.Go(func() { r.awaitUnwanted(campaignCtx, number, 0); cancel() })
+	waiting.Go(func() { wait(campaignCtx); cancel() })
 	tenure, err := elector.Campaign(campaignCtx)
 	if campaignCtx.Err() != nil {
 		err = nil

@@ -78,6 +78,22 @@ func (e *Elector) Holder(ctx context.Context) (holder string, epoch int64, err e
 	return r.holder, r.epoch, nil
 }
 
+// State is the stored state of a lock. A later state with a live holder differs: the holder sends a heartbeat every third of the time to live.
+type State struct {
+	Holder    string // as returned by Holder
+	Epoch     int64  // of the latest tenure, 0 for none
+	Heartbeat string // version of the latest heartbeat, "" for none
+}
+
+// State returns the stored state of the lock.
+func (e *Elector) State(ctx context.Context) (State, error) {
+	r, err := e.read(ctx)
+	if err != nil {
+		return State{}, err
+	}
+	return State{r.holder, r.epoch, r.heartbeat.GetVersion()}, nil
+}
+
 // newHolderName returns a name that is unique among all candidates.
 func (e *Elector) newHolderName() string {
 	unique := ulid.Make().String()

@@ -2,15 +2,19 @@ package controllertest_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/ashlar-dev/storage/controller"
 	"github.com/ashlar-dev/storage/controller/controllertest"
+	"github.com/ashlar-dev/storage/lease"
+	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // shards is large, so that each of three processes has some. The probability of an idle process is 1 in 100 million.
@@ -80,4 +84,54 @@ func TestShardsFollowTheLiveProcesses(t *testing.T) {
 			t.Errorf("sets by process: %v, expected none at the killed one", by)
 		}
 	})
+}
+
+// A process that neither takes leases nor dies is the wanted holder of some shards. The other processes serve them, also after the death of one.
+func TestWantedProcessTakesNoLease(t *testing.T) {
+	t.Parallel()
+	controllertest.Run(t, nil, func(e *controllertest.Env) {
+		const n = 300
+		idle := recordIdleProcess(t, e, "sets")
+		defer idle()
+		r := &reconciledBy{last: map[string]string{}}
+		first := e.Manager(nil, r.controller("first"))
+		time.Sleep(3 * time.Minute)
+		e.Manager(nil, r.controller("second"))
+		first.Kill()
+		for i := range n {
+			e.Put(controllertest.ID(setType, "set-%d", i), wrapperspb.UInt32(1))
+		}
+		time.Sleep(3 * time.Minute)
+		r.check(t, n, 1)
+	})
+}
+
+// recordIdleProcess stores the record of a live process that runs a controller and takes no lease.
+func recordIdleProcess(t *testing.T, e *controllertest.Env, name string) (stop func()) {
+	t.Helper()
+	tenancy := &resourcepb.Tenancy{Partition: "default", Namespace: "default"}
+	keeper, err := lease.NewKeeper(e.Backend, tenancy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := keeper.Grant(t.Context(), "idle", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := json.Marshal([]controller.Status{{Controller: name}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := anypb.New(wrapperspb.Bytes(encoded))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = e.Backend.WriteCAS(t.Context(), &resourcepb.Resource{
+		Id:    &resourcepb.ID{Type: controller.ProcessType, Tenancy: tenancy, Name: "idle", Uid: "idle"},
+		Owner: session.Owner(), Generation: "1", Data: data,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keeper.Close
 }
