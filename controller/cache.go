@@ -11,6 +11,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/codec"
+	"github.com/ashlar-dev/storage/internal/replica"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -64,7 +65,7 @@ func (c *cache) rows(t *resourcepb.Type, index string, args []any) (iter.Seq[*ro
 		k.Group, k.Kind = t.GetGroup(), t.GetKind()
 		return c.rowsByID(t, k)
 	}
-	i, k, isPrefix, err := c.indexQuery(t, index, args)
+	view, k, isPrefix, err := c.indexQuery(t, index, args)
 	if err != nil {
 		return nil, err
 	}
@@ -73,20 +74,27 @@ func (c *cache) rows(t *resourcepb.Type, index string, args []any) (iter.Seq[*ro
 	if isPrefix {
 		to = string(key.PrefixEnd([]byte(from)))
 	}
-	return i.copy.View().Between(from, to), nil
+	return view.Between(from, to), nil
 }
 
-// indexQuery returns the informer of a type, and what the query of one of its indexes returns.
-func (c *cache) indexQuery(t *resourcepb.Type, index string, args []any) (i *informer, k string, isPrefix bool, err error) {
-	if i, err = c.informerOf(t); err != nil {
+// indexQuery returns a view of the resources of a type, and what the query of one of its indexes returns. It fails if the index lacks a resource: a
+// reconciler that misses a resource could create it again.
+func (c *cache) indexQuery(t *resourcepb.Type, index string, args []any) (view *replica.View[*entry], k string, isPrefix bool, err error) {
+	i, err := c.informerOf(t)
+	if err != nil {
 		return nil, "", false, err
 	}
 	at := slices.IndexFunc(i.indexes, func(x *Index) bool { return x.name == index })
 	if at < 0 {
 		return nil, "", false, fmt.Errorf("the type %s has no index %q", typeName(t), index)
 	}
+	view = i.copy.View()
+	lacking := failureKey(index)
+	for r := range view.Between(lacking, lacking+"\x00") {
+		return nil, "", false, fmt.Errorf("the index %q of the type %s lacks the resource %s: the function of the index panics for it", index, typeName(t), r.Key)
+	}
 	k, isPrefix, err = i.indexes[at].query(args)
-	return i, k, isPrefix, err
+	return view, k, isPrefix, err
 }
 
 // rowsByID returns the row of a complete id, and the rows of a tenancy for an id without a name.
@@ -116,12 +124,11 @@ func (c *cache) parents(t *resourcepb.Type, index string, args []any) (iter.Seq[
 	if index == IDIndex {
 		return c.rows(t, index, args)
 	}
-	i, k, _, err := c.indexQuery(t, index, args)
+	view, k, _, err := c.indexQuery(t, index, args)
 	if err != nil {
 		return nil, err
 	}
 	return func(yield func(*row) bool) {
-		view := i.copy.View()
 		for n := range len(k) + 1 {
 			at := indexKey(index, k[:n])
 			for r := range view.Between(at, at+"\x00") {

@@ -33,7 +33,8 @@ type Index struct {
 func (i *Index) Name() string { return i.name }
 
 // NewIndex returns an index. A function derives the keys from a resource: it must always return the same keys for a resource, and must not modify
-// it. If it panics, the resource has no keys, and the panic is logged. query returns the key that the arguments of a query select.
+// it. If it panics, the panic is logged, and all reads through the index fail as long as the cache has the resource. query returns the key that the
+// arguments of a query select.
 func NewIndex(name string, keys func(*resourcepb.Resource) []string, query func(args ...any) (string, error)) *Index {
 	return &Index{name, keys, func(args []any) (string, bool, error) {
 		k, err := query(args...)

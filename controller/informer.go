@@ -43,6 +43,9 @@ type row = replica.Row[*entry]
 // indexKey returns the key of an index in the tree of all indexes of a type.
 func indexKey(index, k string) string { return index + "\x00" + k }
 
+// failureKey returns the key, in that tree, of the resources for which the function of an index panics. The name of an index has no NUL.
+func failureKey(index string) string { return "\x00" + index }
+
 // open opens the copy. It returns when the copy is complete.
 func (i *informer) open(ctx context.Context, client resourcegrpc.ResourceServiceClient) (err error) {
 	i.store = clientstore.New(client, i.typ, i.tenancy)
@@ -73,22 +76,24 @@ func (i *informer) openRetrying(ctx context.Context, client resourcegrpc.Resourc
 func (i *informer) entryOf(res *resourcepb.Resource) *entry {
 	e := &entry{res: res}
 	for _, index := range i.indexes {
-		for _, k := range i.keysOf(index, res) {
-			e.keys = append(e.keys, indexKey(index.name, k))
-		}
+		e.keys = append(e.keys, i.keysOf(index, res)...)
 	}
 	slices.Sort(e.keys)
 	e.keys = slices.Compact(e.keys)
 	return e
 }
 
-// keysOf returns the keys of a resource in an index, none if the function of the index panics.
+// keysOf returns the keys of a resource in an index, as they are in the tree. If the function of the index panics, the only key is [failureKey].
 func (i *informer) keysOf(index *Index, res *resourcepb.Resource) (keys []string) {
 	if err := protect(func() error { keys = index.keys(res); return nil }); err != nil {
-		i.log.Error("the function of an index failed; the index lacks a resource", "index", index.name, "resource", key.Of(res.GetId()).String(), "error", err)
-		return nil
+		i.log.Error("the function of an index panics; the index cannot be read", "index", index.name, "resource", key.Of(res.GetId()).String(), "error", err)
+		return []string{failureKey(index.name)}
 	}
-	return keys
+	all := make([]string, len(keys))
+	for n, k := range keys {
+		all[n] = indexKey(index.name, k)
+	}
+	return all
 }
 
 // barrier waits until the copy includes everything that was acknowledged, to any program, before the call.
