@@ -54,7 +54,7 @@ expect "a line for Deployments" 1 '^apps/Deployment  *5$' "$dir/types"
 say "ashlar list '*' -n boutique --limit 12"
 bin/ashlar list '*' -n boutique --limit 12 | tee "$dir/listed"
 expect "rows and a head" 13 . "$dir/listed"
-bin/ashlar list '*' -o json >"$dir/json"
+bin/ashlar list '*' -A -o json >"$dir/json"
 expect "resources in the list" "$total" '^{"id":{.*}$' "$dir/json"
 
 say "ashlar owned apps/Deployment storefront -n boutique --recursive"

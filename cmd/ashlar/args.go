@@ -57,20 +57,40 @@ func (t *tenancy) id(typ, name string) (*resourcepb.ID, error) {
 	}, nil
 }
 
-// filter holds the flags that select resources for list and watch.
+// filter holds the flags that select several resources.
 type filter struct {
 	tenancy
-	prefix string
-	limit  int
+	allNamespaces bool
+	prefix        string
+	limit         int
 }
 
+// wholeStore returns a filter that matches all resources.
+func wholeStore() filter {
+	return filter{tenancy: tenancy{partition: storage.Wildcard, namespace: storage.Wildcard}}
+}
+
+// flags adds the flags of a command for the resources of a type, in one namespace or, with -A, in all of them.
 func (f *filter) flags(cmd *cobra.Command, items string) {
-	f.tenancy.flags(cmd, storage.Wildcard)
+	f.tenancy.flags(cmd, cli.DefaultTenancy)
+	cmd.Flags().BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "all namespaces of the partition, instead of -n")
+	f.limits(cmd, items)
+}
+
+// limits adds the flags that restrict the output.
+func (f *filter) limits(cmd *cobra.Command, items string) {
 	cmd.Flags().StringVar(&f.prefix, "prefix", "", "only names with this prefix")
 	cmd.Flags().IntVar(&f.limit, "limit", 0, "maximum number of "+items+" (default: no limit)")
 }
 
-func (f *filter) check() error {
+// check checks the flags, and applies -A.
+func (f *filter) check(cmd *cobra.Command) error {
+	if f.allNamespaces {
+		if cmd.Flags().Changed("namespace") {
+			return cli.Usagef("-n and -A are mutually exclusive")
+		}
+		f.namespace = storage.Wildcard
+	}
 	if f.limit < 0 {
 		return cli.Usagef("--limit must be 0 or more, found %d", f.limit)
 	}
@@ -80,10 +100,11 @@ func (f *filter) check() error {
 // text describes the selection, for the end of a sentence.
 func (f *filter) text() string {
 	var parts []string
-	for _, part := range []struct{ name, value string }{{"partition", f.partition}, {"namespace", f.namespace}} {
-		if part.value != storage.Wildcard {
-			parts = append(parts, fmt.Sprintf("%s %s", part.name, cli.Printable(part.value)))
-		}
+	if f.partition != storage.Wildcard && f.partition != cli.DefaultTenancy {
+		parts = append(parts, "partition "+cli.Printable(f.partition))
+	}
+	if f.namespace != storage.Wildcard {
+		parts = append(parts, "namespace "+cli.Printable(f.namespace))
 	}
 	text := ""
 	if len(parts) > 0 {

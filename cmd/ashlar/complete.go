@@ -25,7 +25,7 @@ func completeTypes(a *cli.App) cobra.CompletionFunc {
 		}
 		var proposals []cobra.Completion
 		openExisting(cmd.Context(), a, func(ctx context.Context, backend storage.Backend) {
-			counts, err := countTypes(ctx, backend, filter{tenancy: tenancy{partition: storage.Wildcard, namespace: storage.Wildcard}})
+			counts, err := countTypes(ctx, backend, wholeStore())
 			if err != nil {
 				return
 			}

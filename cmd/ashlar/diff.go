@@ -24,17 +24,17 @@ func diffCommand(a *cli.App) *cobra.Command {
 revision. A resource that was changed and changed back is shown as changed, without differences. A resource that was created and
 deleted in between is not shown: see history. "replaced" means deleted and created again.
 
-TYPE is group/Kind, group/* or *. ashlar revisions shows the available revisions. The version and the generation change with every
+TYPE is group/Kind, group/* or *. The namespace is default unless -n names another; -A selects all namespaces. ashlar revisions shows the available revisions. The version and the generation change with every
 write and are not compared. With -o json each resource is one line: {"change":…,"before":…,"now":…}, where before and now contain the
 resource and its revision.`,
-		Example: `  ashlar diff --from 120 --to 180 '*'
+		Example: `  ashlar diff --from 120 --to 180 '*' -A
   ashlar diff --from 120 apps/Deployment -n shop
-  ashlar diff --from 120 '*' -o name`,
+  ashlar diff --from 120 '*' -A -o name`,
 		Args:              cli.ExactArgs("TYPE"),
 		ValidArgsFunction: completeTypes(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			typ, err := parseType(args[0], true)
-			if err = errors.Join(err, out.check(), f.check()); err != nil {
+			if err = errors.Join(err, out.check(), f.check(cmd)); err != nil {
 				return err
 			}
 			switch {

@@ -50,7 +50,7 @@ func historySession(t *testing.T, c *runner) {
 
 	c.ok(configMap("a", "1")+"---\n"+configMap("b", "1"), "apply", "-f", "-")
 	first := c.newest()
-	shown := c.ok("", "list", "*", "-o", "json")
+	shown := c.ok("", "list", "*", "-A", "-o", "json")
 	c.ok(configMap("a", "2"), "apply", "-f", "-")
 	c.ok(configMap("c", "1"), "apply", "-f", "-", "-n", "shop")
 	c.ok("", "delete", "core/ConfigMap", "b")
@@ -58,26 +58,26 @@ func historySession(t *testing.T, c *runner) {
 	c.ok(configMap("b", "3"), "apply", "-f", "-")
 
 	// The store at an old revision.
-	require.Equal(t, shown, c.ok("", "list", "*", "-o", "json", "--at", first))
-	require.Equal(t, []string{"core/ConfigMap/a", "core/ConfigMap/c"}, lines(c.ok("", "list", "core/ConfigMap", "-o", "name", "--at", second)))
+	require.Equal(t, shown, c.ok("", "list", "*", "-A", "-o", "json", "--at", first))
+	require.Equal(t, []string{"core/ConfigMap/a", "core/ConfigMap/c"}, lines(c.ok("", "list", "core/ConfigMap", "-A", "-o", "name", "--at", second)))
 	require.Equal(t, []string{"core/ConfigMap/c"}, lines(c.ok("", "list", "core/*", "-n", "shop", "-o", "name", "--at", second)))
-	require.Equal(t, []string{"core/ConfigMap/b"}, lines(c.ok("", "list", "*", "--prefix", "b", "-o", "name", "--at", first)))
-	require.Equal(t, []string{"core/ConfigMap/a"}, lines(c.ok("", "list", "*", "--limit", "1", "-o", "name", "--at", second)))
-	require.Empty(t, c.ok("", "list", "*", "--at", fmt.Sprint(empty)))
+	require.Equal(t, []string{"core/ConfigMap/b"}, lines(c.ok("", "list", "*", "-A", "--prefix", "b", "-o", "name", "--at", first)))
+	require.Equal(t, []string{"core/ConfigMap/a"}, lines(c.ok("", "list", "*", "-A", "--limit", "1", "-o", "name", "--at", second)))
+	require.Empty(t, c.ok("", "list", "*", "-A", "--at", fmt.Sprint(empty)))
 
 	// The differences.
 	require.Equal(t, []string{"changed core/ConfigMap/a", "deleted core/ConfigMap/b", "created core/ConfigMap/c"},
-		lines(c.ok("", "diff", "--from", first, "--to", second, "*", "-o", "name")))
-	text := c.ok("", "diff", "--from", first, "--to", second, "*")
+		lines(c.ok("", "diff", "-A", "--from", first, "--to", second, "*", "-o", "name")))
+	text := c.ok("", "diff", "-A", "--from", first, "--to", second, "*")
 	require.Regexp(t, `^changed  core/ConfigMap default/a \(revision \d+, was \d+\)\n`+
 		`  ~ data.value.data.text: "1" -> "2"\n`+
 		`deleted  core/ConfigMap default/b \(was revision \d+\)\n`+
 		`created  core/ConfigMap shop/c \(revision \d+\)\n$`, text)
-	require.Equal(t, []string{"replaced core/ConfigMap/b"}, lines(c.ok("", "diff", "--from", first, "core/ConfigMap", "--prefix", "b", "-o", "name")))
-	require.Contains(t, c.ok("", "diff", "--from", first, "core/ConfigMap", "--prefix", "b"), "\n  ~ id.uid: ")
+	require.Equal(t, []string{"replaced core/ConfigMap/b"}, lines(c.ok("", "diff", "-A", "--from", first, "core/ConfigMap", "--prefix", "b", "-o", "name")))
+	require.Contains(t, c.ok("", "diff", "-A", "--from", first, "core/ConfigMap", "--prefix", "b"), "\n  ~ id.uid: ")
 	require.Equal(t, []string{"created core/ConfigMap/c"}, lines(c.ok("", "diff", "--from", first, "*", "-n", "shop", "-o", "name")))
-	require.Len(t, lines(c.ok("", "diff", "--from", first, "*", "--limit", "2", "-o", "name")), 2)
-	require.Empty(t, c.ok("", "diff", "--from", second, "--to", second, "*"))
+	require.Len(t, lines(c.ok("", "diff", "-A", "--from", first, "*", "--limit", "2", "-o", "name")), 2)
+	require.Empty(t, c.ok("", "diff", "-A", "--from", second, "--to", second, "*"))
 	var change struct {
 		Change      string
 		Before, Now *struct {
@@ -85,7 +85,7 @@ func historySession(t *testing.T, c *runner) {
 			Resource                  json.RawMessage
 		}
 	}
-	require.NoError(t, json.Unmarshal([]byte(lines(c.ok("", "diff", "--from", first, "--to", second, "*", "-o", "json"))[0]), &change))
+	require.NoError(t, json.Unmarshal([]byte(lines(c.ok("", "diff", "-A", "--from", first, "--to", second, "*", "-o", "json"))[0]), &change))
 	require.Equal(t, "changed", change.Change)
 	require.Equal(t, change.Before.Revision, change.Now.Created)
 	require.Equal(t, int64(2), change.Now.Writes)
@@ -114,27 +114,27 @@ func checkCompacted(t *testing.T, c *runner, first, second string) {
 	require.Equal(t, fmt.Sprintf("compacted: the oldest revision is %s, was %d; the newest is %s\n", second, oldest, c.newest()),
 		c.ok("", "compact", second))
 	require.Equal(t, fmt.Sprintf("nothing to delete: the oldest revision is %s, the newest %s\n", second, c.newest()), c.ok("", "compact", first))
-	for _, args := range [][]string{{"list", "*", "--at", first}, {"diff", "--from", first, "*"}} {
+	for _, args := range [][]string{{"list", "*", "-A", "--at", first}, {"diff", "-A", "--from", first, "*"}} {
 		r := c.run("", args...)
 		require.Equal(t, cli.ExitFailed, r.code, "%v", args)
 		require.Contains(t, r.err, fmt.Sprintf("(the store has the revisions %s to %s)", second, c.newest()), "%v", args)
 	}
-	r := c.run("", "list", "*", "--at", "999999999999")
+	r := c.run("", "list", "*", "-A", "--at", "999999999999")
 	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.err, "the store has the revisions")
-	require.Equal(t, []string{"core/ConfigMap/a", "core/ConfigMap/c"}, lines(c.ok("", "list", "*", "-o", "name", "--at", second)))
+	require.Equal(t, []string{"core/ConfigMap/a", "core/ConfigMap/c"}, lines(c.ok("", "list", "*", "-A", "-o", "name", "--at", second)))
 	require.Regexp(t, `^ +\d+  kept  \S+  \(write 2 since it was created at revision \d+\)\n$`, c.ok("", "history", "core/ConfigMap", "a"))
 	require.Regexp(t, `^ +\d+  created  \S+\n$`, c.ok("", "history", "core/ConfigMap", "b"), "its first life is forgotten")
 	c.ok("", "compact", "--keep", "0")
 	oldest, newest := c.revisions()
 	require.Equal(t, newest, oldest)
-	require.Len(t, lines(c.ok("", "list", "*", "-o", "name")), 3, "what is stored stays")
+	require.Len(t, lines(c.ok("", "list", "*", "-A", "-o", "name")), 3, "what is stored stays")
 }
 
 // noHistory checks that the commands report a store without history.
 func noHistory(t *testing.T, c *runner) {
 	for _, args := range [][]string{
-		{"revisions"}, {"list", "*", "--at", "1"}, {"diff", "--from", "1", "*"}, {"history", "core/ConfigMap", "a"}, {"compact", "1"},
+		{"revisions"}, {"list", "*", "-A", "--at", "1"}, {"diff", "-A", "--from", "1", "*"}, {"history", "core/ConfigMap", "a"}, {"compact", "1"},
 	} {
 		r := c.run("", args...)
 		require.Equal(t, cli.ExitUsage, r.code, "%v", args)

@@ -21,7 +21,8 @@ func listCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list TYPE",
 		Short: "Show the resources of a type, or of all",
-		Long: `Show the resources of one type or of all types, in all namespaces unless -n names one. TYPE is group/Kind, group/* or *.
+		Long: `Show the resources of one type or of all types, in the namespace default unless -n names another; -A shows those of all namespaces.
+TYPE is group/Kind, group/* or *.
 
 With --at the command shows the resources as they were at a revision: ashlar revisions shows the available revisions.
 
@@ -31,15 +32,15 @@ which all end it with exit code 0. With -o json, yaml and name the output is tha
 With -o json each resource is one line of protojson. A payload that protojson cannot show is printed as bytes,
 {"@type":…,"@value":…} with base64, which apply can read.`,
 		Example: `  ashlar list apps/Deployment -n shop
-  ashlar list '*' -o json
+  ashlar list '*' -A -o json
   ashlar list core/Pod --prefix storefront- --limit 10 -o name
-  ashlar list '*' --at 1200
+  ashlar list '*' -A --at 1200
   ashlar list apps/Deployment --watch`,
 		Args:              cli.ExactArgs("TYPE"),
 		ValidArgsFunction: completeTypes(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			typ, err := parseType(args[0], true)
-			if err = errors.Join(err, out.check(), f.check()); err != nil {
+			if err = errors.Join(err, out.check(), f.check(cmd)); err != nil {
 				return err
 			}
 			if cmd.Flags().Changed("at") && at < 1 {
@@ -94,7 +95,8 @@ const elsewhereLimit = 1000
 // permission to list those, so a failed count is left out.
 func reportEmpty(ctx context.Context, w io.Writer, backend storage.Backend, typ storage.UnversionedType, f filter) error {
 	text := "no resources found"
-	all := filter{tenancy: tenancy{partition: storage.Wildcard, namespace: storage.Wildcard}, limit: elsewhereLimit}
+	all := wholeStore()
+	all.limit = elsewhereLimit
 	if f.tenancy != all.tenancy || f.prefix != "" {
 		elsewhere := 0
 		err := eachResource(ctx, backend, typ, all, func(*resourcepb.Resource) error {
@@ -105,9 +107,9 @@ func reportEmpty(ctx context.Context, w io.Writer, backend storage.Backend, typ 
 		switch {
 		case err != nil:
 		case elsewhere == elsewhereLimit:
-			text += fmt.Sprintf("; there are %d or more elsewhere", elsewhere)
+			text += fmt.Sprintf("; there are %d or more elsewhere (see -A and -p)", elsewhere)
 		case elsewhere > 0:
-			text += fmt.Sprintf("; there are %d elsewhere", elsewhere)
+			text += fmt.Sprintf("; there are %d elsewhere (see -A and -p)", elsewhere)
 		}
 	}
 	_, err := fmt.Fprintln(w, text)

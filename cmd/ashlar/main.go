@@ -1,7 +1,7 @@
 // Command ashlar inspects and changes a store: any of the databases that Ashlar has an adapter for.
 //
 //	ashlar apply -f manifests/
-//	ashlar list '*'
+//	ashlar list '*' -A
 //	ashlar watch apps/Deployment -o json
 //	ashlar owned apps/Deployment storefront --recursive
 //
@@ -76,7 +76,7 @@ TYPE is group/Kind, such as apps/Deployment or core/Service; commands for severa
 
 Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 4 conflict with a concurrent change.`,
 		Example: `  ashlar apply -f manifests/
-  ashlar list '*'
+  ashlar list '*' -A
   ashlar --store sqlite:///var/lib/app/store.db watch apps/Deployment -o json
   ashlar owned apps/Deployment storefront --recursive`,
 		SilenceErrors: true,

@@ -21,11 +21,11 @@ func TestMigrateOnce(t *testing.T) {
 	c := newRunner(t, from)
 	c.ok("", "apply", "-f", boutique)
 	stores := []string{"--from", from, "--to", to}
-	n := len(lines(c.ok("", "list", "*", "-o", "name")))
+	n := len(lines(c.ok("", "list", "*", "-A", "-o", "name")))
 
 	dry := c.ok("", append([]string{"migrate", "--dry-run"}, stores...)...)
 	require.Contains(t, dry, "would copy everything")
-	require.Empty(t, c.ok("", "list", "*", "-o", "name", "--store", to), "a dry run writes nothing")
+	require.Empty(t, c.ok("", "list", "*", "-A", "-o", "name", "--store", to), "a dry run writes nothing")
 
 	r := c.run("", append([]string{"migrate", "verify"}, stores...)...)
 	require.Equal(t, cli.ExitFailed, r.code)

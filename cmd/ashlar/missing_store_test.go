@@ -114,11 +114,13 @@ func TestEmptyList(t *testing.T) {
 	c := newRunner(t, fileURL(t))
 	c.ok(configMap("a", ""), "apply", "-f", "-")
 	for want, args := range map[string]string{
-		"no resources found": "list core/Pod",
-		"no resources found in namespace shop; there are 1 elsewhere":              "list core/ConfigMap -n shop",
-		"no resources found in partition p, namespace shop; there are 1 elsewhere": "list core/ConfigMap -p p -n shop",
-		`no resources found with the prefix "b"; there are 1 elsewhere`:            "list core/ConfigMap --prefix b",
-		`no resources found in namespace shop with the prefix "b"`:                 "list core/Pod --prefix b -n shop",
+		"no resources found":                      "list core/Pod -A -p *",
+		"no resources found in namespace default": "list core/Pod",
+		"no resources found in namespace shop; there are 1 elsewhere (see -A and -p)":              "list core/ConfigMap -n shop",
+		"no resources found in partition p, namespace shop; there are 1 elsewhere (see -A and -p)": "list core/ConfigMap -p p -n shop",
+		"no resources found in partition p; there are 1 elsewhere (see -A and -p)":                 "list core/ConfigMap -p p -A",
+		`no resources found with the prefix "b"; there are 1 elsewhere (see -A and -p)`:            "list core/ConfigMap --prefix b -A",
+		`no resources found in namespace shop with the prefix "b"`:                                 "list core/Pod --prefix b -n shop",
 	} {
 		r := c.run("", strings.Fields(args)...)
 		require.Equal(t, cli.ExitOK, r.code, r.err)

@@ -32,12 +32,12 @@ func historyThroughServer(t *testing.T, store string) {
 
 	commands := [][]string{
 		{"revisions"}, {"revisions", "core/ConfigMap", "-n", "shop"},
-		{"list", "core/*", "--at", first}, {"list", "core/*", "--at", second, "-n", "shop"},
-		{"list", "core/ConfigMap", "--at", second, "--prefix", "a"},
-		{"list", "core/ConfigMap", "--at", second, "--limit", "1"}, {"list", "*", "--at", first},
-		{"diff", "--from", first, "core/*"}, {"diff", "--from", first, "--to", second, "*"},
+		{"list", "core/*", "-A", "--at", first}, {"list", "core/*", "--at", second, "-n", "shop"},
+		{"list", "core/ConfigMap", "-A", "--at", second, "--prefix", "a"},
+		{"list", "core/ConfigMap", "-A", "--at", second, "--limit", "1"}, {"list", "*", "-A", "--at", first},
+		{"diff", "-A", "--from", first, "core/*"}, {"diff", "-A", "--from", first, "--to", second, "*"},
 		{"diff", "--from", first, "core/ConfigMap", "-n", "shop"},
-		{"diff", "--from", first, "core/ConfigMap", "--limit", "1"}, {"diff", "--from", second, "--to", second, "*"},
+		{"diff", "-A", "--from", first, "core/ConfigMap", "--limit", "1"}, {"diff", "-A", "--from", second, "--to", second, "*"},
 		{"history", "core/ConfigMap", "a"}, {"history", "core/ConfigMap", "b"}, {"history", "core/ConfigMap", "c", "-n", "shop"},
 	}
 	same := func() {
@@ -51,19 +51,19 @@ func historyThroughServer(t *testing.T, store string) {
 	}
 	same()
 	require.Len(t, lines(c.ok("", "history", "core/ConfigMap", "b", "-o", "name")), 3)
-	require.Len(t, lines(c.ok("", "diff", "--from", first, "core/*", "-o", "name")), 3)
+	require.Len(t, lines(c.ok("", "diff", "-A", "--from", first, "core/*", "-o", "name")), 3)
 
 	// Revisions that do not exist, or no longer exist.
 	direct.ok("", "compact", second)
 	for _, args := range [][]string{
-		{"list", "*", "--at", first}, {"diff", "--from", first, "core/*"}, {"list", "*", "--at", "999999999999"},
+		{"list", "*", "-A", "--at", first}, {"diff", "-A", "--from", first, "core/*"}, {"list", "*", "-A", "--at", "999999999999"},
 	} {
 		r := c.run("", args...)
 		require.Equal(t, cli.ExitFailed, r.code, "%v", args)
 		require.Contains(t, r.err, fmt.Sprintf(" (the store has the revisions %s to %s)\n", second, c.newest()), "%v", args)
 	}
 	commands = [][]string{
-		{"revisions"}, {"list", "core/*", "--at", second}, {"history", "core/ConfigMap", "a"}, {"history", "core/ConfigMap", "ab"},
+		{"revisions"}, {"list", "core/*", "-A", "--at", second}, {"history", "core/ConfigMap", "a"}, {"history", "core/ConfigMap", "ab"},
 	}
 	same()
 	require.Contains(t, c.ok("", "history", "core/ConfigMap", "ab"), "  kept  ")
@@ -91,18 +91,18 @@ func TestHistoryThroughServerPages(t *testing.T) {
 		docs.WriteString("---\n" + configMap(fmt.Sprintf("c%04d", i), "1"))
 	}
 	c.ok(docs.String(), "apply", "-f", "-")
-	then, listed := c.newest(), c.ok("", "list", "*")
+	then, listed := c.newest(), c.ok("", "list", "*", "-A")
 	require.Len(t, lines(listed), many+1)
 	c.ok("", "delete", "core/ConfigMap", "c0000")
-	require.Equal(t, listed, c.ok("", "list", "*", "--at", then))
-	require.Equal(t, []string{"deleted core/ConfigMap/c0000"}, lines(c.ok("", "diff", "--from", then, "core/*", "-o", "name")))
+	require.Equal(t, listed, c.ok("", "list", "*", "-A", "--at", then))
+	require.Equal(t, []string{"deleted core/ConfigMap/c0000"}, lines(c.ok("", "diff", "-A", "--from", then, "core/*", "-o", "name")))
 }
 
 // noHistoryThroughServer checks that a server reports that its store has no history.
 func noHistoryThroughServer(t *testing.T, store string) {
 	s := serveStore(t, store)
 	for _, args := range [][]string{
-		{"revisions"}, {"list", "*", "--at", "1"}, {"diff", "--from", "1", "*"}, {"history", "core/ConfigMap", "a"},
+		{"revisions"}, {"list", "*", "-A", "--at", "1"}, {"diff", "-A", "--from", "1", "*"}, {"history", "core/ConfigMap", "a"},
 	} {
 		r := s.cli(t).run("", args...)
 		require.Equal(t, cli.ExitUsage, r.code, "%v", args)
@@ -141,7 +141,7 @@ tokens:
 	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.err, "(the store has the revisions 1 to "+direct.newest()+")")
 	for _, args := range [][]string{
-		{"list", "core/*", "--at", before}, {"list", "*", "--at", before, "-n", "bank"}, {"diff", "--from", before, "core/*"}, {"revisions"},
+		{"list", "core/*", "-A", "--at", before}, {"list", "*", "--at", before, "-n", "bank"}, {"diff", "-A", "--from", before, "core/*"}, {"revisions"},
 		{"history", "core/ConfigMap", "theirs", "-n", "bank"},
 	} {
 		r := c.run("", args...)

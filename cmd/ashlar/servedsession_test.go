@@ -85,7 +85,7 @@ func updateThroughServer(t *testing.T, c *runner) {
 func ownersThroughServer(t *testing.T, c *runner) {
 	other := newRunner(t, memoryURL())
 	other.ok("", "apply", "-f", boutique)
-	shown := other.ok("", "list", "*", "-o", "json")
+	shown := other.ok("", "list", "*", "-A", "-o", "json")
 	for _, line := range lines(c.ok(shown, "apply", "-f", "-")) {
 		require.True(t, strings.HasSuffix(line, " created"), line)
 	}
@@ -196,8 +196,8 @@ func exportThroughServer(t *testing.T, c *runner) {
 	require.Contains(t, c.ok("", "export", file), "resources, ")
 	other := newRunner(t, fileURL(t))
 	other.ok("", "import", file)
-	require.Len(t, lines(other.ok("", "list", "*", "-o", "name")), len(created))
-	want, got := listed(t, c.ok("", "list", "*", "-o", "json")), listed(t, other.ok("", "list", "*", "-o", "json"))
+	require.Len(t, lines(other.ok("", "list", "*", "-A", "-o", "name")), len(created))
+	want, got := listed(t, c.ok("", "list", "*", "-A", "-o", "json")), listed(t, other.ok("", "list", "*", "-A", "-o", "json"))
 	for k, res := range got {
 		res.Version = want[k].Version
 		require.True(t, proto.Equal(want[k], res), "%v", k)

@@ -43,7 +43,7 @@ tokens:
 	for _, namespace := range []string{"shop-a", "shop-b", "bank"} {
 		all.ok(configMap("a", "1"), "apply", "-f", "-", "-n", namespace)
 	}
-	require.Equal(t, "core/ConfigMap/a\n", c.ok("", "list", "core/*", "-p", "default", "-n", "shop-b", "-o", "name"))
+	require.Equal(t, "core/ConfigMap/a\n", c.ok("", "list", "core/*", "-n", "shop-b", "-o", "name"))
 	require.Equal(t, "core/ConfigMap/a\n", c.ok("", "get", "core/ConfigMap", "a", "-n", "shop-b", "-o", "name"))
 	require.Equal(t, "core/ConfigMap shop-a/a updated\n", c.ok(configMap("a", "2"), "apply", "-f", "-", "-n", "shop-a"))
 	for name, tc := range map[string]struct {
@@ -54,9 +54,9 @@ tokens:
 		"write elsewhere":    {configMap("a", "2"), []string{"apply", "-f", "-", "-n", "shop-b"}, `"shop" may not write core/ConfigMap in partition "default", namespace "shop-b"`},
 		"delete elsewhere":   {"", []string{"delete", "core/ConfigMap", "a", "-n", "shop-b"}, `"shop" may not write`},
 		"read elsewhere":     {"", []string{"get", "core/ConfigMap", "a", "-n", "bank"}, `"shop" may not read`},
-		"list everywhere":    {"", []string{"list", "core/*"}, `"shop" may not list core/* in partition "*", namespace "*"`},
-		"list all types":     {"", []string{"list", "*", "-p", "default", "-n", "shop-a"}, `"shop" may not list */*`},
-		"watch elsewhere":    {"", []string{"watch", "core/*", "-p", "default", "-n", "bank"}, `"shop" may not list`},
+		"list everywhere":    {"", []string{"list", "core/*", "-A", "-p", "*"}, `"shop" may not list core/* in partition "*", namespace "*"`},
+		"list all types":     {"", []string{"list", "*", "-n", "shop-a"}, `"shop" may not list */*`},
+		"watch elsewhere":    {"", []string{"watch", "core/*", "-n", "bank"}, `"shop" may not list`},
 		"what is not there":  {"", []string{"get", "core/ConfigMap", "none", "-n", "bank"}, `"shop" may not read`},
 		"another type":       {"", []string{"get", "apps/Deployment", "a", "-n", "shop-a"}, `"shop" may not read`},
 		"what exists partly": {"", []string{"owned", "core/ConfigMap", "a", "-n", "bank"}, `"shop" may not read`},

@@ -75,7 +75,7 @@ func applyAndReadBack(t *testing.T, c *runner) {
 		require.True(t, strings.HasSuffix(line, " unchanged"), line)
 	}
 
-	stored := listed(t, c.ok("", "list", "*", "-o", "json"))
+	stored := listed(t, c.ok("", "list", "*", "-A", "-o", "json"))
 	require.Len(t, stored, len(objects))
 	kinds := map[string]int{}
 	for _, o := range objects {
@@ -112,29 +112,29 @@ func applyAndReadBack(t *testing.T, c *runner) {
 	}
 
 	require.Equal(t, []string{"core/Service/basket", "core/Service/basket-db"},
-		lines(c.ok("", "list", "core/Service", "--prefix", "basket", "-o", "name")))
+		lines(c.ok("", "list", "core/Service", "-A", "--prefix", "basket", "-o", "name")))
 	require.Len(t, lines(c.ok("", "list", "apps/*", "-n", "boutique", "-o", "name")), kinds["apps/Deployment"]+kinds["apps/ReplicaSet"]+kinds["apps/StatefulSet"])
-	require.Len(t, lines(c.ok("", "list", "*", "--limit", "7", "-o", "name")), 7)
+	require.Len(t, lines(c.ok("", "list", "*", "-A", "--limit", "7", "-o", "name")), 7)
 	require.Empty(t, c.ok("", "list", "*", "-n", "elsewhere"))
-	require.Empty(t, c.ok("", "list", "*", "-p", "elsewhere"))
+	require.Empty(t, c.ok("", "list", "*", "-A", "-p", "elsewhere"))
 	require.Empty(t, c.ok("", "types", "-p", "elsewhere"))
 }
 
 func listedIsAppliable(t *testing.T, c *runner) {
 	c.ok("", "apply", "-f", boutique)
 	for _, format := range []string{"json", "yaml"} {
-		shown := c.ok("", "list", "*", "-o", format)
+		shown := c.ok("", "list", "*", "-A", "-o", format)
 		for _, line := range lines(c.ok(shown, "apply", "-f", "-")) {
 			require.True(t, strings.HasSuffix(line, " unchanged"), line)
 		}
 	}
 	// In another store they keep their uids, so owners stay owners. The versions belong to the new store.
-	shown := c.ok("", "list", "*", "-o", "json")
+	shown := c.ok("", "list", "*", "-A", "-o", "json")
 	other := newRunner(t, memoryURL())
 	for _, line := range lines(other.ok(shown, "apply", "-f", "-")) {
 		require.True(t, strings.HasSuffix(line, " created"), line)
 	}
-	want, got := listed(t, shown), listed(t, other.ok("", "list", "*", "-o", "json"))
+	want, got := listed(t, shown), listed(t, other.ok("", "list", "*", "-A", "-o", "json"))
 	require.Len(t, got, len(want))
 	for k, res := range got {
 		res.Version = want[k].Version
@@ -344,7 +344,7 @@ func concurrentApply(t *testing.T, c *runner) {
 		require.Equal(t, cli.ExitOK, r.code, r.err)
 		require.Len(t, lines(r.out), resources)
 	}
-	require.Len(t, listed(t, c.ok("", "list", "*", "-o", "json")), resources)
+	require.Len(t, listed(t, c.ok("", "list", "*", "-A", "-o", "json")), resources)
 }
 
 func unusualNames(t *testing.T, c *runner) {
@@ -360,13 +360,13 @@ func unusualNames(t *testing.T, c *runner) {
 		require.NoError(t, err)
 		require.Equal(t, name, res.Id.Name)
 	}
-	table := c.ok("", "list", "core/ConfigMap")
+	table := c.ok("", "list", "core/ConfigMap", "-A")
 	require.NotContains(t, table, "\x1b", "a name must not reach the terminal as a command to it")
 	require.Len(t, lines(table), len(names)+1)
 	for _, name := range names {
 		c.ok("", "delete", "core/ConfigMap", "--", name)
 	}
-	require.Empty(t, c.ok("", "list", "*"))
+	require.Empty(t, c.ok("", "list", "*", "-A"))
 }
 
 // pagesAreJoined lists more than one page, by count and by bytes.
@@ -381,11 +381,11 @@ func pagesAreJoined(t *testing.T, c *runner) {
 		docs.WriteString("---\n" + configMap(fmt.Sprintf("c%04d", i), text))
 	}
 	require.Len(t, lines(c.ok(docs.String(), "apply", "-f", "-")), many)
-	names := lines(c.ok("", "list", "*", "-o", "name"))
+	names := lines(c.ok("", "list", "*", "-A", "-o", "name"))
 	require.Len(t, names, many)
 	for i, name := range names {
 		require.Equal(t, fmt.Sprintf("core/ConfigMap/c%04d", i), name)
 	}
-	require.Len(t, lines(c.ok("", "list", "*", "-o", "name", "--limit", "1100")), 1100)
+	require.Len(t, lines(c.ok("", "list", "*", "-A", "-o", "name", "--limit", "1100")), 1100)
 	require.Equal(t, fmt.Sprintf("core/ConfigMap %d\n", many), strings.Join(strings.Fields(lines(c.ok("", "types"))[1]), " ")+"\n")
 }

@@ -23,7 +23,8 @@ func topCommand(a *cli.App) *cobra.Command {
 		Use:   "top [TYPE]",
 		Short: "Show how many resources there are and how fast they change, live",
 		Long: `Show live how many resources of each type exist, how large they are, how often they are written and deleted, how far the numbers may be
-behind the store, and the newest changes. TYPE is group/Kind, group/* or *, the default.
+behind the store, and the newest changes. TYPE is group/Kind, group/* or *, the default. Unlike list and watch, top shows all namespaces
+and partitions unless -n or -p names one.
 
 On a terminal the display updates in place; q quits, ? lists the keys. Otherwise some lines are printed at every interval. The command
 ends with exit code 0 on q, Ctrl-C, SIGTERM, --limit or --timeout.
@@ -47,7 +48,8 @@ ends with exit code 0 on q, Ctrl-C, SIGTERM, --limit or --timeout.
 			return t.run(cmd, args[0])
 		},
 	}
-	t.filter.flags(cmd, "updates of the display")
+	t.filter.tenancy.flags(cmd, storage.Wildcard)
+	t.filter.limits(cmd, "updates of the display")
 	cmd.Flags().DurationVar(&t.interval, "interval", time.Second, "time between two updates")
 	return cmd
 }
@@ -61,7 +63,7 @@ type topper struct {
 
 func (t *topper) run(cmd *cobra.Command, arg string) error {
 	typ, err := parseType(arg, true)
-	if err = errors.Join(err, t.filter.check()); err != nil {
+	if err = errors.Join(err, t.filter.check(cmd)); err != nil {
 		return err
 	}
 	if t.interval < 100*time.Millisecond {

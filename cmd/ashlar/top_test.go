@@ -33,8 +33,8 @@ func TestListAndWatch(t *testing.T) {
 	c := newRunner(t, fileURL(t))
 	dir := t.TempDir()
 	c.ok("", "apply", "-f", write(t, dir, "a.yaml", configMap("a", "1")), "-f", write(t, dir, "long.yaml", configMap("a-long-name", "1")))
-	listed := strings.Split(strings.TrimSuffix(c.ok("", "list", "*"), "\n"), "\n")
-	p := start(t, []string{"ASHLAR_STORE=" + c.env["ASHLAR_STORE"]}, "list", "*", "--watch", "--limit", "4")
+	listed := strings.Split(strings.TrimSuffix(c.ok("", "list", "*", "-A"), "\n"), "\n")
+	p := start(t, []string{"ASHLAR_STORE=" + c.env["ASHLAR_STORE"]}, "list", "*", "-A", "--watch", "--limit", "4")
 	for _, line := range listed {
 		require.Equal(t, line, p.next(), "the table is that of list")
 	}
@@ -44,7 +44,7 @@ func TestListAndWatch(t *testing.T) {
 	require.Regexp(t, `^delete core/ConfigMap +.* a$`, p.next())
 	require.Equal(t, cli.ExitOK, p.end(), p.err.String())
 
-	require.Equal(t, c.ok("", "list", "*", "--limit", "1"), c.ok("", "list", "*", "-w", "--limit", "1"))
-	require.Equal(t, c.ok("", "watch", "*", "-o", "json", "--limit", "2"), c.ok("", "list", "*", "-o", "json", "-w", "--limit", "2"))
+	require.Equal(t, c.ok("", "list", "*", "-A", "--limit", "1"), c.ok("", "list", "*", "-A", "-w", "--limit", "1"))
+	require.Equal(t, c.ok("", "watch", "*", "-A", "-o", "json", "--limit", "2"), c.ok("", "list", "*", "-A", "-o", "json", "-w", "--limit", "2"))
 	require.Equal(t, cli.ExitUsage, c.run("", "list", "*", "--watch", "--at", "1").code)
 }

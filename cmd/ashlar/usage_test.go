@@ -46,6 +46,7 @@ func TestWrongUsage(t *testing.T) {
 		"no Postgres":        {"schema", "status"},
 		"what about it":      {"schema", "down"},
 		"fragment":           {"list", "*", "--store", "mem://#x"},
+		"-n and -A":          {"list", "*", "-n", "shop", "-A"},
 		"no revision":        {"list", "*", "--at", "0"},
 		"no --from":          {"diff", "*"},
 		"--from nothing":     {"diff", "--from", "0", "*"},
@@ -106,7 +107,7 @@ func TestApplyInvalidFiles(t *testing.T) {
 		require.Equal(t, cli.ExitFailed, r.code, name)
 		require.Contains(t, r.err, tc.want, name)
 		require.Empty(t, r.out, name)
-		require.Empty(t, c.ok("", "list", "*"), name)
+		require.Empty(t, c.ok("", "list", "*", "-A"), name)
 	}
 	c := newRunner(t, memoryURL())
 	require.Equal(t, cli.ExitFailed, c.run("", "apply", "-f", filepath.Join(t.TempDir(), "nowhere.yaml")).code)

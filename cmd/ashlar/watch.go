@@ -19,7 +19,8 @@ func watchCommand(a *cli.App) *cobra.Command {
 		Use:   "watch TYPE",
 		Short: "Show resources, and every change to them",
 		Long: `Show the resources of one type or of all types, and then every change to them, until the command is interrupted or reaches --limit or
---timeout, which all end it with exit code 0. TYPE is group/Kind, group/* or *.
+--timeout, which all end it with exit code 0. TYPE is group/Kind, group/* or *. The namespace is default unless -n names another; -A
+selects all namespaces.
 
 With -o json each event is one line of protojson: {"upsert":…}, {"delete":…}, and {"endOfSnapshot":{}} between the existing resources and
 the changes. --show-cursor adds the position after the event, from the end of the snapshot on, as the field "cursor" (yaml: likewise;
@@ -30,9 +31,9 @@ With --bookmarks there is a line {"bookmark":{}} (table and name: bookmark) each
 before the watch requested the bookmark is above it. It requests one at the beginning and after the first change that follows a
 bookmark. Not all stores support bookmarks.`,
 		Example: `  ashlar watch apps/Deployment
-  ashlar watch '*' -o json --show-cursor
-  ashlar watch '*' -o json --cursor AbC…
-  ashlar watch '*' -o name --bookmarks`,
+  ashlar watch '*' -A -o json --show-cursor
+  ashlar watch '*' -A -o json --cursor AbC…
+  ashlar watch '*' -n shop -o name --bookmarks`,
 		Args:              cli.ExactArgs("TYPE"),
 		ValidArgsFunction: completeTypes(a),
 		RunE:              func(cmd *cobra.Command, args []string) error { return w.run(cmd, args[0]) },
@@ -57,7 +58,7 @@ type watcher struct {
 
 func (w *watcher) run(cmd *cobra.Command, arg string) error {
 	typ, err := parseType(arg, true)
-	if err = errors.Join(err, w.out.check(), w.filter.check()); err != nil {
+	if err = errors.Join(err, w.out.check(), w.filter.check(cmd)); err != nil {
 		return err
 	}
 	resume := cmd.Flags().Changed("cursor")
