@@ -11,10 +11,13 @@ import (
 // errorsByReason maps the service's reasons to the errors of a store.
 var errorsByReason = map[string]error{
 	"NOT_FOUND": storage.ErrNotFound, "CAS_FAILURE": storage.ErrCASFailure, "WRONG_UID": storage.ErrWrongUid, "TOO_LARGE": storage.ErrTooLarge,
-	"INVALID": storage.ErrInvalid, "FENCED": storage.ErrFenced, "CLOSED": storage.ErrInconsistent, "COMPACTED": storage.ErrCompacted,
+	"INVALID": storage.ErrInvalid, "FENCED": storage.ErrFenced, "MOVED": errMoved, "CLOSED": storage.ErrInconsistent, "COMPACTED": storage.ErrCompacted,
 	"WATCH_CLOSED": storage.ErrWatchClosed, "GROUP_VERSION_MISMATCH": errMismatch, "INCONSISTENT": storage.ErrInconsistent,
 	"FUTURE_REVISION": storage.ErrFutureRevision,
 }
+
+// errMoved reports that the server's store has moved. Only the server's operator learns where.
+var errMoved = &storage.MovedError{Target: "another store, which the log of the server names"}
 
 // errMismatch reports that a resource is stored under another group version. Read turns it into the store's own error.
 var errMismatch = errors.New("stored under another group version")

@@ -31,12 +31,12 @@ func (c *calls) end() {
 	}
 }
 
-// wait blocks until no call is active or ctx ends.
-func (c *calls) wait(ctx context.Context) {
+// wait blocks until no call is active or ctx ends. It returns the number of active calls.
+func (c *calls) wait(ctx context.Context) int {
 	c.mu.Lock()
 	if c.count == 0 {
 		c.mu.Unlock()
-		return
+		return 0
 	}
 	if c.idle == nil {
 		c.idle = make(chan struct{})
@@ -47,6 +47,9 @@ func (c *calls) wait(ctx context.Context) {
 	case <-idle:
 	case <-ctx.Done():
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.count
 }
 
 func (c *calls) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {

@@ -33,11 +33,16 @@ func listen(ctx context.Context, addresses ...string) ([]net.Listener, error) {
 	return listeners, nil
 }
 
+// socketLockTimeout bounds the wait for another server that replaces a socket, which takes it milliseconds.
+const socketLockTimeout = 10 * time.Second
+
 // listenAt opens an address.
 func listenAt(ctx context.Context, address string) (net.Listener, error) {
 	network, at := networkOf(address)
 	if network == "unix" { // no other server may replace the socket between the check and the start
-		unlock, err := lockSocket(ctx, at)
+		waitCtx, cancel := context.WithTimeout(ctx, socketLockTimeout)
+		defer cancel()
+		unlock, err := lockSocket(waitCtx, at)
 		if err != nil {
 			return nil, err
 		}

@@ -3,12 +3,40 @@
 package serve
 
 import (
+	"context"
+	"errors"
 	"net"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 )
+
+// A server does not wait for ever beside a process that keeps the directory of its socket locked, and ends at once if it is stopped meanwhile.
+func TestListenBesideLockedDirectory(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "grpc")
+	unlock, err := lockSocket(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := listen(stopped, unixPrefix+path); !errors.Is(err, context.Canceled) {
+		t.Errorf("a stopped server: %v", err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if _, err := listen(ctx, unixPrefix+path); err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), filepath.Dir(path)) {
+			t.Errorf("%v, %v; expected an error that names the directory, in time", err, ctx.Err())
+		}
+	})
+}
 
 // Of several servers that find the socket of a killed server at the same time, one listens there, and the others fail.
 func TestListenAtStaleSocket(t *testing.T) {

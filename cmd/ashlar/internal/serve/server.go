@@ -65,8 +65,12 @@ type server struct {
 // drainGrace is the time that calls have after their watches were ended and the drain time has passed.
 const drainGrace = time.Second
 
+// cutOffTimeout is the time that calls have to return after they were cut off. Until then they may write to the audit log.
+const cutOffTimeout = 10 * time.Second
+
 // drain stops the server. It accepts nothing new, waits until active calls end or the drain time has passed, and then ends watches with
-// Unavailable. It cuts off calls that are still running then.
+// Unavailable. It cuts off calls that are still running then. A call that does not return even so, because its database driver or a hook is stuck,
+// does not prevent the end of the process.
 func (s *server) drain() {
 	s.config.Logger.Info("draining", "for", s.config.Drain)
 	bound, cancel := context.WithTimeout(context.Background(), s.config.Drain)
@@ -91,7 +95,11 @@ func (s *server) drain() {
 	s.resources.Drain()
 	s.stopHealth()
 	all.Wait()
-	s.calls.wait(context.Background()) // calls that were cut off still write to the audit log
+	cutOff, cancel := context.WithTimeout(context.Background(), cutOffTimeout)
+	defer cancel()
+	if n := s.calls.wait(cutOff); n > 0 {
+		s.config.Logger.Error("calls did not return after they were cut off: the audit log may lack them", "calls", n)
+	}
 }
 
 // delayDrain waits while probes already report that the server is not ready, so that load balancers stop sending requests to it.
@@ -441,7 +449,10 @@ func (s *server) notReadyText(ctx context.Context, err error) string {
 		return err.Error()
 	}
 	s.config.Logger.WarnContext(ctx, "not ready", "error", err)
-	if errors.Is(err, errNoWrites) {
+	switch {
+	case errors.Is(err, storage.ErrMoved):
+		return storage.ErrMoved.Error()
+	case errors.Is(err, errNoWrites):
 		return errNoWrites.Error()
 	}
 	return "the store does not answer"

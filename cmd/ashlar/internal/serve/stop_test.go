@@ -1,10 +1,12 @@
 package serve
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"log/slog"
 	"net/url"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,31 +30,45 @@ func init() {
 	})
 }
 
-// A server that drains does not end before the requests that it has cut off: they may still write to the audit log.
+// A server that drains does not end before the requests that it has cut off, which may still write to the audit log. A request that never returns
+// does not prevent the end.
 func TestDrainWaitsForCutOffRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		backend := inmem.New(nil)
-		s := &server{
-			config: &Config{Drain: time.Second, Logger: slog.New(slog.DiscardHandler)}, handshakes: newHandshakes(insecure.NewCredentials()),
-			grpc: grpc.NewServer(), resources: service.New(backend, registry.NewOpen(registry.Type{}), nil), stopHealth: func() {},
-		}
-		s.calls.begin()
-		drained := make(chan struct{})
-		go func() {
-			s.drain()
-			close(drained)
-		}()
-		time.Sleep(time.Hour)
-		select {
-		case <-drained:
-			t.Error("the server ended before a request")
-		default:
-		}
-		s.calls.end()
-		<-drained
-		if err := backend.Close(); err != nil {
-			t.Error(err)
+		for _, returns := range []bool{true, false} {
+			backend := inmem.New(nil)
+			var log bytes.Buffer
+			s := &server{
+				config:     &Config{Drain: time.Second, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))},
+				handshakes: newHandshakes(insecure.NewCredentials()),
+				grpc:       grpc.NewServer(), resources: service.New(backend, registry.NewOpen(registry.Type{}), nil), stopHealth: func() {},
+			}
+			s.calls.begin()
+			drained := make(chan struct{})
+			go func() {
+				s.drain()
+				close(drained)
+			}()
+			time.Sleep(s.config.Drain + cutOffTimeout - time.Millisecond)
+			select {
+			case <-drained:
+				t.Error("the server ended before a request")
+			default:
+			}
+			if returns {
+				s.calls.end()
+			}
+			ended := time.AfterFunc(time.Hour, s.calls.end)
+			<-drained
+			if !ended.Stop() {
+				t.Error("the server waited for a request that does not return")
+			}
+			if named := strings.Contains(log.String(), "calls=1"); named == returns {
+				t.Errorf("the request returned: %v, the log is %q", returns, log.String())
+			}
+			if err := backend.Close(); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }
