@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -232,6 +234,13 @@ func TestDeletedPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	token := head.Item["v"].(*types.AttributeValueMemberB).Value[1:17]
+	first, err := db.GetItem(t.Context(), &awsdynamodb.GetItemInput{
+		TableName: aws.String(dynamofake.Table), Key: at("test\x00p"+string(token), "\x00"), ConsistentRead: aws.Bool(true),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	remaining := slices.Concat(first.Item["d"].(*types.AttributeValueMemberB).Value, head.Item["d"].(*types.AttributeValueMemberB).Value)
 	if _, err := db.DeleteItem(t.Context(), &awsdynamodb.DeleteItemInput{
 		TableName: aws.String(dynamofake.Table), Key: at("test\x00p"+string(token), "\x01"),
 	}); err != nil {
@@ -242,6 +251,8 @@ func TestDeletedPart(t *testing.T) {
 		_, err := b.Read(t.Context(), consistency, large.GetId())
 		if !errors.As(err, &damaged) || damaged.Version != large.GetVersion() || damaged.ID.GetUid() != large.GetId().GetUid() {
 			t.Errorf("read, %v: %v; expected a DamagedError with the version and the uid", consistency, err)
+		} else if !bytes.Equal(damaged.Data, remaining) || !strings.Contains(err.Error(), ": 2 of 2") {
+			t.Errorf("read, %v: %v, with %d bytes; expected the %d bytes beside the missing part", consistency, err, len(damaged.Data), len(remaining))
 		}
 		if _, err = b.List(t.Context(), consistency, boxType, tenancy, ""); !errors.As(err, &damaged) {
 			t.Errorf("list, %v: %v; expected a DamagedError", consistency, err)

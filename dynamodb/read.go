@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -159,18 +161,17 @@ func (r *reader) gather(ctx context.Context, h *headItem) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	size := len(h.packedData)
-	for _, p := range parts {
+	packed := bytes.Join(append(parts, h.packedData), nil)
+	var missing []string
+	for i, p := range parts {
 		if p == nil {
-			return nil, h.damageError(h.packedData, errPartsGone)
+			missing = append(missing, strconv.Itoa(i+1))
 		}
-		size += len(p)
 	}
-	packed := make([]byte, 0, size)
-	for _, p := range parts {
-		packed = append(packed, p...)
+	if missing != nil { // a repair by hand needs the others
+		return nil, h.damageError(packed, fmt.Errorf("%w: %s of %d", errPartsGone, strings.Join(missing, ", "), len(parts)))
 	}
-	return append(packed, h.packedData...), nil
+	return packed, nil
 }
 
 // Children implements driver.Driver. Each reference is an item of its own, an edge. The transaction that writes its child also

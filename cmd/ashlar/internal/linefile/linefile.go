@@ -17,6 +17,7 @@ type File struct {
 	out    io.Writer
 	file   *os.File // nil if out is no file of this package
 	reader *os.File // of the same file; nil if it cannot be read
+	dir    string   // the directory of the file, which is not the one of a symbolic link to it
 	// isTorn reports that the last line may be incomplete, as far as it is known without reader.
 	isTorn bool
 }
@@ -30,7 +31,11 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &File{out: file, file: file}
+	resolved, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	f := &File{out: file, file: file, dir: filepath.Dir(resolved)}
 	if info, err := file.Stat(); err != nil || info.Mode().IsRegular() {
 		f.isTorn = true // unless it can be read: an empty line is harmless
 		f.reader, _ = os.Open(path)
@@ -78,7 +83,7 @@ func (f *File) Sync() error {
 	if err := f.file.Sync(); err != nil {
 		return err
 	}
-	dir, err := os.Open(filepath.Dir(f.file.Name()))
+	dir, err := os.Open(f.dir)
 	if err != nil {
 		return err
 	}

@@ -78,3 +78,33 @@ func TestLinesAfterShortWriteOfOtherProcess(t *testing.T) {
 		t.Errorf("the lines are %q, %v, %v", got, err, readErr)
 	}
 }
+
+// Sync makes the name of a new file durable in the directory of the file, also behind a symbolic link to a missing file.
+func TestSyncBehindLink(t *testing.T) {
+	t.Parallel()
+	links, files := filepath.Join(t.TempDir(), "links"), t.TempDir()
+	if err := os.Mkdir(links, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(links, "lines")
+	if err := os.Symlink(filepath.Join(files, "lines"), link); err != nil {
+		t.Fatal(err)
+	}
+	f, err := linefile.Open(link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := os.RemoveAll(links); err != nil { // it holds nothing that Sync has to write
+		t.Fatal(err)
+	}
+	if err := f.Sync(); err != nil {
+		t.Errorf("the directory of the link was synced: %v", err)
+	}
+	if err := os.RemoveAll(files); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Sync(); err == nil {
+		t.Error("the directory of the file was not synced")
+	}
+}
