@@ -16,3 +16,6 @@ func WithBodyTimeout(h http.Handler, d time.Duration) http.Handler {
 	h.(*handler).bodyTimeout = d
 	return h
 }
+
+// CachedKinds returns the number of kinds that a handler has in memory.
+func CachedKinds(h http.Handler) int { return len(h.(*handler).storedKinds.until) }

@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/ashlar-dev/storage"
@@ -17,7 +16,7 @@ type handler struct {
 	history      resourcegrpc.HistoryServiceClient // nil without history
 	identify     func(ctx context.Context, token string) (Identity, error)
 	kinds        func(ctx context.Context, group, kind string, tenancy *resourcepb.Tenancy) ([]string, error) // nil: the case of a kind matters in an open registry
-	storedKinds  sync.Map                                                                                     // the names group/Kind that kinds has returned
+	storedKinds  kindCache
 	routes       routes
 	document     document
 	maxBody      int64

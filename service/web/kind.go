@@ -17,7 +17,7 @@ func (h *handler) resolveKind(ctx context.Context, t *target, q query) error {
 		return nil
 	}
 	name := group + "/" + kind
-	if _, stored := h.storedKinds.Load(name); stored {
+	if h.storedKinds.has(name) {
 		return nil
 	}
 	found, err := h.kinds(ctx, group, kind, q.tenancy())
@@ -25,7 +25,7 @@ func (h *handler) resolveKind(ctx context.Context, t *target, q query) error {
 	case err != nil:
 		return err
 	case slices.Contains(found, kind):
-		h.storedKinds.Store(name, true) // only stored kinds, so that their number is bounded by the store
+		h.storedKinds.add(name)
 	case len(found) == 1:
 		t.typ.Kind = found[0]
 	case len(found) > 1:
