@@ -13,7 +13,6 @@ type defect struct {
 	bug  string
 	by   string // topic/case
 	says string // a regular expression
-	wrap func(*handle) storage.Backend
 }
 
 var defects = []defect{
@@ -118,45 +117,45 @@ var defects = []defect{
 	{bug: "swaps compare the version", by: "Histories/Past", says: "swaps compare revisions"},
 	{bug: "swaps replace another uid", by: "Histories/Past", says: "another uid"},
 	{bug: "swaps delete only the same uid", by: "Histories/Past", says: "."},
-	{bug: "leaked goroutine", by: "Leaks/Goroutines", says: "unexpected goroutines"},
+	{bug: "a goroutine is left", by: "Leaks/Goroutines", says: "unexpected goroutines"},
 
-	{bug: "eventual reads lag", by: "Load/Clients", says: "eventual reads do not go back", wrap: func(h *handle) storage.Backend { return &lagging{handle: h} }},
+	{bug: "eventual reads lag", by: "Load/Clients", says: "eventual reads do not go back"},
 	{bug: "the second page of a snapshot shows the present", by: "Snapshot/Large", says: "the rest of the snapshot"},
 	{bug: "the second page of a snapshot shows the present", by: "Historian/CompactBesideReaders", says: "a snapshot beside a compaction"},
-	{bug: "eventual reads lag", by: "Histories/Watches", says: "eventual reads do not go back", wrap: func(h *handle) storage.Backend { return &lagging{handle: h} }},
-	{bug: "strong reads lag", by: "Histories/Calls", says: "reads show written states|acknowledged changes stay", wrap: func(h *handle) storage.Backend { return &lagging{handle: h, strong: true} }},
-	{bug: "strong reads lag", by: "Load/Clients", says: "strictly serializable", wrap: func(h *handle) storage.Backend { return &lagging{handle: h, strong: true} }},
-	{bug: "results shared", by: "Aliasing/ResultsAreTheCallers", says: "scribbling", wrap: func(h *handle) storage.Backend { return sharing{h} }},
-	{bug: "input changed", by: "Aliasing/InputIsNotChanged", says: "the argument of WriteCAS", wrap: func(h *handle) storage.Backend { return stamping{h} }},
-	{bug: "kinds have no wildcard", by: "Histories/Calls", says: "filters|eventual reads", wrap: func(h *handle) storage.Backend { return literalKinds{h} }},
-	{bug: "the prefix is a pattern", by: "Histories/Calls", says: "filters|eventual reads", wrap: func(h *handle) storage.Backend { return patterns{h} }},
-	{bug: "the snapshot waits for Next", by: "Histories/Watches", says: "snapshots of watches", wrap: func(h *handle) storage.Backend { return lazy{h} }},
-	{bug: "garbage versions are invalid", by: "Versions/Garbage", says: "at version", wrap: func(h *handle) storage.Backend { return numeric{h} }},
-	{bug: "a delete of another uid fails", by: "Histories/Calls", says: "decision tables", wrap: func(h *handle) storage.Backend { return strictDelete{h} }},
-	{bug: "the largest size is too large", by: "Limits/LargestResource", says: "too large", wrap: func(h *handle) storage.Backend { return sizes{h, 1<<20 - 1} }},
-	{bug: "one byte too much is fine", by: "Limits/LargestResource", says: "does not name the size|too large", wrap: func(h *handle) storage.Backend { return sizes{h, -1} }},
-	{bug: "unknown fields lost", by: "Payload/UnknownFields", says: "unknown fields", wrap: func(h *handle) storage.Backend { return knowing{h} }},
-	{bug: "a mismatch by pointer", by: "Histories/Calls", says: "group versions|eventual reads", wrap: func(h *handle) storage.Backend { return pointing{h} }},
-	{bug: "contexts ignored", by: "Deadlines/OverBeforeTheCall", says: "with a cancelled context", wrap: func(h *handle) storage.Backend { return tireless{h} }},
+	{bug: "eventual reads lag", by: "Histories/Watches", says: "eventual reads do not go back"},
+	{bug: "strong reads lag", by: "Histories/Calls", says: "reads show written states|acknowledged changes stay"},
+	{bug: "strong reads lag", by: "Load/Clients", says: "strictly serializable"},
+	{bug: "results shared", by: "Aliasing/ResultsAreTheCallers", says: "scribbling"},
+	{bug: "input changed", by: "Aliasing/InputIsNotChanged", says: "the argument of WriteCAS"},
+	{bug: "kinds have no wildcard", by: "Histories/Calls", says: "filters|eventual reads"},
+	{bug: "the prefix is a pattern", by: "Histories/Calls", says: "filters|eventual reads"},
+	{bug: "the snapshot waits for Next", by: "Histories/Watches", says: "snapshots of watches"},
+	{bug: "garbage versions are invalid", by: "Versions/Garbage", says: "at version"},
+	{bug: "a delete of another uid fails", by: "Histories/Calls", says: "decision tables"},
+	{bug: "the largest size is too large", by: "Limits/LargestResource", says: "too large"},
+	{bug: "one byte too much is fine", by: "Limits/LargestResource", says: "does not name the size|too large"},
+	{bug: "unknown fields lost", by: "Payload/UnknownFields", says: "unknown fields"},
+	{bug: "a mismatch by pointer", by: "Histories/Calls", says: "group versions|eventual reads"},
+	{bug: "contexts ignored", by: "Deadlines/OverBeforeTheCall", says: "with a cancelled context"},
 	{bug: "the context before the input", by: "Deadlines/OrderOfErrors", says: "with a cancelled context: got error .*canceled"},
 	{bug: "the input before the end", by: "Deadlines/OrderOfErrors", says: "after Close.*: got error .*(invalid argument|too large)"},
 	{bug: "the context before the end", by: "Deadlines/OrderOfErrors", says: "after Close and with a cancelled context: got error .*canceled"},
-	{bug: "lists of nothing are empty", by: "Histories/Calls", says: "empty results are nil", wrap: func(h *handle) storage.Backend { return neverNil{h} }},
-	{bug: "references of nothing are empty", by: "Histories/Watches", says: "empty results are nil", wrap: func(h *handle) storage.Backend { return neverNil{h} }},
-	{bug: "usable after Close", by: "Closing/Backend", says: "after Close", wrap: func(h *handle) storage.Backend { return &undead{handle: h} }},
-	{bug: "no MaxOps", by: "Commit/MaxOps", says: "MaxOps is 8", wrap: func(h *handle) storage.Backend { return few{h} }},
-	{bug: "pages read the present", by: "Histories/Calls", says: "lists are one cut|tokens belong", wrap: func(h *handle) storage.Backend { return presentPages{h} }},
-	{bug: "each page has its own cursor", by: "Histories/Calls", says: "has cursor", wrap: func(h *handle) storage.Backend { return pageCursors{h} }},
-	{bug: "owner references lag", by: "Histories/Watches", says: "owner references are true", wrap: func(h *handle) storage.Backend { return &forgetful{handle: h} }},
-	{bug: "a cancelled write goes on", by: "Deadlines/CancelledDuringWrites", says: "nothing was sent", wrap: func(h *handle) storage.Backend { return stubborn{h} }},
-	{bug: "an empty unit is a wildcard", by: "Histories/Calls", says: "filters", wrap: func(h *handle) storage.Backend { return emptyUnits{h} }},
-	{bug: "writes merge", by: "Histories/Calls", says: "a write returned", wrap: func(h *handle) storage.Backend { return merging{h} }},
-	{bug: "reads ignore the uid", by: "Histories/Calls", says: "show written states", wrap: func(h *handle) storage.Backend { return anyUid{h} }},
-	{bug: "bad ids are not found", by: "Limits/BadIDs", says: "Read with", wrap: func(h *handle) storage.Backend { return lenient{h} }},
-	{bug: "the last operation on a key counts", by: "Commit/Malformed", says: "of one key", wrap: func(h *handle) storage.Backend { return lastCounts{h} }},
-	{bug: "a deletion ignores that its resource must be present", by: "Histories/Calls", says: "transactions are atomic", wrap: func(h *handle) storage.Backend { return unseeing{h} }},
-	{bug: "large transactions in parts", by: "Commit/TooLarge", says: "more than 1 MiB together", wrap: func(h *handle) storage.Backend { return inParts{h} }},
-	{bug: "a list read in two halves", by: "Load/Clients", says: "strictly serializable", wrap: func(h *handle) storage.Backend { return halves{h} }},
+	{bug: "lists of nothing are empty", by: "Histories/Calls", says: "empty results are nil"},
+	{bug: "references of nothing are empty", by: "Histories/Watches", says: "empty results are nil"},
+	{bug: "usable after Close", by: "Closing/Backend", says: "after Close"},
+	{bug: "no MaxOps", by: "Commit/MaxOps", says: "MaxOps is 8"},
+	{bug: "pages read the present", by: "Histories/Calls", says: "lists are one cut|tokens belong"},
+	{bug: "each page has its own cursor", by: "Histories/Calls", says: "has cursor"},
+	{bug: "owner references lag", by: "Histories/Watches", says: "owner references are true"},
+	{bug: "a cancelled write goes on", by: "Deadlines/CancelledDuringWrites", says: "nothing was sent"},
+	{bug: "an empty unit is a wildcard", by: "Histories/Calls", says: "filters"},
+	{bug: "writes merge", by: "Histories/Calls", says: "a write returned"},
+	{bug: "reads ignore the uid", by: "Histories/Calls", says: "show written states"},
+	{bug: "bad ids are not found", by: "Limits/BadIDs", says: "Read with"},
+	{bug: "the last operation on a key counts", by: "Commit/Malformed", says: "of one key"},
+	{bug: "a deletion ignores that its resource must be present", by: "Histories/Calls", says: "transactions are atomic"},
+	{bug: "large transactions in parts", by: "Commit/TooLarge", says: "more than 1 MiB together"},
+	{bug: "a list read in two halves", by: "Load/Clients", says: "strictly serializable"},
 }
 
 // TestDefects checks that each defect is found by its case.
@@ -203,36 +202,18 @@ func caseNamed(t *testing.T, name string) testCase {
 
 // run runs one case against the defect and returns whether it failed, and its output.
 func (d defect) run(t *testing.T, c testCase, patience time.Duration) (failed bool, said string) {
-	stores := make(map[storage.Backend]*store)
-	open := func(s *store) storage.Backend {
-		var b storage.Backend = s.open()
-		if d.wrap != nil {
-			b = d.wrap(b.(*handle))
-		}
-		stores[b] = s
-		return b
+	h, end := harnessOf(d.bug), make(chan struct{})
+	defer close(end)
+	h.Timeout = patience
+	h.Open = func(testing.TB) storage.Backend {
+		s := newStore(d.bug)
+		s.leak = end
+		return s.open()
 	}
-	h := Harness{
-		Open: func(testing.TB) storage.Backend { return open(newStore(d.bug)) },
-		Another: func(_ testing.TB, b storage.Backend) storage.Backend {
-			if d.bug == "a second handle is a second store" {
-				return open(newStore(d.bug))
-			}
-			return open(stores[b])
-		},
-		Timeout: patience,
-		NoMover: "the reference of these tests cannot be moved",
+	if d.bug == "a second handle is a second store" {
+		h.Another = func(t testing.TB, _ storage.Backend) storage.Backend { return h.Open(t) }
 	}
 	h.complete(t)
-	defer func() {
-		ended := make(map[*store]bool)
-		for _, s := range stores {
-			if !ended[s] {
-				close(s.leak)
-			}
-			ended[s] = true
-		}
-	}()
 	r := checkCase(t.Context(), &h, d.by, c)
 	return r.Failure != "", r.Failure + r.Log
 }

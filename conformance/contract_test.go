@@ -46,7 +46,7 @@ func plantedDefects(t *testing.T) map[string][]string {
 	for _, source := range []struct{ files, pattern, quote string }{
 		{"*_test.go", `\{bug: "([^"]+)", by: "([^"]+)"`, "`"},
 		{"damage_test.go", `\t\{"([a-zA-Z ]+)", "[^"]+()", ?(?:&?damagedStore)`, "`"},
-		{"faults/defects_test.go", `\t\{"([^"]+)", "([^"]+)"\}`, "*"},
+		{"broken_faults_test.go", `\t\{"([^"]+)", "([^"]+)"\}`, "*"},
 	} {
 		for _, path := range must[[]string](t)(filepath.Glob(source.files)) {
 			for _, m := range regexp.MustCompile(source.pattern).FindAllStringSubmatch(string(must[[]byte](t)(os.ReadFile(path))), -1) {

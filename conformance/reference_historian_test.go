@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -27,57 +26,95 @@ func (h *handle) Revisions(ctx context.Context) (oldest, newest int64, err error
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.floor(), h.revision(), nil
+	oldest, newest = h.floor(), h.revision
+	if h.sometimes("the newest revision is an older one", 3) {
+		newest = max(oldest, newest-20)
+	}
+	return oldest, newest, nil
 }
 
-func (h *handle) revision() int64 { return int64(len(h.log)) + 1 }
+func (s *store) floor() int64 { return max(s.compacted, 1) }
 
-func (h *handle) floor() int64 { return max(h.compacted, 1) }
+// reserve takes the revisions of a transaction before it is decided. Only with a bug do other callers see later revisions first.
+func (s *store) reserve(n int) {
+	first := s.revision
+	s.revision += int64(n)
+	s.pause()
+	s.reserved = first
+}
+
+// nextRevision returns the revision of a change.
+func (s *store) nextRevision() int64 {
+	if s.reserved != 0 {
+		s.reserved++
+		return s.reserved
+	}
+	if !s.sometimes("a revision is used twice", 100) {
+		s.revision++
+	}
+	return s.revision
+}
+
+// revisionAt returns the revision of the store at a position in the log.
+func (s *store) revisionAt(position int) int64 {
+	if position = min(position, len(s.log)); position > 0 {
+		return s.log[position-1].revision
+	}
+	return 1
+}
+
+// positionAfter returns the position of the first change after a revision.
+func (s *store) positionAfter(revision int64) int {
+	if i := slices.IndexFunc(s.log, func(c change) bool { return c.revision > revision }); i >= 0 {
+		return i
+	}
+	return len(s.log)
+}
 
 // reach returns the error of an answer at a revision.
-func (h *handle) reach(revision int64) error {
+func (s *store) reach(revision int64) error {
 	switch {
-	case revision > h.revision() && !h.has("the future is the present"):
+	case revision > s.revision && !s.has("the future is the present"):
 		return storage.ErrFutureRevision
-	case revision < h.floor() && !h.has("compacted revisions are read"):
+	case revision < s.floor() && !s.has("compacted revisions are read") && !s.has("a compacted revision is read as the oldest one"):
 		return storage.ErrCompacted
 	}
 	return nil
 }
 
-// past returns the state at a revision.
-func (h *handle) past(revision int64) state {
-	st := make(state)
-	for i, c := range h.log[:min(int64(len(h.log)), max(revision-1, 0))] {
-		k := keyOf(c.res.Id)
-		if c.deleted {
-			delete(st, k)
-			continue
+// past returns the state of a range at a revision.
+func (s *store) past(span history.Range, revision int64) state {
+	st, inside := make(state), s.within(span)
+	for _, c := range s.log {
+		if c.revision <= revision && inside(c.key) {
+			s.addTo(st, c)
 		}
-		number := int64(i) + 2
-		r := history.Record{Resource: c.res, Created: number, Modified: number, Writes: 1}
-		if was, there := st[k]; there {
-			r.Created, r.Writes = was.Created, was.Writes+1
-			if h.has("a rewrite counts as a creation") {
-				r.Created, r.Writes = number, 1
-			}
-		}
-		st[k] = r
 	}
 	return st
 }
 
-func within(span history.Range, id *resourcepb.ID, closed bool) bool {
-	k := []byte(keyOf(id))
-	if span.From != nil && bytes.Compare(k, []byte(keyOf(span.From))) < 0 {
-		return false
+// addTo makes a change to a state.
+func (s *store) addTo(st state, c change) {
+	if c.deleted {
+		delete(st, c.key)
+		return
 	}
-	if span.To == nil {
-		return true
+	r := history.Record{Resource: c.res, Created: c.revision, Modified: c.revision, Writes: 1}
+	if was, there := st[c.key]; there && !s.has("a rewrite counts as a creation") {
+		r.Created, r.Writes = was.Created, was.Writes+1
 	}
-	order := bytes.Compare(k, []byte(keyOf(span.To)))
-	return order < 0 || closed && order == 0
+	st[c.key] = r
 }
+
+// within returns a function that reports whether a key is in a range.
+func (s *store) within(span history.Range) func(key string) bool {
+	from, to := keyOf(span.From), keyOf(span.To)
+	return func(key string) bool {
+		return key >= from && (span.To == nil || key < to || key == to && s.has("a span's end is part of it"))
+	}
+}
+
+func rangeOf(id *resourcepb.ID) history.Range { return history.Range{From: id, To: nextKey(id)} }
 
 func checkRange(span history.Range) error {
 	_, _, err := check.Range(span)
@@ -90,25 +127,23 @@ func (h *handle) Scan(ctx context.Context, span history.Range, opts history.Scan
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	isLater := opts.Revision != 0 && opts.Limit > 0
 	if opts.Revision == 0 {
-		opts.Revision = h.revision()
+		opts.Revision = h.revision
 	}
 	if err := h.reach(opts.Revision); err != nil {
 		return history.ScanResult{}, err
 	}
-	at := opts.Revision
-	if h.has("scans show the present") {
-		at = h.revision()
+	at := max(opts.Revision, h.floor())
+	if h.has("scans show the present") || isLater && h.has("the parts of a scan are of different moments") {
+		at = h.revision
 	}
 	most, size := cmp.Or(opts.Bytes, 4<<20), 0
 	if h.has("large scans end early") {
 		most = min(most, 4<<20)
 	}
 	scan := history.ScanResult{Revision: opts.Revision}
-	for _, r := range h.past(at).records() {
-		if !within(span, r.Resource.Id, h.has("a span's end is part of it")) {
-			continue
-		}
+	for _, r := range h.past(span, at).records() {
 		scan.Count++
 		if scan.More || opts.Limit > 0 && len(scan.Records) == opts.Limit || size >= most {
 			scan.More = true
@@ -140,11 +175,10 @@ func (h *handle) Swap(ctx context.Context, swap history.Swap) (history.SwapResul
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	st := h.past(h.revision())
-	is, there := st[keyOf(id)]
+	is, there := h.past(rangeOf(id), h.revision)[keyOf(id)]
 	remembers := swap.Expect != 0 && swap.Expect == h.swapped[keyOf(id)] && h.has("a swap compares with what the handle remembers")
 	if is.Modified != swap.Expect && !remembers && !h.has("a swap does not compare") {
-		swapped := history.SwapResult{Revision: h.revision()}
+		swapped := history.SwapResult{Revision: h.revision}
 		if there && !h.has("a refusal tells nothing") {
 			is.Resource = clone(is.Resource)
 			swapped.Stored = &is
@@ -152,10 +186,10 @@ func (h *handle) Swap(ctx context.Context, swap history.Swap) (history.SwapResul
 		return swapped, nil
 	}
 	if h.has("swaps compare the version") && there && swap.Write.GetVersion() != "" && swap.Write.Version != is.Resource.Version {
-		return history.SwapResult{Revision: h.revision(), Stored: &is}, nil
+		return history.SwapResult{Revision: h.revision, Stored: &is}, nil
 	}
 	if h.has("swaps delete only the same uid") && there && swap.Delete != nil && swap.Delete.Uid != is.Resource.Id.Uid {
-		return history.SwapResult{Done: true, Revision: h.revision()}, nil
+		return history.SwapResult{Done: true, Revision: h.revision}, nil
 	}
 	if h.has("a swap compares, then acts") {
 		h.pause()
@@ -163,23 +197,20 @@ func (h *handle) Swap(ctx context.Context, swap history.Swap) (history.SwapResul
 	op := storage.Op{Write: swap.Write}
 	switch {
 	case swap.Delete != nil && !there:
-		return history.SwapResult{Done: true, Revision: h.revision()}, nil
+		return history.SwapResult{Done: true, Revision: h.revision}, nil
 	case swap.Delete != nil:
 		op = storage.Op{Delete: is.Resource.Id, Version: is.Resource.Version}
 	case there && is.Resource.Id.Uid != swap.Write.Id.Uid && !h.has("swaps replace another uid"):
 		return history.SwapResult{}, storage.ErrWrongUid
 	}
 	written := h.apply([]storage.Op{op})
-	if h.swapped == nil {
-		h.swapped = make(map[string]int64)
-	}
-	h.swapped[keyOf(id)] = h.revision()
-	swapped := history.SwapResult{Done: true, Revision: h.revision(), Stored: &is}
+	h.swapped[keyOf(id)] = h.revision
+	swapped := history.SwapResult{Done: true, Revision: h.revision, Stored: &is}
 	if h.has("swaps tell the revision before") {
 		swapped.Revision--
 	}
 	if op.Write != nil {
-		now := h.past(h.revision())[keyOf(id)]
+		now := h.past(rangeOf(id), h.revision)[keyOf(id)]
 		now.Resource = written[0]
 		swapped.Stored = &now
 	}
@@ -192,13 +223,20 @@ func (h *handle) Compact(ctx context.Context, revision int64) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if revision > h.revision() {
+	if revision > h.revision {
 		return storage.ErrFutureRevision
 	}
 	if revision > h.compacted || h.has("a compaction goes back") {
 		h.compacted = revision
 	}
 	return nil
+}
+
+// compact compacts all history.
+func (s *store) compact() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.compacted = s.revision
 }
 
 func (h *handle) Follow(ctx context.Context, span history.Range, after int64) (history.Follower, error) {
@@ -216,109 +254,120 @@ func (h *handle) Follow(ctx context.Context, span history.Range, after int64) (h
 	if err := h.reach(after); err != nil {
 		return nil, err
 	}
-	position := int(after) - 1
+	position := h.positionAfter(after)
 	switch {
 	case h.has("followers begin one too late") && position < len(h.log):
 		position++
 	case h.has("followers begin one too early") && position > 0:
 		position--
 	}
-	return &follower{watch: h.newWatch(filter{anything, anywhere, ""}, position), span: span}, nil
+	f := &follower{watch: h.newWatch(filter{anything, anywhere, ""}, position), inside: h.within(span), passed: position, now: state{}, older: state{}}
+	for _, c := range h.log[:position] {
+		h.addTo(f.now, c)
+	}
+	return f, nil
 }
 
-// follower is a watch whose events are computed again.
+// follower is a watch that returns whole commits, with states before and after.
 type follower struct {
 	*watch
-	span  history.Range
-	begun []history.Change
+	inside func(key string) bool
+	passed int   // changes of the log
+	now    state // after these
+	older  state // of each key, before its last change; for bugs only
+	begun  []history.Change
 }
 
 func (f *follower) Next(ctx context.Context) ([]history.Change, int64, error) {
 	for {
-		f.h.mu.Lock()
-		compacted := int64(f.position)+1 < f.h.floor()
-		f.h.mu.Unlock()
-		if compacted {
-			return nil, 0, fmt.Errorf("%w: %w", storage.ErrWatchClosed, storage.ErrCompacted)
+		if err := f.compacted(); err != nil {
+			return nil, 0, err
 		}
 		ev, err := f.watch.Next(ctx)
 		if err != nil {
 			return nil, 0, err
 		}
 		f.h.mu.Lock()
-		at := f.position
-		now, before := f.h.past(int64(at)+1), f.h.past(int64(at))
-		if f.h.has("before is one too early") {
-			before = f.h.past(int64(max(at-1, 1)))
+		revision := f.h.revisionAt(f.position)
+		for ; f.passed < f.position; f.passed++ {
+			f.add(f.h.log[f.passed])
 		}
 		f.h.mu.Unlock()
-		if ev.GetBookmark() != nil {
-			revision := int64(at) + 1
+		switch parts := f.h.has("commits come in parts"); {
+		case ev.GetBookmark() != nil:
 			if f.h.has("progress is ahead") {
 				revision++
 			}
 			return nil, revision, nil
-		}
-		f.add(ev, int64(at)+1, now, before)
-		if (ev.More && !f.h.has("commits come in parts")) || len(f.begun) == 0 {
+		case ev.More && !parts && !f.h.has("a commit is followed in two halves"), len(f.begun) == 0:
 			continue
+		case !parts:
+			f.begun[len(f.begun)-1].More = false
+		default:
+			f.begun[len(f.begun)-1].More = ev.More
 		}
 		changes := f.begun
 		f.begun = nil
-		if !f.h.has("commits come in parts") {
-			changes[len(changes)-1].More = false
-		}
-		return changes, int64(at) + 1, nil
+		return changes, revision, nil
 	}
 }
 
-func (f *follower) add(ev *resourcepb.WatchEvent, revision int64, now, before state) {
-	res := ev.GetUpsert().GetResource()
-	if ev.GetDelete() != nil {
-		res = ev.GetDelete().GetResource()
+// compacted returns the error of a follower whose next change is compacted.
+func (f *follower) compacted() error {
+	f.h.mu.Lock()
+	defer f.h.mu.Unlock()
+	if f.h.revisionAt(f.position) < f.h.floor() {
+		return fmt.Errorf("%w: %w", storage.ErrWatchClosed, storage.ErrCompacted)
 	}
-	if !within(f.span, res.Id, false) && !f.h.has("followers know no span") {
+	return nil
+}
+
+// add adds a change to those that the follower returns next.
+func (f *follower) add(c change) {
+	before, there := f.now[c.key]
+	f.h.addTo(f.now, c)
+	if f.h.has("before is one too early") || f.h.sometimes("a follower reports an older previous state", 20) {
+		before, there = f.older[c.key]
+	}
+	f.older[c.key] = before
+	if !f.inside(c.key) && !f.h.has("followers know no span") || c.res.Metadata[lastMark] == "" && f.h.sometimes("a follower skips a change", 50) {
 		return
 	}
-	c := history.Change{Revision: revision, More: true}
-	if f.h.has("commits come in parts") {
-		c.More = ev.More
+	told := history.Change{Revision: c.revision, More: true}
+	if now, stays := f.now[c.key]; stays {
+		now.Resource = clone(now.Resource)
+		told.New = &now
 	}
-	if r, there := now[keyOf(res.Id)]; there && ev.GetDelete() == nil {
-		r.Resource = clone(r.Resource)
-		c.New = &r
+	if there && before.Resource != nil && !(c.deleted && f.h.has("deletions have no state before")) {
+		before.Resource = clone(before.Resource)
+		told.Old = &before
 	}
-	if r, there := before[keyOf(res.Id)]; there && !(ev.GetDelete() != nil && f.h.has("deletions have no state before")) {
-		r.Resource = clone(r.Resource)
-		c.Old = &r
-	}
-	f.begun = append(f.begun, c)
+	f.begun = append(f.begun, told)
 }
 
 // Recall implements history.Recaller.
 func (w *watch) Recall() { w.recalls = true }
 
-// recall adds the state before the last change of the watch.
-func (w *watch) recall(ev *resourcepb.WatchEvent, res *resourcepb.Resource) {
+// recall adds the state before a change of the watch.
+func (w *watch) recall(ev *resourcepb.WatchEvent, c change) {
 	if !w.recalls {
 		return
 	}
-	at := w.position
+	at := w.position - 1
 	if w.h.has("recalled events show the present") {
 		at++
 	}
-	if before, there := w.h.past(int64(at))[keyOf(res.Id)]; there {
-		ev.Before = clone(before.Resource)
+	if before := w.h.at(c.key, at); before != nil {
+		ev.Before = clone(before)
 	}
 }
 
-// listAt is the listing at a revision, from the name of a token on.
+// listAt is the listing at a revision.
 func (h *handle) listAt(f filter, revision int64) []*resourcepb.Resource {
 	if h.has("listings at a revision show the present") {
-		revision = h.revision()
+		revision = h.revision
 	}
-	all := resourcesOf(h.past(revision).records())
-	return slices.DeleteFunc(all, func(res *resourcepb.Resource) bool { return !f.selects(res.Id) })
+	return f.selectFrom(resourcesOf(h.past(history.Range{}, revision).records()))
 }
 
 // state is the content of a store, by key.

@@ -6,6 +6,9 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"maps"
+	mathrand "math/rand/v2"
+	"path"
 	"slices"
 	"strings"
 
@@ -21,20 +24,35 @@ func (h *handle) List(ctx context.Context, c storage.ReadConsistency, typ storag
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := h.matching(filter{typ, tenancy, prefix})
-	if n := len(all) / 2; len(all) > 300 && h.has("a long list is read in two halves") {
+	if n := len(all) / 2; n > 0 && h.has("a list read in two halves") || n > 150 && h.has("a long list is read in two halves") {
 		middle := keyOf(all[n].Id)
 		h.pause()
 		rest := slices.DeleteFunc(h.matching(filter{typ, tenancy, prefix}), func(res *resourcepb.Resource) bool { return keyOf(res.Id) < middle })
 		all = append(all[:n:n], rest...)
+	}
+	if all == nil && h.has("lists of nothing are empty") {
+		return []*resourcepb.Resource{}, nil
 	}
 	return all, nil
 }
 
 // matching is called with the lock held.
 func (h *handle) matching(f filter) []*resourcepb.Resource {
+	switch {
+	case h.has("kinds have no wildcard") && f.typ.Kind == storage.Wildcard && f.typ.Group != storage.Wildcard:
+		return nil
+	case h.has("an empty unit is a wildcard") && f.tenancy.Partition == "":
+		f.tenancy = &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: f.tenancy.Namespace}
+	}
+	pattern := strings.NewReplacer("%", "*", "_", "?").Replace(f.prefix) + "*"
+	if h.has("the prefix is a pattern") {
+		f.prefix = ""
+	}
 	var all []*resourcepb.Resource
-	for _, row := range h.rows {
-		all = append(all, row)
+	for _, row := range h.visible() {
+		if matches, _ := path.Match(pattern, row.Id.Name); matches || !h.has("the prefix is a pattern") {
+			all = append(all, row)
+		}
 	}
 	var found []*resourcepb.Resource
 	for _, row := range f.selectFrom(all) {
@@ -46,6 +64,19 @@ func (h *handle) matching(f filter) []*resourcepb.Resource {
 		})
 	}
 	return found
+}
+
+// visible returns the rows that lists show.
+func (h *handle) visible() map[string]*resourcepb.Resource {
+	rows := maps.Clone(h.rows)
+	for _, c := range slices.Backward(h.hidden) {
+		if before := h.at(c.key, h.positionAfter(c.revision-1)); before != nil {
+			rows[c.key] = before
+		} else {
+			delete(rows, c.key)
+		}
+	}
+	return rows
 }
 
 func (h *handle) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string, opts storage.ListOptions) (storage.Page, error) {
@@ -79,7 +110,12 @@ func (h *handle) ListPage(ctx context.Context, typ storage.UnversionedType, tena
 		}
 		rest = h.listAt(f, opts.Revision)
 	}
-	if opts.Continue != "" {
+	switch {
+	case opts.Continue == "":
+	case h.has("pages read the present"):
+		token = given
+		rest = rest[min(given.Row, len(rest)):]
+	default:
 		if opts.Revision != 0 && opts.Revision != given.Revision {
 			return storage.Page{}, invalid("revision %d", opts.Revision)
 		}
@@ -105,18 +141,25 @@ func (h *handle) ListPage(ctx context.Context, typ storage.UnversionedType, tena
 		}
 	}
 	page := storage.Page{Cursor: token.Cursor}
-	for _, res := range rest[:min(limit, len(rest))] {
+	if h.has("each page has its own cursor") {
+		page.Cursor = h.cursor(len(h.log))
+	}
+	n := min(limit, len(rest))
+	if mathrand.IntN(5) == 0 {
+		n = 0 // a page may be empty, also the first
+	}
+	for _, res := range rest[:n] {
 		page.Resources = append(page.Resources, clone(res))
 	}
-	if len(rest) > limit {
-		token.List = rand.Text()
+	if len(rest) > n {
+		token.List, token.Row = rand.Text(), token.Row+n
 		h.lister = h.closed
 		text, err := json.Marshal(token)
 		if err != nil {
 			return storage.Page{}, err
 		}
 		page.Continue = string(text)
-		h.lists[page.Continue] = rest[limit:]
+		h.lists[page.Continue] = rest[n:]
 	}
 	return page, nil
 }
@@ -124,6 +167,7 @@ func (h *handle) ListPage(ctx context.Context, typ storage.UnversionedType, tena
 type pageToken struct {
 	Store, Filter, Cursor, List string
 	Revision                    int64
+	Row                         int // of the next page
 }
 
 func (h *handle) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
@@ -132,11 +176,29 @@ func (h *handle) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*res
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var children []*resourcepb.ID
+	children := []*resourcepb.ID{}
 	for _, row := range h.matching(newFilter("*", "*", "*", "*", "")) {
-		if row.Owner != nil && keyOf(row.Owner) == keyOf(id) && (h.sameUid(row.Owner.Uid, id.Uid) || h.has("owners by key only")) {
+		if h.owns(id, row) || h.has("a reference stays when the owner changes") && h.owned(id, row) {
 			children = append(children, row.Id)
 		}
 	}
-	return children, nil
+	if again := h.asked[id.Uid]; len(children) > 0 && (!again && h.has("owner references lag") || h.sometimes("a reference is missing", 20)) {
+		children = slices.Clip(children[:len(children)-1])
+	}
+	h.asked[id.Uid] = true
+	if len(children) > 0 || h.has("references of nothing are empty") {
+		return children, nil
+	}
+	return nil, nil
+}
+
+func (h *handle) owns(owner *resourcepb.ID, res *resourcepb.Resource) bool {
+	return res.Owner != nil && keyOf(res.Owner) == keyOf(owner) && (h.sameUid(res.Owner.Uid, owner.Uid) || h.has("owners by key only"))
+}
+
+// owned reports whether one of the last versions of a resource named an owner.
+func (h *handle) owned(owner *resourcepb.ID, res *resourcepb.Resource) bool {
+	return slices.ContainsFunc(h.log[max(0, len(h.log)-100):], func(c change) bool {
+		return c.key == keyOf(res.Id) && !c.deleted && h.owns(owner, c.res)
+	})
 }

@@ -3,24 +3,26 @@ package conformance
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"runtime"
+	"maps"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // A store is the reference backend: every change is in one slice under one lock, and every answer is computed from it. It is slow
-// and keeps everything, so a reader can verify it easily. If it is opened with a bug of broken_test.go, it has that bug. Bugs that
-// a wrapper around a handle cannot have are here, each a call of has.
+// and keeps everything, so a reader can verify it easily. It proves the cases of this package and the checks of package faults: if it
+// is opened with a bug of broken_test.go or broken_faults_test.go, it has that bug. Each bug is a call of has or sometimes.
 type store struct {
 	name      string
 	bug       string
@@ -30,33 +32,52 @@ type store struct {
 	log       []change
 	wake      chan struct{} // closed and replaced at each change
 	version   int
+	revision  int64                             // the newest one; 1 is the empty store
 	lists     map[string][]*resourcepb.Resource // by continue token: the rest of the listing
 	compacted int64                             // history is compacted up to this revision
-	lister    chan struct{}                     // of the handle that listed last
-	trip      *int                              // where a round trip began that a bug shares
+
+	// The rest belongs to bugs.
+	lister   chan struct{} // of the handle that listed last
+	trip     *int          // where a round trip began that others share
+	volatile int           // a crash loses the log from here on, unless it is negative
+	reserved int64         // the revision before those that a transaction has reserved
+	landing  bool          // a write that was given up arrives
+	hidden   []change      // in the log, but not yet in lists
 }
 
 type change struct {
-	res     *resourcepb.Resource
-	deleted bool
-	last    int // the position after the whole transaction
+	key      string
+	res      *resourcepb.Resource
+	deleted  bool
+	last     int // the position after the whole transaction
+	revision int64
 }
 
 func (s *store) has(bug string) bool { return s.bug == bug }
 
+// sometimes is true for one call in n, if the store has the bug.
+func (s *store) sometimes(bug string, n int) bool { return s.has(bug) && rand.IntN(n) == 0 }
+
 func newStore(bug string) *store {
-	return &store{name: rand.Text(), bug: bug, leak: make(chan struct{}), rows: map[string]*resourcepb.Resource{}, wake: make(chan struct{}), lists: map[string][]*resourcepb.Resource{}}
+	return &store{
+		name: fmt.Sprintf("%016x", rand.Uint64()), bug: bug, leak: make(chan struct{}), rows: map[string]*resourcepb.Resource{}, wake: make(chan struct{}),
+		revision: 1, lists: map[string][]*resourcepb.Resource{}, volatile: -1,
+	}
 }
 
 // A handle is an opened backend on a store.
 type handle struct {
 	*store
+	conn    *connection // of watches, and of a remote
 	closed  chan struct{}
 	once    sync.Once
 	swapped map[string]int64 // the revisions of its swaps; mu guards it
+	asked   map[string]bool  // the uids of owners whose references it has returned; mu guards it
 }
 
-func (s *store) open() *handle { return &handle{store: s, closed: make(chan struct{})} }
+func (s *store) open() *handle {
+	return &handle{store: s, closed: make(chan struct{}), swapped: map[string]int64{}, asked: map[string]bool{}}
+}
 
 func (h *handle) Close() error {
 	err := storage.ErrClosed
@@ -80,7 +101,9 @@ func (h *handle) enter(ctx context.Context, problems ...error) error {
 	closed, problem := error(nil), errors.Join(problems...)
 	select {
 	case <-h.closed:
-		closed = storage.ErrClosed
+		if !h.has("usable after Close") {
+			closed = storage.ErrClosed
+		}
 	default:
 	}
 	switch {
@@ -96,24 +119,50 @@ func (h *handle) enter(ctx context.Context, problems ...error) error {
 
 func (h *handle) Read(ctx context.Context, c storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
 	if err := h.enter(ctx, check.Consistency(c), errorOf(check.ID("id", id))); err != nil {
+		if h.has("bad ids are not found") && errors.Is(err, storage.ErrInvalid) {
+			return nil, storage.ErrNotFound
+		}
 		return nil, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	row := h.rows[h.key(id)]
+	if c == strong && h.sometimes("strong reads lag", 3) || c == eventual && h.sometimes("eventual reads lag", 3) {
+		row = h.beforeLastChange(h.key(id))
+	}
 	switch {
-	case row == nil || id.Uid != "" && !h.sameUid(id.Uid, row.Id.Uid):
+	case row == nil || id.Uid != "" && !h.sameUid(id.Uid, row.Id.Uid) && !h.has("reads ignore the uid"):
 		return nil, storage.ErrNotFound
 	case id.Type.GroupVersion != row.Id.Type.GroupVersion:
-		return nil, storage.GroupVersionMismatchError{RequestedType: clone(id.Type), Stored: clone(row)}
+		mismatch := storage.GroupVersionMismatchError{RequestedType: clone(id.Type), Stored: clone(row)}
+		if h.has("a mismatch by pointer") {
+			return nil, &mismatch
+		}
+		return nil, mismatch
+	case h.has("results shared"):
+		return row, nil
 	}
 	return clone(row), nil
 }
 
 func (h *handle) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
-	results, err := h.commit(ctx, []storage.Op{{Write: res}})
+	sent := ctx
+	if h.has("contexts ignored") || h.has("a cancelled write goes on") {
+		sent = context.WithoutCancel(ctx)
+	}
+	if h.has("one byte too much is fine") && sizeOf(res) == 1<<20+1 {
+		return clone(res), nil
+	}
+	results, err := h.commit(sent, []storage.Op{{Write: res}})
+	if res.GetVersion() != "" && h.has("a cancelled write goes on") {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	if err != nil {
 		return nil, alone(err)
+	}
+	if h.has("input changed") {
+		res.Version = results[0].Version
 	}
 	return results[0], nil
 }
@@ -126,13 +175,41 @@ func (h *handle) DeleteCAS(ctx context.Context, id *resourcepb.ID, version strin
 	return alone(err)
 }
 
-func (h *handle) MaxOps() int { return 64 }
+func (h *handle) MaxOps() int {
+	if h.has("no MaxOps") {
+		return 8
+	}
+	return 64
+}
 
 func (h *handle) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
 	if len(ops) == 0 && !h.has("no operations are one result") {
 		return nil, h.enter(ctx)
 	}
-	return h.commit(ctx, ops)
+	if h.has("the last operation on a key counts") {
+		ops = lastOfEachKey(ops)
+	}
+	results, err := h.commit(ctx, ops)
+	if errors.Is(err, storage.ErrTooLarge) && len(ops) > 1 && len(ops) <= h.MaxOps() && h.has("large transactions in parts") {
+		for _, op := range ops {
+			part, err := h.commit(ctx, []storage.Op{op})
+			if err != nil {
+				return nil, err
+			}
+			results = append(results, part...)
+		}
+		return results, nil
+	}
+	return results, err
+}
+
+func lastOfEachKey(ops []storage.Op) (last []storage.Op) {
+	for i, op := range ops {
+		if !slices.ContainsFunc(ops[i+1:], func(later storage.Op) bool { return keyOf(opID(later)) == keyOf(opID(op)) }) {
+			last = append(last, op)
+		}
+	}
+	return last
 }
 
 // alone takes the error of the only operation out of its OpError.
@@ -145,12 +222,20 @@ func alone(err error) error {
 }
 
 func (h *handle) commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
-	if err := h.enter(ctx, errorOf(check.Ops(ops, h.MaxOps(), 0))); err != nil {
+	maxSize := 1 << 20
+	if h.has("the largest size is too large") {
+		maxSize--
+	}
+	if err := h.enter(ctx, errorOf(check.Ops(ops, h.MaxOps(), maxSize))); err != nil {
 		return nil, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	ops = h.decidedEarly(ops)
+	if h.sometimes("a revision is returned before it is final", 20) {
+		h.reserve(len(ops))
+		defer func() { h.reserved = 0 }()
+	}
 	for i, op := range ops {
 		if err := h.decide(op); err != nil {
 			if h.has("half a transaction") {
@@ -165,7 +250,19 @@ func (h *handle) commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Re
 	if h.has("check, then act") {
 		h.pause()
 	}
-	return h.apply(ops), nil
+	first := len(h.log)
+	if half := len(ops) / 2; half > 0 && h.sometimes("a transaction in two steps", 3) {
+		results := h.apply(ops[:half])
+		h.pause()
+		return append(results, h.apply(ops[half:])...), nil
+	}
+	results := h.apply(ops)
+	if h.hidden == nil && h.sometimes("a list shows a later change first", 4) {
+		h.hidden = h.log[first:len(h.log):len(h.log)]
+		h.pause()
+		h.hidden = nil
+	}
+	return results, nil
 }
 
 // decidedEarly returns ops without the conditions that a bug verifies before the commit.
@@ -188,13 +285,11 @@ func (h *handle) decidedEarly(ops []storage.Op) []storage.Op {
 	return rest
 }
 
-// pause lets other goroutines run.
-func (h *handle) pause() {
-	h.mu.Unlock()
-	for range 20 {
-		runtime.Gosched()
-	}
-	h.mu.Lock()
+// pause lets other callers go first.
+func (s *store) pause() {
+	s.mu.Unlock()
+	time.Sleep(2 * time.Millisecond)
+	s.mu.Lock()
 }
 
 // apply applies decided changes.
@@ -206,21 +301,19 @@ func (h *handle) apply(ops []storage.Op) []*resourcepb.Resource {
 		switch row := h.rows[key]; {
 		case op.Write != nil:
 			h.version++
-			row = h.stored(op.Write)
-			row.Version = h.name[:4] + strconv.Itoa(h.version)
-			if h.has("versions count from one") {
-				before, _ := strconv.Atoi(op.Write.Version)
-				row.Version = strconv.Itoa(before + 1)
+			row = h.stored(op.Write, row)
+			results[i] = clone(row)
+			if row.Metadata[lastMark] == "" && h.sometimes("an acknowledged write is forgotten", 50) {
+				continue
 			}
-			if h.has("input kept") {
-				row.Data = op.Write.Data
+			if len(row.GetData().GetValue()) > 0 && h.sometimes("bytes are damaged", 100) {
+				row.Data.Value[0]++
 			}
 			h.rows[key] = row
-			h.publish(change{res: row})
-			results[i] = clone(row)
-		case op.Delete != nil && row != nil && h.sameUid(row.Id.Uid, op.Delete.Uid):
+			h.publish(change{key: key, res: row})
+		case op.Delete != nil && row != nil && h.sameUid(row.Id.Uid, op.Delete.Uid) && !h.sometimes("a delete does nothing", 20):
 			delete(h.rows, key)
-			h.publish(change{res: row, deleted: true})
+			h.publish(change{key: key, res: row, deleted: true})
 			for other, child := range h.rows {
 				if h.has("a deletion deletes owned resources") && child.Owner != nil && keyOf(child.Owner) == keyOf(row.Id) {
 					delete(h.rows, other)
@@ -231,6 +324,10 @@ func (h *handle) apply(ops []storage.Op) []*resourcepb.Resource {
 	for i := range h.log[min(first, len(h.log)):] {
 		h.log[first+i].last = len(h.log)
 	}
+	h.loseDurability(first)
+	if h.compacted > 1 && h.has("a compaction goes back") {
+		h.compacted--
+	}
 	close(h.wake)
 	h.wake = make(chan struct{})
 	if h.has("results are in another order") {
@@ -239,11 +336,25 @@ func (h *handle) apply(ops []storage.Op) []*resourcepb.Resource {
 	return results
 }
 
-// stored returns the stored form of a resource.
-func (h *handle) stored(res *resourcepb.Resource) *resourcepb.Resource {
-	res = clone(res)
-	if h.has("metadata lose trailing spaces") {
-		for k, v := range res.Metadata {
+// stored returns the stored form of a resource that replaces another, or nothing.
+func (h *handle) stored(given, before *resourcepb.Resource) *resourcepb.Resource {
+	res := clone(given)
+	res.Version = h.name[:4] + strconv.Itoa(h.version)
+	if h.has("versions count from one") {
+		last, _ := strconv.Atoi(given.Version)
+		res.Version = strconv.Itoa(last + 1)
+	}
+	if h.has("input kept") {
+		res.Data = given.Data
+	}
+	if h.has("unknown fields lost") {
+		res.ProtoReflect().SetUnknown(nil)
+	}
+	if res.Metadata == nil && h.has("writes merge") {
+		res.Metadata = maps.Clone(before.GetMetadata())
+	}
+	for k, v := range res.Metadata {
+		if h.has("metadata lose trailing spaces") {
 			res.Metadata[k] = strings.TrimRight(v, " ")
 		}
 	}
@@ -265,17 +376,69 @@ func (h *handle) sameUid(a, b string) bool {
 // publish appends to the log.
 func (h *handle) publish(c change) {
 	n := len(h.log)
-	switch {
-	case h.has("dropped event") && h.version%7 == 6:
-	case h.has("repeated event") && n%7 == 6:
-		h.log = append(h.log, c, c)
-	case h.has("events overtake") && n%7 == 6:
-		h.log = append(h.log[:n-1], c, h.log[n-1])
-	case h.has("a delete shows the id only") && c.deleted:
-		h.log = append(h.log, change{res: &resourcepb.Resource{Id: c.res.Id}, deleted: true})
-	default:
-		h.log = append(h.log, c)
+	if h.has("dropped event") && h.version%7 == 6 {
+		return
 	}
+	if c.deleted && h.has("a delete shows the id only") {
+		c.res = &resourcepb.Resource{Id: c.res.Id}
+	}
+	c.revision = h.nextRevision()
+	h.log = append(h.log, c)
+	switch {
+	case h.has("repeated event") && n%7 == 6:
+		c.revision = h.nextRevision()
+		h.log = append(h.log, c)
+	case h.has("events overtake") && n%7 == 6:
+		h.log[n-1], h.log[n] = h.log[n], h.log[n-1]
+	}
+}
+
+// loseDurability makes the log from a position on volatile.
+func (s *store) loseDurability(first int) {
+	switch {
+	case s.volatile < 0 && (s.has("acknowledged before it is durable") || s.has("a crash loses acknowledged writes, and watches report it")):
+		s.volatile = first
+	case len(s.log)%4096 == 0:
+		s.volatile = -1
+	}
+}
+
+// crash loses everything that is not durable. Only bugs leave any.
+func (s *store) crash() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.volatile < 0 {
+		return
+	}
+	s.log, s.volatile = s.log[:min(s.volatile, len(s.log))], -1
+	s.compacted = min(s.compacted, s.revisionAt(len(s.log)))
+	s.rows = map[string]*resourcepb.Resource{}
+	for key, r := range s.past(history.Range{}, s.revision) {
+		s.rows[key] = r.Resource
+	}
+}
+
+// at returns the state of a key after a number of changes, or nil.
+func (s *store) at(key string, position int) *resourcepb.Resource {
+	for _, c := range slices.Backward(s.log[:max(0, min(position, len(s.log)))]) {
+		if c.key == key {
+			if c.deleted {
+				return nil
+			}
+			return c.res
+		}
+	}
+	return nil
+}
+
+// beforeLastChange returns the state of a key before its last change.
+func (s *store) beforeLastChange(key string) *resourcepb.Resource {
+	for i, c := range slices.Backward(s.log) {
+		if c.key == key {
+			return s.at(key, i)
+		}
+	}
+	return nil
 }
 
 func opID(op storage.Op) *resourcepb.ID { return cmp.Or(op.Write.GetId(), op.Delete, op.Check) }
@@ -295,8 +458,15 @@ func (h *handle) decide(op storage.Op) error {
 	row := h.rows[h.key(opID(op))]
 	uid, version := op.Check.GetUid(), op.Version
 	switch {
+	case op.Write != nil && (h.landing || row != nil && row.Id.Uid == op.Write.Id.Uid && h.sometimes("a write does not compare", 50)):
+		return nil // it replaces any state
+	case op.Present && h.has("a deletion ignores that its resource must be present"):
+		op.Present = false
+		return h.decide(op)
 	case op.Present && row == nil:
 		return storage.ErrCASFailure
+	case op.Delete != nil && !op.Present && row != nil && !h.sameUid(row.Id.Uid, op.Delete.Uid) && h.has("a delete of another uid fails"):
+		return storage.ErrWrongUid
 	case op.Delete != nil && !op.Present && (row == nil || !h.sameUid(row.Id.Uid, op.Delete.Uid)):
 		return nil
 	case op.Check != nil && version == "" && h.has("a check of an absent key is ignored"):
@@ -311,6 +481,8 @@ func (h *handle) decide(op storage.Op) error {
 		uid, version = op.Write.Id.Uid, op.Write.Version
 	}
 	switch {
+	case op.Write != nil && len(version) > 4 && strings.Trim(version[4:], "0123456789") != "" && h.has("garbage versions are invalid"):
+		return invalid("version %q", version)
 	case row == nil && version == "":
 		return nil
 	case row == nil || h.has("the version before the uid") && version != row.Version:
@@ -328,6 +500,9 @@ func (h *handle) decide(op storage.Op) error {
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{storage.ErrInvalid}, args...)...)
 }
+
+// lastMark is the metadata of the write that ends a round of package faults, for which bugs make an exception.
+const lastMark = "last"
 
 func errorOf[T any](_ T, err error) error { return err }
 

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,21 +37,30 @@ func (h *handle) WatchList(ctx context.Context, typ storage.UnversionedType, ten
 	if h.has("a watch ends with its context") {
 		w.bound = ctx
 	}
-	if h.has("leaked goroutine") {
+	if h.has("a goroutine is left") {
 		go func() { <-h.leak }()
 	}
-	for _, res := range h.matching(f) {
-		w.snapshot = append(w.snapshot, upsertEvent(res))
-	}
+	w.fillSnapshot()
 	if h.has("snapshot before the position") {
 		h.pause()
 		w.position = len(h.log)
 	}
-	if h.has("no end of an empty snapshot") && len(w.snapshot) == 0 {
-		return w, nil
-	}
-	w.snapshot = append(w.snapshot, &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_EndOfSnapshot_{EndOfSnapshot: &resourcepb.WatchEvent_EndOfSnapshot{}}})
+	w.lazy = h.has("the snapshot waits for Next")
 	return w, nil
+}
+
+// fillSnapshot reads the snapshot.
+func (w *watch) fillSnapshot() {
+	w.snapshot = nil
+	for _, res := range w.h.matching(w.filter) {
+		if w.h.compacted > 0 && w.h.has("a list after compaction is stale") {
+			res = clone(cmp.Or(w.h.at(keyOf(res.Id), len(w.h.log)-20), res))
+		}
+		w.snapshot = append(w.snapshot, upsertEvent(res))
+	}
+	if len(w.snapshot) > 0 || !w.h.has("no end of an empty snapshot") {
+		w.snapshot = append(w.snapshot, &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_EndOfSnapshot_{EndOfSnapshot: &resourcepb.WatchEvent_EndOfSnapshot{}}})
+	}
 }
 
 func (h *handle) WatchFrom(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix, cursor string) (storage.Watch, error) {
@@ -73,10 +83,15 @@ func (h *handle) WatchFrom(ctx context.Context, typ storage.UnversionedType, ten
 		return nil, storage.ErrCompacted
 	}
 	h.mu.Lock()
-	if h.compacted > 0 && position < len(h.log) && h.has("a resumed watch loses an event after a compaction") {
+	defer h.mu.Unlock()
+	switch isGone := h.revisionAt(position) < h.floor(); {
+	case isGone && h.has("a compacted cursor continues"):
+		position = h.positionAfter(h.floor())
+	case isGone, h.sometimes("history is deleted too early", 5):
+		return nil, storage.ErrCompacted
+	case position < len(h.log) && (h.has("a resumed watch one too late") || h.compacted > 0 && h.has("a resumed watch loses an event after a compaction")):
 		position++
 	}
-	h.mu.Unlock()
 	w := h.newWatch(filter{typ, tenancy, prefix}, position)
 	w.resumed = true
 	if h.has("watches from cursors have no bookmarks") {
@@ -90,7 +105,9 @@ func (h *handle) newWatch(f filter, position int) *watch {
 	if h.has("watches ignore the prefix") {
 		f.prefix = ""
 	}
-	return &watch{h: h, filter: f, position: position, closed: make(chan struct{})}
+	w := &watch{h: h, filter: f, position: position, closed: make(chan struct{})}
+	_, w.cuts = h.conn.state()
+	return w
 }
 
 type watch struct {
@@ -106,8 +123,11 @@ type watch struct {
 	once     sync.Once
 	err      error
 	recalls  bool
-	later    int             // bytes of the snapshot that were returned
-	bound    context.Context // the error that a bug ends the watch with
+	cuts     int                    // of the connection so far
+	lazy     bool                   // a bug: the snapshot is read at the first Next
+	held     *resourcepb.WatchEvent // a bug returns it next
+	later    int                    // bytes of the snapshot that were returned
+	bound    context.Context        // the error that a bug ends the watch with
 }
 
 func (w *watch) Close() { w.end(storage.ErrWatchClosed) }
@@ -168,8 +188,15 @@ func (w *watch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 		if w.bound != nil && w.bound.Err() != nil {
 			return nil, w.end(storage.ErrWatchClosed)
 		}
-		if w.h.has("slow watches end") && len(w.h.log)-w.position > 64 {
-			return nil, w.end(storage.ErrWatchClosed)
+		open, cuts := w.h.conn.state()
+		if !isOpen(open) {
+			if ev := w.await(ctx, open); ev != nil {
+				return ev, nil
+			}
+			continue
+		}
+		if err := w.lost(cuts); err != nil {
+			return nil, w.end(err)
 		}
 		// A call takes 20 ms, and one that ends sooner leaves nothing to the next one. No timer runs: on a busy machine it would now and
 		// then be seen before the end of a context that ended first.
@@ -196,10 +223,58 @@ func (w *watch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 	}
 }
 
+// await waits until a stalled connection is open.
+func (w *watch) await(ctx context.Context, open <-chan struct{}) *resourcepb.WatchEvent {
+	var silence <-chan time.Time
+	if w.h.has("silence counts as proof") {
+		silence = time.After(20 * time.Millisecond)
+	}
+	select {
+	case <-open:
+	case <-w.closed:
+	case <-w.h.ended():
+	case <-ctx.Done():
+	case <-silence:
+		w.h.mu.Lock()
+		defer w.h.mu.Unlock()
+		for i := range w.marks {
+			w.marks[i] = 0
+		}
+		return w.bookmark()
+	}
+	return nil
+}
+
+// lost returns the error of a watch that cannot go on after its connection was interrupted.
+func (w *watch) lost(cuts int) error {
+	w.h.mu.Lock()
+	defer w.h.mu.Unlock()
+	switch {
+	case w.position > len(w.h.log) && w.h.has("a crash loses acknowledged writes, and watches report it"):
+		return fmt.Errorf("%w: history is lost", storage.ErrWatchClosed)
+	case cuts != w.cuts && len(w.snapshot) == 0 && w.h.revisionAt(w.position) < w.h.floor():
+		return fmt.Errorf("%w: %w", storage.ErrWatchClosed, storage.ErrCompacted)
+	case w.h.has("slow watches end") && len(w.h.log)-w.position > 64:
+		return storage.ErrWatchClosed
+	case cuts != w.cuts && len(w.snapshot) == 0 && w.h.has("a batch is skipped after a reconnect"):
+		w.position = min(w.position+3, len(w.h.log))
+	}
+	w.cuts, w.position = cuts, min(w.position, len(w.h.log))
+	return nil
+}
+
 // take returns the next event, or a channel that is closed when there may be one.
 func (w *watch) take() (*resourcepb.WatchEvent, <-chan struct{}) {
 	w.h.mu.Lock()
 	defer w.h.mu.Unlock()
+	if w.lazy {
+		w.lazy, w.position = false, len(w.h.log)
+		w.fillSnapshot()
+	}
+	if ev := w.held; ev != nil {
+		w.held = nil
+		return ev, nil
+	}
 	if ev := w.bookmark(); ev != nil {
 		return ev, nil
 	}
@@ -214,6 +289,24 @@ func (w *watch) take() (*resourcepb.WatchEvent, <-chan struct{}) {
 		}
 		return ev, nil
 	}
+	for ev := w.pass(); ev != nil; ev = w.pass() {
+		if w.h.log[w.position-1].res.Metadata[lastMark] == "" && w.h.sometimes("an event is missing", 50) {
+			continue
+		}
+		if w.h.sometimes("an event is returned twice", 50) {
+			w.held = clone(ev)
+		} else if w.h.sometimes("events are swapped", 50) {
+			if next := w.pass(); next != nil {
+				w.held, ev = ev, next
+			}
+		}
+		return ev, nil
+	}
+	return w.bookmark(), w.h.wake // the last event may have been the awaited one
+}
+
+// pass moves the watch past the next change that it selects, and returns its event. It returns nil if there is none.
+func (w *watch) pass() *resourcepb.WatchEvent {
 	for w.position < len(w.h.log) {
 		c := w.h.log[w.position]
 		w.position++
@@ -230,8 +323,8 @@ func (w *watch) take() (*resourcepb.WatchEvent, <-chan struct{}) {
 		w.open = w.goesOn(c)
 		w.resumed, w.moved = false, true
 		ev.More = w.open
-		w.recall(ev, c.res)
-		return ev, nil
+		w.recall(ev, c)
+		return ev
 	}
-	return w.bookmark(), w.h.wake // the last event may have been the awaited one
+	return nil
 }

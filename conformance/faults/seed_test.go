@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/inmem"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -47,7 +48,7 @@ type plan struct{ faults, uids []string }
 
 func planOf(t *testing.T, seed uint64) (p plan) {
 	t.Helper()
-	h := newServer("").harness(false)
+	h := memoryHarness()
 	for i, kind := range []Kind{Cut, Delay, Pause, Restart} {
 		delete(h.Exempt, kind)
 		h.Faults = append(h.Faults, Fault{Kind: kind, Weight: i, Hold: 30 * time.Millisecond, Inject: func(_ context.Context, random *rand.Rand) (func(context.Context) error, error) {
@@ -55,10 +56,10 @@ func planOf(t *testing.T, seed uint64) (p plan) {
 			return func(context.Context) error { return nil }, nil
 		}})
 	}
-	around := h.Around
-	h.Around = func(ctx context.Context) (storage.Backend, error) {
-		b, err := around(ctx)
-		return &listening{b.(*handle), &p.uids}, err
+	open := h.Open
+	h.Open = func(ctx context.Context) (storage.Backend, error) {
+		b, err := open(ctx)
+		return &listening{b.(*inmem.Backend), &p.uids}, err
 	}
 	o := Options{For: 700 * time.Millisecond, Calm: 50 * time.Millisecond, AtOnce: 1, Workers: 1, Handles: 1, Seed: seed, NoLeakCheck: true}
 	report, err := Run(t.Context(), h, o)
@@ -70,11 +71,11 @@ func planOf(t *testing.T, seed uint64) (p plan) {
 
 // listening records the uids of its writes.
 type listening struct {
-	*handle
+	*inmem.Backend
 	uids *[]string
 }
 
 func (l *listening) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
 	*l.uids = append(*l.uids, res.Id.Uid)
-	return l.handle.WriteCAS(ctx, res)
+	return l.Backend.WriteCAS(ctx, res)
 }
