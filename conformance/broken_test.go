@@ -98,6 +98,7 @@ var defects = []defect{
 	{bug: "a long list is read in two halves", by: "Lists/Large", says: "is no cut"},
 	{bug: "the cursor of a listing is too late", by: "Lists/Large", says: "after the listing"},
 	{bug: "a token of no listing lists everything", by: "Paging/ForgedTokens", says: "shows (other|a)-"},
+	{bug: "a token has its own prefix", by: "Paging/ForgedTokens", says: "shows (other|a)-"},
 	{bug: "a token goes with any store", by: "Paging/AnotherStore", says: "another store"},
 	{bug: "checks come before the commit", by: "Commit/Conflicts", says: "check what"},
 	{bug: "presence is tested before the commit", by: "Commit/Conflicts", says: "delete a present"},

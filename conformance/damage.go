@@ -15,7 +15,7 @@ const needDamage = needReplace | needPager | needResumer
 // damageCases replace the stored bytes of one resource. Readers and watchers of its key get an error that names the key; readers
 // and watchers of other keys are not affected.
 var damageCases = topic{"Damage", []testCase{
-	{name: "Garbage", needs: needDamage, run: damageGarbage},
+	{name: "Garbage", needs: needDamage, run: func(s *suite) { checkDamage(s, []byte("\xff\xff\xff\xff")) }},
 	{name: "Forms", needs: needDamage, run: damageForms},
 }}
 
@@ -30,34 +30,30 @@ func encode(s *suite, res *resourcepb.Resource) []byte {
 	return must[[]byte](s)(driver.Encode(res))
 }
 
-// damageForms replaces a resource by bytes that are no resource for other reasons, and deletes it each time.
+// damageForms replaces resources by bytes that are no resource for other reasons.
 func damageForms(s *suite) {
 	noUid := damageThing("damaged")
 	noUid.Id.Uid, noUid.Data = "", nil
-	for what, data := range map[string][]byte{
-		"no bytes":         {},
-		"half a resource":  encode(s, damageThing("damaged"))[:20],
-		"another resource": encode(s, damageThing("stranger")),
-		"no uid":           encode(s, noUid),
+	for i, form := range []struct {
+		name string
+		data []byte
+	}{
+		{"no bytes", []byte{}},
+		{"half a resource", encode(s, damageThing("damaged"))[:20]},
+		{"another resource", encode(s, damageThing("stranger"))},
+		{"no uid", encode(s, noUid)},
 	} {
-		id := s.write(damageThing("damaged")).Id
-		w := watchAfterSnapshot(s, "")
-		s.h.Replace(s, s.url, id, data)
-		endsByDamage(s, "a watch of a resource replaced by "+what, w)
-		_, err := s.b.List(s.ctx, strong, things, home, "")
-		damagedError(s, "List with "+what, err)
-		_, err = s.b.Read(s.ctx, strong, withUid(id, ""))
-		if damaged := damagedError(s, "Read of "+what, err); damaged != nil {
-			s.noError("DeleteCAS of "+what, s.b.DeleteCAS(s.ctx, damaged.ID, damaged.Version))
+		if i > 0 {
+			s.open()
 		}
-		s.checkAbsent(id)
+		s.Log("a resource is replaced by " + form.name)
+		checkDamage(s, form.data)
 	}
 }
 
-// damageGarbage replaces the bytes of a resource, reads and watches it and its neighbours in every way, writes it again, and
+// checkDamage replaces the bytes of a resource, reads and watches it and its neighbours in every way, writes it again, and
 // deletes it.
-func damageGarbage(s *suite) {
-	data := []byte("\xff\xff\xff\xff")
+func checkDamage(s *suite, data []byte) {
 	id := damageThing("damaged").Id
 	for _, name := range []string{"above", "damaged", "zebra"} {
 		s.write(damageThing(name))

@@ -37,11 +37,7 @@ func processPages(s *suite) {
 			w.next(s)
 			l.page(s, handles[i%len(handles)])
 		}
-		round := roundOf(l.resources[0])
-		if round < before || round > after {
-			s.Errorf("the listing shows round %d; it began after %d and before %d", round, before, after)
-		}
-		w.check(s, l.resources, round)
+		w.check(s, l.resources, before, after)
 	}
 }
 
@@ -58,7 +54,8 @@ func processRevisions(s *suite) {
 			w.next(s)
 			l.page(s, []storage.Backend{there, s.b}[i%2])
 		}
-		w.check(s, l.resources, roundOf(scan.Records[0].Resource))
+		round := roundOf(scan.Records[0].Resource)
+		w.check(s, l.resources, round, round)
 		again, err := s.historian().Scan(s.ctx, history.Range{}, history.ScanOptions{Revision: scan.Revision})
 		s.noError("Scan of an earlier revision", err)
 		var scanned []*resourcepb.Resource
@@ -142,9 +139,16 @@ func (w *rounds) next(s *suite) {
 	})
 }
 
-// check compares resources with those of a round.
-func (w *rounds) check(s *suite, resources []*resourcepb.Resource, round int64) {
+// check compares resources with those of one of the rounds from first to last.
+func (w *rounds) check(s *suite, resources []*resourcepb.Resource, first, last int64) {
 	s.Helper()
+	if len(resources) == 0 {
+		s.Fatal("a listing in several processes is empty")
+	}
+	round := roundOf(resources[0])
+	if round < first || round > last {
+		s.Errorf("a listing in several processes shows round %d; it began between the rounds %d and %d", round, first, last)
+	}
 	var got, want []string
 	for _, res := range resources {
 		got = append(got, fmt.Sprint(res.Id.Name, " of round ", roundOf(res)))
@@ -178,7 +182,5 @@ type roundListing struct {
 func (l *roundListing) page(s *suite, b storage.Backend) {
 	s.Helper()
 	page := s.page(capability[storage.Pager](s.target, b), homeThings, storage.ListOptions{Consistency: strong, Limit: 7, Continue: l.token, Revision: l.revision})
-	if l.resources, l.token = append(l.resources, page.Resources...), page.Continue; len(l.resources) == 0 {
-		s.Fatal("a first page is empty")
-	}
+	l.resources, l.token = append(l.resources, page.Resources...), page.Continue
 }

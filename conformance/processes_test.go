@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/conformance/faults"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/sqlite"
 )
@@ -25,6 +27,9 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 }
+
+// emptyFirstPage is no bug: the first page of a listing may be empty.
+const emptyFirstPage = "empty-first-page-"
 
 // selfish is a SQLite store whose listings belong to one process.
 type selfish struct {
@@ -40,6 +45,14 @@ func (b *selfish) ListPage(ctx context.Context, typ storage.UnversionedType, ten
 	if b.bug == "revisions of other processes are the present" {
 		opts.Revision = 0
 	}
+	if b.bug == emptyFirstPage && opts.Continue == "" {
+		past, _ := storage.As[history.Historian](b.Backend)
+		_, newest, err := past.Revisions(ctx)
+		return storage.Page{Continue: fmt.Sprint(emptyFirstPage, newest)}, err
+	}
+	if n, err := fmt.Sscanf(opts.Continue, emptyFirstPage+"%d", &opts.Revision); n == 1 && err == nil {
+		opts.Continue = ""
+	}
 	page, err := b.Backend.ListPage(ctx, typ, tenancy, prefix, opts)
 	b.tokens.Store(page.Continue, true)
 	return page, err
@@ -49,8 +62,9 @@ func (b *selfish) ListPage(ctx context.Context, typ storage.UnversionedType, ten
 func TestProcessDefects(t *testing.T) {
 	for _, d := range []struct{ bug, by, says string }{
 		{bug: "", by: "Processes/Pages", says: "^$"},
+		{bug: emptyFirstPage, by: "Processes/Pages", says: "^$"},
 		{bug: "a token goes with its process", by: "Processes/Pages", says: "ListPage of .*compacted"},
-		{bug: "revisions of other processes are the present", by: "Processes/Revisions", says: "a listing in several processes has"},
+		{bug: "revisions of other processes are the present", by: "Processes/Revisions", says: "a listing in several processes shows round"},
 	} {
 		t.Run(d.by+" "+d.bug, func(t *testing.T) {
 			t.Parallel()

@@ -98,7 +98,7 @@ func (h *handle) ListPage(ctx context.Context, typ storage.UnversionedType, tena
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f := filter{typ, tenancy, prefix}
-	token := pageToken{Store: h.name, Filter: f.String(), Cursor: h.cursor(len(h.log)), Revision: opts.Revision}
+	token := pageToken{Store: h.name, Filter: f.String(), Prefix: prefix, Cursor: h.cursor(len(h.log)), Revision: opts.Revision}
 	rest := h.matching(f)
 	if h.has("the cursor of a listing is too late") {
 		h.pause()
@@ -126,6 +126,9 @@ func (h *handle) ListPage(ctx context.Context, typ storage.UnversionedType, tena
 		switch {
 		case kept == nil && h.has("a token goes with any store"):
 			kept = rest
+		case given.Prefix != "" && h.has("a token has its own prefix"):
+			f.prefix = given.Prefix
+			kept, given.Filter = h.matching(f), f.String()
 		case kept == nil && h.has("a token of no listing lists everything"):
 			kept = h.matching(allFilter)
 		}
@@ -165,9 +168,9 @@ func (h *handle) ListPage(ctx context.Context, typ storage.UnversionedType, tena
 }
 
 type pageToken struct {
-	Store, Filter, Cursor, List string
-	Revision                    int64
-	Row                         int // of the next page
+	Store, Filter, Prefix, Cursor, List string
+	Revision                            int64
+	Row                                 int // of the next page
 }
 
 func (h *handle) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {

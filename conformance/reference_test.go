@@ -247,22 +247,27 @@ func (h *handle) commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Re
 			return nil, &storage.OpError{Index: i, Err: err}
 		}
 	}
+	return h.carryOut(ops), nil
+}
+
+// carryOut applies decided changes. With a bug, other callers go between the decision and the end.
+func (h *handle) carryOut(ops []storage.Op) []*resourcepb.Resource {
 	if h.has("check, then act") {
 		h.pause()
 	}
-	first := len(h.log)
 	if half := len(ops) / 2; half > 0 && h.sometimes("a transaction in two steps", 3) {
 		results := h.apply(ops[:half])
 		h.pause()
-		return append(results, h.apply(ops[half:])...), nil
+		return append(results, h.apply(ops[half:])...)
 	}
+	first := len(h.log)
 	results := h.apply(ops)
 	if h.hidden == nil && h.sometimes("a list shows a later change first", 4) {
 		h.hidden = h.log[first:len(h.log):len(h.log)]
 		h.pause()
 		h.hidden = nil
 	}
-	return results, nil
+	return results
 }
 
 // decidedEarly returns ops without the conditions that a bug verifies before the commit.

@@ -49,14 +49,13 @@ func pagingForged(s *suite) {
 }
 
 // forgedTokens returns tokens that are well formed, or almost, with a description of each. Tokens of package driver/backend get a valid
-// checksum. Of tokens in an unknown format, only single characters are changed.
+// checksum.
 func forgedTokens(s *suite, token string) map[string]string {
 	s.Helper()
 	forged := map[string]string{}
 	raw, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || len(raw) < 30 || cursor.Encode(cursor.Kind(raw[0]), cursor.StoreID(raw[1:17]), raw[17:len(raw)-4]) != token {
-		changeBits([]byte(token), 1, 1, func(what string, changed []byte) { forged[what] = string(changed) })
-		return forged
+		return forgedTexts(token)
 	}
 	kind, store, sum, payload := cursor.Kind(raw[0]), cursor.StoreID(raw[1:17]), raw[17:25], raw[25:len(raw)-4]
 	encode := func(what string, payload []byte) {
@@ -92,6 +91,25 @@ func forgedTokens(s *suite, token string) map[string]string {
 	for _, n := range []uint64{0, 1, size + 1, 1 << 40, 1 << 61, math.MaxInt64, math.MaxUint64} {
 		parts(fmt.Sprintf("revision %d", n), n, size, position, after)
 		parts(fmt.Sprintf("a position with the stated size %d", n), revision, n, position, after)
+	}
+	return forged
+}
+
+// forgedTexts returns tokens of an unknown format: as text, and as base64 if that is what it is, single bits are changed, and the prefix of
+// the listing is replaced by the one of other resources.
+func forgedTexts(token string) map[string]string {
+	forged := map[string]string{}
+	forge := func(format string, data []byte, encode func([]byte) string) {
+		changeBits(data, max(1, len(data)/500), 1, func(what string, changed []byte) { forged[format+" with "+what] = encode(changed) })
+		for _, prefix := range []string{"other-", "a-", ""} {
+			forged[fmt.Sprintf("%s with the prefix %q", format, prefix)] = encode(bytes.ReplaceAll(data, []byte("name-"), []byte(prefix)))
+		}
+	}
+	forge("text", []byte(token), func(data []byte) string { return string(data) })
+	for _, encoding := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding, base64.RawStdEncoding, base64.RawURLEncoding} {
+		if data, err := encoding.DecodeString(token); err == nil {
+			forge("base64", data, encoding.EncodeToString)
+		}
 	}
 	return forged
 }
