@@ -98,7 +98,7 @@ func TestSQLite(t *testing.T) {
 // The size of the cluster, and of each service.
 const (
 	manyNodes = 6
-	replicas  = 30
+	replicas  = 16
 )
 
 // schedule runs two schedulers, kills and restarts them, marks nodes down and up, and grows and shrinks services. At the end every
