@@ -51,7 +51,7 @@ func (s *Server) changes(ctx context.Context, req *resourcepb.ChangesRequest) (*
 	case req.GetAfter() < 1:
 		return nil, invalid("after invalid: expected a revision, which is 1 or more, got %d", req.GetAfter())
 	case req.GetUntil() != 0 && req.GetUntil() < req.GetAfter():
-		return nil, invalid("until invalid: expected %d, which is after, or more, got %d", req.GetAfter(), req.GetUntil())
+		return nil, refusal("until invalid: expected %d, which is after, or more, got %d", req.GetAfter(), req.GetUntil())
 	}
 	if req.GetName() != "" {
 		if err := checkName("name", req.GetName()); err != nil {

@@ -129,3 +129,8 @@ func reasonError(code codes.Code, reason, text string) error {
 func invalid(format string, args ...any) error {
 	return status.Error(codes.InvalidArgument, fmt.Sprintf(format, args...))
 }
+
+// refusal is the error of a request whose parts are valid, but not together or with what is stored. Its reason is that of storage.ErrInvalid.
+func refusal(format string, args ...any) error {
+	return reasonError(codes.InvalidArgument, "INVALID", fmt.Sprintf(format, args...))
+}

@@ -46,7 +46,7 @@ func (s *Server) ListAt(ctx context.Context, req *resourcepb.ListAtRequest) (*re
 	case req.GetLimit() < 0:
 		return nil, invalid("limit invalid: it is negative")
 	case req.GetContinue() != "" && req.GetRevision() == 0:
-		return nil, invalid("revision is required with continue: pass the revision of the page before")
+		return nil, refusal("revision is required with continue: pass the revision of the page before")
 	}
 	v, err := s.openView(ctx, req.GetType(), req.GetTenancy(), req.GetNamePrefix())
 	if err != nil {

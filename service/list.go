@@ -20,7 +20,7 @@ func (s *Server) List(ctx context.Context, req *resourcepb.ListRequest) (*resour
 		return nil, invalid("limit invalid: it is negative")
 	}
 	if req.GetContinue() != "" && req.GetLimit() == 0 {
-		return nil, invalid("limit is required with continue")
+		return nil, refusal("limit is required with continue")
 	}
 	v, err := s.openView(ctx, req.GetType(), req.GetTenancy(), req.GetNamePrefix())
 	if err != nil {

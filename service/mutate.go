@@ -51,14 +51,14 @@ func (s *Server) prepare(ctx context.Context, res *resourcepb.Resource) (*input,
 	}
 	if res.GetOwner() != nil {
 		if err := checkID("resource.owner", res.GetOwner()); err != nil {
-			return nil, err
+			return nil, refusal("%s", status.Convert(err).Message())
 		}
 		if isTombstone(res.GetOwner().GetType()) {
-			return nil, invalid("resource.owner invalid: a tombstone owns nothing")
+			return nil, refusal("resource.owner invalid: a tombstone owns nothing")
 		}
 	}
 	if isTombstone(res.GetId().GetType()) {
-		return nil, invalid("resource type %s is written by the service only", registry.Name(res.GetId().GetType()))
+		return nil, refusal("resource type %s is written by the service only", registry.Name(res.GetId().GetType()))
 	}
 	t, err := s.resolve(res.GetId().GetType())
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *Server) prepare(ctx context.Context, res *resourcepb.Resource) (*input,
 	}
 	if t.Validate != nil && in.hookErr == nil {
 		if err := t.Validate(in.mutated); err != nil {
-			in.hookErr = invalid("%v", err)
+			in.hookErr = refusal("%v", err)
 		}
 	}
 	proposed := in.mutated
@@ -110,10 +110,10 @@ func checkPayload(t *registry.Type, res *resourcepb.Resource) error {
 	}
 	want := t.Proto.ProtoReflect().Descriptor().FullName()
 	if got := res.GetData().MessageName(); got != want {
-		return invalid("resource.data is of wrong type (expected=%q, got=%.300q)", want, got)
+		return refusal("resource.data is of wrong type (expected=%q, got=%.300q)", want, got)
 	}
 	if err := proto.Unmarshal(res.GetData().GetValue(), t.Proto.ProtoReflect().New().Interface()); err != nil {
-		return invalid("resource.data invalid: it does not decode as %s: %v", want, err)
+		return refusal("resource.data invalid: it does not decode as %s: %v", want, err)
 	}
 	return nil
 }

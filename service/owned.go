@@ -128,7 +128,7 @@ func skipTo(token string, ids []*resourcepb.ID) ([]*resourcepb.ID, error) {
 }
 
 // errBadToken rejects a malformed or foreign continue token.
-var errBadToken = invalid("continue invalid: it is no token of this listing")
+var errBadToken = refusal("continue invalid: it is no token of this listing")
 
 // parseToken returns the last id of the page whose continue token is given.
 func parseToken(token string) (*resourcepb.ID, error) {

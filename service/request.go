@@ -46,7 +46,10 @@ func (s *Server) resolve(t *resourcepb.Type) (*registry.Type, error) {
 	if isTombstone(t) {
 		found, ok = tombstones, t.GetGroupVersion() == TombstoneType.GetGroupVersion()
 	}
-	if !ok {
+	switch {
+	case !ok && isTombstone(t):
+		return nil, refusal("resource type %.300s not registered", registry.Name(t))
+	case !ok:
 		return nil, invalid("resource type %.300s not registered", registry.Name(t))
 	}
 	return found, nil
@@ -102,9 +105,9 @@ func checkTenancy(field string, t *resourcepb.Tenancy, wildcards bool) error {
 	return nil
 }
 
-// checkPrefix rejects a name prefix that no name can have.
+// checkPrefix rejects a name prefix in upper case, which no name can have.
 func checkPrefix(prefix string) error {
-	if prefix != strings.ToLower(prefix) {
+	if strings.ContainsFunc(prefix, func(r rune) bool { return 'A' <= r && r <= 'Z' }) {
 		return invalid("name_prefix invalid: names are in lower case, got %.80q", prefix)
 	}
 	return nil

@@ -119,7 +119,7 @@ func (s *Server) create(ctx context.Context, in *input) (*resourcepb.Resource, e
 // ownerUid returns the uid of the resource stored under the id of an owner. The caller must be allowed to read that resource: otherwise it would
 // learn its existence and its uid.
 func (s *Server) ownerUid(ctx context.Context, in *input, owner *resourcepb.ID) (string, error) {
-	none := invalid("resource.owner does not exist")
+	none := refusal("resource.owner does not exist")
 	t, err := s.resolve(owner.GetType())
 	if err != nil || owner.GetTenancy() == nil { // the tenancy of an owner has no defaults
 		return "", none
@@ -145,7 +145,7 @@ func (s *Server) ownerUid(ctx context.Context, in *input, owner *resourcepb.ID) 
 }
 
 // errStatusInWrite rejects a changed status in a Write.
-var errStatusInWrite = invalid("resource.status can only be set using the WriteStatus endpoint")
+var errStatusInWrite = refusal("resource.status can only be set using the WriteStatus endpoint")
 
 // update replaces a stored resource. It keeps the stored fields that only the service may change.
 func (s *Server) update(ctx context.Context, in *input, current *resourcepb.Resource) (*resourcepb.Resource, error) {

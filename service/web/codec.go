@@ -110,10 +110,26 @@ func (f codec) decode(body []byte, at textRange) (*anypb.Any, error) {
 
 // read decodes a message from a text with the positions of the body.
 func (f codec) read(text []byte, m proto.Message) error {
-	if err := (protojson.UnmarshalOptions{Resolver: f.resolver}).Unmarshal(text, m); err != nil {
+	resolver := &missResolver{payloadResolver: f.resolver}
+	switch err := (protojson.UnmarshalOptions{Resolver: resolver}).Unmarshal(text, m); {
+	case err != nil && resolver.missed:
+		return contradiction("body invalid: %s", cleanMessage(err))
+	case err != nil:
 		return refuse(http.StatusBadRequest, "body invalid: %s", cleanMessage(err))
 	}
 	return nil
+}
+
+// missResolver is a resolver that notes whether it did not find a message.
+type missResolver struct {
+	payloadResolver
+	missed bool
+}
+
+func (r *missResolver) FindMessageByURL(url string) (protoreflect.MessageType, error) {
+	m, err := r.payloadResolver.FindMessageByURL(url)
+	r.missed = r.missed || err != nil
+	return m, err
 }
 
 // usesValueField reports whether a message has a special JSON form, which is in a field "value" within an Any.

@@ -20,9 +20,9 @@ func (h *handler) diff(w http.ResponseWriter, r *request) error {
 	case err != nil:
 		return err
 	case from == 0:
-		return refuse(http.StatusBadRequest, "diff needs from, the earlier revision: /revisions has the available ones")
+		return contradiction("diff needs from, the earlier revision: /revisions has the available ones")
 	case to != 0 && to < from:
-		return refuse(http.StatusBadRequest, "to must be from or more, got %d and %d", to, from)
+		return contradiction("to must be from or more, got %d and %d", to, from)
 	case h.history == nil:
 		return errNoHistory
 	}

@@ -91,21 +91,19 @@ func describe(types *registry.Registry) []byte {
 	s := b.Document.Components.Schemas
 	s.message((&resourcepb.ID{}).ProtoReflect().Descriptor())
 	s.message((&resourcepb.Status{}).ProtoReflect().Descriptor())
+	all := []string{"partition", "namespace"}
 	if types.Open() {
 		b.addSchemas("any", ref("payload-any"))
-		b.addPaths("/{group}/{version}/{kind}", "resources", "any", []string{"partition", "namespace"}, references("path-", []string{"group", "version", "kind"}))
-		list := b.Document.Paths["/{group}/{version}/{kind}"].(map[string]any)
-		list["parameters"] = references("any-", []string{"group", "version", "kind"}) // lists and watches accept wildcards
-	}
-	if !types.Open() {
+		b.addPaths("/{group}/{version}/{kind}", "resources", "any", all, references("path-", []string{"group", "version", "kind"}))
+		b.addPaths("/{group}/*/{kind}", "group", "any", all, references("stored-", []string{"group", "kind"}))
+	} else {
 		b.addSchemas("any", object{"type": "object"}) // of resources of several types
-		all := []string{"partition", "namespace"}
-		b.addPaths("/*/*/*", "all", "any", all, nil)
 		b.addPaths("/{group}/*/{kind}", "group", "any", all, []any{groupParameter(types), reference("any-kind")})
-		for path := range b.Document.Paths {
-			if strings.Contains(path, "*") && strings.Contains(path, "{name}") {
-				delete(b.Document.Paths, path) // lists and watches accept wildcards
-			}
+	}
+	b.addPaths("/*/*/*", "all", "any", all, nil)
+	for path := range b.Document.Paths {
+		if strings.Contains(path, "*") && strings.Contains(path, "{name}") {
+			delete(b.Document.Paths, path) // only lists and watches accept wildcards
 		}
 	}
 	for _, t := range types.Types() {
@@ -140,7 +138,7 @@ func groupParameter(types *registry.Registry) object {
 func (b *builder) addSchemas(name string, data object) {
 	added := schemas{}
 	parse(bytes.ReplaceAll(b.Schemas, []byte("SCHEMA"), []byte(name)), &added)
-	added["resource-"+name].(object)["properties"].(object)["data"] = data
+	added["resource-"+name].(object)["properties"].(object)["data"] = orNull(data)
 	maps.Copy(b.Document.Components.Schemas, added)
 }
 

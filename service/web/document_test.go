@@ -58,6 +58,14 @@ func TestDocumentDescribesPayloads(t *testing.T) {
 	require.True(t, takes(album, `{"data":{"vinyl":"x","genre":7}}`))
 	require.True(t, takes(album, `{"data":{"@type":"x","@value":"AA=="},"metadata":{"a":"b"}}`))
 	require.True(t, takes("/demo/v1/label/a", `{"data":{"value":{"a":1}}}`))
+	for body, want := range map[string]bool{ // the server accepts what the document describes
+		`{"data":{"title":null,"tracks":null,"vinyl":null,"disc":1,"inside":{}},"metadata":null,"owner":null,"id":null}`: true,
+		`{"data":null}`: true, `{"data":{"tracks":[null]}}`: false, `{"data":{"cover":"_-8"}}`: true, `{"data":{"cover":"A"}}`: false,
+		`{"data":{"inside":{"a":1}}}`: false, `{"data":{"inside":{"@type":""}}}`: false,
+	} {
+		require.Equal(t, want, takes(album, body), body)
+		require.Equal(t, want, s.put(album, body).code == http.StatusOK, body)
+	}
 	for _, field := range []string{
 		`"title":1`, `"totalPlays":5`, `"totalPlays":"-5"`, `"genre":"POLKA"`, `"tracks":{}`, `"tracks":[1]`, `"sequel":{"sequel":{"nope":1}}`,
 		`"charts":{"a":"b"}`, `"sides":{"a":{}}`, `"vinyl":"x","disc":1`, `"rating":"many"`, `"length":"1"`, `"extra":[]`, `"price":5`, `"live":"yes"`,

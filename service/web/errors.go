@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,11 +66,23 @@ var refusalStatus = map[int]string{
 	http.StatusRequestTimeout:        "DEADLINE_EXCEEDED",
 	http.StatusRequestEntityTooLarge: "RESOURCE_EXHAUSTED",
 	http.StatusUnsupportedMediaType:  "INVALID_ARGUMENT",
+	http.StatusUnprocessableEntity:   "INVALID_ARGUMENT",
 }
 
 // refuse is the error of a request that is invalid as HTTP.
 func refuse(code int, format string, args ...any) error {
 	return &failure{Code: code, Status: refusalStatus[code], Message: strings.ToValidUTF8(fmt.Sprintf(format, args...), "\uFFFD")}
+}
+
+// codesByReason are the HTTP codes of errors whose gRPC code is less exact. 400 is for requests that the document does not describe.
+var codesByReason = map[string]int{
+	"INVALID":                http.StatusUnprocessableEntity,
+	"GROUP_VERSION_MISMATCH": http.StatusConflict,
+}
+
+// contradiction is the error of a request whose parts are valid, but not together. The document cannot express that.
+func contradiction(format string, args ...any) error {
+	return refuse(http.StatusUnprocessableEntity, format, args...)
 }
 
 // failureOf converts an error of the service, or of this package.
@@ -88,6 +101,7 @@ func failureOf(err error) *failure {
 		switch info := detail.(type) {
 		case *errdetails.ErrorInfo:
 			f.Reason = info.GetReason()
+			f.Code = cmp.Or(codesByReason[f.Reason], f.Code)
 		case *errdetails.RetryInfo:
 			f.Code, f.retryAfter = http.StatusTooManyRequests, int(math.Ceil(info.GetRetryDelay().AsDuration().Seconds()))
 		}

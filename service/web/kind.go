@@ -28,8 +28,10 @@ func (h *handler) resolveKind(ctx context.Context, t *target, q query) error {
 		h.storedKinds.add(name)
 	case len(found) == 1:
 		t.typ.Kind = found[0]
+	case len(found) == 0 && 'a' <= kind[0] && kind[0] <= 'z':
+		return refuse(http.StatusNotFound, "no kind of the group %.80q is %.80q in another case: a new kind begins with an upper-case letter", group, kind)
 	case len(found) > 1:
-		return refuse(http.StatusBadRequest, "the kind %.80q is ambiguous: the store has %s", kind, strings.Join(found, ", "))
+		return contradiction("the kind %.80q is ambiguous: the store has %s", kind, strings.Join(found, ", "))
 	}
 	return nil
 }

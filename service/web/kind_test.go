@@ -35,7 +35,7 @@ func TestKindsAreHidden(t *testing.T) {
 	s.store(t, "core", "SecretPlan", "a")
 	a := s.unchecked().get("/core/v1/secretplan/a")
 	require.NotContains(t, a.body, "SecretPlan")
-	require.Equal(t, http.StatusBadRequest, a.code, "as for a kind that is not stored")
+	require.Equal(t, http.StatusNotFound, a.code, "as for a kind that is not stored")
 	s.store(t, "core", "SECRETplan", "a")
 	require.NotContains(t, s.unchecked().get("/core/v1/secretplan/a").body, "SecretPlan")
 }

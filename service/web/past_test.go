@@ -177,7 +177,7 @@ func TestKindsInAnyCase(t *testing.T) {
 			require.Equal(t, http.StatusOK, a.code, a.body)
 			return a.object(t)["id"].(map[string]any)["type"].(map[string]any)["kind"]
 		}
-		require.Equal(t, http.StatusBadRequest, s.get("/core/v1/configmap/a").code, "no such kind is stored, and this one is not valid")
+		require.Equal(t, http.StatusNotFound, s.get("/core/v1/configmap/a").code, "no such kind is stored, and this one is not valid")
 		require.Equal(t, "ConfigMap", kind(s.put("/core/v1/ConfigMap/a", `{}`)))
 		require.Equal(t, "Zebra", kind(s.put("/core/v1/Zebra/a", `{}`)))
 		require.Equal(t, "Configmap", kind(s.put("/other/v1/Configmap/a", `{}`)))

@@ -91,7 +91,10 @@ func TestOpenRegistry(t *testing.T) {
 		require.Equal(t, map[string]any{}, again.object(t)["data"])
 		untyped := s.put(path, `{"data":{"a":1}}`)
 		require.Equal(t, map[string]any{"@type": "type.googleapis.com/google.protobuf.Struct", "value": map[string]any{"a": 1.0}}, untyped.object(t)["data"])
-		require.Equal(t, http.StatusBadRequest, s.get("/apps.example-1/v1/replicaset/shop").code, "kinds are in camel case, unless such a kind is stored")
+		require.Equal(t, http.StatusNotFound, s.get("/apps.example-1/v1/replicaset/shop").code, "kinds are in camel case, unless such a kind is stored")
+		mismatch := s.get("/apps.example-1/v2/DeployMent/shop")
+		require.Equal(t, http.StatusConflict, mismatch.code, "it depends on what is stored")
+		require.Equal(t, "GROUP_VERSION_MISMATCH", mismatch.object(t)["error"].(map[string]any)["reason"])
 		require.Len(t, s.get("/apps.example-1/v1/DeployMent").object(t)["resources"], 1)
 		require.Empty(t, s.get(path + "/owned").object(t)["resources"])
 		require.Equal(t, "upsert", func() string {

@@ -53,8 +53,10 @@ func parseQuery(raw string, known []string) (query, error) {
 		return query{}, refuse(http.StatusBadRequest, "malformed query: %v", err)
 	}
 	q := query{values}
-	if err := q.only(known, "here"); err != nil {
-		return query{}, err
+	for name := range values {
+		if !slices.Contains(known, name) {
+			return query{}, refuse(http.StatusBadRequest, "unknown query parameter %.80q: here it is one of %s", name, strings.Join(known, ", "))
+		}
 	}
 	for name, given := range values {
 		if len(given) > 1 {
@@ -71,16 +73,16 @@ func parseQuery(raw string, known []string) (query, error) {
 		}
 	}
 	if q.has("ns") && q.has("namespace") {
-		return query{}, refuse(http.StatusBadRequest, "the query has both ns and namespace, which are the same")
+		return query{}, contradiction("the query has both ns and namespace, which are the same")
 	}
 	return q, nil
 }
 
-// only rejects parameters that are not in known. where describes the situation in the error.
-func (q query) only(known []string, where string) error {
+// only rejects parameters that are not in possible. where describes the situation in the error.
+func (q query) only(possible []string, where string) error {
 	for name := range q.values {
-		if !slices.Contains(known, name) {
-			return refuse(http.StatusBadRequest, "unknown query parameter %.80q: %s it is one of %s", name, where, strings.Join(known, ", "))
+		if !slices.Contains(possible, name) {
+			return contradiction("unknown query parameter %.80q: %s it is one of %s", name, where, strings.Join(possible, ", "))
 		}
 	}
 	return nil

@@ -38,7 +38,10 @@ func TestRefusals(t *testing.T) {
 		{"DELETE", path + "?version=1&version=2", 400, "version is given 2 times"},
 		{"DELETE", path + "?version=", 400, "version has no value"},
 		{"DELETE", path + "?uid", 400, "uid has no value"},
-		{"GET", path + "?ns=a&namespace=a", 400, "ns and namespace"},
+		{"GET", path + "?ns=a&namespace=a", 422, "ns and namespace"},
+		{"GET", "/demo/v1/album?watch&limit=1", 422, `unknown query parameter "limit": with watch`},
+		{"GET", "/demo/v1/album?at=1&cursor=x", 422, `unknown query parameter "cursor": without watch`},
+		{"GET", path + "/history?after=2&until=1", 422, "until invalid"},
 		{"GET", path + "?ns=%zz", 400, "malformed query"},
 		{"GET", path + "?ns=a;b", 400, "malformed query"},
 		{"GET", path + "?ns=UPPER", 400, "tenancy.namespace"},
@@ -67,7 +70,8 @@ func TestRefusals(t *testing.T) {
 	require.Empty(t, s.get("/demo/v1/album?ns=*").object(t)["resources"])
 }
 
-// An invalid body is rejected with the position and the name of the error, wherever it is.
+// An invalid body is rejected with the position and the name of the error, wherever it is. Contents that the document permits and the service refuses
+// have a code of their own.
 func TestInvalidBodies(t *testing.T) {
 	t.Parallel()
 	s := memorySite(t, catalog(t), nil)
@@ -107,8 +111,13 @@ func TestInvalidBodies(t *testing.T) {
 		"{\"metadata\":{\"k\":\"\xff\"}}":                                                                 `invalid UTF-8`,
 		`{"data":` + strings.Repeat(`{"sequel":`, 20_000) + `1` + strings.Repeat(`}`, 20_000) + `}`:       `depth`,
 	} {
+		code := http.StatusBadRequest
+		switch says {
+		case `resource.data is of wrong type`, `unable to resolve`, `does not decode`, `resource.status`, `it is bad`, `resource.owner does not exist`:
+			code = http.StatusUnprocessableEntity
+		}
 		got := s.put(path, body)
-		require.Equal(t, http.StatusBadRequest, got.code, "%.200s: %s", body, got.body)
+		require.Equal(t, code, got.code, "%.200s: %s", body, got.body)
 		require.Contains(t, got.message(t), says, "%.200s", body)
 	}
 	label := s.put("/demo/v1/label/a", `{"data":{"free":"form"}}`)

@@ -57,7 +57,7 @@ func setID(res *resourcepb.Resource, t target, q query) error {
 		{"id.uid", given.GetUid(), &id.Uid},
 	} {
 		if part.inBody != "" && *part.inRequest != "" && part.inBody != *part.inRequest {
-			return refuse(http.StatusBadRequest, "body invalid: %s is %.80q, but the request is for %.80q", part.field, part.inBody, *part.inRequest)
+			return contradiction("body invalid: %s is %.80q, but the request is for %.80q", part.field, part.inBody, *part.inRequest)
 		}
 		if *part.inRequest == "" {
 			*part.inRequest = part.inBody
@@ -65,7 +65,7 @@ func setID(res *resourcepb.Resource, t target, q query) error {
 	}
 	if requested := q.get("version"); requested != "" {
 		if given := res.GetVersion(); given != "" && given != requested {
-			return refuse(http.StatusBadRequest, "body invalid: version is %.80q, but the request is for %.80q", given, requested)
+			return contradiction("body invalid: version is %.80q, but the request is for %.80q", given, requested)
 		}
 		res.Version = requested
 	}

@@ -33,7 +33,7 @@ func (s schemas) message(m protoreflect.MessageDescriptor) object {
 	fields := m.Fields()
 	for i := range fields.Len() {
 		f := fields.Get(i)
-		properties[f.JSONName()] = s.field(f)
+		properties[f.JSONName()] = orNull(s.field(f))
 		if f.Cardinality() == protoreflect.Required {
 			required = append(required, f.JSONName())
 		}
@@ -62,12 +62,18 @@ func oneofs(m protoreflect.MessageDescriptor) (exclusive []object) {
 		}
 		var one []object
 		for i := range o.Fields().Len() {
-			one = append(one, object{"required": []string{o.Fields().Get(i).JSONName()}})
+			name := o.Fields().Get(i).JSONName()
+			one = append(one, object{"required": []string{name}, "properties": object{name: object{"not": object{"type": "null"}}}})
 		}
 		none := object{"not": object{"anyOf": one}}
 		exclusive = append(exclusive, object{"oneOf": append([]object{none}, one...)})
 	}
 	return exclusive
+}
+
+// orNull returns the schema of a field, which protojson also reads as null: then it is not set.
+func orNull(schema object) object {
+	return object{"anyOf": []object{schema, {"type": "null"}}}
 }
 
 // field returns the schema of a field.
@@ -101,7 +107,9 @@ var (
 	uint32Schema = object{"type": "integer", "format": "uint32", "minimum": 0, "maximum": math.MaxUint32}
 )
 
-var base64Schema = object{"type": "string", "contentEncoding": "base64"}
+// base64Schema is the schema of bytes, in either alphabet, with padding or without.
+var base64Schema = object{"type": "string", "contentEncoding": "base64", "pattern": `^(([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}(==)?|[A-Za-z0-9+/]{3}=?)?|` +
+	`([A-Za-z0-9_-]{4})*([A-Za-z0-9_-]{2}(==)?|[A-Za-z0-9_-]{3}=?)?)$`}
 
 // value returns the schema of a single value of a field.
 func (s schemas) value(f protoreflect.FieldDescriptor) object {
@@ -177,7 +185,8 @@ func withDescription(d protoreflect.Descriptor, schema object) object {
 var wellKnown = map[protoreflect.FullName]object{
 	"google.protobuf.Any": {
 		"type": "object", "description": `A message of the type in "@type".`,
-		"properties": object{"@type": object{"type": "string"}}, "additionalProperties": true,
+		"properties": object{"@type": object{"type": "string", "minLength": 1}}, "additionalProperties": true,
+		"anyOf": []object{{"required": []string{"@type"}}, {"maxProperties": 0}},
 	},
 	"google.protobuf.Timestamp":   {"type": "string", "format": "date-time"},
 	"google.protobuf.Duration":    {"type": "string", "pattern": `^-?[0-9]+(\.[0-9]{1,9})?s$`},

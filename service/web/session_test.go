@@ -82,12 +82,12 @@ func TestAnswersCanBeWrittenBack(t *testing.T) {
 		{`"v1"`, `"v2"`}:      "id.type.groupVersion",
 	} {
 		got := s.put(path+"?ns=jazz", strings.Replace(again.body, change[0], change[1], 1))
-		require.Equal(t, http.StatusBadRequest, got.code)
+		require.Equal(t, http.StatusUnprocessableEntity, got.code)
 		require.Contains(t, got.message(t), part)
 	}
 	for query, part := range map[string]string{"ns=rock": "id.tenancy.namespace", "uid=x": "id.uid", "version=x": "version", "partition=x": "id.tenancy.partition"} {
 		got := s.put(path+"?"+query, again.body)
-		require.Equal(t, http.StatusBadRequest, got.code, query)
+		require.Equal(t, http.StatusUnprocessableEntity, got.code, query)
 		require.Contains(t, got.message(t), part)
 	}
 }
@@ -142,7 +142,7 @@ func TestPagesAndOwners(t *testing.T) {
 		require.Empty(t, names("/demo/v1/studio/abbey/owned?limit=9&uid=another"))
 		require.NotContains(t, s.get("/demo/v1/studio/abbey/owned").body, "@type")
 		require.Equal(t, http.StatusNotFound, s.get("/demo/v1/studio/none/owned").code)
-		require.Equal(t, http.StatusBadRequest, s.get("/demo/v1/album?continue=x&limit=1").code)
+		require.Equal(t, http.StatusUnprocessableEntity, s.get("/demo/v1/album?continue=x&limit=1").code)
 	})
 }
 

@@ -111,12 +111,12 @@ func TestRejectedWatchHasCode(t *testing.T) {
 		first := s.watch(t, "/demo/v1/studio?watch")
 		cursor := first.next()["cursor"].(string)
 		require.Equal(t, http.StatusOK, s.watch(t, "/demo/v1/studio?watch&cursor="+cursor).code, "quiet, but it answers")
-		require.Equal(t, http.StatusBadRequest, s.watch(t, "/demo/v1/studio?watch&cursor=garbage").code)
+		require.Equal(t, http.StatusUnprocessableEntity, s.watch(t, "/demo/v1/studio?watch&cursor=garbage").code)
 		require.Equal(t, http.StatusBadRequest, s.watch(t, "/demo/v1/studio?watch&ns=x").code)
 		require.Equal(t, http.StatusBadRequest, s.watch(t, "/demo/v1/studio?watch&bookmark=0").code)
-		require.Equal(t, http.StatusBadRequest, s.watch(t, "/demo/v1/studio?watch&limit=3").code)
+		require.Equal(t, http.StatusUnprocessableEntity, s.watch(t, "/demo/v1/studio?watch&limit=3").code)
 		require.Equal(t, http.StatusBadRequest, s.watch(t, "/demo/v1/studio?watch=false").code)
-		require.Equal(t, http.StatusBadRequest, s.get("/demo/v1/studio?cursor="+cursor).code, "without watch")
+		require.Equal(t, http.StatusUnprocessableEntity, s.get("/demo/v1/studio?cursor="+cursor).code, "without watch")
 		require.Equal(t, http.StatusMethodNotAllowed, s.do(http.MethodHead, "/demo/v1/studio?watch", "").code)
 	})
 }
@@ -149,7 +149,7 @@ func TestWatchTimeout(t *testing.T) {
 		require.Equal(t, "DEADLINE_EXCEEDED", last["error"].(map[string]any)["status"])
 		require.Nil(t, w.next())
 		require.Equal(t, http.StatusBadRequest, s.watch(t, "/demo/v1/studio?watch&timeout=0").code)
-		require.Equal(t, http.StatusBadRequest, s.get("/demo/v1/studio?timeout=1").code, "without watch")
+		require.Equal(t, http.StatusUnprocessableEntity, s.get("/demo/v1/studio?timeout=1").code, "without watch")
 	})
 }
 
