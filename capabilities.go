@@ -100,6 +100,9 @@ type Bookmarker interface {
 	// returning its snapshot, or lags behind, returns the event once it has caught up. While the database is unreachable no event
 	// comes. An error that ends the watch also ends the wait.
 	//
+	// The successful calls of a watch are numbered from 1. The event has the number of the newest call that it answers, and answers
+	// all earlier calls, too. Concurrent calls have their numbers in any order.
+	//
 	// Bookmark may be called from any goroutine, also while Next blocks. It returns once the request is registered. It fails with
 	// [ErrWatchClosed] if the watch has ended, and with the context's error if the context has ended. The context bounds this call
 	// only.

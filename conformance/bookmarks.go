@@ -12,6 +12,7 @@ import (
 var bookmarkCases = topic{"Bookmarks", []testCase{
 	{name: "History", needs: needBookmarker | needResumer, run: bookmarkHistory},
 	{name: "SlowWatch", needs: needBookmarker, run: bookmarkSlow},
+	{name: "Requests", needs: needBookmarker, run: bookmarkRequests},
 	{name: "Closed", needs: needBookmarker, run: bookmarkClosed},
 	{name: "NoHalfCapability", run: bookmarkNoHalf},
 }}
@@ -114,6 +115,50 @@ func bookmarkSlow(s *suite) {
 		s.Fatalf("%d events came before the bookmark, want %d", len(got), len(want))
 	}
 	s.equal("the event before the bookmark", got[len(got)-1], want[len(want)-1])
+}
+
+// bookmarkRequests checks that each bookmark names the newest request that it answers.
+func bookmarkRequests(s *suite) {
+	over, cancel := context.WithCancel(s.ctx)
+	cancel()
+	w, other := s.watchAll(), s.watchAll()
+	requested, answered := int64(0), int64(0)
+	for range 3 {
+		s.wantError("Bookmark with a cancelled context", w.(storage.Bookmarker).Bookmark(over), context.Canceled) // it has no number
+		for range 3 {
+			mustRequestBookmark(s, w)
+			requested++
+		}
+		last := s.create(fmt.Sprint("after-", requested))
+		mustRequestBookmark(s, w)
+		requested++
+		for hasChange := false; answered < requested; {
+			ev, err := s.nextOrBookmark(w)
+			s.noError("Next", err)
+			if ev.GetBookmark() == nil {
+				s.equal("the change before the last request", ev, upsertEvent(last))
+				hasChange = true
+				continue
+			}
+			number := ev.GetBookmark().GetRequest()
+			if number <= answered || number > requested {
+				s.Fatalf("a bookmark answers request %d, expected %d to %d", number, answered+1, requested)
+			}
+			if answered = number; answered == requested && !hasChange {
+				s.Fatalf("the bookmark for request %d came before a change that was acknowledged before the request", requested)
+			}
+		}
+	}
+	mustRequestBookmark(s, other) // each watch counts for itself
+	ev := &resourcepb.WatchEvent{}
+	for ev.GetBookmark() == nil {
+		var err error
+		ev, err = s.nextOrBookmark(other)
+		s.noError("Next", err)
+	}
+	if number := ev.GetBookmark().GetRequest(); number != 1 {
+		s.Fatalf("the first bookmark of another watch answers request %d, expected 1", number)
+	}
 }
 
 func bookmarkClosed(s *suite) {

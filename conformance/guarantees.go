@@ -142,7 +142,7 @@ func Guarantees() []Guarantee {
 		}, {
 			"A watch with bookmarks returns its bookmark after everything acknowledged before the request, from history and snapshots too",
 			[]string{
-				"Histories/Watches", "Bookmarks/History", "Bookmarks/SlowWatch", "Bookmarks/Closed",
+				"Histories/Watches", "Bookmarks/History", "Bookmarks/SlowWatch", "Bookmarks/Requests", "Bookmarks/Closed",
 			}, []string{"bookmarks are true", "bookmarks come"}, []string{"bookmarks are true"},
 		}, {
 			"Bookmarks come without any change, and where the filter matches nothing; there are no more of them than requests",

@@ -132,7 +132,7 @@ func (m *modelRun) requestBookmark(i int) {
 	m.note("watch %d: request a bookmark", i)
 	w := m.watches[i]
 	m.succeeds("bookmarks come", "Bookmark", requestBookmark(m.suite, w.Watch))
-	w.requests, w.allowance = append(w.requests, len(m.store.changes)), w.allowance+1
+	w.requests = append(w.requests, len(m.store.changes))
 }
 
 // readAll reads a watch while it has outstanding events.

@@ -36,7 +36,7 @@ type modelWatch struct {
 	more       bool                   // the commit of the last event continues
 	recalls    bool
 	requests   []int // for each unanswered request of a bookmark, the number of changes at its time
-	allowance  int   // requests minus bookmarks
+	answered   int64 // the number of answered requests
 }
 
 // position extends the statuses to all changes and returns them.
@@ -121,27 +121,27 @@ func (w *modelWatch) acceptSnapshot(ev *resourcepb.WatchEvent) {
 }
 
 func (w *modelWatch) acceptBookmark(ev *resourcepb.WatchEvent) {
-	strict := w.allowance == len(w.requests) // it cannot be a second answer to an earlier request
-	w.allowance--
+	answers := ev.GetBookmark().GetRequest() - w.answered // the number of requests that it answers
 	switch {
 	case w.inSnapshot:
 		failCheck("bookmarks are true", "a bookmark in the middle of a snapshot")
 	case w.more:
 		failCheck("transactions in watches", "a bookmark in the middle of a commit")
-	case w.allowance < 0:
+	case len(w.requests) == 0:
 		failCheck("bookmarks", "there are more bookmarks than requests")
+	case answers < 1 || answers > int64(len(w.requests)):
+		failCheck("bookmarks", "a bookmark answers request %d, expected %d to %d", ev.GetBookmark().GetRequest(), w.answered+1, w.answered+int64(len(w.requests)))
 	case ev.GetMore(), ev.GetBookmark().GetCursor() != w.Cursor():
 		failCheck("bookmarks are true", "a bookmark has cursor %q, the watch is at %q", ev.GetBookmark().GetCursor(), w.Cursor())
 	}
-	if strict {
-		if w.changeDue(w.requests[0]) {
-			failCheck("bookmarks are true", "a bookmark of a watch of %v came before an event of a change that was acknowledged before the request", w.filter)
-		}
-		for i := range w.position()[:w.requests[0]] {
-			w.statuses[i] = statusBefore
-		}
+	newest := w.requests[answers-1]
+	if w.changeDue(newest) {
+		failCheck("bookmarks are true", "a bookmark of a watch of %v came before an event of a change that was acknowledged before the request", w.filter)
 	}
-	w.requests = slices.DeleteFunc(w.requests, func(changes int) bool { return !w.changeDue(changes) })
+	for i := range w.position()[:newest] {
+		w.statuses[i] = statusBefore
+	}
+	w.requests, w.answered = w.requests[answers:], w.answered+answers
 }
 
 func (w *modelWatch) acceptChange(ev *resourcepb.WatchEvent) {

@@ -25,11 +25,15 @@ func (w *watch) Bookmark(ctx context.Context) error {
 	default:
 	}
 	if err := ctx.Err(); err != nil {
+		if w.h.has("failed calls of Bookmark have numbers") {
+			w.requests++
+		}
 		return err
 	}
 	if w.h.has("a request ends with its context") {
 		w.bound = ctx
 	}
+	w.requests++
 	if w.h.sometimes("a bookmark is forgotten", 20) {
 		return nil
 	}
@@ -78,11 +82,23 @@ func (w *watch) bookmark() *resourcepb.WatchEvent {
 			break
 		}
 	}
+	answered := w.requests - int64(len(w.marks))
+	switch {
+	case w.h.has("bookmarks come twice"):
+		answered = w.requests - int64(len(w.marks)/2)
+	case w.h.has("bookmarks have no number"):
+		answered = 0
+	case w.h.has("a bookmark answers later requests"):
+		answered = w.requests
+	case w.h.has("a bookmark names the oldest request") && answered > 0:
+		answered = w.answered + 1
+	}
+	w.answered = answered
 	cursor := w.h.cursor(w.position)
 	if w.h.has("a bookmark has an old cursor") {
 		cursor = w.h.cursor(0)
 	}
-	return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_Bookmark_{Bookmark: &resourcepb.WatchEvent_Bookmark{Cursor: cursor}}}
+	return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_Bookmark_{Bookmark: &resourcepb.WatchEvent_Bookmark{Cursor: cursor, Request: answered}}}
 }
 
 // goesOn reports whether the rest of the commit of c, which the watch has just passed, holds something for it.

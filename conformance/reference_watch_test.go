@@ -115,7 +115,9 @@ type watch struct {
 	filter   filter
 	snapshot []*resourcepb.WatchEvent
 	position int   // in the log
-	marks    []int // the positions of bookmark requests
+	marks    []int // the positions of bookmark requests that are not answered
+	requests int64 // the number of bookmark requests
+	answered int64 // the number of the newest answered one
 	open     bool  // the commit of the last event continues
 	resumed  bool  // from a cursor, and has returned nothing yet
 	moved    bool  // has returned a change since the last bookmark request

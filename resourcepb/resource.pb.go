@@ -1799,7 +1799,10 @@ func (*WatchEvent_EndOfSnapshot) Descriptor() ([]byte, []int) {
 type WatchEvent_Bookmark struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Cursor is the position of the watch, from which another watch can continue.
-	Cursor        string `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Cursor string `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// Request is the number of the newest request that the bookmark answers, counted from 1 for each watch. The bookmark answers all
+	// earlier requests, too. 0 if the caller did not request it, as in the watches of a server.
+	Request       int64 `protobuf:"varint,2,opt,name=request,proto3" json:"request,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1839,6 +1842,13 @@ func (x *WatchEvent_Bookmark) GetCursor() string {
 		return x.Cursor
 	}
 	return ""
+}
+
+func (x *WatchEvent_Bookmark) GetRequest() int64 {
+	if x != nil {
+		return x.Request
+	}
+	return 0
 }
 
 var File_resourcepb_resource_proto protoreflect.FileDescriptor
@@ -1899,7 +1909,7 @@ const file_resourcepb_resource_proto_rawDesc = "" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x18\n" +
 	"\asection\x18\x04 \x01(\tR\asection\"9\n" +
 	"\tTombstone\x12,\n" +
-	"\x05owner\x18\x01 \x01(\v2\x16.ashlar.resource.v1.IDR\x05owner\"\xd5\x04\n" +
+	"\x05owner\x18\x01 \x01(\v2\x16.ashlar.resource.v1.IDR\x05owner\"\xef\x04\n" +
 	"\n" +
 	"WatchEvent\x12?\n" +
 	"\x06upsert\x18\x01 \x01(\v2%.ashlar.resource.v1.WatchEvent.UpsertH\x00R\x06upsert\x12?\n" +
@@ -1913,9 +1923,10 @@ const file_resourcepb_resource_proto_rawDesc = "" +
 	"\bresource\x18\x01 \x01(\v2\x1c.ashlar.resource.v1.ResourceR\bresource\x1aB\n" +
 	"\x06Delete\x128\n" +
 	"\bresource\x18\x01 \x01(\v2\x1c.ashlar.resource.v1.ResourceR\bresource\x1a\x0f\n" +
-	"\rEndOfSnapshot\x1a\"\n" +
+	"\rEndOfSnapshot\x1a<\n" +
 	"\bBookmark\x12\x16\n" +
-	"\x06cursor\x18\x01 \x01(\tR\x06cursorB\a\n" +
+	"\x06cursor\x18\x01 \x01(\tR\x06cursor\x12\x18\n" +
+	"\arequest\x18\x02 \x01(\x03R\arequestB\a\n" +
 	"\x05event\"5\n" +
 	"\vReadRequest\x12&\n" +
 	"\x02id\x18\x01 \x01(\v2\x16.ashlar.resource.v1.IDR\x02id\"H\n" +

@@ -250,6 +250,7 @@ func (st *stream) visibleEvent(ev *resourcepb.WatchEvent) (*resourcepb.WatchEven
 		st.live = true
 		return ev, nil
 	case *resourcepb.WatchEvent_Bookmark_:
+		e.Bookmark.Request = 0 // a number of the server's requests
 		return ev, nil
 	case *resourcepb.WatchEvent_Upsert_:
 		return st.upsert(ev, e.Upsert.GetResource())

@@ -132,6 +132,7 @@ func (w *watcher) show(ctx context.Context, watch storage.Watch, synced bool) er
 		if bookmark {
 			marked = true
 			mark.Bookmark.Cursor = "" // it is printed in the same place as for other events
+			mark.Bookmark.Request = 0
 		}
 		if err := w.print(p, ev, cursor, synced); err != nil {
 			return err

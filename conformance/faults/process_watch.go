@@ -24,8 +24,10 @@ type processWatch struct {
 	id                  uint64
 	bookmarks           bool // the watch in the other process is a storage.Bookmarker
 	cursor              string
-	snapshotDone        bool // the snapshot is over
-	bookmarkOutstanding bool // a bookmark is
+	snapshotDone        bool  // the snapshot is over
+	bookmarkOutstanding bool  // a bookmark is
+	requests            int64 // the number of requested bookmarks
+	earlierRequests     int64 // those that the watch in the current process does not count
 	redial              *redial
 }
 
@@ -81,7 +83,10 @@ func (w *processWatch) dial(ctx context.Context) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.conn, w.id, w.bookmarks = c, r.Watch, r.Number == 0
+	w.conn, w.id, w.bookmarks, w.earlierRequests = c, r.Watch, r.Number == 0, w.requests
+	if w.bookmarkOutstanding {
+		w.earlierRequests-- // redialUntilOpen repeats the newest request
+	}
 	return nil
 }
 
@@ -118,21 +123,23 @@ func (w bookmarkingWatch) Bookmark(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	w.setOutstanding(true) // before the request: the watch may move to the next process at any time
+	w.addRequest(1) // before the request: the watch may move to the next process at any time
 	_, err := w.ask(ctx, "bookmark")
 	if errors.Is(err, errDied) {
 		return nil
 	}
 	if err != nil {
-		w.setOutstanding(false)
+		w.addRequest(-1)
 	}
 	return err
 }
 
-func (w *processWatch) setOutstanding(outstanding bool) {
+// addRequest counts a request of a bookmark, or with -1 discounts one that failed.
+func (w *processWatch) addRequest(n int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.bookmarkOutstanding = outstanding
+	w.requests += n
+	w.bookmarkOutstanding = n > 0
 }
 
 func (w *processWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
@@ -154,7 +161,10 @@ func (w *processWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error)
 		}
 		ev := unmarshal[resourcepb.WatchEvent](r.Messages[0])
 		w.snapshotDone = w.snapshotDone || ev.GetEndOfSnapshot() != nil
-		w.bookmarkOutstanding = w.bookmarkOutstanding && ev.GetBookmark() == nil
+		if mark := ev.GetBookmark(); mark != nil {
+			mark.Request = min(mark.Request+w.earlierRequests, w.requests)
+			w.bookmarkOutstanding = w.bookmarkOutstanding && mark.Request < w.requests
+		}
 		return ev, nil
 	}
 }

@@ -61,8 +61,9 @@ type watch struct {
 	stream          grpc.ServerStreamingClient[resourcepb.WatchEvent] // nil before the first one, and after an interruption
 	cancel          context.CancelFunc                                // ends the stream
 	cursor          string
-	wantsBookmark   bool // the next stream must request a bookmark
-	hasRequest      bool // the first bookmark of the stream answers a call of Bookmark
+	requests        int64 // the number of requested bookmarks
+	wantsBookmark   bool  // the next stream must request a bookmark
+	hasRequest      bool  // the first bookmark of the stream answers all calls of Bookmark
 	closed          bool
 	fetchedEvent    *resourcepb.WatchEvent // received and not returned
 	isAfterSnapshot bool
@@ -135,6 +136,7 @@ func (w *watch) fetch(ctx context.Context) error {
 			return nil
 		}
 		w.hasRequest = false
+		ev.GetBookmark().Request = w.requests
 	}
 	w.fetchedEvent = ev
 	return nil
@@ -234,6 +236,7 @@ func (w *watch) requestBookmark() {
 	if w.fetchedEvent.GetBookmark() != nil {
 		w.fetchedEvent = nil
 	}
+	w.requests++
 	w.hasRequest, w.wantsBookmark = false, true
 	if w.cancel != nil {
 		w.cancel()

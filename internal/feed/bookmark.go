@@ -14,29 +14,39 @@ var _ storage.Bookmarker = bookmarker[int]{}
 // Bookmark implements storage.Bookmarker.
 func (b bookmarker[P]) Bookmark(ctx context.Context) error {
 	w := b.watch
-	w.mu.Lock()
-	ended := w.endErr
-	w.mu.Unlock()
-	switch {
-	case ended != nil:
-		return ended
-	case w.feed.closed.Load():
-		return closedWith(storage.ErrClosed)
-	case w.lifetime.Err() != nil:
-		return storage.ErrWatchClosed
-	case ctx.Err() != nil:
-		return ctx.Err()
+	request, err := w.addRequest(ctx)
+	if err != nil {
+		return err
 	}
-	for r := w.currentRun(); !w.expect(r, r.rounds.prove()); r = w.currentRun() {
+	for r := w.currentRun(); !w.expect(r, r.rounds.prove(), request); r = w.currentRun() {
 		continue
 	}
 	return nil
 }
 
+// addRequest returns the number of a new request.
+func (w *watch[P]) addRequest(ctx context.Context) (int64, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.endErr != nil:
+		return 0, w.endErr
+	case w.feed.closed.Load():
+		return 0, closedWith(storage.ErrClosed)
+	case w.lifetime.Err() != nil:
+		return 0, storage.ErrWatchClosed
+	case ctx.Err() != nil:
+		return 0, ctx.Err()
+	}
+	w.requests++
+	return w.requests, nil
+}
+
 // expect registers a proof: the watch returns a bookmark event once it has reached p. It keeps the oldest proof, whose event later
-// requests must not delay, and the newest, which answers all requests after the oldest. It returns false if the watch has moved
-// from r, the run of p, to another run.
-func (w *watch[P]) expect(r *run[P], p *proof[P]) bool {
+// requests must not delay, and the newest, which answers all requests after the oldest. A concurrent request with a higher number may
+// have registered a later proof already, which then answers this request as well. It returns false if the watch has moved from r, the
+// run of p, to another run.
+func (w *watch[P]) expect(r *run[P], p *proof[P], request int64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.endErr != nil {
@@ -45,11 +55,13 @@ func (w *watch[P]) expect(r *run[P], p *proof[P]) bool {
 	if w.run != r {
 		return false
 	}
+	added := expectedProof[P]{p, request}
 	switch n := len(w.proofs); {
-	case n == 0 || n == 1 && w.proofs[0] != p:
-		w.proofs = append(w.proofs, p)
-	case w.proofs[n-1] != p:
-		w.proofs[n-1] = p
+	case n > 0 && w.proofs[n-1].request > request:
+	case n == 0 || n == 1 && w.proofs[0].proof != p:
+		w.proofs = append(w.proofs, added)
+	default:
+		w.proofs[n-1] = added
 	}
 	w.wantsBookmark.Store(true)
 	w.wakeUp()
@@ -63,7 +75,7 @@ func (w *watch[P]) bookmarkDue() bool {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.proofs) > 0 && w.hasReached(w.proofs[0])
+	return len(w.proofs) > 0 && w.hasReached(w.proofs[0].proof)
 }
 
 // hasReached reports whether the watch has returned everything up to p. The caller holds mu.
@@ -80,15 +92,16 @@ func (w *watch[P]) hasReached(p *proof[P]) bool {
 func (w *watch[P]) bookmark() delivery[P] {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for len(w.proofs) > 0 && w.hasReached(w.proofs[0]) {
-		w.proofs = w.proofs[1:]
+	answered := int64(0)
+	for len(w.proofs) > 0 && w.hasReached(w.proofs[0].proof) {
+		answered, w.proofs = w.proofs[0].request, w.proofs[1:]
 	}
 	if len(w.proofs) == 0 {
 		w.proofs = nil
 		w.wantsBookmark.Store(false)
 	}
 	w.resumedFrom = ""
-	return delivery[P]{kind: bookmark, at: w.at, cursor: w.feed.source.Cursor(w.at)}
+	return delivery[P]{kind: bookmark, at: w.at, cursor: w.feed.source.Cursor(w.at), request: answered}
 }
 
 // proofCh returns a channel that is closed when the next proof of the watch is ready; nil if the watch expects none.
@@ -101,7 +114,7 @@ func (w *watch[P]) proofCh() <-chan struct{} {
 	for _, p := range w.proofs {
 		select {
 		case <-p.readyCh: // the watch now waits for events, or for the next proof
-			if !w.inCommit && w.hasReached(p) {
+			if !w.inCommit && w.hasReached(p.proof) {
 				return p.readyCh // the proof became ready after the last check, and possibly nothing else will wake the watch
 			}
 		default:

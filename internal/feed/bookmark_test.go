@@ -72,7 +72,8 @@ func ask(t *testing.T, w storage.Watch) {
 	}
 }
 
-func wantBookmark(t *testing.T, w storage.Watch, cursor string) {
+// wantBookmark returns the number of the request that the bookmark answers.
+func wantBookmark(t *testing.T, w storage.Watch, cursor string) (request int64) {
 	t.Helper()
 	ev := next(t, w)
 	if ev.GetBookmark() == nil {
@@ -81,6 +82,7 @@ func wantBookmark(t *testing.T, w storage.Watch, cursor string) {
 	if got := ev.GetBookmark().GetCursor(); got != cursor || w.Cursor() != cursor {
 		t.Fatalf("the bookmark is at %q and the watch at %q, expected %q", got, w.Cursor(), cursor)
 	}
+	return ev.GetBookmark().GetRequest()
 }
 
 var quietOnly = key.Filter{Group: "g", Kind: "quiet", Partition: "*", Namespace: "*"}
@@ -155,6 +157,44 @@ func TestBookmarkNeedsLaterRoundTrip(t *testing.T) {
 	release()
 	wantVersion(t, w, 1)
 	wantBookmark(t, w, "1")
+}
+
+// A request that registers its proof late does not replace the later proof of a concurrent request.
+func TestConcurrentBookmarkRequests(t *testing.T) {
+	t.Parallel()
+	p := newProving()
+	p.answer, p.asked = make(chan struct{}), make(chan struct{})
+	f := New(p, Options[int]{})
+	defer f.Close()
+	open := watchFromNow(t, f, p.line, all)
+	ask(t, open)
+	<-p.asked
+	w := open.(bookmarker[int]).watch
+	second, err := w.addRequest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := w.currentRun()
+	proof := r.rounds.prove() // not registered yet
+	p.answer <- struct{}{}
+	<-p.asked // its position is read
+	release := p.hold()
+	p.append("a")
+	ask(t, open) // the third request
+	if !w.expect(r, proof, second) {
+		t.Fatal("the watch has another run")
+	}
+	if request := wantBookmark(t, open, "0"); request != 1 {
+		t.Fatalf("the first bookmark answers request %d, expected 1", request)
+	}
+	p.answer <- struct{}{} // for the second request
+	<-p.asked
+	p.answer <- struct{}{} // for the third one
+	release()
+	wantVersion(t, open, 1)
+	if request := wantBookmark(t, open, "1"); request != 3 {
+		t.Fatalf("the last bookmark answers request %d, expected 3", request)
+	}
 }
 
 // Requests during a round trip, of any watch, share the next one.

@@ -15,6 +15,7 @@ type delivery[P any] struct {
 	more     bool
 	at       P      // the position after it
 	cursor   string // of a bookmark
+	request  int64  // the number of the newest request that a bookmark answers
 }
 
 type kind int8
@@ -35,7 +36,7 @@ func (d *delivery[P]) watchEvent() *resourcepb.WatchEvent {
 	case snapshotEnd:
 		return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_EndOfSnapshot_{EndOfSnapshot: &resourcepb.WatchEvent_EndOfSnapshot{}}}
 	case bookmark:
-		return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_Bookmark_{Bookmark: &resourcepb.WatchEvent_Bookmark{Cursor: d.cursor}}}
+		return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_Bookmark_{Bookmark: &resourcepb.WatchEvent_Bookmark{Cursor: d.cursor, Request: d.request}}}
 	}
 	out := &resourcepb.WatchEvent{More: d.more}
 	if d.previous != nil {

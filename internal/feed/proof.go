@@ -14,6 +14,12 @@ type proof[P any] struct {
 	at      P
 }
 
+// expectedProof is a proof with the number of the newest request that it answers.
+type expectedProof[P any] struct {
+	*proof[P]
+	request int64
+}
+
 // proofRounds makes the round trips of a run for proofs, one at a time.
 type proofRounds[P any] struct {
 	prover   driver.Prover[P]

@@ -58,7 +58,8 @@ func (w *watch[P]) enterRun(r *run[P]) bool {
 	w.run = r
 	w.progress.begin(&r.publishedBytes)
 	if len(w.proofs) > 0 {
-		w.proofs = append(w.proofs[:0:0], r.rounds.prove()) // the old run makes no more round trips
+		last := w.proofs[len(w.proofs)-1].request
+		w.proofs = []expectedProof[P]{{r.rounds.prove(), last}} // the old run makes no more round trips
 	}
 	return true
 }

@@ -51,10 +51,11 @@ type watch[P any] struct {
 
 	mu          sync.Mutex
 	at          P
-	resumedFrom string // the cursor from which the watch was resumed, until it moves
-	start       bool   // inside the snapshot
-	proofs      []*proof[P]
-	endErr      error // err, readable without the lock next
+	resumedFrom string             // the cursor from which the watch was resumed, until it moves
+	start       bool               // inside the snapshot
+	requests    int64              // the number of requested bookmarks
+	proofs      []expectedProof[P] // at most two, by rising numbers
+	endErr      error              // err, readable without the lock next
 }
 
 func (f *Feed[P]) newWatch(r *run[P], filter key.Filter, at P) *watch[P] {
