@@ -92,7 +92,7 @@ $(CACHE)/schemathesis/.stamp: tools/schemathesis/requirements.txt
 	@touch $@
 
 .PHONY: monitoring
-monitoring: ## The queries of docs/monitoring against scrapes of a server, and the tests of its alert rules, with Prometheus' engine (the first build takes a minute)
+monitoring: ## The queries of docs/monitoring against scrapes of a server and the tests of its alert rules, with Prometheus' engine, and traces with a collector (the first build takes a minute)
 	$(GO) build -o bin/ ./cmd/ashlar
 	cd tools/monitoring && ASHLAR=$(CURDIR)/bin/ashlar $(GO) test -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
 

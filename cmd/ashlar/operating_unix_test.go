@@ -53,6 +53,7 @@ func TestOperatingPage(t *testing.T) {
 		log, _ := os.ReadFile(filepath.Join(dir, "server.log"))
 		t.Fatalf("%v: %s\n%s", err, out, log)
 	}
+	require.Contains(t, newRunner(t, "sqlite:"+filepath.Join(dir, "restored.db")).ok("", "list", "core/ConfigMap"), "settings", "restored from the backup")
 	require.Contains(t, string(out), "by deployer")
 	require.Contains(t, string(out), `"name": "deployer"`)
 }

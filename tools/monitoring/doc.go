@@ -1,2 +1,3 @@
-// Package monitoring tests the queries of docs/monitoring against scrapes of a server, and its alert rules on given series: make monitoring.
+// Package monitoring tests what a server reports with the programs that operators use: make monitoring. Prometheus' engine evaluates the queries of
+// docs/monitoring against scrapes, and its alert rules on given series. A receiver of the OpenTelemetry collector reads traces.
 package monitoring

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,13 +23,14 @@ import (
 type server struct {
 	t           *testing.T
 	http, admin string
+	stop        func() // ends the process; later calls do nothing
 }
 
 // token is the token of the caller "deployer".
 const token = "secret"
 
-// startServer starts the program in the variable ASHLAR.
-func startServer(t *testing.T) *server {
+// startServer starts the program in the variable ASHLAR, with further variables.
+func startServer(t *testing.T, variables ...string) *server {
 	t.Helper()
 	program := os.Getenv("ASHLAR")
 	if program == "" {
@@ -42,6 +44,7 @@ func startServer(t *testing.T) *server {
 	}
 	cmd := exec.CommandContext(t.Context(), program, "serve", "--any-type", "--store", "sqlite:"+filepath.Join(dir, "store.db"), "--tokens", tokens,
 		"--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log-format", "json")
+	cmd.Env = append(os.Environ(), variables...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	log, err := cmd.StderrPipe()
 	if err == nil {
@@ -55,11 +58,12 @@ func startServer(t *testing.T) *server {
 		var entry struct{ Msg, HTTP, Admin string }
 		if err := json.Unmarshal(lines.Bytes(), &entry); err == nil && entry.Msg == "listening" {
 			go func() { _, _ = io.Copy(io.Discard, log) }() // it ends with the process
-			t.Cleanup(func() {
+			stop := sync.OnceFunc(func() {
 				_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 				_ = cmd.Wait()
 			})
-			return &server{t, "http://" + entry.HTTP, "http://" + entry.Admin}
+			t.Cleanup(stop)
+			return &server{t, "http://" + entry.HTTP, "http://" + entry.Admin, stop}
 		}
 	}
 	t.Fatalf("the server has ended: %v", cmd.Wait())
