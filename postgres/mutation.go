@@ -90,6 +90,19 @@ func ownerHash(owner driver.Key, uid string) []byte {
 // is sent, because versions are never reused.
 func (m *mutation) updates() bool { return m.kind == kindWrite && m.expectedVersion != nil }
 
+// replaces reports whether mutations can only replace existing resources: at least one, and only if certain versions are stored. Like a
+// single update, they take effect at most once.
+func replaces(ms []*mutation) bool {
+	writes := false
+	for _, m := range ms {
+		if m.expectedVersion == nil || m.kind == kindDelete {
+			return false
+		}
+		writes = writes || m.kind == kindWrite
+	}
+	return writes
+}
+
 // hasEffect reports whether the mutation changed the store.
 func (m *mutation) hasEffect() bool { return m.isApplied && m.kind != kindCheck }
 

@@ -83,6 +83,9 @@ func TestPlans(t *testing.T) {
 		"updateMany": {sql.updateMany, "bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], timestamptz, bool, bigint", strings.Join([]string{
 			keys, same(`'\x00'::bytea`), same(`'\x00'::bytea`), same(`'\x01'::bytea`),
 			same(`'\x00'::bytea`), same("null::bytea"), same(`'\x00'::bytea`), "'infinity'", "true", "0"}, ", ")},
+		"updateTogether": {sql.updateTogether, "bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], timestamptz, bool, bigint, int[]", strings.Join([]string{
+			keys, same(`'\x00'::bytea`), same(`'\x00'::bytea`), same(`'\x01'::bytea`),
+			same(`'\x00'::bytea`), same("null::bytea"), same(`'\x00'::bytea`), "'infinity'", "true", "0", same("n - 1")}, ", ")},
 	}
 	for name, s := range statements {
 		exec(fmt.Sprintf(`prepare "%s" (%s) as %s`, name, s.types, s.sql))

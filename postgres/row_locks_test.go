@@ -35,6 +35,8 @@ var rowWriters = map[string]struct {
 	"updateMany": {driver.Write, func(ctx context.Context, s *sender, conn *pgx.Conn, ms []*mutation) error {
 		return s.updateMany(ctx, conn, rowAttempt(), ms)
 	}},
+	"updateTogether":              {driver.Write, updateRowsTogether},
+	"updateTogether, a check":     {driver.Check, updateRowsTogether},
 	"apply, an update":            {driver.Write, applyRows(false)},
 	"apply, a deletion":           {driver.Delete, applyRows(false)},
 	"apply, a check":              {driver.Check, applyRows(false)},
@@ -49,6 +51,10 @@ func applyRows(atomic bool) func(context.Context, *sender, *pgx.Conn, []*mutatio
 	return func(ctx context.Context, s *sender, conn *pgx.Conn, ms []*mutation) error {
 		return s.apply(ctx, conn, rowAttempt(), ms, atomic)
 	}
+}
+
+func updateRowsTogether(ctx context.Context, s *sender, conn *pgx.Conn, ms []*mutation) error {
+	return s.updateTogether(ctx, conn, rowAttempt(), ms)
 }
 
 // lockedRow is a stored resource whose row other sessions have locked.

@@ -59,7 +59,7 @@ func (s *sender) findBlocker(ctx context.Context, conn *pgxpool.Conn) {
 }
 
 // send sends one statement, and records the attempt if its answer is lost. Updates and deletions have statements of their own,
-// which need no snapshot after their locks.
+// which need no snapshot after their locks. So do transactions of updates and checks.
 func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 	if len(ms) == 0 {
 		return nil
@@ -82,7 +82,8 @@ func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 	}
 	slow := extraTravel(ms)
 	a := &attempt{expires: on.expiry(slow), floor: on.floor}
-	if atomic || !lone(ms) && slices.ContainsFunc(ms, func(m *mutation) bool { return !m.updates() }) {
+	together := atomic && replaces(ms) && driver.GuardOf(ctx) == nil
+	if atomic && !together || !atomic && !lone(ms) && slices.ContainsFunc(ms, func(m *mutation) bool { return !m.updates() }) {
 		a.lock = rand.Int64()
 	}
 	on.hasWarning = false
@@ -92,6 +93,8 @@ func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 	switch {
 	case a.lock != 0:
 		err = s.apply(ctx, conn.Conn(), a, ms, atomic)
+	case together:
+		err = s.updateTogether(ctx, conn.Conn(), a, ms)
 	case lone(ms):
 		err = s.changeOne(ctx, conn.Conn(), a, ms[0])
 	default:
@@ -159,18 +162,40 @@ func (s *sender) changeOne(ctx context.Context, conn *pgx.Conn, a *attempt, m *m
 
 func (s *sender) updateMany(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mutation) error {
 	in := columnsOf(ms)
+	return s.update(ctx, conn, ms, nil, s.sql.updateMany,
+		in.keys, in.uids, in.expectedVersions, in.tokens, in.groupVersions, in.owners, in.data, a.expires, needsFinality(ms), a.floor)
+}
+
+// updateTogether carries out a transaction that [replaces] resources.
+func (s *sender) updateTogether(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mutation) error {
+	in, ranks, updates := columnsOf(ms), make([]pgtype.Int4, len(ms)), int32(0)
+	for i, m := range ms {
+		if m.kind == kindWrite {
+			ranks[i] = pgtype.Int4{Int32: updates, Valid: true}
+			updates++
+		}
+	}
+	return s.update(ctx, conn, ms, ranks, s.sql.updateTogether,
+		in.keys, in.uids, in.expectedVersions, in.tokens, in.groupVersions, in.owners, in.data, a.expires, needsFinality(ms), a.floor, ranks)
+}
+
+// update runs a statement of several updates. ranks are the places of the changes in their commit, nil if each is a commit of its own.
+func (s *sender) update(ctx context.Context, conn *pgx.Conn, ms []*mutation, ranks []pgtype.Int4, sql string, args ...any) error {
 	var place int
 	var uid, version []byte
 	var revision, created, writes pgtype.Int8
 	var busy bool
 	var settled pgtype.Bool
 	answered := false
-	rows, _ := conn.Query(ctx, s.sql.updateMany, // an error shows in the rows
-		in.keys, in.uids, in.expectedVersions, in.tokens, in.groupVersions, in.owners, in.data, a.expires, needsFinality(ms), a.floor)
+	rows, _ := conn.Query(ctx, sql, args...) // an error shows in the rows
 	_, err := pgx.ForEachRow(rows, []any{&place, &uid, &version, &revision, &busy, &created, &writes, &settled}, func() error {
 		answered = true
 		if m := ms[place-1]; revision.Valid {
-			m.setApplied(revision.Int64, 0, created.Int64, writes.Int64)
+			rank := int32(0)
+			if ranks != nil {
+				rank = ranks[place-1].Int32
+			}
+			m.setApplied(revision.Int64, rank, created.Int64, writes.Int64)
 			m.isFinal = settled.Bool
 		} else {
 			m.setStored(uid, version, busy)

@@ -80,7 +80,7 @@ func (w *writer) Apply(ctx context.Context, mutations []driver.Mutation) (err er
 // fenceOr returns the error of a closed store instead of a conflict. A transaction or a creation that finds a conflict changes no row,
 // so it does not run the trigger that closes the store.
 func (w *writer) fenceOr(ctx context.Context, ms []*mutation, conflict error) error {
-	hasTrigger := len(ms) == 1 && ms[0].expectedVersion != nil
+	hasTrigger := len(ms) == 1 && ms[0].expectedVersion != nil || replaces(ms)
 	isChange := func(m *mutation) bool { return m.kind != kindCheck }
 	if hasTrigger || !slices.ContainsFunc(ms, isChange) || driver.GuardOf(ctx) != nil {
 		return conflict
@@ -267,6 +267,9 @@ func (w *writer) commit(ctx context.Context, ms []*mutation) error {
 				return err
 			}
 			busy, err = decideAll(ms)
+			if err != nil && replaces(sorted) {
+				endAttempts(sorted)
+			}
 			return err
 		})
 		if err == nil && busy {
@@ -280,6 +283,16 @@ func (w *writer) commit(ctx context.Context, ms []*mutation) error {
 		return nil
 	}
 	return err
+}
+
+// endAttempts records that no earlier attempt of a refused transaction that [replaces] resources can take effect any more: a version that
+// is not stored any more is never stored again.
+func endAttempts(ms []*mutation) {
+	for _, m := range ms {
+		for _, a := range m.lostAttempts {
+			a.isDone = true
+		}
+	}
 }
 
 // withPresence returns mutations with a check for each delete that requires the resource: the function apply does not fail for a

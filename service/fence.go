@@ -28,11 +28,13 @@ type commitLine struct {
 	callers int
 }
 
-// A transaction has at most 1 + 2 * maxFencedCalls operations: a call has one or two. All backends permit 32.
 const (
-	maxFencedCalls = 15
+	maxFencedCalls = 64            // if one of them fails, the others are repeated
 	maxFencedBytes = 1<<20 - 1<<12 // all backends permit 1 MiB
 )
+
+// fencedCallsOf returns the maximum number of calls in a transaction. Each call has one or two operations.
+func fencedCallsOf(tx storage.Transactor) int { return min(maxFencedCalls, (tx.MaxOps()-1)/2) }
 
 // commit applies operations in one transaction, together with the check of a fence.
 func (f *fencedCommits) commit(ctx context.Context, tx storage.Transactor, fence *storage.Op, ops []storage.Op) ([]*resourcepb.Resource, error) {
@@ -41,7 +43,7 @@ func (f *fencedCommits) commit(ctx context.Context, tx storage.Transactor, fence
 	line := f.lines[name]
 	if line == nil {
 		line = &commitLine{batcher: batch.New(batch.Options[[]storage.Op]{
-			MaxCalls: maxFencedCalls, MaxBytes: maxFencedBytes, Size: opsSize, Key: opsKey, WorkerAt: 1 << 30, Direct: true,
+			MaxCalls: fencedCallsOf(tx), MaxBytes: maxFencedBytes, Size: opsSize, Key: opsKey, WorkerAt: 1 << 30, Direct: true,
 		}, func(ctx context.Context, calls []*batch.Call[[]storage.Op, []*resourcepb.Resource]) {
 			commitCalls(ctx, tx, *fence, calls)
 		})}

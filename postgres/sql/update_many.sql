@@ -1,10 +1,11 @@
 -- Many independent updates. Rows that other transactions hold are skipped, and so are rows that changed since the snapshot of
 -- the statement: their place in the table (ctid) is one where the statement sees nothing. Both are answered as stored, but are
 -- neither read nor written. The subquery with the lock can only be joined row by row through the index. The subquery with the
--- time runs once, so either all updates are late, or none.
+-- time runs once, so either all updates are late, or none. The subquery with the first array hides its length from the
+-- planner: otherwise a plan for a few updates looks cheaper than the generic one, and Postgres plans each execution.
 with input as materialized (
     select *
-    from unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[], $5::bytea[], $6::bytea[], $7::bytea[])
+    from unnest((select $1::bytea[]), $2::bytea[], $3::bytea[], $4::bytea[], $5::bytea[], $6::bytea[], $7::bytea[])
         with ordinality as input (key, uid, expected, token, group_version, owner, data, place)
     where (select clock_timestamp()) < $8 and (select last_value from {{schema}}.changes_seq) >= $10 and (select {{template "warned"}})
 ), stored as materialized (
