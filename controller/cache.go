@@ -211,14 +211,19 @@ func (i *rowIterator) Next() *resourcepb.Resource {
 func withoutSharing(res *resourcepb.Resource) *resourcepb.Resource {
 	c := &resourcepb.Resource{
 		Id: codec.CloneID(res.GetId()), Owner: codec.CloneID(res.GetOwner()), Version: res.GetVersion(), Generation: res.GetGeneration(),
-		Metadata: maps.Clone(res.GetMetadata()), Author: res.GetAuthor(), Data: res.GetData(),
-	}
-	for k, s := range res.GetStatus() {
-		if c.Status == nil {
-			c.Status = map[string]*resourcepb.Status{}
-		}
-		c.Status[k] = proto.CloneOf(s)
+		Metadata: maps.Clone(res.GetMetadata()), Status: clonedStatus(res.GetStatus()), Author: res.GetAuthor(), Data: res.GetData(),
 	}
 	c.ProtoReflect().SetUnknown(res.ProtoReflect().GetUnknown())
 	return c
+}
+
+func clonedStatus(status map[string]*resourcepb.Status) map[string]*resourcepb.Status {
+	if status == nil {
+		return nil
+	}
+	all := make(map[string]*resourcepb.Status, len(status))
+	for k, s := range status {
+		all[k] = proto.CloneOf(s)
+	}
+	return all
 }

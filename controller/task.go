@@ -93,11 +93,17 @@ func (t *task) reconcile(ctx context.Context, k key.Key) queue.Outcome {
 	if err == nil {
 		rt := t.runtime(k)
 		uid := ""
-		if r := t.managedInformer.copy.Get(k); r != nil {
+		r := t.managedInformer.copy.Get(k)
+		if r != nil {
 			uid, exists = r.Value.res.GetId().GetUid(), true
 		}
-		id := k.ID(uid, t.controller.typ.GetGroupVersion())
-		err = protect(func() error { return t.controller.reconciler.Reconcile(ctx, rt, Request{ID: id}) })
+		req := Request{ID: k.ID(uid, t.controller.typ.GetGroupVersion())}
+		err = protect(func() error {
+			if direct, ok := t.controller.reconciler.(rowReconciler); ok {
+				return direct.reconcileRow(ctx, rt, req, r)
+			}
+			return t.controller.reconciler.Reconcile(ctx, rt, req)
+		})
 	}
 	outcome, result := t.outcome(err, exists)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {

@@ -3,10 +3,12 @@ package controller
 import (
 	"context"
 	"errors"
+	"maps"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/typed"
 )
@@ -21,34 +23,65 @@ type TypedRequest[T proto.Message] struct {
 // Typed returns a reconciler that gets the cached resource, decoded. A resource that cannot be decoded is a [Terminal] error: it is reconciled when
 // it changes.
 func Typed[T proto.Message](reconcile func(ctx context.Context, rt Runtime, req TypedRequest[T]) error) Reconciler {
-	codec := typed.Messages[T]()
-	return ReconcileFunc(func(ctx context.Context, rt Runtime, req Request) error {
-		o, err := cachedObject(rt.Cache, codec, req.ID)
-		if err != nil {
-			return err
-		}
-		return reconcile(ctx, rt, TypedRequest[T]{req, o})
-	})
+	return typedReconciler[T]{reconcile, typed.Messages[T]()}
+}
+
+// rowReconciler is a reconciler that gets the cached resource from its caller; nil for none.
+type rowReconciler interface {
+	reconcileRow(ctx context.Context, rt Runtime, req Request, r *row) error
+}
+
+type typedReconciler[T proto.Message] struct {
+	reconcile func(context.Context, Runtime, TypedRequest[T]) error
+	codec     *typed.Codec[T]
+}
+
+// Reconcile implements Reconciler. It is called by reconcilers that wrap this one.
+func (t typedReconciler[T]) Reconcile(ctx context.Context, rt Runtime, req Request) error {
+	o, err := cachedObject(rt.Cache, t.codec, req.ID)
+	if err != nil {
+		return err
+	}
+	return t.reconcile(ctx, rt, TypedRequest[T]{req, o})
+}
+
+// reconcileRow implements rowReconciler.
+func (t typedReconciler[T]) reconcileRow(ctx context.Context, rt Runtime, req Request, r *row) error {
+	o, err := objectOf(t.codec, r)
+	if err != nil {
+		return err
+	}
+	return t.reconcile(ctx, rt, TypedRequest[T]{req, o})
 }
 
 // cachedObject returns the cached resource of an id, nil for none.
 func cachedObject[T proto.Message](c Cache, codec *typed.Codec[T], id *resourcepb.ID) (*typed.Object[T], error) {
-	var res *resourcepb.Resource
-	var err error
 	if fast, ok := c.(*cache); ok {
-		var i *informer
-		if i, err = fast.informerOf(id.GetType()); err == nil {
-			if r := i.copy.Get(key.Of(id)); r != nil {
-				res = withoutSharing(r.Value.res)
-			}
+		i, err := fast.informerOf(id.GetType())
+		if err != nil {
+			return nil, err
 		}
-	} else {
-		res, err = c.Get(id.GetType(), IDIndex, id)
+		return objectOf(codec, i.copy.Get(key.Of(id)))
 	}
+	res, err := c.Get(id.GetType(), IDIndex, id)
 	if res == nil || err != nil {
 		return nil, err
 	}
 	return decode(codec, res)
+}
+
+// objectOf returns the object of a row, nil for none. It shares with the row what is never modified: the encoded payload, and unknown fields.
+func objectOf[T proto.Message](c *typed.Codec[T], r *row) (*typed.Object[T], error) {
+	if r == nil {
+		return nil, nil
+	}
+	o, err := c.Object(r.Value.res)
+	if err != nil {
+		return decode(c, withoutSharing(r.Value.res)) // the error has the id
+	}
+	o.ID, o.Owner = codec.CloneID(o.ID), codec.CloneID(o.Owner)
+	o.Metadata, o.Status = maps.Clone(o.Metadata), clonedStatus(o.Status)
+	return o, nil
 }
 
 // decode returns the object of a resource.

@@ -13,6 +13,7 @@
 package queue
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -28,8 +29,8 @@ type Queue[K comparable] struct {
 	low     fifo[K]
 	delays  delayHeap[K]
 	timer   *time.Timer // fires when the first delayed key is due; nil if there was none
-	running int
-	tookLow bool // the last key was a low one
+	running []*item[K]  // few: one for each worker
+	tookLow bool        // the last key was a low one
 	closed  bool
 }
 
@@ -115,7 +116,7 @@ func (q *Queue[K]) Get() (k K, ok bool) {
 	for !q.closed {
 		if it := q.take(); it != nil {
 			it.ticket, it.isRunning, it.isDirty = 0, true, false
-			q.running++
+			q.running = append(q.running, it)
 			return it.key, true
 		}
 		q.ready.Wait()
@@ -181,12 +182,15 @@ type Outcome struct {
 func (q *Queue[K]) Done(k K, o Outcome) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	it := q.items[k]
-	if it == nil || !it.isRunning {
+	// The list is much smaller than the map, which would have to fetch the item from main memory.
+	n := slices.IndexFunc(q.running, func(it *item[K]) bool { return it.key == k })
+	if n < 0 {
 		return
 	}
+	it, last := q.running[n], len(q.running)-1
+	q.running[n], q.running[last] = q.running[last], nil
+	q.running = q.running[:last]
 	it.isRunning = false
-	q.running--
 	delay := o.After
 	if it.failures++; o.Failed {
 		delay = q.opts.backoff(it.failures)
@@ -253,7 +257,7 @@ type Stats struct {
 func (q *Queue[K]) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	s := Stats{Normal: q.normal.len(), Low: q.low.len(), Delayed: len(q.delays), Running: q.running}
+	s := Stats{Normal: q.normal.len(), Low: q.low.len(), Delayed: len(q.delays), Running: len(q.running)}
 	for _, list := range []*fifo[K]{&q.normal, &q.low} {
 		if since, ok := list.head(); ok {
 			s.Oldest = max(s.Oldest, time.Since(since))
