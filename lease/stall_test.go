@@ -64,6 +64,35 @@ func (s *stalling) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.
 	return s.Transactor.Commit(ctx, ops)
 }
 
+// unwatched is a backend that cannot open watches.
+type unwatched struct {
+	storage.Backend
+	storage.Transactor
+}
+
+func (unwatched) WatchList(context.Context, storage.UnversionedType, *resourcepb.Tenancy, string) (storage.Watch, error) {
+	return nil, storage.ErrInconsistent
+}
+
+// A candidate takes over when it has observed the last heartbeat for the whole time to live, not earlier, although it tries again and again
+// while it has no watch.
+func TestTakeoverAfterTTL(t *testing.T) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
+		s := &stalling{Backend: b, Transactor: b.(storage.Transactor)}
+		lost := campaign(t, elector(t, s, "job"))
+		<-time.After(time.Hour)
+		s.stall()
+		began := time.Now()
+		tenure := campaign(t, elector(t, unwatched{b, b.(storage.Transactor)}, "job"))
+		if waited := time.Since(began); waited < 9*time.Second || waited > 12*time.Second {
+			t.Errorf("the candidate took over after %v, expected 9s to 12s", waited)
+		}
+		s.resume()
+		<-lost.Done()
+		resign(t, tenure)
+	})
+}
+
 // A renewal that starts in time succeeds although the store stalls, and the lease expires normally afterwards.
 func TestRenewalDuringStall(t *testing.T) {
 	inBubble(t, func(t *testing.T, b storage.Backend) {

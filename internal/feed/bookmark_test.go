@@ -159,6 +159,31 @@ func TestBookmarkNeedsLaterRoundTrip(t *testing.T) {
 	wantBookmark(t, w, "1")
 }
 
+// The newest request has a bookmark, however many requests come before the first one is answered.
+func TestNewestBookmarkRequest(t *testing.T) {
+	t.Parallel()
+	p := newProving()
+	p.answer, p.asked = make(chan struct{}), make(chan struct{})
+	f := New(p, Options[int]{})
+	defer f.Close()
+	w := watchFromNow(t, f, p.line, all)
+	ask(t, w)
+	const requests = 4
+	for range requests - 1 {
+		<-p.asked
+		ask(t, w) // for the next round trip
+		p.answer <- struct{}{}
+	}
+	if request := wantBookmark(t, w, "0"); request != 1 {
+		t.Fatalf("the first bookmark answers request %d, expected 1", request)
+	}
+	<-p.asked
+	p.answer <- struct{}{}
+	if request := wantBookmark(t, w, "0"); request != requests {
+		t.Fatalf("the second bookmark answers request %d, expected %d", request, requests)
+	}
+}
+
 // A request that registers its proof late does not replace the later proof of a concurrent request.
 func TestConcurrentBookmarkRequests(t *testing.T) {
 	t.Parallel()

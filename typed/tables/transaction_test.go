@@ -101,6 +101,36 @@ func TestConflictingDeletions(t *testing.T) {
 	})
 }
 
+// An object that was deleted and created again has another uid. A write of the earlier object is a conflict, so the function runs again.
+func TestRecreatedObjectConflicts(t *testing.T) {
+	onEach(t, func(ctx context.Context, t *testing.T, url string) {
+		s, other := open(t, url, numbers), open(t, url, numbers)
+		create(ctx, t, s, map[string]int64{"a": 1})
+		tries := 0
+		update(ctx, t, s, func(tx *tables.Tx) error {
+			o, err := numbers.Get(tx, id("a"))
+			if err != nil {
+				return err
+			}
+			if tries++; tries == 1 {
+				update(ctx, t, other, func(tx *tables.Tx) error { return numbers.Delete(tx, id("a")) })
+				create(ctx, t, other, map[string]int64{"a": 10})
+			}
+			next := put("a", o.Data.GetValue()+1)
+			next.ID, next.Version = o.ID, o.Version
+			return numbers.Put(tx, next)
+		})
+		if err := s.View(ctx, func(v *tables.View) error {
+			if o, err := numbers.Get(v, id("a")); err != nil || o.Data.GetValue() != 11 {
+				t.Errorf("after %d tries: %v, %v, expected 11", tries, o, err)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // noBookmarks is a backend whose watches have no bookmarks.
 type noBookmarks struct{ storage.Backend }
 
