@@ -74,6 +74,14 @@ test-integration: cc curl docker images ## The packages that talk to databases i
 stress: cc curl docker images ## make test of PKG beside BUSY (8) busy processes: PKG=./lease TESTFLAGS='-run TestX -count=3'
 	@tools/stress.sh $(TEST) $(PKG)
 
+.PHONY: mutation
+mutation: $(TOOLS)/gremlins ## Change the code of PKG in small ways, and list the changes that its unit tests do not detect: PKG=typed (minutes to hours)
+	$(TOOLS)/gremlins unleash ./$(patsubst ./%,%,$(PKG)) --workers 1 --timeout-coefficient 3 --output-statuses lctv --output $(CACHE)/mutation.json
+
+$(TOOLS)/gremlins: tools/mutation/go.mod tools/mutation/go.sum
+	@mkdir -p $(TOOLS)
+	cd tools/mutation && GOBIN=$(TOOLS) $(GO) install tool
+
 .PHONY: hostile
 hostile: ## ashlar serve beside clients that misuse it: its peak memory, and the rate of another client (Linux)
 	$(GO) test -tags 'integration soak' -count=1 -timeout $(TEST_TIMEOUT) -v $(TESTFLAGS) -run '^TestHostileLoad$$' ./cmd/ashlar
