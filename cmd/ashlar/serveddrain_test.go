@@ -13,7 +13,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -46,6 +49,30 @@ func TestServeDrainDelay(t *testing.T) {
 	short := serveStore(t, fileURL(t), "--drain-delay", "1ms")
 	short.signal(syscall.SIGTERM)
 	require.Equal(t, cli.ExitOK, short.end())
+}
+
+// A client opens another connection when one has reached its age. Active calls continue on the old one.
+func TestServeConnectionAge(t *testing.T) {
+	t.Parallel()
+	s := serveStore(t, memoryURL(), "--connection-age", "100ms")
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
+	defer cancel()
+	conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer conn.Close()
+	thing := &resourcepb.Type{Group: "core", GroupVersion: "v1", Kind: "ConfigMap"}
+	watch, err := resourcegrpc.NewResourceServiceClient(conn).WatchList(ctx, &resourcepb.WatchListRequest{Type: thing, Tenancy: &resourcepb.Tenancy{Partition: "default", Namespace: "default"}})
+	require.NoError(t, err)
+	ev, err := watch.Recv()
+	require.NoError(t, err)
+	require.NotNil(t, ev.GetEndOfSnapshot())
+	for state := conn.GetState(); state == connectivity.Ready; state = conn.GetState() {
+		require.True(t, conn.WaitForStateChange(ctx, state), "the connection is as old as the test")
+	}
+	s.cli(t).ok(configMap("a", "1"), "apply", "-f", "-")
+	ev, err = watch.Recv()
+	require.NoError(t, err)
+	require.Equal(t, "a", ev.GetUpsert().GetResource().GetId().GetName())
 }
 
 // Probes are answered until the last request has been answered.

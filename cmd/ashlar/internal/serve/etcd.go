@@ -85,6 +85,7 @@ const minEtcdPings = 5 * time.Second
 // Unavailable, so that clients continue elsewhere. It cuts off calls that are still running then.
 func (s *server) drainEtcd(keys *etcdserver.Server) {
 	s.config.Logger.Info("draining", "for", s.config.Drain)
+	s.beginDrain()
 	s.handshakes.close()
 	stopped := make(chan struct{})
 	go func() {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -85,5 +86,9 @@ func TestPanicsEndOneRequestOnly(t *testing.T) {
 		if !strings.Contains(log.String(), "GET "+path) {
 			t.Errorf("the log does not mention %s: %s", path, &log)
 		}
+	}
+	var panics dto.Metric
+	if err := g.metrics.panics.Write(&panics); err != nil || panics.GetCounter().GetValue() != 2 {
+		t.Errorf("the metric counts %v panics, want 2: %v", panics.GetCounter().GetValue(), err)
 	}
 }

@@ -2,8 +2,10 @@ package serve
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -54,7 +56,7 @@ func sendRaw(t *testing.T, server *httptest.Server, request string) net.Conn {
 func TestBoundBodies(t *testing.T) {
 	t.Parallel()
 	began, done, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	server := httptest.NewServer(boundBodies(bodies(began, done, ended), 50*time.Millisecond))
+	server := httptest.NewServer(boundBodies(bodies(began, done, ended), 50*time.Millisecond, t.Context()))
 	t.Cleanup(server.Close)
 	sendRaw(t, server, "/long HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
 	<-began
@@ -78,10 +80,36 @@ func TestBoundBodies(t *testing.T) {
 	}
 }
 
+// Once the server drains, the rest of a body must arrive at once. A body that has arrived does not end its request.
+func TestBodiesDuringDrain(t *testing.T) {
+	t.Parallel()
+	began, done, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	s := &server{config: &Config{Logger: slog.New(slog.DiscardHandler)}}
+	s.drainCtx, s.beginDrain = context.WithCancel(t.Context())
+	server := httptest.NewServer(s.newHTTP(bodies(began, done, ended), false).Handler)
+	t.Cleanup(server.Close)
+	sendRaw(t, server, "/long HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
+	<-began
+	slow := sendRaw(t, server, "/read HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
+	s.beginDrain()
+	got, err := http.ReadResponse(bufio.NewReader(slow), nil)
+	if err != nil {
+		t.Fatalf("the server waits for the body: %v", err)
+	}
+	_ = got.Body.Close() // it was not read
+	if got.StatusCode != http.StatusRequestTimeout || !got.Close {
+		t.Errorf("%d, the connection is closed: %v", got.StatusCode, got.Close)
+	}
+	close(done)
+	if err := <-ended; err != nil {
+		t.Errorf("the drain ended a request whose body had arrived: %v", err)
+	}
+}
+
 // A client that asks whether to send its body gets an answer that does not need the body at once, and its connection is closed.
 func TestUnreadBodyIsNotExpected(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(boundBodies(bodies(nil, nil, nil), time.Hour))
+	server := httptest.NewServer(boundBodies(bodies(nil, nil, nil), time.Hour, t.Context()))
 	t.Cleanup(server.Close)
 	conn := sendRaw(t, server, "/unread HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 10\r\n\r\n")
 	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {

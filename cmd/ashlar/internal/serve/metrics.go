@@ -46,7 +46,7 @@ func newMetrics() *metrics {
 		store:          sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter)).Meter(instrumentation),
 		grpc:           grpcprom.NewServerMetrics(grpcprom.WithServerHandlingTimeHistogram()),
 		streams:        prometheus.NewGauge(prometheus.GaugeOpts{Name: "grpc_server_streams", Help: "Open streams, such as watches."}),
-		panics:         prometheus.NewCounter(prometheus.CounterOpts{Name: "grpc_server_panics_total", Help: "Calls that ended with a panic."}),
+		panics:         prometheus.NewCounter(prometheus.CounterOpts{Name: "grpc_server_panics_total", Help: "Calls and requests that ended with a panic."}),
 		stalledClients: prometheus.NewCounter(prometheus.CounterOpts{Name: "grpc_server_stalled_total", Help: "Connections closed because their client did not read."}),
 		inFlight:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "http_requests_in_flight", Help: "Active requests to /api."}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -124,6 +124,7 @@ func (g guard) handler(next http.Handler) http.Handler {
 			if err, is := cause.(error); is && errors.Is(err, http.ErrAbortHandler) {
 				panic(cause) // the handler aborts its response on purpose
 			}
+			g.metrics.panics.Inc()
 			g.logPanic(r.Context(), r.Method+" "+bounded(r.URL.Path), cause)
 			if answer.wrote {
 				panic(http.ErrAbortHandler)

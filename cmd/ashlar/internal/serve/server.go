@@ -55,6 +55,9 @@ type server struct {
 	limits    *limits
 	grpc      *grpc.Server
 	health    *health.Server
+	// drainCtx ends when the server begins to drain. beginDrain ends it.
+	drainCtx   context.Context
+	beginDrain func()
 	// healthCtx ends when watches of the health service must end. stopHealth ends it.
 	healthCtx  context.Context
 	stopHealth func()
@@ -73,6 +76,7 @@ const cutOffTimeout = 10 * time.Second
 // does not prevent the end of the process.
 func (s *server) drain() {
 	s.config.Logger.Info("draining", "for", s.config.Drain)
+	s.beginDrain()
 	bound, cancel := context.WithTimeout(context.Background(), s.config.Drain)
 	defer cancel()
 	last, cancel := context.WithTimeout(context.Background(), s.config.Drain+drainGrace)
@@ -227,6 +231,8 @@ func (s *server) run(ctx context.Context, addresses []string, serve func(storage
 	s.ready = &readiness{backend: backend, timeout: s.config.ReadyTimeout, writeEvery: s.config.WriteProbe}
 	s.healthCtx, s.stopHealth = context.WithCancel(context.Background())
 	defer s.stopHealth()
+	s.drainCtx, s.beginDrain = context.WithCancel(context.Background())
+	defer s.beginDrain()
 	return serve(backend, listeners)
 }
 
@@ -371,7 +377,7 @@ func (s *server) newGRPC(creds credentials.TransportCredentials, limits grpcLimi
 // newHTTP returns an HTTP server for a handler. If clients is set, it requires client certificates as configured.
 func (s *server) newHTTP(handler http.Handler, clients bool) *http.Server {
 	h := &http.Server{
-		Handler: boundBodies(handler, bodyTimeout), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaders,
+		Handler: boundBodies(handler, bodyTimeout, s.drainCtx), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaders,
 		ErrorLog: slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelDebug), // such as failed handshakes of unknown clients
 	}
 	if s.certificates != nil {

@@ -43,6 +43,7 @@ func TestDrainWaitsForCutOffRequests(t *testing.T) {
 				handshakes: newHandshakes(insecure.NewCredentials()),
 				grpc:       grpc.NewServer(), resources: service.New(backend, registry.NewOpen(registry.Type{}), nil), stopHealth: func() {},
 			}
+			s.drainCtx, s.beginDrain = context.WithCancel(t.Context())
 			s.calls.begin()
 			drained := make(chan struct{})
 			go func() {
@@ -54,6 +55,9 @@ func TestDrainWaitsForCutOffRequests(t *testing.T) {
 			case <-drained:
 				t.Error("the server ended before a request")
 			default:
+			}
+			if s.drainCtx.Err() == nil {
+				t.Error("slow bodies delay the drain")
 			}
 			if returns {
 				s.calls.end()
