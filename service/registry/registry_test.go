@@ -153,6 +153,8 @@ func TestDeclaredScope(t *testing.T) {
 		{"unknown", option(9), registry.ScopeUndefined, registry.ScopeUndefined},
 		{"none", nil, registry.ScopeUndefined, registry.ScopeUndefined},
 		{"another option", protowire.AppendVarint(protowire.AppendTag(nil, 8501, protowire.VarintType), 2), registry.ScopeUndefined, registry.ScopeUndefined},
+		{"before another option", protowire.AppendBytes(protowire.AppendTag(option(2), 8501, protowire.BytesType), []byte("text")), registry.ScopeUndefined, registry.ScopePartition},
+		{"before the number with another type", protowire.AppendVarint(protowire.AppendTag(option(2), 8500, protowire.VarintType), 1), registry.ScopeUndefined, registry.ScopePartition},
 		{"cut off", option(2)[:4], registry.ScopeUndefined, registry.ScopeUndefined},
 	} {
 		r, err := registry.New(registry.Type{Type: typ("xx", "v1", "My"), Proto: withScope(t, c.option), Scope: c.given})
