@@ -123,6 +123,11 @@ func TestInvalidBodies(t *testing.T) {
 	label := s.put("/demo/v1/label/a", `{"data":{"free":"form"}}`)
 	require.Equal(t, http.StatusBadRequest, label.code)
 	require.Contains(t, label.message(t), `other fields than "value", which has the whole google.protobuf.Struct`)
+	for unit, says := range map[string]string{`"namespace":"default"`: "cannot have a namespace", `"partition":"Ä"`: "id.tenancy.partition"} {
+		got := s.put("/demo/v1/label/a", `{"id":{"tenancy":{`+unit+`}}}`)
+		require.Equal(t, http.StatusUnprocessableEntity, got.code, "the document permits it in a body")
+		require.Contains(t, got.message(t), says)
+	}
 	require.Contains(t, s.put("/demo/v1/label/a", "{\"data\":{\n\"value\":{\"a\":1,\"a\":2}}}").message(t), `line 2, column 16: duplicate map key "a"`)
 	require.Contains(t, s.put("/demo/v1/album/a/status/k?uid=x", "{\n\"nope\":1}").message(t), `line 2, column 1: unknown field "nope"`)
 	require.Equal(t, http.StatusNotFound, s.get(path).code)

@@ -30,18 +30,26 @@ func (h *handler) write(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	if err := setID(res, r.target, r.query); err != nil {
+	completed, err := setID(res, r.target, r.query)
+	if err != nil {
 		return err
 	}
 	written, err := h.client.Write(r.Context(), &resourcepb.WriteRequest{Resource: res})
+	if err != nil && completed {
+		if f := failureOf(err); f.Code == http.StatusBadRequest { // a tenancy of the body that is invalid, or that the type does not have
+			f.Code = http.StatusUnprocessableEntity
+			return f
+		}
+	}
 	if err != nil {
 		return err
 	}
 	return answer(w, r.target.codec, written.GetResource())
 }
 
-// setID sets the id and the version in the resource of a body to the values of the request. Values in the body must agree with them.
-func setID(res *resourcepb.Resource, t target, q query) error {
+// setID sets the id and the version in the resource of a body to the values of the request. Values in the body must agree with them, and complete
+// the id, which setID reports.
+func setID(res *resourcepb.Resource, t target, q query) (completed bool, err error) {
 	id := t.id(q)
 	given := res.GetId()
 	for _, part := range []struct {
@@ -57,20 +65,20 @@ func setID(res *resourcepb.Resource, t target, q query) error {
 		{"id.uid", given.GetUid(), &id.Uid},
 	} {
 		if part.inBody != "" && *part.inRequest != "" && part.inBody != *part.inRequest {
-			return contradiction("body invalid: %s is %.80q, but the request is for %.80q", part.field, part.inBody, *part.inRequest)
+			return false, contradiction("body invalid: %s is %.80q, but the request is for %.80q", part.field, part.inBody, *part.inRequest)
 		}
-		if *part.inRequest == "" {
-			*part.inRequest = part.inBody
+		if *part.inRequest == "" && part.inBody != "" {
+			*part.inRequest, completed = part.inBody, true
 		}
 	}
 	if requested := q.get("version"); requested != "" {
 		if given := res.GetVersion(); given != "" && given != requested {
-			return contradiction("body invalid: version is %.80q, but the request is for %.80q", given, requested)
+			return false, contradiction("body invalid: version is %.80q, but the request is for %.80q", given, requested)
 		}
 		res.Version = requested
 	}
 	res.Id = id
-	return nil
+	return completed, nil
 }
 
 // delete deletes a resource. The answer has no body.
