@@ -12,6 +12,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/inmem"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/service"
 	"github.com/ashlar-dev/storage/service/reaper"
@@ -43,16 +44,18 @@ func newForest(t *testing.T) *forest {
 }
 
 // reap runs a reaper until the test ends.
-func (f *forest) reap() {
+func (f *forest) reap() *reaper.Reaper {
+	r := reaper.New(f.server, &reaper.Options{Settle: time.Millisecond})
 	ctx, cancel := context.WithCancel(f.ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- reaper.New(f.server, &reaper.Options{Settle: time.Millisecond}).Run(ctx) }()
+	go func() { ended <- r.Run(ctx) }()
 	f.Cleanup(func() {
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			f.Errorf("the reaper ended with %v", err)
 		}
 	})
+	return r
 }
 
 func (f *forest) write(name string, owner *resourcepb.ID, metadata map[string]string) *resourcepb.ID {
@@ -109,10 +112,11 @@ func TestTreesAreDeleted(t *testing.T) {
 		}
 	}
 	f.write("bystander", f.write("other", nil, nil), nil)
-	f.reap()
+	r := f.reap()
 	f.delete(root)
 	f.until(nodes, 2)
 	f.until(stones, 0)
+	fixture.Eventually(t, "no tombstone remains in the queue", func() bool { return r.Pending() == 0 })
 }
 
 // A recreated owner keeps its children.
