@@ -53,7 +53,11 @@ func (c *Cache) fromCopy(ctx context.Context, consistency storage.ReadConsistenc
 	if !c.copy.Bookmarks() || !c.copy.Live() {
 		return false, nil
 	}
-	return true, c.proveProgress(ctx)
+	err := c.proveProgress(ctx)
+	if errors.Is(err, storage.ErrMoved) {
+		return false, nil // the backend refuses strong reads, and returns its last state to others
+	}
+	return true, err
 }
 
 // backendRead reads from the backend and records the answer.

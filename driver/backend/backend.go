@@ -102,11 +102,11 @@ func feedSource[P any](b *Backend[P]) feed.Source[P] {
 	}
 	serial := &serialProver[P]{Prover: p, turn: make(chan struct{}, 1)}
 	if _, moves := b.driver.(driver.Mover); moves {
-		until := &moveWatcher[P]{b.source, serial, b.readMove}
+		until := &moveWatcher[P]{b.source, serial, b.readMove, make(chan struct{}, 1)}
 		return struct {
 			untilMoved[P]
 			driver.Prover[P]
-		}{untilMoved[P]{s, until}, unmovedProver[P]{serial, b.readMove}}
+		}{untilMoved[P]{s, until}, unmovedProver[P]{serial, until}}
 	}
 	return struct {
 		withCursors[P]

@@ -20,6 +20,7 @@ type moveWatcher[P any] struct {
 	source   driver.Source[P]
 	prover   driver.Prover[P]
 	readMove func(ctx context.Context) error // returns the *storage.MovedError of a store that has moved
+	seenCh   chan struct{}                   // has an element if another request has found the move; capacity 1
 }
 
 // run is the Run of the source.
@@ -77,7 +78,7 @@ func (p *progress[P]) position() P {
 // awaitMove blocks until the store has moved and the newest position was published. It returns the *storage.MovedError, or nil if ctx has
 // ended.
 func (m *moveWatcher[P]) awaitMove(ctx context.Context, p *progress[P]) error {
-	for ; ctx.Err() == nil; sleep(ctx, moveInterval) {
+	for ; ctx.Err() == nil; m.pause(ctx) {
 		moved := m.readMove(ctx)
 		if !errors.Is(moved, storage.ErrMoved) {
 			continue // a failed read is repeated after the interval
@@ -98,11 +99,13 @@ func (m *moveWatcher[P]) awaitMove(ctx context.Context, p *progress[P]) error {
 	return nil
 }
 
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
+// pause waits for the interval, or until another request has found the move.
+func (m *moveWatcher[P]) pause(ctx context.Context) {
+	timer := time.NewTimer(moveInterval)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+	case <-m.seenCh:
 	case <-ctx.Done():
 	}
 }
@@ -128,12 +131,19 @@ func (p *serialProver[P]) Newest(ctx context.Context) (P, error) {
 // moveWatcher ends the run.
 type unmovedProver[P any] struct {
 	driver.Prover[P]
-	readMove func(ctx context.Context) error
+	watcher *moveWatcher[P]
 }
 
 // Newest implements driver.Prover.
 func (p unmovedProver[P]) Newest(ctx context.Context) (P, error) {
-	return unlessMoved(ctx, p.readMove, p.Prover.Newest)
+	at, err := unlessMoved(ctx, p.watcher.readMove, p.Prover.Newest)
+	if errors.Is(err, storage.ErrMoved) {
+		select {
+		case p.watcher.seenCh <- struct{}{}:
+		default:
+		}
+	}
+	return at, err
 }
 
 // unlessMoved makes a strong read that does not refuse a moved store by itself, and reads the fence at the same time. The order of the two

@@ -130,8 +130,7 @@ func (f *feed[V]) reopen(ctx context.Context, err error, pause time.Duration) st
 			w.Close()
 		}
 		f.mu.Lock()
-		f.cause = err
-		f.notifyHealth()
+		f.interrupt(err)
 		f.mu.Unlock()
 	}
 }
@@ -151,9 +150,7 @@ func (f *feed[V]) applyWatch(ctx context.Context, w storage.Watch) (hasEvents bo
 		ev, err := w.Next(ctx)
 		if err != nil {
 			f.mu.Lock()
-			f.isLive, f.watch, f.cause = false, nil, err
-			f.notifyHealth()
-			f.barriers.setWatch(nil)
+			f.interrupt(err)
 			f.mu.Unlock()
 			return hasEvents, err
 		}

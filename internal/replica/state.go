@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -53,6 +54,16 @@ func (s *state[V]) end(err error) {
 	s.notifyHealth()
 	s.barriers.end(err)
 	s.waiters.release()
+}
+
+// interrupt records that no watch feeds the copy. If the store has moved, no later watch answers the pending barriers. The caller holds the lock.
+func (s *state[V]) interrupt(err error) {
+	s.isLive, s.watch, s.cause = false, nil, err
+	s.notifyHealth()
+	s.barriers.setWatch(nil)
+	if errors.Is(err, storage.ErrMoved) {
+		s.barriers.end(fmt.Errorf("the copy is not updated: %w", err))
+	}
 }
 
 // waitFor blocks until cond, which is called with the lock held, returns true. It returns early if the feed or ctx has ended, with the error, and
