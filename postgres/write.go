@@ -85,14 +85,30 @@ func (w *writer) fenceOr(ctx context.Context, ms []*mutation, conflict error) er
 	if hasTrigger || !slices.ContainsFunc(ms, isChange) || driver.GuardOf(ctx) != nil {
 		return conflict
 	}
-	var fence []byte
-	err := w.query(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, w.sql.readFence).Scan(&fence)
-	})
+	fence, err := w.fence(ctx)
 	if err != nil || fence == nil {
 		return conflict // a fact, also if the fence cannot be read
 	}
 	return driver.DecodeFence(string(fence)).Refusal(nil)
+}
+
+// isAdmitted reports whether the fence admits the guard of a call, as far as it can be read. The trigger can refuse the call although it does:
+// above read committed it reads the fence in the snapshot of the statement, which can be older than the trigger.
+func (w *writer) isAdmitted(ctx context.Context) bool {
+	guard := driver.GuardOf(ctx)
+	if guard == nil {
+		return false
+	}
+	fence, err := w.fence(ctx)
+	return err == nil && fence != nil && driver.DecodeFence(string(fence)).Refusal(guard) == nil
+}
+
+// fence returns the fence of the store as text, nil for none.
+func (w *writer) fence(ctx context.Context) (fence []byte, err error) {
+	err = w.query(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, w.sql.readFence).Scan(&fence)
+	})
+	return fence, err
 }
 
 // whileBusy retries while another transaction holds a key. It waits without a connection.
@@ -272,7 +288,7 @@ func (w *writer) commit(ctx context.Context, ms []*mutation) error {
 			}
 			return err
 		})
-		if err == nil && busy {
+		if err == nil && busy || errors.Is(err, storage.ErrFenced) && w.isAdmitted(ctx) {
 			return errBusy
 		}
 		return err
