@@ -282,9 +282,15 @@ func (w *writer) commit(ctx context.Context, ms []*mutation) error {
 			if err := w.send(ctx, sorted, true); err != nil {
 				return err
 			}
-			busy, err = decideAll(ms)
-			if err != nil && replaces(sorted) {
+			if busy, err = decideAll(ms); err == nil {
+				return nil
+			}
+			if replaces(sorted) {
 				endAttempts(sorted)
+			}
+			// The refusal may be the effect of an earlier attempt, committed since. Until that is known, it must not be in the error.
+			if unsettled := w.settle(ctx, withLost(sorted), true); unsettled != nil {
+				return unsettled
 			}
 			return err
 		})
