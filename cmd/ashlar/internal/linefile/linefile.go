@@ -33,7 +33,7 @@ func Open(path string) (*File, error) {
 	}
 	resolved, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return nil, errors.Join(err, file.Close())
+		resolved = path // such as /dev/stdout of a container, a link to a pipe without a name
 	}
 	f := &File{out: file, file: file, dir: filepath.Dir(resolved)}
 	if info, err := file.Stat(); err != nil || info.Mode().IsRegular() {
