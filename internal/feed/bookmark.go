@@ -44,12 +44,12 @@ func (w *watch[P]) addRequest(ctx context.Context) (int64, error) {
 
 // expect registers a proof: the watch returns a bookmark event once it has reached p. It keeps the oldest proof, whose event later
 // requests must not delay, and the newest, which answers all requests after the oldest. A concurrent request with a higher number may
-// have registered a later proof already, which then answers this request as well. It returns false if the watch has moved from r, the
-// run of p, to another run.
+// have registered a later proof already, which then answers this request as well, possibly before this call. It returns false if the watch
+// has moved from r, the run of p, to another run.
 func (w *watch[P]) expect(r *run[P], p *proof[P], request int64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.endErr != nil {
+	if w.endErr != nil || request <= w.answered {
 		return true
 	}
 	if w.run != r {
@@ -92,16 +92,15 @@ func (w *watch[P]) hasReached(p *proof[P]) bool {
 func (w *watch[P]) bookmark() delivery[P] {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	answered := int64(0)
 	for len(w.proofs) > 0 && w.hasReached(w.proofs[0].proof) {
-		answered, w.proofs = w.proofs[0].request, w.proofs[1:]
+		w.answered, w.proofs = w.proofs[0].request, w.proofs[1:]
 	}
 	if len(w.proofs) == 0 {
 		w.proofs = nil
 		w.wantsBookmark.Store(false)
 	}
 	w.resumedFrom = ""
-	return delivery[P]{kind: bookmark, at: w.at, cursor: w.feed.source.Cursor(w.at), request: answered}
+	return delivery[P]{kind: bookmark, at: w.at, cursor: w.feed.source.Cursor(w.at), request: w.answered}
 }
 
 // proofCh returns a channel that is closed when the next proof of the watch is ready; nil if the watch expects none.

@@ -222,6 +222,36 @@ func TestConcurrentBookmarkRequests(t *testing.T) {
 	}
 }
 
+// A bookmark answers earlier requests that are not registered yet: no later bookmark has a lower number.
+func TestBookmarkAnswersUnregisteredRequest(t *testing.T) {
+	t.Parallel()
+	p := newProving()
+	f := New(p, Options[int]{})
+	defer f.Close()
+	open := watchFromNow(t, f, p.line, all)
+	w := open.(bookmarker[int]).watch
+	first, err := w.addRequest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask(t, open) // the second request
+	if request := wantBookmark(t, open, "0"); request != 2 {
+		t.Fatalf("the first bookmark answers request %d, expected 2", request)
+	}
+	r := w.currentRun()
+	late := r.rounds.prove()
+	if !w.expect(r, late, first) {
+		t.Fatal("the watch has another run")
+	}
+	<-late.readyCh
+	p.append("a")
+	wantVersion(t, open, 1)
+	ask(t, open)
+	if request := wantBookmark(t, open, "1"); request != 3 {
+		t.Fatalf("the next bookmark answers request %d, expected 3", request)
+	}
+}
+
 // Requests during a round trip, of any watch, share the next one.
 func TestBookmarksShareRoundTrip(t *testing.T) {
 	t.Parallel()

@@ -54,6 +54,7 @@ type watch[P any] struct {
 	resumedFrom string             // the cursor from which the watch was resumed, until it moves
 	start       bool               // inside the snapshot
 	requests    int64              // the number of requested bookmarks
+	answered    int64              // the number of the newest request that was answered
 	proofs      []expectedProof[P] // at most two, by rising numbers
 	endErr      error              // err, readable without the lock next
 }
