@@ -72,6 +72,11 @@ func (s *Server) toStatus(ctx context.Context, operation string, err error) erro
 	}
 	for _, e := range storeErrors {
 		if errors.Is(err, e.err) {
+			if e.err == storage.ErrMoved || e.err == storage.ErrFenced {
+				if errors.Is(err, storage.ErrInconsistent) {
+					continue // the answer to an earlier attempt was lost: nothing proves that nothing was changed
+				}
+			}
 			text := e.text
 			if text == "" {
 				text = err.Error()
