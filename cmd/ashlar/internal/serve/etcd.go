@@ -87,11 +87,7 @@ func (s *server) drainEtcd(keys *etcdserver.Server) {
 	s.config.Logger.Info("draining", "for", s.config.Drain)
 	s.beginDrain()
 	s.handshakes.close()
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		s.grpc.GracefulStop()
-	}()
+	stopped := s.stopGRPC()
 	bound, cancel := context.WithTimeout(context.Background(), s.config.Drain)
 	s.calls.wait(bound)
 	cancel()
@@ -104,10 +100,8 @@ func (s *server) drainEtcd(keys *etcdserver.Server) {
 			_ = h.Close() // the time to shut down has passed
 		}
 	}
-	select {
-	case <-stopped:
-	case <-last.Done():
-		s.grpc.Stop()
-		<-stopped
-	}
+	s.cutOffGRPC(last, stopped)
+	cutOff, cancel := context.WithTimeout(context.Background(), cutOffTimeout)
+	defer cancel()
+	s.awaitHandlers(cutOff, stopped)
 }

@@ -83,11 +83,8 @@ func (s *server) drain() {
 	defer cancel()
 	s.handshakes.close()
 	var all sync.WaitGroup
-	all.Go(func() {
-		stop := context.AfterFunc(last, s.grpc.Stop)
-		defer stop()
-		s.grpc.GracefulStop()
-	})
+	stopped := s.stopGRPC()
+	all.Go(func() { s.cutOffGRPC(last, stopped) })
 	for _, h := range s.http {
 		all.Go(func() {
 			if h.Shutdown(last) != nil {
@@ -101,8 +98,37 @@ func (s *server) drain() {
 	all.Wait()
 	cutOff, cancel := context.WithTimeout(context.Background(), cutOffTimeout)
 	defer cancel()
+	s.awaitHandlers(cutOff, stopped)
 	if n := s.calls.wait(cutOff); n > 0 {
 		s.config.Logger.Error("calls did not return after they were cut off: the audit log may lack them", "calls", n)
+	}
+}
+
+// stopGRPC makes the server of gRPC accept nothing new. stopped is closed when all handlers have returned, those of calls that were cut off, too.
+func (s *server) stopGRPC() (stopped <-chan struct{}) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.grpc.GracefulStop()
+	}()
+	return done
+}
+
+// cutOffGRPC cuts off the calls that are still running when last ends. Their handlers may still run.
+func (s *server) cutOffGRPC(last context.Context, stopped <-chan struct{}) {
+	select {
+	case <-stopped:
+	case <-last.Done():
+		s.grpc.Stop()
+	}
+}
+
+// awaitHandlers waits until all handlers of gRPC have returned or ctx ends.
+func (s *server) awaitHandlers(ctx context.Context, stopped <-chan struct{}) {
+	select {
+	case <-stopped:
+	case <-ctx.Done():
+		s.config.Logger.Error("handlers of gRPC did not return after their calls were cut off")
 	}
 }
 
