@@ -149,7 +149,11 @@ func listPastDamage(s *suite, id *resourcepb.ID) {
 			s.Errorf("a listing in pages of %d without the damaged resource has %q", limit, names)
 		}
 		omits = false
-		_, err := s.pager().ListPage(s.ctx, things, home, id.Name, opts)
+		page, err := s.pager().ListPage(s.ctx, things, home, id.Name, opts)
+		for err == nil && page.Continue != "" { // the page is empty
+			opts.Continue = page.Continue
+			page, err = s.pager().ListPage(s.ctx, things, home, id.Name, opts)
+		}
 		damagedError(s, "ListPage, if SkipDamaged returns false", err)
 	}
 }

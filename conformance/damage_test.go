@@ -26,6 +26,7 @@ type damagedStore struct {
 	page   func(error) error
 	skip   func(func(*storage.DamagedError) bool) func(*storage.DamagedError) bool
 	remove func(error) error
+	empty  bool // no bug: the first page of a listing is empty
 	next   func(*resourcepb.WatchEvent, error) (*resourcepb.WatchEvent, error)
 }
 
@@ -51,6 +52,13 @@ func (b *damagedStore) List(ctx context.Context, c storage.ReadConsistency, typ 
 func (b *damagedStore) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string, opts storage.ListOptions) (storage.Page, error) {
 	if b.skip != nil {
 		opts.SkipDamaged = b.skip(opts.SkipDamaged)
+	}
+	const afterEmptyPage = "after the empty page"
+	switch {
+	case b.empty && opts.Continue == "":
+		return storage.Page{Continue: afterEmptyPage}, nil
+	case opts.Continue == afterEmptyPage:
+		opts.Continue = ""
 	}
 	page, err := b.Backend.ListPage(ctx, typ, tenancy, prefix, opts)
 	return page, answer(b.page, err)
@@ -94,6 +102,7 @@ func TestDamageDefects(t *testing.T) {
 		store     damagedStore
 	}{
 		{"none", "", damagedStore{}},
+		{"none, with empty first pages", "", damagedStore{empty: true}},
 		{"lists skip damaged resources", "List, .*got error <nil>, want a DamagedError", damagedStore{list: dropError}},
 		{"pages skip damaged resources", "a listing in pages of 0 ended without an error", damagedStore{page: dropError}},
 		{"SkipDamaged is ignored", "ListPage of .* is damaged", damagedStore{skip: func(func(*storage.DamagedError) bool) func(*storage.DamagedError) bool {
