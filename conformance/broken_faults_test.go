@@ -34,6 +34,7 @@ var faultDefects = []struct{ name, by string }{
 	{"strong reads lag", "strictly serializable"},
 	{"a list shows a later change first", "one order for everything strong"},
 	{"a resumed watch one too late", "watches are complete|cursors are exact"},
+	{"a resumed watch one too early", "watches are complete|cursors are exact"},
 	{"a cursor one too early", "watches are complete|cursors are exact"},
 	{"one cursor for a transaction", "watches are complete|cursors are exact"},
 	{"events are swapped", "watches are complete|one order|transactions in watches|cursors are exact"},

@@ -91,6 +91,8 @@ func (h *handle) WatchFrom(ctx context.Context, typ storage.UnversionedType, ten
 		return nil, storage.ErrCompacted
 	case position < len(h.log) && (h.has("a resumed watch one too late") || h.compacted > 0 && h.has("a resumed watch loses an event after a compaction")):
 		position++
+	case position > 0 && h.has("a resumed watch one too early"):
+		position--
 	}
 	w := h.newWatch(filter{typ, tenancy, prefix}, position)
 	w.resumed = true
