@@ -145,6 +145,7 @@ func TestFaultDefectsAreDocumented(t *testing.T) {
 
 // faultHarness is the store with its faults, behind two connections.
 func (s *store) faultHarness(disturbed bool) faults.Harness {
+	s.hasFaults = true
 	var connections []*connection
 	open := func() (storage.Backend, error) {
 		h := s.open()
