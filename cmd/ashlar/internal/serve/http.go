@@ -66,12 +66,21 @@ func (b *boundBody) end() {
 	b.ended = true
 }
 
+// clearDeadline removes the deadline and prevents later ones, together: a drain may begin at any time.
+func (b *boundBody) clearDeadline() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.ended {
+		_ = b.control.SetReadDeadline(time.Time{}) // as in setDeadline
+	}
+	b.ended = true
+}
+
 // Read reads from the body.
 func (b *boundBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if errors.Is(err, io.EOF) {
-		b.setDeadline(time.Time{})
-		b.end()
+		b.clearDeadline()
 	}
 	return n, err
 }
