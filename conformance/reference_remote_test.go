@@ -123,7 +123,7 @@ func ask[T any](r remote, ctx context.Context, do func(context.Context) (T, erro
 	return answer, fmt.Errorf("%w: %w", storage.ErrInconsistent, ctx.Err())
 }
 
-// travel is the time of a message.
+// travel takes the time of a message. Calls of concurrent workers overlap by it, as they do with a database.
 func travel() { time.Sleep(time.Duration(rand.IntN(300)) * time.Microsecond) }
 
 // land carries out a request that was given up.

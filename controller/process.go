@@ -72,7 +72,7 @@ func (p *process) run(ctx context.Context) {
 }
 
 // round renews the record of this process and lists the live processes once. It returns the lease of the record, nil if there is none. A process
-// that cannot renew its record needs the list all the same: it must know which shards are left to it.
+// that cannot renew its record needs the list all the same, to know its shards.
 func (p *process) round(ctx context.Context, keeper *lease.Keeper, session *lease.Lease) (*lease.Lease, error) {
 	session, err := p.renewRecord(ctx, keeper, session)
 	return session, errors.Join(err, p.listMembers(ctx))

@@ -36,7 +36,7 @@ type typedReconciler[T proto.Message] struct {
 	codec     *typed.Codec[T]
 }
 
-// Reconcile implements Reconciler. It is called by reconcilers that wrap this one.
+// Reconcile implements Reconciler, so that other reconcilers can wrap a typed one.
 func (t typedReconciler[T]) Reconcile(ctx context.Context, rt Runtime, req Request) error {
 	o, err := cachedObject(rt.Cache, t.codec, req.ID)
 	if err != nil {
@@ -70,7 +70,8 @@ func cachedObject[T proto.Message](c Cache, codec *typed.Codec[T], id *resourcep
 	return decode(codec, res)
 }
 
-// objectOf returns the object of a row, nil for none. It shares with the row what is never modified: the encoded payload, and unknown fields.
+// objectOf returns the object of a row, nil for none. The object and the row share the encoded payload and unknown fields, which are
+// never modified.
 func objectOf[T proto.Message](c *typed.Codec[T], r *row) (*typed.Object[T], error) {
 	if r == nil {
 		return nil, nil

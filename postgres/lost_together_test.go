@@ -13,8 +13,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// TestLostUpdatesTogether loses requests and answers of transactions that check one resource and update another one. They have no lock that
-// could be revoked. A transaction that was applied succeeds, even if both resources have been replaced since; one that must fail fails.
+// TestLostUpdatesTogether loses requests and answers of transactions that check a resource and update another. Such transactions take no
+// lock that could be revoked. A transaction that was applied succeeds, even if both resources have been replaced since; one that must fail fails.
 func TestLostUpdatesTogether(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)

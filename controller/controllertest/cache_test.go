@@ -87,7 +87,7 @@ func TestRegisterChecksTheNamesOfIndexes(t *testing.T) {
 	}
 }
 
-// A reader of the cache may change what it gets. No other reader sees the change.
+// A reader of the cache may change the returned resources. Other readers do not see the change.
 func TestReadersOfTheCacheShareNothing(t *testing.T) {
 	t.Parallel()
 	Run(t, nil, func(e *Env) {

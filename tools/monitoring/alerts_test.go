@@ -104,8 +104,8 @@ func describe(alertLabels, annotations map[string]string) string {
 	return fmt.Sprint(alertLabels, " ", annotations)
 }
 
-// The alert rules fire on the series of alerts_test.yaml, with the labels and texts in it, and are silent on others. Each rule has a test in which it
-// fires and one in which it is silent.
+// The alert rules fire on the series of alerts_test.yaml, with its labels and texts. For each rule the file has series on which the rule fires, and
+// series on which it is silent.
 func TestAlertRules(t *testing.T) {
 	text, err := os.ReadFile("../../docs/monitoring/alerts_test.yaml")
 	if err != nil {

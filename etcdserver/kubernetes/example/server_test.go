@@ -87,7 +87,9 @@ func serve(t *testing.T, url string) (client *rest.Config, stop func()) {
 		t.Fatal(err)
 	}
 	// A server that is stopped while its hooks start ends the whole process.
-	eventually(t, "the server to be ready", func() error { return probe.RESTClient().Get().AbsPath("/readyz/poststarthook/crd-informer-synced").Do(t.Context()).Error() })
+	eventually(t, "the server to be ready", func() error {
+		return probe.RESTClient().Get().AbsPath("/readyz/poststarthook/crd-informer-synced").Do(t.Context()).Error()
+	})
 	return rest.CopyConfig(client), stop
 }
 
