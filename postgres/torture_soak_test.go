@@ -3,6 +3,8 @@
 package postgres_test
 
 import (
+	"context"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -26,9 +28,49 @@ func tortureSynchronous(t *testing.T, o faults.Options) {
 		torture.Lasting(faults.Pause, 1, func() { pair.Primary.Freeze(t) }, func() { pair.Primary.Wake(t) }),
 	)
 	torture.Exempt(&h, "TestTorture does it", faults.Restart, faults.KillServer, faults.StallDisk, faults.FillDisk)
-	torture.Exempt(&h, "the standby is not promoted", faults.QuorumAway, faults.ChangeLeader)
+	torture.Exempt(&h, "TestTortureFailover does it", faults.ChangeLeader)
+	torture.Exempt(&h, "a pair has no quorum", faults.QuorumAway)
 	torture.Exempt(&h, "TestTorture does it", faults.SkewClock)
 	torture.Exempt(&h, "TestTorture does it", faults.Compact)
+	faults.Test(t, h, o)
+}
+
+// TestTortureFailover promotes the synchronous standby again and again, behind a pooler.
+func TestTortureFailover(t *testing.T) {
+	torture.Run(t, "postgres with failovers", tortureFailover)
+}
+
+func tortureFailover(t *testing.T, o faults.Options) {
+	pair := env.StartPostgresPair(t)
+	pair.Synchronous(t, "on")
+	pooler := env.StartPgBouncer(t, pair.Primary)
+	through := *pair.Primary
+	through.URL = pooler.URL
+	h := torture.Proxied(t, through.StoreURLIn(t, "store", "listen=off", "poll=50ms"), pooler.Addr) // dropped with the servers
+	failOver := func(_ context.Context, random *rand.Rand) (func(context.Context) error, error) {
+		if random.IntN(2) == 0 {
+			pair.Primary.Kill(t)
+		} else {
+			pair.Primary.Stop(t)
+		}
+		if random.IntN(2) == 0 {
+			pooler.Switch(t, pair.Standby) // which is a standby for a moment
+			pair.FailOver(t)
+		} else {
+			pair.FailOver(t)
+			pooler.Switch(t, pair.Primary)
+		}
+		return func(context.Context) error { pair.Rejoin(t); return nil }, nil
+	}
+	h.Faults = append(h.Faults,
+		faults.Fault{Kind: faults.ChangeLeader, Weight: 4, Touches: "server", Inject: failOver},
+		torture.Once(faults.CrashSession, 1, func() { crashSession(t, pair.Primary) }),
+		torture.Long(torture.Lasting(faults.StandbyAway, 1, func() { pair.Standby.Freeze(t) }, func() { pair.Standby.Wake(t) })),
+		torture.Lasting(faults.Pause, 1, func() { pair.Primary.Freeze(t) }, func() { pair.Primary.Wake(t) }),
+	)
+	torture.Exempt(&h, "TestTorture does it", faults.Restart, faults.KillServer, faults.StallDisk, faults.SkewClock, faults.Compact)
+	torture.Exempt(&h, "TestTortureFullDisk does it", faults.FillDisk)
+	torture.Exempt(&h, "a pair has no quorum", faults.QuorumAway)
 	faults.Test(t, h, o)
 }
 

@@ -26,10 +26,14 @@ func TestPostgresPair(t *testing.T) {
 		t.Error("the standby takes writes")
 	}
 	pair.Primary.Kill(t)
-	pair.Promote(t)
+	pair.FailOver(t)
 	var n int
 	if err := standby.QueryRow(ctx, "INSERT INTO kept VALUES (2) RETURNING (SELECT count(*) FROM kept)").Scan(&n); err != nil || n != 1 {
 		t.Errorf("after the promotion: %d rows before, %v", n, err)
+	}
+	pair.Rejoin(t)
+	if err := query(ctx, pair.Standby.URL, "SELECT count(*) FROM kept WHERE pg_is_in_recovery()", &n); err != nil || n != 2 {
+		t.Errorf("on the old primary, now the standby: %d rows, %v", n, err)
 	}
 }
 

@@ -5,6 +5,7 @@ package env
 import (
 	"context"
 	"errors"
+	"path"
 	"testing"
 	"time"
 
@@ -16,49 +17,71 @@ import (
 type PostgresPair struct {
 	Primary, Standby *PostgresServer
 
-	peers string // the network between the two
+	peers       string // the network between the two
+	standbyName string // on that network
+	synchronous string // the level of Synchronous
 }
 
 // StartPostgresPair starts a primary and a hot standby that streams from it, for one test. args are passed to both.
 func StartPostgresPair(t testing.TB, args ...string) *PostgresPair {
 	t.Helper()
-	peers, files := peerNetwork(t), volume(t)
-	const copied = "/standby/pg"
-
-	first := postgresSpec(append([]string{"-c", "wal_level=replica", "-c", "max_wal_senders=8", "-c", "wal_keep_size=512MB"}, args...)...)
-	first.name, first.peers, first.aliases, first.volumes = "the primary", peers, []string{"primary"}, []string{files + ":/standby"}
+	peers, firstFiles, secondFiles := peerNetwork(t), volume(t), volume(t)
+	first := postgresSpec(append(replicated("second"), args...)...)
+	first.name, first.peers, first.aliases = "the primary", peers, []string{"first"}
+	first.volumes = []string{firstFiles + ":" + path.Dir(postgresData), secondFiles + ":" + path.Dir(otherData)}
 	c := start(t, first)
 	primary := &PostgresServer{Container: c, URL: postgresURL(c.Addr)}
 	primary.Exec(t, "sh", "-c", "echo 'host replication all all scram-sha-256' >> "+postgresData+"/pg_hba.conf")
+	primary.run(t, "SELECT pg_reload_conf()")
+	primary.backUp(t)
 
-	// This is a base backup by SQL: only the session that starts it can end it, and the images need no extra program.
+	second := postgresSpec(append(replicated("first"), args...)...)
+	second.name, second.peers, second.aliases = "the standby", peers, []string{"second"}
+	second.volumes = []string{secondFiles + ":" + path.Dir(postgresData), firstFiles + ":" + path.Dir(otherData)}
+	c = start(t, second)
+	pair := &PostgresPair{Primary: primary, Standby: &PostgresServer{Container: c, URL: postgresURL(c.Addr)}, peers: peers, standbyName: "second"}
+	pair.CatchUp(t)
+	return pair
+}
+
+// otherData is where a server of a pair sees the data directory of the other one.
+const otherData = "/other/pg"
+
+// replicated returns the arguments of a server of a pair; peer is the name of the other one.
+func replicated(peer string) []string {
+	return []string{
+		"-c", "hot_standby=on", "-c", "wal_retrieve_retry_interval=200ms", "-c", "wal_level=replica", "-c", "max_wal_senders=8",
+		"-c", "wal_keep_size=512MB", "-c",
+		"primary_conninfo=host=" + peer + " port=5432 user=" + postgresUser + " password=" + postgresPassword + " application_name=standby",
+	}
+}
+
+// backUp makes the data directory of the other server a base backup of this one, from which a standby starts. It uses SQL, because the
+// images need no extra program then; only the session that starts such a backup can end it.
+func (s *PostgresServer) backUp(t testing.TB) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	conn := primary.Connect(t)
-	var label string
-	if _, err := conn.Exec(ctx, "SELECT pg_reload_conf(), pg_backup_start('standby', true)"); err != nil {
+	conn, err := pgx.Connect(ctx, s.URL)
+	if err != nil {
+		t.Fatalf("env: connecting to Postgres: %v", err)
+	}
+	defer conn.Close(context.Background())
+	if _, err := conn.Exec(ctx, "SELECT pg_backup_start('standby', true)"); err != nil {
 		t.Fatalf("env: beginning a base backup: %v", err)
 	}
-	primary.Exec(t, "sh", "-c", "cp -a "+postgresData+" "+copied+" && rm -f "+copied+"/postmaster.pid "+copied+"/postmaster.opts")
+	// Files change and disappear meanwhile, which the first tar reports and the log of the database repairs.
+	s.Exec(t, "sh", "-c", "rm -rf "+otherData+" && mkdir -m 0700 "+otherData+
+		" && { tar -C "+postgresData+" --exclude=./postmaster.* --exclude=./standby.signal -cf - . || true; } 2>/dev/null | tar -C "+otherData+" -xf -")
+	var label string
 	if err := conn.QueryRow(ctx, "SELECT labelfile FROM pg_backup_stop(false)").Scan(&label); err != nil {
 		t.Fatalf("env: ending a base backup: %v", err)
 	}
-	err := c.ctr.CopyToContainer(ctx, []byte(label), copied+"/backup_label", 0o644)
-	if err = errors.Join(err, c.close()); err != nil {
+	err = s.ctr.CopyToContainer(ctx, []byte(label), otherData+"/backup_label", 0o644)
+	if err = errors.Join(err, s.close()); err != nil {
 		t.Fatalf("env: writing the backup's label: %v", err)
 	}
-	primary.Exec(t, "sh", "-c", "touch "+copied+"/standby.signal && chown -R postgres "+copied)
-
-	second := postgresSpec(append([]string{
-		"-c", "hot_standby=on", "-c", "wal_retrieve_retry_interval=200ms", "-c", "wal_level=replica", "-c", "max_wal_senders=8", "-c",
-		"primary_conninfo=host=primary port=5432 user=" + postgresUser + " password=" + postgresPassword + " application_name=standby",
-	}, args...)...)
-	second.name, second.peers, second.aliases = "the standby", peers, []string{"standby"}
-	second.volumes = []string{files + ":/var/lib/postgresql/data"}
-	c = start(t, second)
-	pair := &PostgresPair{Primary: primary, Standby: &PostgresServer{Container: c, URL: postgresURL(c.Addr)}, peers: peers}
-	pair.CatchUp(t)
-	return pair
+	s.Exec(t, "sh", "-c", "touch "+otherData+"/standby.signal && chown -R postgres "+otherData)
 }
 
 // CatchUp waits until the standby has replayed the primary's present state.
@@ -90,14 +113,21 @@ func (p *PostgresPair) CatchUp(t testing.TB) {
 // standby is synchronous.
 func (p *PostgresPair) Synchronous(t testing.TB, level string) {
 	t.Helper()
+	p.synchronous = level
+	requireStandby(t, p.Primary, level)
+	p.AwaitSynchronous(t)
+}
+
+// requireStandby makes a server wait for a standby at each commit, if it is a primary or becomes one.
+func requireStandby(t testing.TB, server *PostgresServer, level string) {
+	t.Helper()
 	for _, sql := range []string{
 		"ALTER SYSTEM SET synchronous_standby_names = '*'",
 		"ALTER SYSTEM SET synchronous_commit = '" + level + "'",
 		"SELECT pg_reload_conf()",
 	} {
-		p.Primary.run(t, sql)
+		server.run(t, sql)
 	}
-	p.AwaitSynchronous(t)
 }
 
 // AwaitSynchronous waits until the primary has its synchronous standby.
@@ -136,7 +166,7 @@ func (p *PostgresPair) Separate(t testing.TB) {
 func (p *PostgresPair) Reunite(t testing.TB) {
 	t.Helper()
 	p.Standby.do(t, "reconnect", func(ctx context.Context, cli client.APIClient, id string) error {
-		return connect(ctx, cli, p.peers, id, []string{"standby"})
+		return connect(ctx, cli, p.peers, id, []string{p.standbyName})
 	})
 }
 
@@ -148,6 +178,30 @@ func (p *PostgresPair) Promote(t testing.TB) {
 	var promoted bool
 	if err := query(ctx, p.Standby.URL, "SELECT pg_promote(true, 120)", &promoted); err != nil || !promoted {
 		t.Fatalf("env: promoting the standby: %t, %v", promoted, err)
+	}
+}
+
+// FailOver makes the standby the primary. The caller has stopped the old primary, as every failover must, or two servers would accept
+// writes. Rejoin makes the old one the standby; until then, the new primary acknowledges nothing if the pair is synchronous.
+func (p *PostgresPair) FailOver(t testing.TB) {
+	t.Helper()
+	if p.synchronous != "" {
+		requireStandby(t, p.Standby, p.synchronous) // before its first commit
+	}
+	p.Promote(t)
+	p.Primary, p.Standby = p.Standby, p.Primary
+	p.standbyName = map[string]string{"first": "second", "second": "first"}[p.standbyName]
+}
+
+// Rejoin replaces the data of the stopped old primary by a base backup of the new one, and starts it as the standby.
+func (p *PostgresPair) Rejoin(t testing.TB) {
+	t.Helper()
+	p.Primary.backUp(t)
+	p.Standby.Start(t)
+	if p.synchronous != "" {
+		p.AwaitSynchronous(t)
+	} else {
+		p.CatchUp(t)
 	}
 }
 

@@ -12,6 +12,7 @@ var seeds = map[string][]uint64{
 		1270789477675233820, // a compaction ended the watches that were within the kept history
 	},
 	"postgres with a standby":    {4711},
+	"postgres with failovers":    {4711},
 	"postgres with a small disk": {4711},
 	"etcd": {
 		9698065852020409242, // a deletion came without its previous value and was taken for a compaction
