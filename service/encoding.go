@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // eventCache caches the newest events in encoded form, so that an event for many streams is encoded once.
@@ -26,6 +27,7 @@ const (
 // eventKey identifies a change of a resource: a version occurs once under a key.
 type eventKey struct {
 	group, kind, partition, namespace, name string
+	converted                               *registry.Type // the type to which the stream converts resources, nil for none
 	version, cursor                         string
 	isDelete, isMore, hasBefore             bool
 }
@@ -34,9 +36,9 @@ func newEventCache() *eventCache {
 	return &eventCache{byKey: map[eventKey]*resourcepb.WatchEvent{}, order: make([]eventKey, maxCachedEvents)}
 }
 
-// encode returns an event that encodes as ev does, but faster. The result is shared and must not be modified. Its bytes are in its unknown fields,
+// encode returns an event of a stream of type t that encodes as ev does, but faster. The result is shared and must not be modified. Its bytes are in its unknown fields,
 // which every codec writes unchanged.
-func (e *eventCache) encode(ev *resourcepb.WatchEvent) (*resourcepb.WatchEvent, error) {
+func (e *eventCache) encode(ev *resourcepb.WatchEvent, t *registry.Type) (*resourcepb.WatchEvent, error) {
 	res, deleted := ev.GetUpsert().GetResource(), false
 	if ev.GetDelete() != nil {
 		res, deleted = ev.GetDelete().GetResource(), true
@@ -48,6 +50,9 @@ func (e *eventCache) encode(ev *resourcepb.WatchEvent) (*resourcepb.WatchEvent, 
 	key := eventKey{
 		group: id.GetType().GetGroup(), kind: id.GetType().GetKind(), partition: id.GetTenancy().GetPartition(), namespace: id.GetTenancy().GetNamespace(),
 		name: id.GetName(), version: res.GetVersion(), cursor: ev.GetCursor(), isDelete: deleted, isMore: ev.GetMore(), hasBefore: ev.GetBefore() != nil,
+	}
+	if t.Converts(id.GetType()) {
+		key.converted = t
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

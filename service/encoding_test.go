@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // A cached encoding decodes as the event, whatever the number of other events, and the cache stays small.
@@ -32,7 +33,7 @@ func TestEncodings(t *testing.T) {
 			case 4:
 				ev.Cursor = "here"
 			}
-			out, err := e.encode(ev)
+			out, err := e.encode(ev, &registry.Type{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -65,6 +65,13 @@ func (s *Server) toStatus(ctx context.Context, operation string, err error) erro
 	if errors.As(err, &mismatch) {
 		return reasonError(codes.InvalidArgument, "GROUP_VERSION_MISMATCH", mismatch.Error())
 	}
+	var unconverted *registry.ConversionError
+	if errors.As(err, &unconverted) {
+		if unconverted.IsWritten {
+			return refusal("%v", unconverted)
+		}
+		return reasonError(codes.FailedPrecondition, "CONVERSION", unconverted.Error())
+	}
 	var damaged *storage.DamagedError
 	if errors.As(err, &damaged) {
 		s.opts.Logger.ErrorContext(ctx, "the store holds damaged data", "doing", operation, "error", err)

@@ -38,7 +38,7 @@ func (s *Server) Revisions(ctx context.Context, req *resourcepb.RevisionsRequest
 }
 
 // ListAt returns a page of the resources of a type and tenancy as they were at a revision, as far as the caller may read them. Resources of
-// another group version of the type are omitted, as in List.
+// another group version of the type are converted or omitted, as in List.
 func (s *Server) ListAt(ctx context.Context, req *resourcepb.ListAtRequest) (*resourcepb.ListAtResponse, error) {
 	switch {
 	case req.GetRevision() < 0:
@@ -141,12 +141,13 @@ func (v *view) scanPage(
 // record returns a record as the caller may see it, or nil if it is hidden. Hooks are called with resources as they were; the
 // permissions are the current ones.
 func (v *view) record(ctx context.Context, r *history.Record) (*resourcepb.Record, error) {
-	if r == nil || !matchesType(v.name, r.Resource.GetId().GetType()) {
+	if r == nil || !v.selects(r.Resource.GetId().GetType()) {
 		return nil, nil
 	}
 	may, err := v.mayRead(ctx, v.t, r.Resource)
 	if err != nil || !may {
 		return nil, err
 	}
-	return &resourcepb.Record{Resource: r.Resource, Created: r.Created, Modified: r.Modified, Writes: r.Writes}, nil
+	res, err := v.t.FromStored(r.Resource)
+	return &resourcepb.Record{Resource: res, Created: r.Created, Modified: r.Modified, Writes: r.Writes}, err
 }

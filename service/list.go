@@ -14,7 +14,7 @@ import (
 )
 
 // List returns the resources of a type and tenancy that the caller may read. Each unit of the tenancy may be "*". Resources of another group
-// version of the type are omitted. The group version "*" selects all versions; with it the kind, or the group and the kind, may be "*" too.
+// version of the type are converted, or omitted if the registry has no conversion. The group version "*" selects all versions; with it the kind, or the group and the kind, may be "*" too.
 func (s *Server) List(ctx context.Context, req *resourcepb.ListRequest) (*resourcepb.ListResponse, error) {
 	if req.GetLimit() < 0 {
 		return nil, invalid("limit invalid: it is negative")
@@ -135,7 +135,7 @@ func (v *view) filter(ctx context.Context, all []*resourcepb.Resource, limit int
 	page := visiblePage{resources: all[:0]}
 	size := 0
 	for i, res := range all {
-		foreign := !matchesType(v.name, res.GetId().GetType())
+		foreign := !v.selects(res.GetId().GetType())
 		var may bool
 		var err error
 		if foreign {
@@ -151,6 +151,9 @@ func (v *view) filter(ctx context.Context, all []*resourcepb.Resource, limit int
 		}
 		if !may || foreign {
 			continue
+		}
+		if res, err = v.t.FromStored(res); err != nil {
+			return visiblePage{}, err
 		}
 		page.resources = append(page.resources, res)
 		if limit == 0 {

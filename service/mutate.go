@@ -12,25 +12,13 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// MutateAndValidate returns a resource as Write would store it, without storing it.
-func (s *Server) MutateAndValidate(ctx context.Context, req *resourcepb.MutateAndValidateRequest) (*resourcepb.MutateAndValidateResponse, error) {
-	in, err := s.prepare(ctx, req.GetResource())
-	if err == nil {
-		err = in.hookErr
-	}
-	if err == nil {
-		err = s.checkUnmarked(ctx, in.requested.GetId().GetTenancy())
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &resourcepb.MutateAndValidateResponse{Resource: in.mutated}, nil
-}
-
 // input is the resource of a request after the checks that do not depend on the stored resource.
 type input struct {
 	*admission
-	// requested is a copy of the requested resource with its tenancy filled in, before Mutate.
+	// given is a copy of the requested resource with its tenancy filled in.
+	given *resourcepb.Resource
+	// requested is the requested resource in the stored group version, before Mutate. With a conversion it depends on the stored resource, so it and the
+	// result of the hooks are set after that was read.
 	requested *resourcepb.Resource
 	// mutated is the resource after Mutate. It is the same message as requested if the type has no such hook.
 	mutated *resourcepb.Resource
@@ -41,7 +29,12 @@ type input struct {
 	create bool
 }
 
-// prepare checks the resource of a write: its shape, type, scope and payload, the hooks, the authorization and that its tenancy exists.
+// isConverted reports whether the requested resource has another group version than the stored one.
+func (in *input) isConverted() bool {
+	return in.t.Conversion != nil
+}
+
+// prepare checks the resource of a write: its shape, type, scope and payload. Unless it has to be converted, prepare calls complete, too.
 func (s *Server) prepare(ctx context.Context, res *resourcepb.Resource) (*input, error) {
 	if res == nil {
 		return nil, invalid("resource is required")
@@ -73,9 +66,20 @@ func (s *Server) prepare(ctx context.Context, res *resourcepb.Resource) (*input,
 		return nil, err
 	}
 
-	in := &input{admission: a, requested: proto.CloneOf(res)}
-	in.requested.Id.Tenancy = a.id.GetTenancy()
-	in.mutated = in.requested
+	in := &input{admission: a, given: proto.CloneOf(res)}
+	in.given.Id.Tenancy = a.id.GetTenancy()
+	in.given.Owner = s.storedOwner(in.given.GetOwner())
+	if in.isConverted() {
+		return in, nil
+	}
+	in.requested = in.given
+	return in, s.complete(ctx, in)
+}
+
+// complete runs the hooks on the requested resource and checks the authorization and that the tenancy exists.
+func (s *Server) complete(ctx context.Context, in *input) error {
+	t := in.t
+	in.mutated, in.hookErr = in.requested, nil
 	if t.Mutate != nil {
 		in.mutated = proto.CloneOf(in.requested)
 		if err := t.Mutate(in.mutated); err != nil {
@@ -94,13 +98,24 @@ func (s *Server) prepare(ctx context.Context, res *resourcepb.Resource) (*input,
 	if in.hookErr != nil {
 		proposed = in.requested
 	}
-	if err := t.MayWrite(a.caller, proposed); err != nil {
+	if err := t.MayWrite(in.caller, proposed); err != nil {
 		if in.hookErr != nil {
-			return nil, in.hookErr // MayWrite may rely on a validated resource
+			return in.hookErr // MayWrite may rely on a validated resource
 		}
-		return nil, s.authStatus(ctx, err)
+		return s.authStatus(ctx, err)
 	}
-	return in, s.checkExists(ctx, a.id.GetTenancy(), codes.InvalidArgument)
+	return s.checkExists(ctx, in.id.GetTenancy(), codes.InvalidArgument)
+}
+
+// storedOwner returns the id of an owner in the stored group version of its kind, so that clients of all versions refer to the same owner.
+func (s *Server) storedOwner(owner *resourcepb.ID) *resourcepb.ID {
+	t, ok := s.types.Load().Resolve(owner.GetType())
+	if owner == nil || !ok || !t.Converts(owner.GetType()) {
+		return owner
+	}
+	owner = idIn(owner.GetTenancy(), owner)
+	owner.Type = t.Stored()
+	return owner
 }
 
 // checkPayload rejects a payload of another message than the type's, and one that does not decode. The payload is optional.

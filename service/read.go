@@ -54,7 +54,7 @@ func (s *Server) readTyped(ctx context.Context, id *resourcepb.ID) (*resourcepb.
 	if err := s.checkExists(ctx, in.id.GetTenancy(), codes.NotFound); err != nil {
 		return nil, err
 	}
-	res, err := s.backend.Read(ctx, consistency(ctx), in.id)
+	res, err := s.readAs(ctx, consistency(ctx), in)
 	stored := res
 	if mismatch := (storage.GroupVersionMismatchError{}); errors.As(err, &mismatch) {
 		stored = mismatch.Stored // the stored group version, too, is disclosed only to callers that may read the resource
@@ -64,10 +64,22 @@ func (s *Server) readTyped(ctx context.Context, id *resourcepb.ID) (*resourcepb.
 			return nil, err
 		}
 	}
+	if err == nil {
+		res, err = in.t.FromStored(res)
+	}
 	if err != nil {
 		return nil, s.toStatus(ctx, "read", err)
 	}
 	return res, nil
+}
+
+// readAs returns the resource stored under the id of a request, in the group version in which it is stored: the requested one, or one that converts to it.
+func (s *Server) readAs(ctx context.Context, consistency storage.ReadConsistency, in *admission) (*resourcepb.Resource, error) {
+	res, err := s.backend.Read(ctx, consistency, in.id)
+	if mismatch := (storage.GroupVersionMismatchError{}); errors.As(err, &mismatch) && in.t.Converts(mismatch.Stored.GetId().GetType()) {
+		return mismatch.Stored, nil
+	}
+	return res, err
 }
 
 // readCurrent returns the resource stored under an id, whatever its group version.

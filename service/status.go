@@ -33,7 +33,7 @@ func (s *Server) WriteStatus(ctx context.Context, req *resourcepb.WriteStatusReq
 	written := proto.CloneOf(req.GetStatus())
 	var stored *resourcepb.Resource
 	err = retryConflicts(ctx, req.GetVersion() != "", func(consistency storage.ReadConsistency) error {
-		res, err := s.backend.Read(ctx, consistency, in.id)
+		res, err := s.readAs(ctx, consistency, in)
 		mismatch := storage.GroupVersionMismatchError{}
 		current := res
 		switch {

@@ -269,6 +269,9 @@ func (st *stream) upsert(ev *resourcepb.WatchEvent, res *resourcepb.Resource) (*
 	if visible {
 		st.visibleIDs.add(res.GetId())
 		st.foreignIDs.remove(res.GetId())
+		if ev.GetUpsert().Resource, err = st.t.FromStored(res); err != nil {
+			return nil, err
+		}
 		return ev, st.hideBefore(ev)
 	}
 	left, err := st.wasVisible(ev, res)
@@ -290,6 +293,7 @@ func (st *stream) deletion(ev *resourcepb.WatchEvent, res *resourcepb.Resource) 
 	st.foreignIDs.remove(res.GetId())
 	switch {
 	case visible:
+		ev.GetDelete().Resource = st.shownOrID(res)
 		return ev, st.hideBefore(ev)
 	case shown:
 		return st.leaveEvent(ev, res.GetId())
@@ -299,7 +303,7 @@ func (st *stream) deletion(ev *resourcepb.WatchEvent, res *resourcepb.Resource) 
 
 // isVisible reports whether the stream shows a resource in this state.
 func (st *stream) isVisible(res *resourcepb.Resource) (bool, error) {
-	if !matchesType(st.name, res.GetId().GetType()) {
+	if !st.selects(res.GetId().GetType()) {
 		return false, nil
 	}
 	return st.mayRead(st.ctx, st.t, res)
@@ -342,10 +346,8 @@ func (st *stream) leavesView(res *resourcepb.Resource) (bool, error) {
 // leaveEvent is the event of a resource that left the caller's view. It has only an id, in the requested group version: the stored one is not
 // disclosed.
 func (st *stream) leaveEvent(ev *resourcepb.WatchEvent, id *resourcepb.ID) (*resourcepb.WatchEvent, error) {
-	id = proto.CloneOf(id)
-	id.Type.GroupVersion = st.name.GetGroupVersion()
 	end := &resourcepb.WatchEvent{Before: ev.GetBefore(), Event: &resourcepb.WatchEvent_Delete_{Delete: &resourcepb.WatchEvent_Delete{
-		Resource: &resourcepb.Resource{Id: id},
+		Resource: &resourcepb.Resource{Id: st.idAsRequested(id)},
 	}}}
 	return end, st.hideBefore(end)
 }
@@ -361,8 +363,28 @@ func (st *stream) hideBefore(ev *resourcepb.WatchEvent) error {
 	}
 	if !visible || !st.req.GetBefore() {
 		ev.Before = nil
+		return nil
 	}
+	ev.Before = st.shownOrID(ev.GetBefore())
 	return nil
+}
+
+// shownOrID returns a past state of a resource in the requested group version, or the id alone if it cannot be converted: an error would end the stream,
+// and each stream that resumes there, because of a state that is past.
+func (st *stream) shownOrID(res *resourcepb.Resource) *resourcepb.Resource {
+	shown, err := st.t.FromStored(res)
+	if err != nil {
+		st.server.opts.Logger.WarnContext(st.ctx, "a watch sends the id alone of a past state", "error", err)
+		return &resourcepb.Resource{Id: st.idAsRequested(res.GetId())}
+	}
+	return shown
+}
+
+// idAsRequested returns an id in the requested group version.
+func (st *stream) idAsRequested(id *resourcepb.ID) *resourcepb.ID {
+	id = proto.CloneOf(id)
+	id.Type.GroupVersion = st.name.GetGroupVersion()
+	return id
 }
 
 // send sends messages from next until next or the client fails.

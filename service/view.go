@@ -84,6 +84,12 @@ func (v *view) caller(ctx context.Context, tenancy *resourcepb.Tenancy) (registr
 	return c, nil
 }
 
+// selects reports whether the view has the resources that are stored with a type: the type itself, or one that converts to it. The store has compared
+// the group and the kind, unless the name of the view has wildcards.
+func (v *view) selects(stored *resourcepb.Type) bool {
+	return matchesType(v.name, stored) || !anyType(v.name) && v.t.Converts(stored)
+}
+
 // mayRead reports whether the caller may read a resource of type t.
 func (v *view) mayRead(ctx context.Context, t *registry.Type, res *resourcepb.Resource) (bool, error) {
 	c, err := v.caller(ctx, res.GetId().GetTenancy())

@@ -26,7 +26,7 @@ func (s *Server) WatchList(req *resourcepb.WatchListRequest, out grpc.ServerStre
 	return send(out, func() (*resourcepb.WatchEvent, error) {
 		ev, err := st.next()
 		if err == nil && st.live {
-			if ev, err = s.eventCache.encode(ev); err != nil {
+			if ev, err = s.eventCache.encode(ev, st.t); err != nil {
 				return nil, st.toStatus(err)
 			}
 		}

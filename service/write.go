@@ -36,23 +36,26 @@ func (s *Server) Write(ctx context.Context, req *resourcepb.WriteRequest) (_ *re
 	}
 	in.create = req.GetCreate()
 	var stored *resourcepb.Resource
-	err = retryConflicts(ctx, in.create || in.requested.GetVersion() != "", func(consistency storage.ReadConsistency) (err error) {
+	err = retryConflicts(ctx, in.create || in.given.GetVersion() != "", func(consistency storage.ReadConsistency) (err error) {
 		stored, err = s.write(ctx, consistency, in)
 		return err
 	})
 	if err != nil {
 		return nil, s.toStatus(ctx, "write", err)
 	}
-	return &resourcepb.WriteResponse{Resource: s.answer(ctx, in.admission, stored, in.requested)}, nil
+	return &resourcepb.WriteResponse{Resource: s.answer(ctx, in.admission, stored, in.given)}, nil
 }
 
 // write reads the stored resource, then creates or updates it.
 func (s *Server) write(ctx context.Context, consistency storage.ReadConsistency, in *input) (*resourcepb.Resource, error) {
-	key := idIn(in.requested.GetId().GetTenancy(), in.requested.GetId())
+	key := idIn(in.given.GetId().GetTenancy(), in.given.GetId())
 	key.Uid = ""
 	current, err := s.readCurrent(ctx, consistency, key)
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
+		if err := s.convert(ctx, in, nil); err != nil {
+			return nil, err
+		}
 		return s.create(ctx, in)
 	case err != nil:
 		return nil, err
@@ -64,10 +67,16 @@ func (s *Server) write(ctx context.Context, consistency storage.ReadConsistency,
 	switch {
 	case in.create:
 		return nil, decisionError{storage.ErrCASFailure}
-	case in.requested.GetId().GetUid() != "" && in.requested.GetId().GetUid() != current.GetId().GetUid():
+	case in.given.GetId().GetUid() != "" && in.given.GetId().GetUid() != current.GetId().GetUid():
 		return nil, decisionError{storage.ErrWrongUid}
-	case in.requested.GetVersion() != "" && in.requested.GetVersion() != current.GetVersion():
+	case in.given.GetVersion() != "" && in.given.GetVersion() != current.GetVersion():
 		return nil, decisionError{storage.ErrCASFailure}
+	}
+	if current, err = in.t.Lift(current); err != nil {
+		return nil, decisionError{err}
+	}
+	if err := s.convert(ctx, in, current); err != nil {
+		return nil, err
 	}
 	return s.update(ctx, in, current)
 }
@@ -162,7 +171,7 @@ func (s *Server) update(ctx context.Context, in *input, current *resourcepb.Reso
 		res.Version = current.GetVersion()
 		res.Metadata = carryMarks(res.GetMetadata(), current.GetMetadata())
 	}
-	owner, err := unchangedOwner(res.GetOwner(), current.GetOwner())
+	owner, err := s.unchangedOwner(res.GetOwner(), current.GetOwner())
 	if err != nil {
 		return nil, err
 	}
@@ -190,12 +199,12 @@ func (s *Server) update(ctx context.Context, in *input, current *resourcepb.Reso
 }
 
 // unchangedOwner returns the stored owner if the requested owner is the same. The uid of the requested owner is optional.
-func unchangedOwner(requested, stored *resourcepb.ID) (*resourcepb.ID, error) {
+func (s *Server) unchangedOwner(requested, stored *resourcepb.ID) (*resourcepb.ID, error) {
 	if requested != nil && stored != nil && requested.GetUid() == "" {
 		requested = idIn(requested.GetTenancy(), requested)
 		requested.Uid = stored.GetUid()
 	}
-	if !proto.Equal(requested, stored) {
+	if !proto.Equal(requested, s.storedOwner(stored)) {
 		return nil, decisionError{invalid("owner cannot be changed")}
 	}
 	return stored, nil

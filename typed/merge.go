@@ -8,6 +8,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/ashlar-dev/storage/internal/pairing"
 )
 
 // maxDepth bounds the nesting of the messages of a Struct. One level of JSON takes up to three nested messages, and JSON of up to
@@ -97,7 +99,7 @@ func mergeLists(stored, known, now *structpb.ListValue) *structpb.ListValue {
 	if len(stored.GetValues()) != len(known.GetValues()) {
 		return now
 	}
-	pairs := pairLists(stored.GetValues(), known.GetValues(), now.GetValues())
+	pairs := pairing.Lists(stored.GetValues(), known.GetValues(), now.GetValues())
 	out := &structpb.ListValue{Values: make([]*structpb.Value, len(now.GetValues()))}
 	for i, value := range now.GetValues() {
 		if at := pairs[i]; at >= 0 {

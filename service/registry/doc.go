@@ -17,5 +17,7 @@
 //		},
 //	)
 //
+// A type with a [Conversion] is another group version of a kind: clients of both versions share its resources.
+//
 // New reports the errors of all types at once. Package service serves the types of a registry.
 package registry

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -20,18 +19,12 @@ type Registry struct {
 	openType      *Type         // the type of an open registry, otherwise nil
 }
 
-// name is a type name as a map key.
-type name struct{ group, version, kind string }
-
-func nameOf(t *resourcepb.Type) name {
-	return name{group: t.GetGroup(), version: t.GetGroupVersion(), kind: t.GetKind()}
-}
-
 // New creates a registry. The error lists all errors of all types: a malformed name, a duplicate name, a name that differs from
-// another only in case, a missing payload message, a missing scope.
+// another only in case, a missing payload message, a missing scope, a conversion to a type that does not exist.
 func New(types ...Type) (*Registry, error) {
 	r := &Registry{types: make(map[name]*Type, len(types)), partlyVisible: map[name]bool{}}
 	var faults []error
+	var converted []name                    // the types with a Conversion
 	folded := map[string]*resourcepb.Type{} // by name in lower case, as in paths of the HTTP mapping
 	for i, t := range types {
 		t.Type = proto.CloneOf(t.Type)
@@ -57,10 +50,18 @@ func New(types ...Type) (*Registry, error) {
 		}
 		folded[lower] = t.Type
 		unversioned := name{group: t.Type.GetGroup(), kind: t.Type.GetKind()}
-		_, again := r.partlyVisible[unversioned]
-		r.partlyVisible[unversioned] = again || t.MayRead != nil
+		if t.Conversion != nil {
+			converted = append(converted, nameOf(t.Type))
+			for _, wrong := range t.conversionFaults() {
+				fault("%s", wrong)
+			}
+		} else {
+			_, again := r.partlyVisible[unversioned]
+			r.partlyVisible[unversioned] = again || t.MayRead != nil
+		}
 		r.types[nameOf(t.Type)] = t.withDefaults()
 	}
+	faults = append(faults, connect(r.types, converted)...)
 	if len(faults) > 0 {
 		return nil, fmt.Errorf("registry: %w", errors.Join(faults...))
 	}
@@ -90,7 +91,7 @@ func (r *Registry) Resolve(t *resourcepb.Type) (*Type, bool) {
 }
 
 // PartlyVisible reports whether a caller may see some resources of a group and kind under a type's name but not others: there are several group
-// versions, or a MayRead hook. Then an update can move a resource into a watcher's view or out of it.
+// versions that do not convert to each other, or a MayRead hook. Then an update can move a resource into a watcher's view or out of it.
 func (r *Registry) PartlyVisible(t *resourcepb.Type) bool {
 	return r.openType != nil || r.partlyVisible[name{group: t.GetGroup(), kind: t.GetKind()}]
 }
@@ -103,36 +104,4 @@ func (r *Registry) Types() []*Type {
 	}
 	slices.SortFunc(types, func(a, b *Type) int { return cmp.Compare(Name(a.Type), Name(b.Type)) })
 	return types
-}
-
-// Name returns a type's name as one string, such as "catalog.v1.Service".
-func Name(t *resourcepb.Type) string {
-	return t.GetGroup() + "." + t.GetGroupVersion() + "." + t.GetKind()
-}
-
-// The patterns of the compatible API, except that a group may also contain '.' and '-', as groups of Kubernetes do.
-var (
-	group   = regexp.MustCompile(`^[a-z][a-z\d_.-]*[a-z\d_]$`)
-	version = regexp.MustCompile(`^v([a-z\d]+)?\d$`)
-	kind    = regexp.MustCompile(`^[A-Z][A-Za-z\d]+$`)
-)
-
-// maxPart is the maximum size in bytes of a part of a type's name, as of a part of a store's key.
-const maxPart = 255
-
-// nameFaults returns the errors in the name of a type.
-func nameFaults(t *resourcepb.Type) (faults []string) {
-	for _, part := range []struct {
-		what, text string
-		pattern    *regexp.Regexp
-	}{
-		{"group", t.GetGroup(), group},
-		{"group version", t.GetGroupVersion(), version},
-		{"kind", t.GetKind(), kind},
-	} {
-		if len(part.text) > maxPart || !part.pattern.MatchString(part.text) {
-			faults = append(faults, fmt.Sprintf("the %s %.80q does not match %s, or has more than %d bytes", part.what, part.text, part.pattern, maxPart))
-		}
-	}
-	return faults
 }

@@ -59,6 +59,40 @@ func TestAllErrorsAreReported(t *testing.T) {
 	}
 }
 
+// New reports the errors of conversions.
+func TestConversionErrorsAreReported(t *testing.T) {
+	t.Parallel()
+	convert := func(from, to string, change func(*registry.Type)) registry.Type {
+		same := func(m *wrapperspb.StringValue) (*wrapperspb.StringValue, error) { return m, nil }
+		out := plain(typ("group", from, "Kind"))
+		out.Conversion = registry.Convert(to, same, func(m, _ *wrapperspb.StringValue) (*wrapperspb.StringValue, error) { return m, nil })
+		change(&out)
+		return out
+	}
+	none := func(*registry.Type) {}
+	stored, other := plain(typ("group", "v9", "Kind")), plain(typ("group", "v8", "Kind"))
+	for _, c := range []struct {
+		want  string
+		types []registry.Type
+	}{
+		{"type group.v1.Kind: its Conversion needs a type group.v9.Kind without a Conversion", []registry.Type{convert("v1", "v9", none)}},
+		{"type group.v2.Kind: its Conversion needs a type group.v1.Kind without a Conversion", []registry.Type{stored, convert("v1", "v9", none), convert("v2", "v1", none)}},
+		{"type 2, group.v1.Kind: its Conversion is to its own group version", []registry.Type{stored, convert("v1", "v1", none)}},
+		{"type group.v8.Kind: it does not convert to the group version v9, in which the kind is stored", []registry.Type{stored, other, convert("v1", "v9", none)}},
+		{"type group.v1.Kind: its scope is cluster, but the stored version has namespace", []registry.Type{stored, convert("v1", "v9", func(t *registry.Type) { t.Scope = registry.ScopeCluster })}},
+		{"type 2, group.v1.Kind: its Conversion has not both functions", []registry.Type{stored, convert("v1", "v9", func(t *registry.Type) { t.Conversion.ToStored = nil })}},
+		{"type 2, group.v1.Kind: a type with a Conversion has no hooks", []registry.Type{stored, convert("v1", "v9", func(t *registry.Type) { t.Validate = func(*resourcepb.Resource) error { return nil } })}},
+	} {
+		if _, err := registry.New(c.types...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("the error is %v, expected %s", err, c.want)
+		}
+	}
+	r, err := registry.New(stored, convert("v1", "v9", none), plain(typ("group", "v1", "Other")), plain(typ("group", "v2", "Other")))
+	if err != nil || r.PartlyVisible(stored.Type) || !r.PartlyVisible(typ("group", "v1", "Other")) {
+		t.Errorf("%v: a kind whose versions convert is visible in each version, and no other kind with two versions", err)
+	}
+}
+
 func TestTypesAreFound(t *testing.T) {
 	t.Parallel()
 	given := []registry.Type{plain(typ("shop", "v2", "Order")), plain(typ("shop", "v1", "Order")), plain(typ("networking.k8s.io", "v1beta1", "Ingress"))}

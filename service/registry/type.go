@@ -18,6 +18,9 @@ type Type struct {
 	// Scope is the scope of the type. If it is ScopeUndefined, the schema of Proto must declare it.
 	Scope Scope
 
+	// Conversion makes the type a served group version of a kind that is stored in another one. If nil, resources are stored as they are written.
+	Conversion *Conversion
+
 	// Mutate completes a resource before validation, for example with defaults. The resource has an id with the tenancy filled in and data of the
 	// right type. The function may modify it during the call, except the id, the owner, the version, the generation and the status. Nil completes
 	// nothing.
@@ -36,6 +39,14 @@ type Type struct {
 	// MayList returns an error if the caller must not list or watch the type in a tenancy, whose units may be "*". Lists omit the resources that
 	// MayRead rejects in any case. If nil, Caller.OperatorRead decides.
 	MayList func(Caller, *resourcepb.Type, *resourcepb.Tenancy) error
+
+	versions *versions // of the kind if one of them has a Conversion, otherwise nil
+}
+
+// versions are the group versions of a kind that convert to each other.
+type versions struct {
+	stored *Type
+	all    map[string]*Type // by group version
 }
 
 // Caller is the authenticated caller of the service, as returned by its Authenticate function. Hooks may assert it to a more specific type.

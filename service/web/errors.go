@@ -78,6 +78,7 @@ func refuse(code int, format string, args ...any) error {
 var codesByReason = map[string]int{
 	"INVALID":                http.StatusUnprocessableEntity,
 	"GROUP_VERSION_MISMATCH": http.StatusConflict,
+	"CONVERSION":             http.StatusConflict,
 }
 
 // contradiction is the error of a request whose parts are valid, but not together. The document cannot express that.

@@ -1,4 +1,5 @@
-package typed
+// Package pairing finds the elements of a stored list that the elements of a changed list continue.
+package pairing
 
 import (
 	"google.golang.org/protobuf/proto"
@@ -23,14 +24,15 @@ type pairing struct {
 	prefix, tail int               // lengths of the equal beginnings and ends
 }
 
-// pairLists returns, for each element of a new list, the index of the stored element that it continues, or a negative number. In this order:
+// Lists returns, for each element of a new list, the index of the stored element that it continues, or a negative number. known has the stored elements
+// as the writer of the new list read them, without the fields that it lacks; it is as long as stored. In this order:
 //
 //   - The elements at the beginning and at the end that are unchanged continue the elements there.
 //   - An unchanged element between these continues the stored element that equals it.
 //   - A changed object continues the only stored one with its identity: see identity.
 //   - A changed object without an identity continues the stored one at its place, if no element was inserted or removed beside it, and if it has
 //     a text in common with that one and with no other stored object.
-func pairLists(stored, known, now []*structpb.Value) []int {
+func Lists(stored, known, now []*structpb.Value) []int {
 	p := &pairing{
 		stored: contents(stored), known: contents(known), now: contents(now), knownValues: known, nowValues: now,
 		pairs: make([]int, len(now)), isContinued: make([]bool, len(known)), textCounts: map[string]int{},
