@@ -14,7 +14,8 @@
 //	ratio <backend>/<operation>/<callers> <value>
 //
 // A ratio above 1 means that the adapter is faster. Lines that begin with "latency" compare latencies in the same format: there, a
-// ratio below 1 means that the adapter is faster.
+// ratio below 1 means that the adapter is faster. Lines that begin with "cpu" compare the CPU time of an operation, of client and server
+// together; there too, less is better.
 //
 // GROW=1 fills a store of each backend with 1,000 to 1,000,000 resources and measures one caller's operations at each size, beside
 // the raw driver with as many items of the same size: see growths. The results are stored in docs/assets/growth as JSON, which

@@ -28,7 +28,7 @@ func (h *resourceSet) through(b *testing.B, url string, handles int) (f *fleet, 
 	var running sync.WaitGroup
 	for i := range f.members {
 		backend := must(storage.Open(ctx, url))
-		f.members[i] = &resourceSet{backend: backend, resources: h.resources}
+		f.members[i] = &resourceSet{backend: backend, resources: h.resources, data: h.data}
 		w := must(backend.WatchList(ctx, everything, anywhere, ""))
 		running.Go(func() {
 			defer w.Close()

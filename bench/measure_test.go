@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -61,6 +62,16 @@ type side struct {
 type outcome struct {
 	rate      float64 // operations a second
 	latencies []time.Duration
+	client    time.Duration // CPU time of this process, all operations together
+	server    time.Duration // CPU time of the server
+}
+
+// comparison is what one line of results compares.
+type comparison struct {
+	backend, what string
+	callers       []int
+	server        func() time.Duration // the CPU time that the server has used; nil: not reported
+	before        int                  // callers of an unmeasured turn before each turn, in the same sessions; 0: none
 }
 
 // selected reports whether the flag -only selects a comparison.
@@ -69,30 +80,71 @@ func selected(name string) bool { return regexp.MustCompile(*only).MatchString(n
 // compare runs raw and ours in turns at each number of callers and prints the results.
 func compare(b *testing.B, backend, what string, callers []int, raw, ours side) {
 	b.Helper()
-	for _, n := range callers {
-		if n > maxCallers() || !selected(fmt.Sprintf("%s/%s/%d", backend, what, n)) {
+	comparison{backend: backend, what: what, callers: callers}.run(b, raw, ours)
+}
+
+func (c comparison) run(b *testing.B, raw, ours side) {
+	b.Helper()
+	for _, n := range c.callers {
+		name := fmt.Sprintf("%s/%s/%d", c.backend, c.what, n)
+		if n > maxCallers() || !selected(name) {
 			continue
 		}
-		var rates, p99s []float64
+		var rates, p99s, cpus []float64
 		all := map[string]*outcome{raw.name: {}, ours.name: {}}
 		for range repetitions() {
-			r := takeTurn(b, raw, n)
-			o := takeTurn(b, ours, n)
+			r, o := c.turn(b, raw, n), c.turn(b, ours, n)
 			rates = append(rates, o.rate/r.rate)
 			p99s = append(p99s, float64(percentile(o.latencies, 99))/float64(percentile(r.latencies, 99)))
+			cpus = append(cpus, float64(o.perOperation(o.client+o.server))/float64(max(1, r.perOperation(r.client+r.server))))
 			for s, turn := range map[string]outcome{raw.name: r, ours.name: o} {
 				all[s].rate += turn.rate / float64(repetitions())
 				all[s].latencies = append(all[s].latencies, turn.latencies...)
+				all[s].client += turn.client
+				all[s].server += turn.server
 			}
 		}
 		for _, s := range []side{raw, ours} {
 			o := all[s.name]
-			fmt.Printf("Benchmark/%s/%s/%d/%s\t%8d\t%12.0f ns/op\t%12d p50-ns\t%12d p99-ns\t%12d max-ns\n", backend, what, n, s.name,
+			fmt.Printf("Benchmark/%s/%s\t%8d\t%12.0f ns/op\t%12d p50-ns\t%12d p99-ns\t%12d max-ns", name, s.name,
 				len(o.latencies), 1e9/o.rate, percentile(o.latencies, 50), percentile(o.latencies, 99), percentile(o.latencies, 100))
+			if c.server != nil {
+				fmt.Printf("\t%8d client-cpu-ns\t%8d server-cpu-ns", o.perOperation(o.client), o.perOperation(o.server))
+			}
+			fmt.Println()
 		}
-		fmt.Printf("ratio %s/%s/%d %.2f\n", backend, what, n, median(rates))
-		fmt.Printf("latency %s/%s-p99/%d %.2f\n", backend, what, n, median(p99s))
+		fmt.Printf("ratio %s %.2f\n", name, median(rates))
+		fmt.Printf("latency %s/%s-p99/%d %.2f\n", c.backend, c.what, n, median(p99s))
+		if c.server != nil {
+			fmt.Printf("cpu %s %.2f\n", name, median(cpus))
+		}
 	}
+}
+
+// turn measures one turn of a side.
+func (c comparison) turn(b *testing.B, s side, callers int) outcome {
+	b.Helper()
+	if c.before > 0 {
+		takeTurn(b, s, c.before)
+	}
+	if c.server == nil {
+		return takeTurn(b, s, callers)
+	}
+	client, server := clientCPU(), c.server()
+	o := takeTurn(b, s, callers)
+	o.client, o.server = clientCPU()-client, c.server()-server
+	return o
+}
+
+// clientCPU returns the CPU time that this process has used.
+func clientCPU() time.Duration {
+	var usage syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage) // it fails only for another first argument
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+func (o outcome) perOperation(cpu time.Duration) time.Duration {
+	return cpu / time.Duration(max(1, len(o.latencies)))
 }
 
 var operations atomic.Int64

@@ -5,6 +5,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"testing"
 	"time"
 
@@ -21,59 +22,52 @@ func BenchmarkPostgres(b *testing.B) { once(b, func() { postgres(b) }) }
 func postgres(b *testing.B) {
 	ctx := context.Background()
 	server := env.Postgres(b).Direct(b)
-	schema := server.Schema(b)
 	pool := must(pgxpool.New(ctx, server.URL+"&pool_max_conns=32"))
 	b.Cleanup(pool.Close)
-	must(pool.Exec(ctx, "create schema "+schema))
-	must(pool.Exec(ctx, fmt.Sprintf(`create table %s.raw (id text primary key, version bigint not null, data bytea not null) with (fillfactor = 80)`, schema)))
-	url := server.StoreURL(b)
-	backend := open(b, url)
+	storeURL := server.StoreURL(b)
+	backend := open(b, storeURL)
 	follow(b, backend)
 	fenced(b, "postgres", backend, []int{1, 8, 32})
 
-	callers := []int{1, 16, 64, 256}
-	update := fmt.Sprintf(`update %s.raw set data = $2, version = version + 1 where id = $1`, schema)
-	read := fmt.Sprintf(`select version, data from %s.raw where id = $1`, schema)
+	cpu := func() time.Duration { return server.CPU(b) }
+	callers := []int{1, 4, 16, 64, 256}
 	for _, size := range []int{500, 2048} {
 		h := fill(b, backend, fmt.Sprintf("size-%d", size), maxCallers(), size)
-		data := payload(size)
-		raw := func(caller, i int) string { return fmt.Sprintf("raw-%d-%d-%d", size, caller, i%keysPerCaller) }
-		for c := range maxCallers() {
-			for k := range keysPerCaller {
-				must(pool.Exec(ctx, fmt.Sprintf(`insert into %s.raw values ($1, 1, $2)`, schema), raw(c, k), data))
-			}
-		}
-		compare(b, "postgres", fmt.Sprintf("write-%d", size), callers, side{"pgx", func(caller, i int) error {
-			tag, err := pool.Exec(ctx, update, raw(caller, i), data)
-			if err == nil && tag.RowsAffected() != 1 {
-				return fmt.Errorf("updated %d rows", tag.RowsAffected())
-			}
-			return err
-		}}, side{"ashlar", h.write})
+		raw := fillPostgres(b, pool, server.Schema(b), maxCallers(), size)
+		theirs, ours := side{"pgx", raw.write}, side{"ashlar", h.write}
+		what := fmt.Sprintf("write-%d", size)
+		comparison{backend: "postgres", what: what, callers: callers, server: cpu}.run(b, theirs, ours)
 		if size != 500 {
 			continue
 		}
+		comparison{backend: "postgres", what: what + "-after-4-callers", callers: []int{16}, server: cpu, before: 4}.run(b, theirs, ours)
 		for _, n := range []struct{ handles, callers int }{{4, 64}, {16, 16}, {64, 64}} {
 			what := fmt.Sprintf("write-%d-of-%d-handles", size, n.handles)
 			if n.callers > maxCallers() || !selected(fmt.Sprintf("postgres/%s/%d", what, n.callers)) {
 				continue
 			}
-			fleet, end := h.through(b, url+"&pool_max_conns=2", n.handles)
-			compare(b, "postgres", what, []int{n.callers}, side{"pgx", func(caller, i int) error {
-				_, err := pool.Exec(ctx, update, raw(caller, i), data)
-				return err
-			}}, side{"ashlar", fleet.write})
+			fleet, end := h.through(b, storeURL+"&pool_max_conns=2", n.handles)
+			comparison{backend: "postgres", what: what, callers: []int{n.callers}, server: cpu}.run(b, theirs, side{"ashlar", fleet.write})
 			fleet.report("postgres/" + what)
 			end()
 		}
-		compare(b, "postgres", "read", callers, side{"pgx", func(caller, i int) error {
-			var version int64
-			var data []byte
-			return pool.QueryRow(ctx, read, raw(caller, i)).Scan(&version, &data)
-		}}, side{"ashlar", h.read})
+		comparison{backend: "postgres", what: "read", callers: callers, server: cpu}.run(b, side{"pgx", raw.read}, side{"ashlar", h.read})
+		comparison{backend: "postgres", what: "half-reads", callers: callers, server: cpu}.run(b, side{"pgx", alternating(raw.read, raw.write)},
+			side{"ashlar", alternating(h.read, h.write)})
 	}
 
-	watchers := map[string]storage.Backend{"same": backend, "other": open(b, url)}
+	if selected("postgres/write-far") || selected("postgres/read-far") {
+		far := server.At(b, delayed(b, must(url.Parse(server.URL)).Host))
+		pool := must(pgxpool.New(ctx, far.URL+"&pool_max_conns=32"))
+		b.Cleanup(pool.Close)
+		backend := open(b, far.StoreURLIn(b, far.Schema(b)))
+		follow(b, backend)
+		h, raw := fill(b, backend, "far", maxCallers(), 500), fillPostgres(b, pool, far.Schema(b), maxCallers(), 500)
+		compare(b, "postgres", "write-far", callers, side{"pgx", raw.write}, side{"ashlar", h.write})
+		compare(b, "postgres", "read-far", callers, side{"pgx", raw.read}, side{"ashlar", h.read})
+	}
+
+	watchers := map[string]storage.Backend{"same": backend, "other": open(b, storeURL)}
 	for _, where := range []string{"same", "other"} {
 		if !selected("postgres/event-" + where + "-process") {
 			continue
@@ -90,6 +84,59 @@ func postgres(b *testing.B) {
 	followNames(b, backend, scaled(999), "somebody else's")
 	many := transactions(b, pool, observation(10*time.Second))
 	fmt.Printf("transactions a second of an idle store: %.1f with 1 watch, %.1f with 1,000\n", one, many)
+}
+
+// rawPostgres is a table whose rows callers read and write by pgx, without a log of changes.
+type rawPostgres struct {
+	pool             *pgxpool.Pool
+	selects, updates string // statements
+	data             [payloads][]byte
+}
+
+// fillPostgres creates the table in a new schema, with keysPerCaller rows for each caller.
+func fillPostgres(b *testing.B, pool *pgxpool.Pool, schema string, callers, size int) *rawPostgres {
+	b.Helper()
+	ctx := context.Background()
+	must(pool.Exec(ctx, fmt.Sprintf(`create schema %s`, schema)))
+	must(pool.Exec(ctx, fmt.Sprintf(`create table %s.raw (id text primary key, version bigint not null, data bytea not null) with (fillfactor = 80)`, schema)))
+	r := &rawPostgres{
+		pool:    pool,
+		selects: fmt.Sprintf(`select version, data from %s.raw where id = $1`, schema),
+		updates: fmt.Sprintf(`update %s.raw set data = $2, version = version + 1 where id = $1`, schema),
+	}
+	for i := range r.data {
+		r.data[i] = payload(size)
+	}
+	for c := range callers {
+		must(pool.Exec(ctx, fmt.Sprintf(`insert into %s.raw select 'raw-%d-' || k, 1, $1 from generate_series(0, %d) k`, schema, c, keysPerCaller-1), r.data[0]))
+	}
+	return r
+}
+
+func rawKey(caller, i int) string { return fmt.Sprintf("raw-%d-%d", caller, i%keysPerCaller) }
+
+func (r *rawPostgres) write(caller, i int) error {
+	tag, err := r.pool.Exec(context.Background(), r.updates, rawKey(caller, i), r.data[i%payloads])
+	if err == nil && tag.RowsAffected() != 1 {
+		return fmt.Errorf("updated %d rows", tag.RowsAffected())
+	}
+	return err
+}
+
+func (r *rawPostgres) read(caller, i int) error {
+	var version int64
+	var data []byte
+	return r.pool.QueryRow(context.Background(), r.selects, rawKey(caller, i)).Scan(&version, &data)
+}
+
+// alternating returns an operation that is one and the other in turn.
+func alternating(one, other func(caller, i int) error) func(caller, i int) error {
+	return func(caller, i int) error {
+		if i%2 == 0 {
+			return one(caller, i)
+		}
+		return other(caller, i)
+	}
 }
 
 // transactions counts the server's transactions without writers.

@@ -48,19 +48,28 @@ func open(b *testing.B, url string) storage.Backend {
 	return backend
 }
 
-// keysPerCaller is the number of resources that each caller writes in turn, so that no caller waits for a row.
-const keysPerCaller = 20
+// keysPerCaller is the number of resources that each caller writes in turn, so that no caller waits for a row. payloads is the number of
+// different contents that the writes use in turn, so that nearly every write changes all bytes of the content. Postgres would log only
+// the difference otherwise.
+const (
+	keysPerCaller = 20
+	payloads      = 13
+)
 
 // resourceSet is a set of resources that callers read, write and track.
 type resourceSet struct {
 	backend   storage.Backend
 	resources [][]*resourcepb.Resource // by caller
+	data      [payloads]*anypb.Any
 }
 
 // fill creates keysPerCaller resources for each caller.
 func fill(b *testing.B, backend storage.Backend, prefix string, callers, size int) *resourceSet {
 	b.Helper()
 	h := &resourceSet{backend: backend, resources: make([][]*resourcepb.Resource, callers)}
+	for i := range h.data {
+		h.data[i] = resource("", size).Data
+	}
 	var running sync.WaitGroup
 	slots := make(chan struct{}, 32)
 	for c := range callers {
@@ -85,7 +94,7 @@ func fill(b *testing.B, backend storage.Backend, prefix string, callers, size in
 // write replaces one of the caller's resources.
 func (h *resourceSet) write(caller, i int) error {
 	at := &h.resources[caller][i%keysPerCaller]
-	res, err := h.backend.WriteCAS(context.Background(), *at)
+	res, err := h.backend.WriteCAS(context.Background(), &resourcepb.Resource{Id: (*at).Id, Version: (*at).Version, Metadata: (*at).Metadata, Data: h.data[i%payloads]})
 	if err == nil {
 		*at = res
 	}
