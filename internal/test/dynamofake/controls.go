@@ -105,6 +105,20 @@ func (s *Server) Roll() {
 	}
 }
 
+// RollOldest does the same to the oldest open shard.
+func (s *Server) RollOldest() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stream.roll(s.stream.open()[0])
+}
+
+// OpenShards returns the number of open shards.
+func (s *Server) OpenShards() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.stream.open())
+}
+
 // Split splits the partition of the oldest open shard. With hidden, no listing before Show contains the two new shards.
 func (s *Server) Split(hidden bool) {
 	s.mu.Lock()

@@ -18,8 +18,9 @@ var seeds = map[string][]uint64{
 		9698065852020409242, // a deletion came without its previous value and was taken for a compaction
 		97802793055873671,   // a compaction ended the watches that were within the kept history
 	},
-	"dynamodb":            {4711},
-	"cache over memory":   {4711},
-	"cache over sqlite":   {4711},
-	"cache over postgres": {4711},
+	"dynamodb":             {4711},
+	"dynamodb with splits": {4711},
+	"cache over memory":    {4711},
+	"cache over sqlite":    {4711},
+	"cache over postgres":  {4711},
 }
