@@ -30,13 +30,13 @@ type counts struct {
 	lastSuccess     time.Time
 }
 
-func (c *counts) add(r result, took time.Duration) {
+func (c *counts) add(r result, began, ended time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.results[r]++
-	c.seconds += took.Seconds()
+	c.seconds += ended.Sub(began).Seconds()
 	if r == resultOK || r == resultRequeue {
-		c.lastSuccess = time.Now()
+		c.lastSuccess = ended
 	}
 }
 

@@ -65,7 +65,7 @@ func (r *runner) add(id *resourcepb.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if t := r.slots[r.slotOf(k)].task; t != nil {
-		t.queue.Add(k)
+		t.queue.Add(nameOf(k))
 	}
 }
 
@@ -122,7 +122,7 @@ func (r *runner) serve(ctx context.Context, number int, tenure *lease.Tenure, yi
 	}()
 	t := &task{
 		controller: r.controller, client: r.client, managedInformer: r.managedInformer, cache: r.cache, log: r.log, counts: &r.counts,
-		queue:     queue.New[key.Key](queue.Options{BaseDelay: r.controller.baseBackoff, MaxDelay: r.controller.maxBackoff}),
+		queue:     queue.New[managedName](queue.Options{BaseDelay: r.controller.baseBackoff, MaxDelay: r.controller.maxBackoff}),
 		uncertain: uncertainWrites{informers: r.cache.informers}, endTenure: func() {},
 	}
 	prepareCtx, stopPreparing := context.WithCancel(ctx)

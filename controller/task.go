@@ -22,23 +22,28 @@ type task struct {
 	log             *slog.Logger
 	counts          *counts
 
-	queue     *queue.Queue[key.Key]
+	queue     *queue.Queue[managedName]
 	uncertain uncertainWrites
 	fence     string
 	epoch     int64
 	endTenure func() // ends the tenure
 }
 
-// runtime returns the runtime of a call. cause is the reconciled resource; the zero key for other calls.
-func (t *task) runtime(cause key.Key) Runtime {
-	log := Logger{t.log}
-	if cause != (key.Key{}) {
-		log = log.With("resource", cause.Partition+"/"+cause.Namespace+"/"+cause.Name)
-	}
-	return Runtime{
-		Client: &client{t.client, &t.uncertain, cause, t.fence, t.endTenure},
-		Cache:  t.cache, Logger: log, Epoch: t.epoch, versionedStatus: t.controller.placement.shards == 0,
-	}
+// call is one call of a reconciler. Its parts share an allocation.
+type call struct {
+	ctx    callContext
+	client client
+	log    resourceHandler
+}
+
+// runtime returns the runtime of a call.
+func (t *task) runtime(c *client, log *slog.Logger) Runtime {
+	return Runtime{Client: c, Cache: t.cache, Logger: Logger{log}, Epoch: t.epoch, versionedStatus: t.controller.placement.shards == 0}
+}
+
+// newClient returns the client of a call. cause is the reconciled resource; the zero key for other calls.
+func (t *task) newClient(cause key.Key) client {
+	return client{t.client, &t.uncertain, cause, t.fence, t.endTenure}
 }
 
 // initialize calls the initializer until it succeeds or ctx ends.
@@ -47,7 +52,8 @@ func (t *task) initialize(ctx context.Context) {
 		return
 	}
 	for pause := 50 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, time.Minute) {
-		err := protect(func() error { return t.controller.initializer.Initialize(ctx, t.runtime(key.Key{})) })
+		c := t.newClient(key.Key{})
+		err := protect(func() error { return t.controller.initializer.Initialize(ctx, t.runtime(&c, t.log)) })
 		if err == nil {
 			return
 		}
@@ -59,11 +65,23 @@ func (t *task) initialize(ctx context.Context) {
 // enqueueAll queues all managed resources with low priority, and the delayed keys, whose resources may be deleted.
 func (t *task) enqueueAll(owns func(key.Key) bool) {
 	t.queue.AddDelayed()
-	for r := range t.managedInformer.all() {
-		if owns(r.Key) {
-			t.queue.AddLow(r.Key)
+	t.queue.AddAllLow(func(yield func(managedName) bool) {
+		for r := range t.managedInformer.all() {
+			if owns(r.Key) && !yield(nameOf(r.Key)) {
+				return
+			}
 		}
-	}
+	})
+}
+
+// managedName is the key of a managed resource without its type, which is the same for all resources of a controller.
+type managedName struct{ partition, namespace, name string }
+
+func nameOf(k key.Key) managedName { return managedName{k.Partition, k.Namespace, k.Name} }
+
+// keyOf returns the key of a managed resource.
+func (t *task) keyOf(n managedName) key.Key {
+	return key.Key{Group: t.controller.typ.GetGroup(), Kind: t.controller.typ.GetKind(), Partition: n.partition, Namespace: n.namespace, Name: n.name}
 }
 
 // work reconciles until the queue is closed. It returns when all workers have returned.
@@ -73,11 +91,11 @@ func (t *task) work(ctx context.Context) {
 	for range t.controller.workers {
 		workers.Go(func() {
 			for {
-				k, ok := t.queue.Get()
+				n, ok := t.queue.Get()
 				if !ok {
 					return
 				}
-				t.queue.Done(k, t.reconcile(ctx, k))
+				t.queue.Done(n, t.reconcile(ctx, t.keyOf(n)))
 			}
 		})
 	}
@@ -86,12 +104,15 @@ func (t *task) work(ctx context.Context) {
 // reconcile reconciles a resource once.
 func (t *task) reconcile(ctx context.Context, k key.Key) queue.Outcome {
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, t.controller.timeout)
-	defer cancel()
-	err := t.uncertain.resolve(ctx, k)
+	c := &call{
+		ctx:    callContext{parent: ctx, deadline: began.Add(t.controller.timeout)},
+		client: t.newClient(k), log: resourceHandler{t.log.Handler(), k},
+	}
+	defer c.ctx.end()
+	err := t.uncertain.resolve(&c.ctx, k)
 	exists := false
 	if err == nil {
-		rt := t.runtime(k)
+		rt := t.runtime(&c.client, slog.New(&c.log))
 		uid := ""
 		r := t.managedInformer.copy.Get(k)
 		if r != nil {
@@ -100,16 +121,16 @@ func (t *task) reconcile(ctx context.Context, k key.Key) queue.Outcome {
 		req := Request{ID: k.ID(uid, t.controller.typ.GetGroupVersion())}
 		err = protect(func() error {
 			if direct, ok := t.controller.reconciler.(rowReconciler); ok {
-				return direct.reconcileRow(ctx, rt, req, r)
+				return direct.reconcileRow(&c.ctx, rt, req, r)
 			}
-			return t.controller.reconciler.Reconcile(ctx, rt, req)
+			return t.controller.reconciler.Reconcile(&c.ctx, rt, req)
 		})
 	}
 	outcome, result := t.outcome(err, exists)
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+	if errors.Is(err, context.DeadlineExceeded) && c.ctx.Err() != nil {
 		result = resultTimeout
 	}
-	t.counts.add(result, time.Since(began))
+	t.counts.add(result, began, time.Now())
 	if outcome.Failed {
 		t.log.ErrorContext(ctx, "the reconcile failed; retrying", "resource", k.String(), "error", err)
 	}

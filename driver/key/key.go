@@ -30,12 +30,16 @@ func Of(id *resourcepb.ID) Key {
 
 // ID returns the id with this key.
 func (k Key) ID(uid, groupVersion string) *resourcepb.ID {
-	return &resourcepb.ID{
-		Uid:     uid,
-		Name:    k.Name,
-		Type:    &resourcepb.Type{Group: k.Group, GroupVersion: groupVersion, Kind: k.Kind},
-		Tenancy: &resourcepb.Tenancy{Partition: k.Partition, Namespace: k.Namespace},
-	}
+	parts := &struct { // one allocation
+		id      resourcepb.ID
+		typ     resourcepb.Type
+		tenancy resourcepb.Tenancy
+	}{}
+	id := &parts.id
+	id.Uid, id.Name, id.Type, id.Tenancy = uid, k.Name, &parts.typ, &parts.tenancy
+	id.Type.Group, id.Type.GroupVersion, id.Type.Kind = k.Group, groupVersion, k.Kind
+	id.Tenancy.Partition, id.Tenancy.Namespace = k.Partition, k.Namespace
+	return id
 }
 
 // Compare orders keys by their bytes, part by part.

@@ -8,7 +8,7 @@ import (
 
 // backoff returns the delay after a number of failures in a row: doubled with each, up to the maximum, less up to a fifth at random, so that keys
 // that failed together do not run together.
-func (o *Options) backoff(failures int) time.Duration {
+func (o *Options) backoff(failures uint8) time.Duration {
 	delay := o.MaxDelay
 	if shift := failures - 1; shift < 62 && o.BaseDelay <= o.MaxDelay>>shift {
 		delay = o.BaseDelay << shift
@@ -29,7 +29,7 @@ func (d *delayHeap[K]) remove(it *item[K]) {
 }
 
 func (d delayHeap[K]) Len() int           { return len(d) }
-func (d delayHeap[K]) Less(i, j int) bool { return d[i].dueAt.Before(d[j].dueAt) }
+func (d delayHeap[K]) Less(i, j int) bool { return d[i].dueAt < d[j].dueAt }
 func (d delayHeap[K]) Swap(i, j int) {
 	d[i], d[j] = d[j], d[i]
 	d[i].heapIndex, d[j].heapIndex = i, j

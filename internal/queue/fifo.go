@@ -14,10 +14,10 @@ type fifo[K comparable] struct {
 type entry[K comparable] struct {
 	item   *item[K]
 	ticket uint64
-	since  time.Time
+	since  time.Duration // since the start of the queue
 }
 
-func (f *fifo[K]) push(it *item[K], now time.Time) {
+func (f *fifo[K]) push(it *item[K], now time.Duration) {
 	f.ticket += 2 // the two lists of a queue must not use one ticket
 	it.ticket = f.ticket
 	if it.isLow {
@@ -52,9 +52,9 @@ func (f *fifo[K]) drop() {
 }
 
 // head returns the time when the first item was added.
-func (f *fifo[K]) head() (since time.Time, ok bool) {
+func (f *fifo[K]) head() (since time.Duration, ok bool) {
 	if !f.skip() {
-		return time.Time{}, false
+		return 0, false
 	}
 	return f.entries[f.first].since, true
 }

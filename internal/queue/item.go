@@ -15,11 +15,14 @@ type Options struct {
 // item is the state of a key that is not idle, or that has failed.
 type item[K comparable] struct {
 	key       K
-	ticket    uint64 // of its entry in a list; 0 if it is not ready
-	isLow     bool   // it waits in the low list, or its delayed run will
+	ticket    uint64        // of its entry in a list; 0 if it is not ready
+	dueAt     time.Duration // time of the delayed run, since the start of the queue
+	heapIndex int           // in delays; -1 if it is not delayed
+	failures  uint8         // in a row, at most maxFailures
+	isLow     bool          // it waits in the low list, or its delayed run will
 	isRunning bool
 	isDirty   bool // it was added during its run
-	failures  int
-	heapIndex int // in delays; -1 if it is not delayed
-	dueAt     time.Time
 }
+
+// maxFailures is the maximum number of counted failures of a key. More do not change its delay.
+const maxFailures = 100

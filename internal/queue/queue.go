@@ -13,6 +13,8 @@
 package queue
 
 import (
+	"iter"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -20,7 +22,8 @@ import (
 
 // Queue holds keys with work. It is safe for concurrent use.
 type Queue[K comparable] struct {
-	opts Options
+	opts  Options
+	start time.Time // origin of all times
 
 	mu      sync.Mutex
 	ready   sync.Cond // signals a ready key, or the end
@@ -45,23 +48,46 @@ func New[K comparable](opts Options) *Queue[K] {
 	if opts.LowWait <= 0 {
 		opts.LowWait = 5 * time.Second
 	}
-	q := &Queue[K]{opts: opts, items: map[K]*item[K]{}}
+	q := &Queue[K]{opts: opts, start: time.Now(), items: map[K]*item[K]{}}
 	q.ready.L = &q.mu
 	return q
 }
 
 // Add makes a key ready. It does nothing after Close.
-func (q *Queue[K]) Add(k K) { q.add(k, false) }
+func (q *Queue[K]) Add(k K) { q.add([]K{k}, false) }
 
 // AddLow makes a key ready with low priority. It does not lower the priority of a ready key.
-func (q *Queue[K]) AddLow(k K) { q.add(k, true) }
+func (q *Queue[K]) AddLow(k K) { q.add([]K{k}, true) }
 
-func (q *Queue[K]) add(k K, low bool) {
+// AddAllLow is AddLow for a sequence of keys. It takes the lock once for several keys.
+func (q *Queue[K]) AddAllLow(keys iter.Seq[K]) {
+	batch := make([]K, 0, addBatch)
+	for k := range keys {
+		if batch = append(batch, k); len(batch) == addBatch {
+			q.add(batch, true)
+			batch = batch[:0]
+		}
+	}
+	q.add(batch, true)
+}
+
+// addBatch is the number of keys that AddAllLow adds at once.
+const addBatch = 256
+
+func (q *Queue[K]) add(keys []K, low bool) {
+	now := q.now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return
 	}
+	for i := range keys {
+		q.addKey(keys[i], low, now)
+	}
+}
+
+// addKey makes a key ready. The caller holds the lock.
+func (q *Queue[K]) addKey(k K, low bool, now time.Duration) {
 	it := q.items[k]
 	if it == nil {
 		it = &item[K]{key: k, heapIndex: -1}
@@ -73,12 +99,15 @@ func (q *Queue[K]) add(k K, low bool) {
 		it.isDirty = true
 	case it.ticket == 0:
 		q.delays.remove(it)
-		q.push(it, low)
+		q.push(it, low, now)
 	case it.isLow && !low: // an event raises the key; its entry in the low list becomes void
 		q.low.voids++
-		q.push(it, false)
+		q.push(it, false, now)
 	}
 }
+
+// now returns the time since the start of the queue.
+func (q *Queue[K]) now() time.Duration { return time.Since(q.start) }
 
 // AddDelayed makes all delayed keys ready with low priority, and running keys after their runs.
 func (q *Queue[K]) AddDelayed() {
@@ -87,25 +116,26 @@ func (q *Queue[K]) AddDelayed() {
 	if q.closed {
 		return
 	}
+	now := q.now()
 	for _, it := range q.items {
 		switch {
 		case it.isRunning && !it.isDirty:
 			it.isDirty, it.isLow = true, true
 		case it.heapIndex >= 0:
 			q.delays.remove(it)
-			q.push(it, true)
+			q.push(it, true, now)
 		}
 	}
 }
 
 // push appends an item to a list. The caller holds the lock.
-func (q *Queue[K]) push(it *item[K], low bool) {
+func (q *Queue[K]) push(it *item[K], low bool, now time.Duration) {
 	it.isLow = low
 	list := &q.normal
 	if low {
 		list = &q.low
 	}
-	list.push(it, time.Now())
+	list.push(it, now)
 	q.ready.Signal()
 }
 
@@ -127,24 +157,20 @@ func (q *Queue[K]) Get() (k K, ok bool) {
 // take removes the next item from its list. The caller holds the lock.
 func (q *Queue[K]) take() *item[K] {
 	since, hasLow := q.low.head()
-	wantsLow := hasLow && !q.tookLow && time.Since(since) >= q.opts.LowWait
-	it := (*item[K])(nil)
-	if !wantsLow {
-		it = q.normal.pop()
+	takesLow := hasLow && (!q.normal.skip() || !q.tookLow && q.now()-since >= q.opts.LowWait)
+	q.tookLow = takesLow
+	if takesLow {
+		return q.low.pop()
 	}
-	q.tookLow = false
-	if it == nil && hasLow {
-		it, q.tookLow = q.low.pop(), true
-	}
-	return it
+	return q.normal.pop()
 }
 
 // schedule sets the timer for the first delayed item. The caller holds the lock.
-func (q *Queue[K]) schedule() {
+func (q *Queue[K]) schedule(now time.Duration) {
 	if len(q.delays) == 0 {
 		return
 	}
-	in := time.Until(q.delays[0].dueAt)
+	in := q.delays[0].dueAt - now
 	if q.timer == nil {
 		q.timer = time.AfterFunc(in, q.release)
 		return
@@ -152,19 +178,20 @@ func (q *Queue[K]) schedule() {
 	q.timer.Reset(in)
 }
 
-// release makes the due items ready.
+// release makes the due items ready. The timer may be early: the item that it was set for may have left the delayed ones.
 func (q *Queue[K]) release() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return
 	}
-	for now := time.Now(); len(q.delays) > 0 && !q.delays[0].dueAt.After(now); {
+	now := q.now()
+	for len(q.delays) > 0 && q.delays[0].dueAt <= now {
 		it := q.delays[0]
 		q.delays.remove(it)
-		q.push(it, it.isLow)
+		q.push(it, it.isLow, now)
 	}
-	q.schedule()
+	q.schedule(now)
 }
 
 // Outcome is the result of a run.
@@ -180,19 +207,16 @@ type Outcome struct {
 // Done ends the run of a key. The outcome replaces every earlier plan for the key. If the key was added during the run, it is ready at once; a
 // failure counts nevertheless.
 func (q *Queue[K]) Done(k K, o Outcome) {
+	now := q.now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	// The list is much smaller than the map, which would have to fetch the item from main memory.
-	n := slices.IndexFunc(q.running, func(it *item[K]) bool { return it.key == k })
-	if n < 0 {
+	it := q.endRun(k)
+	if it == nil {
 		return
 	}
-	it, last := q.running[n], len(q.running)-1
-	q.running[n], q.running[last] = q.running[last], nil
-	q.running = q.running[:last]
-	it.isRunning = false
-	delay := o.After
-	if it.failures++; o.Failed {
+	delay := min(o.After, math.MaxInt64-now) // the time of the next run does not overflow
+	if o.Failed {
+		it.failures = min(it.failures+1, maxFailures)
 		delay = q.opts.backoff(it.failures)
 	} else {
 		it.failures = 0
@@ -201,15 +225,30 @@ func (q *Queue[K]) Done(k K, o Outcome) {
 	case q.closed:
 		delete(q.items, k)
 	case it.isDirty:
-		q.push(it, it.isLow)
+		q.push(it, it.isLow, now)
 	case delay > 0:
 		it.isLow = o.Low
-		it.dueAt = time.Now().Add(delay)
-		q.delays.add(it)
-		q.schedule()
+		it.dueAt = now + delay
+		if q.delays.add(it); it.heapIndex == 0 {
+			q.schedule(now)
+		}
 	default:
 		delete(q.items, k)
 	}
+}
+
+// endRun removes a key from the running ones and returns its item; nil if it does not run. The caller holds the lock.
+func (q *Queue[K]) endRun(k K) *item[K] {
+	// The list is much smaller than the map, which would have to fetch the item from main memory.
+	n := slices.IndexFunc(q.running, func(it *item[K]) bool { return it.key == k })
+	if n < 0 {
+		return nil
+	}
+	it, last := q.running[n], len(q.running)-1
+	q.running[n], q.running[last] = q.running[last], nil
+	q.running = q.running[:last]
+	it.isRunning = false
+	return it
 }
 
 // Drop removes the keys that match, except running ones: these are not run again before they are added again.
@@ -258,9 +297,10 @@ func (q *Queue[K]) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := Stats{Normal: q.normal.len(), Low: q.low.len(), Delayed: len(q.delays), Running: len(q.running)}
+	now := q.now()
 	for _, list := range []*fifo[K]{&q.normal, &q.low} {
 		if since, ok := list.head(); ok {
-			s.Oldest = max(s.Oldest, time.Since(since))
+			s.Oldest = max(s.Oldest, now-since)
 		}
 	}
 	return s

@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -84,6 +85,27 @@ func TestRequeueResetsBackoff(t *testing.T) {
 		get(t, q)
 		if d := time.Since(began); d > 5*time.Millisecond {
 			t.Fatalf("delay %v, expected the first one", d)
+		}
+	})
+}
+
+// A requeue after the longest possible time is not due at once.
+func TestRequeueAfterALongTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := queue.New[string](queue.Options{})
+		defer q.Close()
+		time.Sleep(time.Second)
+		q.Add("a")
+		get(t, q)
+		q.Done("a", queue.Outcome{After: math.MaxInt64})
+		q.Add("b")
+		if k := get(t, q); k != "b" {
+			t.Fatalf("got %q", k)
+		}
+		q.Done("b", queue.Outcome{After: time.Hour})
+		if k := get(t, q); k != "b" {
+			t.Fatalf("got %q after an hour", k)
 		}
 	})
 }
