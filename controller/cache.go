@@ -79,7 +79,7 @@ func (c *cache) rows(t *resourcepb.Type, index string, args []any) (iter.Seq[*ro
 
 // indexQuery returns a view of the resources of a type, and what the query of one of its indexes returns. It fails if the index lacks a resource: a
 // reconciler that misses a resource could create it again.
-func (c *cache) indexQuery(t *resourcepb.Type, index string, args []any) (view *replica.View[*entry], k string, isPrefix bool, err error) {
+func (c *cache) indexQuery(t *resourcepb.Type, index string, args []any) (view *replica.View[entry], k string, isPrefix bool, err error) {
 	i, err := c.informerOf(t)
 	if err != nil {
 		return nil, "", false, err

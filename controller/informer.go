@@ -27,7 +27,7 @@ type informer struct {
 	indexes []*Index            // without the id index
 	log     *slog.Logger
 	store   *clientstore.Store
-	copy    *replica.Replica[*entry]
+	copy    *replica.Replica[entry]
 
 	logLength int // changes that the copy keeps for its followers; 0 for the default
 }
@@ -38,7 +38,7 @@ type entry struct {
 	keys []string
 }
 
-type row = replica.Row[*entry]
+type row = replica.Row[entry]
 
 // indexKey returns the key of an index in the tree of all indexes of a type.
 func indexKey(index, k string) string { return index + "\x00" + k }
@@ -49,10 +49,10 @@ func failureKey(index string) string { return "\x00" + index }
 // open opens the copy. It returns when the copy is complete.
 func (i *informer) open(ctx context.Context, client resourcegrpc.ResourceServiceClient) (err error) {
 	i.store = clientstore.New(client, i.typ, i.tenancy)
-	i.copy, err = replica.Open(ctx, i.store, replica.Options[*entry]{
+	i.copy, err = replica.Open(ctx, i.store, replica.Options[entry]{
 		Types:  []storage.UnversionedType{storage.UnversionedTypeFrom(i.typ)},
 		Decode: i.entryOf,
-		Index:  &replica.Index[*entry]{Keys: func(r *row) []string { return r.Value.keys }},
+		Index:  &replica.Index[entry]{Keys: func(r *row) []string { return r.Value.keys }},
 		Uid:    func(r *row) string { return r.Value.res.GetId().GetUid() },
 
 		LogLength: i.logLength,
@@ -73,8 +73,8 @@ func (i *informer) openRetrying(ctx context.Context, client resourcegrpc.Resourc
 	}
 }
 
-func (i *informer) entryOf(res *resourcepb.Resource) *entry {
-	e := &entry{res: res}
+func (i *informer) entryOf(res *resourcepb.Resource) entry {
+	e := entry{res: res}
 	for _, index := range i.indexes {
 		e.keys = append(e.keys, i.keysOf(index, res)...)
 	}

@@ -39,7 +39,7 @@ const (
 )
 
 // run maps changes until ctx ends. follower reads the changes from the start of the controller on.
-func (m *mapping) run(ctx context.Context, follower *replica.Follower[*entry]) {
+func (m *mapping) run(ctx context.Context, follower *replica.Follower[entry]) {
 	for ctx.Err() == nil {
 		m.follow(ctx, follower)
 		follower.Close()
@@ -53,7 +53,7 @@ func (m *mapping) run(ctx context.Context, follower *replica.Follower[*entry]) {
 		// The mapping has fallen behind the log of changes. A state that it has missed matters only to a reconcile that has read it, and that
 		// resource is requested, also if it is gone.
 		m.log.WarnContext(ctx, "fell behind the changes of a type; reconciling everything", "type", typeName(m.informer.typ))
-		var view *replica.View[*entry]
+		var view *replica.View[entry]
 		view, follower = m.informer.copy.BorrowAndFollow()
 		view.Return()
 		m.failedChanges = nil
@@ -62,7 +62,7 @@ func (m *mapping) run(ctx context.Context, follower *replica.Follower[*entry]) {
 }
 
 // follow maps the changes of a follower until it ends.
-func (m *mapping) follow(ctx context.Context, follower *replica.Follower[*entry]) {
+func (m *mapping) follow(ctx context.Context, follower *replica.Follower[entry]) {
 	for {
 		waitCtx, cancel := ctx, context.CancelFunc(func() {})
 		if len(m.failedChanges) > 0 {
@@ -85,7 +85,7 @@ func (m *mapping) follow(ctx context.Context, follower *replica.Follower[*entry]
 }
 
 // statesOf returns the old and the new state of a change.
-func statesOf(c replica.Change[*entry]) (states []*resourcepb.Resource) {
+func statesOf(c replica.Change[entry]) (states []*resourcepb.Resource) {
 	for _, r := range []*row{c.Old, c.New} {
 		if r != nil {
 			states = append(states, r.Value.res)

@@ -39,6 +39,7 @@ func readAt(ctx context.Context, tree *btree.BTreeG[*item], at position, q *driv
 		to = new(lowestKey(q.To))
 	}
 	added, size := 0, 0
+	var v driver.Version // add retains nothing of it
 	visitItems(tree, q.Filter, lowestKey(q.From), to, func(it *item) bool {
 		if err = ctx.Err(); err != nil {
 			return false
@@ -57,7 +58,7 @@ func readAt(ctx context.Context, tree *btree.BTreeG[*item], at position, q *driv
 		} else {
 			size += it.size
 		}
-		err = add(it.version())
+		err = add(it.versionIn(&v))
 		return err == nil
 	})
 	return past, err

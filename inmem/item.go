@@ -60,11 +60,15 @@ func (i *item) stateAt(at position) *item {
 	return i
 }
 
-func (i *item) version() *driver.Version {
-	return &driver.Version{
-		Key: i.key.Bytes(), Version: []byte(i.resource.Version), Resource: i.resource,
+func (i *item) version() *driver.Version { return i.versionIn(&driver.Version{}) }
+
+// versionIn is version in the memory of another version, which is replaced.
+func (i *item) versionIn(v *driver.Version) *driver.Version {
+	*v = driver.Version{
+		Key: i.key.Append(v.Key[:0]), Version: append(v.Version[:0], i.resource.Version...), Resource: i.resource,
 		CreateRevision: int64(i.createPosition), ModRevision: int64(i.at), Writes: i.writes,
 	}
+	return v
 }
 
 // ascend calls visit with the matches, in order, until visit returns false.

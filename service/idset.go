@@ -3,6 +3,7 @@ package service
 import (
 	"hash/maphash"
 
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -18,12 +19,9 @@ func newIDSet() *idSet {
 }
 
 func (s *idSet) hash(id *resourcepb.ID) [2]uint64 {
-	key := make([]byte, 0, 256)
-	// No part of a key contains a NUL.
-	for _, part := range []string{id.GetType().GetGroup(), id.GetType().GetKind(), id.GetTenancy().GetPartition(), id.GetTenancy().GetNamespace(), id.GetName()} {
-		key = append(append(key, part...), 0)
-	}
-	return [2]uint64{maphash.Bytes(s.seeds[0], key), maphash.Bytes(s.seeds[1], key)}
+	var buffer [256]byte
+	k := key.Of(id).Append(buffer[:0])
+	return [2]uint64{maphash.Bytes(s.seeds[0], k), maphash.Bytes(s.seeds[1], k)}
 }
 
 func (s *idSet) add(id *resourcepb.ID) {

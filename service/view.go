@@ -20,6 +20,7 @@ type view struct {
 	tenancy *resourcepb.Tenancy
 
 	callers   map[tenancyKey]registry.Caller // the caller as authenticated for each tenancy; nil if it was rejected
+	last      lastCaller                     // the result of the last look-up in callers, usually the next one too
 	recheckAt time.Time                      // when a stream checks again that the caller may list
 }
 
@@ -62,14 +63,33 @@ func (v *view) authenticate(ctx context.Context) error {
 	if err := v.server.authStatus(ctx, v.t.MayList(c, v.name, v.tenancy)); err != nil {
 		return err
 	}
-	v.callers = map[tenancyKey]registry.Caller{keyOf(v.tenancy): c}
+	v.callers, v.last = map[tenancyKey]registry.Caller{keyOf(v.tenancy): c}, lastCaller{}
 	v.recheckAt = time.Now().Add(v.server.opts.Recheck)
 	return nil
+}
+
+// lastCaller is the caller as authenticated for one tenancy.
+type lastCaller struct {
+	tenancy tenancyKey
+	caller  registry.Caller
+	isKnown bool
 }
 
 // caller returns the caller as authenticated for a tenancy. It returns nil if authentication fails: then nothing of the tenancy is visible.
 func (v *view) caller(ctx context.Context, tenancy *resourcepb.Tenancy) (registry.Caller, error) {
 	key := keyOf(tenancy)
+	if v.last.isKnown && v.last.tenancy == key {
+		return v.last.caller, nil
+	}
+	c, err := v.findCaller(ctx, tenancy, key)
+	if err == nil {
+		v.last = lastCaller{key, c, true}
+	}
+	return c, err
+}
+
+// findCaller is caller without the last result.
+func (v *view) findCaller(ctx context.Context, tenancy *resourcepb.Tenancy, key tenancyKey) (registry.Caller, error) {
 	if c, ok := v.callers[key]; ok {
 		return c, nil
 	}

@@ -51,7 +51,7 @@ type snapshotRows struct {
 // openHistorySnapshot reads the first page.
 func (b *Backend[P]) openHistorySnapshot(ctx context.Context, f *driver.Filter) (driver.Snapshot, P, error) {
 	s := &historySnapshot[P]{b: b, filter: f}
-	page, at, err := s.read(ctx, nil, nil, snapshotPage)
+	page, at, err := s.read(ctx, nil, nil, snapshotPage, nil)
 	if err != nil {
 		return nil, at, err
 	}
@@ -60,8 +60,9 @@ func (b *Backend[P]) openHistorySnapshot(ctx context.Context, f *driver.Filter) 
 	return feed.Expiring(s), at, nil
 }
 
-// read reads a page at a position; if at is nil, it reads the first page at the present position.
-func (s *historySnapshot[P]) read(ctx context.Context, at *P, from []byte, limit int) (*snapshotRows, P, error) {
+// read reads a page at a position; if at is nil, it reads the first page at the present position. It may use the memory of the versions of an
+// earlier page.
+func (s *historySnapshot[P]) read(ctx context.Context, at *P, from []byte, limit int, memory []driver.Version) (*snapshotRows, P, error) {
 	q := driver.HistoryQuery[P]{At: at, Consistency: storage.StrongConsistency, PrecedesWatch: true, RefuseMoved: at == nil, Filter: s.filter, Limit: limit}
 	if at == nil {
 		q.Bytes = firstPageBytes
@@ -71,11 +72,16 @@ func (s *historySnapshot[P]) read(ctx context.Context, at *P, from []byte, limit
 	if from != nil {
 		q.From = from
 	}
-	page := &snapshotRows{}
+	page := &snapshotRows{versions: memory[:0]}
+	var last []byte
 	// Each version is decoded when it is consumed, so a damaged resource ends the watch only after the resources before it.
 	past, err := s.b.historian.ReadAt(ctx, &q, func(v *driver.Version) error {
-		copied := *v
-		copied.Key, copied.Version, copied.Data = bytes.Clone(v.Key), bytes.Clone(v.Version), bytes.Clone(v.Data)
+		last = append(last[:0], v.Key...)
+		copied := driver.Version{Resource: v.Resource}
+		if v.Resource == nil {
+			copied = *v
+			copied.Key, copied.Version, copied.Data = bytes.Clone(v.Key), bytes.Clone(v.Version), bytes.Clone(v.Data)
+		}
 		page.versions = append(page.versions, copied)
 		return nil
 	})
@@ -83,7 +89,7 @@ func (s *historySnapshot[P]) read(ctx context.Context, at *P, from []byte, limit
 		if len(page.versions) == 0 {
 			return nil, past.At, errEmptyPage
 		}
-		page.from = keyAfter(page.versions[len(page.versions)-1].Key)
+		page.from = keyAfter(last)
 	}
 	return page, past.At, err
 }
@@ -100,7 +106,8 @@ func (s *historySnapshot[P]) Next(ctx context.Context) (*resourcepb.Resource, er
 			return nil, io.EOF
 		}
 		from := s.page.from
-		page, err := s.pageRead.Do(ctx, func() (*snapshotRows, error) { return s.readNext(from) })
+		memory := s.page.versions
+		page, err := s.pageRead.Do(ctx, func() (*snapshotRows, error) { return s.readNext(from, memory) })
 		if err != nil {
 			return nil, err
 		}
@@ -114,13 +121,13 @@ func (s *historySnapshot[P]) Next(ctx context.Context) (*resourcepb.Resource, er
 }
 
 // readNext reads a later page. It retries while the database is unreachable.
-func (s *historySnapshot[P]) readNext(from []byte) (page *snapshotRows, err error) {
+func (s *historySnapshot[P]) readNext(from []byte, memory []driver.Version) (page *snapshotRows, err error) {
 	limit := snapshotPage
 	err = s.b.feed.Persist(s.lifetime, nil, func(ctx context.Context) error {
 		ctx, done := s.b.withTimeout(ctx)
 		defer done()
 		var failure error
-		page, _, failure = s.read(ctx, &s.at, from, limit)
+		page, _, failure = s.read(ctx, &s.at, from, limit, memory)
 		limit = max(1, limit/2) // after a failure, a smaller page may arrive in time over a slow link
 		return failure
 	})

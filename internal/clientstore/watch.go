@@ -60,6 +60,7 @@ type watch struct {
 	mu              sync.Mutex
 	stream          grpc.ServerStreamingClient[resourcepb.WatchEvent] // nil before the first one, and after an interruption
 	cancel          context.CancelFunc                                // ends the stream
+	caller          binding                                           // of the stream to the context of Next
 	cursor          string
 	requests        int64 // the number of requested bookmarks
 	wantsBookmark   bool  // the next stream must request a bookmark
@@ -67,6 +68,29 @@ type watch struct {
 	closed          bool
 	fetchedEvent    *resourcepb.WatchEvent // received and not returned
 	isAfterSnapshot bool
+}
+
+// binding ends a stream when the context of a caller ends, also between two calls. It is kept for later calls with the same context, because making
+// it takes longer than receiving an event from a service in the process. The next call resumes a stream that has ended.
+type binding struct {
+	doneCh <-chan struct{} // of the context
+	stop   func() bool     // nil if there is none
+}
+
+// bind ends a stream with ctx.
+func (b *binding) bind(ctx context.Context, cancel context.CancelFunc) {
+	if b.stop == nil || b.doneCh != ctx.Done() {
+		b.free()
+		*b = binding{ctx.Done(), context.AfterFunc(ctx, cancel)}
+	}
+}
+
+// free ends the binding.
+func (b *binding) free() {
+	if b.stop != nil {
+		b.stop()
+		*b = binding{}
+	}
 }
 
 // The pauses between attempts to reopen a stream.
@@ -119,14 +143,14 @@ func (w *watch) open(ctx context.Context) error {
 func (w *watch) fetch(ctx context.Context) error {
 	w.mu.Lock()
 	stream, cancel := w.stream, w.cancel
+	w.caller.bind(ctx, cancel)
 	w.mu.Unlock()
-	stop := context.AfterFunc(ctx, cancel)
-	defer stop()
 	ev, err := stream.Recv()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil {
 		cancel()
+		w.caller.free()
 		w.stream = nil
 		w.wantsBookmark = w.wantsBookmark || w.hasRequest
 		return err
@@ -223,6 +247,7 @@ func (w *watch) Close() {
 	}
 	w.closed = true
 	w.fetchedEvent = nil
+	w.caller.free()
 	close(w.endCh)
 	if w.cancel != nil {
 		w.cancel()

@@ -32,21 +32,35 @@ const (
 func (d *delivery[P]) watchEvent() *resourcepb.WatchEvent {
 	switch d.kind {
 	case inSnapshot:
-		return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_Upsert_{Upsert: &resourcepb.WatchEvent_Upsert{Resource: d.resource}}}
+		return upsertEvent(d.resource)
 	case snapshotEnd:
 		return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_EndOfSnapshot_{EndOfSnapshot: &resourcepb.WatchEvent_EndOfSnapshot{}}}
 	case bookmark:
 		return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_Bookmark_{Bookmark: &resourcepb.WatchEvent_Bookmark{Cursor: d.cursor, Request: d.request}}}
 	}
-	out := &resourcepb.WatchEvent{More: d.more}
-	if d.previous != nil {
-		out.Before = d.previous.Resource
-	}
 	res := codec.Clone(d.event.Resource)
+	out := &resourcepb.WatchEvent{}
 	if d.event.Delete {
 		out.Event = &resourcepb.WatchEvent_Delete_{Delete: &resourcepb.WatchEvent_Delete{Resource: res}}
 	} else {
-		out.Event = &resourcepb.WatchEvent_Upsert_{Upsert: &resourcepb.WatchEvent_Upsert{Resource: res}}
+		out = upsertEvent(res)
+	}
+	out.More = d.more
+	if d.previous != nil {
+		out.Before = d.previous.Resource
 	}
 	return out
+}
+
+// upsertEvent returns the event of a resource, in one allocation.
+func upsertEvent(res *resourcepb.Resource) *resourcepb.WatchEvent {
+	parts := &struct {
+		event  resourcepb.WatchEvent
+		upsert resourcepb.WatchEvent_Upsert_
+		inner  resourcepb.WatchEvent_Upsert
+	}{}
+	parts.inner.Resource = res
+	parts.upsert.Upsert = &parts.inner
+	parts.event.Event = &parts.upsert
+	return &parts.event
 }

@@ -104,16 +104,14 @@ func (w *watch[P]) step(ctx context.Context) (d delivery[P], err error) {
 }
 
 func (w *watch[P]) fromSnapshot(ctx context.Context) (d delivery[P], err error) {
-	ctx, done := w.during(ctx)
-	defer done()
+	ctx = w.joined.join(ctx, w.lifetime)
 	res, err := w.snapshot.Next(ctx)
 	if damaged := (*storage.DamagedError)(nil); errors.As(err, &damaged) && w.skipsDamage(storage.UnversionedTypeFrom(damaged.ID.GetType())) {
 		return d, nil
 	}
 	switch {
 	case errors.Is(err, io.EOF):
-		w.snapshot.Close()
-		w.snapshot = nil
+		w.closeSnapshot()
 		w.mu.Lock()
 		w.start = false
 		w.mu.Unlock()

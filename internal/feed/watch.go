@@ -29,6 +29,7 @@ type watch[P any] struct {
 	err  error // the final error
 
 	snapshot   driver.Snapshot   // not nil while the watch is in its snapshot
+	joined     joinedContext     // of the reads of the snapshot
 	inHistory  bool              // reads from history, not from the log
 	history    driver.History[P] // set while inHistory
 	reading    BackgroundCall[page[P]]
@@ -72,11 +73,31 @@ func (w *watch[P]) SkipDamage(of func(storage.UnversionedType) bool) { w.skips =
 
 func (w *watch[P]) skipsDamage(of storage.UnversionedType) bool { return w.skips != nil && w.skips(of) }
 
-// during returns ctx, which Close also ends.
-func (w *watch[P]) during(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(w.lifetime, cancel)
-	return ctx, func() { stop(); cancel() }
+// joinedContext ends with the context of a caller, and with the lifetime of a watch. It is kept for later calls with the same context, because
+// making it takes longer than reading a resource from memory.
+type joinedContext struct {
+	context.Context                 // nil if there is none
+	doneCh          <-chan struct{} // of the caller's context
+	release         func()
+}
+
+// join returns ctx, which the end of lifetime also ends.
+func (j *joinedContext) join(ctx, lifetime context.Context) context.Context {
+	if j.Context == nil || j.doneCh != ctx.Done() {
+		j.leave()
+		joined, cancel := context.WithCancel(ctx)
+		stop := context.AfterFunc(lifetime, cancel)
+		*j = joinedContext{joined, ctx.Done(), func() { stop(); cancel() }}
+	}
+	return j.Context
+}
+
+// leave frees the context.
+func (j *joinedContext) leave() {
+	if j.Context != nil {
+		j.release()
+		*j = joinedContext{}
+	}
 }
 
 func (w *watch[P]) position() P {
@@ -103,6 +124,11 @@ func (w *watch[P]) finish(err error) {
 	w.mu.Unlock()
 	w.pending, w.heldEvent, w.lastNode, w.joinAt, w.hasPending, w.before = nil, nil, nil, nil, false, nil
 	w.closeHistory()
+	w.closeSnapshot()
+}
+
+func (w *watch[P]) closeSnapshot() {
+	w.joined.leave()
 	if w.snapshot != nil {
 		w.snapshot.Close()
 		w.snapshot = nil

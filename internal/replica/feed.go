@@ -79,6 +79,7 @@ func (f *feed[V]) hasType(res *resourcepb.Resource) bool {
 
 // prime fills the rows with the snapshot of the first watch, row by row.
 func (f *feed[V]) prime(ctx context.Context, w storage.Watch) error {
+	previous := &Row[V]{}
 	for {
 		ev, err := w.Next(ctx)
 		switch {
@@ -88,8 +89,8 @@ func (f *feed[V]) prime(ctx context.Context, w storage.Watch) error {
 			f.cursor = w.Cursor()
 			return nil
 		case f.hasType(ev.GetUpsert().GetResource()):
-			row := f.makeRow(ev.GetUpsert().GetResource())
-			f.set(row.Key, row)
+			previous = f.makeRow(ev.GetUpsert().GetResource(), previous)
+			f.rows.load(previous) // no View exists yet
 		}
 	}
 }
@@ -184,7 +185,7 @@ func (f *feed[V]) changeOf(ev *resourcepb.WatchEvent) (c change[V], ok bool) {
 	}
 	row := f.rowOf(res)
 	if row == nil {
-		row = f.makeRow(res)
+		row = f.makeRow(res, nil)
 	}
 	return change[V]{key: row.Key, version: row.Version, after: row}, true
 }
@@ -223,7 +224,7 @@ func (f *feed[V]) relistFrom(ctx context.Context, w storage.Watch, began int64) 
 		}
 		row := current.Get(key.Of(res.GetId()))
 		if row == nil || row.Version != res.GetVersion() {
-			row = f.makeRow(res)
+			row = f.makeRow(res, row)
 		}
 		listed[row.Key] = row
 	}

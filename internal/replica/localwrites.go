@@ -14,8 +14,8 @@ import (
 // localWrites are the writes of this program that the watch has yet to confirm; see the package comment for their states.
 type localWrites[V any] struct {
 	*state[V]
-	uid                func(*Row[V]) string               // of Options
-	makeRow            func(*resourcepb.Resource) *Row[V] // decodes a resource
+	uid                func(*Row[V]) string                        // of Options
+	makeRow            func(*resourcepb.Resource, *Row[V]) *Row[V] // decodes a resource; see rowFrom
 	backend            storage.Backend
 	verify             func()                     // verifies the writes in the background, without bookmarks
 	sentWrites         map[key.Key][]*Writing[V]  // by the keys they change
@@ -58,7 +58,7 @@ func (l *localWrites[V]) Begin(keys []key.Key) *Writing[V] {
 func (w *Writing[V]) End(written, deleted []*resourcepb.Resource) (unsure []key.Key) {
 	rows := make([]*Row[V], len(written))
 	for i, res := range written {
-		rows[i] = w.local.makeRow(res)
+		rows[i] = w.local.makeRow(res, nil)
 	}
 	return w.EndWith(rows, deleted)
 }

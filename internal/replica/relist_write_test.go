@@ -23,7 +23,7 @@ func TestWriteIncludedInRelist(t *testing.T) {
 	w = r.Begin([]key.Key{k})
 	second := fixture.Write(t, b, first)
 	r.mu.Lock()
-	r.adopt(map[key.Key]*Row[string]{k: r.makeRow(second)}, r.acknowledgedWrites[k].barrierNumber)
+	r.adopt(map[key.Key]*Row[string]{k: r.makeRow(second, nil)}, r.acknowledgedWrites[k].barrierNumber)
 	r.mu.Unlock()
 	if unsure := w.End([]*resourcepb.Resource{second}, nil); len(unsure) > 0 {
 		t.Errorf("the copy is unsure about %v", unsure)

@@ -47,7 +47,7 @@ func Open[V any](ctx context.Context, backend storage.Backend, opts Options[V]) 
 	s.views = views[V]{mu: &s.mu, rows: &s.rows, log: &s.log}
 	r := &Replica[V]{feed: feed[V]{types: slices.Clone(opts.Types), endCh: make(chan struct{}), localWrites: &localWrites[V]{
 		state: s, backend: backend, uid: opts.Uid,
-		makeRow:    func(res *resourcepb.Resource) *Row[V] { return rowFrom(res, opts.Decode) },
+		makeRow:    func(res *resourcepb.Resource, like *Row[V]) *Row[V] { return rowFrom(res, like, opts.Decode) },
 		sentWrites: map[key.Key][]*Writing[V]{}, acknowledgedWrites: map[key.Key]*localWrite[V]{}, deletedWrites: map[key.Key]*localWrite[V]{},
 	}}}
 	for _, t := range r.types {
@@ -81,15 +81,28 @@ func checkType(t storage.UnversionedType) error {
 	return err
 }
 
-// rowFrom returns the row of a resource. The row's key and version do not share memory with the resource, whose texts may be parts of a larger one.
-func rowFrom[V any](res *resourcepb.Resource, decode func(*resourcepb.Resource) V) *Row[V] {
+// rowFrom returns the row of a resource. The row's key and version do not share memory with the resource, whose texts may be parts of a larger one. They
+// share it with another row where they are equal to the texts of that row, nil for none.
+func rowFrom[V any](res *resourcepb.Resource, like *Row[V], decode func(*resourcepb.Resource) V) *Row[V] {
 	k := key.Of(res.GetId())
-	k = key.Key{Group: intern(k.Group), Kind: intern(k.Kind), Partition: intern(k.Partition), Namespace: intern(k.Namespace), Name: strings.Clone(k.Name)}
+	var shared key.Key
+	if like != nil {
+		shared = like.Key
+	}
+	k = key.Key{
+		Group: intern(k.Group, shared.Group), Kind: intern(k.Kind, shared.Kind),
+		Partition: intern(k.Partition, shared.Partition), Namespace: intern(k.Namespace, shared.Namespace), Name: strings.Clone(k.Name),
+	}
 	return &Row[V]{Key: k, Version: strings.Clone(res.GetVersion()), Weight: Weight(res), Value: decode(res)}
 }
 
-// intern returns a text that equal texts of other rows share.
-func intern(s string) string { return unique.Make(s).Value() }
+// intern returns a text that equal texts of other rows share. like is such a text, and saves the look-up.
+func intern(s, like string) string {
+	if s == like {
+		return like
+	}
+	return unique.Make(s).Value()
+}
 
 // Close ends the replica and its followers.
 func (r *Replica[V]) Close() {

@@ -80,6 +80,22 @@ func (r *rows[V]) set(k key.Key, row *Row[V]) {
 	}
 }
 
+// load is set for a new row, which is usually behind all others in key order.
+func (r *rows[V]) load(row *Row[V]) {
+	if last, exists := r.trees.rows.Max(); exists && !last.Key.Before(&row.Key) {
+		r.set(row.Key, row)
+		return
+	}
+	r.trees.rows.Load(row)
+	if r.index != nil {
+		r.trees.addToIndex(row, r.index.Keys(row))
+	}
+	r.byHash.set(&row.Key, row)
+	if r.size != nil {
+		r.bytes += int64(rowCost + r.size(row))
+	}
+}
+
 // trees holds rows by key and by index key.
 type trees[V any] struct {
 	rows  *btree.BTreeG[*Row[V]]
@@ -136,10 +152,15 @@ func (t *trees[V]) set(k key.Key, row *Row[V], index *Index[V]) (old *Row[V]) {
 			t.index.Delete(indexedRow[V]{at, old})
 		}
 	}
-	for _, at := range after {
+	t.addToIndex(row, after)
+	return old
+}
+
+// addToIndex adds a row under its index keys.
+func (t *trees[V]) addToIndex(row *Row[V], keys []string) {
+	for _, at := range keys {
 		t.index.Set(indexedRow[V]{at, row})
 	}
-	return old
 }
 
 // byHash finds rows by the hash of their keys. It needs one memory access, where a tree of 100,000 rows needs seventeen at distant
