@@ -55,7 +55,8 @@ func (i *informer) open(ctx context.Context, client resourcegrpc.ResourceService
 		Index:  &replica.Index[entry]{Keys: func(r *row) []string { return r.Value.keys }},
 		Uid:    func(r *row) string { return r.Value.res.GetId().GetUid() },
 
-		LogLength: i.logLength,
+		KeepsResources: true,
+		LogLength:      i.logLength,
 	})
 	return err
 }

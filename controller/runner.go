@@ -161,12 +161,12 @@ func (r *runner) serve(ctx context.Context, number int, tenure *lease.Tenure, yi
 		return nil
 	}
 	r.setTask(number, t)
-	t.enqueueAll(r.owns(number))
 	working := make(chan struct{})
 	go func() {
 		t.work(workCtx)
 		close(working)
 	}()
+	t.enqueueAll(r.owns(number))
 	select {
 	case <-ctx.Done():
 	case <-yieldCh:

@@ -19,6 +19,8 @@ type Options[V any] struct {
 	Types []storage.UnversionedType
 	// Decode returns the value of a row from a resource. It owns the resource.
 	Decode func(*resourcepb.Resource) V
+	// KeepsResources reports that the values keep the texts of their resources in memory. Rows then share them instead of copying them.
+	KeepsResources bool
 	// Index orders the rows; nil for none.
 	Index *Index[V]
 	// Uid returns the uid of the resource of a row. With it, the replica ignores deletions with another uid, which succeed without an effect. Nil if
@@ -47,7 +49,7 @@ func Open[V any](ctx context.Context, backend storage.Backend, opts Options[V]) 
 	s.views = views[V]{mu: &s.mu, rows: &s.rows, log: &s.log}
 	r := &Replica[V]{feed: feed[V]{types: slices.Clone(opts.Types), endCh: make(chan struct{}), localWrites: &localWrites[V]{
 		state: s, backend: backend, uid: opts.Uid,
-		makeRow:    func(res *resourcepb.Resource, like *Row[V]) *Row[V] { return rowFrom(res, like, opts.Decode) },
+		makeRow:    func(res *resourcepb.Resource, like *Row[V]) *Row[V] { return opts.rowFrom(res, like) },
 		sentWrites: map[key.Key][]*Writing[V]{}, acknowledgedWrites: map[key.Key]*localWrite[V]{}, deletedWrites: map[key.Key]*localWrite[V]{},
 	}}}
 	for _, t := range r.types {
@@ -81,19 +83,22 @@ func checkType(t storage.UnversionedType) error {
 	return err
 }
 
-// rowFrom returns the row of a resource. The row's key and version do not share memory with the resource, whose texts may be parts of a larger one. They
-// share it with another row where they are equal to the texts of that row, nil for none.
-func rowFrom[V any](res *resourcepb.Resource, like *Row[V], decode func(*resourcepb.Resource) V) *Row[V] {
-	k := key.Of(res.GetId())
-	var shared key.Key
-	if like != nil {
-		shared = like.Key
+// rowFrom returns the row of a resource. Unless the options permit it, the row's key and version do not share memory with the resource, whose texts
+// may be parts of a larger one. They share it with like, another row or nil, if their texts are equal.
+func (o *Options[V]) rowFrom(res *resourcepb.Resource, like *Row[V]) *Row[V] {
+	k, version := key.Of(res.GetId()), res.GetVersion()
+	if !o.KeepsResources {
+		var shared key.Key
+		if like != nil {
+			shared = like.Key
+		}
+		k = key.Key{
+			Group: intern(k.Group, shared.Group), Kind: intern(k.Kind, shared.Kind),
+			Partition: intern(k.Partition, shared.Partition), Namespace: intern(k.Namespace, shared.Namespace), Name: strings.Clone(k.Name),
+		}
+		version = strings.Clone(version)
 	}
-	k = key.Key{
-		Group: intern(k.Group, shared.Group), Kind: intern(k.Kind, shared.Kind),
-		Partition: intern(k.Partition, shared.Partition), Namespace: intern(k.Namespace, shared.Namespace), Name: strings.Clone(k.Name),
-	}
-	return &Row[V]{Key: k, Version: strings.Clone(res.GetVersion()), Weight: Weight(res), Value: decode(res)}
+	return &Row[V]{Key: k, Version: version, Weight: Weight(res), Value: o.Decode(res)}
 }
 
 // intern returns a text that equal texts of other rows share. like is such a text, and saves the look-up.
