@@ -10,7 +10,7 @@ import (
 // resourceHandler adds the name of a resource to records. It formats the name when a record is handled, because most reconciles log nothing.
 type resourceHandler struct {
 	slog.Handler
-	key key.Key
+	key *key.Key
 }
 
 // named returns the handler with the name.

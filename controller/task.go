@@ -65,7 +65,8 @@ func (t *task) initialize(ctx context.Context) {
 // enqueueAll queues all managed resources with low priority, and the delayed keys, whose resources may be deleted.
 func (t *task) enqueueAll(owns func(key.Key) bool) {
 	t.queue.AddDelayed()
-	t.queue.AddAllLow(func(yield func(managedName) bool) {
+	count := t.managedInformer.copy.Stats().Rows / max(1, t.controller.placement.shards)
+	t.queue.AddAllLow(count, func(yield func(managedName) bool) {
 		for r := range t.managedInformer.all() {
 			if owns(r.Key) && !yield(nameOf(r.Key)) {
 				return
@@ -104,10 +105,8 @@ func (t *task) work(ctx context.Context) {
 // reconcile reconciles a resource once.
 func (t *task) reconcile(ctx context.Context, k key.Key) queue.Outcome {
 	began := time.Now()
-	c := &call{
-		ctx:    callContext{parent: ctx, deadline: began.Add(t.controller.timeout)},
-		client: t.newClient(k), log: resourceHandler{t.log.Handler(), k},
-	}
+	c := &call{ctx: callContext{parent: ctx, deadline: began.Add(t.controller.timeout)}, client: t.newClient(k)}
+	c.log = resourceHandler{t.log.Handler(), &c.client.cause}
 	defer c.ctx.end()
 	err := t.uncertain.resolve(&c.ctx, k)
 	exists := false
@@ -143,11 +142,12 @@ func (t *task) outcome(err error, exists bool) (queue.Outcome, result) {
 	if exists {
 		forced = queue.Outcome{After: t.controller.forceEvery - rand.N(t.controller.forceEvery/5+1), Low: true}
 	}
+	if err == nil {
+		return forced, resultOK
+	}
 	var again requeue
 	var end terminal
 	switch {
-	case err == nil:
-		return forced, resultOK
 	case errors.As(err, &again):
 		return queue.Outcome{After: again.after}, resultRequeue
 	case errors.As(err, &end):

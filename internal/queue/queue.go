@@ -59,8 +59,9 @@ func (q *Queue[K]) Add(k K) { q.add([]K{k}, false) }
 // AddLow makes a key ready with low priority. It does not lower the priority of a ready key.
 func (q *Queue[K]) AddLow(k K) { q.add([]K{k}, true) }
 
-// AddAllLow is AddLow for a sequence of keys. It takes the lock once for several keys.
-func (q *Queue[K]) AddAllLow(keys iter.Seq[K]) {
+// AddAllLow is AddLow for a sequence of keys. It takes the lock once for several keys. count is their expected number.
+func (q *Queue[K]) AddAllLow(count int, keys iter.Seq[K]) {
+	q.reserve(count)
 	batch := make([]K, 0, addBatch)
 	for k := range keys {
 		if batch = append(batch, k); len(batch) == addBatch {
@@ -69,6 +70,17 @@ func (q *Queue[K]) AddAllLow(keys iter.Seq[K]) {
 		}
 	}
 	q.add(batch, true)
+}
+
+// reserve allocates memory for a number of keys, which an empty queue is about to get: each may be delayed later.
+func (q *Queue[K]) reserve(count int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.items) == 0 {
+		q.items = make(map[K]*item[K], count)
+		q.low.entries = slices.Grow(q.low.entries, count)
+		q.delays = slices.Grow(q.delays, count)
+	}
 }
 
 // addBatch is the number of keys that AddAllLow adds at once.
