@@ -19,7 +19,7 @@ const Domain = "ashlar.dev"
 const casFailureText = "CAS operation failed because the given version doesn't match what is stored"
 
 // storeErrors maps errors of a store to status errors; the first match wins. Clients of the compatible API compare the
-// texts of the first three, so these must not change.
+// texts of ErrNotFound, ErrCASFailure and ErrWrongUid, so these must not change.
 var storeErrors = []struct {
 	err    error
 	code   codes.Code
@@ -27,6 +27,8 @@ var storeErrors = []struct {
 	text   string // "" for the text of the error itself
 	logged bool   // the error has details of the database that callers do not get
 }{
+	// First, because the error of a call with an unknown outcome may contain that of one of its attempts.
+	{storage.ErrInconsistent, codes.Unavailable, "INCONSISTENT", storage.ErrInconsistent.Error(), true},
 	{storage.ErrNotFound, codes.NotFound, "NOT_FOUND", "resource not found", false},
 	{storage.ErrCASFailure, codes.Aborted, "CAS_FAILURE", casFailureText, false},
 	{storage.ErrWrongUid, codes.FailedPrecondition, "WRONG_UID", "write failed because the given uid doesn't match what is stored", false},
@@ -40,7 +42,6 @@ var storeErrors = []struct {
 	{storage.ErrCompacted, codes.OutOfRange, "COMPACTED", storage.ErrCompacted.Error(), false},
 	{storage.ErrFutureRevision, codes.OutOfRange, "FUTURE_REVISION", storage.ErrFutureRevision.Error(), false},
 	{storage.ErrWatchClosed, codes.Aborted, "WATCH_CLOSED", storage.ErrWatchClosed.Error(), true},
-	{storage.ErrInconsistent, codes.Unavailable, "INCONSISTENT", storage.ErrInconsistent.Error(), true},
 }
 
 // errDraining ends the streams of a server that drains.
@@ -79,11 +80,6 @@ func (s *Server) toStatus(ctx context.Context, operation string, err error) erro
 	}
 	for _, e := range storeErrors {
 		if errors.Is(err, e.err) {
-			if e.err == storage.ErrMoved || e.err == storage.ErrFenced {
-				if errors.Is(err, storage.ErrInconsistent) {
-					continue // the answer to an earlier attempt was lost: nothing proves that nothing was changed
-				}
-			}
 			text := e.text
 			if text == "" {
 				text = err.Error()

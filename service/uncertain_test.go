@@ -27,11 +27,11 @@ func (u uncertain) WriteCAS(context.Context, *resourcepb.Resource) (*resourcepb.
 	return nil, fmt.Errorf("%w: %w", storage.ErrInconsistent, u.err)
 }
 
-// A write whose outcome is unknown stays unknown if the store was fenced or moved before the outcome could be read.
-func TestUncertainWriteOfMovedStore(t *testing.T) {
+// A write whose outcome is unknown stays unknown, whatever error an attempt of it had.
+func TestUncertainWrite(t *testing.T) {
 	t.Parallel()
 	store := inmem.New(nil)
-	for _, err := range []error{storage.ErrFenced, &storage.MovedError{Target: "elsewhere"}} {
+	for _, err := range []error{storage.ErrFenced, &storage.MovedError{Target: "elsewhere"}, storage.ErrCASFailure, storage.ErrTooLarge} {
 		data, e := anypb.New(&emptypb.Empty{})
 		if e != nil {
 			t.Fatal(e)
