@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -371,6 +373,12 @@ func TestStoredInServedVersion(t *testing.T) {
 	if _, err := w.store.Read(w.ctx, storage.StrongConsistency, res.GetId()); !errors.Is(err, storage.ErrNotFound) {
 		t.Errorf("after the last finalizer was removed: %v, expected ErrNotFound", err)
 	}
+	store(w.ctx, t, w.store, &resourcepb.Resource{
+		Id: route("marked", "v1", `{}`).GetId(), Data: old.GetData(), Metadata: map[string]string{"finalizers": "f"},
+	}, "default", "v1")
+	marked := w.read("marked", "v1")
+	marked.Metadata["deletionTimestamp"] = "2026-01-02T03:04:05Z"
+	w.write(marked) // the mark is the only change, although the stored version changes, too
 	for _, seen := range hookSaw {
 		if seen != "v2" && seen != "v2map[address:map[host:a]]" {
 			t.Errorf("a hook saw %s, expected the stored version", seen)
@@ -481,12 +489,96 @@ func TestOwnersOfTwoVersions(t *testing.T) {
 	}
 	child.Metadata = map[string]string{"a": "b"}
 	w.write(child)
+	early := route("early", "v2", `{"address": {"host": "e"}}`)
+	early.Owner = proto.CloneOf(owner.GetId())
+	early.Owner.Type = routeType("v1")
+	store(w.ctx, t, w.store, early, "default", "v2")
+	for _, version := range []string{"v1", "v2"} {
+		early = w.read("early", "v2")
+		early.Owner.Type = routeType(version)
+		w.write(early) // its owner is the same
+	}
+	if _, err := w.client.Delete(w.ctx, &resourcepb.DeleteRequest{Id: early.GetId()}); err != nil {
+		t.Fatal(err)
+	}
 	for _, version := range []string{"v1", "v2"} {
 		id := proto.CloneOf(owner.GetId())
 		id.Type = routeType(version)
 		owned, err := w.client.ListByOwner(w.ctx, &resourcepb.ListByOwnerRequest{Owner: id})
 		if err != nil || len(owned.GetResources()) != 1 || content(owned.GetResources()[0]) != "v2map[address:map[host:c]]" {
 			t.Errorf("owned by the owner as %s: %v, %v", version, owned, err)
+		}
+	}
+}
+
+// A watch of selected changes has each change in the version of the first entry that selects it, whatever the versions of the others.
+func TestSelectedChangesOfTwoVersions(t *testing.T) {
+	t.Parallel()
+	w := newRouteWorld(t, registry.Type{})
+	old := store(w.ctx, t, w.store, route("a", "v1", `{"host": "a"}`), "default", "v1")
+	named := func(name string) *resourcepb.Selector {
+		return &resourcepb.Selector{By: &resourcepb.Selector_Name{Name: name}}
+	}
+	selected, err := w.server.History().WatchStore(w.ctx, &resourcepb.WatchStoreRequest{Snapshot: true, Entries: []*resourcepb.WatchEntry{
+		{Type: routeType("v1"), Selector: named("a")}, {Type: routeType("v2")},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.write(route("b", "v1", `{"host": "b"}`))
+	w.write(route("a", "v2", `{"address": {"host": "c"}}`))
+	if _, err := w.client.Delete(w.ctx, &resourcepb.DeleteRequest{Id: old.GetId()}); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, ev := range drain(t, selected, func(ev *resourcepb.StoreEvent) bool { return ev.GetAction() == resourcepb.Action_ACTION_DELETE }) {
+		for _, res := range []*resourcepb.Resource{ev.GetNow(), ev.GetBefore()} {
+			if res != nil {
+				got = append(got, content(res))
+			}
+		}
+	}
+	want := []string{"v1map[host:a]", "v2map[address:map[host:b]]", "v1map[host:c]", "v1map[host:a]", "v1map[host:c]"}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("the selected changes are %v, expected %v", got, want)
+	}
+}
+
+// Streams of two versions get the same changes, each in its version, over a connection as well.
+func TestStreamsOfTwoVersions(t *testing.T) {
+	t.Parallel()
+	w := newRouteWorld(t, registry.Type{})
+	l, err := (&net.ListenConfig{}).Listen(w.ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listening := grpc.NewServer()
+	w.server.Register(listening)
+	go func() { _ = listening.Serve(l) }() // it ends when it is stopped
+	t.Cleanup(listening.Stop)
+	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	streams := map[string]resourcegrpc.ResourceService_WatchListClient{}
+	for _, version := range []string{"v1", "v2", "*"} {
+		if streams[version], err = resourcegrpc.NewResourceServiceClient(conn).WatchList(w.ctx, &resourcepb.WatchListRequest{Type: routeType(version)}); err != nil {
+			t.Fatal(err)
+		}
+		drain(t, streams[version], func(ev *resourcepb.WatchEvent) bool { return ev.GetEndOfSnapshot() != nil })
+	}
+	store(w.ctx, t, w.store, route("a", "v1", `{"host": "a"}`), "default", "v1")
+	w.write(route("b", "v2", `{"address": {"host": "b"}}`))
+	for version, want := range map[string][]string{
+		"v1": {"v1map[host:a]", "v1map[host:b]"},
+		"v2": {"v2map[address:map[host:a]]", "v2map[address:map[host:b]]"},
+		"*":  {"v1map[host:a]", "v2map[address:map[host:b]]"},
+	} {
+		for _, want := range want {
+			if ev, err := streams[version].Recv(); err != nil || content(ev.GetUpsert().GetResource()) != want {
+				t.Errorf("the stream of %s has %v (%v), expected %s", version, ev, err, want)
+			}
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // stream is one WatchList call: the events of a watch of the store that are visible to the caller. It must not be used concurrently.
@@ -293,7 +294,7 @@ func (st *stream) deletion(ev *resourcepb.WatchEvent, res *resourcepb.Resource) 
 	st.foreignIDs.remove(res.GetId())
 	switch {
 	case visible:
-		ev.GetDelete().Resource = st.shownOrID(res)
+		ev.GetDelete().Resource = st.shownOrID(st.t, res)
 		return ev, st.hideBefore(ev)
 	case shown:
 		return st.leaveEvent(ev, res.GetId())
@@ -346,8 +347,10 @@ func (st *stream) leavesView(res *resourcepb.Resource) (bool, error) {
 // leaveEvent is the event of a resource that left the caller's view. It has only an id, in the requested group version: the stored one is not
 // disclosed.
 func (st *stream) leaveEvent(ev *resourcepb.WatchEvent, id *resourcepb.ID) (*resourcepb.WatchEvent, error) {
+	id = proto.CloneOf(id)
+	id.Type.GroupVersion = st.name.GetGroupVersion()
 	end := &resourcepb.WatchEvent{Before: ev.GetBefore(), Event: &resourcepb.WatchEvent_Delete_{Delete: &resourcepb.WatchEvent_Delete{
-		Resource: &resourcepb.Resource{Id: st.idAsRequested(id)},
+		Resource: &resourcepb.Resource{Id: id},
 	}}}
 	return end, st.hideBefore(end)
 }
@@ -365,26 +368,21 @@ func (st *stream) hideBefore(ev *resourcepb.WatchEvent) error {
 		ev.Before = nil
 		return nil
 	}
-	ev.Before = st.shownOrID(ev.GetBefore())
+	ev.Before = st.shownOrID(st.t, ev.GetBefore())
 	return nil
 }
 
-// shownOrID returns a past state of a resource in the requested group version, or the id alone if it cannot be converted: an error would end the stream,
+// shownOrID returns a past state of a resource as type t, or the id alone if it cannot be converted: an error would end the stream,
 // and each stream that resumes there, because of a state that is past.
-func (st *stream) shownOrID(res *resourcepb.Resource) *resourcepb.Resource {
-	shown, err := st.t.FromStored(res)
+func (st *stream) shownOrID(t *registry.Type, res *resourcepb.Resource) *resourcepb.Resource {
+	shown, err := t.FromStored(res)
 	if err != nil {
 		st.server.opts.Logger.WarnContext(st.ctx, "a watch sends the id alone of a past state", "error", err)
-		return &resourcepb.Resource{Id: st.idAsRequested(res.GetId())}
+		id := proto.CloneOf(res.GetId())
+		id.Type = proto.CloneOf(t.Type)
+		return &resourcepb.Resource{Id: id}
 	}
 	return shown
-}
-
-// idAsRequested returns an id in the requested group version.
-func (st *stream) idAsRequested(id *resourcepb.ID) *resourcepb.ID {
-	id = proto.CloneOf(id)
-	id.Type.GroupVersion = st.name.GetGroupVersion()
-	return id
 }
 
 // send sends messages from next until next or the client fails.

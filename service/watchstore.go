@@ -12,10 +12,13 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // WatchStore sends the changes that the entries of a request select, each with its action, the state before it and whether its commit
 // continues. The stream has no end. Visibility is the same as in WatchList of the same types, and the stream ends with the same errors.
+//
+// An event has the group version of the first entry that selects it.
 //
 // It fails with Unimplemented if the store keeps no history, which provides the state before. Without a cursor it reads the store once, even
 // if the request wants no snapshot.
@@ -36,6 +39,7 @@ func (s *Server) WatchStore(req *resourcepb.WatchStoreRequest, out grpc.ServerSt
 type storeWatch struct {
 	*stream
 	request       *resourcepb.WatchStoreRequest
+	types         []*registry.Type         // of the entries
 	pendingCommit []*resourcepb.StoreEvent // selected events of a commit that may continue
 	ready         []*resourcepb.StoreEvent
 }
@@ -56,8 +60,10 @@ func (s *Server) watchStore(ctx context.Context, req *resourcepb.WatchStoreReque
 	case req.GetSnapshot() && req.GetCursor() != "":
 		return nil, invalid("snapshot invalid: a watch from a cursor has none")
 	}
+	types := make([]*registry.Type, len(req.GetEntries()))
 	for i, e := range req.GetEntries() {
-		if err := s.checkEntry(ctx, e, cmp.Or(req.GetTenancy(), wildcardTenancy())); err != nil {
+		var err error
+		if types[i], err = s.checkEntry(ctx, e, cmp.Or(req.GetTenancy(), wildcardTenancy())); err != nil {
 			if status.Code(err) == codes.InvalidArgument {
 				return nil, invalid("entries[%d]: %s", i, status.Convert(err).Message())
 			}
@@ -71,27 +77,30 @@ func (s *Server) watchStore(ctx context.Context, req *resourcepb.WatchStoreReque
 	if err != nil {
 		return nil, err
 	}
-	return &storeWatch{stream: st, request: req}, nil
+	return &storeWatch{stream: st, request: req, types: types}, nil
 }
 
-// checkEntry checks an entry of a request and that the caller may list its type.
-func (s *Server) checkEntry(ctx context.Context, e *resourcepb.WatchEntry, tenancy *resourcepb.Tenancy) error {
+// checkEntry checks an entry of a request and that the caller may list its type, and returns the type.
+func (s *Server) checkEntry(ctx context.Context, e *resourcepb.WatchEntry, tenancy *resourcepb.Tenancy) (*registry.Type, error) {
 	if n := len(e.GetActions()); n > maxActions {
-		return invalid("actions invalid: there are %d, expected each once at most", n)
+		return nil, invalid("actions invalid: there are %d, expected each once at most", n)
 	}
 	for _, a := range e.GetActions() {
 		if a < resourcepb.Action_ACTION_CREATE || a > resourcepb.Action_ACTION_DELETE {
-			return invalid("actions invalid: expected ACTION_CREATE, ACTION_UPDATE or ACTION_DELETE, got %v", a)
+			return nil, invalid("actions invalid: expected ACTION_CREATE, ACTION_UPDATE or ACTION_DELETE, got %v", a)
 		}
 	}
 	if e.GetSelector() != nil {
 		remaining := maxSelectors
 		if err := checkSelector(e.GetSelector(), maxSelectorDepth, &remaining); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	_, err := s.openView(ctx, e.GetType(), tenancy, "")
-	return err
+	v, err := s.openView(ctx, e.GetType(), tenancy, "")
+	if err != nil {
+		return nil, err
+	}
+	return v.t, nil
 }
 
 // coveringType returns a type name that selects the types of all entries, and perhaps more.
@@ -119,30 +128,37 @@ func (w *storeWatch) next() (*resourcepb.StoreEvent, error) {
 		if err != nil {
 			return nil, err
 		}
-		w.convert(ev)
+		if err := w.add(ev); err != nil {
+			return nil, w.toStatus(err)
+		}
 	}
 	first := w.ready[0]
 	w.ready = w.ready[1:]
 	return first, nil
 }
 
-// convert appends the store events of a stream event to ready. Selected events are held back until the end of their commit, because only the
+// add appends the store events of a stream event to ready. Selected events are held back until the end of their commit, because only the
 // last one has a cursor and no More.
-func (w *storeWatch) convert(ev *resourcepb.WatchEvent) {
+func (w *storeWatch) add(ev *resourcepb.WatchEvent) error {
 	switch {
 	case ev.GetEndOfSnapshot() != nil:
 		w.ready = append(w.ready, &resourcepb.StoreEvent{Action: resourcepb.Action_ACTION_START, Cursor: w.watch.Cursor()})
-		return
+		return nil
 	case ev.GetBookmark() != nil:
 		w.ready = append(w.ready, &resourcepb.StoreEvent{Action: resourcepb.Action_ACTION_PROGRESS, Cursor: w.watch.Cursor()})
-		return
+		return nil
 	}
 	e := storeEvent(ev, w.live)
-	if w.selects(e) {
+	if t := w.selectingType(e); t != nil {
+		var err error
+		if e.Now, err = t.FromStored(e.GetNow()); err != nil {
+			return err
+		}
+		e.Before = w.shownOrID(t, e.GetBefore())
 		w.pendingCommit = append(w.pendingCommit, e)
 	}
 	if ev.GetMore() || len(w.pendingCommit) == 0 {
-		return
+		return nil
 	}
 	last := len(w.pendingCommit) - 1
 	for _, e := range w.pendingCommit[:last] {
@@ -150,6 +166,7 @@ func (w *storeWatch) convert(ev *resourcepb.WatchEvent) {
 	}
 	w.pendingCommit[last].Cursor = ev.GetCursor()
 	w.ready, w.pendingCommit = append(w.ready, w.pendingCommit...), nil
+	return nil
 }
 
 // storeEvent converts a change of a stream. live reports whether the snapshot has ended.
@@ -168,17 +185,17 @@ func storeEvent(ev *resourcepb.WatchEvent, live bool) *resourcepb.StoreEvent {
 	return &resourcepb.StoreEvent{Action: resourcepb.Action_ACTION_UPDATE, Now: now, Before: ev.GetBefore()}
 }
 
-// selects reports whether an entry of the request selects an event.
-func (w *storeWatch) selects(ev *resourcepb.StoreEvent) bool {
+// selectingType returns the type of the first entry of the request that selects an event, nil if there is none.
+func (w *storeWatch) selectingType(ev *resourcepb.StoreEvent) *registry.Type {
 	if ev.GetAction() == resourcepb.Action_ACTION_EXISTS && !w.request.GetSnapshot() {
-		return false
+		return nil
 	}
-	for _, e := range w.request.GetEntries() {
-		if actionSelected(e.GetActions(), ev.GetAction()) && (entrySelects(e, ev.GetNow()) || entrySelects(e, ev.GetBefore())) {
-			return true
+	for i, e := range w.request.GetEntries() {
+		if actionSelected(e.GetActions(), ev.GetAction()) && (entrySelects(e, w.types[i], ev.GetNow()) || entrySelects(e, w.types[i], ev.GetBefore())) {
+			return w.types[i]
 		}
 	}
-	return false
+	return nil
 }
 
 // actionSelected reports whether the actions of an entry select an action.
@@ -186,8 +203,8 @@ func actionSelected(actions []resourcepb.Action, a resourcepb.Action) bool {
 	return len(actions) == 0 || a == resourcepb.Action_ACTION_EXISTS || slices.Contains(actions, a)
 }
 
-// entrySelects reports whether an entry selects a resource, whatever the action.
-func entrySelects(e *resourcepb.WatchEntry, res *resourcepb.Resource) bool {
+// entrySelects reports whether an entry of type t selects a resource, whatever the action.
+func entrySelects(e *resourcepb.WatchEntry, t *registry.Type, res *resourcepb.Resource) bool {
 	if res == nil {
 		return false
 	}
@@ -195,7 +212,7 @@ func entrySelects(e *resourcepb.WatchEntry, res *resourcepb.Resource) bool {
 	// selects the event.
 	left, name, typ := idOnly(res), e.GetType(), res.GetId().GetType()
 	if anyType(name) && !matchesType(name, typ) ||
-		!anyType(name) && (storage.UnversionedTypeFrom(name) != storage.UnversionedTypeFrom(typ) || !left && !matchesType(name, typ)) {
+		!anyType(name) && (storage.UnversionedTypeFrom(name) != storage.UnversionedTypeFrom(typ) || !left && !matchesType(name, typ) && !t.Converts(typ)) {
 		return false
 	}
 	return e.GetSelector() == nil || left || mayMatch(e.GetSelector(), res)

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,12 +22,13 @@ import (
 
 // Backend is a storage backend that calls a resource service.
 type Backend struct {
-	conn     *grpc.ClientConn
+	conn     *grpc.ClientConn // nil for a server in the same process
 	service  resourcegrpc.ResourceServiceClient
 	history  resourcegrpc.HistoryServiceClient
 	address  string
-	lifetime context.Context         // ends when the backend is closed
-	cancel   context.CancelCauseFunc // ends lifetime
+	versions map[storage.UnversionedType]string // the group versions of the types of the options
+	lifetime context.Context                    // ends when the backend is closed
+	cancel   context.CancelCauseFunc            // ends lifetime
 	// Bookmarks makes watches opened from now on implement BookmarkedWatch. They receive a bookmark about once a second.
 	Bookmarks bool
 }
@@ -142,14 +144,14 @@ func (b *Backend) invalid(text string) error {
 	return fmt.Errorf("%w: %s", storage.ErrInvalid, text)
 }
 
-// allVersions returns all group versions of a type, which may have wildcards.
-func allVersions(typ storage.UnversionedType) *resourcepb.Type {
-	return &resourcepb.Type{Group: typ.Group, GroupVersion: storage.Wildcard, Kind: typ.Kind}
+// requested returns the type to request for a type, which may have wildcards: the one of the options, or all group versions.
+func (b *Backend) requested(typ storage.UnversionedType) *resourcepb.Type {
+	return &resourcepb.Type{Group: typ.Group, GroupVersion: cmp.Or(b.versions[typ], storage.Wildcard), Kind: typ.Kind}
 }
 
 // List returns the matching resources that the caller may see.
 func (b *Backend) List(ctx context.Context, c storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) ([]*resourcepb.Resource, error) {
-	res, err := call(ctx, b, c, b.service.List, &resourcepb.ListRequest{Type: allVersions(typ), Tenancy: tenancy, NamePrefix: namePrefix})
+	res, err := call(ctx, b, c, b.service.List, &resourcepb.ListRequest{Type: b.requested(typ), Tenancy: tenancy, NamePrefix: namePrefix})
 	return res.GetResources(), err
 }
 
@@ -162,7 +164,7 @@ func (b *Backend) ListPage(ctx context.Context, typ storage.UnversionedType, ten
 		opts.Limit = pageSize
 	}
 	req := &resourcepb.ListRequest{
-		Type: allVersions(typ), Tenancy: tenancy, NamePrefix: namePrefix, Limit: int32(min(opts.Limit, pageSize)), Continue: opts.Continue,
+		Type: b.requested(typ), Tenancy: tenancy, NamePrefix: namePrefix, Limit: int32(min(opts.Limit, pageSize)), Continue: opts.Continue,
 	}
 	unpaged := false
 	res, err := call(ctx, b, opts.Consistency, func(ctx context.Context, req *resourcepb.ListRequest, o ...grpc.CallOption) (*resourcepb.ListResponse, error) {
@@ -200,6 +202,9 @@ func (b *Backend) Close() error {
 		return nil
 	}
 	b.cancel(errClosed)
+	if b.conn == nil {
+		return nil
+	}
 	return b.conn.Close()
 }
 

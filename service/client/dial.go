@@ -20,7 +20,9 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
+	"github.com/ashlar-dev/storage/service"
 )
 
 // Options configure a connection to a server.
@@ -36,6 +38,9 @@ type Options struct {
 	// Insecure disables TLS for servers on other machines, too. A connection to a server on this machine uses TLS only if one of the files
 	// is set.
 	Insecure bool
+	// Types are the types whose group versions the caller can decode. Lists, watches and the past of their kinds have resources in these versions, which
+	// the server converts; those of other kinds have resources as they are stored.
+	Types []*resourcepb.Type
 }
 
 // Keepalive: the idle time before a ping, and the time allowed for its answer.
@@ -83,11 +88,25 @@ func Dial(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: the server %q: %w", storage.ErrInvalid, o.Address, err)
 	}
-	b := &Backend{
-		conn: conn, service: resourcegrpc.NewResourceServiceClient(conn), history: resourcegrpc.NewHistoryServiceClient(conn), address: o.Address,
+	b := newBackend(resourcegrpc.NewResourceServiceClient(conn), resourcegrpc.NewHistoryServiceClient(conn), o.Types)
+	b.conn, b.address = conn, o.Address
+	return b, nil
+}
+
+// New returns a backend that calls a server in the same process, without a token. types are as in Options. Closing the backend does not close the server.
+func New(s *service.Server, types ...*resourcepb.Type) *Backend {
+	b := newBackend(s.Client(), s.History(), types)
+	b.address = "in the same process"
+	return b
+}
+
+func newBackend(s resourcegrpc.ResourceServiceClient, h resourcegrpc.HistoryServiceClient, types []*resourcepb.Type) *Backend {
+	b := &Backend{service: s, history: h, versions: map[storage.UnversionedType]string{}}
+	for _, t := range types {
+		b.versions[storage.UnversionedTypeFrom(t)] = t.GetGroupVersion()
 	}
 	b.lifetime, b.cancel = context.WithCancelCause(context.Background())
-	return b, nil
+	return b
 }
 
 // withToken adds the token to a call.

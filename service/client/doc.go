@@ -4,6 +4,8 @@
 //	backend, err := client.Dial(client.Options{Address: "db.example:8502", Token: token})
 //	orders := typed.NewJSON[Order](backend, typed.NewType("shop", "v1", "Order"))
 //
+// A program that knows another group version than the stored one names it in Options.Types. New returns the backend of a server in the same process.
+//
 // Watches resume after an outage of the server, or at another server at the same address, without a gap or a repetition, for up to five
 // minutes. Reads that find no server are repeated. So is every call that the server refuses because of too many calls, until the context
 // ends. A write whose answer was lost fails with [storage.ErrInconsistent]: it may have been applied.

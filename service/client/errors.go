@@ -13,8 +13,11 @@ var errorsByReason = map[string]error{
 	"NOT_FOUND": storage.ErrNotFound, "CAS_FAILURE": storage.ErrCASFailure, "WRONG_UID": storage.ErrWrongUid, "TOO_LARGE": storage.ErrTooLarge,
 	"INVALID": storage.ErrInvalid, "FENCED": storage.ErrFenced, "MOVED": errMoved, "CLOSED": storage.ErrInconsistent, "COMPACTED": storage.ErrCompacted,
 	"WATCH_CLOSED": storage.ErrWatchClosed, "GROUP_VERSION_MISMATCH": errMismatch, "INCONSISTENT": storage.ErrInconsistent,
-	"FUTURE_REVISION": storage.ErrFutureRevision,
+	"FUTURE_REVISION": storage.ErrFutureRevision, "CONVERSION": ErrConversion,
 }
+
+// ErrConversion reports that a stored resource cannot be converted to the requested group version. The error names the resource.
+var ErrConversion = errors.New("a stored resource cannot be converted to the requested group version")
 
 // errMoved reports that the server's store has moved. Only the server's operator learns where.
 var errMoved = &storage.MovedError{Target: "another store, which the log of the server names"}

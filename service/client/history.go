@@ -26,8 +26,8 @@ func (b *Backend) historyError(ctx context.Context, err error) error {
 }
 
 // filterScope returns the type and the tenancy of a filter.
-func filterScope(f *key.Filter) (*resourcepb.Type, *resourcepb.Tenancy) {
-	return allVersions(storage.UnversionedType{Group: f.Group, Kind: f.Kind}), &resourcepb.Tenancy{Partition: f.Partition, Namespace: f.Namespace}
+func (b *Backend) filterScope(f *key.Filter) (*resourcepb.Type, *resourcepb.Tenancy) {
+	return b.requested(storage.UnversionedType{Group: f.Group, Kind: f.Kind}), &resourcepb.Tenancy{Partition: f.Partition, Namespace: f.Namespace}
 }
 
 // Revisions returns the oldest and the newest revision of the server's store. The caller must be allowed to list the filter's type and
@@ -36,7 +36,7 @@ func (b *Backend) Revisions(ctx context.Context, f *key.Filter) (oldest, newest 
 	if err := b.checkOpen(ctx); err != nil {
 		return 0, 0, err
 	}
-	typ, tenancy := filterScope(f)
+	typ, tenancy := b.filterScope(f)
 	ctx, done := withCallTimeout(ctx)
 	defer done()
 	res, err := repeat(ctx, func() (*resourcepb.RevisionsResponse, error) {
@@ -48,7 +48,7 @@ func (b *Backend) Revisions(ctx context.Context, f *key.Filter) (oldest, newest 
 // RecordsAt returns a function that returns the next page of the records that matched a filter at a revision and that the caller may see,
 // in order, and whether more follow. Revision 0 is the newest one.
 func (b *Backend) RecordsAt(f *key.Filter, revision int64, limit int) func(context.Context) ([]history.Record, bool, error) {
-	typ, tenancy := filterScope(f)
+	typ, tenancy := b.filterScope(f)
 	req := &resourcepb.ListAtRequest{
 		Type: typ, Tenancy: tenancy, NamePrefix: f.NamePrefix, Revision: revision, Limit: int32(min(limit, pageSize)),
 	}
@@ -80,7 +80,7 @@ func (b *Backend) Changes(ctx context.Context, id *resourcepb.ID, after, until i
 	var stream grpc.ServerStreamingClient[resourcepb.Change]
 	c, err := repeat(ctx, func() (first *resourcepb.Change, err error) {
 		stream, err = b.history.Changes(ctx, &resourcepb.ChangesRequest{
-			Type:    allVersions(storage.UnversionedTypeFrom(id.GetType())),
+			Type:    b.requested(storage.UnversionedTypeFrom(id.GetType())),
 			Tenancy: id.GetTenancy(), Name: id.GetName(), After: after, Until: until,
 		})
 		if err != nil {

@@ -28,13 +28,8 @@ type typeCount struct {
 	Count int      `json:"count"`
 }
 
-type typeName struct {
-	Group        string `json:"group"`
-	GroupVersion string `json:"groupVersion"`
-	Kind         string `json:"kind"`
-}
-
-// listTypes writes the registered types and the stored types, with the number of their resources. It reads the resources page by page.
+// listTypes writes the registered types and the stored types, with the number of their resources. A resource counts in each version of its kind to which
+// it converts. It reads the resources page by page.
 func (h *handler) listTypes(w http.ResponseWriter, r *request) error {
 	counts := map[typeName]int{}
 	for _, t := range h.routes.types {
@@ -46,7 +41,11 @@ func (h *handler) listTypes(w http.ResponseWriter, r *request) error {
 			return err
 		}
 		for _, res := range page.GetResources() {
-			counts[nameOf(res.GetId().GetType())]++
+			name := nameOf(res.GetId().GetType())
+			counts[name]++
+			for _, other := range h.routes.served[name] {
+				counts[other]++
+			}
 		}
 		if token = page.GetContinue(); token == "" {
 			break
@@ -60,10 +59,6 @@ func (h *handler) listTypes(w http.ResponseWriter, r *request) error {
 		return cmp.Or(cmp.Compare(a.Type.Group, b.Type.Group), cmp.Compare(a.Type.Kind, b.Type.Kind), cmp.Compare(a.Type.GroupVersion, b.Type.GroupVersion))
 	})
 	return answerJSON(w, map[string]any{"types": types})
-}
-
-func nameOf(t *resourcepb.Type) typeName {
-	return typeName{t.GetGroup(), t.GetGroupVersion(), t.GetKind()}
 }
 
 // pathOf returns the path of a type. In an open registry the kind is in camel case.

@@ -46,15 +46,32 @@ func (t target) id(q query) *resourcepb.ID {
 type routes struct {
 	codecs codecs
 	types  map[string]*resourcepb.Type // by group/version/kind, in lower case
+	served map[typeName][]typeName     // the other types as which the resources of a type are read
 	open   bool
 }
 
 func newRoutes(types *registry.Registry) routes {
-	r := routes{codecs: newCodecs(types), types: map[string]*resourcepb.Type{}, open: types.Open()}
+	r := routes{codecs: newCodecs(types), types: map[string]*resourcepb.Type{}, served: map[typeName][]typeName{}, open: types.Open()}
 	for _, t := range types.Types() {
 		r.types[pathOf(t.Type)] = t.Type
+		for _, other := range types.Types() {
+			if t != other && storage.UnversionedTypeFrom(t.Type) == storage.UnversionedTypeFrom(other.Type) && other.Converts(t.Type) {
+				r.served[nameOf(t.Type)] = append(r.served[nameOf(t.Type)], nameOf(other.Type))
+			}
+		}
 	}
 	return r
+}
+
+// typeName is the name of a type as a map key, and as JSON.
+type typeName struct {
+	Group        string `json:"group"`
+	GroupVersion string `json:"groupVersion"`
+	Kind         string `json:"kind"`
+}
+
+func nameOf(t *resourcepb.Type) typeName {
+	return typeName{t.GetGroup(), t.GetGroupVersion(), t.GetKind()}
 }
 
 // pathOf returns the path of a type without slashes at its ends.
