@@ -33,6 +33,9 @@ func mutate(res *resourcepb.Resource) {
 			c.Message = "scribbled"
 		}
 	}
+	if res.Ttl != nil {
+		res.Ttl.Seconds = 1
+	}
 	if res.Data != nil {
 		res.Data.TypeUrl = "scribbled"
 		clear(res.Data.Value)

@@ -141,6 +141,7 @@ var defects = []defect{
 	{bug: "the largest size is too large", by: "Limits/LargestResource", says: "too large"},
 	{bug: "one byte too much is fine", by: "Limits/LargestResource", says: "does not name the size|too large"},
 	{bug: "unknown fields lost", by: "Payload/UnknownFields", says: "unknown fields"},
+	{bug: "times to live lost", by: "Payload/UnknownFields", says: "UnknownFields|unknown fields"},
 	{bug: "a mismatch by pointer", by: "Histories/Calls", says: "group versions|eventual reads"},
 	{bug: "contexts ignored", by: "Deadlines/OverBeforeTheCall", says: "with a cancelled context"},
 	{bug: "the context before the input", by: "Deadlines/OrderOfErrors", says: "with a cancelled context: got error .*canceled"},

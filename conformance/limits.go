@@ -3,6 +3,9 @@ package conformance
 import (
 	"strconv"
 	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -142,6 +145,10 @@ func limitResources(s *suite) {
 		{"a metadata value that is not UTF-8", "", func(res *resourcepb.Resource) { res.Metadata = map[string]string{"k": "\xff"} }},
 		{"a status key that is not UTF-8", "", func(res *resourcepb.Resource) { res.Status = map[string]*resourcepb.Status{"\xff": {}} }},
 		{"a type URL that is not UTF-8", "", func(res *resourcepb.Resource) { res.Data.TypeUrl = "\xff" }},
+		{"a time to live of 0", "ttl", func(res *resourcepb.Resource) { res.Ttl = &durationpb.Duration{} }},
+		{"a negative time to live", "ttl", func(res *resourcepb.Resource) { res.Ttl = &durationpb.Duration{Nanos: -1} }},
+		{"a time to live of 11 years", "ttl", func(res *resourcepb.Resource) { res.Ttl = durationpb.New(11 * 365 * 24 * time.Hour) }},
+		{"a malformed time to live", "ttl", func(res *resourcepb.Resource) { res.Ttl = &durationpb.Duration{Seconds: 1, Nanos: -1} }},
 	} {
 		res := newThing("a")
 		bad.spoil(res)

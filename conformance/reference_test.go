@@ -361,6 +361,9 @@ func (h *handle) stored(given, before *resourcepb.Resource) *resourcepb.Resource
 	if h.has("input kept") {
 		res.Data = given.Data
 	}
+	if h.has("times to live lost") {
+		res.Ttl = nil
+	}
 	if h.has("unknown fields lost") { // those of the deepest messages only
 		for _, status := range res.Status {
 			for _, condition := range status.Conditions {

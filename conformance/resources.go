@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/ashlar-dev/storage"
@@ -119,6 +121,7 @@ func withGroupVersion(id *resourcepb.ID, groupVersion string) *resourcepb.ID {
 func newRichThing(name string) *resourcepb.Resource {
 	res := newChild(name, thingID("owner"))
 	res.Status = map[string]*resourcepb.Status{"s": {ObservedGeneration: "1", Conditions: []*resourcepb.Condition{{Type: "Ready", Message: "m"}}}}
+	res.Ttl = durationpb.New(time.Hour)
 	return res
 }
 

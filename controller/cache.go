@@ -209,11 +209,9 @@ func (i *rowIterator) Next() *resourcepb.Resource {
 
 // withoutSharing returns a copy of a cached resource that shares only the encoded payload, which decoding does not modify.
 func withoutSharing(res *resourcepb.Resource) *resourcepb.Resource {
-	c := &resourcepb.Resource{
-		Id: codec.CloneID(res.GetId()), Owner: codec.CloneID(res.GetOwner()), Version: res.GetVersion(), Generation: res.GetGeneration(),
-		Metadata: maps.Clone(res.GetMetadata()), Status: clonedStatus(res.GetStatus()), Author: res.GetAuthor(), Data: res.GetData(),
-	}
-	c.ProtoReflect().SetUnknown(res.ProtoReflect().GetUnknown())
+	c := codec.WithVersion(res, res.GetVersion())
+	c.Id, c.Owner = codec.CloneID(res.GetId()), codec.CloneID(res.GetOwner())
+	c.Metadata, c.Status, c.Ttl = maps.Clone(res.GetMetadata()), clonedStatus(res.GetStatus()), proto.CloneOf(res.GetTtl())
 	return c
 }
 

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ashlar-dev/storage"
@@ -61,6 +62,9 @@ func zoo(n int) []*resourcepb.Resource {
 		if i%6 == 0 {
 			res.Status = map[string]*resourcepb.Status{"s": {ObservedGeneration: "g", UpdatedAt: timestamppb.New(time.Unix(int64(i), 1)),
 				Conditions: []*resourcepb.Condition{{Type: "Ready", State: resourcepb.Condition_STATE_TRUE, Message: part}}}}
+		}
+		if i%8 == 0 {
+			res.Ttl = durationpb.New(time.Duration(i+1) * time.Millisecond)
 		}
 		if i%7 != 0 {
 			size := []int{0, 1, 100, 1000, 5000}[i%5]

@@ -292,7 +292,10 @@ type Resource struct {
 	// Data is the content. The store never decodes it.
 	Data *anypb.Any `protobuf:"bytes,7,opt,name=data,proto3" json:"data,omitempty"`
 	// Author is the caller whose write made this version, if the service records authors. Clients cannot set it through the service.
-	Author        string `protobuf:"bytes,100,opt,name=author,proto3" json:"author,omitempty"`
+	Author string `protobuf:"bytes,100,opt,name=author,proto3" json:"author,omitempty"`
+	// Ttl is the time to live of this version, more than 0 and at most 10 years. A program that deletes expired resources, such as
+	// `ashlar serve`, deletes the resource after this time, unless the version was replaced. A write without it clears it.
+	Ttl           *durationpb.Duration `protobuf:"bytes,101,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -381,6 +384,13 @@ func (x *Resource) GetAuthor() string {
 		return x.Author
 	}
 	return ""
+}
+
+func (x *Resource) GetTtl() *durationpb.Duration {
+	if x != nil {
+		return x.Ttl
+	}
+	return nil
 }
 
 // Status is the report of a controller about a resource.
@@ -1867,7 +1877,7 @@ const file_resourcepb_resource_proto_rawDesc = "" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12,\n" +
 	"\x04type\x18\x03 \x01(\v2\x18.ashlar.resource.v1.TypeR\x04type\x125\n" +
-	"\atenancy\x18\x04 \x01(\v2\x1b.ashlar.resource.v1.TenancyR\atenancy\"\xfa\x03\n" +
+	"\atenancy\x18\x04 \x01(\v2\x1b.ashlar.resource.v1.TenancyR\atenancy\"\xa7\x04\n" +
 	"\bResource\x12&\n" +
 	"\x02id\x18\x01 \x01(\v2\x16.ashlar.resource.v1.IDR\x02id\x12,\n" +
 	"\x05owner\x18\x02 \x01(\v2\x16.ashlar.resource.v1.IDR\x05owner\x12\x18\n" +
@@ -1878,7 +1888,8 @@ const file_resourcepb_resource_proto_rawDesc = "" +
 	"\bmetadata\x18\x05 \x03(\v2*.ashlar.resource.v1.Resource.MetadataEntryR\bmetadata\x12@\n" +
 	"\x06status\x18\x06 \x03(\v2(.ashlar.resource.v1.Resource.StatusEntryR\x06status\x12(\n" +
 	"\x04data\x18\a \x01(\v2\x14.google.protobuf.AnyR\x04data\x12\x16\n" +
-	"\x06author\x18d \x01(\tR\x06author\x1a;\n" +
+	"\x06author\x18d \x01(\tR\x06author\x12+\n" +
+	"\x03ttl\x18e \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aU\n" +
@@ -2027,8 +2038,8 @@ var file_resourcepb_resource_proto_goTypes = []any{
 	(*WatchEvent_EndOfSnapshot)(nil),  // 29: ashlar.resource.v1.WatchEvent.EndOfSnapshot
 	(*WatchEvent_Bookmark)(nil),       // 30: ashlar.resource.v1.WatchEvent.Bookmark
 	(*anypb.Any)(nil),                 // 31: google.protobuf.Any
-	(*timestamppb.Timestamp)(nil),     // 32: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),       // 33: google.protobuf.Duration
+	(*durationpb.Duration)(nil),       // 32: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),     // 33: google.protobuf.Timestamp
 }
 var file_resourcepb_resource_proto_depIdxs = []int32{
 	1,  // 0: ashlar.resource.v1.ID.type:type_name -> ashlar.resource.v1.Type
@@ -2038,44 +2049,45 @@ var file_resourcepb_resource_proto_depIdxs = []int32{
 	25, // 4: ashlar.resource.v1.Resource.metadata:type_name -> ashlar.resource.v1.Resource.MetadataEntry
 	26, // 5: ashlar.resource.v1.Resource.status:type_name -> ashlar.resource.v1.Resource.StatusEntry
 	31, // 6: ashlar.resource.v1.Resource.data:type_name -> google.protobuf.Any
-	6,  // 7: ashlar.resource.v1.Status.conditions:type_name -> ashlar.resource.v1.Condition
-	32, // 8: ashlar.resource.v1.Status.updated_at:type_name -> google.protobuf.Timestamp
-	0,  // 9: ashlar.resource.v1.Condition.state:type_name -> ashlar.resource.v1.Condition.State
-	7,  // 10: ashlar.resource.v1.Condition.resource:type_name -> ashlar.resource.v1.Reference
-	1,  // 11: ashlar.resource.v1.Reference.type:type_name -> ashlar.resource.v1.Type
-	2,  // 12: ashlar.resource.v1.Reference.tenancy:type_name -> ashlar.resource.v1.Tenancy
-	3,  // 13: ashlar.resource.v1.Tombstone.owner:type_name -> ashlar.resource.v1.ID
-	27, // 14: ashlar.resource.v1.WatchEvent.upsert:type_name -> ashlar.resource.v1.WatchEvent.Upsert
-	28, // 15: ashlar.resource.v1.WatchEvent.delete:type_name -> ashlar.resource.v1.WatchEvent.Delete
-	29, // 16: ashlar.resource.v1.WatchEvent.end_of_snapshot:type_name -> ashlar.resource.v1.WatchEvent.EndOfSnapshot
-	30, // 17: ashlar.resource.v1.WatchEvent.bookmark:type_name -> ashlar.resource.v1.WatchEvent.Bookmark
-	4,  // 18: ashlar.resource.v1.WatchEvent.before:type_name -> ashlar.resource.v1.Resource
-	3,  // 19: ashlar.resource.v1.ReadRequest.id:type_name -> ashlar.resource.v1.ID
-	4,  // 20: ashlar.resource.v1.ReadResponse.resource:type_name -> ashlar.resource.v1.Resource
-	1,  // 21: ashlar.resource.v1.ListRequest.type:type_name -> ashlar.resource.v1.Type
-	2,  // 22: ashlar.resource.v1.ListRequest.tenancy:type_name -> ashlar.resource.v1.Tenancy
-	4,  // 23: ashlar.resource.v1.ListResponse.resources:type_name -> ashlar.resource.v1.Resource
-	3,  // 24: ashlar.resource.v1.ListByOwnerRequest.owner:type_name -> ashlar.resource.v1.ID
-	4,  // 25: ashlar.resource.v1.ListByOwnerResponse.resources:type_name -> ashlar.resource.v1.Resource
-	4,  // 26: ashlar.resource.v1.WriteRequest.resource:type_name -> ashlar.resource.v1.Resource
-	4,  // 27: ashlar.resource.v1.WriteResponse.resource:type_name -> ashlar.resource.v1.Resource
-	3,  // 28: ashlar.resource.v1.WriteStatusRequest.id:type_name -> ashlar.resource.v1.ID
-	5,  // 29: ashlar.resource.v1.WriteStatusRequest.status:type_name -> ashlar.resource.v1.Status
-	4,  // 30: ashlar.resource.v1.WriteStatusResponse.resource:type_name -> ashlar.resource.v1.Resource
-	3,  // 31: ashlar.resource.v1.DeleteRequest.id:type_name -> ashlar.resource.v1.ID
-	1,  // 32: ashlar.resource.v1.WatchListRequest.type:type_name -> ashlar.resource.v1.Type
-	2,  // 33: ashlar.resource.v1.WatchListRequest.tenancy:type_name -> ashlar.resource.v1.Tenancy
-	33, // 34: ashlar.resource.v1.WatchListRequest.bookmark_interval:type_name -> google.protobuf.Duration
-	4,  // 35: ashlar.resource.v1.MutateAndValidateRequest.resource:type_name -> ashlar.resource.v1.Resource
-	4,  // 36: ashlar.resource.v1.MutateAndValidateResponse.resource:type_name -> ashlar.resource.v1.Resource
-	5,  // 37: ashlar.resource.v1.Resource.StatusEntry.value:type_name -> ashlar.resource.v1.Status
-	4,  // 38: ashlar.resource.v1.WatchEvent.Upsert.resource:type_name -> ashlar.resource.v1.Resource
-	4,  // 39: ashlar.resource.v1.WatchEvent.Delete.resource:type_name -> ashlar.resource.v1.Resource
-	40, // [40:40] is the sub-list for method output_type
-	40, // [40:40] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	32, // 7: ashlar.resource.v1.Resource.ttl:type_name -> google.protobuf.Duration
+	6,  // 8: ashlar.resource.v1.Status.conditions:type_name -> ashlar.resource.v1.Condition
+	33, // 9: ashlar.resource.v1.Status.updated_at:type_name -> google.protobuf.Timestamp
+	0,  // 10: ashlar.resource.v1.Condition.state:type_name -> ashlar.resource.v1.Condition.State
+	7,  // 11: ashlar.resource.v1.Condition.resource:type_name -> ashlar.resource.v1.Reference
+	1,  // 12: ashlar.resource.v1.Reference.type:type_name -> ashlar.resource.v1.Type
+	2,  // 13: ashlar.resource.v1.Reference.tenancy:type_name -> ashlar.resource.v1.Tenancy
+	3,  // 14: ashlar.resource.v1.Tombstone.owner:type_name -> ashlar.resource.v1.ID
+	27, // 15: ashlar.resource.v1.WatchEvent.upsert:type_name -> ashlar.resource.v1.WatchEvent.Upsert
+	28, // 16: ashlar.resource.v1.WatchEvent.delete:type_name -> ashlar.resource.v1.WatchEvent.Delete
+	29, // 17: ashlar.resource.v1.WatchEvent.end_of_snapshot:type_name -> ashlar.resource.v1.WatchEvent.EndOfSnapshot
+	30, // 18: ashlar.resource.v1.WatchEvent.bookmark:type_name -> ashlar.resource.v1.WatchEvent.Bookmark
+	4,  // 19: ashlar.resource.v1.WatchEvent.before:type_name -> ashlar.resource.v1.Resource
+	3,  // 20: ashlar.resource.v1.ReadRequest.id:type_name -> ashlar.resource.v1.ID
+	4,  // 21: ashlar.resource.v1.ReadResponse.resource:type_name -> ashlar.resource.v1.Resource
+	1,  // 22: ashlar.resource.v1.ListRequest.type:type_name -> ashlar.resource.v1.Type
+	2,  // 23: ashlar.resource.v1.ListRequest.tenancy:type_name -> ashlar.resource.v1.Tenancy
+	4,  // 24: ashlar.resource.v1.ListResponse.resources:type_name -> ashlar.resource.v1.Resource
+	3,  // 25: ashlar.resource.v1.ListByOwnerRequest.owner:type_name -> ashlar.resource.v1.ID
+	4,  // 26: ashlar.resource.v1.ListByOwnerResponse.resources:type_name -> ashlar.resource.v1.Resource
+	4,  // 27: ashlar.resource.v1.WriteRequest.resource:type_name -> ashlar.resource.v1.Resource
+	4,  // 28: ashlar.resource.v1.WriteResponse.resource:type_name -> ashlar.resource.v1.Resource
+	3,  // 29: ashlar.resource.v1.WriteStatusRequest.id:type_name -> ashlar.resource.v1.ID
+	5,  // 30: ashlar.resource.v1.WriteStatusRequest.status:type_name -> ashlar.resource.v1.Status
+	4,  // 31: ashlar.resource.v1.WriteStatusResponse.resource:type_name -> ashlar.resource.v1.Resource
+	3,  // 32: ashlar.resource.v1.DeleteRequest.id:type_name -> ashlar.resource.v1.ID
+	1,  // 33: ashlar.resource.v1.WatchListRequest.type:type_name -> ashlar.resource.v1.Type
+	2,  // 34: ashlar.resource.v1.WatchListRequest.tenancy:type_name -> ashlar.resource.v1.Tenancy
+	32, // 35: ashlar.resource.v1.WatchListRequest.bookmark_interval:type_name -> google.protobuf.Duration
+	4,  // 36: ashlar.resource.v1.MutateAndValidateRequest.resource:type_name -> ashlar.resource.v1.Resource
+	4,  // 37: ashlar.resource.v1.MutateAndValidateResponse.resource:type_name -> ashlar.resource.v1.Resource
+	5,  // 38: ashlar.resource.v1.Resource.StatusEntry.value:type_name -> ashlar.resource.v1.Status
+	4,  // 39: ashlar.resource.v1.WatchEvent.Upsert.resource:type_name -> ashlar.resource.v1.Resource
+	4,  // 40: ashlar.resource.v1.WatchEvent.Delete.resource:type_name -> ashlar.resource.v1.Resource
+	41, // [41:41] is the sub-list for method output_type
+	41, // [41:41] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_resourcepb_resource_proto_init() }

@@ -61,7 +61,7 @@ func (s *Server) delete(ctx context.Context, consistency storage.ReadConsistency
 	return s.deleteNow(ctx, res, in.caller)
 }
 
-// deleteNow deletes a resource at the version that was read, or marks it if it has finalizers. The caller is nil for the reaper.
+// deleteNow deletes a resource at the version that was read, or marks it if it has finalizers. The caller is nil for the reaper and after the time to live.
 func (s *Server) deleteNow(ctx context.Context, res *resourcepb.Resource, caller registry.Caller) error {
 	switch {
 	case len(finalizersOf(res)) == 0:
@@ -81,6 +81,7 @@ func (s *Server) mark(ctx context.Context, res *resourcepb.Resource, caller regi
 	res.Metadata[deletionTimestampKey] = time.Now().UTC().Format(time.RFC3339)
 	res.Generation = ulid.Make().String()
 	res.Author = s.author(caller)
+	res.Ttl = nil // the deletion has begun
 	_, err := s.store(ctx, res)
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/service/registry"
 )
@@ -41,6 +42,9 @@ func (s *Server) prepare(ctx context.Context, res *resourcepb.Resource) (*input,
 	}
 	if err := checkID("resource.id", res.GetId()); err != nil {
 		return nil, err
+	}
+	if err := check.TTL("resource.ttl", res.GetTtl()); err != nil {
+		return nil, s.toStatus(ctx, "write", err)
 	}
 	if res.GetOwner() != nil {
 		if err := checkID("resource.owner", res.GetOwner()); err != nil {

@@ -9,11 +9,11 @@ import (
 
 // Mutation is a finished call that changes a resource, or a refused one. Options.Audit receives it. Its messages must not be modified.
 type Mutation struct {
-	// Method is Write, WriteStatus, Delete or Reap.
+	// Method is Write, WriteStatus, Delete, Reap or Expire.
 	Method string
 	// ID is the id of the request. Its tenancy is filled in if the request was well-formed.
 	ID *resourcepb.ID
-	// Caller is the caller as authenticated; nil for the reaper, and if the call was refused before or by the authentication.
+	// Caller is the caller as authenticated; nil for Reap and Expire, and if the call was refused before or by the authentication.
 	Caller registry.Caller
 	// Before is the resource that the call has read, nil if none was stored or the call was refused before.
 	Before *resourcepb.Resource

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -27,12 +28,7 @@ func compareKeys(a, b *resourcepb.ID) int {
 
 // copyOf returns a shallow copy of a resource.
 func copyOf(res *resourcepb.Resource) *resourcepb.Resource {
-	c := &resourcepb.Resource{
-		Id: res.GetId(), Owner: res.GetOwner(), Version: res.GetVersion(), Generation: res.GetGeneration(),
-		Metadata: res.GetMetadata(), Status: res.GetStatus(), Data: res.GetData(), Author: res.GetAuthor(),
-	}
-	c.ProtoReflect().SetUnknown(res.ProtoReflect().GetUnknown())
-	return c
+	return codec.WithVersion(res, res.GetVersion())
 }
 
 // equalStatus reports whether two resources have the same statuses.

@@ -198,6 +198,31 @@ func (c *Client[T]) contentOnly(change func(*Object[T]) error) func(*Object[T]) 
 	}
 }
 
+// Renew writes a resource unchanged, so that its time to live starts again, and returns the stored state. Update and Apply write nothing if nothing
+// changes, so they do not renew. Renew fails with [storage.ErrNotFound] if the resource was deleted, and with [storage.ErrInvalid] if it has no time
+// to live.
+func (c *Client[T]) Renew(ctx context.Context, id *resourcepb.ID) (*Object[T], error) {
+	if err := c.checkID(id); err != nil {
+		return nil, err
+	}
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
+		o, err := c.Get(ctx, storage.StrongConsistency, id)
+		if err != nil {
+			return nil, err
+		}
+		if o.TTL == 0 {
+			return nil, fmt.Errorf("%w: renew %s: the resource has no time to live", storage.ErrInvalid, idString(id))
+		}
+		stored, err := c.store(ctx, o)
+		if !errors.Is(err, storage.ErrCASFailure) && !errors.Is(err, storage.ErrWrongUid) {
+			return stored, err
+		}
+		if err := wait(ctx, pause); err != nil {
+			return nil, fmt.Errorf("renew %s: %w", idString(id), errors.Join(err, storage.ErrCASFailure))
+		}
+	}
+}
+
 // UpdateStatus is Update for the status under one key. change receives an empty status if none is stored. The generation stays the same, and the
 // status's update time is set.
 func (c *Client[T]) UpdateStatus(ctx context.Context, id *resourcepb.ID, key string, change func(o *Object[T], status *resourcepb.Status) error) (*Object[T], error) {

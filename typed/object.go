@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/oklog/ulid/v2"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/codec"
@@ -30,6 +32,9 @@ type Object[T any] struct {
 	Metadata map[string]string
 	// Status holds the report of each controller under the controller's key.
 	Status map[string]*resourcepb.Status
+	// TTL is the time to live of this version, 0 for none: a program that deletes expired resources deletes the object after this time, unless it
+	// was written again. Any write starts the time again, with the TTL of the written object. See [Client.Renew] and package expiry.
+	TTL time.Duration
 	// Data is the payload.
 	Data T
 
@@ -86,7 +91,7 @@ type Codec[T any] struct {
 func (c *Codec[T]) Object(res *resourcepb.Resource) (*Object[T], error) {
 	o := &Object[T]{
 		ID: res.GetId(), Owner: res.GetOwner(), Version: res.GetVersion(), Generation: res.GetGeneration(),
-		Metadata: res.GetMetadata(), Status: res.GetStatus(),
+		Metadata: res.GetMetadata(), Status: res.GetStatus(), TTL: res.GetTtl().AsDuration(),
 		stored: storedParts{unknown: res.ProtoReflect().GetUnknown(), typeURL: res.GetData().GetTypeUrl()},
 	}
 	if got := string(res.GetData().MessageName()); got != c.message {
@@ -117,6 +122,9 @@ func (c *Codec[T]) Resource(o *Object[T]) (*resourcepb.Resource, error) {
 	res := &resourcepb.Resource{
 		Id: o.ID, Owner: o.Owner, Version: o.Version, Generation: o.Generation, Metadata: o.Metadata, Status: o.Status,
 		Data: &anypb.Any{TypeUrl: cmp.Or(o.stored.typeURL, "type.googleapis.com/"+c.message), Value: payload},
+	}
+	if o.TTL != 0 {
+		res.Ttl = durationpb.New(o.TTL)
 	}
 	if len(o.stored.unknown) > 0 {
 		res.ProtoReflect().SetUnknown(o.stored.unknown)
@@ -155,9 +163,9 @@ func (c *Codec[T]) Replace(stored, o *Object[T]) (changed bool) {
 	return true
 }
 
-// Same reports whether two objects have the same content: owner, group version, metadata, statuses and data.
+// Same reports whether two objects have the same content: owner, group version, metadata, statuses, time to live and data.
 func (c *Codec[T]) Same(a, b *Object[T]) bool {
-	return proto.Equal(a.Owner, b.Owner) && maps.Equal(a.Metadata, b.Metadata) && c.equal(a.Data, b.Data) &&
+	return proto.Equal(a.Owner, b.Owner) && a.TTL == b.TTL && maps.Equal(a.Metadata, b.Metadata) && c.equal(a.Data, b.Data) &&
 		a.ID.GetType().GetGroupVersion() == b.ID.GetType().GetGroupVersion() &&
 		maps.EqualFunc(a.Status, b.Status, func(x, y *resourcepb.Status) bool { return proto.Equal(x, y) })
 }

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
@@ -15,11 +17,12 @@ import (
 func applyCommand(a *cli.App) *cobra.Command {
 	var where tenancy
 	var files []string
+	var ttl time.Duration
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE|DIR|-",
 		Short: "Create or update resources from YAML or JSON",
 		Long: `Create or update resources from YAML or JSON: from a file, from all .yaml, .yml and .json files of a directory and its subdirectories,
-or from standard input. Each prints created, updated or unchanged, in the order of the files.
+or from standard input. Each prints created, updated, renewed or unchanged, in the order of the files.
 
 A document is a resource as printed by get -o json, or an object in the format of Kubernetes. In the latter, apiVersion and kind become
 the type (apps/v1: group apps, group version v1; v1: group core), metadata.namespace the namespace, labels and annotations
@@ -32,15 +35,22 @@ error: put it in quotes.
 
 An update replaces the content, keeps the uid and the statuses, sets a new generation, and is retried after a concurrent change. A
 version in a document names the version to replace, a uid the resource. If the stored resource has another version or uid, that is a
-conflict.`,
+conflict.
+
+With a time to live, a field ttl or --ttl, ashlar serve or ashlar expire deletes the resource after that time. Each apply starts it again, also
+without another change. An apply without one removes it.`,
 		Example: `  ashlar apply -f manifests/
   ashlar apply -f a.yaml -f b.json
+  ashlar apply -f session.yaml --ttl 30s
   ashlar get apps/Deployment storefront -o json | jq '.data.value.spec.replicas=3' | ashlar apply -f -`,
 		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(files) == 0 {
 				return cli.Usagef("apply needs -f with a file, a directory, or - for standard input")
+			}
+			if cmd.Flags().Changed("ttl") && ttl <= 0 {
+				return cli.Usagef("--ttl must be more than 0")
 			}
 			ctx, cancel, err := a.Context(cmd)
 			if err != nil {
@@ -50,6 +60,11 @@ conflict.`,
 			objects, err := readManifests(a, files, manifest.Defaults{Partition: where.partition, Namespace: where.namespace})
 			if err != nil {
 				return cli.Failedf("%w", err)
+			}
+			for _, o := range objects {
+				if ttl > 0 && o.Resource.Ttl == nil {
+					o.Resource.Ttl = durationpb.New(ttl)
+				}
 			}
 			return a.With(ctx, cli.Create, func(backend storage.Backend) error {
 				set, err := newSet(objects)
@@ -65,6 +80,7 @@ conflict.`,
 	}
 	where.flags(cmd, cli.DefaultTenancy)
 	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "file, directory, or - for standard input; can be repeated")
+	cmd.Flags().DurationVar(&ttl, "ttl", 0, "time to live of resources whose document has none (default: they stay)")
 	return cmd
 }
 

@@ -46,6 +46,7 @@ Without TLS the server listens only on addresses of this machine, unless --insec
 	flags.StringVar(&f.config.Audit, "audit", "", "file of the audit log, \"-\" for standard output")
 	flags.StringSliceVar(&f.config.AuditPolicy, "audit-policy", nil, "TYPE=none, TYPE=metadata or TYPE=payload; the first match counts (default: *=metadata)")
 	flags.BoolVar(&f.config.RecordAuthor, "record-author", false, "store the name of the token with each version, for ashlar history")
+	flags.BoolVar(&f.config.Expire, "expire", true, "delete resources after their time to live; this watches the whole store")
 	flags.DurationVar(&f.config.WriteProbe, "write-probe", time.Minute, "how often a probe also writes to the store, 0 for never")
 	f.add(cmd)
 	cmd.AddCommand(serveEtcdCommand(a))

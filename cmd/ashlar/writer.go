@@ -103,22 +103,25 @@ func (it *item) tryWrite(ctx context.Context, backend storage.Backend) (string, 
 	if isServer(backend) {
 		client.KeepMarks(want, stored)
 	}
-	if sameContent(want, stored) {
-		return "unchanged", stored.GetId(), nil
+	outcome := "updated"
+	if want.Generation = newULID(); sameContent(want, stored) {
+		if want.GetTtl() == nil {
+			return "unchanged", stored.GetId(), nil
+		}
+		outcome, want.Generation = "renewed", stored.GetGeneration()
 	}
 	want.Id.Uid, want.Version, want.Status = stored.GetId().GetUid(), stored.GetVersion(), stored.GetStatus()
-	want.Generation = newULID()
 	_, err = backend.WriteCAS(ctx, want)
 	if err != nil && version != "" && errors.Is(err, storage.ErrCASFailure) {
 		err = &conflictError{err}
 	}
-	return "updated", want.Id, err
+	return outcome, want.Id, err
 }
 
 // sameContent compares the fields that apply sets. It ignores versions, generations, statuses and uids.
 func sameContent(want, stored *resourcepb.Resource) bool {
-	a := &resourcepb.Resource{Owner: want.GetOwner(), Metadata: want.GetMetadata()}
-	b := &resourcepb.Resource{Owner: stored.GetOwner(), Metadata: stored.GetMetadata()}
+	a := &resourcepb.Resource{Owner: want.GetOwner(), Metadata: want.GetMetadata(), Ttl: want.GetTtl()}
+	b := &resourcepb.Resource{Owner: stored.GetOwner(), Metadata: stored.GetMetadata(), Ttl: stored.GetTtl()}
 	return want.GetId().GetType().GetGroupVersion() == stored.GetId().GetType().GetGroupVersion() &&
 		proto.Equal(a, b) && samePayload(want.GetData(), stored.GetData())
 }

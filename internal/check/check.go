@@ -3,9 +3,13 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
+
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
@@ -18,6 +22,9 @@ const MaxPart = 255
 
 // MaxSize is the maximum size of a resource without its version, in bytes, on every backend.
 const MaxSize = 1 << 20
+
+// MaxTTL is the maximum time to live of a resource.
+const MaxTTL = 10 * 365 * 24 * time.Hour
 
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", storage.ErrInvalid, fmt.Sprintf(format, args...))
@@ -148,7 +155,7 @@ func Resource(res *resourcepb.Resource, maxSize int) (key.Key, error) {
 			return k, err
 		}
 	}
-	if err := texts(res); err != nil {
+	if err := cmp.Or(texts(res), TTL("ttl", res.Ttl)); err != nil {
 		return k, err
 	}
 	if maxSize <= 0 || maxSize > MaxSize {
@@ -158,6 +165,19 @@ func Resource(res *resourcepb.Resource, maxSize int) (key.Key, error) {
 		return k, fmt.Errorf("%w: the resource has %d bytes, expected at most %d", storage.ErrTooLarge, n, maxSize)
 	}
 	return k, nil
+}
+
+// TTL validates a time to live, which may be nil. field is the name used in errors.
+func TTL(field string, ttl *durationpb.Duration) error {
+	switch d := ttl.AsDuration(); {
+	case ttl == nil:
+		return nil
+	case !ttl.IsValid():
+		return invalid("%s is malformed: %d seconds and %d nanoseconds", field, ttl.Seconds, ttl.Nanos)
+	case d <= 0 || d > MaxTTL:
+		return invalid("%s is %v, expected more than 0 and at most %v", field, d, MaxTTL)
+	}
+	return nil
 }
 
 // texts refuses text outside the ids that is not UTF-8, because protobuf cannot encode it. The version may be any text: it is

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/codec"
@@ -33,6 +34,10 @@ func TestResourceErrorsNameField(t *testing.T) {
 		"256 bytes":            func(r *resourcepb.Resource) { r.Id.Name = strings.Repeat("n", 256) },
 		"group_version":        func(r *resourcepb.Resource) { r.Id.Type.GroupVersion = "\xff" },
 		"owner.uid":            func(r *resourcepb.Resource) { r.Owner = good().Id; r.Owner.Uid = "" },
+		"ttl is 0s":            func(r *resourcepb.Resource) { r.Ttl = &durationpb.Duration{} },
+		"ttl is -1ns":          func(r *resourcepb.Resource) { r.Ttl = durationpb.New(-1) },
+		"at most 87600h0m0s":   func(r *resourcepb.Resource) { r.Ttl = durationpb.New(MaxTTL + 1) },
+		"ttl is malformed":     func(r *resourcepb.Resource) { r.Ttl = &durationpb.Duration{Seconds: 1, Nanos: -1} },
 		"owner.type is nil":    func(r *resourcepb.Resource) { r.Owner = &resourcepb.ID{} },
 	} {
 		res := good()
@@ -43,8 +48,9 @@ func TestResourceErrorsNameField(t *testing.T) {
 	}
 	res := good()
 	res.Id.Name = strings.Repeat("n", 255)
+	res.Ttl = durationpb.New(MaxTTL)
 	if _, err := Resource(res, 0); err != nil {
-		t.Errorf("a name of 255 bytes is valid, got %v", err)
+		t.Errorf("a name of 255 bytes and a time to live of 10 years are valid, got %v", err)
 	}
 }
 

@@ -35,6 +35,9 @@ func Clone(res *resourcepb.Resource) *resourcepb.Resource {
 			out.Status[k] = proto.CloneOf(status)
 		}
 	}
+	if res.Ttl != nil {
+		out.Ttl = proto.CloneOf(res.Ttl)
+	}
 	if res.Data != nil {
 		out.Data = &parts.data
 		out.Data.TypeUrl, out.Data.Value = res.Data.TypeUrl, bytes.Clone(res.Data.Value)

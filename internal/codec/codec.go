@@ -70,6 +70,7 @@ func WithVersion(res *resourcepb.Resource, version string) *resourcepb.Resource 
 	out := &resourcepb.Resource{
 		Id: res.GetId(), Owner: res.GetOwner(), Version: version, Generation: res.GetGeneration(),
 		Metadata: res.GetMetadata(), Status: res.GetStatus(), Data: res.GetData(), Author: res.GetAuthor(),
+		Ttl: res.GetTtl(),
 	}
 	out.ProtoReflect().SetUnknown(res.ProtoReflect().GetUnknown())
 	return out

@@ -2,10 +2,12 @@ package codec
 
 import (
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -19,7 +21,7 @@ func full(t testing.TB) *resourcepb.Resource {
 			Tenancy: &resourcepb.Tenancy{Partition: "p", Namespace: "n"}}
 	}
 	res := &resourcepb.Resource{
-		Id: id("child"), Owner: id("owner"), Version: "7", Generation: "gen",
+		Id: id("child"), Owner: id("owner"), Version: "7", Generation: "gen", Author: "author", Ttl: durationpb.New(90 * time.Second),
 		Metadata: map[string]string{"a": "b", "": ""},
 		Status: map[string]*resourcepb.Status{"s": {ObservedGeneration: "gen", UpdatedAt: timestamppb.Now(),
 			Conditions: []*resourcepb.Condition{{Type: "t", State: resourcepb.Condition_STATE_TRUE, Resource: &resourcepb.Reference{Name: "r"}}}}},
@@ -34,11 +36,20 @@ func full(t testing.TB) *resourcepb.Resource {
 
 func TestClone(t *testing.T) {
 	t.Parallel()
+	fields := full(t).ProtoReflect()
+	for i := range fields.Descriptor().Fields().Len() {
+		if f := fields.Descriptor().Fields().Get(i); !fields.Has(f) {
+			t.Errorf("the test lacks the field %s", f.Name())
+		}
+	}
 	for name, res := range map[string]*resourcepb.Resource{"full": full(t), "empty": {}, "bare id": {Id: &resourcepb.ID{}, Data: &anypb.Any{}}} {
 		clone := Clone(res)
 		if !proto.Equal(clone, res) {
 			t.Errorf("%s: got %v, expected %v", name, clone, res)
 		}
+	}
+	if res := full(t); !proto.Equal(WithVersion(res, "7"), res) {
+		t.Errorf("WithVersion: got %v, expected %v", WithVersion(res, "7"), res)
 	}
 	if Clone(nil) != nil {
 		t.Error("Clone(nil) is not nil")
@@ -47,6 +58,7 @@ func TestClone(t *testing.T) {
 	clone := Clone(res)
 	clone.Metadata["a"] = "changed"
 	clone.Data.Value[0] = 99
+	clone.Ttl.Seconds = 1
 	clone.Id.Type.Group = "changed"
 	clone.Owner.Tenancy.Partition = "changed"
 	clone.Status["s"].Conditions[0].Type = "changed"

@@ -175,8 +175,8 @@ func TestPlainCoversAllFields(t *testing.T) {
 		fields := c.message.ProtoReflect().Descriptor().Fields()
 		for i := range fields.Len() {
 			field := fields.Get(i)
-			if field.Name() == "author" {
-				continue // a resource with an author does not take the fast path
+			if field.Name() == "author" || field.Name() == "ttl" {
+				continue // a resource with such a field does not take the fast path
 			}
 			if field.Number() > c.fields || field.Kind() != protoreflect.StringKind && field.Kind() != protoreflect.MessageKind && field.Kind() != protoreflect.BytesKind {
 				t.Errorf("encode.go and decode.go do not support %s", field.FullName())
@@ -187,7 +187,7 @@ func TestPlainCoversAllFields(t *testing.T) {
 
 func BenchmarkDecode(b *testing.B) {
 	res := full(b)
-	res.Status = nil
+	res.Status, res.Author, res.Ttl = nil, "", nil
 	for _, m := range []proto.Message{res, res.Id, res.Id.Type, res.Id.Tenancy, res.Owner, res.Data} {
 		m.ProtoReflect().SetUnknown(nil)
 	}

@@ -13,10 +13,10 @@ import (
 )
 
 // The following functions are proto.Size and proto.Marshal, without the version and without reflection, for nearly all resources:
-// those without statuses, an author and unknown fields, as reported by plain. The bytes are the same.
+// those without statuses, an author, a time to live and unknown fields, as reported by plain. The bytes are the same.
 
 func plain(res *resourcepb.Resource) bool {
-	if res == nil || len(res.Status) > 0 || res.Author != "" || hasUnknown(res) || !utf8.ValidString(res.Generation) || !plainID(res.Id) || !plainID(res.Owner) {
+	if res == nil || len(res.Status) > 0 || res.Author != "" || res.Ttl != nil || hasUnknown(res) || !utf8.ValidString(res.Generation) || !plainID(res.Id) || !plainID(res.Owner) {
 		return false
 	}
 	for k, v := range res.Metadata {

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -46,10 +47,9 @@ func MarshalWith(res *resourcepb.Resource, payload func(*anypb.Any) ([]byte, err
 	if res.GetData() == nil {
 		return compact(res)
 	}
-	text, err := compact(&resourcepb.Resource{
-		Id: res.GetId(), Owner: res.GetOwner(), Version: res.GetVersion(), Generation: res.GetGeneration(),
-		Metadata: res.GetMetadata(), Status: res.GetStatus(), Author: res.GetAuthor(),
-	})
+	rest := codec.WithVersion(res, res.GetVersion())
+	rest.Data = nil
+	text, err := compact(rest)
 	if err != nil {
 		return nil, err
 	}

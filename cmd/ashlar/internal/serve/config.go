@@ -37,6 +37,8 @@ type Config struct {
 	AuditPolicy []string
 	// RecordAuthor stores the name of the caller's token as the author of each version.
 	RecordAuthor bool
+	// Expire deletes resources after their time to live.
+	Expire bool
 
 	// Types is a directory of descriptor sets. AnyType accepts every type. Exactly one of them must be set.
 	Types   string

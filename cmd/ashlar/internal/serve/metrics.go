@@ -19,6 +19,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/ashlar-dev/storage/expiry"
 )
 
 // metrics holds the metrics of the server and of its store: of the process, of gRPC calls and of HTTP requests.
@@ -76,6 +78,21 @@ func (m *metrics) measureReaper(tombstones func() int) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "ashlar_server_reaper_tombstones", Help: "Deleted resources whose owned resources the reaper deletes or has yet to look for.",
 	}, func() float64 { return float64(tombstones()) }))
+}
+
+// measureExpiry adds the metrics of an Expirer.
+func (m *metrics) measureExpiry(stats func() expiry.Stats) {
+	gauge := func(name, help string, read func(expiry.Stats) float64) {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return read(stats()) }))
+	}
+	counter := func(name, help string, read func(expiry.Stats) int64) {
+		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(read(stats())) }))
+	}
+	gauge("ashlar_server_expiry_pending", "Stored resources with a time to live.", func(s expiry.Stats) float64 { return float64(s.Pending) })
+	gauge("ashlar_server_expiry_overdue_seconds", "Time since the first time to live has passed whose resource is still stored.",
+		func(s expiry.Stats) float64 { return s.Overdue.Seconds() })
+	counter("ashlar_server_expiry_deleted_total", "Resources deleted after their time to live.", func(s expiry.Stats) int64 { return s.Deleted })
+	counter("ashlar_server_expiry_failures_total", "Failed deletions of resources after their time to live.", func(s expiry.Stats) int64 { return s.Failures })
 }
 
 // handler measures the requests of an HTTP handler.

@@ -13,6 +13,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+
+	"github.com/ashlar-dev/storage/expiry"
 )
 
 var update = flag.Bool("update", false, "write the table of the server's metrics in docs/metrics.md")
@@ -23,6 +25,7 @@ func reportedMetrics(t *testing.T) []*dto.MetricFamily {
 	m := newMetrics()
 	m.measureBuild("v1.0.0")
 	m.measureReaper(func() int { return 0 })
+	m.measureExpiry(func() expiry.Stats { return expiry.Stats{} })
 	m.registry.MustRegister(newBudget(1, true))
 	m.callers.count("a", "grpc", refusalReasons[codes.PermissionDenied])
 	m.callers.openStream("a")()

@@ -27,6 +27,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/expiry"
 	"github.com/ashlar-dev/storage/service"
 	"github.com/ashlar-dev/storage/service/reaper"
 	"github.com/ashlar-dev/storage/service/registry"
@@ -350,6 +351,9 @@ func (s *server) serve(ctx context.Context, listeners []net.Listener) error {
 		}
 		return nil
 	})
+	if s.config.Expire {
+		s.goExpire(g, work)
+	}
 	warning := ""
 	if s.tokens == nil {
 		warning = "no token file: all callers that can reach the server may do everything"
@@ -359,6 +363,18 @@ func (s *server) serve(ctx context.Context, listeners []net.Listener) error {
 		stop()
 	})
 	return errors.Join(err, s.flushTraces())
+}
+
+// goExpire deletes resources after their time to live, until ctx ends.
+func (s *server) goExpire(g *group, ctx context.Context) {
+	expirer := expiry.New(s.resources.Backend(), &expiry.Options{Delete: s.resources.Expire, Logger: s.config.Logger})
+	s.metrics.measureExpiry(expirer.Stats)
+	g.Go(func() error {
+		if err := expirer.Run(ctx); ctx.Err() == nil {
+			return fmt.Errorf("the deletion of expired resources ended: %w", err)
+		}
+		return nil
+	})
 }
 
 // setAPI sets the handler of the HTTP API to one with the current types.

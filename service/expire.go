@@ -1,0 +1,34 @@
+package service
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// Expire deletes a resource at a version, as Delete does. It is for package expiry: the caller has proven that the time to live of the version has
+// passed. Expire uses neither the registry nor hooks, because resources outlive the registration of their types. It does nothing if the resource with
+// the uid in id is not stored, and fails with [storage.ErrCASFailure] if another version is stored.
+func (s *Server) Expire(ctx context.Context, id *resourcepb.ID, version string) (err error) {
+	ctx, audited := s.audit(ctx, "Expire", id)
+	defer audited(&err)
+	err = retryConflicts(ctx, true, func(consistency storage.ReadConsistency) error {
+		res, err := s.readCurrent(ctx, consistency, id)
+		switch {
+		case errors.Is(err, storage.ErrNotFound):
+			return decisionError{err}
+		case err != nil:
+			return err
+		case res.GetVersion() != version:
+			return decisionError{storage.ErrCASFailure}
+		}
+		mutationOf(ctx).Before = res
+		return s.deleteNow(ctx, res, nil)
+	})
+	if errors.Is(err, storage.ErrNotFound) || errors.Is(err, errDeferred) {
+		return nil
+	}
+	return err
+}
