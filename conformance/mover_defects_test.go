@@ -203,6 +203,18 @@ func (r whole) ReadAfter(ctx context.Context, after []byte, limit int) ([]driver
 	return all, nil
 }
 
+// suspicious reports the last row of each step.
+type suspicious struct{ bulkReader }
+
+func (r suspicious) CheckColumns(ctx context.Context, after []byte, limit int) (wrong []driver.Key, last []byte, err error) {
+	rows, err := r.ReadAfter(ctx, after, limit)
+	if len(rows) > 0 {
+		wrong = []driver.Key{rows[len(rows)-1].Key}
+		last = wrong[0].Bytes()
+	}
+	return wrong, last, err
+}
+
 // versionless leaves out the versions.
 type versionless struct{ bulkReader }
 

@@ -110,6 +110,7 @@ var moverDefects = []moverDefect{
 	{"steps go backwards", "Mover/BulkReads", "out of order", func(h *moverBackend, _ *shared) { h.bulkReader = backwards{h.bulkReader} }},
 	{"a step has one row too many", "Mover/BulkReads", "limit 1: got 2 rows", func(h *moverBackend, _ *shared) { h.bulkReader = generous{h.bulkReader} }},
 	{"steps have no bound of bytes", "Mover/BulkReads", "bytes together", func(h *moverBackend, _ *shared) { h.bulkReader = whole{h.bulkReader} }},
+	{"a row of an undamaged store is said to be wrong", "Mover/BulkReads", "CheckColumns", func(h *moverBackend, _ *shared) { h.bulkReader = suspicious{h.bulkReader} }},
 	{"rows have no version", "Mover/BulkReads", "differs from the written resource", func(h *moverBackend, _ *shared) { h.bulkReader = versionless{h.bulkReader} }},
 	{"owners are not loaded", "Mover/LoadContent", "expected", func(h *moverBackend, _ *shared) { h.loader = ownerless{h.Backend} }},
 	{"the last row is not loaded", "Mover/LoadContent", "the list holds 999", func(h *moverBackend, _ *shared) { h.loader = short{h.loader} }},
@@ -197,6 +198,15 @@ func (l *listed) ReadAfter(ctx context.Context, after []byte, limit int) (rows [
 		rows = append(rows, driver.Row{Key: k, Version: res.Version, Data: data})
 	}
 	return rows, nil
+}
+
+// CheckColumns finds nothing, because the reference store has no columns.
+func (l *listed) CheckColumns(ctx context.Context, after []byte, limit int) (wrong []driver.Key, last []byte, err error) {
+	rows, err := l.ReadAfter(ctx, after, limit)
+	if len(rows) > 0 {
+		last = rows[len(rows)-1].Key.Bytes()
+	}
+	return nil, last, err
 }
 
 // committed loads by one transaction.
@@ -291,6 +301,7 @@ func TestMoverDefects(t *testing.T) {
 // bulkReader and loader are the halves of a driver.Bulk.
 type bulkReader interface {
 	ReadAfter(ctx context.Context, after []byte, limit int) ([]driver.Row, error)
+	CheckColumns(ctx context.Context, after []byte, limit int) (wrong []driver.Key, last []byte, err error)
 }
 
 type loader interface {

@@ -26,6 +26,9 @@ const (
 	// Reference is a resource of one side that OwnerReferences there omits, returns with another uid or group version, or returns
 	// although the resource does not name the owner.
 	Reference Kind = "reference"
+	// Column is a resource of one side whose row repeats a part of it, such as its uid or owner, with another value, or names another
+	// change of the log. Postgres and SQLite have such columns.
+	Column Kind = "column"
 )
 
 // Difference is a key with a difference.
@@ -48,8 +51,8 @@ func (d Difference) String() string {
 type Report struct {
 	// Source and Target are the numbers of resources on the two sides.
 	Source, Target int
-	// Missing, Extra, Different and References count the differences.
-	Missing, Extra, Different, References int
+	// Missing, Extra, Different, References and Columns count the differences.
+	Missing, Extra, Different, References, Columns int
 	// Bytes is the encoded size of the source's resources, Largest the size of the largest one.
 	Bytes, Largest int64
 	// SourceDigest and TargetDigest are hashes over all resources in key order, without versions. Equal stores have equal digests,
@@ -59,7 +62,7 @@ type Report struct {
 
 // Equal reports whether both sides are equal.
 func (r *Report) Equal() bool {
-	return r.Missing == 0 && r.Extra == 0 && r.Different == 0 && r.References == 0
+	return r.Missing == 0 && r.Extra == 0 && r.Different == 0 && r.References == 0 && r.Columns == 0
 }
 
 // String returns a summary in one sentence.
@@ -71,6 +74,9 @@ func (r *Report) String() string {
 		r.Missing, r.Extra, r.Different)
 	if r.References > 0 {
 		text += fmt.Sprintf(", %d wrong owner references", r.References)
+	}
+	if r.Columns > 0 {
+		text += fmt.Sprintf(", %d rows that contradict their resources", r.Columns)
 	}
 	return text
 }

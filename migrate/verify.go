@@ -11,10 +11,11 @@ import (
 
 // VerifyOptions configure Verify. Nil and zero values are the defaults.
 type VerifyOptions struct {
-	// OnDifference is called with each difference of resources, in key order, and then with wrong owner references. Its error ends
+	// OnDifference is called with each difference of resources, in key order, and then with wrong owner references and columns. Its error ends
 	// the comparison.
 	OnDifference func(Difference) error
-	// SkipReferences omits the check of owner references, which lists each side again, and needs a request for each resource.
+	// SkipReferences omits the checks of owner references, which lists each side again and needs a request for each resource, and of
+	// columns.
 	SkipReferences bool
 	// PageSize is the number of resources in a page of a listing, on each side. The default is 500.
 	PageSize int
@@ -22,7 +23,8 @@ type VerifyOptions struct {
 
 // Verify compares two stores. It streams both in key order, with memory for a few pages. A resource that changes during the
 // comparison may be reported as different. On each side it also compares the owner references with the resources: those to every owner that
-// a resource names, and those to every other resource, which must have none. A source that has moved can be compared too.
+// a resource names, and those to every other resource, which must have none; and, in Postgres and SQLite, the columns of each row. A source
+// that has moved can be compared too.
 func Verify(ctx context.Context, from, to storage.Backend, opts *VerifyOptions) (*Report, error) {
 	o := VerifyOptions{}
 	if opts != nil {
@@ -57,13 +59,20 @@ func Verify(ctx context.Context, from, to storage.Backend, opts *VerifyOptions) 
 		}
 	}
 	var wrong []Difference
-	for _, id := range sides[0].wrong {
-		wrong = append(wrong, Difference{Kind: Reference, Source: &resourcepb.Resource{Id: id}})
+	for i, store := range []storage.Backend{from, to} {
+		for _, id := range sides[i].wrong {
+			wrong = append(wrong, differenceOf(Reference, i, id))
+		}
+		r.References += len(sides[i].wrong)
+		ids, err := m.checkColumns(ctx, store)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			wrong = append(wrong, differenceOf(Column, i, id))
+		}
+		r.Columns += len(ids)
 	}
-	for _, id := range sides[1].wrong {
-		wrong = append(wrong, Difference{Kind: Reference, Target: &resourcepb.Resource{Id: id}})
-	}
-	r.References = len(wrong)
 	for _, d := range wrong {
 		if o.OnDifference == nil {
 			break
@@ -73,6 +82,41 @@ func Verify(ctx context.Context, from, to storage.Backend, opts *VerifyOptions) 
 		}
 	}
 	return r, nil
+}
+
+// differenceOf returns a difference that concerns one side: 0 is the source, 1 the target.
+func differenceOf(kind Kind, side int, id *resourcepb.ID) Difference {
+	if res := (&resourcepb.Resource{Id: id}); side == 0 {
+		return Difference{Kind: kind, Source: res}
+	} else {
+		return Difference{Kind: kind, Target: res}
+	}
+}
+
+// checkColumns returns the resources of a store whose rows contradict them.
+func (m *migration) checkColumns(ctx context.Context, store storage.Backend) (wrong []*resourcepb.ID, err error) {
+	rows, ok := storage.As[driver.Bulk](store)
+	if !ok {
+		return nil, nil // the database stores nothing twice, except for owner references
+	}
+	var after []byte
+	for {
+		var keys []driver.Key
+		var last []byte
+		err := m.try.do(ctx, "check the columns", func(ctx context.Context) (err error) {
+			keys, last, err = rows.CheckColumns(ctx, after, m.o.PageSize)
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("compare: %w", err)
+		}
+		for _, k := range keys {
+			wrong = append(wrong, k.ID("", ""))
+		}
+		if after = last; after == nil {
+			return wrong, nil
+		}
+	}
 }
 
 // compare compares a stream with the target. It calls visit, unless nil, with both entries of each key.

@@ -77,6 +77,7 @@ func TestPlans(t *testing.T) {
 		"readStrong":   {sql.readStrong, "bytea, bigint, int, bytea", `'\x00', 1999990, 0, '\x00'`},
 		"readMany":     {sql.readMany, "bytea[], bigint, int, bytea", keys + `, 1999990, 0, '\x00'`},
 		"readAfter":    {sql.readAfter, "bytea, bigint, bigint", "'key-5', 500, 1000000"},
+		"checkColumns": {sql.checkColumns, "bytea, bigint, bigint", "'key-5', 500, 1000000"},
 		"updateOne": {sql.updateOne, "bytea, bytea, bytea, bytea, timestamptz, bool, bigint, bytea, bytea, bytea",
 			`'\x01', '\x00', '\x00', '\x01', 'infinity', true, 0, '\x00', null, '\x00'`},
 		"deleteOne": {sql.deleteOne, "bytea, bytea, bytea, bytea, timestamptz, bool, bigint", `'\x01', '\x00', '\x00', '\x01', 'infinity', true, 0`},

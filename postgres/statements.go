@@ -14,22 +14,22 @@ import (
 type statements struct {
 	schema string
 
-	id, server, whichRun, overdue, busySessions                                            string
-	readOne, readStrong, readMany, tip, pendingWriter, identify, readAfter, children, list string
-	listSteps                                                                              [maxWildcards]string // by the number of wildcards before fixed text, less one
-	strongChildren, strongList                                                             string
-	strongListSteps                                                                        [maxWildcards]string
-	updateOne, deleteOne, updateMany, updateTogether                                       string
-	apply, applyGuarded, revoke, writers, tokens                                           string
-	lastNumber, final, saveFinal, last, tokenPrefix, tokensIn, changes                     string
-	presentPage, presentRange, presentRows, presentCount, historyPage, historyCount        string
-	noChangeSince, countSince, changeAt, lastBefore, readKeys, hasChangeFrom               string
-	proveDurable, proveSchema, proveCompacted                                              string
-	before, compact, retentionLock, mark, horizon, moveOldest, forget, step, prune         string
-	recordPruning, readNote, createNote, updateNote, deleteNote, noteExists, lockNote      string
-	fenceState, setFenceTarget, deleteFenceTarget, closeFence, openFence, dropFence        string
-	createTrigger, dropTrigger, notify, notifyListeners, announceListener, noteBlocker     string
-	primaryPosition, replicaPosition, tablePages, readFence                                string
+	id, server, whichRun, overdue, busySessions                                                          string
+	readOne, readStrong, readMany, tip, pendingWriter, identify, readAfter, checkColumns, children, list string
+	listSteps                                                                                            [maxWildcards]string // by the number of wildcards before fixed text, less one
+	strongChildren, strongList                                                                           string
+	strongListSteps                                                                                      [maxWildcards]string
+	updateOne, deleteOne, updateMany, updateTogether                                                     string
+	apply, applyGuarded, revoke, writers, tokens                                                         string
+	lastNumber, final, saveFinal, last, tokenPrefix, tokensIn, changes                                   string
+	presentPage, presentRange, presentRows, presentCount, historyPage, historyCount                      string
+	noChangeSince, countSince, changeAt, lastBefore, readKeys, hasChangeFrom                             string
+	proveDurable, proveSchema, proveCompacted                                                            string
+	before, compact, retentionLock, mark, horizon, moveOldest, forget, step, prune                       string
+	recordPruning, readNote, createNote, updateNote, deleteNote, noteExists, lockNote                    string
+	fenceState, setFenceTarget, deleteFenceTarget, closeFence, openFence, dropFence                      string
+	createTrigger, dropTrigger, notify, notifyListeners, announceListener, noteBlocker                   string
+	primaryPosition, replicaPosition, tablePages, readFence                                              string
 }
 
 func newStatements(schema string) *statements { return renderStatements(schema, renderer(schema)) }
@@ -54,7 +54,7 @@ func renderStatements(schema string, render func(name string, argument any) stri
 
 		id: text("id"), server: text("server"), whichRun: text("which_run"), overdue: text("overdue"), busySessions: text("busy_sessions"),
 
-		readOne: text("read_one"), readStrong: text("read_strong"), readMany: text("read_many"), tip: text("tip"), pendingWriter: text("pending_writer"), identify: text("identify"), readAfter: text("read_after"),
+		readOne: text("read_one"), readStrong: text("read_strong"), readMany: text("read_many"), tip: text("tip"), pendingWriter: text("pending_writer"), identify: text("identify"), readAfter: text("read_after"), checkColumns: text("check_columns"),
 		children: text("children"), list: text("list"),
 
 		updateOne: text("update_one"), deleteOne: text("delete_one"), updateMany: text("update_many"), updateTogether: text("update_together"),

@@ -163,11 +163,16 @@ func (d *database) ReadAfter(ctx context.Context, after []byte, limit int) (rows
 	return rows, err
 }
 
-func (c *conn) readAfter(after []byte, limit int) ([]driver.Row, error) {
-	if after != nil {
-		after = append(after[:len(after):len(after)], 0) // the lowest key above
+// above returns the lowest key above a key, or nil for nil.
+func above(after []byte) []byte {
+	if after == nil {
+		return nil
 	}
-	stmt, err := c.query("list-resources", after, keyUpperBound)
+	return append(after[:len(after):len(after)], 0)
+}
+
+func (c *conn) readAfter(after []byte, limit int) ([]driver.Row, error) {
+	stmt, err := c.query("list-resources", above(after), keyUpperBound)
 	if err != nil {
 		return nil, err
 	}

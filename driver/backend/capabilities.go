@@ -156,6 +156,14 @@ func (l bulk[P]) ReadAfter(ctx context.Context, after []byte, limit int) ([]driv
 	return call(ctx, l.b, telemetry.ReadRows, "read rows", nil, func(ctx context.Context) ([]driver.Row, error) { return l.d.ReadAfter(ctx, after, limit) })
 }
 
+func (l bulk[P]) CheckColumns(ctx context.Context, after []byte, limit int) (wrong []driver.Key, last []byte, err error) {
+	wrong, err = call(ctx, l.b, telemetry.ReadRows, "check rows", nil, func(ctx context.Context) (wrong []driver.Key, err error) {
+		wrong, last, err = l.d.CheckColumns(ctx, after, limit)
+		return wrong, err
+	})
+	return wrong, last, err
+}
+
 func (l bulk[P]) Load(ctx context.Context, rows []driver.Row) error {
 	_, err := call(ctx, l.b, telemetry.LoadRows, "load rows", nil, withoutResult(func(ctx context.Context) error {
 		if len(rows) == 0 {

@@ -133,6 +133,7 @@ func TestContextsAreReleased(t *testing.T) {
 	l, _ := storage.As[driver.Bulk](b)
 	all := calls(b)
 	all["load nothing"] = func(ctx context.Context) error { return l.Load(ctx, nil) }
+	all["check columns"] = func(ctx context.Context) error { _, _, err := l.CheckColumns(ctx, nil, 1); return err }
 	all["load"] = func(ctx context.Context) error { return l.Load(ctx, make([]driver.Row, 1)) }
 	for name, call := range all {
 		ctx := &releasing{Context: t.Context(), done: make(chan struct{})}
@@ -146,6 +147,10 @@ func TestContextsAreReleased(t *testing.T) {
 type loading struct{ *stub }
 
 func (loading) ReadAfter(context.Context, []byte, int) ([]driver.Row, error) { return nil, nil }
+
+func (loading) CheckColumns(context.Context, []byte, int) (wrong []driver.Key, last []byte, err error) {
+	return nil, nil, nil
+}
 
 func (loading) Load(context.Context, []driver.Row) error { return nil }
 

@@ -51,7 +51,7 @@ func verify(ctx context.Context, a *cli.App, from, to storage.Backend, asJSON bo
 	}
 	if asJSON {
 		err = jsonLine(a.Out, map[string]any{
-			"equal": r.Equal(), "source": r.Source, "target": r.Target, "missing": r.Missing, "extra": r.Extra, "different": r.Different, "references": r.References,
+			"equal": r.Equal(), "source": r.Source, "target": r.Target, "missing": r.Missing, "extra": r.Extra, "different": r.Different, "references": r.References, "columns": r.Columns,
 			"bytes": r.Bytes, "sourceDigest": r.SourceDigest, "targetDigest": r.TargetDigest,
 		})
 	} else if r.Equal() {
