@@ -417,3 +417,83 @@ func TestWrongConversions(t *testing.T) {
 		}
 	}
 }
+
+// A resource that is stored in the served version is converted when it is read, and the hooks of both versions get the stored version.
+func TestHooksOfServedVersion(t *testing.T) {
+	t.Parallel()
+	older, newer := plain(typ("group", "v1", "Kind")), plain(typ("group", "v2", "Kind"))
+	newer.Proto = &wrapperspb.Int64Value{}
+	older.Conversion = registry.Convert("v2",
+		func(m *wrapperspb.Int64Value) (*wrapperspb.StringValue, error) {
+			return wrapperspb.String(fmt.Sprint(m.GetValue())), nil
+		},
+		func(m *wrapperspb.StringValue, _ *wrapperspb.Int64Value) (*wrapperspb.Int64Value, error) {
+			if m.GetValue() != "7" {
+				return nil, errors.New("it is not 7")
+			}
+			return wrapperspb.Int64(7), nil
+		})
+	want := resource("v2", wrapperspb.Int64(7))
+	newer.MayRead = func(_ registry.Caller, id *resourcepb.ID, res *resourcepb.Resource) error {
+		if res != nil && !proto.Equal(res, want) || id.GetType().GetGroupVersion() == "v1" {
+			return fmt.Errorf("MayRead got %v and %v", id, res)
+		}
+		return nil
+	}
+	newer.MayWrite = func(_ registry.Caller, res *resourcepb.Resource) error {
+		if !proto.Equal(res, want) {
+			return fmt.Errorf("MayWrite got %v", res)
+		}
+		return nil
+	}
+	types, err := registry.New(older, newer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := resource("v1", wrapperspb.String("8"))
+	for _, version := range []string{"v1", "v2"} {
+		kind, _ := types.Resolve(typ("group", version, "Kind"))
+		for _, res := range []*resourcepb.Resource{want, resource("v1", wrapperspb.String("7"))} {
+			lifted, err := kind.Lift(res)
+			if err != nil || !proto.Equal(lifted, want) {
+				t.Errorf("%s: lifted to %v (%v), expected %v", version, lifted, err, want)
+			}
+			if err := errors.Join(kind.MayRead(nil, res.GetId(), nil), kind.MayRead(nil, res.GetId(), res), kind.MayWrite(nil, res)); err != nil {
+				t.Error(version, err)
+			}
+		}
+		other := typ("group", "v3", "Kind") // not registered
+		if err := kind.MayRead(nil, &resourcepb.ID{Type: other}, nil); err != nil {
+			t.Error(version, err)
+		}
+		for name, err := range map[string]error{"MayRead": kind.MayRead(nil, bad.GetId(), bad), "MayWrite": kind.MayWrite(nil, bad)} {
+			if failed := (*registry.ConversionError)(nil); !errors.As(err, &failed) || failed.IsWritten {
+				t.Errorf("%s: %s of a resource that cannot be converted: %v", version, name, err)
+			}
+		}
+	}
+}
+
+// The function ToStored gets the stored value, and nil for a new resource.
+func TestToStoredGetsStored(t *testing.T) {
+	t.Parallel()
+	type value struct{ A, B string }
+	kind := served(t, &structpb.Struct{}, &structpb.Struct{}, registry.ConvertJSON("v2",
+		func(in value) (value, error) { return in, nil },
+		func(in value, stored *value) (value, error) {
+			in.B = "new"
+			if stored != nil {
+				in.B = "replaces " + stored.A
+			}
+			return in, nil
+		}))
+	written := resource("v1", jsonStruct(t, value{A: "a"}))
+	made, err := kind.ToStored(written, nil)
+	if want := resource("v2", jsonStruct(t, value{"a", "new"})); err != nil || !proto.Equal(made, want) {
+		t.Errorf("a new resource is %v (%v), expected %v", made, err, want)
+	}
+	made, err = kind.ToStored(written, resource("v2", jsonStruct(t, value{"b", "b"})))
+	if want := resource("v2", jsonStruct(t, value{"a", "b"})); err != nil || !proto.Equal(made, want) {
+		t.Errorf("a replaced resource is %v (%v), expected %v", made, err, want)
+	}
+}

@@ -135,6 +135,23 @@ func TestOpenAcceptsWellFormedTypes(t *testing.T) {
 	}
 }
 
+// Each part of a name has at most 255 bytes.
+func TestLongestNames(t *testing.T) {
+	t.Parallel()
+	r := registry.NewOpen(registry.Type{})
+	long := strings.Repeat("a", 253)
+	for _, extra := range []struct {
+		text string
+		want bool
+	}{{"", true}, {"a", false}} {
+		for _, name := range []*resourcepb.Type{typ("aa"+long+extra.text, "v1", "Kind"), typ("group", "v1", "Aa"+long+extra.text), typ("group", "v"+long+extra.text+"1", "Kind")} {
+			if _, ok := r.Resolve(name); ok != extra.want {
+				t.Errorf("%v: accepted %v, expected %v", name, ok, extra.want)
+			}
+		}
+	}
+}
+
 type operator struct{ read, write error }
 
 func (o operator) OperatorRead() error  { return o.read }
