@@ -35,8 +35,8 @@ func served(t *testing.T, from, to proto.Message, conversion *registry.Conversio
 
 // resource returns a resource with a payload.
 func resource(version string, data proto.Message) *resourcepb.Resource {
-	payload, err := anypb.New(data)
-	if err != nil {
+	payload := &anypb.Any{}
+	if err := anypb.MarshalFrom(payload, data, proto.MarshalOptions{Deterministic: true}); err != nil {
 		panic(err)
 	}
 	return &resourcepb.Resource{Id: &resourcepb.ID{Type: typ("group", version, "Kind"), Name: "a"}, Version: "1", Author: "me", Data: payload}

@@ -1,0 +1,160 @@
+// Command mutation changes the code of a package in small ways, one at a time, and lists the changes that its tests do not detect. Such a change, a
+// mutant, is a comparison with its negation or with another bound, or another operator of arithmetic.
+//
+// All mutants are compiled into one test binary, which the environment variable MUTANT selects from. So a mutant takes as long as the tests need to
+// detect it, and nothing is compiled for it. The files of the package stay as they are.
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+func main() {
+	log.SetFlags(0)
+	pkg := flag.String("pkg", "", "the directory of the package")
+	tests := flag.String("tests", "", "the directory of the tests, by default the package")
+	limit := flag.Duration("limit", 90*time.Second, "the longest run of the tests")
+	flag.Usage = func() {
+		log.Println("usage: mutation -pkg DIRECTORY [flags] [flags of the test binary]")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	if *tests == "" {
+		*tests = *pkg
+	}
+	if err := run(*pkg, *tests, *limit, flag.Args()); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// run tests all mutants of a package and prints the survivors.
+func run(pkg, tests string, limit time.Duration, args []string) error {
+	p, exports, err := list(pkg)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "mutation")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	binary := filepath.Join(dir, "tests")
+	mutants, err := build(p, exports, dir, binary, tests)
+	if err != nil {
+		return err
+	}
+	test := func(id int) (status string, output []byte) {
+		c := exec.Command(binary, append([]string{"-test.failfast", "-test.timeout", limit.String()}, args...)...)
+		c.Dir, c.Env = tests, append(os.Environ(), "MUTANT="+strconv.Itoa(id))
+		output, err := c.CombinedOutput()
+		switch {
+		case err == nil:
+			return "lived", output
+		case bytes.Contains(output, []byte("panic: test timed out")):
+			return "timed out", output
+		}
+		return "killed", output
+	}
+	if status, output := test(0); status != "lived" {
+		return fmt.Errorf("without a mutant the tests fail: %s", output)
+	}
+	counts := map[string]int{}
+	for i, m := range mutants {
+		status, _ := test(i + 1)
+		if counts[status]++; status != "killed" {
+			fmt.Printf("%s:%d:%d: %s: %s\n", filepath.Base(m.position.Filename), m.position.Line, m.position.Column, m.change, status)
+		}
+	}
+	fmt.Printf("%s: %d mutants, %d killed (%d %%), %d lived, %d timed out\n", pkg, len(mutants), counts["killed"],
+		100*counts["killed"]/max(len(mutants), 1), counts["lived"], counts["timed out"])
+	return nil
+}
+
+// goPackage is a part of the output of go list.
+type goPackage struct {
+	ImportPath, Dir, Export, Name string
+	GoFiles                       []string
+}
+
+// list returns a package, and the files with the exported names of all that it imports.
+func list(dir string) (p goPackage, exports map[string]string, err error) {
+	c := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Dir,Export,Name,GoFiles", "./"+dir)
+	c.Stderr = os.Stderr
+	out, err := c.Output()
+	if err != nil {
+		return p, nil, fmt.Errorf("list the package: %w", err)
+	}
+	exports = map[string]string{}
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var next goPackage
+		if err := dec.Decode(&next); errors.Is(err, io.EOF) {
+			return p, exports, nil // the package is the last one
+		} else if err != nil {
+			return p, nil, err
+		}
+		exports[next.ImportPath], p = next.Export, next
+	}
+}
+
+// build builds the test binary with all mutants.
+func build(p goPackage, exports map[string]string, dir, binary, tests string) ([]mutant, error) {
+	r := &rewriter{fset: token.NewFileSet(), info: &types.Info{Types: map[ast.Expr]types.TypeAndValue{}}, headers: map[ast.Node]bool{}}
+	var files []*ast.File
+	for _, name := range p.GoFiles {
+		f, err := parser.ParseFile(r.fset, filepath.Join(p.Dir, name), nil, parser.ParseComments)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	check := types.Config{Importer: importer.ForCompiler(r.fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })}
+	if _, err := check.Check(p.ImportPath, r.fset, files, r.info); err != nil {
+		return nil, err
+	}
+	replace := map[string]string{}
+	write := func(name, text string) error {
+		to := filepath.Join(dir, name)
+		replace[filepath.Join(p.Dir, name)] = to
+		return os.WriteFile(to, []byte(text), 0o600)
+	}
+	for i, f := range files {
+		source, err := os.ReadFile(filepath.Join(p.Dir, p.GoFiles[i]))
+		if err != nil {
+			return nil, err
+		}
+		if err := write(p.GoFiles[i], r.file(f, source)); err != nil {
+			return nil, err
+		}
+	}
+	if err := write("mutation_switches.go", "package "+p.Name+"\n"+switches); err != nil {
+		return nil, err
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return nil, err
+	}
+	list := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(list, overlay, 0o600); err != nil {
+		return nil, err
+	}
+	if out, err := exec.Command("go", "test", "-vet=off", "-c", "-overlay", list, "-o", binary, "./"+tests).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build the tests: %w\n%s", err, out)
+	}
+	return r.mutants, nil
+}
