@@ -115,9 +115,9 @@ func planToStored(in planV1, _ *planV2) (planV2, error) {
 func TestRandomChangesOfOlderClients(t *testing.T) {
 	t.Parallel()
 	older := served(t, &structpb.Struct{}, &structpb.Struct{}, registry.ConvertJSON("v2", planFromStored, planToStored))
-	rounds := 250
+	rounds := 120
 	if testing.Short() {
-		rounds = 50
+		rounds = 40
 	}
 	for seed := range rounds {
 		r := rand.New(rand.NewPCG(uint64(seed), 1))
