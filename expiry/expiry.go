@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -18,6 +20,7 @@ type Expirer struct {
 	opts              Options
 	queue             *queue
 	deleted, failures atomic.Int64
+	warnings          rate.Sometimes
 }
 
 // Options configures an Expirer.
@@ -31,11 +34,15 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-const defaultConcurrency = 8
+const (
+	defaultConcurrency = 8
+	// warnInterval is the minimum time between two log records of failed deletions, of which an outage causes many.
+	warnInterval = 10 * time.Second
+)
 
 // New returns an Expirer for the resources of a store. It does not close the backend.
 func New(b storage.Backend, o *Options) *Expirer {
-	e := &Expirer{backend: b, queue: newQueue()}
+	e := &Expirer{backend: b, queue: newQueue(), warnings: rate.Sometimes{Interval: warnInterval}}
 	if o != nil {
 		e.opts = *o
 	}
@@ -130,8 +137,10 @@ func (e *Expirer) expire(ctx context.Context, due *entry) {
 		e.queue.finish(due)
 	case ctx.Err() == nil:
 		if !errors.Is(err, storage.ErrCASFailure) {
-			e.failures.Add(1)
-			e.opts.Logger.WarnContext(ctx, "a resource is not deleted after its time to live yet; retrying", "resource", due.id, "error", err, "again in", due.pause)
+			n := e.failures.Add(1)
+			e.warnings.Do(func() {
+				e.opts.Logger.WarnContext(ctx, "a resource is not deleted after its time to live yet; retrying", "resource", due.id, "error", err, "failures", n)
+			})
 		}
 		e.queue.retry(due)
 	}

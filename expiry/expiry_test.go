@@ -210,6 +210,7 @@ func TestRestartStartsTTLAgain(t *testing.T) {
 type interruptible struct {
 	storage.Backend
 	turn  chan struct{} // taken while watches are paused
+	skips atomic.Bool
 	endCh chan struct{} // a token ends a watch
 }
 
@@ -240,6 +241,11 @@ func (w interruptibleWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, e
 		err = fmt.Errorf("%w: %w", storage.ErrWatchClosed, err)
 	}
 	return ev, err
+}
+
+// SkipDamage records that the watch is to skip damaged resources.
+func (w interruptibleWatch) SkipDamage(of func(storage.UnversionedType) bool) {
+	w.b.skips.Store(of(fixture.Type))
 }
 
 // An Expirer that was paused, and so has not observed a write, does not delete the written resource. It observes the write when it resumes.
@@ -293,6 +299,9 @@ func TestWatchIsReopened(t *testing.T) {
 		deleted, cleared, renewed := b.write(fixture.Resource("deleted", ""), ttl), b.write(fixture.Resource("cleared", ""), ttl), b.write(fixture.Resource("renewed", ""), ttl)
 		e, stop := b.start(ending, nil)
 		defer stop()
+		if !ending.skips.Load() {
+			t.Error("a damaged resource would end the watch")
+		}
 		time.Sleep(ttl / 2)
 		ending.endCh <- struct{}{}
 		synctest.Wait()
