@@ -115,6 +115,7 @@ func TestResourceLivesForTTL(t *testing.T) {
 		before.Status = map[string]*resourcepb.Status{"s": {UpdatedAt: timestamppb.New(time.Unix(1, 0))}}
 		b.write(before, ttl)
 		b.write(fixture.Resource("none", ""), 0)
+		b.write(fixture.Resource("long", ""), 100*ttl)
 		b.write(fixture.Resource("longest", ""), 10*365*24*time.Hour)
 		e, stop := b.start(b.Backend, nil)
 		defer stop()
@@ -123,7 +124,7 @@ func TestResourceLivesForTTL(t *testing.T) {
 		b.write(after, ttl)
 		b.write(fixture.Resource("short", ""), time.Nanosecond)
 		b.expect(tick, "short", false)
-		if s := e.Stats(); s.Pending != 3 || s.Overdue != 0 || s.Deleted != 1 {
+		if s := e.Stats(); s.Pending != 4 || s.Overdue != 0 || s.Deleted != 1 {
 			b.Errorf("before the end of the time to live: %+v", s)
 		}
 		for _, name := range []string{"before", "after"} {
@@ -133,13 +134,14 @@ func TestResourceLivesForTTL(t *testing.T) {
 		b.expect(0, "after", true)
 		b.expect(spread+tick, "before", false)
 		b.expect(0, "after", false)
+		b.expect(99*ttl, "long", false)
 		b.expect(time.Hour, "none", true)
 		b.expect(0, "longest", true)
-		if s := e.Stats(); s != (expiry.Stats{Pending: 1, Deleted: 3}) {
+		if s := e.Stats(); s != (expiry.Stats{Pending: 1, Deleted: 4}) {
 			b.Errorf("after the end of the time to live: %+v", s)
 		}
-		if n := b.deletions.Load(); n != 3 {
-			b.Errorf("%d deletions, expected 3", n)
+		if n := b.deletions.Load(); n != 4 {
+			b.Errorf("%d deletions, expected 4", n)
 		}
 	})
 }
