@@ -176,7 +176,7 @@ func Guarantees() []Guarantee {
 			"An error about a store's URL names the parameter, and never the password",
 			[]string{"URL/Bad", "URL/MaxSize", "URL/OutlivesContext", "URL/ContextOver"}, nil, nil,
 		}, {
-			"Unknown types and fields pass through unchanged",
+			"Unknown types and fields, and times to live, pass through unchanged",
 			[]string{"Histories/Calls", "Payload/UnknownType", "Payload/UnknownFields", "Payload/Empty"}, []string{"content"}, []string{"content"},
 		}, {
 			"A resource that was damaged in the database is an error that names its key; other keys are not affected, and it can be written anew or deleted",

@@ -120,7 +120,8 @@ func (d *modelDraw) resource(id *resourcepb.ID) *resourcepb.Resource {
 		res.Metadata = map[string]string{"": "empty key", "a/b": "", "äöü": fmt.Sprint("\n", d.IntN(9)), " spaces ": " around "}
 	}
 	if d.chance(20) {
-		res.Status = newRichThing("").Status
+		rich := newRichThing("")
+		res.Status, res.Ttl = rich.Status, rich.Ttl
 		res.Status["controller"] = &resourcepb.Status{ObservedGeneration: "1", UpdatedAt: &timestamppb.Timestamp{Seconds: 1 << 33, Nanos: 123456789}, Conditions: []*resourcepb.Condition{{
 			Type: "Ready", State: resourcepb.Condition_STATE_TRUE, Reason: "Done", Message: "all is well", Resource: &resourcepb.Reference{
 				Type: clone(thing), Tenancy: clone(home), Name: "other", Section: "spec",

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -19,7 +17,7 @@ import (
 	"github.com/ashlar-dev/storage/service/registry"
 )
 
-// A time to live is stored by Write, cleared by a Write without one, and kept by WriteStatus. Expire deletes as Delete does, at one version.
+// Expire deletes as Delete does, at one version.
 func TestExpire(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
@@ -46,13 +44,6 @@ func TestExpire(t *testing.T) {
 		return out.GetResource()
 	}
 	minute := durationpb.New(time.Minute)
-	for _, bad := range []*durationpb.Duration{{}, {Seconds: -1}, {Seconds: 1 << 40}, {Nanos: 1 << 30}} {
-		res := album("a", "one")
-		res.Ttl = bad
-		if _, err := c.Write(ctx, &resourcepb.WriteRequest{Resource: res}); status.Code(err) != codes.InvalidArgument {
-			t.Errorf("a time to live of %v: %v", bad, err)
-		}
-	}
 	first := write(album("a", "one"), minute)
 	second := write(write(first, nil), minute)
 	reported, err := c.WriteStatus(ctx, &resourcepb.WriteStatusRequest{

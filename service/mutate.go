@@ -43,8 +43,8 @@ func (s *Server) prepare(ctx context.Context, res *resourcepb.Resource) (*input,
 	if err := checkID("resource.id", res.GetId()); err != nil {
 		return nil, err
 	}
-	if err := check.TTL("resource.ttl", res.GetTtl()); err != nil {
-		return nil, s.toStatus(ctx, "write", err)
+	if fault := check.TTL(res.GetTtl()); fault != "" {
+		return nil, invalid("resource.ttl invalid: %s", fault)
 	}
 	if res.GetOwner() != nil {
 		if err := checkID("resource.owner", res.GetOwner()); err != nil {

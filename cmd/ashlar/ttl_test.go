@@ -26,7 +26,7 @@ func TestServedTTL(t *testing.T) {
 	require.NotContains(t, c.ok("", "get", "core/ConfigMap", "a", "-o", "yaml"), "ttl")
 	refused := c.run(configMap("a", "x"), "apply", "-f", "-", "--ttl", "100000h")
 	require.Equal(t, cli.ExitFailed, refused.code)
-	require.Contains(t, refused.err, "ttl is 100000h0m0s, expected more than 0 and at most 87600h0m0s")
+	require.Contains(t, refused.err, "ttl is invalid: expected more than 0 and at most 87600h0m0s, got 100000h0m0s")
 	require.Equal(t, cli.ExitUsage, c.run("", "apply", "-f", "-", "--ttl", "-1s").code)
 
 	w := c.watch("core/ConfigMap")

@@ -3,7 +3,6 @@
 package check
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -155,8 +154,11 @@ func Resource(res *resourcepb.Resource, maxSize int) (key.Key, error) {
 			return k, err
 		}
 	}
-	if err := cmp.Or(texts(res), TTL("ttl", res.Ttl)); err != nil {
+	if err := texts(res); err != nil {
 		return k, err
+	}
+	if fault := TTL(res.Ttl); fault != "" {
+		return k, invalid("ttl is invalid: %s", fault)
 	}
 	if maxSize <= 0 || maxSize > MaxSize {
 		maxSize = MaxSize
@@ -167,17 +169,16 @@ func Resource(res *resourcepb.Resource, maxSize int) (key.Key, error) {
 	return k, nil
 }
 
-// TTL validates a time to live, which may be nil. field is the name used in errors.
-func TTL(field string, ttl *durationpb.Duration) error {
-	switch d := ttl.AsDuration(); {
-	case ttl == nil:
-		return nil
+// TTL returns the fault of a time to live, "" for none. It may be nil.
+func TTL(ttl *durationpb.Duration) string {
+	d := ttl.AsDuration()
+	switch {
+	case ttl == nil || ttl.IsValid() && d > 0 && d <= MaxTTL:
+		return ""
 	case !ttl.IsValid():
-		return invalid("%s is malformed: %d seconds and %d nanoseconds", field, ttl.Seconds, ttl.Nanos)
-	case d <= 0 || d > MaxTTL:
-		return invalid("%s is %v, expected more than 0 and at most %v", field, d, MaxTTL)
+		return fmt.Sprintf("expected a duration, got %d seconds and %d nanoseconds", ttl.Seconds, ttl.Nanos)
 	}
-	return nil
+	return fmt.Sprintf("expected more than 0 and at most %v, got %v", MaxTTL, d)
 }
 
 // texts refuses text outside the ids that is not UTF-8, because protobuf cannot encode it. The version may be any text: it is

@@ -34,10 +34,10 @@ func TestResourceErrorsNameField(t *testing.T) {
 		"256 bytes":            func(r *resourcepb.Resource) { r.Id.Name = strings.Repeat("n", 256) },
 		"group_version":        func(r *resourcepb.Resource) { r.Id.Type.GroupVersion = "\xff" },
 		"owner.uid":            func(r *resourcepb.Resource) { r.Owner = good().Id; r.Owner.Uid = "" },
-		"ttl is 0s":            func(r *resourcepb.Resource) { r.Ttl = &durationpb.Duration{} },
-		"ttl is -1ns":          func(r *resourcepb.Resource) { r.Ttl = durationpb.New(-1) },
+		"got 0s":               func(r *resourcepb.Resource) { r.Ttl = &durationpb.Duration{} },
+		"got -1ns":             func(r *resourcepb.Resource) { r.Ttl = durationpb.New(-1) },
 		"at most 87600h0m0s":   func(r *resourcepb.Resource) { r.Ttl = durationpb.New(MaxTTL + 1) },
-		"ttl is malformed":     func(r *resourcepb.Resource) { r.Ttl = &durationpb.Duration{Seconds: 1, Nanos: -1} },
+		"got 1 seconds and -1": func(r *resourcepb.Resource) { r.Ttl = &durationpb.Duration{Seconds: 1, Nanos: -1} },
 		"owner.type is nil":    func(r *resourcepb.Resource) { r.Owner = &resourcepb.ID{} },
 	} {
 		res := good()

@@ -79,6 +79,14 @@ var defects = []defect{
 			return next(ctx, q)
 		})},
 	{"Write writes statuses", "Write/CreateRefused", "a status: no error", unless("resource.status")},
+	{"times to live stay", "Write/TTL", "after a Write without one",
+		on(writeCalls, func(ctx context.Context, q *writeReq, f *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
+			if now, err := f.read(ctx, &readReq{Id: q.GetResource().GetId()}); err == nil && q.GetResource().GetTtl() == nil {
+				q = clone(q)
+				q.Resource.Ttl = now.GetResource().GetTtl()
+			}
+			return next(ctx, q)
+		})},
 	{"creations update", "Write/CreateOnly", "no error", asks(writeCalls, func(q *writeReq) { q.Create = false })},
 	{"versions are not compared", "Write/UpdateRefused", "no error", asks(writeCalls, func(q *writeReq) { q.Resource.Version = "" })},
 	{"payloads of any type", "Write/Payload", "no error", unless("resource.data")},

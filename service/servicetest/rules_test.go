@@ -29,4 +29,5 @@ var rules = []string{
 	"The history shows past states, to each caller as much as a list would, and does not disclose that there is more.",
 	"A stream of selected changes has the action and the state before each, and can be resumed after any of them.",
 	"A name with wildcards shows the resources that the selected types' own names show, and no others.",
+	"A time to live belongs to a version: a Write sets or removes it, a WriteStatus keeps it, and a deletion mark removes it.",
 }

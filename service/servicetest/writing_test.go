@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/oklog/ulid/v2"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -21,6 +24,7 @@ var writeCases = topic{"Write", []testCase{
 	{name: "CreateOnly", rules: []int{1, 24}, run: writeCreateOnly},
 	{name: "UpdateRefused", rules: []int{1}, run: writeUpdateRefused},
 	{name: "Payload", rules: []int{1}, run: writePayload},
+	{name: "TTL", rules: []int{1, 28}, run: writeTTL},
 	{name: "Owner", rules: []int{1}, run: writeOwner},
 	{name: "MarkedTenancy", rules: []int{1}, run: writeMarkedTenancy},
 	{name: "MutateAndValidate", rules: []int{1, 4}, run: writeValidate},
@@ -295,4 +299,34 @@ func writeValidate(s *suite) {
 		{"a resource that Validate rejects", validates(newThing("a", refused)), codes.InvalidArgument, exactly("a thing must be better than this")},
 		{"a resource for which Mutate fails", validates(newThing("a", broken)), codes.Internal, "things cannot be completed today"},
 	})
+}
+
+func writeTTL(s *suite) {
+	mortal := func(name string, ttl *durationpb.Duration) *resourcepb.Resource {
+		return but(newThing(name, "content"), func(r *resourcepb.Resource) { r.Ttl = ttl })
+	}
+	expect := func(what string, res *resourcepb.Resource, ttl *durationpb.Duration) {
+		s.Helper()
+		if !proto.Equal(res.GetTtl(), ttl) || !proto.Equal(s.read(res.GetId()).GetTtl(), ttl) {
+			s.Errorf("%s: the time to live is %v, expected %v", what, res.GetTtl(), ttl)
+		}
+	}
+	minute := durationpb.New(time.Minute)
+	a := s.write(mortal("a", minute))
+	expect("after a creation", a, minute)
+	status := &resourcepb.Status{ObservedGeneration: a.GetGeneration()}
+	expect("after WriteStatus", s.writeStatus(&resourcepb.WriteStatusRequest{Id: a.GetId(), Key: "k", Status: status}), minute)
+	expect("after a Write without one", s.write(mortal("a", nil)), nil)
+	expect("after another Write", s.write(mortal("a", durationpb.New(time.Hour))), durationpb.New(time.Hour))
+	b := s.write(with(mortal("b", minute), "finalizers", "one"))
+	s.delete(b.GetId())
+	expect("after the deletion mark", s.read(b.GetId()), nil)
+	for what, ttl := range map[string]*durationpb.Duration{
+		"0": {}, "a negative time": durationpb.New(-1), "11 years": durationpb.New(11 * 365 * 24 * time.Hour), "a malformed time": {Seconds: 1, Nanos: -1},
+	} {
+		s.refuse([]row{
+			{"Write with a time to live of " + what, writes(mortal("a", ttl)), codes.InvalidArgument, `^resource\.ttl invalid: expected `},
+			{"MutateAndValidate with a time to live of " + what, validates(mortal("a", ttl)), codes.InvalidArgument, `^resource\.ttl invalid: expected `},
+		})
+	}
 }
