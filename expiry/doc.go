@@ -17,13 +17,13 @@
 //  2. The deletion names the version. The store refuses it if the resource was written meanwhile, even if the Expirer was paused or its watch is
 //     behind, and has not observed the write.
 //
-// The second rule also makes an election unnecessary. Any number of Expirers may run over one store: they keep the same deadlines, so the next one
-// deletes on time if one fails. Each attempts a deletion after a random delay of up to a tenth of the time to live, at most a second, so that one of
-// them usually deletes a resource before the others try.
+// The second rule also makes an election unnecessary. Any number of Expirers may run over one store. All of them keep the same deadlines, so
+// deletions stay on time if a process fails. Before each attempt an Expirer waits for a random delay, at most a tenth of the time to live and at most
+// a second, so that two processes rarely delete the same resource.
 //
-// A resource outlives its time to live by this delay, by the lag of the watch, and while no Expirer runs: the time starts again at the first
-// observation by an Expirer that has just started. It is thus at most doubled by a restart of all of them. The time also starts again in another
-// store, after a migration or an import.
+// A resource outlives its time to live by this delay and by the lag of the watch. An Expirer that starts counts from its own first observation, so
+// the time starts again if no process has observed the version throughout: one restart of all processes at most doubles it. It also starts again in
+// another store, after a migration or an import.
 //
 // A holder that renews a resource by writing it again should count from before its last successful write, because that is when the time can start.
 //

@@ -36,7 +36,7 @@ type Options struct {
 
 const (
 	defaultConcurrency = 8
-	// warnInterval is the minimum time between two log records of failed deletions, of which an outage causes many.
+	// warnInterval is the minimum time between two log records of failed deletions: an outage may affect many resources.
 	warnInterval = 10 * time.Second
 )
 
@@ -127,8 +127,8 @@ func (e *Expirer) deleteDue(ctx context.Context) {
 	}
 }
 
-// expire deletes a resource at the version whose time to live has passed. If another version is stored, the watch has yet to return it, and the
-// deletion is attempted again until then.
+// expire deletes a resource at the version whose time to live has passed. If the resource was written meanwhile, the deletion is attempted again
+// until the watch returns the new version.
 func (e *Expirer) expire(ctx context.Context, due *entry) {
 	err := e.opts.Delete(ctx, due.id, due.version)
 	switch {

@@ -37,7 +37,7 @@ func follow(ctx context.Context, b storage.Backend, q *queue) error {
 		}
 		switch res := ev.GetUpsert().GetResource(); {
 		case ev.GetEndOfSnapshot() != nil:
-			q.keepOnly(listed) // the others were deleted, or have no time to live, since an earlier watch has ended
+			q.keepOnly(listed) // all other resources were deleted or written without a time to live while there was no watch
 			listed = nil
 		case ev.GetDelete() != nil:
 			q.remove(key.Of(ev.GetDelete().GetResource().GetId()))
