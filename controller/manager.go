@@ -91,7 +91,7 @@ func (m *Manager) register(c *Controller) error {
 	maps.Copy(m.queries, c.queries)
 	m.runners = append(m.runners, &runner{
 		controller: c, client: m.client, leases: m.opts.Leases, opts: m.opts, log: m.opts.Logger.With("controller", c.name),
-		slots: make([]slot, max(1, c.placement.shards)),
+		slots: make([]slot, max(1, c.placement.shards)), movingCh: make(chan struct{}, 1),
 	})
 	return errors.Join(faults...)
 }

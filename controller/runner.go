@@ -32,9 +32,9 @@ type runner struct {
 	counts          counts
 	process         *process // nil if no controller of the manager has a lease
 
-	moving sync.Mutex // held while a shard is given up
-	mu     sync.Mutex
-	slots  []slot // by the number of the lease
+	movingCh chan struct{} // full while a shard is given up
+	mu       sync.Mutex
+	slots    []slot // by the number of the lease
 }
 
 // slot is the place of a task.

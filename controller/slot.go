@@ -120,10 +120,11 @@ func (r *runner) hold(ctx context.Context, number int, elector *lease.Elector, t
 	isMoving := false
 	watching.Go(func() {
 		r.awaitUnwanted(watchCtx, number, r.opts.LeaseTTL*2/3)
-		if watchCtx.Err() == nil {
-			r.moving.Lock()
+		select {
+		case r.movingCh <- struct{}{}: // a reconcile of the shard that moves before may take long
 			isMoving = true
 			close(yieldCh)
+		case <-watchCtx.Done():
 		}
 	})
 	err := r.use(ctx, number, elector, tenure, yieldCh)
@@ -131,7 +132,7 @@ func (r *runner) hold(ctx context.Context, number int, elector *lease.Elector, t
 	cancel()
 	watching.Wait()
 	if isMoving {
-		r.moving.Unlock()
+		<-r.movingCh
 	}
 	return err
 }
