@@ -77,6 +77,9 @@ func (m *Manager) register(c *Controller) error {
 		case !isTransactor:
 			fault(fmt.Errorf("the placement %v needs leases, and the backend is not a storage.Transactor", c.placement))
 		}
+		if m.opts.LeaseTTL < minLeaseTTL {
+			fault(fmt.Errorf("Options.LeaseTTL is %v, expected at least %v", m.opts.LeaseTTL, minLeaseTTL))
+		}
 		fault(m.checkLocks(c))
 	}
 	fault(m.informers.add(c.typ, c.tenancy, c.indexes))
@@ -95,6 +98,9 @@ func (m *Manager) register(c *Controller) error {
 	})
 	return errors.Join(faults...)
 }
+
+// minLeaseTTL is the minimum of Options.LeaseTTL. Package lease raises shorter ones to it, but the times that are derived here would not match.
+const minLeaseTTL = time.Second
 
 // checkLocks reports why a controller cannot have its leases.
 func (m *Manager) checkLocks(c *Controller) error {

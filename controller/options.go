@@ -15,9 +15,9 @@ type Options struct {
 	Leases storage.Backend
 	// Name is the name of this process in leases: the host and the process id.
 	Name string
-	// LeaseTTL is the lifetime of a lease that is not renewed. Default: 15 s.
+	// LeaseTTL is the lifetime of a lease that is not renewed. Default: 15 s. Register refuses controllers with a lease if it is below 1 s.
 	LeaseTTL time.Duration
-	// Drain is the time that running reconciles have after Run was stopped, before their contexts end: 30 s.
+	// Drain is the time that running reconciles have after Run was stopped, before their contexts end: 30 s. If it is negative, they end at once.
 	Drain time.Duration
 	// Meter creates the instruments of docs/controllers.md; nil for no metrics. Managers in one process need different meters.
 	Meter metric.Meter

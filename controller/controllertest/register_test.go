@@ -3,6 +3,7 @@ package controllertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -33,6 +34,24 @@ func TestRegisterChecksTheNamesOfLeases(t *testing.T) {
 		m := controller.NewManager(nil, &controller.Options{Leases: backend})
 		if err := m.Register(all...); err == nil {
 			t.Errorf("%s: Register succeeded", name)
+		}
+	}
+}
+
+// Register refuses a lifetime of leases that package lease would raise, which includes a negative one.
+func TestRegisterChecksTheLifetimeOfLeases(t *testing.T) {
+	t.Parallel()
+	backend := inmem.New(nil)
+	t.Cleanup(func() { _ = backend.Close() })
+	for ttl, want := range map[time.Duration]string{
+		0: "", time.Second: "", time.Second - 1: "Options.LeaseTTL is 999.999999ms, expected at least 1s", -time.Second: "Options.LeaseTTL is -1s",
+	} {
+		for placement, want := range map[controller.Placement]string{controller.PlacementSingleton: want, controller.PlacementEachServer: ""} {
+			m := controller.NewManager(nil, &controller.Options{Leases: backend, LeaseTTL: ttl})
+			err := m.Register(controller.NewController("lists", listType).WithPlacement(placement).WithReconciler(controller.ReconcileFunc(nothing)))
+			if got := fmt.Sprint(err); (err != nil) != (want != "") || !strings.Contains(got, want) && err != nil {
+				t.Errorf("%v, %v: Register returned %v, expected %q", ttl, placement, err, want)
+			}
 		}
 	}
 }
