@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -103,62 +105,76 @@ func TestUpdatesTogetherMeetNewerRows(t *testing.T) {
 	}
 }
 
-// TestTransactionsWithOneFence runs transactions that check one resource beside each other, while the resource is replaced. None of them is
-// committed after that.
+// TestTransactionsWithOneFence runs transactions that check one resource beside each other, while the resource is replaced, several times. None of
+// them is committed after that.
 func TestTransactionsWithOneFence(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
 	b := openHandle(t, ctx, env.Postgres(t).StoreURL(t))
-	fence := createdResource(t, ctx, b, "fence")
-	check := storage.Op{Check: fence.Id, Version: fence.Version}
-	const writers, names = 4, 6
-	var running sync.WaitGroup
-	var begun sync.WaitGroup
-	begun.Add(writers)
+	const writers, names, rounds = 4, 6, 3
+	var resources [writers][]storage.Op
 	for w := range writers {
-		running.Go(func() {
-			var resources []storage.Op
-			for n := range names {
-				res := orderResource(fmt.Sprintf("own-%d-%d", w, (n*5+w)%names), "")
-				stored, err := b.WriteCAS(ctx, res)
-				if err != nil {
-					t.Error(err)
-				}
-				resources = append(resources, storage.Op{Write: stored})
-			}
-			slices.Reverse(resources)
-			hasBegun := sync.OnceFunc(begun.Done)
-			defer hasBegun()
-			for i := 0; ; i++ {
-				stored, err := b.Commit(ctx, append([]storage.Op{check}, resources...))
-				if i == 2 {
-					hasBegun()
-				}
-				if err != nil {
-					if failed := (*storage.OpError)(nil); !errors.As(err, &failed) || failed.Index != 0 || !errors.Is(err, storage.ErrCASFailure) {
-						t.Errorf("commit %d: %v, expected a conflict of the operation 0", i, err)
-					}
-					return
-				}
-				for n := range resources {
-					resources[n].Write = stored[n+1]
-				}
-			}
-		})
+		for n := range names {
+			stored := createdResource(t, ctx, b, fmt.Sprintf("own-%d-%d", w, (n*5+w)%names))
+			resources[w] = append(resources[w], storage.Op{Write: stored})
+		}
+		slices.Reverse(resources[w])
 	}
-	begun.Wait()
-	replaced, err := b.WriteCAS(ctx, fence)
-	if err != nil {
-		t.Fatal(err)
-	}
-	running.Wait()
 	conn := acquire(t, ctx, b.handle.database.main)
-	var commits, changes, after int
-	err = conn.QueryRow(ctx, b.handle.database.sql.withNames(`
-		select count(distinct revision), count(*), count(*) filter (where revision > (select revision from $changes where token = $1))
-		from $changes where op = 1 and writes > 1 and token <> $1`), versionBytes(replaced.Version)).Scan(&commits, &changes, &after)
-	if err != nil || changes != names*commits || commits < 3*writers || after > 0 {
-		t.Errorf("%d changes of %d commits, %d of them after the fence was replaced: %v", changes, commits, after, err)
+	fence := createdResource(t, ctx, b, "fence")
+	for round := range rounds {
+		var running, begun sync.WaitGroup
+		var isReplaced atomic.Bool
+		begun.Add(writers)
+		for w := range writers {
+			running.Go(func() {
+				hasBegun := sync.OnceFunc(begun.Done)
+				defer hasBegun()
+				commitWhile(t, ctx, b, fence, resources[w], hasBegun, &isReplaced)
+			})
+		}
+		begun.Wait()
+		replaced, err := b.WriteCAS(ctx, fence)
+		if err != nil {
+			t.Fatal(err)
+		}
+		isReplaced.Store(true)
+		running.Wait()
+		fence = replaced
+		var commits, changes, after int
+		err = conn.QueryRow(ctx, b.handle.database.sql.withNames(`
+			select count(distinct revision), count(*), count(*) filter (where revision > (select revision from $changes where token = $1))
+			from $changes where op = 1 and writes > 1 and key <> $2`), versionBytes(replaced.Version), key.Of(fence.Id).Bytes()).Scan(&commits, &changes, &after)
+		if err != nil || changes != names*commits || commits < 3*writers || after > 0 {
+			t.Errorf("round %d: %d changes of %d commits, %d of them after the fence was replaced: %v", round, changes, commits, after, err)
+		}
+	}
+}
+
+// commitWhile writes resources, together with a check of a fence, until the check fails. It calls hasBegun after some commits.
+func commitWhile(
+	t *testing.T, ctx context.Context, b *Backend, fence *resourcepb.Resource, resources []storage.Op, hasBegun func(), isReplaced *atomic.Bool,
+) {
+	check := storage.Op{Check: fence.Id, Version: fence.Version}
+	for i := 0; ; i++ {
+		isLate := isReplaced.Load()
+		stored, err := b.Commit(ctx, append([]storage.Op{check}, resources...))
+		if i == 2 {
+			hasBegun()
+		}
+		if err != nil {
+			if failed := (*storage.OpError)(nil); !errors.As(err, &failed) || failed.Index != 0 || !errors.Is(err, storage.ErrCASFailure) {
+				t.Errorf("commit %d: %v, expected a conflict of the operation 0", i, err)
+			}
+			return
+		}
+		if isLate {
+			t.Errorf("commit %d has begun after the fence was replaced, and succeeded", i)
+			return
+		}
+		for n := range resources {
+			resources[n].Write = stored[n+1]
+		}
 	}
 }
 
