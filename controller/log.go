@@ -13,20 +13,20 @@ type resourceHandler struct {
 	key *key.Key
 }
 
-// named returns the handler with the name.
-func (h *resourceHandler) named() slog.Handler {
+// withName returns the handler with the name.
+func (h *resourceHandler) withName() slog.Handler {
 	return h.Handler.WithAttrs([]slog.Attr{slog.String("resource", h.key.Partition+"/"+h.key.Namespace+"/"+h.key.Name)})
 }
 
 // Handle implements slog.Handler.
 func (h *resourceHandler) Handle(ctx context.Context, r slog.Record) error {
-	return h.named().Handle(ctx, r)
+	return h.withName().Handle(ctx, r)
 }
 
 // WithAttrs implements slog.Handler.
 func (h *resourceHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return h.named().WithAttrs(attrs)
+	return h.withName().WithAttrs(attrs)
 }
 
 // WithGroup implements slog.Handler.
-func (h *resourceHandler) WithGroup(name string) slog.Handler { return h.named().WithGroup(name) }
+func (h *resourceHandler) WithGroup(name string) slog.Handler { return h.withName().WithGroup(name) }
