@@ -60,16 +60,19 @@ func run(pkg, tests string, limit time.Duration, args []string) error {
 		return err
 	}
 	test := func(id int) (status string, output []byte) {
-		c := exec.Command(binary, append([]string{"-test.failfast", "-test.timeout", limit.String()}, args...)...)
-		c.Dir, c.Env = tests, append(os.Environ(), "MUTANT="+strconv.Itoa(id))
-		output, err := c.CombinedOutput()
-		switch {
+		c := exec.Command(binary, append([]string{"-test.v", "-test.failfast", "-test.timeout", limit.String()}, args...)...)
+		w := &failureWriter{failed: func() { _ = c.Process.Kill() }}
+		c.Dir, c.Env, c.Stdout, c.Stderr = tests, append(os.Environ(), "MUTANT="+strconv.Itoa(id)), w, w
+		c.WaitDelay = time.Second // for processes that the tests have started
+		switch err := c.Run(); {
+		case w.isFailed:
+			return "killed", w.output
 		case err == nil:
-			return "lived", output
-		case bytes.Contains(output, []byte("panic: test timed out")):
-			return "timed out", output
+			return "lived", w.output
+		case bytes.Contains(w.output, []byte("panic: test timed out")):
+			return "timed out", w.output
 		}
-		return "killed", output
+		return "killed", w.output
 	}
 	if status, output := test(0); status != "lived" {
 		return fmt.Errorf("without a mutant the tests fail: %s", output)
@@ -84,6 +87,23 @@ func run(pkg, tests string, limit time.Duration, args []string) error {
 	fmt.Printf("%s: %d mutants, %d killed (%d %%), %d lived, %d timed out\n", pkg, len(mutants), counts["killed"],
 		100*counts["killed"]/max(len(mutants), 1), counts["lived"], counts["timed out"])
 	return nil
+}
+
+// failureWriter keeps the output of tests and calls failed when a test has failed: others may hang.
+type failureWriter struct {
+	failed   func()
+	output   []byte
+	isFailed bool
+}
+
+// Write implements io.Writer.
+func (w *failureWriter) Write(text []byte) (int, error) {
+	w.output = append(w.output, text...)
+	if !w.isFailed && bytes.Contains(w.output, []byte("--- FAIL: ")) {
+		w.isFailed = true
+		w.failed()
+	}
+	return len(text), nil
 }
 
 // goPackage is a part of the output of go list.
