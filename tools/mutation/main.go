@@ -60,7 +60,7 @@ func run(pkg, tests string, limit time.Duration, args []string) error {
 		return err
 	}
 	test := func(id int) (status string, output []byte) {
-		c := exec.Command(binary, append([]string{"-test.v", "-test.failfast", "-test.timeout", limit.String()}, args...)...)
+		c := exec.Command(binary, append([]string{"-test.v", "-test.failfast", "-test.parallel", "16", "-test.timeout", limit.String()}, args...)...)
 		w := &failureWriter{failed: func() { _ = c.Process.Kill() }}
 		c.Dir, c.Env, c.Stdout, c.Stderr = tests, append(os.Environ(), "MUTANT="+strconv.Itoa(id)), w, w
 		c.WaitDelay = time.Second // for processes that the tests have started
