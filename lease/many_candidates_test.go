@@ -41,7 +41,12 @@ func TestConflictsWithoutProgress(t *testing.T) {
 // counting is a backend that counts calls and delays commits.
 type counting struct {
 	slow
-	commits, watches atomic.Int64
+	commits, watches, reads atomic.Int64
+}
+
+func (c *counting) Read(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
+	c.reads.Add(1)
+	return c.Backend.Read(ctx, consistency, id)
 }
 
 func (c *counting) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
@@ -54,6 +59,23 @@ func (c *counting) WatchList(
 ) (storage.Watch, error) {
 	c.watches.Add(1)
 	return c.Backend.WatchList(ctx, typ, tenancy, prefix)
+}
+
+// A candidate follows the heartbeats of a holder by its watch, and reads no records for them.
+func TestObservingCandidateDoesNotRead(t *testing.T) {
+	inBubble(t, func(t *testing.T, b storage.Backend) {
+		first := campaign(t, elector(t, b, "job"))
+		c := &counting{slow: slow{Backend: b, Transactor: b.(storage.Transactor)}}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if _, err := elector(t, c, "job").Campaign(ctx); !errors.Is(err, lease.ErrHeld) {
+			t.Errorf("the campaign ended with %v, expected ErrHeld", err)
+		}
+		if n := c.reads.Load(); n > 10 {
+			t.Errorf("the candidate has read %d records in an hour, expected at most 10", n)
+		}
+		resign(t, first)
+	})
 }
 
 // Candidates that lost a race delay their next try: not every waiting candidate tries at each resignation, and none opens another watch.
