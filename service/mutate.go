@@ -35,7 +35,7 @@ func (in *input) isConverted() bool {
 	return in.t.Conversion != nil
 }
 
-// prepare checks the resource of a write: its shape, type, scope and payload. Unless it has to be converted, prepare calls complete, too.
+// prepare checks the resource of a write: its shape, type, scope and payload. It also calls complete, unless the resource must be converted first.
 func (s *Server) prepare(ctx context.Context, res *resourcepb.Resource) (*input, error) {
 	if res == nil {
 		return nil, invalid("resource is required")

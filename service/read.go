@@ -73,7 +73,7 @@ func (s *Server) readTyped(ctx context.Context, id *resourcepb.ID) (*resourcepb.
 	return res, nil
 }
 
-// readAs returns the resource stored under the id of a request, in the group version in which it is stored: the requested one, or one that converts to it.
+// readAs returns the resource stored under the id of a request, in the stored group version: the requested version, or a version that converts to it.
 func (s *Server) readAs(ctx context.Context, consistency storage.ReadConsistency, in *admission) (*resourcepb.Resource, error) {
 	res, err := s.backend.Read(ctx, consistency, in.id)
 	if mismatch := (storage.GroupVersionMismatchError{}); errors.As(err, &mismatch) && in.t.Converts(mismatch.Stored.GetId().GetType()) {

@@ -104,7 +104,7 @@ func (v *view) findCaller(ctx context.Context, tenancy *resourcepb.Tenancy, key 
 	return c, nil
 }
 
-// selects reports whether the view has the resources that are stored with a type: the type itself, or one that converts to it. The store has compared
+// selects reports whether the view has the resources that are stored with a type: the type of the view, or a type that converts to it. The store has compared
 // the group and the kind, unless the name of the view has wildcards.
 func (v *view) selects(stored *resourcepb.Type) bool {
 	return matchesType(v.name, stored) || !anyType(v.name) && v.t.Converts(stored)

@@ -17,13 +17,13 @@ type Conversion struct {
 	// Stored is the group version in which the kind is stored. The registry needs a type of the same group, kind and scope with this version and without
 	// a Conversion.
 	Stored string
-	// FromStored returns the payload in this version for a stored payload. It may leave out what this version cannot express.
+	// FromStored returns the payload in this version for a stored payload. Fields without an equivalent in this version are omitted.
 	FromStored func(stored proto.Message) (proto.Message, error)
 	// ToStored returns the stored payload for a payload in this version. stored is the stored payload that the result replaces, nil for none.
 	//
 	// ToStored need not copy the fields that only the stored version has. The registry calls it twice, with the payload that the client could read and
 	// with the one that it wrote, and applies only the differences of the results to the stored payload: fields at any depth, keys of maps, and elements
-	// of lists, which continue the stored elements as in typed.JSON. So a client that writes what it has read changes nothing. A write that changes a
+	// of lists, which continue the stored elements as in typed.JSON. So a client changes nothing if it writes the payload that it has read. A write that changes a
 	// list of which this version has other elements than the stored version fails, unless ToStored adds the others.
 	ToStored func(written, stored proto.Message) (proto.Message, error)
 }
@@ -59,7 +59,7 @@ type ConversionError struct {
 	ID *resourcepb.ID
 	// From and To are the group versions.
 	From, To string
-	// IsWritten reports that the resource is the one of a write. Otherwise a stored resource cannot be converted.
+	// IsWritten reports that a resource of a write request cannot be converted, not a stored resource.
 	IsWritten bool
 	// Err is the cause.
 	Err error

@@ -161,7 +161,7 @@ func (t *Type) decode(data *anypb.Any) (proto.Message, error) {
 	return m.Interface(), proto.Unmarshal(data.GetValue(), m.Interface())
 }
 
-// encode encodes a payload of t. Its URL has the prefix of the one of another payload.
+// encode encodes a payload of t. Its type URL has the prefix of url, the type URL of another payload.
 func (t *Type) encode(m proto.Message, url string) (*anypb.Any, error) {
 	want := t.Proto.ProtoReflect().Descriptor().FullName()
 	if m == nil || !m.ProtoReflect().IsValid() {

@@ -28,7 +28,7 @@ type typeCount struct {
 	Count int      `json:"count"`
 }
 
-// listTypes writes the registered types and the stored types, with the number of their resources. A resource counts in each version of its kind to which
+// listTypes writes the registered types and the stored types, with the number of their resources. A resource is counted for each group version to which
 // it converts. It reads the resources page by page.
 func (h *handler) listTypes(w http.ResponseWriter, r *request) error {
 	counts := map[typeName]int{}
