@@ -78,7 +78,7 @@ stress: cc curl docker images ## make test of PKG beside BUSY (8) busy processes
 mutation: ## Change the code of PKG in small ways, and list the changes that its unit tests do not detect: PKG=typed (minutes; see docs/mutation.md)
 	@mkdir -p $(TOOLS)
 	cd tools/mutation && $(GO) build -o $(TOOLS)/mutation .
-	$(TOOLS)/mutation -pkg $(patsubst ./%,%,$(PKG)) -test.short
+	$(TOOLS)/mutation -pkg $(patsubst ./%,%,$(PKG)) -- -test.short
 
 .PHONY: hostile
 hostile: ## ashlar serve beside clients that misuse it: its peak memory, and the rate of another client (Linux)

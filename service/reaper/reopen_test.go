@@ -57,6 +57,37 @@ func TestWatchIsReopened(t *testing.T) {
 	})
 }
 
+// The tombstone of an owner without children is deleted when the settling time has passed, and not before.
+func TestTombstoneSettles(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := inmem.New(nil)
+		defer b.Close()
+		server := service.New(b, registry.NewOpen(registry.Type{}), nil)
+		typ := &resourcepb.Type{Group: "tree", GroupVersion: "v1", Kind: "Node"}
+		written, err := server.Write(t.Context(), &resourcepb.WriteRequest{Resource: &resourcepb.Resource{Id: &resourcepb.ID{Type: typ, Name: "a"}}})
+		if err == nil {
+			_, err = server.Delete(t.Context(), &resourcepb.DeleteRequest{Id: written.GetResource().GetId()})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- New(server, &Options{Settle: 10 * time.Minute}).Run(ctx) }()
+		for _, want := range []int{1, 0} {
+			time.Sleep(6 * time.Minute)
+			synctest.Wait()
+			stones, err := b.List(t.Context(), storage.StrongConsistency, storage.UnversionedTypeFrom(service.TombstoneType), written.GetResource().GetId().GetTenancy(), "")
+			if err != nil || len(stones) != want {
+				t.Errorf("there are %d tombstones (%v), expected %d", len(stones), err, want)
+			}
+		}
+		cancel()
+		<-ended
+	})
+}
+
 // Options of zero have defaults, and others are kept.
 func TestDefaultOptions(t *testing.T) {
 	t.Parallel()
