@@ -32,6 +32,7 @@ var (
 func (s *source) Run(ctx context.Context, ready func(position), publish func([]*event, position)) error {
 	r := &run{source: s, in: s.inbox.open(), publish: publish}
 	defer s.inbox.close(r.in)
+	defer s.notifier.gathers.Store(false)
 	defer s.telemetry.lag.Reset()
 	defer s.telemetry.endStall(ctx)
 	if !s.opts.NoListen {
@@ -192,7 +193,7 @@ type run struct {
 	localChanges []change      // changes of this handle that wait for earlier ones
 	stallStart   time.Time     // since when all visible changes are behind a missing number, pending or rolled back
 	pollPause    time.Duration // length of the last pause since then
-	nextPollAt   time.Time     // earliest time of the next poll
+	next         pace          // times of the next poll
 }
 
 // begin reads the position of the end of the history.
@@ -213,6 +214,7 @@ func (r *run) poll(ctx context.Context) (again time.Duration, err error) {
 	var read page
 	session := r.sessions.last.Load()
 	began := time.Now()
+	r.next = pace{}
 	err = r.source.poll(ctx, r.side, func(ctx context.Context, conn *pgx.Conn) (err error) {
 		if r.thorough() {
 			read, err = r.history.after(ctx, conn, &r.at, 0, pageRows)
@@ -227,8 +229,7 @@ func (r *run) poll(ctx context.Context) (again time.Duration, err error) {
 	if err != nil {
 		return 0, err
 	}
-	// If many handles polled for every notification, the database would have no time for writes.
-	r.nextPollAt = time.Now().Add(min(time.Since(began), longPause))
+	now := time.Now()
 	r.session = session
 	r.replica.recordIssue()
 	if err := r.add(&read); err != nil {
@@ -242,10 +243,11 @@ func (r *run) poll(ctx context.Context) (again time.Duration, err error) {
 		r.stallStart = began
 	}
 	r.telemetry.lag.Update(r.at.revision, read.newest, began)
+	r.next = r.notifier.pace(now, now.Sub(began), len(read.changes), r.opts.Latency)
 	switch {
 	case read.more:
 		return pollNow, nil
-	case read.hasPending:
+	case read.hasPending && (r.next.pollAt.IsZero() || len(read.changes) == 0 || r.thorough()):
 		// A pending commit blocks visible changes. Its process may die without a notification.
 		r.pollPause = min(max(2*r.pollPause, minPollPause), 100*time.Millisecond)
 		return r.pollPause, nil
@@ -320,7 +322,10 @@ func (r *run) await(ctx context.Context, again time.Duration, tick <-chan time.T
 	}
 	// While the database is unreachable, or a commit stalls, a requested poll would find nothing.
 	ignoreRequests := again > longPause
-	var gap, rateLimit <-chan time.Time
+	var gap, rateLimit, gathered <-chan time.Time
+	if !r.next.pollAt.IsZero() {
+		gathered = time.After(time.Until(r.next.pollAt))
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -330,6 +335,8 @@ func (r *run) await(ctx context.Context, again time.Duration, tick <-chan time.T
 		case <-gap:
 			return nil
 		case <-rateLimit:
+			return nil
+		case <-gathered:
 			return nil
 		case <-tick:
 			return nil
@@ -347,12 +354,14 @@ func (r *run) await(ctx context.Context, again time.Duration, tick <-chan time.T
 		}
 		switch {
 		case ignoreRequests:
+		case poll && r.history.pollCount.Load() > r.at.view.pollNumber:
+			rateLimit = time.After(time.Until(r.next.proofAt))
 		case poll && rateLimit == nil:
-			rateLimit = time.After(time.Until(r.nextPollAt))
+			rateLimit = time.After(time.Until(r.next.requestAt))
 		case len(r.localChanges) == 0 && !tooMuch:
 			gap = nil
 		case gap == nil:
-			gap = time.After(gapTimeout)
+			gap = time.After(max(gapTimeout, time.Until(r.next.requestAt)))
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +26,7 @@ type notifier struct {
 	signal   chan struct{} // has a token if this handle made a change that other processes should read
 	heard    atomic.Int64  // notifications by others since the last one of this handle
 	listener atomic.Int32  // process number of the listening session; 0: none
+	bursts
 }
 
 func newNotifier(d *database) *notifier {
@@ -66,13 +68,20 @@ func (n *notifier) notify() {
 		case <-n.lifetime.Done():
 			return
 		}
+		if n.awaitSilence(n.lifetime) != nil {
+			n.ring() // finish sends it
+			return
+		}
 		began := time.Now()
+		payload, sent := n.payload(n.name)
 		heard := time.Duration(n.heard.Swap(0))
 		switch {
 		case heard == 0 && began.Sub(lastCheck) >= listenerTTL:
-			lastCheck, listeners = began, n.notifyListeners(timeout)
+			lastCheck, listeners = began, n.notifyListeners(timeout, payload)
 		case heard > 0 || listeners:
-			_, _ = n.exec(timeout, n.sql.notify, n.channel(), n.name)
+			if _, err := n.exec(timeout, n.sql.notify, n.channel(), payload); err == nil {
+				sent(began)
+			}
 		}
 		select {
 		case <-time.After(min(time.Since(began)*(1+heard), maxNotifyPause)):
@@ -86,15 +95,15 @@ func (n *notifier) notify() {
 func (n *notifier) finish(timeout time.Duration) {
 	select {
 	case <-n.signal:
-		n.notifyListeners(timeout)
+		n.notifyListeners(timeout, n.name)
 	default:
 	}
 }
 
 // notifyListeners notifies the other processes if there are listeners, which hold a shared lock. It returns false if there are
 // certainly none. If a notification fails, the other processes find the change by polling.
-func (n *notifier) notifyListeners(timeout time.Duration) (heard bool) {
-	rows, err := n.exec(timeout, n.sql.notifyListeners, n.channel(), n.name, n.listener.Load())
+func (n *notifier) notifyListeners(timeout time.Duration, payload string) (heard bool) {
+	rows, err := n.exec(timeout, n.sql.notifyListeners, n.channel(), payload, n.listener.Load())
 	return err != nil || rows > 0
 }
 
@@ -147,8 +156,9 @@ func (n *notifier) listenOnce(ctx context.Context, requestPoll func()) {
 		notification, err := conn.WaitForNotification(waitCtx)
 		cancel()
 		switch {
-		case err == nil && notification.Payload != n.name:
+		case err == nil && !strings.HasPrefix(notification.Payload, n.name):
 			n.heard.Add(1)
+			n.hear(notification.Payload, time.Now())
 			requestPoll()
 		case err == nil:
 		case ctx.Err() != nil || conn.IsClosed() || !errors.Is(err, context.DeadlineExceeded):

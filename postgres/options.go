@@ -35,6 +35,9 @@ type Options struct {
 	Retention time.Duration
 	// Poll is the interval of polls for changes without a notification. Default: 1 s, or 100 ms with NoListen.
 	Poll time.Duration
+	// Latency is the maximum time for which the feed gathers changes of other processes under load, before it reads them together.
+	// Default: 20 ms.
+	Latency time.Duration
 	// NoListen disables LISTEN: changes of other processes are found by polling only.
 	NoListen bool
 	// Listen configures the connection for LISTEN, if it differs from the connections of the pool. LISTEN needs a session, which
@@ -70,6 +73,7 @@ func (o *Options) withDefaults() Options {
 		or(&d.Poll, 100*time.Millisecond)
 	}
 	or(&d.Poll, time.Second)
+	or(&d.Latency, 20*time.Millisecond)
 	return d
 }
 

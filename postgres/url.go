@@ -66,6 +66,7 @@ func parseURL(u *url.URL) (*target, error) {
 		Outage:    v.Duration("outage", 0),
 		Retention: v.DurationFrom("retention", 0, driver.TokenLifetime),
 		Poll:      v.Duration("poll", 0),
+		Latency:   v.Duration("latency", 0),
 		Telemetry: telemetry.Options{Logger: v.Logger()},
 	}}
 	listen, replica := v.String("listen", "on"), v.String("replica", "")

@@ -147,7 +147,7 @@ func TestREADME(t *testing.T) {
 			}
 		}
 	}
-	known := append(slices.Clone(connectionParameters), "schema", "create", "upgrade", "max-size", "timeout", "outage", "retention", "poll", "log", "listen", "replica")
+	known := append(slices.Clone(connectionParameters), "schema", "create", "upgrade", "max-size", "timeout", "outage", "retention", "poll", "latency", "log", "listen", "replica")
 	slices.Sort(documented)
 	slices.Sort(known)
 	if !slices.Equal(documented, known) {
