@@ -24,7 +24,7 @@ const (
 	peerTTL = 3 * burstWindow
 )
 
-// bursts is what a handle knows of the load. Without notifications of other handles, a feed does not gather.
+// bursts is the load of a store as one handle observes it. Without notifications of other handles, a feed does not gather.
 type bursts struct {
 	heardAt  atomic.Pointer[time.Time] // time of the last notification of another handle
 	markedAt atomic.Pointer[time.Time] // time of the last marked notification of any handle
@@ -80,14 +80,18 @@ func (b *bursts) awaitSilence(ctx context.Context) error {
 	return nil
 }
 
-// pace is when the feed polls next.
+// longPause is the limit of pauses that a request for a poll cuts short. A longer pause because of an error or a stalled commit ignores
+// requests.
+const longPause = 8 * time.Millisecond
+
+// pace contains the times of the next polls.
 type pace struct {
 	proofAt   time.Time // the earliest time for a proof, which does not wait for more changes
 	requestAt time.Time // the earliest time for another request
 	pollAt    time.Time // the time of a poll without a request; zero for none
 }
 
-// pace returns the next polls after a poll that took some time and found changes. The pause is as long as the poll, or, while other
+// pace returns the times of the next polls after a poll that took some time and found changes. The pause is as long as the poll, or, while other
 // handles are active, as long as a poll for each change: with few changes a feed is prompt, with many it gathers.
 func (b *bursts) pace(now time.Time, took time.Duration, found int, latency time.Duration) (p pace) {
 	short := min(took, longPause)

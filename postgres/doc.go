@@ -27,7 +27,7 @@
 //   - read.go, list.go, children.go: reads, lists and owner references of the present; history.go, past.go: reads at a revision.
 //   - write.go: batches and transactions; send.go: statements, and the outcome of lost answers; mutation.go.
 //   - frontier.go: how far the history is final; log.go: positions and pages of changes.
-//   - notify.go: LISTEN and NOTIFY, and changes that need not be read back; conn.go: connections, sessions, retries.
+//   - notify.go: LISTEN and NOTIFY, and changes that need not be read back; burst.go: the pace of polls under load; conn.go: connections, sessions, retries.
 //   - replica.go: eventual reads; watchdog.go: statements on silent connections; errors.go: classes of errors.
 //   - statements.go and the folder sql: all SQL; options.go.
 //

@@ -174,8 +174,6 @@ const (
 	// stallTimeout is how long a missing number is assumed to belong to a pending commit. Then a poll also reads the notes, which
 	// costs the server more than reading the changes.
 	stallTimeout = 40 * time.Millisecond
-	// longPause is the limit of pauses that a request for a poll cuts short. A longer pause ignores requests.
-	longPause = 8 * time.Millisecond
 )
 
 // pollNow, as a pause, means no pause; 0 means no limit.
