@@ -89,7 +89,9 @@ func TestProofDoesNotGather(t *testing.T) {
 	r := &run{source: &source{history: &history{}}, in: &inbox{signal: make(chan struct{})}} // only a waiting receiver gets the signal
 	r.next = pace{proofAt: time.Now(), requestAt: time.Now().Add(time.Hour), pollAt: time.Now().Add(time.Hour)}
 	done := make(chan error, 1)
-	go func() { done <- r.await(t.Context(), 0, nil) }()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	go func() { done <- r.await(ctx, 0, nil) }()
 	request := func() {
 		r.in.mu.Lock()
 		r.in.needsPoll = true
