@@ -289,7 +289,7 @@ func (f *follower) Next(ctx context.Context) ([]history.Change, int64, error) {
 		}
 		f.h.mu.Lock()
 		revision := f.h.revisionAt(f.position)
-		for ; f.passed < f.position; f.passed++ {
+		for ; f.passed < min(f.position, len(f.h.log)); f.passed++ { // a crash may have shortened the log
 			f.add(f.h.log[f.passed])
 		}
 		f.h.mu.Unlock()
