@@ -65,6 +65,9 @@ func (m *migration) follow(ctx context.Context, cursor string, asOf time.Time, d
 			defer cancel()
 			return f.cursor, errors.Join(err, m.noteCursor(ctx, f.cursor))
 		}
+		if errors.Is(err, storage.ErrMoved) {
+			return f.cursor, m.whyMoved(ctx, err)
+		}
 		if !errors.Is(err, storage.ErrWatchClosed) || errors.Is(err, storage.ErrCompacted) || errors.Is(err, storage.ErrClosed) {
 			return f.cursor, err
 		}
@@ -79,6 +82,22 @@ func (m *migration) follow(ctx context.Context, cursor string, asOf time.Time, d
 		case <-ctx.Done():
 		}
 	}
+}
+
+// whyMoved returns the error of a source that has moved while this process followed it: another migration has moved it, or another
+// process has completed this one.
+func (m *migration) whyMoved(ctx context.Context, moved error) error {
+	s, err := m.gate.state(ctx)
+	if err == nil {
+		err = m.gate.elsewhere(s)
+	}
+	if err == nil {
+		err = m.gate.mine(ctx)
+	}
+	if err == nil {
+		err = moved
+	}
+	return err
 }
 
 func (f *follower) close() {

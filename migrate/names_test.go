@@ -13,6 +13,12 @@ import (
 // other one fails with the reason, and can neither complete nor open the source again.
 func TestTwoTargetsOfOneName(t *testing.T) {
 	t.Parallel()
+	t.Run("CutOver", func(t *testing.T) { t.Parallel(); twoTargets(t, true) })
+	t.Run("Follow", func(t *testing.T) { t.Parallel(); twoTargets(t, false) })
+}
+
+// twoTargets completes a move of the source while another one follows it. The other one ends, whether it cuts over or not.
+func twoTargets(t *testing.T, cutOver bool) {
 	from, to, other := fixture.Open(t, "mem://"), fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
 	fill(t, from, zoo(20))
 	following, cutover, result := make(chan struct{}, 100), make(chan struct{}, 1), make(chan error, 1)
@@ -34,7 +40,9 @@ func TestTwoTargetsOfOneName(t *testing.T) {
 	}
 	closedFor := fenceOf(t, from)
 	write(t, to, small("later", "1"))
-	cutover <- struct{}{}
+	if cutOver {
+		cutover <- struct{}{}
+	}
 	if err := <-result; !errors.Is(err, errElsewhere) {
 		t.Errorf("the second migration: %v, expected %v", err, errElsewhere)
 	}
