@@ -16,9 +16,12 @@ import (
 )
 
 // reject answers the request with a reason, after the answers to earlier requests.
-func (w *watch) reject(before <-chan struct{}, answered chan<- struct{}, reason string) {
+func (w *watch) reject(stream context.Context, before <-chan struct{}, answered chan<- struct{}, reason string) {
 	defer close(answered)
 	<-before
+	if stream.Err() != nil {
+		return // an earlier request has no answer
+	}
 	_, newest, err := w.stream.server.history.Revisions(w.stream.to.Context())
 	if err != nil {
 		newest = 0
@@ -38,7 +41,11 @@ func (w *watch) run(stream, ctx context.Context, before <-chan struct{}, answere
 		<-w.previous.finishCh
 		w.previous = nil
 	}
-	if newest > 0 {
+	switch {
+	case stream.Err() != nil: // an earlier request may have no answer
+	case newest == 0:
+		w.stream.stop(toStatus(stream, err)) // before later requests are answered; the client opens another stream
+	default:
 		w.stream.send(&pb.WatchResponse{Header: header(newest), WatchId: w.id, Created: true})
 	}
 	close(answered)

@@ -124,7 +124,7 @@ func (w *watchStream) create(ctx context.Context, r *pb.WatchCreateRequest) {
 	if reason != "" {
 		w.all.Go(func() {
 			defer cancel()
-			one.reject(before, answered, reason)
+			one.reject(ctx, before, answered, reason)
 		})
 		return
 	}
