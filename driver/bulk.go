@@ -27,8 +27,8 @@ type Bulk interface {
 	// of its own earlier attempt. [Creations] returns the mutations for a driver that loads by Apply.
 	Load(ctx context.Context, rows []Row) error
 	// CheckColumns compares the rows with keys after a key with the resources in them: what the database stores a second time, such as
-	// uids and owners, and the change in the log that each row names. It returns the keys of the rows that contradict their resources, and
-	// the bytes of the last key that it has examined, or nil if no row follows. It examines at most limit rows. The read is strong.
+	// uids and owners, and with their last changes in the log. It returns the keys of the rows that contradict one of them, or lack such a
+	// change, and the bytes of the last key that it has examined, or nil if no row follows. It examines at most limit rows. The read is strong.
 	CheckColumns(ctx context.Context, after []byte, limit int) (wrong []Key, last []byte, err error)
 }
 

@@ -24,6 +24,9 @@ func TestVerifyFindsWrongColumns(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]string{
 		"another uid":                         "UPDATE resources SET uid = 'another' WHERE instr(data, CAST('orphan' AS BLOB)) > 0",
+		"another change that the log lacks":   "UPDATE resources SET seq = 0 WHERE instr(data, CAST('orphan' AS BLOB)) > 0",
+		"another creation":                    "UPDATE resources SET created = created + 1 WHERE instr(data, CAST('orphan' AS BLOB)) > 0",
+		"another number of writes":            "UPDATE resources SET writes = writes + 1 WHERE instr(data, CAST('orphan' AS BLOB)) > 0",
 		"another change":                      "UPDATE resources SET seq = (SELECT max(seq) FROM log WHERE seq <> resources.seq) WHERE instr(data, CAST('orphan' AS BLOB)) > 0",
 		"no owner":                            "UPDATE resources SET owner = NULL WHERE instr(data, CAST('child-1' AS BLOB)) > 0",
 		"another group version":               "UPDATE resources SET group_version = 'v9' WHERE instr(data, CAST('child-1' AS BLOB)) > 0",

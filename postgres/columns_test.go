@@ -10,6 +10,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
@@ -25,6 +26,7 @@ func TestCheckColumns(t *testing.T) {
 	child.Owner = owner.Id
 	child = fixture.Write(t, b, child)
 	child = fixture.Write(t, b, child) // so that the row names its last change
+	fixture.Write(t, b, fixture.Resource("last", "v"))
 	rows, _ := storage.As[driver.Bulk](b)
 	wrong := func() []driver.Key {
 		t.Helper()
@@ -37,11 +39,24 @@ func TestCheckColumns(t *testing.T) {
 	if found := wrong(); len(found) > 0 {
 		t.Fatalf("before the damage: %v", found)
 	}
+	// The last change of a row stays in the log, also before the horizon.
+	past, _ := storage.As[history.Historian](b)
+	_, newest, err := past.Revisions(fixture.Context(t))
+	if err == nil {
+		err = past.Compact(fixture.Context(t), newest)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := wrong(); len(found) > 0 {
+		t.Fatalf("after a compaction: %v", found)
+	}
 	conn := server.Connect(t)
 	table := pgx.Identifier{schema, "resources"}.Sanitize()
 	for _, column := range []string{
 		"uid = '\\x00'", "group_version = '\\x00'", "owner = null", "owner = '\\x00'", "version = '\\x00'",
-		"created = created + 1", "writes = writes + 1", "modified = modified - 1", "modified_place = 7",
+		"created = created + 1", "writes = writes + 1", "modified = modified - 1", "modified_place = 7", "modified = 0",
+		"created = null, writes = null, modified = null, modified_place = null",
 	} {
 		tx, err := conn.Begin(fixture.Context(t))
 		if err != nil {

@@ -124,6 +124,15 @@ func (o *oldStore) check(s *Backend) {
 	if children, err := s.OwnerReferences(o.t.Context(), o.live["owner"].Id); err != nil || len(children) != 1 {
 		o.t.Errorf("the owner references are %v, error %v; expected one", children, err)
 	}
+	checkColumns(o.t, s)
+}
+
+// checkColumns checks that no row contradicts its resource.
+func checkColumns(t *testing.T, s *Backend) {
+	t.Helper()
+	if wrong, last, err := s.handle.CheckColumns(t.Context(), nil, 1000); err != nil || last == nil || len(wrong) > 0 {
+		t.Errorf("rows with wrong columns: %v, error %v; the last row is %q", wrong, err, last)
+	}
 }
 
 // Opening a store of version 1 upgrades it. Its versions and cursors stay valid, and it can be read as of the upgrade
@@ -182,6 +191,7 @@ func TestUpgrade(t *testing.T) {
 	if length := queryInt(t, o.db, countRows); length > 4 {
 		t.Errorf("the log has %d rows, expected at most 4", length)
 	}
+	checkColumns(t, s)
 }
 
 // The chains of an upgraded store match its old log.
