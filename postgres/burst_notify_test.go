@@ -53,6 +53,7 @@ func TestMarkedNotifications(t *testing.T) {
 	url := server.StoreURL(t, "poll=1h")
 	reader, writer := openHandle(t, ctx, url), openHandle(t, ctx, url)
 	fixture.WatchChanges(t, reader)
+	fixture.Eventually(t, "the reader listens", func() bool { return reader.handle.notifier.listener.Load() != 0 })
 	conn := server.Connect(t)
 	n := writer.handle.notifier
 	if _, err := conn.Exec(ctx, "listen "+pgx.Identifier{n.channel()}.Sanitize()); err != nil {
