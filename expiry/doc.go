@@ -15,7 +15,7 @@
 //  1. The time starts when this Expirer first observes the version, which is after its commit, by the monotonic clock of its process. No two clocks
 //     are compared.
 //  2. The deletion names the version. The store refuses it if the resource was written meanwhile, even if the Expirer was paused or its watch is
-//     behind, and has not observed the write.
+//     behind, and has not observed the write. The Expirer then reads the stored version, and its time starts.
 //
 // The second rule also makes an election unnecessary. Any number of Expirers may run over one store. All of them keep the same deadlines, so
 // deletions stay on time if a process fails. Before each attempt an Expirer waits for a random delay, at most a tenth of the time to live and at most

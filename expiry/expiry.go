@@ -127,8 +127,7 @@ func (e *Expirer) deleteDue(ctx context.Context) {
 	}
 }
 
-// expire deletes a resource at the version whose time to live has passed. If the resource was written meanwhile, the deletion is attempted again
-// until the watch returns the new version.
+// expire deletes a resource at the version whose time to live has passed. If the resource was written meanwhile, the time of the stored version starts.
 func (e *Expirer) expire(ctx context.Context, due *entry) {
 	err := e.opts.Delete(ctx, due.id, due.version)
 	switch {
@@ -136,12 +135,26 @@ func (e *Expirer) expire(ctx context.Context, due *entry) {
 		e.deleted.Add(1)
 		e.queue.finish(due)
 	case ctx.Err() == nil:
-		if !errors.Is(err, storage.ErrCASFailure) {
+		if errors.Is(err, storage.ErrCASFailure) && !errors.Is(err, storage.ErrInconsistent) {
+			e.refresh(ctx, due)
+		} else {
 			n := e.failures.Add(1)
 			e.warnings.Do(func() {
 				e.opts.Logger.WarnContext(ctx, "a resource is not deleted after its time to live yet; retrying", "resource", due.id, "error", err, "failures", n)
 			})
 		}
 		e.queue.retry(due)
+	}
+}
+
+// refresh replaces an entry by the stored version. The watch may be late, or may never return that version: package moved continues a watch in another
+// store, where the copied resources have other versions.
+func (e *Expirer) refresh(ctx context.Context, due *entry) {
+	res, err := e.backend.Read(ctx, storage.StrongConsistency, due.id)
+	if mismatch := (storage.GroupVersionMismatchError{}); errors.As(err, &mismatch) {
+		res, err = mismatch.Stored, nil
+	}
+	if err == nil {
+		e.queue.replace(due, res, timeToLive(res))
 	}
 }

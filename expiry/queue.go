@@ -48,6 +48,20 @@ const maxSpread = time.Second
 func (q *queue) observe(res *resourcepb.Resource, ttl time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.start(res, ttl)
+}
+
+// replace is observe unless an entry was replaced meanwhile.
+func (q *queue) replace(e *entry, res *resourcepb.Resource, ttl time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.entries[key.Of(e.id)] == e {
+		q.start(res, ttl)
+	}
+}
+
+// start is observe. The caller holds the lock.
+func (q *queue) start(res *resourcepb.Resource, ttl time.Duration) {
 	k := key.Of(res.GetId())
 	if known := q.entries[k]; known != nil && known.version == res.GetVersion() {
 		return
