@@ -18,8 +18,9 @@ import (
 const maxPasses = 6
 
 // pass compares source and target in key order and makes the target equal to the source. The returned report describes the
-// differences that it found: a pass without differences has changed nothing.
-func (m *migration) pass(ctx context.Context, source stream, other conflictPolicy) (*Report, error) {
+// differences that it found: a pass without differences has changed nothing. If renewed is not nil, it also renews equal resources with a time to live,
+// whose last write may not have been followed, and counts them.
+func (m *migration) pass(ctx context.Context, source stream, other conflictPolicy, renewed *int) (*Report, error) {
 	target, err := m.listTarget(ctx)
 	if err != nil {
 		return nil, err
@@ -43,8 +44,17 @@ func (m *migration) pass(ctx context.Context, source stream, other conflictPolic
 				return w.drop(have)
 			}
 		case Different:
-			return w.replace(want, have)
+			return w.replace(want, have, false)
 		default:
+			if renewed != nil {
+				switch res, err := want.resource(); {
+				case err != nil:
+					return err
+				case res.GetTtl() != nil:
+					*renewed++
+					return w.replace(want, have, true)
+				}
+			}
 			m.stats.unchanged.Add(1)
 		}
 		return nil
@@ -108,7 +118,7 @@ func (w *writers) flush() error {
 	return w.ctx.Err()
 }
 
-func (w *writers) replace(want, have *entry) error {
+func (w *writers) replace(want, have *entry, renew bool) error {
 	wanted, err := want.resource()
 	if err != nil {
 		return err
@@ -121,7 +131,7 @@ func (w *writers) replace(want, have *entry) error {
 		return err
 	}
 	w.group.Go(func() error {
-		did, err := w.m.put(w.ctx, wanted, had, w.other)
+		did, err := w.m.put(w.ctx, wanted, had, w.other, renew)
 		w.m.stats.countOutcome(did, len(want.Data))
 		return err
 	})
@@ -179,7 +189,7 @@ func (m *migration) createAll(ctx context.Context, batch []*entry, other conflic
 		if err != nil {
 			return err
 		}
-		did, err := m.put(ctx, res, nil, other)
+		did, err := m.put(ctx, res, nil, other, false)
 		if err != nil {
 			return err
 		}

@@ -98,8 +98,12 @@ func (m *migration) bringRest(ctx context.Context, r *Result) (epoch string, err
 	if epoch, err = m.gate.close(ctx); err != nil {
 		return "", err
 	}
+	renewed := new(int) // nil once every resource with a time to live was written to the target after its last write in the source
 	if m.hasBookmarks {
 		err := m.drain(ctx)
+		if err == nil {
+			renewed = nil
+		}
 		// If the target must equal the source, the passes transfer the rest and prove the equality.
 		if err != nil && (!m.o.Into.prunes() || !errors.Is(err, storage.ErrCompacted)) {
 			return "", err
@@ -110,12 +114,15 @@ func (m *migration) bringRest(ctx context.Context, r *Result) (epoch string, err
 		if err := m.journal.takeGuard(ctx); err != nil {
 			return "", err
 		}
-		r.Report, err = m.lastPass(ctx)
+		r.Report, err = m.lastPass(ctx, renewed)
 		if err != nil && (!errors.Is(err, storage.ErrCompacted) || pass >= maxPasses) {
 			return "", err
 		}
-		if err == nil && m.isComplete(r.Report) {
+		if err == nil && m.isComplete(r.Report) && (renewed == nil || *renewed == 0) {
 			break
+		}
+		if err == nil {
+			renewed = nil
 		}
 		if pass >= maxPasses {
 			return "", fmt.Errorf("%w even after the source was closed; is another program writing to the target? %v", ErrDiffers, r.Report)
@@ -157,12 +164,12 @@ func (m *migration) drain(ctx context.Context) error {
 	return m.noteCursor(ctx, cursor)
 }
 
-func (m *migration) lastPass(ctx context.Context) (*Report, error) {
+func (m *migration) lastPass(ctx context.Context, renewed *int) (*Report, error) {
 	source, err := m.listSource(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer source.close()
 	m.stats.listing()
-	return m.pass(ctx, source, m.conflictAtCutover)
+	return m.pass(ctx, source, m.conflictAtCutover, renewed)
 }

@@ -259,7 +259,7 @@ func (m *migration) load(ctx context.Context, r io.ReadSeeker) (*Result, error) 
 		}
 	}
 	err = again(func(f *fileStream) error {
-		_, err := m.pass(ctx, f, m.conflictAtCutover)
+		_, err := m.pass(ctx, f, m.conflictAtCutover, nil)
 		return err
 	})
 	if err != nil {

@@ -285,7 +285,7 @@ func (m *migration) apply(ctx context.Context, c *change) error {
 			return replace, nil
 		}
 		return m.conflictDuringCopy(have)
-	})
+	}, true)
 	m.stats.countOutcome(did, codec.Size(c.want))
 	return err
 }

@@ -73,7 +73,7 @@ func (m *migration) copyPass(ctx context.Context) (cursor string, err error) {
 			return "", err
 		}
 	}
-	_, err = m.pass(ctx, source, m.conflictDuringCopy)
+	_, err = m.pass(ctx, source, m.conflictDuringCopy, new(int))
 	if err == nil && m.o.Into.prunes() {
 		m.comparePasses++
 		m.stats.countFollowed(began) // everything before it is in the target now

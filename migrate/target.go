@@ -25,8 +25,9 @@ const (
 const maxRaces = 20
 
 // put makes the target contain want, whose version is ignored. have is the expected resource in the target, or nil; if that is
-// wrong, or an answer is lost, put reads the target.
-func (m *migration) put(ctx context.Context, want, have *resourcepb.Resource, other conflictPolicy) (did outcome, err error) {
+// wrong, or an answer is lost, put reads the target. It leaves an equal resource as it is; with renew, one with a time to live gets a new version, as
+// want has one in the source: the time starts again.
+func (m *migration) put(ctx context.Context, want, have *resourcepb.Resource, other conflictPolicy, renew bool) (did outcome, err error) {
 	k := key.Of(want.GetId())
 	races := 0
 	look := false
@@ -54,10 +55,13 @@ func (m *migration) put(ctx context.Context, want, have *resourcepb.Resource, ot
 				continue
 			}
 			if have != nil {
-				if same, err := equal(want, have); err != nil || same {
+				same, err := equal(want, have)
+				if err != nil || same && !(renew && want.GetTtl() != nil) {
 					return err
 				}
-				did = outcomeReplaced
+				if !same {
+					did = outcomeReplaced
+				}
 			} else if did == nothing {
 				did = outcomeCreated
 			}
