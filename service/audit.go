@@ -1,7 +1,9 @@
 package service
 
 import (
+	"cmp"
 	"context"
+	"errors"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -20,7 +22,7 @@ func (s *Server) audit(ctx context.Context, method string, id *resourcepb.ID) (c
 	ctx = context.WithValue(ctx, mutationKey{}, m)
 	return ctx, func(err *error) {
 		cause := recover()
-		if m.Err = *err; cause != nil {
+		if m.Err = statusOf(ctx, *err); cause != nil {
 			m.Err = status.Error(codes.Internal, "the server panicked")
 		}
 		s.opts.Audit(ctx, m)
@@ -28,6 +30,22 @@ func (s *Server) audit(ctx context.Context, method string, id *resourcepb.ID) (c
 			panic(cause)
 		}
 	}
+}
+
+// statusOf returns the status error of a call. Expire and Reap return the error of the store, which their callers log.
+func statusOf(ctx context.Context, err error) error {
+	if err == nil || isStatus(err) {
+		return err
+	}
+	if ended := ctx.Err(); ended != nil {
+		return status.FromContextError(ended).Err()
+	}
+	for _, e := range storeErrors {
+		if errors.Is(err, e.err) {
+			return reasonError(e.code, e.reason, cmp.Or(e.text, err.Error()))
+		}
+	}
+	return status.Error(codes.Internal, err.Error())
 }
 
 // author returns the name of a caller for Resource.author, "" if authors are not recorded.

@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/inmem"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/service"
@@ -104,6 +106,42 @@ func TestAudit(t *testing.T) {
 		"Delete a nothing OK", "Write b created OK", "Reap b deleted OK", "Write c nothing Internal",
 	}
 	if !slices.Equal(records, want) {
+		t.Errorf("recorded %q, expected %q", records, want)
+	}
+}
+
+// A deletion by the server itself whose outcome is unknown is recorded as such.
+func TestAuditOfUncertainDeletion(t *testing.T) {
+	t.Parallel()
+	b := inmem.New(nil)
+	defer b.Close()
+	ctx := t.Context()
+	open := registry.NewOpen(registry.Type{})
+	owner, err := service.New(b, open, nil).Client().Write(ctx, &resourcepb.WriteRequest{Resource: album("owner", "one")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	owned := album("owned", "two")
+	owned.Owner = owner.GetResource().GetId()
+	child, err := service.New(b, open, nil).Client().Write(ctx, &resourcepb.WriteRequest{Resource: owned})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var records []string
+	s := service.New(uncertain{b, context.DeadlineExceeded}, open, &service.Options{Audit: func(_ context.Context, m *service.Mutation) {
+		records = append(records, fmt.Sprint(m.Method, " ", m.Deleted, " ", status.Code(m.Err)))
+	}})
+	id := child.GetResource().GetId()
+	if err := s.Expire(ctx, id, child.GetResource().GetVersion()); !errors.Is(err, storage.ErrInconsistent) {
+		t.Errorf("expire: %v", err)
+	}
+	if err := s.Expire(ctx, id, "old"); !errors.Is(err, storage.ErrCASFailure) {
+		t.Errorf("expire at an old version: %v", err)
+	}
+	if err := s.Reap(ctx, id, owned.GetOwner()); !errors.Is(err, storage.ErrInconsistent) {
+		t.Errorf("reap: %v", err)
+	}
+	if want := []string{"Expire false Unavailable", "Expire false Aborted", "Reap false Unavailable"}; !slices.Equal(records, want) {
 		t.Errorf("recorded %q, expected %q", records, want)
 	}
 }
