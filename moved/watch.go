@@ -26,7 +26,25 @@ type watch struct {
 	mu      sync.Mutex
 	store   storage.Backend
 	current storage.Watch
+	skips   func(storage.UnversionedType) bool // of SkipDamage, nil for none
 	closed  bool
+}
+
+// SkipDamage makes the watches of the stores skip damaged resources of some types, if they can. It must be called before the first Next.
+func (w *watch) SkipDamage(of func(storage.UnversionedType) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.skips = of
+	skipDamage(w.current, of)
+}
+
+func skipDamage(w storage.Watch, of func(storage.UnversionedType) bool) {
+	skipper, ok := w.(interface {
+		SkipDamage(func(storage.UnversionedType) bool)
+	})
+	if ok && of != nil {
+		skipper.SkipDamage(of)
+	}
 }
 
 // WatchList implements storage.Backend.
@@ -109,6 +127,7 @@ func (w *watch) move(store storage.Backend, continued storage.Watch) bool {
 		return false
 	}
 	w.current.Close()
+	skipDamage(continued, w.skips)
 	w.store, w.current = store, continued
 	return true
 }
