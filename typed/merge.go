@@ -3,8 +3,6 @@ package typed
 import (
 	"maps"
 	"slices"
-	"strings"
-	"unicode"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -41,18 +39,18 @@ func mergeStructs(stored, known, now *structpb.Struct) *structpb.Struct {
 	out := &structpb.Struct{Fields: make(map[string]*structpb.Value, len(stored.GetFields()))}
 	byFold := map[string][]string{} // the stored fields under each folded name, in the order in which package json decodes them
 	for _, name := range slices.Sorted(maps.Keys(stored.GetFields())) {
-		byFold[fold(name)] = append(byFold[fold(name)], name)
+		byFold[pairing.Fold(name)] = append(byFold[pairing.Fold(name)], name)
 	}
 	isKnown := map[string]bool{}
 	for name := range known.GetFields() {
-		isKnown[fold(name)] = true
+		isKnown[pairing.Fold(name)] = true
 	}
 	wasKnown := maps.Clone(isKnown)
 	for name, value := range now.GetFields() {
-		isKnown[fold(name)] = true
+		isKnown[pairing.Fold(name)] = true
 		before, was := stored.GetFields()[name], known.GetFields()[name]
-		isOmitted := !wasKnown[fold(name)] // such as a zero object by omitzero
-		if same := byFold[fold(name)]; before == nil && (was != nil || isOmitted) && len(same) > 0 {
+		isOmitted := !wasKnown[pairing.Fold(name)] // such as a zero object by omitzero
+		if same := byFold[pairing.Fold(name)]; before == nil && (was != nil || isOmitted) && len(same) > 0 {
 			before = stored.GetFields()[same[len(same)-1]]
 		}
 		if isOmitted && before.GetStructValue() != nil {
@@ -61,22 +59,11 @@ func mergeStructs(stored, known, now *structpb.Struct) *structpb.Struct {
 		out.Fields[name] = mergeValues(before, was, value)
 	}
 	for name, value := range stored.GetFields() {
-		if !isKnown[fold(name)] {
+		if !isKnown[pairing.Fold(name)] {
 			out.Fields[name] = value
 		}
 	}
 	return out
-}
-
-// fold returns a text that is equal for the names that package json decodes into one field.
-func fold(name string) string {
-	return strings.Map(func(r rune) rune {
-		lowest := r
-		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
-			lowest = min(lowest, next)
-		}
-		return lowest
-	}, name)
 }
 
 // mergeValues merges values as mergePayloads does. stored and known are nil for a new value.

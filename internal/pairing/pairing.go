@@ -2,6 +2,9 @@
 package pairing
 
 import (
+	"strings"
+	"unicode"
+
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 )
@@ -200,4 +203,15 @@ func contents(values []*structpb.Value) []string {
 func content(value *structpb.Value) string {
 	text, _ := proto.MarshalOptions{Deterministic: true}.Marshal(value) // the value was decoded, so it can be encoded
 	return string(text)
+}
+
+// Fold returns a text that is equal for the names that package json decodes into one field.
+func Fold(name string) string {
+	return strings.Map(func(r rune) rune {
+		lowest := r
+		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
+			lowest = min(lowest, next)
+		}
+		return lowest
+	}, name)
 }

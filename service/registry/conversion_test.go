@@ -305,7 +305,7 @@ func TestMessagesKeepNewerFields(t *testing.T) {
 		"any": {func(m *resourcepb.Resource) { m.Data = other }, func(m *resourcepb.Resource) { m.Data = other }},
 		"unknown field": {
 			func(m *resourcepb.Resource) { m.ProtoReflect().SetUnknown([]byte{0xc8, 0x3e, 2}) },
-			func(m *resourcepb.Resource) { m.ProtoReflect().SetUnknown([]byte{0xc8, 0x3e, 2}) },
+			func(m *resourcepb.Resource) { m.ProtoReflect().SetUnknown([]byte{0xc0, 0x3e, 1, 0xc8, 0x3e, 2}) },
 		},
 	} {
 		before := resource("v2", full())
