@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -163,9 +164,18 @@ func (c *Codec[T]) Replace(stored, o *Object[T]) (changed bool) {
 	return true
 }
 
-// Same reports whether two objects have the same content: owner, group version, metadata, statuses, time to live and data.
+// Same reports whether two objects have the same content: owner, group version, metadata, statuses, time to live and data. The group version of an owner
+// is no part of its key: a service may have stored another one.
 func (c *Codec[T]) Same(a, b *Object[T]) bool {
-	return proto.Equal(a.Owner, b.Owner) && a.TTL == b.TTL && maps.Equal(a.Metadata, b.Metadata) && c.equal(a.Data, b.Data) &&
+	return sameOwner(a.Owner, b.Owner) && a.TTL == b.TTL && maps.Equal(a.Metadata, b.Metadata) && c.equal(a.Data, b.Data) &&
 		a.ID.GetType().GetGroupVersion() == b.ID.GetType().GetGroupVersion() &&
 		maps.EqualFunc(a.Status, b.Status, func(x, y *resourcepb.Status) bool { return proto.Equal(x, y) })
+}
+
+// sameOwner reports whether two owners are the same resource.
+func sameOwner(a, b *resourcepb.ID) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.GetUid() == b.GetUid() && key.Of(a) == key.Of(b)
 }
