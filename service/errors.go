@@ -105,6 +105,7 @@ func (s *Server) hookStatus(ctx context.Context, operation string, err error) er
 	if err == nil {
 		return nil
 	}
+	var unconverted *registry.ConversionError
 	switch code := status.Code(err); {
 	case isStatus(err) && (code == codes.PermissionDenied || code == codes.Unauthenticated):
 		return err
@@ -114,6 +115,10 @@ func (s *Server) hookStatus(ctx context.Context, operation string, err error) er
 		return reasonError(codes.Unauthenticated, "UNAUTHENTICATED", err.Error())
 	case ctx.Err() != nil:
 		return status.FromContextError(ctx.Err()).Err()
+	case errors.As(err, &unconverted):
+		// The hook has not decided whether the caller may know the resource.
+		s.opts.Logger.ErrorContext(ctx, "a resource cannot be converted for a hook", "doing", operation, "error", err)
+		return reasonError(codes.FailedPrecondition, "CONVERSION", operation+": a stored resource cannot be converted; the server's log has its name")
 	}
 	return s.internalError(ctx, operation, err)
 }

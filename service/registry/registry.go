@@ -59,11 +59,14 @@ func New(types ...Type) (*Registry, error) {
 			_, again := r.partlyVisible[unversioned]
 			r.partlyVisible[unversioned] = again || t.MayRead != nil
 		}
-		r.types[nameOf(t.Type)] = t.withDefaults()
+		r.types[nameOf(t.Type)] = &t
 	}
 	faults = append(faults, connect(r.types, converted)...)
 	if len(faults) > 0 {
 		return nil, fmt.Errorf("registry: %w", errors.Join(faults...))
+	}
+	for _, t := range r.types {
+		*t = *t.withDefaults()
 	}
 	return r, nil
 }

@@ -52,31 +52,38 @@ func connect(types map[name]*Type, converted []name) (faults []error) {
 	return faults
 }
 
-// shareHooks makes all versions use the hooks of the stored version, with resources of that version.
+// shareHooks makes all versions use the hooks of the stored version, with resources of that version. Nothing is converted for a hook that is not set, so
+// that a resource that cannot be converted can be deleted.
 func (v *versions) shareHooks() {
 	stored := *v.stored
-	mayRead := func(c Caller, id *resourcepb.ID, res *resourcepb.Resource) error {
-		res, err := v.toStored(res)
-		if err != nil {
-			return err
+	if mayRead := stored.MayRead; mayRead != nil {
+		stored.MayRead = func(c Caller, id *resourcepb.ID, res *resourcepb.Resource) error {
+			res, err := v.toStored(res)
+			if err != nil {
+				return err
+			}
+			if v.all[id.GetType().GetGroupVersion()] != nil {
+				id = idWithType(id, stored.Type)
+			}
+			return mayRead(c, id, res)
 		}
-		if v.all[id.GetType().GetGroupVersion()] != nil {
-			id = idWithType(id, stored.Type)
-		}
-		return stored.MayRead(c, id, res)
 	}
-	mayWrite := func(c Caller, res *resourcepb.Resource) error {
-		res, err := v.toStored(res)
-		if err != nil {
-			return err
+	if mayWrite := stored.MayWrite; mayWrite != nil {
+		stored.MayWrite = func(c Caller, res *resourcepb.Resource) error {
+			res, err := v.toStored(res)
+			if err != nil {
+				return err
+			}
+			return mayWrite(c, res)
 		}
-		return stored.MayWrite(c, res)
 	}
-	mayList := func(c Caller, _ *resourcepb.Type, tenancy *resourcepb.Tenancy) error {
-		return stored.MayList(c, stored.Type, tenancy)
+	if mayList := stored.MayList; mayList != nil {
+		stored.MayList = func(c Caller, _ *resourcepb.Type, tenancy *resourcepb.Tenancy) error {
+			return mayList(c, stored.Type, tenancy)
+		}
 	}
 	for t := range maps.Values(v.all) {
 		t.versions = v
-		t.Mutate, t.Validate, t.MayRead, t.MayWrite, t.MayList = stored.Mutate, stored.Validate, mayRead, mayWrite, mayList
+		t.Mutate, t.Validate, t.MayRead, t.MayWrite, t.MayList = stored.Mutate, stored.Validate, stored.MayRead, stored.MayWrite, stored.MayList
 	}
 }
