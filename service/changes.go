@@ -190,7 +190,7 @@ func (c *changes) visibleChange(change *history.Change) (*resourcepb.Change, err
 	if err != nil {
 		return nil, err
 	}
-	before, err := c.record(c.ctx, change.Old)
+	before, err := c.recordBefore(c.ctx, change.Old)
 	if err != nil || now == nil && before == nil {
 		return nil, err
 	}

@@ -55,3 +55,25 @@ func TestUnconvertibleResourceCanBeDeleted(t *testing.T) {
 		}
 	}
 }
+
+// The changes of a resource that could not be converted continue with its repair.
+func TestChangesAfterUnconvertibleState(t *testing.T) {
+	t.Parallel()
+	w := newRouteWorld(t, registry.Type{})
+	w.write(route("a", "v2", `{"weight": 1}`))
+	here := &resourcepb.Tenancy{Partition: "default", Namespace: "default"}
+	revisions, err := w.server.History().Revisions(w.ctx, &resourcepb.RevisionsRequest{Type: routeType("v1"), Tenancy: here})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.write(route("a", "v2", `{"address": {"host": "a"}}`))
+	changes, err := w.server.History().Changes(w.ctx, &resourcepb.ChangesRequest{Type: routeType("v1"), Tenancy: here, After: revisions.GetNewest()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	repaired, err := changes.Recv()
+	if before := repaired.GetBefore().GetResource(); err != nil || content(repaired.GetNow().GetResource()) != "v1map[host:a]" ||
+		before.GetId().GetName() != "a" || content(before) != "v1 without a payload" {
+		t.Errorf("the change is %v (%v), expected the repair with the id before it", repaired, err)
+	}
+}

@@ -149,5 +149,22 @@ func (v *view) record(ctx context.Context, r *history.Record) (*resourcepb.Recor
 		return nil, err
 	}
 	res, err := v.t.FromStored(r.Resource)
-	return &resourcepb.Record{Resource: res, Created: r.Created, Modified: r.Modified, Writes: r.Writes}, err
+	return recordOf(r, res), err
+}
+
+// recordBefore is record for the state before a change. If it cannot be converted, the record has its id alone.
+func (v *view) recordBefore(ctx context.Context, r *history.Record) (*resourcepb.Record, error) {
+	if r == nil || !v.selects(r.Resource.GetId().GetType()) {
+		return nil, nil
+	}
+	may, err := v.mayRead(ctx, v.t, r.Resource)
+	if err != nil || !may {
+		return nil, err
+	}
+	return recordOf(r, v.shownOrID(ctx, v.t, r.Resource)), nil
+}
+
+// recordOf returns a record with a resource as it is shown.
+func recordOf(r *history.Record, shown *resourcepb.Resource) *resourcepb.Record {
+	return &resourcepb.Record{Resource: shown, Created: r.Created, Modified: r.Modified, Writes: r.Writes}
 }

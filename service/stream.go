@@ -14,7 +14,6 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/history"
 	"github.com/ashlar-dev/storage/resourcepb"
-	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // stream is one WatchList call: the events of a watch of the store that are visible to the caller. It must not be used concurrently.
@@ -294,7 +293,7 @@ func (st *stream) deletion(ev *resourcepb.WatchEvent, res *resourcepb.Resource) 
 	st.foreignIDs.remove(res.GetId())
 	switch {
 	case visible:
-		ev.GetDelete().Resource = st.shownOrID(st.t, res)
+		ev.GetDelete().Resource = st.shownOrID(st.ctx, st.t, res)
 		return ev, st.hideBefore(ev)
 	case shown:
 		return st.leaveEvent(ev, res.GetId())
@@ -368,21 +367,8 @@ func (st *stream) hideBefore(ev *resourcepb.WatchEvent) error {
 		ev.Before = nil
 		return nil
 	}
-	ev.Before = st.shownOrID(st.t, ev.GetBefore())
+	ev.Before = st.shownOrID(st.ctx, st.t, ev.GetBefore())
 	return nil
-}
-
-// shownOrID returns a past state of a resource as type t, or the id alone if it cannot be converted: an error would end the stream,
-// and each stream that resumes there, because of a state that is past.
-func (st *stream) shownOrID(t *registry.Type, res *resourcepb.Resource) *resourcepb.Resource {
-	shown, err := t.FromStored(res)
-	if err != nil {
-		st.server.opts.Logger.WarnContext(st.ctx, "a watch sends the id alone of a past state", "error", err)
-		id := proto.CloneOf(res.GetId())
-		id.Type = proto.CloneOf(t.Type)
-		return &resourcepb.Resource{Id: id}
-	}
-	return shown
 }
 
 // send sends messages from next until next or the client fails.

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/service/registry"
@@ -130,4 +131,17 @@ func (v *view) mayRead(ctx context.Context, t *registry.Type, res *resourcepb.Re
 func (v *view) mayName(ctx context.Context, id *resourcepb.ID) (bool, error) {
 	c, err := v.caller(ctx, id.GetTenancy())
 	return c != nil && v.t.MayRead(c, id, nil) == nil, err
+}
+
+// shownOrID returns a past state of a resource as type t, or the id alone if it cannot be converted: an error would end the stream,
+// and each stream that resumes there, because of a state that is past.
+func (v *view) shownOrID(ctx context.Context, t *registry.Type, res *resourcepb.Resource) *resourcepb.Resource {
+	shown, err := t.FromStored(res)
+	if err != nil {
+		v.server.opts.Logger.WarnContext(ctx, "the id alone of a past state is sent", "error", err)
+		id := proto.CloneOf(res.GetId())
+		id.Type = proto.CloneOf(t.Type)
+		return &resourcepb.Resource{Id: id}
+	}
+	return shown
 }
