@@ -14,10 +14,7 @@ import (
 // answer has the content of the request, with the id, the version and the generation of the stored resource.
 func (s *Server) answer(ctx context.Context, in *admission, stored, request *resourcepb.Resource) *resourcepb.Resource {
 	shown, convertErr := in.t.FromStored(stored)
-	err := in.t.MayRead(in.caller, stored.GetId(), nil)
-	if errors.Is(err, registry.ErrNeedResource) {
-		err = in.t.MayRead(in.caller, stored.GetId(), stored)
-	}
+	err := in.mayRead(stored)
 	if err == nil {
 		err = convertErr // the write of a payload that cannot be converted is refused, so this is the conversion of a status or a deletion
 	}
@@ -33,4 +30,13 @@ func (s *Server) answer(ctx context.Context, in *admission, stored, request *res
 		visible.Id.Type = in.id.GetType()
 	}
 	return visible
+}
+
+// mayRead returns the error of the hook that authorizes the caller to read a resource.
+func (in *admission) mayRead(res *resourcepb.Resource) error {
+	err := in.t.MayRead(in.caller, res.GetId(), nil)
+	if errors.Is(err, registry.ErrNeedResource) {
+		err = in.t.MayRead(in.caller, res.GetId(), res)
+	}
+	return err
 }

@@ -8,11 +8,95 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/inmem"
 	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/service"
 	"github.com/ashlar-dev/storage/service/registry"
 )
+
+// A caller that may not write a resource gets the same error whether it is stored or not, also if the payload is invalid or cannot be converted.
+func TestConversionHidesExistence(t *testing.T) {
+	t.Parallel()
+	w := newRouteWorld(t, registry.Type{
+		Validate: func(res *resourcepb.Resource) error {
+			if strings.Contains(content(res), "wrong") {
+				return errors.New("the host is wrong")
+			}
+			return nil
+		},
+		MayWrite: func(registry.Caller, *resourcepb.Resource) error { return registry.ErrDenied },
+	})
+	store(w.ctx, t, w.store, route("stored", "v2", `{"address": {"host": "a"}}`), "default", "v2")
+	for _, payload := range []string{`{"host": "a"}`, `{"host": "wrong"}`, `{"host": "a", "port": -1}`} {
+		var got []string
+		for _, name := range []string{"stored", "absent"} {
+			_, err := w.client.Write(w.ctx, &resourcepb.WriteRequest{Resource: route(name, "v1", payload)})
+			_, dry := w.client.MutateAndValidate(w.ctx, &resourcepb.MutateAndValidateRequest{Resource: route(name, "v1", payload)})
+			got = append(got, strings.ReplaceAll(fmt.Sprint(err, dry), name, "NAME"))
+		}
+		if got[0] != got[1] {
+			t.Errorf("%s: the errors of a stored and of an absent resource differ:\n%s\n%s", payload, got[0], got[1])
+		}
+	}
+}
+
+// A caller that may write a resource and may not read it gets no part of the stored resource, neither from a dry run nor from an error.
+func TestConversionHidesStored(t *testing.T) {
+	t.Parallel()
+	type older struct {
+		Host string `json:"host"`
+		Note string `json:"note,omitempty"` // it is derived
+	}
+	types, err := registry.New(
+		registry.Type{
+			Type: routeType("v2"), Proto: &structpb.Struct{}, Scope: registry.ScopeNamespace,
+			MayRead: func(registry.Caller, *resourcepb.ID, *resourcepb.Resource) error { return registry.ErrDenied },
+		},
+		registry.Type{
+			Type: routeType("v1"), Proto: &structpb.Struct{}, Scope: registry.ScopeNamespace,
+			Conversion: registry.ConvertJSON("v2", func(in routeV2) (older, error) {
+				if in.Weight > 700 {
+					return older{}, fmt.Errorf("the weight %d is too large", in.Weight)
+				}
+				return older{in.Address.Host, fmt.Sprint("weight ", in.Weight)}, nil
+			}, func(in older, stored *routeV2) (routeV2, error) {
+				if in.Host == "fail" && stored != nil {
+					return routeV2{}, fmt.Errorf("the weight is %d", stored.Weight)
+				}
+				return routeV2{Address: addressV2{Host: in.Host}}, nil
+			}),
+		},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := inmem.New(nil)
+	t.Cleanup(func() { b.Close() })
+	client := service.New(b, types, nil).Client()
+	store(t.Context(), t, b, route("a", "v2", `{"address": {"host": "a"}, "weight": 777}`), "default", "v2")
+	store(t.Context(), t, b, route("b", "v2", `{"address": {"host": "a"}, "weight": 555}`), "default", "v2")
+	for _, name := range []string{"a", "b"} {
+		for _, host := range []string{"c", "fail"} {
+			res := route(name, "v1", `{"host": "`+host+`"}`)
+			dry, dryErr := client.MutateAndValidate(t.Context(), &resourcepb.MutateAndValidateRequest{Resource: res})
+			written, err := client.Write(t.Context(), &resourcepb.WriteRequest{Resource: res})
+			for _, answer := range []string{fmt.Sprint(dryErr), fmt.Sprint(err), content(dry.GetResource()), content(written.GetResource())} {
+				if strings.Contains(answer, "777") || strings.Contains(answer, "555") {
+					t.Errorf("%s, %s: a part of the stored resource is in %s", name, host, answer)
+				}
+			}
+			if wants := name == "a" || host == "fail"; wants != (err != nil) || wants != (dryErr != nil) {
+				t.Errorf("%s, %s: %v, %v, expected an error: %v", name, host, err, dryErr, wants)
+			}
+			if dryErr == nil && content(dry.GetResource()) != "v1map[host:c]" {
+				t.Errorf("the dry run answers %s, expected the request", content(dry.GetResource()))
+			}
+		}
+	}
+}
 
 // A resource that is stored in a served version and cannot be converted accepts statuses and can be deleted, unless a hook must see it. Then the
 // error has the reason.

@@ -62,7 +62,7 @@ func (s *Server) write(ctx context.Context, consistency storage.ReadConsistency,
 	}
 	mutationOf(ctx).Before = current
 	if err := s.authStatus(ctx, in.t.MayWrite(in.caller, current)); err != nil {
-		return nil, decisionError{err} // the caller must be allowed to write both the stored and the new resource
+		return nil, s.deny(ctx, in, err) // the caller must be allowed to write both the stored and the new resource
 	}
 	switch {
 	case in.create:
@@ -72,9 +72,11 @@ func (s *Server) write(ctx context.Context, consistency storage.ReadConsistency,
 	case in.given.GetVersion() != "" && in.given.GetVersion() != current.GetVersion():
 		return nil, decisionError{storage.ErrCASFailure}
 	}
-	if current, err = in.t.Lift(current); err != nil {
-		return nil, decisionError{err}
+	lifted, err := in.t.Lift(current)
+	if err != nil {
+		return nil, decisionError{s.hideCause(ctx, in, current, err)}
 	}
+	current = lifted
 	if err := s.convert(ctx, in, current); err != nil {
 		return nil, err
 	}
