@@ -20,7 +20,7 @@ func (s *Server) convert(ctx context.Context, in *input, current *resourcepb.Res
 	if err := s.complete(ctx, in); err != nil {
 		return decisionError{err}
 	}
-	if in.hookErr == nil {
+	if in.hookErr == nil && !hasDeletionMark(current) {
 		// The hooks may have set what the requested version cannot express: then the client could neither read nor repair it.
 		if _, err := in.t.FromStored(in.mutated); err != nil {
 			return decisionError{s.hideCause(ctx, in, current, err)}

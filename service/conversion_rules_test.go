@@ -161,3 +161,22 @@ func TestChangesAfterUnconvertibleState(t *testing.T) {
 		t.Errorf("the change is %v (%v), expected the repair with the id before it", repaired, err)
 	}
 }
+
+// A client of a served version can remove the last finalizer of a resource with a deletion mark, whatever the hooks would make of it.
+func TestLastFinalizerOfServedVersion(t *testing.T) {
+	t.Parallel()
+	w := newRouteWorld(t, registry.Type{Mutate: func(res *resourcepb.Resource) error {
+		res.Data = route("", "v2", `{"weight": 9}`).GetData()
+		return nil
+	}})
+	store(w.ctx, t, w.store, &resourcepb.Resource{
+		Id: route("a", "v2", `{}`).GetId(), Data: route("", "v2", fullV2).GetData(),
+		Metadata: map[string]string{"finalizers": "f", "deletionTimestamp": "2026-01-02T03:04:05Z"},
+	}, "default", "v2")
+	res := w.read("a", "v1")
+	res.Metadata["finalizers"] = ""
+	w.write(res)
+	if _, err := w.store.Read(w.ctx, storage.StrongConsistency, res.GetId()); !errors.Is(err, storage.ErrNotFound) {
+		t.Errorf("after the last finalizer was removed: %v, expected ErrNotFound", err)
+	}
+}
