@@ -62,6 +62,28 @@ func (s *Server) toStatus(ctx context.Context, operation string, err error) erro
 	if done := ctx.Err(); done != nil {
 		return status.FromContextError(done).Err() // the cause of whatever else failed
 	}
+	if !errors.Is(err, storage.ErrInconsistent) { // otherwise the error of an attempt is not that of the call
+		if decided := s.resourceStatus(ctx, operation, err); decided != nil {
+			return decided
+		}
+	}
+	for _, e := range storeErrors {
+		if errors.Is(err, e.err) {
+			text := e.text
+			if text == "" {
+				text = err.Error()
+			}
+			if e.logged {
+				s.opts.Logger.WarnContext(ctx, "the store failed", "doing", operation, "error", err)
+			}
+			return reasonError(e.code, e.reason, text)
+		}
+	}
+	return s.internalError(ctx, operation, err)
+}
+
+// resourceStatus converts an error about the stored resource to a status error. It returns nil for other errors.
+func (s *Server) resourceStatus(ctx context.Context, operation string, err error) error {
 	var mismatch storage.GroupVersionMismatchError
 	if errors.As(err, &mismatch) {
 		return reasonError(codes.InvalidArgument, "GROUP_VERSION_MISMATCH", mismatch.Error())
@@ -78,19 +100,7 @@ func (s *Server) toStatus(ctx context.Context, operation string, err error) erro
 		s.opts.Logger.ErrorContext(ctx, "the store holds damaged data", "doing", operation, "error", err)
 		return reasonError(codes.DataLoss, "DAMAGED", damaged.Error())
 	}
-	for _, e := range storeErrors {
-		if errors.Is(err, e.err) {
-			text := e.text
-			if text == "" {
-				text = err.Error()
-			}
-			if e.logged {
-				s.opts.Logger.WarnContext(ctx, "the store failed", "doing", operation, "error", err)
-			}
-			return reasonError(e.code, e.reason, text)
-		}
-	}
-	return s.internalError(ctx, operation, err)
+	return nil
 }
 
 // isStatus reports whether an error is itself a status error. An error of a database that is called by gRPC may wrap one.

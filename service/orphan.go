@@ -90,7 +90,7 @@ func (s *Server) storeWith(ctx context.Context, stone, res *resourcepb.Resource)
 
 // conflictOf returns ErrCASFailure for a creation that failed because the resource exists, and other errors unchanged.
 func conflictOf(err error) error {
-	if alreadyExists(err) {
+	if alreadyExists(err) && !errors.Is(err, storage.ErrInconsistent) {
 		return storage.ErrCASFailure
 	}
 	return err

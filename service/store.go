@@ -19,7 +19,7 @@ func (s *Server) store(ctx context.Context, res *resourcepb.Resource) (*resource
 		return nil, err
 	}
 	stored, err := s.commit(ctx, storage.Op{Write: res})
-	if errors.Is(err, storage.ErrWrongUid) {
+	if errors.Is(err, storage.ErrWrongUid) && !errors.Is(err, storage.ErrInconsistent) {
 		return nil, storage.ErrCASFailure
 	}
 	if err != nil {

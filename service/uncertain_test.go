@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -31,7 +32,10 @@ func (u uncertain) WriteCAS(context.Context, *resourcepb.Resource) (*resourcepb.
 func TestUncertainWrite(t *testing.T) {
 	t.Parallel()
 	store := inmem.New(nil)
-	for _, err := range []error{storage.ErrFenced, &storage.MovedError{Target: "elsewhere"}, storage.ErrCASFailure, storage.ErrTooLarge} {
+	for _, err := range []error{
+		storage.ErrFenced, &storage.MovedError{Target: "elsewhere"}, storage.ErrCASFailure, storage.ErrTooLarge, storage.ErrWrongUid,
+		&storage.DamagedError{ID: &resourcepb.ID{Name: "a"}, Err: errors.New("damaged")},
+	} {
 		data, e := anypb.New(&emptypb.Empty{})
 		if e != nil {
 			t.Fatal(e)
