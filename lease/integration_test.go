@@ -5,6 +5,7 @@ package lease_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
@@ -13,6 +14,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/internal/test/faultproxy"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
+	"github.com/ashlar-dev/storage/lease"
 	_ "github.com/ashlar-dev/storage/postgres"
 )
 
@@ -112,7 +114,11 @@ func TestTenureSurvivesDeadConnectionToPostgres(t *testing.T) {
 	schema := server.Schema(t)
 	link := faultproxy.New(t, server.Addr)
 	b, direct := fixture.Open(t, server.At(t, link.Addr()).StoreURLIn(t, schema)), fixture.Open(t, server.StoreURLIn(t, schema))
-	tenure := campaign(t, elector(t, b, "job"))
+	e, err := lease.NewElector(b, system, "job", &lease.Options{TTL: 18 * time.Second}) // a busy machine needs seconds for the next heartbeat
+	if err != nil {
+		t.Fatal(err)
+	}
+	tenure := campaign(t, e)
 	trap := link.HoldAnswer([]byte("Heartbeat"))
 	<-trap.Sprung()
 	defer trap.Cut()
