@@ -75,6 +75,7 @@ func TestMarkedNotifications(t *testing.T) {
 	receive(n.name)
 	silenced(writer)
 	fixture.Write(t, writer, fixture.Resource("before the end", "v"))
+	fixture.Eventually(t, "the handle waits for the end of the silence", func() bool { return len(n.signal) == 0 })
 	if err := writer.Close(); err != nil {
 		t.Fatal(err)
 	}
