@@ -25,16 +25,8 @@ func TestRestoredBaseBackup(t *testing.T) {
 	w := fixture.WatchChanges(t, original)
 	saved := w.Cursor()
 
-	conn := server.Connect(t)
-	var data, label string
-	if err := conn.QueryRow(ctx, "select current_setting('data_directory') from pg_backup_start('test', true)").Scan(&data); err != nil {
-		t.Fatal(err)
-	}
-	server.Exec(t, "sh", "-c", "mkdir -m 0700 /tmp/copy && { tar -C "+data+" --exclude=./postmaster.* -cf - . || true; } 2>/dev/null | tar -C /tmp/copy -xf -")
-	if err := conn.QueryRow(ctx, "select labelfile from pg_backup_stop(false)").Scan(&label); err != nil {
-		t.Fatal(err)
-	}
-	server.Exec(t, "sh", "-c", "cp "+data+"/pg_wal/0* /tmp/copy/pg_wal/")
+	server.BackUp(t, "/tmp/copy")
+	server.Exec(t, "sh", "-c", "cp $PGDATA/pg_wal/0* /tmp/copy/pg_wal/ && chown -R postgres /tmp/copy")
 	var lost string
 	for range 3 {
 		kept = fixture.Write(t, original, kept)
@@ -42,8 +34,7 @@ func TestRestoredBaseBackup(t *testing.T) {
 		lost = w.Cursor()
 	}
 
-	server.Exec(t, "sh", "-c", "printf %s '"+label+"' > /tmp/copy/backup_label; chown -R postgres /tmp/copy; "+
-		"su postgres -s /bin/sh -c \"PATH=$PATH pg_ctl -D /tmp/copy -o '-p 5433 -c listen_addresses=0.0.0.0' -l /tmp/copy/log -w start\"")
+	server.Exec(t, "sh", "-c", "su postgres -s /bin/sh -c \"PATH=$PATH pg_ctl -D /tmp/copy -o '-p 5433 -c listen_addresses=0.0.0.0' -l /tmp/copy/log -w start\"")
 	host, _, err := net.SplitHostPort(server.Addr)
 	if err != nil {
 		t.Fatal(err)

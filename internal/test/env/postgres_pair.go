@@ -33,7 +33,7 @@ func StartPostgresPair(t testing.TB, args ...string) *PostgresPair {
 	primary := &PostgresServer{Container: c, URL: postgresURL(c.Addr)}
 	primary.Exec(t, "sh", "-c", "echo 'host replication all all scram-sha-256' >> "+postgresData+"/pg_hba.conf")
 	primary.run(t, "SELECT pg_reload_conf()")
-	primary.backUp(t)
+	primary.copyToStandby(t)
 
 	second := postgresSpec(append(replicated("first"), args...)...)
 	second.name, second.peers, second.aliases = "the standby", peers, []string{"second"}
@@ -56,9 +56,16 @@ func replicated(peer string) []string {
 	}
 }
 
-// backUp makes the data directory of the other server a base backup of this one, from which a standby starts. It uses SQL, because the
-// images need no extra program then; only the session that starts such a backup can end it.
-func (s *PostgresServer) backUp(t testing.TB) {
+// copyToStandby copies a primary to the data directory of its standby, which must not run.
+func (s *PostgresServer) copyToStandby(t testing.TB) {
+	t.Helper()
+	s.BackUp(t, otherData)
+	s.Exec(t, "touch", otherData+"/standby.signal")
+}
+
+// BackUp writes a base backup of the server to a folder in its container. The backup lacks the log that was written meanwhile. It uses SQL,
+// because the images need no extra program then. Only the session that starts such a backup can end it.
+func (s *PostgresServer) BackUp(t testing.TB, folder string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
@@ -67,21 +74,21 @@ func (s *PostgresServer) backUp(t testing.TB) {
 		t.Fatalf("env: connecting to Postgres: %v", err)
 	}
 	defer conn.Close(context.Background())
-	if _, err := conn.Exec(ctx, "SELECT pg_backup_start('standby', true)"); err != nil {
+	if _, err := conn.Exec(ctx, "SELECT pg_backup_start('copy', true)"); err != nil {
 		t.Fatalf("env: beginning a base backup: %v", err)
 	}
 	// Files change and disappear meanwhile, which the first tar reports and the log of the database repairs.
-	s.Exec(t, "sh", "-c", "rm -rf "+otherData+" && mkdir -m 0700 "+otherData+
-		" && { tar -C "+postgresData+" --exclude=./postmaster.* --exclude=./standby.signal -cf - . || true; } 2>/dev/null | tar -C "+otherData+" -xf -")
+	s.Exec(t, "sh", "-c", "rm -rf "+folder+" && mkdir -m 0700 "+folder+
+		" && { tar -C "+postgresData+" --exclude=./postmaster.* --exclude=./standby.signal -cf - . || true; } 2>/dev/null | tar -C "+folder+" -xf -")
 	var label string
 	if err := conn.QueryRow(ctx, "SELECT labelfile FROM pg_backup_stop(false)").Scan(&label); err != nil {
 		t.Fatalf("env: ending a base backup: %v", err)
 	}
-	err = s.ctr.CopyToContainer(ctx, []byte(label), otherData+"/backup_label", 0o644)
+	err = s.ctr.CopyToContainer(ctx, []byte(label), folder+"/backup_label", 0o644)
 	if err = errors.Join(err, s.close()); err != nil {
 		t.Fatalf("env: writing the backup's label: %v", err)
 	}
-	s.Exec(t, "sh", "-c", "touch "+otherData+"/standby.signal && chown -R postgres "+otherData)
+	s.Exec(t, "chown", "-R", "postgres", folder)
 }
 
 // CatchUp waits until the standby has replayed the primary's present state.
@@ -196,7 +203,7 @@ func (p *PostgresPair) FailOver(t testing.TB) {
 // Rejoin replaces the data of the stopped old primary by a base backup of the new one, and starts it as the standby.
 func (p *PostgresPair) Rejoin(t testing.TB) {
 	t.Helper()
-	p.Primary.backUp(t)
+	p.Primary.copyToStandby(t)
 	p.Standby.Start(t)
 	if p.synchronous != "" {
 		p.AwaitSynchronous(t)
