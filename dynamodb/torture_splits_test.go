@@ -77,7 +77,7 @@ func pause(s *dynamofake.Server) faults.Fault {
 	}}
 }
 
-// exemptDynamoDB adds to a harness what DynamoDB cannot do.
+// exemptDynamoDB exempts a harness from the guarantees that DynamoDB does not give.
 func exemptDynamoDB(h *faults.Harness) {
 	h.ListIsNoSnapshot = "DynamoDB reads different partitions, and different pages, at different moments"
 	h.NoOrderAcrossKeys = "each shard of a stream has an order of its own"

@@ -84,8 +84,8 @@ func (m *migration) follow(ctx context.Context, cursor string, asOf time.Time, d
 	}
 }
 
-// whyMoved returns the error of a source that has moved while this process followed it: another migration has moved it, or another
-// process has completed this one.
+// whyMoved returns the error of a source that moved while this process followed it. Either another migration moved the source, or another
+// process completed this migration.
 func (m *migration) whyMoved(ctx context.Context, moved error) error {
 	s, err := m.gate.state(ctx)
 	if err == nil {

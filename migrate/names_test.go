@@ -17,7 +17,7 @@ func TestTwoTargetsOfOneName(t *testing.T) {
 	t.Run("Follow", func(t *testing.T) { t.Parallel(); twoTargets(t, false) })
 }
 
-// twoTargets completes a move of the source while another one follows it. The other one ends, whether it cuts over or not.
+// twoTargets completes a migration while a second one follows the same source. The second one must fail, whether it cuts over or not.
 func twoTargets(t *testing.T, cutOver bool) {
 	from, to, other := fixture.Open(t, "mem://"), fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
 	fill(t, from, zoo(20))

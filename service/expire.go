@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"errors"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -14,21 +13,10 @@ import (
 func (s *Server) Expire(ctx context.Context, id *resourcepb.ID, version string) (err error) {
 	ctx, audited := s.audit(ctx, "Expire", id)
 	defer audited(&err)
-	err = retryConflicts(ctx, true, func(consistency storage.ReadConsistency) error {
-		res, err := s.readCurrent(ctx, consistency, id)
-		switch {
-		case errors.Is(err, storage.ErrNotFound):
-			return decisionError{err}
-		case err != nil:
-			return err
-		case res.GetVersion() != version:
-			return decisionError{storage.ErrCASFailure}
+	return s.deleteIf(ctx, id, true, func(res *resourcepb.Resource) error {
+		if res.GetVersion() != version {
+			return storage.ErrCASFailure
 		}
-		mutationOf(ctx).Before = res
-		return s.deleteNow(ctx, res, nil)
-	})
-	if errors.Is(err, storage.ErrNotFound) || errors.Is(err, errDeferred) {
 		return nil
-	}
-	return err
+	})
 }

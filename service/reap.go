@@ -17,15 +17,27 @@ func (s *Server) Backend() storage.Backend { return s.backend }
 func (s *Server) Reap(ctx context.Context, id, owner *resourcepb.ID) (err error) {
 	ctx, audited := s.audit(ctx, "Reap", id)
 	defer audited(&err)
-	err = retryConflicts(ctx, false, func(consistency storage.ReadConsistency) error {
+	return s.deleteIf(ctx, id, false, func(res *resourcepb.Resource) error {
+		if res.GetOwner().GetUid() != owner.GetUid() || compareKeys(res.GetOwner(), owner) != 0 {
+			return storage.ErrNotFound // it has another owner
+		}
+		return nil
+	})
+}
+
+// deleteIf deletes a resource if decide returns no error for it. It does nothing if the resource is not stored, and marks it if it has finalizers.
+// versioned is as in retryConflicts.
+func (s *Server) deleteIf(ctx context.Context, id *resourcepb.ID, versioned bool, decide func(*resourcepb.Resource) error) error {
+	err := retryConflicts(ctx, versioned, func(consistency storage.ReadConsistency) error {
 		res, err := s.readCurrent(ctx, consistency, id)
-		switch {
-		case errors.Is(err, storage.ErrNotFound):
+		if errors.Is(err, storage.ErrNotFound) {
 			return decisionError{err}
-		case err != nil:
+		}
+		if err != nil {
 			return err
-		case res.GetOwner().GetUid() != owner.GetUid() || compareKeys(res.GetOwner(), owner) != 0:
-			return decisionError{storage.ErrNotFound} // it has another owner
+		}
+		if err := decide(res); err != nil {
+			return decisionError{err}
 		}
 		mutationOf(ctx).Before = res
 		return s.deleteNow(ctx, res, nil)

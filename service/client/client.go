@@ -144,14 +144,14 @@ func (b *Backend) invalid(text string) error {
 	return fmt.Errorf("%w: %s", storage.ErrInvalid, text)
 }
 
-// requested returns the type to request for a type, which may have wildcards: the one of the options, or all group versions.
-func (b *Backend) requested(typ storage.UnversionedType) *resourcepb.Type {
+// requestType returns the type for a request. Its group version is the one in the options, or a wildcard.
+func (b *Backend) requestType(typ storage.UnversionedType) *resourcepb.Type {
 	return &resourcepb.Type{Group: typ.Group, GroupVersion: cmp.Or(b.versions[typ], storage.Wildcard), Kind: typ.Kind}
 }
 
 // List returns the matching resources that the caller may see.
 func (b *Backend) List(ctx context.Context, c storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) ([]*resourcepb.Resource, error) {
-	res, err := call(ctx, b, c, b.service.List, &resourcepb.ListRequest{Type: b.requested(typ), Tenancy: tenancy, NamePrefix: namePrefix})
+	res, err := call(ctx, b, c, b.service.List, &resourcepb.ListRequest{Type: b.requestType(typ), Tenancy: tenancy, NamePrefix: namePrefix})
 	return res.GetResources(), err
 }
 
@@ -164,7 +164,7 @@ func (b *Backend) ListPage(ctx context.Context, typ storage.UnversionedType, ten
 		opts.Limit = pageSize
 	}
 	req := &resourcepb.ListRequest{
-		Type: b.requested(typ), Tenancy: tenancy, NamePrefix: namePrefix, Limit: int32(min(opts.Limit, pageSize)), Continue: opts.Continue,
+		Type: b.requestType(typ), Tenancy: tenancy, NamePrefix: namePrefix, Limit: int32(min(opts.Limit, pageSize)), Continue: opts.Continue,
 	}
 	unpaged := false
 	res, err := call(ctx, b, opts.Consistency, func(ctx context.Context, req *resourcepb.ListRequest, o ...grpc.CallOption) (*resourcepb.ListResponse, error) {

@@ -38,8 +38,8 @@ type Options struct {
 	// Insecure disables TLS for servers on other machines, too. A connection to a server on this machine uses TLS only if one of the files
 	// is set.
 	Insecure bool
-	// Types are the types whose group versions the caller can decode. Lists, watches and the past of their kinds have resources in these versions, which
-	// the server converts; those of other kinds have resources as they are stored.
+	// Types are the types whose group versions the caller can decode. The server converts resources of these kinds to these versions in
+	// lists, watches and reads of the past. It sends resources of other kinds as they are stored.
 	Types []*resourcepb.Type
 }
 

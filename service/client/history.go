@@ -27,7 +27,7 @@ func (b *Backend) historyError(ctx context.Context, err error) error {
 
 // filterScope returns the type and the tenancy of a filter.
 func (b *Backend) filterScope(f *key.Filter) (*resourcepb.Type, *resourcepb.Tenancy) {
-	return b.requested(storage.UnversionedType{Group: f.Group, Kind: f.Kind}), &resourcepb.Tenancy{Partition: f.Partition, Namespace: f.Namespace}
+	return b.requestType(storage.UnversionedType{Group: f.Group, Kind: f.Kind}), &resourcepb.Tenancy{Partition: f.Partition, Namespace: f.Namespace}
 }
 
 // Revisions returns the oldest and the newest revision of the server's store. The caller must be allowed to list the filter's type and
@@ -80,7 +80,7 @@ func (b *Backend) Changes(ctx context.Context, id *resourcepb.ID, after, until i
 	var stream grpc.ServerStreamingClient[resourcepb.Change]
 	c, err := repeat(ctx, func() (first *resourcepb.Change, err error) {
 		stream, err = b.history.Changes(ctx, &resourcepb.ChangesRequest{
-			Type:    b.requested(storage.UnversionedTypeFrom(id.GetType())),
+			Type:    b.requestType(storage.UnversionedTypeFrom(id.GetType())),
 			Tenancy: id.GetTenancy(), Name: id.GetName(), After: after, Until: until,
 		})
 		if err != nil {

@@ -73,7 +73,7 @@ func (b *Backend) watch(ctx context.Context, typ storage.UnversionedType, tenanc
 	}
 	w := &watch{backend: b, showBookmarks: b.Bookmarks, position: cursor, events: make(chan *resourcepb.WatchEvent), errReady: make(chan struct{}),
 		req: &resourcepb.WatchListRequest{
-			Type: b.requested(typ), Tenancy: tenancy, NamePrefix: namePrefix, Cursor: cursor, Cursors: true, BookmarkInterval: durationpb.New(interval),
+			Type: b.requestType(typ), Tenancy: tenancy, NamePrefix: namePrefix, Cursor: cursor, Cursors: true, BookmarkInterval: durationpb.New(interval),
 		}}
 	w.ctx, w.stop = context.WithCancelCause(b.lifetime)
 	bound, cancel := context.WithTimeout(ctx, callTimeout)

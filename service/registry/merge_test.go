@@ -68,7 +68,7 @@ func TestOmittedFieldsKeepNewerParts(t *testing.T) {
 	}
 }
 
-// A client of the older version removes the member of a oneof that it was shown for another one.
+// The conversion shows one member of a oneof as another one, and a client of the older version removes that.
 func TestRemovedOneof(t *testing.T) {
 	t.Parallel()
 	bookmark := &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_Bookmark_{Bookmark: &resourcepb.WatchEvent_Bookmark{Cursor: "c"}}}

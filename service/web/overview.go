@@ -28,8 +28,8 @@ type typeCount struct {
 	Count int      `json:"count"`
 }
 
-// listTypes writes the registered types and the stored types, with the number of their resources. A resource is counted for each group version to which
-// it converts. It reads the resources page by page.
+// listTypes writes the registered types and the stored types, with the number of their resources. It counts a resource under every group version that
+// the server can convert it to. It reads the resources page by page.
 func (h *handler) listTypes(w http.ResponseWriter, r *request) error {
 	counts := map[typeName]int{}
 	for _, t := range h.routes.types {

@@ -104,8 +104,7 @@ func describe(alertLabels, annotations map[string]string) string {
 	return fmt.Sprint(alertLabels, " ", annotations)
 }
 
-// The alert rules fire on the series of alerts_test.yaml, with its labels and texts. For each rule the file has series on which the rule fires, and
-// series on which it is silent.
+// The alert rules fire on the series of alerts_test.yaml, with its labels and texts. The file has series for each rule: some fire it, and some do not.
 func TestAlertRules(t *testing.T) {
 	text, err := os.ReadFile("../../docs/monitoring/alerts_test.yaml")
 	if err != nil {
