@@ -14,6 +14,8 @@ require (
 	github.com/moby/swarmkit/v2 v2.0.0
 	github.com/ncruces/go-sqlite3 v0.35.6
 	go.etcd.io/etcd/client/v3 v3.7.3
+	go.opentelemetry.io/otel/sdk v1.47.0
+	go.opentelemetry.io/otel/sdk/metric v1.47.0
 	go.uber.org/zap v1.27.1
 	golang.org/x/sync v0.24.0
 	google.golang.org/grpc v1.85.0

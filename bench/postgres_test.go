@@ -56,6 +56,8 @@ func postgres(b *testing.B) {
 			side{"ashlar", alternating(h.read, h.write)})
 	}
 
+	reported(b, "postgres", storeURL, 64, cpu)
+
 	if selected("postgres/write-far") || selected("postgres/read-far") {
 		far := server.At(b, delayed(b, must(url.Parse(server.URL)).Host))
 		pool := must(pgxpool.New(ctx, far.URL+"&pool_max_conns=32"))

@@ -50,6 +50,8 @@ func sqlite(b *testing.B) {
 			return err
 		}})
 
+	reported(b, "sqlite", url, 64, func() time.Duration { return 0 })
+
 	events, writes := eventLatency(b, backend, open(b, url), "event-other-handle", scaled(500))
 	fmt.Printf("sqlite/event-other-handle: p50 %v p99 %v after the acknowledgement; a write takes %v\n",
 		percentile(events, 50), percentile(events, 99), percentile(writes, 50))
