@@ -29,7 +29,6 @@ func main() {
 	log.SetFlags(0)
 	pkg := flag.String("pkg", "", "the directory of the package")
 	tests := flag.String("tests", "", "the directory of the tests, by default the package")
-	limit := flag.Duration("limit", 90*time.Second, "the longest run of the tests")
 	flag.Usage = func() {
 		log.Println("usage: mutation -pkg DIRECTORY [flags] [flags of the test binary]")
 		flag.PrintDefaults()
@@ -38,13 +37,13 @@ func main() {
 	if *tests == "" {
 		*tests = *pkg
 	}
-	if err := run(*pkg, *tests, *limit, flag.Args()); err != nil {
+	if err := run(*pkg, *tests, flag.Args()); err != nil {
 		log.Fatal(err)
 	}
 }
 
 // run tests all mutants of a package and prints the survivors.
-func run(pkg, tests string, limit time.Duration, args []string) error {
+func run(pkg, tests string, args []string) error {
 	p, exports, err := list(pkg)
 	if err != nil {
 		return err
@@ -59,6 +58,7 @@ func run(pkg, tests string, limit time.Duration, args []string) error {
 	if err != nil {
 		return err
 	}
+	limit := 10 * time.Minute // of a run of the tests
 	test := func(id int) (status string, output []byte) {
 		c := exec.Command(binary, append([]string{"-test.v", "-test.failfast", "-test.parallel", "16", "-test.timeout", limit.String()}, args...)...)
 		w := &failureWriter{failed: func() { _ = c.Process.Kill() }}
@@ -74,9 +74,11 @@ func run(pkg, tests string, limit time.Duration, args []string) error {
 		}
 		return "killed", w.output
 	}
+	began := time.Now()
 	if status, output := test(0); status != "lived" {
 		return fmt.Errorf("without a mutant the tests fail: %s", output)
 	}
+	limit = 4*time.Since(began) + 10*time.Second // a busy machine makes tests slower; a mutant can make them hang
 	counts := map[string]int{}
 	for i, m := range mutants {
 		status, _ := test(i + 1)
@@ -84,8 +86,8 @@ func run(pkg, tests string, limit time.Duration, args []string) error {
 			fmt.Printf("%s:%d:%d: %s: %s\n", filepath.Base(m.position.Filename), m.position.Line, m.position.Column, m.change, status)
 		}
 	}
-	fmt.Printf("%s: %d mutants, %d killed (%d %%), %d lived, %d timed out\n", pkg, len(mutants), counts["killed"],
-		100*counts["killed"]/max(len(mutants), 1), counts["lived"], counts["timed out"])
+	fmt.Printf("%s: %d mutants, %d killed, %d timed out (%d %% detected), %d lived\n", pkg, len(mutants), counts["killed"], counts["timed out"],
+		100*(counts["killed"]+counts["timed out"])/max(len(mutants), 1), counts["lived"])
 	return nil
 }
 

@@ -19,7 +19,7 @@ type rewriter struct {
 	fset    *token.FileSet
 	info    *types.Info
 	source  []byte            // of the current file
-	headers map[ast.Node]bool // statements that cannot be replaced by an if: those in the header of a loop or of a case
+	headers map[ast.Node]bool // statements that cannot be replaced by an if: those in the header of another one
 	mutants []mutant
 }
 
@@ -55,6 +55,10 @@ func (r *rewriter) copy(n ast.Node, from, to token.Pos, inside bool) string {
 			}
 		case *ast.ForStmt:
 			r.headers[d.Post] = true
+		case *ast.IfStmt:
+			r.headers[d.Init] = true
+		case *ast.SwitchStmt:
+			r.headers[d.Init] = true
 		case *ast.CommClause:
 			r.headers[d.Comm] = true
 		}
