@@ -69,7 +69,11 @@ func (f *follower) follow(ctx context.Context) {
 			case err == nil:
 				f.setBookmarkRequest(at)
 				askedIn, odds = f.current(), 25
-			case !over && f.run.h.NoBookmarker == "" && !errors.Is(err, errDied) && !errors.Is(err, storage.ErrWatchClosed): // Next says why it ended
+			case over: // the request may have been registered: this watch may return a bookmark at any time
+				if !f.reopen(ctx, f.resume) {
+					return
+				}
+			case f.run.h.NoBookmarker == "" && !errors.Is(err, errDied) && !errors.Is(err, storage.ErrWatchClosed): // Next says why it ended
 				f.current().report(Violation{"bookmarks", fmt.Sprintf("%s on handle %d: Bookmark: %v", f.name, f.handle, err)})
 			}
 		}
@@ -205,7 +209,7 @@ func (f *follower) addBookmark(asked time.Duration, in *round) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if asked == 0 {
-		f.round.report(Violation{"bookmarks", f.name + "got a bookmark without a request"})
+		f.round.report(Violation{"bookmarks", f.name + " got a bookmark without a request"})
 	} else if in == f.round && !f.broken {
 		f.round.addBookmark(bookmark{follower: f.name, requestTime: asked, eventCount: len(f.events)})
 	}

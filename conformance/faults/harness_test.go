@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/history"
+	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // memoryHarness is a store in memory, without faults. Package conformance proves the checks of this package with planted defects.
@@ -53,6 +55,56 @@ func TestNoHistorian(t *testing.T) {
 	}
 	if _, err := Run(t.Context(), h, Options{}); err == nil || !strings.Contains(err.Error(), "is no history.Historian") {
 		t.Errorf("got error %v", err)
+	}
+}
+
+// lateBookmarks is a backend whose watches register a request of a bookmark and, now and then, return the error of the context after that.
+type lateBookmarks struct {
+	storage.Backend
+	storage.Pager
+	storage.Resumer
+	history.Historian
+}
+
+func (b lateBookmarks) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) (storage.Watch, error) {
+	w, err := b.Backend.WatchList(ctx, typ, tenancy, prefix)
+	return lateBookmark{w}, err
+}
+
+func (b lateBookmarks) WatchFrom(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix, cursor string) (storage.Watch, error) {
+	w, err := b.Resumer.WatchFrom(ctx, typ, tenancy, prefix, cursor)
+	return lateBookmark{w}, err
+}
+
+type lateBookmark struct{ storage.Watch }
+
+func (w lateBookmark) Bookmark(ctx context.Context) error {
+	err := w.Watch.(storage.Bookmarker).Bookmark(ctx)
+	if err == nil && rand.IntN(2) == 0 {
+		<-ctx.Done()
+		err = ctx.Err()
+	}
+	return err
+}
+
+// The request of a bookmark may be registered although its caller got no answer in time.
+func TestLateBookmarks(t *testing.T) {
+	t.Parallel()
+	h := memoryHarness()
+	open := h.Open
+	h.Open = func(ctx context.Context) (storage.Backend, error) {
+		b, err := open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		pager, _ := storage.As[storage.Pager](b)
+		resumer, _ := storage.As[storage.Resumer](b)
+		historian, _ := storage.As[history.Historian](b)
+		return lateBookmarks{b, pager, resumer, historian}, nil
+	}
+	result, err := Run(t.Context(), h, Options{Seed: 1, For: time.Second, Round: time.Second})
+	if err != nil || len(result.Violations) > 0 {
+		t.Errorf("violations %v, error %v", result.Violations, err)
 	}
 }
 

@@ -106,6 +106,32 @@ func TestKilledProcess(t *testing.T) {
 	}
 }
 
+// A bookmark that is requested while the watch moves to the next process is requested there once.
+func TestBookmarkDuringRedial(t *testing.T) {
+	t.Parallel()
+	b, opened := apart(t)
+	w := opened.(bookmarkingWatch)
+	nextOf(t, w) // the end of the snapshot
+	b.kill()
+	if err := b.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.open.Method = "resume"
+	again, err := w.dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Bookmark(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if again {
+		t.Error("the request of a bookmark would be repeated, although the next process gets it")
+	}
+	if got := nextOf(t, w).GetBookmark().GetRequest(); got != 1 {
+		t.Errorf("a bookmark answers request %d, expected 1", got)
+	}
+}
+
 // Errors keep their sentinels and operations their index on the way from a process.
 func TestProcessErrors(t *testing.T) {
 	t.Parallel()

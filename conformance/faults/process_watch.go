@@ -51,7 +51,7 @@ func (p processResumer) WatchFrom(ctx context.Context, typ storage.UnversionedTy
 
 func (p *process) watch(ctx context.Context, q request) (storage.Watch, error) {
 	w := &processWatch{p: p, open: q, cursor: q.Cursor, snapshotDone: q.Method == "resume"}
-	if err := w.dial(ctx); err != nil {
+	if _, err := w.dial(ctx); err != nil {
 		if errors.Is(err, errDied) {
 			err = fmt.Errorf("%s: %w: %w", q.Method, storage.ErrInconsistent, err)
 		}
@@ -67,11 +67,11 @@ func (p *process) watch(ctx context.Context, q request) (storage.Watch, error) {
 // bookmarkingWatch is a processWatch of a storage.Bookmarker.
 type bookmarkingWatch struct{ *processWatch }
 
-// dial opens the watch in the current process.
-func (w *processWatch) dial(ctx context.Context) error {
+// dial opens the watch in the current process. It returns whether a bookmark was requested from an earlier process and has to be requested again.
+func (w *processWatch) dial(ctx context.Context) (bookmark bool, err error) {
 	c, err := w.p.awaitConn(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	w.mu.Lock()
 	q := w.open
@@ -79,15 +79,15 @@ func (w *processWatch) dial(ctx context.Context) error {
 	w.mu.Unlock()
 	r, err := c.call(ctx, q)
 	if err != nil {
-		return err
+		return false, err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.conn, w.id, w.bookmarks, w.earlierRequests = c, r.Watch, r.Number == 0, w.requests
 	if w.bookmarkOutstanding {
-		w.earlierRequests-- // redialUntilOpen repeats the newest request
+		w.earlierRequests-- // the caller repeats the newest request
 	}
-	return nil
+	return w.bookmarkOutstanding, nil
 }
 
 func (w *processWatch) generation() int {
@@ -123,23 +123,23 @@ func (w bookmarkingWatch) Bookmark(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	w.addRequest(1) // before the request: the watch may move to the next process at any time
-	_, err := w.ask(ctx, "bookmark")
+	// The request is counted for the process that gets it: the watch may move to the next process at any time.
+	w.mu.Lock()
+	c, id := w.conn, w.id
+	w.requests++
+	w.bookmarkOutstanding = true
+	w.mu.Unlock()
+	_, err := c.call(ctx, request{Method: "bookmark", Watch: id})
 	if errors.Is(err, errDied) {
 		return nil
 	}
 	if err != nil {
-		w.addRequest(-1)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.requests--
+		w.bookmarkOutstanding = false
 	}
 	return err
-}
-
-// addRequest counts a request of a bookmark, or with -1 discounts one that failed.
-func (w *processWatch) addRequest(n int64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.requests += n
-	w.bookmarkOutstanding = n > 0
 }
 
 func (w *processWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
@@ -206,8 +206,8 @@ func (w *processWatch) redialUntilOpen() error {
 	w.mu.Unlock()
 	for {
 		ctx, cancel := context.WithTimeout(w.closed, redialTimeout)
-		err := w.dial(ctx)
-		if err == nil && w.hasOutstandingBookmark() {
+		bookmark, err := w.dial(ctx)
+		if err == nil && bookmark {
 			_, err = w.ask(ctx, "bookmark")
 		}
 		cancel()
@@ -223,10 +223,4 @@ func (w *processWatch) redialUntilOpen() error {
 			return err
 		}
 	}
-}
-
-func (w *processWatch) hasOutstandingBookmark() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.bookmarkOutstanding
 }
