@@ -21,7 +21,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -29,6 +31,7 @@ func main() {
 	log.SetFlags(0)
 	pkg := flag.String("pkg", "", "the directory of the package")
 	tests := flag.String("tests", "", "the directory of the tests, by default the package")
+	only := flag.String("only", "", "a regular expression of the mutants to test, such as file.go:12:")
 	flag.Usage = func() {
 		log.Println("usage: mutation -pkg DIRECTORY [flags] [flags of the test binary]")
 		flag.PrintDefaults()
@@ -37,13 +40,17 @@ func main() {
 	if *tests == "" {
 		*tests = *pkg
 	}
-	if err := run(*pkg, *tests, flag.Args()); err != nil {
+	selected, err := regexp.Compile(*only)
+	if err == nil {
+		err = run(*pkg, *tests, selected, flag.Args())
+	}
+	if err != nil {
 		log.Fatal(err)
 	}
 }
 
-// run tests all mutants of a package and prints the survivors.
-func run(pkg, tests string, args []string) error {
+// run tests the selected mutants of a package and prints the survivors. A mutant that the tests do not execute has survived.
+func run(pkg, tests string, selected *regexp.Regexp, args []string) error {
 	p, exports, err := list(pkg)
 	if err != nil {
 		return err
@@ -58,11 +65,16 @@ func run(pkg, tests string, args []string) error {
 	if err != nil {
 		return err
 	}
+	executedFile := filepath.Join(dir, "executed")
+	if err := os.WriteFile(executedFile, nil, 0o600); err != nil {
+		return err
+	}
 	limit := 10 * time.Minute // of a run of the tests
-	test := func(id int) (status string, output []byte) {
-		c := exec.Command(binary, append([]string{"-test.v", "-test.failfast", "-test.parallel", "16", "-test.timeout", limit.String()}, args...)...)
+	test := func(id int, env ...string) (status string, output []byte) {
+		flags := []string{"-test.v", "-test.failfast", "-test.parallel", "16", "-test.timeout", limit.String()}
+		c := exec.Command(binary, append(flags, args...)...)
 		w := &failureWriter{failed: func() { _ = c.Process.Kill() }}
-		c.Dir, c.Env, c.Stdout, c.Stderr = tests, append(os.Environ(), "MUTANT="+strconv.Itoa(id)), w, w
+		c.Dir, c.Env, c.Stdout, c.Stderr = tests, append(append(os.Environ(), env...), "MUTANT="+strconv.Itoa(id)), w, w
 		c.WaitDelay = time.Second // for processes that the tests have started
 		switch err := c.Run(); {
 		case w.isFailed:
@@ -75,19 +87,36 @@ func run(pkg, tests string, args []string) error {
 		return "killed", w.output
 	}
 	began := time.Now()
-	if status, output := test(0); status != "lived" {
+	if status, output := test(0, "MUTANTS_EXECUTED="+executedFile); status != "lived" {
 		return fmt.Errorf("without a mutant the tests fail: %s", output)
 	}
 	limit = 4*time.Since(began) + 10*time.Second // a busy machine makes tests slower; a mutant can make them hang
-	counts := map[string]int{}
+	executed, err := os.ReadFile(executedFile)
+	if err != nil {
+		return err
+	}
+	isExecuted := map[string]bool{}
+	for id := range strings.Lines(string(executed)) {
+		isExecuted[strings.TrimSpace(id)] = true
+	}
+	counts, total := map[string]int{}, 0
 	for i, m := range mutants {
-		status, _ := test(i + 1)
+		name := fmt.Sprintf("%s:%d:%d: %s", filepath.Base(m.position.Filename), m.position.Line, m.position.Column, m.change)
+		if !selected.MatchString(name) {
+			continue
+		}
+		status, note := "lived", " (not executed)"
+		if isExecuted[strconv.Itoa(i+1)] {
+			status, _ = test(i + 1)
+			note = ""
+		}
+		total++
 		if counts[status]++; status != "killed" {
-			fmt.Printf("%s:%d:%d: %s: %s\n", filepath.Base(m.position.Filename), m.position.Line, m.position.Column, m.change, status)
+			fmt.Printf("%s: %s%s\n", name, status, note)
 		}
 	}
-	fmt.Printf("%s: %d mutants, %d killed, %d timed out (%d %% detected), %d lived\n", pkg, len(mutants), counts["killed"], counts["timed out"],
-		100*(counts["killed"]+counts["timed out"])/max(len(mutants), 1), counts["lived"])
+	fmt.Printf("%s: %d mutants, %d killed, %d timed out (%d %% detected), %d lived\n", pkg, total, counts["killed"], counts["timed out"],
+		100*(total-counts["lived"])/max(total, 1), counts["lived"])
 	return nil
 }
 
@@ -136,7 +165,10 @@ func list(dir string) (p goPackage, exports map[string]string, err error) {
 
 // build builds the test binary with all mutants.
 func build(p goPackage, exports map[string]string, dir, binary, tests string) ([]mutant, error) {
-	r := &rewriter{fset: token.NewFileSet(), info: &types.Info{Types: map[ast.Expr]types.TypeAndValue{}}, headers: map[ast.Node]bool{}}
+	r := &rewriter{
+		fset: token.NewFileSet(), info: &types.Info{Types: map[ast.Expr]types.TypeAndValue{}},
+		posts: map[ast.Node]bool{}, inits: map[ast.Node]bool{},
+	}
 	var files []*ast.File
 	for _, name := range p.GoFiles {
 		f, err := parser.ParseFile(r.fset, filepath.Join(p.Dir, name), nil, parser.ParseComments)
@@ -164,7 +196,7 @@ func build(p goPackage, exports map[string]string, dir, binary, tests string) ([
 			return nil, err
 		}
 	}
-	if err := write("mutation_switches.go", "package "+p.Name+"\n"+switches); err != nil {
+	if err := write("mutation_switches.go", "package "+p.Name+"\n"+fmt.Sprintf(switches, len(r.mutants)+1)); err != nil {
 		return nil, err
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})

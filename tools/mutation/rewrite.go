@@ -19,7 +19,8 @@ type rewriter struct {
 	fset    *token.FileSet
 	info    *types.Info
 	source  []byte            // of the current file
-	headers map[ast.Node]bool // statements that cannot be replaced by an if: those in the header of another one
+	posts   map[ast.Node]bool // statements that stay: the last parts of the headers of loops
+	inits   map[ast.Node]bool // statements that an if cannot replace: those in the header of another if
 	mutants []mutant
 }
 
@@ -54,13 +55,11 @@ func (r *rewriter) copy(n ast.Node, from, to token.Pos, inside bool) string {
 				return false
 			}
 		case *ast.ForStmt:
-			r.headers[d.Post] = true
+			r.posts[d.Post] = true
 		case *ast.IfStmt:
-			r.headers[d.Init] = true
+			r.inits[d.Init] = true
 		case *ast.SwitchStmt:
-			r.headers[d.Init] = true
-		case *ast.CommClause:
-			r.headers[d.Comm] = true
+			r.inits[d.Init] = true
 		}
 		if inside && c == n {
 			return true
@@ -102,7 +101,7 @@ func (r *rewriter) mutate(n ast.Node) string {
 			return fmt.Sprintf("mutArithmetic_(%d, 0, %s, '-')", r.add(e.OpPos, token.SUB, token.ADD), x)
 		}
 	case *ast.IncDecStmt:
-		if r.headers[n] {
+		if r.posts[n] {
 			return ""
 		}
 		other := token.DEC
@@ -110,7 +109,11 @@ func (r *rewriter) mutate(n ast.Node) string {
 			other = token.INC
 		}
 		x := r.text(e.X)
-		return fmt.Sprintf("if mutSelects_(%d) { %s%s } else { %s%s }", r.add(e.TokPos, e.Tok, other), x, other, x, e.Tok)
+		text := fmt.Sprintf("if mutSelects_(%d) { %s%s } else { %s%s }", r.add(e.TokPos, e.Tok, other), x, other, x, e.Tok)
+		if r.inits[n] {
+			text = "func() { " + text + " }()"
+		}
+		return text
 	}
 	return ""
 }
@@ -134,25 +137,36 @@ func isNumber(t types.Type) bool {
 	return ok && b.Info()&(types.IsInteger|types.IsFloat) != 0 && b.Info()&types.IsUntyped == 0
 }
 
-// switches is the code of the functions that contain the mutants.
+// switches is the format of the code of the functions that contain the mutants. Its argument is the number of mutants plus one. The functions append
+// the numbers of the executed mutants to the file MUTANTS_EXECUTED, if there is one.
 const switches = `
 import (
 	mutos_ "os"
 	mutstrconv_ "strconv"
+	mutatomic_ "sync/atomic"
 )
 
 var mutSelected_, _ = mutstrconv_.Atoi(mutos_.Getenv("MUTANT"))
 
-func mutSelects_(id int) bool { return mutSelected_ == id }
+var mutFile_, _ = mutos_.OpenFile(mutos_.Getenv("MUTANTS_EXECUTED"), mutos_.O_APPEND|mutos_.O_WRONLY, 0)
 
-func mutNegation_(id int, is bool) bool { return is != (mutSelected_ == id) }
+var mutExecuted_ [%d]mutatomic_.Bool
+
+func mutSelects_(id int) bool {
+	if mutFile_ != nil && !mutExecuted_[id].Swap(true) {
+		_, _ = mutFile_.WriteString(mutstrconv_.Itoa(id) + "\n")
+	}
+	return mutSelected_ == id
+}
+
+func mutNegation_(id int, is bool) bool { return is != mutSelects_(id) }
 
 type mutNumber_ interface {
 	~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~uintptr | ~float32 | ~float64
 }
 
 func mutArithmetic_[T mutNumber_](id int, x, y T, op byte) T {
-	if mutSelected_ == id {
+	if mutSelects_(id) {
 		switch op {
 		case '+':
 			return x - y
