@@ -110,8 +110,9 @@ func TestMore(t *testing.T) {
 		for size := 1; size <= 7; size += 2 {
 			for _, capacity := range []int{3, 1000} {
 				t.Run(fmt.Sprint(spare, size, capacity), func(t *testing.T) {
-					t.Parallel()
-					testMore(t, &ledger{proving: newProving(), batch: size, spare: spare}, Options[int]{Page: size, MaxEvents: capacity})
+					inBubble(t, func(t *testing.T) {
+						testMore(t, &ledger{proving: newProving(), batch: size, spare: spare}, Options[int]{Page: size, MaxEvents: capacity})
+					})
 				})
 			}
 		}
@@ -177,21 +178,22 @@ func testMore(t *testing.T, l *ledger, opts Options[int]) {
 
 // A bookmark that becomes due inside a commit comes after the commit.
 func TestNoBookmarkWithinACommit(t *testing.T) {
-	t.Parallel()
-	l := &ledger{proving: newProving(), batch: 100}
-	f := New(l, Options[int]{})
-	defer f.Close()
-	w := watchFromNow(t, f, l.line, quietOnly)
-	release := l.hold()
-	l.add([]string{"loud"})
-	ask(t, w)
-	<-w.(bookmarker[int]).proofs[0].readyCh
-	l.add([]string{"quiet", "loud", "quiet", "loud"})
-	release()
-	for _, more := range []bool{true, false} {
-		if ev := next(t, w); ev.GetUpsert() == nil || ev.GetMore() != more {
-			t.Fatalf("got %v, expected an event with more %v", ev, more)
+	inBubble(t, func(t *testing.T) {
+		l := &ledger{proving: newProving(), batch: 100}
+		f := New(l, Options[int]{})
+		defer f.Close()
+		w := watchFromNow(t, f, l.line, quietOnly)
+		release := l.hold()
+		l.add([]string{"loud"})
+		ask(t, w)
+		<-w.(bookmarker[int]).proofs[0].readyCh
+		l.add([]string{"quiet", "loud", "quiet", "loud"})
+		release()
+		for _, more := range []bool{true, false} {
+			if ev := next(t, w); ev.GetUpsert() == nil || ev.GetMore() != more {
+				t.Fatalf("got %v, expected an event with more %v", ev, more)
+			}
 		}
-	}
-	wantBookmark(t, w, "4")
+		wantBookmark(t, w, "4")
+	})
 }

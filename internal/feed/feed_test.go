@@ -1,12 +1,14 @@
 package feed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -19,6 +21,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// inBubble runs a test with a clock of its own, which advances when all goroutines of the test block. The test fails if they block for ever.
+func inBubble(t *testing.T, test func(t *testing.T)) {
+	t.Parallel()
+	synctest.Test(t, test)
+}
+
 // line is a store whose history is a sequence of numbered events, retained from oldest on.
 type line struct {
 	mu       sync.Mutex
@@ -30,6 +38,7 @@ type line struct {
 	pages    int           // calls of History
 	slow     chan struct{} // if set, History waits until it is closed
 	gate     chan struct{} // if set, Run publishes nothing until it is closed
+	size     int           // of new events, 0 for 100
 }
 
 func newLine() *line { return &line{wake: make(chan struct{})} }
@@ -40,10 +49,19 @@ func (l *line) append(kind string) int {
 	n := len(l.events) + 1
 	k := key.Key{Group: "g", Kind: kind, Name: "n"}
 	res := &resourcepb.Resource{Id: k.ID("u", ""), Version: strconv.Itoa(n)}
-	l.events = append(l.events, &driver.Event[int]{Key: k, Resource: res, Size: 100, At: n})
+	l.events = append(l.events, &driver.Event[int]{Key: k, Resource: res, Size: cmp.Or(l.size, 100), At: n})
 	close(l.wake)
 	l.wake = make(chan struct{})
 	return n
+}
+
+// appendDamage appends a change that cannot be read.
+func (l *line) appendDamage(kind string, damage error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.events = append(l.events, &driver.Event[int]{Key: key.Key{Group: "g", Kind: kind, Name: "n"}, Damage: damage, At: len(l.events) + 1})
+	close(l.wake)
+	l.wake = make(chan struct{})
 }
 
 func (l *line) open() {
@@ -166,314 +184,327 @@ func watchFromNow(t *testing.T, f *Feed[int], l *line, filter key.Filter) storag
 
 // The snapshot is read after the mark, so it contains events that are also in the log. They are not repeated.
 func TestJoinSkipsSnapshotEvents(t *testing.T) {
-	t.Parallel()
-	l := newLine()
-	f := New(l, Options[int]{InSnapshot: "inside"})
-	defer f.Close()
-	m, err := f.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.append("a")
-	l.append("a")
-	snapshot := []*resourcepb.Resource{l.events[1].Resource}
-	w := f.Watch(m, all, SliceSnapshot(snapshot), 2)
-	defer w.Close()
-	if w.Cursor() != "inside" {
-		t.Fatalf("cursor %q before the snapshot", w.Cursor())
-	}
-	wantVersion(t, w, 2)
-	if w.Cursor() != "inside" {
-		t.Fatalf("cursor %q in the snapshot", w.Cursor())
-	}
-	if next(t, w).GetEndOfSnapshot() == nil {
-		t.Fatal("expected the end of the snapshot")
-	}
-	if w.Cursor() != "2" {
-		t.Fatalf("cursor %q after the snapshot, expected 2", w.Cursor())
-	}
-	l.append("a")
-	wantVersion(t, w, 3)
-	if w.Cursor() != "3" {
-		t.Fatalf("cursor %q, expected 3", w.Cursor())
-	}
+	inBubble(t, func(t *testing.T) {
+		l := newLine()
+		f := New(l, Options[int]{InSnapshot: "inside"})
+		defer f.Close()
+		m, err := f.Start(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.append("a")
+		l.append("a")
+		snapshot := []*resourcepb.Resource{l.events[1].Resource}
+		w := f.Watch(m, all, SliceSnapshot(snapshot), 2)
+		defer w.Close()
+		if w.Cursor() != "inside" {
+			t.Fatalf("cursor %q before the snapshot", w.Cursor())
+		}
+		wantVersion(t, w, 2)
+		if w.Cursor() != "inside" {
+			t.Fatalf("cursor %q in the snapshot", w.Cursor())
+		}
+		if next(t, w).GetEndOfSnapshot() == nil {
+			t.Fatal("expected the end of the snapshot")
+		}
+		if w.Cursor() != "2" {
+			t.Fatalf("cursor %q after the snapshot, expected 2", w.Cursor())
+		}
+		l.append("a")
+		wantVersion(t, w, 3)
+		if w.Cursor() != "3" {
+			t.Fatalf("cursor %q, expected 3", w.Cursor())
+		}
+	})
 }
 
 // A watch that falls out of the log continues from history and joins the log again, under load.
 func TestSlowWatchContinuesFromHistory(t *testing.T) {
-	t.Parallel()
-	l := newLine()
-	f := New(l, Options[int]{MaxEvents: 7, Page: 3})
-	defer f.Close()
-	slow := watchFromNow(t, f, l, all)
-	defer slow.Close()
-	fast := watchFromNow(t, f, l, all)
-	defer fast.Close()
-	const n = 500
-	for i := 1; i <= n; i++ {
-		l.append("a")
-		wantVersion(t, fast, i)
-	}
-	var writer sync.WaitGroup
-	writer.Go(func() {
-		for range n {
+	inBubble(t, func(t *testing.T) {
+		l := newLine()
+		f := New(l, Options[int]{MaxEvents: 7, Page: 3})
+		defer f.Close()
+		slow := watchFromNow(t, f, l, all)
+		defer slow.Close()
+		fast := watchFromNow(t, f, l, all)
+		defer fast.Close()
+		const n = 500
+		for i := 1; i <= n; i++ {
 			l.append("a")
+			wantVersion(t, fast, i)
+		}
+		var writer sync.WaitGroup
+		writer.Go(func() {
+			for range n {
+				l.append("a")
+			}
+		})
+		for i := 1; i <= 2*n; i++ {
+			wantVersion(t, slow, i)
+		}
+		writer.Wait()
+		if l.pages == 0 {
+			t.Fatal("the slow watch did not fall out of the log")
 		}
 	})
-	for i := 1; i <= 2*n; i++ {
-		wantVersion(t, slow, i)
-	}
-	writer.Wait()
-	if l.pages == 0 {
-		t.Fatal("the slow watch did not fall out of the log")
-	}
 }
 
 func TestResumeAtEveryPosition(t *testing.T) {
-	t.Parallel()
-	l := newLine()
-	for range 10 {
-		l.append("a")
-	}
-	f := New(l, Options[int]{Page: 4})
-	defer f.Close()
-	for from := range 11 {
-		w, err := f.Resume(t.Context(), all, from, fmt.Sprint("given ", from))
-		if err != nil {
-			t.Fatal(err)
+	inBubble(t, func(t *testing.T) {
+		l := newLine()
+		for range 10 {
+			l.append("a")
 		}
-		if got := w.Cursor(); got != fmt.Sprint("given ", from) {
-			t.Fatalf("cursor %q before the first event", got)
+		f := New(l, Options[int]{Page: 4})
+		defer f.Close()
+		for from := range 11 {
+			w, err := f.Resume(t.Context(), all, from, fmt.Sprint("given ", from))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := w.Cursor(); got != fmt.Sprint("given ", from) {
+				t.Fatalf("cursor %q before the first event", got)
+			}
+			for i := from + 1; i <= 10; i++ {
+				wantVersion(t, w, i)
+			}
+			w.Close()
 		}
-		for i := from + 1; i <= 10; i++ {
-			wantVersion(t, w, i)
-		}
-		w.Close()
-	}
+	})
 }
 
 func TestCompactedHistoryEndsWatch(t *testing.T) {
-	t.Parallel()
-	l := newLine()
-	l.append("a")
-	l.oldest = 1
-	f := New(l, Options[int]{})
-	defer f.Close()
-	w, err := f.Resume(t.Context(), all, 0, "0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		_, err = w.Next(t.Context())
-		if !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
-			t.Fatalf("got %v", err)
-		}
-	}
-}
-
-func TestFailedHistoryIsRetried(t *testing.T) {
-	t.Parallel()
-	l := newLine()
-	l.append("a")
-	l.failures = 3
-	f := New(l, Options[int]{})
-	defer f.Close()
-	w, err := f.Resume(t.Context(), all, 0, "0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	wantVersion(t, w, 1)
-}
-
-// A page of history that takes longer than the deadline of any Next is read once and completely.
-func TestShortDeadlinesInHistory(t *testing.T) {
-	t.Parallel()
-	l := newLine()
-	l.append("a")
-	l.slow = make(chan struct{})
-	f := New(l, Options[int]{})
-	defer f.Close()
-	w, err := f.Resume(t.Context(), all, 0, "0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	for range 3 {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		if ev, err := w.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("%v, %v; want the context's error", ev, err)
-		}
-		cancel()
-	}
-	close(l.slow)
-	wantVersion(t, w, 1)
-	if l.pages != 1 {
-		t.Errorf("history was read %d times", l.pages)
-	}
-}
-
-// Close of the watch or of the feed ends the read of history.
-func TestCloseDuringHistory(t *testing.T) {
-	t.Parallel()
-	for _, closeFeed := range []bool{true, false} {
+	inBubble(t, func(t *testing.T) {
 		l := newLine()
-		l.slow = make(chan struct{})
+		l.append("a")
+		l.oldest = 1
 		f := New(l, Options[int]{})
+		defer f.Close()
 		w, err := f.Resume(t.Context(), all, 0, "0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		ended := make(chan error, 1)
-		go func() {
-			_, err := w.Next(t.Context())
-			ended <- err
-		}()
-		want := storage.ErrWatchClosed
-		if closeFeed {
-			want = storage.ErrClosed
-			f.Close()
-		} else {
+		for range 2 {
+			_, err = w.Next(t.Context())
+			if !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
+				t.Fatalf("got %v", err)
+			}
+		}
+	})
+}
+
+func TestFailedHistoryIsRetried(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		l := newLine()
+		l.append("a")
+		l.failures = 3
+		f := New(l, Options[int]{})
+		defer f.Close()
+		w, err := f.Resume(t.Context(), all, 0, "0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		wantVersion(t, w, 1)
+	})
+}
+
+// A page of history that takes longer than the deadline of any Next is read once and completely.
+func TestShortDeadlinesInHistory(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		l := newLine()
+		l.append("a")
+		l.slow = make(chan struct{})
+		f := New(l, Options[int]{})
+		defer f.Close()
+		w, err := f.Resume(t.Context(), all, 0, "0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			if ev, err := w.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("%v, %v; want the context's error", ev, err)
+			}
+			cancel()
+		}
+		close(l.slow)
+		wantVersion(t, w, 1)
+		if l.pages != 1 {
+			t.Errorf("history was read %d times", l.pages)
+		}
+	})
+}
+
+// Close of the watch or of the feed ends the read of history.
+func TestCloseDuringHistory(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for _, closeFeed := range []bool{true, false} {
+			l := newLine()
+			l.slow = make(chan struct{})
+			f := New(l, Options[int]{})
+			w, err := f.Resume(t.Context(), all, 0, "0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() {
+				_, err := w.Next(t.Context())
+				ended <- err
+			}()
+			want := storage.ErrWatchClosed
+			if closeFeed {
+				want = storage.ErrClosed
+				f.Close()
+			} else {
+				w.Close()
+			}
+			if err := <-ended; !errors.Is(err, want) || !errors.Is(err, storage.ErrWatchClosed) {
+				t.Errorf("Next returned %v, want %v", err, want)
+			}
 			w.Close()
+			f.Close()
 		}
-		if err := <-ended; !errors.Is(err, want) || !errors.Is(err, storage.ErrWatchClosed) {
-			t.Errorf("Next returned %v, want %v", err, want)
-		}
-		w.Close()
-		f.Close()
-	}
+	})
 }
 
 // The cursor of a quiet filter advances while Next waits.
 func TestQuietCursorAdvances(t *testing.T) {
-	t.Parallel()
-	l := newLine()
-	f := New(l, Options[int]{})
-	defer f.Close()
-	w := watchFromNow(t, f, l, key.Filter{Group: "g", Kind: "quiet", Partition: "*", Namespace: "*"})
-	defer w.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	waiting := make(chan error, 1)
-	go func() {
-		_, err := w.Next(ctx)
-		waiting <- err
-	}()
-	for range 3 { // from the second round on it waits in the log
-		want := strconv.Itoa(l.append("loud"))
-		for deadline := time.Now().Add(time.Minute); w.Cursor() != want; {
-			if time.Now().After(deadline) {
-				t.Fatalf("the cursor stays at %q, expected %s", w.Cursor(), want)
+	inBubble(t, func(t *testing.T) {
+		l := newLine()
+		f := New(l, Options[int]{})
+		defer f.Close()
+		w := watchFromNow(t, f, l, key.Filter{Group: "g", Kind: "quiet", Partition: "*", Namespace: "*"})
+		defer w.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		waiting := make(chan error, 1)
+		go func() {
+			_, err := w.Next(ctx)
+			waiting <- err
+		}()
+		for range 3 { // from the second round on it waits in the log
+			want := strconv.Itoa(l.append("loud"))
+			for deadline := time.Now().Add(time.Minute); w.Cursor() != want; {
+				if time.Now().After(deadline) {
+					t.Fatalf("the cursor stays at %q, expected %s", w.Cursor(), want)
+				}
+				<-time.After(time.Millisecond)
 			}
-			<-time.After(time.Millisecond)
 		}
-	}
-	cancel()
-	if err := <-waiting; !errors.Is(err, context.Canceled) {
-		t.Fatalf("got %v", err)
-	}
-	l.append("quiet")
-	wantVersion(t, w, 4)
+		cancel()
+		if err := <-waiting; !errors.Is(err, context.Canceled) {
+			t.Fatalf("got %v", err)
+		}
+		l.append("quiet")
+		wantVersion(t, w, 4)
+	})
 }
 
 // A watch that sleeps while events of others pass wakes for a matching event.
 func TestSleepingWatchWakesForMatch(t *testing.T) {
-	t.Parallel()
-	l := newLine()
-	f := New(l, Options[int]{MaxEvents: 40})
-	defer f.Close()
-	w := watchFromNow(t, f, l, key.Filter{Group: "g", Kind: "quiet", Partition: "*", Namespace: "*"})
-	defer w.Close()
-	for range 5 {
-		for range 15 {
-			l.append("loud")
+	inBubble(t, func(t *testing.T) {
+		l := newLine()
+		f := New(l, Options[int]{MaxEvents: 40})
+		defer f.Close()
+		w := watchFromNow(t, f, l, key.Filter{Group: "g", Kind: "quiet", Partition: "*", Namespace: "*"})
+		defer w.Close()
+		for range 5 {
+			for range 15 {
+				l.append("loud")
+			}
+			wantVersion(t, w, l.append("quiet"))
 		}
-		wantVersion(t, w, l.append("quiet"))
-	}
-	if l.pages != 0 {
-		t.Errorf("%d pages of history were read", l.pages)
-	}
+		if l.pages != 0 {
+			t.Errorf("%d pages of history were read", l.pages)
+		}
+	})
 }
 
 func TestSourceErrorFollowsPublishedEvents(t *testing.T) {
-	t.Parallel()
-	l := newLine()
-	f := New(l, Options[int]{})
-	defer f.Close()
-	w := watchFromNow(t, f, l, all)
-	l.append("a")
-	broken := errors.New("broken")
-	l.breakDown(broken)
-	wantVersion(t, w, 1)
-	if _, err := w.Next(t.Context()); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, broken) {
-		t.Fatalf("got %v", err)
-	}
-	l.breakDown(nil)
-	again := watchFromNow(t, f, l, all)
-	defer again.Close()
-	l.append("a")
-	wantVersion(t, again, 2)
+	inBubble(t, func(t *testing.T) {
+		l := newLine()
+		f := New(l, Options[int]{})
+		defer f.Close()
+		w := watchFromNow(t, f, l, all)
+		l.append("a")
+		broken := errors.New("broken")
+		l.breakDown(broken)
+		wantVersion(t, w, 1)
+		if _, err := w.Next(t.Context()); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, broken) {
+			t.Fatalf("got %v", err)
+		}
+		l.breakDown(nil)
+		again := watchFromNow(t, f, l, all)
+		defer again.Close()
+		l.append("a")
+		wantVersion(t, again, 2)
+	})
 }
 
 func TestCloseWhileNextWaits(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"watch", "feed"} {
 		t.Run(how, func(t *testing.T) {
-			t.Parallel()
-			l := newLine()
-			f := New(l, Options[int]{})
-			defer f.Close()
-			w := watchFromNow(t, f, l, all)
-			failed := make(chan error, 1)
-			go func() {
-				_, err := w.Next(context.Background())
-				failed <- err
-			}()
-			if how == "watch" {
-				w.Close()
-				w.Close()
-			} else {
-				f.Close()
-			}
-			err := <-failed
-			if !errors.Is(err, storage.ErrWatchClosed) || (how == "feed") != errors.Is(err, storage.ErrClosed) {
-				t.Fatalf("got %v", err)
-			}
-			if _, err := f.Start(t.Context()); how == "feed" && !errors.Is(err, storage.ErrClosed) {
-				t.Fatalf("Start on a closed feed: %v", err)
-			}
+			inBubble(t, func(t *testing.T) {
+				l := newLine()
+				f := New(l, Options[int]{})
+				defer f.Close()
+				w := watchFromNow(t, f, l, all)
+				failed := make(chan error, 1)
+				go func() {
+					_, err := w.Next(context.Background())
+					failed <- err
+				}()
+				if how == "watch" {
+					w.Close()
+					w.Close()
+				} else {
+					f.Close()
+				}
+				err := <-failed
+				if !errors.Is(err, storage.ErrWatchClosed) || (how == "feed") != errors.Is(err, storage.ErrClosed) {
+					t.Fatalf("got %v", err)
+				}
+				if _, err := f.Start(t.Context()); how == "feed" && !errors.Is(err, storage.ErrClosed) {
+					t.Fatalf("Start on a closed feed: %v", err)
+				}
+			})
 		})
 	}
 }
 
 func TestClosedWatchDropsBuffer(t *testing.T) {
-	t.Parallel()
-	l := newLine()
-	f := New(l, Options[int]{})
-	defer f.Close()
-	w := watchFromNow(t, f, l, all)
-	l.append("a")
-	l.append("a")
-	wantVersion(t, w, 1)
-	w.Close()
-	if _, err := w.Next(t.Context()); !errors.Is(err, storage.ErrWatchClosed) {
-		t.Fatalf("got %v", err)
-	}
+	inBubble(t, func(t *testing.T) {
+		l := newLine()
+		f := New(l, Options[int]{})
+		defer f.Close()
+		w := watchFromNow(t, f, l, all)
+		l.append("a")
+		l.append("a")
+		wantVersion(t, w, 1)
+		w.Close()
+		if _, err := w.Next(t.Context()); !errors.Is(err, storage.ErrWatchClosed) {
+			t.Fatalf("got %v", err)
+		}
+	})
 }
 
 // The source ends some time after the last watch was closed, and starts again with the next one.
 func TestIdleTimeout(t *testing.T) {
-	t.Parallel()
-	l := newLine()
-	f := New(l, Options[int]{IdleTimeout: time.Millisecond})
-	defer f.Close()
-	w := watchFromNow(t, f, l, all)
-	f.mu.Lock()
-	first := f.current
-	f.mu.Unlock()
-	w.Close()
-	<-first.endCh
-	again := watchFromNow(t, f, l, all)
-	defer again.Close()
-	l.append("a")
-	wantVersion(t, again, 1)
+	inBubble(t, func(t *testing.T) {
+		l := newLine()
+		f := New(l, Options[int]{IdleTimeout: time.Millisecond})
+		defer f.Close()
+		w := watchFromNow(t, f, l, all)
+		f.mu.Lock()
+		first := f.current
+		f.mu.Unlock()
+		w.Close()
+		<-first.endCh
+		again := watchFromNow(t, f, l, all)
+		defer again.Close()
+		l.append("a")
+		wantVersion(t, again, 1)
+	})
 }

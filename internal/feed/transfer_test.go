@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
@@ -39,100 +40,158 @@ func (l *lagging) Run(ctx context.Context, ready func(int), publish func([]*driv
 
 // A watch with a newer position than its run continues in the next run, without a gap or a repeat.
 func TestRunFallsBehindItsWatches(t *testing.T) {
-	t.Parallel()
-	l := &lagging{newLine(), make(chan struct{})}
-	f := New(l, Options[int]{})
-	defer f.Close()
-	w := watchFromNow(t, f, l.line, all)
-	defer w.Close()
-	other := watchFromNow(t, f, l.line, key.Filter{Group: "g", Kind: "b", Partition: "*", Namespace: "*"})
-	defer other.Close()
-	for range 3 {
-		n := l.append("a")
-		l.ends <- struct{}{}
+	inBubble(t, func(t *testing.T) {
+		l := &lagging{newLine(), make(chan struct{})}
+		f := New(l, Options[int]{})
+		defer f.Close()
+		w := watchFromNow(t, f, l.line, all)
+		defer w.Close()
+		other := watchFromNow(t, f, l.line, key.Filter{Group: "g", Kind: "b", Partition: "*", Namespace: "*"})
+		defer other.Close()
+		for range 3 {
+			n := l.append("a")
+			l.ends <- struct{}{}
+			wantVersion(t, w, n)
+		}
+		n := l.append("b")
+		close(l.ends)
 		wantVersion(t, w, n)
-	}
-	n := l.append("b")
-	close(l.ends)
-	wantVersion(t, w, n)
-	wantVersion(t, other, n)
-	n = l.append("b")
-	wantVersion(t, w, n)
-	wantVersion(t, other, n)
+		wantVersion(t, other, n)
+		n = l.append("b")
+		wantVersion(t, w, n)
+		wantVersion(t, other, n)
+	})
 }
 
 // A watch whose own position is discarded ends.
 func TestRunFallsBehindWithItsWatch(t *testing.T) {
-	t.Parallel()
-	l := &lagging{newLine(), make(chan struct{})}
-	f := New(l, Options[int]{})
-	defer f.Close()
-	w := watchFromNow(t, f, l.line, all)
-	l.append("a")
-	l.mu.Lock()
-	l.oldest = 1
-	l.mu.Unlock()
-	l.ends <- struct{}{}
-	if _, err := w.Next(t.Context()); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
-		t.Errorf("got %v", err)
-	}
+	inBubble(t, func(t *testing.T) {
+		l := &lagging{newLine(), make(chan struct{})}
+		f := New(l, Options[int]{})
+		defer f.Close()
+		w := watchFromNow(t, f, l.line, all)
+		l.append("a")
+		l.mu.Lock()
+		l.oldest = 1
+		l.mu.Unlock()
+		l.ends <- struct{}{}
+		if _, err := w.Next(t.Context()); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
+			t.Errorf("got %v", err)
+		}
+	})
 }
 
 // A watch that is closed while its run ends frees its place in its current run and in no other.
 func TestClosedWhileItsRunEnds(t *testing.T) {
-	t.Parallel()
-	for range 50 {
-		l := &lagging{newLine(), make(chan struct{})}
-		f := New(l, Options[int]{})
-		w := watchFromNow(t, f, l.line, all)
-		r := f.current
-		l.ends <- struct{}{}
-		<-r.endCh
-		done := make(chan struct{})
-		go func() { defer close(done); w.Close() }()
-		_, err := w.Next(t.Context())
-		if !errors.Is(err, storage.ErrWatchClosed) {
-			t.Fatalf("got %v", err)
-		}
-		<-done
-		f.mu.Lock()
-		current := f.current
-		f.mu.Unlock()
-		for _, run := range []*run[int]{r, current} {
-			if run == nil {
-				continue
+	inBubble(t, func(t *testing.T) {
+		for range 50 {
+			l := &lagging{newLine(), make(chan struct{})}
+			f := New(l, Options[int]{})
+			w := watchFromNow(t, f, l.line, all)
+			r := f.current
+			l.ends <- struct{}{}
+			<-r.endCh
+			done := make(chan struct{})
+			go func() { defer close(done); w.Close() }()
+			_, err := w.Next(t.Context())
+			if !errors.Is(err, storage.ErrWatchClosed) {
+				t.Fatalf("got %v", err)
 			}
-			run.mu.Lock()
-			if run.watches != 0 || len(run.followers) != 0 {
-				t.Errorf("%d watches and %d followers remain, expected none", run.watches, len(run.followers))
+			<-done
+			f.mu.Lock()
+			current := f.current
+			f.mu.Unlock()
+			for _, run := range []*run[int]{r, current} {
+				if run == nil {
+					continue
+				}
+				run.mu.Lock()
+				if run.watches != 0 || len(run.followers) != 0 {
+					t.Errorf("%d watches and %d followers remain, expected none", run.watches, len(run.followers))
+				}
+				run.mu.Unlock()
 			}
-			run.mu.Unlock()
+			f.Close()
 		}
-		f.Close()
-	}
+	})
 }
 
 // The run has ended because the store has moved, after it published the last change. A watch that is still reading the history before it
 // returns all of it, even if a read fails, and only then the end.
 func TestMovedStoreWithAWatchInHistory(t *testing.T) {
-	t.Parallel()
-	l := newLine()
-	for range 3 {
-		l.append("a")
+	inBubble(t, func(t *testing.T) {
+		l := newLine()
+		for range 3 {
+			l.append("a")
+		}
+		l.failures = 2
+		l.breakDown(&storage.MovedError{Target: "there"})
+		f := New(l, Options[int]{})
+		defer f.Close()
+		w, err := f.Resume(t.Context(), all, 1, "1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		<-w.(*watch[int]).run.endCh
+		wantVersion(t, w, 2)
+		wantVersion(t, w, 3)
+		if _, err := w.Next(t.Context()); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrMoved) {
+			t.Errorf("got %v, expected ErrMoved", err)
+		}
+	})
+}
+
+// slowToStart is a proving line whose first run ends at a value of ends, like a source that has fallen behind. Its second run begins at the next one.
+type slowToStart struct {
+	*proving
+	runs int
+	ends chan struct{}
+}
+
+func (s *slowToStart) Run(ctx context.Context, ready func(int), publish func([]*driver.Event[int], int)) error {
+	if s.runs++; s.runs > 1 {
+		select {
+		case <-s.ends:
+			return s.line.Run(ctx, ready, publish)
+		case <-ctx.Done():
+			return nil
+		}
 	}
-	l.failures = 2
-	l.breakDown(&storage.MovedError{Target: "there"})
-	f := New(l, Options[int]{})
-	defer f.Close()
-	w, err := f.Resume(t.Context(), all, 1, "1")
-	if err != nil {
-		t.Fatal(err)
+	ready(0)
+	select {
+	case <-s.ends:
+		return fmt.Errorf("%w: the source has fallen behind", storage.ErrCompacted)
+	case <-ctx.Done():
+		return nil
 	}
-	defer w.Close()
-	<-w.(*watch[int]).run.endCh
-	wantVersion(t, w, 2)
-	wantVersion(t, w, 3)
-	if _, err := w.Next(t.Context()); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrMoved) {
-		t.Errorf("got %v, expected ErrMoved", err)
-	}
+}
+
+// A watch whose next run begins slowly waits for it, although single calls of Next end earlier. Its requests of bookmarks are answered then.
+func TestMoveToSlowRun(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := &slowToStart{proving: newProving(), ends: make(chan struct{})}
+		s.answer, s.asked = make(chan struct{}), make(chan struct{}, 10)
+		f := New(s, Options[int]{})
+		defer f.Close()
+		w := watchFromNow(t, f, s.line, all)
+		defer w.Close()
+		for range 3 {
+			ask(t, w)
+		}
+		s.ends <- struct{}{}
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if _, err := w.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("got %v, expected the context's error", err)
+			}
+			cancel()
+		}
+		s.ends <- struct{}{}
+		go func() { s.answer <- struct{}{} }()
+		if request := wantBookmark(t, w, "0"); request != 3 {
+			t.Errorf("the bookmark answers request %d, expected 3", request)
+		}
+		wantVersion(t, w, s.append("a"))
+	})
 }
