@@ -275,7 +275,7 @@ func (c *Client[T]) readModifyWrite(ctx context.Context, id *resourcepb.ID, init
 		if before == nil && id.GetUid() != "" && errors.Is(err, storage.ErrWrongUid) {
 			return nil, existsError(err)
 		}
-		if !errors.Is(err, storage.ErrCASFailure) && !(errors.Is(err, storage.ErrWrongUid) && id.GetUid() == "") {
+		if !errors.Is(err, storage.ErrCASFailure) && !errors.Is(err, storage.ErrWrongUid) {
 			return stored, err
 		}
 		if err := wait(ctx, pause); err != nil {
