@@ -248,7 +248,7 @@ func (l *load) finish(t *testing.T, b storage.Backend, w storage.Watch) {
 	case porcupine.Illegal:
 		t.Errorf("the history of %d operations is not linearizable", len(l.history))
 	case porcupine.Unknown:
-		t.Logf("the history of %d operations was too long to decide", len(l.history))
+		t.Errorf("the history of %d operations was not decided in time", len(l.history))
 	}
 	t.Logf("%d operations, %d acknowledged writes, %d unknown outcomes, %d events", len(l.history), len(l.acked), l.unknown.Load(), len(seen))
 }

@@ -200,8 +200,8 @@ func countReplayed(e *evidence) (n int) {
 	return n
 }
 
-// Test calls Run in a test and reports every violation as an error of t. It must not run in parallel with other tests of its
-// process, because the search for remaining goroutines would find theirs.
+// Test calls Run in a test and reports every violation, and every undecided window, as an error of t. It must not run in parallel with
+// other tests of its process, because the search for remaining goroutines would find theirs.
 func Test(t *testing.T, h Harness, o Options) *Report {
 	t.Helper()
 	if o.Log == nil {
@@ -213,6 +213,9 @@ func Test(t *testing.T, h Harness, o Options) *Report {
 	}
 	for _, v := range report.Violations {
 		t.Errorf("seed %d: %v", report.Seed, v)
+	}
+	if report.UndecidedWindows > 0 {
+		t.Errorf("seed %d: porcupine did not finish %d windows in time", report.Seed, report.UndecidedWindows)
 	}
 	t.Log(report)
 	return report
