@@ -59,7 +59,7 @@ func (f *follower) follow(ctx context.Context) {
 	odds := 25              // one in so many times it asks
 	var awake time.Duration // since when
 	for ctx.Err() == nil {
-		if bm, ok := f.watch.(storage.Bookmarker); ok && f.pendingBookmark() == 0 && f.random.IntN(odds) == 0 {
+		if bm, ok := f.watch.(storage.Bookmarker); ok && f.run.h.NoBookmarker == "" && f.pendingBookmark() == 0 && f.random.IntN(odds) == 0 {
 			at := f.run.now()
 			short, cancel := context.WithTimeout(ctx, nextFor)
 			err := bm.Bookmark(short)
@@ -73,7 +73,7 @@ func (f *follower) follow(ctx context.Context) {
 				if !f.reopen(ctx, f.resume) {
 					return
 				}
-			case f.run.h.NoBookmarker == "" && !errors.Is(err, errDied) && !errors.Is(err, storage.ErrWatchClosed): // Next says why it ended
+			case !errors.Is(err, errDied) && !errors.Is(err, storage.ErrWatchClosed): // Next says why it ended
 				f.current().report(Violation{"bookmarks", fmt.Sprintf("%s on handle %d: Bookmark: %v", f.name, f.handle, err)})
 			}
 		}
