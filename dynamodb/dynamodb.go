@@ -75,7 +75,10 @@ func New(ctx context.Context, db *dynamodb.Client, streamsClient *dynamodbstream
 	if err != nil {
 		return nil, err
 	}
-	h := newHandle(t, id, streamsClient)
+	h, err := newHandle(t, id, streamsClient)
+	if err != nil {
+		return nil, err
+	}
 	return &Backend{
 		Backend: backend.New(h, backend.Options[*streams.Position]{
 			MaxSize: o.MaxSize, MaxOps: maxOps, Timeout: o.Timeout, Outage: o.Outage, IdleTimeout: linger,
@@ -87,24 +90,34 @@ func New(ctx context.Context, db *dynamodb.Client, streamsClient *dynamodbstream
 }
 
 // newHandle composes the parts.
-func newHandle(t *table, id driver.StoreID, client *dynamodbstreams.Client) *handle {
+func newHandle(t *table, id driver.StoreID, client *dynamodbstreams.Client) (*handle, error) {
 	life, stop := context.WithCancel(context.Background())
 	r := newReader(t)
 	registry, notes := newRegistry(t, id), newNotes(t)
 	lease := newWriteLease(life, t, registry)
 	r.lease = lease
-	stream := streams.NewSource(streams.Config{
-		Client: client, Table: records{r}, Name: t.name, Clock: t.clock,
+	config := streams.Config{
+		Client: client, Table: records{r}, Name: t.name, Clock: t.clock, StoreID: id,
 		Timeout: t.opts.Timeout, Outage: t.opts.Outage, Poll: t.opts.Poll, IdlePoll: t.opts.IdlePoll,
-	})
+	}
+	var stream streams.Stream = streams.NewSource(config)
+	release := func() {}
+	if t.opts.Relay != nil {
+		node, err := t.startRelay(config)
+		if err != nil {
+			stop()
+			return nil, err
+		}
+		stream, release = streams.NewSubscriber(config, node), node.Close
+	}
 	return &handle{
 		reader: r,
 		lister: &lister{reader: r, registry: registry, source: stream, pageItems: defaultPageItems},
 		writer: &writer{table: t, reader: r, registry: registry, notes: notes, lease: lease, onChange: stream.Wake},
 		closer: &closer{table: t, notes: notes, lease: lease},
 		notes:  notes,
-		table:  t, id: id, source: source{stream, lease}, stop: stop, release: func() {},
-	}
+		table:  t, id: id, source: source{stream, lease}, stop: stop, release: release,
+	}, nil
 }
 
 // StoreID implements driver.Driver.
@@ -143,7 +156,11 @@ func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 		transport.CloseIdleConnections()
 		return nil, err
 	}
-	b.handle.release = transport.CloseIdleConnections
+	release := b.handle.release
+	b.handle.release = func() {
+		release()
+		transport.CloseIdleConnections()
+	}
 	return b, nil
 }
 

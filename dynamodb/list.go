@@ -25,7 +25,7 @@ import (
 type lister struct {
 	reader   *reader
 	registry *registry
-	source   *streams.Source
+	source   streams.Stream
 
 	pageItems int // limit of examined items in a page
 }

@@ -68,7 +68,7 @@ func (p *writeLease) awaitRenewal(ctx context.Context, l *leaseRenewal) error {
 
 // source is the table's stream until the store has moved.
 type source struct {
-	*streams.Source
+	streams.Stream
 	lease *writeLease
 }
 
@@ -78,7 +78,7 @@ func (s source) Run(ctx context.Context, ready func(*streams.Position), publish 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var group sync.WaitGroup
-	err := s.Source.Run(ctx, func(at *streams.Position) {
+	err := s.Stream.Run(ctx, func(at *streams.Position) {
 		ready(at)
 		group.Go(func() {
 			if moved := s.awaitMove(ctx); moved != nil {

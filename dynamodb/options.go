@@ -46,6 +46,10 @@ type Options struct {
 	// fence. A shorter time is for emulators, and must be the same for all handles of a store.
 	FenceWait time.Duration
 
+	// Relay, if set, makes watches receive the changes from a relay: one of two processes that read the stream for all others. It
+	// requires an import of package dynamodb/relay.
+	Relay *RelayOptions
+
 	// Telemetry receives what the store reports.
 	Telemetry telemetry.Options
 
@@ -75,6 +79,22 @@ func (o Options) withDefaults() (Options, error) {
 	set(&o.IdlePoll, 2*time.Second)
 	set(&o.FenceWait, request.SignatureTTL+time.Minute)
 	return o, nil
+}
+
+// RelayOptions configure how a handle receives changes from relays, and whether it may be one.
+type RelayOptions struct {
+	// Listen is the address at which the handle serves other processes while it is a relay. Without it the handle is never a relay.
+	Listen string
+	// Advertise is the address at which other processes reach Listen. The default is Listen, unless that is a loopback address or has no
+	// host.
+	Advertise string
+	// Cert and Key are files of a certificate for Listen, and CA is a file of the certificates that a relay's certificate must lead to.
+	// Without them a relay creates a key, and publishes its hash in the table.
+	Cert, Key, CA string
+	// TokenFile is a file with the token that subscribers send. Without it a relay publishes a random token in the table.
+	TokenFile string
+	// TTL is how long a relay that has failed is waited for, before another process replaces it. The default is 15 seconds.
+	TTL time.Duration
 }
 
 const maxOutage = 12 * time.Hour

@@ -64,9 +64,23 @@ func parseURL(u *url.URL) (*Options, *settings, error) {
 		region: v.String("region", ""), endpoint: v.String("endpoint", ""), profile: v.String("profile", ""),
 		roleARN: v.String("role-arn", ""), fips: v.OnOff("fips", false),
 	}
+	relay := RelayOptions{
+		Listen: v.String("relay-listen", ""), Advertise: v.String("relay-advertise", ""), Cert: v.String("relay-cert", ""),
+		Key: v.String("relay-key", ""), CA: v.String("relay-ca", ""), TokenFile: v.String("relay-token-file", ""),
+		TTL: v.Duration("relay-ttl", 15*time.Second),
+	}
+	watch := v.String("watch", "direct")
 	tags := v.String("tags", "")
 	if err := v.Err(); err != nil {
 		return nil, nil, err
+	}
+	switch {
+	case watch == "relay":
+		opts.Relay = &relay
+	case watch != "direct":
+		return nil, nil, invalid("URL parameter watch: expected direct or relay")
+	case relay != RelayOptions{TTL: relay.TTL}:
+		return nil, nil, invalid("the URL parameters of a relay need watch=relay")
 	}
 	if tags != "" {
 		opts.Tags = map[string]string{}

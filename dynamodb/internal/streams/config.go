@@ -38,4 +38,9 @@ type Config struct {
 	Outage   time.Duration // how long a run survives without the stream
 	Poll     time.Duration // pause between two rounds during activity
 	IdlePoll time.Duration // longest pause between two rounds
+
+	// StoreID and Silence are for relays and subscribers. Silence is how long a subscriber waits for a message before it tries another
+	// relay.
+	StoreID driver.StoreID
+	Silence time.Duration
 }

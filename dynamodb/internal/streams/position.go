@@ -210,3 +210,14 @@ func cutText(b []byte) (text string, rest []byte, err error) {
 func (p *Position) String() string {
 	return fmt.Sprintf("%s%v", p.stream, p.shards)
 }
+
+// orBeginnings returns p with the beginning of each shard of which p has only a time and end the beginning: the relay that published end
+// reads these shards again.
+func (p *Position) orBeginnings(end *Position) *Position {
+	for _, pl := range p.shards {
+		if seq, there := end.get(pl.shard); there && seq == "" && rank(pl.seq) == 1 {
+			p = p.with(pl.shard, "")
+		}
+	}
+	return p
+}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -25,6 +26,8 @@ type reader struct {
 	prover *prover
 	kick   chan struct{}
 	endCh  chan struct{} // closed when the run has ended
+
+	goodRound atomic.Pointer[time.Time] // end of the last round without an error
 
 	mu    sync.Mutex
 	pos   *Position
@@ -248,6 +251,8 @@ func (r *reader) turn(ctx context.Context, publish func([]*Event, *Position)) (f
 	switch {
 	case err == nil:
 		r.lastGood, r.failures = time.Now(), 0
+		good := r.lastGood
+		r.goodRound.Store(&good)
 	case ctx.Err() != nil, errors.Is(err, storage.ErrCompacted), errors.Is(err, errStreamEnded):
 		return false, false, err
 	case time.Since(r.lastGood) > r.Outage:

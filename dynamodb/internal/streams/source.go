@@ -17,13 +17,14 @@ import (
 // Source reads the table's stream for the feed. An opened backend has one, because DynamoDB allows only two readers of a shard.
 type Source struct {
 	Config
+	comparer
 
 	mu      sync.Mutex
 	live    *reader        // of the current run, or the last one; nil before the first
 	listing *cachedListing // for positions while no reader is running
 }
 
-var _ driver.Source[*Position] = (*Source)(nil)
+var _ Stream = (*Source)(nil)
 
 // NewSource returns a source that is not reading yet.
 func NewSource(config Config) *Source { return &Source{Config: config} }
@@ -37,6 +38,7 @@ func (s *Source) Run(ctx context.Context, ready func(*Position), publish func([]
 	s.mu.Lock()
 	s.live = r
 	s.mu.Unlock()
+	s.known.Store(r.tree)
 	if err := r.run(ctx, ready, publish); err != nil {
 		return fmt.Errorf("read the stream of table %s: %w", s.Name, err)
 	}
@@ -49,48 +51,11 @@ func (s *Source) reader() *reader {
 	return s.live
 }
 
-func (s *Source) tree() *tree {
-	if r := s.reader(); r != nil {
-		return r.tree
-	}
-	return newTree()
-}
-
 // Wake makes the reader poll soon, because the handle has written.
 func (s *Source) Wake() {
 	if r := s.reader(); r != nil {
 		r.wake()
 	}
-}
-
-// Contains implements driver.Source.
-func (s *Source) Contains(at *Position, ev *Event) bool {
-	return at.baseline.has(ev.Key, ev.At.count) || s.tree().covers(at, ev.At)
-}
-
-// Advance implements driver.Source.
-func (s *Source) Advance(at *Position, ev *Event) *Position { return s.tree().merge(at, ev.At) }
-
-// Merge implements driver.Source. It drops the baseline of a snapshot when a proof excludes older changes.
-func (s *Source) Merge(at, end *Position) *Position {
-	merged := s.tree().merge(at, end)
-	if b := merged.baseline; b != nil && (end.proofNumber >= b.until || end.asOf.After(b.scanEnded.Add(time.Minute))) {
-		merged.baseline.Close()
-		merged.baseline = nil
-	}
-	return merged
-}
-
-// Encode implements driver.Source.
-func (*Source) Encode(at *Position) []byte { return at.Encode() }
-
-// Decode implements driver.Source.
-func (*Source) Decode(b []byte) (*Position, error) {
-	at, err := DecodePosition(b)
-	if err != nil {
-		return nil, fmt.Errorf("%w: not a cursor", storage.ErrInvalid)
-	}
-	return at, nil
 }
 
 // History implements driver.Source.

@@ -12,8 +12,9 @@ import (
 // A listing may omit a shard, so an omission does not remove it from the tree. Only a shard that was in no listing for longer than
 // the retention of a stream has been deleted.
 type tree struct {
-	mu     sync.RWMutex
-	shards map[string]node
+	mu      sync.RWMutex
+	shards  map[string]node
+	changes uint64 // number of changes of a shard or its parent
 }
 
 type node struct {
@@ -35,6 +36,9 @@ func (t *tree) update(parents map[string]string, keep *Position) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for shard, parent := range parents {
+		if n, known := t.shards[shard]; !known || n.parent != parent {
+			t.changes++
+		}
 		t.shards[shard] = node{parent, now}
 	}
 	for shard, n := range t.shards {
@@ -51,6 +55,39 @@ func (t *tree) orphan(shard string) {
 	n := t.shards[shard]
 	n.parent = ""
 	t.shards[shard] = n
+	t.changes++
+}
+
+// parents returns the parent of each shard, and the number of changes.
+func (t *tree) parents() (parents map[string]string, changes uint64) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	parents = make(map[string]string, len(t.shards))
+	for shard, n := range t.shards {
+		parents[shard] = n.parent
+	}
+	return parents, t.changes
+}
+
+// changeCount returns the number of changes.
+func (t *tree) changeCount() uint64 {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.changes
+}
+
+// includes reports whether p is known to contain every record that from contains, and is not before it in any shard.
+func (t *tree) includes(p, from *Position) bool {
+	for _, pl := range from.shards {
+		seq, there := p.get(pl.shard)
+		switch {
+		case there && (seq == pl.seq || isFurther(seq, pl.seq)), pl.seq == "":
+		case !there && t.precedes(pl.shard, p):
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 func (t *tree) knows(shard string) bool {

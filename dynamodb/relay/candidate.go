@@ -1,0 +1,302 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/dynamodb/internal/streams"
+	"github.com/ashlar-dev/storage/lease"
+)
+
+// candidate makes a node a relay when one is missing.
+type candidate struct {
+	*node
+	self      record
+	published time.Time           // when the record of the candidate was written
+	versions  map[string]sighting // the records of other candidates
+	loneSince time.Time           // no relay was found since then
+	retired   time.Time           // when the node ceased to be a relay because of a failure
+}
+
+// sighting is the version of a candidate's record, and when it was read first.
+type sighting struct {
+	version string
+	at      time.Time
+}
+
+// slots are the names of the two locks.
+var slots = []string{"1", "2"}
+
+const (
+	// republishEvery is how often a candidate writes its record, and forgottenAfter how long others keep a record that does not change.
+	republishEvery, forgottenAfter = 30 * time.Second, 2 * time.Minute
+	// retireFor is how long a node is no candidate after it failed as a relay.
+	retireFor = 10 * time.Minute
+)
+
+// lookEvery is how often a candidate that finds both relays looks for them again. A subscriber of the process that finds none makes it look
+// at once.
+const lookEvery = time.Minute
+
+// maxCandidates is the number of candidates that publish an address at the same time.
+const maxCandidates = 6
+
+// run is a candidate until ctx ends.
+func (c *candidate) run(ctx context.Context) {
+	c.versions = map[string]sighting{}
+	for ctx.Err() == nil {
+		complete, err := c.look(ctx)
+		if err != nil && ctx.Err() == nil {
+			c.host.Logger.Warn("the election of relays is delayed", "error", err)
+		}
+		pause := c.host.TTL / 6
+		if complete {
+			pause = lookEvery
+		}
+		reached, probed := c.server.reached()
+		if reached {
+			probed = nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-probed:
+		case <-c.kick:
+		case <-time.After(pause/2 + rand.N(pause/2+1)):
+		}
+	}
+	c.withdraw()
+}
+
+// look reads the directory, probes the processes in it, and becomes a relay if one is missing. It returns true if none is.
+func (c *candidate) look(ctx context.Context) (complete bool, err error) {
+	missing, err := c.missing(ctx)
+	if err != nil || len(missing) == 0 {
+		return err == nil, err
+	}
+	others, err := c.probeCandidates(ctx)
+	if err != nil || others >= maxCandidates && c.published.IsZero() {
+		return false, err
+	}
+	if time.Since(c.published) > republishEvery {
+		if err := c.directory.publish(ctx, candidateType, c.process, c.self); err != nil {
+			return false, fmt.Errorf("publish the candidate: %w", err)
+		}
+		c.published = time.Now()
+	}
+	reached, _ := c.server.reached()
+	switch {
+	case !c.retired.IsZero() && time.Since(c.retired) < retireFor:
+		return false, nil
+	case reached:
+		c.loneSince = time.Time{}
+		return false, c.campaign(ctx, missing, true)
+	case len(missing) < len(slots):
+		c.loneSince = time.Time{}
+		return false, nil
+	case c.loneSince.IsZero():
+		c.loneSince = time.Now()
+		return false, nil
+	case time.Since(c.loneSince) < c.host.TTL/3:
+		return false, nil
+	}
+	return false, c.campaign(ctx, slots[len(slots)-1:], false)
+}
+
+// missing returns the slots without a relay that can be reached.
+func (c *candidate) missing(ctx context.Context) ([]string, error) {
+	all, err := c.directory.list(ctx, relayType)
+	if err != nil {
+		return nil, err
+	}
+	alive := map[string]bool{}
+	for _, r := range all {
+		alive[r.slot] = r.process != c.process && c.peers.probe(ctx, r)
+	}
+	var missing []string
+	for _, i := range rand.Perm(len(slots)) {
+		if !alive[slots[i]] {
+			missing = append(missing, slots[i])
+		}
+	}
+	return missing, nil
+}
+
+// probeCandidates proves to other candidates that they can be reached, and deletes the records of those that are gone. It returns their
+// number.
+func (c *candidate) probeCandidates(ctx context.Context) (others int, err error) {
+	all, err := c.directory.list(ctx, candidateType)
+	if err != nil {
+		return 0, err
+	}
+	for _, r := range all {
+		if r.process == c.process {
+			continue
+		}
+		seen, known := c.versions[r.process]
+		switch {
+		case !known || seen.version != r.stored.GetVersion():
+			c.versions[r.process] = sighting{r.stored.GetVersion(), time.Now()}
+		case time.Since(seen.at) > forgottenAfter:
+			delete(c.versions, r.process)
+			if err := c.directory.remove(ctx, r); err != nil && !errors.Is(err, storage.ErrCASFailure) {
+				return others, err
+			}
+			continue
+		}
+		others++
+		c.peers.probe(ctx, r)
+	}
+	return others, nil
+}
+
+// campaign waits for one of the locks for a while, and is a relay while it holds it. public reports whether others may subscribe.
+func (c *candidate) campaign(ctx context.Context, free []string, public bool) error {
+	slot, tenure, err := c.acquire(ctx, free)
+	if errors.Is(err, lease.ErrHeld) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = c.serve(ctx, tenure, slot, public)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.host.TTL)
+	defer cancel()
+	c.retract(ending, slot)
+	return errors.Join(err, tenure.Resign(ending))
+}
+
+// acquire acquires a lock that is free, or waits for the first one.
+func (c *candidate) acquire(ctx context.Context, free []string) (string, *lease.Tenure, error) {
+	b, err := c.directory.store(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	var first *lease.Elector
+	for _, slot := range free {
+		elector, err := lease.NewElector(b, tenancy, "relay-"+slot, &lease.Options{TTL: c.host.TTL, Holder: c.self.address})
+		if err != nil {
+			return "", nil, err
+		}
+		tenure, err := elector.Try(ctx)
+		if !errors.Is(err, lease.ErrHeld) {
+			return slot, tenure, err
+		}
+		if first == nil {
+			first = elector
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*c.host.TTL)
+	defer cancel()
+	tenure, err := first.Campaign(ctx)
+	return free[0], tenure, err
+}
+
+// errRetired ends a relay that no other process has reached, or that is not needed.
+var errRetired = errors.New("the relay has retired")
+
+// serve reads the stream until the tenure ends. The lease limits the number of readers, so reading ends with it.
+func (c *candidate) serve(ctx context.Context, tenure *lease.Tenure, slot string, public bool) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-tenure.Done():
+			cancel(tenure.Err())
+		case <-ctx.Done():
+		}
+	}()
+	relay := streams.NewRelay(c.host.Config)
+	var overseer sync.WaitGroup
+	err := relay.Run(ctx, func() {
+		overseer.Go(func() { c.oversee(ctx, cancel, tenure, slot, relay, public) })
+	})
+	ended := context.Cause(ctx)
+	cancel(nil)
+	overseer.Wait()
+	c.server.relay.Store(nil)
+	c.local.Store(nil)
+	switch {
+	case ended == nil:
+		c.retired = time.Now()
+		return err
+	case errors.Is(ended, errRetired), errors.Is(ended, context.Canceled):
+		return nil
+	}
+	return ended
+}
+
+// oversee publishes a relay, and retires it if others cannot reach it, or if it only reads for itself and there is another one.
+func (c *candidate) oversee(ctx context.Context, cancel context.CancelCauseFunc, tenure *lease.Tenure, slot string, relay *streams.Relay, public bool) {
+	c.local.Store(relay)
+	published := false
+	for {
+		if public && !published {
+			c.server.relay.Store(relay)
+			if err := c.directory.publish(ctx, relayType, slot, c.self, tenure.Fence()); err != nil {
+				cancel(fmt.Errorf("publish the relay: %w", err))
+				return
+			}
+			published = true
+			c.host.Logger.Info("the process is a relay of the store", "address", c.self.address)
+		}
+		_, probed := c.server.reached()
+		if published {
+			probed = nil
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-probed:
+		case <-time.After(c.host.TTL / 3):
+		}
+		reached, _ := c.server.reached()
+		switch {
+		case published && !reached:
+			cancel(errRetired)
+			return
+		case !published && reached:
+			public = true
+		case !published:
+			if missing, err := c.missing(ctx); err == nil && len(missing) < len(slots) {
+				cancel(errRetired)
+				return
+			}
+		}
+		if _, err := c.probeCandidates(ctx); err != nil && ctx.Err() == nil {
+			c.host.Logger.Warn("the probe of candidates failed", "error", err)
+		}
+	}
+}
+
+// retract deletes the published record of a slot if it is this process's.
+func (c *candidate) retract(ctx context.Context, slot string) {
+	all, err := c.directory.list(ctx, relayType)
+	for _, r := range all {
+		if r.slot == slot && r.process == c.process {
+			err = errors.Join(err, c.directory.remove(ctx, r))
+		}
+	}
+	if err != nil {
+		c.host.Logger.Warn("the record of the relay remains", "error", err)
+	}
+}
+
+// withdraw deletes the record of the candidate.
+func (c *candidate) withdraw() {
+	ctx, cancel := context.WithTimeout(context.Background(), c.host.TTL)
+	defer cancel()
+	all, err := c.directory.list(ctx, candidateType)
+	for _, r := range all {
+		if r.process == c.process {
+			err = errors.Join(err, c.directory.remove(ctx, r))
+		}
+	}
+	if err != nil {
+		c.host.Logger.Warn("the record of the candidate remains", "error", err)
+	}
+}

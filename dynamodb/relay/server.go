@@ -1,0 +1,180 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/dynamodb/internal/streams"
+	"github.com/ashlar-dev/storage/internal/wire"
+	"github.com/ashlar-dev/storage/internal/wire/wiregrpc"
+)
+
+// server serves other processes: with probes always, with changes while the process is a relay.
+type server struct {
+	wiregrpc.UnimplementedWatchesServer
+	id      *identity
+	process string
+	grpc    *grpc.Server
+	address net.Addr
+
+	relay     atomic.Pointer[streams.Relay] // nil unless the process is a published relay
+	followers atomic.Int64
+
+	mu       sync.Mutex
+	probed   time.Time     // of the last probe by another process
+	probedCh chan struct{} // closed by the next probe
+}
+
+// maxSubscribers is the maximum number of subscribers of a relay.
+const maxSubscribers = 1000
+
+// maxMessage bounds a message: a page of history, and a tree of thousands of shards.
+const maxMessage = 32 << 20
+
+// serve listens on an address.
+func serve(address, process string, id *identity) (*server, error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("relay-listen: %w", err)
+	}
+	s := &server{id: id, process: process, address: listener.Addr(), probedCh: make(chan struct{})}
+	s.grpc = grpc.NewServer(
+		grpc.Creds(credentials.NewTLS(id.serverTLS())),
+		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingAfter / 2, PermitWithoutStream: true}),
+		grpc.UnaryInterceptor(func(ctx context.Context, in any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+			if err := s.authenticate(ctx); err != nil {
+				return nil, err
+			}
+			out, err := handle(ctx, in)
+			return out, statusOf(err)
+		}),
+		grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+			if err := s.authenticate(stream.Context()); err != nil {
+				return err
+			}
+			return statusOf(handle(srv, stream))
+		}),
+	)
+	wiregrpc.RegisterWatchesServer(s.grpc, s)
+	go func() { _ = s.grpc.Serve(listener) }()
+	return s, nil
+}
+
+// pingAfter is how long a connection is idle before a ping, pingTimeout how long the answer may take.
+const pingAfter, pingTimeout = 10 * time.Second, 5 * time.Second
+
+func (s *server) authenticate(ctx context.Context) error {
+	sent := metadata.ValueFromIncomingContext(ctx, "authorization")
+	if len(sent) != 1 || !s.id.accepts(sent[0]) {
+		return status.Error(codes.Unauthenticated, "the token is not the relay's")
+	}
+	return nil
+}
+
+// bearer sends a token.
+type bearer string
+
+// GetRequestMetadata implements credentials.PerRPCCredentials.
+func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": string(b)}, nil
+}
+
+// RequireTransportSecurity implements credentials.PerRPCCredentials.
+func (bearer) RequireTransportSecurity() bool { return true }
+
+// Follow implements wiregrpc.WatchesServer.
+func (s *server) Follow(stream grpc.BidiStreamingServer[wire.FollowRequest, wire.FollowResponse]) error {
+	relay := s.relay.Load()
+	if relay == nil {
+		return errNoRelay
+	}
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	if s.followers.Add(1) > maxSubscribers {
+		s.followers.Add(-1)
+		return status.Errorf(codes.ResourceExhausted, "the relay has %d subscribers", maxSubscribers)
+	}
+	defer s.followers.Add(-1)
+	return relay.Follow(stream.Context(), first.GetOpen(), stream.Recv, stream.Send)
+}
+
+var errNoRelay = status.Error(codes.Unavailable, "the process is no relay")
+
+// Page implements wiregrpc.WatchesServer.
+func (s *server) Page(ctx context.Context, in *wire.PageRequest) (*wire.PageResponse, error) {
+	relay := s.relay.Load()
+	if relay == nil {
+		return nil, errNoRelay
+	}
+	return relay.Page(ctx, in)
+}
+
+// Probe implements wiregrpc.WatchesServer.
+func (s *server) Probe(_ context.Context, in *wire.ProbeRequest) (*wire.ProbeResponse, error) {
+	if in.GetProcess() != s.process {
+		s.mu.Lock()
+		s.probed = time.Now()
+		close(s.probedCh)
+		s.probedCh = make(chan struct{})
+		s.mu.Unlock()
+	}
+	return &wire.ProbeResponse{Process: s.process}, nil
+}
+
+// reachedFor is how long a probe counts.
+const reachedFor = time.Minute
+
+// reached reports whether another process has reached this one recently, and returns a channel that the next probe closes.
+func (s *server) reached() (bool, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.probed.IsZero() && time.Since(s.probed) < reachedFor || s.followers.Load() > 0, s.probedCh
+}
+
+// statusOf converts an error of package streams into a status.
+func statusOf(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, streams.ErrIdentity):
+		return status.Error(codes.FailedPrecondition, err.Error())
+	case errors.Is(err, storage.ErrCompacted):
+		return status.Error(codes.OutOfRange, err.Error())
+	case errors.Is(err, storage.ErrInvalid):
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	return status.Error(codes.Unavailable, err.Error())
+}
+
+// errorOf is the inverse of statusOf.
+func errorOf(err error) error {
+	switch status.Code(err) {
+	case codes.OK:
+		return nil
+	case codes.FailedPrecondition:
+		return fmt.Errorf("%w: %w", streams.ErrIdentity, err)
+	case codes.OutOfRange:
+		return fmt.Errorf("%w: %w", storage.ErrCompacted, err)
+	}
+	return err
+}
