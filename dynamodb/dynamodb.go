@@ -103,7 +103,7 @@ func newHandle(t *table, id driver.StoreID, client *dynamodbstreams.Client) (*ha
 	var stream streams.Stream = streams.NewSource(config)
 	release := func() {}
 	if t.opts.Relay != nil {
-		node, err := t.startRelay(config)
+		node, err := t.startRelay(config, New)
 		if err != nil {
 			stop()
 			return nil, err

@@ -16,6 +16,7 @@ import (
 // candidate makes a node a relay when one is missing.
 type candidate struct {
 	*node
+	server    *server
 	self      record
 	published time.Time           // when the record of the candidate was written
 	versions  map[string]sighting // the records of other candidates

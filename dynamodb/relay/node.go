@@ -2,107 +2,126 @@ package relay
 
 import (
 	"context"
-	"fmt"
-	"math/rand/v2"
-	"net"
-	"sync"
+	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
-	"github.com/oklog/ulid/v2"
-	"google.golang.org/grpc"
-
-	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/dynamodb/internal/relays"
 	"github.com/ashlar-dev/storage/dynamodb/internal/streams"
+	"github.com/ashlar-dev/storage/internal/wire"
 )
 
-// node is a handle's part in the relays of its store.
+// node connects a handle to the relays of its store.
 type node struct {
 	host      relays.Host
 	process   string
 	directory *directory
 	peers     *connections
-	server    *server // nil if the handle is never a relay
 	turn      atomic.Int64
 	kick      chan struct{}                 // makes the candidate look for relays
 	local     atomic.Pointer[streams.Relay] // while the handle reads the stream
-
-	stop context.CancelFunc
-	done sync.WaitGroup
 }
 
-func init() {
-	relays.Register(func(h relays.Host) (relays.Node, error) { return start(h) })
-}
+// errNoPeer is returned while no relay is published.
+var errNoPeer = errors.New("no process is a relay of the store")
 
-// start starts a node.
-func start(h relays.Host) (*node, error) {
-	id, err := newIdentity(h.Options)
-	if err != nil {
+// Connect implements streams.Relays. Consecutive calls use the relays in turn.
+func (n *node) Connect(ctx context.Context) (streams.Link, error) {
+	turn := int(n.turn.Add(1))
+	local := n.local.Load()
+	if local != nil && turn%2 == 1 {
+		return newLocalLink(local), nil
+	}
+	all, err := n.relays(ctx)
+	switch {
+	case err == nil:
+	case local != nil:
+		return newLocalLink(local), nil
+	default:
 		return nil, err
 	}
-	n := &node{host: h, process: ulid.Make().String(), directory: &directory{open: h.OpenDirectory}, kick: make(chan struct{}, 1)}
-	n.turn.Store(rand.Int64N(2))
-	if n.host.TTL == 0 {
-		n.host.TTL = 15 * time.Second
-	}
-	n.peers = &connections{id: id, process: n.process, open: map[peer]*grpc.ClientConn{}}
-	if h.Listen == "" {
-		if h.Advertise != "" {
-			return nil, fmt.Errorf("%w: relay-advertise requires relay-listen", storage.ErrInvalid)
-		}
-		return n, nil
-	}
-	if n.server, err = serve(h.Listen, n.process, id); err != nil {
-		return nil, err
-	}
-	advertised, err := advertisedAddress(h.Options, n.server.address)
+	client, err := n.peers.to(all[turn%len(all)].peer())
 	if err != nil {
-		n.server.grpc.Stop()
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	n.stop = cancel
-	self := record{process: n.process, address: advertised, keyHash: id.keyHash, token: id.token}
-	if id.fileToken {
-		self.token = ""
-	}
-	n.done.Go(func() { (&candidate{node: n, self: self}).run(ctx) })
-	return n, nil
-}
-
-// advertisedAddress returns the address that other processes use.
-func advertisedAddress(o relays.Options, listening net.Addr) (string, error) {
-	_, port, err := net.SplitHostPort(listening.String())
+	call, err := client.Follow(ctx)
 	if err != nil {
-		return "", err
+		cancel()
+		return nil, errorOf(err)
 	}
-	if o.Advertise != "" {
-		host, given, err := net.SplitHostPort(o.Advertise)
-		if err != nil || host == "" {
-			return "", fmt.Errorf("%w: relay-advertise: expected HOST:PORT", storage.ErrInvalid)
-		}
-		if given == "0" {
-			given = port
-		}
-		return net.JoinHostPort(host, given), nil
-	}
-	host, _, _ := net.SplitHostPort(o.Listen)
-	ip := net.ParseIP(host)
-	if host == "" || host == "localhost" || ip != nil && (ip.IsLoopback() || ip.IsUnspecified()) {
-		return "", fmt.Errorf("%w: relay-listen %q is no address that other machines reach: set relay-advertise", storage.ErrInvalid, o.Listen)
-	}
-	return net.JoinHostPort(host, port), nil
+	return &link{call, cancel}, nil
 }
 
-// Close ends the node.
-func (n *node) Close() {
-	if n.stop != nil {
-		n.stop()
-		n.done.Wait()
-		n.server.grpc.Stop()
+// relays returns the published relays other than this process, in the order of their names, at least one. Without one, it probes the
+// candidates, which may need it to become a relay.
+func (n *node) relays(ctx context.Context) ([]*record, error) {
+	ctx, cancel := context.WithTimeout(ctx, n.host.Timeout)
+	defer cancel()
+	all, err := n.directory.list(ctx, relayType)
+	if err != nil {
+		return nil, err
 	}
-	n.peers.keep(nil)
-	n.directory.close()
+	all = slices.DeleteFunc(all, func(r *record) bool { return r.process == n.process })
+	peers := make([]peer, len(all))
+	for i, r := range all {
+		peers[i] = r.peer()
+	}
+	n.peers.keep(peers)
+	if len(all) == 0 {
+		n.encourage(ctx)
+		return nil, errNoPeer
+	}
+	return all, nil
+}
+
+// encourage makes a relay more likely.
+func (n *node) encourage(ctx context.Context) {
+	select {
+	case n.kick <- struct{}{}:
+	default:
+	}
+	all, err := n.directory.list(ctx, candidateType)
+	if err != nil {
+		return
+	}
+	for _, r := range all {
+		if r.process != n.process {
+			n.peers.probe(ctx, r)
+		}
+	}
+}
+
+// Page implements streams.Relays.
+func (n *node) Page(ctx context.Context, in *wire.PageRequest) (*wire.PageResponse, error) {
+	if r := n.local.Load(); r != nil {
+		return r.Page(ctx, in)
+	}
+	all, err := n.relays(ctx)
+	if err != nil {
+		return nil, err
+	}
+	turn := int(n.turn.Load())
+	for i := range all { // first the relay of the last Connect
+		var out *wire.PageResponse
+		if out, err = n.page(ctx, all[(turn+i)%len(all)], in); err == nil {
+			return out, nil
+		}
+	}
+	return nil, err
+}
+
+// pageTimeout bounds a page of one relay. It may have been suspended.
+const pageTimeout = 10 * time.Second
+
+func (n *node) page(ctx context.Context, r *record, in *wire.PageRequest) (*wire.PageResponse, error) {
+	client, err := n.peers.to(r.peer())
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+	defer cancel()
+	out, err := client.Page(ctx, in)
+	return out, errorOf(err)
 }

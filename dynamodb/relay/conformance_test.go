@@ -1,0 +1,35 @@
+package relay_test
+
+import (
+	"net/url"
+	"testing"
+
+	"github.com/ashlar-dev/storage/conformance"
+	"github.com/ashlar-dev/storage/dynamodb"
+	"github.com/ashlar-dev/storage/internal/test/dynamofake"
+)
+
+// TestConformance runs the suite with handles whose watches receive the changes from a relay.
+func TestConformance(t *testing.T) {
+	conformance.Run(t, conformance.Harness{
+		URL: func(t testing.TB) string {
+			address := dynamofake.New(t).URL() + "&poll=5ms&idle-poll=50ms&fence-wait=300ms&watch=relay&relay-ttl=1s"
+			u, err := url.Parse(address + "&relay-listen=127.0.0.1:0&relay-advertise=127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := dynamodb.Open(t.Context(), u)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = b.Close() })
+			return address
+		},
+		NoBulk:            "a query has no faster form, and the database writes no faster in bulk under a condition",
+		ListIsNoSnapshot:  "DynamoDB reads different partitions, and different pages, at different moments",
+		NoOrderAcrossKeys: "each shard of a stream has an order of its own",
+		NoBookmarker:      "a shard of a stream does not report its lag behind the table",
+		NoHistorian:       "DynamoDB has no numbers across keys, and keeps no versions",
+		NoCommitBounds:    "the records of one transaction arrive through several shards",
+	})
+}
