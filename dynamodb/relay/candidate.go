@@ -79,7 +79,7 @@ func (c *candidate) look(ctx context.Context) (complete bool, err error) {
 	if err != nil || len(missing) == 0 {
 		return err == nil, err
 	}
-	others, err := c.probeCandidates(ctx)
+	others, err := c.probeCandidates(ctx, false)
 	if err != nil || others >= maxCandidates && c.published.IsZero() {
 		return false, err
 	}
@@ -115,8 +115,8 @@ func (c *candidate) missing(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	alive := map[string]bool{}
-	for _, r := range all {
-		alive[r.slot] = r.process != c.process && c.peers.probe(ctx, r)
+	for i, reached := range c.peers.probeAll(ctx, all, false) {
+		alive[all[i].slot] = reached
 	}
 	var missing []string
 	for _, i := range rand.Perm(len(slots)) {
@@ -127,19 +127,20 @@ func (c *candidate) missing(ctx context.Context) ([]string, error) {
 	return missing, nil
 }
 
-// probeCandidates proves to other candidates that they can be reached, and deletes the records of those that are gone. It returns their
-// number.
-func (c *candidate) probeCandidates(ctx context.Context) (others int, err error) {
+// probeCandidates proves to other candidates that they can be reached, and deletes the records of those that have not been reached for a
+// while. It returns the number of the reached ones.
+func (c *candidate) probeCandidates(ctx context.Context, wanted bool) (others int, err error) {
 	all, err := c.directory.list(ctx, candidateType)
 	if err != nil {
 		return 0, err
 	}
-	for _, r := range all {
-		if r.process == c.process {
-			continue
-		}
+	for i, reached := range c.peers.probeAll(ctx, all, wanted) {
+		r := all[i]
 		seen, known := c.versions[r.process]
 		switch {
+		case r.process == c.process:
+		case reached:
+			others++
 		case !known || seen.version != r.stored.GetVersion():
 			c.versions[r.process] = sighting{r.stored.GetVersion(), time.Now()}
 		case time.Since(seen.at) > forgottenAfter:
@@ -147,10 +148,7 @@ func (c *candidate) probeCandidates(ctx context.Context) (others int, err error)
 			if err := c.directory.remove(ctx, r); err != nil && !errors.Is(err, storage.ErrCASFailure) {
 				return others, err
 			}
-			continue
 		}
-		others++
-		c.peers.probe(ctx, r)
 	}
 	return others, nil
 }
@@ -256,19 +254,22 @@ func (c *candidate) oversee(ctx context.Context, cancel context.CancelCauseFunc,
 		case <-time.After(c.host.TTL / 3):
 		}
 		reached, _ := c.server.reached()
+		missing, err := c.missing(ctx) // its own slot is among them
 		switch {
 		case published && !reached:
 			cancel(errRetired)
 			return
 		case !published && reached:
 			public = true
-		case !published:
-			if missing, err := c.missing(ctx); err == nil && len(missing) < len(slots) {
-				cancel(errRetired)
-				return
-			}
+		case err != nil: // the lease decides
+		case !published && len(missing) < len(slots):
+			cancel(errRetired)
+			return
 		}
-		if _, err := c.probeCandidates(ctx); err != nil && ctx.Err() == nil {
+		if err != nil || published && len(missing) < len(slots) {
+			continue
+		}
+		if _, err := c.probeCandidates(ctx, true); err != nil && ctx.Err() == nil {
 			c.host.Logger.Warn("the probe of candidates failed", "error", err)
 		}
 	}

@@ -1,11 +1,9 @@
 package relay_test
 
 import (
-	"net/url"
 	"testing"
 
 	"github.com/ashlar-dev/storage/conformance"
-	"github.com/ashlar-dev/storage/dynamodb"
 	"github.com/ashlar-dev/storage/internal/test/dynamofake"
 )
 
@@ -13,18 +11,11 @@ import (
 func TestConformance(t *testing.T) {
 	conformance.Run(t, conformance.Harness{
 		URL: func(t testing.TB) string {
-			address := dynamofake.New(t).URL() + "&poll=5ms&idle-poll=50ms&fence-wait=300ms&watch=relay&relay-ttl=1s"
-			u, err := url.Parse(address + "&relay-listen=127.0.0.1:0&relay-advertise=127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			b, err := dynamodb.Open(t.Context(), u)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = b.Close() })
+			address := dynamofake.New(t).URL() + "&poll=5ms&idle-poll=50ms&fence-wait=300ms&watch=relay&relay-ttl=2s"
+			startProcess(t, "candidate", address+relayParams, 0)
 			return address
 		},
+		Processes:         true,
 		NoBulk:            "a query has no faster form, and the database writes no faster in bulk under a condition",
 		ListIsNoSnapshot:  "DynamoDB reads different partitions, and different pages, at different moments",
 		NoOrderAcrossKeys: "each shard of a stream has an order of its own",

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/conformance/faults"
 )
 
 // The variables of a process that the tests start: the URL of its store, and the number of handles that watch.
@@ -26,7 +27,9 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(m.Run())
+	if !faults.ServeProcess() {
+		os.Exit(m.Run())
+	}
 }
 
 // serveProcess opens a store until standard input ends. Each handle checks all changes, and the process prints a line when all have read
@@ -81,7 +84,7 @@ type process struct {
 }
 
 // startProcess starts a process. The end of the test kills it.
-func startProcess(t *testing.T, name, url string, handles int) *process {
+func startProcess(t testing.TB, name, url string, handles int) *process {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -112,10 +115,9 @@ func (p *process) kill() {
 }
 
 // await reads the next line.
-func (p *process) await(t *testing.T, want string) {
+func (p *process) await(t testing.TB, want string) {
 	t.Helper()
 	if !p.lines.Scan() || p.lines.Text() != want {
 		t.Fatalf("process %d printed %q, expected %q", p.command.Process.Pid, p.lines.Text(), want)
 	}
 }
-

@@ -51,7 +51,7 @@ func start(h relays.Host) (*member, error) {
 		}
 		return &member{node: n}, nil
 	}
-	s, err := serve(h.Listen, n.process, id)
+	s, err := serve(h.Listen, n.process, id, n.kick)
 	if err != nil {
 		return nil, err
 	}

@@ -45,10 +45,11 @@ func (n *node) Connect(ctx context.Context) (streams.Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	call, err := client.Follow(ctx)
+	life, cancel := context.WithCancel(context.Background())
+	call, err := client.Follow(life)
 	if err != nil {
 		cancel()
+		n.encourage(ctx)
 		return nil, errorOf(err)
 	}
 	return &link{call, cancel}, nil
@@ -76,7 +77,7 @@ func (n *node) relays(ctx context.Context) ([]*record, error) {
 	return all, nil
 }
 
-// encourage makes a relay more likely.
+// encourage makes the candidates look for a missing relay.
 func (n *node) encourage(ctx context.Context) {
 	select {
 	case n.kick <- struct{}{}:
@@ -86,11 +87,7 @@ func (n *node) encourage(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	for _, r := range all {
-		if r.process != n.process {
-			n.peers.probe(ctx, r)
-		}
-	}
+	n.peers.probeAll(ctx, all, true)
 }
 
 // Page implements streams.Relays.

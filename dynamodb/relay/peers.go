@@ -70,8 +70,8 @@ func (c *connections) keep(peers []peer) {
 // probeTimeout bounds a probe, and the making of a connection.
 const probeTimeout = 2 * time.Second
 
-// probe reports whether the process of a record can be reached.
-func (c *connections) probe(ctx context.Context, r *record) bool {
+// probe reports whether the process of a record can be reached. wanted makes a candidate look for a missing relay.
+func (c *connections) probe(ctx context.Context, r *record, wanted bool) bool {
 	conn, err := c.dial(r.peer())
 	if err != nil {
 		return false
@@ -79,6 +79,17 @@ func (c *connections) probe(ctx context.Context, r *record) bool {
 	defer func() { _ = conn.Close() }()
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	out, err := wiregrpc.NewWatchesClient(conn).Probe(ctx, &wire.ProbeRequest{Process: c.process})
+	out, err := wiregrpc.NewWatchesClient(conn).Probe(ctx, &wire.ProbeRequest{Process: c.process, Wanted: wanted})
 	return err == nil && out.GetProcess() == r.process
+}
+
+// probeAll probes the processes of records concurrently, and reports which ones can be reached.
+func (c *connections) probeAll(ctx context.Context, all []*record, wanted bool) []bool {
+	reached := make([]bool, len(all))
+	var probes sync.WaitGroup
+	for i, r := range all {
+		probes.Go(func() { reached[i] = r.process != c.process && c.probe(ctx, r, wanted) })
+	}
+	probes.Wait()
+	return reached
 }

@@ -101,7 +101,7 @@ func write(t *testing.T, b storage.Backend, name string, pause time.Duration, st
 // to a shard. ASHLAR_RELAY_FOR, ASHLAR_RELAY_PROCESSES and ASHLAR_RELAY_HANDLES make it longer.
 func TestProcessesWatchThroughFailingRelays(t *testing.T) {
 	t.Parallel()
-	processes, handles, lasts := setting("ASHLAR_RELAY_PROCESSES", 2), setting("ASHLAR_RELAY_HANDLES", 4), 8*time.Second
+	processes, handles, lasts := setting("ASHLAR_RELAY_PROCESSES", 2), setting("ASHLAR_RELAY_HANDLES", 4), 5*time.Second
 	if text := os.Getenv("ASHLAR_RELAY_FOR"); text != "" {
 		var err error
 		if lasts, err = time.ParseDuration(text); err != nil {
@@ -112,7 +112,7 @@ func TestProcessesWatchThroughFailingRelays(t *testing.T) {
 	s := dynamofake.New(t)
 	s.SetShards(shards)
 	s.SetReaders(2)
-	url := s.URL() + "&watch=relay&relay-ttl=1s&idle-poll=200ms&poll=" + poll.String()
+	url := s.URL() + "&watch=relay&relay-ttl=2s&idle-poll=200ms&poll=" + poll.String()
 	writer, err := storage.Open(t.Context(), s.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +120,7 @@ func TestProcessesWatchThroughFailingRelays(t *testing.T) {
 	t.Cleanup(func() { _ = writer.Close() })
 	candidates := make([]*process, 3)
 	startCandidate := func(i int) {
-		candidates[i] = startProcess(t, fmt.Sprint("candidate", i), url+"&relay-listen=127.0.0.1:0&relay-advertise=127.0.0.1:0", 0)
+		candidates[i] = startProcess(t, fmt.Sprint("candidate", i), url+relayParams, 0)
 	}
 	for i := range candidates {
 		startCandidate(i)
@@ -169,6 +169,9 @@ func TestProcessesWatchThroughFailingRelays(t *testing.T) {
 	t.Logf("%d handles, %d faults, %d requests for records in %d rounds of %d shards", processes*handles, faults, calls, rounds, shards)
 }
 
+// relayParams make a process a candidate. The tests use loopback addresses, which must be advertised explicitly.
+const relayParams = "&relay-listen=127.0.0.1:0&relay-advertise=127.0.0.1:0"
+
 // setting returns the number in an environment variable.
 func setting(name string, otherwise int) int {
 	if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
@@ -176,4 +179,3 @@ func setting(name string, otherwise int) int {
 	}
 	return otherwise
 }
-

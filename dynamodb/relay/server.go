@@ -27,6 +27,7 @@ type server struct {
 	wiregrpc.UnimplementedWatchesServer
 	id      *identity
 	process string
+	kick    chan<- struct{} // makes the candidate look for relays
 	grpc    *grpc.Server
 	address net.Addr
 
@@ -45,12 +46,12 @@ const maxSubscribers = 1000
 const maxMessage = 32 << 20
 
 // serve listens on an address.
-func serve(address, process string, id *identity) (*server, error) {
+func serve(address, process string, id *identity, kick chan<- struct{}) (*server, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("relay-listen: %w", err)
 	}
-	s := &server{id: id, process: process, address: listener.Addr(), probedCh: make(chan struct{})}
+	s := &server{id: id, process: process, kick: kick, address: listener.Addr(), probedCh: make(chan struct{})}
 	s.grpc = grpc.NewServer(
 		grpc.Creds(credentials.NewTLS(id.serverTLS())),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
@@ -134,6 +135,12 @@ func (s *server) Probe(_ context.Context, in *wire.ProbeRequest) (*wire.ProbeRes
 		close(s.probedCh)
 		s.probedCh = make(chan struct{})
 		s.mu.Unlock()
+	}
+	if in.GetWanted() {
+		select {
+		case s.kick <- struct{}{}:
+		default:
+		}
 	}
 	return &wire.ProbeResponse{Process: s.process}, nil
 }

@@ -1006,7 +1006,9 @@ type ProbeRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Identity *Identity              `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
 	// process identifies the caller.
-	Process       string `protobuf:"bytes,2,opt,name=process,proto3" json:"process,omitempty"`
+	Process string `protobuf:"bytes,2,opt,name=process,proto3" json:"process,omitempty"`
+	// wanted reports that the caller misses a relay.
+	Wanted        bool `protobuf:"varint,3,opt,name=wanted,proto3" json:"wanted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1053,6 +1055,13 @@ func (x *ProbeRequest) GetProcess() string {
 		return x.Process
 	}
 	return ""
+}
+
+func (x *ProbeRequest) GetWanted() bool {
+	if x != nil {
+		return x.Wanted
+	}
+	return false
 }
 
 // ProbeResponse answers a ProbeRequest.
@@ -1161,10 +1170,11 @@ const file_internal_wire_watches_proto_rawDesc = "" +
 	"\x05limit\x18\x05 \x01(\rR\x05limit\"R\n" +
 	"\fPageResponse\x12.\n" +
 	"\x05batch\x18\x01 \x01(\v2\x18.ashlar.storage.v1.BatchR\x05batch\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more\"a\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"y\n" +
 	"\fProbeRequest\x127\n" +
 	"\bidentity\x18\x01 \x01(\v2\x1b.ashlar.storage.v1.IdentityR\bidentity\x12\x18\n" +
-	"\aprocess\x18\x02 \x01(\tR\aprocess\")\n" +
+	"\aprocess\x18\x02 \x01(\tR\aprocess\x12\x16\n" +
+	"\x06wanted\x18\x03 \x01(\bR\x06wanted\")\n" +
 	"\rProbeResponse\x12\x18\n" +
 	"\aprocess\x18\x01 \x01(\tR\aprocessB-Z+github.com/ashlar-dev/storage/internal/wireb\x06proto3"
 
