@@ -4,14 +4,13 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage/conformance"
-	"github.com/ashlar-dev/storage/internal/test/dynamofake"
 )
 
 // TestConformance runs the suite with handles whose watches receive the changes from a relay.
 func TestConformance(t *testing.T) {
 	conformance.Run(t, conformance.Harness{
 		URL: func(t testing.TB) string {
-			address := dynamofake.New(t).URL() + "&poll=5ms&idle-poll=50ms&fence-wait=300ms&watch=relay&relay-ttl=2s"
+			address := startFake(t) + "&poll=5ms&idle-poll=50ms&fence-wait=300ms&watch=relay&relay-ttl=2s"
 			startProcess(t, "candidate", address+relayParams, 0)
 			return address
 		},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/conformance/faults"
+	"github.com/ashlar-dev/storage/internal/test/dynamofake"
 )
 
 // The variables of a process that the tests start: the URL of its store, and the number of handles that watch.
@@ -86,12 +87,18 @@ type process struct {
 // startProcess starts a process. The end of the test kills it.
 func startProcess(t testing.TB, name, url string, handles int) *process {
 	t.Helper()
+	return startSelf(t, []string{"-test.run=^$"}, processURL+"="+url, fmt.Sprint(processHandles, "=", handles), "AWS_ACCESS_KEY_ID="+name, "AWS_SECRET_ACCESS_KEY=fake")
+}
+
+// startSelf starts the program of the test.
+func startSelf(t testing.TB, arguments []string, env ...string) *process {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := exec.Command(self, "-test.run=^$")
-	c.Env = append(os.Environ(), processURL+"="+url, fmt.Sprint(processHandles, "=", handles), "AWS_ACCESS_KEY_ID="+name, "AWS_SECRET_ACCESS_KEY=fake")
+	c := exec.Command(self, arguments...)
+	c.Env = append(os.Environ(), env...)
 	c.Stderr = os.Stderr
 	p := &process{command: c}
 	if p.input, err = c.StdinPipe(); err != nil {
@@ -107,6 +114,28 @@ func startProcess(t testing.TB, name, url string, handles int) *process {
 	}
 	t.Cleanup(p.kill)
 	return p
+}
+
+// fakeProcess is the variable of a process that serves a fake.
+const fakeProcess = "ASHLAR_TEST_RELAY_FAKE"
+
+// startFake starts a fake in a process of its own, whose goroutines are none of the test's, and returns the URL of its store.
+func startFake(t testing.TB) string {
+	t.Helper()
+	p := startSelf(t, []string{"-test.run=^TestServeFake$"}, fakeProcess+"=1")
+	if !p.lines.Scan() {
+		t.Fatal("the fake has no URL")
+	}
+	return p.lines.Text()
+}
+
+// TestServeFake is the process of startFake, and otherwise nothing.
+func TestServeFake(t *testing.T) {
+	if os.Getenv(fakeProcess) == "" {
+		return
+	}
+	fmt.Println(dynamofake.New(t).URL())
+	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
 func (p *process) kill() {

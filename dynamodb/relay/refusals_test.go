@@ -1,0 +1,161 @@
+package relay_test
+
+import (
+	"errors"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/dynamodb"
+	"github.com/ashlar-dev/storage/internal/test/dynamofake"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
+)
+
+// openURL opens a store with further parameters.
+func openURL(t *testing.T, s *dynamofake.Server, params string) (*dynamodb.Backend, error) {
+	t.Helper()
+	u, err := url.Parse(s.URL() + "&poll=5ms&idle-poll=50ms&relay-ttl=2s&watch=relay" + params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := dynamodb.Open(t.Context(), u)
+	if err == nil {
+		t.Cleanup(func() { _ = b.Close() })
+	}
+	return b, err
+}
+
+// An address that other machines cannot reach must be advertised explicitly, and the parameters of relays need watch=relay.
+func TestParametersAreChecked(t *testing.T) {
+	t.Parallel()
+	s := dynamofake.New(t)
+	for _, params := range []string{
+		"&relay-listen=127.0.0.1:0", "&relay-listen=:0", "&relay-listen=localhost:0", "&relay-advertise=10.0.0.1:1",
+		"&relay-listen=127.0.0.1:0&relay-advertise=10.0.0.1", "&relay-listen=127.0.0.1:0&relay-advertise=127.0.0.1:0&relay-cert=/nowhere",
+	} {
+		if _, err := openURL(t, s, params); !errors.Is(err, storage.ErrInvalid) {
+			t.Errorf("%s: got %v, expected %v", params, err, storage.ErrInvalid)
+		}
+	}
+	u, _ := url.Parse(s.URL() + "&relay-listen=10.0.0.1:1")
+	if _, err := dynamodb.Open(t.Context(), u); !errors.Is(err, storage.ErrInvalid) {
+		t.Errorf("without watch=relay: got %v, expected %v", err, storage.ErrInvalid)
+	}
+}
+
+// A watch without any relay is not silent for ever: it ends after the outage, and a new one fails.
+func TestWatchWithoutRelays(t *testing.T) {
+	t.Parallel()
+	s := dynamofake.New(t)
+	b, err := openURL(t, s, "&outage=1s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.WatchList(t.Context(), boxType, tenancy, ""); err == nil || !strings.Contains(err.Error(), "no process is a relay") {
+		t.Errorf("got %v, expected the absence of relays", err)
+	}
+	if n := s.Calls("GetRecords"); n > 0 {
+		t.Errorf("a subscriber read the stream %d times", n)
+	}
+}
+
+// A process whose advertised address nobody reaches reads for itself, and is never a relay for others.
+func TestUnreachableProcessIsNoRelay(t *testing.T) {
+	t.Parallel()
+	s := dynamofake.New(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close() // the address refuses connections
+	alone, err := openURL(t, s, "&relay-listen=127.0.0.1:0&relay-advertise="+l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := fixture.WatchChanges(t, alone)
+	other, err := openURL(t, s, "&outage=1s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.WatchList(t.Context(), boxType, tenancy, ""); err == nil {
+		t.Error("a subscriber found a relay")
+	}
+	if _, err := alone.WriteCAS(t.Context(), box("a", nil)); err != nil {
+		t.Fatal(err)
+	}
+	fixture.Next(t, w)
+	// A reachable candidate replaces it: with the other process, which probes it, there are two.
+	if _, err := openURL(t, s, relayParams); err != nil {
+		t.Fatal(err)
+	}
+	fixture.WatchChanges(t, other)
+}
+
+// A relay of the table before it got another stream, as by a restore, is not followed: its records are another history.
+func TestRelayOfAnotherHistory(t *testing.T) {
+	t.Parallel()
+	s := dynamofake.New(t)
+	if _, err := openURL(t, s, relayParams); err != nil {
+		t.Fatal(err)
+	}
+	b, err := openURL(t, s, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fixture.WatchChanges(t, b)
+	s.Disable()
+	s.Enable()
+	later, err := openURL(t, s, "&outage=2s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := later.WatchList(t.Context(), boxType, tenancy, "")
+	if err == nil { // the relay has noticed the end of its stream, and reads the new one
+		w.Close()
+		return
+	}
+	if !strings.Contains(err.Error(), "another stream") && !strings.Contains(err.Error(), "no process is a relay") {
+		t.Errorf("got %v, expected the relay's identity to be refused", err)
+	}
+}
+
+// A subscriber with another token than the relay's is refused.
+func TestTokensOfFiles(t *testing.T) {
+	t.Parallel()
+	s := dynamofake.New(t)
+	file := func(token string) string {
+		path := filepath.Join(t.TempDir(), "token")
+		if err := os.WriteFile(path, []byte(token+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return "&relay-token-file=" + url.QueryEscape(path)
+	}
+	right, wrong := file("right"), file("wrong")
+	if _, err := openURL(t, s, relayParams+right); err != nil {
+		t.Fatal(err)
+	}
+	b, err := openURL(t, s, right)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fixture.WatchChanges(t, b)
+	intruder, err := openURL(t, s, wrong+"&outage=1s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := intruder.WatchList(t.Context(), boxType, tenancy, ""); err == nil || !strings.Contains(err.Error(), "token") {
+		t.Errorf("got %v, expected a refused token", err)
+	}
+	// Without the file, the token of the table is empty.
+	outsider, err := openURL(t, s, "&outage=1s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := outsider.WatchList(t.Context(), boxType, tenancy, ""); err == nil {
+		t.Error("a subscriber without the token was admitted")
+	}
+}
