@@ -59,6 +59,10 @@ var drivers = map[string][]string{
 // tutorial is the adapter of the tutorial, written like one outside this repository.
 const tutorial = "examples/bboltstore"
 
+// relayPackage is the part of an adapter that a program imports separately. It is above the contract: it elects relays with package lease,
+// and links gRPC.
+const relayPackage = "dynamodb/relay"
+
 // adapterOf returns the adapter that contains a package of the module, or "".
 func adapterOf(pkg string) string {
 	name, _ := strings.CutPrefix(pkg, module+"/")
@@ -96,6 +100,8 @@ func TestAdaptersLinkOnlyTheirDrivers(t *testing.T) {
 			}
 		}
 		switch name := strings.TrimPrefix(strings.TrimPrefix(pkg, module), "/"); {
+		case name == relayPackage:
+			forbidDriversExcept(pkg, append([]string{"google.golang.org/grpc"}, drivers[adapter]...)...)
 		case adapter != "":
 			forbidDriversExcept(pkg, drivers[adapter]...)
 		case name == "cache", name == "service/registry", name == "typed", name == "typed/tables":
@@ -119,7 +125,7 @@ func TestAdaptersLinkOnlyTheirDrivers(t *testing.T) {
 func aboveContract(pkg string) bool {
 	name, _ := strings.CutPrefix(pkg, module+"/")
 	first, _, _ := strings.Cut(name, "/")
-	return slices.Contains([]string{"cache", "typed", "lease", "service", "controller", "etcdserver"}, first)
+	return name == relayPackage || slices.Contains([]string{"cache", "typed", "lease", "service", "controller", "etcdserver"}, first)
 }
 
 // Packages above the contract import no adapter, so a server links only the databases that its program imports. Packages below
@@ -133,7 +139,7 @@ func TestLayersAboveTheContract(t *testing.T) {
 		for _, dep := range deps {
 			switch {
 			case name == "controller/controllertest" && adapterOf(dep) == "inmem": // its environment has a store
-			case aboveContract(pkg) && adapterOf(dep) != "":
+			case aboveContract(pkg) && adapterOf(dep) != "" && name != relayPackage:
 				t.Errorf("%s links the adapter %s", pkg, dep)
 			case !aboveContract(pkg) && !program && aboveContract(dep):
 				t.Errorf("%s links %s, which is above it", pkg, dep)

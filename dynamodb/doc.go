@@ -45,6 +45,7 @@
 //	            options.go, url.go
 //
 //	streams     internal/streams                        the consumer of the stream, the source of changes
+//	relays      relays.go, internal/relays              the connection to package relay, which reads the stream for other processes
 //	request     internal/request                        repeats requests, tracks AWS's clock, classifies errors
 //
 // # Limits of DynamoDB

@@ -27,11 +27,12 @@ import (
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/conformancecmd"
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/migratecmd"
 	"github.com/ashlar-dev/storage/conformance/faults"
-	_ "github.com/ashlar-dev/storage/dynamodb" // dynamodb:
-	_ "github.com/ashlar-dev/storage/etcd"     // etcd:, etcds:
-	_ "github.com/ashlar-dev/storage/inmem"    // mem:
-	_ "github.com/ashlar-dev/storage/postgres" // postgres:, postgresql:
-	_ "github.com/ashlar-dev/storage/sqlite"   // sqlite:
+	_ "github.com/ashlar-dev/storage/dynamodb"       // dynamodb:
+	_ "github.com/ashlar-dev/storage/dynamodb/relay" // dynamodb: with watch=relay
+	_ "github.com/ashlar-dev/storage/etcd"           // etcd:, etcds:
+	_ "github.com/ashlar-dev/storage/inmem"          // mem:
+	_ "github.com/ashlar-dev/storage/postgres"       // postgres:, postgresql:
+	_ "github.com/ashlar-dev/storage/sqlite"         // sqlite:
 )
 
 func main() {

@@ -14,6 +14,8 @@
 // # Parts
 //
 //	Source         the driver.Source; opens a reader for each run
+//	Subscriber     another driver.Source; receives the events from a Relay in another process
+//	Relay          reads like Source, and sends the events to subscribers
 //	reader         reads the open shards in rounds and publishes their events
 //	prover         proves, by its own ticks, that the reader has passed a moment
 //	backlogReader  reads from an older position up to the reader's, for watches that resume or lag
@@ -47,4 +49,17 @@
 // A partition whose type was split by sort key receives no tick ("Scaling DynamoDB", AWS Database Blog, part 2: an item collection is
 // split unless there is a local index or its sort keys rise). Nothing depends on such a proof: watches open without it, and a watch that
 // resumes makes the reader read the quiet shards again from their beginning.
+//
+// # Relays
+//
+// A Subscriber is a reader without a stream: it publishes batches with the positions of a relay's reader, and its position has the same
+// meaning. So snapshots, baselines and cursors are the same as with a Source. It moves between relays because of these facts:
+//
+//	a position        contains a set of records, whichever relay sent it; a relay at an older one sends records again, which watches skip
+//	a relay's log     has every record after its start, so it continues each position that includes the start; otherwise the relay reads
+//	                  the records between the two from the stream, and extends its log by them
+//	history           ends at the subscriber's own position, because exactly what follows it will be published
+//	a proof           begins at the relay after the subscriber's request, and its end is sent after everything that it is about
+//
+// Nothing is concluded from a relay's silence, or from its lease.
 package streams
