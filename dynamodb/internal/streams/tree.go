@@ -76,12 +76,13 @@ func (t *tree) changeCount() uint64 {
 	return t.changes
 }
 
-// includes reports whether p is known to contain every record that from contains, and is not before it in any shard.
+// includes reports whether p is known to contain every record that from contains, and is not before it in any shard. The number of a record
+// is not comparable with a time.
 func (t *tree) includes(p, from *Position) bool {
 	for _, pl := range from.shards {
 		seq, there := p.get(pl.shard)
 		switch {
-		case there && (seq == pl.seq || isFurther(seq, pl.seq)), pl.seq == "":
+		case there && (seq == pl.seq || isFurther(seq, pl.seq) && (rank(pl.seq) != 1 || seq == shardEnd)), pl.seq == "":
 		case !there && t.precedes(pl.shard, p):
 		default:
 			return false
