@@ -103,7 +103,13 @@ func newHandle(t *table, id driver.StoreID, client *dynamodbstreams.Client) (*ha
 	var stream streams.Stream = streams.NewSource(config)
 	release := func() {}
 	if t.opts.Relay != nil {
-		node, err := t.startRelay(config, New)
+		node, err := t.startRelay(config, func(ctx context.Context, o *Options) (storage.Backend, error) {
+			b, err := New(ctx, t.db, client, o)
+			if err != nil {
+				return nil, err // not b, a nil pointer of a concrete type
+			}
+			return b, nil
+		})
 		if err != nil {
 			stop()
 			return nil, err

@@ -65,6 +65,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("%w: prefix: expected at most 255 bytes of UTF-8 without NUL", storage.ErrInvalid)
 	case o.Buckets < 0 || o.Buckets > maxBuckets || o.Buckets&(o.Buckets-1) != 0:
 		return o, fmt.Errorf("%w: buckets: expected a power of two up to %d", storage.ErrInvalid, maxBuckets)
+	case o.Relay != nil && len(o.Prefix) > 255-len(directorySuffix):
+		return o, fmt.Errorf("%w: prefix: expected at most %d bytes with a relay", storage.ErrInvalid, 255-len(directorySuffix))
 	case o.Outage > maxOutage:
 		return o, fmt.Errorf("%w: outage: expected at most %v", storage.ErrInvalid, maxOutage)
 	}

@@ -40,8 +40,8 @@ const (
 	retireFor = 10 * time.Minute
 )
 
-// lookEvery is how often a candidate that finds both relays looks for them again. A subscriber of the process that finds none makes it look
-// at once.
+// lookEvery is how often a candidate that finds both relays looks for them again. A process that misses a relay wakes the candidates
+// before.
 const lookEvery = time.Minute
 
 // maxCandidates is the number of candidates that publish an address at the same time.

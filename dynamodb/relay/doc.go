@@ -13,12 +13,12 @@
 //	candidate ── publishes its address ──► another process calls Probe there ──► campaign ──► relay ── publishes its address again
 //
 // A process that no other process has reached is never a relay for others. If it finds no relay at all, it holds one of the locks
-// without publishing its address, reads for itself, and retires when there is a relay. A relay that nobody has reached for a minute retires,
-// too.
+// without publishing its address, reads for itself, and retires when there is a relay. A relay that no other process has reached for a minute
+// retires, too.
 //
 // # Trust
 //
-// A relay publishes in the table the hash of its TLS key and a random token. Whoever may read the table may subscribe, and only a process
+// A relay publishes in the table the hash of its TLS key and a random token. A process that may read the table may subscribe, and only a process
 // that may write to it can be a relay. A subscriber compares the store's id and the ARN of the stream, which it reads from DynamoDB itself,
 // with the relay's, so a relay of a table that was restored under the same name is refused.
 //

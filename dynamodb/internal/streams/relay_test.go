@@ -71,10 +71,10 @@ func TestRelayLogIsBounded(t *testing.T) {
 	l.append([]*Event{large}, at(shardPosition{"a", "2"}))
 	l.append(nil, at(shardPosition{"a", "3"}))
 	l.append([]*Event{large}, at(shardPosition{"a", "4"}))
-	if got := l.start.String(); got != at(shardPosition{"a", "3"}).String() || len(l.batches) != 1 {
-		t.Errorf("the log begins at %s with %d batches, expected one batch after 3", got, len(l.batches))
+	if got := l.start.String(); got != at(shardPosition{"a", "2"}).String() || len(l.batches) != 2 {
+		t.Errorf("the log begins at %s with %d batches, expected two batches after 2", got, len(l.batches))
 	}
-	if _, _, ok := l.batch(2); ok {
+	if _, _, ok := l.batch(1); ok {
 		t.Error("a batch that was dropped is in the log")
 	}
 	if l.prepend(at(), l.start, []*Event{large}) {
