@@ -99,6 +99,9 @@ type RelayOptions struct {
 	TTL time.Duration
 }
 
+// directorySuffix is appended to the prefix of a store for the store of its relays. Its items belong to no other store.
+const directorySuffix = "\x01relays"
+
 const maxOutage = 12 * time.Hour
 
 var tableName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{3,255}$`)

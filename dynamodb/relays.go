@@ -8,9 +8,6 @@ import (
 	"github.com/ashlar-dev/storage/dynamodb/internal/streams"
 )
 
-// directorySuffix is appended to the prefix of a store for the store of its relays. Its items belong to no other store.
-const directorySuffix = "\x01relays"
-
 // startRelay starts the handle's part in the relays of the store. open opens another store of the table.
 func (t *table) startRelay(config streams.Config, open func(context.Context, *Options) (storage.Backend, error)) (relays.Node, error) {
 	return relays.Start(relays.Host{
