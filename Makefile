@@ -149,9 +149,10 @@ torture: cc docker images ## Break databases under load for FOR (1m) each; BACKE
 	$(GO) test -race -tags 'integration soak' -count=1 -p 1 -timeout 24h -v -run '^TestTorture' $(TESTFLAGS) $$pkgs
 
 .PHONY: soak-relay
-soak-relay: cc ## 300 handles in 20 processes watch a DynamoDB table through relays that are killed and frozen, for FOR (10m)
-	ASHLAR_RELAY_FOR="$${FOR:-10m}" ASHLAR_RELAY_PROCESSES=20 ASHLAR_RELAY_HANDLES=15 \
+soak-relay: cc ## 300 handles in 20 processes watch a DynamoDB table through relays that are killed and frozen, for FOR (10m); conformance and costs of relays
+	ASHLAR_RELAY_FOR="$${FOR:-10m}" ASHLAR_RELAY_PROCESSES=20 ASHLAR_RELAY_HANDLES=15 ASHLAR_RELAY_PAUSE_MS=500 \
 	$(GO) test -count=1 -timeout 24h -v -run '^TestProcessesWatchThroughFailingRelays$$' $(TESTFLAGS) ./dynamodb/relay
+	$(GO) test -tags soak -count=1 -timeout $(TEST_TIMEOUT) -v -run '^Test(Conformance|FanOutCosts)$$' $(TESTFLAGS) ./dynamodb/relay
 
 .PHONY: torture-controllers
 torture-controllers: cc docker images ## Controllers over databases that break, in processes that are killed and paused, for FOR (1m) each; BACKEND=sqlite|postgres|etcd|dynamodb picks one

@@ -99,10 +99,12 @@ func newHandle(t *table, id driver.StoreID, client *dynamodbstreams.Client) (*ha
 	config := streams.Config{
 		Client: client, Table: records{r}, Name: t.name, Clock: t.clock, StoreID: id,
 		Timeout: t.opts.Timeout, Outage: t.opts.Outage, Poll: t.opts.Poll, IdlePoll: t.opts.IdlePoll,
+		Lag: &t.lag,
 	}
 	var stream streams.Stream = streams.NewSource(config)
 	release := func() {}
 	if t.opts.Relay != nil {
+		config.Silence = t.opts.Relay.silence()
 		node, err := t.startRelay(config, func(ctx context.Context, o *Options) (storage.Backend, error) {
 			b, err := New(ctx, t.db, client, o)
 			if err != nil {

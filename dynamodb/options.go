@@ -67,6 +67,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("%w: buckets: expected a power of two up to %d", storage.ErrInvalid, maxBuckets)
 	case o.Relay != nil && len(o.Prefix) > 255-len(directorySuffix):
 		return o, fmt.Errorf("%w: prefix: expected at most %d bytes with a relay", storage.ErrInvalid, 255-len(directorySuffix))
+	case o.Relay != nil && o.Relay.TTL != 0 && o.Relay.TTL < time.Second:
+		return o, fmt.Errorf("%w: relay-ttl: expected at least 1s", storage.ErrInvalid)
 	case o.Outage > maxOutage:
 		return o, fmt.Errorf("%w: outage: expected at most %v", storage.ErrInvalid, maxOutage)
 	}
@@ -80,6 +82,11 @@ func (o Options) withDefaults() (Options, error) {
 	set(&o.Poll, 200*time.Millisecond)
 	set(&o.IdlePoll, 2*time.Second)
 	set(&o.FenceWait, request.SignatureTTL+time.Minute)
+	if o.Relay != nil {
+		relay := *o.Relay
+		set(&relay.TTL, 15*time.Second)
+		o.Relay = &relay
+	}
 	return o, nil
 }
 
@@ -93,11 +100,16 @@ type RelayOptions struct {
 	// Cert and Key are files of a certificate for Listen, and CA is a file of the certificates that a relay's certificate must lead to.
 	// Without them a relay creates a key, and publishes its hash in the table.
 	Cert, Key, CA string
-	// TokenFile is a file with the token that subscribers send. Without it a relay publishes a random token in the table.
+	// TokenFile is a file with the token that subscribers send. A relay also accepts the further tokens in the file, one on each line. Without
+	// a file a relay publishes a random token in the table.
 	TokenFile string
-	// TTL is how long a relay that has failed is waited for, before another process replaces it. The default is 15 seconds.
+	// TTL is how long a relay that has failed is waited for, before another process replaces it. The default is 15 seconds. After a third
+	// of it without a message, a subscriber uses the other relay.
 	TTL time.Duration
 }
+
+// silence returns how long a subscriber waits for a message of its relay.
+func (o *RelayOptions) silence() time.Duration { return max(o.TTL/3, time.Second) }
 
 // directorySuffix is appended to the prefix of a store for the store of its relays. Its items belong to no other store.
 const directorySuffix = "\x01relays"

@@ -217,12 +217,15 @@ func (t *table) capacity() types.ReturnConsumedCapacity {
 }
 
 func (t *table) spent(c *types.ConsumedCapacity) {
-	if c == nil {
-		return
+	if c != nil {
+		t.count(aws.ToFloat64(c.CapacityUnits))
 	}
-	t.units.Add(context.Background(), aws.ToFloat64(c.CapacityUnits))
+}
+
+func (t *table) count(units float64) {
+	t.units.Add(context.Background(), units)
 	if t.opts.Spent != nil {
-		t.opts.Spent(aws.ToFloat64(c.CapacityUnits))
+		t.opts.Spent(units)
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Lag measures for how long a feed has been behind, as far as it knows. The zero value is not behind.
+// Lag measures for how long a feed has been behind, as far as it knows. The zero value is not behind. A nil Lag measures nothing.
 type Lag struct {
 	mu          sync.Mutex
 	waiting     int64     // the number that the feed has to reach; 0: none
@@ -29,6 +29,9 @@ func (l *Lag) Update(reached, known int64, at time.Time) {
 
 // Lost records that the database has not answered since a time. Answered ends that.
 func (l *Lag) Lost(since time.Time) {
+	if l == nil {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.outageStart.IsZero() {
@@ -38,6 +41,9 @@ func (l *Lag) Lost(since time.Time) {
 
 // Answered records that the database answers.
 func (l *Lag) Answered() {
+	if l == nil {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.outageStart = time.Time{}
@@ -45,6 +51,9 @@ func (l *Lag) Answered() {
 
 // Reset records that the feed has ended.
 func (l *Lag) Reset() {
+	if l == nil {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.waiting, l.outageStart = 0, time.Time{}

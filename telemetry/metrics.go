@@ -98,8 +98,8 @@ var (
 	}
 	FeedLag = &Metric{
 		Name: "ashlar.feed.lag", Kind: Gauge, Unit: "s",
-		Description: "Time for which the feed has known of changes that it has not published, or has not reached the database.",
-		Stores:      []string{postgres, etcd},
+		Description: "Time for which the feed has known of changes that it has not published, or has not reached the database or a relay.",
+		Stores:      []string{postgres, etcd, dynamoDB},
 	}
 	FeedBlocked = &Metric{
 		Name: "ashlar.feed.blocked", Kind: Gauge, Unit: "s",
@@ -149,12 +149,22 @@ var (
 		Description: "Consumed capacity units.",
 		Stores:      []string{dynamoDB},
 	}
+	RelaySubscribers = &Metric{
+		Name: "ashlar.dynamodb.relay.subscribers", Kind: Gauge, Unit: "{subscriber}",
+		Description: "Other handles that receive changes from this relay. No series: the handle is no relay.",
+		Stores:      []string{dynamoDB},
+	}
+	RelaySubscriptions = &Metric{
+		Name: "ashlar.dynamodb.relay.subscriptions", Kind: Counter, Unit: "{subscription}",
+		Description: "Subscriptions of the handle to relays of other processes. Each one after the first follows the failure of a relay or of a connection, or a period without watches.",
+		Stores:      []string{dynamoDB},
+	}
 )
 
 // Metrics returns all metrics, in the order of the documentation.
 func Metrics() []*Metric {
 	return []*Metric{
 		OperationDuration, BatchSize, Retries, LostAnswers, SettledWrites, Watches, WatchBacklog, FeedLag, FeedBlocked,
-		HistorySize, HorizonAge, RetentionDuration, ConnectionCount, ConnectionMax, Capacity,
+		HistorySize, HorizonAge, RetentionDuration, ConnectionCount, ConnectionMax, Capacity, RelaySubscribers, RelaySubscriptions,
 	}
 }

@@ -53,7 +53,7 @@ func (c *candidate) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		complete, err := c.look(ctx)
 		if err != nil && ctx.Err() == nil {
-			c.host.Logger.Warn("the election of relays is delayed", "error", err)
+			c.host.Recorder.Logger().Warn("the election of relays is delayed", "error", err)
 		}
 		pause := c.host.TTL / 6
 		if complete {
@@ -209,7 +209,9 @@ func (c *candidate) serve(ctx context.Context, tenure *lease.Tenure, slot string
 		case <-ctx.Done():
 		}
 	}()
-	relay := streams.NewRelay(c.host.Config)
+	config := c.host.Config
+	config.Lag = nil // it is the subscriber's
+	relay := streams.NewRelay(config)
 	var overseer sync.WaitGroup
 	err := relay.Run(ctx, func() {
 		overseer.Go(func() { c.oversee(ctx, cancel, tenure, slot, relay, public) })
@@ -217,11 +219,15 @@ func (c *candidate) serve(ctx context.Context, tenure *lease.Tenure, slot string
 	ended := context.Cause(ctx)
 	cancel(nil)
 	overseer.Wait()
-	c.server.relay.Store(nil)
 	c.local.Store(nil)
+	if c.server.relay.Swap(nil) != nil {
+		c.host.Recorder.Logger().Info("the process is no relay of the store any more", "address", c.self.address, "reason", ended, "error", err)
+	}
 	switch {
 	case ended == nil:
-		c.retired = time.Now()
+		if !errors.Is(err, storage.ErrCompacted) && !errors.Is(err, streams.ErrStreamEnded) {
+			c.retired = time.Now() // another process may be able to read the stream
+		}
 		return err
 	case errors.Is(ended, errRetired), errors.Is(ended, context.Canceled):
 		return nil
@@ -241,7 +247,7 @@ func (c *candidate) oversee(ctx context.Context, cancel context.CancelCauseFunc,
 				return
 			}
 			published = true
-			c.host.Logger.Info("the process is a relay of the store", "address", c.self.address)
+			c.host.Recorder.Logger().Info("the process is a relay of the store", "address", c.self.address)
 		}
 		_, probed := c.server.reached()
 		if published {
@@ -270,7 +276,7 @@ func (c *candidate) oversee(ctx context.Context, cancel context.CancelCauseFunc,
 			continue
 		}
 		if _, err := c.probeCandidates(ctx, true); err != nil && ctx.Err() == nil {
-			c.host.Logger.Warn("the probe of candidates failed", "error", err)
+			c.host.Recorder.Logger().Warn("the probe of candidates failed", "error", err)
 		}
 	}
 }
@@ -284,7 +290,7 @@ func (c *candidate) retract(ctx context.Context, slot string) {
 		}
 	}
 	if err != nil {
-		c.host.Logger.Warn("the record of the relay remains", "error", err)
+		c.host.Recorder.Logger().Warn("the record of the relay remains", "error", err)
 	}
 }
 
@@ -299,6 +305,6 @@ func (c *candidate) withdraw() {
 		}
 	}
 	if err != nil {
-		c.host.Logger.Warn("the record of the candidate remains", "error", err)
+		c.host.Recorder.Logger().Warn("the record of the candidate remains", "error", err)
 	}
 }

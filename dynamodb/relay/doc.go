@@ -24,6 +24,6 @@
 //
 // # Failures
 //
-// Subscribers own their positions, and each relay continues any position; see package streams. A subscriber that has received nothing for
-// five seconds subscribes at the other relay. If there is none, its watches end after the outage of the URL.
+// Subscribers own their positions, and each relay continues any position; see package streams. A subscriber that has received nothing for a third of
+// relay-ttl subscribes at the other relay. If there is none, its watches end after the outage of the URL.
 package relay

@@ -22,17 +22,17 @@ import (
 	"github.com/ashlar-dev/storage/dynamodb/internal/relays"
 )
 
-// identity is what a process shows to others: its certificate, and the token that it expects.
+// identity is what a process shows to others: its certificate, and the tokens that it expects.
 type identity struct {
 	certificate tls.Certificate
 	keyHash     string
-	token       string
+	tokens      []string       // the first one is sent, all are accepted
 	roots       *x509.CertPool // nil: the key must have the published hash
 	fileToken   bool           // the token comes from a file, and is not published
 }
 
 func newIdentity(o relays.Options) (*identity, error) {
-	id := &identity{token: rand.Text()}
+	id := &identity{tokens: []string{rand.Text()}}
 	if (o.Cert == "") != (o.Key == "") {
 		return nil, fmt.Errorf("%w: relay-cert and relay-key: expected both or neither", storage.ErrInvalid)
 	}
@@ -66,7 +66,7 @@ func newIdentity(o relays.Options) (*identity, error) {
 		if err != nil {
 			return nil, fmt.Errorf("relay-token-file: %w", err)
 		}
-		if id.token = strings.TrimSpace(string(text)); id.token == "" {
+		if id.tokens = strings.Fields(string(text)); len(id.tokens) == 0 {
 			return nil, fmt.Errorf("%w: relay-token-file: %s is empty", storage.ErrInvalid, o.TokenFile)
 		}
 		id.fileToken = true
@@ -123,16 +123,20 @@ func (id *identity) clientTLS(address, published string) *tls.Config {
 	}
 }
 
-// accepts reports whether a caller's token is the expected one.
+// accepts reports whether a caller's token is an expected one.
 func (id *identity) accepts(token string) bool {
-	a, b := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(id.token))
-	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
+	a, equal := sha256.Sum256([]byte(token)), 0
+	for _, expected := range id.tokens {
+		b := sha256.Sum256([]byte(expected))
+		equal |= subtle.ConstantTimeCompare(a[:], b[:])
+	}
+	return equal == 1
 }
 
 // tokenFor returns the token that a process with a published token expects.
 func (id *identity) tokenFor(published string) string {
 	if id.fileToken {
-		return id.token
+		return id.tokens[0]
 	}
 	return published
 }

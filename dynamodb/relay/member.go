@@ -6,13 +6,14 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
-	"time"
 
 	"github.com/oklog/ulid/v2"
+	"go.opentelemetry.io/otel/attribute"
 	"google.golang.org/grpc"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/dynamodb/internal/relays"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // member is a handle's part in the relays of its store: a node, and a server and a candidate if it may be a relay.
@@ -41,9 +42,7 @@ func start(h relays.Host) (*member, error) {
 	}
 	n := &node{host: h, process: ulid.Make().String(), directory: &directory{open: h.OpenDirectory}, kick: make(chan struct{}, 1)}
 	n.turn.Store(rand.Int64N(2))
-	if n.host.TTL == 0 {
-		n.host.TTL = 15 * time.Second
-	}
+	n.subscriptions = h.Recorder.Series(telemetry.RelaySubscriptions)
 	n.peers = &connections{id: id, process: n.process, open: map[peer]*grpc.ClientConn{}}
 	if h.Listen == "" {
 		if h.Advertise != "" {
@@ -62,10 +61,15 @@ func start(h relays.Host) (*member, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &member{node: n, server: s, stop: cancel}
-	self := record{process: n.process, address: advertised, keyHash: id.keyHash, token: id.token}
+	self := record{process: n.process, address: advertised, keyHash: id.keyHash, token: id.tokens[0]}
 	if id.fileToken {
 		self.token = ""
 	}
+	h.Recorder.Observe(telemetry.RelaySubscribers, func(observe func(float64, ...attribute.KeyValue)) {
+		if s.relay.Load() != nil {
+			observe(float64(s.followers.Load()))
+		}
+	})
 	m.done.Go(func() { (&candidate{node: n, server: s, self: self}).run(ctx) })
 	return m, nil
 }

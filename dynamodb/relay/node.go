@@ -10,6 +10,7 @@ import (
 	"github.com/ashlar-dev/storage/dynamodb/internal/relays"
 	"github.com/ashlar-dev/storage/dynamodb/internal/streams"
 	"github.com/ashlar-dev/storage/internal/wire"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // node connects a handle to the relays of its store.
@@ -21,6 +22,8 @@ type node struct {
 	turn      atomic.Int64
 	kick      chan struct{}                 // makes the candidate look for relays
 	local     atomic.Pointer[streams.Relay] // while the handle reads the stream
+
+	subscriptions *telemetry.Series
 }
 
 // errNoPeer is returned while no relay is published.
@@ -41,17 +44,22 @@ func (n *node) Connect(ctx context.Context) (streams.Link, error) {
 	default:
 		return nil, err
 	}
-	client, err := n.peers.to(all[turn%len(all)].peer())
+	chosen := all[turn%len(all)]
+	client, err := n.peers.to(chosen.peer())
 	if err != nil {
 		return nil, err
 	}
-	life, cancel := context.WithCancel(context.Background())
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
 	call, err := client.Follow(life)
+	stop()
 	if err != nil {
 		cancel()
 		n.encourage(ctx)
 		return nil, errorOf(err)
 	}
+	n.subscriptions.Add(ctx, 1)
+	n.host.Recorder.Logger().Info("the watches receive changes from a relay", "address", chosen.address)
 	return &link{call, cancel}, nil
 }
 

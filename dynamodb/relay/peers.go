@@ -29,6 +29,9 @@ type peer struct{ process, address, keyHash, token string }
 
 func (r *record) peer() peer { return peer{r.process, r.address, r.keyHash, r.token} }
 
+// reconnect is the pause before a connection is made again. It also bounds the time of making one, which the other relay waits for.
+var reconnect = backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: probeTimeout}
+
 // dial returns a connection to a process.
 func (c *connections) dial(p peer) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+p.address,
@@ -36,7 +39,7 @@ func (c *connections) dial(p peer) (*grpc.ClientConn, error) {
 		grpc.WithPerRPCCredentials(bearer(c.id.tokenFor(p.token))),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pingTimeout}),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: probeTimeout}),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: probeTimeout}),
 	)
 }
 

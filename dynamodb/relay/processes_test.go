@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -67,8 +68,8 @@ func check(ctx context.Context, w storage.Watch, began func()) error {
 	return nil
 }
 
-// write writes a resource until stop is closed, with a pause after each write.
-func write(t *testing.T, b storage.Backend, name string, pause time.Duration, stop <-chan struct{}) {
+// write writes a resource until stop is closed, with a pause after each write, and counts the changes.
+func write(t *testing.T, b storage.Backend, changes *atomic.Int64, name string, pause time.Duration, stop <-chan struct{}) {
 	res := box(name, nil)
 	for n := 1; ; n++ {
 		res.Data.Value = strconv.AppendInt(nil, int64(n), 10)
@@ -83,6 +84,7 @@ func write(t *testing.T, b storage.Backend, name string, pause time.Duration, st
 			t.Errorf("write: %v", err)
 			return
 		}
+		changes.Add(1)
 		if ending {
 			return
 		}
@@ -91,6 +93,7 @@ func write(t *testing.T, b storage.Backend, name string, pause time.Duration, st
 				t.Errorf("delete: %v", err)
 				return
 			}
+			changes.Add(1)
 			res.Version = ""
 		}
 	}
@@ -98,7 +101,7 @@ func write(t *testing.T, b storage.Backend, name string, pause time.Duration, st
 
 // Handles in several processes watch a table through two relays, which are killed and frozen at random. Every handle receives every change
 // once and in order of each key, and the requests to the stream do not grow with the number of handles. The fake admits two processes
-// to a shard. ASHLAR_RELAY_FOR, ASHLAR_RELAY_PROCESSES and ASHLAR_RELAY_HANDLES make it longer.
+// to a shard. `make soak-relay` makes it longer.
 func TestProcessesWatchThroughFailingRelays(t *testing.T) {
 	t.Parallel()
 	processes, handles, lasts := setting("ASHLAR_RELAY_PROCESSES", 2), setting("ASHLAR_RELAY_HANDLES", 4), 5*time.Second
@@ -108,6 +111,7 @@ func TestProcessesWatchThroughFailingRelays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	pause := time.Duration(setting("ASHLAR_RELAY_PAUSE_MS", 50)) * time.Millisecond // of each of the writers
 	const shards, poll = 4, 50 * time.Millisecond
 	s := dynamofake.New(t)
 	s.SetShards(shards)
@@ -132,19 +136,21 @@ func TestProcessesWatchThroughFailingRelays(t *testing.T) {
 	for _, p := range watchers {
 		p.await(t, "began")
 	}
-	began, before := time.Now(), s.Calls("GetRecords")
+	began, before := time.Now(), streamRequests(s)
 	var writers sync.WaitGroup
+	var changes atomic.Int64
 	stop := make(chan struct{})
 	for i := range boxNames {
-		writers.Go(func() { write(t, writer, fmt.Sprint("box-", i), 20*time.Millisecond, stop) })
+		writers.Go(func() { write(t, writer, &changes, fmt.Sprint("box-", i), pause, stop) })
 	}
-	faults := 0
-	for ; time.Since(began) < lasts; faults++ {
+	kills, freezes := 0, 0
+	for time.Since(began) < lasts {
 		i := rand.N(len(candidates))
 		time.Sleep(rand.N(2 * time.Second))
 		if rand.N(2) == 0 {
 			candidates[i].kill()
 			startCandidate(i)
+			kills++
 			continue
 		}
 		p := candidates[i].command.Process
@@ -155,6 +161,7 @@ func TestProcessesWatchThroughFailingRelays(t *testing.T) {
 		if err := freeze.Wake(p); err != nil {
 			t.Fatal(err)
 		}
+		freezes++
 	}
 	close(stop)
 	writers.Wait()
@@ -162,11 +169,17 @@ func TestProcessesWatchThroughFailingRelays(t *testing.T) {
 		p.await(t, "complete")
 	}
 	// A relay reads each shard once in a poll. After a fault, its successor reads again what the subscribers lack.
-	calls, rounds := s.Calls("GetRecords")-before, int(time.Since(began)/poll)
-	if most := shards * (3*rounds + 200*(faults+1)); calls > most {
-		t.Errorf("%d requests for records in %d rounds with %d faults, expected at most %d", calls, rounds, faults, most)
+	requests, rounds := streamRequests(s)-before, int(time.Since(began)/poll)
+	if most := shards * (3*rounds + 200*(kills+freezes+1)); requests > most {
+		t.Errorf("%d requests to the stream in %d rounds with %d faults, expected at most %d", requests, rounds, kills+freezes, most)
 	}
-	t.Logf("%d handles, %d faults, %d requests for records in %d rounds of %d shards", processes*handles, faults, calls, rounds, shards)
+	t.Logf("%d handles in %d processes, %d relays killed and %d frozen, %d changes, %d requests to the stream in %d rounds of %d shards",
+		processes*handles, processes, kills, freezes, changes.Load(), requests, rounds, shards)
+}
+
+// streamRequests returns the number of requests to the stream.
+func streamRequests(s *dynamofake.Server) int {
+	return s.Calls("GetRecords") + s.Calls("GetShardIterator") + s.Calls("DescribeStream")
 }
 
 // relayParams make a process a candidate. The tests use loopback addresses, which must be advertised explicitly.

@@ -36,6 +36,7 @@ func TestParametersAreChecked(t *testing.T) {
 	for _, params := range []string{
 		"&relay-listen=127.0.0.1:0", "&relay-listen=:0", "&relay-listen=localhost:0", "&relay-advertise=10.0.0.1:1",
 		"&relay-listen=127.0.0.1:0&relay-advertise=10.0.0.1", "&relay-listen=127.0.0.1:0&relay-advertise=127.0.0.1:0&relay-cert=/nowhere",
+		"&relay-listen=127.0.0.1:0&relay-advertise=127.0.0.1:0&relay-cert=/nowhere&relay-key=/nowhere", "&relay-ttl=900ms",
 	} {
 		if _, err := openURL(t, s, params); !errors.Is(err, storage.ErrInvalid) {
 			t.Errorf("%s: got %v, expected %v", params, err, storage.ErrInvalid)
@@ -99,7 +100,8 @@ func TestUnreachableProcessIsNoRelay(t *testing.T) {
 	fixture.WatchChanges(t, late)
 }
 
-// A relay of the table before it got another stream, as by a restore, is not followed: its records are another history.
+// A relay of the table before it got another stream, as by a restore, is not followed: its records are another history. It then reads the new
+// stream.
 func TestRelayOfAnotherHistory(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -113,18 +115,21 @@ func TestRelayOfAnotherHistory(t *testing.T) {
 	fixture.WatchChanges(t, b)
 	s.Disable()
 	s.Enable()
-	later, err := openURL(t, s, "&outage=2s")
+	later, err := openURL(t, s, "&outage=1s")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := later.WatchList(t.Context(), boxType, tenancy, "")
-	if err == nil { // the relay has noticed the end of its stream, and reads the new one
+	fixture.Eventually(t, "a watch of the new stream", func() bool {
+		w, err := later.WatchList(t.Context(), boxType, tenancy, "")
+		if err != nil {
+			if !strings.Contains(err.Error(), "another stream") && !strings.Contains(err.Error(), "no process is") {
+				t.Fatalf("got %v, expected the relay's identity to be refused", err)
+			}
+			return false
+		}
 		w.Close()
-		return
-	}
-	if !strings.Contains(err.Error(), "another stream") && !strings.Contains(err.Error(), "no process is a relay") {
-		t.Errorf("got %v, expected the relay's identity to be refused", err)
-	}
+		return true
+	})
 }
 
 // A subscriber with another token than the relay's is refused.

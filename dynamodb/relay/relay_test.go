@@ -48,7 +48,8 @@ func open(t *testing.T, s *dynamofake.Server, candidate bool) *dynamodb.Backend 
 	return b
 }
 
-// Handles without a relay of their own receive each change once and in order, while the handles that are relays are closed.
+// Handles without a relay of their own receive each change once and in order, while the handles that are relays are closed and the shards of
+// the stream are split and replaced.
 func TestSubscribersSurviveTheLossOfRelays(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -85,12 +86,21 @@ func TestSubscribersSurviveTheLossOfRelays(t *testing.T) {
 			want[next.GetId().GetName()] = append(want[next.GetId().GetName()], next.GetVersion())
 		}
 		switch i {
+		case 8:
+			s.Split(true)
 		case 10:
 			_ = first.Close()
+		case 12:
+			s.Show()
+		case 18:
+			s.Roll()
 		case 20:
 			first = open(t, s, true)
+		case 29:
+			s.Split(false)
 		case 30:
 			_ = second.Close()
+			s.Roll()
 		}
 	}
 	for _, w := range watches {

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/dynamodb/internal/streams"
@@ -42,8 +43,13 @@ type server struct {
 // maxSubscribers is the maximum number of subscribers of a relay.
 const maxSubscribers = 1000
 
-// maxMessage bounds a message: a page of history, and a tree of thousands of shards.
-const maxMessage = 32 << 20
+const (
+	// maxMessage bounds a message of the server: a page of history, and a tree of thousands of shards. maxRequest bounds a message of a client: two
+	// positions of thousands of shards.
+	maxMessage, maxRequest = 32 << 20, 4 << 20
+	// maxHeaders bounds the headers of a call, and maxCalls the concurrent calls of a connection.
+	maxHeaders, maxCalls = 16 << 10, 64
+)
 
 // serve listens on an address.
 func serve(address, process string, id *identity, kick chan<- struct{}) (*server, error) {
@@ -54,22 +60,11 @@ func serve(address, process string, id *identity, kick chan<- struct{}) (*server
 	s := &server{id: id, process: process, kick: kick, address: listener.Addr(), probedCh: make(chan struct{})}
 	s.grpc = grpc.NewServer(
 		grpc.Creds(credentials.NewTLS(id.serverTLS())),
-		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
+		grpc.InTapHandle(s.authenticate),
+		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxSendMsgSize(maxMessage), grpc.MaxHeaderListSize(maxHeaders),
+		grpc.MaxConcurrentStreams(maxCalls), grpc.ConnectionTimeout(pingTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingAfter / 2, PermitWithoutStream: true}),
-		grpc.UnaryInterceptor(func(ctx context.Context, in any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-			if err := s.authenticate(ctx); err != nil {
-				return nil, err
-			}
-			out, err := handle(ctx, in)
-			return out, statusOf(err)
-		}),
-		grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
-			if err := s.authenticate(stream.Context()); err != nil {
-				return err
-			}
-			return statusOf(handle(srv, stream))
-		}),
 	)
 	wiregrpc.RegisterWatchesServer(s.grpc, s)
 	go func() { _ = s.grpc.Serve(listener) }()
@@ -79,12 +74,13 @@ func serve(address, process string, id *identity, kick chan<- struct{}) (*server
 // pingAfter is how long a connection is idle before a ping, pingTimeout how long the answer may take.
 const pingAfter, pingTimeout = 10 * time.Second, 5 * time.Second
 
-func (s *server) authenticate(ctx context.Context) error {
+// authenticate refuses calls without the token before their messages are read.
+func (s *server) authenticate(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	sent := metadata.ValueFromIncomingContext(ctx, "authorization")
 	if len(sent) != 1 || !s.id.accepts(sent[0]) {
-		return status.Error(codes.Unauthenticated, "the token is not the relay's")
+		return nil, status.Error(codes.Unauthenticated, "the token is not the relay's")
 	}
-	return nil
+	return ctx, nil
 }
 
 // bearer sends a token.
@@ -113,7 +109,7 @@ func (s *server) Follow(stream grpc.BidiStreamingServer[wire.FollowRequest, wire
 		return status.Errorf(codes.ResourceExhausted, "the relay has %d subscribers", maxSubscribers)
 	}
 	defer s.followers.Add(-1)
-	return relay.Follow(stream.Context(), first.GetOpen(), stream.Recv, stream.Send)
+	return statusOf(relay.Follow(stream.Context(), first.GetOpen(), stream.Recv, stream.Send))
 }
 
 var errNoRelay = status.Error(codes.Unavailable, "the process is no relay")
@@ -124,7 +120,8 @@ func (s *server) Page(ctx context.Context, in *wire.PageRequest) (*wire.PageResp
 	if relay == nil {
 		return nil, errNoRelay
 	}
-	return relay.Page(ctx, in)
+	out, err := relay.Page(ctx, in)
+	return out, statusOf(err)
 }
 
 // Probe implements wiregrpc.WatchesServer.

@@ -4,11 +4,11 @@ package relays
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/dynamodb/internal/streams"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // Options are dynamodb.RelayOptions.
@@ -23,7 +23,7 @@ type Options struct {
 type Host struct {
 	streams.Config
 	Options
-	Logger *slog.Logger
+	Recorder *telemetry.Recorder
 	// OpenDirectory opens the store in which relays publish their addresses. Watches of it are never opened.
 	OpenDirectory func(ctx context.Context) (storage.Backend, error)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/dynamodb/internal/request"
+	"github.com/ashlar-dev/storage/telemetry"
 )
 
 // Event is a change in the form of the feed.
@@ -40,7 +41,9 @@ type Config struct {
 	IdlePoll time.Duration // longest pause between two rounds
 
 	// StoreID and Silence are for relays and subscribers. Silence is how long a subscriber waits for a message before it tries another
-	// relay.
+	// relay. A relay sends five messages in that time.
 	StoreID driver.StoreID
 	Silence time.Duration
+
+	Lag *telemetry.Lag // may be nil
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/wire"
 )
@@ -39,7 +41,7 @@ func (r *Relay) Follow(ctx context.Context, open *wire.Open, recv func() (*wire.
 	if err != nil {
 		return err
 	}
-	f := &follower{Relay: r, send: send, proofs: make(chan *proof), aliveAt: time.NewTicker(aliveEvery)}
+	f := &follower{Relay: r, send: send, proofs: make(chan *proof), aliveAt: time.NewTicker(r.Silence / 5)}
 	defer f.aliveAt.Stop()
 	if err := f.join(ctx, from); err != nil {
 		return err
@@ -156,8 +158,21 @@ func (f *follower) catchUp(ctx context.Context, from *Position) error {
 	return nil
 }
 
+// maxRequests is the number of requests of a subscriber that are served at the same time. Its further requests wait in the connection.
+const maxRequests = 64
+
 // receive serves the requests of the subscriber.
 func (f *follower) receive(ctx context.Context, cancel context.CancelCauseFunc, recv func() (*wire.FollowRequest, error)) error {
+	var serving errgroup.Group
+	serving.SetLimit(maxRequests)
+	serve := func(request func() error) {
+		serving.Go(func() error {
+			if err := request(); err != nil {
+				cancel(err)
+			}
+			return nil
+		})
+	}
 	for {
 		in, err := recv()
 		if err != nil {
@@ -167,18 +182,13 @@ func (f *follower) receive(ctx context.Context, cancel context.CancelCauseFunc, 
 		case *wire.FollowRequest_Wake:
 			f.reader.wake()
 		case *wire.FollowRequest_Exact:
-			go func() {
-				if _, err := f.reader.exactPosition(ctx); err != nil {
-					cancel(err)
-				}
-			}()
+			serve(func() error {
+				_, err := f.reader.exactPosition(ctx)
+				return err
+			})
 		case *wire.FollowRequest_Prove:
 			number := f.reader.prover.requestProof()
-			go func() {
-				if err := f.prove(ctx, number, ask.Prove.GetSerial()); err != nil {
-					cancel(err)
-				}
-			}()
+			serve(func() error { return f.prove(ctx, number, ask.Prove.GetSerial()) })
 		}
 	}
 }
@@ -273,7 +283,7 @@ func (f *follower) sendBatch(b *wire.Batch) error {
 // subscribers try another one.
 func (f *follower) sendAlive() error {
 	good := f.reader.goodRound.Load()
-	if good == nil || time.Since(*good) > max(defaultSilence, 3*f.IdlePoll) {
+	if good == nil || time.Since(*good) > max(f.Silence, 3*f.IdlePoll) {
 		return nil
 	}
 	if err := f.send(&wire.FollowResponse{Answer: &wire.FollowResponse_Alive{Alive: &wire.Alive{}}}); err != nil {

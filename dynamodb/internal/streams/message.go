@@ -18,6 +18,18 @@ import (
 // protocol is the version of the messages between a relay and its subscribers.
 const protocol = 1
 
+// ErrIdentity reports a relay of another store, or of a table that was restored.
+var ErrIdentity = errors.New("the relay serves another store, or another stream of the table")
+
+// identity returns what a subscriber must know of the store to be served.
+func (c *Config) identity(stream string) *wire.Identity {
+	return &wire.Identity{StoreId: c.StoreID[:], History: stream, Protocol: protocol}
+}
+
+func sameIdentity(a, b *wire.Identity) bool {
+	return slices.Equal(a.GetStoreId(), b.GetStoreId()) && a.GetHistory() == b.GetHistory()
+}
+
 // encodeTree returns the parents of the known shards, and the number of changes that they include.
 func encodeTree(t *tree) ([]byte, uint64) {
 	parents, changes := t.parents()

@@ -139,6 +139,13 @@ func (p *Position) isAfter(from *Position) bool {
 	return p.proofNumber != from.proofNumber || p.asOf.After(from.asOf) || len(p.shards) != len(from.shards) || !p.within(from)
 }
 
+// afterEvent returns the position after an event, from the event's position.
+func (p *Position) afterEvent() *Position {
+	q := p.with(p.shard, p.seq)
+	q.shard, q.seq, q.count, q.creationTime = "", "", 0, time.Time{}
+	return q
+}
+
 // active returns the number of shards that are not at their end.
 func (p *Position) active() int {
 	n := 0

@@ -253,13 +253,15 @@ func (r *reader) turn(ctx context.Context, publish func([]*Event, *Position)) (f
 		r.lastGood, r.failures = time.Now(), 0
 		good := r.lastGood
 		r.goodRound.Store(&good)
-	case ctx.Err() != nil, errors.Is(err, storage.ErrCompacted), errors.Is(err, errStreamEnded):
+		r.Lag.Answered()
+	case ctx.Err() != nil, errors.Is(err, storage.ErrCompacted), errors.Is(err, ErrStreamEnded):
 		return false, false, err
 	case time.Since(r.lastGood) > r.Outage:
 		return false, false, fmt.Errorf("the stream was unreachable for %v: %w", r.Outage, err)
 	default:
 		full = false
 		r.failures++
+		r.Lag.Lost(r.lastGood)
 	}
 	return len(events) > 0, full, nil
 }
@@ -322,14 +324,14 @@ const (
 	listPause, maxListPause = 250 * time.Millisecond, 10 * time.Second
 )
 
-// errStreamEnded ends all watches.
-var errStreamEnded = errors.New("the stream was disabled: later writes are in no history")
+// ErrStreamEnded ends a run. All watches end with it.
+var ErrStreamEnded = errors.New("the stream was disabled: later writes are in no history")
 
 // follow lists the shards when it is due, and continues with the children of shards that are at their end.
 func (r *reader) follow(ctx context.Context) error {
 	pos := r.position()
 	if r.streamDisabled && pos.active() == 0 {
-		return errStreamEnded // disabling a stream closes its shards
+		return ErrStreamEnded // disabling a stream closes its shards
 	}
 	now := time.Now()
 	if now.Before(r.listAt) && !r.overdue() {

@@ -2,10 +2,7 @@ package streams
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -32,16 +29,6 @@ type Relay struct {
 
 // NewRelay returns a relay that does not read yet.
 func NewRelay(config Config) *Relay { return &Relay{Config: config, extend: make(chan struct{}, 1)} }
-
-// ErrIdentity reports a relay of another store, or of a table that was restored.
-var ErrIdentity = errors.New("the relay serves another store, or another stream of the table")
-
-const (
-	// aliveEvery is the interval of messages without content.
-	aliveEvery = time.Second
-	// defaultSilence is the default of Config.Silence.
-	defaultSilence = 5 * time.Second
-)
 
 // Run reads the stream until ctx ends. It calls ready when subscribers can be served.
 func (r *Relay) Run(ctx context.Context, ready func()) error {
@@ -100,15 +87,6 @@ func (r *Relay) awaitExactStart(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-}
-
-// identity returns what a subscriber must know of the store to be served.
-func (c *Config) identity(stream string) *wire.Identity {
-	return &wire.Identity{StoreId: c.StoreID[:], History: stream, Protocol: protocol}
-}
-
-func sameIdentity(a, b *wire.Identity) bool {
-	return slices.Equal(a.GetStoreId(), b.GetStoreId()) && a.GetHistory() == b.GetHistory()
 }
 
 // Identity returns the store that the relay serves.

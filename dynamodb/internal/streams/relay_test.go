@@ -1,9 +1,15 @@
 package streams
 
 import (
+	"context"
 	"errors"
+	"strconv"
 	"testing"
 	"time"
+
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/dynamodb/internal/request"
+	"github.com/ashlar-dev/storage/internal/wire"
 )
 
 func at(places ...shardPosition) *Position { return &Position{stream: "arn", shards: places} }
@@ -79,6 +85,107 @@ func TestRelayLogIsBounded(t *testing.T) {
 	}
 	if l.prepend(at(), l.start, []*Event{large}) {
 		t.Error("a full log was extended")
+	}
+}
+
+// Batches are divided at maxBatchBytes, each continues the position of the one before, and none is larger than its last event requires.
+func TestBatchesAreDivided(t *testing.T) {
+	t.Parallel()
+	const size = maxBatchBytes * 2 / 3
+	before := at(shardPosition{"a", "1"}, shardPosition{"b", "1"})
+	var events []*Event
+	for i, shard := range []string{"a", "a", "a", "b", "b"} {
+		seq := strconv.Itoa(i + 2)
+		events = append(events, &Event{At: &Position{stream: "arn", shards: before.shards, shard: shard, seq: seq}, Size: size, Damage: errTest})
+		before = before.with(shard, seq)
+	}
+	end := before.with("b", "9")
+	batches := newRelayBatches(at(shardPosition{"a", "1"}, shardPosition{"b", "1"}), events, end)
+	if len(batches) != 3 {
+		t.Fatalf("got %d batches, expected 3", len(batches))
+	}
+	last, sent := batches[0].base, 0
+	for _, b := range batches {
+		base, decoded, decodedEnd, err := decodeBatch(b.message)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if base.String() != last.String() || len(decoded) > 2 {
+			t.Errorf("a batch of %d events begins at %v, expected at most 2 events from %v", len(decoded), base, last)
+		}
+		for i, ev := range decoded {
+			if got, want := ev.At.afterEvent().String(), events[sent+i].At.afterEvent().String(); got != want {
+				t.Errorf("event %d ends at %s, expected %s", sent+i, got, want)
+			}
+		}
+		last, sent = decodedEnd, sent+len(decoded)
+	}
+	if sent != len(events) || last.String() != end.String() {
+		t.Errorf("%d events end at %v, expected %d and %v", sent, last, len(events), end)
+	}
+}
+
+// A subscriber that does not receive delays no other one. It ends when the log has passed it.
+func TestSlowSubscriber(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r := NewRelay(Config{Clock: request.NewClock(), StoreID: driver.StoreID{1}, Silence: time.Minute})
+	r.reader = newReader(&r.Config)
+	r.reader.stream = "arn"
+	r.log.reset(at(shardPosition{"a", "1"}))
+	follow := func(send func(*wire.FollowResponse) error) <-chan error {
+		ended := make(chan error, 1)
+		go func() {
+			ended <- r.Follow(ctx, &wire.Open{Identity: r.Identity()}, func() (*wire.FollowRequest, error) { <-ctx.Done(); return nil, ctx.Err() }, send)
+		}()
+		return ended
+	}
+	welcomed, stalled, resume := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	slow := follow(func(out *wire.FollowResponse) error {
+		if out.GetWelcome() != nil {
+			close(welcomed)
+			return nil
+		}
+		close(stalled)
+		<-resume
+		return nil
+	})
+	<-welcomed
+	received := make(chan *wire.FollowResponse)
+	fast := follow(func(out *wire.FollowResponse) error {
+		select {
+		case received <- out:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	if (<-received).GetWelcome() == nil {
+		t.Fatal("the first message is no welcome")
+	}
+	const batches = 6
+	for i := range batches {
+		seq := strconv.Itoa(i + 2)
+		large := &Event{At: &Position{stream: "arn", shard: "a", seq: seq}, Size: maxLogBytes / 2, Damage: errTest}
+		r.publish([]*Event{large}, at(shardPosition{"a", seq}))
+		if i == 0 {
+			<-stalled
+		}
+		if (<-received).GetBatch() == nil {
+			t.Fatalf("message %d is no batch", i)
+		}
+	}
+	if _, bytes := weight(r.log.batches); bytes > maxLogBytes {
+		t.Errorf("the log has %d bytes", bytes)
+	}
+	close(resume)
+	if err := <-slow; !errors.Is(err, errBehind) {
+		t.Errorf("the slow subscriber ended with %v, expected %v", err, errBehind)
+	}
+	cancel()
+	if err := <-fast; !errors.Is(err, context.Canceled) {
+		t.Errorf("the fast subscriber ended with %v", err)
 	}
 }
 

@@ -28,15 +28,35 @@ type relayBatch struct {
 // maxLogEvents and maxLogBytes bound the log. A batch without events counts as one event.
 const maxLogEvents, maxLogBytes = 100_000, 64 << 20
 
-func newRelayBatch(base *Position, events []*Event, end *Position) *relayBatch {
-	b := &relayBatch{base: base, end: end, events: events, message: encodeBatch(base, events, end)}
-	for _, ev := range events {
-		b.bytes += ev.Size
+// maxBatchBytes is the size at which a batch ends. A message must be smaller than the limit of the connection, which a round of hundreds of
+// shards and the records before a relay's start can exceed.
+const maxBatchBytes = 1 << 20
+
+// newRelayBatches returns the batches of events.
+func newRelayBatches(base *Position, events []*Event, end *Position) (batches []*relayBatch) {
+	b, first := &relayBatch{base: base}, 0
+	for i, ev := range events {
+		if b.bytes += ev.Size; b.bytes >= maxBatchBytes && i < len(events)-1 {
+			b.events, b.end = events[first:i+1], ev.At.afterEvent()
+			batches = append(batches, b)
+			b, first = &relayBatch{base: b.end}, i+1
+		}
 	}
-	return b
+	b.events, b.end = events[first:], end
+	batches = append(batches, b)
+	for _, b := range batches {
+		b.message = encodeBatch(b.base, b.events, b.end)
+	}
+	return batches
 }
 
-func (b *relayBatch) weight() (events, bytes int) { return max(len(b.events), 1), b.bytes }
+// weight returns what batches count in the log.
+func weight(batches []*relayBatch) (events, bytes int) {
+	for _, b := range batches {
+		events, bytes = events+max(len(b.events), 1), bytes+b.bytes
+	}
+	return events, bytes
+}
 
 // reset empties the log. The caller holds mu.
 func (l *relayLog) reset(start *Position) {
@@ -63,33 +83,33 @@ func (l *relayLog) end() *Position {
 	return l.start
 }
 
-// append adds a batch. The caller holds mu.
+// append adds events. The caller holds mu.
 func (l *relayLog) append(events []*Event, end *Position) {
-	b := newRelayBatch(l.end(), events, end)
-	l.batches = append(l.batches, b)
-	n, bytes := b.weight()
-	l.events, l.bytes = l.events+n, l.bytes+bytes
+	added := newRelayBatches(l.end(), events, end)
+	n, bytes := weight(added)
+	l.batches, l.events, l.bytes = append(l.batches, added...), l.events+n, l.bytes+bytes
 	for len(l.batches) > 1 && (l.events > maxLogEvents || l.bytes > maxLogBytes) {
 		dropped := l.batches[0]
-		n, bytes := dropped.weight()
+		n, bytes := weight(l.batches[:1])
 		l.events, l.bytes = l.events-n, l.bytes-bytes
+		l.batches[0] = nil // the array is kept
 		l.start, l.first, l.batches = dropped.end, l.first+1, l.batches[1:]
 	}
 	l.notify()
 }
 
-// prepend adds a batch before the first one, if the log still begins at its end and the batch fits. The caller holds mu.
+// prepend adds events before the first batch, if the log still begins at their end and they fit. The caller holds mu.
 func (l *relayLog) prepend(from, start *Position, events []*Event) bool {
 	if l.start != start {
 		return false
 	}
-	b := newRelayBatch(from, events, start)
-	n, bytes := b.weight()
+	added := newRelayBatches(from, events, start)
+	n, bytes := weight(added)
 	if l.events+n > maxLogEvents || l.bytes+bytes > maxLogBytes {
 		return false
 	}
-	l.batches = append([]*relayBatch{b}, l.batches...)
-	l.start, l.first, l.events, l.bytes = from, l.first-1, l.events+n, l.bytes+bytes
+	l.batches = append(added, l.batches...)
+	l.start, l.first, l.events, l.bytes = from, l.first-len(added), l.events+n, l.bytes+bytes
 	return true
 }
 

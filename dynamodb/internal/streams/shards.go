@@ -187,6 +187,11 @@ func historyLost(err error) error {
 	return request.Plain(err)
 }
 
+// errOtherStream returns the error of a position in an earlier stream of the table.
+func errOtherStream() error {
+	return fmt.Errorf("%w: the table has a different stream now (it was disabled and enabled, or the table was restored)", storage.ErrCompacted)
+}
+
 func creationTime(r *types.Record) time.Time {
 	if r.Dynamodb == nil {
 		return time.Time{}

@@ -32,6 +32,7 @@ func NewSource(config Config) *Source { return &Source{Config: config} }
 // Run implements driver.Source.
 func (s *Source) Run(ctx context.Context, ready func(*Position), publish func([]*Event, *Position)) error {
 	r := newReader(&s.Config)
+	defer s.Lag.Reset()
 	if err := r.open(ctx); err != nil {
 		return fmt.Errorf("open the stream of table %s: %w", s.Name, err)
 	}
@@ -72,7 +73,7 @@ func (s *Source) page(ctx context.Context, from *Position, f *driver.Filter, lim
 	case r == nil:
 		return nil, nil, false, errors.New("the stream has no reader")
 	case from.stream != r.stream:
-		return nil, nil, false, fmt.Errorf("%w: the table has a different stream now (it was disabled and enabled, or the table was restored)", storage.ErrCompacted)
+		return nil, nil, false, errOtherStream()
 	}
 	target, err := r.exactPosition(ctx)
 	if err == nil && s.Clock.Now().Sub(from.asOf) > shardMemory {

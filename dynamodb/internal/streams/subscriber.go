@@ -15,21 +15,6 @@ import (
 	"github.com/ashlar-dev/storage/internal/wire"
 )
 
-// Relays connects to the relays of a store.
-type Relays interface {
-	// Connect begins a call of Follow at a relay, if possible another one than before.
-	Connect(ctx context.Context) (Link, error)
-	// Page calls Page at a relay.
-	Page(ctx context.Context, in *wire.PageRequest) (*wire.PageResponse, error)
-}
-
-// Link is a call of Follow. Send, Recv and Close may be called concurrently. Close ends both.
-type Link interface {
-	Send(in *wire.FollowRequest) error
-	Recv() (*wire.FollowResponse, error)
-	Close()
-}
-
 // Subscriber is a Stream that a relay reads. It never reads records itself, because DynamoDB allows two readers of a shard.
 //
 // Its position is the position of a reader: every record after it is published. It therefore owns the position, and takes it from relay
@@ -41,40 +26,24 @@ type Subscriber struct {
 	relays Relays
 	listed *Source // for positions while nothing is read
 
-	mu  sync.Mutex
-	run *subscription // the current one, or the last one; nil before the first
+	mu      sync.Mutex
+	run     *subscription // the current one, or the last one; nil before the first
+	wokenAt time.Time
+	later   *time.Timer // requests a proof that frees baselines; nil: none is due
 }
 
 var _ Stream = (*Subscriber)(nil)
 
 // NewSubscriber returns a subscriber without a subscription.
 func NewSubscriber(config Config, relays Relays) *Subscriber {
-	if config.Silence == 0 {
-		config.Silence = defaultSilence
-	}
 	return &Subscriber{Config: config, relays: relays, listed: NewSource(config)}
-}
-
-// subscription is a run of a Subscriber.
-type subscription struct {
-	*Subscriber
-	tree  *tree
-	endCh chan struct{} // closed when the run has ended
-
-	mu      sync.Mutex
-	pos     *Position
-	link    Link // nil while there is no connection
-	serial  uint64
-	proofs  map[uint64]chan bool // requested proofs
-	moved   chan struct{}        // closed when pos changes
-	wokenAt time.Time
-	later   *time.Timer // requests a proof that frees baselines
 }
 
 // Run implements driver.Source.
 func (s *Subscriber) Run(ctx context.Context, ready func(*Position), publish func([]*Event, *Position)) error {
-	r := &subscription{Subscriber: s, tree: newTree(), endCh: make(chan struct{}), proofs: map[uint64]chan bool{}, moved: make(chan struct{})}
-	defer r.end()
+	r := newSubscription(&s.Config, s.relays)
+	defer close(r.endCh)
+	defer s.Lag.Reset()
 	good := time.Now()
 	for failures := 0; ; failures++ {
 		err := r.follow(ctx, func(at *Position) {
@@ -83,7 +52,11 @@ func (s *Subscriber) Run(ctx context.Context, ready func(*Position), publish fun
 			s.mu.Unlock()
 			s.known.Store(r.tree)
 			ready(at)
-		}, publish, func() { good, failures = time.Now(), 0 })
+		}, publish, func() {
+			good, failures = time.Now(), 0
+			s.Lag.Answered()
+		})
+		s.Lag.Lost(good)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -97,235 +70,21 @@ func (s *Subscriber) Run(ctx context.Context, ready func(*Position), publish fun
 	}
 }
 
-func (r *subscription) end() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.later != nil {
-		r.later.Stop()
-	}
-	close(r.endCh)
-}
-
 func (s *Subscriber) subscription() *subscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.run
 }
 
-// follow receives from one relay until it fails. It calls alive after each message.
-func (r *subscription) follow(ctx context.Context, ready func(*Position), publish func([]*Event, *Position), alive func()) error {
-	history, err := callWithTimeout(ctx, r.Timeout, r.Table.Stream)
-	if err != nil {
-		return historyLost(err)
-	}
-	open := &wire.Open{Identity: r.identity(history)}
-	at := r.position()
-	if at != nil {
-		if at.stream != history {
-			return fmt.Errorf("%w: the table has a different stream now (it was disabled and enabled, or the table was restored)", storage.ErrCompacted)
-		}
-		open.Position = at.Encode()
-	}
-	link, err := r.relays.Connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer link.Close()
-	stop := context.AfterFunc(ctx, link.Close)
-	defer stop()
-	silence := time.AfterFunc(r.Silence, link.Close)
-	defer silence.Stop()
-	if err := link.Send(&wire.FollowRequest{Ask: &wire.FollowRequest_Open{Open: open}}); err != nil {
-		return err
-	}
-	defer r.disconnect()
-	for welcome := false; ; {
-		in, err := link.Recv()
-		if err != nil {
-			return err
-		}
-		silence.Reset(r.Silence)
-		switch answer := in.GetAnswer().(type) {
-		case *wire.FollowResponse_Welcome:
-			if !sameIdentity(answer.Welcome.GetIdentity(), open.GetIdentity()) {
-				return ErrIdentity
-			}
-			if err := r.begin(answer.Welcome, at == nil, ready); err != nil {
-				return err
-			}
-			welcome = true
-			if err := r.connect(link); err != nil {
-				return err
-			}
-		case *wire.FollowResponse_Batch:
-			if !welcome {
-				return errors.New("the relay sent changes before its welcome")
-			}
-			if err := r.receive(answer.Batch, publish); err != nil {
-				return err
-			}
-		case *wire.FollowResponse_Proven:
-			r.complete(answer.Proven)
-		}
-		if welcome {
-			alive()
-		}
-	}
-}
-
-// begin applies the relay's welcome.
-func (r *subscription) begin(in *wire.Welcome, first bool, ready func(*Position)) error {
-	if err := r.learn(in.GetTree()); err != nil {
-		return err
-	}
-	if !first {
-		return nil
-	}
-	at, err := DecodePosition(in.GetPosition())
-	if err != nil {
-		return fmt.Errorf("decode the position of a relay: %w", err)
-	}
-	if at.stream != in.GetIdentity().GetHistory() {
-		return ErrIdentity
-	}
-	r.setPosition(at)
-	ready(at)
-	return nil
-}
-
-// learn adds to the tree.
-func (r *subscription) learn(tree []byte) error {
-	if len(tree) == 0 {
-		return nil
-	}
-	parents, err := decodeTree(tree)
-	if err != nil {
-		return fmt.Errorf("decode the shards of a relay: %w", err)
-	}
-	keep := r.position()
-	if keep == nil {
-		keep = &Position{}
-	}
-	r.tree.update(parents, keep)
-	return nil
-}
-
-// receive publishes a batch. Watches skip the events that they have had from another relay.
-func (r *subscription) receive(in *wire.Batch, publish func([]*Event, *Position)) error {
-	if err := r.learn(in.GetTree()); err != nil {
-		return err
-	}
-	base, events, end, err := decodeBatch(in)
-	if err != nil {
-		return err
-	}
-	at := r.position()
-	if base.stream != at.stream || end.stream != at.stream {
-		return ErrIdentity
-	}
-	end = r.tree.merge(at, end).orBeginnings(end)
-	r.setPosition(end)
-	publish(events, end)
-	return nil
-}
-
-// position returns the subscriber's position, nil before the first welcome.
-func (r *subscription) position() *Position {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.pos
-}
-
-func (r *subscription) setPosition(p *Position) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.pos = p
-	close(r.moved)
-	r.moved = make(chan struct{})
-}
-
-// connect makes a link the current one, and repeats the requests that are not answered.
-func (r *subscription) connect(link Link) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.link = link
-	for serial := range r.proofs {
-		if err := link.Send(proveRequest(serial)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (r *subscription) disconnect() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.link = nil
-}
-
-// ask sends a request if there is a connection. A failed one is detected by the receiver.
-func (r *subscription) ask(in *wire.FollowRequest) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.link != nil {
-		_ = r.link.Send(in)
-	}
-}
-
-func proveRequest(serial uint64) *wire.FollowRequest {
-	return &wire.FollowRequest{Ask: &wire.FollowRequest_Prove{Prove: &wire.Prove{Serial: serial}}}
-}
-
-// complete answers a requested proof.
-func (r *subscription) complete(p *wire.Proven) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if c, ok := r.proofs[p.GetSerial()]; ok {
-		c <- p.GetComplete()
-		delete(r.proofs, p.GetSerial())
-	}
-}
-
-// prove requests a proof that begins after the call, from this relay or another one, and waits for it until a time. The relay has sent
-// before its response what the proof is about.
-func (r *subscription) prove(ctx context.Context, until <-chan time.Time) (proven bool, err error) {
-	c := make(chan bool, 1)
-	r.mu.Lock()
-	r.serial++
-	serial := r.serial
-	r.proofs[serial] = c
-	r.mu.Unlock()
-	defer func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.proofs, serial)
-	}()
-	r.ask(proveRequest(serial))
-	select {
-	case proven := <-c:
-		return proven, nil
-	case <-until:
-		return false, nil
-	case <-r.endCh:
-		return false, driver.ErrRunEnded
-	case <-ctx.Done():
-		return false, request.Inconsistent(ctx, errors.New("no relay proved its progress before the deadline"))
-	}
-}
-
 // Wake implements Stream.
 func (s *Subscriber) Wake() {
-	r := s.subscription()
-	if r == nil {
-		return
-	}
-	r.mu.Lock()
-	soon := time.Since(r.wokenAt) < s.Poll
+	s.mu.Lock()
+	r, soon := s.run, time.Since(s.wokenAt) < s.Poll
 	if !soon {
-		r.wokenAt = time.Now()
+		s.wokenAt = time.Now()
 	}
-	r.mu.Unlock()
-	if !soon {
+	s.mu.Unlock()
+	if r != nil && !soon {
 		r.ask(&wire.FollowRequest{Ask: &wire.FollowRequest_Wake{Wake: &wire.Wake{}}})
 	}
 }
@@ -353,20 +112,23 @@ func (s *Subscriber) AwaitEnd(ctx context.Context) (proven bool, err error) {
 // Join implements Stream. The numbers of proofs of different relays are not comparable, so only the time of a proof frees the baseline.
 func (s *Subscriber) Join(at *Position, b *Baseline) *Position {
 	b.until, b.scanEnded = math.MaxUint64, s.Clock.Now()
-	r := s.subscription()
-	r.mu.Lock()
-	if r.later == nil {
-		r.later = time.AfterFunc(time.Minute+10*time.Second, func() {
-			r.mu.Lock()
-			r.later = nil
-			r.mu.Unlock()
-			r.ask(proveRequest(0))
-		})
+	s.mu.Lock()
+	if s.later == nil {
+		s.later = time.AfterFunc(time.Minute+10*time.Second, s.proveLater)
 	}
-	r.mu.Unlock()
+	s.mu.Unlock()
 	joined := *at
 	joined.baseline = b
 	return &joined
+}
+
+// proveLater requests a proof without waiting for it.
+func (s *Subscriber) proveLater() {
+	s.mu.Lock()
+	s.later = nil
+	r := s.run
+	s.mu.Unlock()
+	r.ask(proveRequest(0))
 }
 
 // Before implements Stream.
@@ -379,31 +141,6 @@ func (s *Subscriber) Before(ctx context.Context) (*Position, error) {
 		}
 	}
 	return s.listed.Before(ctx)
-}
-
-// exactPosition returns a position at which history can end, as reader.exactPosition does. The subscriber's own position is used: what
-// follows it, and nothing else, will be published.
-func (r *subscription) exactPosition(ctx context.Context) (*Position, error) {
-	for asked := false; ; asked = true {
-		r.mu.Lock()
-		at, moved := r.pos, r.moved
-		r.mu.Unlock()
-		if at.isExact() {
-			return at, nil
-		}
-		if !asked {
-			r.ask(&wire.FollowRequest{Ask: &wire.FollowRequest_Exact{Exact: &wire.Exact{}}})
-		}
-		select {
-		case <-moved:
-		case <-time.After(time.Second): // the relay may have failed
-			asked = false
-		case <-r.endCh:
-			return nil, driver.ErrRunEnded
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
 }
 
 // History implements driver.Source.
@@ -424,7 +161,7 @@ func (s *Subscriber) page(ctx context.Context, from *Position, f *driver.Filter,
 		return nil, nil, false, err
 	}
 	if from.stream != target.stream {
-		return nil, nil, false, fmt.Errorf("%w: the table has a different stream now (it was disabled and enabled, or the table was restored)", storage.ErrCompacted)
+		return nil, nil, false, errOtherStream()
 	}
 	out, err := s.relays.Page(ctx, &wire.PageRequest{
 		Identity: s.identity(from.stream), From: from.Encode(), Target: target.Encode(), Filter: filterParts(f), Limit: uint32(limit),

@@ -164,6 +164,13 @@ func (s *Server) SetReaders(n int) {
 	s.stream.limit = n
 }
 
+// SetRefused makes GetRecords refuse these clients, as if others read the shards.
+func (s *Server) SetRefused(clients ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stream.refused = clients
+}
+
 // Shards returns the number of shards that the stream has had.
 func (s *Server) Shards() int {
 	s.mu.Lock()

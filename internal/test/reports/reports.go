@@ -107,12 +107,12 @@ func (r *Reports) Total(t testing.TB, m *telemetry.Metric, attributes ...string)
 }
 
 // Missing returns the gauges, batch sizes and calls that docs/metrics.md promises for a store, and that it does not report. A store
-// without stalls reports none.
+// without stalls reports none, and neither does a handle that is no relay.
 func (r *Reports) Missing(t testing.TB, store string) (names []string) {
 	t.Helper()
 	for _, m := range telemetry.Metrics() {
 		expected := m == telemetry.OperationDuration || m == telemetry.BatchSize || m == telemetry.Capacity ||
-			(m.Kind == telemetry.Gauge || m.Kind == telemetry.UpDownCounter) && m != telemetry.FeedBlocked
+			(m.Kind == telemetry.Gauge || m.Kind == telemetry.UpDownCounter) && m != telemetry.FeedBlocked && m != telemetry.RelaySubscribers
 		switch got := len(r.Values(t, m)) > 0; {
 		case slices.Contains(m.Stores, store) && expected && !got:
 			names = append(names, m.Name)

@@ -1,3 +1,5 @@
+//go:build soak
+
 package relay_test
 
 import (

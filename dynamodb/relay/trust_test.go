@@ -1,0 +1,297 @@
+package relay_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/dynamodb"
+	"github.com/ashlar-dev/storage/internal/test/dynamofake"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
+	"github.com/ashlar-dev/storage/internal/wire"
+	"github.com/ashlar-dev/storage/internal/wire/wiregrpc"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// openDirectory opens the store in which relays publish their addresses.
+func openDirectory(t *testing.T, s *dynamofake.Server) *dynamodb.Backend {
+	t.Helper()
+	db, streams := s.Clients(t)
+	b, err := dynamodb.New(t.Context(), db, streams, &dynamodb.Options{Table: dynamofake.Table, Prefix: "test\x01relays", Buckets: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+// publishedRelays waits until a number of relays have published their addresses.
+func publishedRelays(t *testing.T, directory *dynamodb.Backend, n int) (relays []*resourcepb.Resource) {
+	t.Helper()
+	fixture.Eventually(t, "published relays", func() bool {
+		var err error
+		relays, err = directory.List(t.Context(), storage.StrongConsistency, storage.UnversionedType{Group: "relay", Kind: "Relay"}, &resourcepb.Tenancy{}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(relays) == n
+	})
+	return relays
+}
+
+// fields returns the content of a published record.
+func fields(t *testing.T, res *resourcepb.Resource) map[string]string {
+	t.Helper()
+	content, texts := &structpb.Struct{}, map[string]string{}
+	if err := res.GetData().UnmarshalTo(content); err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range content.GetFields() {
+		texts[name] = value.GetStringValue()
+	}
+	return texts
+}
+
+// publish writes a record of a relay.
+func publish(t *testing.T, directory *dynamodb.Backend, res *resourcepb.Resource, texts map[string]string) *resourcepb.Resource {
+	t.Helper()
+	content := &structpb.Struct{Fields: map[string]*structpb.Value{}}
+	for name, text := range texts {
+		content.Fields[name] = structpb.NewStringValue(text)
+	}
+	var err error
+	if res.Data, err = anypb.New(content); err != nil {
+		t.Fatal(err)
+	}
+	return fixture.Write(t, directory, res)
+}
+
+// A process that listens at the address of a relay, but does not have its key, is no relay.
+func TestKeyOfAnotherProcess(t *testing.T) {
+	t.Parallel()
+	s := dynamofake.New(t)
+	open(t, s, true)
+	fixture.WatchChanges(t, open(t, s, false))
+	directory := openDirectory(t, s)
+	res := publishedRelays(t, directory, 1)[0]
+	texts := fields(t, res)
+	texts["key"] = strings.Repeat("0", len(texts["key"]))
+	publish(t, directory, res, texts)
+	later, err := openURL(t, s, "&outage=1s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := later.WatchList(t.Context(), boxType, tenancy, ""); err == nil || !strings.Contains(err.Error(), "key is not the one that it published") {
+		t.Errorf("got %v, expected the key to be refused", err)
+	}
+}
+
+// certificate writes a certificate of 127.0.0.1 that has signed itself, and returns its hash.
+func certificate(t *testing.T) (certFile, keyFile, keyHash string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, sum := t.TempDir(), sha256.Sum256(public)
+	save := func(name, kind string, b []byte) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	return save("cert.pem", "CERTIFICATE", der), save("key.pem", "PRIVATE KEY", private), hex.EncodeToString(sum[:])
+}
+
+// With relay-ca, the certificate of a relay must lead to the authority; the key in the table does not count.
+func TestCertificatesOfAnAuthority(t *testing.T) {
+	t.Parallel()
+	s := dynamofake.New(t)
+	cert, key, _ := certificate(t)
+	other, _, _ := certificate(t)
+	escaped := url.QueryEscape(cert)
+	if _, err := openURL(t, s, relayParams+"&relay-cert="+escaped+"&relay-key="+url.QueryEscape(key)+"&relay-ca="+escaped); err != nil {
+		t.Fatal(err)
+	}
+	b, err := openURL(t, s, "&relay-ca="+escaped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fixture.WatchChanges(t, b)
+	stranger, err := openURL(t, s, "&outage=1s&relay-ca="+url.QueryEscape(other))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stranger.WatchList(t.Context(), boxType, tenancy, ""); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("got %v, expected an unknown authority", err)
+	}
+}
+
+// impostor answers subscribers with the messages of a test, although it reads no stream.
+type impostor struct {
+	wiregrpc.UnimplementedWatchesServer
+	messages  func(*wire.Open) []*wire.FollowResponse
+	opened    chan *wire.Open
+	directory *dynamodb.Backend
+	record    *resourcepb.Resource // in the directory
+}
+
+func (i *impostor) Follow(call grpc.BidiStreamingServer[wire.FollowRequest, wire.FollowResponse]) error {
+	in, err := call.Recv()
+	if err != nil {
+		return err
+	}
+	select {
+	case i.opened <- in.GetOpen():
+	default:
+	}
+	for _, out := range i.messages(in.GetOpen()) {
+		if err := call.Send(out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newImpostor publishes an impostor as a relay of the store.
+func newImpostor(t *testing.T, s *dynamofake.Server, messages func(*wire.Open) []*wire.FollowResponse) *impostor {
+	t.Helper()
+	cert, key, keyHash := certificate(t)
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := &impostor{messages: messages, opened: make(chan *wire.Open, 1)}
+	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13})))
+	wiregrpc.RegisterWatchesServer(server, i)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	i.directory = openDirectory(t, s)
+	i.record = publish(t, i.directory, &resourcepb.Resource{Id: &resourcepb.ID{
+		Uid: "impostor", Name: "1", Tenancy: &resourcepb.Tenancy{}, Type: &resourcepb.Type{Group: "relay", GroupVersion: "v1", Kind: "Relay"},
+	}}, map[string]string{"process": "impostor", "address": listener.Addr().String(), "key": keyHash})
+	return i
+}
+
+// A subscriber refuses messages about another stream, and messages that it cannot decode. Its watches end after the outage.
+func TestMessagesOfAnImpostor(t *testing.T) {
+	t.Parallel()
+	welcome := func(in *wire.Open) *wire.FollowResponse {
+		position := append([]byte{byte(len(in.GetIdentity().GetHistory()))}, in.GetIdentity().GetHistory()...)
+		return &wire.FollowResponse{Answer: &wire.FollowResponse_Welcome{Welcome: &wire.Welcome{Identity: in.GetIdentity(), Position: append(position, 0)}}}
+	}
+	batch := func(b *wire.Batch) *wire.FollowResponse {
+		return &wire.FollowResponse{Answer: &wire.FollowResponse_Batch{Batch: b}}
+	}
+	elsewhere := []byte{1, 'x', 0} // a position in another stream
+	for _, c := range []struct {
+		name, want string
+		messages   func(*wire.Open) []*wire.FollowResponse
+	}{
+		{"another stream", "another stream", func(in *wire.Open) []*wire.FollowResponse {
+			out := welcome(in)
+			out.GetWelcome().Identity = &wire.Identity{StoreId: in.GetIdentity().GetStoreId(), History: "x"}
+			return []*wire.FollowResponse{out}
+		}},
+		{"another store", "another store", func(in *wire.Open) []*wire.FollowResponse {
+			out := welcome(in)
+			out.GetWelcome().Identity = &wire.Identity{StoreId: []byte("x"), History: in.GetIdentity().GetHistory()}
+			return []*wire.FollowResponse{out}
+		}},
+		{"position in another stream", "another stream", func(in *wire.Open) []*wire.FollowResponse {
+			out := welcome(in)
+			out.GetWelcome().Position = elsewhere
+			return []*wire.FollowResponse{out}
+		}},
+		{"damaged position", "decode the position", func(in *wire.Open) []*wire.FollowResponse {
+			out := welcome(in)
+			out.GetWelcome().Position = []byte{200}
+			return []*wire.FollowResponse{out}
+		}},
+		{"damaged tree", "decode the shards", func(in *wire.Open) []*wire.FollowResponse {
+			out := welcome(in)
+			out.GetWelcome().Tree = []byte{200}
+			return []*wire.FollowResponse{out}
+		}},
+		{"batch before the welcome", "before its welcome", func(*wire.Open) []*wire.FollowResponse {
+			return []*wire.FollowResponse{batch(&wire.Batch{Base: elsewhere, End: elsewhere})}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := dynamofake.New(t)
+			b, err := openURL(t, s, "&outage=1s")
+			if err != nil {
+				t.Fatal(err)
+			}
+			newImpostor(t, s, c.messages)
+			if _, err := b.WatchList(t.Context(), boxType, tenancy, ""); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, expected %q", err, c.want)
+			}
+		})
+	}
+	for name, b := range map[string]*wire.Batch{
+		"batch of another stream": {Base: elsewhere, End: elsewhere}, "damaged batch": {Base: []byte{200}},
+		"event without a key": {Base: elsewhere, End: elsewhere, Events: []*wire.Event{{}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := dynamofake.New(t)
+			subscriber, err := openURL(t, s, "&outage=1s")
+			if err != nil {
+				t.Fatal(err)
+			}
+			newImpostor(t, s, func(in *wire.Open) []*wire.FollowResponse { return []*wire.FollowResponse{welcome(in), batch(b)} })
+			w, err := subscriber.WatchList(t.Context(), boxType, tenancy, "")
+			if err == nil { // the welcome was accepted
+				defer w.Close()
+			}
+			for err == nil {
+				_, err = w.Next(fixture.Context(t))
+			}
+			if !strings.Contains(err.Error(), "no relay") {
+				t.Errorf("got %v, expected the end of the watch", err)
+			}
+		})
+	}
+}
