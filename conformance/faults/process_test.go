@@ -132,6 +132,17 @@ func TestBookmarkDuringRedial(t *testing.T) {
 	}
 }
 
+// A program of an older version does not number the requests that a bookmark answers.
+func TestBookmarkWithoutNumber(t *testing.T) {
+	t.Parallel()
+	w := &processWatch{requests: 2, earlierRequests: 1, bookmarkOutstanding: true}
+	mark := &resourcepb.WatchEvent_Bookmark{}
+	w.addBookmark(mark)
+	if mark.Request != 2 || w.bookmarkOutstanding {
+		t.Errorf("the bookmark answers request %d, and another one is outstanding: %t", mark.Request, w.bookmarkOutstanding)
+	}
+}
+
 // Errors keep their sentinels and operations their index on the way from a process.
 func TestProcessErrors(t *testing.T) {
 	t.Parallel()

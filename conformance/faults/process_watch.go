@@ -162,11 +162,19 @@ func (w *processWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error)
 		ev := unmarshal[resourcepb.WatchEvent](r.Messages[0])
 		w.snapshotDone = w.snapshotDone || ev.GetEndOfSnapshot() != nil
 		if mark := ev.GetBookmark(); mark != nil {
-			mark.Request = min(mark.Request+w.earlierRequests, w.requests)
-			w.bookmarkOutstanding = w.bookmarkOutstanding && mark.Request < w.requests
+			w.addBookmark(mark)
 		}
 		return ev, nil
 	}
+}
+
+// addBookmark numbers the request that a bookmark of the current process answers.
+func (w *processWatch) addBookmark(mark *resourcepb.WatchEvent_Bookmark) {
+	if mark.Request == 0 { // a program of an older version, which does not number them
+		mark.Request = w.requests
+	}
+	mark.Request = min(mark.Request+w.earlierRequests, w.requests)
+	w.bookmarkOutstanding = w.bookmarkOutstanding && mark.Request < w.requests
 }
 
 // awaitRedial waits until the watch is open in the next process.
