@@ -24,6 +24,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -73,10 +74,13 @@ func run(pkg, tests string, selected *regexp.Regexp, args []string) error {
 	test := func(id int, env ...string) (status string, output []byte) {
 		flags := []string{"-test.v", "-test.failfast", "-test.parallel", "16", "-test.timeout", limit.String()}
 		c := exec.Command(binary, append(flags, args...)...)
-		w := &failureWriter{failed: func() { _ = c.Process.Kill() }}
+		end := func() { _ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) } // with the processes that the tests have started
+		w := &failureWriter{failed: end}
 		c.Dir, c.Env, c.Stdout, c.Stderr = tests, append(append(os.Environ(), env...), "MUTANT="+strconv.Itoa(id)), w, w
-		c.WaitDelay = time.Second // for processes that the tests have started
-		switch err := c.Run(); {
+		c.WaitDelay, c.SysProcAttr = time.Second, &syscall.SysProcAttr{Setpgid: true}
+		err := c.Run()
+		end()
+		switch {
 		case w.isFailed:
 			return "killed", w.output
 		case err == nil:
