@@ -18,38 +18,23 @@ type candidate struct {
 	*node
 	server    *server
 	self      record
-	published time.Time           // when the record of the candidate was written
-	versions  map[string]sighting // the records of other candidates
-	loneSince time.Time           // no relay was found since then
-	retired   time.Time           // when the node ceased to be a relay because of a failure
+	loneSince time.Time // no relay was found since then
+	retired   time.Time // when the node ceased to be a relay because of a failure
 }
 
-// sighting is the version of a candidate's record, and when it was read first.
-type sighting struct {
-	version string
-	at      time.Time
-}
+// slots are the names of the two locks, and candidateSlots the names of the records of candidates. A candidate takes a slot that is empty, or
+// whose process does not answer, so that processes which are killed again and again leave no more records than that.
+var slots, candidateSlots = []string{"1", "2"}, []string{"1", "2", "3", "4", "5", "6"}
 
-// slots are the names of the two locks.
-var slots = []string{"1", "2"}
-
-const (
-	// republishEvery is how often a candidate writes its record, and forgottenAfter how long others keep a record that does not change.
-	republishEvery, forgottenAfter = 30 * time.Second, 2 * time.Minute
-	// retireFor is how long a node is no candidate after it failed as a relay.
-	retireFor = 10 * time.Minute
-)
+// retireFor is how long a node is no candidate after it failed as a relay.
+const retireFor = 10 * time.Minute
 
 // lookEvery is how often a candidate that finds both relays looks for them again. A process that misses a relay wakes the candidates
 // before.
 const lookEvery = time.Minute
 
-// maxCandidates is the number of candidates that publish an address at the same time.
-const maxCandidates = 6
-
 // run is a candidate until ctx ends.
 func (c *candidate) run(ctx context.Context) {
-	c.versions = map[string]sighting{}
 	for ctx.Err() == nil {
 		complete, err := c.look(ctx)
 		if err != nil && ctx.Err() == nil {
@@ -79,15 +64,14 @@ func (c *candidate) look(ctx context.Context) (complete bool, err error) {
 	if err != nil || len(missing) == 0 {
 		return err == nil, err
 	}
-	others, err := c.probeCandidates(ctx, false)
-	if err != nil || others >= maxCandidates && c.published.IsZero() {
+	published, free, err := c.probeCandidates(ctx, false)
+	if err != nil || !published && len(free) == 0 {
 		return false, err
 	}
-	if time.Since(c.published) > republishEvery {
-		if err := c.directory.publish(ctx, candidateType, c.process, c.self); err != nil {
+	if !published {
+		if err := c.directory.publish(ctx, candidateType, free[rand.N(len(free))], c.self); err != nil {
 			return false, fmt.Errorf("publish the candidate: %w", err)
 		}
-		c.published = time.Now()
 	}
 	reached, _ := c.server.reached()
 	switch {
@@ -127,30 +111,25 @@ func (c *candidate) missing(ctx context.Context) ([]string, error) {
 	return missing, nil
 }
 
-// probeCandidates proves to other candidates that they can be reached, and deletes the records of those that have not been reached for a
-// while. It returns the number of the reached ones.
-func (c *candidate) probeCandidates(ctx context.Context, wanted bool) (others int, err error) {
+// probeCandidates proves to other candidates that they can be reached. It reports whether the node is one of them, and returns the slots that
+// are empty or whose process does not answer.
+func (c *candidate) probeCandidates(ctx context.Context, wanted bool) (published bool, free []string, err error) {
 	all, err := c.directory.list(ctx, candidateType)
 	if err != nil {
-		return 0, err
+		return false, nil, err
 	}
+	taken := map[string]bool{}
 	for i, reached := range c.peers.probeAll(ctx, all, wanted) {
-		r := all[i]
-		seen, known := c.versions[r.process]
-		switch {
-		case r.process == c.process:
-		case reached:
-			others++
-		case !known || seen.version != r.stored.GetVersion():
-			c.versions[r.process] = sighting{r.stored.GetVersion(), time.Now()}
-		case time.Since(seen.at) > forgottenAfter:
-			delete(c.versions, r.process)
-			if err := c.directory.remove(ctx, r); err != nil && !errors.Is(err, storage.ErrCASFailure) {
-				return others, err
-			}
+		own := all[i].process == c.process
+		published = published || own
+		taken[all[i].slot] = reached || own
+	}
+	for _, slot := range candidateSlots {
+		if !taken[slot] {
+			free = append(free, slot)
 		}
 	}
-	return others, nil
+	return published, free, nil
 }
 
 // campaign waits for one of the locks for a while, and is a relay while it holds it. public reports whether others may subscribe.
@@ -275,7 +254,7 @@ func (c *candidate) oversee(ctx context.Context, cancel context.CancelCauseFunc,
 		if err != nil || published && len(missing) < len(slots) {
 			continue
 		}
-		if _, err := c.probeCandidates(ctx, true); err != nil && ctx.Err() == nil {
+		if _, _, err := c.probeCandidates(ctx, true); err != nil && ctx.Err() == nil {
 			c.host.Recorder.Logger().Warn("the probe of candidates failed", "error", err)
 		}
 	}

@@ -24,7 +24,7 @@ type directory struct {
 	closed  bool
 }
 
-// The types of the records. A relay's name is the number of its lock, a candidate's name is its process.
+// The types of the records. Their names are the numbers of slots: of a relay, its lock.
 var (
 	relayType     = &resourcepb.Type{Group: "relay", GroupVersion: "v1", Kind: "Relay"}
 	candidateType = &resourcepb.Type{Group: "relay", GroupVersion: "v1", Kind: "Candidate"}
@@ -33,7 +33,7 @@ var (
 
 // record is the published address of a process.
 type record struct {
-	slot                             string // of a relay
+	slot                             string // its name
 	process, address, keyHash, token string
 
 	stored *resourcepb.Resource

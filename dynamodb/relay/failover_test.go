@@ -181,3 +181,28 @@ func TestConnectionsThatLoseOneDirection(t *testing.T) {
 	}
 	boxes.expect(t, boxes.write(t, 5))
 }
+
+// The records of candidates that were killed do not accumulate: each subscriber without a relay would probe all of them.
+func TestRecordsOfKilledCandidates(t *testing.T) {
+	t.Parallel()
+	s := dynamofake.New(t)
+	directory := openDirectory(t, s)
+	const slots = 6
+	for i := range slots {
+		publish(t, directory, &resourcepb.Resource{Id: &resourcepb.ID{
+			Uid: fmt.Sprint("dead-", i), Name: fmt.Sprint(i + 1), Tenancy: &resourcepb.Tenancy{},
+			Type: &resourcepb.Type{Group: "relay", GroupVersion: "v1", Kind: "Candidate"},
+		}}, map[string]string{"process": fmt.Sprint("dead-", i), "address": "127.0.0.1:1", "key": "none"})
+	}
+	open(t, s, true)
+	open(t, s, true)
+	fixture.WatchChanges(t, open(t, s, false))
+	publishedRelays(t, directory, 2)
+	candidates, err := directory.List(t.Context(), storage.StrongConsistency, storage.UnversionedType{Group: "relay", Kind: "Candidate"}, &resourcepb.Tenancy{}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(candidates) != slots {
+		t.Errorf("%d candidates are recorded, expected %d", len(candidates), slots)
+	}
+}

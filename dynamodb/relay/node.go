@@ -23,6 +23,7 @@ type node struct {
 	kick      chan struct{}                 // makes the candidate look for relays
 	local     atomic.Pointer[streams.Relay] // while the handle reads the stream
 
+	encouraged    atomic.Int64 // time of the last encourage, in nanoseconds
 	subscriptions *telemetry.Series
 }
 
@@ -85,8 +86,12 @@ func (n *node) relays(ctx context.Context) ([]*record, error) {
 	return all, nil
 }
 
-// encourage makes the candidates look for a missing relay.
+// encourage makes the candidates look for a missing relay. Hundreds of processes miss it at the same time, so each one asks rarely.
 func (n *node) encourage(ctx context.Context) {
+	now, last := time.Now().UnixNano(), n.encouraged.Load()
+	if now-last < int64(n.host.TTL/6) || !n.encouraged.CompareAndSwap(last, now) {
+		return
+	}
 	select {
 	case n.kick <- struct{}{}:
 	default:

@@ -31,16 +31,20 @@ func box(name string, data []byte) *resourcepb.Resource {
 }
 
 // open opens a handle on the fake's store. A candidate may become a relay.
-func open(t *testing.T, s *dynamofake.Server, candidate bool) *dynamodb.Backend {
+func open(t *testing.T, s *dynamofake.Server, candidate bool, more ...func(*dynamodb.Options)) *dynamodb.Backend {
 	t.Helper()
 	db, streams := s.Clients(t)
 	o := &dynamodb.RelayOptions{TTL: 2 * time.Second}
 	if candidate {
 		o.Listen, o.Advertise = "127.0.0.1:0", "127.0.0.1:0"
 	}
-	b, err := dynamodb.New(t.Context(), db, streams, &dynamodb.Options{
+	opts := &dynamodb.Options{
 		Table: dynamofake.Table, Prefix: "test", Poll: 5 * time.Millisecond, IdlePoll: 50 * time.Millisecond, Timeout: fixture.Timeout, Relay: o,
-	})
+	}
+	for _, f := range more {
+		f(opts)
+	}
+	b, err := dynamodb.New(t.Context(), db, streams, opts)
 	if err != nil {
 		t.Fatal(err)
 	}

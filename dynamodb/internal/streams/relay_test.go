@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 	"github.com/ashlar-dev/storage/internal/wire"
@@ -65,6 +67,39 @@ func TestMessageOfABatch(t *testing.T) {
 	if seq, _ := third.At.get("a"); seq != "3" {
 		t.Errorf("the position of the third event has %q in the shard of the others, expected the second one", seq)
 	}
+}
+
+// Messages of another process never end this one, and a decoded batch is encoded as it was.
+func FuzzBatch(f *testing.F) {
+	base := at(shardPosition{"a", "1"})
+	ev := &Event{At: &Position{stream: "arn", shards: base.shards, shard: "a", seq: "2", count: 7}, Damage: errTest}
+	seed, err := proto.Marshal(encodeBatch(base, []*Event{ev}, at(shardPosition{"a", "2"})))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(seed, []byte("\x01a\x00"))
+	f.Fuzz(func(t *testing.T, message, tree []byte) {
+		if parents, err := decodeTree(tree); err == nil {
+			known := newTree()
+			known.update(parents, &Position{})
+			known.includes(base, base)
+		}
+		in := &wire.Batch{}
+		if proto.Unmarshal(message, in) != nil {
+			return
+		}
+		base, events, end, err := decodeBatch(in)
+		if err != nil {
+			return
+		}
+		again := encodeBatch(base, events, end)
+		if len(again.GetEvents()) != len(in.GetEvents()) {
+			t.Fatalf("got %d events, expected %d", len(again.GetEvents()), len(in.GetEvents()))
+		}
+		if _, _, _, err := decodeBatch(again); err != nil {
+			t.Errorf("the encoded batch is invalid: %v", err)
+		}
+	})
 }
 
 // A full log drops its oldest batches, and begins after them.
