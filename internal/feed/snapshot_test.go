@@ -21,6 +21,9 @@ type unsteady struct {
 
 func (u *unsteady) Next(ctx context.Context) (*resourcepb.Resource, error) {
 	if len(u.results) == 0 {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		return u.Snapshot.Next(ctx)
 	}
 	result := u.results[0]
