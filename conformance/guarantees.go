@@ -185,7 +185,7 @@ func Guarantees() []Guarantee {
 			"A store that was fenced for a move refuses every write through every handle; notes and loads of the tool that moves it keep their rules",
 			[]string{
 				"Mover/Notes", "Mover/NoteLimits", "Mover/NotesAndFenceAreHidden", "Mover/FenceRefusesWrites", "Mover/FenceOpens",
-				"Mover/FenceUnderLoad", "Mover/Epochs", "Mover/Guards", "Mover/GuardsUnderLoad", "Mover/FenceAdmits", "Mover/FenceAdmitsUnderLoad", "Mover/Moved", "Mover/GuardedLoads", "Mover/BulkReads", "Mover/LoadContent",
+				"Mover/FenceUnderLoad", "Mover/Epochs", "Mover/Guards", "Mover/GuardsUnderLoad", "Mover/FenceAdmits", "Mover/FenceAdmitsUnderLoad", "Mover/Moved", "Mover/GuardedLoads", "Mover/Columns", "Mover/BulkReads", "Mover/LoadContent",
 				"Mover/LoadAllOrNothing", "Mover/LoadWatched",
 			}, nil, nil,
 		},

@@ -1,7 +1,7 @@
 package conformance
 
 // moverCases test the parts of a backend that a migration needs: a driver.Mover and, if the backend has them, a driver.GuardedMover
-// and a driver.Bulk.
+// and a driver.Bulk. A driver.ColumnChecker is tested where there is one.
 var moverCases = topic{"Mover", []testCase{
 	{name: "Notes", needs: needMover | needAnother, run: moverNotes},
 	{name: "NoteLimits", needs: needMover | needAnother, run: moverNoteLimits},
@@ -16,6 +16,7 @@ var moverCases = topic{"Mover", []testCase{
 	{name: "FenceAdmitsUnderLoad", needs: needGuards | needAnother, run: fenceAdmitsWithWriters},
 	{name: "Moved", needs: needGuards | needAnother, run: movedStore},
 	{name: "GuardedLoads", needs: needGuards | needBulk | needAnother, run: guardLoads},
+	{name: "Columns", needs: needMover | needAnother, run: undamagedColumns},
 	{name: "BulkReads", needs: needBulk | needAnother, run: bulkReads},
 	{name: "LoadContent", needs: needBulk | needAnother, run: loadContent},
 	{name: "LoadAllOrNothing", needs: needBulk | needAnother, run: loadAllOrNothing},

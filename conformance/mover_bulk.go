@@ -16,19 +16,6 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// checkColumns checks that no row of an undamaged store contradicts its resource.
-func checkColumns(s *suite, r driver.Bulk, limit int) {
-	for after := []byte(nil); ; {
-		wrong, last, err := r.CheckColumns(s.ctx, after, limit)
-		if err != nil || len(wrong) > 0 {
-			s.Fatalf("CheckColumns with limit %d: %v, %v", limit, wrong, err)
-		}
-		if after = last; after == nil {
-			return
-		}
-	}
-}
-
 // bulkReads reads, in steps, resources that another handle wrote. Some of them are large.
 func bulkReads(s *suite) {
 	r := extension[driver.Bulk](s, s.b)
@@ -69,9 +56,6 @@ func bulkReads(s *suite) {
 		}
 		if len(all) != len(written) || !slices.IsSortedFunc(all, func(a, b driver.Row) int { return a.Key.Compare(b.Key) }) {
 			s.Fatalf("limit %d: got %d rows, or out of order; expected %d in order", limit, len(all), len(written))
-		}
-		if limit > 1 {
-			checkColumns(s, r, limit)
 		}
 		for _, row := range all {
 			res := must[*resourcepb.Resource](s)(driver.Decode(row.Key, row.Data, row.Version))

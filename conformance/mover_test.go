@@ -110,7 +110,7 @@ var moverDefects = []moverDefect{
 	{"steps go backwards", "Mover/BulkReads", "out of order", func(h *moverBackend, _ *shared) { h.bulkReader = backwards{h.bulkReader} }},
 	{"a step has one row too many", "Mover/BulkReads", "limit 1: got 2 rows", func(h *moverBackend, _ *shared) { h.bulkReader = generous{h.bulkReader} }},
 	{"steps have no bound of bytes", "Mover/BulkReads", "bytes together", func(h *moverBackend, _ *shared) { h.bulkReader = whole{h.bulkReader} }},
-	{"a row of an undamaged store is said to be wrong", "Mover/BulkReads", "CheckColumns", func(h *moverBackend, _ *shared) { h.bulkReader = suspicious{h.bulkReader} }},
+	{"a row of an undamaged store is said to be wrong", "Mover/Columns", "CheckColumns", func(h *moverBackend, _ *shared) { h.bulkReader = suspicious{h.bulkReader} }},
 	{"rows have no version", "Mover/BulkReads", "differs from the written resource", func(h *moverBackend, _ *shared) { h.bulkReader = versionless{h.bulkReader} }},
 	{"owners are not loaded", "Mover/LoadContent", "expected", func(h *moverBackend, _ *shared) { h.loader = ownerless{h.Backend} }},
 	{"the last row is not loaded", "Mover/LoadContent", "the list holds 999", func(h *moverBackend, _ *shared) { h.loader = short{h.loader} }},
@@ -137,6 +137,8 @@ func (h *moverBackend) As(target any) bool {
 		*t = h.GuardedMover
 	case *driver.GuardedMover:
 		*t = h.GuardedMover
+	case *driver.ColumnChecker:
+		*t = h
 	case *driver.Bulk:
 		*t = h
 	case *storage.Transactor:

@@ -16,8 +16,22 @@ type Row struct {
 	Data    []byte // as encoded by Encode
 }
 
+// ColumnChecker is a Driver whose database stores parts of a resource a second time, outside of the encoded resource: in columns, in keys, or
+// in entries of their own.
+type ColumnChecker interface {
+	// CheckColumns compares such parts with the resources: uids and owners, for example, the references of an owner, or the last change in
+	// the log. It returns the keys of the resources with a part that contradicts the resource, should not exist, or is missing. References
+	// that OwnerReferences of a stored owner returns or lacks may be left to the caller. A resource whose encoding is damaged contradicts
+	// nothing: reads report it.
+	//
+	// A call examines at most limit rows after a position, which the first call begins without. next is the position of the next call, or nil
+	// at the end. The order is the database's. Changes during the call are not reported. The read is strong.
+	CheckColumns(ctx context.Context, after []byte, limit int) (wrong []Key, next []byte, err error)
+}
+
 // Bulk is a Driver that reads and fills a whole store faster than pages and transactions do.
 type Bulk interface {
+	ColumnChecker
 	// ReadAfter returns the rows with keys after a key, in key order, as they were stored at one moment during the call. after has
 	// the bytes of the key; nil selects all rows. ReadAfter returns at most limit rows, fewer if they are large, and none only at the
 	// end. The read is strong.
@@ -26,10 +40,6 @@ type Bulk interface {
 	// other writes. Rows are in key order. If a resource exists already, Load fails. If an answer was lost, Load may fail because
 	// of its own earlier attempt. [Creations] returns the mutations for a driver that loads by Apply.
 	Load(ctx context.Context, rows []Row) error
-	// CheckColumns compares the rows with keys after a key with the resources in them: what the database stores a second time, such as
-	// uids and owners, and with their last changes in the log. It returns the keys of the rows that contradict one of them, or lack such a
-	// change, and the bytes of the last key that it has examined, or nil if no row follows. It examines at most limit rows. The read is strong.
-	CheckColumns(ctx context.Context, after []byte, limit int) (wrong []Key, last []byte, err error)
 }
 
 // ReadBytes bounds a result of ReadAfter: it ends once its rows have that many bytes.

@@ -40,6 +40,7 @@ type handle struct {
 	*writer // Apply
 	*closer // Fence, SetFence, SetFenceAt
 	*notes  // ReadNote, WriteNote, DeleteNote, Guards
+	*columnChecker
 
 	table   *table
 	id      driver.StoreID
@@ -53,6 +54,7 @@ var (
 	_ driver.Pager[*streams.Position]       = (*handle)(nil)
 	_ driver.Snapshotter[*streams.Position] = (*handle)(nil)
 	_ driver.GuardedMover                   = (*handle)(nil)
+	_ driver.ColumnChecker                  = (*handle)(nil)
 )
 
 // New opens a store with clients that the caller owns. The context bounds only the opening.
@@ -119,12 +121,13 @@ func newHandle(t *table, id driver.StoreID, client *dynamodbstreams.Client) (*ha
 		stream, release = streams.NewSubscriber(config, node), node.Close
 	}
 	return &handle{
-		reader: r,
-		lister: &lister{reader: r, registry: registry, source: stream, pageItems: defaultPageItems},
-		writer: &writer{table: t, reader: r, registry: registry, notes: notes, lease: lease, onChange: stream.Wake},
-		closer: &closer{table: t, notes: notes, lease: lease},
-		notes:  notes,
-		table:  t, id: id, source: source{stream, lease}, stop: stop, release: release,
+		reader:        r,
+		lister:        &lister{reader: r, registry: registry, source: stream, pageItems: defaultPageItems},
+		writer:        &writer{table: t, reader: r, registry: registry, notes: notes, lease: lease, onChange: stream.Wake},
+		closer:        &closer{table: t, notes: notes, lease: lease},
+		notes:         notes,
+		columnChecker: &columnChecker{table: t, reader: r},
+		table:         t, id: id, source: source{stream, lease}, stop: stop, release: release,
 	}, nil
 }
 

@@ -1,6 +1,7 @@
 package dynamodb
 
 import (
+	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -238,6 +239,16 @@ func edgeData(id *resourcepb.ID) ([]byte, error) {
 	return append([]byte{edgeLong}, data...), err
 }
 
+// decodeEdge returns the id of the child in an edge. long reports that it lacks its group version.
+func decodeEdge(edge item) (child *resourcepb.ID, long bool, err error) {
+	data, long := bytes.CutPrefix(edge.bytes(attrData), []byte{edgeLong})
+	child = new(resourcepb.ID)
+	if err := proto.Unmarshal(data, child); err != nil {
+		return nil, false, fmt.Errorf("decode a stored reference: %w", err)
+	}
+	return child, long, nil
+}
+
 // edgeLong begins the data of an edge that omits the child's group version. No encoded message begins with it.
 const edgeLong = 0
 
@@ -311,11 +322,14 @@ func (s *versionRing) follows(token [16]byte) bool {
 }
 
 func (s *versionRing) setOwner(id, owner *resourcepb.ID) {
-	s.owner, s.groupVersion = ownerHash(owner), [8]byte{}
-	if owner != nil {
-		sum := sha256.Sum256([]byte(id.GetType().GetGroupVersion()))
-		copy(s.groupVersion[:], sum[:])
+	if s.owner, s.groupVersion = ownerHash(owner), [8]byte{}; owner != nil {
+		s.groupVersion = groupVersionHash(id)
 	}
+}
+
+func groupVersionHash(id *resourcepb.ID) [8]byte {
+	sum := sha256.Sum256([]byte(id.GetType().GetGroupVersion()))
+	return [8]byte(sum[:8])
 }
 
 func (s *versionRing) hasOwner() bool { return s.owner != [16]byte{} }

@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
@@ -145,29 +143,44 @@ var errPartsGone = errors.New("parts of the stored data do not exist")
 // reader with a head, from a read or from the stream, therefore finds exactly the parts that belong to it, and never a mixture of
 // two versions.
 func (r *reader) gather(ctx context.Context, h *headItem) ([]byte, error) {
-	if h.ring.parts == 0 {
-		return h.packedData, nil
-	}
-	wanted := make([]item, h.ring.parts)
-	for i := range wanted {
-		wanted[i] = r.table.part(h.ring.token, i)
-	}
-	parts := make([][]byte, len(wanted))
-	err := r.table.getAll(ctx, true, wanted, func(it item) {
-		if n := it.bytes(attrSK); len(n) == 1 && int(n[0]) < len(parts) {
-			parts[n[0]] = it.bytes(attrData)
-		}
-	})
+	parts, err := r.parts(ctx, h)
 	if err != nil {
 		return nil, err
 	}
-	packed := bytes.Join(append(parts, h.packedData), nil)
+	return h.join(parts)
+}
+
+// parts reads the parts of a head, nil for each that does not exist.
+func (r *reader) parts(ctx context.Context, h *headItem) ([]item, error) {
+	if h.ring.parts == 0 {
+		return nil, nil
+	}
+	wanted, parts := make([]item, h.ring.parts), make([]item, h.ring.parts)
+	for i := range wanted {
+		wanted[i] = r.table.part(h.ring.token, i)
+	}
+	err := r.table.getAll(ctx, true, wanted, func(it item) {
+		if n := it.bytes(attrSK); len(n) == 1 && int(n[0]) < len(parts) {
+			parts[n[0]] = it
+		}
+	})
+	return parts, err
+}
+
+// join returns the packed data of a head with these parts.
+func (h *headItem) join(parts []item) ([]byte, error) {
+	if len(parts) == 0 {
+		return h.packedData, nil
+	}
+	var data [][]byte
 	var missing []string
 	for i, p := range parts {
+		data = append(data, p.bytes(attrData))
 		if p == nil {
 			missing = append(missing, strconv.Itoa(i+1))
 		}
 	}
+	packed := bytes.Join(append(data, h.packedData), nil)
 	if missing != nil { // a repair by hand needs the others
 		return nil, h.damageError(packed, fmt.Errorf("%w: %s of %d", errPartsGone, strings.Join(missing, ", "), len(parts)))
 	}
@@ -208,17 +221,9 @@ func (r *reader) Children(ctx context.Context, owner driver.Key, uid string) ([]
 
 // childOf returns the id in an edge of the owner. It returns nil if the child has left the owner meanwhile.
 func (r *reader) childOf(ctx context.Context, edge item, owner *resourcepb.ID) (*resourcepb.ID, error) {
-	data := edge.bytes(attrData)
-	long := len(data) > 0 && data[0] == edgeLong
-	if long {
-		data = data[1:]
-	}
-	child := new(resourcepb.ID)
-	if err := proto.Unmarshal(data, child); err != nil {
-		return nil, fmt.Errorf("decode a stored reference: %w", err)
-	}
-	if !long {
-		return child, nil
+	child, long, err := decodeEdge(edge)
+	if err != nil || !long {
+		return child, err
 	}
 	_, res, err := r.get(ctx, storage.StrongConsistency, key.Of(child))
 	if err != nil || ownerHash(res.GetOwner()) != ownerHash(owner) {

@@ -176,6 +176,27 @@ func (t *table) query(ctx context.Context, strong bool, pk, begins []byte, start
 	return items, next, nil
 }
 
+// scan reads at most limit items of the whole table, after start, in an order of DynamoDB. It returns those of this store.
+func (t *table) scan(ctx context.Context, start item, limit int) (items []item, next item, err error) {
+	out, err := retry(ctx, t, t.db.Scan, &dynamodb.ScanInput{
+		TableName: &t.name, ConsistentRead: aws.Bool(true), ExclusiveStartKey: start, Limit: aws.Int32(int32(limit)), //nolint:gosec // small
+		FilterExpression:          aws.String("begins_with(pk, :store)"),
+		ExpressionAttributeValues: item{":store": binaryValue([]byte(t.prefix + "\x00"))},
+		ReturnConsumedCapacity:    t.capacity(),
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	t.spent(out.ConsumedCapacity)
+	for _, it := range out.Items {
+		items = append(items, it)
+	}
+	if len(out.LastEvaluatedKey) > 0 {
+		next = out.LastEvaluatedKey
+	}
+	return items, next, nil
+}
+
 // put stores an item on a condition.
 func (t *table) put(ctx context.Context, it item, on condition) error {
 	out, err := retry(ctx, t, t.db.PutItem, &dynamodb.PutItemInput{

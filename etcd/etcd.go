@@ -46,6 +46,7 @@ var (
 	_ driver.Historian[position]   = (*handle)(nil)
 	_ driver.Snapshotter[position] = (*handle)(nil)
 	_ driver.GuardedMover          = (*handle)(nil)
+	_ driver.ColumnChecker         = (*handle)(nil)
 )
 
 func init() {

@@ -102,15 +102,25 @@ func entryValue(child *resourcepb.ID) []byte {
 
 // parseEntry returns the child of an owner entry. readVersion reports whether its group version must be read from the child.
 func (l *layout) parseEntry(kv *mvccpb.KeyValue) (id *resourcepb.ID, readVersion bool, err error) {
-	if len(kv.Key) < len(l.entries)+16 || len(kv.Value) < 2 || kv.Value[0] > 2 {
-		return nil, false, errors.New("a stored owner entry is malformed")
-	}
-	child, err := key.Parse(kv.Key[len(l.entries)+16:])
+	child, err := l.childOf(kv.Key)
 	if err != nil {
 		return nil, false, err
 	}
+	if len(kv.Value) < 2 || kv.Value[0] > 2 {
+		return nil, false, errMalformedEntry
+	}
 	uid, gv, _ := bytes.Cut(kv.Value[1:], []byte{0})
 	return child.ID(string(uid), string(gv)), kv.Value[0] == 2, nil
+}
+
+var errMalformedEntry = errors.New("a stored owner entry is malformed")
+
+// childOf returns the child in the key of an owner entry.
+func (l *layout) childOf(entryKey []byte) (key.Key, error) {
+	if len(entryKey) < len(l.entries)+16 {
+		return key.Key{}, errMalformedEntry
+	}
+	return key.Parse(entryKey[len(l.entries)+16:])
 }
 
 // token identifies one write.

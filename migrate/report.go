@@ -26,8 +26,8 @@ const (
 	// Reference is a resource of one side that OwnerReferences there omits, returns with another uid or group version, or returns
 	// although the resource does not name the owner.
 	Reference Kind = "reference"
-	// Column is a resource of one side whose row repeats a part of it, such as its uid or owner, with another value, or does not match
-	// its last change in the log. Postgres and SQLite have such columns.
+	// Column is a resource of one side for which the database stores a part a second time, such as its uid or owner, with another value, in the
+	// wrong place, or not at all. Such parts are the columns of Postgres and SQLite, the owner entries of etcd, and the keys and edges of DynamoDB.
 	Column Kind = "column"
 )
 

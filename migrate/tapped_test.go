@@ -152,6 +152,10 @@ func (b *tapped) As(target any) bool {
 	case *storage.Resumer:
 		*p = b
 		return true
+	case *driver.ColumnChecker:
+		inner, ok := storage.As[driver.ColumnChecker](b.Backend)
+		*p = inner
+		return ok
 	case *driver.Bulk:
 		inner, ok := storage.As[driver.Bulk](b.Backend)
 		*p = tappedBulk{inner, b}

@@ -23,8 +23,9 @@ type VerifyOptions struct {
 
 // Verify compares two stores. It streams both in key order, with memory for a few pages. A resource that changes during the
 // comparison may be reported as different. On each side it also compares the owner references with the resources: those to every owner that
-// a resource names, and those to every other resource, which must have none; and, in Postgres and SQLite, the columns of each row. A source
-// that has moved can be compared too.
+// a resource names, and those to every other resource, which must have none; and all else that the database stores apart from the encoded
+// resources, such as the columns of Postgres, the owner entries of etcd, and the items of DynamoDB that no list reads. A source that has moved
+// can be compared too.
 func Verify(ctx context.Context, from, to storage.Backend, opts *VerifyOptions) (*Report, error) {
 	o := VerifyOptions{}
 	if opts != nil {
@@ -93,18 +94,18 @@ func differenceOf(kind Kind, side int, id *resourcepb.ID) Difference {
 	}
 }
 
-// checkColumns returns the resources of a store whose rows contradict them.
+// checkColumns returns the resources of a store that contradict what the database stores about them.
 func (m *migration) checkColumns(ctx context.Context, store storage.Backend) (wrong []*resourcepb.ID, err error) {
-	rows, ok := storage.As[driver.Bulk](store)
+	rows, ok := storage.As[driver.ColumnChecker](store)
 	if !ok {
 		return nil, nil // the database stores nothing twice, except for owner references
 	}
 	var after []byte
 	for {
 		var keys []driver.Key
-		var last []byte
+		var next []byte
 		err := m.try.do(ctx, "check the columns", func(ctx context.Context) (err error) {
-			keys, last, err = rows.CheckColumns(ctx, after, m.o.PageSize)
+			keys, next, err = rows.CheckColumns(ctx, after, m.o.PageSize)
 			return err
 		})
 		if err != nil {
@@ -113,7 +114,7 @@ func (m *migration) checkColumns(ctx context.Context, store storage.Backend) (wr
 		for _, k := range keys {
 			wrong = append(wrong, k.ID("", ""))
 		}
-		if after = last; after == nil {
+		if after = next; after == nil {
 			return wrong, nil
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/codec"
 )
 
-// CheckColumns implements driver.Bulk. A row whose data is damaged contradicts nothing: reads report it.
+// CheckColumns implements driver.ColumnChecker.
 func (l *lister) CheckColumns(ctx context.Context, after []byte, limit int) (wrong []driver.Key, last []byte, err error) {
 	if after == nil {
 		after = []byte{} // before all keys

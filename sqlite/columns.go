@@ -9,7 +9,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/codec"
 )
 
-// CheckColumns implements driver.Bulk. A row whose data is damaged contradicts nothing: reads report it.
+// CheckColumns implements driver.ColumnChecker.
 func (d *database) CheckColumns(ctx context.Context, after []byte, limit int) (wrong []driver.Key, last []byte, err error) {
 	err = d.read(ctx, "check the columns", func(c *conn) error {
 		wrong, last, err = c.checkColumns(after, limit)

@@ -12,8 +12,8 @@ import (
 	"github.com/ashlar-dev/storage/telemetry"
 )
 
-// As provides a history.Historian, [driver.Mover], [driver.GuardedMover] or [driver.Bulk] to storage.As if the driver implements
-// it. The backend adds to each call the error of a closed backend, a deadline, and the operation in the text of an error.
+// As provides a history.Historian, [driver.Mover], [driver.GuardedMover], [driver.ColumnChecker] or [driver.Bulk] to storage.As if the driver
+// implements it. The backend adds to each call the error of a closed backend, a deadline, and the operation in the text of an error.
 func (b *Backend[P]) As(target any) (ok bool) {
 	switch t := target.(type) {
 	case *history.Historian:
@@ -30,10 +30,15 @@ func (b *Backend[P]) As(target any) (ok bool) {
 		if m, ok = b.driver.(driver.GuardedMover); ok {
 			*t = guardedMover[P]{mover[P]{b, m}, m}
 		}
+	case *driver.ColumnChecker:
+		var d driver.ColumnChecker
+		if d, ok = b.driver.(driver.ColumnChecker); ok {
+			*t = columnChecker[P]{b, d}
+		}
 	case *driver.Bulk:
 		var d driver.Bulk
 		if d, ok = b.driver.(driver.Bulk); ok {
-			*t = bulk[P]{b, d}
+			*t = bulk[P]{columnChecker[P]{b, d}, d}
 		}
 	}
 	return ok
@@ -147,21 +152,26 @@ func (m guardedMover[P]) SetFenceAt(ctx context.Context, fence *driver.Fence, ep
 
 func (guardedMover[P]) Guards() {}
 
+type columnChecker[P any] struct {
+	b       *Backend[P]
+	checker driver.ColumnChecker
+}
+
+func (c columnChecker[P]) CheckColumns(ctx context.Context, after []byte, limit int) (wrong []driver.Key, next []byte, err error) {
+	wrong, err = call(ctx, c.b, telemetry.ReadRows, "check rows", nil, func(ctx context.Context) (wrong []driver.Key, err error) {
+		wrong, next, err = c.checker.CheckColumns(ctx, after, limit)
+		return wrong, err
+	})
+	return wrong, next, err
+}
+
 type bulk[P any] struct {
-	b *Backend[P]
+	columnChecker[P]
 	d driver.Bulk
 }
 
 func (l bulk[P]) ReadAfter(ctx context.Context, after []byte, limit int) ([]driver.Row, error) {
 	return call(ctx, l.b, telemetry.ReadRows, "read rows", nil, func(ctx context.Context) ([]driver.Row, error) { return l.d.ReadAfter(ctx, after, limit) })
-}
-
-func (l bulk[P]) CheckColumns(ctx context.Context, after []byte, limit int) (wrong []driver.Key, last []byte, err error) {
-	wrong, err = call(ctx, l.b, telemetry.ReadRows, "check rows", nil, func(ctx context.Context) (wrong []driver.Key, err error) {
-		wrong, last, err = l.d.CheckColumns(ctx, after, limit)
-		return wrong, err
-	})
-	return wrong, last, err
 }
 
 func (l bulk[P]) Load(ctx context.Context, rows []driver.Row) error {

@@ -279,3 +279,18 @@ func (s *Server) Granted(op string) int {
 	defer s.mu.Unlock()
 	return s.granted[op]
 }
+
+// HoldTransaction holds the next transaction with a condition check on an item of a class.
+func (s *Server) HoldTransaction(class byte) *Prepared {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.holder.held = &Prepared{class: class, reachedCh: make(chan struct{}), commitCh: make(chan struct{})}
+	return s.holder.held
+}
+
+// Conflicts returns the number of requests that the held transaction has made conflict.
+func (s *Server) Conflicts() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.holder.conflicts
+}

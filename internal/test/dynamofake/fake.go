@@ -46,6 +46,7 @@ type Server struct {
 	granted   map[string]int
 	clockSkew time.Duration // difference between the server's clock and this process's
 	clients   int
+	holder    holder
 
 	table  *table
 	stream *stream
@@ -58,6 +59,8 @@ func New(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{calls: map[string]int{}, granted: map[string]int{}, table: newTable(), old: map[string]*stream{}}
 	s.stream = newStream(1, 1)
+	s.holder.server = &s.mu
+	s.table.prepare = s.holder.prepare
 	s.table.record = func(at address, before, after item) { s.stream.record(s.now(), at, before, after) }
 	s.http = httptest.NewServer(http.HandlerFunc(s.serve))
 	t.Cleanup(s.http.Close)
@@ -163,6 +166,9 @@ func (s *Server) do(op string, in *request) (Fault, []byte, error) {
 		}
 		return fault, nil, &refusal{status: status, code: fault.Code, message: "requested by the test"}
 	}
+	if err := s.holder.conflict(op, in); err != nil {
+		return Fault{}, nil, err
+	}
 	out, err := s.answer(op, in, fault)
 	if err != nil && !fault.InternalError {
 		return fault, nil, err
@@ -182,7 +188,7 @@ func (s *Server) do(op string, in *request) (Fault, []byte, error) {
 func addCapacity(op string, out any) {
 	unit := object{"TableName": Table, "CapacityUnits": 1}
 	switch answer := out.(object); op {
-	case "PutItem", "UpdateItem", "DeleteItem", "GetItem", "Query":
+	case "PutItem", "UpdateItem", "DeleteItem", "GetItem", "Query", "Scan":
 		answer["ConsumedCapacity"] = unit
 	case "BatchGetItem", "TransactWriteItems", "TransactGetItems":
 		answer["ConsumedCapacity"] = []object{unit}
@@ -214,6 +220,8 @@ func (s *Server) answer(op string, in *request, fault Fault) (any, error) {
 		return s.table.transactGet(in)
 	case "Query":
 		return s.table.query(in)
+	case "Scan":
+		return s.table.scan(in)
 	case "TransactWriteItems":
 		return s.table.transact(in)
 	}

@@ -14,6 +14,8 @@ type table struct {
 	transactions map[string]string  // transactions by their token
 	// forgetful makes the table ignore the tokens of transactions.
 	forgetful bool
+	// prepare runs between the checks of a transaction and its effect.
+	prepare func(members []member)
 	// record appends a change to the stream.
 	record func(at address, before, after item)
 
@@ -233,6 +235,35 @@ func (t *table) query(in *request) (any, error) {
 	return out, nil
 }
 
+// scan reads the table in the order of its partitions.
+func (t *table) scan(in *request) (any, error) {
+	after := ""
+	if in.ExclusiveStartKey != nil {
+		after = positionOf(in.ExclusiveStartKey.address())
+	}
+	var found []address
+	for at := range t.items {
+		if positionOf(at) > after {
+			found = append(found, at)
+		}
+	}
+	slices.SortFunc(found, func(a, b address) int { return strings.Compare(positionOf(a), positionOf(b)) })
+	out := object{}
+	if len(found) > in.Limit {
+		found = found[:in.Limit]
+		last := t.items[found[in.Limit-1]]
+		out["LastEvaluatedKey"] = item{"pk": last["pk"], "sk": last["sk"]}
+	}
+	items := []item{}
+	for _, at := range found {
+		if strings.HasPrefix(at.pk, in.ExpressionAttributeValues.binary(":store")) {
+			items = append(items, t.items[at])
+		}
+	}
+	out["Items"], out["Count"] = items, len(items)
+	return out, nil
+}
+
 func (t *table) transact(in *request) (any, error) {
 	what := fmt.Sprint(len(in.TransactItems), sumOf(in.TransactItems))
 	if before, done := t.transactions[in.ClientRequestToken]; done && !t.forgetful {
@@ -278,6 +309,7 @@ func (t *table) transact(in *request) (any, error) {
 		r.more = object{"CancellationReasons": reasons}
 		return nil, r
 	}
+	t.prepare(in.TransactItems)
 	for _, m := range in.TransactItems {
 		switch {
 		case m.Update != nil:
