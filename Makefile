@@ -210,6 +210,16 @@ up: images image ## Start the three databases and a server on Postgres on loopba
 down: ## Stop them and delete their data
 	@tools/compose.sh down -v
 
+##@ Releases
+
+.PHONY: snapshot
+snapshot: $(TOOLS)/goreleaser ## Build the files of a release into dist/ and check them, without publishing (docs/releases.md)
+	@tools/release/snapshot.sh $(TOOLS)
+
+$(TOOLS)/goreleaser: tools/release/go.mod tools/release/go.sum
+	@mkdir -p $(TOOLS)
+	cd tools/release && GOBIN=$(TOOLS) $(GO) install tool
+
 ##@ Code
 
 .PHONY: generate

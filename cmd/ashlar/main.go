@@ -106,7 +106,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 4 conflict with a concur
 		withServer(deleteCommand(a)), withServer(ownedCommand(a)), withServer(typesCommand(a)), withServer(controllersCommand(a)), withServer(migratecmd.ExportCommand(a)),
 		withServer(historyCommand(a)), withServer(diffCommand(a)), withServer(revisionsCommand(a)), compactCommand(a),
 		fsckCommand(a), schemaCommand(a), storeCommand(a), migratecmd.Command(a), migratecmd.ImportCommand(a), conformancecmd.Command(a), lockCommand(a), expireCommand(a), serveCommand(a),
-		versionCommand(a),
+		versionCommand(a), manCommand(),
 	)
 	return root
 }
