@@ -150,7 +150,7 @@ torture: cc docker images ## Break databases under load for FOR (1m) each; BACKE
 
 .PHONY: soak-relay
 soak-relay: cc ## 300 handles in 20 processes watch a DynamoDB table through relays that are killed and frozen, for FOR (10m); conformance and costs of relays
-	ASHLAR_RELAY_FOR="$${FOR:-10m}" ASHLAR_RELAY_PROCESSES=20 ASHLAR_RELAY_HANDLES=15 ASHLAR_RELAY_PAUSE_MS=500 \
+	ASHLAR_RELAY_FOR="$${FOR:-10m}" ASHLAR_RELAY_PROCESSES=20 ASHLAR_RELAY_HANDLES=15 ASHLAR_RELAY_PAUSE_MS=500 ASHLAR_RELAY_PAGE=1000 \
 	$(GO) test -count=1 -timeout 24h -v -run '^TestProcessesWatchThroughFailingRelays$$' $(TESTFLAGS) ./dynamodb/relay
 	$(GO) test -tags soak -count=1 -timeout $(TEST_TIMEOUT) -v -run '^Test(Conformance|FanOutCosts)$$' $(TESTFLAGS) ./dynamodb/relay
 

@@ -116,6 +116,7 @@ func TestProcessesWatchThroughFailingRelays(t *testing.T) {
 	s := dynamofake.New(t)
 	s.SetShards(shards)
 	s.SetReaders(2)
+	s.SetRecordPage(setting("ASHLAR_RELAY_PAGE", 3))
 	url := s.URL() + "&watch=relay&relay-ttl=2s&idle-poll=200ms&poll=" + poll.String()
 	writer, err := storage.Open(t.Context(), s.URL())
 	if err != nil {

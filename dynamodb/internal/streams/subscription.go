@@ -38,7 +38,8 @@ func newSubscription(config *Config, relays Relays) *subscription {
 	}
 }
 
-// follow receives from one relay until it fails. It calls alive after each message that follows the welcome.
+// follow receives from one relay until it fails. It calls alive after each message other than the welcome. Before the welcome a relay sends
+// such messages while it reads what the subscriber lacks.
 func (r *subscription) follow(ctx context.Context, ready func(*Position), publish func([]*Event, *Position), alive func()) error {
 	history, err := callWithTimeout(ctx, r.Timeout, r.Table.Stream)
 	if err != nil {
@@ -94,9 +95,7 @@ func (r *subscription) follow(ctx context.Context, ready func(*Position), publis
 		case *wire.FollowResponse_Proven:
 			r.complete(answer.Proven)
 		}
-		if welcome {
-			alive()
-		}
+		alive()
 	}
 }
 

@@ -157,6 +157,13 @@ func (s *Server) SetOmissions(omit func(shard int, closed bool) bool) {
 	s.stream.omits = omit
 }
 
+// SetRecordPage changes the maximum number of records in an answer of GetRecords. The default is 3; in AWS it is 1,000.
+func (s *Server) SetRecordPage(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stream.page = n
+}
+
 // SetReaders makes GetRecords refuse all but the first n clients that read the same shard within a second. AWS allows two.
 func (s *Server) SetReaders(n int) {
 	s.mu.Lock()
