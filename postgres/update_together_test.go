@@ -187,9 +187,9 @@ func createdResource(t *testing.T, ctx context.Context, b *Backend, name string)
 	return stored
 }
 
-// TestStatementsOfUpdatesArePlannedOnce executes the statements of a few updates several times. Postgres then uses their generic plan: planning
+// TestStatementsOfFewKeysArePlannedOnce executes the statements of a few updates and reads several times. Postgres then uses their generic plan: planning
 // takes longer than the rest.
-func TestStatementsOfUpdatesArePlannedOnce(t *testing.T) {
+func TestStatementsOfFewKeysArePlannedOnce(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
 	server := env.Postgres(t)
@@ -201,8 +201,12 @@ func TestStatementsOfUpdatesArePlannedOnce(t *testing.T) {
 		if err := errors.Join(h.updateMany(ctx, conn, a, ms), h.updateTogether(ctx, conn, a, ms)); err != nil {
 			t.Fatal(err)
 		}
+		rows, _ := conn.Query(ctx, h.database.sql.readMany, [][]byte{ms[0].keyBytes, ms[1].keyBytes}, 0, 0, []byte{}) // an error shows in the rows
+		if rows.Close(); rows.Err() != nil {
+			t.Fatal(rows.Err())
+		}
 	}
-	for name, text := range map[string]string{"updateMany": h.database.sql.updateMany, "updateTogether": h.database.sql.updateTogether} {
+	for name, text := range map[string]string{"readMany": h.database.sql.readMany, "updateMany": h.database.sql.updateMany, "updateTogether": h.database.sql.updateTogether} {
 		var generic, custom int
 		if err := conn.QueryRow(ctx, "select generic_plans, custom_plans from pg_prepared_statements where statement = $1", text).Scan(&generic, &custom); err != nil {
 			t.Fatal(err)
