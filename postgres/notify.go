@@ -83,8 +83,12 @@ func (n *notifier) notify() {
 				sent(began)
 			}
 		}
+		pause := min(time.Since(began)*(1+heard), maxNotifyPause)
+		if heard == 0 && !listeners {
+			pause = time.Until(lastCheck.Add(listenerTTL)) // no write before that needs this goroutine
+		}
 		select {
-		case <-time.After(min(time.Since(began)*(1+heard), maxNotifyPause)):
+		case <-time.After(pause):
 		case <-n.lifetime.Done():
 			return
 		}
