@@ -46,16 +46,17 @@ func TestPlansWhenGrown(t *testing.T) {
 		sql       string
 		arguments []any
 	}{
-		"read":        {d.sql.readOne, []any{key}},
-		"strong read": {d.sql.readStrong, []any{key, 2, 0, piece}},
-		"reads":       {d.sql.readMany, []any{[][]byte{key}, 2, 0, piece}},
-		"tip":         {d.sql.tip, []any{2, 0, piece}},
-		"changes":     {d.sql.changes, []any{3, 0, 1, pageBytes}},
-		"last change": {d.sql.last, []any{4}},
-		"page":        {d.sql.presentRange, []any{key, afterAll, 10, false, pageBytes}},
-		"list":        {d.sql.strongList, []any{key, append(key[:len(key):len(key)], 0), nil, 2, 0, piece}},
-		"update":      {d.sql.updateOne, []any{key, piece, piece, piece, farFuture, true, 0, piece, nil, piece}},
-		"deletion":    {d.sql.deleteOne, []any{key, piece, piece, piece, farFuture, true, 0}},
+		"read":         {d.sql.readOne, []any{key}},
+		"strong read":  {d.sql.readStrong, []any{key, 2, 0, piece}},
+		"reads":        {d.sql.readMany, []any{[][]byte{key}, 2, 0, piece}},
+		"tip":          {d.sql.tip, []any{2, 0, piece}},
+		"changes":      {d.sql.changes, []any{3, 0, 1, pageBytes}},
+		"last change":  {d.sql.last, []any{4}},
+		"page":         {d.sql.presentRange, []any{key, afterAll, 10, false, pageBytes}},
+		"list":         {d.sql.strongList, []any{key, append(key[:len(key):len(key)], 0), nil, 2, 0, piece}},
+		"quick update": {d.sql.quickOne, []any{key, piece, piece, piece, farFuture, 0, piece, nil, piece}},
+		"update":       {d.sql.updateOne, []any{key, piece, piece, piece, farFuture, true, 0, piece, nil, piece}},
+		"deletion":     {d.sql.deleteOne, []any{key, piece, piece, piece, farFuture, true, 0}},
 	}
 	execute := func(name string) {
 		t.Helper()

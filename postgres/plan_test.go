@@ -80,6 +80,11 @@ func TestPlans(t *testing.T) {
 		"checkColumns": {sql.checkColumns, "bytea, bigint, bigint", "'key-5', 500, 1000000"},
 		"updateOne": {sql.updateOne, "bytea, bytea, bytea, bytea, timestamptz, bool, bigint, bytea, bytea, bytea",
 			`'\x01', '\x00', '\x00', '\x01', 'infinity', true, 0, '\x00', null, '\x00'`},
+		"quickOne": {sql.quickOne, "bytea, bytea, bytea, bytea, timestamptz, bigint, bytea, bytea, bytea",
+			`'\x01', '\x00', '\x00', '\x01', 'infinity', 0, '\x00', null, '\x00'`},
+		"quickMany": {sql.quickMany, "bytea[], bytea[], bytea[], bytea[], timestamptz, bigint, bytea[], bytea[], bytea[]", strings.Join([]string{
+			keys, same(`'\x00'::bytea`), same(`'\x00'::bytea`), same(`'\x01'::bytea`), "'infinity'", "0",
+			same(`'\x00'::bytea`), same("null::bytea"), same(`'\x00'::bytea`)}, ", ")},
 		"deleteOne": {sql.deleteOne, "bytea, bytea, bytea, bytea, timestamptz, bool, bigint", `'\x01', '\x00', '\x00', '\x01', 'infinity', true, 0`},
 		"updateMany": {sql.updateMany, "bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], timestamptz, bool, bigint", strings.Join([]string{
 			keys, same(`'\x00'::bytea`), same(`'\x00'::bytea`), same(`'\x01'::bytea`),

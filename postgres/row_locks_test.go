@@ -35,6 +35,14 @@ var rowWriters = map[string]struct {
 	"updateMany": {driver.Write, func(ctx context.Context, s *sender, conn *pgx.Conn, ms []*mutation) error {
 		return s.updateMany(ctx, conn, rowAttempt(), ms)
 	}},
+	"quickOne": {driver.Write, func(ctx context.Context, s *sender, conn *pgx.Conn, ms []*mutation) error {
+		return s.quickUpdates(ctx, conn, rowAttempt(), ms)
+	}},
+	"quickMany": {driver.Write, func(ctx context.Context, s *sender, conn *pgx.Conn, ms []*mutation) error {
+		absent := *ms[0]
+		absent.keyBytes, absent.token = []byte("absent"), make([]byte, versionSize)
+		return s.quickUpdates(ctx, conn, rowAttempt(), []*mutation{&absent, ms[0]})
+	}},
 	"updateTogether":              {driver.Write, updateRowsTogether},
 	"updateTogether, a check":     {driver.Check, updateRowsTogether},
 	"apply, an update":            {driver.Write, applyRows(false)},

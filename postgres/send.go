@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -58,9 +59,35 @@ func (s *sender) findBlocker(ctx context.Context, conn *pgxpool.Conn) {
 	}
 }
 
-// send sends one statement, and records the attempt if its answer is lost. Updates and deletions have statements of their own,
+// statement is a call of a statement that carries out mutations as one attempt.
+type statement func(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mutation) error
+
+// send sends mutations in one statement: each independently, or all or none. Updates and deletions have statements of their own,
 // which need no snapshot after their locks. So do transactions of updates and checks.
 func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
+	switch {
+	case atomic && replaces(ms) && driver.GuardOf(ctx) == nil:
+		return s.attempt(ctx, ms, &attempt{}, s.updateTogether)
+	case atomic || !lone(ms) && slices.ContainsFunc(ms, func(m *mutation) bool { return !m.updates() }):
+		return s.attempt(ctx, ms, &attempt{lock: rand.Int64()}, func(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mutation) error {
+			return s.apply(ctx, conn, a, ms, atomic)
+		})
+	case lone(ms):
+		return s.attempt(ctx, ms, &attempt{}, func(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mutation) error {
+			return s.changeOne(ctx, conn, a, ms[0])
+		})
+	}
+	return s.attempt(ctx, ms, &attempt{}, s.updateMany)
+}
+
+// sendQuick sends updates in one statement, which applies each one unless it conflicts with the stored resource or has to wait. The others
+// have no result. It is wrong for callers that need to know that no earlier change is pending.
+func (s *sender) sendQuick(ctx context.Context, ms []*mutation) error {
+	return s.attempt(ctx, ms, &attempt{}, s.quickUpdates)
+}
+
+// attempt runs a statement, and records the attempt if its answer is lost.
+func (s *sender) attempt(ctx context.Context, ms []*mutation, a *attempt, run statement) error {
 	if len(ms) == 0 {
 		return nil
 	}
@@ -81,25 +108,12 @@ func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 		}
 	}
 	slow := extraTravel(ms)
-	a := &attempt{expires: on.expiry(slow), floor: on.floor}
-	together := atomic && replaces(ms) && driver.GuardOf(ctx) == nil
-	if atomic && !together || !atomic && !lone(ms) && slices.ContainsFunc(ms, func(m *mutation) bool { return !m.updates() }) {
-		a.lock = rand.Int64()
-	}
+	a.expires, a.floor = on.expiry(slow), on.floor
 	on.hasWarning = false
 	began := time.Now()
 	call := ctx
 	ctx, done := s.watchdog.watch(ctx, conn.Conn(), true, slow)
-	switch {
-	case a.lock != 0:
-		err = s.apply(ctx, conn.Conn(), a, ms, atomic)
-	case together:
-		err = s.updateTogether(ctx, conn.Conn(), a, ms)
-	case lone(ms):
-		err = s.changeOne(ctx, conn.Conn(), a, ms[0])
-	default:
-		err = s.updateMany(ctx, conn.Conn(), a, ms)
-	}
+	err = run(ctx, conn.Conn(), a, ms)
 	outcome := classify(err)
 	done(outcome == outcomeUnknown)
 	if err == nil && on.hasWarning {
@@ -158,6 +172,40 @@ func (s *sender) changeOne(ctx context.Context, conn *pgx.Conn, a *attempt, m *m
 		m.setStored(uid, version, false)
 	}
 	return nil
+}
+
+// quickUpdates sets the results of the updates that it has applied. It leaves the others unchanged.
+func (s *sender) quickUpdates(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mutation) error {
+	var revision, created, writes int64
+	if len(ms) == 1 {
+		m := ms[0]
+		err := conn.QueryRow(ctx, s.sql.quickOne, m.keyBytes, []byte(m.Uid), m.expectedVersion, m.token, a.expires, a.floor, m.groupVersion, m.owner, m.data).
+			Scan(&revision, &created, &writes)
+		switch {
+		case err == nil:
+			m.setApplied(revision, 0, created, writes)
+		case errors.Is(err, pgx.ErrNoRows):
+			return nil
+		}
+		return err
+	}
+	in := columnsOf(ms)
+	rows, _ := conn.Query(ctx, s.sql.quickMany, // an error shows in the rows
+		in.keys, in.uids, in.expectedVersions, in.tokens, a.expires, a.floor, in.groupVersions, in.owners, in.data)
+	var token []byte
+	next := 0 // the rows are mostly in the order of the mutations
+	_, err := pgx.ForEachRow(rows, []any{&token, &revision, &created, &writes}, func() error {
+		for range ms {
+			m := ms[next]
+			next = (next + 1) % len(ms)
+			if bytes.Equal(m.token, token) {
+				m.setApplied(revision, 0, created, writes)
+				break
+			}
+		}
+		return nil
+	})
+	return err
 }
 
 func (s *sender) updateMany(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mutation) error {

@@ -19,7 +19,7 @@ type statements struct {
 	listSteps                                                                                            [maxWildcards]string // by the number of wildcards before fixed text, less one
 	strongChildren, strongList                                                                           string
 	strongListSteps                                                                                      [maxWildcards]string
-	updateOne, deleteOne, updateMany, updateTogether                                                     string
+	quickOne, quickMany, updateOne, deleteOne, updateMany, updateTogether                                string
 	apply, applyGuarded, revoke, writers, tokens                                                         string
 	lastNumber, final, saveFinal, last, tokenPrefix, tokensIn, changes                                   string
 	presentPage, presentRange, presentRows, presentCount, historyPage, historyCount                      string
@@ -57,6 +57,7 @@ func renderStatements(schema string, render func(name string, argument any) stri
 		readOne: text("read_one"), readStrong: text("read_strong"), readMany: text("read_many"), tip: text("tip"), pendingWriter: text("pending_writer"), identify: text("identify"), readAfter: text("read_after"), checkColumns: text("check_columns"),
 		children: text("children"), list: text("list"),
 
+		quickOne: text("quick_one"), quickMany: text("quick_many"),
 		updateOne: text("update_one"), deleteOne: text("delete_one"), updateMany: text("update_many"), updateTogether: text("update_together"),
 		apply: text("apply"), applyGuarded: render("apply", true),
 		revoke: text("revoke"), writers: text("writers"), tokens: text("tokens"), proveDurable: text("prove_durable"), proveSchema: text("prove_schema"),

@@ -198,8 +198,16 @@ func (w *writer) announce(ms []*mutation) {
 func (w *writer) carryOut(ctx context.Context, ms []*mutation, known func()) error {
 	slices.SortFunc(ms, byKey)
 	apart := false
+	quick := !needsFinality(ms) && !slices.ContainsFunc(ms, func(m *mutation) bool { return !m.updates() })
 	return w.retryResolving(ctx, ms, func(ctx context.Context) error {
 		known()
+		if quick {
+			quick = false
+			if err := w.sendQuick(ctx, ms); classify(err) == outcomeNotApplied || classify(err) == outcomeUnknown {
+				return err
+			}
+			known()
+		}
 		pending := pendingMutations(ms)
 		err := w.sendParts(ctx, pending, apart)
 		apart = apart || isLockTimeout(err)

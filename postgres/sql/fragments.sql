@@ -31,6 +31,18 @@ select case when set_config('lock_timeout', '100ms', true) is not null
     from {{schema}}.changes_seq
 {{- end}}
 
+-- The note of a writer that does not wait, as a condition: it is false if the lock is not available at once, or if no number was drawn.
+{{define "quick_note" -}}
+pg_try_advisory_xact_lock_shared(({{name "changes"}}::regclass::oid::bigint & 2147483647)::int,
+        (pg_sequence_last_value({{name "changes_seq"}}::regclass) & 2147483647)::int)
+{{- end}}
+
+-- Whether a statement may still start, by its time and, in the next argument, by the sender's floor (see update_one). The template's argument is
+-- the number of the first.
+{{define "in_time" -}}
+clock_timestamp() < ${{.}} and pg_sequence_last_value({{name "changes_seq"}}::regclass) >= ${{add . 1}} and {{template "warned"}}
+{{- end}}
+
 -- The notes of other sessions below a number that this session has drawn. A session that may have drawn a lower number, and has
 -- not committed, has held such a note since before. The argument names a column that holds the drawn number, so that the locks
 -- are read after the draw. In the other order, a session could take its note and draw in between, unseen.

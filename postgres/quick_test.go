@@ -1,0 +1,197 @@
+//go:build integration
+
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// TestQuickUpdates sends updates by the quick statements, alone and among others, while something prevents each of them. It is not applied, draws
+// no number, and waits for nothing. Afterwards it is applied, with the same row and the same change as by the thorough statement.
+func TestQuickUpdates(t *testing.T) {
+	t.Parallel()
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
+	b := openHandle(t, ctx, server.StoreURL(t))
+	h, conn, other := b.handle, server.Connect(t), server.Connect(t)
+	exec := func(t *testing.T, on *pgx.Conn, sql string, arguments ...any) {
+		t.Helper()
+		if _, err := on.Exec(ctx, h.database.sql.withNames(sql), arguments...); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	last := func(t *testing.T) (n int64) {
+		t.Helper()
+		if err := conn.QueryRow(ctx, h.database.sql.lastNumber).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for name, c := range map[string]struct {
+		prevent func(t *testing.T, a *attempt, m *mutation)
+		release func(t *testing.T)
+		all     bool // it prevents all updates of the statement
+	}{
+		"another version": {prevent: func(_ *testing.T, _ *attempt, m *mutation) { m.expectedVersion = make([]byte, versionSize) }},
+		"another uid": {prevent: func(_ *testing.T, _ *attempt, m *mutation) {
+			changed := *m.Mutation
+			m.Mutation, changed.Uid = &changed, "another"
+		}},
+		"no resource": {prevent: func(_ *testing.T, _ *attempt, m *mutation) { m.keyBytes = []byte("nothing") }},
+		"a row without numbers": {prevent: func(t *testing.T, _ *attempt, m *mutation) {
+			exec(t, other, "update $resources set created = null, writes = null, modified = null, modified_place = null where key = $1", m.keyBytes)
+		}},
+		"a locked row": {
+			prevent: func(t *testing.T, _ *attempt, m *mutation) {
+				exec(t, other, "begin")
+				exec(t, other, "select from $resources where key = $1 for key share", m.keyBytes)
+			},
+			release: func(t *testing.T) { exec(t, other, "rollback") },
+		},
+		"a note that is not available": {
+			prevent: func(t *testing.T, _ *attempt, _ *mutation) {
+				exec(t, other, "begin")
+				exec(t, other, "select pg_advisory_xact_lock(($changes_name::regclass::oid::bigint & 2147483647)::int, (last_value & 2147483647)::int) from $changes_seq")
+			},
+			release: func(t *testing.T) { exec(t, other, "rollback") }, all: true,
+		},
+		"the end of its time":        {prevent: func(_ *testing.T, a *attempt, _ *mutation) { a.expires = time.Now().Add(-time.Hour) }, all: true},
+		"a floor of another history": {prevent: func(_ *testing.T, a *attempt, _ *mutation) { a.floor += 1000 }, all: true},
+	} {
+		for _, n := range []int{1, 3} {
+			t.Run(fmt.Sprint(name, " ", n), func(t *testing.T) {
+				var ms []*mutation
+				for i := range n {
+					ms = append(ms, mutationOf(t, driver.Write, createdResource(t, ctx, b, fmt.Sprint(name, n, i))))
+				}
+				a := &attempt{expires: time.Now().Add(time.Hour), floor: last(t)}
+				prevented := *ms[n-1]
+				c.prevent(t, a, &prevented)
+				sent := append(slices.Clone(ms[:n-1]), &prevented)
+				before := last(t)
+				if err := h.quickUpdates(ctx, conn, a, sent); err != nil {
+					t.Fatal(err)
+				}
+				if c.release != nil {
+					c.release(t)
+				}
+				applied := int64(0)
+				for i, m := range sent {
+					if want := i < n-1 && !c.all; m.isApplied != want {
+						t.Errorf("the update %d is applied: %t, expected %t", i, m.isApplied, want)
+					}
+					if m.isApplied {
+						applied++
+					}
+				}
+				if drawn := last(t) - before; drawn != applied {
+					t.Errorf("%d numbers are drawn for %d updates", drawn, applied)
+				}
+				if name != "a row without numbers" {
+					checkQuickChange(t, ctx, b, conn, ms[n-1])
+				}
+			})
+		}
+	}
+}
+
+// checkQuickChange applies an update by a quick statement, and the next one by the thorough statement. Their changes and rows must have the same form.
+func checkQuickChange(t *testing.T, ctx context.Context, b *Backend, conn *pgx.Conn, quick *mutation) {
+	t.Helper()
+	h, a := b.handle, &attempt{expires: time.Now().Add(time.Hour)}
+	if err := h.quickUpdates(ctx, conn, a, []*mutation{quick}); err != nil || !quick.isApplied {
+		t.Fatalf("applied: %t, %v", quick.isApplied, err)
+	}
+	thorough := mutationOf(t, driver.Write, &resourcepb.Resource{Id: quick.Resource.Id, Version: versionText(quick.token), Data: quick.Resource.Data})
+	thorough.Uid = quick.Uid
+	quickForm := changeForm(t, ctx, b, conn, quick)
+	if err := h.changeOne(ctx, conn, a, thorough); err != nil || !thorough.isApplied {
+		t.Fatalf("the thorough statement: applied: %t, %v", thorough.isApplied, err)
+	}
+	if form := changeForm(t, ctx, b, conn, thorough); form != quickForm || thorough.writes != quick.writes+1 || thorough.createRevision != quick.createRevision {
+		t.Errorf("the changes %s and %s, the answers %d/%d and %d/%d", quickForm, form, quick.createRevision, quick.writes, thorough.createRevision, thorough.writes)
+	}
+}
+
+// changeForm describes the row and the change of an update without their numbers.
+func changeForm(t *testing.T, ctx context.Context, b *Backend, conn *pgx.Conn, m *mutation) (form string) {
+	t.Helper()
+	err := conn.QueryRow(ctx, b.handle.database.sql.withNames(`
+		select concat_ws(' ', c.op, c.place, c.more, c.token = c.version, c.data = r.data, c.created = r.created, c.writes = r.writes,
+			r.version = c.version, r.modified = c.revision, r.modified_place, c.previous = p.revision, c.previous_place = p.place, p.writes = c.writes - 1)
+		from $resources r join $changes c on c.key = r.key and c.revision = $2
+		left join $changes p on p.key = r.key and p.revision = (select max(revision) from $changes where key = r.key and revision < c.revision)
+		where r.key = $1`), m.keyBytes, m.revision).Scan(&form)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return form
+}
+
+// TestQuickUpdatesLockBeforeTheyDraw replaces the sequence of the quick statements by a function that refuses to draw a number unless the
+// transaction has a note and has locked the row: readers rely on this order. As many rows must be locked or changed as numbers are drawn.
+func TestQuickUpdatesLockBeforeTheyDraw(t *testing.T) {
+	t.Parallel()
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
+	b := openHandle(t, ctx, server.StoreURL(t))
+	h, conn := b.handle, server.Connect(t)
+	sql := h.database.sql
+	function, counter := pgx.Identifier{sql.schema, "draw"}.Sanitize(), nameLiteral(sql.schema, "draws")
+	_, err := conn.Exec(ctx, sql.withNames(`
+		create sequence `+pgx.Identifier{sql.schema, "draws"}.Sanitize()+`;
+		create function `+function+`() returns bigint language plpgsql as $body$
+		declare
+			locked int;
+		begin
+			select count(*) into locked from $resources where pg_current_xact_id()::xid in (xmin, xmax);
+			if locked < nextval(`+counter+`) then
+				raise exception 'a number is drawn before its row is locked';
+			end if;
+			perform from pg_locks where locktype = 'advisory' and objsubid = 2 and pid = pg_backend_pid()
+				and objid::bigint <= (select last_value from $changes_seq);
+			if not found then
+				raise exception 'a number is drawn without a note';
+			end if;
+			return nextval($seq_name);
+		end $body$`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []*string{&sql.quickOne, &sql.quickMany} {
+		replaced := strings.ReplaceAll(*text, "nextval("+nameLiteral(sql.schema, "changes_seq")+")", function+"()")
+		if replaced == *text {
+			t.Fatal("the statement draws no number")
+		}
+		*text = replaced
+	}
+	for _, n := range []int{1, 5} {
+		var ms []*mutation
+		for i := range n {
+			ms = append(ms, mutationOf(t, driver.Write, createdResource(t, ctx, b, fmt.Sprint(n, "-", i))))
+		}
+		if _, err := conn.Exec(ctx, "select setval("+counter+", 1, false)"); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.quickUpdates(ctx, conn, &attempt{expires: time.Now().Add(time.Hour)}, ms); err != nil {
+			t.Errorf("%d updates: %v", n, err)
+		}
+		for i, m := range ms {
+			if !m.isApplied {
+				t.Errorf("the update %d of %d is not applied", i, n)
+			}
+		}
+	}
+}
