@@ -57,9 +57,10 @@ func (f *follower) follow(ctx context.Context) {
 	var askedIn *round      // the round of the last bookmark request
 	closings := 0           // so often in a row the watch has ended
 	odds := 25              // one in so many times it asks
+	unsure := false         // a bookmark may come that answers no known request; the follower asks no more
 	var awake time.Duration // since when
 	for ctx.Err() == nil {
-		if bm, ok := f.watch.(storage.Bookmarker); ok && f.run.h.NoBookmarker == "" && f.pendingBookmark() == 0 && f.random.IntN(odds) == 0 {
+		if bm, ok := f.watch.(storage.Bookmarker); ok && f.run.h.NoBookmarker == "" && !unsure && f.pendingBookmark() == 0 && f.random.IntN(odds) == 0 {
 			at := f.run.now()
 			short, cancel := context.WithTimeout(ctx, nextFor)
 			err := bm.Bookmark(short)
@@ -69,6 +70,8 @@ func (f *follower) follow(ctx context.Context) {
 			case err == nil:
 				f.setBookmarkRequest(at)
 				askedIn, odds = f.current(), 25
+			case over && f.run.h.NoResumer != "":
+				unsure = true
 			case over: // the request may have been registered: this watch may return a bookmark at any time
 				if !f.reopen(ctx, f.resume) {
 					return
@@ -103,6 +106,8 @@ func (f *follower) follow(ctx context.Context) {
 			f.current().report(Violation{"watches go on", fmt.Sprintf("%s on handle %d: Next: %v", f.name, f.handle, err)})
 			f.release()
 			return
+		case ev.GetBookmark() != nil && unsure:
+			closings = 0
 		case ev.GetBookmark() != nil:
 			closings = 0
 			f.addBookmark(f.pendingBookmark(), askedIn)
