@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -26,7 +27,8 @@ type columnChecker struct {
 // maxItemChecks limits the items that are checked concurrently.
 const maxItemChecks = 32
 
-// CheckColumns implements driver.ColumnChecker. It reads the whole table, with the items of other stores in it.
+// CheckColumns implements driver.ColumnChecker. It reads the whole table, with the items of other stores in it. A call ends early when it has
+// read driver.PageBytes beside the scan, so that a slow table answers it in time.
 func (c *columnChecker) CheckColumns(ctx context.Context, after []byte, limit int) (wrong []driver.Key, next []byte, err error) {
 	start, err := decodeItemKeys(after)
 	if err != nil {
@@ -39,7 +41,11 @@ func (c *columnChecker) CheckColumns(ctx context.Context, after []byte, limit in
 	check := itemCheck{columnChecker: c, entered: make(map[storage.UnversionedType]bool)}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxItemChecks)
-	for _, it := range items {
+	for i, it := range items {
+		if check.bytes.Load() >= driver.PageBytes {
+			last = items[i-1] // a scan can begin after any item
+			break
+		}
 		g.Go(func() error { return check.item(ctx, it) })
 	}
 	if err := g.Wait(); err != nil {
@@ -51,6 +57,8 @@ func (c *columnChecker) CheckColumns(ctx context.Context, after []byte, limit in
 // itemCheck checks the items of one answer.
 type itemCheck struct {
 	*columnChecker
+
+	bytes atomic.Int64 // that were read beside the scan
 
 	mu      sync.Mutex
 	entered map[storage.UnversionedType]bool // types that were looked up in the registry
@@ -102,6 +110,7 @@ func (c *itemCheck) resource(ctx context.Context, it item) (k driver.Key, ok boo
 		return k, false, err
 	}
 	for _, part := range parts {
+		c.bytes.Add(int64(len(part.bytes(attrData))))
 		if part[attrExpires] != nil { // it is retired, or the resource has been replaced since the scan
 			if ok, err = c.isReplaced(ctx, h); err != nil || !ok {
 				return k, false, err
@@ -155,6 +164,9 @@ func (c *itemCheck) edge(ctx context.Context, it item) (k driver.Key, ok bool, e
 	h, err := c.reader.head(ctx, storage.StrongConsistency, k)
 	if damaged := (*storage.DamagedError)(nil); errors.As(err, &damaged) {
 		return k, true, nil
+	}
+	if h != nil {
+		c.bytes.Add(int64(len(h.packedData)))
 	}
 	if err != nil || c.matches(it, child, long, h) {
 		return k, err == nil, err

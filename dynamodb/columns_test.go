@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
+	"fmt"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -11,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/test/dynamofake"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/migrate"
@@ -172,5 +174,38 @@ func TestVerifyFindsDamagedItems(t *testing.T) {
 				t.Errorf("got %v", r)
 			}
 		})
+	}
+}
+
+// A call of CheckColumns reads a bounded number of bytes, whatever its limit: the time of a call is limited, and so is the throughput of a table.
+func TestCheckColumnsIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	s := dynamofake.New(t)
+	b := handle(t, s)
+	const count = 80
+	for i := range count {
+		large := box(fmt.Sprint(i), make([]byte, 400<<10))
+		_, _ = rand.Read(large.Data.Value) // never fails
+		fixture.Write(t, b, large)
+	}
+	c, _ := storage.As[driver.ColumnChecker](storage.Backend(b))
+	reads := 0
+	for after := []byte(nil); ; {
+		before := s.Calls("BatchGetItem")
+		wrong, next, err := c.CheckColumns(t.Context(), after, 1000)
+		if err != nil || len(wrong) > 0 {
+			t.Fatalf("%v, %v", wrong, err)
+		}
+		read := s.Calls("BatchGetItem") - before
+		if read > count*2/3 {
+			t.Errorf("a call has read the parts of %d of %d large resources", read, count)
+		}
+		reads += read
+		if after = next; after == nil {
+			break
+		}
+	}
+	if reads != count {
+		t.Errorf("the parts of %d resources were read, expected %d", reads, count)
 	}
 }
