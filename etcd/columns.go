@@ -18,7 +18,7 @@ import (
 const maxEntryChecks = 16
 
 // CheckColumns implements driver.ColumnChecker. It reads all owner entries, also those of owners that no resource names. The positions are
-// keys of entries without their prefix.
+// keys of entries without their prefix. A call ends early when it has read driver.PageBytes, so that a slow server answers it in time.
 func (r lister) CheckColumns(ctx context.Context, after []byte, limit int) (wrong []driver.Key, next []byte, err error) {
 	err = r.call(ctx, func(ctx context.Context) error {
 		wrong, next, err = r.checkEntries(ctx, after, limit)
@@ -39,27 +39,29 @@ func (r lister) checkEntries(ctx context.Context, after []byte, limit int) (wron
 	if err != nil {
 		return nil, nil, err
 	}
-	for rest := resp.Kvs; len(rest) > 0; {
-		n := min(len(rest), maxEntryChecks, r.opts.MaxTxnOps/2)
-		found, err := r.wrongEntries(ctx, rest[:n])
+	checked := 0
+	for size := 0; checked < len(resp.Kvs) && size < driver.PageBytes; {
+		n := min(len(resp.Kvs)-checked, maxEntryChecks, r.opts.MaxTxnOps/2)
+		found, read, err := r.wrongEntries(ctx, resp.Kvs[checked:checked+n])
 		if err != nil {
 			return nil, nil, err
 		}
-		wrong, rest = append(wrong, found...), rest[n:]
+		wrong, checked, size = append(wrong, found...), checked+n, size+read
 	}
-	if resp.More {
-		next = resp.Kvs[len(resp.Kvs)-1].Key[len(prefix):]
+	if resp.More || checked < len(resp.Kvs) {
+		next = resp.Kvs[checked-1].Key[len(prefix):]
 	}
 	return wrong, next, nil
 }
 
-// wrongEntries returns the keys of the resources that contradict their owner entries. It reads both at one revision.
-func (r lister) wrongEntries(ctx context.Context, entries []*mvccpb.KeyValue) (wrong []driver.Key, err error) {
+// wrongEntries returns the keys of the resources that contradict their owner entries, and the bytes of the resources. It reads both at one
+// revision.
+func (r lister) wrongEntries(ctx context.Context, entries []*mvccpb.KeyValue) (wrong []driver.Key, size int, err error) {
 	children := make([]driver.Key, len(entries))
 	var reads []*pb.RequestOp
 	for i, kv := range entries {
 		if children[i], err = r.layout.childOf(kv.Key); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		reads = append(reads, opGet(kv.Key), opGet(r.layout.resource(children[i])))
 	}
@@ -67,16 +69,19 @@ func (r lister) wrongEntries(ctx context.Context, entries []*mvccpb.KeyValue) (w
 		return r.txn(ctx, &pb.TxnRequest{Success: reads})
 	})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	r.recordRevision(resp.Header.Revision)
 	for i, k := range children {
 		entry, stored := first(resp.Responses[2*i].GetResponseRange().Kvs), first(resp.Responses[2*i+1].GetResponseRange().Kvs)
+		if stored != nil {
+			size += len(stored.Value)
+		}
 		if entry != nil && !r.layout.matches(entry, k, stored) {
 			wrong = append(wrong, k)
 		}
 	}
-	return wrong, nil
+	return wrong, size, nil
 }
 
 // matches reports whether an entry is the owner entry of the resource that is stored under a key. It does if the resource is damaged, because

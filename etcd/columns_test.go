@@ -3,12 +3,15 @@
 package etcd_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	_ "github.com/ashlar-dev/storage/inmem"
 	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
@@ -79,5 +82,30 @@ func TestVerifyFindsDamagedEntries(t *testing.T) {
 		if r := verify(); !r.Equal() {
 			t.Fatalf("%s, repaired: %v", name, r)
 		}
+	}
+}
+
+// A call of CheckColumns reads a bounded number of bytes, whatever its limit: the time of a call is limited.
+func TestCheckColumnsIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	b := open(t, env.Etcd(t).StoreURL(t))
+	owner := service("owner")
+	for i := range 40 {
+		child := service(fmt.Sprint("child-", i))
+		child.Owner = owner.Id
+		child.Data = &anypb.Any{TypeUrl: "example.com/T", Value: make([]byte, 512<<10)}
+		fixture.Write(t, b, child)
+	}
+	c, _ := storage.As[driver.ColumnChecker](storage.Backend(b))
+	calls := 0
+	for after := []byte(nil); calls == 0 || after != nil; calls++ {
+		wrong, next, err := c.CheckColumns(fixture.Context(t), after, 1000)
+		if err != nil || len(wrong) > 0 {
+			t.Fatalf("%v, %v", wrong, err)
+		}
+		after = next
+	}
+	if calls != 3 {
+		t.Errorf("%d calls for 40 entries of resources with 0.5 MiB each, expected three of up to 16", calls)
 	}
 }
