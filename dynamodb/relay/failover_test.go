@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/dynamodb"
@@ -205,4 +206,28 @@ func TestRecordsOfKilledCandidates(t *testing.T) {
 	if len(candidates) != slots {
 		t.Errorf("%d candidates are recorded, expected %d", len(candidates), slots)
 	}
+}
+
+// patient options wait for relays on a busy machine.
+func patient(o *dynamodb.Options) { o.Relay.TTL, o.Outage = 10*time.Second, time.Minute }
+
+// Nobody reads the stream while its shards are replaced. The ticks of the next relay are late, so it begins at the beginning of the new
+// shards. The rest of the old ones is in the history of a subscriber.
+func TestShardsAreReplacedBeforeARelayWithoutTicks(t *testing.T) {
+	t.Parallel()
+	s := dynamofake.New(t)
+	first := open(t, s, true, patient)
+	subscriber := open(t, s, false, patient)
+	boxes := newSeries(t, subscriber, subscriber)
+	boxes.expect(t, boxes.write(t, 2))
+	_ = first.Close()
+	missed := boxes.write(t, 3)
+	s.Roll()
+	s.SetEmptyPages(1 << 20)
+	open(t, s, true, patient)
+	publishedRelays(t, openDirectory(t, s), 1)
+	s.SetEmptyPages(0)
+	s.ExpireIterators()
+	boxes.expect(t, missed)
+	boxes.expect(t, boxes.write(t, 3))
 }

@@ -66,3 +66,25 @@ func TestHistoryReadsEachGeneration(t *testing.T) {
 		t.Error("history does not end where the reader begins")
 	}
 }
+
+// A relay began without one of the two shards that replaced another one, because no listing contained it. It reads that shard from its beginning,
+// so the history up to the relay's begin has nothing of it.
+func TestHistoryEndsBeforeAnOmittedShard(t *testing.T) {
+	t.Parallel()
+	tr := newTree()
+	tr.update(map[string]string{"a": "", "b": "a", "c": "a", "d": "c", "x": ""}, &Position{})
+	for _, c := range []struct {
+		at   *Position
+		want bool
+	}{
+		{at(shardPosition{"a", shardEnd}, shardPosition{"b", "7"}, shardPosition{"c", ""}), true},
+		{at(shardPosition{"a", shardEnd}, shardPosition{"b", "7"}, shardPosition{"c", shardEnd}, shardPosition{"d", "1"}), true},
+		{at(shardPosition{"a", shardEnd}, shardPosition{"b", "6"}, shardPosition{"c", ""}), false},
+		{at(shardPosition{"a", shardEnd}, shardPosition{"b", "7"}, shardPosition{"x", "1"}), false},
+	} {
+		r := &backlogReader{shards: &shards{tree: tr}, at: c.at, target: at(shardPosition{"b", "7"})}
+		if got := r.isComplete(); got != c.want {
+			t.Errorf("%v: complete %v, expected %v", c.at, got, c.want)
+		}
+	}
+}

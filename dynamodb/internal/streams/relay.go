@@ -157,7 +157,7 @@ func (r *Relay) logPage(from, target *Position, filter *driver.Filter, limit int
 	for _, b := range batches {
 		for _, ev := range b.events {
 			switch {
-			case tree.covers(from, ev.At):
+			case tree.covers(end, ev.At): // also a record that the log has twice
 				continue
 			case len(events) >= limit || size >= driver.PageBytes:
 				return events, end, true, true

@@ -20,7 +20,7 @@ func at(places ...shardPosition) *Position { return &Position{stream: "arn", sha
 func TestPositionsThatIncludeOthers(t *testing.T) {
 	t.Parallel()
 	tr := newTree()
-	tr.update(map[string]string{"a": "", "b": "a", "c": ""}, at())
+	tr.update(map[string]string{"a": "", "b": "a", "c": "", "d": "b", "e": "b"}, at())
 	for _, c := range []struct {
 		name    string
 		p, from *Position
@@ -32,6 +32,11 @@ func TestPositionsThatIncludeOthers(t *testing.T) {
 		{"child", at(shardPosition{"b", "1"}), at(shardPosition{"a", "15"}), true},
 		{"parent", at(shardPosition{"a", "15"}), at(shardPosition{"b", "20"}), false},
 		{"end of the parent", at(shardPosition{"a", shardEnd}), at(shardPosition{"b", ""}), true},
+		{"middle of the parent", at(shardPosition{"a", "15"}), at(shardPosition{"b", ""}), false},
+		{"middle of the grandparent", at(shardPosition{"a", "15"}), at(shardPosition{"d", ""}), false},
+		{"beginning of a sibling", at(shardPosition{"d", "1"}), at(shardPosition{"e", ""}), true},
+		{"beginning of a root", at(shardPosition{"a", "15"}), at(shardPosition{"c", ""}), true},
+		{"beginning of another shard's child", at(shardPosition{"c", "15"}), at(shardPosition{"b", ""}), false},
 		{"shard that is unknown", at(shardPosition{"a", "5"}), at(shardPosition{"a", "5"}, shardPosition{"c", "1"}), false},
 		{"time instead of a number", at(shardPosition{"a", since(time.Unix(1e9, 0))}), at(shardPosition{"a", "5"}), false},
 		{"number instead of a time", at(shardPosition{"a", "5"}), at(shardPosition{"a", since(time.Unix(1e9, 0))}), false},
@@ -221,6 +226,36 @@ func TestSlowSubscriber(t *testing.T) {
 	cancel()
 	if err := <-fast; !errors.Is(err, context.Canceled) {
 		t.Errorf("the fast subscriber ended with %v", err)
+	}
+}
+
+// A log that was extended contains records twice, if the page of the stream that extended it reached into the log. A page of history has each
+// one once.
+func TestPageOfAnExtendedLog(t *testing.T) {
+	t.Parallel()
+	r := NewRelay(Config{Clock: request.NewClock(), StoreID: driver.StoreID{1}})
+	r.reader = newReader(&r.Config)
+	r.reader.stream = "arn"
+	event := func(seq string) *Event {
+		return &Event{At: &Position{stream: "arn", shards: at(shardPosition{"a", "1"}).shards, shard: "a", seq: seq}, Damage: errTest}
+	}
+	start := at(shardPosition{"a", "3"})
+	r.log.reset(start)
+	r.log.append([]*Event{event("4"), event("5")}, at(shardPosition{"a", "5"}))
+	from := at(shardPosition{"a", "1"})
+	if !r.log.prepend(from, start, []*Event{event("2"), event("3"), event("4")}) {
+		t.Fatal("the log was not extended")
+	}
+	events, _, more, ok := r.logPage(from, at(shardPosition{"a", "5"}), &everything, 100)
+	if !ok || more {
+		t.Fatal("the log does not have the history")
+	}
+	var got []string
+	for _, ev := range events {
+		got = append(got, ev.At.seq)
+	}
+	if len(got) != 4 {
+		t.Errorf("got the records %v, expected 2 to 5 once", got)
 	}
 }
 

@@ -77,18 +77,27 @@ func (t *tree) changeCount() uint64 {
 }
 
 // includes reports whether p is known to contain every record that from contains, and is not before it in any shard. The number of a record
-// is not comparable with a time.
+// is not comparable with a time. A position at the beginning of a shard contains the shard's ancestors.
 func (t *tree) includes(p, from *Position) bool {
 	for _, pl := range from.shards {
 		seq, there := p.get(pl.shard)
 		switch {
-		case there && (seq == pl.seq || isFurther(seq, pl.seq) && (rank(pl.seq) != 1 || seq == shardEnd)), pl.seq == "":
-		case !there && t.precedes(pl.shard, p):
+		case there && (seq == pl.seq || isFurther(seq, pl.seq) && (rank(pl.seq) != 1 || seq == shardEnd)), there && pl.seq == "":
+		case !there && (t.precedes(pl.shard, p) || pl.seq == "" && t.containsParent(p, pl.shard)):
 		default:
 			return false
 		}
 	}
 	return true
+}
+
+// containsParent reports whether p is known to contain all records of the shard's ancestors.
+func (t *tree) containsParent(p *Position, shard string) bool {
+	parent := t.parentOf(shard)
+	if seq, there := p.get(parent); there {
+		return seq == shardEnd
+	}
+	return parent == "" || t.precedes(parent, p)
 }
 
 func (t *tree) knows(shard string) bool {
@@ -141,12 +150,14 @@ func (t *tree) precedes(shard string, p *Position) bool {
 	return t.before(p)[shard]
 }
 
-// follows reports whether shard descends from a shard in p.
+// follows reports whether a reader at p reads the shard, which is not in p and no ancestor of a shard in p, from its beginning: it descends
+// from a shard in p, or from an ancestor of one.
 func (t *tree) follows(shard string, p *Position) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
+	before := t.before(p)
 	for s := t.shards[shard].parent; s != ""; s = t.shards[s].parent {
-		if _, there := p.get(s); there {
+		if _, there := p.get(s); there || before[s] {
 			return true
 		}
 	}
