@@ -3,6 +3,7 @@ package streams
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,36 +24,75 @@ type requests struct {
 	endCh chan struct{} // closed when the subscription has ended
 
 	mu     sync.Mutex
-	link   Link // nil while there is no connection
+	queue  *requestQueue // of the connection; nil while there is none
 	serial uint64
 	proofs map[uint64]chan bool // requested proofs
 }
 
-// connect makes a link the current one, and repeats the requests that are not answered.
-func (r *requests) connect(link Link) error {
+// requestQueue contains the requests that were not sent yet. A relay may take no further request before its answers are received, so neither
+// the receiver nor a writer waits for one to be sent.
+type requestQueue struct {
+	waiting []*wire.FollowRequest // guarded by requests.mu
+	wake    chan struct{}
+}
+
+// connect makes a link the current one until disconnect, and repeats the requests that are not answered.
+func (r *requests) connect(link Link) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.link = link
-	for serial := range r.proofs {
-		if err := link.Send(proveRequest(serial)); err != nil {
-			return err
-		}
+	if r.queue != nil {
+		close(r.queue.wake) // the relay has welcomed twice
 	}
-	return nil
+	r.queue = &requestQueue{wake: make(chan struct{}, 1)}
+	for serial := range r.proofs {
+		r.add(proveRequest(serial))
+	}
+	go r.send(link, r.queue)
 }
 
 func (r *requests) disconnect() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.link = nil
+	if r.queue != nil {
+		close(r.queue.wake)
+		r.queue = nil
+	}
 }
 
-// ask sends a request if there is a connection. A failed one is detected by the receiver.
+// send sends the requests of a connection until it ends.
+func (r *requests) send(link Link, q *requestQueue) {
+	for range q.wake {
+		r.mu.Lock()
+		waiting := q.waiting
+		q.waiting = nil
+		r.mu.Unlock()
+		for _, in := range waiting {
+			if link.Send(in) != nil {
+				return // the receiver detects it, too
+			}
+		}
+	}
+}
+
+// ask sends a request if there is a connection.
 func (r *requests) ask(in *wire.FollowRequest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.link != nil {
-		_ = r.link.Send(in)
+	if r.queue != nil {
+		r.add(in)
+	}
+}
+
+// add adds a request to the queue. One for everything but a proof is not repeated before it was sent. The caller holds mu.
+func (r *requests) add(in *wire.FollowRequest) {
+	if in.GetProve() != nil || !slices.ContainsFunc(r.queue.waiting, func(other *wire.FollowRequest) bool {
+		return (other.GetWake() != nil) == (in.GetWake() != nil) && (other.GetExact() != nil) == (in.GetExact() != nil)
+	}) {
+		r.queue.waiting = append(r.queue.waiting, in)
+	}
+	select {
+	case r.queue.wake <- struct{}{}:
+	default:
 	}
 }
 

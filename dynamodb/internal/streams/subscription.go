@@ -81,9 +81,7 @@ func (r *subscription) follow(ctx context.Context, ready func(*Position), publis
 				return err
 			}
 			welcome = true
-			if err := r.connect(link); err != nil {
-				return err
-			}
+			r.connect(link)
 			continue // a relay that only welcomes is none
 		case *wire.FollowResponse_Batch:
 			if !welcome {
@@ -173,7 +171,7 @@ func (r *subscription) setPosition(p *Position) {
 // exactPosition returns a position at which history can end, as reader.exactPosition does. The subscriber's own position is used: what
 // follows it, and nothing else, will be published.
 func (r *subscription) exactPosition(ctx context.Context) (*Position, error) {
-	for asked := false; ; asked = true {
+	for asked := false; ; {
 		r.mu.Lock()
 		at, moved := r.pos, r.moved
 		r.mu.Unlock()
@@ -182,6 +180,7 @@ func (r *subscription) exactPosition(ctx context.Context) (*Position, error) {
 		}
 		if !asked {
 			r.ask(&wire.FollowRequest{Ask: &wire.FollowRequest_Exact{Exact: &wire.Exact{}}})
+			asked = true
 		}
 		select {
 		case <-moved:
