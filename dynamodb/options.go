@@ -53,6 +53,9 @@ type Options struct {
 	// Telemetry receives what the store reports.
 	Telemetry telemetry.Options
 
+	// keepTable restricts creation to the store: the table was set up, or not, by the handle that opens this one.
+	keepTable bool
+
 	// Spent, if set, receives the capacity units that each request consumed. It is called concurrently.
 	Spent func(units float64)
 }

@@ -15,7 +15,7 @@ func (t *table) startRelay(config streams.Config, open func(context.Context, *Op
 		OpenDirectory: func(ctx context.Context) (storage.Backend, error) {
 			return open(ctx, &Options{
 				Table: t.name, Prefix: t.opts.Prefix + directorySuffix, Buckets: 1, Timeout: t.opts.Timeout, FenceWait: t.opts.FenceWait,
-				Spent: t.count,
+				Spent: t.count, keepTable: true,
 			})
 		},
 	})

@@ -23,7 +23,7 @@ type setup struct{ *table }
 // open ensures that the table exists and has the right form, and returns the store's id.
 func (s setup) open(ctx context.Context) (driver.StoreID, error) {
 	description, err := s.await(ctx, false)
-	if request.HasCode(err, "ResourceNotFoundException") && !s.opts.NoCreate {
+	if request.HasCode(err, "ResourceNotFoundException") && !s.opts.NoCreate && !s.opts.keepTable {
 		if err = s.create(ctx); err == nil {
 			description, err = s.await(ctx, true)
 		}
@@ -45,7 +45,7 @@ func (s setup) open(ctx context.Context) (driver.StoreID, error) {
 	if err != nil {
 		return none, fmt.Errorf("table %s cannot hold a store: %w", s.name, err)
 	}
-	if !s.opts.NoCreate {
+	if !s.opts.NoCreate && !s.opts.keepTable {
 		if err := s.finish(ctx); err != nil {
 			return none, fmt.Errorf("set up table %s: %w", s.name, err)
 		}

@@ -168,3 +168,18 @@ func TestTokensOfFiles(t *testing.T) {
 		t.Error("a subscriber without the token was admitted")
 	}
 }
+
+// With create=off a handle with relays changes nothing of the table: it only adds the store of the relays.
+func TestRelaysOfATableThatIsNotCreated(t *testing.T) {
+	t.Parallel()
+	s := dynamofake.New(t)
+	openDirectory(t, s) // creates the table
+	open(t, s, false)   // creates the store
+	s.SetTimeToLive(false)
+	existing := func(o *dynamodb.Options) { o.NoCreate = true }
+	open(t, s, true, existing)
+	fixture.WatchChanges(t, open(t, s, false, existing))
+	if s.TimeToLive() {
+		t.Error("the time-to-live of the table was enabled")
+	}
+}
