@@ -58,20 +58,24 @@ func (c *candidate) run(ctx context.Context) {
 	c.withdraw()
 }
 
-// look reads the directory, probes the processes in it, and becomes a relay if one is missing. It returns true if none is.
+// look reads the directory, probes the processes in it, and becomes a relay if one is missing. It returns true if none is. The node is published
+// in any case, because a process that misses a relay later wakes the published candidates.
 func (c *candidate) look(ctx context.Context) (complete bool, err error) {
 	missing, err := c.missing(ctx)
-	if err != nil || len(missing) == 0 {
-		return err == nil, err
+	if err != nil {
+		return false, err
 	}
 	published, free, err := c.probeCandidates(ctx, false)
 	if err != nil || !published && len(free) == 0 {
-		return false, err
+		return err == nil && len(missing) == 0, err
 	}
 	if !published {
 		if err := c.directory.publish(ctx, candidateType, free[rand.N(len(free))], c.self); err != nil {
 			return false, fmt.Errorf("publish the candidate: %w", err)
 		}
+	}
+	if len(missing) == 0 {
+		return true, nil
 	}
 	reached, _ := c.server.reached()
 	switch {

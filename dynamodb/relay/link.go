@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/ashlar-dev/storage/dynamodb/internal/streams"
 	"github.com/ashlar-dev/storage/internal/wire"
@@ -11,8 +13,10 @@ import (
 
 // link is a call of Follow at another process.
 type link struct {
-	call   grpc.BidiStreamingClient[wire.FollowRequest, wire.FollowResponse]
-	cancel context.CancelFunc
+	call    grpc.BidiStreamingClient[wire.FollowRequest, wire.FollowResponse]
+	cancel  context.CancelFunc
+	refused func() // called if the process is no relay
+	begun   bool   // a message was received
 }
 
 func (l *link) Send(in *wire.FollowRequest) error { return errorOf(l.call.Send(in)) }
@@ -20,6 +24,10 @@ func (l *link) Close()                            { l.cancel() }
 
 func (l *link) Recv() (*wire.FollowResponse, error) {
 	out, err := l.call.Recv()
+	if !l.begun && status.Code(err) == codes.Unavailable {
+		l.refused()
+	}
+	l.begun = true
 	return out, errorOf(err)
 }
 

@@ -1,0 +1,63 @@
+package relay_test
+
+import (
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage/internal/test/dynamofake"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// The only candidate was killed as a relay and starts again at its address, with the certificate and the token of its files. Subscribers reach
+// it by the record of its predecessor, and make it a relay.
+func TestOnlyCandidateStartsAgain(t *testing.T) {
+	t.Parallel()
+	s := dynamofake.New(t)
+	cert, key, hash := certificate(t)
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	trust := "&relay-ca=" + url.QueryEscape(cert) + "&relay-token-file=" + url.QueryEscape(token)
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	_ = free.Close()
+	publish(t, openDirectory(t, s), &resourcepb.Resource{Id: &resourcepb.ID{
+		Uid: "killed", Name: "1", Tenancy: &resourcepb.Tenancy{}, Type: &resourcepb.Type{Group: "relay", GroupVersion: "v1", Kind: "Relay"},
+	}}, map[string]string{"process": "killed", "address": address, "key": hash})
+	if _, err := openURL(t, s, trust+"&relay-cert="+url.QueryEscape(cert)+"&relay-key="+url.QueryEscape(key)+"&relay-listen="+address+"&relay-advertise="+address); err != nil {
+		t.Fatal(err)
+	}
+	b, err := openURL(t, s, trust+"&outage=20s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fixture.WatchChanges(t, b)
+}
+
+// A candidate that starts while there are two relays replaces one of them soon: it need not notice the loss itself, which may take a minute.
+func TestLateCandidateIsWoken(t *testing.T) {
+	t.Parallel()
+	s := dynamofake.New(t)
+	first := open(t, s, true)
+	open(t, s, true)
+	fixture.WatchChanges(t, open(t, s, false))
+	directory := openDirectory(t, s)
+	publishedRelays(t, directory, 2)
+	open(t, s, true)
+	time.Sleep(2 * time.Second) // it has found both
+	begun := time.Now()
+	_ = first.Close()
+	publishedRelays(t, directory, 2)
+	if took := time.Since(begun); took > 20*time.Second {
+		t.Errorf("the relay was replaced after %v", took)
+	}
+}
