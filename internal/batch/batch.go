@@ -51,8 +51,9 @@ type Call[Q, R any] struct {
 	err      error
 	afterDo  bool // its result comes after do has returned
 	awake    atomic.Bool
-	inBatch  bool      // under Batcher.mu
-	flight   *inFlight // the batch that contains it
+	parted   atomic.Bool // it has its result, or its caller has left
+	inBatch  bool        // under Batcher.mu
+	flight   *inFlight   // the batch that contains it
 }
 
 // Context returns the caller's context. It may have ended; the call is still part of the batch.
@@ -63,6 +64,7 @@ func (c *Call[Q, R]) Done(result R, err error) {
 	c.once.Do(func() {
 		c.result, c.err = result, err
 		close(c.resultCh)
+		c.part()
 	})
 }
 
@@ -90,17 +92,24 @@ func (c *Call[Q, R]) wake() {
 	}
 }
 
+// part notes that the caller does not wait for the batch any more.
+func (c *Call[Q, R]) part() {
+	if c.parted.CompareAndSwap(false, true) && c.flight.waiting.Add(-1) == 0 {
+		c.flight.cancel()
+	}
+}
+
 // inFlight counts the callers that still wait for a batch. Its context ends when none is left.
 type inFlight struct {
 	cancel  context.CancelFunc
-	waiting int            // under Batcher.mu
+	waiting atomic.Int32
 	asleep  sync.WaitGroup // callers that have not resumed yet
 }
 
 // board adds a call to a batch. The caller holds Batcher.mu.
 func (c *Call[Q, R]) board(flight *inFlight) {
 	c.inBatch, c.flight = true, flight
-	flight.waiting++
+	flight.waiting.Add(1)
 	flight.asleep.Add(1)
 }
 
@@ -217,10 +226,7 @@ func (b *Batcher[Q, R]) leave(c *Call[Q, R]) (sent bool) {
 	defer b.mu.Unlock()
 	if c.inBatch {
 		c.wake()
-		c.flight.waiting--
-		if c.flight.waiting == 0 {
-			c.flight.cancel()
-		}
+		c.part()
 		return true
 	}
 	for i, queued := range b.queue {

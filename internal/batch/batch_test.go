@@ -141,7 +141,7 @@ func TestCallerLeavesBeforeAndAfterSending(t *testing.T) {
 	if err := <-waiting; errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, context.Canceled) {
 		t.Errorf("waiting: got %v", err)
 	}
-	if len(flying) != 1 || flying[0].flight.waiting != 0 {
+	if len(flying) != 1 || flying[0].flight.waiting.Load() != 0 {
 		t.Error("the batch still counts a caller that has left")
 	}
 	s.let <- struct{}{}
@@ -177,6 +177,62 @@ func TestContextEndsWithLastCaller(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	b.Close()
+}
+
+// TestContextEndsWithLastCallerWithoutResult gives one member of a batch its result early. When the caller of the other member leaves, nobody
+// waits for the batch any more.
+func TestContextEndsWithLastCallerWithoutResult(t *testing.T) {
+	t.Parallel()
+	for _, early := range []bool{true, false} { // before the other caller leaves, or afterwards
+		s := newServer()
+		entered, left := make(chan struct{}), make(chan struct{})
+		ended := make(chan bool, 1)
+		b := New(Options[request]{}, func(ctx context.Context, calls []*Call[request, string]) {
+			if len(calls) == 1 {
+				s.do(ctx, calls)
+				return
+			}
+			if !early {
+				close(entered)
+				<-left
+			}
+			calls[0].Done("", nil)
+			if early {
+				close(entered)
+			}
+			select {
+			case <-ctx.Done():
+				ended <- true
+			case <-time.After(5 * time.Second):
+				ended <- false
+			}
+		})
+		var callers sync.WaitGroup
+		callers.Go(func() { _, _ = b.Do(context.Background(), request{key: "first"}) })
+		<-s.began
+		callers.Go(func() {
+			if _, err := b.Do(context.Background(), request{key: "answered"}); err != nil {
+				t.Error(err)
+			}
+		})
+		waitFor(t, "the call to be queued", func() bool { return b.queued() == 1 })
+		ctx, cancel := context.WithCancel(context.Background())
+		callers.Go(func() {
+			defer close(left)
+			if _, err := b.Do(ctx, request{key: "leaves"}); !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, context.Canceled) {
+				t.Errorf("the caller that leaves: %v", err)
+			}
+		})
+		waitFor(t, "the call to be queued", func() bool { return b.queued() == 2 })
+		s.let <- struct{}{}
+		<-entered
+		cancel()
+		if !<-ended {
+			t.Errorf("answered first: %t: the context of a batch that nobody waits for goes on", early)
+		}
+		callers.Wait()
+		b.Close()
+	}
 }
 
 func TestMissingResultIsError(t *testing.T) {
