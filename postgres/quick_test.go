@@ -195,3 +195,37 @@ func TestQuickUpdatesLockBeforeTheyDraw(t *testing.T) {
 		}
 	}
 }
+
+// TestFoundUpdateIsNotSentAgain loses the answer to an update. The next batch finds that it was applied, and answers its caller. From then on,
+// nothing may send it or discard its result, which the caller reads.
+func TestFoundUpdateIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
+	b := openHandle(t, ctx, server.StoreURL(t))
+	h, conn := b.handle, server.Connect(t)
+	lost := mutationOf(t, driver.Write, createdResource(t, ctx, b, "lost"))
+	a := &attempt{expires: time.Now().Add(time.Hour)}
+	if err := h.quickUpdates(ctx, conn, a, []*mutation{lost}); err != nil || !lost.isApplied {
+		t.Fatalf("applied: %t, %v", lost.isApplied, err)
+	}
+	revision := lost.revision
+	lost.reset()
+	lost.lostAttempts = []*attempt{a}
+	_, err := conn.Exec(ctx, h.database.sql.withNames(`
+		create function `+pgx.Identifier{h.database.sql.schema, "refuse"}.Sanitize()+`() returns trigger language plpgsql as $body$
+		begin
+			raise exception 'an update was sent';
+		end $body$;
+		create trigger refuse before update on $resources for each statement execute function `+pgx.Identifier{h.database.sql.schema, "refuse"}.Sanitize()+`()`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.carryOut(ctx, []*mutation{lost}, func() {
+		if !lost.isApplied || lost.revision != revision {
+			t.Errorf("applied: %t, as revision %d, expected %d", lost.isApplied, lost.revision, revision)
+		}
+	}); err != nil {
+		t.Error(err)
+	}
+}

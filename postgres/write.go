@@ -203,7 +203,7 @@ func (w *writer) carryOut(ctx context.Context, ms []*mutation, known func()) err
 		known()
 		if quick {
 			quick = false
-			if err := w.sendQuick(ctx, ms); classify(err) == outcomeNotApplied || classify(err) == outcomeUnknown {
+			if err := w.sendQuick(ctx, pendingMutations(ms)); classify(err) == outcomeNotApplied || classify(err) == outcomeUnknown {
 				return err
 			}
 			known()
