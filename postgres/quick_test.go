@@ -229,3 +229,33 @@ func TestFoundUpdateIsNotSentAgain(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestQuickUpdateKeepsTheBlocker sends a quick update, which does not wait, while a foreign session blocks all writers. The session is still
+// known afterwards, because others wait for it.
+func TestQuickUpdateKeepsTheBlocker(t *testing.T) {
+	t.Parallel()
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
+	b := openHandle(t, ctx, server.StoreURL(t))
+	h, conn := b.handle, server.Connect(t)
+	m := mutationOf(t, driver.Write, createdResource(t, ctx, b, "one"))
+	foreign, err := conn.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = foreign.Exec(ctx, h.database.sql.withNames(
+		"select pg_advisory_xact_lock(($changes_name::regclass::oid::bigint & 2147483647)::int, (last_value & 2147483647)::int) from $changes_seq"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.blocker.Store(&noteBlocker{pid: int(conn.PgConn().PID()), foundAt: time.Now()})
+	if err := h.sendQuick(ctx, []*mutation{m}); err != nil || m.isApplied || h.currentBlocker() == nil {
+		t.Errorf("blocked: applied: %t, %v, the blocker: %v", m.isApplied, err, h.currentBlocker())
+	}
+	if err := foreign.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.sendQuick(ctx, []*mutation{m}); err != nil || !m.isApplied || h.currentBlocker() != nil {
+		t.Errorf("released: applied: %t, %v, the blocker: %v", m.isApplied, err, h.currentBlocker())
+	}
+}

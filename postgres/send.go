@@ -24,7 +24,7 @@ const maxAge = time.Minute
 // sender sends mutations, in one statement at a time.
 type sender struct {
 	*database
-	blocker atomic.Pointer[noteBlocker] // found after the last statement that waited too long for a lock; nil after a success
+	blocker atomic.Pointer[noteBlocker] // found after the last statement that waited too long for a lock; nil after a change
 }
 
 // blockerTTL is how long a blocker that was found is considered present. The statements of waiting writers find it again more often.
@@ -128,7 +128,7 @@ func (s *sender) attempt(ctx context.Context, ms []*mutation, a *attempt, run st
 	}
 	if isLockTimeout(err) {
 		s.findBlocker(call, conn)
-	} else if err == nil {
+	} else if err == nil && slices.ContainsFunc(ms, (*mutation).hasEffect) { // other statements take no note
 		s.blocker.Store(nil)
 	}
 	if isLate(err) {
