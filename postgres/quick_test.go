@@ -259,3 +259,33 @@ func TestQuickUpdateKeepsTheBlocker(t *testing.T) {
 		t.Errorf("released: applied: %t, %v, the blocker: %v", m.isApplied, err, h.currentBlocker())
 	}
 }
+
+// TestLateQuickUpdate sends a quick update that arrives after its time, as over a slow link. The next attempt has more time: otherwise a large
+// update would be sent a third time.
+func TestLateQuickUpdate(t *testing.T) {
+	t.Parallel()
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
+	b := openHandle(t, ctx, server.StoreURLIn(t, server.Schema(t), "pool_max_conns=1"))
+	h := b.handle
+	for _, n := range []int{1, 2} {
+		var ms []*mutation
+		for i := range n {
+			ms = append(ms, mutationOf(t, driver.Write, createdResource(t, ctx, b, fmt.Sprint(n, "-", i))))
+		}
+		conn, err := h.database.main.Acquire(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		on := h.database.sessions.of(conn.Conn())
+		on.skew -= time.Hour
+		conn.Release()
+		if err := h.sendQuick(ctx, ms); err != nil || ms[0].isApplied {
+			t.Fatalf("applied: %t, %v", ms[0].isApplied, err)
+		}
+		if extraTravel(ms) == 0 {
+			t.Errorf("%d updates: the next attempt has no more time than the late one", n)
+		}
+		on.skew += time.Hour
+	}
+}

@@ -83,7 +83,14 @@ func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 // sendQuick sends updates in one statement, which applies each one unless it conflicts with the stored resource or has to wait. The others
 // have no result. It is wrong for callers that need to know that no earlier change is pending.
 func (s *sender) sendQuick(ctx context.Context, ms []*mutation) error {
-	return s.attempt(ctx, ms, &attempt{}, s.quickUpdates)
+	return s.attempt(ctx, ms, &attempt{}, func(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mutation) error {
+		began := time.Now()
+		err := s.quickUpdates(ctx, conn, a, ms)
+		for _, m := range pendingMutations(ms) { // the answer does not say whether the statement was late
+			m.travel = max(m.travel, time.Since(began))
+		}
+		return err
+	})
 }
 
 // attempt runs a statement, and records the attempt if its answer is lost.
