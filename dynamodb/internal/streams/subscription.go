@@ -63,6 +63,9 @@ func (r *subscription) follow(ctx context.Context, ready func(*Position), publis
 	silence := time.AfterFunc(r.Silence, link.Close)
 	defer silence.Stop()
 	if err := link.Send(&wire.FollowRequest{Ask: &wire.FollowRequest_Open{Open: open}}); err != nil {
+		if _, reason := link.Recv(); reason != nil {
+			return reason // of a call that the relay has ended, gRPC tells the reason only to the receiver
+		}
 		return err
 	}
 	defer r.disconnect()
