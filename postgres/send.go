@@ -86,8 +86,10 @@ func (s *sender) sendQuick(ctx context.Context, ms []*mutation) error {
 	return s.attempt(ctx, ms, &attempt{}, func(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mutation) error {
 		began := time.Now()
 		err := s.quickUpdates(ctx, conn, a, ms)
-		for _, m := range pendingMutations(ms) { // the answer does not say whether the statement was late
-			m.travel = max(m.travel, time.Since(began))
+		for _, m := range ms {
+			if !m.isApplied { // the answer does not say whether the statement was late
+				m.travel = max(m.travel, time.Since(began))
+			}
 		}
 		return err
 	})
