@@ -106,6 +106,34 @@ func TestKilledProcess(t *testing.T) {
 	}
 }
 
+// While a watch moves from its cursor to another watch in the next process, it returns nothing: the other watch would return it again.
+func TestNoEventDuringRedial(t *testing.T) {
+	t.Parallel()
+	b, opened := apart(t)
+	w := opened.(bookmarkingWatch)
+	nextOf(t, w) // the end of the snapshot
+	put(t, b, "a")
+	moving := &redial{endCh: make(chan struct{})}
+	w.redial = moving
+	short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if ev, err := w.Next(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("got %v, %v", ev, err)
+	}
+	w.open.Method = "resume"
+	if _, err := w.dial(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.redial = nil
+	close(moving.endCh)
+	put(t, b, "b")
+	for _, name := range []string{"a", "b"} {
+		if got := nextOf(t, w).GetUpsert().GetResource().GetId().GetName(); got != name {
+			t.Errorf("got %q, expected %q", got, name)
+		}
+	}
+}
+
 // A bookmark that is requested while the watch moves to the next process is requested there once.
 func TestBookmarkDuringRedial(t *testing.T) {
 	t.Parallel()

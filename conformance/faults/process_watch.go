@@ -37,6 +37,15 @@ type redial struct {
 	err   error         // how, then
 }
 
+func (r *redial) wait(ctx context.Context) error {
+	select {
+	case <-r.endCh:
+		return r.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // redialTimeout is the deadline for opening a watch again. The deadline of the Next that found the process dead may be too
 // short.
 const redialTimeout = 10 * time.Second
@@ -144,7 +153,16 @@ func (w bookmarkingWatch) Bookmark(ctx context.Context) error {
 
 func (w *processWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 	for {
-		r, err := w.ask(ctx, "next")
+		w.mu.Lock()
+		c, id, moving := w.conn, w.id, w.redial
+		w.mu.Unlock()
+		if moving != nil { // the next watch begins at the present cursor, so an event of this one would come again
+			if err := moving.wait(ctx); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		r, err := c.call(ctx, request{Method: "next", Watch: id})
 		if errors.Is(err, errDied) {
 			if err := w.awaitRedial(ctx); err != nil {
 				return nil, err
@@ -199,12 +217,7 @@ func (w *processWatch) awaitRedial(ctx context.Context) error {
 		}()
 	}
 	w.mu.Unlock()
-	select {
-	case <-r.endCh:
-		return r.err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return r.wait(ctx)
 }
 
 // redialUntilOpen opens the watch again, in as many processes as necessary.
