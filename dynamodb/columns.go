@@ -18,7 +18,7 @@ import (
 )
 
 // columnChecker compares the items of a store with each other. It scans the table, because lists and reads do not find all items: a
-// resource in another bucket or of a type that was never entered, and an edge of an owner that no resource names.
+// resource in another bucket or of a type that the registry lacks, and an edge of an owner that no resource names.
 type columnChecker struct {
 	table  *table
 	reader *reader
@@ -38,7 +38,7 @@ func (c *columnChecker) CheckColumns(ctx context.Context, after []byte, limit in
 	if err != nil {
 		return nil, nil, err
 	}
-	check := itemCheck{columnChecker: c, entered: make(map[storage.UnversionedType]bool)}
+	check := itemCheck{columnChecker: c, registered: make(map[storage.UnversionedType]bool)}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxItemChecks)
 	for i, it := range items {
@@ -60,9 +60,9 @@ type itemCheck struct {
 
 	bytes atomic.Int64 // that were read beside the scan
 
-	mu      sync.Mutex
-	entered map[storage.UnversionedType]bool // types that were looked up in the registry
-	wrong   []driver.Key
+	mu         sync.Mutex
+	registered map[storage.UnversionedType]bool // types that were looked up in the registry
+	wrong      []driver.Key
 }
 
 func (c *itemCheck) item(ctx context.Context, it item) error {
@@ -93,7 +93,7 @@ func (c *itemCheck) resource(ctx context.Context, it item) (k driver.Key, ok boo
 	}
 	h, err := c.table.head(it)
 	if err != nil {
-		return k, true, nil //nolint:nilerr // reads report the damage
+		return k, true, nil // reads report the damage
 	}
 	expires := it[attrExpires] != nil
 	if !h.live {
@@ -102,7 +102,7 @@ func (c *itemCheck) resource(ctx context.Context, it item) (k driver.Key, ok boo
 	if expires || c.table.resource(k).address() != it.address() {
 		return k, false, nil
 	}
-	if ok, err = c.isEntered(ctx, storage.UnversionedType{Group: k.Group, Kind: k.Kind}); err != nil || !ok {
+	if ok, err = c.isRegistered(ctx, storage.UnversionedType{Group: k.Group, Kind: k.Kind}); err != nil || !ok {
 		return k, false, err
 	}
 	parts, err := c.reader.parts(ctx, h)
@@ -119,24 +119,24 @@ func (c *itemCheck) resource(ctx context.Context, it item) (k driver.Key, ok boo
 	}
 	packed, err := h.join(parts)
 	if err != nil {
-		return k, true, nil //nolint:nilerr // reads report the damage
+		return k, true, nil // reads report the damage
 	}
 	res, err := h.decode(packed)
 	if err != nil {
-		return k, true, nil //nolint:nilerr // reads report the damage
+		return k, true, nil // reads report the damage
 	}
 	var want versionRing
 	want.setOwner(res.GetId(), res.GetOwner())
 	return k, h.ring.owner == want.owner && h.ring.groupVersion == want.groupVersion, nil
 }
 
-// isEntered reports whether the registry has a type.
-func (c *itemCheck) isEntered(ctx context.Context, typ storage.UnversionedType) (bool, error) {
+// isRegistered reports whether the registry has a type.
+func (c *itemCheck) isRegistered(ctx context.Context, typ storage.UnversionedType) (bool, error) {
 	c.mu.Lock()
-	entered, known := c.entered[typ]
+	registered, known := c.registered[typ]
 	c.mu.Unlock()
 	if known {
-		return entered, nil
+		return registered, nil
 	}
 	it, err := c.table.get(ctx, true, c.table.typeEntry(typ.Group, typ.Kind))
 	if err != nil {
@@ -144,7 +144,7 @@ func (c *itemCheck) isEntered(ctx context.Context, typ storage.UnversionedType) 
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.entered[typ] = it != nil
+	c.registered[typ] = it != nil
 	return it != nil, nil
 }
 
@@ -182,7 +182,7 @@ func (c *itemCheck) edge(ctx context.Context, it item) (k driver.Key, ok bool, e
 	h = nil
 	if now[1] != nil {
 		if h, err = c.table.head(now[1]); err != nil {
-			return k, true, nil //nolint:nilerr // reads report the damage
+			return k, true, nil // reads report the damage
 		}
 	}
 	return k, c.matches(now[0], child, long, h), nil

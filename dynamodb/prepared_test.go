@@ -17,7 +17,7 @@ func wantWaits(t *testing.T, s *dynamofake.Server, held *dynamofake.Prepared, wr
 	t.Helper()
 	t.Cleanup(held.Commit)
 	written := inBackground(write)
-	<-held.Reached()
+	<-held.Ready()
 	changed := change()
 	for s.Conflicts() == 0 {
 		select {
@@ -82,7 +82,7 @@ func TestFenceBesidePreparedWrite(t *testing.T) {
 			}
 			res = stored
 			select {
-			case <-held.Reached():
+			case <-held.Ready():
 				return nil
 			default:
 				s.Advance(10 * time.Second)

@@ -179,7 +179,7 @@ func (t *table) query(ctx context.Context, strong bool, pk, begins []byte, start
 // scan reads at most limit items of the whole table, after start, in an order of DynamoDB. It returns those of this store.
 func (t *table) scan(ctx context.Context, start item, limit int) (items []item, next item, err error) {
 	out, err := retry(ctx, t, t.db.Scan, &dynamodb.ScanInput{
-		TableName: &t.name, ConsistentRead: aws.Bool(true), ExclusiveStartKey: start, Limit: aws.Int32(int32(limit)), //nolint:gosec // small
+		TableName: &t.name, ConsistentRead: aws.Bool(true), ExclusiveStartKey: start, Limit: aws.Int32(int32(limit)),
 		FilterExpression:          aws.String("begins_with(pk, :store)"),
 		ExpressionAttributeValues: item{":store": binaryValue([]byte(t.prefix + "\x00"))},
 		ReturnConsumedCapacity:    t.capacity(),

@@ -17,7 +17,7 @@ import (
 // maxEntryChecks limits the owner entries in a transaction, which also returns their resources.
 const maxEntryChecks = 16
 
-// CheckColumns implements driver.ColumnChecker. It reads all owner entries, also those of owners that no resource names. The positions are
+// CheckColumns implements driver.ColumnChecker. It reads the owner entries of all owners, present or not. The positions are
 // keys of entries without their prefix. A call ends early when it has read driver.PageBytes, so that a slow server answers it in time.
 func (r lister) CheckColumns(ctx context.Context, after []byte, limit int) (wrong []driver.Key, next []byte, err error) {
 	err = r.call(ctx, func(ctx context.Context) error {

@@ -39,7 +39,7 @@ func checkHistory(t *testing.T, s *store) {
 	})
 }
 
-// Writes, deletions and compactions keep the size of the history exact. What it does not hold any more is freed.
+// Writes, deletions and compactions keep the size of the history exact. Dropped changes are freed.
 func TestHistorySize(t *testing.T) {
 	t.Parallel()
 	for _, opts := range []*Options{{History: 8}, {HistoryBytes: 8 * (eventOverhead + 100)}, nil} {

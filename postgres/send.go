@@ -80,8 +80,8 @@ func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 	return s.attempt(ctx, ms, &attempt{}, s.updateMany)
 }
 
-// sendQuick sends updates in one statement, which applies each one unless it conflicts with the stored resource or has to wait. The others
-// have no result. It is wrong for callers that need to know that no earlier change is pending.
+// sendQuick sends updates in one statement. The statement applies the updates that neither conflict nor wait for a lock; the others have no
+// result. It is wrong for callers that need to know that no earlier change is pending.
 func (s *sender) sendQuick(ctx context.Context, ms []*mutation) error {
 	return s.attempt(ctx, ms, &attempt{}, func(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mutation) error {
 		began := time.Now()

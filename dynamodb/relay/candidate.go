@@ -29,23 +29,22 @@ var slots, candidateSlots = []string{"1", "2"}, []string{"1", "2", "3", "4", "5"
 // retireFor is how long a node is no candidate after it failed as a relay.
 const retireFor = 10 * time.Minute
 
-// lookEvery is how often a candidate that finds both relays looks for them again. A process that misses a relay wakes the candidates
-// before.
-const lookEvery = time.Minute
+// electionInterval is the pause of a candidate that has found both relays. A process that misses a relay wakes the candidates earlier.
+const electionInterval = time.Minute
 
 // run is a candidate until ctx ends.
 func (c *candidate) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		complete, err := c.look(ctx)
+		complete, err := c.elect(ctx)
 		if err != nil && ctx.Err() == nil {
 			c.host.Recorder.Logger().Warn("the election of relays is delayed", "error", err)
 		}
 		pause := c.host.TTL / 6
 		if complete {
-			pause = lookEvery
+			pause = electionInterval
 		}
-		reached, probed := c.server.reached()
-		if reached {
+		reachable, probed := c.server.isReachable()
+		if reachable {
 			probed = nil
 		}
 		select {
@@ -58,9 +57,9 @@ func (c *candidate) run(ctx context.Context) {
 	c.withdraw()
 }
 
-// look reads the directory, probes the processes in it, and becomes a relay if one is missing. It returns true if none is. The node is published
+// elect reads the directory, probes the processes in it, and becomes a relay if one is missing. It returns true if none is. The node is published
 // in any case, because a process that misses a relay later wakes the published candidates.
-func (c *candidate) look(ctx context.Context) (complete bool, err error) {
+func (c *candidate) elect(ctx context.Context) (complete bool, err error) {
 	missing, err := c.missing(ctx)
 	if err != nil {
 		return false, err
@@ -77,11 +76,11 @@ func (c *candidate) look(ctx context.Context) (complete bool, err error) {
 	if len(missing) == 0 {
 		return true, nil
 	}
-	reached, _ := c.server.reached()
+	reachable, _ := c.server.isReachable()
 	switch {
 	case !c.retired.IsZero() && time.Since(c.retired) < retireFor:
 		return false, nil
-	case reached:
+	case reachable:
 		c.loneSince = time.Time{}
 		return false, c.campaign(ctx, missing, true)
 	case len(missing) < len(slots):
@@ -218,7 +217,7 @@ func (c *candidate) serve(ctx context.Context, tenure *lease.Tenure, slot string
 	return ended
 }
 
-// oversee publishes a relay, and retires it if others cannot reach it, or if it only reads for itself and there is another one.
+// oversee publishes a relay. It retires a relay that others cannot reach, and a private relay when there is a published one.
 func (c *candidate) oversee(ctx context.Context, cancel context.CancelCauseFunc, tenure *lease.Tenure, slot string, relay *streams.Relay, public bool) {
 	c.local.Store(relay)
 	published := false
@@ -232,7 +231,7 @@ func (c *candidate) oversee(ctx context.Context, cancel context.CancelCauseFunc,
 			published = true
 			c.host.Recorder.Logger().Info("the process is a relay of the store", "address", c.self.address)
 		}
-		_, probed := c.server.reached()
+		_, probed := c.server.isReachable()
 		if published {
 			probed = nil
 		}
@@ -242,13 +241,13 @@ func (c *candidate) oversee(ctx context.Context, cancel context.CancelCauseFunc,
 		case <-probed:
 		case <-time.After(c.host.TTL / 3):
 		}
-		reached, _ := c.server.reached()
+		reachable, _ := c.server.isReachable()
 		missing, err := c.missing(ctx) // its own slot is among them
 		switch {
-		case published && !reached:
+		case published && !reachable:
 			cancel(errRetired)
 			return
-		case !published && reached:
+		case !published && reachable:
 			public = true
 		case err != nil: // the lease decides
 		case !published && len(missing) < len(slots):

@@ -148,7 +148,7 @@ func (d *directory) publish(ctx context.Context, typ *resourcepb.Type, name stri
 	}
 }
 
-// remove deletes a record if it still is the one that was read.
+// remove deletes a record if it has not changed since it was read.
 func (d *directory) remove(ctx context.Context, r *record) error {
 	b, err := d.store(ctx)
 	if err != nil {

@@ -57,8 +57,8 @@ func (s *series) expect(t *testing.T, versions []string) {
 	}
 }
 
-// A relay that cannot read the stream is silent, so its subscribers use the other one. When that one ends, the relay that is behind its
-// subscribers serves them: it repeats nothing that they have had.
+// The subscribers of a relay that cannot read the stream use the other relay. When the other relay ends, they return to the first one, which is
+// behind them by then. It repeats no change.
 func TestRelayBehindItsSubscribers(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
@@ -211,8 +211,8 @@ func TestRecordsOfKilledCandidates(t *testing.T) {
 // patient options wait for relays on a busy machine.
 func patient(o *dynamodb.Options) { o.Relay.TTL, o.Outage = 10*time.Second, time.Minute }
 
-// Nobody reads the stream while its shards are replaced. The ticks of the next relay are late, so it begins at the beginning of the new
-// shards. The rest of the old ones is in the history of a subscriber.
+// The shards are replaced while no relay reads the stream. The ticks of the next relay are late, so its log begins at the start of the new
+// shards. A subscriber still needs the rest of the old shards.
 func TestShardsAreReplacedBeforeARelayWithoutTicks(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)

@@ -116,7 +116,7 @@ func (id *identity) clientTLS(address, published string) *tls.Config {
 		VerifyConnection: func(s tls.ConnectionState) error {
 			shown, err := keyHash(s.PeerCertificates[0].Raw)
 			if err == nil && subtle.ConstantTimeCompare([]byte(shown), []byte(published)) != 1 {
-				err = errors.New("the relay's key is not the one that it published in the table")
+				err = errors.New("the relay's key differs from the published key")
 			}
 			return err
 		},

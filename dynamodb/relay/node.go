@@ -61,7 +61,7 @@ func (n *node) Connect(ctx context.Context) (streams.Link, error) {
 	}
 	n.subscriptions.Add(ctx, 1)
 	n.host.Recorder.Logger().Info("the watches receive changes from a relay", "address", chosen.address)
-	return &link{call: call, cancel: cancel, refused: func() { n.encourage(life) }}, nil
+	return &link{call: call, cancel: cancel, onRefusal: func() { n.encourage(life) }}, nil
 }
 
 // relays returns the published relays other than this process, in the order of their names, at least one. Without one, it probes the

@@ -35,9 +35,9 @@ type server struct {
 	relay     atomic.Pointer[streams.Relay] // nil unless the process is a published relay
 	followers atomic.Int64
 
-	mu       sync.Mutex
-	probed   time.Time     // of the last probe by another process
-	probedCh chan struct{} // closed by the next probe
+	mu        sync.Mutex
+	lastProbe time.Time     // of the last probe by another process
+	probeCh   chan struct{} // closed by the next probe
 }
 
 // maxSubscribers is the maximum number of subscribers of a relay.
@@ -57,7 +57,7 @@ func serve(address, process string, id *identity, kick chan<- struct{}) (*server
 	if err != nil {
 		return nil, fmt.Errorf("relay-listen: %w", err)
 	}
-	s := &server{id: id, process: process, kick: kick, address: listener.Addr(), probedCh: make(chan struct{})}
+	s := &server{id: id, process: process, kick: kick, address: listener.Addr(), probeCh: make(chan struct{})}
 	s.grpc = grpc.NewServer(
 		grpc.Creds(credentials.NewTLS(id.serverTLS())),
 		grpc.InTapHandle(s.authenticate),
@@ -128,9 +128,9 @@ func (s *server) Page(ctx context.Context, in *wire.PageRequest) (*wire.PageResp
 func (s *server) Probe(_ context.Context, in *wire.ProbeRequest) (*wire.ProbeResponse, error) {
 	if in.GetProcess() != s.process {
 		s.mu.Lock()
-		s.probed = time.Now()
-		close(s.probedCh)
-		s.probedCh = make(chan struct{})
+		s.lastProbe = time.Now()
+		close(s.probeCh)
+		s.probeCh = make(chan struct{})
 		s.mu.Unlock()
 	}
 	if in.GetWanted() {
@@ -142,14 +142,14 @@ func (s *server) Probe(_ context.Context, in *wire.ProbeRequest) (*wire.ProbeRes
 	return &wire.ProbeResponse{Process: s.process}, nil
 }
 
-// reachedFor is how long a probe counts.
-const reachedFor = time.Minute
+// probeLifetime is how long a probe counts.
+const probeLifetime = time.Minute
 
-// reached reports whether another process has reached this one recently, and returns a channel that the next probe closes.
-func (s *server) reached() (bool, <-chan struct{}) {
+// isReachable reports whether another process has reached this one recently, and returns a channel that the next probe closes.
+func (s *server) isReachable() (bool, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.probed.IsZero() && time.Since(s.probed) < reachedFor || s.followers.Load() > 0, s.probedCh
+	return !s.lastProbe.IsZero() && time.Since(s.lastProbe) < probeLifetime || s.followers.Load() > 0, s.probeCh
 }
 
 // statusOf converts an error of package streams into a status.

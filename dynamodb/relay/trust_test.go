@@ -100,7 +100,7 @@ func TestKeyOfAnotherProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := later.WatchList(t.Context(), boxType, tenancy, ""); err == nil || !strings.Contains(err.Error(), "key is not the one that it published") {
+	if _, err := later.WatchList(t.Context(), boxType, tenancy, ""); err == nil || !strings.Contains(err.Error(), "key differs from the published key") {
 		t.Errorf("got %v, expected the key to be refused", err)
 	}
 }

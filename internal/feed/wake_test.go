@@ -116,7 +116,7 @@ func TestDefaultLimits(t *testing.T) {
 	}
 }
 
-// The log holds as many events and bytes as its limits say. A batch without events, at which each watch begins, counts as one event.
+// The log holds as many events and bytes as its limits say. A batch without events counts as one event; each watch begins at one.
 func TestExactLimits(t *testing.T) {
 	for name, opts := range map[string]Options[int]{"events": {MaxEvents: 4}, "bytes": {MaxBytes: 300}} {
 		for count, pages := range map[int]int{3: 0, 4: 1} {

@@ -67,8 +67,8 @@ func TestHistoryReadsEachGeneration(t *testing.T) {
 	}
 }
 
-// A relay began without one of the two shards that replaced another one, because no listing contained it. It reads that shard from its beginning,
-// so the history up to the relay's begin has nothing of it.
+// A shard was split, and the relay's first listing lacked one of the new shards. The relay reads that shard from its beginning later, so the
+// history before the relay's start has no changes of it.
 func TestHistoryEndsBeforeAnOmittedShard(t *testing.T) {
 	t.Parallel()
 	tr := newTree()

@@ -279,8 +279,8 @@ func (f *follower) sendBatch(b *wire.Batch) error {
 	return f.send(&wire.FollowResponse{Answer: &wire.FollowResponse_Batch{Batch: b}})
 }
 
-// sendAlive sends a message without content while the stream is read successfully. A relay that cannot read is silent, so that its
-// subscribers try another one.
+// sendAlive sends a message without content while the stream is read successfully. Without such messages, subscribers try
+// another relay.
 func (f *follower) sendAlive() error {
 	good := f.reader.goodRound.Load()
 	if good == nil || time.Since(*good) > max(f.Silence, 3*f.IdlePoll) {

@@ -16,7 +16,7 @@ import (
 
 func at(places ...shardPosition) *Position { return &Position{stream: "arn", shards: places} }
 
-// A position includes another one only if it is known to be at it or after it in each shard.
+// A position includes another one only if it is proven to be at least as far in each shard.
 func TestPositionsThatIncludeOthers(t *testing.T) {
 	t.Parallel()
 	tr := newTree()

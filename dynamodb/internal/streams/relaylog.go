@@ -28,7 +28,7 @@ type relayBatch struct {
 // maxLogEvents and maxLogBytes bound the log. A batch without events counts as one event.
 const maxLogEvents, maxLogBytes = 100_000, 64 << 20
 
-// maxBatchBytes is the size at which a batch ends. A message must be smaller than the limit of the connection, which a round of hundreds of
+// maxBatchBytes bounds a batch, except by its last change. A message must be smaller than the limit of the connection, which a round of hundreds of
 // shards and the records before a relay's start can exceed.
 const maxBatchBytes = 1 << 20
 

@@ -171,8 +171,8 @@ func (r *subscription) setPosition(p *Position) {
 	r.moved = make(chan struct{})
 }
 
-// exactPosition returns a position at which history can end, as reader.exactPosition does. The subscriber's own position is used: what
-// follows it, and nothing else, will be published.
+// exactPosition returns a position at which history can end, as reader.exactPosition does. It returns the subscriber's own
+// position, because the subscriber publishes exactly the changes after it.
 func (r *subscription) exactPosition(ctx context.Context) (*Position, error) {
 	for asked := false; ; {
 		r.mu.Lock()

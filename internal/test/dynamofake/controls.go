@@ -291,7 +291,7 @@ func (s *Server) Granted(op string) int {
 func (s *Server) HoldTransaction(class byte) *Prepared {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.holder.held = &Prepared{class: class, reachedCh: make(chan struct{}), commitCh: make(chan struct{})}
+	s.holder.held = &Prepared{class: class, readyCh: make(chan struct{}), commitCh: make(chan struct{})}
 	return s.holder.held
 }
 

@@ -9,11 +9,11 @@ import (
 // conditional writes, on its items conflict with it. A write without a condition is applied: it overtakes the transaction. Source:
 // "Distributed Transactions at Scale in Amazon DynamoDB" (USENIX ATC 2023), sections 4 and 5.
 type Prepared struct {
-	class     byte
-	reachedCh chan struct{}
-	commitCh  chan struct{}
-	commit    sync.Once
-	items     map[address]bool // nil before the transaction is prepared
+	class    byte
+	readyCh  chan struct{}
+	commitCh chan struct{}
+	commit   sync.Once
+	items    map[address]bool // nil before the transaction is prepared
 }
 
 // holder is the part of a server that holds a transaction.
@@ -23,8 +23,8 @@ type holder struct {
 	conflicts int
 }
 
-// Reached is closed when the transaction is prepared.
-func (p *Prepared) Reached() <-chan struct{} { return p.reachedCh }
+// Ready is closed when the transaction is prepared.
+func (p *Prepared) Ready() <-chan struct{} { return p.readyCh }
 
 // Commit applies the transaction.
 func (p *Prepared) Commit() { p.commit.Do(func() { close(p.commitCh) }) }
@@ -39,7 +39,7 @@ func (h *holder) prepare(members []member) {
 	for _, m := range members {
 		p.items[m.write().address()] = true
 	}
-	close(p.reachedCh)
+	close(p.readyCh)
 	h.server.Unlock()
 	<-p.commitCh
 	h.server.Lock()
