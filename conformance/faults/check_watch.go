@@ -62,7 +62,7 @@ func checkOrder(e *evidence) (found []Violation) {
 func checkProbes(e *evidence) (found []Violation) {
 	for _, p := range e.probes {
 		if v := checkProbe(e, p); v != "" {
-			found = append(found, Violation{"cursors are exact", fmt.Sprintf("%s on handle %d, from %v: %s", p.client, p.handle, p.from, v)})
+			found = append(found, Violation{"cursors are exact", fmt.Sprintf("%s on handle %d%s, from %v: %s", p.client, p.handle, programOf(e.run.handles[p.handle], p.process), p.from, v)})
 		}
 	}
 	return found

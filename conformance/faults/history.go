@@ -67,10 +67,11 @@ func (h *roundLog) report(v Violation) {
 
 // probe is a watch that a client opened for a short time.
 type probe struct {
-	client string
-	handle int
-	from   origin // with the list being the watch's own snapshot, for one without a cursor
-	events []event
+	client  string
+	handle  int
+	process int    // number of the handle's process when the watch was opened
+	from    origin // with the list being the watch's own snapshot, for one without a cursor
+	events  []event
 }
 
 // maxProbeEvents is the maximum number of events that a probe reads.
@@ -87,7 +88,7 @@ type origin struct {
 
 func (o origin) String() string {
 	if o.list != nil {
-		return fmt.Sprintf("the cursor of the pages of %s", o.list.client)
+		return fmt.Sprintf("the %s of %s", o.list.kind, o.list.client)
 	}
 	return fmt.Sprintf("a cursor of %s", o.follower)
 }

@@ -84,7 +84,7 @@ func resumeFromOrigin(c *client, timeout time.Duration) {
 
 // probeWatch reads the next few events.
 func probeWatch(c *client, w storage.Watch, p *probe) {
-	p.client, p.handle = c.name, c.handle
+	p.client, p.handle, p.process = c.name, c.handle, generation(w)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(c.random.Int64N(int64(time.Second))))
 	defer cancel()
 	for len(p.events) < maxProbeEvents {

@@ -85,6 +85,15 @@ func (p *Processes) one(random *rand.Rand) (*process, error) {
 	return p.all[random.IntN(len(p.all))], nil
 }
 
+// programOf returns the name of the executable file that a process of a handle ran, with a comma before it. It returns "" for a handle in
+// this process.
+func programOf(handle any, generation int) string {
+	if p, ok := handle.(*process); ok {
+		return p.programOf(generation)
+	}
+	return ""
+}
+
 // generation returns the number of the process that has last answered a handle or a watch. It is 0 for a handle in this process.
 func generation(of any) int {
 	if g, ok := of.(interface{ generation() int }); ok {

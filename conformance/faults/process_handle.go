@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -26,7 +27,7 @@ type process struct {
 	mu           sync.Mutex
 	conn         *conn         // nil while there is no process
 	alive        chan struct{} // closed once there is one
-	startCount   int
+	started      []string      // the executable file of each process, in the order of their starts
 	closed       bool
 	capabilities response // the answer of open
 }
@@ -46,8 +47,8 @@ func (p *process) start(ctx context.Context) error {
 		if err == nil {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			p.startCount++
-			c.generation = p.startCount
+			p.started = append(p.started, program)
+			c.generation = len(p.started)
 			p.conn, p.capabilities = c, r
 			close(p.alive)
 			return nil
@@ -75,10 +76,19 @@ func (p *process) withProcess(do func(*os.Process) error) error {
 	return do(p.conn.cmd.Process)
 }
 
+func (p *process) programOf(generation int) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if generation < 1 || generation > len(p.started) {
+		return ""
+	}
+	return ", " + filepath.Base(p.started[generation-1])
+}
+
 func (p *process) generation() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.startCount
+	return len(p.started)
 }
 
 // awaitConn waits for a process. Its error is the context's, because nothing was sent.
