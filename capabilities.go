@@ -82,8 +82,8 @@ type Page struct {
 // Resumer is a backend whose watches can start from an earlier position. Without it, start again with WatchList.
 type Resumer interface {
 	// WatchFrom returns a watch of exactly the changes after cursor, without a snapshot and without an end-of-snapshot event. No
-	// change is missing or repeated, also in another process and after a restart. If the cursor comes from a listing that was no
-	// snapshot, changes that the listing already included may be repeated.
+	// change is missing or repeated, also in another process and after a restart. If lists are no snapshots, a cursor of a listing
+	// or from shortly after a watch's snapshot may repeat changes that it already included.
 	//
 	// The cursor comes from Watch.Cursor or Page.Cursor and works with any filter. Text that is no cursor, "" included, and a cursor
 	// from inside a snapshot are [ErrInvalid]. A cursor of another store, or one older than the retained history, is [ErrCompacted],

@@ -72,8 +72,8 @@ type Harness struct {
 	NoCompact string
 	// NoCommitBounds is the reason why events do not report whether their commit continues.
 	NoCommitBounds string
-	// ListIsNoSnapshot is the reason why a list, or its pages, are not a single cut through the store. A cursor from such a list
-	// may repeat changes that the list already included.
+	// ListIsNoSnapshot is the reason why a list, or its pages, are not a single cut through the store. A cursor from such a list,
+	// also from shortly after the snapshot of a watch, may repeat changes that the list already included.
 	ListIsNoSnapshot string
 	// NoOrderAcrossKeys is the reason why events of different keys may come in another order than their commits.
 	NoOrderAcrossKeys string

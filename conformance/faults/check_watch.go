@@ -69,7 +69,7 @@ func checkProbes(e *evidence) (found []Violation) {
 }
 
 func checkProbe(e *evidence, p *probe) string {
-	at := startOf(e, p.from)
+	at, returned := startOf(e, p.from), map[string]bool{}
 	for i, ev := range p.events {
 		c := e.keyHistories[ev.key]
 		around := p.events[max(0, i-3) : i+1]
@@ -78,7 +78,10 @@ func checkProbe(e *evidence, p *probe) string {
 			return joinLines("returned an event that no follower saw", around)
 		}
 		before, known := at[ev.key]
-		if !known {
+		switch {
+		case !returned[ev.key] && p.mayRepeat(ev) && (!known || position <= before):
+			before = position - 1
+		case !known:
 			before = position - 1 // of the positions with the key absent, the last one before this event
 			if c.at(before) != (state{}) {
 				return joinLines("the first event of a key that was absent is not its creation", around)
@@ -87,9 +90,15 @@ func checkProbe(e *evidence, p *probe) string {
 		if position != before+1 {
 			return joinLines(fmt.Sprintf("returned change %d of %s, expected change %d", position, shortKey(ev.key), before+1), around)
 		}
-		at[ev.key] = position
+		at[ev.key], returned[ev.key] = position, true
 	}
 	return ""
+}
+
+// mayRepeat reports whether an event may repeat a change that the watch's own snapshot contained: the process with the snapshot was killed, and
+// the next one continued from the cursor after the snapshot. Such a cursor is exact only if a list is a snapshot.
+func (p *probe) mayRepeat(ev event) bool {
+	return p.from.list != nil && !p.from.list.isSnapshot && ev.process != p.process
 }
 
 // startOf returns the position of each key at the start of a watch from o. A key without an entry was absent, at an unknown

@@ -15,7 +15,8 @@ import (
 
 // Processes opens handles of a store in processes of their own, which can be killed and frozen. They are child processes that
 // run the same program, which must call [ServeProcess] at the start of main or TestMain. A killed process is started again.
-// Eventual reads of the new process may be older than reads of the old one; its watches continue from their cursors.
+// Eventual reads of the new process may be older than reads of the old one; its watches continue from their cursors, so a
+// watch whose snapshot was a list that is no snapshot may repeat changes of the list.
 //
 // Each handle is a process. If only one process at a time may open the database, set [Options].Handles to 1.
 type Processes struct {
