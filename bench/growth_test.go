@@ -167,7 +167,7 @@ func (g *growths) measure(b *testing.B, result *growth.Growth, o operation, n in
 	var costs [2][]float64
 	for range repetitions() {
 		for s, of := range g.sides {
-			turn := takeTurn(b, side{g.sideName(s), func(_, i int) error { return o.do(of, i) }}, 1)
+			turn := takeTurn(b, side{g.sideName(s), func(_, i int) error { return o.do(of, i) }}, 1, nil)
 			costs[s] = append(costs[s], 1e9/turn.rate)
 		}
 	}

@@ -72,6 +72,7 @@ type comparison struct {
 	callers       []int
 	server        func() time.Duration // the CPU time that the server has used; nil: not reported
 	before        int                  // callers of an unmeasured turn before each turn, in the same sessions; 0: none
+	settle        map[string]func()    // by name of a side: blocks until the later effects of its operations have ended, which belong to the turn
 }
 
 // selected reports whether the flag -only selects a comparison.
@@ -124,14 +125,15 @@ func (c comparison) run(b *testing.B, raw, ours side) {
 // turn measures one turn of a side.
 func (c comparison) turn(b *testing.B, s side, callers int) outcome {
 	b.Helper()
+	settle := c.settle[s.name]
 	if c.before > 0 {
-		takeTurn(b, s, c.before)
+		takeTurn(b, s, c.before, settle)
 	}
 	if c.server == nil {
-		return takeTurn(b, s, callers)
+		return takeTurn(b, s, callers, settle)
 	}
 	client, server := clientCPU(), c.server()
-	o := takeTurn(b, s, callers)
+	o := takeTurn(b, s, callers, settle)
 	o.client, o.server = clientCPU()-client, c.server()-server
 	return o
 }
@@ -149,7 +151,7 @@ func (o outcome) perOperation(cpu time.Duration) time.Duration {
 
 var operations atomic.Int64
 
-func takeTurn(b *testing.B, s side, callers int) outcome {
+func takeTurn(b *testing.B, s side, callers int, settle func()) outcome {
 	b.Helper()
 	latencies := make([][]time.Duration, callers)
 	start := time.Now()
@@ -170,10 +172,13 @@ func takeTurn(b *testing.B, s side, callers int) outcome {
 		})
 	}
 	running.Wait()
-	elapsed := time.Since(start)
 	if err := failed.Load(); err != nil {
 		b.Fatal(err)
 	}
+	if settle != nil {
+		settle()
+	}
+	elapsed := time.Since(start)
 	o := outcome{latencies: slices.Concat(latencies...)}
 	o.rate = float64(len(o.latencies)) / elapsed.Seconds()
 	return o

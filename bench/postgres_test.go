@@ -42,14 +42,7 @@ func postgres(b *testing.B) {
 		}
 		comparison{backend: "postgres", what: what + "-after-4-callers", callers: []int{16}, server: cpu, before: 4}.run(b, theirs, ours)
 		for _, n := range []struct{ handles, callers int }{{4, 64}, {16, 16}, {64, 64}} {
-			what := fmt.Sprintf("write-%d-of-%d-handles", size, n.handles)
-			if n.callers > maxCallers() || !selected(fmt.Sprintf("postgres/%s/%d", what, n.callers)) {
-				continue
-			}
-			fleet, end := h.through(b, storeURL+"&pool_max_conns=2", n.handles)
-			comparison{backend: "postgres", what: what, callers: []int{n.callers}, server: cpu}.run(b, theirs, side{"ashlar", fleet.write})
-			fleet.report("postgres/" + what)
-			end()
+			(&handles{server, storeURL, h, raw}).compare(b, n.handles, n.callers)
 		}
 		comparison{backend: "postgres", what: "read", callers: callers, server: cpu}.run(b, side{"pgx", raw.read}, side{"ashlar", h.read})
 		comparison{backend: "postgres", what: "half-reads", callers: callers, server: cpu}.run(b, side{"pgx", alternating(raw.read, raw.write)},
@@ -86,6 +79,41 @@ func postgres(b *testing.B) {
 	followNames(b, backend, scaled(999), "somebody else's")
 	many := transactions(b, pool, observation(10*time.Second))
 	fmt.Printf("transactions a second of an idle store: %.1f with 1 watch, %.1f with 1,000\n", one, many)
+}
+
+// handles compares writes through several handles of a store with those of pgx: without watches, with a watch of each handle, and with as
+// many processes of pgx that read each change.
+type handles struct {
+	server   *env.PostgresServer
+	storeURL string
+	stored   *resourceSet
+	raw      *rawPostgres
+}
+
+func (h *handles) compare(b *testing.B, number, callers int) {
+	b.Helper()
+	for _, kind := range []string{"unwatched-handles", "handles", "listeners"} {
+		what := fmt.Sprintf("write-500-of-%d-%s", number, kind)
+		if callers > maxCallers() || !selected(fmt.Sprintf("postgres/%s/%d", what, callers)) {
+			continue
+		}
+		f := h.stored.through(b, h.storeURL+"&pool_max_conns=2", number, kind != "unwatched-handles")
+		theirs, settle := side{"pgx", h.raw.write}, map[string]func(){"ashlar": f.settle}
+		var l *listeners
+		if kind == "listeners" {
+			l = h.raw.listened(b, h.server.URL, h.server.Schema(b), number)
+			theirs, settle["pgx"] = side{"pgx", l.write}, l.settle
+		}
+		comparison{
+			backend: "postgres", what: what, callers: []int{callers}, settle: settle, server: func() time.Duration { return h.server.CPU(b) },
+		}.run(b, theirs, side{"ashlar", f.write})
+		if l != nil {
+			l.report("postgres/" + what + "/pgx")
+			l.close()
+		}
+		f.report("postgres/" + what + "/ashlar")
+		f.close(b)
+	}
 }
 
 // rawPostgres is a table whose rows callers read and write by pgx, without a log of changes.
