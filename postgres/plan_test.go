@@ -119,6 +119,19 @@ func TestPlans(t *testing.T) {
 			}
 		}
 	}
+	// A feed executes this one all the time. Planning takes longer than reading some changes.
+	exec("set plan_cache_mode = auto")
+	exec(fmt.Sprintf("prepare planned (%s) as %s", statements["changes"].types, sql.changes))
+	for range 7 {
+		exec("execute planned (1999990, 0, 5000, 1000000)")
+	}
+	var generic, custom int
+	if err := conn.QueryRow(ctx, "select generic_plans, custom_plans from pg_prepared_statements where name = 'planned'").Scan(&generic, &custom); err != nil {
+		t.Fatal(err)
+	}
+	if generic == 0 {
+		t.Errorf("the changes were read with a new plan each time, %d times", custom)
+	}
 }
 
 // TestPastOfUnchangedResources reads a page of the past with resources that have not changed since. Postgres neither searches
