@@ -120,7 +120,7 @@ func (h *history) next(ctx context.Context, conn *pgx.Conn, at *position, limit 
 func (h *history) scan(rows pgx.Rows, at *position, limit int) (found []change, full bool, err error) {
 	var id pgtype.UUID
 	var oldest, revision pgtype.Int8
-	var proof, key, version, piece, data []byte
+	var proof, key, version, piece, data borrowed
 	var place pgtype.Int4
 	var more pgtype.Bool
 	var kind pgtype.Int2
@@ -138,9 +138,12 @@ func (h *history) scan(rows pgx.Rows, at *position, limit int) (found []change, 
 		}
 		c := change{
 			at: position{revision: revision.Int64, index: place.Int32}, more: more.Bool, kind: kind.Int16,
-			key: key, version: version, data: data, createRevision: created.Int64, writes: writes.Int64,
+			createRevision: created.Int64, writes: writes.Int64,
 		}
 		copy(c.at.tokenPrefix[:], piece)
+		row := slices.Concat(key, version, data) // one allocation
+		c.key, row = row[:len(key):len(key)], row[len(key):]
+		c.version, c.data = row[:len(version):len(version)], row[len(version):]
 		bytes += len(data)
 		found = append(found, c)
 		return nil
@@ -151,16 +154,30 @@ func (h *history) scan(rows pgx.Rows, at *position, limit int) (found []change, 
 	return found, len(found) >= limit || bytes >= pageBytes, err
 }
 
-// eventsOf converts changes, in order, to events. It fails only for a malformed key.
+// borrowed is a value of a row in the buffer of the connection, which the next row overwrites.
+type borrowed []byte
+
+// ScanBytes implements pgtype.BytesScanner.
+func (b *borrowed) ScanBytes(value []byte) error {
+	*b = value
+	return nil
+}
+
+// eventsOf converts changes, in order, to events, which keep the data of the changes. It fails only for a malformed key.
 func eventsOf(changes []change) ([]*event, error) {
-	events := make([]*event, len(changes))
-	for i, c := range changes {
-		k, err := key.Parse(c.key)
+	room, events := make([]event, len(changes)), make([]*event, len(changes))
+	for i := range changes {
+		c := &changes[i]
+		res, err := codec.AdoptAt(c.key, c.data, versionText(c.version))
+		k := key.Of(res.GetId()) // shares the memory of the resource
 		if err != nil {
-			return nil, fmt.Errorf("%w: change %d: %w", errDamaged, c.at.revision, err)
+			var malformed error
+			if k, malformed = key.Parse(c.key); malformed != nil {
+				return nil, fmt.Errorf("%w: change %d: %w", errDamaged, c.at.revision, malformed)
+			}
 		}
-		res, err := codec.DecodeOf(k, c.data, versionText(c.version))
-		events[i] = &event{
+		events[i] = &room[i]
+		room[i] = event{
 			Key: k, Delete: c.kind == kindDelete, Resource: res, Damage: err, Size: len(c.data), At: c.at,
 			Revision: c.at.revision, CreateRevision: c.createRevision, Writes: c.writes,
 		}

@@ -167,7 +167,10 @@ func filterMutations(ms []*mutation, is func(*mutation) bool) (some []*mutation)
 const versionSize = 16
 
 // versionText returns the version for callers.
-func versionText(version []byte) string { return base64.RawURLEncoding.EncodeToString(version) }
+func versionText(version []byte) string {
+	var room [32]byte // for a version of versionSize, which then takes a single allocation
+	return string(base64.RawURLEncoding.AppendEncode(room[:0], version))
+}
 
 // versionBytes decodes versionText. For a text that this backend did not create, it returns bytes that match no version.
 func versionBytes(text string) []byte {
