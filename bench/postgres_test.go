@@ -45,6 +45,8 @@ func postgres(b *testing.B) {
 			(&handles{server, storeURL, h, raw}).compare(b, n.handles, n.callers)
 		}
 		comparison{backend: "postgres", what: "read", callers: callers, server: cpu}.run(b, side{"pgx", raw.read}, side{"ashlar", h.read})
+		comparison{backend: "postgres", what: "create", callers: callers, server: cpu}.run(b, side{"pgx", raw.create}, side{"ashlar", h.create})
+		comparison{backend: "postgres", what: "create-and-delete", callers: callers, server: cpu}.run(b, side{"pgx", raw.createAndDelete}, side{"ashlar", h.createAndDelete})
 		comparison{backend: "postgres", what: "half-reads", callers: callers, server: cpu}.run(b, side{"pgx", alternating(raw.read, raw.write)},
 			side{"ashlar", alternating(h.read, h.write)})
 	}
@@ -118,9 +120,9 @@ func (h *handles) compare(b *testing.B, number, callers int) {
 
 // rawPostgres is a table whose rows callers read and write by pgx, without a log of changes.
 type rawPostgres struct {
-	pool             *pgxpool.Pool
-	selects, updates string // statements
-	data             [payloads][]byte
+	pool                               *pgxpool.Pool
+	selects, updates, inserts, deletes string // statements
+	data                               [payloads][]byte
 }
 
 // fillPostgres creates the table in a new schema, with keysPerCaller rows for each caller.
@@ -133,6 +135,8 @@ func fillPostgres(b *testing.B, pool *pgxpool.Pool, schema string, callers, size
 		pool:    pool,
 		selects: fmt.Sprintf(`select version, data from %s.raw where id = $1`, schema),
 		updates: fmt.Sprintf(`update %s.raw set data = $2, version = version + 1 where id = $1`, schema),
+		inserts: fmt.Sprintf(`insert into %s.raw (id, version, data) values ($1, 1, $2)`, schema),
+		deletes: fmt.Sprintf(`delete from %s.raw where id = $1`, schema),
 	}
 	for i := range r.data {
 		r.data[i] = payload(size)
@@ -157,6 +161,20 @@ func (r *rawPostgres) read(caller, i int) error {
 	var version int64
 	var data []byte
 	return r.pool.QueryRow(context.Background(), r.selects, rawKey(caller, i)).Scan(&version, &data)
+}
+
+func (r *rawPostgres) create(_, i int) error {
+	_, err := r.pool.Exec(context.Background(), r.inserts, newName(), r.data[i%payloads])
+	return err
+}
+
+func (r *rawPostgres) createAndDelete(_, i int) error {
+	name := newName()
+	_, err := r.pool.Exec(context.Background(), r.inserts, name, r.data[i%payloads])
+	if err == nil {
+		_, err = r.pool.Exec(context.Background(), r.deletes, name)
+	}
+	return err
 }
 
 // alternating returns an operation that is one and the other in turn.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -97,6 +98,30 @@ func (h *resourceSet) write(caller, i int) error {
 	res, err := h.backend.WriteCAS(context.Background(), &resourcepb.Resource{Id: (*at).Id, Version: (*at).Version, Metadata: (*at).Metadata, Data: h.data[i%payloads]})
 	if err == nil {
 		*at = res
+	}
+	return err
+}
+
+var names atomic.Int64
+
+// newName returns a name that was not used before.
+func newName() string { return fmt.Sprintf("new-%d", names.Add(1)) }
+
+// create creates a resource.
+func (h *resourceSet) create(_, i int) error {
+	_, err := h.createNew(i)
+	return err
+}
+
+func (h *resourceSet) createNew(i int) (*resourcepb.Resource, error) {
+	return h.backend.WriteCAS(context.Background(), &resourcepb.Resource{Id: id(newName()), Metadata: h.resources[0][0].Metadata, Data: h.data[i%payloads]})
+}
+
+// createAndDelete creates a resource and deletes it.
+func (h *resourceSet) createAndDelete(_, i int) error {
+	res, err := h.createNew(i)
+	if err == nil {
+		err = h.backend.DeleteCAS(context.Background(), res.Id, res.Version)
 	}
 	return err
 }
