@@ -32,6 +32,7 @@ const (
 	codeLate             = "AS002" // a statement arrived after its expiry
 	codeConcurrentCreate = "AS003" // another transaction created the resource
 	codeSuperseded       = "AS004" // a write's guard does not hold
+	codeNotANumber       = "22P02" // the proof of creations fails by this error
 )
 
 // permanent is an error that a retry cannot fix.
@@ -62,6 +63,8 @@ var (
 	errUnsure = errors.New("the server did not wait until the change was durable")
 	// errUnknown reports that the changes which would show the outcome of an attempt are deleted.
 	errUnknown = errors.New("an answer was lost, and the changes that would show the outcome have been deleted")
+	// errCreatedMeanwhile is codeConcurrentCreate for statements that are not functions.
+	errCreatedMeanwhile = errors.New("another transaction has created and deleted a resource meanwhile")
 	// errBusy reports that another transaction holds the key.
 	errBusy = errors.New("another transaction holds the key")
 )
@@ -85,7 +88,7 @@ func classify(err error) outcomeClass {
 	switch {
 	case errors.As(err, &p), errors.As(err, &early) && classify(early.error) == outcomeRejected:
 		return outcomeRejected
-	case early.error != nil:
+	case early.error != nil, errors.Is(err, errCreatedMeanwhile):
 		return outcomeNotApplied
 	}
 	var connect *pgconn.ConnectError

@@ -4,6 +4,7 @@ package postgres
 
 import (
 	"context"
+	"crypto/md5"
 	"math"
 	"testing"
 	"time"
@@ -42,21 +43,28 @@ func TestPlansWhenGrown(t *testing.T) {
 	d := b.handle.database
 
 	key, piece, farFuture := []byte("group/kind/old-1"), []byte{0}, time.Now().Add(time.Hour)
+	version := md5.Sum([]byte("1"))
+	keys, pieces, tokens := [][]byte{key, key}, [][]byte{piece, piece}, [][]byte{version[:], version[:]}
 	statements := map[string]struct {
 		sql       string
 		arguments []any
 	}{
-		"read":         {d.sql.readOne, []any{key}},
-		"strong read":  {d.sql.readStrong, []any{key, 2, 0, piece}},
-		"reads":        {d.sql.readMany, []any{[][]byte{key}, 2, 0, piece}},
-		"tip":          {d.sql.tip, []any{2, 0, piece}},
-		"changes":      {d.sql.changes, []any{3, 0, 1, pageBytes}},
-		"last change":  {d.sql.last, []any{4}},
-		"page":         {d.sql.presentRange, []any{key, afterAll, 10, false, pageBytes}},
-		"list":         {d.sql.strongList, []any{key, append(key[:len(key):len(key)], 0), nil, 2, 0, piece}},
-		"quick update": {d.sql.quickOne, []any{key, piece, piece, piece, farFuture, 0, piece, nil, piece}},
-		"update":       {d.sql.updateOne, []any{key, piece, piece, piece, farFuture, true, 0, piece, nil, piece}},
-		"deletion":     {d.sql.deleteOne, []any{key, piece, piece, piece, farFuture, true, 0}},
+		"read":            {d.sql.readOne, []any{key}},
+		"strong read":     {d.sql.readStrong, []any{key, 2, 0, piece}},
+		"reads":           {d.sql.readMany, []any{[][]byte{key}, 2, 0, piece}},
+		"tip":             {d.sql.tip, []any{2, 0, piece}},
+		"changes":         {d.sql.changes, []any{3, 0, 1, pageBytes}},
+		"last change":     {d.sql.last, []any{4}},
+		"page":            {d.sql.presentRange, []any{key, afterAll, 10, false, pageBytes}},
+		"list":            {d.sql.strongList, []any{key, append(key[:len(key):len(key)], 0), nil, 2, 0, piece}},
+		"quick update":    {d.sql.quickOne.text(true), []any{key, piece, piece, piece, farFuture, 0, piece, nil, piece}},
+		"quick updates":   {d.sql.quickMany.text(true), []any{keys, pieces, pieces, tokens, farFuture, 0, pieces, pieces, pieces}},
+		"quick deletions": {d.sql.quickDeletions.text(true), []any{keys, pieces, pieces, tokens, farFuture, 0}},
+		"locks":           {d.sql.quickLocks, []any{1, keys, farFuture, 0}},
+		"quick creations": {d.sql.quickCreations.text(true), []any{1, keys, pieces, tokens, pieces, pieces, pieces}},
+		"proof":           {d.sql.quickProof, []any{keys, tokens}},
+		"update":          {d.sql.updateOne, []any{key, piece, piece, piece, farFuture, true, 0, piece, nil, piece}},
+		"deletion":        {d.sql.deleteOne, []any{key, piece, piece, piece, farFuture, true, 0}},
 	}
 	execute := func(name string) {
 		t.Helper()
@@ -71,6 +79,9 @@ func TestPlansWhenGrown(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
+	}
+	if err := d.use(ctx, func(conn *pgxpool.Conn) error { _, err := conn.Exec(ctx, "set ashlar.creating = true"); return err }); err != nil {
+		t.Fatal(err)
 	}
 	for name := range statements {
 		for range 10 {

@@ -32,6 +32,7 @@ type mutation struct {
 	data            []byte
 
 	isApplied      bool
+	isAnnounced    bool          // the handle's watches know of its change
 	failure        error         // error of the database for this mutation alone
 	busy           bool          // another transaction holds the key
 	conflict       driver.Stored // the stored resource, if the mutation was not applied
@@ -89,6 +90,9 @@ func ownerHash(owner driver.Key, uid string) []byte {
 // updates reports whether the mutation can only replace an existing resource. Then it takes effect at most once, however often it
 // is sent, because versions are never reused.
 func (m *mutation) updates() bool { return m.kind == kindWrite && m.expectedVersion != nil }
+
+// creates reports whether the mutation can only create a resource.
+func (m *mutation) creates() bool { return m.kind == kindWrite && m.expectedVersion == nil }
 
 // replaces reports whether mutations can only replace existing resources: at least one, and only if certain versions are stored. Like a
 // single update, they take effect at most once.

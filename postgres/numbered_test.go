@@ -4,6 +4,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -31,14 +32,7 @@ type operation struct {
 
 // apply returns the numbers of the changes, by key.
 func (c caller) apply(ctx context.Context, atomic bool, operations ...operation) (map[string]int64, error) {
-	ms := make([]*mutation, len(operations))
-	for i, op := range operations {
-		token := fmt.Appendf(nil, "%016x", rand.Uint64())
-		ms[i] = &mutation{
-			Mutation: new(driver.Mutation), kind: op.kind, keyBytes: []byte(op.key), token: token, groupVersion: []byte("v1"), data: []byte("data"),
-		}
-	}
-	in := columnsOf(ms)
+	in := columnsOf(mutationsOf(operations))
 	rows, _ := c.conn.Query(ctx, c.sql.apply, rand.Int64(), time.Now().Add(time.Hour), atomic,
 		in.keys, in.kinds, in.uids, in.expectedVersions, in.tokens, in.groupVersions, in.owners, in.data, pgtype.Text{}, pgtype.UUID{}, false, 0)
 	drawn := make(map[string]int64)
@@ -51,6 +45,27 @@ func (c caller) apply(ctx context.Context, atomic bool, operations ...operation)
 		return nil
 	})
 	return drawn, err
+}
+
+// create creates a resource by the quick statements, and returns its number by the key.
+func (c caller) create(ctx context.Context, key string) (map[string]int64, error) {
+	s, ms := sender{database: &database{sql: c.sql}}, mutationsOf([]operation{{key, kindWrite}})
+	err := s.quickCreations(ctx, c.conn, &attempt{lock: rand.Int64(), expires: time.Now().Add(time.Hour)}, ms)
+	if err != nil || !ms[0].isApplied {
+		return nil, err
+	}
+	return map[string]int64{key: ms[0].revision}, nil
+}
+
+func mutationsOf(operations []operation) []*mutation {
+	ms := make([]*mutation, len(operations))
+	for i, op := range operations {
+		token := fmt.Appendf(nil, "%016x", rand.Uint64())
+		ms[i] = &mutation{
+			Mutation: new(driver.Mutation), kind: op.kind, keyBytes: []byte(op.key), token: token, groupVersion: []byte("v1"), data: []byte("data"),
+		}
+	}
+	return ms
 }
 
 // newCallers returns callers on one store, and its statements.
@@ -155,6 +170,15 @@ func rounds(t *testing.T, round func(i int) bool) {
 // its number and the insertion of its row. The creation must not be applied with a number from before the deletion.
 func TestCreationAfterAnotherLife(t *testing.T) {
 	t.Parallel()
+	for _, quick := range []bool{false, true} {
+		t.Run(fmt.Sprint("quick=", quick), func(t *testing.T) {
+			t.Parallel()
+			creationAfterAnotherLife(t, quick)
+		})
+	}
+}
+
+func creationAfterAnotherLife(t *testing.T, quick bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	callers, sql := newCallers(ctx, t, 3)
@@ -173,7 +197,11 @@ func TestCreationAfterAnotherLife(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			drawn, err = callers[0].apply(ctx, false, operation{key, kindWrite})
+			if quick {
+				drawn, err = callers[0].create(ctx, key)
+			} else {
+				drawn, err = callers[0].apply(ctx, false, operation{key, kindWrite})
+			}
 		}()
 		met := waiting(ctx, t, watcher, 1, done, callers[0])
 		var deleted int64
@@ -194,7 +222,7 @@ select max(revision) from life`), []byte(key)).Scan(&deleted); err != nil {
 		if err == nil && drawn[key] < deleted {
 			t.Fatalf("the creation has number %d, the deletion before it %d", drawn[key], deleted)
 		}
-		return met && hasCode(err, codeConcurrentCreate)
+		return met && (hasCode(err, codeConcurrentCreate) || errors.Is(err, errCreatedMeanwhile) && classify(err) == outcomeNotApplied)
 	})
 }
 
@@ -203,15 +231,18 @@ select max(revision) from life`), []byte(key)).Scan(&deleted); err != nil {
 // repeated.
 func TestCreationAfterAbsence(t *testing.T) {
 	t.Parallel()
-	for _, absences := range []int{1, 100} {
-		t.Run(fmt.Sprint(absences), func(t *testing.T) {
+	for _, c := range []struct {
+		absences int
+		quick    bool
+	}{{1, false}, {100, false}, {100, true}} {
+		t.Run(fmt.Sprint(c.absences, " quick=", c.quick), func(t *testing.T) {
 			t.Parallel()
-			creationAfterAbsence(t, absences)
+			creationAfterAbsence(t, c.absences, c.quick)
 		})
 	}
 }
 
-func creationAfterAbsence(t *testing.T, absences int) {
+func creationAfterAbsence(t *testing.T, absences int, quick bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	callers, sql := newCallers(ctx, t, 4)
@@ -241,7 +272,11 @@ func creationAfterAbsence(t *testing.T, absences int) {
 		met := waiting(ctx, t, watcher, 1, done[0], callers[0])
 		go func() {
 			defer close(done[1])
-			drawn[1], errs[1] = callers[1].apply(ctx, false, operation{absent, kindWrite})
+			if quick {
+				drawn[1], errs[1] = callers[1].create(ctx, absent)
+			} else {
+				drawn[1], errs[1] = callers[1].apply(ctx, false, operation{absent, kindWrite})
+			}
 		}()
 		met = met && waiting(ctx, t, watcher, 2, done[1], callers[:2]...)
 		if err := tx.Rollback(ctx); err != nil {

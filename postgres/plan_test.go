@@ -80,12 +80,18 @@ func TestPlans(t *testing.T) {
 		"checkColumns": {sql.checkColumns, "bytea, bigint, bigint", "'key-5', 500, 1000000"},
 		"updateOne": {sql.updateOne, "bytea, bytea, bytea, bytea, timestamptz, bool, bigint, bytea, bytea, bytea",
 			`'\x01', '\x00', '\x00', '\x01', 'infinity', true, 0, '\x00', null, '\x00'`},
-		"quickOne": {sql.quickOne, "bytea, bytea, bytea, bytea, timestamptz, bigint, bytea, bytea, bytea",
+		"quickOne": {sql.quickOne.text(true), "bytea, bytea, bytea, bytea, timestamptz, bigint, bytea, bytea, bytea",
 			`'\x01', '\x00', '\x00', '\x01', 'infinity', 0, '\x00', null, '\x00'`},
-		"quickMany": {sql.quickMany, "bytea[], bytea[], bytea[], bytea[], timestamptz, bigint, bytea[], bytea[], bytea[]", strings.Join([]string{
+		"quickMany": {sql.quickMany.text(true), "bytea[], bytea[], bytea[], bytea[], timestamptz, bigint, bytea[], bytea[], bytea[]", strings.Join([]string{
 			keys, same(`'\x00'::bytea`), same(`'\x00'::bytea`), same(`'\x01'::bytea`), "'infinity'", "0",
 			same(`'\x00'::bytea`), same("null::bytea"), same(`'\x00'::bytea`)}, ", ")},
-		"deleteOne": {sql.deleteOne, "bytea, bytea, bytea, bytea, timestamptz, bool, bigint", `'\x01', '\x00', '\x00', '\x01', 'infinity', true, 0`},
+		"quickDeletions": {sql.quickDeletions.text(true), "bytea[], bytea[], bytea[], bytea[], timestamptz, bigint", strings.Join([]string{
+			keys, same(`'\x00'::bytea`), same(`'\x00'::bytea`), same(`'\x01'::bytea`), "'infinity'", "0"}, ", ")},
+		"quickLocks": {sql.quickLocks, "bigint, bytea[], timestamptz, bigint", "1, " + keys + ", 'infinity', 0"},
+		"quickCreations": {sql.quickCreations.text(true), "bigint, bytea[], bytea[], bytea[], bytea[], bytea[], bytea[]", strings.Join([]string{
+			"1", keys, same(`'\x00'::bytea`), same(`'\x01'::bytea`), same(`'\x00'::bytea`), same("null::bytea"), same(`'\x00'::bytea`)}, ", ")},
+		"quickProof": {sql.quickProof, "bytea[], bytea[]", keys + ", " + same(`'\x00'::bytea`)},
+		"deleteOne":  {sql.deleteOne, "bytea, bytea, bytea, bytea, timestamptz, bool, bigint", `'\x01', '\x00', '\x00', '\x01', 'infinity', true, 0`},
 		"updateMany": {sql.updateMany, "bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], timestamptz, bool, bigint", strings.Join([]string{
 			keys, same(`'\x00'::bytea`), same(`'\x00'::bytea`), same(`'\x01'::bytea`),
 			same(`'\x00'::bytea`), same("null::bytea"), same(`'\x00'::bytea`), "'infinity'", "true", "0"}, ", ")},

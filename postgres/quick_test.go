@@ -70,18 +70,22 @@ func TestQuickUpdates(t *testing.T) {
 		"the end of its time":        {prevent: func(_ *testing.T, a *attempt, _ *mutation) { a.expires = time.Now().Add(-time.Hour) }, all: true},
 		"a floor of another history": {prevent: func(_ *testing.T, a *attempt, _ *mutation) { a.floor += 1000 }, all: true},
 	} {
-		for _, n := range []int{1, 3} {
+		for _, n := range []int{1, 3, -1, -3} { // negative: deletions
 			t.Run(fmt.Sprint(name, " ", n), func(t *testing.T) {
 				var ms []*mutation
+				verb := driver.Write
+				if n < 0 {
+					n, verb = -n, driver.Delete
+				}
 				for i := range n {
-					ms = append(ms, mutationOf(t, driver.Write, createdResource(t, ctx, b, fmt.Sprint(name, n, i))))
+					ms = append(ms, mutationOf(t, verb, createdResource(t, ctx, b, fmt.Sprint(name, verb, n, i))))
 				}
 				a := &attempt{expires: time.Now().Add(time.Hour), floor: last(t)}
 				prevented := *ms[n-1]
 				c.prevent(t, a, &prevented)
 				sent := append(slices.Clone(ms[:n-1]), &prevented)
 				before := last(t)
-				if err := h.quickUpdates(ctx, conn, a, sent); err != nil {
+				if err := h.quickChanges(ctx, conn, a, sent); err != nil {
 					t.Fatal(err)
 				}
 				if c.release != nil {
@@ -99,7 +103,11 @@ func TestQuickUpdates(t *testing.T) {
 				if drawn := last(t) - before; drawn != applied {
 					t.Errorf("%d numbers are drawn for %d updates", drawn, applied)
 				}
-				if name != "a row without numbers" {
+				switch {
+				case name == "a row without numbers":
+				case verb == driver.Delete:
+					checkQuickDeletion(t, ctx, b, conn, ms[n-1])
+				default:
 					checkQuickChange(t, ctx, b, conn, ms[n-1])
 				}
 			})
@@ -111,7 +119,7 @@ func TestQuickUpdates(t *testing.T) {
 func checkQuickChange(t *testing.T, ctx context.Context, b *Backend, conn *pgx.Conn, quick *mutation) {
 	t.Helper()
 	h, a := b.handle, &attempt{expires: time.Now().Add(time.Hour)}
-	if err := h.quickUpdates(ctx, conn, a, []*mutation{quick}); err != nil || !quick.isApplied {
+	if err := h.quickChanges(ctx, conn, a, []*mutation{quick}); err != nil || !quick.isApplied {
 		t.Fatalf("applied: %t, %v", quick.isApplied, err)
 	}
 	thorough := mutationOf(t, driver.Write, &resourcepb.Resource{Id: quick.Resource.Id, Version: versionText(quick.token), Data: quick.Resource.Data})
@@ -125,40 +133,62 @@ func checkQuickChange(t *testing.T, ctx context.Context, b *Backend, conn *pgx.C
 	}
 }
 
-// changeForm describes the row and the change of an update without their numbers.
+// checkQuickDeletion applies a deletion by a quick statement, and one of a resource with the same past by the thorough statement. Their changes must
+// have the same form.
+func checkQuickDeletion(t *testing.T, ctx context.Context, b *Backend, conn *pgx.Conn, quick *mutation) {
+	t.Helper()
+	h, a := b.handle, &attempt{expires: time.Now().Add(time.Hour)}
+	thorough := mutationOf(t, driver.Delete, createdResource(t, ctx, b, "deleted"))
+	if err := h.quickChanges(ctx, conn, a, []*mutation{quick}); err != nil || !quick.isApplied {
+		t.Fatalf("applied: %t, %v", quick.isApplied, err)
+	}
+	if err := h.changeOne(ctx, conn, a, thorough); err != nil || !thorough.isApplied {
+		t.Fatalf("the thorough statement: applied: %t, %v", thorough.isApplied, err)
+	}
+	if quickForm, form := changeForm(t, ctx, b, conn, quick), changeForm(t, ctx, b, conn, thorough); form != quickForm || quick.writes != thorough.writes {
+		t.Errorf("the changes %s and %s, after %d and %d writes", quickForm, form, quick.writes, thorough.writes)
+	}
+}
+
+// changeForm describes the change of a mutation, and the row of the resource if there is one, without their numbers.
 func changeForm(t *testing.T, ctx context.Context, b *Backend, conn *pgx.Conn, m *mutation) (form string) {
 	t.Helper()
 	err := conn.QueryRow(ctx, b.handle.database.sql.withNames(`
-		select concat_ws(' ', c.op, c.place, c.more, c.token = c.version, c.data = r.data, c.created = r.created, c.writes = r.writes,
-			r.version = c.version, r.modified = c.revision, r.modified_place, c.previous = p.revision, c.previous_place = p.place, p.writes = c.writes - 1)
-		from $resources r join $changes c on c.key = r.key and c.revision = $2
-		left join $changes p on p.key = r.key and p.revision = (select max(revision) from $changes where key = r.key and revision < c.revision)
-		where r.key = $1`), m.keyBytes, m.revision).Scan(&form)
+		select concat_ws(' ', c.op, c.place, c.more, c.token = c.version, c.token = $3, c.data = r.data, c.created = r.created, c.writes = r.writes,
+			r.version = c.version, r.modified = c.revision, r.modified_place, c.created <= c.revision, c.previous = p.revision, c.previous_place = p.place,
+			c.writes - p.writes, c.data = p.data, c.version = p.version, r.uid, r.group_version, r.owner is not null)
+		from $changes c left join $resources r on c.key = r.key
+		left join $changes p on p.key = c.key and p.revision = (select max(revision) from $changes where key = c.key and revision < c.revision)
+		where c.key = $1 and c.revision = $2`), m.keyBytes, m.revision, m.token).Scan(&form)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return form
 }
 
-// TestQuickUpdatesLockBeforeTheyDraw replaces the sequence of the quick statements by a function that refuses to draw a number unless the
-// transaction has a note and has locked the row: readers rely on this order. As many rows must be locked or changed as numbers are drawn.
-func TestQuickUpdatesLockBeforeTheyDraw(t *testing.T) {
+// TestQuickStatementsLockBeforeTheyDraw replaces the sequence of the quick statements by a function that refuses to draw a number unless the
+// transaction has a note and has locked the row or the key: readers rely on this order. As many must be locked or changed as numbers are drawn.
+func TestQuickStatementsLockBeforeTheyDraw(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
 	server := env.Postgres(t)
 	b := openHandle(t, ctx, server.StoreURL(t))
 	h, conn := b.handle, server.Connect(t)
 	sql := h.database.sql
-	function, counter := pgx.Identifier{sql.schema, "draw"}.Sanitize(), nameLiteral(sql.schema, "draws")
+	function, counter, stored := pgx.Identifier{sql.schema, "draw"}.Sanitize(), nameLiteral(sql.schema, "draws"), pgx.Identifier{sql.schema, "stored"}.Sanitize()
 	_, err := conn.Exec(ctx, sql.withNames(`
 		create sequence `+pgx.Identifier{sql.schema, "draws"}.Sanitize()+`;
+		create sequence `+stored+`;
 		create function `+function+`() returns bigint language plpgsql as $body$
 		declare
 			locked int;
 		begin
-			select count(*) into locked from $resources where pg_current_xact_id()::xid in (xmin, xmax);
+			-- A deletion draws when its row has gone. A creation locks its key, and its attempt, instead of a row.
+			select count(*) filter (where pg_current_xact_id()::xid in (xmin, xmax)) + greatest(0, (select last_value from `+stored+`) - count(*))
+				into locked from $resources;
+			select locked + greatest(0, count(*) - 1) into locked from pg_locks where locktype = 'advisory' and objsubid = 1 and pid = pg_backend_pid();
 			if locked < nextval(`+counter+`) then
-				raise exception 'a number is drawn before its row is locked';
+				raise exception 'a number is drawn before its row or key is locked';
 			end if;
 			perform from pg_locks where locktype = 'advisory' and objsubid = 2 and pid = pg_backend_pid()
 				and objid::bigint <= (select last_value from $changes_seq);
@@ -170,7 +200,7 @@ func TestQuickUpdatesLockBeforeTheyDraw(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []*string{&sql.quickOne, &sql.quickMany} {
+	for _, text := range []*string{&sql.quickOne[0], &sql.quickMany[0], &sql.quickDeletions[0], &sql.quickCreations[0]} {
 		replaced := strings.ReplaceAll(*text, "nextval("+nameLiteral(sql.schema, "changes_seq")+")", function+"()")
 		if replaced == *text {
 			t.Fatal("the statement draws no number")
@@ -178,19 +208,27 @@ func TestQuickUpdatesLockBeforeTheyDraw(t *testing.T) {
 		*text = replaced
 	}
 	for _, n := range []int{1, 5} {
-		var ms []*mutation
+		updates, deletions, creations := make([]*mutation, n), make([]*mutation, n), make([]*mutation, n)
 		for i := range n {
-			ms = append(ms, mutationOf(t, driver.Write, createdResource(t, ctx, b, fmt.Sprint(n, "-", i))))
+			updates[i] = mutationOf(t, driver.Write, createdResource(t, ctx, b, fmt.Sprint("updated-", n, "-", i)))
+			deletions[i] = mutationOf(t, driver.Delete, createdResource(t, ctx, b, fmt.Sprint("deleted-", n, "-", i)))
+			creations[i] = mutationOf(t, driver.Write, orderResource(fmt.Sprint("created-", n, "-", i), ""))
 		}
-		if _, err := conn.Exec(ctx, "select setval("+counter+", 1, false)"); err != nil {
-			t.Fatal(err)
-		}
-		if err := h.quickUpdates(ctx, conn, &attempt{expires: time.Now().Add(time.Hour)}, ms); err != nil {
-			t.Errorf("%d updates: %v", n, err)
-		}
-		for i, m := range ms {
-			if !m.isApplied {
-				t.Errorf("the update %d of %d is not applied", i, n)
+		for what, ms := range map[string][]*mutation{"updates": updates, "deletions": deletions, "creations": creations} {
+			if _, err := conn.Exec(ctx, sql.withNames("select setval("+counter+", 1, false), setval("+nameLiteral(sql.schema, "stored")+", count(*)) from $resources")); err != nil {
+				t.Fatal(err)
+			}
+			run := h.quickChanges
+			if what == "creations" {
+				run = h.quickCreations
+			}
+			if err := run(ctx, conn, &attempt{lock: 1, expires: time.Now().Add(time.Hour)}, ms); err != nil {
+				t.Errorf("%d %s: %v", n, what, err)
+			}
+			for i, m := range ms {
+				if !m.isApplied {
+					t.Errorf("%s: %d of %d is not applied", what, i, n)
+				}
 			}
 		}
 	}
@@ -206,7 +244,7 @@ func TestFoundUpdateIsNotSentAgain(t *testing.T) {
 	h, conn := b.handle, server.Connect(t)
 	lost := mutationOf(t, driver.Write, createdResource(t, ctx, b, "lost"))
 	a := &attempt{expires: time.Now().Add(time.Hour)}
-	if err := h.quickUpdates(ctx, conn, a, []*mutation{lost}); err != nil || !lost.isApplied {
+	if err := h.quickChanges(ctx, conn, a, []*mutation{lost}); err != nil || !lost.isApplied {
 		t.Fatalf("applied: %t, %v", lost.isApplied, err)
 	}
 	revision := lost.revision

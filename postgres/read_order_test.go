@@ -44,7 +44,8 @@ type pendingWriter struct {
 	locked []string // resources that ended transactions have locked since
 }
 
-func newPendingWriter(t *testing.T, ctx context.Context) *pendingWriter {
+// newPendingWriter returns a writer that has called the function apply or, if quick is set, used the quick statements.
+func newPendingWriter(t *testing.T, ctx context.Context, quick bool) *pendingWriter {
 	t.Helper()
 	server := env.Postgres(t)
 	w := &pendingWriter{url: server.StoreURL(t)}
@@ -72,8 +73,19 @@ func newPendingWriter(t *testing.T, ctx context.Context) *pendingWriter {
 	if _, err := w.b.List(ctx, storage.StrongConsistency, orderType, &resourcepb.Tenancy{}, ""); err != nil {
 		t.Fatal(err)
 	}
-	w.tx = w.b.pending(t, ctx, server.Connect(t),
-		mutationOf(t, driver.Write, orderResource("created", "owner")), mutationOf(t, driver.Write, updated), mutationOf(t, driver.Delete, deleted))
+	creation, changes := mutationOf(t, driver.Write, orderResource("created", "owner")), []*mutation{mutationOf(t, driver.Write, updated), mutationOf(t, driver.Delete, deleted)}
+	if conn := server.Connect(t); quick {
+		var err error
+		if w.tx, err = conn.Begin(ctx); err != nil {
+			t.Fatal(err)
+		}
+		a := &attempt{lock: 1, expires: time.Now().Add(time.Hour)}
+		if err := errors.Join(w.b.handle.quickChanges(ctx, conn, a, changes), w.b.handle.quickCreations(ctx, conn, a, []*mutation{creation})); err != nil || !creation.isApplied {
+			t.Fatalf("applied: %t, %v", creation.isApplied, err)
+		}
+	} else {
+		w.tx = w.b.pending(t, ctx, conn, append(changes, creation)...)
+	}
 	// These transactions end below and above the pending number, and change none of the rows.
 	if _, err := w.b.Commit(ctx, []storage.Op{{Write: later}, {Check: other.Id, Version: other.Version}}); err != nil {
 		t.Fatal(err)
@@ -187,7 +199,7 @@ func TestReadsWaitForALowerNumber(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 			t.Cleanup(cancel)
-			w := newPendingWriter(t, ctx)
+			w := newPendingWriter(t, ctx, !commit)
 			calls := w.strongCalls()
 			short, stop := context.WithTimeout(ctx, 500*time.Millisecond)
 			defer stop()

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -78,21 +77,6 @@ func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 		})
 	}
 	return s.attempt(ctx, ms, &attempt{}, s.updateMany)
-}
-
-// sendQuick sends updates in one statement. The statement applies the updates that neither conflict nor wait for a lock; the others have no
-// result. It is wrong for callers that need to know that no earlier change is pending.
-func (s *sender) sendQuick(ctx context.Context, ms []*mutation) error {
-	return s.attempt(ctx, ms, &attempt{}, func(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mutation) error {
-		began := time.Now()
-		err := s.quickUpdates(ctx, conn, a, ms)
-		for _, m := range ms {
-			if !m.isApplied { // the answer does not say whether the statement was late
-				m.travel = max(m.travel, time.Since(began))
-			}
-		}
-		return err
-	})
 }
 
 // attempt runs a statement, and records the attempt if its answer is lost.
@@ -181,40 +165,6 @@ func (s *sender) changeOne(ctx context.Context, conn *pgx.Conn, a *attempt, m *m
 		m.setStored(uid, version, false)
 	}
 	return nil
-}
-
-// quickUpdates sets the results of the updates that it has applied. It leaves the others unchanged.
-func (s *sender) quickUpdates(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mutation) error {
-	var revision, created, writes int64
-	if len(ms) == 1 {
-		m := ms[0]
-		err := conn.QueryRow(ctx, s.sql.quickOne, m.keyBytes, []byte(m.Uid), m.expectedVersion, m.token, a.expires, a.floor, m.groupVersion, m.owner, m.data).
-			Scan(&revision, &created, &writes)
-		switch {
-		case err == nil:
-			m.setApplied(revision, 0, created, writes)
-		case errors.Is(err, pgx.ErrNoRows):
-			return nil
-		}
-		return err
-	}
-	in := columnsOf(ms)
-	rows, _ := conn.Query(ctx, s.sql.quickMany, // an error shows in the rows
-		in.keys, in.uids, in.expectedVersions, in.tokens, a.expires, a.floor, in.groupVersions, in.owners, in.data)
-	var token []byte
-	next := 0 // the rows are mostly in the order of the mutations
-	_, err := pgx.ForEachRow(rows, []any{&token, &revision, &created, &writes}, func() error {
-		for range ms {
-			m := ms[next]
-			next = (next + 1) % len(ms)
-			if bytes.Equal(m.token, token) {
-				m.setApplied(revision, 0, created, writes)
-				break
-			}
-		}
-		return nil
-	})
-	return err
 }
 
 func (s *sender) updateMany(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mutation) error {

@@ -19,7 +19,8 @@ type statements struct {
 	listSteps                                                                                            [maxWildcards]string // by the number of wildcards before fixed text, less one
 	strongChildren, strongList                                                                           string
 	strongListSteps                                                                                      [maxWildcards]string
-	quickOne, quickMany, updateOne, deleteOne, updateMany, updateTogether                                string
+	quickOne, quickMany, quickDeletions, quickCreations                                                  quickText
+	quickLocks, quickProof, updateOne, deleteOne, updateMany, updateTogether                             string
 	apply, applyGuarded, revoke, writers, tokens                                                         string
 	lastNumber, final, saveFinal, last, tokenPrefix, tokensIn, changes                                   string
 	presentPage, presentRange, presentRows, presentCount, historyPage, historyCount                      string
@@ -30,6 +31,16 @@ type statements struct {
 	fenceState, setFenceTarget, deleteFenceTarget, closeFence, openFence, dropFence                      string
 	createTrigger, dropTrigger, notify, notifyListeners, announceListener, noteBlocker                   string
 	primaryPosition, replicaPosition, tablePages, readFence                                              string
+}
+
+// quickText is a statement in two forms. The second one also answers whether no earlier change is pending, which takes longer.
+type quickText [2]string
+
+func (q *quickText) text(settled bool) string {
+	if settled {
+		return q[1]
+	}
+	return q[0]
 }
 
 func newStatements(schema string) *statements { return renderStatements(schema, renderer(schema)) }
@@ -49,6 +60,7 @@ func renderStatements(schema string, render func(name string, argument any) stri
 			Arguments int
 		}{list, arguments})
 	}
+	quick := func(name string) quickText { return quickText{render(name, false), render(name, true)} }
 	s := &statements{
 		schema: schema,
 
@@ -57,7 +69,8 @@ func renderStatements(schema string, render func(name string, argument any) stri
 		readOne: text("read_one"), readStrong: text("read_strong"), readMany: text("read_many"), tip: text("tip"), pendingWriter: text("pending_writer"), identify: text("identify"), readAfter: text("read_after"), checkColumns: text("check_columns"),
 		children: text("children"), list: text("list"),
 
-		quickOne: text("quick_one"), quickMany: text("quick_many"),
+		quickOne: quick("quick_one"), quickMany: quick("quick_many"), quickDeletions: quick("quick_deletions"), quickCreations: quick("quick_creations"),
+		quickLocks: text("quick_locks"), quickProof: text("quick_proof"),
 		updateOne: text("update_one"), deleteOne: text("delete_one"), updateMany: text("update_many"), updateTogether: text("update_together"),
 		apply: text("apply"), applyGuarded: render("apply", true),
 		revoke: text("revoke"), writers: text("writers"), tokens: text("tokens"), proveDurable: text("prove_durable"), proveSchema: text("prove_schema"),

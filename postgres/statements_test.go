@@ -3,6 +3,7 @@
 package postgres
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -27,11 +28,7 @@ func TestStatementsPrepare(t *testing.T) {
 	}
 	s := newStatements(schema)
 	texts := append(slices.Clone(s.listSteps[:]), s.strongListSteps[:]...)
-	for _, field := range reflect.ValueOf(*s).Fields() {
-		if text := field.String(); field.Kind() == reflect.String && text != schema {
-			texts = append(texts, text)
-		}
-	}
+	texts = slices.AppendSeq(texts, maps.Values(s.texts()))
 	ddl := []string{s.closeFence, s.openFence, s.createTrigger, s.dropTrigger, s.dropFence}
 	for _, text := range ddl {
 		if _, err := conn.Exec(ctx, text); err != nil {
@@ -58,6 +55,24 @@ func TestStatementsPrepare(t *testing.T) {
 		}
 	}
 }
+
+// texts returns the statements by the names of their fields, except those that depend on the number of wildcards.
+func (s *statements) texts() map[string]string {
+	texts := map[string]string{}
+	for field, value := range reflect.ValueOf(*s).Fields() {
+		switch value.Type() {
+		case reflect.TypeFor[string]():
+			texts[field.Name] = value.String()
+		case reflect.TypeFor[quickText]():
+			texts[field.Name], texts[field.Name+settledName] = value.Index(0).String(), value.Index(1).String()
+		}
+	}
+	delete(texts, "schema")
+	return texts
+}
+
+// settledName is added to the name of a quick statement that answers whether no earlier change is pending.
+const settledName = "Settled"
 
 // note is a placeholder for the fragment of that name.
 const note = "$note"

@@ -198,7 +198,7 @@ func TestStatementsOfFewKeysArePlannedOnce(t *testing.T) {
 	ms := []*mutation{mutationOf(t, driver.Write, createdResource(t, ctx, b, "first")), mutationOf(t, driver.Write, createdResource(t, ctx, b, "second"))}
 	for range 7 {
 		a := &attempt{expires: time.Now().Add(time.Hour)}
-		if err := errors.Join(h.quickUpdates(ctx, conn, a, ms), h.updateMany(ctx, conn, a, ms), h.updateTogether(ctx, conn, a, ms)); err != nil {
+		if err := errors.Join(h.quickChanges(ctx, conn, a, ms), h.updateMany(ctx, conn, a, ms), h.updateTogether(ctx, conn, a, ms)); err != nil {
 			t.Fatal(err)
 		}
 		rows, _ := conn.Query(ctx, h.database.sql.readMany, [][]byte{ms[0].keyBytes, ms[1].keyBytes}, 0, 0, []byte{}) // an error shows in the rows
@@ -206,7 +206,7 @@ func TestStatementsOfFewKeysArePlannedOnce(t *testing.T) {
 			t.Fatal(rows.Err())
 		}
 	}
-	for name, text := range map[string]string{"readMany": h.database.sql.readMany, "quickMany": h.database.sql.quickMany, "updateMany": h.database.sql.updateMany, "updateTogether": h.database.sql.updateTogether} {
+	for name, text := range map[string]string{"readMany": h.database.sql.readMany, "quickMany": h.database.sql.quickMany.text(false), "updateMany": h.database.sql.updateMany, "updateTogether": h.database.sql.updateTogether} {
 		var generic, custom int
 		if err := conn.QueryRow(ctx, "select generic_plans, custom_plans from pg_prepared_statements where statement = $1", text).Scan(&generic, &custom); err != nil {
 			t.Fatal(err)

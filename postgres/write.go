@@ -154,7 +154,6 @@ func (w *writer) writeBatch(ctx context.Context, calls []*writeMember) {
 	}
 	// A member whose outcome is known does not wait for the others.
 	err := w.carryOut(ctx, ms, func() {
-		w.replica.recordIssue()
 		for _, c := range calls {
 			if c.Request.isApplied {
 				c.Done(struct{}{}, nil)
@@ -162,7 +161,6 @@ func (w *writer) writeBatch(ctx context.Context, calls []*writeMember) {
 		}
 	})
 	w.replica.recordIssue()
-	w.announce(ms)
 	for _, c := range calls {
 		c.Done(struct{}{}, c.Request.answer(err))
 	}
@@ -193,20 +191,34 @@ func (w *writer) announce(ms []*mutation) {
 	}
 }
 
-// carryOut applies mutations of different keys, independently of each other, and resolves lost answers. Without an error, each
-// mutation was applied, or has its conflict. carryOut calls known when more of them are known to be applied.
+// carryOut applies mutations of different keys, independently of each other, resolves lost answers, and announces the changes. Without an error,
+// each mutation was applied, or has its conflict. carryOut calls known when more of them are known to be applied.
 func (w *writer) carryOut(ctx context.Context, ms []*mutation, known func()) error {
 	slices.SortFunc(ms, byKey)
-	apart := false
-	quick := !needsFinality(ms) && !slices.ContainsFunc(ms, func(m *mutation) bool { return !m.updates() })
-	return w.retryResolving(ctx, ms, func(ctx context.Context) error {
+	publish := func() {
+		fresh := filterMutations(ms, func(m *mutation) bool { return m.hasEffect() && !m.isAnnounced })
+		if len(fresh) == 0 {
+			return
+		}
+		for _, m := range fresh {
+			m.isAnnounced = true
+		}
+		w.replica.recordIssue()
+		w.announce(fresh)
 		known()
+	}
+	defer publish()
+	apart, quick := false, true
+	return w.retryResolving(ctx, ms, func(ctx context.Context) error {
+		publish()
 		if quick {
 			quick = false
-			if err := w.sendQuick(ctx, pendingMutations(ms)); classify(err) == outcomeNotApplied || classify(err) == outcomeUnknown {
-				return err
+			for _, group := range quickGroups(pendingMutations(ms)) {
+				if err := w.sendQuick(ctx, group); classify(err) == outcomeNotApplied || classify(err) == outcomeUnknown {
+					return err
+				}
+				publish()
 			}
-			known()
 		}
 		pending := pendingMutations(ms)
 		err := w.sendParts(ctx, pending, apart)

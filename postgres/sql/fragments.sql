@@ -55,6 +55,17 @@ select from pg_locks
       and ((objid::bigint - {{.}} + 1073741824) & 2147483647) < 1073741824
 {{- end}}
 
+-- The end of a quick statement whose caller needs to know that no earlier change is pending. The statement begins its last part with
+-- "logged as (", and leaves the rest to this text.
+{{define "settled" -}}
+), drawn as materialized (
+    select max(revision) as last from logged
+), alone as materialized (
+    select not exists ({{template "others" "drawn.last"}}) as settled from drawn
+)
+select logged.*, alone.settled from logged cross join alone
+{{- end}}
+
 -- Makes a transaction send warnings, and is true. A commit that stops waiting for its standby raises a warning. Without a warning,
 -- the sender considers the commit durable, so the session must not suppress it. The setting ends after the commit.
 {{define "warned" -}}

@@ -22,7 +22,8 @@ with written as (
     where resource.ctid = locked.tid and (select {{template "in_time" 5}} and {{template "quick_note"}})
     returning resource.modified as revision, locked.key, locked.token, locked.data, resource.created, resource.writes,
         locked.modified as previous, locked.modified_place as previous_place
-)
+){{if .}}, logged as ({{end}}
 insert into {{schema}}.changes (revision, place, more, op, key, version, token, data, created, writes, previous, previous_place)
 select revision, 0, false, 1, key, token, token, data, created, writes, previous, previous_place from written
-returning token, revision, created, writes
+returning token, revision, created, writes{{if .}}
+{{template "settled"}}{{else}}, false{{end}}
