@@ -4,6 +4,8 @@ package postgres
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -108,6 +110,52 @@ func TestNotificationsAreNotDurable(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestListenersAreFoundByTheirLock searches for listeners: there is none, only that of the handle itself, only a session that holds the
+// lock exclusively, or one of another handle. Without any, the locks of the server are not searched.
+func TestListenersAreFoundByTheirLock(t *testing.T) {
+	t.Parallel()
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
+	sql, channel := newStatements("any"), server.Schema(t)
+	conn, listener, foreign := server.Connect(t), server.Connect(t), server.Connect(t)
+	exec := func(on *pgx.Conn, text string, arguments ...any) int64 {
+		t.Helper()
+		tag, err := on.Exec(ctx, text, arguments...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tag.RowsAffected()
+	}
+	own := listener.PgConn().PID()
+	expect := func(what string, notified, searched bool) {
+		t.Helper()
+		rows, _ := conn.Query(ctx, "explain (analyze) "+sql.notifyListeners, channel, "payload", own)
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		isSearch := func(line string) bool {
+			return strings.Contains(line, "pg_lock_status") && !strings.Contains(line, "never executed")
+		}
+		if found := slices.ContainsFunc(lines, isSearch); found != searched {
+			t.Errorf("%s: searched the locks: %v, expected %v", what, found, searched)
+		}
+		if rows := exec(conn, sql.notifyListeners, channel, "payload", own); rows > 0 != notified {
+			t.Errorf("%s: notified: %v, expected %v", what, rows > 0, notified)
+		}
+	}
+	expect("no listener", false, false)
+	exec(listener, sql.announceListener, channel)
+	expect("the own listener", false, true)
+	exec(foreign, sql.announceListener, channel)
+	expect("another listener", true, true)
+	exec(foreign, "select pg_advisory_unlock_all()")
+	exec(listener, "select pg_advisory_unlock_all()")
+	expect("no listener any more", false, false)
+	exec(foreign, "select pg_advisory_lock(hashtextextended($1, 0))", channel)
+	expect("an exclusive lock", false, true)
 }
 
 // TestBookmarkDuringABurst requests a bookmark from a watch whose feed gathers for an hour.
