@@ -18,7 +18,7 @@ import (
 )
 
 // columnChecker compares the items of a store with each other. It scans the table, because lists and reads do not find all items: a
-// resource in another bucket or of a type that the registry lacks, and an edge of an owner that no resource names.
+// resource in another bucket, or in a bucket or of a type that the registry lacks, and an edge of an owner that no resource names.
 type columnChecker struct {
 	table  *table
 	reader *reader
@@ -38,7 +38,7 @@ func (c *columnChecker) CheckColumns(ctx context.Context, after []byte, limit in
 	if err != nil {
 		return nil, nil, err
 	}
-	check := itemCheck{columnChecker: c, registered: make(map[storage.UnversionedType]bool)}
+	check := itemCheck{columnChecker: c, used: make(map[storage.UnversionedType]bucketSet)}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxItemChecks)
 	for i, it := range items {
@@ -60,9 +60,9 @@ type itemCheck struct {
 
 	bytes atomic.Int64 // that were read beside the scan
 
-	mu         sync.Mutex
-	registered map[storage.UnversionedType]bool // types that were looked up in the registry
-	wrong      []driver.Key
+	mu    sync.Mutex
+	used  map[storage.UnversionedType]bucketSet // of types that were looked up in the registry, after the scan
+	wrong []driver.Key
 }
 
 func (c *itemCheck) item(ctx context.Context, it item) error {
@@ -102,7 +102,7 @@ func (c *itemCheck) resource(ctx context.Context, it item) (k driver.Key, ok boo
 	if expires || c.table.resource(k).address() != it.address() {
 		return k, false, nil
 	}
-	if ok, err = c.isRegistered(ctx, storage.UnversionedType{Group: k.Group, Kind: k.Kind}); err != nil || !ok {
+	if ok, err = c.isRegistered(ctx, c.table.typeBucketOf(k)); err != nil || !ok {
 		return k, false, err
 	}
 	parts, err := c.reader.parts(ctx, h)
@@ -130,22 +130,22 @@ func (c *itemCheck) resource(ctx context.Context, it item) (k driver.Key, ok boo
 	return k, h.ring.owner == want.owner && h.ring.groupVersion == want.groupVersion, nil
 }
 
-// isRegistered reports whether the registry has a type.
-func (c *itemCheck) isRegistered(ctx context.Context, typ storage.UnversionedType) (bool, error) {
+// isRegistered reports whether the registry has a type with a bucket.
+func (c *itemCheck) isRegistered(ctx context.Context, at typeBucket) (bool, error) {
 	c.mu.Lock()
-	registered, known := c.registered[typ]
+	used, known := c.used[at.UnversionedType]
 	c.mu.Unlock()
-	if known {
-		return registered, nil
+	if !known {
+		it, err := c.table.get(ctx, true, c.table.typeEntry(at.Group, at.Kind))
+		if err != nil {
+			return false, err
+		}
+		used = c.table.usedBuckets(it)
+		c.mu.Lock()
+		c.used[at.UnversionedType] = used
+		c.mu.Unlock()
 	}
-	it, err := c.table.get(ctx, true, c.table.typeEntry(typ.Group, typ.Kind))
-	if err != nil {
-		return false, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.registered[typ] = it != nil
-	return it != nil, nil
+	return used.has(at.bucket), nil
 }
 
 // isReplaced reports whether a resource has another state than a head.

@@ -95,6 +95,11 @@ func TestVerifyFindsDamagedItems(t *testing.T) {
 			table.put(it)
 		},
 		"a type that was not entered": func(table rawTable) { table.remove(table.find('t', first)) },
+		"a bucket that was not entered": func(table rawTable) {
+			it := table.find('t', first)
+			it.bytes("b")[0] &^= 1 << (bucketOf([]byte("default\x00default\x00orphan")) % 8)
+			table.put(it)
+		},
 		"an edge of an absent owner": func(table rawTable) {
 			it := table.find('o', first)
 			edgeOf(it, "test\x00Box\x00default\x00default\x00absent\x00uid")

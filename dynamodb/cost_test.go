@@ -58,10 +58,24 @@ func TestCosts(t *testing.T) {
 	}
 	defer b.Close()
 	small, large := content(1, 500, false), content(1, 1000<<10, false)
+	fill(t, b, small) // the boxes use all buckets
 	owner := fixture.Write(t, b, box("owner", small))
 	owned := box("owned", small)
 	owned.Owner = owner.GetId()
 	big := fixture.Write(t, b, box("big", large))
+	few := func(bucket byte, prefix string) *resourcepb.Resource { // of another type
+		res := boxIn(bucket, prefix)
+		res.Id.Type.Kind, res.Data.Value = "Few", small
+		return res
+	}
+	fixture.Write(t, b, few(0, "few-"))
+	listKind := func(kind string, want int) {
+		t.Helper()
+		all, err := b.List(t.Context(), storage.StrongConsistency, storage.UnversionedType{Group: "test", Kind: kind}, tenancy, "")
+		if err != nil || len(all) != want {
+			t.Fatal(len(all), err)
+		}
+	}
 	var res *resourcepb.Resource
 	byHand := newHandWritten(t, client, server.Table, server.Prefix(t))
 	for _, c := range []struct {
@@ -71,11 +85,13 @@ func TestCosts(t *testing.T) {
 		{"WriteCAS, creation without an owner", func() { res = fixture.Write(t, b, box("a", small)) }},
 		{"WriteCAS, same owner or none", func() { res = fixture.Write(t, b, res) }},
 		{"WriteCAS of 900 bytes, no owner", func() { fixture.Write(t, b, box("900", content(1, 900, false))) }},
+		{"WriteCAS, first creation in a bucket of a type", func() { fixture.Write(t, b, few(1, "few-")) }},
 		{"WriteCAS, creation with an owner", func() { owned = fixture.Write(t, b, owned) }},
 		{"WriteCAS, another owner", func() { owned.Owner = res.GetId(); owned = fixture.Write(t, b, owned) }},
 		{"Read, strong", func() { read(t, b, storage.StrongConsistency, res) }},
 		{"Read, eventual", func() { read(t, b, storage.EventualConsistency, res) }},
-		{"List of 2 small resources, strong", func() { list(t, b, storage.StrongConsistency) }},
+		{"List of none, strong", func() { listKind("None", 0) }},
+		{"List of 2 small resources, strong", func() { listKind("Few", 2) }},
 		{"OwnerReferences of 1", func() {
 			if children, err := b.OwnerReferences(t.Context(), res.GetId()); err != nil || len(children) != 1 {
 				t.Fatal(children, err)
@@ -93,20 +109,25 @@ func TestCosts(t *testing.T) {
 				mu.Lock()
 				total, transactions = 0, 0
 				mu.Unlock()
-				w, err := b.WatchList(t.Context(), boxType, tenancy, "o")
+				w, err := b.WatchList(t.Context(), storage.UnversionedType{Group: "test", Kind: "Few"}, tenancy, "")
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer w.Close()
-				fixture.Eventually(t, "the tick after the snapshot", func() bool { mu.Lock(); defer mu.Unlock(); return total >= 3 })
+				fixture.Eventually(t, "the tick after the snapshot", func() bool { mu.Lock(); defer mu.Unlock(); return total >= 5 })
 			}
 		}},
 		{"Read of 1000 KiB, not compressible, strong", func() { read(t, b, storage.StrongConsistency, big) }},
-		{"List of 1000, strong", func() {
-			fill(t, b, small)
+		{"List of 10 in 10 buckets, strong", func() {
+			for bucket := range byte(8) {
+				fixture.Write(t, b, few(2+bucket, "few-"))
+			}
 			mu.Lock()
 			total, transactions = 0, 0
 			mu.Unlock()
+			listKind("Few", 10)
+		}},
+		{"List of 1000, strong", func() {
 			if all, err := b.List(t.Context(), storage.StrongConsistency, boxType, tenancy, "many-"); err != nil || len(all) != 1000 {
 				t.Fatal(len(all), err)
 			}
@@ -138,13 +159,6 @@ func TestCosts(t *testing.T) {
 func read(t *testing.T, b storage.Backend, consistency storage.ReadConsistency, res *resourcepb.Resource) {
 	t.Helper()
 	if _, err := b.Read(t.Context(), consistency, res.GetId()); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func list(t *testing.T, b storage.Backend, consistency storage.ReadConsistency) {
-	t.Helper()
-	if _, err := b.List(t.Context(), consistency, boxType, tenancy, "o"); err != nil {
 		t.Fatal(err)
 	}
 }

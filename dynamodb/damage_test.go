@@ -18,9 +18,10 @@ import (
 // replaceData replaces the encoded resource of an item and gives it another version, like a write of the adapter.
 func replaceData(t testing.TB, server *env.DynamoDBServer, prefix string, id *resourcepb.ID, data []byte) {
 	client := rawClient(server)
+	sk := []byte(id.Tenancy.Partition + "\x00" + id.Tenancy.Namespace + "\x00" + id.Name)
 	at := map[string]types.AttributeValue{
-		"pk": &types.AttributeValueMemberB{Value: []byte(prefix + "\x00r" + id.Type.Group + "\x00" + id.Type.Kind)},
-		"sk": &types.AttributeValueMemberB{Value: []byte(id.Tenancy.Partition + "\x00" + id.Tenancy.Namespace + "\x00" + id.Name)},
+		"pk": &types.AttributeValueMemberB{Value: []byte(prefix + "\x00r" + string(rune(bucketOf(sk))) + id.Type.Group + "\x00" + id.Type.Kind)},
+		"sk": &types.AttributeValueMemberB{Value: sk},
 	}
 	old, err := client.GetItem(t.Context(), &awsdynamodb.GetItemInput{TableName: &server.Table, Key: at, ConsistentRead: aws.Bool(true)})
 	if err != nil {

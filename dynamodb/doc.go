@@ -38,10 +38,10 @@
 //	records     feed.go                                 decodes the records of the stream
 //	reader      read.go                                 single resources, and the children of an owner
 //	watermarks  watermarks.go                           keeps eventual reads from going back in time
-//	registry    registry.go                             the types that the store has contained
+//	registry    registry.go                             the types that the store has contained, and their buckets
 //	setup       schema.go                               prepares the table and the store when they are opened
 //	table       table.go                                requests for items
-//	            plan.go, layout.go                      the stored form
+//	            plan.go, layout.go, bucketset.go        the stored form
 //	            options.go, url.go
 //
 //	streams     internal/streams                        the consumer of the stream, the source of changes

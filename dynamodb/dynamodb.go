@@ -141,6 +141,7 @@ func (h *handle) Source() driver.Source[*streams.Position] { return h.source }
 func (h *handle) Close() error {
 	h.stop()
 	h.reader.close()
+	h.lister.registry.batcher.Close()
 	h.release()
 	return nil
 }

@@ -359,7 +359,7 @@ func TestSlowConnection(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
 	b := handle(t, s, func(o *dynamodb.Options) { o.FenceWait = 400 * time.Millisecond })
-	fixture.Write(t, b, box("a", nil)) // the type is known
+	res := fixture.Write(t, b, box("a", nil)) // the type is known
 	var once sync.Once
 	s.SetGate(func(op string) {
 		if op == "TransactWriteItems" {
@@ -367,7 +367,8 @@ func TestSlowConnection(t *testing.T) {
 		}
 	})
 	before := s.Calls("TransactWriteItems")
-	fixture.Write(t, b, box("b", content(1, 900<<10, false)))
+	res.Data.Value = content(1, 900<<10, false)
+	fixture.Write(t, b, res)
 	if n := s.Calls("TransactWriteItems") - before; n != 1 {
 		t.Errorf("the write made %d requests, expected one", n)
 	}

@@ -219,7 +219,7 @@ func TestPageOfCompressibleResources(t *testing.T) {
 func TestDeletedPart(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
-	b := handle(t, s)
+	b := handle(t, s, withBuckets(1))
 	large := fixture.Write(t, b, box("large", content(1, 900<<10, false)))
 	db, _ := s.Clients(t)
 	at := func(pk, sk string) map[string]types.AttributeValue {

@@ -39,8 +39,9 @@ import (
 //	gates        epoch of the fence, number              "gate", once it is closed
 //	recalls      token of the transaction, 0             "gate", like the gate of a fence for this transaction alone
 //
-// A partition key accepts 1,000 write units a second. A store of schema 2 therefore divides the resources of a type into buckets, by a hash
-// of the sort key; schema 1 has no buckets.
+// A partition key accepts 1,000 write units a second. A store of schema 2 or 3 therefore divides the resources of a type into buckets, by a
+// hash of the sort key; schema 1 has no buckets. With schema 3 the item of a type contains the set of its used buckets, so that a list of
+// a small type queries few of them.
 //
 // Key parts contain no NUL, so byte order equals the order of the key's tuple, and no escaping is necessary. The sort key of a
 // resource has at most 767 bytes; DynamoDB allows 1,024.
@@ -68,21 +69,21 @@ const (
 	attrStoreID = "id"
 	attrSchema  = "schema"
 	attrBuckets = "n" // of the store: the number of buckets, less 1
+	attrUsed    = "b" // of a type, with schema 3: its bucketSet
 )
 
 // The versions of the items' layout.
 const (
-	schemaVersion        = 1
-	bucketsSchemaVersion = 2
+	schemaVersion         = 1
+	bucketsSchemaVersion  = 2
+	usedSetsSchemaVersion = 3
 )
-
-// maxBuckets is the maximum number of buckets, which are numbered by a byte.
-const maxBuckets = 256
 
 // layout builds the keys of one store.
 type layout struct {
-	prefix  string
-	buckets int // 0 and 1: keys without buckets
+	prefix      string
+	buckets     int  // 0 and 1: keys without buckets
+	hasUsedSets bool // types have a set of used buckets
 }
 
 // bucketCount returns the number of buckets, at least 1.
@@ -95,6 +96,50 @@ func (l layout) bucketOf(sortKey []byte) int {
 	}
 	h := sha256.Sum256(sortKey)
 	return int(h[0]) % l.buckets
+}
+
+// typeBucketOf returns the bucket of a resource with its type.
+func (l layout) typeBucketOf(k key.Key) typeBucket {
+	return typeBucket{storage.UnversionedType{Group: k.Group, Kind: k.Kind}, l.bucketOf(sortKeyOf(k))}
+}
+
+// allBuckets returns the set of all buckets.
+func (l layout) allBuckets() (s bucketSet) {
+	for bucket := range l.bucketCount() {
+		s.add(bucket)
+	}
+	return s
+}
+
+// usedBuckets returns the buckets that contain the resources of a type, from the type's item; entry is nil if the type has none. A type of a store
+// without used sets may use all buckets.
+func (l layout) usedBuckets(entry item) (s bucketSet) {
+	switch {
+	case entry == nil:
+		return s
+	case !l.hasUsedSets:
+		return l.allBuckets()
+	}
+	copy(s[:], entry.bytes(attrUsed))
+	return s
+}
+
+// withBucket returns the used buckets of a type after a resource was created in a bucket.
+func (l layout) withBucket(s bucketSet, bucket int) bucketSet {
+	if !l.hasUsedSets {
+		return l.allBuckets()
+	}
+	s.add(bucket)
+	return s
+}
+
+// typeItem returns the item of a type that uses these buckets.
+func (l layout) typeItem(typ storage.UnversionedType, used bucketSet) item {
+	it := l.typeEntry(typ.Group, typ.Kind)
+	if l.hasUsedSets {
+		it[attrUsed] = binaryValue(used[:(l.buckets+7)/8])
+	}
+	return it
 }
 
 func (l layout) pk(class byte, rest ...byte) []byte {
@@ -122,9 +167,12 @@ func (l layout) typePK(group, kind string, bucket int) []byte {
 }
 
 func (l layout) resource(k key.Key) item {
-	sortKey := []byte(k.Partition + "\x00" + k.Namespace + "\x00" + k.Name)
-	return keys(l.typePK(k.Group, k.Kind, l.bucketOf(sortKey)), sortKey)
+	sk := sortKeyOf(k)
+	return keys(l.typePK(k.Group, k.Kind, l.bucketOf(sk)), sk)
 }
+
+// sortKeyOf returns the sort key of a resource.
+func sortKeyOf(k key.Key) []byte { return []byte(k.Partition + "\x00" + k.Namespace + "\x00" + k.Name) }
 
 // sortKey returns the sort key of the resource of a type whose key has these bytes.
 func sortKey(group, kind, keyBytes string) []byte { return []byte(keyBytes[len(group)+len(kind)+2:]) }

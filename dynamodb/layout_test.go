@@ -70,7 +70,7 @@ func TestStampChain(t *testing.T) {
 func TestBucketsShareWrites(t *testing.T) {
 	t.Parallel()
 	const resources, writes = 1000, 10_000
-	l := layout{prefix: "test", buckets: 32}
+	l := layout{prefix: "test", buckets: defaultBuckets}
 	load := map[string]int{}
 	for i := range resources {
 		k := key.Key{Group: "g", Kind: "k", Partition: "default", Namespace: "default", Name: fmt.Sprintf("01KB%022d", i)}
@@ -85,7 +85,7 @@ func TestBucketsShareWrites(t *testing.T) {
 			t.Errorf("%q takes %d writes a second", pk, n)
 		}
 	}
-	if len(load) != 32 {
+	if len(load) != defaultBuckets {
 		t.Errorf("%d buckets are used", len(load))
 	}
 }

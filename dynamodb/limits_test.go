@@ -17,12 +17,12 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A page of a sparse filter does not need a query for every few items.
+// A page of a sparse filter does not need a query of a bucket for every few items.
 func TestSparsePage(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
 	s.SetQueryPage(1000)
-	b := handle(t, s)
+	b := handle(t, s, withBuckets(1))
 	for i := range 200 {
 		res := box(fmt.Sprintf("box-%03d", i), nil)
 		res.Id.Tenancy = &resourcepb.Tenancy{Partition: fmt.Sprintf("p%03d", i), Namespace: "n"}
@@ -53,10 +53,9 @@ func TestSparsePage(t *testing.T) {
 	}
 }
 
-// crowds creates a store of some partitions, each with many resources in one namespace and two in another, "wanted".
-func crowds(t *testing.T, s *dynamofake.Server, partitions, crowd int) *dynamodb.Backend {
+// crowds fills a store with some partitions, each with many resources in one namespace and two in another, "wanted".
+func crowds(t *testing.T, b *dynamodb.Backend, partitions, crowd int) {
 	t.Helper()
-	b := handle(t, s)
 	var writers sync.WaitGroup
 	for p := range partitions {
 		writers.Go(func() {
@@ -73,7 +72,6 @@ func crowds(t *testing.T, s *dynamofake.Server, partitions, crowd int) *dynamodb
 		})
 	}
 	writers.Wait()
-	return b
 }
 
 // A list skips resources that do not match, however many there are.
@@ -81,7 +79,8 @@ func TestListSkips(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
 	s.SetQueryPage(20)
-	b := crowds(t, s, 4, 200)
+	b := handle(t, s, withBuckets(1))
+	crowds(t, b, 4, 200)
 	for _, consistency := range []storage.ReadConsistency{storage.EventualConsistency, storage.StrongConsistency} {
 		before := s.Calls("Query")
 		list, err := b.List(t.Context(), consistency, boxType, &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: "wanted"}, "")
@@ -106,32 +105,37 @@ func TestPagesOfWhatDoesNotMatch(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
 	s.SetQueryPage(10)
-	b := crowds(t, s, 2, 100)
-	dynamodb.SetPageItems(b, 40)
+	b := handle(t, s, withBuckets(1))
+	other := handle(t, s, func(o *dynamodb.Options) { o.Prefix = "buckets" })
+	crowds(t, b, 2, 100)
+	crowds(t, other, 2, 100)
 	for _, f := range []struct {
 		namespace, prefix string
 		want              int
 	}{{storage.Wildcard, "box-1-09", 10}, {storage.Wildcard, "box-", 204}, {storage.Wildcard, "none", 0}, {"wanted", "", 4}} {
-		found := 0
-		for token, pages := "", 0; ; pages++ {
-			before := s.Calls("Query")
-			tenancy := &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: f.namespace}
-			page, err := b.ListPage(t.Context(), boxType, tenancy, f.prefix, storage.ListOptions{Limit: 3, Continue: token})
-			if err != nil {
-				t.Fatal(err)
+		for b, c := range map[*dynamodb.Backend]struct{ limit, items, queries int }{b: {3, 40, 8}, other: {50, 150, 16 + 32}} {
+			dynamodb.SetPageItems(b, c.items)
+			found := 0
+			for token, pages := "", 0; ; pages++ {
+				before := s.Calls("Query")
+				tenancy := &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: f.namespace}
+				page, err := b.ListPage(t.Context(), boxType, tenancy, f.prefix, storage.ListOptions{Limit: c.limit, Continue: token})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if found += len(page.Resources); len(page.Resources) > c.limit {
+					t.Errorf("a page has %d resources", len(page.Resources))
+				}
+				if n := s.Calls("Query") - before; n > c.queries {
+					t.Errorf("page %d of %+v took %d queries, expected %d at most", pages, f, n, c.queries)
+				}
+				if token = page.Continue; token == "" {
+					break
+				}
 			}
-			if found += len(page.Resources); len(page.Resources) > 3 {
-				t.Errorf("a page has %d resources", len(page.Resources))
+			if found != f.want {
+				t.Errorf("found %d of %+v", found, f)
 			}
-			if n := s.Calls("Query") - before; n > 8 {
-				t.Errorf("page %d of %+v took %d queries", pages, f, n)
-			}
-			if token = page.Continue; token == "" {
-				break
-			}
-		}
-		if found != f.want {
-			t.Errorf("found %d of %+v", found, f)
 		}
 	}
 }

@@ -74,7 +74,7 @@ func (l *lister) scan(ctx context.Context, r scanRange, visit func(*headItem) (b
 		if r.after != nil && (r.after.Group != t.Group || r.after.Kind != t.Kind) {
 			one.after = nil
 		}
-		more, err := l.scanType(ctx, &one, visit)
+		more, err := l.scanType(ctx, one, t, visit)
 		if err != nil || !more {
 			return err
 		}
@@ -83,20 +83,34 @@ func (l *lister) scan(ctx context.Context, r scanRange, visit func(*headItem) (b
 }
 
 // scanType scans one type, whose buckets it merges. It reports whether to continue.
-func (l *lister) scanType(ctx context.Context, r *scanRange, visit func(*headItem) (bool, error)) (bool, error) {
-	buckets := l.reader.table.bucketCount()
-	if buckets > 1 && r.limit > 0 {
-		r.limit = r.limit*3/(2*buckets) + 4
-	}
-	scans := make([]*bucketScan, buckets)
+func (l *lister) scanType(ctx context.Context, r scanRange, t listedType, visit func(*headItem) (bool, error)) (bool, error) {
+	var scans []*bucketScan
 	var g errgroup.Group
 	g.SetLimit(maxBucketReads)
-	for i := range scans {
-		scans[i] = &bucketScan{reader: l.reader, filter: r.filter, consistency: r.consistency, bucket: i, limit: r.limit}
-		scans[i].prepare(r.after)
-		g.Go(func() error { return scans[i].fill(ctx) })
+	start := func(buckets []int) {
+		limit := r.limit
+		if n := len(scans) + len(buckets); n > 1 && limit > 0 {
+			limit = limit*3/(2*n) + 4
+		}
+		for _, bucket := range buckets {
+			s := &bucketScan{reader: l.reader, filter: r.filter, consistency: r.consistency, bucket: bucket, limit: limit}
+			s.prepare(r.after)
+			scans = append(scans, s)
+			g.Go(func() error { return s.fill(ctx) })
+		}
 	}
-	if err := g.Wait(); err != nil {
+	start(t.buckets.without(bucketSet{}))
+	var err error
+	if !t.complete {
+		var used bucketSet
+		if used, err = l.registry.usedBuckets(ctx, t.UnversionedType); err == nil {
+			start(used.without(t.buckets))
+		}
+	}
+	if failed := g.Wait(); err == nil {
+		err = failed
+	}
+	if err != nil {
 		return false, err
 	}
 	for {
@@ -107,7 +121,6 @@ func (l *lister) scanType(ctx context.Context, r *scanRange, visit func(*headIte
 			}
 		}
 		if first == nil {
-			r.limit = scans[0].limit
 			return true, nil
 		}
 		h := first.heads[0]

@@ -182,7 +182,7 @@ func TestWatchesOfAMovedStore(t *testing.T) {
 			t.Parallel()
 			s := dynamofake.New(t)
 			short := func(o *dynamodb.Options) { o.FenceWait = 400 * time.Millisecond }
-			b, other := handle(t, s, short), handle(t, s, short)
+			b, other := handle(t, s, short, withBuckets(1)), handle(t, s, short)
 			fixture.Write(t, b, box("box-03", nil))
 			var watches []storage.Watch
 			for _, b := range []*dynamodb.Backend{b, other} {

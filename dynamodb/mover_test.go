@@ -25,7 +25,7 @@ func TestCutOffTool(t *testing.T) {
 	s := dynamofake.New(t)
 	puts, transactions := dynamofake.NewFreezer("PutItem"), dynamofake.NewFreezer("TransactWriteItems")
 	db, streams := s.Clients(t, func(o *awsdynamodb.Options) { puts.Option(o); transactions.Option(o) })
-	opts := &dynamodb.Options{Table: dynamofake.Table, Prefix: "test", Poll: 2 * time.Millisecond, IdlePoll: 10 * time.Millisecond, Timeout: fixture.Timeout}
+	opts := &dynamodb.Options{Table: dynamofake.Table, Prefix: "test", Buckets: 1, Poll: 2 * time.Millisecond, IdlePoll: 10 * time.Millisecond, Timeout: fixture.Timeout}
 	// The store is closed when it is created. To close an existing one takes 16 minutes.
 	cutOff, err := dynamodb.New(migrate.TargetContext(t.Context(), "mem://"), db, streams, opts)
 	if err != nil {

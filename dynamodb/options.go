@@ -21,8 +21,8 @@ type Options struct {
 	// NoCreate makes opening fail if the table, or the store in it, does not exist.
 	NoCreate bool
 	// Buckets is the number of partition keys that share the resources of a type, a power of two up to 256. Each accepts 1,000 write
-	// units a second, and a list reads all of them. It is fixed when the store is created, and 1 by default. 0 accepts any existing
-	// store; opening an existing store with another number fails.
+	// units a second, and a list queries those that the type has used. It is fixed when the store is created, and 32 by default. 0 accepts
+	// any existing store; opening an existing store with another number fails.
 	Buckets int
 	// PointInTimeRecovery enables point-in-time recovery on a table that is created.
 	PointInTimeRecovery bool

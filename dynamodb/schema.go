@@ -1,6 +1,7 @@
 package dynamodb
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -190,12 +191,11 @@ func (s setup) openStore(ctx context.Context) (driver.StoreID, error) {
 		case err != nil:
 			return driver.StoreID{}, err
 		case it != nil:
-			id, buckets, err := describedStore(it)
-			if err == nil && s.opts.Buckets > 0 && s.opts.Buckets != buckets {
+			id, err := s.readStore(it)
+			if err == nil && s.opts.Buckets > 0 && s.opts.Buckets != s.buckets {
 				err = fmt.Errorf("%w: the store has buckets=%d, and the number is fixed: migrate to a store with another prefix for buckets=%d",
-					storage.ErrInvalid, buckets, s.opts.Buckets)
+					storage.ErrInvalid, s.buckets, s.opts.Buckets)
 			}
-			s.buckets = buckets
 			return id, err
 		case s.opts.NoCreate:
 			return driver.StoreID{}, fmt.Errorf("%w: there is none with the prefix %q, and create=off forbids creating one", storage.ErrNoStore, s.prefix)
@@ -204,8 +204,8 @@ func (s setup) openStore(ctx context.Context) (driver.StoreID, error) {
 		_, _ = rand.Read(id[:]) // never fails
 		it = s.store()
 		it[attrStoreID], it[attrSchema], it[attrVersion] = binaryValue(id[:]), binaryValue([]byte{schemaVersion}), binaryValue(newRevision())
-		if s.opts.Buckets > 1 {
-			it[attrSchema], it[attrBuckets] = binaryValue([]byte{bucketsSchemaVersion}), binaryValue([]byte{byte(s.opts.Buckets - 1)})
+		if buckets := cmp.Or(s.opts.Buckets, defaultBuckets); buckets > 1 {
+			it[attrSchema], it[attrBuckets] = binaryValue([]byte{usedSetsSchemaVersion}), binaryValue([]byte{byte(buckets - 1)})
 		}
 		if err := s.createStore(ctx, it); err != nil && !conditionFailed(err) && !errors.Is(err, errCondition) {
 			return driver.StoreID{}, err
@@ -230,24 +230,25 @@ func (s setup) createStore(ctx context.Context, store item) error {
 	return err
 }
 
-// describedStore returns the id and the number of buckets from the item that describes a store, if this program supports its schema.
-func describedStore(it item) (id driver.StoreID, buckets int, err error) {
+// readStore sets the layout of the store, and returns its id, from the item that describes it. It fails if this program does not support its
+// schema.
+func (s setup) readStore(it item) (id driver.StoreID, err error) {
 	schema := it.bytes(attrSchema)
 	malformed := errors.New("the item that describes the store is malformed")
 	switch {
 	case len(it.bytes(attrStoreID)) != len(id) || len(schema) != 1:
-		return id, 0, malformed
-	case schema[0] > bucketsSchemaVersion:
-		return id, 0, fmt.Errorf("%w: its schema is %d, this program supports %d", storage.ErrNewerSchema, schema[0], bucketsSchemaVersion)
+		return id, malformed
+	case schema[0] > usedSetsSchemaVersion:
+		return id, fmt.Errorf("%w: its schema is %d, this program supports %d", storage.ErrNewerSchema, schema[0], usedSetsSchemaVersion)
 	}
-	buckets = 1
-	if schema[0] == bucketsSchemaVersion {
+	s.buckets, s.hasUsedSets = 1, schema[0] >= usedSetsSchemaVersion
+	if schema[0] >= bucketsSchemaVersion {
 		if b := it.bytes(attrBuckets); len(b) == 1 {
-			buckets = int(b[0]) + 1
+			s.buckets = int(b[0]) + 1
 		}
-		if buckets == 1 {
-			return id, 0, malformed
+		if s.buckets == 1 {
+			return id, malformed
 		}
 	}
-	return driver.StoreID(it.bytes(attrStoreID)), buckets, nil
+	return driver.StoreID(it.bytes(attrStoreID)), nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// splitBoxes splits the partition of the boxes at two of them. Afterwards one partition contains boxes only.
+// splitBoxes splits the partition of the boxes, in a store without buckets, at two of them. Afterwards one partition contains boxes only.
 func splitBoxes(s *dynamofake.Server) {
 	for _, name := range []string{"box-02", "box-04"} {
 		s.SplitAt("test\x00r"+boxType.Group+"\x00"+boxType.Kind, "default\x00default\x00"+name)
@@ -52,7 +52,7 @@ func TestSplitInsideType(t *testing.T) {
 			t.Parallel()
 			const writers, writes = 6, 20
 			s := dynamofake.New(t)
-			b := handle(t, s)
+			b := handle(t, s, withBuckets(1))
 			afterSnapshot(t, opened(t, b))
 			splitBoxes(s)
 			if reopen {
@@ -99,7 +99,7 @@ func TestJoinDuringSplitsInsideType(t *testing.T) {
 	t.Parallel()
 	const writers, writes, watches = 6, 200, 12
 	s := dynamofake.New(t)
-	b := handle(t, s)
+	b := handle(t, s, withBuckets(1))
 	afterSnapshot(t, opened(t, b))
 	splitBoxes(s)
 	begun, open := make(chan struct{}), make(chan struct{})
@@ -147,7 +147,7 @@ func TestJoinDuringSplitsInsideType(t *testing.T) {
 func TestResumeAtQuietShard(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
-	b := handle(t, s)
+	b := handle(t, s, withBuckets(1))
 	afterSnapshot(t, opened(t, b))
 	splitBoxes(s)
 	w := opened(t, b)

@@ -270,6 +270,9 @@ func (t *table) on(op types.TransactWriteItem, on condition) types.TransactWrite
 	return op
 }
 
+// maxItems is DynamoDB's limit for the items of a transaction.
+const maxItems = 100
+
 // transact sends a transaction until its outcome is known. With errCondition the reasons correspond to the items.
 func (t *table) transact(ctx context.Context, items ...types.TransactWriteItem) (reasons []types.CancellationReason, err error) {
 	token := newToken()

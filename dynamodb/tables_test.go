@@ -115,10 +115,10 @@ func TestRefusedWrite(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
 	b := handle(t, s)
-	fixture.Write(t, b, box("a", nil))
+	fixture.Write(t, b, boxIn(0, "a-"))
 	s.SetFaults(func(string) dynamofake.Fault { return dynamofake.Fault{Code: "AccessDeniedException"} })
 	before := s.Calls("PutItem")
-	_, err := b.WriteCAS(t.Context(), box("b", nil))
+	_, err := b.WriteCAS(t.Context(), boxIn(0, "b-"))
 	if err == nil || errors.Is(err, storage.ErrInconsistent) || !strings.Contains(err.Error(), "AccessDeniedException") {
 		t.Errorf("got %v", err)
 	}
@@ -127,14 +127,14 @@ func TestRefusedWrite(t *testing.T) {
 	}
 }
 
-// A write that changes no owner is one request, without a read before it. The same holds for the deletion of a resource without an
-// owner.
+// A write that changes no owner is one request, without a read before it, unless it is the first one in its bucket. The same holds for the
+// deletion of a resource without an owner.
 func TestRequestsOfAWrite(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
 	b := handle(t, s)
-	owner := fixture.Write(t, b, box("owner", nil))
-	owned := box("owned", nil)
+	owner := fixture.Write(t, b, boxIn(0, "owner-"))
+	owned := boxIn(0, "owned-")
 	owned.Owner = owner.GetId()
 	owned = fixture.Write(t, b, owned)
 	count := func(what string, want int, do func()) {
@@ -152,7 +152,7 @@ func TestRequestsOfAWrite(t *testing.T) {
 			t.Errorf("%s: %d requests, expected %d", what, n, want)
 		}
 	}
-	var fresh = box("fresh", nil)
+	fresh := boxIn(0, "fresh-")
 	count("a creation", 1, func() { fresh = fixture.Write(t, b, fresh) })
 	count("a write", 1, func() { fresh = fixture.Write(t, b, fresh) })
 	count("a write with the same owner", 1, func() { owned = fixture.Write(t, b, owned) })
@@ -162,7 +162,7 @@ func TestRequestsOfAWrite(t *testing.T) {
 	})
 	count("a deletion with an owner", 1, func() { fixture.Remove(t, b, owned) })
 	count("a deletion", 1, func() { fixture.Remove(t, b, owner) })
-	count("a creation over a tombstone", 2, func() { fixture.Write(t, b, box("owner", nil)) })
+	count("a creation over a tombstone", 2, func() { fixture.Write(t, b, boxIn(0, "owner-")) })
 }
 
 // Options.Spent receives every request that consumes units, including requests that enter a type, retire parts, close the store, or

@@ -64,7 +64,7 @@ type commit struct {
 	*writer
 	guard   *driver.Guard // nil: none
 	steps   []step
-	creates []storage.UnversionedType // the types of resources that do not exist yet
+	creates []typeBucket // of resources that do not exist yet
 
 	// State of the last attempt.
 	token      [16]byte
@@ -88,7 +88,7 @@ func (c *commit) prepare(ctx context.Context, mutations []driver.Mutation) error
 			s.base, ok = parseVersion(s.Version)
 			foreign = foreign || !ok
 		} else if s.Verb == driver.Write {
-			c.creates = append(c.creates, storage.UnversionedType{Group: s.Key.Group, Kind: s.Key.Kind})
+			c.creates = append(c.creates, c.table.typeBucketOf(s.Key))
 		}
 		c.steps[i] = s
 	}
@@ -221,8 +221,7 @@ func (c *commit) readConflict(ctx context.Context, s *step, refusal item) (*head
 const (
 	// maxOps is chosen so that every operation can move its resource from one owner to another, three items each, with two parts
 	// for the largest resources and the conditions of a fence and of a guard, within DynamoDB's limit of 100 items.
-	maxOps   = 32
-	maxItems = 100
+	maxOps = 32
 	// maxRetired limits the parts that are retired within the transaction, because of DynamoDB's limit of 4 MB.
 	maxRetired = 6
 )

@@ -244,9 +244,9 @@ func (s *Server) Restore(b Backup) {
 	s.Enable()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.table.items, s.table.versions = maps.Clone(b.items), map[address][]item{}
+	s.table.items, s.table.versions = maps.Clone(b.items), versions{}
 	for at := range b.items {
-		s.table.versions[at] = []item{nil}
+		s.table.versions.add(at, nil)
 	}
 }
 
@@ -300,4 +300,19 @@ func (s *Server) Conflicts() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.holder.conflicts
+}
+
+// SetWriteLimit makes each partition key accept this many write units more, such as those of a second on AWS, and then throttles its writes.
+// 0 removes the limit.
+func (s *Server) SetWriteLimit(units int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.heat.limit, s.heat.units = units, map[string]int{}
+}
+
+// Throttled returns the number of requests that were refused because of the limit of SetWriteLimit.
+func (s *Server) Throttled() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.heat.throttled
 }

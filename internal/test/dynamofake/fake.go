@@ -47,6 +47,7 @@ type Server struct {
 	clockSkew time.Duration // difference between the server's clock and this process's
 	clients   int
 	holder    holder
+	heat      heat
 
 	table  *table
 	stream *stream
@@ -167,6 +168,9 @@ func (s *Server) do(op string, in *request) (Fault, []byte, error) {
 		return fault, nil, &refusal{status: status, code: fault.Code, message: "requested by the test"}
 	}
 	if err := s.holder.conflict(op, in); err != nil {
+		return Fault{}, nil, err
+	}
+	if err := s.heat.admit(op, in); err != nil {
 		return Fault{}, nil, err
 	}
 	out, err := s.answer(op, in, fault)

@@ -10,8 +10,8 @@ import (
 // table contains the items, and their earlier states for stale reads.
 type table struct {
 	items        map[address]item
-	versions     map[address][]item // nil for absent
-	transactions map[string]string  // transactions by their token
+	versions     versions
+	transactions map[string]string // transactions by their token
 	// forgetful makes the table ignore the tokens of transactions.
 	forgetful bool
 	// prepare runs between the checks of a transaction and its effect.
@@ -30,9 +30,19 @@ type table struct {
 	hash, sort, kind, view string
 }
 
+// versions contains the earlier states of each item, by partition key and sort key; nil for absent.
+type versions map[string]map[string][]item
+
+func (v versions) add(at address, before item) {
+	if v[at.pk] == nil {
+		v[at.pk] = map[string][]item{}
+	}
+	v[at.pk][at.sk] = append(v[at.pk][at.sk], before)
+}
+
 func newTable() *table {
 	return &table{
-		items: map[address]item{}, versions: map[address][]item{}, transactions: map[string]string{},
+		items: map[address]item{}, versions: versions{}, transactions: map[string]string{},
 		ttlAttribute: "ttl", page: 7, hash: "pk", sort: "sk", kind: "B", view: "NEW_AND_OLD_IMAGES",
 	}
 }
@@ -63,7 +73,7 @@ func (t *table) describe(in *request, st *stream) (any, error) {
 // read returns the item that a read of a kind finds, or nil.
 func (t *table) read(at address, consistent bool) item {
 	if !consistent && t.lag > 0 {
-		if past := t.versions[at]; len(past) > 0 {
+		if past := t.versions[at.pk][at.sk]; len(past) > 0 {
 			return past[max(0, len(past)-t.lag)]
 		}
 	}
@@ -126,7 +136,7 @@ func (t *table) apply(w *write, do action) {
 			}
 		}
 	}
-	t.versions[at] = append(t.versions[at], before)
+	t.versions.add(at, before)
 	if after == nil {
 		delete(t.items, at)
 	} else {
@@ -209,10 +219,10 @@ func (t *table) transactGet(in *request) (any, error) {
 }
 
 func (t *table) query(in *request) (any, error) {
-	pk, begins := in.ExpressionAttributeValues.binary(":pk"), in.ExpressionAttributeValues.binary(":sk")
+	pk, begins, after := in.ExpressionAttributeValues.binary(":pk"), in.ExpressionAttributeValues.binary(":sk"), in.ExclusiveStartKey.binary("sk")
 	var found []address
-	for at := range t.versions {
-		if at.pk == pk && strings.HasPrefix(at.sk, begins) && at.sk > in.ExclusiveStartKey.binary("sk") && t.read(at, in.ConsistentRead) != nil {
+	for sk := range t.versions[pk] {
+		if at := (address{pk, sk}); strings.HasPrefix(sk, begins) && sk > after && t.read(at, in.ConsistentRead) != nil {
 			found = append(found, at)
 		}
 	}
