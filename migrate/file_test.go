@@ -9,6 +9,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -155,4 +157,33 @@ func pack(t *testing.T, data []byte) []byte {
 	}
 	defer e.Close()
 	return e.EncodeAll(data, []byte(fileMagic))
+}
+
+// A resource of the maximum size can be exported and imported. An import reports the comparison, which fails if another program writes.
+func TestImportCompares(t *testing.T) {
+	t.Parallel()
+	from := fixture.Open(t, "mem://")
+	res := small("large", "")
+	for codec.Size(res) != check.MaxSize {
+		res.Data.Value = make([]byte, len(res.Data.Value)+check.MaxSize-codec.Size(res))
+	}
+	write(t, from, res)
+	var file bytes.Buffer
+	if _, err := Export(limited(t), from, &file); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Import(limited(t), bytes.NewReader(file.Bytes()), fixture.Open(t, "mem://"), nil)
+	if err != nil || r.Report == nil || r.Report.Target != 1 || r.Report.Largest != check.MaxSize {
+		t.Errorf("%+v, %v", r, err)
+	}
+	to, tap := fixture.Open(t, "mem://"), newTap()
+	tap.at = func(_ int, before bool, _ string) error {
+		if !before {
+			write(t, to, small("other", "1"))
+		}
+		return nil
+	}
+	if r, err := Import(limited(t), bytes.NewReader(file.Bytes()), &tapped{Backend: to, tap: tap, role: "to"}, nil); !errors.Is(err, ErrDiffers) || r.Report.Extra != 1 {
+		t.Errorf("beside another program: %+v, %v", r, err)
+	}
 }

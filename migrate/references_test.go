@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"runtime"
@@ -15,7 +16,9 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/inmem"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -185,5 +188,120 @@ func TestReferencesAreReadOnce(t *testing.T) {
 				t.Errorf("%v; asked for %d references and read %d resources, expected %d and none", r.wrong, store.asked.Load(), store.read.Load(), len(all))
 			}
 		})
+	}
+}
+
+// columnPages is a store that checks its columns in three pages.
+type columnPages struct {
+	storage.Backend
+	calls int
+}
+
+func (c *columnPages) As(target any) bool {
+	p, ok := target.(*driver.ColumnChecker)
+	if ok {
+		*p = c
+	}
+	return ok
+}
+
+func (c *columnPages) CheckColumns(_ context.Context, after []byte, _ int) (wrong []driver.Key, next []byte, err error) {
+	if want := fmt.Sprint(c.calls); c.calls > 0 && string(after) != want || c.calls > 2 {
+		return nil, nil, fmt.Errorf("page %d after %q", c.calls, after)
+	}
+	if c.calls++; c.calls < 3 {
+		next = []byte(fmt.Sprint(c.calls))
+	}
+	return make([]driver.Key, 1), next, nil
+}
+
+// All pages of a check of columns are read.
+func TestPagesOfColumns(t *testing.T) {
+	t.Parallel()
+	m := newMigration(nil, nil, nil)
+	if wrong, err := m.checkColumns(limited(t), &columnPages{}); err != nil || len(wrong) != 3 {
+		t.Errorf("%d wrong resources in 3 pages, %v", len(wrong), err)
+	}
+}
+
+// late is a store that returns owner references only from its third answer on.
+type late struct {
+	storage.Backend
+	asked int
+	after int
+}
+
+func (l *late) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
+	if l.asked++; l.asked <= l.after {
+		return nil, nil
+	}
+	return l.Backend.OwnerReferences(ctx, id)
+}
+
+// A missing reference counts if two reads miss it. The wrong references are in the order of keys.
+func TestMissingReferences(t *testing.T) {
+	t.Parallel()
+	b := fixture.Open(t, "mem://")
+	owner := small("owner", "1")
+	all := []*resourcepb.Resource{owner}
+	f := &family{owner: owner.Id}
+	var names []string
+	for i := range 20 {
+		child := small(fmt.Sprintf("child-%02d", i), "1")
+		child.Owner = owner.Id
+		all = append(all, child)
+		names = append(names, child.Id.Name)
+	}
+	fill(t, b, all)
+	for after, want := range map[int]int{0: 0, 1: 0, 2: 20} {
+		store := &late{Backend: b, after: after}
+		r := newReferences(store, newMigration(b, b, nil).listSource)
+		if err := r.compareSuspects(limited(t), []*resourcepb.ID{f.owner}); err != nil || len(r.wrong) != want {
+			t.Errorf("missed by %d reads: %d wrong references, expected %d; %v", after, len(r.wrong), want, err)
+		}
+	}
+	store := &countedReferences{Backend: b}
+	r := newReferences(&missing{store}, newMigration(b, b, nil).listSource)
+	if err := errors.Join(r.visit(limited(t), r.add), r.check(limited(t))); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, id := range r.wrong {
+		got = append(got, id.Name)
+	}
+	if !slices.Equal(got, names) {
+		t.Errorf("wrong references %v", got)
+	}
+}
+
+// missing is a store without owner references.
+type missing struct{ *countedReferences }
+
+func (missing) OwnerReferences(context.Context, *resourcepb.ID) ([]*resourcepb.ID, error) {
+	return nil, nil
+}
+
+// A pass keeps as many owners as the limit, and leaves the rest to later passes. Its range includes both ends.
+func TestRangeOfAPass(t *testing.T) {
+	t.Parallel()
+	r := newReferences(nil, nil)
+	r.limit = 2
+	for i, e := range entries(t, 8) {
+		e.res.Owner = small(fmt.Sprint("owner-", i), "").Id
+		if err := r.add(e); err != nil {
+			t.Fatal(err)
+		}
+		if whole := r.to == ^uint64(0); len(r.families) > 2 || whole != (i < 2) {
+			t.Errorf("%d owners: %d in memory, the whole range %v", i+1, len(r.families), whole)
+		}
+	}
+	hash := ownerHash{7: 5}
+	for _, c := range []struct {
+		from, to uint64
+		want     bool
+	}{{5, 5, true}, {5, 6, true}, {4, 5, true}, {6, 9, false}, {1, 4, false}} {
+		if r := (&references{from: c.from, to: c.to}); r.inPass(hash) != c.want {
+			t.Errorf("5 in %d to %d: %v", c.from, c.to, !c.want)
+		}
 	}
 }

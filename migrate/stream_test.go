@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -46,5 +49,40 @@ func TestListingThatIsCutOff(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Encodings of another order are equal resources. A listing that repeats a key is out of order.
+func TestEntries(t *testing.T) {
+	t.Parallel()
+	all := entries(t, 2)
+	a, b := all[0], all[1]
+	other := *a
+	tally := newTally()
+	_, _, n := protowire.ConsumeField(a.Data)
+	other.Data, other.res = slices.Concat(a.Data[n:], a.Data[:n]), nil
+	for i, c := range []struct {
+		a, b *entry
+		want Kind
+	}{{a, a, ""}, {a, &other, ""}, {a, nil, Missing}, {nil, b, Extra}, {a, b, Different}} {
+		kind, err := tally.add(c.a, c.b)
+		if err != nil || kind != c.want {
+			t.Errorf("case %d: %q, %v, expected %q", i, kind, err, c.want)
+		}
+	}
+	if r := tally.r; r.Source != 4 || r.Target != 4 || r.Missing != 1 || r.Extra != 1 || r.Different != 1 {
+		t.Errorf("got %+v", r)
+	}
+	l := &listing{page: []entry{*a, *b, *b}}
+	for i := range 3 {
+		if _, err := l.next(limited(t)); (err != nil) != (i == 2) {
+			t.Errorf("entry %d: %v", i, err)
+		}
+	}
+	s := newStats(nil)
+	s.countEntry(nil)
+	s.countEntry(a)
+	if s.count.Load() != 1 {
+		t.Errorf("%d entries counted, expected 1", s.count.Load())
 	}
 }
