@@ -5,12 +5,13 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// maxQuickCreations is the maximum number of creations that lock their keys. A server has space for a limited number of locks.
+// maxQuickCreations is the maximum number of creations in a transaction, which lock their keys. A server has space for a limited number of locks.
 const maxQuickCreations = 64
 
 // quickGroups splits mutations into groups, each of which sendQuick sends as one attempt. The attempt of creations can be revoked. The other quick
@@ -21,10 +22,7 @@ func quickGroups(ms []*mutation) (groups [][]*mutation) {
 	if len(changes) > 0 {
 		groups = append(groups, changes)
 	}
-	if len(creations) > 0 && len(creations) <= maxQuickCreations {
-		groups = append(groups, creations)
-	}
-	return groups
+	return slices.AppendSeq(groups, slices.Chunk(creations, maxQuickCreations))
 }
 
 // sendQuick sends a group of quickGroups in short statements. They apply the mutations that neither conflict nor wait for a lock; the others have no

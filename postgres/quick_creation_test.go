@@ -119,6 +119,31 @@ func TestQuickCreations(t *testing.T) {
 	}
 }
 
+// TestManyCreations creates more resources at once than one transaction may lock. All rows contain their numbers.
+func TestManyCreations(t *testing.T) {
+	t.Parallel()
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
+	b := openHandle(t, ctx, server.StoreURL(t))
+	ms := make([]*mutation, 2*maxQuickCreations+1)
+	for i := range ms {
+		ms[i] = mutationOf(t, driver.Write, orderResource(fmt.Sprint(i), ""))
+	}
+	if err := b.handle.carryOut(ctx, slices.Clone(ms), func() {}); err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range ms {
+		if !m.isApplied {
+			t.Errorf("the creation %d is not applied", i)
+		}
+	}
+	var numbered int
+	err := server.Connect(t).QueryRow(ctx, b.handle.database.sql.withNames("select count(modified) from $resources")).Scan(&numbered)
+	if err != nil || numbered != len(ms) {
+		t.Errorf("%d rows of %d contain their numbers: %v", numbered, len(ms), err)
+	}
+}
+
 // TestRunningQuickCreationIsNotRevoked revokes the attempt of a quick creation before its commit. The attempt is running, so the revocation must fail.
 func TestRunningQuickCreationIsNotRevoked(t *testing.T) {
 	t.Parallel()
