@@ -183,7 +183,7 @@ func TestWatchesOfAMovedStore(t *testing.T) {
 			s := dynamofake.New(t)
 			short := func(o *dynamodb.Options) { o.FenceWait = 400 * time.Millisecond }
 			b, other := handle(t, s, short, withBuckets(1)), handle(t, s, short)
-			fixture.Write(t, b, box("box-03", nil))
+			first := fixture.Write(t, b, box("box-03", nil))
 			var watches []storage.Watch
 			for _, b := range []*dynamodb.Backend{b, other} {
 				w := opened(t, b)
@@ -202,7 +202,11 @@ func TestWatchesOfAMovedStore(t *testing.T) {
 			}
 			recordMove(t, b)
 			for i, w := range append(watches, resumed(t, b, cursor)) {
-				if _, version, _ := seen(fixture.Next(t, w)); version != last.GetVersion() {
+				_, version, _ := seen(fixture.Next(t, w))
+				if i == len(watches) && version == first.GetVersion() { // a cursor from shortly after a snapshot may repeat changes of the snapshot
+					_, version, _ = seen(fixture.Next(t, w))
+				}
+				if version != last.GetVersion() {
 					t.Errorf("watch %d: another event than the last write's", i)
 				}
 				_, err := w.Next(t.Context())
