@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ashlar-dev/storage"
@@ -134,36 +135,28 @@ func TestCompactionWaitsForReaders(t *testing.T) {
 // A write that waits for space in history ends with its context and changes nothing.
 func TestWriteWaitsForSpaceUntilDeadline(t *testing.T) {
 	t.Parallel()
-	b := New(&Options{History: 1})
-	t.Cleanup(func() { _ = b.Close() }) // never fails
-	s := b.handle.store
-	s.mu.Lock()
-	_, leave := s.history.addReader(s.at)
-	s.mu.Unlock()
-	for _, name := range []string{"a", "b"} { // the reader lets history exceed its bound by one change
-		if _, err := b.WriteCAS(t.Context(), newResource(name)); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) { // the deadline passes while the write waits
+		b := New(&Options{History: 1})
+		defer b.Close()
+		s := b.handle.store
+		s.mu.Lock()
+		_, leave := s.history.addReader(s.at)
+		s.mu.Unlock()
+		for _, name := range []string{"a", "b"} { // the reader lets history exceed its bound by one change
+			if _, err := b.WriteCAS(t.Context(), newResource(name)); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	done := make(chan error, 1)
-	go func() {
-		_, err := b.WriteCAS(ctx, newResource("c"))
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "nothing was written") {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := b.WriteCAS(ctx, newResource("c")); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "nothing was written") {
 			t.Errorf("got error %v, expected DeadlineExceeded and that nothing was written", err)
 		}
-	case <-time.After(10 * time.Second):
-		t.Error("the write did not return after its context ended")
-	}
-	s.mu.Lock()
-	leave()
-	s.mu.Unlock()
-	if _, err := b.Read(t.Context(), storage.StrongConsistency, newResource("c").Id); !errors.Is(err, storage.ErrNotFound) {
-		t.Errorf("the read returned error %v, expected ErrNotFound", err)
-	}
+		s.mu.Lock()
+		leave()
+		s.mu.Unlock()
+		if _, err := b.Read(t.Context(), storage.StrongConsistency, newResource("c").Id); !errors.Is(err, storage.ErrNotFound) {
+			t.Errorf("the read returned error %v, expected ErrNotFound", err)
+		}
+	})
 }
