@@ -107,7 +107,7 @@ func TestBucketsAreFixed(t *testing.T) {
 func TestMigrateToBuckets(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
-	from, to := handle(t, s), handle(t, s, withBuckets(32), func(o *dynamodb.Options) {
+	from, to := handle(t, s, withBuckets(1)), handle(t, s, func(o *dynamodb.Options) {
 		o.Prefix, o.FenceWait = "new", 400*time.Millisecond
 	})
 	owner := fixture.Write(t, from, box("owner", nil))
