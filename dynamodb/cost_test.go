@@ -268,3 +268,55 @@ func newHandWritten(t *testing.T, db *awsdynamodb.Client, table, prefix string) 
 	calls["WriteCAS of 900 bytes, no owner"] = put("larger", 900)
 	return calls
 }
+
+// A page of large resources ends at its size. A handle that knows the size reads about as many resources as the page has room for, although each
+// of many buckets may have the next one.
+func TestPagesOfLargeResources(t *testing.T) {
+	t.Parallel()
+	server := env.DynamoDB(t)
+	cfg := aws.Config{
+		Region: server.Region, BaseEndpoint: &server.Endpoint,
+		Credentials: credentials.NewStaticCredentialsProvider("emulator", "emulator", ""),
+	}
+	var mu sync.Mutex
+	total := 0.0
+	b, err := dynamodb.New(t.Context(), awsdynamodb.NewFromConfig(cfg), dynamodbstreams.NewFromConfig(cfg), &dynamodb.Options{
+		Table: server.Table, Prefix: server.Prefix(t),
+		Spent: func(units float64) { mu.Lock(); defer mu.Unlock(); total += units },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	const count, kibibytes = 200, 100
+	for i := range count {
+		fixture.Write(t, b, box(fmt.Sprintf("big-%03d", i), content(i, kibibytes<<10, false)))
+	}
+	list := func() (units float64) {
+		mu.Lock()
+		total = 0
+		mu.Unlock()
+		found := 0
+		for opts := (storage.ListOptions{Consistency: storage.StrongConsistency}); ; {
+			page, err := b.ListPage(t.Context(), boxType, tenancy, "", opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found += len(page.Resources)
+			if opts.Continue = page.Continue; opts.Continue == "" {
+				break
+			}
+		}
+		if found != count {
+			t.Errorf("the pages contain %d of %d resources", found, count)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		return total / (count * kibibytes / 4)
+	}
+	first, second := list(), list()
+	t.Logf("units for each 4 KiB: %.1f in the first listing, %.1f in the second", first, second)
+	if second > 2.5 {
+		t.Errorf("a listing reads each resource %.1f times", second)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -27,7 +28,8 @@ type lister struct {
 	registry *registry
 	source   streams.Stream
 
-	pageItems int // limit of examined items in a page
+	pageItems int      // limit of examined items in a page
+	sizes     sync.Map // of storage.UnversionedType: int, the size of its resources in the last page, in bytes
 }
 
 // List implements driver.Driver. Each resource is read with the requested consistency, but DynamoDB has no snapshots: a resource
@@ -90,7 +92,11 @@ func (l *lister) scanType(ctx context.Context, r scanRange, t listedType, visit 
 	start := func(buckets []int) {
 		limit := r.limit
 		if n := len(scans) + len(buckets); n > 1 && limit > 0 {
-			limit = limit*3/(2*n) + 4
+			// What the page does not contain is read again for the next one. A bucket without the next key is read once more.
+			limit = limit*3/(2*n) + 2
+			if size, known := l.sizes.Load(t.UnversionedType); known {
+				limit = min(limit, driver.PageBytes*3/(2*n*size.(int))+2)
+			}
 		}
 		for _, bucket := range buckets {
 			s := &bucketScan{reader: l.reader, filter: r.filter, consistency: r.consistency, bucket: bucket, limit: limit}
@@ -191,6 +197,9 @@ func (l *lister) Page(ctx context.Context, consistency storage.ReadConsistency, 
 		}
 		return true, err
 	})
+	if n := len(page.Resources); n > 0 && f.Kind != storage.Wildcard {
+		l.sizes.Store(storage.UnversionedType{Group: f.Group, Kind: f.Kind}, max(size/n, 1))
+	}
 	if err == nil && listing.consistency == storage.StrongConsistency {
 		err = l.reader.lease.checkMoved(ctx)
 	}
