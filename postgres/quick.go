@@ -14,15 +14,36 @@ import (
 // maxQuickCreations is the maximum number of creations in a transaction, which lock their keys. A server has space for a limited number of locks.
 const maxQuickCreations = 64
 
+// maxQuickBytes is the maximum size of what a transaction sends after its first statement, which the server executes when it arrives. If the sender
+// is frozen or the link fails before the rest has arrived, the locks and the note of the transaction remain until the server notices. So the rest must
+// leave the sender at once.
+const maxQuickBytes = 64 << 10
+
 // quickGroups splits mutations into groups, each of which sendQuick sends as one attempt. The attempt of creations can be revoked. The other quick
-// statements do not know of revocations, so they are another attempt.
+// statements do not know of revocations, so they are another attempt. Creations that are too large for a group are in none.
 func quickGroups(ms []*mutation) (groups [][]*mutation) {
 	changes := filterMutations(ms, func(m *mutation) bool { return !m.creates() })
+	deletions := filterMutations(changes, func(m *mutation) bool { return m.kind == kindDelete })
 	creations := filterMutations(ms, (*mutation).creates)
-	if len(changes) > 0 {
+	if len(deletions) < len(changes) && quickSize(deletions) > maxQuickBytes {
+		groups = append(groups, filterMutations(changes, (*mutation).updates), deletions)
+	} else if len(changes) > 0 {
 		groups = append(groups, changes)
 	}
-	return slices.AppendSeq(groups, slices.Chunk(creations, maxQuickCreations))
+	for some := range slices.Chunk(creations, maxQuickCreations) {
+		if quickSize(some) <= maxQuickBytes {
+			groups = append(groups, some)
+		}
+	}
+	return groups
+}
+
+// quickSize returns about the size of mutations in a statement.
+func quickSize(ms []*mutation) (bytes int) {
+	for _, m := range ms {
+		bytes += len(m.keyBytes) + len(m.Uid) + len(m.expectedVersion) + len(m.token) + len(m.groupVersion) + len(m.owner) + len(m.data)
+	}
+	return bytes
 }
 
 // sendQuick sends a group of quickGroups in short statements. They apply the mutations that neither conflict nor wait for a lock; the others have no
