@@ -110,6 +110,7 @@ func newHandle(d *database) *handle {
 		reader: newReader(d, tips), lister: &lister{d, tips, past.pages.readAt}, historian: past, writer: newWriter(d, in, n), notes: journal, fence: &fence{journal},
 		database: d, source: &source{database: d, history: log, inbox: in, notifier: n}, notifier: n,
 	}
+	h.writer.reader = h.reader
 	h.running.Go(n.notify)
 	h.running.Go(d.watchGrowth)
 	h.running.Go((&retention{d, log}).run)

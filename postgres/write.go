@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ type writer struct {
 	batch    *batch.Batcher[*mutation, struct{}]
 	inbox    *currentInbox
 	notifier *notifier
+	reader   *reader // for refusals
 }
 
 func newWriter(d *database, in *currentInbox, n *notifier) *writer {
@@ -56,7 +58,7 @@ func (w *writer) Apply(ctx context.Context, mutations []driver.Mutation) (err er
 	} else {
 		err = w.whileBusy(ctx, ms, func() error {
 			_, err := w.batch.Do(ctx, ms[0])
-			return err
+			return w.proven(ctx, ms, err)
 		})
 	}
 	if errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid) {
@@ -132,6 +134,41 @@ func unresolvedError(ms []*mutation, err error) error {
 	}
 	if errors.Is(err, storage.ErrClosed) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%w: %w", storage.ErrInconsistent, err)
+	}
+	return err
+}
+
+// proven returns the result of an attempt that has changed nothing, as of a strong read. A statement refuses a mutation by its own snapshot, which
+// may lack a change with a lower number than others that were acknowledged before the call. The result is errBusy if the refusal does not hold
+// any more.
+func (w *writer) proven(ctx context.Context, ms []*mutation, err error) error {
+	m, index := ms[0], 0
+	var op *storage.OpError
+	if errors.As(err, &op) {
+		m, index = ms[op.Index], op.Index
+	}
+	refused := errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid)
+	if !refused && (err != nil || len(ms) > 1 || m.hasEffect()) {
+		return err
+	}
+	var stored driver.Stored
+	var damaged *storage.DamagedError
+	switch res, readErr := w.reader.Get(ctx, storage.StrongConsistency, m.Key); {
+	case readErr == nil && res == nil:
+	case readErr == nil:
+		stored = driver.Stored{Exists: true, Uid: res.GetId().GetUid(), Version: res.GetVersion()}
+	case errors.As(readErr, &damaged):
+		stored = driver.Stored{Exists: true, Uid: cmp.Or(damaged.ID.GetUid(), m.Uid), Version: damaged.Version}
+	case errors.Is(readErr, storage.ErrInconsistent):
+		return readErr
+	default: // the store has moved, for example: the caller finds out why
+		return err
+	}
+	switch changes, refusal := m.Decide(stored); {
+	case refusal != nil:
+		return &storage.OpError{Index: index, Err: refusal}
+	case changes || refused:
+		return errBusy
 	}
 	return err
 }
@@ -317,7 +354,7 @@ func (w *writer) commit(ctx context.Context, ms []*mutation) error {
 		if err == nil && busy || errors.Is(err, storage.ErrFenced) && w.isAdmitted(ctx) {
 			return errBusy
 		}
-		return err
+		return w.proven(ctx, ms, err)
 	})
 	w.replica.recordIssue() // before the feed can show the changes
 	if slices.ContainsFunc(ms, (*mutation).hasEffect) {
