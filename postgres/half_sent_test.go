@@ -6,7 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,38 +18,58 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/test/env"
-	"github.com/ashlar-dev/storage/internal/test/faultproxy"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// frozenWriter is a handle whose link stops after a part of a request, as if its process was frozen while it sent, and one that is not affected.
+// halfConn stops after the first piece of a large request, once it is armed, as a process does that is frozen while it sends.
+type halfConn struct {
+	net.Conn
+	*frozenWriter
+}
+
+func (c *halfConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	if len(b) >= 64<<10 && c.armed.CompareAndSwap(true, false) { // activityConn writes such pieces
+		close(c.stoppedCh)
+		<-c.resumedCh
+	}
+	return n, err
+}
+
+// frozenWriter is a handle that can be frozen, and one that is not affected.
 type frozenWriter struct {
-	proxy         *faultproxy.Proxy
 	frozen, other *Backend
+
+	armed                atomic.Bool
+	stoppedCh, resumedCh chan struct{}
+	resume               func()
 }
 
 func newFrozenWriter(t *testing.T, ctx context.Context) *frozenWriter {
 	t.Helper()
 	server := env.Postgres(t)
 	schema := server.Schema(t)
-	proxy := faultproxy.New(t, server.Addr)
-	return &frozenWriter{proxy, openHandle(t, ctx, server.At(t, proxy.Addr()).StoreURLIn(t, schema)), openHandle(t, ctx, server.StoreURLIn(t, schema))}
+	w := &frozenWriter{stoppedCh: make(chan struct{}), resumedCh: make(chan struct{})}
+	w.frozen = overConnections(t, ctx, server, &Options{Schema: schema, Timeout: time.Minute}, func(conn net.Conn) net.Conn { return &halfConn{conn, w} })
+	w.other = openHandle(t, ctx, server.StoreURLIn(t, schema))
+	w.resume = sync.OnceFunc(func() { close(w.resumedCh) })
+	t.Cleanup(w.resume)
+	return w
 }
 
-// freeze calls send, and stops its link after a second, when a part of the request has arrived. The link needs some seconds for the request.
-func (w *frozenWriter) freeze(send func() error) (done <-chan error) {
-	w.proxy.SetRate(128 << 10)
+// freeze calls send, and returns when the first part of its request has been sent.
+func (w *frozenWriter) freeze(t *testing.T, send func() error) (done <-chan error) {
+	t.Helper()
+	w.armed.Store(true)
 	result := make(chan error, 1)
 	go func() { result <- send() }()
-	<-time.After(time.Second)
-	w.proxy.Stall()
+	select {
+	case <-w.stoppedCh:
+	case err := <-result:
+		t.Fatalf("the request was not sent in parts: %v", err)
+	}
 	return result
-}
-
-func (w *frozenWriter) resume() {
-	w.proxy.SetRate(0)
-	w.proxy.Resume()
 }
 
 // TestHalfSentCreation freezes a handle while it sends a large creation. Others can create the resource meanwhile.
@@ -57,7 +80,7 @@ func TestHalfSentCreation(t *testing.T) {
 	createdResource(t, ctx, w.frozen, "prepared")
 	large := orderResource("one", "")
 	large.Data = &anypb.Any{TypeUrl: "example.com/t", Value: make([]byte, 1<<20-1000)}
-	done := w.freeze(func() error { _, err := w.frozen.WriteCAS(ctx, large); return err })
+	done := w.freeze(t, func() error { _, err := w.frozen.WriteCAS(ctx, large); return err })
 	short, stop := context.WithTimeout(ctx, 3*time.Second)
 	defer stop()
 	if _, err := w.other.WriteCAS(short, orderResource("one", "")); err != nil {
@@ -93,12 +116,14 @@ func TestHalfSentBatch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	done := w.freeze(func() error { return w.frozen.handle.carryOut(ctx, ms, func() {}) })
+	done := w.freeze(t, func() error { return w.frozen.handle.carryOut(ctx, ms, func() {}) })
 	short, stop := context.WithTimeout(ctx, 3*time.Second)
 	defer stop()
-	createdResource(t, ctx, w.other, "other")
-	if _, err := w.other.List(short, storage.StrongConsistency, orderType, &resourcepb.Tenancy{}, ""); err != nil {
-		t.Errorf("a list beside a batch that was sent in part: %v", err)
+	for i := range 20 { // the server may execute what has arrived a moment later
+		createdResource(t, ctx, w.other, fmt.Sprint("other-", i))
+		if _, err := w.other.List(short, storage.StrongConsistency, orderType, &resourcepb.Tenancy{}, ""); err != nil {
+			t.Fatalf("a list beside a batch that was sent in part: %v", err)
+		}
 	}
 	w.resume()
 	if err := <-done; err != nil {

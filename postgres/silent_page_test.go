@@ -49,6 +49,36 @@ func (c *lossyConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
+// overConnections opens a handle whose connections are wrapped.
+func overConnections(t *testing.T, ctx context.Context, server *env.PostgresServer, o *Options, wrap func(net.Conn) net.Conn) *Backend {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dial := config.ConnConfig.DialFunc
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return wrap(conn), nil
+	}
+	config.MaxConns = 4
+	Prepare(config)
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	b, err := New(ctx, pool, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
 // TestSnapshotOnSilentConnection starts a watch whose connection becomes silent while the snapshot is read. The read is repeated on another
 // connection, and does not hold the connections of watches that catch up until its deadline.
 func TestSnapshotOnSilentConnection(t *testing.T) {
@@ -65,31 +95,10 @@ func snapshotOnSilentConnection(t *testing.T, inside bool) {
 	t.Helper()
 	ctx := fixture.Context(t)
 	server := env.Postgres(t)
-	config, err := pgxpool.ParseConfig(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var armed atomic.Bool
-	dial := config.ConnConfig.DialFunc
-	config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := dial(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		return &lossyConn{Conn: conn, armed: &armed, inside: inside}, nil
-	}
-	config.MaxConns = 4
-	Prepare(config)
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	b, err := New(ctx, pool, &Options{Schema: server.Schema(t), NoListen: true, Poll: time.Hour, Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = b.Close() })
+	b := overConnections(t, ctx, server, &Options{Schema: server.Schema(t), NoListen: true, Poll: time.Hour, Timeout: time.Minute}, func(conn net.Conn) net.Conn {
+		return &lossyConn{Conn: conn, armed: &armed, inside: inside}
+	})
 	if _, err := b.WriteCAS(ctx, orderResource("one", "")); err != nil {
 		t.Fatal(err)
 	}
