@@ -92,7 +92,7 @@ func (l *lister) scanType(ctx context.Context, r scanRange, t listedType, visit 
 	start := func(buckets []int) {
 		limit := r.limit
 		if n := len(scans) + len(buckets); n > 1 && limit > 0 {
-			// What the page does not contain is read again for the next one. A bucket without the next key is read once more.
+			// The next page reads the rest again. A bucket without the next key is read once more.
 			limit = limit*3/(2*n) + 4
 			if size, known := l.sizes.Load(t.UnversionedType); known {
 				limit = min(limit, driver.PageBytes*3/(2*n*size.(int))+2)

@@ -97,7 +97,7 @@ func (o Options) withDefaults() (Options, error) {
 type RelayOptions struct {
 	// Listen is the address at which the handle serves other processes while it is a relay. Without it the handle is never a relay.
 	Listen string
-	// Advertise is the address at which other processes reach Listen. The default is Listen, unless that is a loopback address or has no
+	// Advertise is the address of Listen for other processes. The default is Listen, unless that is a loopback address or has no
 	// host.
 	Advertise string
 	// Cert and Key are files of a certificate for Listen, and CA is a file of the certificates that a relay's certificate must lead to.

@@ -36,8 +36,8 @@ func wantWaits(t *testing.T, s *dynamofake.Server, held *dynamofake.Prepared, wr
 	}
 }
 
-// A write of a tool is prepared, its guard holds, and another tool takes over. The takeover waits until the write is applied: a write that is
-// applied afterwards would undo what the other tool does.
+// A write of a tool is prepared, its guard holds, and another tool takes over. The takeover waits until the write is applied: applied later, it
+// would undo the work of the other tool.
 func TestTakeoverBesidePreparedWrite(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)

@@ -20,7 +20,7 @@ func recordedStats() (*stats, *[]Progress) {
 	return newStats(func(p Progress) { reports = append(reports, p) }), &reports
 }
 
-// The rate covers the last ten reports. The remaining time follows from it, in the phases that have an end.
+// The rate covers the last ten reports. The remaining time is computed from it, except while following.
 func TestRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestRate(t *testing.T) {
 	})
 }
 
-// A phase is reported when it begins, and not again when it continues. A report has the warning since the one before.
+// A phase is reported when it begins, and not again when it continues. A warning is in the next report only.
 func TestReports(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestReports(t *testing.T) {
 	})
 }
 
-// The summary of a comparison names what it has found.
+// The summary of a comparison counts each kind of difference.
 func TestReportText(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

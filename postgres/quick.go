@@ -19,7 +19,7 @@ const maxQuickCreations = 64
 // leave the sender at once.
 const maxQuickBytes = 64 << 10
 
-// quickGroups splits mutations into groups, each of which sendQuick sends as one attempt. The attempt of creations can be revoked. The other quick
+// quickGroups splits mutations into groups. A group is one attempt of sendQuick. The attempt of creations can be revoked. The other quick
 // statements do not know of revocations, so they are another attempt. Creations that are too large for a group are in none.
 func quickGroups(ms []*mutation) (groups [][]*mutation) {
 	changes := filterMutations(ms, func(m *mutation) bool { return !m.creates() })

@@ -3,7 +3,7 @@ package faults
 import "testing"
 
 // A watch is killed after its snapshot and continues in the next process from its cursor. If lists are no snapshots, it may repeat the
-// changes that the list contained. It misses none, and repeats none that it has returned.
+// changes that the list contained. It misses no change, and returns no change twice.
 func TestProbeAfterKill(t *testing.T) {
 	t.Parallel()
 	create := func(version string) event { return event{key: "k", now: state{"u", version}} }

@@ -32,7 +32,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// openDirectory opens the store in which relays publish their addresses.
+// openDirectory opens the store of the relays' addresses.
 func openDirectory(t *testing.T, s *dynamofake.Server) *dynamodb.Backend {
 	t.Helper()
 	db, streams := s.Clients(t)
