@@ -88,18 +88,7 @@ func TestQuickCreations(t *testing.T) {
 				if c.release != nil {
 					c.release(t)
 				}
-				applied := int64(0)
-				for i, m := range ms {
-					if want := i < n-1 && !c.all; m.isApplied != want {
-						t.Errorf("the creation %d is applied: %t, expected %t", i, m.isApplied, want)
-					}
-					if m.isApplied {
-						applied++
-					}
-				}
-				if drawn := last(t) - before; drawn != applied {
-					t.Errorf("%d numbers are drawn for %d creations", drawn, applied)
-				}
+				checkLastIsPrevented(t, ms, c.all, last(t)-before)
 				a = &attempt{lock: rand.Int64(), expires: time.Now().Add(time.Hour)}
 				if err := h.quickCreations(ctx, conn, a, []*mutation{prevented}); err != nil || !prevented.isApplied {
 					t.Fatalf("applied: %t, %v", prevented.isApplied, err)

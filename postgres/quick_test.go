@@ -91,18 +91,7 @@ func TestQuickUpdates(t *testing.T) {
 				if c.release != nil {
 					c.release(t)
 				}
-				applied := int64(0)
-				for i, m := range sent {
-					if want := i < n-1 && !c.all; m.isApplied != want {
-						t.Errorf("the update %d is applied: %t, expected %t", i, m.isApplied, want)
-					}
-					if m.isApplied {
-						applied++
-					}
-				}
-				if drawn := last(t) - before; drawn != applied {
-					t.Errorf("%d numbers are drawn for %d updates", drawn, applied)
-				}
+				checkLastIsPrevented(t, sent, c.all, last(t)-before)
 				switch {
 				case name == "a row without numbers":
 				case verb == driver.Delete:
@@ -112,6 +101,23 @@ func TestQuickUpdates(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// checkLastIsPrevented checks that a quick statement has applied all mutations but the last, or none at all, and that each one has drawn a number.
+func checkLastIsPrevented(t *testing.T, ms []*mutation, all bool, drawn int64) {
+	t.Helper()
+	applied := int64(0)
+	for i, m := range ms {
+		if want := i < len(ms)-1 && !all; m.isApplied != want {
+			t.Errorf("the mutation %d is applied: %t, expected %t", i, m.isApplied, want)
+		}
+		if m.isApplied {
+			applied++
+		}
+	}
+	if drawn != applied {
+		t.Errorf("%d numbers are drawn for %d mutations", drawn, applied)
 	}
 }
 
