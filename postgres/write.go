@@ -140,7 +140,7 @@ func unresolvedError(ms []*mutation, err error) error {
 
 // proven returns the result of an attempt that has changed nothing, as of a strong read. A statement refuses a mutation by its own snapshot, which
 // may lack a change with a lower number than others that were acknowledged before the call. The result is errBusy if the refusal does not hold
-// any more.
+// any more. Without a strong read there is no proof, and its error is the result.
 func (w *writer) proven(ctx context.Context, ms []*mutation, err error) error {
 	m, index := ms[0], 0
 	var op *storage.OpError
@@ -159,10 +159,11 @@ func (w *writer) proven(ctx context.Context, ms []*mutation, err error) error {
 		stored = driver.Stored{Exists: true, Uid: res.GetId().GetUid(), Version: res.GetVersion()}
 	case errors.As(readErr, &damaged):
 		stored = driver.Stored{Exists: true, Uid: cmp.Or(damaged.ID.GetUid(), m.Uid), Version: damaged.Version}
-	case errors.Is(readErr, storage.ErrInconsistent):
-		return readErr
-	default: // the store has moved, for example: the caller finds out why
-		return err
+	default:
+		return fmt.Errorf("prove a refusal by a strong read: %w", readErr)
+	}
+	if stored.Exists && stored.Version == m.conflict.Version {
+		return err // also if the data has another uid than the row
 	}
 	switch changes, refusal := m.Decide(stored); {
 	case refusal != nil:
