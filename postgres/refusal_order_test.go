@@ -5,6 +5,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -56,5 +57,45 @@ func TestRefusalsWaitForALowerNumber(t *testing.T) {
 	}
 	if _, err := b.WriteCAS(ctx, wrong); !errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid) {
 		t.Errorf("an update of the deleted resource: %v", err)
+	}
+}
+
+// The refusal of a transaction has the index of its first operation that fails. A pending transaction with a lower number than an acknowledged
+// creation decides whether an earlier operation fails: by a creation, which no statement sees, or by an update, which locks the row.
+func TestIndexOfARefusalWaitsForALowerNumber(t *testing.T) {
+	t.Parallel()
+	ctx := fixture.Context(t)
+	for name, creates := range map[string]bool{"creation": true, "update": false} {
+		for _, commits := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, commit=%t", name, commits), func(t *testing.T) {
+				t.Parallel()
+				server := env.Postgres(t)
+				b := openHandle(t, ctx, server.StoreURL(t))
+				first, wrong := orderResource("first", ""), createdResource(t, ctx, b, "second")
+				if !creates {
+					first = createdResource(t, ctx, b, "first")
+				}
+				wrong.Version = versionText(make([]byte, versionSize))
+				tx := b.pending(t, ctx, server.Connect(t), mutationOf(t, driver.Write, first))
+				createdResource(t, ctx, b, "later")
+				ops := []storage.Op{{Write: first}, {Write: wrong}}
+				short, stop := context.WithTimeout(ctx, time.Second)
+				defer stop()
+				if _, err := b.Commit(short, ops); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("beside the pending transaction: %v, expected to wait until the deadline", err)
+				}
+				end, expected := tx.Rollback, 1
+				if commits {
+					end, expected = tx.Commit, 0
+				}
+				if err := end(ctx); err != nil {
+					t.Fatal(err)
+				}
+				var op *storage.OpError
+				if _, err := b.Commit(ctx, ops); !errors.As(err, &op) || op.Index != expected {
+					t.Errorf("after the pending transaction: %v, expected the index %d", err, expected)
+				}
+			})
+		}
 	}
 }

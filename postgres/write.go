@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -141,37 +142,58 @@ func unresolvedError(ms []*mutation, err error) error {
 // proven returns the result of an attempt that has changed nothing, as of a strong read. A statement refuses a mutation by its own snapshot, which
 // may lack a change with a lower number than others that were acknowledged before the call. The result is errBusy if the refusal does not hold
 // any more. Without a strong read there is no proof, and its error is the result.
+//
+// The change may also make an earlier operation of a transaction fail. The statement has locked the rows of the others, so no such change is pending
+// for them.
 func (w *writer) proven(ctx context.Context, ms []*mutation, err error) error {
-	m, index := ms[0], 0
+	index := 0
 	var op *storage.OpError
 	if errors.As(err, &op) {
-		m, index = ms[op.Index], op.Index
+		index = op.Index
 	}
 	refused := errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid)
-	if !refused && (err != nil || len(ms) > 1 || m.hasEffect()) {
+	if !refused && (err != nil || len(ms) > 1 || ms[0].hasEffect()) {
 		return err
 	}
-	var stored driver.Stored
-	var damaged *storage.DamagedError
-	switch res, readErr := w.reader.Get(ctx, storage.StrongConsistency, m.Key); {
-	case readErr == nil && res == nil:
-	case readErr == nil:
-		stored = driver.Stored{Exists: true, Uid: res.GetId().GetUid(), Version: res.GetVersion()}
-	case errors.As(readErr, &damaged):
-		stored = driver.Stored{Exists: true, Uid: cmp.Or(damaged.ID.GetUid(), m.Uid), Version: damaged.Version}
-	default:
-		return fmt.Errorf("prove a refusal by a strong read: %w", readErr)
+	var reads sync.WaitGroup // together, so that they share batches
+	earlier := make([]error, index)
+	for i, m := range ms[:index] {
+		if m.busy || !m.conflict.Exists {
+			reads.Go(func() { _, earlier[i] = w.decideStrongly(ctx, i, m) })
+		}
 	}
-	if stored.Exists && stored.Version == m.conflict.Version {
-		return err // also if the data has another uid than the row
+	changes, decision := w.decideStrongly(ctx, index, ms[index])
+	reads.Wait()
+	if decision = cmp.Or(cmp.Or(earlier...), decision); decision != nil {
+		return decision
 	}
-	switch changes, refusal := m.Decide(stored); {
-	case refusal != nil:
-		return &storage.OpError{Index: index, Err: refusal}
-	case changes || refused:
+	if changes || refused {
 		return errBusy
 	}
 	return err
+}
+
+// decideStrongly returns the decision on the operation of an index by a strong read. If the read returns the version that the statement found, the
+// statement has decided: it compares the uid of the row, and the data of a damaged resource may have another one.
+func (w *writer) decideStrongly(ctx context.Context, index int, m *mutation) (changes bool, err error) {
+	var stored driver.Stored
+	var damaged *storage.DamagedError
+	switch res, err := w.reader.Get(ctx, storage.StrongConsistency, m.Key); {
+	case err == nil && res == nil:
+	case err == nil:
+		stored = driver.Stored{Exists: true, Uid: res.GetId().GetUid(), Version: res.GetVersion()}
+	case errors.As(err, &damaged):
+		stored = driver.Stored{Exists: true, Uid: cmp.Or(damaged.ID.GetUid(), m.Uid), Version: damaged.Version}
+	default:
+		return false, fmt.Errorf("prove a refusal by a strong read: %w", err)
+	}
+	if stored.Exists && stored.Version == m.conflict.Version {
+		stored = m.conflict
+	}
+	if changes, err = m.Decide(stored); err != nil {
+		err = &storage.OpError{Index: index, Err: err}
+	}
+	return changes, err
 }
 
 // Load implements driver.Bulk.
