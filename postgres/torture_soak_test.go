@@ -49,6 +49,8 @@ func tortureFailover(t *testing.T, o faults.Options) {
 	h := torture.Proxied(t, through.StoreURLIn(t, "store", "listen=off", "poll=50ms"), pooler.Addr) // dropped with the servers
 	failOver := func(_ context.Context, random *rand.Rand) (func(context.Context) error, error) {
 		if random.IntN(2) == 0 {
+			// A backend that detects the death of the first process cancels its wait for the standby, and others then show its commit.
+			pair.Primary.Freeze(t)
 			pair.Primary.Kill(t)
 		} else {
 			pair.Primary.Stop(t)
