@@ -13,14 +13,17 @@
 -- until it ends, xmax is the id of its transaction, also for older snapshots: nobody else can lock the row, and the id is neither a
 -- multixact nor a subtransaction. So no writer is pending if the transaction of this id has ended before the snapshot: it has only locked
 -- the row, was rolled back, or has created this version. The first test, that the id is below all ids in progress, is fast. If xmax is
--- a multixact, no writer is pending, and the result does not matter.
+-- a multixact, no writer is pending, and the result does not matter. The template's argument is whether there are many rows. Then a subquery
+-- reads the snapshot once, which takes longer for a single row.
 {{define "clean" -}}
-(resource.xmax = 0 or age(resource.xmax) > (select age(pg_snapshot_xmin(pg_current_snapshot())::xid)) or {{schema}}.ended(resource.xmax))
+(resource.xmax = 0 or age(resource.xmax) > {{if .}}(select {{template "oldest_age"}}){{else}}{{template "oldest_age"}}{{end}} or {{schema}}.ended(resource.xmax))
 {{- end}}
+{{define "oldest_age"}}age(pg_snapshot_xmin(pg_current_snapshot())::xid){{end}}
 
--- The tip, for the base in three arguments from a given one on. The call proves the role of the server, because a statement may return
--- a tip without a row that does.
+-- The tip, for the base in three arguments from a given one on. The call proves the role of the server. A statement that proves it for each
+-- answer, as with its keys, needs no further proof for the tip.
 {{define "tip_from"}}{{schema}}.tip({{primary (printf "$%d::bigint" .)}}, ${{add . 1}}, ${{add . 2}}){{end}}
+{{define "proven_tip_from"}}{{schema}}.tip(${{.}}, ${{add . 1}}, ${{add . 2}}){{end}}
 
 -- The note of a writer: a shared advisory lock whose two keys are the log and the last number drawn. A writer takes its note before it draws
 -- numbers, so all of its numbers are higher. Therefore the text that draws numbers selects from this one. No session of a store takes the
