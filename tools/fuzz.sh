@@ -9,7 +9,7 @@ go=${GO:-go}
 bin=$PWD/.cache/fuzz
 mkdir -p "$bin"
 instrument=-fuzz=.
-[ -z "${SMOKE:-}" ] || instrument=-race
+[ -z "${SMOKE:-}" ] || instrument='-race -gcflags=all=-dwarf=false' # as in Makefile
 
 # fuzz TARGET DIR BINARY: it runs in the package's folder, where it leaves what it finds under testdata/fuzz.
 fuzz() {
