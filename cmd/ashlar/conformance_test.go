@@ -80,6 +80,8 @@ func TestConformanceOfMemory(t *testing.T) {
 	require.Regexp(t, `\n\d+ guarantees: \d+ kept, 0 broken, 3 not checked; \d+ cases and \d.* under faults: \d+ calls, .*; seed 4711; .*s\n$`, r.out)
 }
 
+// The cases of writes and histories run on SQLite in its package, and by the command in TestConformanceOfMemory. This test is about the
+// store's files and processes.
 func TestConformanceOfSQLite(t *testing.T) {
 	folder := t.TempDir()
 	left := func(name string) (names []string) {
@@ -92,7 +94,8 @@ func TestConformanceOfSQLite(t *testing.T) {
 		}
 		return names
 	}
-	r := checkConformance(t, "sqlite://"+filepath.ToSlash(filepath.Join(folder, "store.db"))+"?create=on&max-size=500000", left, append(quick, "--for", "6s")...)
+	r := checkConformance(t, "sqlite://"+filepath.ToSlash(filepath.Join(folder, "store.db"))+"?create=on&max-size=500000", left,
+		"--faults", "--for", "6s", "--seed", "4711", "--run", "^(Leaks|URL|Faults)")
 	require.Equal(t, cli.ExitOK, r.code)
 	require.Regexp(t, `faults: kill client \d+, freeze client \d+; seed 4711`, r.out)
 }
