@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ashlar-dev/storage"
@@ -304,10 +305,24 @@ func Prepare(config *pgxpool.Config) {
 
 var errNoCancel = errors.New("cancel requests are disabled")
 
+// closingHandler keeps the deadline of a connection that is being closed. pgx waits for the end of the server's data before it closes a connection
+// whose context has ended, and may remove its own time limit of 15 seconds meanwhile.
+type closingHandler struct {
+	ctxwatch.Handler
+	conn *pgconn.PgConn
+}
+
+func (h *closingHandler) HandleUnwatchAfterCancel() {
+	if !h.conn.IsClosed() {
+		h.Handler.HandleUnwatchAfterCancel()
+	}
+}
+
 // prepareConn changes the configuration of a single connection.
 func prepareConn(c *pgx.ConnConfig) {
 	var connected atomic.Bool // from then on, only cancel requests are dialled
-	dial, after, notice := c.DialFunc, c.AfterConnect, c.OnNotice
+	dial, after, notice, build := c.DialFunc, c.AfterConnect, c.OnNotice, c.BuildContextWatcherHandler
+	c.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler { return &closingHandler{build(conn), conn} }
 	c.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if connected.Load() {
 			return nil, errNoCancel

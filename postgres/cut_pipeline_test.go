@@ -57,14 +57,14 @@ func TestCutPipeline(t *testing.T) {
 	ctx := fixture.Context(t)
 	server := env.Postgres(t)
 	var armed atomic.Bool
-	b := overConnections(t, ctx, server, &Options{Schema: server.Schema(t), Timeout: time.Minute}, func(conn net.Conn) net.Conn {
+	b := overConnections(t, ctx, server, &Options{Schema: server.Schema(t), Timeout: 100 * time.Second}, func(conn net.Conn) net.Conn {
 		return &cutConn{Conn: conn, armed: &armed}
 	})
 	createdResource(t, ctx, b, "prepared")
 	res := orderResource("one", "")
 	res.Data = &anypb.Any{TypeUrl: "example.com/t", Value: make([]byte, 2<<10)}
 	armed.Store(true)
-	bounded, cancel := context.WithTimeout(ctx, time.Minute) // pgx takes 15 s to close the connection
+	bounded, cancel := context.WithTimeout(ctx, 100*time.Second) // pgx takes 15 s to close the connection
 	defer cancel()
 	if _, err := b.WriteCAS(bounded, res); err != nil {
 		t.Errorf("a creation that was sent in part: %v", err)

@@ -64,11 +64,11 @@ func TestRefusalsWaitForALowerNumber(t *testing.T) {
 // creation decides whether an earlier operation fails: by a creation, which no statement sees, or by an update, which locks the row.
 func TestIndexOfARefusalWaitsForALowerNumber(t *testing.T) {
 	t.Parallel()
-	ctx := fixture.Context(t)
 	for name, creates := range map[string]bool{"creation": true, "update": false} {
 		for _, commits := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, commit=%t", name, commits), func(t *testing.T) {
 				t.Parallel()
+				ctx := fixture.Context(t)
 				server := env.Postgres(t)
 				b := openHandle(t, ctx, server.StoreURL(t))
 				first, wrong := orderResource("first", ""), createdResource(t, ctx, b, "second")

@@ -19,29 +19,28 @@ import (
 // out of date.
 func TestRefusalsWithoutAProof(t *testing.T) {
 	t.Parallel()
-	ctx := fixture.Context(t)
 	for name, c := range map[string]struct {
-		prevent  func(t *testing.T, server *env.PostgresServer, schema string, b *Backend) context.Context
+		prevent  func(t *testing.T, ctx context.Context, server *env.PostgresServer, schema string, b *Backend) context.Context
 		expected func(error) bool
 	}{
-		"the caller has left": {func(*testing.T, *env.PostgresServer, string, *Backend) context.Context {
+		"the caller has left": {func(_ *testing.T, ctx context.Context, _ *env.PostgresServer, _ string, _ *Backend) context.Context {
 			left, cancel := context.WithCancel(ctx)
 			cancel()
 			return left
 		}, func(err error) bool { return errors.Is(err, context.Canceled) }},
-		"the handle is closed": {func(t *testing.T, _ *env.PostgresServer, _ string, b *Backend) context.Context {
+		"the handle is closed": {func(t *testing.T, ctx context.Context, _ *env.PostgresServer, _ string, b *Backend) context.Context {
 			if err := b.Close(); err != nil {
 				t.Fatal(err)
 			}
 			return ctx
 		}, func(err error) bool { return errors.Is(err, storage.ErrClosed) }},
-		"the server refuses the read": {func(t *testing.T, server *env.PostgresServer, schema string, _ *Backend) context.Context {
+		"the server refuses the read": {func(t *testing.T, ctx context.Context, server *env.PostgresServer, schema string, _ *Backend) context.Context {
 			if _, err := server.Connect(t).Exec(ctx, "alter table "+pgx.Identifier{schema, "journal"}.Sanitize()+" rename to renamed"); err != nil {
 				t.Fatal(err)
 			}
 			return ctx
 		}, func(err error) bool { return hasCode(err, "42P01") }},
-		"the store has moved": {func(t *testing.T, server *env.PostgresServer, schema string, b *Backend) context.Context {
+		"the store has moved": {func(t *testing.T, ctx context.Context, server *env.PostgresServer, schema string, b *Backend) context.Context {
 			fence := driver.Fence{Target: "elsewhere", Moved: true}.Encode()
 			if _, err := server.Connect(t).Exec(ctx, "insert into "+pgx.Identifier{schema, "journal"}.Sanitize()+" (name, value, revision) values ('~fence', $1, gen_random_uuid())", fence); err != nil {
 				t.Fatal(err)
@@ -51,11 +50,12 @@ func TestRefusalsWithoutAProof(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			ctx := fixture.Context(t)
 			server := env.Postgres(t)
 			schema := server.Schema(t)
 			b := openHandle(t, ctx, server.StoreURLIn(t, schema))
 			stored := createdResource(t, ctx, b, "stored")
-			call := c.prevent(t, server, schema, b)
+			call := c.prevent(t, ctx, server, schema, b)
 			for verb, refusal := range map[driver.Verb]error{driver.Write: &storage.OpError{Err: storage.ErrCASFailure}, driver.Delete: nil} {
 				m := mutationOf(t, verb, orderResource("stored", ""))
 				m.conflict = driver.Stored{Exists: true, Uid: "another", Version: stored.Version}
@@ -88,5 +88,24 @@ func TestRefusalsByTheRow(t *testing.T) {
 	var op *storage.OpError
 	if _, err := b.Commit(ctx, []storage.Op{{Write: orderResource("other", "")}, {Write: stored}}); !errors.As(err, &op) || op.Index != 1 || !errors.Is(err, storage.ErrWrongUid) {
 		t.Errorf("transaction: %v, expected ErrWrongUid of the second operation", err)
+	}
+}
+
+// TestRefusalOfAnotherMoment creates a resource that the statement of a refused transaction did not find. An earlier operation may have failed since
+// then, too, so neither the index of the statement nor that of the creation is known to be the lowest one.
+func TestRefusalOfAnotherMoment(t *testing.T) {
+	t.Parallel()
+	ctx := fixture.Context(t)
+	b := openHandle(t, ctx, env.Postgres(t).StoreURL(t))
+	createdResource(t, ctx, b, "created")
+	stored := createdResource(t, ctx, b, "stored")
+	first, second := mutationOf(t, driver.Write, orderResource("created", "")), mutationOf(t, driver.Write, orderResource("stored", ""))
+	second.conflict = driver.Stored{Exists: true, Uid: stored.Id.Uid, Version: stored.Version}
+	refusal := &storage.OpError{Index: 1, Err: storage.ErrWrongUid}
+	if err := b.handle.proven(ctx, []*mutation{first, second}, refusal); !errors.Is(err, errBusy) {
+		t.Errorf("an earlier creation: %v, expected a repetition", err)
+	}
+	if err := b.handle.proven(ctx, []*mutation{mutationOf(t, driver.Write, orderResource("absent", "")), second}, refusal); err != refusal {
+		t.Errorf("no change since the statement: %v, expected its refusal", err)
 	}
 }

@@ -143,8 +143,8 @@ func unresolvedError(ms []*mutation, err error) error {
 // may lack a change with a lower number than others that were acknowledged before the call. The result is errBusy if the refusal does not hold
 // any more. Without a strong read there is no proof, and its error is the result.
 //
-// The change may also make an earlier operation of a transaction fail. The statement has locked the rows of the others, so no such change is pending
-// for them.
+// A pending change may also make an earlier operation of a transaction fail. Only an absent or busy one is read again: the statement has locked the
+// rows of the others, so no change of them was pending.
 func (w *writer) proven(ctx context.Context, ms []*mutation, err error) error {
 	index := 0
 	var op *storage.OpError
@@ -164,13 +164,33 @@ func (w *writer) proven(ctx context.Context, ms []*mutation, err error) error {
 	}
 	changes, decision := w.decideStrongly(ctx, index, ms[index])
 	reads.Wait()
-	if decision = cmp.Or(cmp.Or(earlier...), decision); decision != nil {
+	if len(ms) > 1 {
+		return confirmed(err, decision, earlier)
+	}
+	if decision != nil {
 		return decision
 	}
 	if changes || refused {
 		return errBusy
 	}
 	return err
+}
+
+// confirmed returns the refusal of a transaction if the strong reads agree with its statement. Otherwise the statement is repeated: only a statement
+// decides on all operations at one moment.
+func confirmed(refusal, decision error, earlier []error) error {
+	isBusy := decision == nil || errors.Is(decision, storage.ErrWrongUid) != errors.Is(refusal, storage.ErrWrongUid)
+	for _, err := range append(earlier, decision) {
+		var op *storage.OpError
+		if err != nil && !errors.As(err, &op) {
+			return err // of the read
+		}
+		isBusy = isBusy || err != nil && op.Index < len(earlier)
+	}
+	if isBusy {
+		return errBusy
+	}
+	return refusal
 }
 
 // decideStrongly returns the decision on the operation of an index by a strong read. If the read returns the version that the statement found, the
