@@ -191,7 +191,6 @@ type run struct {
 	localChanges []change      // changes of this handle that wait for earlier ones
 	stallStart   time.Time     // since when all visible changes are behind a missing number, pending or rolled back
 	pollPause    time.Duration // length of the last pause since then
-	proofTarget  int64         // the last number drawn when the last requested poll was answered
 	next         pace          // times of the next poll
 }
 
@@ -231,12 +230,8 @@ func (r *run) poll(ctx context.Context) (again time.Duration, err error) {
 	now := time.Now()
 	r.session = session
 	r.replica.recordIssue()
-	proven := r.at.view.pollNumber
 	if err := r.add(&read); err != nil {
 		return 0, err
-	}
-	if r.at.view.pollNumber > proven {
-		r.proofTarget = r.at.view.last
 	}
 	_, r.localChanges = following(r.localChanges, &r.at, 0) // without the changes that were read
 	switch stalled := read.hasPending && len(read.changes) == 0; {
@@ -266,10 +261,10 @@ func (r *run) pendingWriter(ctx context.Context) (w noteHolder, err error) {
 	return w, err
 }
 
-// thorough reports whether the next poll must read how far the history is final: because a requested proof was not read or does not reach its
-// target yet, or because a missing number may have been rolled back.
+// thorough reports whether the next poll must read how far the history is final: because a proof was requested, or because a
+// missing number may have been rolled back.
 func (r *run) thorough() bool {
-	return r.history.pollCount.Load() > r.at.view.pollNumber || r.at.view.final < min(r.proofTarget, r.at.view.last) ||
+	return r.history.pollCount.Load() > r.at.view.pollNumber || r.at.view.final < r.at.view.last ||
 		!r.stallStart.IsZero() && time.Since(r.stallStart) > stallTimeout
 }
 

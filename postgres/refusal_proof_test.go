@@ -101,7 +101,7 @@ func TestRefusalOfAnotherMoment(t *testing.T) {
 	stored := createdResource(t, ctx, b, "stored")
 	first, second := mutationOf(t, driver.Write, orderResource("created", "")), mutationOf(t, driver.Write, orderResource("stored", ""))
 	second.conflict = driver.Stored{Exists: true, Uid: stored.Id.Uid, Version: stored.Version}
-	refusal := &storage.OpError{Index: 1, Err: storage.ErrWrongUid}
+	refusal := &storage.OpError{Index: 1, Err: storage.ErrCASFailure}
 	if err := b.handle.proven(ctx, []*mutation{first, second}, refusal); !errors.Is(err, errBusy) {
 		t.Errorf("an earlier creation: %v, expected a repetition", err)
 	}
