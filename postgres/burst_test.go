@@ -105,7 +105,7 @@ func TestProofDoesNotGather(t *testing.T) {
 	for range 3 {
 		request()
 	}
-	r.history.pollCount.Add(1)
+	r.history.request(0)
 	request()
 	if err := <-done; err != nil {
 		t.Error(err)

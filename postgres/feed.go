@@ -136,7 +136,7 @@ func (s *source) Newest(ctx context.Context) (target position, err error) {
 		return conn.QueryRow(ctx, s.sql.lastNumber).Scan(&target.view.last)
 	})
 	if err == nil {
-		target.view.pollNumber = s.history.pollCount.Add(1)
+		target.view.pollNumber = s.history.request(target.view.last)
 		s.inbox.requestPoll()
 	}
 	return target, err
@@ -261,10 +261,11 @@ func (r *run) pendingWriter(ctx context.Context) (w noteHolder, err error) {
 	return w, err
 }
 
-// thorough reports whether the next poll must read how far the history is final: because a proof was requested, or because a
-// missing number may have been rolled back.
+// thorough reports whether the next poll must read how far the history is final: because a requested proof was not read or is below its
+// target, or because a missing number may have been rolled back. The target is the highest of all requests, so a poll that reaches it has
+// reached each of them (position.reaches). Writes after it need no proof.
 func (r *run) thorough() bool {
-	return r.history.pollCount.Load() > r.at.view.pollNumber || r.at.view.final < r.at.view.last ||
+	return r.history.pollCount.Load() > r.at.view.pollNumber || r.at.view.final < min(r.history.proofTarget.Load(), r.at.view.last) ||
 		!r.stallStart.IsZero() && time.Since(r.stallStart) > stallTimeout
 }
 

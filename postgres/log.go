@@ -20,7 +20,16 @@ import (
 // history reads the log of changes.
 type history struct {
 	*database
-	pollCount atomic.Uint64 // number of requested polls
+	pollCount   atomic.Uint64 // number of requested polls
+	proofTarget atomic.Int64  // highest number that a requested poll has to reach
+}
+
+// request counts a requested poll that has to reach a number. A poll that is counted finds its target.
+func (h *history) request(last int64) (pollNumber uint64) {
+	for target := h.proofTarget.Load(); target < last && !h.proofTarget.CompareAndSwap(target, last); {
+		target = h.proofTarget.Load()
+	}
+	return h.pollCount.Add(1)
 }
 
 // change is a row of the log.
