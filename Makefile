@@ -228,10 +228,11 @@ $(TOOLS)/goreleaser: tools/release/go.mod tools/release/go.sum
 .PHONY: generate
 generate: tools ## Generate the Go code of the .proto files
 	@PATH="$(TOOLS):$$PATH" buf generate --config resourcepb/buf.yaml --template resourcepb/buf.gen.yaml
+	@tools/generated.sh > resourcepb/generated.sum
 
 .PHONY: check-generate
-check-generate: tools ## Fail when the generated code is not current
-	@tools/check-generate.sh "$(TOOLS)"
+check-generate: ## Fail when make generate was forgotten (make lint generates the code and compares it)
+	@tools/generated.sh | diff resourcepb/generated.sum - || { echo "the generated code is not current: run make generate and commit the result"; exit 1; }
 
 .PHONY: tools
 tools: $(TOOLS)/.stamp
@@ -261,7 +262,8 @@ vet: cc ## go vet, with and without the integration tests, and of the other modu
 	cd etcdserver/etcdctl && $(STATIC) vet ./... && $(STATIC) vet -tags integration ./...
 
 .PHONY: lint
-lint: tools $(TOOLS)/golangci-lint prose ## golangci-lint, buf for the .proto files, and the report of make prose
+lint: tools $(TOOLS)/golangci-lint prose ## golangci-lint, buf for the .proto files, the generated code, and the report of make prose
+	@tools/check-generate.sh "$(TOOLS)"
 	@PATH="$(TOOLS):$$PATH" buf lint --config resourcepb/buf.yaml
 	$(TOOLS)/golangci-lint run --build-tags integration,soak ./...
 
