@@ -20,11 +20,12 @@ TESTFLAGS ?=
 PKG ?= ./...
 # A program with the race detector sleeps for a second before it exits, and tests start hundreds of programs.
 export GORACE ?= atexit_sleep_ms=50
-# The compiler uses a fifth less CPU without debug symbols, and tests need none. All targets with the race detector share these flags, because
-# different flags compile every package again.
-RACE := -race -gcflags=all=-dwarf=false
+# The compiler uses a seventh less CPU without debug symbols, which only debuggers need. All targets share this flag, because other flags compile
+# every package again.
+NO_SYMBOLS := -gcflags=all=-dwarf=false
+export GOFLAGS := $(filter-out $(NO_SYMBOLS),$(shell $(GO) env GOFLAGS)) $(NO_SYMBOLS)
 # make vet analyses the same code, and all of it; here it would compile facts about every dependency.
-TEST = $(GO) test $(RACE) -vet=off -tags integration -p $(TEST_P) -parallel $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS)
+TEST = $(GO) test -race -vet=off -tags integration -p $(TEST_P) -parallel $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS)
 
 .PHONY: help
 help: ## List the targets
@@ -65,7 +66,7 @@ test: cc curl docker images ## All tests, race detector on; where no Docker answ
 
 .PHONY: test-unit
 test-unit: cc curl ## The tests that need no Docker, race detector on
-	$(GO) test $(RACE) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PKG)
+	$(GO) test -race -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PKG)
 
 .PHONY: test-integration
 test-integration: cc curl docker images ## The packages that talk to databases in containers
@@ -89,7 +90,7 @@ hostile: ## ashlar serve beside clients that misuse it: its peak memory, and the
 
 .PHONY: compat
 compat: cc ## The published client of the API that the resource service is compatible with, against ours (TESTFLAGS='-tags integration': on Postgres too)
-	cd service/compat && $(GO) test $(RACE) -vet=off -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
+	cd service/compat && $(GO) test -race -vet=off -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
 
 .PHONY: schemathesis
 schemathesis: $(CACHE)/schemathesis/.stamp ## The HTTP API against its OpenAPI document, with Schemathesis (needs Python 3.10 with venv, and PyPI)
@@ -134,12 +135,12 @@ test-postgres: cc docker ## The Postgres tests on every supported release (15 to
 	@. internal/test/images/versions.env; for v in $$ASHLAR_POSTGRES_VERSIONS; do \
 		echo "== Postgres $$v"; \
 		ASHLAR_POSTGRES_VERSION=$$v tools/images.sh postgres; \
-		ASHLAR_POSTGRES_VERSION=$$v $(GO) test $(RACE) -tags integration -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./postgres/...; \
+		ASHLAR_POSTGRES_VERSION=$$v $(GO) test -race -tags integration -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./postgres/...; \
 	done
 
 .PHONY: test-faults
 test-faults: cc docker images ## Tests that take too long for every run: faults of a Postgres server, memory behind stuck watches, a user's own server
-	$(GO) test $(RACE) -tags 'integration soak' -count=1 -timeout $(TEST_TIMEOUT) -v $(TESTFLAGS) -run TestFaults ./postgres
+	$(GO) test -race -tags 'integration soak' -count=1 -timeout $(TEST_TIMEOUT) -v $(TESTFLAGS) -run TestFaults ./postgres
 	$(GO) test -tags 'integration soak' -count=1 -timeout $(TEST_TIMEOUT) -v $(TESTFLAGS) ./internal/test/heap
 	$(GO) test -tags 'integration soak' -count=1 -timeout $(TEST_TIMEOUT) -v $(TESTFLAGS) -run TestConformance ./cmd/ashlar
 
@@ -149,7 +150,7 @@ torture: cc docker images ## Break databases under load for FOR (1m) each; BACKE
 	all) pkgs="./inmem ./sqlite ./postgres ./etcd ./dynamodb" ;; memory) pkgs=./inmem ;; sqlite|postgres|etcd|dynamodb) pkgs="./$$BACKEND" ;; \
 	*) echo "torture: unknown BACKEND=$$BACKEND, expected memory, sqlite, postgres, etcd or dynamodb" >&2; exit 2 ;; esac; \
 	ASHLAR_TORTURE_FOR="$${FOR:-1m}" ASHLAR_TORTURE_SEED="$${SEED:-random}" ASHLAR_TORTURE_DIR="$${DIR:-$(CACHE)/torture}" \
-	$(GO) test $(RACE) -tags 'integration soak' -count=1 -p 1 -timeout 24h -v -run '^TestTorture' $(TESTFLAGS) $$pkgs
+	$(GO) test -race -tags 'integration soak' -count=1 -p 1 -timeout 24h -v -run '^TestTorture' $(TESTFLAGS) $$pkgs
 
 .PHONY: soak-relay
 soak-relay: cc ## 300 handles in 20 processes watch a DynamoDB table through relays that are killed and frozen, for FOR (10m); conformance and costs of relays
@@ -159,12 +160,12 @@ soak-relay: cc ## 300 handles in 20 processes watch a DynamoDB table through rel
 
 .PHONY: torture-controllers
 torture-controllers: cc docker images ## Controllers over databases that break, in processes that are killed and paused, for FOR (1m) each; BACKEND=sqlite|postgres|etcd|dynamodb picks one
-	ASHLAR_CONTROLLERS_FOR="$${FOR:-1m}" $(GO) test $(RACE) -tags 'integration soak' -count=1 -timeout 24h -v $(TESTFLAGS) \
+	ASHLAR_CONTROLLERS_FOR="$${FOR:-1m}" $(GO) test -race -tags 'integration soak' -count=1 -timeout 24h -v $(TESTFLAGS) \
 		-run "(?i)^TestFaults$${BACKEND:-}" ./internal/test/controllers
 
 .PHONY: test-upgrade
 test-upgrade: cc docker images ## A rolling upgrade from the commit PREVIOUS (the last release): both versions use one store for FOR (1m) each database
-	@tools/upgrade-test.sh $(GO) test $(RACE) -tags 'integration soak' -count=1 -timeout 24h -v -run '^TestUpgrade$$' $(TESTFLAGS) ./internal/test/upgrade
+	@tools/upgrade-test.sh $(GO) test -race -tags 'integration soak' -count=1 -timeout 24h -v -run '^TestUpgrade$$' $(TESTFLAGS) ./internal/test/upgrade
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz test for FUZZTIME (30s); PKG=./etcd and FUZZ=Keys pick some (the first build takes minutes)
@@ -254,10 +255,10 @@ check-fmt: ## Fail when Go code is not formatted
 # With the race detector where the tests have it: vet compiles what they need anyway, once instead of twice.
 .PHONY: vet
 vet: cc ## go vet, with and without the integration tests, and of the other modules
-	$(GO) vet $(RACE) -tags 'integration soak' ./...
-	$(GO) vet $(RACE) $$(grep -rl --include='*_test.go' --exclude-dir=.cache --exclude-dir=compat --exclude-dir=kubernetes '^//go:build !integration' . | xargs -n1 dirname | sort -u)
+	$(GO) vet -race -tags 'integration soak' ./...
+	$(GO) vet -race $$(grep -rl --include='*_test.go' --exclude-dir=.cache --exclude-dir=compat --exclude-dir=kubernetes '^//go:build !integration' . | xargs -n1 dirname | sort -u)
 	cd bench && $(STATIC) vet -tags integration ./...
-	cd service/compat && $(GO) vet $(RACE) ./... && $(GO) vet $(RACE) -tags integration ./...
+	cd service/compat && $(GO) vet -race ./... && $(GO) vet -race -tags integration ./...
 	cd etcdserver/kubernetes && $(STATIC) vet ./... && $(STATIC) vet -tags integration ./...
 	cd etcdserver/etcdctl && $(STATIC) vet ./... && $(STATIC) vet -tags integration ./...
 

@@ -9,7 +9,7 @@ go=${GO:-go}
 bin=$PWD/.cache/fuzz
 mkdir -p "$bin"
 instrument=-fuzz=.
-[ -z "${SMOKE:-}" ] || instrument='-race -gcflags=all=-dwarf=false' # as in Makefile
+[ -z "${SMOKE:-}" ] || instrument=-race
 
 # fuzz TARGET DIR BINARY: it runs in the package's folder, where it leaves what it finds under testdata/fuzz.
 fuzz() {
@@ -24,7 +24,6 @@ for dir in $($go list -f '{{.Dir}}' "${PKG:-./...}"); do
 	targets=$(cat "$dir"/*_test.go 2>/dev/null | grep -oE '^func Fuzz[A-Za-z0-9_]+' | cut -c6- | grep -E "${FUZZ:-.}" | sort -u || true)
 	[ -n "$targets" ] || continue
 	name=$(realpath --relative-to=. "$dir" | tr / -)
-	# shellcheck disable=SC2086 # no flag where it is empty
 	$go test -c $instrument -o "$bin/$name.test" "$dir"
 	for target in $targets; do
 		echo "== $name $target"

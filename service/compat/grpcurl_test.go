@@ -16,7 +16,7 @@ import (
 func build(ctx context.Context, t *testing.T, dir, pkg string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), filepath.Base(pkg))
-	cmd := exec.CommandContext(ctx, "go", "build", "-race", "-gcflags=all=-dwarf=false", "-o", path, pkg)
+	cmd := exec.CommandContext(ctx, "go", "build", "-race", "-o", path, pkg)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build %s: %v\n%s", pkg, err, out)
