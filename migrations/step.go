@@ -6,7 +6,6 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
-	"regexp"
 	"strconv"
 	"strings"
 	"text/template"
@@ -80,25 +79,24 @@ var steps = func() (all []step) {
 	return all
 }()
 
-// heading is a line of a step about its effects on running programs: "-- lock: …", "-- duration: …" or "-- oldest program: <version>".
-var heading = regexp.MustCompile(`(?m)^-- (lock|duration|oldest program): (.+)$`)
-
 // locksOfNewTables describes the locks of the step that creates a store.
 const locksOfNewTables = "none on existing tables"
 
-// newStep returns a step. A text without headings creates a store, and takes no locks on existing tables.
+// newStep returns a step. Its headings are lines about the effects on running programs: "-- lock: …", "-- duration: …" or
+// "-- oldest program: <version>". A text without headings creates a store, and takes no locks on existing tables.
 func newStep(name, text string) step {
 	s := step{
 		Step:     Step{Name: name, Lock: locksOfNewTables, Duration: "constant"},
 		checksum: fmt.Sprintf("%x", sha256.Sum256([]byte(text))), text: template.Must(template.New(name).Parse(text)),
 	}
-	for _, line := range heading.FindAllStringSubmatch(text, -1) {
-		switch value := line[2]; line[1] {
-		case "lock":
+	for line := range strings.Lines(text) {
+		heading, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+		switch heading {
+		case "-- lock":
 			s.Lock = value
-		case "duration":
+		case "-- duration":
 			s.Duration = value
-		default:
+		case "-- oldest program":
 			version, err := strconv.Atoi(value)
 			if err != nil {
 				panic(fmt.Errorf("%s: %w", name, err))

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"embed"
-	"regexp"
 	"strings"
 	"text/template"
 
@@ -155,17 +154,27 @@ var sqlFiles embed.FS
 // sqlTemplates has a template for each file of the folder sql, without its comments, and the fragments of fragments.sql.
 var sqlTemplates = func() *template.Template {
 	all := template.New("").Funcs(sqlFuncs(""))
-	comments := regexp.MustCompile(`(?m)^--.*\n`)
 	files, err := sqlFiles.ReadDir("sql")
 	for _, file := range files {
 		var text []byte
 		if text, err = sqlFiles.ReadFile("sql/" + file.Name()); err != nil {
 			break
 		}
-		template.Must(all.New(strings.TrimSuffix(file.Name(), ".sql")).Parse(comments.ReplaceAllString(string(text), "")))
+		template.Must(all.New(strings.TrimSuffix(file.Name(), ".sql")).Parse(withoutComments(string(text))))
 	}
 	return template.Must(all, err)
 }()
+
+// withoutComments removes the lines that are comments. A regular expression would take a quarter of the start of a program.
+func withoutComments(sql string) string {
+	var text strings.Builder
+	for line := range strings.Lines(sql) {
+		if !strings.HasPrefix(line, "--") {
+			text.WriteString(line)
+		}
+	}
+	return text.String()
+}
 
 // The modes of transactions do not depend on the defaults of the session. A standby refuses to begin a transaction that may write, so
 // all snapshots of such a transaction are from a primary. A pooler does not pass on the role of its server.
