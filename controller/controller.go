@@ -170,7 +170,7 @@ func (c *Controller) check() error {
 	fault(c.forceEvery <= 0, "a forced reconcile every %v, expected a positive time", c.forceEvery)
 	fault(c.baseBackoff < 0 || c.maxBackoff < c.baseBackoff, "a back-off from %v to %v", c.baseBackoff, c.maxBackoff)
 	fault(c.placement.shards < 0 || c.placement == PlacementSharded(0), "a placement with %d shards", c.placement.shards)
-	fault(c.placement == Placement{}, "the zero placement: use PlacementSingleton or another one of this package")
+	fault(c.placement == Placement{}, "the zero placement: use PlacementSingleton or another placement of this package")
 	seen := map[storage.UnversionedType]bool{}
 	for _, w := range c.watches {
 		name := storage.UnversionedTypeFrom(w.typ)

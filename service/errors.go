@@ -36,7 +36,7 @@ var storeErrors = []struct {
 	{storage.ErrTooLarge, codes.ResourceExhausted, "TOO_LARGE", "", false},
 	{storage.ErrInvalid, codes.InvalidArgument, "INVALID", "", false},
 	// A retry cannot succeed before the server uses the other store, whose name is for its operator: the log has it.
-	{storage.ErrMoved, codes.FailedPrecondition, "MOVED", "the store of this server has moved: its operator has to start the server on the other store", true},
+	{storage.ErrMoved, codes.FailedPrecondition, "MOVED", "the store of this server has moved: restart the server with the URL of the new store", true},
 	{storage.ErrFenced, codes.Unavailable, "FENCED", storage.ErrFenced.Error(), true},
 	{storage.ErrClosed, codes.Unavailable, "CLOSED", storage.ErrClosed.Error(), true},
 	{storage.ErrCompacted, codes.OutOfRange, "COMPACTED", storage.ErrCompacted.Error(), false},

@@ -82,7 +82,7 @@ func schemaLine(s postgres.Schema) string {
 func schemaPlanCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "plan",
-		Short: "Show the statements of an upgrade, their locks, and what their duration depends on; changes nothing",
+		Short: "Show the statements of an upgrade, their locks, and the factors of their duration; changes nothing",
 		Long: `Show what "ashlar schema upgrade" would execute: for each step its statements, the locks that they take, what their duration depends
 on, and the oldest program that can use the store afterwards.`,
 		Example:           "  ashlar schema plan --store postgres://db.example/app",

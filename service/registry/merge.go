@@ -231,7 +231,7 @@ func (w *merger) mergeLists(f protoreflect.FieldDescriptor, stored, known, now p
 
 // partsError is the error of a change to a list of which the other version has a part.
 func partsError(name string, stored, known int) error {
-	return fmt.Errorf("the list %s has %d elements, of which the other version has %d, so a change of it would lose the others: ToStored must keep them",
+	return fmt.Errorf("the list %s has %d elements and only %d of them in the other version, so a change would lose the rest: ToStored must keep them",
 		name, stored, known)
 }
 

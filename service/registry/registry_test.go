@@ -78,7 +78,7 @@ func TestConversionErrorsAreReported(t *testing.T) {
 		{"type group.v1.Kind: its Conversion needs a type group.v9.Kind without a Conversion", []registry.Type{convert("v1", "v9", none)}},
 		{"type group.v2.Kind: its Conversion needs a type group.v1.Kind without a Conversion", []registry.Type{stored, convert("v1", "v9", none), convert("v2", "v1", none)}},
 		{"type 2, group.v1.Kind: its Conversion is to its own group version", []registry.Type{stored, convert("v1", "v1", none)}},
-		{"type group.v8.Kind: it does not convert to the group version v9, in which the kind is stored", []registry.Type{stored, other, convert("v1", "v9", none)}},
+		{"type group.v8.Kind: it does not convert to the group version v9 of the stored resources", []registry.Type{stored, other, convert("v1", "v9", none)}},
 		{"type group.v1.Kind: its scope is cluster, but the stored version has namespace", []registry.Type{stored, convert("v1", "v9", func(t *registry.Type) { t.Scope = registry.ScopeCluster })}},
 		{"type 2, group.v1.Kind: its Conversion has not both functions", []registry.Type{stored, convert("v1", "v9", func(t *registry.Type) { t.Conversion.ToStored = nil })}},
 		{"type 2, group.v1.Kind: a type with a Conversion has no hooks", []registry.Type{stored, convert("v1", "v9", func(t *registry.Type) { t.Validate = func(*resourcepb.Resource) error { return nil } })}},

@@ -16,7 +16,7 @@ func (t *Type) conversionFaults() (faults []string) {
 		faults = append(faults, "its Conversion is to its own group version")
 	}
 	if t.Mutate != nil || t.Validate != nil || t.MayRead != nil || t.MayWrite != nil || t.MayList != nil {
-		faults = append(faults, "a type with a Conversion has no hooks: those of the stored version apply")
+		faults = append(faults, "a type with a Conversion has no hooks: the hooks of the stored version apply")
 	}
 	return faults
 }
@@ -44,7 +44,7 @@ func connect(types map[name]*Type, converted []name) (faults []error) {
 	for key, v := range kinds {
 		for n, t := range types {
 			if n.group == key.group && n.kind == key.kind && v.all[n.version] != t {
-				faults = append(faults, fmt.Errorf("type %s: it does not convert to the group version %s, in which the kind is stored", Name(t.Type), key.version))
+				faults = append(faults, fmt.Errorf("type %s: it does not convert to the group version %s of the stored resources", Name(t.Type), key.version))
 			}
 		}
 		v.shareHooks()
