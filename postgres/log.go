@@ -129,7 +129,7 @@ func (h *history) next(ctx context.Context, conn *pgx.Conn, at *position, limit 
 func (h *history) scan(rows pgx.Rows, at *position, limit int) (found []change, full bool, err error) {
 	var id pgtype.UUID
 	var oldest, revision pgtype.Int8
-	var proof, key, version, piece, data borrowed
+	var proof, key, version, piece, data borrowedBytes
 	var place pgtype.Int4
 	var more pgtype.Bool
 	var kind pgtype.Int2
@@ -163,11 +163,11 @@ func (h *history) scan(rows pgx.Rows, at *position, limit int) (found []change, 
 	return found, len(found) >= limit || bytes >= pageBytes, err
 }
 
-// borrowed is a value of a row in the buffer of the connection, which the next row overwrites.
-type borrowed []byte
+// borrowedBytes is a value of a row in the buffer of the connection, which the next row overwrites.
+type borrowedBytes []byte
 
 // ScanBytes implements pgtype.BytesScanner.
-func (b *borrowed) ScanBytes(value []byte) error {
+func (b *borrowedBytes) ScanBytes(value []byte) error {
 	*b = value
 	return nil
 }

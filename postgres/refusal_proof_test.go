@@ -59,7 +59,7 @@ func TestRefusalsWithoutAProof(t *testing.T) {
 			for verb, refusal := range map[driver.Verb]error{driver.Write: &storage.OpError{Err: storage.ErrCASFailure}, driver.Delete: nil} {
 				m := mutationOf(t, verb, orderResource("stored", ""))
 				m.conflict = driver.Stored{Exists: true, Uid: "another", Version: stored.Version}
-				if err := b.handle.proven(call, []*mutation{m}, refusal); !c.expected(err) || errors.Is(err, storage.ErrCASFailure) {
+				if err := b.handle.verifyResult(call, []*mutation{m}, refusal); !c.expected(err) || errors.Is(err, storage.ErrCASFailure) {
 					t.Errorf("refusal %v: %v, expected the error of the strong read", refusal, err)
 				}
 			}
@@ -102,10 +102,10 @@ func TestRefusalOfAnotherMoment(t *testing.T) {
 	first, second := mutationOf(t, driver.Write, orderResource("created", "")), mutationOf(t, driver.Write, orderResource("stored", ""))
 	second.conflict = driver.Stored{Exists: true, Uid: stored.Id.Uid, Version: stored.Version}
 	refusal := &storage.OpError{Index: 1, Err: storage.ErrCASFailure}
-	if err := b.handle.proven(ctx, []*mutation{first, second}, refusal); !errors.Is(err, errBusy) {
+	if err := b.handle.verifyResult(ctx, []*mutation{first, second}, refusal); !errors.Is(err, errBusy) {
 		t.Errorf("an earlier creation: %v, expected a repetition", err)
 	}
-	if err := b.handle.proven(ctx, []*mutation{mutationOf(t, driver.Write, orderResource("absent", "")), second}, refusal); err != refusal {
+	if err := b.handle.verifyResult(ctx, []*mutation{mutationOf(t, driver.Write, orderResource("absent", "")), second}, refusal); err != refusal {
 		t.Errorf("no change since the statement: %v, expected its refusal", err)
 	}
 }

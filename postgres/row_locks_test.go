@@ -64,7 +64,7 @@ func applyRows(atomic bool) func(context.Context, *sender, *pgx.Conn, []*mutatio
 }
 
 func updateRowsTogether(ctx context.Context, s *sender, conn *pgx.Conn, ms []*mutation) error {
-	return s.updateTogether(ctx, conn, rowAttempt(), ms)
+	return s.updateTx(ctx, conn, rowAttempt(), ms)
 }
 
 // lockedRow is a stored resource whose row other sessions have locked.

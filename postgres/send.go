@@ -66,7 +66,7 @@ type statement func(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mutat
 func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 	switch {
 	case atomic && replaces(ms) && driver.GuardOf(ctx) == nil:
-		return s.attempt(ctx, ms, &attempt{}, s.updateTogether)
+		return s.attempt(ctx, ms, &attempt{}, s.updateTx)
 	case atomic || !lone(ms) && slices.ContainsFunc(ms, func(m *mutation) bool { return !m.updates() }):
 		return s.attempt(ctx, ms, &attempt{lock: rand.Int64()}, func(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mutation) error {
 			return s.apply(ctx, conn, a, ms, atomic)
@@ -173,8 +173,8 @@ func (s *sender) updateMany(ctx context.Context, conn *pgx.Conn, a *attempt, ms 
 		in.keys, in.uids, in.expectedVersions, in.tokens, in.groupVersions, in.owners, in.data, a.expires, needsFinality(ms), a.floor)
 }
 
-// updateTogether carries out a transaction that [replaces] resources.
-func (s *sender) updateTogether(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mutation) error {
+// updateTx carries out a transaction that [replaces] resources.
+func (s *sender) updateTx(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mutation) error {
 	in, ranks, updates := columnsOf(ms), make([]pgtype.Int4, len(ms)), int32(0)
 	for i, m := range ms {
 		if m.kind == kindWrite {
@@ -182,7 +182,7 @@ func (s *sender) updateTogether(ctx context.Context, conn *pgx.Conn, a *attempt,
 			updates++
 		}
 	}
-	return s.update(ctx, conn, ms, ranks, s.sql.updateTogether,
+	return s.update(ctx, conn, ms, ranks, s.sql.updateTx,
 		in.keys, in.uids, in.expectedVersions, in.tokens, in.groupVersions, in.owners, in.data, a.expires, needsFinality(ms), a.floor, ranks)
 }
 

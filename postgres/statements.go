@@ -19,7 +19,7 @@ type statements struct {
 	strongChildren, strongList                                                                           string
 	strongListSteps                                                                                      [maxWildcards]string
 	quickOne, quickMany, quickDeletions, quickCreations                                                  quickText
-	quickLocks, quickProof, updateOne, deleteOne, updateMany, updateTogether                             string
+	quickLocks, quickProof, updateOne, deleteOne, updateMany, updateTx                                   string
 	apply, applyGuarded, revoke, writers, tokens                                                         string
 	lastNumber, final, saveFinal, last, tokenPrefix, tokensIn, changes                                   string
 	presentPage, presentRange, presentRows, presentCount, historyPage, historyCount                      string
@@ -70,7 +70,7 @@ func renderStatements(schema string, render func(name string, argument any) stri
 
 		quickOne: quick("quick_one"), quickMany: quick("quick_many"), quickDeletions: quick("quick_deletions"), quickCreations: quick("quick_creations"),
 		quickLocks: text("quick_locks"), quickProof: text("quick_proof"),
-		updateOne: text("update_one"), deleteOne: text("delete_one"), updateMany: text("update_many"), updateTogether: text("update_together"),
+		updateOne: text("update_one"), deleteOne: text("delete_one"), updateMany: text("update_many"), updateTx: text("update_together"),
 		apply: text("apply"), applyGuarded: render("apply", true),
 		revoke: text("revoke"), writers: text("writers"), tokens: text("tokens"), proveDurable: text("prove_durable"), proveSchema: text("prove_schema"),
 

@@ -21,7 +21,7 @@ func TestTortureSynchronous(t *testing.T) {
 func tortureSynchronous(t *testing.T, o faults.Options) {
 	pair := env.StartPostgresPair(t)
 	pair.Synchronous(t, "on")
-	h := torture.Proxied(t, pair.Primary.StoreURL(t), pair.Primary.Addr)
+	h := torture.ProxyHarness(t, pair.Primary.StoreURL(t), pair.Primary.Addr)
 	h.Faults = append(h.Faults,
 		torture.Once(faults.CrashSession, 2, func() { crashSession(t, pair.Primary) }),
 		torture.Long(torture.Lasting(faults.StandbyAway, 3, func() { pair.Standby.Freeze(t) }, func() { pair.Standby.Wake(t) })),
@@ -46,7 +46,7 @@ func tortureFailover(t *testing.T, o faults.Options) {
 	pooler := env.StartPgBouncer(t, pair.Primary)
 	through := *pair.Primary
 	through.URL = pooler.URL
-	h := torture.Proxied(t, through.StoreURLIn(t, "store", "listen=off", "poll=50ms"), pooler.Addr) // dropped with the servers
+	h := torture.ProxyHarness(t, through.StoreURLIn(t, "store", "listen=off", "poll=50ms"), pooler.Addr) // dropped with the servers
 	failOver := func(_ context.Context, random *rand.Rand) (func(context.Context) error, error) {
 		if random.IntN(2) == 0 {
 			// A backend that detects the death of the first process cancels its wait for the standby, and others then show its commit.
@@ -81,7 +81,7 @@ func TestTortureFullDisk(t *testing.T) { torture.Run(t, "postgres with a small d
 
 func tortureFullDisk(t *testing.T, o faults.Options) {
 	server := env.StartPostgresSmallDisk(t, 96)
-	h := torture.Proxied(t, server.StoreURL(t), server.Addr)
+	h := torture.ProxyHarness(t, server.StoreURL(t), server.Addr)
 	h.MaxSize = 32 << 10
 	h.Faults = append(h.Faults, torture.Lasting(faults.FillDisk, 8, func() { server.Fill(t, 0) }, func() { server.Free(t) }))
 	torture.Exempt(&h, "TestTorture does it", faults.Pause, faults.CrashSession, faults.Restart, faults.KillServer, faults.StallDisk)

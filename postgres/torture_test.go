@@ -24,7 +24,7 @@ func TestTorture(t *testing.T) { torture.Run(t, "postgres", tortureServer) }
 func tortureServer(t *testing.T, o faults.Options) {
 	server := env.StartInterceptedPostgres(t)
 	storeURL := server.StoreURL(t)
-	h := torture.Proxied(t, storeURL, server.Addr)
+	h := torture.ProxyHarness(t, storeURL, server.Addr)
 	h.Faults = append(h.Faults,
 		torture.Once(faults.CrashSession, 2, func() { crashSession(t, server.PostgresServer) }),
 		torture.Once(faults.Restart, 1, func() { server.Restart(t) }),

@@ -37,11 +37,11 @@ func TestUpdatesTogetherMeetNewerRows(t *testing.T) {
 	if _, err := conn.Exec(ctx, "create function "+clock+"() returns timestamptz volatile language sql as 'select pg_advisory_xact_lock(4711); select clock_timestamp()'"); err != nil {
 		t.Fatal(err)
 	}
-	text := strings.ReplaceAll(h.database.sql.updateTogether, "clock_timestamp()", clock+"()")
-	if text == h.database.sql.updateTogether {
+	text := strings.ReplaceAll(h.database.sql.updateTx, "clock_timestamp()", clock+"()")
+	if text == h.database.sql.updateTx {
 		t.Fatal("the statement does not read the clock")
 	}
-	h.database.sql.updateTogether = text
+	h.database.sql.updateTx = text
 
 	const replace, remove = "update $resources set version = $2 where key = $1", "delete from $resources where key = $1 and $2::bytea is not null"
 	for i, c := range []struct {
@@ -72,7 +72,7 @@ func TestUpdatesTogetherMeetNewerRows(t *testing.T) {
 		var running sync.WaitGroup
 		running.Go(func() {
 			a := &attempt{expires: time.Now().Add(time.Hour)}
-			if err := h.updateTogether(ctx, conn, a, ms); err != nil {
+			if err := h.updateTx(ctx, conn, a, ms); err != nil {
 				t.Errorf("%s: %v", c.name, err)
 			}
 		})
@@ -198,7 +198,7 @@ func TestStatementsOfFewKeysArePlannedOnce(t *testing.T) {
 	ms := []*mutation{mutationOf(t, driver.Write, createdResource(t, ctx, b, "first")), mutationOf(t, driver.Write, createdResource(t, ctx, b, "second"))}
 	for range 7 {
 		a := &attempt{expires: time.Now().Add(time.Hour)}
-		if err := errors.Join(h.quickChanges(ctx, conn, a, ms), h.updateMany(ctx, conn, a, ms), h.updateTogether(ctx, conn, a, ms)); err != nil {
+		if err := errors.Join(h.quickChanges(ctx, conn, a, ms), h.updateMany(ctx, conn, a, ms), h.updateTx(ctx, conn, a, ms)); err != nil {
 			t.Fatal(err)
 		}
 		rows, _ := conn.Query(ctx, h.database.sql.readMany, [][]byte{ms[0].keyBytes, ms[1].keyBytes}, 0, 0, []byte{}) // an error shows in the rows
@@ -206,7 +206,7 @@ func TestStatementsOfFewKeysArePlannedOnce(t *testing.T) {
 			t.Fatal(rows.Err())
 		}
 	}
-	for name, text := range map[string]string{"readMany": h.database.sql.readMany, "quickMany": h.database.sql.quickMany.text(false), "updateMany": h.database.sql.updateMany, "updateTogether": h.database.sql.updateTogether} {
+	for name, text := range map[string]string{"readMany": h.database.sql.readMany, "quickMany": h.database.sql.quickMany.text(false), "updateMany": h.database.sql.updateMany, "updateTogether": h.database.sql.updateTx} {
 		var generic, custom int
 		if err := conn.QueryRow(ctx, "select generic_plans, custom_plans from pg_prepared_statements where statement = $1", text).Scan(&generic, &custom); err != nil {
 			t.Fatal(err)

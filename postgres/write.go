@@ -59,7 +59,7 @@ func (w *writer) Apply(ctx context.Context, mutations []driver.Mutation) (err er
 	} else {
 		err = w.whileBusy(ctx, ms, func() error {
 			_, err := w.batch.Do(ctx, ms[0])
-			return w.proven(ctx, ms, err)
+			return w.verifyResult(ctx, ms, err)
 		})
 	}
 	if errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid) {
@@ -95,9 +95,9 @@ func (w *writer) fenceOr(ctx context.Context, ms []*mutation, conflict error) er
 	return driver.DecodeFence(string(fence)).Refusal(nil)
 }
 
-// isAdmitted reports whether the fence admits the guard of a call, as far as it can be read. The trigger can refuse the call although it does:
+// fenceAdmits reports whether the fence admits the guard of a call, as far as it can be read. The trigger can refuse the call although it does:
 // above read committed it reads the fence in the snapshot of the statement, which can be older than the trigger.
-func (w *writer) isAdmitted(ctx context.Context) bool {
+func (w *writer) fenceAdmits(ctx context.Context) bool {
 	guard := driver.GuardOf(ctx)
 	if guard == nil {
 		return false
@@ -139,13 +139,13 @@ func unresolvedError(ms []*mutation, err error) error {
 	return err
 }
 
-// proven returns the result of an attempt that has changed nothing, as of a strong read. A statement refuses a mutation by its own snapshot, which
+// verifyResult returns the result of an attempt that has changed nothing, as of a strong read. A statement refuses a mutation by its own snapshot, which
 // may lack a change with a lower number than others that were acknowledged before the call. The result is errBusy if the refusal does not hold
 // any more. Without a strong read there is no proof, and its error is the result.
 //
 // A pending change may also make an earlier operation of a transaction fail. Only an absent or busy one is read again: the statement has locked the
 // rows of the others, so no change of them was pending.
-func (w *writer) proven(ctx context.Context, ms []*mutation, err error) error {
+func (w *writer) verifyResult(ctx context.Context, ms []*mutation, err error) error {
 	index := 0
 	var op *storage.OpError
 	if errors.As(err, &op) {
@@ -165,7 +165,7 @@ func (w *writer) proven(ctx context.Context, ms []*mutation, err error) error {
 	changes, decision := w.decideStrongly(ctx, index, ms[index])
 	reads.Wait()
 	if len(ms) > 1 {
-		return confirmed(err, decision, earlier)
+		return confirmRefusal(err, decision, earlier)
 	}
 	if decision != nil {
 		return decision
@@ -176,9 +176,9 @@ func (w *writer) proven(ctx context.Context, ms []*mutation, err error) error {
 	return err
 }
 
-// confirmed returns the refusal of a transaction if the strong reads agree with its statement. Otherwise the statement is repeated: only a statement
+// confirmRefusal returns the refusal of a transaction if the strong reads agree with its statement. Otherwise the statement is repeated: only a statement
 // decides on all operations at one moment.
-func confirmed(refusal, decision error, earlier []error) error {
+func confirmRefusal(refusal, decision error, earlier []error) error {
 	isBusy := decision == nil || errors.Is(decision, storage.ErrWrongUid) != errors.Is(refusal, storage.ErrWrongUid)
 	for _, err := range append(earlier, decision) {
 		var op *storage.OpError
@@ -394,10 +394,10 @@ func (w *writer) commit(ctx context.Context, ms []*mutation) error {
 			}
 			return err
 		})
-		if err == nil && busy || errors.Is(err, storage.ErrFenced) && w.isAdmitted(ctx) {
+		if err == nil && busy || errors.Is(err, storage.ErrFenced) && w.fenceAdmits(ctx) {
 			return errBusy
 		}
-		return w.proven(ctx, ms, err)
+		return w.verifyResult(ctx, ms, err)
 	})
 	w.replica.recordIssue() // before the feed can show the changes
 	if slices.ContainsFunc(ms, (*mutation).hasEffect) {
