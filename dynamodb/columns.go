@@ -102,7 +102,7 @@ func (c *itemCheck) resource(ctx context.Context, it item) (k driver.Key, ok boo
 	if expires || c.table.resource(k).address() != it.address() {
 		return k, false, nil
 	}
-	if ok, err = c.isRegistered(ctx, c.table.typeBucketOf(k)); err != nil || !ok {
+	if ok, err = c.hasBucket(ctx, c.table.typeBucketOf(k)); err != nil || !ok {
 		return k, false, err
 	}
 	parts, err := c.reader.parts(ctx, h)
@@ -112,7 +112,7 @@ func (c *itemCheck) resource(ctx context.Context, it item) (k driver.Key, ok boo
 	for _, part := range parts {
 		c.bytes.Add(int64(len(part.bytes(attrData))))
 		if part[attrExpires] != nil { // it is retired, or the resource has been replaced since the scan
-			if ok, err = c.isReplaced(ctx, h); err != nil || !ok {
+			if ok, err = c.isStaleHead(ctx, h); err != nil || !ok {
 				return k, false, err
 			}
 		}
@@ -130,8 +130,8 @@ func (c *itemCheck) resource(ctx context.Context, it item) (k driver.Key, ok boo
 	return k, h.ring.owner == want.owner && h.ring.groupVersion == want.groupVersion, nil
 }
 
-// isRegistered reports whether the registry has a type with a bucket.
-func (c *itemCheck) isRegistered(ctx context.Context, at typeBucket) (bool, error) {
+// hasBucket reports whether the registry has a type with a bucket.
+func (c *itemCheck) hasBucket(ctx context.Context, at typeBucket) (bool, error) {
 	c.mu.Lock()
 	used, known := c.used[at.UnversionedType]
 	c.mu.Unlock()
@@ -148,8 +148,8 @@ func (c *itemCheck) isRegistered(ctx context.Context, at typeBucket) (bool, erro
 	return used.has(at.bucket), nil
 }
 
-// isReplaced reports whether a resource has another state than a head.
-func (c *itemCheck) isReplaced(ctx context.Context, h *headItem) (bool, error) {
+// isStaleHead reports whether a resource has another state than a head.
+func (c *itemCheck) isStaleHead(ctx context.Context, h *headItem) (bool, error) {
 	now, err := c.reader.head(ctx, storage.StrongConsistency, h.key)
 	return err == nil && (now == nil || now.ring.token != h.ring.token), err
 }

@@ -416,7 +416,7 @@ type grant struct {
 
 // option prevents a request from being signed after the permission expires.
 func (g *grant) option(o *dynamodb.Options) {
-	request.SignedBy("AshlarPermitted", g.until, errNotPermitted)(o)
+	request.SignBefore("AshlarPermitted", g.until, errNotPermitted)(o)
 }
 
 // with sends a write with permission, and with a guard or nil. It reads the fence if necessary.

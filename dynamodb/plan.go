@@ -148,7 +148,7 @@ var errComposed = request.NewError(request.Rejected, "the request was composed t
 
 // fresh prevents a request from being sent too long after it was composed.
 func fresh(composed time.Time) func(*dynamodb.Options) {
-	return request.SignedBy("AshlarComposed", composed.Add(composedFor), errComposed)
+	return request.SignBefore("AshlarComposed", composed.Add(composedFor), errComposed)
 }
 
 // wasApplied reports whether the plan was applied although its condition does not hold (any more). old is the stored item. maybe

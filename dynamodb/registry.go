@@ -34,15 +34,15 @@ type registry struct {
 	store   driver.StoreID
 	batcher *batch.Batcher[[]typeBucket, struct{}] // one batch at a time, so that calls of this handle do not conflict
 
-	mu      sync.Mutex
-	reads   uint64 // of the mark with the fence
-	mark    []byte
-	entered map[storage.UnversionedType]bucketSet // entries of every state with the mark
-	seen    map[storage.UnversionedType]bucketSet // the last known sets, for lists
+	mu         sync.Mutex
+	reads      uint64 // of the mark with the fence
+	mark       []byte
+	markedSets map[storage.UnversionedType]bucketSet // entries of every state with the mark
+	knownSets  map[storage.UnversionedType]bucketSet // the last known sets, for lists
 }
 
 func newRegistry(t *table, id driver.StoreID) *registry {
-	r := &registry{table: t, store: id, seen: make(map[storage.UnversionedType]bucketSet)}
+	r := &registry{table: t, store: id, knownSets: make(map[storage.UnversionedType]bucketSet)}
 	r.batcher = batch.New(batch.Options[[]typeBucket]{
 		MaxBytes: maxItems - 1, Size: func(at []typeBucket) int { return len(at) }, // a transaction has an item for each type, and one for the mark
 	}, func(ctx context.Context, calls []*batch.Call[[]typeBucket, struct{}]) {
@@ -66,7 +66,7 @@ var errOtherStore = request.NewError(request.Rejected, "the table has another st
 
 // enter adds buckets of types before resources are created in them. The caller has a permission to write, which a read of the mark preceded.
 func (r *registry) enter(ctx context.Context, at []typeBucket) error {
-	if known, _ := r.known(at); known.has(at) {
+	if known, _ := r.knownEntries(at); known.has(at) {
 		return nil
 	}
 	_, err := r.batcher.Do(ctx, at)
@@ -78,7 +78,7 @@ func (r *registry) enter(ctx context.Context, at []typeBucket) error {
 
 func (r *registry) enterAll(ctx context.Context, at []typeBucket) error {
 	for outdated := false; ; {
-		e, ok := r.known(at)
+		e, ok := r.knownEntries(at)
 		if ok && e.has(at) {
 			return nil
 		}
@@ -136,14 +136,14 @@ func (e *entries) add(t *table, at []typeBucket) []types.TransactWriteItem {
 	return puts
 }
 
-// known returns the remembered entries of types, and reports whether all of them are remembered.
-func (r *registry) known(at []typeBucket) (e entries, ok bool) {
+// knownEntries returns the remembered entries of types, and reports whether all of them are remembered.
+func (r *registry) knownEntries(at []typeBucket) (e entries, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e = entries{mark: r.mark, reads: r.reads, used: make(map[storage.UnversionedType]bucketSet, len(at))}
 	ok = true
 	for _, b := range at {
-		used, remembered := r.entered[b.UnversionedType]
+		used, remembered := r.markedSets[b.UnversionedType]
 		if ok = ok && remembered; remembered {
 			e.used[b.UnversionedType] = used
 		}
@@ -153,7 +153,7 @@ func (r *registry) known(at []typeBucket) (e entries, ok bool) {
 
 // read reads the entries of types, and the mark, at one moment.
 func (r *registry) read(ctx context.Context, at []typeBucket) (entries, error) {
-	e, _ := r.known(nil)
+	e, _ := r.knownEntries(nil)
 	wanted := []item{r.table.store()}
 	for _, b := range at {
 		if _, again := e.used[b.UnversionedType]; !again {
@@ -197,14 +197,14 @@ func (r *registry) remember(e entries, next []byte) {
 	}
 	r.keepAt(e.mark)
 	r.mark = next
-	maps.Copy(r.entered, e.used)
-	maps.Copy(r.seen, e.used)
+	maps.Copy(r.markedSets, e.used)
+	maps.Copy(r.knownSets, e.used)
 }
 
 // keepAt forgets all entries unless they were seen at that mark. The caller holds the lock.
 func (r *registry) keepAt(mark []byte) {
-	if r.entered == nil || !bytes.Equal(r.mark, mark) {
-		r.mark, r.entered = mark, make(map[storage.UnversionedType]bucketSet)
+	if r.markedSets == nil || !bytes.Equal(r.mark, mark) {
+		r.mark, r.markedSets = mark, make(map[storage.UnversionedType]bucketSet)
 	}
 }
 
@@ -276,7 +276,7 @@ func (r *registry) lastSeen(typ storage.UnversionedType) listedType {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	seen := r.seen[typ]
+	seen := r.knownSets[typ]
 	return listedType{typ, seen, seen == all}
 }
 
@@ -287,7 +287,7 @@ func (r *registry) usedBuckets(ctx context.Context, typ storage.UnversionedType)
 	if it != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.seen[typ] = used
+		r.knownSets[typ] = used
 	}
 	return used, err
 }

@@ -62,7 +62,7 @@ func TestHeat(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			s.SetGate(func(string) {
-				if s.Throttled() > 0 {
+				if s.Throttles() > 0 {
 					cancel() // a throttled write is repeated until its context ends
 				}
 			})
@@ -76,8 +76,8 @@ func TestHeat(t *testing.T) {
 				})
 			}
 			err := g.Wait()
-			if throttled := s.Throttled() > 0; throttled != (buckets == 1) || (err != nil) != throttled {
-				t.Errorf("%d requests were throttled: %v", s.Throttled(), err)
+			if throttled := s.Throttles() > 0; throttled != (buckets == 1) || (err != nil) != throttled {
+				t.Errorf("%d requests were throttled: %v", s.Throttles(), err)
 			}
 		})
 	}

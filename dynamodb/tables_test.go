@@ -209,7 +209,7 @@ func spentAndGranted(t *testing.T) (units, granted int64) {
 	for range 500 {
 		granted = 0
 		for _, op := range []string{"PutItem", "GetItem", "UpdateItem", "DeleteItem", "BatchGetItem", "Query", "TransactGetItems", "TransactWriteItems"} {
-			granted += int64(s.Granted(op))
+			granted += int64(s.Grants(op))
 		}
 		if units = spent.Load(); units == granted {
 			break

@@ -16,7 +16,7 @@ func TestTorture(t *testing.T) { torture.Run(t, "dynamodb", tortureEmulator) }
 
 func tortureEmulator(t *testing.T, o faults.Options) {
 	server := env.StartDynamoDB(t)
-	h := torture.Proxied(t, server.StoreURL(t, "poll=10ms", "idle-poll=200ms"), strings.TrimPrefix(server.Endpoint, "http://"),
+	h := torture.ProxyHarness(t, server.StoreURL(t, "poll=10ms", "idle-poll=200ms"), strings.TrimPrefix(server.Endpoint, "http://"),
 		// Requests contain key names in encoded form, but the operation in plain text.
 		"DynamoDB_20120810.TransactWriteItems", "DynamoDB_20120810.PutItem", "DynamoDB_20120810.UpdateItem", "DynamoDB_20120810.DeleteItem", "DynamoDB_20120810.GetItem")
 	skew := skewed(&h)

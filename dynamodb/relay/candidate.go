@@ -16,10 +16,10 @@ import (
 // candidate makes a node a relay when one is missing.
 type candidate struct {
 	*node
-	server    *server
-	self      record
-	loneSince time.Time // no relay was found since then
-	retired   time.Time // when the node ceased to be a relay because of a failure
+	server     *server
+	self       record
+	loneSince  time.Time // no relay was found since then
+	retireTime time.Time // when the node ceased to be a relay because of a failure
 }
 
 // slots are the names of the two locks, and candidateSlots the names of the records of candidates. A candidate takes a slot that is empty, or
@@ -78,7 +78,7 @@ func (c *candidate) elect(ctx context.Context) (complete bool, err error) {
 	}
 	reachable, _ := c.server.isReachable()
 	switch {
-	case !c.retired.IsZero() && time.Since(c.retired) < retireFor:
+	case !c.retireTime.IsZero() && time.Since(c.retireTime) < retireFor:
 		return false, nil
 	case reachable:
 		c.loneSince = time.Time{}
@@ -208,7 +208,7 @@ func (c *candidate) serve(ctx context.Context, tenure *lease.Tenure, slot string
 	switch {
 	case ended == nil:
 		if !errors.Is(err, storage.ErrCompacted) && !errors.Is(err, streams.ErrStreamEnded) {
-			c.retired = time.Now() // another process may be able to read the stream
+			c.retireTime = time.Now() // another process may be able to read the stream
 		}
 		return err
 	case errors.Is(ended, errRetired), errors.Is(ended, context.Canceled):

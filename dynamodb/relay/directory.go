@@ -36,7 +36,7 @@ type record struct {
 	slot                             string // its name
 	process, address, keyHash, token string
 
-	stored *resourcepb.Resource
+	resource *resourcepb.Resource
 }
 
 // store opens the directory when it is needed first.
@@ -53,7 +53,7 @@ func (d *directory) store(ctx context.Context) (storage.Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the directory of relays: %w", err)
 	}
-	d.backend = unwatched{b, b.(transactor)}
+	d.backend = noWatchBackend{b, b.(transactor)}
 	return d.backend, nil
 }
 
@@ -68,26 +68,26 @@ func (d *directory) close() {
 
 type transactor interface{ storage.Transactor }
 
-// unwatched is a backend without watches: a watch of the directory would read the stream. Package lease reads the records of a lock instead,
+// noWatchBackend is a backend without watches: a watch of the directory would read the stream. Package lease reads the records of a lock instead,
 // at the interval of its retries, which WatchList makes longer.
-type unwatched struct {
+type noWatchBackend struct {
 	storage.Backend
 	transactor
 }
 
-// errUnwatched is returned by unwatched.WatchList.
-var errUnwatched = errors.New("the directory of relays has no watches")
+// errNoWatch is returned by noWatchBackend.WatchList.
+var errNoWatch = errors.New("the directory of relays has no watches")
 
 // lockPoll is the interval at which a candidate reads a lock.
 const lockPoll = time.Second
 
 // WatchList implements storage.Backend.
-func (unwatched) WatchList(ctx context.Context, _ storage.UnversionedType, _ *resourcepb.Tenancy, _ string) (storage.Watch, error) {
+func (noWatchBackend) WatchList(ctx context.Context, _ storage.UnversionedType, _ *resourcepb.Tenancy, _ string) (storage.Watch, error) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(lockPoll):
 	}
-	return nil, errUnwatched
+	return nil, errNoWatch
 }
 
 // list returns the records of a type.
@@ -108,7 +108,7 @@ func (d *directory) list(ctx context.Context, typ *resourcepb.Type) ([]*record, 
 		}
 		text := func(name string) string { return fields.GetFields()[name].GetStringValue() }
 		records = append(records, &record{
-			slot: res.GetId().GetName(), process: text("process"), address: text("address"), keyHash: text("key"), token: text("token"), stored: res,
+			slot: res.GetId().GetName(), process: text("process"), address: text("address"), keyHash: text("key"), token: text("token"), resource: res,
 		})
 	}
 	return records, nil
@@ -154,5 +154,5 @@ func (d *directory) remove(ctx context.Context, r *record) error {
 	if err != nil {
 		return err
 	}
-	return b.DeleteCAS(ctx, r.stored.GetId(), r.stored.GetVersion())
+	return b.DeleteCAS(ctx, r.resource.GetId(), r.resource.GetVersion())
 }

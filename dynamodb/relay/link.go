@@ -13,10 +13,10 @@ import (
 
 // link is a call of Follow at another process.
 type link struct {
-	call      grpc.BidiStreamingClient[wire.FollowRequest, wire.FollowResponse]
-	cancel    context.CancelFunc
-	onRefusal func() // called if the process is no relay
-	begun     bool   // a message was received
+	call       grpc.BidiStreamingClient[wire.FollowRequest, wire.FollowResponse]
+	cancel     context.CancelFunc
+	onRefusal  func() // called if the process is no relay
+	hasMessage bool   // a message was received
 }
 
 func (l *link) Send(in *wire.FollowRequest) error { return errorOf(l.call.Send(in)) }
@@ -24,10 +24,10 @@ func (l *link) Close()                            { l.cancel() }
 
 func (l *link) Recv() (*wire.FollowResponse, error) {
 	out, err := l.call.Recv()
-	if !l.begun && status.Code(err) == codes.Unavailable {
+	if !l.hasMessage && status.Code(err) == codes.Unavailable {
 		l.onRefusal()
 	}
-	l.begun = true
+	l.hasMessage = true
 	return out, errorOf(err)
 }
 

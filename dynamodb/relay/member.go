@@ -21,7 +21,7 @@ type member struct {
 	*node
 	server *server // nil if the handle is never a relay
 	stop   context.CancelFunc
-	done   sync.WaitGroup
+	wg     sync.WaitGroup
 }
 
 func init() {
@@ -70,7 +70,7 @@ func start(h relays.Host) (*member, error) {
 			observe(float64(s.followers.Load()))
 		}
 	})
-	m.done.Go(func() { (&candidate{node: n, server: s, self: self}).run(ctx) })
+	m.wg.Go(func() { (&candidate{node: n, server: s, self: self}).run(ctx) })
 	return m, nil
 }
 
@@ -102,7 +102,7 @@ func advertisedAddress(o relays.Options, listening net.Addr) (string, error) {
 func (m *member) Close() {
 	if m.server != nil {
 		m.stop()
-		m.done.Wait()
+		m.wg.Wait()
 		m.server.grpc.Stop()
 	}
 	m.peers.keep(nil)

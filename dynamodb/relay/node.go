@@ -23,7 +23,7 @@ type node struct {
 	kick      chan struct{}                 // makes the candidate look for relays
 	local     atomic.Pointer[streams.Relay] // while the handle reads the stream
 
-	encouraged    atomic.Int64 // time of the last encourage, in nanoseconds
+	encourageTime atomic.Int64 // time of the last encourage, in nanoseconds
 	subscriptions *telemetry.Series
 }
 
@@ -88,8 +88,8 @@ func (n *node) relays(ctx context.Context) ([]*record, error) {
 
 // encourage makes the candidates look for a missing relay. Hundreds of processes miss it at the same time, so each one asks rarely.
 func (n *node) encourage(ctx context.Context) {
-	now, last := time.Now().UnixNano(), n.encouraged.Load()
-	if now-last < int64(n.host.TTL/6) || !n.encouraged.CompareAndSwap(last, now) {
+	now, last := time.Now().UnixNano(), n.encourageTime.Load()
+	if now-last < int64(n.host.TTL/6) || !n.encourageTime.CompareAndSwap(last, now) {
 		return
 	}
 	select {

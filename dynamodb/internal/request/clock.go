@@ -67,9 +67,9 @@ func (c *Clock) Observe(answer middleware.Metadata) time.Time {
 // deadline of a context is not, because a sent request stays sent.
 const SignatureTTL = 15 * time.Minute
 
-// SignedBy is an option that refuses to send an attempt whose signature is later than until, with the error late. Options of the
+// SignBefore is an option that refuses to send an attempt whose signature is later than until, with the error late. Options of the
 // same request need different ids.
-func SignedBy(id string, until time.Time, late error) func(*dynamodb.Options) {
+func SignBefore(id string, until time.Time, late error) func(*dynamodb.Options) {
 	check := middleware.FinalizeMiddlewareFunc(id, func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
 		if r, ok := in.Request.(*smithyhttp.Request); ok {
 			signed, err := time.Parse("20060102T150405Z", r.Header.Get("X-Amz-Date"))

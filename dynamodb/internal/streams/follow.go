@@ -17,7 +17,7 @@ type follower struct {
 	*Relay
 	send     func(*wire.FollowResponse) error
 	next     int         // number of the next batch
-	sent     *Position   // the subscriber's position
+	sentPos  *Position   // the subscriber's position
 	overlap  *Position   // at the start; events that it contains are not sent from the batches before overlapEnd
 	end      int         // overlapEnd
 	proofs   chan *proof // complete or abandoned
@@ -31,9 +31,9 @@ type proof struct {
 	after int
 }
 
-// errBehind ends the subscription of a subscriber that receives too slowly. It may subscribe again: its position is then read from the
+// errSlowSubscriber ends the subscription of a subscriber that receives too slowly. It may subscribe again: its position is then read from the
 // stream.
-var errBehind = errors.New("the subscriber has fallen behind the relay's log")
+var errSlowSubscriber = errors.New("the subscriber has fallen behind the relay's log")
 
 // Follow serves a subscriber until ctx, the subscription or the relay ends.
 func (r *Relay) Follow(ctx context.Context, open *wire.Open, recv func() (*wire.FollowRequest, error), send func(*wire.FollowResponse) error) error {
@@ -78,18 +78,18 @@ func (f *follower) join(ctx context.Context, from *Position) error {
 	f.log.mu.Lock()
 	inLog := from != nil && f.reader.tree.includes(from, f.log.start)
 	f.next, f.end = f.log.next(), f.log.next()
-	f.sent, f.overlap = f.log.end(), from
+	f.sentPos, f.overlap = f.log.end(), from
 	if inLog {
 		f.next = f.log.first
 	}
 	if from != nil {
-		f.sent = from
+		f.sentPos = from
 	}
 	f.log.mu.Unlock()
 	tree, changes := encodeTree(f.reader.tree)
 	f.treeSent = changes
 	err := f.send(&wire.FollowResponse{Answer: &wire.FollowResponse_Welcome{Welcome: &wire.Welcome{
-		Identity: f.Identity(), Position: f.sent.Encode(), Tree: tree,
+		Identity: f.Identity(), Position: f.sentPos.Encode(), Tree: tree,
 	}}})
 	if err != nil || from == nil || inLog {
 		return err
@@ -221,7 +221,7 @@ func (f *follower) stream(ctx context.Context) error {
 		b, changed, ok := f.log.batch(f.next)
 		switch {
 		case !ok:
-			return errBehind
+			return errSlowSubscriber
 		case b != nil:
 			if err := f.sendBatch(f.without(b)); err != nil {
 				return err

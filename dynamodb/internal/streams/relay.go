@@ -76,7 +76,7 @@ func (r *Relay) awaitExactStart(ctx context.Context) error {
 		}
 		r.log.mu.Lock()
 		r.ready = r.log.start.isExact()
-		ready, changed := r.ready, r.log.changed
+		ready, changed := r.ready, r.log.changeCh
 		r.log.mu.Unlock()
 		if ready {
 			return nil

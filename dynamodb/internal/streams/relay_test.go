@@ -220,8 +220,8 @@ func TestSlowSubscriber(t *testing.T) {
 		t.Errorf("the log has %d bytes", bytes)
 	}
 	close(resume)
-	if err := <-slow; !errors.Is(err, errBehind) {
-		t.Errorf("the slow subscriber ended with %v, expected %v", err, errBehind)
+	if err := <-slow; !errors.Is(err, errSlowSubscriber) {
+		t.Errorf("the slow subscriber ended with %v, expected %v", err, errSlowSubscriber)
 	}
 	cancel()
 	if err := <-fast; !errors.Is(err, context.Canceled) {

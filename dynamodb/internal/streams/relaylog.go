@@ -14,7 +14,7 @@ type relayLog struct {
 	first         int // number of the first batch
 	batches       []*relayBatch
 	events, bytes int
-	changed       chan struct{} // closed by the next change
+	changeCh      chan struct{} // closed by the next change
 }
 
 // relayBatch is a batch of the log. It is immutable.
@@ -66,10 +66,10 @@ func (l *relayLog) reset(start *Position) {
 
 // notify wakes the waiting goroutines. The caller holds mu.
 func (l *relayLog) notify() {
-	if l.changed != nil {
-		close(l.changed)
+	if l.changeCh != nil {
+		close(l.changeCh)
 	}
-	l.changed = make(chan struct{})
+	l.changeCh = make(chan struct{})
 }
 
 // next returns the number of the next batch. The caller holds mu.
@@ -121,7 +121,7 @@ func (l *relayLog) batch(number int) (b *relayBatch, changed <-chan struct{}, ok
 	case number < l.first:
 		return nil, nil, false
 	case number == l.next():
-		return nil, l.changed, true
+		return nil, l.changeCh, true
 	}
 	return l.batches[number-l.first], nil, true
 }

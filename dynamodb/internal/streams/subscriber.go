@@ -23,20 +23,20 @@ import (
 type Subscriber struct {
 	Config
 	comparer
-	relays Relays
-	listed *Source // for positions while nothing is read
+	relays     Relays
+	idleSource *Source // for positions while nothing is read
 
-	mu      sync.Mutex
-	run     *subscription // the current one, or the last one; nil before the first
-	wokenAt time.Time
-	later   *time.Timer // requests a proof that frees baselines; nil: none is due
+	mu         sync.Mutex
+	run        *subscription // the current one, or the last one; nil before the first
+	wokenAt    time.Time
+	proofTimer *time.Timer // requests a proof that frees baselines; nil: none is due
 }
 
 var _ Stream = (*Subscriber)(nil)
 
 // NewSubscriber returns a subscriber without a subscription.
 func NewSubscriber(config Config, relays Relays) *Subscriber {
-	return &Subscriber{Config: config, relays: relays, listed: NewSource(config)}
+	return &Subscriber{Config: config, relays: relays, idleSource: NewSource(config)}
 }
 
 // Run implements driver.Source.
@@ -113,8 +113,8 @@ func (s *Subscriber) AwaitEnd(ctx context.Context) (proven bool, err error) {
 func (s *Subscriber) Join(at *Position, b *Baseline) *Position {
 	b.until, b.scanEnded = math.MaxUint64, s.Clock.Now()
 	s.mu.Lock()
-	if s.later == nil {
-		s.later = time.AfterFunc(time.Minute+10*time.Second, s.proveLater)
+	if s.proofTimer == nil {
+		s.proofTimer = time.AfterFunc(time.Minute+10*time.Second, s.startProof)
 	}
 	s.mu.Unlock()
 	joined := *at
@@ -122,10 +122,10 @@ func (s *Subscriber) Join(at *Position, b *Baseline) *Position {
 	return &joined
 }
 
-// proveLater requests a proof without waiting for it.
-func (s *Subscriber) proveLater() {
+// startProof requests a proof without waiting for it.
+func (s *Subscriber) startProof() {
 	s.mu.Lock()
-	s.later = nil
+	s.proofTimer = nil
 	r := s.run
 	s.mu.Unlock()
 	r.ask(proveRequest(0))
@@ -140,7 +140,7 @@ func (s *Subscriber) Before(ctx context.Context) (*Position, error) {
 			return r.position(), nil
 		}
 	}
-	return s.listed.Before(ctx)
+	return s.idleSource.Before(ctx)
 }
 
 // History implements driver.Source.

@@ -28,12 +28,12 @@ type subscription struct {
 
 	mu    sync.Mutex
 	pos   *Position
-	moved chan struct{} // closed when pos changes
+	posCh chan struct{} // closed when pos changes
 }
 
 func newSubscription(config *Config, relays Relays) *subscription {
 	return &subscription{
-		Config: config, relays: relays, tree: newTree(), moved: make(chan struct{}),
+		Config: config, relays: relays, tree: newTree(), posCh: make(chan struct{}),
 		requests: requests{endCh: make(chan struct{}), proofs: map[uint64]chan bool{}},
 	}
 }
@@ -167,8 +167,8 @@ func (r *subscription) setPosition(p *Position) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.pos = p
-	close(r.moved)
-	r.moved = make(chan struct{})
+	close(r.posCh)
+	r.posCh = make(chan struct{})
 }
 
 // exactPosition returns a position at which history can end, as reader.exactPosition does. It returns the subscriber's own
@@ -176,7 +176,7 @@ func (r *subscription) setPosition(p *Position) {
 func (r *subscription) exactPosition(ctx context.Context) (*Position, error) {
 	for asked := false; ; {
 		r.mu.Lock()
-		at, moved := r.pos, r.moved
+		at, moved := r.pos, r.posCh
 		r.mu.Unlock()
 		if at.isExact() {
 			return at, nil

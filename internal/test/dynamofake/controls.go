@@ -175,7 +175,7 @@ func (s *Server) SetReaders(n int) {
 func (s *Server) SetRefused(clients ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stream.refused = clients
+	s.stream.barred = clients
 }
 
 // Shards returns the number of shards that the stream has had.
@@ -280,11 +280,11 @@ func (s *Server) Calls(op string) int {
 	return s.calls[op]
 }
 
-// Granted returns the number of requests of an operation that were not refused.
-func (s *Server) Granted(op string) int {
+// Grants returns the number of requests of an operation that were not refused.
+func (s *Server) Grants(op string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.granted[op]
+	return s.grants[op]
 }
 
 // HoldTransaction holds the next transaction with a condition check on an item of a class.
@@ -310,9 +310,9 @@ func (s *Server) SetWriteLimit(units int) {
 	s.heat.limit, s.heat.units = units, map[string]int{}
 }
 
-// Throttled returns the number of requests that were refused because of the limit of SetWriteLimit.
-func (s *Server) Throttled() int {
+// Throttles returns the number of requests that were refused because of the limit of SetWriteLimit.
+func (s *Server) Throttles() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.heat.throttled
+	return s.heat.throttles
 }

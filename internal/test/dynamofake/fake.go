@@ -43,7 +43,7 @@ type Server struct {
 	faults    func(op string) Fault
 	gate      func(op string)
 	calls     map[string]int
-	granted   map[string]int
+	grants    map[string]int
 	clockSkew time.Duration // difference between the server's clock and this process's
 	clients   int
 	holder    holder
@@ -58,7 +58,7 @@ type Server struct {
 // New starts a server with an empty table. The end of the test stops it.
 func New(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{calls: map[string]int{}, granted: map[string]int{}, table: newTable(), old: map[string]*stream{}}
+	s := &Server{calls: map[string]int{}, grants: map[string]int{}, table: newTable(), old: map[string]*stream{}}
 	s.stream = newStream(1, 1)
 	s.holder.server = &s.mu
 	s.table.prepare = s.holder.prepare
@@ -180,7 +180,7 @@ func (s *Server) do(op string, in *request) (Fault, []byte, error) {
 	if fault.InternalError {
 		return fault, nil, &refusal{status: http.StatusInternalServerError, code: "InternalServerError", message: "requested by the test"}
 	}
-	s.granted[op]++
+	s.grants[op]++
 	if in.ReturnConsumedCapacity != "" {
 		addCapacity(op, out)
 	}

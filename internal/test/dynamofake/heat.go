@@ -4,7 +4,7 @@ package dynamofake
 type heat struct {
 	limit     int // 0: none
 	units     map[string]int
-	throttled int
+	throttles int
 }
 
 // admit counts the units of a request, unless it exceeds the limit of a partition key.
@@ -24,7 +24,7 @@ func (h *heat) admit(op string, in *request) error {
 	}
 	for pk, n := range spent {
 		if h.units[pk]+n > h.limit {
-			h.throttled++
+			h.throttles++
 			return refuse("ThrottlingException", "the partition key %q exceeds %d write units", pk, h.limit)
 		}
 	}
