@@ -14,7 +14,7 @@ func (s *Server) convert(ctx context.Context, in *input, current *resourcepb.Res
 	if !in.isConverted() {
 		return nil
 	}
-	if in.requested, err = in.t.ToStored(in.given, current); err != nil {
+	if in.requested, err = in.t.ToStored(in.original, current); err != nil {
 		return decisionError{s.hideCause(ctx, in, current, err)}
 	}
 	if err := s.complete(ctx, in); err != nil {
@@ -44,7 +44,7 @@ func (s *Server) hideCause(ctx context.Context, in *input, current *resourcepb.R
 	if current == nil || !errors.As(err, &failed) || in.mayRead(current) == nil {
 		return err
 	}
-	if _, err := in.t.ToStored(in.given, nil); err != nil {
+	if _, err := in.t.ToStored(in.original, nil); err != nil {
 		return err // the request is the cause
 	}
 	s.opts.Logger.WarnContext(ctx, "a resource cannot be converted", "error", err)

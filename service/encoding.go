@@ -27,7 +27,7 @@ const (
 // eventKey identifies a change of a resource: a version occurs once under a key.
 type eventKey struct {
 	group, kind, partition, namespace, name string
-	converted                               *registry.Type // the type to which the stream converts resources, nil for none
+	target                                  *registry.Type // the type to which the stream converts resources, nil for none
 	version, cursor                         string
 	isDelete, isMore, hasBefore             bool
 }
@@ -52,7 +52,7 @@ func (e *eventCache) encode(ev *resourcepb.WatchEvent, t *registry.Type) (*resou
 		name: id.GetName(), version: res.GetVersion(), cursor: ev.GetCursor(), isDelete: deleted, isMore: ev.GetMore(), hasBefore: ev.GetBefore() != nil,
 	}
 	if t.Converts(id.GetType()) {
-		key.converted = t
+		key.target = t
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -161,7 +161,7 @@ func (v *view) recordBefore(ctx context.Context, r *history.Record) (*resourcepb
 	if err != nil || !may {
 		return nil, err
 	}
-	return recordOf(r, v.shownOrID(ctx, v.t, r.Resource)), nil
+	return recordOf(r, v.viewOrID(ctx, v.t, r.Resource)), nil
 }
 
 // recordOf returns a record with a resource as it is shown.

@@ -16,8 +16,8 @@ import (
 // input is the resource of a request after the checks that do not depend on the stored resource.
 type input struct {
 	*admission
-	// given is a copy of the requested resource with its tenancy filled in.
-	given *resourcepb.Resource
+	// original is a copy of the requested resource with its tenancy filled in.
+	original *resourcepb.Resource
 	// requested is the requested resource in the stored group version, before Mutate. With a conversion it depends on the stored resource, so it and the
 	// result of the hooks are set after that was read.
 	requested *resourcepb.Resource
@@ -70,13 +70,13 @@ func (s *Server) prepare(ctx context.Context, res *resourcepb.Resource) (*input,
 		return nil, err
 	}
 
-	in := &input{admission: a, given: proto.CloneOf(res)}
-	in.given.Id.Tenancy = a.id.GetTenancy()
-	in.given.Owner = s.storedOwner(in.given.GetOwner())
+	in := &input{admission: a, original: proto.CloneOf(res)}
+	in.original.Id.Tenancy = a.id.GetTenancy()
+	in.original.Owner = s.storedOwner(in.original.GetOwner())
 	if in.isConverted() {
 		return in, nil
 	}
-	in.requested = in.given
+	in.requested = in.original
 	return in, s.complete(ctx, in)
 }
 

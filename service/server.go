@@ -23,8 +23,8 @@ type Server struct {
 	types   atomic.Pointer[registry.Registry]
 	opts    Options
 
-	eventCache *eventCache
-	fenced     fencedCommits
+	eventCache    *eventCache
+	fencedCommits fencedCommits
 
 	draining context.Context // canceled when streams must end
 	drain    func()

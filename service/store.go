@@ -47,7 +47,7 @@ func (s *Server) commit(ctx context.Context, ops ...storage.Op) ([]*resourcepb.R
 	case fence != nil && !ok:
 		return nil, status.Error(codes.FailedPrecondition, "the store has no transactions: it cannot check the fence of a write")
 	case fence != nil:
-		return s.fenced.commit(ctx, tx, fence, ops)
+		return s.fencedCommits.commit(ctx, tx, fence, ops)
 	case len(ops) > 1:
 		return tx.Commit(ctx, ops)
 	case ops[0].Write != nil:

@@ -293,7 +293,7 @@ func (st *stream) deletion(ev *resourcepb.WatchEvent, res *resourcepb.Resource) 
 	st.foreignIDs.remove(res.GetId())
 	switch {
 	case visible:
-		ev.GetDelete().Resource = st.shownOrID(st.ctx, st.t, res)
+		ev.GetDelete().Resource = st.viewOrID(st.ctx, st.t, res)
 		return ev, st.hideBefore(ev)
 	case shown:
 		return st.leaveEvent(ev, res.GetId())
@@ -367,7 +367,7 @@ func (st *stream) hideBefore(ev *resourcepb.WatchEvent) error {
 		ev.Before = nil
 		return nil
 	}
-	ev.Before = st.shownOrID(st.ctx, st.t, ev.GetBefore())
+	ev.Before = st.viewOrID(st.ctx, st.t, ev.GetBefore())
 	return nil
 }
 

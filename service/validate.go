@@ -26,7 +26,7 @@ func (s *Server) MutateAndValidate(ctx context.Context, req *resourcepb.MutateAn
 		return nil, s.toStatus(ctx, "convert", err)
 	}
 	if current != nil && in.mayRead(current) != nil {
-		return &resourcepb.MutateAndValidateResponse{Resource: in.given}, nil
+		return &resourcepb.MutateAndValidateResponse{Resource: in.original}, nil
 	}
 	out, err := in.t.FromStored(in.mutated)
 	return &resourcepb.MutateAndValidateResponse{Resource: out}, s.toStatus(ctx, "convert", err)

@@ -133,9 +133,9 @@ func (v *view) mayName(ctx context.Context, id *resourcepb.ID) (bool, error) {
 	return c != nil && v.t.MayRead(c, id, nil) == nil, err
 }
 
-// shownOrID returns a past state of a resource as type t, or the id alone if it cannot be converted: an error would end the stream,
+// viewOrID returns a past state of a resource as type t, or the id alone if it cannot be converted: an error would end the stream,
 // and each stream that resumes there, because of a state that is past.
-func (v *view) shownOrID(ctx context.Context, t *registry.Type, res *resourcepb.Resource) *resourcepb.Resource {
+func (v *view) viewOrID(ctx context.Context, t *registry.Type, res *resourcepb.Resource) *resourcepb.Resource {
 	shown, err := t.FromStored(res)
 	if err != nil {
 		v.server.opts.Logger.WarnContext(ctx, "the id alone of a past state is sent", "error", err)

@@ -154,7 +154,7 @@ func (w *storeWatch) add(ev *resourcepb.WatchEvent) error {
 		if e.Now, err = t.FromStored(e.GetNow()); err != nil {
 			return err
 		}
-		e.Before = w.shownOrID(w.ctx, t, e.GetBefore())
+		e.Before = w.viewOrID(w.ctx, t, e.GetBefore())
 		w.pendingCommit = append(w.pendingCommit, e)
 	}
 	if ev.GetMore() || len(w.pendingCommit) == 0 {

@@ -36,19 +36,19 @@ func (s *Server) Write(ctx context.Context, req *resourcepb.WriteRequest) (_ *re
 	}
 	in.create = req.GetCreate()
 	var stored *resourcepb.Resource
-	err = retryConflicts(ctx, in.create || in.given.GetVersion() != "", func(consistency storage.ReadConsistency) (err error) {
+	err = retryConflicts(ctx, in.create || in.original.GetVersion() != "", func(consistency storage.ReadConsistency) (err error) {
 		stored, err = s.write(ctx, consistency, in)
 		return err
 	})
 	if err != nil {
 		return nil, s.toStatus(ctx, "write", err)
 	}
-	return &resourcepb.WriteResponse{Resource: s.answer(ctx, in.admission, stored, in.given)}, nil
+	return &resourcepb.WriteResponse{Resource: s.answer(ctx, in.admission, stored, in.original)}, nil
 }
 
 // write reads the stored resource, then creates or updates it.
 func (s *Server) write(ctx context.Context, consistency storage.ReadConsistency, in *input) (*resourcepb.Resource, error) {
-	key := idIn(in.given.GetId().GetTenancy(), in.given.GetId())
+	key := idIn(in.original.GetId().GetTenancy(), in.original.GetId())
 	key.Uid = ""
 	current, err := s.readCurrent(ctx, consistency, key)
 	switch {
@@ -67,9 +67,9 @@ func (s *Server) write(ctx context.Context, consistency storage.ReadConsistency,
 	switch {
 	case in.create:
 		return nil, decisionError{storage.ErrCASFailure}
-	case in.given.GetId().GetUid() != "" && in.given.GetId().GetUid() != current.GetId().GetUid():
+	case in.original.GetId().GetUid() != "" && in.original.GetId().GetUid() != current.GetId().GetUid():
 		return nil, decisionError{storage.ErrWrongUid}
-	case in.given.GetVersion() != "" && in.given.GetVersion() != current.GetVersion():
+	case in.original.GetVersion() != "" && in.original.GetVersion() != current.GetVersion():
 		return nil, decisionError{storage.ErrCASFailure}
 	}
 	lifted, err := in.t.Lift(current)

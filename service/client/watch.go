@@ -34,7 +34,7 @@ const (
 // WatchList returns a watch that begins with a snapshot. After the snapshot it survives an outage of the server, and also its replacement
 // by another server at the same address.
 func (b *Backend) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) (storage.Watch, error) {
-	return opened(b.watch(ctx, typ, tenancy, namePrefix, ""))
+	return watchOrError(b.watch(ctx, typ, tenancy, namePrefix, ""))
 }
 
 // WatchFrom returns a watch that resumes at a cursor.
@@ -42,7 +42,7 @@ func (b *Backend) WatchFrom(ctx context.Context, typ storage.UnversionedType, te
 	if cursor == "" {
 		return nil, fmt.Errorf("%w: the cursor is empty", storage.ErrInvalid)
 	}
-	return opened(b.watch(ctx, typ, tenancy, namePrefix, cursor))
+	return watchOrError(b.watch(ctx, typ, tenancy, namePrefix, cursor))
 }
 
 // BookmarkedWatch is implemented by the watches of a Backend with Bookmarks. They are no [storage.Bookmarker]: a bookmark that is requested from
@@ -54,8 +54,8 @@ type BookmarkedWatch interface {
 	ShowBookmark()
 }
 
-// opened returns a watch or the error of its opening.
-func opened(w *watch, err error) (storage.Watch, error) {
+// watchOrError returns a watch or the error of its opening.
+func watchOrError(w *watch, err error) (storage.Watch, error) {
 	if err != nil {
 		return nil, err
 	}

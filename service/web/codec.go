@@ -112,7 +112,7 @@ func (f codec) decode(body []byte, at textRange) (*anypb.Any, error) {
 func (f codec) read(text []byte, m proto.Message) error {
 	resolver := &missResolver{payloadResolver: f.resolver}
 	switch err := (protojson.UnmarshalOptions{Resolver: resolver}).Unmarshal(text, m); {
-	case err != nil && resolver.missed:
+	case err != nil && resolver.notFound:
 		return contradiction("body invalid: %s", cleanMessage(err))
 	case err != nil:
 		return refuse(http.StatusBadRequest, "body invalid: %s", cleanMessage(err))
@@ -123,12 +123,12 @@ func (f codec) read(text []byte, m proto.Message) error {
 // missResolver is a resolver that notes whether it did not find a message.
 type missResolver struct {
 	payloadResolver
-	missed bool
+	notFound bool
 }
 
 func (r *missResolver) FindMessageByURL(url string) (protoreflect.MessageType, error) {
 	m, err := r.payloadResolver.FindMessageByURL(url)
-	r.missed = r.missed || err != nil
+	r.notFound = r.notFound || err != nil
 	return m, err
 }
 

@@ -43,7 +43,7 @@ func (h *handler) listTypes(w http.ResponseWriter, r *request) error {
 		for _, res := range page.GetResources() {
 			name := nameOf(res.GetId().GetType())
 			counts[name]++
-			for _, other := range h.routes.served[name] {
+			for _, other := range h.routes.otherTypes[name] {
 				counts[other]++
 			}
 		}

@@ -44,19 +44,19 @@ func (t target) id(q query) *resourcepb.ID {
 
 // routes resolves paths to types.
 type routes struct {
-	codecs codecs
-	types  map[string]*resourcepb.Type // by group/version/kind, in lower case
-	served map[typeName][]typeName     // the other types as which the resources of a type are read
-	open   bool
+	codecs     codecs
+	types      map[string]*resourcepb.Type // by group/version/kind, in lower case
+	otherTypes map[typeName][]typeName     // the other types as which the resources of a type are read
+	open       bool
 }
 
 func newRoutes(types *registry.Registry) routes {
-	r := routes{codecs: newCodecs(types), types: map[string]*resourcepb.Type{}, served: map[typeName][]typeName{}, open: types.Open()}
+	r := routes{codecs: newCodecs(types), types: map[string]*resourcepb.Type{}, otherTypes: map[typeName][]typeName{}, open: types.Open()}
 	for _, t := range types.Types() {
 		r.types[pathOf(t.Type)] = t.Type
 		for _, other := range types.Types() {
 			if t != other && storage.UnversionedTypeFrom(t.Type) == storage.UnversionedTypeFrom(other.Type) && other.Converts(t.Type) {
-				r.served[nameOf(t.Type)] = append(r.served[nameOf(t.Type)], nameOf(other.Type))
+				r.otherTypes[nameOf(t.Type)] = append(r.otherTypes[nameOf(t.Type)], nameOf(other.Type))
 			}
 		}
 	}
