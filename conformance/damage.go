@@ -128,8 +128,8 @@ func skipDamage(s *suite, w storage.Watch) storage.Watch {
 	return w
 }
 
-// listPastDamage lists in pages that omit the damaged resource.
-func listPastDamage(s *suite, id *resourcepb.ID) {
+// listWithoutDamage lists in pages that omit the damaged resource.
+func listWithoutDamage(s *suite, id *resourcepb.ID) {
 	s.Helper()
 	for _, limit := range []int{0, 1} {
 		omits := true
@@ -183,7 +183,7 @@ func readDamaged(s *suite, id *resourcepb.ID) *storage.DamagedError {
 			}
 		}
 	}
-	listPastDamage(s, id)
+	listWithoutDamage(s, id)
 	w, err := s.b.WatchList(s.ctx, things, home, "")
 	if err == nil {
 		defer w.Close()

@@ -36,7 +36,7 @@ type modelWatch struct {
 	more       bool                   // the commit of the last event continues
 	recalls    bool
 	requests   []int // for each unanswered request of a bookmark, the number of changes at its time
-	answered   int64 // the number of answered requests
+	answers    int64 // the number of answered requests
 }
 
 // position extends the statuses to all changes and returns them.
@@ -121,7 +121,7 @@ func (w *modelWatch) acceptSnapshot(ev *resourcepb.WatchEvent) {
 }
 
 func (w *modelWatch) acceptBookmark(ev *resourcepb.WatchEvent) {
-	answers := ev.GetBookmark().GetRequest() - w.answered // the number of requests that it answers
+	answers := ev.GetBookmark().GetRequest() - w.answers // the number of requests that it answers
 	switch {
 	case w.inSnapshot:
 		failCheck("bookmarks are true", "a bookmark in the middle of a snapshot")
@@ -130,7 +130,7 @@ func (w *modelWatch) acceptBookmark(ev *resourcepb.WatchEvent) {
 	case len(w.requests) == 0:
 		failCheck("bookmarks", "there are more bookmarks than requests")
 	case answers < 1 || answers > int64(len(w.requests)):
-		failCheck("bookmarks", "a bookmark answers request %d, expected %d to %d", ev.GetBookmark().GetRequest(), w.answered+1, w.answered+int64(len(w.requests)))
+		failCheck("bookmarks", "a bookmark answers request %d, expected %d to %d", ev.GetBookmark().GetRequest(), w.answers+1, w.answers+int64(len(w.requests)))
 	case ev.GetMore(), ev.GetBookmark().GetCursor() != w.Cursor():
 		failCheck("bookmarks are true", "a bookmark has cursor %q, the watch is at %q", ev.GetBookmark().GetCursor(), w.Cursor())
 	}
@@ -141,7 +141,7 @@ func (w *modelWatch) acceptBookmark(ev *resourcepb.WatchEvent) {
 	for i := range w.position()[:newest] {
 		w.statuses[i] = statusBefore
 	}
-	w.requests, w.answered = w.requests[answers:], w.answered+answers
+	w.requests, w.answers = w.requests[answers:], w.answers+answers
 }
 
 func (w *modelWatch) acceptChange(ev *resourcepb.WatchEvent) {

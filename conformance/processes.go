@@ -99,7 +99,7 @@ func startRounds(s *suite, b storage.Backend) *rounds {
 			}
 			ops := make([]storage.Op, w.size)
 			for i, old := range stored {
-				if deletedIn(round, i) {
+				if isDeletion(round, i) {
 					ops[i] = storage.Op{Delete: old.Id, Version: old.Version}
 					continue
 				}
@@ -122,7 +122,7 @@ func startRounds(s *suite, b storage.Backend) *rounds {
 	return w
 }
 
-func deletedIn(round int64, i int) bool { return round%2 == 0 && i%3 == 0 }
+func isDeletion(round int64, i int) bool { return round%2 == 0 && i%3 == 0 }
 
 // next waits for the next acknowledged round.
 func (w *rounds) next(s *suite) {
@@ -154,7 +154,7 @@ func (w *rounds) check(s *suite, resources []*resourcepb.Resource, first, last i
 		got = append(got, fmt.Sprint(res.Id.Name, " of round ", roundOf(res)))
 	}
 	for i := range w.size {
-		if !deletedIn(round, i) {
+		if !isDeletion(round, i) {
 			want = append(want, fmt.Sprintf("%02d of round %d", i, round))
 		}
 	}

@@ -71,7 +71,7 @@ func followRound(r *round, ctx context.Context, first int64, since time.Duration
 			round:     r, since: since, until: until, resumes: 60, random: source,
 		}
 		all = append(all, c.followLog)
-		if c.follow(ctx); !c.compacted {
+		if c.follow(ctx); !c.hitCompaction {
 			return all
 		}
 		v, ok := scanAfresh(r, ctx, handle)
@@ -280,7 +280,7 @@ func (c *followLogger) report(check, format string, args ...any) {
 
 // reportCompaction records that the log has a gap because history was compacted.
 func (c *followLogger) reportCompaction(what string, err error) {
-	c.compacted = true
+	c.hitCompaction = true
 	from := lowerBound{since: c.since}
 	for i := len(c.changes) - 1; i >= 0 && from.write == ""; i-- {
 		from.write = c.changes[i].name

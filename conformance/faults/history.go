@@ -132,8 +132,8 @@ func stateOf(res *resourcepb.Resource) state {
 	return state{res.GetId().GetUid(), res.GetVersion()}
 }
 
-// pinned is the revision of a scan, with a moment when it existed already.
-type pinned struct {
+// pinnedRevision is the revision of a scan, with a moment when it existed already.
+type pinnedRevision struct {
 	revision int64
 	since    time.Duration
 }
@@ -165,12 +165,12 @@ type followLog struct {
 	name   string
 	handle int
 
-	base       map[string]record // the states at the first revision; nil if they are not known
-	from       int64             // the log begins after this revision
-	at         int64             // the log is complete up to this revision
-	changes    []change
-	compacted  bool // history was compacted under it
-	incomplete bool // it does not go up to until
+	base          map[string]record // the states at the first revision; nil if they are not known
+	from          int64             // the log begins after this revision
+	at            int64             // the log is complete up to this revision
+	changes       []change
+	hitCompaction bool // history was compacted under it
+	incomplete    bool // it does not go up to until
 }
 
 // covers reports whether the state at a revision is known.

@@ -27,7 +27,7 @@ type process struct {
 	mu           sync.Mutex
 	conn         *conn         // nil while there is no process
 	alive        chan struct{} // closed once there is one
-	started      []string      // the executable file of each process, in the order of their starts
+	programs     []string      // the executable file of each process, in the order of their starts
 	closed       bool
 	capabilities response // the answer of open
 }
@@ -47,8 +47,8 @@ func (p *process) start(ctx context.Context) error {
 		if err == nil {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			p.started = append(p.started, program)
-			c.generation = len(p.started)
+			p.programs = append(p.programs, program)
+			c.generation = len(p.programs)
 			p.conn, p.capabilities = c, r
 			close(p.alive)
 			return nil
@@ -79,16 +79,16 @@ func (p *process) withProcess(do func(*os.Process) error) error {
 func (p *process) programOf(generation int) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if generation < 1 || generation > len(p.started) {
+	if generation < 1 || generation > len(p.programs) {
 		return ""
 	}
-	return ", " + filepath.Base(p.started[generation-1])
+	return ", " + filepath.Base(p.programs[generation-1])
 }
 
 func (p *process) generation() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.started)
+	return len(p.programs)
 }
 
 // awaitConn waits for a process. Its error is the context's, because nothing was sent.

@@ -13,10 +13,10 @@ type round struct {
 	number     int
 	namespace  string
 	keys       []string
-	origins    []origin     // guarded by roundLog.mu
-	pins       []pinned     // guarded by roundLog.mu
-	followLogs []*followLog // of the running round
-	secondLog  *followLog   // of the second pass after the round
+	origins    []origin         // guarded by roundLog.mu
+	pins       []pinnedRevision // guarded by roundLog.mu
+	followLogs []*followLog     // of the running round
+	secondLog  *followLog       // of the second pass after the round
 }
 
 func newRound(r *run, number int) *round {
@@ -46,7 +46,7 @@ func (r *round) addOrigin(o origin) {
 }
 
 // pin stores the revision of a scan for later scans.
-func (r *round) pin(m pinned) {
+func (r *round) pin(m pinnedRevision) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	const kept = 32
@@ -56,11 +56,11 @@ func (r *round) pin(m pinned) {
 }
 
 // randomPin returns the revision of an earlier scan, or false if there is none.
-func (r *round) randomPin(random *rand.Rand) (pinned, bool) {
+func (r *round) randomPin(random *rand.Rand) (pinnedRevision, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.pins) == 0 {
-		return pinned{}, false
+		return pinnedRevision{}, false
 	}
 	return r.pins[random.IntN(len(r.pins))], true
 }

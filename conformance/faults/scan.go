@@ -34,7 +34,7 @@ func scanRound(c *client, timeout time.Duration) {
 func scanPresent(c *client, h history.Historian, opts history.ScanOptions, timeout time.Duration) (*view, bool) {
 	k := c.begin("scan", 0)
 	k.strong, k.isSnapshot = true, true
-	records, revision, first, err := scanParts(c, h, k, pinned{since: k.begin}, keyRangeOf(c.round.namespace, ""), opts, timeout)
+	records, revision, first, err := scanParts(c, h, k, pinnedRevision{since: k.begin}, keyRangeOf(c.round.namespace, ""), opts, timeout)
 	if err == nil {
 		k.parts = c.listParts(k.kind, resourcesOf(records))
 	}
@@ -46,13 +46,13 @@ func scanPresent(c *client, h history.Historian, opts history.ScanOptions, timeo
 	v := viewOf(c, k, revision, c.round.keys, records)
 	c.round.addReading(reading{call: k, revision: revision})
 	c.round.addView(v)
-	c.round.pin(pinned{revision, k.begin})
+	c.round.pin(pinnedRevision{revision, k.begin})
 	return v, true
 }
 
 // scanAtRevision reads the keys of the round at an earlier revision. Its result is not a read of the present, so the call has
 // no parts.
-func scanAtRevision(c *client, h history.Historian, at pinned, opts history.ScanOptions, timeout time.Duration) {
+func scanAtRevision(c *client, h history.Historian, at pinnedRevision, opts history.ScanOptions, timeout time.Duration) {
 	k := c.begin("scan of the past", 0)
 	records, _, _, err := scanParts(c, h, k, at, keyRangeOf(c.round.namespace, ""), opts, timeout)
 	if err == nil {
@@ -65,7 +65,7 @@ func scanAtRevision(c *client, h history.Historian, at pinned, opts history.Scan
 }
 
 // scanParts scans a range in parts until its end. It returns their revision, and the time of the first answer.
-func scanParts(c *client, h history.Historian, k *call, at pinned, span history.Range, opts history.ScanOptions, timeout time.Duration) (all []history.Record, revision int64, first time.Duration, err error) {
+func scanParts(c *client, h history.Historian, k *call, at pinnedRevision, span history.Range, opts history.ScanOptions, timeout time.Duration) (all []history.Record, revision int64, first time.Duration, err error) {
 	for attempt, n := 0, 0; ; n++ {
 		ctx, cancel := c.callContext(timeout)
 		began := c.round.run.now()
