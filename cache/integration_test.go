@@ -18,7 +18,7 @@ func TestTortureOverPostgres(t *testing.T) {
 
 func tortureOverPostgres(t *testing.T, o faults.Options) {
 	server := env.StartInterceptedPostgres(t)
-	h := torture.Proxied(t, "cached-"+server.StoreURL(t), server.Addr)
+	h := torture.ProxyHarness(t, "cached-"+server.StoreURL(t), server.Addr)
 	h.Faults = append(h.Faults,
 		torture.Once(faults.Restart, 1, func() { server.Restart(t) }),
 		torture.Once(faults.KillServer, 1, func() { server.Kill(t); server.Start(t) }),

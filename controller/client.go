@@ -60,7 +60,7 @@ func (c *client) Delete(ctx context.Context, in *resourcepb.DeleteRequest, opts 
 	k := key.Of(in.GetId())
 	deleted := deletedRow{}
 	if i := c.uncertain.informers.find(k); i != nil {
-		k = i.completed(k)
+		k = i.completeKey(k)
 		if current := i.copy.Get(k); current != nil && in.GetId().GetUid() == current.Value.res.GetId().GetUid() {
 			deleted.uid = in.GetId().GetUid()
 		}

@@ -110,9 +110,9 @@ func (i *informer) all() iter.Seq[*row] {
 	return i.copy.View().All(storage.UnversionedTypeFrom(i.typ))
 }
 
-// completed returns the key of the cached resource that the service finds under an incomplete key, whose empty units it completes if the type has them.
+// completeKey returns the key of the cached resource that the service finds under an incomplete key, whose empty units it completes if the type has them.
 // Without such a resource it returns the key as it is.
-func (i *informer) completed(k key.Key) key.Key {
+func (i *informer) completeKey(k key.Key) key.Key {
 	partition := k
 	partition.Partition = cmp.Or(k.Partition, defaultUnit)
 	both := partition

@@ -73,7 +73,7 @@ func (w *uncertainWrites) resolveKey(ctx context.Context, k key.Key, deleted del
 	if i == nil {
 		return nil
 	}
-	k = i.completed(k)
+	k = i.completeKey(k)
 	if current := i.copy.Get(k); deleted.uid != "" && (current == nil || current.Value.res.GetId().GetUid() != deleted.uid) {
 		return nil // the watch has delivered the deletion
 	}

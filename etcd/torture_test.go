@@ -28,7 +28,7 @@ func tortureCluster(t *testing.T, o faults.Options) {
 	cluster := env.StartEtcdCluster(t)
 	first := cluster.Members[0]
 	path := "/torture"
-	h := torture.Proxied(t, "etcd://"+first.Endpoint+path, first.Endpoint)
+	h := torture.ProxyHarness(t, "etcd://"+first.Endpoint+path, first.Endpoint)
 	h.Around = torture.Opener("etcd://" + cluster.Endpoint + path)
 	randomMember := func(random *rand.Rand) *env.EtcdMember { return cluster.Members[random.IntN(len(cluster.Members))] }
 	on := func(kind faults.Kind, weight int, inject func(random *rand.Rand) func()) faults.Fault {

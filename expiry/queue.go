@@ -24,11 +24,11 @@ type entry struct {
 
 // queue holds the newest observed version of each resource with a time to live.
 type queue struct {
-	mu      sync.Mutex
-	entries map[key.Key]*entry
-	heap    dueHeap
-	late    map[*entry]struct{} // entries whose deletion was attempted
-	changed chan struct{}       // has a token after the heap has changed
+	mu       sync.Mutex
+	entries  map[key.Key]*entry
+	heap     dueHeap
+	late     map[*entry]struct{} // entries whose deletion was attempted
+	changeCh chan struct{}       // has a token after the heap has changed
 }
 
 // The pauses after a failure: before the next attempt to delete a resource, or to watch the store.
@@ -38,7 +38,7 @@ const (
 )
 
 func newQueue() *queue {
-	return &queue{entries: map[key.Key]*entry{}, late: map[*entry]struct{}{}, changed: make(chan struct{}, 1)}
+	return &queue{entries: map[key.Key]*entry{}, late: map[*entry]struct{}{}, changeCh: make(chan struct{}, 1)}
 }
 
 // maxSpread bounds the random delay of a deletion.
@@ -132,7 +132,7 @@ func (q *queue) retry(e *entry) {
 func (q *queue) push(e *entry) {
 	heap.Push(&q.heap, e)
 	select {
-	case q.changed <- struct{}{}:
+	case q.changeCh <- struct{}{}:
 	default:
 	}
 }
@@ -149,7 +149,7 @@ func (q *queue) next(ctx context.Context) (*entry, error) {
 		case <-ctx.Done():
 			timer.Stop()
 			return nil, ctx.Err()
-		case <-q.changed:
+		case <-q.changeCh:
 			timer.Stop()
 		case <-timer.C:
 		}

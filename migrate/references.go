@@ -104,13 +104,13 @@ func (r *references) add(e *entry) error {
 	}
 	f.digest.add(res.GetId())
 	for len(r.families) > r.limit && r.from < r.to {
-		r.narrow()
+		r.halveRange()
 	}
 	return nil
 }
 
-// narrow leaves the upper half of the pass's range to a later pass.
-func (r *references) narrow() {
+// halveRange leaves the upper half of the pass's range to a later pass.
+func (r *references) halveRange() {
 	r.to = r.from + (r.to-r.from)/2
 	maps.DeleteFunc(r.families, func(hash ownerHash, _ *family) bool { return !r.inPass(hash) })
 }

@@ -30,7 +30,7 @@ const (
 // SVG draws g: a panel for each series, with the cost on each side relative to that side's smallest store, on logarithmic axes that
 // all panels share. The same g results in the same bytes.
 func (g *Growth) SVG(w io.Writer) error {
-	d := &drawing{low: lowest, high: leastHighest, least: math.MaxInt}
+	d := &drawing{low: lowest, high: leastHighest, minCount: math.MaxInt}
 	for i := range g.Series {
 		if err := g.Series[i].check(); err != nil {
 			return err
@@ -45,7 +45,7 @@ func (g *Growth) SVG(w io.Writer) error {
 	d.printf("<title>%s</title>\n", escape(title))
 	d.printf(`<rect width="%d" height="%d" fill="#ffffff"/>`+"\n", width, height)
 	d.printf(`<text x="16" y="28" font-size="18" font-weight="bold">%s</text>`+"\n", escape(title))
-	d.printf(`<text x="16" y="48">in relation to %s resources, where each side is 1; less is better</text>`+"\n", count(d.least))
+	d.printf(`<text x="16" y="48">in relation to %s resources, where each side is 1; less is better</text>`+"\n", count(d.minCount))
 	for i := range g.Series {
 		d.panel(&g.Series[i], i%columns*panelWidth, headHeight+i/columns*panelHeight)
 	}
@@ -58,9 +58,9 @@ func (g *Growth) SVG(w io.Writer) error {
 
 // drawing is a picture in progress, with the bounds of its axes.
 type drawing struct {
-	out         bytes.Buffer
-	low, high   float64 // ratios
-	least, most int     // resources
+	out                bytes.Buffer
+	low, high          float64 // ratios
+	minCount, maxCount int     // resources
 }
 
 func (d *drawing) printf(format string, args ...any) { fmt.Fprintf(&d.out, format, args...) }
@@ -68,9 +68,9 @@ func (d *drawing) printf(format string, args ...any) { fmt.Fprintf(&d.out, forma
 // include widens the axes for a series.
 func (d *drawing) include(s *Series) {
 	first := s.Points[0]
-	d.least = min(d.least, first.Resources)
+	d.minCount = min(d.minCount, first.Resources)
 	for _, p := range s.Points {
-		d.most = max(d.most, p.Resources)
+		d.maxCount = max(d.maxCount, p.Resources)
 		for _, ratio := range []float64{p.Raw / first.Raw, p.Ashlar / first.Ashlar} {
 			d.low, d.high = min(d.low, ratio*0.9), max(d.high, ratio*1.15)
 		}
@@ -78,10 +78,10 @@ func (d *drawing) include(s *Series) {
 }
 
 func (d *drawing) x(resources int) float64 {
-	if d.most == d.least {
+	if d.maxCount == d.minCount {
 		return (plotLeft + plotRight) / 2
 	}
-	at := math.Log(float64(resources)/float64(d.least)) / math.Log(float64(d.most)/float64(d.least))
+	at := math.Log(float64(resources)/float64(d.minCount)) / math.Log(float64(d.maxCount)/float64(d.minCount))
 	return plotLeft + at*(plotRight-plotLeft)
 }
 

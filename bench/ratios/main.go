@@ -35,8 +35,8 @@ func main() {
 
 // ratio is the speed of one side relative to the other in a comparison.
 type ratio struct {
-	what string
-	of   float64
+	name  string
+	value float64
 }
 
 // read returns the ratios in any output.
@@ -47,7 +47,7 @@ func read(r io.Reader) (all []ratio, err error) {
 		if !strings.HasPrefix(lines.Text(), "ratio ") {
 			continue
 		}
-		if _, err := fmt.Sscanf(lines.Text(), "ratio %s %g", &one.what, &one.of); err != nil || one.of <= 0 {
+		if _, err := fmt.Sscanf(lines.Text(), "ratio %s %g", &one.name, &one.value); err != nil || one.value <= 0 {
 			return nil, fmt.Errorf("the line %q is not a ratio", lines.Text())
 		}
 		all = append(all, one)
@@ -70,7 +70,7 @@ const (
 func draw(w io.Writer, title string, all []ratio) error {
 	low, high := 0.5, 2.0
 	for _, r := range all {
-		low, high = min(low, r.of*0.8), max(high, r.of*1.25)
+		low, high = min(low, r.value*0.8), max(high, r.value*1.25)
 	}
 	x := func(of float64) float64 { return left + math.Log(of/low)/math.Log(high/low)*(right-left) }
 	height := top + row*len(all) + 30
@@ -89,12 +89,12 @@ func draw(w io.Writer, title string, all []ratio) error {
 	}
 	for i, r := range all {
 		y, color := top+row*i, faster
-		if r.of < 1 {
+		if r.value < 1 {
 			color = less
 		}
-		fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="end">%s</text>`, left-10, y+15, escape(r.what))
-		fmt.Fprintf(&b, `<rect x="%.1f" y="%d" width="%.1f" height="%d" fill="%s"/>`, min(x(r.of), x(1)), y+4, math.Abs(x(r.of)-x(1)), row-8, color)
-		fmt.Fprintf(&b, `<text x="%.1f" y="%d">%s</text>`+"\n", max(x(r.of), x(1))+5, y+15, figure(r.of))
+		fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="end">%s</text>`, left-10, y+15, escape(r.name))
+		fmt.Fprintf(&b, `<rect x="%.1f" y="%d" width="%.1f" height="%d" fill="%s"/>`, min(x(r.value), x(1)), y+4, math.Abs(x(r.value)-x(1)), row-8, color)
+		fmt.Fprintf(&b, `<text x="%.1f" y="%d">%s</text>`+"\n", max(x(r.value), x(1))+5, y+15, figure(r.value))
 	}
 	fmt.Fprintf(&b, `<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="%s"/>`+"\n</svg>\n", x(1), top, x(1), height-24, ink)
 	_, err := io.WriteString(w, b.String())

@@ -73,7 +73,7 @@ func TestFsck(t *testing.T) {
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	for i, line := range lines(string(text)) {
-		var q quarantined
+		var q quarantineLine
 		require.NoError(t, json.Unmarshal([]byte(line), &q))
 		require.Equal(t, []any{"core/ConfigMap", "default", fmt.Sprintf("broken-%d", i+1), []byte{0xff}}, []any{q.Type, q.Namespace, q.Name, q.Data})
 		require.NotEmpty(t, q.Uid)
@@ -100,7 +100,7 @@ func TestFsckTwice(t *testing.T) {
 	require.NoError(t, err)
 	saved := map[string]bool{}
 	for _, line := range lines(string(text)) {
-		var q quarantined
+		var q quarantineLine
 		require.NoError(t, json.Unmarshal([]byte(line), &q), line)
 		saved[q.Name] = true
 	}

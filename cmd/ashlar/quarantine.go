@@ -25,8 +25,8 @@ func openQuarantine(path string) (*quarantine, error) {
 	return &quarantine{file}, nil
 }
 
-// quarantined is a line of the file.
-type quarantined struct {
+// quarantineLine is a line of the file.
+type quarantineLine struct {
 	Time      time.Time `json:"time"`
 	Type      string    `json:"type"`
 	Partition string    `json:"partition"`
@@ -41,7 +41,7 @@ type quarantined struct {
 // add writes a damaged resource to the file, durably.
 func (q *quarantine) add(d *storage.DamagedError) error {
 	id := d.ID
-	line, err := json.Marshal(quarantined{
+	line, err := json.Marshal(quarantineLine{
 		Time: time.Now().UTC(), Type: id.GetType().GetGroup() + "/" + id.GetType().GetKind(), Partition: id.GetTenancy().GetPartition(),
 		Namespace: id.GetTenancy().GetNamespace(), Name: id.GetName(), Uid: id.GetUid(), Version: d.Version, Error: d.Err.Error(), Data: d.Data,
 	})

@@ -20,7 +20,7 @@ type moveWatcher[P any] struct {
 	source   driver.Source[P]
 	prover   driver.Prover[P]
 	readMove func(ctx context.Context) error // returns the *storage.MovedError of a store that has moved
-	seenCh   chan struct{}                   // has an element if another request has found the move; capacity 1
+	moveCh   chan struct{}                   // has an element if another request has found the move; capacity 1
 }
 
 // run is the Run of the source.
@@ -105,7 +105,7 @@ func (m *moveWatcher[P]) pause(ctx context.Context) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-m.seenCh:
+	case <-m.moveCh:
 	case <-ctx.Done():
 	}
 }
@@ -139,7 +139,7 @@ func (p unmovedProver[P]) Newest(ctx context.Context) (P, error) {
 	at, err := unlessMoved(ctx, p.watcher.readMove, p.Prover.Newest)
 	if errors.Is(err, storage.ErrMoved) {
 		select {
-		case p.watcher.seenCh <- struct{}{}:
+		case p.watcher.moveCh <- struct{}{}:
 		default:
 		}
 	}

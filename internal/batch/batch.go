@@ -51,7 +51,7 @@ type Call[Q, R any] struct {
 	err      error
 	afterDo  bool // its result comes after do has returned
 	awake    atomic.Bool
-	parted   atomic.Bool // it has its result, or its caller has left
+	hasLeft  atomic.Bool // it has its result, or its caller has left
 	inBatch  bool        // under Batcher.mu
 	flight   *inFlight   // the batch that contains it
 }
@@ -94,7 +94,7 @@ func (c *Call[Q, R]) wake() {
 
 // part notes that the caller does not wait for the batch any more.
 func (c *Call[Q, R]) part() {
-	if c.parted.CompareAndSwap(false, true) && c.flight.waiting.Add(-1) == 0 {
+	if c.hasLeft.CompareAndSwap(false, true) && c.flight.waiting.Add(-1) == 0 {
 		c.flight.cancel()
 	}
 }

@@ -70,7 +70,7 @@ func (w *watch[P]) expect(r *run[P], p *proof[P], request int64) bool {
 
 // bookmarkDue reports whether a bookmark event is due. It is never due between two events of a commit.
 func (w *watch[P]) bookmarkDue() bool {
-	if !w.wantsBookmark.Load() || w.inCommit || !w.confirmed {
+	if !w.wantsBookmark.Load() || w.inCommit || !w.atConfirmed {
 		return false
 	}
 	w.mu.Lock()

@@ -18,7 +18,7 @@ func (w *watch[P]) readHistory(ctx context.Context) error {
 	switch {
 	case err == nil:
 		w.use(p.events, p.end)
-		w.confirmed = true
+		w.atConfirmed = true
 		if w.joinAt = p.joinAt; w.joinAt != nil {
 			w.closeHistory()
 		}

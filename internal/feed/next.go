@@ -16,7 +16,7 @@ import (
 // position.
 func (f *Feed[P]) Watch(m Mark[P], filter key.Filter, snapshot driver.Snapshot, at P) storage.Watch {
 	w := f.newWatch(m.run, filter, at)
-	w.snapshot, w.start, w.confirmed = snapshot, true, true
+	w.snapshot, w.start, w.atConfirmed = snapshot, true, true
 	w.lastNode = m.node
 	return f.offer(w)
 }
@@ -104,7 +104,7 @@ func (w *watch[P]) step(ctx context.Context) (d delivery[P], err error) {
 }
 
 func (w *watch[P]) fromSnapshot(ctx context.Context) (d delivery[P], err error) {
-	ctx = w.joined.join(ctx, w.lifetime)
+	ctx = w.joinCtx.join(ctx, w.lifetime)
 	res, err := w.snapshot.Next(ctx)
 	if damaged := (*storage.DamagedError)(nil); errors.As(err, &damaged) && w.skipsDamage(storage.UnversionedTypeFrom(damaged.ID.GetType())) {
 		return d, nil
@@ -129,9 +129,9 @@ func (w *watch[P]) follow(ctx context.Context) error {
 	w.progress.reach(w.lastNode.bytes)
 	n := w.lastNode.next.Load()
 	if n == nil && w.lastNode.batch.Load() != nil {
-		if !w.registered {
+		if !w.runWakes {
 			// A node may have arrived before the registration, so check again.
-			w.registered = true
+			w.runWakes = true
 			w.run.follow(&w.subscriber)
 			return nil
 		}

@@ -42,7 +42,7 @@ func (w *watch[P]) leaveRun(ctx context.Context) error {
 	w.lastMoved = time.Now()
 	w.closeHistory()
 	w.pending, w.heldEvent, w.lastNode, w.joinAt, w.hasPending, w.before = nil, nil, nil, nil, false, nil
-	w.inHistory, w.registered, w.confirmed = true, false, false
+	w.inHistory, w.runWakes, w.atConfirmed = true, false, false
 	return nil
 }
 

@@ -11,20 +11,20 @@ import (
 
 // An element of a new list has the index of the stored element that it continues, or one of these.
 const (
-	unpaired  = -1
+	noPair    = -1
 	ambiguous = -2 // it equals several stored elements with different unknown fields
 )
 
 // pairing pairs the elements of a new list with stored elements.
 type pairing struct {
-	stored, now  []string          // contents
-	known        []string          // contents of the stored elements without their unknown fields
-	knownValues  []*structpb.Value // the elements behind known
-	nowValues    []*structpb.Value // the elements behind now
-	pairs        []int             // of the new elements
-	isContinued  []bool            // of the stored elements
-	textCounts   map[string]int    // numbers of stored objects with a text in a field
-	prefix, tail int               // lengths of the equal beginnings and ends
+	storedTexts, newTexts []string          // contents
+	knownTexts            []string          // contents of the stored elements without their unknown fields
+	knownValues           []*structpb.Value // the elements behind known
+	newValues             []*structpb.Value // the elements behind now
+	pairs                 []int             // of the new elements
+	hasPair               []bool            // of the stored elements
+	textCounts            map[string]int    // numbers of stored objects with a text in a field
+	prefix, tail          int               // lengths of the equal beginnings and ends
 }
 
 // Lists returns, for each element of a new list, the index of the stored element that it continues, or a negative number. known has the stored elements
@@ -37,11 +37,11 @@ type pairing struct {
 //     a text in common with that one and with no other stored object.
 func Lists(stored, known, now []*structpb.Value) []int {
 	p := &pairing{
-		stored: contents(stored), known: contents(known), now: contents(now), knownValues: known, nowValues: now,
-		pairs: make([]int, len(now)), isContinued: make([]bool, len(known)), textCounts: map[string]int{},
+		storedTexts: contents(stored), knownTexts: contents(known), newTexts: contents(now), knownValues: known, newValues: now,
+		pairs: make([]int, len(now)), hasPair: make([]bool, len(known)), textCounts: map[string]int{},
 	}
 	for i := range p.pairs {
-		p.pairs[i] = unpaired
+		p.pairs[i] = noPair
 	}
 	for _, value := range known {
 		for name, field := range value.GetStructValue().GetFields() {
@@ -55,25 +55,25 @@ func Lists(stored, known, now []*structpb.Value) []int {
 	return p.pairs
 }
 
-func (p *pairing) pair(now, at int) { p.pairs[now], p.isContinued[at] = at, true }
+func (p *pairing) pair(now, at int) { p.pairs[now], p.hasPair[at] = at, true }
 
 // pairEnds pairs the equal beginnings and ends. If both claim an element, it is unknown which of its equals was removed.
 func (p *pairing) pairEnds() {
-	removed, shortest := len(p.known)-len(p.now), min(len(p.known), len(p.now))
-	for p.prefix < shortest && p.known[p.prefix] == p.now[p.prefix] {
+	removed, shortest := len(p.knownTexts)-len(p.newTexts), min(len(p.knownTexts), len(p.newTexts))
+	for p.prefix < shortest && p.knownTexts[p.prefix] == p.newTexts[p.prefix] {
 		p.prefix++
 	}
-	for p.tail < shortest && p.known[len(p.known)-1-p.tail] == p.now[len(p.now)-1-p.tail] {
+	for p.tail < shortest && p.knownTexts[len(p.knownTexts)-1-p.tail] == p.newTexts[len(p.newTexts)-1-p.tail] {
 		p.tail++
 	}
-	first := len(p.now) - p.tail
-	for i := range p.now[:p.prefix] {
-		if p.pair(i, i); removed > 0 && i >= first && p.stored[i] != p.stored[i+removed] {
+	first := len(p.newTexts) - p.tail
+	for i := range p.newTexts[:p.prefix] {
+		if p.pair(i, i); removed > 0 && i >= first && p.storedTexts[i] != p.storedTexts[i+removed] {
 			p.pairs[i] = ambiguous
 		}
 	}
 	p.tail = min(p.tail, shortest-p.prefix)
-	for i := len(p.now) - p.tail; i < len(p.now); i++ {
+	for i := len(p.newTexts) - p.tail; i < len(p.newTexts); i++ {
 		p.pair(i, i+removed)
 	}
 }
@@ -81,17 +81,17 @@ func (p *pairing) pairEnds() {
 // pairEqual pairs the unchanged elements between the ends.
 func (p *pairing) pairEqual() {
 	before, after := map[string][]int{}, map[string][]int{}
-	for at := p.prefix; at < len(p.known)-p.tail; at++ {
-		before[p.known[at]] = append(before[p.known[at]], at)
+	for at := p.prefix; at < len(p.knownTexts)-p.tail; at++ {
+		before[p.knownTexts[at]] = append(before[p.knownTexts[at]], at)
 	}
-	for i := p.prefix; i < len(p.now)-p.tail; i++ {
-		after[p.now[i]] = append(after[p.now[i]], i)
+	for i := p.prefix; i < len(p.newTexts)-p.tail; i++ {
+		after[p.newTexts[i]] = append(after[p.newTexts[i]], i)
 	}
 	for content, elements := range after {
 		candidates := before[content]
 		isAmbiguous := false
 		for _, at := range candidates {
-			isAmbiguous = isAmbiguous || len(elements) < len(candidates) && p.stored[at] != p.stored[candidates[0]]
+			isAmbiguous = isAmbiguous || len(elements) < len(candidates) && p.storedTexts[at] != p.storedTexts[candidates[0]]
 		}
 		for n, i := range elements {
 			switch {
@@ -106,9 +106,9 @@ func (p *pairing) pairEqual() {
 
 // pairIdentities pairs changed objects whose identity no other object of either list has.
 func (p *pairing) pairIdentities() {
-	before, after := byIdentity(p.knownValues), byIdentity(p.nowValues)
+	before, after := byIdentity(p.knownValues), byIdentity(p.newValues)
 	for id, elements := range after {
-		if at := before[id]; len(at) == 1 && len(elements) == 1 && p.pairs[elements[0]] == unpaired && !p.isContinued[at[0]] {
+		if at := before[id]; len(at) == 1 && len(elements) == 1 && p.pairs[elements[0]] == noPair && !p.hasPair[at[0]] {
 			p.pair(elements[0], at[0])
 		}
 	}
@@ -116,16 +116,16 @@ func (p *pairing) pairIdentities() {
 
 // pairGaps pairs changed objects between two paired elements with the stored objects between these.
 func (p *pairing) pairGaps() {
-	for start := 0; start < len(p.now); start++ {
+	for start := 0; start < len(p.newTexts); start++ {
 		end := start
-		for end < len(p.now) && p.pairs[end] == unpaired {
+		for end < len(p.newTexts) && p.pairs[end] == noPair {
 			end++
 		}
-		first, next := 0, len(p.known)
+		first, next := 0, len(p.knownTexts)
 		if start > 0 {
 			first = p.pairs[start-1] + 1
 		}
-		if end < len(p.now) {
+		if end < len(p.newTexts) {
 			next = p.pairs[end]
 		}
 		if end > start && first >= 0 && next-first == end-start && !(start > 0 && p.pairs[start-1] < 0) {
@@ -142,7 +142,7 @@ const maxShift = 50
 func (p *pairing) pairGap(start, end, first int) {
 	offset := first - start
 	for i := start; i < end; i++ {
-		isNearest := !p.isContinued[i+offset] && p.likeness(i, i+offset) > 0
+		isNearest := !p.hasPair[i+offset] && p.likeness(i, i+offset) > 0
 		for at := max(first, i+offset-maxShift); isNearest && at < min(end+offset, i+offset+maxShift); at++ {
 			isNearest = p.likeness(i, at) <= p.likeness(i, i+offset)
 		}
@@ -155,7 +155,7 @@ func (p *pairing) pairGap(start, end, first int) {
 // likeness returns the number of texts that a new and a stored object have in the same fields, without those of other stored objects. It is 0 if
 // their identities differ.
 func (p *pairing) likeness(now, at int) (count int) {
-	before, after := p.knownValues[at], p.nowValues[now]
+	before, after := p.knownValues[at], p.newValues[now]
 	if identity(before) != identity(after) {
 		return 0
 	}

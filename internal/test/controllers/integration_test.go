@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 // proxied returns a trial on a store at a URL, whose processes connect to the server through a proxy with faults.
 func proxied(t *testing.T, storeURL, addr string, patterns ...string) trial {
 	t.Helper()
-	link, through := torture.Through(t, storeURL, addr)
+	link, through := torture.StartProxy(t, storeURL, addr)
 	return trial{url: storeURL, processURL: through, faults: faults.Connection(link, patterns...)}
 }
 

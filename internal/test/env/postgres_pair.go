@@ -26,7 +26,7 @@ type PostgresPair struct {
 func StartPostgresPair(t testing.TB, args ...string) *PostgresPair {
 	t.Helper()
 	peers, firstFiles, secondFiles := peerNetwork(t), volume(t), volume(t)
-	first := postgresSpec(append(replicated("second"), args...)...)
+	first := postgresSpec(append(pairArgs("second"), args...)...)
 	first.name, first.peers, first.aliases = "the primary", peers, []string{"first"}
 	first.volumes = []string{firstFiles + ":" + path.Dir(postgresData), secondFiles + ":" + path.Dir(otherData)}
 	c := start(t, first)
@@ -35,7 +35,7 @@ func StartPostgresPair(t testing.TB, args ...string) *PostgresPair {
 	primary.run(t, "SELECT pg_reload_conf()")
 	primary.copyToStandby(t)
 
-	second := postgresSpec(append(replicated("first"), args...)...)
+	second := postgresSpec(append(pairArgs("first"), args...)...)
 	second.name, second.peers, second.aliases = "the standby", peers, []string{"second"}
 	second.volumes = []string{secondFiles + ":" + path.Dir(postgresData), firstFiles + ":" + path.Dir(otherData)}
 	c = start(t, second)
@@ -47,8 +47,8 @@ func StartPostgresPair(t testing.TB, args ...string) *PostgresPair {
 // otherData is where a server of a pair sees the data directory of the other one.
 const otherData = "/other/pg"
 
-// replicated returns the arguments of a server of a pair; peer is the name of the other one.
-func replicated(peer string) []string {
+// pairArgs returns the arguments of a server of a pair; peer is the name of the other one.
+func pairArgs(peer string) []string {
 	return []string{
 		"-c", "hot_standby=on", "-c", "wal_retrieve_retry_interval=200ms", "-c", "wal_level=replica", "-c", "max_wal_senders=8",
 		"-c", "wal_keep_size=512MB", "-c",

@@ -13,8 +13,8 @@ import (
 	"github.com/ashlar-dev/storage/conformance/faults/proxy"
 )
 
-// Through starts a proxy for the server at an address, and returns it with the URL of a store through it.
-func Through(t testing.TB, storeURL, addr string) (link *proxy.Proxy, through string) {
+// StartProxy starts a proxy for the server at an address, and returns it with the URL of a store through it.
+func StartProxy(t testing.TB, storeURL, addr string) (link *proxy.Proxy, through string) {
 	t.Helper()
 	link, err := proxy.New(addr)
 	if err != nil {
@@ -28,12 +28,12 @@ func Through(t testing.TB, storeURL, addr string) (link *proxy.Proxy, through st
 	return link, through
 }
 
-// Proxied returns a harness for a store at storeURL whose server has the address addr. Handles connect through a proxy that
+// ProxyHarness returns a harness for a store at storeURL whose server has the address addr. Handles connect through a proxy that
 // breaks connections, except for the undisturbed one. Every other handle is in a process of its own. patterns identify
 // requests, as in faults.Connection.
-func Proxied(t testing.TB, storeURL, addr string, patterns ...string) faults.Harness {
+func ProxyHarness(t testing.TB, storeURL, addr string, patterns ...string) faults.Harness {
 	t.Helper()
-	link, through := Through(t, storeURL, addr)
+	link, through := StartProxy(t, storeURL, addr)
 	open, processes := Opener(through), faults.NewProcesses(through)
 	opened := 0
 	return faults.Harness{

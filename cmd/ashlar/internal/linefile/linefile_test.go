@@ -18,18 +18,18 @@ func TestLinesAfterShortWrite(t *testing.T) {
 	for room, want := range map[int]string{
 		0: "next\nlast\n", 1: "f\nnext\nlast\n", 5: "first\nnext\nlast\n", 6: "first\nnext\nlast\n",
 	} {
-		disk := &fixture.Disk{Room: room}
+		disk := &fixture.Disk{Free: room}
 		f := linefile.New(disk)
 		if err := f.Append([]byte("first")); room < 6 && !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("room for %d bytes: %v", room, err)
 		}
 		for _, more := range []int{0, 1} { // an empty line end may be written before the disk is full again
-			disk.Room = more
+			disk.Free = more
 			if err := f.Append(nil); more == 0 && !errors.Is(err, syscall.ENOSPC) {
 				t.Error(err)
 			}
 		}
-		disk.Room = 1000
+		disk.Free = 1000
 		for _, line := range []string{"next", "last"} {
 			if err := f.Append([]byte(line)); err != nil {
 				t.Error(err)

@@ -112,7 +112,7 @@ type auditEntry struct {
 // maxAudited is the maximum number of bytes of a part of an id. A refused call may have any id, of the size of a message.
 const maxAudited = 512
 
-func bounded(text string) string {
+func truncate(text string) string {
 	if len(text) <= maxAudited {
 		return text
 	}
@@ -126,8 +126,8 @@ func (a *auditLog) record(ctx context.Context, m *service.Mutation) {
 		return
 	}
 	entry := auditEntry{
-		Time: time.Now().UTC(), Method: m.Method, Type: bounded(registry.Name(m.ID.GetType())), Partition: bounded(m.ID.GetTenancy().GetPartition()),
-		Namespace: bounded(m.ID.GetTenancy().GetNamespace()), Name: bounded(m.ID.GetName()), Uid: bounded(m.ID.GetUid()), Before: m.Before.GetVersion(),
+		Time: time.Now().UTC(), Method: m.Method, Type: truncate(registry.Name(m.ID.GetType())), Partition: truncate(m.ID.GetTenancy().GetPartition()),
+		Namespace: truncate(m.ID.GetTenancy().GetNamespace()), Name: truncate(m.ID.GetName()), Uid: truncate(m.ID.GetUid()), Before: m.Before.GetVersion(),
 		After: m.After.GetVersion(), Deleted: m.Deleted, Code: status.Code(m.Err).String(),
 	}
 	if who, ok := m.Caller.(*principal); ok {

@@ -95,7 +95,7 @@ func TestAuditLogBoundsIDs(t *testing.T) {
 // A record that was written in part, because the disk was full, does not damage the next one. The server's log names the lost call.
 func TestAuditLogAfterFullDisk(t *testing.T) {
 	t.Parallel()
-	out := &fixture.Disk{Room: 20}
+	out := &fixture.Disk{Free: 20}
 	var log bytes.Buffer
 	a, err := newAuditLog(&Config{Audit: "-", Out: out, Logger: slog.New(slog.NewTextHandler(&log, nil))}, registry.NewOpen(registry.Type{}))
 	if err != nil {
@@ -105,7 +105,7 @@ func TestAuditLogAfterFullDisk(t *testing.T) {
 		a.record(t.Context(), &service.Mutation{Method: "Write", ID: &resourcepb.ID{Type: &resourcepb.Type{Group: "demo", GroupVersion: "v1", Kind: "Album"}, Name: name}})
 	}
 	record("lost")
-	out.Room = 1 << 20
+	out.Free = 1 << 20
 	record("next")
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	var entry auditEntry

@@ -61,14 +61,14 @@ func listenAt(ctx context.Context, address string) (net.Listener, error) {
 type socket struct {
 	*net.UnixListener
 	path string
-	own  os.FileInfo // nil if the socket has no file
+	file os.FileInfo // nil if the socket has no file
 	end  func() error
 }
 
 func newSocket(l *net.UnixListener, path string) *socket {
 	s := &socket{UnixListener: l, path: path}
 	if own, err := os.Lstat(path); err == nil {
-		s.own = own
+		s.file = own
 		l.SetUnlinkOnClose(false)
 	}
 	s.end = sync.OnceValue(s.close) // later, a file of another server may have the same number
@@ -79,7 +79,7 @@ func newSocket(l *net.UnixListener, path string) *socket {
 func (s *socket) Close() error { return s.end() }
 
 func (s *socket) close() error {
-	if s.own == nil {
+	if s.file == nil {
 		return s.UnixListener.Close()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -89,7 +89,7 @@ func (s *socket) close() error {
 		return s.UnixListener.Close() // the next server removes the file
 	}
 	defer unlock()
-	if now, err := os.Lstat(s.path); err == nil && os.SameFile(now, s.own) {
+	if now, err := os.Lstat(s.path); err == nil && os.SameFile(now, s.file) {
 		_ = os.Remove(s.path) // otherwise the next server removes it
 	}
 	return s.UnixListener.Close()

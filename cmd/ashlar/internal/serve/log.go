@@ -78,7 +78,7 @@ func (l requestLog) call(ctx context.Context, method string, who *caller, began 
 		return
 	}
 	attrs := []slog.Attr{
-		slog.String("method", bounded(method)), slog.String("code", status.Code(err).String()), slog.Duration("took", time.Since(began)),
+		slog.String("method", truncate(method)), slog.String("code", status.Code(err).String()), slog.Duration("took", time.Since(began)),
 		slog.String("caller", who.String()),
 	}
 	if p, ok := peer.FromContext(ctx); ok {
@@ -119,7 +119,7 @@ func (l requestLog) handler(next http.Handler) http.Handler {
 			case answer.code == http.StatusUnauthorized, answer.code == http.StatusForbidden:
 				level = slog.LevelInfo
 			}
-			l.logger.LogAttrs(ctx, level, "request", slog.String("method", r.Method), slog.String("path", bounded(r.URL.Path)), slog.Int("code", answer.code),
+			l.logger.LogAttrs(ctx, level, "request", slog.String("method", r.Method), slog.String("path", truncate(r.URL.Path)), slog.Int("code", answer.code),
 				slog.Duration("took", time.Since(began)), slog.String("caller", who.String()), slog.String("peer", r.RemoteAddr))
 		}()
 		next.ServeHTTP(answer, r.WithContext(ctx))

@@ -142,7 +142,7 @@ func (g guard) handler(next http.Handler) http.Handler {
 				panic(cause) // the handler aborts its response on purpose
 			}
 			g.metrics.panics.Inc()
-			g.logPanic(r.Context(), r.Method+" "+bounded(r.URL.Path), cause)
+			g.logPanic(r.Context(), r.Method+" "+truncate(r.URL.Path), cause)
 			if answer.wrote {
 				panic(http.ErrAbortHandler)
 			}
