@@ -11,8 +11,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -103,27 +103,35 @@ func TestConformanceOfSQLite(t *testing.T) {
 // TestConformanceInterrupted interrupts the command: it reports that, and deletes its stores.
 func TestConformanceInterrupted(t *testing.T) {
 	folder := t.TempDir()
-	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	created := make(chan bool, 1)
-	go func() {
-		defer cancel()
-		for ctx.Err() == nil {
-			if all, err := filepath.Glob(filepath.Join(folder, "*conformance*", "*")); err != nil || len(all) > 0 {
-				created <- err == nil
-				return
-			}
-			time.Sleep(time.Millisecond)
-		}
-	}()
+	watched := &callOnFirst{call: func() {
+		all, err := filepath.Glob(filepath.Join(folder, "*conformance*", "*"))
+		require.NoError(t, err)
+		require.NotEmpty(t, all, "it has created its stores")
+		cancel()
+	}}
 	c := &runner{t: t, env: map[string]string{"ASHLAR_STORE": "sqlite://" + filepath.ToSlash(filepath.Join(folder, "store.db"))}}
-	var out, complaints bytes.Buffer
-	require.Equal(t, cli.ExitFailed, run(ctx, c.app(nil, &out, &complaints), []string{"conformance", "--faults", "--for", "1h", "--run", "Faults"}))
-	require.True(t, <-created, "it has created its stores")
-	require.Contains(t, complaints.String(), "ashlar: interrupted\n")
+	a := c.app(nil, watched, watched)
+	var out bytes.Buffer
+	a.Out, a.Err = &out, watched
+	require.Equal(t, cli.ExitFailed, run(ctx, a, []string{"conformance", "--faults", "--for", "1h", "--run", "Faults"}))
+	require.Contains(t, watched.text.String(), "ashlar: interrupted\n")
 	all, err := filepath.Glob(filepath.Join(folder, "*"))
 	require.NoError(t, err)
 	require.Empty(t, all)
+}
+
+// callOnFirst calls a function at its first write.
+type callOnFirst struct {
+	call func()
+	once sync.Once
+	text bytes.Buffer
+}
+
+func (c *callOnFirst) Write(p []byte) (int, error) {
+	c.once.Do(c.call)
+	return c.text.Write(p)
 }
 
 // deletionLoser is a database that acknowledges deletions without executing them.
@@ -203,7 +211,7 @@ func TestConformanceUnreachable(t *testing.T) {
 }
 
 func TestConformanceCrashCommandFails(t *testing.T) {
-	r := newRunner(t, memoryURL()).conformance(t.Context(), "--faults", "--for", "3s", "--run", "Faults", "--crash-command", "echo no such server; exit 3")
+	r := newRunner(t, memoryURL()).conformance(t.Context(), "--faults", "--for", "1m", "--run", "Faults", "--crash-command", "echo no such server; exit 3")
 	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.err, "--crash-command: exit status 3: no such server")
 	require.NotContains(t, r.out, "✓", "of an aborted run")

@@ -23,10 +23,6 @@ import (
 // exit.
 const asCommand = "ASHLAR_TEST_AS_COMMAND"
 
-// commandEnv is added to the environment of such a process. testcontainers-go lists all processes of the machine when a program starts, which
-// is a quarter of the CPU of a short command; it finds none in an empty folder.
-var commandEnv = []string{asCommand + "=1", "HOST_PROC=" + os.DevNull}
-
 func actAsCommand() {
 	if faults.ServeProcess() {
 		os.Exit(0)
@@ -58,7 +54,7 @@ func start(t *testing.T, env []string, args ...string) *process {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	p := &process{t: t, cmd: exec.Command(self, args...), lines: make(chan string, 10_000), done: make(chan struct{})}
-	p.cmd.Env = append(append(env, commandEnv...), "GORACE="+os.Getenv("GORACE"))
+	p.cmd.Env = append(env, asCommand+"=1", "GORACE="+os.Getenv("GORACE"))
 	p.cmd.Stderr = &p.err
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // without a terminal, even if the tests have one
 	out, err := p.cmd.StdoutPipe()

@@ -40,7 +40,7 @@ type crashes struct {
 // completely or not at all, and resumed watches show each change once.
 func etcdCrashes(t *testing.T, store string) {
 	t.Helper()
-	const rounds, writers, most = 3, 8, 50
+	const rounds, most = 4, 150
 	ctx, cancel := context.WithTimeout(t.Context(), 4*waitTimeout)
 	defer cancel()
 	c := &crashes{t: t, acknowledged: map[string]int64{}, denied: map[string]int64{}, seen: map[string][]int64{}, next: 1}
@@ -51,7 +51,7 @@ func etcdCrashes(t *testing.T, store string) {
 		working, stop := context.WithCancel(ctx)
 		var all sync.WaitGroup
 		all.Go(func() { c.watch(working, client) })
-		for w := range writers {
+		for w := range 16 {
 			all.Go(func() { c.write(working, client, fmt.Sprintf("w/%d/%d/", round, w)) })
 		}
 		for range most {

@@ -14,11 +14,11 @@ import (
 
 func TestHistoryThroughServer(t *testing.T) {
 	t.Parallel()
-	historyThroughServer(t, fileURL(t), "table", "json", "yaml", "name")
+	historyThroughServer(t, fileURL(t))
 }
 
 // historyThroughServer compares the output of the history commands through a server with their output on its store.
-func historyThroughServer(t *testing.T, store string, formats ...string) {
+func historyThroughServer(t *testing.T, store string) {
 	s := serveStore(t, store)
 	c, direct := s.cli(t), newRunner(t, store)
 	c.ok(configMap("a", "1")+"---\n"+configMap("ab", "1")+"---\n"+configMap("b", "1"), "apply", "-f", "-")
@@ -43,7 +43,7 @@ func historyThroughServer(t *testing.T, store string, formats ...string) {
 	same := func() {
 		t.Helper()
 		for _, args := range commands {
-			for _, format := range formats {
+			for _, format := range []string{"table", "json", "yaml", "name"} {
 				args := append(args, "-o", format)
 				require.Equal(t, direct.run("", args...), c.run("", args...), "%v", args)
 			}

@@ -16,32 +16,24 @@ import (
 
 func TestSessionThroughServer(t *testing.T) {
 	t.Parallel()
-	sessionThroughServer(t, fileURL, concat(servedStoreParts, servedCommandParts))
+	sessionThroughServer(t, fileURL)
 }
 
-var (
-	// servedStoreParts depend on the database of the server.
-	servedStoreParts = parts{
-		"watch and resume": watchAndResume,
-		"interference":     concurrentApply,
-		"owners":           ownersThroughServer,
-		"bookmarks":        bookmarksThroughServer,
-	}
-	// servedCommandParts depend on the command and the server alone.
-	servedCommandParts = parts{
+// sessionThroughServer runs the commands of a user, on a server of a new store for each part.
+func sessionThroughServer(t *testing.T, fresh func(t *testing.T) string) {
+	for name, part := range map[string]func(*testing.T, *runner){
 		"apply and read back": applyAndReadBack,
+		"watch and resume":    watchAndResume,
 		"conflicts":           conflicts,
+		"interference":        concurrentApply,
 		"pages":               pagesAreJoined,
 		"update":              updateThroughServer,
+		"owners":              ownersThroughServer,
 		"finalizers":          finalizersThroughServer,
+		"bookmarks":           bookmarksThroughServer,
 		"mistakes":            mistakesThroughServer,
 		"export":              exportThroughServer,
-	}
-)
-
-// sessionThroughServer runs the commands of a user, on a server of a new store for each part.
-func sessionThroughServer(t *testing.T, fresh func(t *testing.T) string, parts parts) {
-	for name, part := range parts {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := serveStore(t, fresh(t))

@@ -202,12 +202,12 @@ func killedUnderWatches(t *testing.T, url string, watchers, kills int) {
 
 func TestServeKilledUnderWatches(t *testing.T) {
 	t.Parallel()
-	killedUnderWatches(t, fileURL(t), 8, 3)
+	killedUnderWatches(t, fileURL(t), 20, 3)
 }
 
 // twoServers runs clients that write and watch at two servers of one store.
 func twoServers(t *testing.T, url string) {
-	const writers, watchers, rounds = 3, 3, 6 // at each server
+	const writers, watchers, rounds = 4, 5, 10 // at each server
 	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	servers := []*serverProcess{serveStore(t, url), serveStore(t, url)}

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,46 +21,29 @@ const boutique = "../../examples/boutique"
 
 func TestSessionOnMemory(t *testing.T) {
 	t.Parallel()
-	session(t, func(*testing.T) string { return memoryURL() }, concat(storeParts, commandParts))
+	session(t, func(*testing.T) string { return memoryURL() })
 }
 
 func TestSessionOnSQLite(t *testing.T) {
 	t.Parallel()
-	session(t, fileURL, concat(storeParts, commandParts))
+	session(t, fileURL)
 }
 
 func fileURL(t *testing.T) string { return "sqlite://" + filepath.Join(t.TempDir(), "store.db") }
 
-// parts are sequences of a user's commands, by name.
-type parts = map[string]func(*testing.T, *runner)
-
-var (
-	// storeParts depend on what the database keeps and how it reports conflicts, so they run on each.
-	storeParts = parts{
-		"watch and resume": watchAndResume,
-		"conflicts":        conflicts,
-		"interference":     concurrentApply,
-		"odd names":        unusualNames,
-	}
-	// commandParts depend on the contract alone, which each database keeps (package conformance), so they run on the fast ones.
-	commandParts = parts{
+// session runs the commands of a user, on a new store for each part.
+func session(t *testing.T, fresh func(t *testing.T) string) {
+	for name, part := range map[string]func(*testing.T, *runner){
 		"apply and read back":        applyAndReadBack,
 		"what is shown is appliable": listedIsAppliable,
 		"update":                     update,
 		"owners":                     owners,
+		"watch and resume":           watchAndResume,
+		"conflicts":                  conflicts,
+		"interference":               concurrentApply,
+		"odd names":                  unusualNames,
 		"pages":                      pagesAreJoined,
-	}
-)
-
-func concat(a, b parts) parts {
-	all := maps.Clone(a)
-	maps.Copy(all, b)
-	return all
-}
-
-// session runs the commands of a user, on a new store for each part.
-func session(t *testing.T, fresh func(t *testing.T) string, parts parts) {
-	for name, part := range parts {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			part(t, newRunner(t, fresh(t)))
@@ -389,11 +371,11 @@ func unusualNames(t *testing.T, c *runner) {
 
 // pagesAreJoined lists more than one page, by count and by bytes.
 func pagesAreJoined(t *testing.T, c *runner) {
-	const many = 600
+	const many = 1200
 	var docs strings.Builder
 	for i := range many {
 		text := ""
-		if i%100 == 0 {
+		if i%200 == 0 {
 			text = strings.Repeat("x", 200_000)
 		}
 		docs.WriteString("---\n" + configMap(fmt.Sprintf("c%04d", i), text))
@@ -404,6 +386,6 @@ func pagesAreJoined(t *testing.T, c *runner) {
 	for i, name := range names {
 		require.Equal(t, fmt.Sprintf("core/ConfigMap/c%04d", i), name)
 	}
-	require.Len(t, lines(c.ok("", "list", "*", "-A", "-o", "name", "--limit", "550")), 550)
+	require.Len(t, lines(c.ok("", "list", "*", "-A", "-o", "name", "--limit", "1100")), 1100)
 	require.Equal(t, fmt.Sprintf("core/ConfigMap %d\n", many), strings.Join(strings.Fields(lines(c.ok("", "types"))[1]), " ")+"\n")
 }

@@ -185,7 +185,7 @@ func TestTimeout(t *testing.T) {
 	w := c.watch("*", "--timeout", "2s")
 	require.Equal(t, cli.ExitOK, w.end(), "a watch for a while")
 	// No server listens on this port.
-	r := (&runner{t: t, env: map[string]string{"ASHLAR_STORE": "etcd://127.0.0.1:1/x"}}).run("", "list", "*", "--timeout", "300ms")
+	r := newRunner(t, "etcd://127.0.0.1:1/x").run("", "list", "*", "--timeout", "300ms")
 	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.err, "timed out after 300ms")
 	require.Equal(t, cli.ExitUsage, newRunner(t, "").run("", "list", "*").code, "no home, no default store")
