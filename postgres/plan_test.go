@@ -95,7 +95,7 @@ func TestPlans(t *testing.T) {
 		"updateMany": {sql.updateMany, "bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], timestamptz, bool, bigint", strings.Join([]string{
 			keys, same(`'\x00'::bytea`), same(`'\x00'::bytea`), same(`'\x01'::bytea`),
 			same(`'\x00'::bytea`), same("null::bytea"), same(`'\x00'::bytea`), "'infinity'", "true", "0"}, ", ")},
-		"updateTogether": {sql.updateTx, "bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], timestamptz, bool, bigint, int[]", strings.Join([]string{
+		"updateTx": {sql.updateTx, "bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], timestamptz, bool, bigint, int[]", strings.Join([]string{
 			keys, same(`'\x00'::bytea`), same(`'\x00'::bytea`), same(`'\x01'::bytea`),
 			same(`'\x00'::bytea`), same("null::bytea"), same(`'\x00'::bytea`), "'infinity'", "true", "0", same("n - 1")}, ", ")},
 	}

@@ -45,8 +45,8 @@ var rowWriters = map[string]struct {
 	"quickDeletions": {driver.Delete, func(ctx context.Context, s *sender, conn *pgx.Conn, ms []*mutation) error {
 		return s.quickChanges(ctx, conn, rowAttempt(), ms)
 	}},
-	"updateTogether":              {driver.Write, updateRowsTogether},
-	"updateTogether, a check":     {driver.Check, updateRowsTogether},
+	"updateTx":                    {driver.Write, updateRowsTogether},
+	"updateTx, a check":           {driver.Check, updateRowsTogether},
 	"apply, an update":            {driver.Write, applyRows(false)},
 	"apply, a deletion":           {driver.Delete, applyRows(false)},
 	"apply, a check":              {driver.Check, applyRows(false)},

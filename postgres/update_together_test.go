@@ -206,7 +206,7 @@ func TestStatementsOfFewKeysArePlannedOnce(t *testing.T) {
 			t.Fatal(rows.Err())
 		}
 	}
-	for name, text := range map[string]string{"readMany": h.database.sql.readMany, "quickMany": h.database.sql.quickMany.text(false), "updateMany": h.database.sql.updateMany, "updateTogether": h.database.sql.updateTx} {
+	for name, text := range map[string]string{"readMany": h.database.sql.readMany, "quickMany": h.database.sql.quickMany.text(false), "updateMany": h.database.sql.updateMany, "updateTx": h.database.sql.updateTx} {
 		var generic, custom int
 		if err := conn.QueryRow(ctx, "select generic_plans, custom_plans from pg_prepared_statements where statement = $1", text).Scan(&generic, &custom); err != nil {
 			t.Fatal(err)
