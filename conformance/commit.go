@@ -176,7 +176,7 @@ func commitConflicts(s *suite) {
 	for round := range s.scale(24) {
 		a, b := s.create(fmt.Sprint("a-", round)), s.create(fmt.Sprint("b-", round))
 		check := func(res *resourcepb.Resource) storage.Op { return storage.Op{Check: res.Id, Version: res.Version} }
-		oneSucceeds(s, handles, "that check keys of each other's writes", [2][]storage.Op{
+		oneSucceeds(s, handles, "that each check a key of the other one", [2][]storage.Op{
 			{check(a), {Write: withNewData(b)}}, {check(b), {Write: withNewData(a)}},
 		})
 		c := s.create(fmt.Sprint("c-", round))

@@ -24,7 +24,7 @@ type history struct {
 	proofTarget atomic.Int64  // highest number that a requested poll has to reach
 }
 
-// request counts a requested poll that has to reach a number. A poll that is counted finds its target.
+// request counts a request for a poll that reaches a number. The target is raised first: a poll that sees the count must see the target too.
 func (h *history) request(last int64) (pollNumber uint64) {
 	for target := h.proofTarget.Load(); target < last && !h.proofTarget.CompareAndSwap(target, last); {
 		target = h.proofTarget.Load()

@@ -6,7 +6,7 @@ import (
 )
 
 // TestPollsReadUntilEveryRequestIsReached answers requested polls in random order from a server that fails over to one that has drawn fewer
-// numbers. When polls stop to read the notes of writers, each answered request must be reached, because no later poll would prove it.
+// numbers. When the polls stop reading the notes of writers, each answered request must be reached, because no later poll would prove it.
 func TestPollsReadUntilEveryRequestIsReached(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(2000) {

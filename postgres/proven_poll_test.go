@@ -13,8 +13,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// TestPollsAfterABookmark polls beside a stream of writers of which one is pending at any time. The notes of the writers are read for a requested
-// bookmark, and no longer when it is answered.
+// TestPollsAfterABookmark polls beside a stream of writers, one of which is always pending. Polls read the notes of the writers for a requested
+// bookmark, and stop when it is answered.
 func TestPollsAfterABookmark(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)

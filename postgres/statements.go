@@ -165,7 +165,7 @@ var sqlTemplates = func() *template.Template {
 	return template.Must(all, err)
 }()
 
-// withoutComments removes the lines that are comments. A regular expression would take a quarter of the start of a program.
+// withoutComments removes the lines that are comments. They need no regular expression, which would slow every start of a program.
 func withoutComments(sql string) string {
 	var text strings.Builder
 	for line := range strings.Lines(sql) {

@@ -24,7 +24,7 @@ for dir in $($go list -f '{{.Dir}}' "${PKG:-./...}"); do
 	targets=$(cat "$dir"/*_test.go 2>/dev/null | grep -oE '^func Fuzz[A-Za-z0-9_]+' | cut -c6- | grep -E "${FUZZ:-.}" | sort -u || true)
 	[ -n "$targets" ] || continue
 	name=$(realpath --relative-to=. "$dir" | tr / -)
-	$go test -c $instrument -o "$bin/$name.test" "$dir"
+	$go test -c "$instrument" -o "$bin/$name.test" "$dir"
 	for target in $targets; do
 		echo "== $name $target"
 		fuzz "$target" "$dir" "$bin/$name.test"

@@ -175,7 +175,7 @@ func (s *Server) SetReaders(n int) {
 func (s *Server) SetRefused(clients ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stream.barred = clients
+	s.stream.noAccess = clients
 }
 
 // Shards returns the number of shards that the stream has had.

@@ -27,7 +27,7 @@ type stream struct {
 	omits     func(shard int, closed bool) bool
 	readers   map[int]map[string]time.Time // by shard and client, the time of the last read
 	limit     int                          // maximum number of readers of a shard
-	barred    []string                     // clients that may not read
+	noAccess  []string                     // clients that may not read
 }
 
 type shard struct {
@@ -246,7 +246,7 @@ func (st *stream) getRecords(in *request) (any, error) {
 
 // admit gives a client one of the reader slots of a shard.
 func (st *stream) admit(shard int, client string) error {
-	if slices.Contains(st.barred, client) {
+	if slices.Contains(st.noAccess, client) {
 		return refuse("LimitExceededException", "other clients read the shard")
 	}
 	if st.limit == 0 {
