@@ -105,7 +105,7 @@ var defects = []defect{
 	{bug: "a token of no listing lists everything", by: "Paging/ForgedTokens", says: "shows (other|a)-"},
 	{bug: "a token has its own prefix", by: "Paging/ForgedTokens", says: "shows (other|a)-"},
 	{bug: "a token goes with any store", by: "Paging/AnotherStore", says: "another store"},
-	{bug: "checks come before the commit", by: "Commit/Conflicts", says: "check what"},
+	{bug: "checks come before the commit", by: "Commit/Conflicts", says: "check a key of the other"},
 	{bug: "presence is tested before the commit", by: "Commit/Conflicts", says: "delete a present"},
 	{bug: "a resumed watch loses an event after a compaction", by: "Historian/Compact", says: "the watch from a cursor after a compaction|Next"},
 	{bug: "an event after silence is lost", by: "Watchers/AfterSilence", says: "since before the silence"},
