@@ -70,7 +70,7 @@ func renderStatements(schema string, render func(name string, argument any) stri
 
 		quickOne: quick("quick_one"), quickMany: quick("quick_many"), quickDeletions: quick("quick_deletions"), quickCreations: quick("quick_creations"),
 		quickLocks: text("quick_locks"), quickProof: text("quick_proof"),
-		updateOne: text("update_one"), deleteOne: text("delete_one"), updateMany: text("update_many"), updateTx: text("update_together"),
+		updateOne: text("update_one"), deleteOne: text("delete_one"), updateMany: text("update_many"), updateTx: text("update_tx"),
 		apply: text("apply"), applyGuarded: render("apply", true),
 		revoke: text("revoke"), writers: text("writers"), tokens: text("tokens"), proveDurable: text("prove_durable"), proveSchema: text("prove_schema"),
 
