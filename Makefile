@@ -115,10 +115,12 @@ etcdctl: docker images ## The commands of etcdctl against `ashlar serve etcd`, o
 QUICK_K8S := -gcflags='k8s.io/...=-N -l -dwarf=false'
 .PHONY: kubernetes
 kubernetes: ## Kubernetes' own tests of its storage, on memory and SQLite (TESTFLAGS='-tags integration': on Postgres and etcd too)
-	cd etcdserver/kubernetes && $(STATIC) test $(QUICK_K8S) -vet=off -parallel 8 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
+	cd etcdserver/kubernetes && $(STATIC) test $(QUICK_K8S) -vet=off -parallel 8 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) .
 
 .PHONY: kubetest
-kubetest: docker images ## A real kube-apiserver on SQLite and on Postgres (it takes ten minutes to compile); ASHLAR_KUBETEST_MANIFESTS=folder is applied to it
+kubetest: docker images ## An API server of custom resources and a real kube-apiserver on our storage (they take ten minutes to compile); ASHLAR_KUBETEST_MANIFESTS=folder is applied to it
+	cd etcdserver/kubernetes && $(STATIC) vet $(QUICK_K8S) -tags integration ./example
+	cd etcdserver/kubernetes && $(STATIC) test $(QUICK_K8S) -vet=off -tags integration -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./example
 	cd etcdserver/kubernetes/kubetest && $(GO) test -tags integration -count=1 -v -timeout $(TEST_TIMEOUT) $(TESTFLAGS) \
 		-ldflags '-X k8s.io/component-base/version.gitVersion=v1.36.3' ./...
 
@@ -260,7 +262,7 @@ vet: cc ## go vet, with and without the integration tests, and of the other modu
 	$(GO) vet -race $$(grep -rl --include='*_test.go' --exclude-dir=.cache --exclude-dir=compat --exclude-dir=kubernetes '^//go:build !integration' . | xargs -n1 dirname | sort -u)
 	cd bench && $(STATIC) vet -tags integration ./...
 	cd service/compat && $(GO) vet -race ./... && $(GO) vet -race -tags integration ./...
-	cd etcdserver/kubernetes && $(STATIC) vet $(QUICK_K8S) ./... && $(STATIC) vet $(QUICK_K8S) -tags integration ./...
+	cd etcdserver/kubernetes && $(STATIC) vet $(QUICK_K8S) . && $(STATIC) vet $(QUICK_K8S) -tags integration .
 	cd etcdserver/etcdctl && $(STATIC) vet ./... && $(STATIC) vet -tags integration ./...
 
 .PHONY: lint
