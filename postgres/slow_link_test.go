@@ -138,7 +138,7 @@ func TestSlowLinkWrites(t *testing.T) {
 		t.Errorf("stored is %s, written was %s", got.Version, updated.Version)
 	}
 
-	const count = 16
+	const count = 6
 	many := slowly(t, server, schema, 1<<20)
 	errs := make(chan error, count)
 	for i := range count {
