@@ -236,9 +236,12 @@ func (r *run) poll(ctx context.Context) (again time.Duration, err error) {
 	_, r.localChanges = following(r.localChanges, &r.at, 0) // without the changes that were read
 	switch stalled := read.hasPending && len(read.changes) == 0; {
 	case !stalled:
-		r.stallStart, r.pollPause = time.Time{}, 0
+		r.stallStart = time.Time{}
 	case r.stallStart.IsZero():
 		r.stallStart = began
+	}
+	if len(read.changes) > 0 || !read.hasPending && !r.belowTarget() {
+		r.pollPause = 0
 	}
 	r.telemetry.lag.Update(r.at.revision, read.newest, began)
 	r.next = r.notifier.pace(now, now.Sub(began), len(read.changes), r.opts.Latency)
@@ -247,10 +250,18 @@ func (r *run) poll(ctx context.Context) (again time.Duration, err error) {
 		return pollNow, nil
 	case read.hasPending && (r.next.pollAt.IsZero() || len(read.changes) == 0 || r.thorough()):
 		// A pending commit blocks visible changes. Its process may die without a notification.
-		r.pollPause = min(max(2*r.pollPause, minPollPause), 100*time.Millisecond)
-		return r.pollPause, nil
+		return r.longerPause(), nil
+	case r.belowTarget() && r.next.pollAt.IsZero():
+		// A pending commit blocks a proof. It may end without a notification, or this handle may publish its change without a poll.
+		r.next.pollAt = now.Add(r.longerPause())
 	}
 	return 0, nil
+}
+
+// longerPause returns the pause before the next poll while a commit is pending.
+func (r *run) longerPause() time.Duration {
+	r.pollPause = min(max(2*r.pollPause, minPollPause), 100*time.Millisecond)
+	return r.pollPause
 }
 
 // pendingWriter returns the session with the lowest note.
@@ -265,8 +276,12 @@ func (r *run) pendingWriter(ctx context.Context) (w noteHolder, err error) {
 // target, or because a missing number may have been rolled back. The target is the highest of all requests, so a poll that reaches it has
 // reached each of them (position.reaches). Writes after it need no proof.
 func (r *run) thorough() bool {
-	return r.history.pollCount.Load() > r.at.view.pollNumber || r.at.view.final < min(r.history.proofTarget.Load(), r.at.view.last) ||
-		!r.stallStart.IsZero() && time.Since(r.stallStart) > stallTimeout
+	return r.history.pollCount.Load() > r.at.view.pollNumber || r.belowTarget() || !r.stallStart.IsZero() && time.Since(r.stallStart) > stallTimeout
+}
+
+// belowTarget reports whether a requested proof was read and is below its target.
+func (r *run) belowTarget() bool {
+	return r.at.view.final < min(r.history.proofTarget.Load(), r.at.view.last)
 }
 
 // checkListed verifies the positions of watches that were ahead of the feed, when the feed is about to pass them, or has no more

@@ -1,0 +1,56 @@
+//go:build integration
+
+package postgres
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
+)
+
+// TestBookmarkBesideAPendingWriter polls for a bookmark while a writer has drawn the last number. Nothing is visible above it, and nothing announces
+// its end. The polls continue by themselves, with growing pauses, until the bookmark is reached.
+func TestBookmarkBesideAPendingWriter(t *testing.T) {
+	t.Parallel()
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
+	b := openHandle(t, ctx, server.StoreURL(t))
+	createdResource(t, ctx, b, "first")
+	r := &run{source: b.handle.source, in: &inbox{signal: make(chan struct{}, 1)}, publish: func([]*event, position) {}}
+	if err := r.begin(ctx); err != nil {
+		t.Fatal(err)
+	}
+	tx := b.pending(t, ctx, server.Connect(t), mutationOf(t, driver.Write, orderResource("pending", "")))
+	target, err := r.Newest(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	poll := func() time.Duration {
+		t.Helper()
+		again, err := r.poll(ctx)
+		if err == nil {
+			err = r.await(ctx, again, nil) // without a tick or a signal
+		}
+		if err != nil {
+			t.Fatalf("no poll follows, before the bookmark is reached: %v", err)
+		}
+		return r.pollPause
+	}
+	var pauses []time.Duration
+	for range 6 {
+		pauses = append(pauses, poll())
+	}
+	if pauses[0] != minPollPause || !slices.IsSorted(pauses) || pauses[5] < 10*longPause || r.HasReached(r.at, target) {
+		t.Errorf("pauses of %v, reached: %t; expected pauses that grow", pauses, r.HasReached(r.at, target))
+	}
+	if err := tx.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := r.poll(ctx); err != nil || again != 0 || !r.next.pollAt.IsZero() || !r.HasReached(r.at, target) {
+		t.Errorf("after the writer: %v, pause %v, next poll %v, reached: %t", err, again, r.next.pollAt, r.HasReached(r.at, target))
+	}
+}
