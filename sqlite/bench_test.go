@@ -16,14 +16,16 @@ func BenchmarkRead(b *testing.B) {
 	res.Metadata = map[string]string{"made-by": "bench"}
 	res.Data = &anypb.Any{TypeUrl: "example.com/bench.Thing", Value: make([]byte, 500)}
 	fixture.Write(b, s, res)
-	b.Run("Read", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := s.Read(b.Context(), storage.StrongConsistency, res.Id); err != nil {
-				b.Fatal(err)
+	for _, consistency := range []storage.ReadConsistency{storage.EventualConsistency, storage.StrongConsistency} {
+		b.Run(consistency.String(), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := s.Read(b.Context(), consistency, res.Id); err != nil {
+					b.Fatal(err)
+				}
 			}
-		}
-	})
+		})
+	}
 	b.Run("statement", func(b *testing.B) {
 		b.ReportAllocs()
 		c, err := s.handle.readers.take(b.Context())

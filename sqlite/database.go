@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync/atomic"
 	"time"
 
 	"github.com/ashlar-dev/storage"
@@ -134,10 +135,20 @@ type pool struct {
 	free    chan *conn
 	slots   chan struct{} // a token for each connection not opened yet
 	closed  chan struct{}
+
+	created time.Time
+	checked atomic.Int64 // nanoseconds from created to the start of the last successful check of the files
 }
 
+// checkInterval is the minimum time between two checks of the files for eventual reads. A check takes three system calls, which last about
+// as long as the read.
+const checkInterval = 100 * time.Millisecond
+
 func newPool(size int, timeout time.Duration, open func(context.Context) (*conn, error)) *pool {
-	p := &pool{open: open, timeout: timeout, free: make(chan *conn, size), slots: make(chan struct{}, size), closed: make(chan struct{})}
+	p := &pool{
+		open: open, timeout: timeout, free: make(chan *conn, size), slots: make(chan struct{}, size), closed: make(chan struct{}), created: time.Now(),
+	}
+	p.checked.Store(-int64(checkInterval))
 	for range size {
 		p.slots <- struct{}{}
 	}
@@ -151,11 +162,21 @@ func (p *pool) take(ctx context.Context) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	now := time.Since(p.created)
 	if err := c.files.check(); err != nil {
 		p.give(c)
 		return nil, err
 	}
+	p.checked.Store(int64(now))
 	return c, nil
+}
+
+// takeEventual is take for an eventual read. The files may have been replaced since the last check, but not for longer than checkInterval.
+func (p *pool) takeEventual(ctx context.Context) (*conn, error) {
+	if int64(time.Since(p.created))-p.checked.Load() < int64(checkInterval) {
+		return p.takeUnchecked(ctx)
+	}
+	return p.take(ctx)
 }
 
 func (p *pool) takeUnchecked(ctx context.Context) (*conn, error) {

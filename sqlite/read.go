@@ -20,7 +20,11 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // Get implements driver.Driver.
 func (d *database) Get(ctx context.Context, consistency storage.ReadConsistency, k driver.Key) (*resourcepb.Resource, error) {
-	c, err := d.readers.take(ctx)
+	take := d.readers.takeEventual
+	if consistency == storage.StrongConsistency {
+		take = d.readers.take
+	}
+	c, err := take(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -82,6 +82,11 @@ func TestChangedFiles(t *testing.T) {
 			check("a deletion", s.DeleteCAS(t.Context(), old.Id, old.Version))
 			_, err = s.Read(t.Context(), storage.StrongConsistency, old.Id)
 			check("a read", err)
+			fixture.Eventually(t, "eventual reads fail", func() bool {
+				_, err = s.Read(t.Context(), storage.EventualConsistency, old.Id)
+				return err != nil
+			})
+			check("an eventual read", err)
 			_, err = s.List(t.Context(), storage.StrongConsistency, fixture.AllTypes, fixture.AllTenancies, "")
 			check("a list", err)
 			check("a fence", s.handle.SetFence(t.Context(), nil))
