@@ -92,7 +92,7 @@ func TestLockTerminalWithoutShell(t *testing.T) {
 	defer theirs.Close()
 	url, again := fileURL(t), write(t, t.TempDir(), "again", "")
 	cmd := exec.Command(self, "lock", "job", "--ttl", busyTTL, "--", "sh", "-c", `echo held; while [ -e $0 ]; do sleep 0.1; done; echo done`, again)
-	cmd.Env = []string{"ASHLAR_STORE=" + url, "PATH=" + os.Getenv("PATH"), asCommand + "=1"}
+	cmd.Env = append([]string{"ASHLAR_STORE=" + url, "PATH=" + os.Getenv("PATH")}, commandEnv...)
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 3}
 	out, err := cmd.StdoutPipe()

@@ -25,7 +25,7 @@ func TestLockCommandReadsTerminal(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, self, "lock", "job", "--", "sh", "-c", `read x </dev/tty; echo "got $x"`)
-	cmd.Env = []string{"ASHLAR_STORE=" + fileURL(t), "PATH=" + os.Getenv("PATH"), asCommand + "=1"}
+	cmd.Env = append([]string{"ASHLAR_STORE=" + fileURL(t), "PATH=" + os.Getenv("PATH")}, commandEnv...)
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 3}
 	cmd.WaitDelay = waitTimeout // for processes of a killed command

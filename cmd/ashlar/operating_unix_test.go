@@ -38,7 +38,7 @@ func TestOperatingPage(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "bin"), 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "bin", "ashlar"), []byte("#!/bin/sh\n"+asCommand+"=1 exec "+self+" \"$@\"\n"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "bin", "ashlar"), []byte("#!/bin/sh\n"+strings.Join(commandEnv, " ")+" exec "+self+" \"$@\"\n"), 0o700))
 	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", script)

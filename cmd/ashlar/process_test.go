@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -22,6 +23,10 @@ import (
 // asCommand makes the test binary run the command itself, so that tests can start it as a separate process with real signals and a real
 // exit.
 const asCommand = "ASHLAR_TEST_AS_COMMAND"
+
+// commandEnv is the part of the environment that makes the test binary run the command. Package testcontainers, which the binary contains,
+// reads all processes of the machine when a program starts; it finds none in a file without contents.
+var commandEnv = []string{asCommand + "=1", "HOST_PROC=" + os.DevNull}
 
 func actAsCommand() {
 	if faults.ServeProcess() {
@@ -54,7 +59,7 @@ func start(t *testing.T, env []string, args ...string) *process {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	p := &process{t: t, cmd: exec.Command(self, args...), lines: make(chan string, 10_000), done: make(chan struct{})}
-	p.cmd.Env = append(env, asCommand+"=1", "GORACE="+os.Getenv("GORACE"))
+	p.cmd.Env = slices.Concat(env, commandEnv, []string{"GORACE=" + os.Getenv("GORACE")})
 	p.cmd.Stderr = &p.err
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // without a terminal, even if the tests have one
 	out, err := p.cmd.StdoutPipe()

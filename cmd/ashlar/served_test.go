@@ -76,7 +76,7 @@ func startCommandBy(t *testing.T, by []string, args ...string) *serverProcess {
 	line := slices.Concat(by, []string{self}, args)
 	s := &serverProcess{t: t, cmd: exec.Command(line[0], line[1:]...), done: make(chan struct{})}
 	s.cond = sync.NewCond(&s.mu)
-	s.cmd.Env = append(os.Environ(), asCommand+"=1")
+	s.cmd.Env = append(os.Environ(), commandEnv...)
 	out, err := s.cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, s.cmd.Start())

@@ -49,7 +49,7 @@ func TestStartAsDocumented(t *testing.T) {
 	}
 	require.Greater(t, commands, 7)
 	shell := exec.Command("bash", "-c", script)
-	shell.Dir, shell.Env = dir, append(os.Environ(), asCommand+"=1")
+	shell.Dir, shell.Env = dir, append(os.Environ(), commandEnv...)
 	var complaints strings.Builder
 	shell.Stderr = &complaints
 	out, err := shell.Output()

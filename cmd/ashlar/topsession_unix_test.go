@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -47,7 +48,7 @@ func onTerminal(t *testing.T, dir string, env []string, args ...string) *termina
 	require.NoError(t, err)
 	x := &terminal{t: t, cmd: exec.Command(self, args...), began: time.Now(), ended: make(chan error, 1), drawn: make(chan struct{}, 1)}
 	x.cmd.Dir = dir
-	x.cmd.Env = append(env, asCommand+"=1", "TERM=xterm-256color")
+	x.cmd.Env = slices.Concat(env, commandEnv, []string{"TERM=xterm-256color"})
 	x.f, err = pty.StartWithSize(x.cmd, &pty.Winsize{Cols: terminalColumns, Rows: terminalRows})
 	require.NoError(t, err)
 	t.Cleanup(func() { x.f.Close() })
