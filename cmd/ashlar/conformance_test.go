@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -100,38 +101,41 @@ func TestConformanceOfSQLite(t *testing.T) {
 	require.Regexp(t, `faults: kill client \d+, freeze client \d+; seed 4711`, r.out)
 }
 
-// TestConformanceInterrupted interrupts the command: it reports that, and deletes its stores.
+// TestConformanceInterrupted interrupts the command while its workers write: it reports that, and deletes its stores.
 func TestConformanceInterrupted(t *testing.T) {
+	const written = 1 << 20 // more than empty stores contain
 	folder := t.TempDir()
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
-	watched := &callOnFirst{call: func() {
-		all, err := filepath.Glob(filepath.Join(folder, "*conformance*", "*"))
-		require.NoError(t, err)
-		require.NotEmpty(t, all, "it has created its stores")
-		cancel()
-	}}
+	size := func() (bytes int64) {
+		all, _ := filepath.Glob(filepath.Join(folder, "*conformance*", "*")) // fails only for a malformed pattern
+		for _, file := range all {
+			if info, err := os.Stat(file); err == nil {
+				bytes += info.Size()
+			}
+		}
+		return bytes
+	}
+	var waiting sync.WaitGroup
+	last := int64(0)
+	waiting.Go(func() {
+		defer cancel()
+		for ctx.Err() == nil && last < written {
+			time.Sleep(10 * time.Millisecond)
+			last = size()
+		}
+	})
 	c := &runner{t: t, env: map[string]string{"ASHLAR_STORE": "sqlite://" + filepath.ToSlash(filepath.Join(folder, "store.db"))}}
-	a := c.app(nil, watched, watched)
-	var out bytes.Buffer
-	a.Out, a.Err = &out, watched
-	require.Equal(t, cli.ExitFailed, run(ctx, a, []string{"conformance", "--faults", "--for", "1h", "--run", "Faults"}))
-	require.Contains(t, watched.text.String(), "ashlar: interrupted\n")
+	var out, complaints bytes.Buffer
+	code := run(ctx, c.app(nil, &out, &complaints), []string{"conformance", "--faults", "--for", "1h", "--run", "Faults"})
+	cancel()
+	waiting.Wait()
+	require.GreaterOrEqual(t, last, int64(written), "the command ended too early: %s", complaints.String())
+	require.Equal(t, cli.ExitFailed, code)
+	require.Contains(t, complaints.String(), "ashlar: interrupted\n")
 	all, err := filepath.Glob(filepath.Join(folder, "*"))
 	require.NoError(t, err)
 	require.Empty(t, all)
-}
-
-// callOnFirst calls a function at its first write.
-type callOnFirst struct {
-	call func()
-	once sync.Once
-	text bytes.Buffer
-}
-
-func (c *callOnFirst) Write(p []byte) (int, error) {
-	c.once.Do(c.call)
-	return c.text.Write(p)
 }
 
 // deletionLoser is a database that acknowledges deletions without executing them.
@@ -211,7 +215,7 @@ func TestConformanceUnreachable(t *testing.T) {
 }
 
 func TestConformanceCrashCommandFails(t *testing.T) {
-	r := newRunner(t, memoryURL()).conformance(t.Context(), "--faults", "--for", "1m", "--run", "Faults", "--crash-command", "echo no such server; exit 3")
+	r := newRunner(t, memoryURL()).conformance(t.Context(), "--faults", "--for", "2s", "--run", "Faults", "--crash-command", "echo no such server; exit 3")
 	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.err, "--crash-command: exit status 3: no such server")
 	require.NotContains(t, r.out, "✓", "of an aborted run")

@@ -50,7 +50,7 @@ func TestServeEtcdFrozenOnPostgres(t *testing.T) {
 func TestHistoryOnPostgres(t *testing.T) {
 	t.Parallel()
 	historySession(t, newRunner(t, env.Postgres(t).StoreURL(t)))
-	historyThroughServer(t, env.Postgres(t).StoreURL(t))
+	historyThroughServer(t, env.Postgres(t).StoreURL(t), false)
 }
 
 // The test has its own server, because a compaction affects all stores in it.
@@ -128,7 +128,7 @@ func TestSessionThroughServerOnPostgres(t *testing.T) {
 
 func TestServeOnPostgresKilledUnderWatches(t *testing.T) {
 	t.Parallel()
-	killedUnderWatches(t, env.Postgres(t).StoreURL(t), 100, 3)
+	killedUnderWatches(t, env.Postgres(t).StoreURL(t), 24, 3)
 }
 
 func TestTwoServersOnOnePostgres(t *testing.T) {

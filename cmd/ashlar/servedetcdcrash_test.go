@@ -137,7 +137,7 @@ func (c *crashes) check(ctx context.Context, client *clientv3.Client) {
 		counted[string(kv.Value)]++
 		require.Equal(t, []int64{kv.ModRevision}, c.seen[key], "%s was seen at these revisions", key)
 	}
-	require.ElementsMatch(t, slices.Collect(maps.Keys(stored)), slices.Collect(maps.Keys(c.seen)))
+	require.Equal(t, slices.Sorted(maps.Keys(stored)), slices.Sorted(maps.Keys(c.seen)))
 	for key, revision := range c.acknowledged {
 		require.True(t, stored[key], "%s was acknowledged at revision %d and does not exist", key, revision)
 		require.LessOrEqual(t, c.seen[key][0], revision, key)

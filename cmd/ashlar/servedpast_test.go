@@ -14,11 +14,13 @@ import (
 
 func TestHistoryThroughServer(t *testing.T) {
 	t.Parallel()
-	historyThroughServer(t, fileURL(t))
+	historyThroughServer(t, fileURL(t), true)
 }
 
-// historyThroughServer compares the output of the history commands through a server with their output on its store.
-func historyThroughServer(t *testing.T, store string) {
+// historyThroughServer compares the output of the history commands through a server with their output on its store. Every command is compared
+// as JSON, which contains everything that the other formats show. They are compared for every command if all is set, otherwise for the first
+// of each name, because they do not depend on the store.
+func historyThroughServer(t *testing.T, store string, all bool) {
 	s := serveStore(t, store)
 	c, direct := s.cli(t), newRunner(t, store)
 	c.ok(configMap("a", "1")+"---\n"+configMap("ab", "1")+"---\n"+configMap("b", "1"), "apply", "-f", "-")
@@ -42,8 +44,14 @@ func historyThroughServer(t *testing.T, store string) {
 	}
 	same := func() {
 		t.Helper()
+		seen := map[string]bool{}
 		for _, args := range commands {
-			for _, format := range []string{"table", "json", "yaml", "name"} {
+			formats := []string{"json", "table", "yaml", "name"}
+			if !all && seen[args[0]] {
+				formats = formats[:1]
+			}
+			seen[args[0]] = true
+			for _, format := range formats {
 				args := append(args, "-o", format)
 				require.Equal(t, direct.run("", args...), c.run("", args...), "%v", args)
 			}

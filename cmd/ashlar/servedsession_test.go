@@ -36,7 +36,11 @@ func sessionThroughServer(t *testing.T, fresh func(t *testing.T) string) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := serveStore(t, fresh(t))
+			url := fresh(t)
+			if name == "pages" {
+				importMany(t, newRunner(t, url))
+			}
+			s := serveStore(t, url)
 			part(t, s.cli(t))
 			s.signal(syscall.SIGTERM)
 			require.Equal(t, cli.ExitOK, s.end())

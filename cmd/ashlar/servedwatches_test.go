@@ -88,11 +88,11 @@ func countOf(t *testing.T, res *resourcepb.Resource) int {
 }
 
 // increment increments a counter through a server, by compare-and-swap, until the increment is confirmed; it retries while the server is
-// down. The metadata names the last increment, which resolves lost responses.
-func increment(ctx context.Context, b storage.Backend, name, who string) error {
+// down. The metadata names the last increment of each writer, which resolves lost responses. A writer must not increment concurrently.
+func increment(ctx context.Context, b storage.Backend, name, writer, id string) error {
 	for {
 		res, err := b.Read(ctx, storage.StrongConsistency, counter(name, 0).GetId())
-		if err == nil && res.GetMetadata()[who] == "done" {
+		if err == nil && res.GetMetadata()[writer] == id {
 			return nil
 		}
 		if err == nil {
@@ -105,7 +105,7 @@ func increment(ctx context.Context, b storage.Backend, name, who string) error {
 			if next.Metadata == nil {
 				next.Metadata = map[string]string{}
 			}
-			next.Metadata[who] = "done"
+			next.Metadata[writer] = id
 			_, err = b.WriteCAS(ctx, next)
 		}
 		if ctx.Err() != nil {
@@ -151,7 +151,7 @@ func killedUnderWatches(t *testing.T, url string, watchers, kills int) {
 		writing.Go(func() {
 			for n := range tasks {
 				for j := range rounds {
-					if err := increment(ctx, b, "c"+strconv.Itoa((i+j)%counters), fmt.Sprintf("t%d-%d", n, j)); err != nil {
+					if err := increment(ctx, b, "c"+strconv.Itoa((i+j)%counters), fmt.Sprintf("w%d", i), fmt.Sprintf("t%d-%d", n, j)); err != nil {
 						failed <- err
 						return
 					}
@@ -237,7 +237,7 @@ func twoServers(t *testing.T, url string) {
 			b := dialServer(t, s.grpc)
 			writing.Go(func() {
 				for n := range rounds {
-					if err := increment(ctx, b, "c", fmt.Sprintf("s%d-w%d-%d", i, j, n)); err != nil {
+					if err := increment(ctx, b, "c", fmt.Sprintf("s%d-w%d", i, j), strconv.Itoa(n)); err != nil {
 						failed <- err
 						return
 					}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -42,7 +43,7 @@ func session(t *testing.T, fresh func(t *testing.T) string) {
 		"conflicts":                  conflicts,
 		"interference":               concurrentApply,
 		"odd names":                  unusualNames,
-		"pages":                      pagesAreJoined,
+		"pages":                      func(t *testing.T, c *runner) { importMany(t, c); pagesAreJoined(t, c) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -369,23 +370,56 @@ func unusualNames(t *testing.T, c *runner) {
 	require.Empty(t, c.ok("", "list", "*", "-A"))
 }
 
-// pagesAreJoined lists more than one page, by count and by bytes.
-func pagesAreJoined(t *testing.T, c *runner) {
-	const many = 1200
-	var docs strings.Builder
-	for i := range many {
+// manyResources is the number of resources of pagesAreJoined: two full pages and a part of a third one.
+const manyResources = 1010
+
+// isApplied reports whether pagesAreJoined applies a resource. importMany imports the others.
+func isApplied(i int) bool { return i%10 == 0 }
+
+// manyDocuments returns the documents of some of the resources of pagesAreJoined, and their number.
+func manyDocuments(wanted func(i int) bool) (docs string, n int) {
+	var all strings.Builder
+	for i := range manyResources {
 		text := ""
 		if i%200 == 0 {
 			text = strings.Repeat("x", 200_000)
 		}
-		docs.WriteString("---\n" + configMap(fmt.Sprintf("c%04d", i), text))
+		if wanted(i) {
+			all.WriteString("---\n" + configMap(fmt.Sprintf("c%04d", i), text))
+			n++
+		}
 	}
-	require.Len(t, lines(c.ok(docs.String(), "apply", "-f", "-")), many)
+	return all.String(), n
+}
+
+// manyExported is the export of the resources that importMany imports.
+var manyExported struct {
+	once sync.Once
+	text string
+}
+
+// importMany stores most of the resources of pagesAreJoined by an import, which needs less time than apply.
+func importMany(t *testing.T, c *runner) {
+	t.Helper()
+	manyExported.once.Do(func() {
+		docs, _ := manyDocuments(func(i int) bool { return !isApplied(i) })
+		other := newRunner(t, memoryURL())
+		other.ok(docs, "apply", "-f", "-")
+		manyExported.text = other.ok("", "export", "-")
+	})
+	c.ok(manyExported.text, "import", "-")
+}
+
+// pagesAreJoined lists more than two pages, by count and by bytes.
+func pagesAreJoined(t *testing.T, c *runner) {
+	const many = manyResources
+	docs, applied := manyDocuments(isApplied)
+	require.Len(t, lines(c.ok(docs, "apply", "-f", "-")), applied)
 	names := lines(c.ok("", "list", "*", "-A", "-o", "name"))
 	require.Len(t, names, many)
 	for i, name := range names {
 		require.Equal(t, fmt.Sprintf("core/ConfigMap/c%04d", i), name)
 	}
-	require.Len(t, lines(c.ok("", "list", "*", "-A", "-o", "name", "--limit", "1100")), 1100)
+	require.Len(t, lines(c.ok("", "list", "*", "-A", "-o", "name", "--limit", "1005")), 1005)
 	require.Equal(t, fmt.Sprintf("core/ConfigMap %d\n", many), strings.Join(strings.Fields(lines(c.ok("", "types"))[1]), " ")+"\n")
 }
