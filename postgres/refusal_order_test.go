@@ -64,7 +64,10 @@ func TestRefusalsWaitForALowerNumber(t *testing.T) {
 // creation decides whether an earlier operation fails: by a creation, which no statement sees, or by an update, which locks the row.
 func TestIndexOfARefusalWaitsForALowerNumber(t *testing.T) {
 	t.Parallel()
-	for name, creates := range map[string]bool{"creation": true, "update": false} {
+	for name, c := range map[string]struct {
+		creates bool
+		others  []storage.Op // with a creation, another statement carries out the transaction
+	}{"creation": {creates: true}, "update": {}, "update with a creation": {others: []storage.Op{{Write: orderResource("made", "")}}}} {
 		for _, commits := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, commit=%t", name, commits), func(t *testing.T) {
 				t.Parallel()
@@ -72,13 +75,13 @@ func TestIndexOfARefusalWaitsForALowerNumber(t *testing.T) {
 				server := env.Postgres(t)
 				b := openHandle(t, ctx, server.StoreURL(t))
 				first, wrong := orderResource("first", ""), createdResource(t, ctx, b, "second")
-				if !creates {
+				if !c.creates {
 					first = createdResource(t, ctx, b, "first")
 				}
 				wrong.Version = versionText(make([]byte, versionSize))
 				tx := b.pending(t, ctx, server.Connect(t), mutationOf(t, driver.Write, first))
 				createdResource(t, ctx, b, "later")
-				ops := []storage.Op{{Write: first}, {Write: wrong}}
+				ops := append([]storage.Op{{Write: first}, {Write: wrong}}, c.others...)
 				short, stop := context.WithTimeout(ctx, time.Second)
 				defer stop()
 				if _, err := b.Commit(short, ops); !errors.Is(err, context.DeadlineExceeded) {

@@ -108,4 +108,8 @@ func TestRefusalOfAnotherMoment(t *testing.T) {
 	if err := b.handle.verifyResult(ctx, []*mutation{mutationOf(t, driver.Write, orderResource("absent", "")), second}, refusal); err != refusal {
 		t.Errorf("no change since the statement: %v, expected its refusal", err)
 	}
+	other := &storage.OpError{Index: 1, Err: storage.ErrWrongUid} // by the uid of a resource that was deleted since
+	if err := b.handle.verifyResult(ctx, []*mutation{mutationOf(t, driver.Write, orderResource("absent", "")), second}, other); !errors.Is(err, errBusy) {
+		t.Errorf("another refusal since the statement: %v, expected a repetition", err)
+	}
 }
