@@ -13,7 +13,7 @@ import (
 // If history is compacted while a watch is behind, the watch gets every change up to a point, and then an error that the rest is compacted.
 // No change is skipped. Another watch can start right after the compacted revision.
 func TestCompactionWhileAWatchCatchesUp(t *testing.T) {
-	onEngines(t, func(t *testing.T, c *clientv3.Client) {
+	aloneOnEngines(t, func(t *testing.T, c *clientv3.Client) {
 		const changes, kept = 300, 280
 		value := strings.Repeat("x", 20<<10)
 		var revisions []int64

@@ -197,7 +197,7 @@ func TestComparedRanges(t *testing.T) {
 // If the comparison of a range fails for a key, that key is a condition of the transaction.
 func TestARangeThatFailsIsStillTheSame(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
-		const rounds = 40
+		const rounds = 20
 		var all sync.WaitGroup
 		all.Go(func() { // the comparison of the range fails at every second revision, and the other key records which
 			for i := range rounds {

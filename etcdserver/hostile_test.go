@@ -215,7 +215,7 @@ func hostileWatches(t *testing.T, c *clientv3.Client, note func(what string, ans
 
 // Invalid requests are answered as by etcd, whose responses are in testdata.
 func TestHostileRequestsAreAnsweredAsByEtcd(t *testing.T) {
-	onEngines(t, func(t *testing.T, c *clientv3.Client) {
+	aloneOnEngines(t, func(t *testing.T, c *clientv3.Client) {
 		got := hostile(t, c)
 		if strings.HasSuffix(t.Name(), "/etcd") { // its transactions allow fewer operations
 			got = strings.NewReplacer(

@@ -19,10 +19,12 @@ import (
 
 func TestMain(m *testing.M) { env.Main(m) }
 
-// These engines run all engine tests, too. Each store on etcd has its own server, because a compaction affects all of it.
+// These engines run all engine tests, too.
 func init() {
 	engines["postgres"] = func(t *testing.T) string { return env.Postgres(t).StoreURL(t) }
-	engines["etcd"] = func(t *testing.T) string { return env.StartEtcd(t).StoreURL(t) }
+	aloneOn["postgres"] = engines["postgres"]
+	engines["etcd"] = func(t *testing.T) string { return env.Etcd(t).StoreURL(t) }
+	aloneOn["etcd"] = func(t *testing.T) string { return env.StartEtcd(t).StoreURL(t) }
 }
 
 func TestEtcdItself(t *testing.T) {

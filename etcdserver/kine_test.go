@@ -66,7 +66,7 @@ func TestProgressReachesReadRevision(t *testing.T) {
 // is compacted beyond them. Watches of every server show each deletion once (kine#289).
 func TestExpiredKeysAreDeletedOnce(t *testing.T) {
 	t.Parallel()
-	for name, url := range engines {
+	for name, url := range aloneOn {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			here, there := handles(t, name, url(t))

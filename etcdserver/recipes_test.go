@@ -3,6 +3,7 @@ package etcdserver_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -10,6 +11,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
+
+	"github.com/ashlar-dev/storage"
 )
 
 // Locks and elections of etcd's client work, with sessions that keep their leases alive.
@@ -83,7 +86,7 @@ func TestTransfersAreAtomic(t *testing.T) {
 
 func transfers(t *testing.T, clients ...*clientv3.Client) {
 	t.Helper()
-	const accounts, each, rounds = 4, 100, 25
+	const accounts, each, rounds = 4, 100, 10
 	for i := range accounts {
 		put(t, clients[0], fmt.Sprint("account/", i), strconv.Itoa(each))
 	}
@@ -127,7 +130,7 @@ func transfers(t *testing.T, clients ...*clientv3.Client) {
 // Of two transactions that each compare the key that the other one changes, at most one succeeds.
 func TestTransactionsAreNotSkewed(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
-		for range 100 {
+		for range 12 {
 			put(t, c, "a", "on duty")
 			put(t, c, "b", "on duty")
 			var done [2]bool
@@ -185,25 +188,37 @@ func TestNothingIsLeftOfARevokedLease(t *testing.T) {
 
 // The deletion of a range with more keys than a transaction allows deletes all of them.
 func TestDeletionOfManyKeys(t *testing.T) {
-	onEngines(t, func(t *testing.T, c *clientv3.Client) {
-		const keys = 1100
-		const together = 20
-		for begin := 0; begin < keys; begin += together {
-			var ops []clientv3.Op
-			for i := range together {
-				ops = append(ops, clientv3.OpPut(fmt.Sprintf("many/%04d", begin+i), "x"))
+	t.Parallel()
+	for name, url := range aloneOn {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, url(t))
+			transactor, ok := storage.As[storage.Transactor](b)
+			if !ok {
+				t.Fatal("the store has no transactions")
 			}
-			if _, err := c.Txn(ctx(t)).Then(ops...).Commit(); err != nil {
-				t.Fatal(err)
-			}
+			deletesAll(t, client(t, serve(t, b, nil)), transactor.MaxOps()+10)
+		})
+	}
+}
+
+func deletesAll(t *testing.T, c *clientv3.Client, keys int) {
+	t.Helper()
+	var ops []clientv3.Op
+	for i := range keys {
+		ops = append(ops, clientv3.OpPut(fmt.Sprintf("many/%04d", i), "x"))
+	}
+	for some := range slices.Chunk(ops, 40) {
+		if _, err := c.Txn(ctx(t)).Then(some...).Commit(); err != nil {
+			t.Fatal(err)
 		}
-		r, err := c.Delete(ctx(t), "many/", clientv3.WithPrefix(), clientv3.WithPrevKV())
-		if err != nil || r.Deleted != keys || len(r.PrevKvs) != keys {
-			t.Fatalf("%d of %d keys were deleted, %v", r.Deleted, keys, err)
-		}
-		left, err := c.Get(ctx(t), "many/", clientv3.WithPrefix(), clientv3.WithCountOnly())
-		if err != nil || left.Count != 0 || left.Header.Revision != r.Header.Revision {
-			t.Errorf("%d keys remain at revision %d, deleted at %d, %v", left.Count, left.Header.Revision, r.Header.Revision, err)
-		}
-	})
+	}
+	r, err := c.Delete(ctx(t), "many/", clientv3.WithPrefix(), clientv3.WithPrevKV())
+	if err != nil || int(r.Deleted) != keys || len(r.PrevKvs) != keys {
+		t.Fatalf("%d of %d keys were deleted, %v", r.Deleted, keys, err)
+	}
+	left, err := c.Get(ctx(t), "many/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil || left.Count != 0 || left.Header.Revision != r.Header.Revision {
+		t.Errorf("%d keys remain at revision %d, deleted at %d, %v", left.Count, left.Header.Revision, r.Header.Revision, err)
+	}
 }

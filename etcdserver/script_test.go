@@ -264,7 +264,7 @@ func (s *script) watch() {
 
 // The responses of etcd are in testdata; the integration tests compare them with etcd.
 func TestAnswersAreThoseOfEtcd(t *testing.T) {
-	onEngines(t, func(t *testing.T, c *clientv3.Client) { sameAsEtcd(t, runScript(t, c)) })
+	aloneOnEngines(t, func(t *testing.T, c *clientv3.Client) { sameAsEtcd(t, runScript(t, c)) })
 }
 
 // sameAsEtcd compares the responses of a server with etcd's responses.

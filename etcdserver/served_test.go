@@ -2,6 +2,7 @@ package etcdserver_test
 
 import (
 	"context"
+	"maps"
 	"net"
 	"path/filepath"
 	"testing"
@@ -23,10 +24,25 @@ var engines = map[string]func(t *testing.T) string{
 	"sqlite": func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "store.db") },
 }
 
+// aloneOn are the engines for tests that compact, or need exact revisions: no other store shares their revisions.
+var aloneOn = maps.Clone(engines)
+
 // onEngines runs a test on each engine, with a client of a server of a new store.
 func onEngines(t *testing.T, test func(t *testing.T, c *clientv3.Client)) {
 	t.Helper()
 	t.Parallel()
+	onEach(t, engines, test)
+}
+
+// aloneOnEngines is onEngines for tests that compact, or need exact revisions.
+func aloneOnEngines(t *testing.T, test func(t *testing.T, c *clientv3.Client)) {
+	t.Helper()
+	t.Parallel()
+	onEach(t, aloneOn, test)
+}
+
+func onEach(t *testing.T, engines map[string]func(t *testing.T) string, test func(t *testing.T, c *clientv3.Client)) {
+	t.Helper()
 	for name, url := range engines {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -89,7 +89,7 @@ func TestProgressNeverOvertakesAnEvent(t *testing.T) {
 func progressIsTrue(t *testing.T, writer, c *clientv3.Client) {
 	t.Helper()
 	s := stream(t, c)
-	const watches, writers, writes = 5, 4, 100
+	const watches, writers, writes = 5, 4, 30
 	for i := range watches {
 		create(t, s, &pb.WatchCreateRequest{Key: fmt.Appendf(nil, "%d/", i), RangeEnd: fmt.Appendf(nil, "%d0", i), ProgressNotify: i%2 == 0})
 	}
@@ -177,7 +177,7 @@ func progressIsTrue(t *testing.T, writer, c *clientv3.Client) {
 
 // A watch can start after the compacted revision, but not at or before it (kine#747).
 func TestWatchesFromWhereItIsCompacted(t *testing.T) {
-	onEngines(t, func(t *testing.T, c *clientv3.Client) {
+	aloneOnEngines(t, func(t *testing.T, c *clientv3.Client) {
 		empty, err := c.Get(ctx(t), "a")
 		if err != nil || empty.Header.Revision < 1 {
 			t.Fatalf("an empty store has revision %d, %v", empty.Header.Revision, err)
@@ -207,7 +207,7 @@ func TestWatchesFromWhereItIsCompacted(t *testing.T) {
 }
 
 func TestWatchesOfTheFuture(t *testing.T) {
-	onEngines(t, func(t *testing.T, c *clientv3.Client) {
+	aloneOnEngines(t, func(t *testing.T, c *clientv3.Client) {
 		at := put(t, c, "a", "1")
 		w := c.Watch(ctx(t), "a", clientv3.WithRev(at+2), clientv3.WithCreatedNotify())
 		if r := <-w; !r.Created {
@@ -302,7 +302,7 @@ func TestWatchesGetTransactionsAsAWhole(t *testing.T) {
 func TestNothingComesBetweenFragments(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		s := stream(t, c)
-		const watches, keys, rounds = 12, 8, 3
+		const watches, keys, rounds = 6, 8, 2
 		for range watches {
 			create(t, s, &pb.WatchCreateRequest{Key: []byte("t"), RangeEnd: []byte("u"), Fragment: true, PrevKv: true})
 		}
