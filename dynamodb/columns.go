@@ -22,13 +22,15 @@ import (
 type columnChecker struct {
 	table  *table
 	reader *reader
+
+	pageBytes int // limit of the bytes that a call reads beside the scan, as a lister's limit
 }
 
 // maxItemChecks limits the items that are checked concurrently.
 const maxItemChecks = 32
 
 // CheckColumns implements driver.ColumnChecker. It reads the whole table, with the items of other stores in it. A call ends early when it has
-// read driver.PageBytes beside the scan, so that a slow table answers it in time.
+// read pageBytes beside the scan, so that a slow table answers it in time.
 func (c *columnChecker) CheckColumns(ctx context.Context, after []byte, limit int) (wrong []driver.Key, next []byte, err error) {
 	start, err := decodeItemKeys(after)
 	if err != nil {
@@ -42,7 +44,7 @@ func (c *columnChecker) CheckColumns(ctx context.Context, after []byte, limit in
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxItemChecks)
 	for i, it := range items {
-		if check.bytes.Load() >= driver.PageBytes {
+		if check.bytes.Load() >= int64(c.pageBytes) {
 			last = items[i-1] // a scan can begin after any item
 			break
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/dynamodb"
 	"github.com/ashlar-dev/storage/internal/test/dynamofake"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/migrate"
@@ -152,7 +153,8 @@ func TestVerifyFindsDamagedItems(t *testing.T) {
 			t.Parallel()
 			s := dynamofake.New(t)
 			from, to := fixture.Open(t, "mem://"), handle(t, s, withBuckets(8))
-			large := box("large", make([]byte, 500<<10))
+			dynamodb.SetSizes(to, 16)
+			large := box("large", make([]byte, 500<<10/16))
 			_, _ = rand.Read(large.Data.Value) // never fails
 			owner, child := box("owner", nil), box("child", nil)
 			child.Owner = owner.Id
@@ -187,9 +189,10 @@ func TestCheckColumnsIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
 	b := handle(t, s)
-	const count = 80
+	const count, scale = 80, 64
+	dynamodb.SetSizes(b, scale)
 	for i := range count {
-		large := box(fmt.Sprint(i), make([]byte, 400<<10))
+		large := box(fmt.Sprint(i), make([]byte, 400<<10/scale))
 		_, _ = rand.Read(large.Data.Value) // never fails
 		fixture.Write(t, b, large)
 	}

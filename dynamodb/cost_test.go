@@ -288,7 +288,8 @@ func TestPagesOfLargeResources(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	const count, kibibytes = 200, 100
+	const count, kibibytes = 200, 12
+	dynamodb.SetSizes(b, 8)
 	for i := range count {
 		fixture.Write(t, b, box(fmt.Sprintf("big-%03d", i), content(i, kibibytes<<10, false)))
 	}

@@ -122,11 +122,11 @@ func newHandle(t *table, id driver.StoreID, client *dynamodbstreams.Client) (*ha
 	}
 	return &handle{
 		reader:        r,
-		lister:        &lister{reader: r, registry: registry, source: stream, pageItems: defaultPageItems},
+		lister:        &lister{reader: r, registry: registry, source: stream, pageItems: defaultPageItems, pageBytes: driver.PageBytes},
 		writer:        &writer{table: t, reader: r, registry: registry, notes: notes, lease: lease, onChange: stream.Wake},
 		closer:        &closer{table: t, notes: notes, lease: lease},
 		notes:         notes,
-		columnChecker: &columnChecker{table: t, reader: r},
+		columnChecker: &columnChecker{table: t, reader: r, pageBytes: driver.PageBytes},
 		table:         t, id: id, source: source{stream, lease}, stop: stop, release: release,
 	}, nil
 }

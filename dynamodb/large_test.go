@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/dynamodb"
 	"github.com/ashlar-dev/storage/internal/test/dynamofake"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -51,13 +52,23 @@ func whole(res *resourcepb.Resource, sizes []int) error {
 	return nil
 }
 
-// A resource grows and shrinks between one byte and almost 1 MiB, so the number of its parts changes all the time. Readers, lists
+// scaled divides all sizes of a table and of its handle by n. TestCommitWithParts and TestLargestCommit use the sizes of DynamoDB.
+func scaled(t *testing.T, n int) (*dynamofake.Server, *dynamodb.Backend) {
+	t.Helper()
+	s := dynamofake.New(t)
+	s.SetSizeLimits(400<<10/n, 4<<20/n)
+	b := handle(t, s)
+	dynamodb.SetSizes(b, n)
+	return s, b
+}
+
+// A resource grows and shrinks between one byte and the size of almost three parts, so the number of its parts changes all the time. Readers, lists
 // and watches never observe a partial resource.
 func TestSizesAndParts(t *testing.T) {
 	t.Parallel()
-	sizes := []int{1, 1<<20 - 200, 300, 500 << 10, 1023, 900 << 10, 390 << 10, 70_000, 800 << 10, 1024}
-	s := dynamofake.New(t)
-	b := handle(t, s)
+	const scale = 16
+	sizes := []int{1, 1<<20/scale - 200, 300, 500 << 10 / scale, 1023, 900 << 10 / scale, 390 << 10 / scale, 70_000 / scale, 800 << 10 / scale, 1024}
+	s, b := scaled(t, scale)
 	w := watch(t, b)
 	afterSnapshot(t, w)
 	const generations = 22
@@ -134,12 +145,12 @@ func TestSizesAndParts(t *testing.T) {
 // A watch that starts from an old cursor finds the parts of resources that were overwritten since.
 func TestHistoryOfParts(t *testing.T) {
 	t.Parallel()
-	s := dynamofake.New(t)
-	b := handle(t, s)
+	const scale = 16
+	_, b := scaled(t, scale)
 	w := watch(t, b)
 	afterSnapshot(t, w)
 	cursor := w.Cursor()
-	sizes := []int{700 << 10, 10, 1<<20 - 200}
+	sizes := []int{700 << 10 / scale, 10, 1<<20/scale - 200}
 	var current *resourcepb.Resource
 	for g := range 6 {
 		change := box("a", content(g, sizes[g%len(sizes)], g%2 == 0))

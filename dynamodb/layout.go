@@ -84,6 +84,7 @@ type layout struct {
 	prefix      string
 	buckets     int  // 0 and 1: keys without buckets
 	hasUsedSets bool // types have a set of used buckets
+	partSize    int  // size limit of the data in an item; 0: defaultPartSize
 }
 
 // bucketCount returns the number of buckets, at least 1.
@@ -436,14 +437,13 @@ const (
 const (
 	// compressFrom is the minimum size for compression.
 	compressFrom = 1 << 10
-	// inlineSize is the size limit of data in the item itself, and partSize the limit of each part. DynamoDB limits an item,
-	// including keys and attribute names, to 400 KB.
-	inlineSize = 384 << 10
-	partSize   = 384 << 10
+	// defaultPartSize is the size limit of the data in an item: a resource's, or a part's. DynamoDB limits an item, including keys and
+	// attribute names, to 400 KB.
+	defaultPartSize = 384 << 10
 	// maxInflatedSize bounds the decompression of a damaged item.
 	maxInflatedSize = driver.MaxSize + 64<<10
 	// maxParts is an upper bound for the parts of the largest resource.
-	maxParts = (maxInflatedSize + partSize - 1) / partSize
+	maxParts = (maxInflatedSize + defaultPartSize - 1) / defaultPartSize
 )
 
 var codecs = sync.OnceValue(func() (c struct {
@@ -485,10 +485,10 @@ func unpack(packed []byte) ([]byte, error) {
 	return nil, fmt.Errorf("stored data has codec %d, which this program does not support", packed[0])
 }
 
-// split divides packed data into parts, if it is too large, and the rest for the item itself.
-func split(packed []byte) (parts [][]byte, rest []byte) {
-	for len(packed) > inlineSize {
-		parts, packed = append(parts, packed[:partSize]), packed[partSize:]
+// split divides packed data into parts of a size, if it is larger, and the rest for the item itself.
+func split(packed []byte, size int) (parts [][]byte, rest []byte) {
+	for len(packed) > size {
+		parts, packed = append(parts, packed[:size]), packed[size:]
 	}
 	return parts, packed
 }

@@ -247,11 +247,11 @@ func TestLongGroupVersion(t *testing.T) {
 // fence is announced.
 func TestCommitOnLargeResources(t *testing.T) {
 	t.Parallel()
-	s := dynamofake.New(t)
-	b := handle(t, s)
+	const scale = 16
+	_, b := scaled(t, scale)
 	var large []*resourcepb.Resource
 	for i := range 32 {
-		large = append(large, fixture.Write(t, b, box(fmt.Sprintf("big-%02d", i), content(i, 380<<10, false))))
+		large = append(large, fixture.Write(t, b, box(fmt.Sprintf("big-%02d", i), content(i, 380<<10/scale, false))))
 	}
 	ops := func(version func(*resourcepb.Resource) string) (checks, deletes []storage.Op) {
 		for _, res := range large {

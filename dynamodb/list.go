@@ -29,6 +29,7 @@ type lister struct {
 	source   streams.Stream
 
 	pageItems int      // limit of examined items in a page
+	pageBytes int      // limit of the bytes of resources in a page, exceeded by one resource at most
 	sizes     sync.Map // of storage.UnversionedType: int, the size of its resources in the last page, in bytes
 }
 
@@ -95,7 +96,7 @@ func (l *lister) scanType(ctx context.Context, r scanRange, t listedType, visit 
 			// The next page reads the rest again. A bucket without the next key is read once more.
 			limit = limit*3/(2*n) + 4
 			if size, known := l.sizes.Load(t.UnversionedType); known {
-				limit = min(limit, driver.PageBytes*3/(2*n*size.(int))+2)
+				limit = min(limit, l.pageBytes*3/(2*n*size.(int))+2)
 			}
 		}
 		for _, bucket := range buckets {
@@ -177,7 +178,7 @@ func (l *lister) Page(ctx context.Context, consistency storage.ReadConsistency, 
 		return false
 	}
 	err = l.scan(ctx, r, func(h *headItem) (bool, error) {
-		full := len(page.Resources) == limit && h.live || size >= driver.PageBytes || looked >= l.pageItems
+		full := len(page.Resources) == limit && h.live || size >= l.pageBytes || looked >= l.pageItems
 		if full {
 			page.Next = listing.encode()
 			return false, nil

@@ -1,6 +1,7 @@
 package dynamodb
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -38,7 +39,7 @@ func (l layout) planWrite(k key.Key, res *resourcepb.Resource, base *versionRing
 	}
 	p := &plan{key: k, base: base, dead: dead, uid: res.GetId().GetUid(), next: base.next(now)}
 	p.next.setOwner(res.GetId(), res.GetOwner())
-	parts, rest := split(pack(data))
+	parts, rest := split(pack(data), cmp.Or(l.partSize, defaultPartSize))
 	p.next.parts = uint8(len(parts))
 	p.put = l.resource(k)
 	p.put[attrUid] = binaryValue([]byte(p.uid))

@@ -65,6 +65,13 @@ func (s *Server) SetQueryPage(items int) {
 	s.table.page = items
 }
 
+// SetSizeLimits changes the limits of the bytes of an item, and of the items of a transaction. The defaults are DynamoDB's: 400 KiB and 4 MiB.
+func (s *Server) SetSizeLimits(item, transaction int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.table.itemBytes, s.table.transactBytes = item, transaction
+}
+
 // SetTimeToLive sets whether DescribeTable reports an enabled time-to-live.
 func (s *Server) SetTimeToLive(on bool) {
 	s.mu.Lock()

@@ -1,8 +1,8 @@
 package dynamofake
 
 import (
-	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -11,7 +11,7 @@ import (
 type table struct {
 	items        map[address]item
 	versions     versions
-	transactions map[string]string // transactions by their token
+	transactions map[string][]member // by token
 	// forgetful makes the table ignore the tokens of transactions.
 	forgetful bool
 	// prepare runs between the checks of a transaction and its effect.
@@ -26,6 +26,8 @@ type table struct {
 	lag int
 	// page is the maximum number of items in an answer of Query.
 	page int
+	// Limits of the bytes of an item, and of the items of a transaction or in its answer.
+	itemBytes, transactBytes int
 	// Name and keys in DescribeTable.
 	hash, sort, kind, view string
 }
@@ -42,8 +44,8 @@ func (v versions) add(at address, before item) {
 
 func newTable() *table {
 	return &table{
-		items: map[address]item{}, versions: versions{}, transactions: map[string]string{},
-		ttlAttribute: "ttl", page: 7, hash: "pk", sort: "sk", kind: "B", view: "NEW_AND_OLD_IMAGES",
+		items: map[address]item{}, versions: versions{}, transactions: map[string][]member{},
+		ttlAttribute: "ttl", page: 7, itemBytes: 400 << 10, transactBytes: 4 << 20, hash: "pk", sort: "sk", kind: "B", view: "NEW_AND_OLD_IMAGES",
 	}
 }
 
@@ -78,6 +80,14 @@ func (t *table) read(at address, consistent bool) item {
 		}
 	}
 	return t.items[at]
+}
+
+// checkSize checks the size limit of an item.
+func (t *table) checkSize(it item) error {
+	if it.size() > t.itemBytes {
+		return refuse("ValidationException", "Item size has exceeded the maximum allowed size")
+	}
+	return nil
 }
 
 // holds evaluates the conditions that the adapter uses.
@@ -142,14 +152,17 @@ func (t *table) apply(w *write, do action) {
 	} else {
 		t.items[at] = after
 	}
-	if before == nil && after == nil || fmt.Sprint(before) == fmt.Sprint(after) {
+	if before == nil && after == nil || reflect.DeepEqual(before, after) {
 		return
 	}
 	t.record(at, before, after)
 }
 
+// transactItems is the maximum number of items of a transaction.
+const transactItems = 100
+
 func (t *table) putItem(w *write) (any, error) {
-	if err := w.Item.tooLarge(); err != nil {
+	if err := t.checkSize(w.Item); err != nil {
 		return nil, err
 	}
 	ok, err := t.holds(w)
@@ -275,9 +288,8 @@ func (t *table) scan(in *request) (any, error) {
 }
 
 func (t *table) transact(in *request) (any, error) {
-	what := fmt.Sprint(len(in.TransactItems), sumOf(in.TransactItems))
 	if before, done := t.transactions[in.ClientRequestToken]; done && !t.forgetful {
-		if before != what {
+		if !reflect.DeepEqual(before, in.TransactItems) {
 			return nil, refuse("IdempotentParameterMismatchException", "another transaction had this token")
 		}
 		return object{}, nil
@@ -291,7 +303,7 @@ func (t *table) transact(in *request) (any, error) {
 	for i, m := range in.TransactItems {
 		w := m.write()
 		size += w.Item.size()
-		if err := w.Item.tooLarge(); err != nil {
+		if err := t.checkSize(w.Item); err != nil {
 			return nil, err
 		}
 		ok, err := t.holds(w)
@@ -309,9 +321,9 @@ func (t *table) transact(in *request) (any, error) {
 		}
 	}
 	switch {
-	case size > transactBytes:
+	case size > t.transactBytes:
 		return nil, refuse("ValidationException", "Collection size of items in the transaction cannot exceed 4 MB")
-	case answer > transactBytes:
+	case answer > t.transactBytes:
 		return nil, refuse("ValidationException", "Payload in response is too large.")
 	}
 	if failed {
@@ -328,7 +340,7 @@ func (t *table) transact(in *request) (any, error) {
 			t.apply(m.write(), put)
 		}
 	}
-	t.transactions[in.ClientRequestToken] = what
+	t.transactions[in.ClientRequestToken] = in.TransactItems
 	return object{}, nil
 }
 

@@ -2,9 +2,7 @@ package dynamofake
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"net/http"
 	"time"
 )
@@ -104,26 +102,6 @@ func (it item) size() int {
 	}
 	return size
 }
-
-// tooLarge checks DynamoDB's size limit of an item.
-func (it item) tooLarge() error {
-	if it.size() > 400<<10 {
-		return refuse("ValidationException", "Item size has exceeded the maximum allowed size")
-	}
-	return nil
-}
-
-func sumOf(members []member) uint64 {
-	h := fnv.New64a()
-	_ = json.NewEncoder(h).Encode(members) // maps are encoded in order
-	return h.Sum64()
-}
-
-// Limits of a transaction.
-const (
-	transactItems = 100
-	transactBytes = 4 << 20
-)
 
 // Table is the name of the table.
 const Table = "fake-table"
