@@ -123,6 +123,11 @@ func TestVerifyFindsDamagedItems(t *testing.T) {
 			it.bytes("v")[26] ^= 1
 			table.put(it)
 		},
+		"a version with an owner, of a resource without one": func(table rawTable) { // has no edge, which would show it
+			it := table.find('r', named("orphan"))
+			it.bytes("v")[26] ^= 1
+			table.put(it)
+		},
 		"a version with another group version": func(table rawTable) {
 			it := table.find('r', named("child"))
 			it.bytes("v")[42] ^= 1
