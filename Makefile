@@ -21,8 +21,8 @@ PKG ?= ./...
 # A program with the race detector sleeps for a second before it exits, and tests start hundreds of programs.
 export GORACE ?= atexit_sleep_ms=50
 # The compiler uses a seventh less CPU without debug symbols, which only debuggers need. SQLite is C that was translated to Go: its tests use a
-# third to a half of the CPU if the race detector does not follow its memory. The package that calls it is checked, so two goroutines on one
-# connection are still found. All targets share these flags, because other flags compile every package again.
+# third to a half of the CPU if it is not instrumented for the race detector. The package that calls it is, so two goroutines on one connection
+# are still found. All targets share these flags, because other flags compile every package again.
 COMPILE := -gcflags=all=-dwarf=false '-gcflags=github.com/ncruces/go-sqlite3-wasm/...=-dwarf=false -race=false'
 export GOFLAGS := $(filter-out $(COMPILE),$(shell $(GO) env GOFLAGS)) $(COMPILE)
 # make vet analyses the same code, and all of it; here it would compile facts about every dependency.

@@ -23,7 +23,7 @@ type columnChecker struct {
 	table  *table
 	reader *reader
 
-	pageBytes int // limit of the bytes that a call reads beside the scan, as a lister's limit
+	pageBytes int // limit of the bytes that a call reads beside the scan
 }
 
 // maxItemChecks limits the items that are checked concurrently.

@@ -62,8 +62,8 @@ func scaled(t *testing.T, n int) (*dynamofake.Server, *dynamodb.Backend) {
 	return s, b
 }
 
-// A resource grows and shrinks between one byte and the size of almost three parts, so the number of its parts changes all the time. Readers, lists
-// and watches never observe a partial resource.
+// A resource grows and shrinks between one byte and the size of almost three parts, so the number of its parts changes all the time.
+// Readers, lists and watches never observe a partial resource.
 func TestSizesAndParts(t *testing.T) {
 	t.Parallel()
 	const scale = 16

@@ -251,7 +251,7 @@ func TestCommitOnLargeResources(t *testing.T) {
 	_, b := scaled(t, scale)
 	var large []*resourcepb.Resource
 	for i := range 32 {
-		large = append(large, fixture.Write(t, b, box(fmt.Sprintf("big-%02d", i), content(i, 380<<10/scale, false))))
+		large = append(large, fixture.Write(t, b, box(fmt.Sprintf("big-%02d", i), content(i, 370<<10/scale, false))))
 	}
 	ops := func(version func(*resourcepb.Resource) string) (checks, deletes []storage.Op) {
 		for _, res := range large {

@@ -55,7 +55,8 @@ func TestCompactionWhileAWatchCatchesUp(t *testing.T) {
 func TestCancellationsAtAnyMoment(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		const watches = 300
-		s := stream(t, c)
+		s, base := stream(t, c), put(t, c, "c/", "")
+		starts := []int64{0, base, base + 1}
 		var writing sync.WaitGroup
 		writing.Go(func() {
 			for i := range watches {
@@ -67,7 +68,7 @@ func TestCancellationsAtAnyMoment(t *testing.T) {
 		})
 		writing.Go(func() {
 			for i := range int64(watches) {
-				r := &pb.WatchCreateRequest{Key: []byte("c/"), RangeEnd: []byte("c0"), WatchId: i + 1, StartRevision: i % 3, ProgressNotify: i%2 == 0}
+				r := &pb.WatchCreateRequest{Key: []byte("c/"), RangeEnd: []byte("c0"), WatchId: i + 1, StartRevision: starts[i%3], ProgressNotify: i%2 == 0}
 				for _, request := range []*pb.WatchRequest{
 					{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: r}},
 					{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}},

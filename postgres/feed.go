@@ -191,6 +191,7 @@ type run struct {
 	localChanges []change      // changes of this handle that wait for earlier ones
 	stallStart   time.Time     // since when all visible changes are behind a missing number, pending or rolled back
 	pollPause    time.Duration // length of the last pause since then
+	proofPause   time.Duration // length of the last pause while a requested proof makes no progress
 	next         pace          // times of the next poll
 }
 
@@ -211,7 +212,7 @@ func (r *run) begin(ctx context.Context) error {
 func (r *run) poll(ctx context.Context) (again time.Duration, err error) {
 	var read page
 	session := r.sessions.last.Load()
-	began := time.Now()
+	began, final := time.Now(), r.at.view.final
 	r.next = pace{}
 	err = r.source.poll(ctx, r.side, func(ctx context.Context, conn *pgx.Conn) (err error) {
 		if r.thorough() {
@@ -236,12 +237,12 @@ func (r *run) poll(ctx context.Context) (again time.Duration, err error) {
 	_, r.localChanges = following(r.localChanges, &r.at, 0) // without the changes that were read
 	switch stalled := read.hasPending && len(read.changes) == 0; {
 	case !stalled:
-		r.stallStart = time.Time{}
+		r.stallStart, r.pollPause = time.Time{}, 0
 	case r.stallStart.IsZero():
 		r.stallStart = began
 	}
-	if len(read.changes) > 0 || !read.hasPending && !r.belowTarget() {
-		r.pollPause = 0
+	if r.at.view.final > final || !r.belowTarget() {
+		r.proofPause = 0
 	}
 	r.telemetry.lag.Update(r.at.revision, read.newest, began)
 	r.next = r.notifier.pace(now, now.Sub(began), len(read.changes), r.opts.Latency)
@@ -250,18 +251,21 @@ func (r *run) poll(ctx context.Context) (again time.Duration, err error) {
 		return pollNow, nil
 	case read.hasPending && (r.next.pollAt.IsZero() || len(read.changes) == 0 || r.thorough()):
 		// A pending commit blocks visible changes. Its process may die without a notification.
-		return r.longerPause(), nil
-	case r.belowTarget() && r.next.pollAt.IsZero():
+		r.pollPause = longerPause(r.pollPause)
+		return r.pollPause, nil
+	case r.belowTarget():
 		// A pending commit blocks a proof. It may end without a notification, or this handle may publish its change without a poll.
-		r.next.pollAt = now.Add(r.longerPause())
+		r.proofPause = longerPause(r.proofPause)
+		if at := now.Add(r.proofPause); r.next.pollAt.IsZero() || at.Before(r.next.pollAt) {
+			r.next.pollAt = at
+		}
 	}
 	return 0, nil
 }
 
-// longerPause returns the pause before the next poll while a commit is pending.
-func (r *run) longerPause() time.Duration {
-	r.pollPause = min(max(2*r.pollPause, minPollPause), 100*time.Millisecond)
-	return r.pollPause
+// longerPause returns the pause before the next poll while a commit is pending, from the one before the last poll.
+func longerPause(last time.Duration) time.Duration {
+	return min(max(2*last, minPollPause), 100*time.Millisecond)
 }
 
 // pendingWriter returns the session with the lowest note.

@@ -12,8 +12,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// TestBookmarkBesideAPendingWriter polls for a bookmark while a writer has drawn the last number. Nothing is visible above it, and nothing announces
-// its end. The polls continue by themselves, with growing pauses, until the bookmark is reached.
+// TestBookmarkBesideAPendingWriter polls for a bookmark while two writers have drawn the last numbers. Nothing is visible above them, and nothing
+// announces their ends. The polls continue by themselves until the bookmark is reached, with pauses that grow unless one of them ends.
 func TestBookmarkBesideAPendingWriter(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)
@@ -24,7 +24,8 @@ func TestBookmarkBesideAPendingWriter(t *testing.T) {
 	if err := r.begin(ctx); err != nil {
 		t.Fatal(err)
 	}
-	tx := b.pending(t, ctx, server.Connect(t), mutationOf(t, driver.Write, orderResource("pending", "")))
+	first := b.pending(t, ctx, server.Connect(t), mutationOf(t, driver.Write, orderResource("pending-first", "")))
+	second := b.pending(t, ctx, server.Connect(t), mutationOf(t, driver.Write, orderResource("pending-second", "")))
 	target, err := r.Newest(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +39,7 @@ func TestBookmarkBesideAPendingWriter(t *testing.T) {
 		if err != nil {
 			t.Fatalf("no poll follows, before the bookmark is reached: %v", err)
 		}
-		return r.pollPause
+		return r.proofPause
 	}
 	var pauses []time.Duration
 	for range 6 {
@@ -47,10 +48,16 @@ func TestBookmarkBesideAPendingWriter(t *testing.T) {
 	if pauses[0] != minPollPause || !slices.IsSorted(pauses) || pauses[5] < 10*longPause || r.HasReached(r.at, target) {
 		t.Errorf("pauses of %v, reached: %t; expected pauses that grow", pauses, r.HasReached(r.at, target))
 	}
-	if err := tx.Rollback(ctx); err != nil {
+	if err := first.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if pause := poll(); pause != minPollPause {
+		t.Errorf("after the first writer: a pause of %v, expected %v", pause, minPollPause)
+	}
+	if err := second.Rollback(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if again, err := r.poll(ctx); err != nil || again != 0 || !r.next.pollAt.IsZero() || !r.HasReached(r.at, target) {
-		t.Errorf("after the writer: %v, pause %v, next poll %v, reached: %t", err, again, r.next.pollAt, r.HasReached(r.at, target))
+		t.Errorf("after both writers: %v, pause %v, next poll %v, reached: %t", err, again, r.next.pollAt, r.HasReached(r.at, target))
 	}
 }

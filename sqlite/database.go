@@ -140,7 +140,7 @@ type pool struct {
 	checked atomic.Int64 // nanoseconds from created to the start of the last successful check of the files
 }
 
-// checkInterval is the minimum time between two checks of the files for eventual reads. A check takes three system calls, which last about
+// checkInterval is the maximum age of a check of the files on which an eventual read relies. A check takes three system calls, which last about
 // as long as the read.
 const checkInterval = 100 * time.Millisecond
 
@@ -155,28 +155,27 @@ func newPool(size int, timeout time.Duration, open func(context.Context) (*conn,
 	return p
 }
 
-// take returns a connection that ctx interrupts. It waits until ctx ends or, without a deadline in ctx, for the pool's
-// timeout. The caller must return the connection with give.
-func (p *pool) take(ctx context.Context) (*conn, error) {
+// take returns a connection that ctx interrupts, after a check of the files. It waits until ctx ends or, without a deadline in ctx, for the
+// pool's timeout. The caller must return the connection with give.
+func (p *pool) take(ctx context.Context) (*conn, error) { return p.takeChecked(ctx, 0) }
+
+// takeChecked is take for a read that may rely on an earlier check of the files, up to this age.
+func (p *pool) takeChecked(ctx context.Context, age time.Duration) (*conn, error) {
 	c, err := p.takeUnchecked(ctx)
 	if err != nil {
 		return nil, err
 	}
 	now := time.Since(p.created)
+	if now-time.Duration(p.checked.Load()) < age {
+		return c, nil
+	}
 	if err := c.files.check(); err != nil {
+		p.checked.Store(-int64(checkInterval))
 		p.give(c)
 		return nil, err
 	}
 	p.checked.Store(int64(now))
 	return c, nil
-}
-
-// takeEventual is take for an eventual read. The files may have been replaced since the last check, but not for longer than checkInterval.
-func (p *pool) takeEventual(ctx context.Context) (*conn, error) {
-	if int64(time.Since(p.created))-p.checked.Load() < int64(checkInterval) {
-		return p.takeUnchecked(ctx)
-	}
-	return p.take(ctx)
 }
 
 func (p *pool) takeUnchecked(ctx context.Context) (*conn, error) {

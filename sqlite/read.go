@@ -13,18 +13,19 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Every read sees the newest commit of the file, so eventual reads are strong too.
+// Every read sees the newest commit of the file that it reads, so eventual reads differ from strong ones only in what they check: see checkInterval
+// and checkMoved.
 
 // buffers holds buffers for encoded resources between the connection and the decoder.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // Get implements driver.Driver.
 func (d *database) Get(ctx context.Context, consistency storage.ReadConsistency, k driver.Key) (*resourcepb.Resource, error) {
-	take := d.readers.takeEventual
+	age := checkInterval
 	if consistency == storage.StrongConsistency {
-		take = d.readers.take
+		age = 0
 	}
-	c, err := take(ctx)
+	c, err := d.readers.takeChecked(ctx, age)
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,8 @@ func removeFiles(t *testing.T, paths ...string) {
 	}
 }
 
-// A store whose files were replaced or deleted answers nothing: acknowledged writes would be lost, and reads outdated.
+// A store whose files were replaced or deleted answers nothing, except that an eventual read notices it after checkInterval: acknowledged writes
+// would be lost, and reads outdated.
 func TestChangedFiles(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

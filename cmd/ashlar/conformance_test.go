@@ -215,7 +215,7 @@ func TestConformanceUnreachable(t *testing.T) {
 }
 
 func TestConformanceCrashCommandFails(t *testing.T) {
-	r := newRunner(t, memoryURL()).conformance(t.Context(), "--faults", "--for", "2s", "--run", "Faults", "--crash-command", "echo no such server; exit 3")
+	r := newRunner(t, memoryURL()).conformance(t.Context(), "--faults", "--for", "10s", "--run", "Faults", "--crash-command", "echo no such server; exit 3")
 	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.err, "--crash-command: exit status 3: no such server")
 	require.NotContains(t, r.out, "✓", "of an aborted run")

@@ -25,7 +25,7 @@ import (
 const asCommand = "ASHLAR_TEST_AS_COMMAND"
 
 // commandEnv is the part of the environment that makes the test binary run the command. Package testcontainers, which the binary contains,
-// reads all processes of the machine when a program starts; it finds none in a file without contents.
+// reads all processes of the machine when a program starts; it finds none under a path that is no folder.
 var commandEnv = []string{asCommand + "=1", "HOST_PROC=" + os.DevNull}
 
 func actAsCommand() {

@@ -23,6 +23,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 )
@@ -67,9 +68,9 @@ func startEtcd(t *testing.T, store string, args ...string) *serverProcess {
 	return s
 }
 
-func etcdClient(t *testing.T, s *serverProcess, config *tls.Config) *clientv3.Client {
+func etcdClient(t *testing.T, s *serverProcess, config *tls.Config, options ...grpc.DialOption) *clientv3.Client {
 	t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.grpc}, TLS: config, Logger: zap.NewNop()})
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.grpc}, TLS: config, Logger: zap.NewNop(), DialOptions: options})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c
@@ -156,7 +157,7 @@ func TestServeEtcdDrainsLists(t *testing.T) {
 	defer cancel()
 	const keys = 20 // more than the buffers of the connection contain
 	s := serveEtcd(t, memoryURL(), "--log-level", "debug")
-	c := etcdClient(t, s, nil)
+	c := etcdClient(t, s, nil, grpc.WithStaticStreamWindowSize(1<<16)) // otherwise the window may grow until the list fits
 	for i := range keys {
 		_, err := c.Put(ctx, fmt.Sprintf("list/%02d", i), strings.Repeat("x", 1000<<10))
 		require.NoError(t, err)
