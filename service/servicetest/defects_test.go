@@ -214,6 +214,10 @@ func lastWins() *fault {
 				}
 				bare := but(res.GetId(), func(id *resourcepb.ID) { id.Uid = "" })
 				now, err := b.Backend.Read(ctx, strong, bare)
+				if errors.Is(err, storage.ErrNotFound) { // another writer has just deleted it to write its own
+					res = but(res, func(r *resourcepb.Resource) { r.Version = "" })
+					continue
+				}
 				if err != nil {
 					return nil, err
 				}
