@@ -1,6 +1,7 @@
 package servicetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -474,17 +475,15 @@ func oldest(t *resourcepb.Type) {
 // lateCursors gives each event the cursor of the previous one.
 func lateCursors() *fault {
 	var mu sync.Mutex
-	before := ""
-	return events(func(_ *faulty, ev *event, err error) ([]*event, error) {
+	before := map[*faulty]string{} // of each server: cursors of another store would be refused
+	return events(func(f *faulty, ev *event, err error) ([]*event, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if err == nil && ev.GetCursor() != "" {
 			this := ev.GetCursor()
-			if before == "" {
-				before = this
-			}
-			ev = but(ev, func(ev *event) { ev.Cursor = before })
-			before = this
+			late := cmp.Or(before[f], this)
+			ev = but(ev, func(ev *event) { ev.Cursor = late })
+			before[f] = this
 		}
 		return []*event{ev}, err
 	})
