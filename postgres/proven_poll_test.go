@@ -13,8 +13,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
-// TestPollsAfterABookmark polls beside a stream of writers, one of which is always pending. Polls read the notes of the writers for a requested
-// bookmark, and stop when it is answered.
+// TestPollsAfterABookmark polls while one of several writers is always pending. Polls read the notes of the writers for a requested bookmark, and
+// stop when it is answered.
 func TestPollsAfterABookmark(t *testing.T) {
 	t.Parallel()
 	ctx := fixture.Context(t)

@@ -136,8 +136,8 @@ type pool struct {
 	slots   chan struct{} // a token for each connection not opened yet
 	closed  chan struct{}
 
-	created time.Time
-	checked atomic.Int64 // nanoseconds from created to the start of the last successful check of the files
+	start     time.Time    // of the pool
+	lastCheck atomic.Int64 // nanoseconds from start to the beginning of the last successful check of the files
 }
 
 // checkInterval is the maximum age of a check of the files on which an eventual read relies. A check takes three system calls, which last about
@@ -146,9 +146,9 @@ const checkInterval = 100 * time.Millisecond
 
 func newPool(size int, timeout time.Duration, open func(context.Context) (*conn, error)) *pool {
 	p := &pool{
-		open: open, timeout: timeout, free: make(chan *conn, size), slots: make(chan struct{}, size), closed: make(chan struct{}), created: time.Now(),
+		open: open, timeout: timeout, free: make(chan *conn, size), slots: make(chan struct{}, size), closed: make(chan struct{}), start: time.Now(),
 	}
-	p.checked.Store(-int64(checkInterval))
+	p.lastCheck.Store(-int64(checkInterval))
 	for range size {
 		p.slots <- struct{}{}
 	}
@@ -165,16 +165,16 @@ func (p *pool) takeChecked(ctx context.Context, age time.Duration) (*conn, error
 	if err != nil {
 		return nil, err
 	}
-	now := time.Since(p.created)
-	if now-time.Duration(p.checked.Load()) < age {
+	now := time.Since(p.start)
+	if now-time.Duration(p.lastCheck.Load()) < age { // with age 0, a check that another call has begun after now
 		return c, nil
 	}
 	if err := c.files.check(); err != nil {
-		p.checked.Store(-int64(checkInterval))
+		p.lastCheck.Store(-int64(checkInterval))
 		p.give(c)
 		return nil, err
 	}
-	p.checked.Store(int64(now))
+	p.lastCheck.Store(int64(now))
 	return c, nil
 }
 
