@@ -160,6 +160,16 @@ func (c *conn) queryRow(name string, scan func(*sqlite3.Stmt), params ...any) (e
 	return exists, finish(s)
 }
 
+// lastDataVersion returns the number of the database's state in the current transaction, or at the end of the last one.
+// Each commit changes it, of this connection and of others.
+func (c *conn) lastDataVersion() (uint32, error) {
+	version, err := c.db.FileControl("", sqlite3.FCNTL_DATA_VERSION)
+	if err != nil {
+		return 0, err
+	}
+	return version.(uint32), nil
+}
+
 // exec runs a statement without rows.
 func (c *conn) exec(name string, params ...any) error {
 	s, err := c.query(name, params...)

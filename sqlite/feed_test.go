@@ -124,14 +124,14 @@ func TestClockSetBack(t *testing.T) {
 	s := open(t, newPath(t), nil)
 	res := fixture.Write(t, s, resource("a", 0))
 	execSQL(t, openDirect(t, s.Path()), "UPDATE log SET written = 1000000000000000")
-	fixture.Write(t, s, res)
+	fixture.Write(t, s, fixture.Write(t, s, res)) // a row after one of another connection, and a row after one of its own
 	c, err := s.handle.readers.take(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.handle.readers.give(c)
-	tx, err := newTxn(c, nil)
-	if err != nil || tx.at != 1000000000000000 || tx.last.seq != 2 {
+	state, err := c.storeState()
+	if tx := newTxn(c, state, nil); err != nil || tx.at != 1000000000000000 || tx.last.seq != 3 {
 		t.Errorf("the next row has time %d after row %d, error %v", tx.at, tx.last.seq, err)
 	}
 }

@@ -11,15 +11,21 @@ import (
 
 // statFile returns the identity of the file at path, or the zero fileID if there is none, and the number of its names.
 func statFile(path string) (id fileID, links uint64, err error) {
-	var s unix.Stat_t
 	for {
-		switch err = unix.Stat(path, &s); {
+		switch id, links, err = identify(path); {
 		case err == nil:
-			return fileID{uint64(s.Dev), s.Ino}, uint64(s.Nlink), nil
+			return id, links, nil
 		case errors.Is(err, fs.ErrNotExist):
 			return fileID{}, 0, nil
 		case !errors.Is(err, unix.EINTR):
 			return fileID{}, 0, &fs.PathError{Op: "stat", Path: path, Err: err}
 		}
 	}
+}
+
+// identifyByStat reads the identity with all other metadata of the file.
+func identifyByStat(path string) (fileID, uint64, error) {
+	var s unix.Stat_t
+	err := unix.Stat(path, &s)
+	return fileID{uint64(s.Dev), s.Ino}, uint64(s.Nlink), err
 }

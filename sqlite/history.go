@@ -114,8 +114,9 @@ func (d *database) Compact(ctx context.Context, rev int64) error {
 	})
 	for done := false; !done && err == nil; {
 		pruneErr := d.writeOutsideBatch(ctx, "prune the log", func(c *conn) error {
-			t, err := newTxn(c, nil)
+			state, err := c.storeState()
 			if err == nil {
+				t := newTxn(c, state, nil)
 				done, err = t.sweep(pruneStep)
 			}
 			return err

@@ -14,33 +14,52 @@ import (
 
 // txn is a write transaction in progress.
 type txn struct {
-	conn   *conn
-	chains *chainCache
-	fence  string
-	bounds historyBounds
-	before position      // newest row of the log at the start of the transaction
-	last   position      // newest row now
-	tag    int64         // tag of all rows of the transaction; readers recognize a commit by it
-	now    int64         // start time in ms
-	at     int64         // time of the rows in ms, never before the time of an older row
-	note   *driver.Guard // note that a guard read last, with its current revision
-	bytes  int64         // bytes added to the log, without deletions
+	conn       *conn
+	chains     *chainCache
+	storeState               // now
+	before     position      // newest row of the log at the start of the transaction
+	tag        int64         // tag of all rows of the transaction; readers recognize a commit by it
+	now        int64         // start time in ms
+	at         int64         // time of the rows in ms, never before the time of an older row
+	note       *driver.Guard // note that a guard read last, with its current revision
+	bytes      int64         // bytes added to the log, without deletions
 }
 
-func newTxn(c *conn, known *chainCache) (txn, error) {
-	now := time.Now().UnixMilli()
-	t := txn{conn: c, chains: known, now: now, at: now}
-	_, err := c.queryRow("transaction-state", func(s *sqlite3.Stmt) {
-		t.fence = s.ColumnText(0)
-		t.bounds = historyBounds{s.ColumnInt64(1), s.ColumnInt64(2), s.ColumnInt64(3)}
-		t.last = position{s.ColumnInt64(4), s.ColumnInt64(5)}
-		t.at = max(t.at, s.ColumnInt64(6))
+// storeState is what a writer needs at the start of its transaction.
+type storeState struct {
+	fence   string
+	bounds  historyBounds
+	last    position // newest row of the log
+	written int64    // its time in ms
+}
+
+// storeState reads the state of the connection's transaction.
+func (c *conn) storeState() (s storeState, err error) {
+	_, err = c.queryRow("transaction-state", func(row *sqlite3.Stmt) {
+		s.fence = row.ColumnText(0)
+		s.bounds = historyBounds{row.ColumnInt64(1), row.ColumnInt64(2), row.ColumnInt64(3)}
+		s.last = position{row.ColumnInt64(4), row.ColumnInt64(5)}
+		s.written = row.ColumnInt64(6)
 	})
-	t.before = t.last
+	return s, err
+}
+
+func newTxn(c *conn, state storeState, known *chainCache) txn {
+	now := time.Now().UnixMilli()
+	t := txn{conn: c, chains: known, storeState: state, before: state.last, now: now, at: max(now, state.written)}
 	for t.tag == 0 || t.tag == t.last.tag {
 		t.tag = randomTag()
 	}
-	return t, err
+	return t
+}
+
+// stateAfter returns the state after the commit of the transaction.
+func (t *txn) stateAfter() storeState {
+	s := t.storeState
+	if t.last != t.before {
+		s.written = t.at
+	}
+	return s
 }
 
 // apply executes a request. refused is the error of a request that changed nothing. err means that the whole

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +36,7 @@ type writer struct {
 	commits  []committedBatch // of the current run: one, or one for each request after the batch failed as a whole
 	log      retention
 	chains   chainCache
+	known    *knownState // after the last commit, or nil
 	busy     atomic.Bool // another program held SQLite's write lock in the last cycle
 	closeErr error       // from closing the connection; read it after exitCh is closed
 }
@@ -185,6 +187,10 @@ func (w *writer) runBatch() {
 	for _, r := range w.batch {
 		close(r.resultCh)
 	}
+	if len(w.batch) == 1 {
+		// Run the caller on this thread. To wake another thread for it takes longer than all else but the sync.
+		runtime.Gosched()
+	}
 	clear(w.batch)
 	w.announce()
 	if locked == nil {
@@ -209,15 +215,42 @@ func (w *writer) begin() (txn, error) {
 	if err := w.conn.exec("begin-immediate"); err != nil {
 		return txn{}, err
 	}
-	var t txn
+	var state storeState
 	err := w.database.files.check()
 	if err == nil {
-		t, err = newTxn(w.conn, &w.chains)
+		state, err = w.state()
 	}
 	if err != nil {
 		_ = w.conn.endTransaction() // the first error is more specific
+		return txn{}, err
 	}
-	return t, err
+	return newTxn(w.conn, state, &w.chains), nil
+}
+
+// knownState is the state of the store after a commit of the writer. It holds in a later transaction with the same
+// version of the database. To read it again would take a twentieth of a lone write.
+type knownState struct {
+	storeState
+	version uint32
+}
+
+// state returns the state of the transaction that has begun. The next commit stores the state after it.
+func (w *writer) state() (storeState, error) {
+	known := w.known
+	w.known = nil
+	if known != nil {
+		if version, err := w.conn.lastDataVersion(); err == nil && version == known.version {
+			return known.storeState, nil
+		}
+	}
+	return w.conn.storeState()
+}
+
+// keepState keeps the state after the commit of t for the next transaction.
+func (w *writer) keepState(t *txn) {
+	if version, err := w.conn.lastDataVersion(); err == nil {
+		w.known = &knownState{t.stateAfter(), version}
+	}
 }
 
 // applyAndCommit applies requests and commits. Each request gets its own error. An error of applyAndCommit means that no
@@ -249,6 +282,7 @@ func (w *writer) applyAndCommit(t *txn, batch []*request) (err error) {
 		w.commits = append(w.commits, w.source.committedRows(t, batch))
 		w.database.changes.Store(t.last.seq - t.bounds.horizon)
 	}
+	w.keepState(t)
 	return nil
 }
 
