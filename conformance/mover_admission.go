@@ -103,7 +103,7 @@ func fenceAdmits(s *suite) {
 }
 
 // loadAdmitted loads with and without the admitted guard, if the backend has a loader.
-func loadAdmitted(s *suite, b storage.Backend, guarded context.Context) {
+func loadAdmitted(s *suite, b storage.Backend, guarded context.Context) { //nolint:revive // one of two that a write may have
 	s.Helper()
 	l, has := storage.As[driver.Bulk](b)
 	if !has {

@@ -65,12 +65,12 @@ func fenceOpens(s *suite) {
 // fenceWithWriters fences a store while two handles write.
 func fenceWithWriters(s *suite) {
 	one, other := movables(s)
-	cutOff(s, s.ctx, []movable{one, other}, func() { one.close(s, "mem://x") }, storage.ErrFenced)
+	cutOff(s.ctx, s, []movable{one, other}, func() { one.close(s, "mem://x") }, storage.ErrFenced)
 }
 
 // cutOff makes writers write until cut makes their writes fail with want. When cut has returned, every acknowledged write is visible, and no
 // further write succeeds.
-func cutOff(s *suite, ctx context.Context, handles []movable, cut func(), want error) {
+func cutOff(ctx context.Context, s *suite, handles []movable, cut func(), want error) {
 	s.Helper()
 	const writers = 12
 	warm := make(chan struct{}, writers)

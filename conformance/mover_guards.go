@@ -143,7 +143,7 @@ func guardWrites(s *suite) {
 
 // writeWithGuards writes concurrently under valid guards, under outdated ones and without a guard, because stores combine such
 // writes.
-func writeWithGuards(s *suite, stale, holds context.Context, b movable) {
+func writeWithGuards(s *suite, stale, holds context.Context, b movable) { //nolint:revive // guards, one for each write
 	s.Helper()
 	type result struct {
 		kind int
@@ -176,7 +176,7 @@ func writeWithGuards(s *suite, stale, holds context.Context, b movable) {
 func guardWithWriters(s *suite) {
 	one, other := movables(s)
 	revision := must[string](s)(other.WriteNote(s.ctx, "mover", []byte("a"), ""))
-	cutOff(s, guardContext(s.ctx, "mover", revision), []movable{one}, func() {
+	cutOff(guardContext(s.ctx, "mover", revision), s, []movable{one}, func() {
 		must[string](s)(other.WriteNote(s.ctx, "mover", []byte("b"), revision))
 	}, driver.ErrSuperseded)
 }

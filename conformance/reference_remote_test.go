@@ -84,7 +84,7 @@ type remote struct{ *handle }
 // ask carries out a request on the store once and returns the answer. If the answer is lost, it is requested again.
 func ask[T any](r remote, ctx context.Context, do func(context.Context) (T, error)) (answer T, err error) {
 	if r.sometimes("a late call", 100) {
-		time.Sleep(2 * time.Second)
+		time.Sleep(2 * time.Second) //nolint:forbidigo // the way of a message
 	}
 	if _, bounded := ctx.Deadline(); bounded && r.sometimes("an early end", 100) {
 		return answer, context.DeadlineExceeded
@@ -124,7 +124,7 @@ func ask[T any](r remote, ctx context.Context, do func(context.Context) (T, erro
 }
 
 // travel takes the time of a message. Calls of concurrent workers overlap by it, as they do with a database.
-func travel() { time.Sleep(time.Duration(rand.IntN(300)) * time.Microsecond) }
+func travel() { time.Sleep(time.Duration(rand.IntN(300)) * time.Microsecond) } //nolint:forbidigo // the way of a message
 
 // land carries out a request that was given up.
 func (r remote) land(request func()) {

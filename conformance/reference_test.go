@@ -302,7 +302,7 @@ func (h *handle) decidedEarly(ops []storage.Op) []storage.Op {
 // pause lets other callers go first.
 func (s *store) pause() {
 	s.mu.Unlock()
-	time.Sleep(2 * time.Millisecond)
+	time.Sleep(2 * time.Millisecond) //nolint:forbidigo // the defect is slow
 	s.mu.Lock()
 }
 

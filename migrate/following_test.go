@@ -108,7 +108,7 @@ func TestBookmarkRequests(t *testing.T) {
 			if err := f.ask(t.Context()); err != nil || w.asked != 1 {
 				t.Errorf("within the timeout: asked %d times, %v", w.asked, err)
 			}
-			time.Sleep(1)
+			time.Sleep(1) //nolint:staticcheck // the first moment after the timeout
 			if err := f.ask(t.Context()); !errors.Is(err, storage.ErrInconsistent) {
 				t.Errorf("after the timeout: %v", err)
 			}

@@ -64,13 +64,13 @@ type Options struct {
 type Next string
 
 const (
-	// Nothing: the migration is complete, or was never started.
+	// Nothing means that the migration is complete, or was never started.
 	Nothing Next = ""
-	// Retry: the same call continues, once the cause of the error is gone.
+	// Retry means that the same call continues, once the cause of the error is gone.
 	Retry Next = "again"
-	// AbortFirst: the same call would fail again, so call Abort first.
+	// AbortFirst means that the same call would fail again, so call Abort first.
 	AbortFirst Next = "give up"
-	// Stop: another process has taken over, or aborted, the migration.
+	// Stop means that another process has taken over, or aborted, the migration.
 	Stop Next = "leave"
 )
 

@@ -69,7 +69,7 @@ func TestSilenceEndsBeforeTheWindow(t *testing.T) {
 		if !b.inWindow(time.Now()) {
 			t.Error("the receivers have stopped their polls before the silence ended")
 		}
-		time.Sleep(burstWindow)
+		time.Sleep(burstWindow) //nolint:forbidigo // of the bubble
 		b.hear("other", time.Now())
 		if waited := await(); waited > 0 {
 			t.Errorf("after a notification without a mark, the silence was %v", waited)

@@ -418,13 +418,5 @@ func (s *session) ask(ctx context.Context, conn *pgx.Conn, sql *statements, mode
 	return err
 }
 
-// rollback ends a transaction whose result is not needed. It stops waiting for a connection that does not answer: the pool closes
-// connections that are returned inside a transaction.
-func rollback(tx pgx.Tx) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = tx.Rollback(ctx)
-}
-
 // maxPause is the maximum time between two attempts on a key that another transaction holds.
 const maxPause = 50 * time.Millisecond

@@ -52,7 +52,7 @@ func (c *Client[T]) Follow(ctx context.Context, tenancy *resourcepb.Tenancy, pre
 			emitter: emitter[T]{codec: c.codec, yield: yield, selector: opts.Selector, isComplete: opts.Cursor == "" && opts.Known == nil, states: map[key.Key]knownResource{}},
 		}
 		f.emitter.cursor, f.emitter.returnedAt = opts.Cursor, time.Now()
-		if err := f.run(ctx); err != errStopped {
+		if err := f.run(ctx); !errors.Is(err, errStopped) {
 			yield(Event[T]{}, err)
 		}
 	}
@@ -81,7 +81,7 @@ func (f *follower[T]) run(ctx context.Context) error {
 	for pause := minRetryPause; ; pause = min(2*pause, maxRetryPause) {
 		hasChanges, err := f.watch(ctx)
 		switch {
-		case err == errStopped:
+		case errors.Is(err, errStopped):
 			return err
 		case ctx.Err() != nil:
 			return ctx.Err()

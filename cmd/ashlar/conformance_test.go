@@ -121,7 +121,7 @@ func TestConformanceInterrupted(t *testing.T) {
 	waiting.Go(func() {
 		defer cancel()
 		for ctx.Err() == nil && last < written {
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) //nolint:forbidigo // between two looks at the condition
 			last = size()
 		}
 	})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -67,7 +68,7 @@ func TestServeUnixSockets(t *testing.T) {
 	require.Equal(t, "unix:"+dir+"/grpc", s.grpc)
 	s.cli(t).ok(configMap("a", "1"), "apply", "-f", "-")
 	for path, socket := range map[string]string{"/api/core/v1/ConfigMap/a": "http", "/readyz": "admin"} {
-		transport := &http.Transport{Dial: func(string, string) (net.Conn, error) { return net.Dial("unix", dir+"/"+socket) }}
+		transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", dir+"/"+socket) }}
 		answer, err := (&http.Client{Transport: transport}).Get("http://localhost" + path)
 		require.NoError(t, err)
 		require.NoError(t, answer.Body.Close())

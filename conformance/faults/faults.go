@@ -30,9 +30,9 @@ func Run(ctx context.Context, h Harness, o Options) (*Report, error) {
 	if !o.NoLeakCheck {
 		before = goleak.IgnoreCurrent()
 	}
-	err := openHandles(r, ctx)
+	err := openHandles(ctx, r)
 	if err == nil {
-		err = playAll(r, ctx)
+		err = playAll(ctx, r)
 	}
 	for i, b := range r.handles {
 		if closeErr := b.Close(); closeErr != nil && err == nil {
@@ -49,7 +49,7 @@ func Run(ctx context.Context, h Harness, o Options) (*Report, error) {
 }
 
 // openHandles opens the handles of the run.
-func openHandles(r *run, ctx context.Context) error {
+func openHandles(ctx context.Context, r *run) error {
 	for i := range r.o.Handles {
 		open := r.h.Open
 		if i == 0 {
@@ -83,7 +83,7 @@ func checkCapability(r *run, handle int, b storage.Backend) error {
 }
 
 // playAll plays the rounds, with followers that watch all of them.
-func playAll(r *run, ctx context.Context) error {
+func playAll(ctx context.Context, r *run) error {
 	within, cancel := context.WithCancel(ctx)
 	var background sync.WaitGroup
 	defer background.Wait()
@@ -112,13 +112,13 @@ func playAll(r *run, ctx context.Context) error {
 		background.Go(func() { f.follow(within) })
 		followers = append(followers, f)
 	}
-	return playRounds(r, ctx, first, followers)
+	return playRounds(ctx, r, first, followers)
 }
 
 // playRounds plays rounds until their work time reaches Options.For or a round finds a violation.
-func playRounds(r *run, ctx context.Context, current *round, followers []*follower) error {
+func playRounds(ctx context.Context, r *run, current *round, followers []*follower) error {
 	for r.report.WorkTime < r.o.For && ctx.Err() == nil {
-		worked, err := playRound(current, followers, ctx, min(r.o.Round, r.o.For-r.report.WorkTime))
+		worked, err := playRound(ctx, current, followers, min(r.o.Round, r.o.For-r.report.WorkTime))
 		if err != nil {
 			return err
 		}
@@ -136,7 +136,7 @@ func playRounds(r *run, ctx context.Context, current *round, followers []*follow
 			return nil
 		}
 		r.o.Log("round %d: %d calls, %d events, %d faults, no violation", current.number, len(e.calls), len(e.witness.events), len(e.faults))
-		if err := cleanUp(current, ctx); err != nil {
+		if err := cleanUp(ctx, current); err != nil {
 			return err
 		}
 		current = next

@@ -25,18 +25,18 @@ type followLogger struct {
 
 // startRevision returns the newest revision of the undisturbed handle before the round begins. It is 0 if the backend has no
 // revisions.
-func startRevision(r *round, ctx context.Context) (first int64, since time.Duration, err error) {
+func startRevision(ctx context.Context, r *round) (first int64, since time.Duration, err error) {
 	h, ok := r.run.historian(0)
 	if !ok {
 		return 0, 0, nil
 	}
 	since = r.run.now()
-	_, first, err = newestRevision(r, ctx, h)
+	_, first, err = newestRevision(ctx, r, h)
 	return first, since, err
 }
 
 // newestRevision returns the range of revisions, retrying until the store answers.
-func newestRevision(r *round, ctx context.Context, h history.Historian) (oldest, newest int64, err error) {
+func newestRevision(ctx context.Context, r *round, h history.Historian) (oldest, newest int64, err error) {
 	for began := r.run.now(); ; {
 		short, cancel := context.WithTimeout(ctx, longTimeout)
 		oldest, newest, err = h.Revisions(short)
@@ -52,7 +52,7 @@ func newestRevision(r *round, ctx context.Context, h history.Historian) (oldest,
 
 // followRound follows the changes of the round while it runs, through a disturbed handle that has revisions, up to a revision
 // that is set later. After a compaction, the next log begins with the result of a scan.
-func followRound(r *round, ctx context.Context, first int64, since time.Duration, until *atomic.Int64) (all []*followLog) {
+func followRound(ctx context.Context, r *round, first int64, since time.Duration, until *atomic.Int64) (all []*followLog) {
 	var able []int
 	for i := range r.run.handles {
 		if _, ok := r.run.historian(i); ok && (i > 0 || len(r.run.handles) == 1) {
@@ -74,7 +74,7 @@ func followRound(r *round, ctx context.Context, first int64, since time.Duration
 		if c.follow(ctx); !c.hitCompaction {
 			return all
 		}
-		v, ok := scanAfresh(r, ctx, handle)
+		v, ok := scanAfresh(ctx, r, handle)
 		if !ok {
 			return all
 		}
@@ -83,7 +83,7 @@ func followRound(r *round, ctx context.Context, first int64, since time.Duration
 }
 
 // scanAfresh scans the keys of the round, retrying until the store answers.
-func scanAfresh(r *round, ctx context.Context, handle int) (*view, bool) {
+func scanAfresh(ctx context.Context, r *round, handle int) (*view, bool) {
 	h, _ := r.run.historian(handle)
 	c := newClient(r, "chronicler", handle)
 	for began := r.run.now(); ctx.Err() == nil && r.run.now()-began < r.run.o.Timeout; {
@@ -95,9 +95,9 @@ func scanAfresh(r *round, ctx context.Context, handle int) (*view, bool) {
 }
 
 // replayFollower follows the changes of the round a second time, after the faults, through the undisturbed handle.
-func replayFollower(r *round, ctx context.Context, first, last int64, since time.Duration) (*followLog, error) {
+func replayFollower(ctx context.Context, r *round, first, last int64, since time.Duration) (*followLog, error) {
 	h, _ := r.run.historian(0)
-	oldest, _, err := newestRevision(r, ctx, h)
+	oldest, _, err := newestRevision(ctx, r, h)
 	if err != nil {
 		return nil, err
 	}

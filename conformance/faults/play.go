@@ -13,11 +13,11 @@ import (
 )
 
 // playRound runs workers and the nemesis, waits until all followers have seen all events, and returns the working time.
-func playRound(r *round, followers []*follower, run context.Context, during time.Duration) (worked time.Duration, err error) {
+func playRound(run context.Context, r *round, followers []*follower, during time.Duration) (worked time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(run, during)
 	defer cancel()
 	r.full = cancel
-	first, since, err := startRevision(r, run)
+	first, since, err := startRevision(run, r)
 	if err != nil {
 		return 0, cmp.Or(run.Err(), err)
 	}
@@ -27,7 +27,7 @@ func playRound(r *round, followers []*follower, run context.Context, during time
 	defer logging.Wait()
 	defer stopLogs()
 	if first > 0 {
-		logging.Go(func() { r.followLogs = followRound(r, logCtx, first, since, &lastRevision) })
+		logging.Go(func() { r.followLogs = followRound(logCtx, r, first, since, &lastRevision) })
 	}
 	began := r.run.now()
 	var working sync.WaitGroup
@@ -49,13 +49,13 @@ func playRound(r *round, followers []*follower, run context.Context, during time
 	var awaited sync.WaitGroup
 	for _, f := range followers {
 		awaited.Go(func() {
-			awaitWrites(r, run, f)
-			awaitBookmark(r, run, f)
+			awaitWrites(run, r, f)
+			awaitBookmark(run, r, f)
 		})
 	}
 	awaited.Wait()
 	if first > 0 {
-		if err := conclude(r, run, first, since, &lastRevision, &logging); err != nil {
+		if err := conclude(run, r, first, since, &lastRevision, &logging); err != nil {
 			return worked, cmp.Or(run.Err(), err)
 		}
 	}
@@ -63,21 +63,21 @@ func playRound(r *round, followers []*follower, run context.Context, during time
 }
 
 // conclude waits until the logs reach the end of the round, and then follows the round once more.
-func conclude(r *round, run context.Context, first int64, since time.Duration, lastRevision *atomic.Int64, logging *sync.WaitGroup) error {
+func conclude(run context.Context, r *round, first int64, since time.Duration, lastRevision *atomic.Int64, logging *sync.WaitGroup) error {
 	h, _ := r.run.historian(0)
-	_, last, err := newestRevision(r, run, h)
+	_, last, err := newestRevision(run, r, h)
 	if err != nil {
 		return err
 	}
 	lastRevision.Store(last)
-	r.secondLog, err = replayFollower(r, run, first, last, since)
+	r.secondLog, err = replayFollower(run, r, first, last, since)
 	logging.Wait()
 	return err
 }
 
 // awaitWrites waits until a follower has seen the last write to every key. It stops when the follower has seen no event for too
 // long, or when the run is abandoned.
-func awaitWrites(r *round, ctx context.Context, f *follower) {
+func awaitWrites(ctx context.Context, r *round, f *follower) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for began, before := r.run.now(), 0; ; {
@@ -103,7 +103,7 @@ func awaitWrites(r *round, ctx context.Context, f *follower) {
 }
 
 // awaitBookmark waits for the outstanding bookmark of a follower.
-func awaitBookmark(r *round, ctx context.Context, f *follower) {
+func awaitBookmark(ctx context.Context, r *round, f *follower) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for began := r.run.now(); ; {
@@ -125,7 +125,7 @@ func awaitBookmark(r *round, ctx context.Context, f *follower) {
 }
 
 // cleanUp deletes the resources of the round.
-func cleanUp(r *round, ctx context.Context) error {
+func cleanUp(ctx context.Context, r *round) error {
 	b := r.run.handles[0]
 	all, err := b.List(ctx, storage.StrongConsistency, thing, roundTenancy(r.namespace), "")
 	for _, res := range all {

@@ -42,7 +42,7 @@ func Run(t *testing.T, types *registry.Registry, f func(*Env)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		backend := inmem.New(nil)
-		defer backend.Close()
+		defer func() { _ = backend.Close() }()
 		run(t, types, backend, f)
 	})
 }

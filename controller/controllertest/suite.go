@@ -63,7 +63,7 @@ func (r rule) report(t *testing.T, to reporter, newBackend func(*testing.T) stor
 	}
 	synctest.Test(t, func(t *testing.T) {
 		backend := inmem.New(nil)
-		defer backend.Close()
+		defer func() { _ = backend.Close() }()
 		check(t, backend)
 	})
 }

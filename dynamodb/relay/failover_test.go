@@ -80,7 +80,7 @@ func TestRelayBehindItsSubscribers(t *testing.T) {
 func TestRelayResumesAfterItsSuccessors(t *testing.T) {
 	t.Parallel()
 	if !freeze.Possible {
-		t.Skip("this system cannot suspend a process")
+		t.Skip("this system cannot suspend a process") //nolint:forbidigo // Windows
 	}
 	s := dynamofake.New(t)
 	s.SetReaders(2)

@@ -147,7 +147,7 @@ func TestProcessesWatchThroughFailingRelays(t *testing.T) {
 	kills, freezes := 0, 0
 	for time.Since(began) < lasts {
 		i := rand.N(len(candidates))
-		time.Sleep(rand.N(2 * time.Second))
+		time.Sleep(rand.N(2 * time.Second)) //nolint:forbidigo // until a random moment
 		if rand.N(2) == 0 {
 			candidates[i].kill()
 			startCandidate(i)
@@ -158,7 +158,7 @@ func TestProcessesWatchThroughFailingRelays(t *testing.T) {
 		if err := freeze.Stop(p); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(rand.N(4 * time.Second))
+		time.Sleep(rand.N(4 * time.Second)) //nolint:forbidigo // until a random moment
 		if err := freeze.Wake(p); err != nil {
 			t.Fatal(err)
 		}

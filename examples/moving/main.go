@@ -51,7 +51,7 @@ func run(ctx context.Context, out io.Writer, interval time.Duration, urls ...str
 		return err
 	}
 	store := moved.New(first, moved.Among(urls...))
-	defer store.Close()
+	defer func() { _ = store.Close() }()
 	watch, err := store.WatchList(ctx, storage.UnversionedTypeFrom(counter.Type), counter.Tenancy, "")
 	if err != nil {
 		return err

@@ -154,7 +154,7 @@ func (b *Batch) commitCalls(tx *Tx, calls []func(*Tx) error) error {
 	switch {
 	case err == nil:
 		b.commitCount += len(calls)
-	case len(calls) > 1 && (err == errConflict || errors.Is(err, storage.ErrTooLarge)):
+	case len(calls) > 1 && (errors.Is(err, errConflict) || errors.Is(err, storage.ErrTooLarge)):
 		// Another writer was faster. Or the calls fitted together at first, but no longer do after changes of other writers.
 		half := len(calls) / 2
 		if err = b.commitCalls(nil, calls[:half]); err == nil {

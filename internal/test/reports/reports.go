@@ -66,7 +66,7 @@ func (r *Reports) Values(t testing.TB, m *telemetry.Metric, attributes ...string
 		for _, a := range attributes {
 			name, want, _ := strings.Cut(a, "=")
 			got, _ := set.Value(attribute.Key(name))
-			if got.Emit() != want && !(want == "" && got.Type() == attribute.INVALID) {
+			if got.String() != want && !(want == "" && got.Type() == attribute.EMPTY) {
 				return
 			}
 		}

@@ -1,3 +1,4 @@
+// Package cli contains what the commands of ashlar share: the opening of stores, output, errors and exit codes.
 package cli
 
 import (

@@ -10,6 +10,7 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
+// Exit codes of ashlar.
 const (
 	ExitOK       = 0
 	ExitFailed   = 1
@@ -39,6 +40,7 @@ func Failedf(format string, args ...any) error {
 	return &CodedError{Code: ExitFailed, Err: fmt.Errorf(format, args...)}
 }
 
+// ExitCode returns the exit code for the error of a command.
 func ExitCode(err error) int {
 	var coded *CodedError
 	switch {

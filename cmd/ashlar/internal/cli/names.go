@@ -12,10 +12,12 @@ import (
 // DefaultTenancy is the partition and the namespace of resources that name none.
 const DefaultTenancy = "default"
 
+// TypeName returns the printable group and kind of a type.
 func TypeName(t *resourcepb.Type) string {
 	return Printable(t.GetGroup()) + "/" + Printable(t.GetKind())
 }
 
+// FullName returns the printable type and name of a resource.
 func FullName(id *resourcepb.ID) string {
 	return TypeName(id.GetType()) + "/" + Printable(id.GetName())
 }

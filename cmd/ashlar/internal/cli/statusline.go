@@ -22,6 +22,7 @@ type StatusLine struct {
 // plainEvery is the time between two lines if the output is not a terminal.
 const plainEvery = 10 * time.Second
 
+// NewStatusLine returns a status line that writes to out.
 func NewStatusLine(out io.Writer) *StatusLine {
 	s := &StatusLine{out: out}
 	if f, ok := out.(*os.File); ok {
@@ -68,6 +69,7 @@ func (s *StatusLine) End() {
 	}
 }
 
+// Duration formats d to a tenth of a second below ten seconds, and to a second above.
 func Duration(d time.Duration) string {
 	if d < 10*time.Second {
 		return fmt.Sprintf("%.1fs", d.Seconds())

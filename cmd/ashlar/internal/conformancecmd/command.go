@@ -1,3 +1,4 @@
+// Package conformancecmd is the command "ashlar conformance".
 package conformancecmd
 
 import (
@@ -38,6 +39,7 @@ type conformanceRun struct {
 // faultsCase is the name of the part under faults for --run.
 const faultsCase = "Faults"
 
+// Command returns the conformance command.
 func Command(a *cli.App) *cobra.Command {
 	var q conformanceRun
 	cmd := &cobra.Command{

@@ -1,3 +1,4 @@
+// Package migratecmd contains the commands that move stores: migrate, export and import.
 package migratecmd
 
 import (
@@ -13,6 +14,7 @@ import (
 	"github.com/ashlar-dev/storage/migrate"
 )
 
+// Command returns the migrate command.
 func Command(a *cli.App) *cobra.Command {
 	var f migrateFlags
 	cmd := &cobra.Command{

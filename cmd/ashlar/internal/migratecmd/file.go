@@ -15,6 +15,7 @@ import (
 	"github.com/ashlar-dev/storage/migrate"
 )
 
+// ExportCommand returns the export command.
 func ExportCommand(a *cli.App) *cobra.Command {
 	var allowEmpty bool
 	cmd := &cobra.Command{
@@ -69,6 +70,7 @@ func exportFile(ctx context.Context, b storage.Backend, name string) (s *migrate
 	return s, os.Rename(f.Name(), name)
 }
 
+// ImportCommand returns the import command.
 func ImportCommand(a *cli.App) *cobra.Command {
 	var f migrateFlags
 	cmd := &cobra.Command{

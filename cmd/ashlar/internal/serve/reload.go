@@ -77,7 +77,7 @@ func (r *reloader) run(ctx context.Context) error {
 			if settled == nil && concerns(filepath.Clean(event.Name), r.sources) {
 				settled = time.After(settleTime)
 			}
-		case <-failures: // events may be lost
+		case <-failures: //nolint:errcheck // events may be lost, whatever the error is
 			if settled == nil {
 				settled = time.After(settleTime)
 			}

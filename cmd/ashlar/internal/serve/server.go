@@ -352,7 +352,7 @@ func (s *server) serve(ctx context.Context, listeners []net.Listener) error {
 		return nil
 	})
 	if s.config.Expire {
-		s.goExpire(g, work)
+		s.goExpire(work, g)
 	}
 	warning := ""
 	if s.tokens == nil {
@@ -366,7 +366,7 @@ func (s *server) serve(ctx context.Context, listeners []net.Listener) error {
 }
 
 // goExpire deletes resources after their time to live, until ctx ends.
-func (s *server) goExpire(g *group, ctx context.Context) {
+func (s *server) goExpire(ctx context.Context, g *group) {
 	expirer := expiry.New(s.resources.Backend(), &expiry.Options{Delete: s.resources.Expire, Logger: s.config.Logger})
 	s.metrics.measureExpiry(expirer.Stats)
 	g.Go(func() error {
