@@ -1,13 +1,16 @@
 package sqlite
 
 import (
+	"context"
 	"errors"
 	"os"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
@@ -88,6 +91,12 @@ func TestChangedFiles(t *testing.T) {
 				return err != nil
 			})
 			check("an eventual read", err)
+			pool := s.handle.readers
+			pool.lastCheck.Store(int64(time.Since(pool.start)))
+			_, err = s.Read(t.Context(), storage.StrongConsistency, old.Id)
+			check("a read soon after a successful check", err)
+			_, err = s.Read(t.Context(), storage.EventualConsistency, old.Id)
+			check("an eventual read after a failed check", err)
 			_, err = s.List(t.Context(), storage.StrongConsistency, fixture.AllTypes, fixture.AllTenancies, "")
 			check("a list", err)
 			check("a fence", s.handle.SetFence(t.Context(), nil))
@@ -247,4 +256,41 @@ func TestDeletedWAL(t *testing.T) {
 		t.Fatal(err)
 	}
 	fixture.Write(t, open(t, path, nil), resource("later", 1))
+}
+
+// deadlineProbe is a context that closes channel read when a call asks for its deadline.
+type deadlineProbe struct {
+	context.Context
+	once sync.Once
+	read chan struct{}
+}
+
+func (p *deadlineProbe) Deadline() (time.Time, bool) {
+	p.once.Do(func() { close(p.read) })
+	return p.Context.Deadline()
+}
+
+// An eventual read that has waited for a connection does not rely on a check that became too old meanwhile.
+func TestCheckAgesDuringWait(t *testing.T) {
+	t.Parallel()
+	s := open(t, newPath(t), &Options{Readers: 1})
+	res := fixture.Write(t, s, resource("a", 1))
+	pool := s.handle.readers
+	c, err := pool.take(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	probe := &deadlineProbe{Context: t.Context(), read: make(chan struct{})}
+	failed := make(chan error)
+	go func() {
+		_, err := s.handle.Get(probe, storage.EventualConsistency, key.Of(res.Id))
+		failed <- err
+	}()
+	<-probe.read // the read waits for the connection
+	renameFile(t, s.Path(), s.Path()+".moved")
+	pool.lastCheck.Store(int64(time.Since(pool.start) - checkInterval))
+	pool.give(c)
+	if err := <-failed; !errors.Is(err, errReplaced) {
+		t.Errorf("got error %v, expected one that says that the file was deleted", err)
+	}
 }
