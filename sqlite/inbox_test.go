@@ -283,7 +283,15 @@ func TestNotificationsInCommitOrder(t *testing.T) {
 	}
 	defer other.Close()
 	f.in.mu.Lock() // blocks the writer in its local notification, which comes first
-	res := fixture.Write(t, s, resource("a", 1))
+	written := make(chan string, 1)
+	go func() {
+		res, err := s.WriteCAS(t.Context(), resource("a", 1))
+		if err != nil {
+			t.Error(err)
+		}
+		written <- res.GetVersion()
+	}()
+	fixture.Eventually(t, "the commit", func() bool { return names(t, s) == "a " })
 	for range 10_000 {
 		if taken, err := tryLock(other); taken || err != nil {
 			t.Errorf("another process got the lock before the notification: %v, error %v", taken, err)
@@ -291,9 +299,9 @@ func TestNotificationsInCommitOrder(t *testing.T) {
 		}
 	}
 	f.in.mu.Unlock()
-	lockAsOtherProcess(t, s)
-	if m, known := s.handle.lockFile.lastNotified(); !known || m.version() != res.Version {
-		t.Errorf("notified of version %q, known is %v; expected version %q", m.version(), known, res.Version)
+	version := <-written
+	if m, known := s.handle.lockFile.lastNotified(); !known || m.version() != version {
+		t.Errorf("notified of version %q, known is %v; expected version %q", m.version(), known, version)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -18,10 +17,10 @@ import (
 // writer runs the only goroutine of a store that writes. Requests that wait at the start of a transaction share it, so
 // batches form without a timer.
 //
-//	wait for requests ─► lock the lock file ─► BEGIN IMMEDIATE ─► drain the queue ─► apply ─► COMMIT ─► acknowledge
-//	        ▲                (in turn with                                                                  │
-//	        │                 other processes)                                                              ▼
-//	        └─────────────────────────────────────────── unlock ◄── hand changes to local watches, notify all processes
+//	wait for requests ─► lock the lock file ─► BEGIN IMMEDIATE ─► drain the queue ─► apply ─► COMMIT
+//	        ▲                (in turn with                                                      │
+//	        │                 other processes)                                                  ▼
+//	        └─ acknowledge ◄── unlock ◄── notify all processes ◄── hand changes to local watches
 //
 // Only this goroutine waits for the lock, because a wait for flock cannot be cancelled. A caller whose context ends
 // leaves the queue.
@@ -184,18 +183,16 @@ func (w *writer) runBatch() {
 	if err != nil {
 		w.applyOneByOne(w.batch, &t, err)
 	}
-	for _, r := range w.batch {
-		close(r.resultCh)
-	}
-	if len(w.batch) == 1 {
-		// Run the caller on this thread. To wake another thread for it takes longer than all else but the sync.
-		runtime.Gosched()
-	}
-	clear(w.batch)
 	w.announce()
 	if locked == nil {
 		_ = w.database.lockFile.unlock() // closing the file releases the lock too
 	}
+	// Close the channels last. The writer then waits, so the caller of a batch of one runs on this thread. To wake another
+	// thread for it takes longer than all else but the sync.
+	for _, r := range w.batch {
+		close(r.resultCh)
+	}
+	clear(w.batch)
 }
 
 // announce notifies the watches of all processes of the commits. It holds the lock, so notifications come in the order

@@ -127,6 +127,30 @@ func TestCloseInQueue(t *testing.T) {
 	}
 }
 
+// The writer has notified all processes and released the lock before a caller gets its result. Otherwise a process whose CPUs
+// are busy would hold the lock until the writer runs again.
+func TestLockIsFreeAfterWrite(t *testing.T) {
+	t.Parallel()
+	s := open(t, newPath(t), nil)
+	file, err := os.OpenFile(s.handle.lockFile.path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlockFile(t, file)
+	for n := range int64(20) {
+		fixture.Write(t, s, resource(fmt.Sprint("r", n), n))
+		if taken, err := tryLock(file); !taken || err != nil {
+			t.Fatalf("the writer still holds the lock after write %d, error %v", n, err)
+		}
+		if newest, known := s.handle.lockFile.lastNotified(); !known || newest.seq != n+1 {
+			t.Fatalf("the last notification is of row %d, expected %d", newest.seq, n+1)
+		}
+		if err := unlock(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Another program may hold a write transaction without the lock of the lock file.
 func TestOtherProgramHoldsTransaction(t *testing.T) {
 	t.Parallel()
