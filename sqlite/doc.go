@@ -8,7 +8,7 @@
 //
 // # How it works
 //
-//	WriteCAS, DeleteCAS, Commit ─► queue ─► writer ─► one transaction ─► acknowledge, notify
+//	WriteCAS, DeleteCAS, Commit ─► queue ─► writer ─► one transaction ─► notify, acknowledge
 //	                                        (one goroutine)  for all waiting requests
 //	Read, List, OwnerReferences ─► a few reading connections, for the length of one statement each
 //	WatchList, WatchFrom        ─► feed ◄── log table ◄── notified by writers, in this process and in others

@@ -91,7 +91,7 @@ func measureRequests(t *testing.T, handles int, relays, writing bool) string {
 			}()
 		}
 	}
-	time.Sleep(10 * time.Second) // the proofs of the start have ended
+	time.Sleep(10 * time.Second) //nolint:forbidigo // the proofs of the start have ended
 	count := func(operations ...string) (n int) {
 		for _, op := range operations {
 			n += s.Calls(op)
