@@ -22,10 +22,3 @@ func statFile(path string) (id fileID, links uint64, err error) {
 		}
 	}
 }
-
-// identifyByStat reads the identity with all other metadata of the file.
-func identifyByStat(path string) (fileID, uint64, error) {
-	var s unix.Stat_t
-	err := unix.Stat(path, &s)
-	return fileID{uint64(s.Dev), s.Ino}, uint64(s.Nlink), err
-}
