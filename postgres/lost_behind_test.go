@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
@@ -29,12 +31,16 @@ func TestLostBeforeTheFeedSawIt(t *testing.T) {
 			admin := server.Connect(t)
 			alone := func(statements ...string) {
 				t.Helper()
-				statements = append([]string{
-					"alter database " + name + " with allow_connections false",
-					"select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = '" + name + "'",
-				}, statements...)
+				terminate := "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = '" + name + "'"
+				statements = append([]string{"alter database " + name + " with allow_connections false", terminate}, statements...)
 				for _, sql := range append(statements, "alter database "+name+" with allow_connections true") {
-					if _, err := admin.Exec(ctx, sql); err != nil {
+					_, err := admin.Exec(ctx, sql)
+					for isUsedByOthers(err) { // by a connection that was being opened
+						if _, err = admin.Exec(ctx, terminate); err == nil {
+							_, err = admin.Exec(ctx, sql)
+						}
+					}
+					if err != nil {
 						t.Fatalf("%s: %v", sql, err)
 					}
 				}
@@ -64,7 +70,7 @@ func TestLostBeforeTheFeedSawIt(t *testing.T) {
 				t.Cleanup(w.Close)
 				expect(t, "resumed watch", w, lost)
 			}
-			alone("begin; alter database " + name + " rename to " + name + "_lost; alter database " + name + "_copy rename to " + name + "; commit")
+			alone("alter database " + name + " rename to " + name + "_lost; alter database " + name + "_copy rename to " + name) // one transaction
 			fixture.Write(t, other, fixture.Resource("instead", "v"))
 			fixture.Write(t, other, fixture.Resource(marker, ""))
 			if err := w.(storage.Bookmarker).Bookmark(ctx); err != nil { // makes the feed poll
@@ -84,4 +90,10 @@ func TestLostBeforeTheFeedSawIt(t *testing.T) {
 			}
 		})
 	}
+}
+
+// isUsedByOthers reports whether a statement failed because other connections use its database.
+func isUsedByOthers(err error) bool {
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) && refused.Code == "55006"
 }
