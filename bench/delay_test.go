@@ -53,7 +53,7 @@ type parcel struct {
 	due   time.Time
 }
 
-// receive sends what it reads from a connection on its way to another.
+// receive reads one connection, and puts the bytes on the link to another.
 func receive(link chan<- parcel, from, to net.Conn) {
 	buffer := make([]byte, 64<<10)
 	for {

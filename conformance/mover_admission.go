@@ -74,7 +74,7 @@ func fenceAdmits(s *suite) {
 		}
 	}
 	write(guarded)
-	loadAdmitted(s, one.Backend, guarded)
+	loadAdmitted(guarded, s, one.Backend)
 
 	// A takeover, and a fence for everybody.
 	revision = must[string](s)(other.WriteNote(ctx, "mover", []byte("b"), revision))
@@ -103,7 +103,7 @@ func fenceAdmits(s *suite) {
 }
 
 // loadAdmitted loads with and without the admitted guard, if the backend has a loader.
-func loadAdmitted(s *suite, b storage.Backend, guarded context.Context) { //nolint:revive // one of two that a write may have
+func loadAdmitted(guarded context.Context, s *suite, b storage.Backend) {
 	s.Helper()
 	l, has := storage.As[driver.Bulk](b)
 	if !has {

@@ -136,14 +136,14 @@ func guardWrites(s *suite) {
 
 	next := must[string](s)(other.WriteNote(ctx, "mover", []byte("a"), revision))
 	allRefused("a note that was written since", under(revision))
-	writeWithGuards(s, under(revision), under(next), one)
+	writeWithGuards(under(revision), under(next), s, one)
 	s.noError("DeleteNote", other.DeleteNote(ctx, "mover", next))
 	allRefused("a note that was deleted since", under(next))
 }
 
 // writeWithGuards writes concurrently under valid guards, under outdated ones and without a guard, because stores combine such
 // writes.
-func writeWithGuards(s *suite, stale, holds context.Context, b movable) { //nolint:revive // guards, one for each write
+func writeWithGuards(stale, holds context.Context, s *suite, b movable) {
 	s.Helper()
 	type result struct {
 		kind int

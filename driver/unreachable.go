@@ -89,7 +89,7 @@ func onlyDialFailures(err error, failures *[]dialFailure) bool {
 	if inner := errors.Unwrap(err); inner != nil {
 		return onlyDialFailures(inner, failures)
 	}
-	return err == storage.ErrInconsistent || err == context.DeadlineExceeded //nolint:errorlint // err wraps nothing
+	return err == storage.ErrInconsistent || err == context.DeadlineExceeded //nolint:errorlint // other errors match DeadlineExceeded by their Is
 }
 
 func addFailure(failures *[]dialFailure, f dialFailure) {

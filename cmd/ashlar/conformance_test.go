@@ -120,9 +120,13 @@ func TestConformanceInterrupted(t *testing.T) {
 	last := int64(0)
 	waiting.Go(func() {
 		defer cancel()
-		for ctx.Err() == nil && last < written {
-			time.Sleep(10 * time.Millisecond) //nolint:forbidigo // between two looks at the condition
-			last = size()
+		for last < written {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(10 * time.Millisecond):
+				last = size()
+			}
 		}
 	})
 	c := &runner{t: t, env: map[string]string{"ASHLAR_STORE": "sqlite://" + filepath.ToSlash(filepath.Join(folder, "store.db"))}}

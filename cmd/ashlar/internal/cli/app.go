@@ -1,4 +1,4 @@
-// Package cli contains what the commands of ashlar share: the opening of stores, output, errors and exit codes.
+// Package cli opens stores, prints results and maps errors to exit codes for the commands of ashlar.
 package cli
 
 import (

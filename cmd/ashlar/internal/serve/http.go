@@ -23,7 +23,7 @@ const (
 
 // boundBodies ends the connection of a client whose body does not arrive within a timeout, also where the handler does not read it. Once draining
 // has ended, the rest of a body must arrive within drainBodyTimeout. http.Server.ReadTimeout would end watches, too.
-func boundBodies(next http.Handler, timeout time.Duration, draining context.Context) http.Handler { //nolint:revive // not the context of a call
+func boundBodies(draining context.Context, next http.Handler, timeout time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil && r.ContentLength != 0 {
 			body := &boundBody{ReadCloser: r.Body, control: http.NewResponseController(w)}

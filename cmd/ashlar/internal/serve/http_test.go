@@ -56,7 +56,7 @@ func sendRaw(t *testing.T, server *httptest.Server, request string) net.Conn {
 func TestBoundBodies(t *testing.T) {
 	t.Parallel()
 	began, done, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	server := httptest.NewServer(boundBodies(bodies(began, done, ended), 50*time.Millisecond, t.Context()))
+	server := httptest.NewServer(boundBodies(t.Context(), bodies(began, done, ended), 50*time.Millisecond))
 	t.Cleanup(server.Close)
 	sendRaw(t, server, "/long HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
 	<-began
@@ -109,7 +109,7 @@ func TestBodiesDuringDrain(t *testing.T) {
 // A client that asks whether to send its body gets an answer that does not need the body at once, and its connection is closed.
 func TestUnreadBodyIsNotExpected(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(boundBodies(bodies(nil, nil, nil), time.Hour, t.Context()))
+	server := httptest.NewServer(boundBodies(t.Context(), bodies(nil, nil, nil), time.Hour))
 	t.Cleanup(server.Close)
 	conn := sendRaw(t, server, "/unread HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 10\r\n\r\n")
 	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {

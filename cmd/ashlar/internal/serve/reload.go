@@ -77,7 +77,8 @@ func (r *reloader) run(ctx context.Context) error {
 			if settled == nil && concerns(filepath.Clean(event.Name), r.sources) {
 				settled = time.After(settleTime)
 			}
-		case <-failures: //nolint:errcheck // events may be lost, whatever the error is
+		case err := <-failures:
+			r.logger.WarnContext(ctx, "changes of files may have been missed: all files are compared", "error", err)
 			if settled == nil {
 				settled = time.After(settleTime)
 			}

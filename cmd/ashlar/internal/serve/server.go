@@ -419,7 +419,7 @@ func (s *server) newGRPC(creds credentials.TransportCredentials, limits grpcLimi
 // newHTTP returns an HTTP server for a handler. If clients is set, it requires client certificates as configured.
 func (s *server) newHTTP(handler http.Handler, clients bool) *http.Server {
 	h := &http.Server{
-		Handler: boundBodies(handler, bodyTimeout, s.drainCtx), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaders,
+		Handler: boundBodies(s.drainCtx, handler, bodyTimeout), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaders,
 		ErrorLog: slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelDebug), // such as failed handshakes of unknown clients
 	}
 	if s.certificates != nil {
