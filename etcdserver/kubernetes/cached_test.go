@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -149,6 +150,37 @@ func before(t *testing.T, version string) string {
 		t.Fatal(err)
 	}
 	return strconv.FormatInt(n-1, 10)
+}
+
+// pacedCache is a cache whose writes return when the newest watch has taken their events. The cache ends a watch whose two buffers are full,
+// and a store in memory fills them before the goroutine of the watch has run.
+type pacedCache struct {
+	*cached
+	t       *testing.T
+	newest  watch.Interface
+	written int // since the watch began
+}
+
+func (s *pacedCache) Watch(ctx context.Context, key string, opts kube.ListOptions) (watch.Interface, error) {
+	w, err := s.cached.Watch(ctx, key, opts)
+	s.newest, s.written = w, 0
+	return w, err
+}
+
+func (s *pacedCache) GuaranteedUpdate(
+	ctx context.Context, key string, out runtime.Object, missing bool, p *kube.Preconditions, update kube.UpdateFunc, suggestion runtime.Object,
+) error {
+	if err := s.cached.GuaranteedUpdate(ctx, key, out, missing, p, update, suggestion); err != nil {
+		return err
+	}
+	s.written++
+	results := s.newest.ResultChan()
+	input := reflect.ValueOf(s.newest).Elem().FieldByName("input") // what the cache has sent and the goroutine has not taken
+	eventually(ctx, s.t, func() bool {
+		inHand := 1 // the goroutine waits with an event if there is no room for results
+		return len(results) == min(s.written, cap(results)) && input.Len() == max(0, s.written-cap(results)-inHand)
+	})
+	return nil
 }
 
 // freshCache is a cache that is up to date after every creation of a pod.

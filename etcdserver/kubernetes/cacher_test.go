@@ -134,7 +134,9 @@ var cacheTests = []upstreamTest[*cached]{
 	}},
 	{upstream: "RunTestDeleteTriggerWatch", run: behindCache(storagetesting.RunTestDeleteTriggerWatch)},
 	{upstream: "RunTestWatchFromNonZero", run: behindCache(storagetesting.RunTestWatchFromNonZero)},
-	{upstream: "RunTestDelayedWatchDelivery", run: behindCache(storagetesting.RunTestDelayedWatchDelivery)},
+	{upstream: "RunTestDelayedWatchDelivery", run: func(ctx context.Context, t *testing.T, c *cached) {
+		storagetesting.RunTestDelayedWatchDelivery(ctx, t, &pacedCache{cached: c, t: t})
+	}},
 	{upstream: "RunTestWatcherTimeout", run: behindCache(storagetesting.RunTestWatcherTimeout)},
 	{upstream: "RunTestWatchDeleteEventObjectHaveLatestRV",
 		run: behindCache(storagetesting.RunTestWatchDeleteEventObjectHaveLatestRV)},
