@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/ashlar-dev/storage"
@@ -144,6 +145,14 @@ func limitResources(s *suite) {
 		{"a metadata key that is not UTF-8", "", func(res *resourcepb.Resource) { res.Metadata = map[string]string{"\xff": "v"} }},
 		{"a metadata value that is not UTF-8", "", func(res *resourcepb.Resource) { res.Metadata = map[string]string{"k": "\xff"} }},
 		{"a status key that is not UTF-8", "", func(res *resourcepb.Resource) { res.Status = map[string]*resourcepb.Status{"\xff": {}} }},
+		{"malformed unknown fields", "unknown", func(res *resourcepb.Resource) { res.Id.Tenancy.ProtoReflect().SetUnknown([]byte{0xff}) }},
+		{"another id in its unknown fields", "unknown", func(res *resourcepb.Resource) {
+			other, err := proto.Marshal(newThing("b"))
+			if err != nil {
+				s.Fatal(err)
+			}
+			res.ProtoReflect().SetUnknown(other)
+		}},
 		{"a type URL that is not UTF-8", "", func(res *resourcepb.Resource) { res.Data.TypeUrl = "\xff" }},
 		{"a time to live of 0", "ttl", func(res *resourcepb.Resource) { res.Ttl = &durationpb.Duration{} }},
 		{"a negative time to live", "ttl", func(res *resourcepb.Resource) { res.Ttl = &durationpb.Duration{Nanos: -1} }},

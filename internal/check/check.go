@@ -157,6 +157,9 @@ func Resource(res *resourcepb.Resource, maxSize int) (key.Key, error) {
 	if err := texts(res); err != nil {
 		return k, err
 	}
+	if err := codec.CheckUnknown(res); err != nil {
+		return k, invalid("%v", err)
+	}
 	if fault := TTL(res.Ttl); fault != "" {
 		return k, invalid("ttl is invalid: %s", fault)
 	}

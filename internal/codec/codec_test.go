@@ -1,11 +1,13 @@
 package codec
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -24,7 +26,8 @@ func full(t testing.TB) *resourcepb.Resource {
 		Id: id("child"), Owner: id("owner"), Version: "7", Generation: "gen", Author: "author", Ttl: durationpb.New(90 * time.Second),
 		Metadata: map[string]string{"a": "b", "": ""},
 		Status: map[string]*resourcepb.Status{"s": {ObservedGeneration: "gen", UpdatedAt: timestamppb.Now(),
-			Conditions: []*resourcepb.Condition{{Type: "t", State: resourcepb.Condition_STATE_TRUE, Resource: &resourcepb.Reference{Name: "r"}}}}},
+			Conditions: []*resourcepb.Condition{{Type: "t", State: resourcepb.Condition_STATE_TRUE,
+				Resource: &resourcepb.Reference{Name: "r", Type: id("").Type, Tenancy: id("").Tenancy}}}}},
 		Data: &anypb.Any{TypeUrl: "example.com/unknown.Type", Value: []byte{1, 2, 3}},
 	}
 	for i, m := range []proto.Message{res, res.Id, res.Id.Type, res.Id.Tenancy, res.Owner, res.Data, res.Status["s"]} {
@@ -114,4 +117,75 @@ func BenchmarkClone(b *testing.B) {
 			proto.Clone(res)
 		}
 	})
+}
+
+// Unknown fields that would be read as known ones, or not at all, are refused in every message of a resource. All others are kept.
+func TestCheckUnknown(t *testing.T) {
+	t.Parallel()
+	field := func(number protowire.Number) []byte {
+		return protowire.AppendFixed32(protowire.AppendTag(nil, number, protowire.Fixed32Type), 7)
+	}
+	nested, err := proto.Marshal(&resourcepb.Resource{Generation: "other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		unknown []byte
+		valid   bool
+	}{
+		"unknown number":             {field(999), true},
+		"known number, another type": {field(1), true},
+		"malformed":                  {[]byte{0xff}, false},
+		"open group":                 {protowire.AppendTag(nil, 999, protowire.StartGroupType), false},
+		"valid, then malformed":      {append(field(999), 0xff), false},
+		"known field of a resource":  {append(field(999), nested...), false},
+	} {
+		res := full(t)
+		count := 0
+		for _, m := range messagesOf(res.ProtoReflect()) {
+			if strings.HasSuffix(name, "of a resource") && m != res.ProtoReflect() {
+				continue
+			}
+			count++
+			before := m.GetUnknown()
+			m.SetUnknown(c.unknown)
+			err := CheckUnknown(res)
+			if c.valid != (err == nil) {
+				t.Errorf("%s in a %s: %v, expected valid: %t", name, m.Descriptor().Name(), err, c.valid)
+			}
+			data, err := Encode(res)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := Decode(data, res.Version); c.valid != (err == nil && proto.Equal(got, res)) {
+				t.Errorf("%s in a %s: decoded %v, error %v, expected valid: %t", name, m.Descriptor().Name(), got, err, c.valid)
+			}
+			m.SetUnknown(before)
+		}
+		if count == 0 {
+			t.Errorf("%s: no message", name)
+		}
+	}
+}
+
+// messagesOf returns a message and all messages in it.
+func messagesOf(m protoreflect.Message) []protoreflect.Message {
+	found := []protoreflect.Message{m}
+	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		switch {
+		case field.IsMap() && field.MapValue().Message() != nil:
+			value.Map().Range(func(_ protoreflect.MapKey, value protoreflect.Value) bool {
+				found = append(found, messagesOf(value.Message())...)
+				return true
+			})
+		case field.IsList():
+			for i := range value.List().Len() {
+				found = append(found, messagesOf(value.List().Get(i).Message())...)
+			}
+		case !field.IsMap() && field.Message() != nil:
+			found = append(found, messagesOf(value.Message())...)
+		}
+		return true
+	})
+	return found
 }

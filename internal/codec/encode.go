@@ -1,6 +1,8 @@
 package codec
 
 import (
+	"bytes"
+	"fmt"
 	"maps"
 	"slices"
 	"unicode/utf8"
@@ -42,6 +44,47 @@ func plainID(id *resourcepb.ID) bool {
 }
 
 func hasUnknown(m proto.Message) bool { return len(m.ProtoReflect().GetUnknown()) > 0 }
+
+// CheckUnknown returns an error for unknown fields that Decode would reject, or would read as known fields. A message that was decoded has none.
+func CheckUnknown(res *resourcepb.Resource) error {
+	c := unknownCheck{}
+	c.add(res)
+	c.addID(res.Id)
+	c.addID(res.Owner)
+	c.add(res.Data)
+	c.add(res.Ttl)
+	for _, status := range res.Status {
+		c.add(status)
+		c.add(status.GetUpdatedAt())
+		for _, condition := range status.GetConditions() {
+			ref := condition.GetResource()
+			c.add(condition)
+			c.add(ref)
+			c.add(ref.GetType())
+			c.add(ref.GetTenancy())
+		}
+	}
+	return c.err
+}
+
+// unknownCheck has the error of the last message with wrong unknown fields.
+type unknownCheck struct{ err error }
+
+func (c *unknownCheck) addID(id *resourcepb.ID) {
+	c.add(id)
+	c.add(id.GetType())
+	c.add(id.GetTenancy())
+}
+
+func (c *unknownCheck) add(m proto.Message) {
+	if !hasUnknown(m) {
+		return
+	}
+	unknown, decoded := m.ProtoReflect().GetUnknown(), m.ProtoReflect().New()
+	if err := proto.Unmarshal(unknown, decoded.Interface()); err != nil || !bytes.Equal(decoded.GetUnknown(), unknown) {
+		c.err = fmt.Errorf("the unknown fields of a %s are malformed or contain known fields", decoded.Descriptor().Name())
+	}
+}
 
 // sizePlain returns the number of bytes that appendPlain appends.
 func sizePlain(res *resourcepb.Resource) int {
