@@ -169,7 +169,7 @@ func TestEmptyPagesBeforeData(t *testing.T) {
 	afterSnapshot(t, w)
 	begin := w.Cursor()
 	j := &journal{}
-	load(t, b, j, writers, 20, func(int) {}).Wait()
+	load(t, b, j, writers, 8, func(int) {}).Wait()
 	fresh := watch(t, b)
 	shown := afterSnapshot(t, fresh)
 	for n := range writers {

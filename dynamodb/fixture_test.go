@@ -144,13 +144,24 @@ func (j *journal) of(name string) []string {
 // load starts n writers. Each creates a box, writes it many times, deletes it, creates it again, and so on.
 func load(t testing.TB, b storage.Backend, j *journal, n, writes int, between func(i int)) *sync.WaitGroup {
 	t.Helper()
+	return loadWhile(t, b, j, n, func(i int) bool {
+		if i == writes {
+			return false
+		}
+		between(i)
+		return true
+	})
+}
+
+// loadWhile does the same while a function, which each writer calls before a write, returns true.
+func loadWhile(t testing.TB, b storage.Backend, j *journal, n int, more func(i int) bool) *sync.WaitGroup {
+	t.Helper()
 	var writers sync.WaitGroup
 	for w := range n {
 		name := fmt.Sprintf("box-%02d", w)
 		writers.Go(func() {
 			res := box(name, []byte("0"))
-			for i := range writes {
-				between(i)
+			for i := 0; more(i); i++ {
 				if i%7 == 6 {
 					if err := b.DeleteCAS(t.Context(), res.GetId(), res.GetVersion()); err != nil {
 						t.Errorf("delete: %v", err)
@@ -179,6 +190,41 @@ func load(t testing.TB, b storage.Backend, j *journal, n, writes int, between fu
 		})
 	}
 	return &writers
+}
+
+// writeTurns limits the writes of a load, so that their number does not depend on how long a test takes to open its watches.
+type writeTurns struct{ turns, end chan struct{} }
+
+func newWriteTurns() *writeTurns { return &writeTurns{make(chan struct{}), make(chan struct{})} }
+
+// take is a condition of loadWhile. It blocks until the test gives a turn, and returns false after the test has closed end.
+func (c *writeTurns) take(int) bool {
+	select {
+	case <-c.turns:
+		return true
+	case <-c.end:
+		return false
+	}
+}
+
+// give returns when n writes have begun.
+func (c *writeTurns) give(n int) {
+	for range n {
+		select {
+		case c.turns <- struct{}{}:
+		case <-c.end:
+			return
+		}
+	}
+}
+
+// duringScans gives n turns during each query, before the server processes it, so that the writes are concurrent with the snapshots.
+func (c *writeTurns) duringScans(s *dynamofake.Server, n int) {
+	s.SetGate(func(op string) {
+		if op == "Query" {
+			c.give(n)
+		}
+	})
 }
 
 // seen converts an event into the journal's form.

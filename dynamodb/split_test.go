@@ -97,25 +97,16 @@ func checkFollowed(t *testing.T, w string, got map[string][]string, shown map[st
 // Watches that are opened amid splits inside the type, roll-overs and late listings lose and repeat nothing.
 func TestJoinDuringSplitsInsideType(t *testing.T) {
 	t.Parallel()
-	const writers, writes, watches = 6, 200, 12
+	const writers, watches = 6, 8
 	s := dynamofake.New(t)
 	b := handle(t, s, withBuckets(1))
 	afterSnapshot(t, opened(t, b))
 	splitBoxes(s)
-	begun, open := make(chan struct{}), make(chan struct{})
 	j := &journal{}
-	load(t, b, j, writers, writes, func(i int) {
-		switch i {
-		case 10:
-			select {
-			case begun <- struct{}{}:
-			default:
-			}
-		case writes - 1:
-			<-open // each watch has events
-		}
-	})
-	<-begun
+	turns := newWriteTurns()
+	loadWhile(t, b, j, writers, turns.take)
+	turns.give(writers * 10)
+	turns.duringScans(s, 20)
 	handles := []*dynamodb.Backend{b, handle(t, s)}
 	type started struct {
 		shown map[string]string
@@ -137,7 +128,7 @@ func TestJoinDuringSplitsInsideType(t *testing.T) {
 		}
 	}
 	s.Show()
-	close(open)
+	close(turns.end) // each watch has events, at least the last one of each writer
 	for i, started := range all {
 		checkFollowed(t, string(rune('A'+i)), follow(t, started.w, writers), started.shown, j)
 	}
