@@ -35,6 +35,9 @@ func openDatabase(path string, options Options) (*database, error) {
 	if err != nil {
 		return nil, err
 	}
+	if target, err := resolvePath(path); err == nil && target != path { // checkFile has created the target of a link
+		return openDatabase(target, options)
+	}
 	lock, err := openLockFile(path)
 	if err != nil {
 		return nil, err

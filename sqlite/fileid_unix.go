@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// statFile returns the identity of the file at path, or the zero fileID if there is none, and the number of its names.
+// statFile returns the identity of the file at path, or the zero fileID if there is none, and the number of its names. It does not follow a
+// symbolic link: SQLite names the -wal file after the target, so a link to the moved database leads to another -wal file.
 func statFile(path string) (id fileID, links uint64, err error) {
 	for {
 		switch id, links, err = identify(path); {

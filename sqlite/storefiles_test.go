@@ -43,6 +43,14 @@ func TestChangedFiles(t *testing.T) {
 		"a backup moved over the file": {
 			func(t *testing.T, path, backup string) { renameFile(t, backup, path) }, "", "replaced", "old ",
 		},
+		"a symbolic link to the moved file": { // SQLite would open the moved file with another -wal file
+			func(t *testing.T, path, _ string) {
+				renameFile(t, path, path+"-moved")
+				if err := os.Symlink(path+"-moved", path); err != nil {
+					t.Fatal(err)
+				}
+			}, "", "replaced", "",
+		},
 		"all files deleted": {
 			func(t *testing.T, path, _ string) { removeFiles(t, path, path+"-wal", path+"-shm") }, "", "deleted", "",
 		},
@@ -72,8 +80,8 @@ func TestChangedFiles(t *testing.T) {
 			if err := s.Backup(t.Context(), backup); err != nil {
 				t.Fatal(err)
 			}
-			fixture.Write(t, s, resource("new", 1))
 			w := fixture.WatchChanges(t, s)
+			wantUpsert(t, w, fixture.Write(t, s, resource("new", 1))) // the feed has its connection
 			c.change(t, path, backup)
 			check := func(call string, err error) {
 				t.Helper()
@@ -292,5 +300,18 @@ func TestCheckAgesDuringWait(t *testing.T) {
 	pool.give(c)
 	if err := <-failed; !errors.Is(err, errReplaced) {
 		t.Errorf("got error %v, expected one that says that the file was deleted", err)
+	}
+}
+
+// Handles that open the store by a link to a missing file, and by its name, share the lock file.
+func TestLinkToMissingFile(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	if err := os.Symlink(path, path+"-link"); err != nil {
+		t.Fatal(err)
+	}
+	linked, direct := open(t, path+"-link", nil), open(t, path, nil)
+	if got, want := linked.handle.lockFile.path, direct.handle.lockFile.path; got != want {
+		t.Errorf("the lock file is %s, expected %s", got, want)
 	}
 }
