@@ -34,7 +34,7 @@ func together(n int, f func(i int)) {
 func TestBatchResults(t *testing.T) {
 	t.Parallel()
 	b := open(t, env.Etcd(t).StoreURL(t))
-	const n = 400
+	const n = 150
 	before := make([]*resourcepb.Resource, n)
 	together(n, func(i int) {
 		if i%5 != 0 {

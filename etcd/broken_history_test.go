@@ -113,7 +113,7 @@ func newHistoryRig(t *testing.T) *historyRig {
 	}
 	t.Cleanup(func() { _ = r.proxied.Close() })
 	r.cursor = fixture.WatchChanges(t, r.proxied).Cursor()
-	const changes, bytes = 100, 64 << 10 // the server sends fragments of 1.5 MiB; a page has 4 MiB
+	const changes, bytes = 40, 160 << 10 // the server sends fragments of 1.5 MiB; a page has 4 MiB
 	for i := range changes {
 		r.want = append(r.want, upserted(fixture.Write(t, r.proxied, sized(fmt.Sprint("s", i), bytes))))
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -160,10 +161,11 @@ func TestDefragmentation(t *testing.T) {
 
 	done := make(chan struct{})
 	var want []string
+	var defragmented atomic.Bool
 	go func() {
 		defer close(done)
 		res := service("a")
-		for range 200 {
+		for n := 0; n < 20 || !defragmented.Load(); n++ {
 			out, err := b.WriteCAS(fixture.Context(t), res)
 			if err != nil {
 				t.Errorf("write: %v", err)
@@ -178,6 +180,7 @@ func TestDefragmentation(t *testing.T) {
 			t.Errorf("defragment: %v", err)
 		}
 	}
+	defragmented.Store(true)
 	<-done
 	wantNext(t, w, want...)
 }
