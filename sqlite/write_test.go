@@ -157,17 +157,17 @@ func TestOtherProgramHoldsTransaction(t *testing.T) {
 	s := open(t, newPath(t), nil)
 	db := openDirect(t, s.Path())
 	execSQL(t, db, "BEGIN IMMEDIATE")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
-	defer cancel()
-	if _, err := s.WriteCAS(ctx, resource("timed-out", 1)); !errors.Is(err, storage.ErrInconsistent) || !strings.Contains(err.Error(), "nothing was written, because another program") {
-		t.Fatalf("got error %v, expected ErrInconsistent and that another program holds a transaction", err)
-	}
 	written := make(chan error, 1)
 	go func() {
 		_, err := s.WriteCAS(context.Background(), resource("waiting", 1))
 		written <- err
 	}()
-	fixture.Eventually(t, "a request in the queue", func() bool { return !s.handle.writer.queue.empty() })
+	fixture.Eventually(t, "a writer that has found the transaction", s.handle.writer.busy.Load)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+	defer cancel()
+	if _, err := s.WriteCAS(ctx, resource("timed-out", 1)); !errors.Is(err, storage.ErrInconsistent) || !strings.Contains(err.Error(), "nothing was written, because another program") {
+		t.Fatalf("got error %v, expected ErrInconsistent and that another program holds a transaction", err)
+	}
 	if got := names(t, s); got != "" {
 		t.Errorf("the store has names %q", got)
 	}
