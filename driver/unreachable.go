@@ -89,7 +89,8 @@ func onlyDialFailures(err error, failures *[]dialFailure) bool {
 	if inner := errors.Unwrap(err); inner != nil {
 		return onlyDialFailures(inner, failures)
 	}
-	return err == storage.ErrInconsistent || err == context.DeadlineExceeded //nolint:errorlint // other errors match DeadlineExceeded by their Is
+	// Without errors.Is, because errors of package net match DeadlineExceeded by their Is method.
+	return slices.Contains([]error{storage.ErrInconsistent, context.DeadlineExceeded}, err)
 }
 
 func addFailure(failures *[]dialFailure, f dialFailure) {

@@ -68,7 +68,7 @@ func postgresSpec(args ...string) spec {
 	// For each connection, a client derives a key by 4096 iterations, which took a third of the CPU of package postgres's tests.
 	// Postgres 15 has no setting for their number.
 	initdb := "--set=scram_iterations=1"
-	if strings.HasPrefix(images.Postgres(), "postgres:15.") {
+	if strings.HasPrefix(images.Postgres(), "postgres:15") {
 		initdb = ""
 	}
 	return spec{
