@@ -36,6 +36,7 @@ func TestUnreachableNamesAddressAndReason(t *testing.T) {
 		{"a server that answers as well", errors.Join(refused(1), errors.New("the password is wrong")), ""},
 		{"a broken connection", &net.OpError{Op: "read", Err: syscall.ECONNRESET}, ""},
 		{"a deadline alone", fmt.Errorf("%w: %w", storage.ErrInconsistent, context.DeadlineExceeded), ""},
+		{"a server that answers late as well", errors.Join(refused(1), lateAnswer{}), ""},
 		{"an error that has the text already", driver.Unreachable(refused(1)), ""},
 	} {
 		err := driver.Unreachable(c.err)
@@ -57,6 +58,12 @@ func TestUnreachableNamesAddressAndReason(t *testing.T) {
 		t.Error("the error at the deadline does not match context.DeadlineExceeded")
 	}
 }
+
+// lateAnswer matches context.DeadlineExceeded by its Is method, as the timeouts of package net do.
+type lateAnswer struct{}
+
+func (lateAnswer) Error() string        { return "the answer is late" }
+func (lateAnswer) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // A connection that the operating system refuses, as a dialer reports it.
 func TestUnreachableClosedPort(t *testing.T) {
