@@ -165,7 +165,9 @@ start() {
 	return 1
 }
 
-start default "" && exit 0
+# Published ports are forwarded by the kernel, not by dockerd's proxy: the tests take a third less time.
+direct=--userland-proxy=false
+start default "" $direct && exit 0
 
 # The kernel may lack what the default iptables needs (nf_tables), or the other way round.
 for flavour in iptables-legacy iptables-nft; do
@@ -175,9 +177,12 @@ for flavour in iptables-legacy iptables-nft; do
 		ln -sf "$(command -v "$flavour")" "$bin/iptables"
 		ip6=$(command -v "ip6${flavour#ip}" || true)
 		[ -z "$ip6" ] || ln -sf "$ip6" "$bin/ip6tables"
-		start "$flavour" "$bin" && exit 0
+		start "$flavour" "$bin" $direct && exit 0
 	fi
 done
+
+# A kernel without br_netfilter cannot publish ports without the proxy.
+start "proxy" "" && exit 0
 
 # Without any packet filter containers cannot reach the world, but ports published on loopback still work by dockerd's
 # own proxy, and that is all the tests need.
