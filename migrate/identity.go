@@ -8,6 +8,16 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
+// Identity returns the identity of a store, which a storage.MovedError names; "" if it has none.
+func Identity(ctx context.Context, b storage.Backend) (string, error) {
+	store, err := movable(b)
+	if err != nil {
+		return "", err
+	}
+	value, _, err := store.ReadNote(ctx, identityNote)
+	return string(value), err
+}
+
 // NewIdentity gives a store an identity of its own. A copied file or database has the identity of its original, so migrations take
 // both for the same store. A store that is the target of an unfinished migration keeps its identity: ErrBusy.
 func NewIdentity(ctx context.Context, b storage.Backend) error {

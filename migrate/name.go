@@ -12,7 +12,7 @@ func legible(name string) string {
 }
 
 // Name returns a display name for the store at a URL, without secrets: scheme, host, path, and the parameters that distinguish
-// stores. An endpoint with an @ is omitted, because the text before may be a password.
+// stores. A parameter with an @ is omitted, because the text before may be a password.
 func Name(rawURL string) string {
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -21,8 +21,8 @@ func Name(rawURL string) string {
 	}
 	shown := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, Opaque: u.Opaque}
 	keep := url.Values{}
-	for _, name := range []string{"schema", "region", "endpoint"} {
-		if value := u.Query().Get(name); u.Query().Has(name) && (name != "endpoint" || !strings.Contains(value, "@")) {
+	for _, name := range []string{"schema", "host", "port", "database", "dbname", "service", "region", "endpoint", "profile", "role-arn"} {
+		if value := u.Query().Get(name); u.Query().Has(name) && !strings.Contains(value, "@") {
 			keep.Set(name, value)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/migrate"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -22,6 +23,8 @@ type Resolve func(ctx context.Context, to *storage.MovedError) (storage.Backend,
 type Backend struct {
 	resolve   Resolve
 	following chan struct{} // a semaphore: one call opens the next store for all
+	lifetime  context.Context
+	end       context.CancelFunc
 
 	mu     sync.Mutex
 	stores []storage.Backend // the last one is the present one
@@ -37,7 +40,9 @@ var (
 
 // New returns a backend that starts with a store, and takes ownership of it.
 func New(first storage.Backend, resolve Resolve) *Backend {
-	return &Backend{resolve: resolve, following: make(chan struct{}, 1), stores: []storage.Backend{first}}
+	b := &Backend{resolve: resolve, following: make(chan struct{}, 1), stores: []storage.Backend{first}}
+	b.lifetime, b.end = context.WithCancel(context.Background())
+	return b
 }
 
 // Present returns the store that calls go to.
@@ -49,6 +54,7 @@ func (b *Backend) Present() storage.Backend {
 
 // Close closes all stores. Their calls and watches end with storage.ErrClosed.
 func (b *Backend) Close() error {
+	b.end()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
@@ -65,14 +71,27 @@ func (b *Backend) follow(ctx context.Context, from storage.Backend, move *storag
 	case b.following <- struct{}{}:
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: the store has moved: %w", storage.ErrInconsistent, ctx.Err())
+	case <-b.lifetime.Done():
+		return nil, storage.ErrClosed
 	}
 	defer func() { <-b.following }()
 	if next := b.after(from); next != nil {
 		return next, nil
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(b.lifetime, cancel)()
 	next, err := b.resolve(ctx, move)
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", move.Target, err)
+	if err == nil {
+		if err = checkIdentity(ctx, next, move); err != nil {
+			err = errors.Join(err, next.Close())
+		}
+	}
+	switch {
+	case b.lifetime.Err() != nil && err != nil:
+		return nil, storage.ErrClosed
+	case err != nil:
+		return nil, fmt.Errorf("%w: open %s: %w", move, move.Target, err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -81,6 +100,21 @@ func (b *Backend) follow(ctx context.Context, from storage.Backend, move *storag
 	}
 	b.stores = append(b.stores, next)
 	return next, nil
+}
+
+// checkIdentity returns an error if a store is not the target of a move. A URL can lead to another store than the one that the tool has filled: an empty
+// one that was just created, or the old one again.
+func checkIdentity(ctx context.Context, next storage.Backend, move *storage.MovedError) error {
+	id, err := migrate.Identity(ctx, next)
+	switch {
+	case move.Identity == "", errors.Is(err, migrate.ErrUnsupported):
+		return nil
+	case err != nil:
+		return err
+	case id != move.Identity:
+		return fmt.Errorf("%w: the store at the URL is not the one to which the data has moved", storage.ErrInvalid)
+	}
+	return nil
 }
 
 // after returns the store to which a store has moved, or nil.
@@ -159,11 +193,16 @@ func (b *Backend) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*reso
 	})
 }
 
-// DeleteCAS implements storage.Backend. A delete that changes nothing succeeds only in a store that has not moved.
+// isRefusal reports whether an error describes the stored state.
+func isRefusal(err error) bool {
+	return errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid)
+}
+
+// DeleteCAS implements storage.Backend. A delete that changes nothing succeeds or is refused only in a store that has not moved.
 func (b *Backend) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
 	_, err := call(ctx, b, func(ctx context.Context, store storage.Backend) (none struct{}, err error) {
-		if err = store.DeleteCAS(ctx, id, version); err == nil {
-			err = checkMoved(ctx, store)
+		if err = store.DeleteCAS(ctx, id, version); err == nil || isRefusal(err) {
+			err = cmp.Or(checkMoved(ctx, store), err)
 		}
 		return none, err
 	})
@@ -212,7 +251,12 @@ func (b *Backend) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.R
 				return nil, err
 			}
 			return results, nil
-		case unsure && !errors.Is(err, storage.ErrFenced):
+		case isRefusal(err): // a transaction that changes nothing need not find the fence
+			if moved := checkMoved(ctx, store); moved != nil {
+				return nil, moved
+			}
+		}
+		if unsure && !errors.Is(err, storage.ErrFenced) {
 			return nil, fmt.Errorf("%w: the store may have applied the transaction before it moved; in the next store: %v", storage.ErrInconsistent, err)
 		}
 		return nil, err

@@ -3,6 +3,7 @@ package moved
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/ashlar-dev/storage"
@@ -23,11 +24,20 @@ type watch struct {
 
 	next sync.Mutex // held by Next
 
+	lifetime context.Context // ends with Close
+	end      context.CancelFunc
+
 	mu      sync.Mutex
 	store   storage.Backend
 	current storage.Watch
 	skips   func(storage.UnversionedType) bool // of SkipDamage, nil for none
 	closed  bool
+}
+
+func newWatch(b *Backend, f filter, store storage.Backend, current storage.Watch) *watch {
+	w := &watch{b: b, filter: f, store: store, current: current}
+	w.lifetime, w.end = context.WithCancel(b.lifetime)
+	return w
 }
 
 // SkipDamage makes the watches of the stores skip damaged resources of some types, if they can. It must be called before the first Next.
@@ -54,7 +64,7 @@ func (b *Backend) WatchList(ctx context.Context, typ storage.UnversionedType, te
 		if err != nil {
 			return nil, err
 		}
-		return &watch{b: b, filter: filter{typ, tenancy, namePrefix}, store: store, current: w}, nil
+		return newWatch(b, filter{typ, tenancy, namePrefix}, store, w), nil
 	})
 }
 
@@ -67,7 +77,7 @@ func (b *Backend) WatchFrom(ctx context.Context, typ storage.UnversionedType, te
 	for i := len(stores) - 1; ; i-- {
 		w, err := f.resume(ctx, stores[i], cursor)
 		if err == nil {
-			return &watch{b: b, filter: f, store: stores[i], current: w}, nil
+			return newWatch(b, f, stores[i], w), nil
 		}
 		if i == 0 || !errors.Is(err, storage.ErrCompacted) {
 			return nil, err
@@ -96,24 +106,44 @@ func (w *watch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 		if !errors.As(err, &move) || move.Cursor == "" {
 			return event, err
 		}
-		following, err := w.b.follow(ctx, store, move)
-		if err != nil {
-			return nil, contextError(ctx, err)
-		}
-		continued, err := w.filter.resume(ctx, following, move.Cursor)
-		if err != nil {
-			return nil, contextError(ctx, err)
-		}
-		if !w.move(following, continued) {
-			continued.Close()
-			return nil, storage.ErrWatchClosed
+		if err := w.follow(ctx, store, move); err != nil {
+			return nil, w.reason(ctx, err)
 		}
 	}
 }
 
-// contextError returns the error of the context if it is over: the watch has consumed nothing, and the next call continues.
-func contextError(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+// follow continues the watch in the store to which its store has moved.
+func (w *watch) follow(ctx context.Context, from storage.Backend, move *storage.MovedError) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(w.lifetime, cancel)()
+	if w.lifetime.Err() != nil {
+		return storage.ErrWatchClosed
+	}
+	following, err := w.b.follow(ctx, from, move)
+	if err != nil {
+		return err
+	}
+	continued, err := w.filter.resume(ctx, following, move.Cursor)
+	if err != nil {
+		return err
+	}
+	if !w.move(following, continued) {
+		continued.Close()
+		return storage.ErrWatchClosed
+	}
+	return nil
+}
+
+// reason returns the error of a call that could not follow the store: that of a closed watch or backend, and that of a context that is over. The
+// watch has consumed nothing, so the next call continues.
+func (w *watch) reason(ctx context.Context, err error) error {
+	switch {
+	case w.b.lifetime.Err() != nil:
+		return fmt.Errorf("%w: %w", storage.ErrWatchClosed, storage.ErrClosed)
+	case w.lifetime.Err() != nil:
+		return storage.ErrWatchClosed
+	case ctx.Err() != nil:
 		return ctx.Err()
 	}
 	return err
@@ -144,5 +174,6 @@ func (w *watch) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true
+	w.end()
 	w.current.Close()
 }

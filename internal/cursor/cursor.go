@@ -61,11 +61,14 @@ func Decode(kind Kind, store StoreID, token string) ([]byte, error) {
 	if kind == Watch && Kind(b[0]) == Snapshot {
 		return nil, fmt.Errorf("%w: the cursor was taken inside a snapshot; take it at its end or after it", storage.ErrInvalid)
 	}
-	if Kind(b[0]) != kind {
+	if Kind(b[0]).String() != kind.String() { // stores of different kinds have different continue tokens
 		return nil, fmt.Errorf("%w: malformed %s", storage.ErrInvalid, kind)
 	}
 	if StoreID(b[1:17]) != store {
 		return nil, fmt.Errorf("%w: the %s comes from another store", storage.ErrCompacted, kind)
+	}
+	if Kind(b[0]) != kind {
+		return nil, fmt.Errorf("%w: malformed %s", storage.ErrInvalid, kind)
 	}
 	return b[17 : len(b)-4], nil
 }
