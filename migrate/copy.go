@@ -26,7 +26,8 @@ func (m *migration) pass(ctx context.Context, source stream, other conflictPolic
 		return nil, err
 	}
 	defer target.close()
-	group, ctx := errgroup.WithContext(ctx)
+	parent := ctx
+	group, ctx := errgroup.WithContext(parent)
 	group.SetLimit(m.o.Parallel)
 	w := &writers{m: m, group: group, ctx: ctx, other: other, loads: make(chan struct{}, maxLoads)}
 	t := newTally()
@@ -62,6 +63,9 @@ func (m *migration) pass(ctx context.Context, source stream, other conflictPolic
 	err = errors.Join(err, w.flush())
 	if failed := group.Wait(); failed != nil {
 		err = failed // the join only reports that it was cancelled
+	}
+	if err == nil {
+		err = m.excludeLateChanges(parent)
 	}
 	if err != nil {
 		return nil, err
@@ -208,7 +212,9 @@ func (m *migration) createBatch(ctx context.Context, batch []*entry) (tried bool
 		if ctx, err = m.journal.attemptContext(ctx); err != nil {
 			return true, err
 		}
-		return true, m.loader.Load(ctx, rows)
+		err = m.loader.Load(ctx, rows)
+		m.noteAnswer(err)
+		return true, err
 	}
 	if m.transactor == nil {
 		return false, nil
@@ -225,6 +231,7 @@ func (m *migration) createBatch(ctx context.Context, batch []*entry) (tried bool
 		return true, err
 	}
 	_, err = m.transactor.Commit(ctx, ops)
+	m.noteAnswer(err)
 	return true, err
 }
 

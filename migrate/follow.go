@@ -257,15 +257,18 @@ func (m *migration) applyAll(ctx context.Context, changes map[key.Key]*change) e
 	if len(changes) == 0 {
 		return nil
 	}
-	group, ctx := errgroup.WithContext(ctx)
+	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(m.o.Parallel)
 	for _, c := range changes {
-		if err := m.pace(ctx, 1); err != nil {
+		if err := m.pace(groupCtx, 1); err != nil {
 			return errors.Join(err, group.Wait())
 		}
-		group.Go(func() error { return m.apply(ctx, c) })
+		group.Go(func() error { return m.apply(groupCtx, c) })
 	}
-	return group.Wait()
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return m.excludeLateChanges(ctx)
 }
 
 func (m *migration) apply(ctx context.Context, c *change) error {

@@ -47,6 +47,7 @@ type migration struct {
 	hasBookmarks  bool        // the source's watches have bookmarks
 	comparePasses int         // passes that gave the target the source's state of a known time
 	closed        atomic.Bool // this run has closed the source, or may have
+	unanswered    atomic.Bool // a change of the target was not answered since the guard was taken, so it may still arrive
 }
 
 func newMigration(from, to storage.Backend, opts *Options) *migration {

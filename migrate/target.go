@@ -120,6 +120,27 @@ func (m *migration) writeAt(ctx context.Context, want *resourcepb.Resource, vers
 	ctx, err := m.journal.attemptContext(ctx)
 	if err == nil {
 		_, err = m.to.WriteCAS(ctx, codec.WithVersion(want, version))
+		m.noteAnswer(err)
+	}
+	return err
+}
+
+// noteAnswer records that a change of the target was not answered.
+func (m *migration) noteAnswer(err error) {
+	if errors.Is(err, storage.ErrInconsistent) {
+		m.unanswered.Store(true)
+	}
+}
+
+// excludeLateChanges makes the changes that were not answered fail if they have not arrived yet. It is called when no change is in flight, and
+// before anything else is applied: a creation that arrives after the source has deleted the resource again would otherwise create it anew.
+func (m *migration) excludeLateChanges(ctx context.Context) error {
+	if !m.unanswered.Load() {
+		return nil
+	}
+	err := m.journal.takeGuard(ctx)
+	if err == nil {
+		m.unanswered.Store(false)
 	}
 	return err
 }
@@ -129,6 +150,7 @@ func (m *migration) deleteAt(ctx context.Context, have *resourcepb.Resource) err
 	ctx, err := m.journal.attemptContext(ctx)
 	if err == nil {
 		err = m.to.DeleteCAS(ctx, have.GetId(), have.GetVersion())
+		m.noteAnswer(err)
 	}
 	return err
 }
