@@ -50,6 +50,9 @@ func (m *migration) begin(ctx context.Context, r *Result) error {
 	if old != nil && old.Live && !m.o.Live {
 		return fmt.Errorf("%w: this migration was started live: continue it live, or abort it first", storage.ErrInvalid)
 	}
+	if old != nil && !old.Live && m.o.Live && old.Phase == Opening {
+		return fmt.Errorf("%w: this copy only has to open the target: complete it without following first", storage.ErrInvalid)
+	}
 	if old != nil && old.Into.prunes() && !m.o.Into.prunes() {
 		m.closed.Store(fence.Closed && fence.Target == old.closedFor())
 		return fmt.Errorf("%w: this migration was started to make the target equal to the source, and would delete other contents of the target: %w",

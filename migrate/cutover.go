@@ -46,6 +46,9 @@ func (m *migration) complete(ctx context.Context, epoch string) error {
 	err := m.recordMove(ctx, epoch)
 	switch {
 	case errors.Is(err, errOpened):
+		if used, stateErr := m.targetWasOpened(ctx); used || stateErr != nil {
+			return errors.Join(err, stateErr)
+		}
 		return m.reopen(ctx, err)
 	case err != nil:
 		return err

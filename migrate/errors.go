@@ -21,6 +21,9 @@ var (
 // errStuck means that the same call can only fail again: abort the migration, and start another.
 var errStuck = errors.New("abort this migration and start another, preferably into an empty store")
 
+// errJournalLost means that the target's journal is older than what this process has written: the database has lost its last changes.
+var errJournalLost = errors.New("the target has lost changes, as by a fail-over or a restore: continue from its journal by the same call")
+
 // errElsewhere means that another migration has closed the source. Only that migration may open it.
 var errElsewhere = errors.New("the source is closed for another migration")
 

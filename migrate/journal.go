@@ -107,8 +107,11 @@ func (j *journal) change(ctx context.Context, change func(*state)) error {
 			if rerr != nil {
 				return rerr
 			}
-			if now == nil || now.Run != next.Run {
+			switch {
+			case now == nil || now.Run != next.Run:
 				return ErrSuperseded
+			case now.Beat+1 < next.Beat:
+				return errJournalLost
 			}
 			sent = time.Now()
 			revision, err = j.store.WriteNote(ctx, migrationNote, value, at)

@@ -49,6 +49,8 @@ func next(r *Result, err error) Next {
 	switch {
 	case err == nil:
 		return Nothing
+	case errors.Is(err, errDiverged):
+		return Nothing
 	case errors.Is(err, ErrSuperseded):
 		return Stop
 	case errors.Is(err, errStuck), errors.Is(err, errElsewhere):

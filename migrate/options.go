@@ -64,7 +64,7 @@ type Options struct {
 type Next string
 
 const (
-	// Nothing means that the migration is complete, or was never started.
+	// Nothing means that the migration is complete, or was never started. With an error, the caller has to decide.
 	Nothing Next = ""
 	// Retry means that the same call continues, once the cause of the error is gone.
 	Retry Next = "again"

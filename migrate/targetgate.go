@@ -48,20 +48,40 @@ func (m *migration) prepareTarget(ctx context.Context) (err error) {
 	if now.Phase != Preparing {
 		return nil
 	}
-	if now.Into == Empty {
-		empty, err := isEmpty(ctx, m.to, m.try)
-		if err != nil {
-			return fmt.Errorf("target: %w", err)
+	// Programs could write to the target until now.
+	switch refusal := m.checkContents(ctx, now.Into); {
+	case errors.Is(refusal, ErrNotEmpty), errors.Is(refusal, ErrConflict):
+		// The target is opened first: nothing would open the target of an aborted migration.
+		if err = m.targetGate.open(ctx); err == nil {
+			err = m.enter(ctx, phaseAborted, "")
 		}
-		if !empty {
-			// The target is opened first: nothing would open the target of an aborted migration.
-			if err = m.targetGate.open(ctx); err == nil {
-				err = m.enter(ctx, phaseAborted, "")
-			}
-			return errors.Join(ErrNotEmpty, err)
-		}
+		return errors.Join(refusal, err)
+	case refusal != nil:
+		return refusal
 	}
 	return m.enter(ctx, Copying, now.Cursor)
+}
+
+// checkContents returns ErrNotEmpty or ErrConflict if the contents of the target do not permit the migration.
+func (m *migration) checkContents(ctx context.Context, into Into) error {
+	switch into {
+	case Empty:
+		empty, err := isEmpty(ctx, m.to, m.try)
+		switch {
+		case err != nil:
+			return fmt.Errorf("target: %w", err)
+		case !empty:
+			return ErrNotEmpty
+		}
+	case Merge:
+		l, err := m.listSource(ctx)
+		if err != nil {
+			return err
+		}
+		defer l.close()
+		return m.preflight(ctx, l)
+	}
+	return nil
 }
 
 // errTargetOpened means that another program has opened the target before the end of the migration.
@@ -77,6 +97,22 @@ func (m *migration) targetIsClosed(ctx context.Context) error {
 		err = errTargetOpened
 	}
 	return err
+}
+
+// errDiverged means that both stores accept writes, so neither can be made equal to the other without a loss.
+var errDiverged = errors.New("the target has all contents and is open for writing: decide which of the two stores to keep")
+
+// targetWasOpened reports whether the target of a migration in the phase Opening is open already, by a tool that was stopped right after, or by an
+// operator. Programs may have written to it, so the migration must not follow the source again. It then records that the migration is complete.
+func (m *migration) targetWasOpened(ctx context.Context) (bool, error) {
+	if m.targetGate == nil {
+		return false, nil
+	}
+	s, err := m.targetGate.state(ctx)
+	if err != nil || s.Closed {
+		return false, err
+	}
+	return true, errors.Join(errDiverged, m.enter(ctx, Complete, ""))
 }
 
 // openTarget opens the target for all writers, and records the last phase. The tool has nothing left to write.
