@@ -56,8 +56,10 @@ func (m *migration) follow(ctx context.Context, cursor string, asOf time.Time, d
 	defer f.close()
 	for {
 		err := f.run(ctx, done)
-		if err == nil {
-			return f.cursor, m.noteCursor(context.WithoutCancel(ctx), f.cursor)
+		if err == nil && ctx.Err() == nil {
+			if err = m.noteCursor(ctx, f.cursor); ctx.Err() == nil {
+				return f.cursor, err
+			}
 		}
 		if ctx.Err() != nil {
 			// Record the position, so that applied changes are not applied again.
