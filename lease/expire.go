@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -40,6 +41,9 @@ func (e *expirer) expire(ctx context.Context) {
 			ending.Go(func() {
 				defer func() { <-slots }()
 				err := e.endExpired(ctx, d)
+				if errors.Is(err, storage.ErrCASFailure) && e.noteRefusal(d) {
+					err = cmp.Or(e.refresh(ctx, d), err)
+				}
 				if err != nil && !errors.Is(err, storage.ErrCASFailure) {
 					wait(ctx, retryPause)
 				}
@@ -76,6 +80,27 @@ func (e *expirer) endExpired(ctx context.Context, d expiring) error {
 		return storage.ErrCASFailure
 	}
 	return e.end(ctx, d.lease, storage.Op{Check: last.GetId(), Version: d.renewal})
+}
+
+// refresh reads the records of a lease that cannot be ended at the observed versions. Package moved continues a watch in another store, where the
+// copied records have other versions, which the watch does not return. The time to live starts again.
+func (e *expirer) refresh(ctx context.Context, d expiring) error {
+	res, err := e.readRecord(ctx, leaseType, d.name)
+	if errors.Is(err, storage.ErrNotFound) {
+		return nil // the watch returns the deletion
+	} else if err != nil {
+		return err
+	}
+	l, err := leaseOf(res)
+	if err != nil {
+		return nil // another program has written it, so the watch returns it
+	}
+	renewal, err := e.readRecord(ctx, renewalType, d.name)
+	if err != nil && !errors.Is(err, storage.ErrNotFound) {
+		return err
+	}
+	e.observeRead(d, l, renewal)
+	return nil
 }
 
 // end ends a lease: it marks the record, so that nothing can be attached or renewed, deletes the attached resources, and then the record. Any

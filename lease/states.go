@@ -72,6 +72,7 @@ type leaseState struct {
 	renewedUid string // uid of the lease that the renewal names
 	since      time.Time
 	ending     bool // this keeper is ending it
+	refusals   int  // of attempts to end it since the watch has returned a change
 }
 
 // expiring is a lease that is due: it was not renewed for its time to live, has begun to end, or has lost its record.
@@ -113,9 +114,10 @@ func (s *leaseStates) observeWrite(res *resourcepb.Resource) {
 		// A record that does not decode leaves the lease nil: its time to live is unknown, so the lease does not expire.
 		s.observeReplacement(name, seen, res.GetId().GetUid())
 		seen.lease, _ = leaseOf(res)
+		seen.refusals = 0
 	case renewalType.Kind:
 		if seen.renewal != res.GetVersion() {
-			seen.renewal, seen.renewedUid, seen.since = res.GetVersion(), renewedUid(res), time.Now()
+			seen.renewal, seen.renewedUid, seen.since, seen.refusals = res.GetVersion(), renewedUid(res), time.Now(), 0
 		}
 	}
 }
@@ -217,6 +219,41 @@ func (s *leaseStates) retryEnding(d expiring, err error) {
 		seen.ending = false
 	}
 	s.announce()
+}
+
+// maxRefusals is the number of refused attempts to end a lease after which a keeper reads its records. They are a tenth of a second apart, so a watch
+// that is only late has usually returned the change by then.
+const maxRefusals = 10
+
+// noteRefusal counts a refused attempt to end a lease. It reports whether the watch may never return the stored records.
+func (s *leaseStates) noteRefusal(d expiring) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen := s.leases[d.name]
+	if seen == nil || seen.lease == nil || seen.lease != d.lease {
+		return false
+	}
+	seen.refusals++
+	return seen.refusals >= maxRefusals
+}
+
+// observeRead records the records of a lease that a read has returned, unless the watch has returned a change since the lease was due. renewal is
+// nil for none.
+func (s *leaseStates) observeRead(d expiring, l *Lease, renewal *resourcepb.Resource) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen := s.leases[d.name]
+	if seen == nil || seen.lease != d.lease || seen.uid != l.res.GetId().GetUid() {
+		return
+	}
+	seen.refusals = 0
+	if l.res.GetVersion() != seen.lease.res.GetVersion() {
+		l.hasEnded = false // the record is written again at the end, so that the watch returns it
+		seen.lease = l
+	}
+	if renewal.GetVersion() != seen.renewal {
+		seen.renewal, seen.renewedUid, seen.since = renewal.GetVersion(), renewedUid(renewal), time.Now()
+	}
 }
 
 // finishSweep records the result of a sweep.
