@@ -20,3 +20,10 @@ func TestFollowServers(t *testing.T) {
 		testFollow(t, sqliteURL(t), env.Postgres(t).StoreURL(t), env.Etcd(t).StoreURL(t), memoryURL(t))
 	})
 }
+
+// TestRefusalsOfOldServers is TestRefusalsOfTheOldStore with databases of servers.
+func TestRefusalsOfOldServers(t *testing.T) {
+	t.Parallel()
+	testRefusals(t, "Postgres", func(t testing.TB) string { return env.Postgres(t).StoreURL(t) })
+	testRefusals(t, "etcd", func(t testing.TB) string { return env.Etcd(t).StoreURL(t) })
+}
