@@ -94,6 +94,11 @@ func (p *process) renewRecord(ctx context.Context, keeper *lease.Keeper, session
 	if err == nil {
 		err = p.writeRecord(ctx, session)
 	}
+	if errors.Is(err, storage.ErrCASFailure) { // the lease has another version: it was repaired, or its store has moved
+		if session, err = keeper.Lease(ctx, p.name); err == nil {
+			err = p.writeRecord(ctx, session)
+		}
+	}
 	return session, err
 }
 
