@@ -31,6 +31,8 @@ type watch struct {
 	store   storage.Backend
 	current storage.Watch
 	skips   func(storage.UnversionedType) bool // of SkipDamage, nil for none
+	ends    bool                               // of EndAtMove
+	endErr  error                              // the final error of such a watch
 	closed  bool
 }
 
@@ -46,6 +48,15 @@ func (w *watch) SkipDamage(of func(storage.UnversionedType) bool) {
 	defer w.mu.Unlock()
 	w.skips = of
 	skipDamage(w.current, of)
+}
+
+// EndAtMove makes the watch end with storage.ErrCompacted when its store has moved, instead of continuing in the next store. It is for readers that
+// keep a copy: the copied resources have other versions in the next store, which no watch returns, so they list again. It must be called before the
+// first Next.
+func (w *watch) EndAtMove() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ends = true
 }
 
 func skipDamage(w storage.Watch, of func(storage.UnversionedType) bool) {
@@ -99,8 +110,11 @@ func (w *watch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 	defer w.next.Unlock()
 	for {
 		w.mu.Lock()
-		store, current := w.store, w.current
+		store, current, ended := w.store, w.current, w.endErr
 		w.mu.Unlock()
+		if ended != nil {
+			return nil, ended
+		}
 		event, err := current.Next(ctx)
 		move := (*storage.MovedError)(nil)
 		if !errors.As(err, &move) || move.Cursor == "" {
@@ -124,6 +138,9 @@ func (w *watch) follow(ctx context.Context, from storage.Backend, move *storage.
 	if err != nil {
 		return err
 	}
+	if err := w.endAtMove(); err != nil {
+		return err
+	}
 	continued, err := w.filter.resume(ctx, following, move.Cursor)
 	if err != nil {
 		return err
@@ -134,6 +151,19 @@ func (w *watch) follow(ctx context.Context, from storage.Backend, move *storage.
 	}
 	return nil
 }
+
+// endAtMove ends the watch if EndAtMove was called, and returns its final error.
+func (w *watch) endAtMove() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ends {
+		w.endErr = fmt.Errorf("%w: %w: %w", storage.ErrWatchClosed, storage.ErrCompacted, errVersions)
+	}
+	return w.endErr
+}
+
+// errVersions is the reason why a watch of a copy ends.
+var errVersions = errors.New("the store has moved, and the versions have changed")
 
 // reason returns the error of a call that could not follow the store: that of a closed watch or backend, and that of a context that is over. The
 // watch has consumed nothing, so the next call continues.

@@ -101,6 +101,10 @@ func (s *Server) watch(ctx context.Context, req *resourcepb.WatchListRequest, te
 
 // configureWatch enables the options of the watch that the request needs. It is called before the first event.
 func (st *stream) configureWatch() error {
+	// A watch of package moved would continue in a store with other versions. Clients that keep copies must list it.
+	if moving, ok := st.watch.(interface{ EndAtMove() }); ok {
+		moving.EndAtMove()
+	}
 	recaller, ok := st.watch.(history.Recaller)
 	// A stream with a cursor does not know which resources an earlier stream has sent. It derives that from the state before each change.
 	if ok && (st.req.GetBefore() || st.req.GetCursor() != "" && st.visibleIDs != nil) {

@@ -59,8 +59,11 @@ func allTenancies() *resourcepb.Tenancy {
 	return &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}
 }
 
-// skipDamage makes a watch skip the damaged resources of types that are not copied.
+// skipDamage makes a watch skip the damaged resources of types that are not copied, and end if the versions of all resources change.
 func (f *feed[V]) skipDamage(w storage.Watch) storage.Watch {
+	if moving, ok := w.(interface{ EndAtMove() }); ok {
+		moving.EndAtMove()
+	}
 	if skipper, ok := w.(damageSkipper); ok && len(f.types) > 1 {
 		skipper.SkipDamage(func(t storage.UnversionedType) bool { return !slices.Contains(f.types, t) })
 	}
