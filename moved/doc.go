@@ -11,6 +11,9 @@
 // moved. A watch returns every change of the old store, and then the changes of the new one after the copied state: nothing is missing, and
 // nothing is repeated. From then on, all calls go to the new store. It may move again.
 //
+// The watches of caches, of controllers and of the streams of a resource service end with storage.ErrCompacted instead. Their readers keep copies,
+// and no watch returns the new version of a resource that has not changed since, so they list again.
+//
 // Versions belong to a store: after a move, a write with a version of the old store fails with storage.ErrCASFailure, as after any other
 // change. Read again. Continue tokens of the old store are storage.ErrCompacted. Cursors of the old store work as long as the Backend that has
 // seen the move is open.
