@@ -35,7 +35,7 @@ func (s *Server) storeOrphan(ctx context.Context, res *resourcepb.Resource) (*re
 		return nil, err
 	}
 	for {
-		stone, err := s.orphanStone(ctx, res.GetOwner())
+		stone, err := s.orphanStone(ctx, res.GetOwner(), res.GetId().GetTenancy())
 		if err != nil {
 			return nil, err
 		}
@@ -46,13 +46,14 @@ func (s *Server) storeOrphan(ctx context.Context, res *resourcepb.Resource) (*re
 	}
 }
 
-// orphanStone returns the tombstone to write for an absent owner: a new tombstone, or the stored tombstone with a new generation.
-func (s *Server) orphanStone(ctx context.Context, owner *resourcepb.ID) (*resourcepb.Resource, error) {
+// orphanStone returns the tombstone to write for an absent owner: a new tombstone, or the stored tombstone with a new generation. It is in the tenancy
+// of the child: nobody has checked that the caller may write in that of the owner, or that it exists.
+func (s *Server) orphanStone(ctx context.Context, owner *resourcepb.ID, tenancy *resourcepb.Tenancy) (*resourcepb.Resource, error) {
 	stone, err := newTombstone(owner)
 	if err != nil {
 		return nil, err
 	}
-	stone.Id.Name = orphanTombstone(owner)
+	stone.Id.Name, stone.Id.Tenancy = orphanTombstone(owner), tenancy
 	stored, err := s.readCurrent(ctx, storage.StrongConsistency, idIn(stone.GetId().GetTenancy(), &resourcepb.ID{Name: stone.GetId().GetName(), Type: TombstoneType}))
 	switch {
 	case err == nil:
