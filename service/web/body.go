@@ -14,6 +14,22 @@ import (
 // bodyTypes are the accepted content types of bodies. The last one is curl's default for -d.
 var bodyTypes = []string{"", "application/json", "application/x-www-form-urlencoded"}
 
+// conditions are the headers that make a request conditional. The handler has no entity tags: version is a parameter.
+var conditions = []string{"If-Match", "If-None-Match", "If-Unmodified-Since"}
+
+// checkConditions rejects a change with a conditional header, which would not prevent it.
+func checkConditions(r *http.Request) error {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return nil
+	}
+	for _, name := range conditions {
+		if r.Header.Get(name) != "" {
+			return refuse(http.StatusBadRequest, "the header %s is not supported: the query parameter version makes a change conditional", name)
+		}
+	}
+	return nil
+}
+
 // hasBody reports whether a request has a body, which may still arrive.
 func hasBody(r *http.Request) bool { return r.Body != nil && r.ContentLength != 0 }
 

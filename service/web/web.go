@@ -119,6 +119,9 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	if !ok {
 		return notAllowed(w, r.Method, slices.Collect(maps.Keys(operations)))
 	}
+	if err := checkConditions(r); err != nil {
+		return err
+	}
 	query, err := parseQuery(r.URL.RawQuery, op.parameters)
 	if err != nil {
 		return err
