@@ -17,7 +17,7 @@ import (
 
 // reject answers the request with a reason, after the answers to earlier requests.
 func (w *watch) reject(stream context.Context, before <-chan struct{}, answered chan<- struct{}, reason string) {
-	defer close(answered)
+	defer w.stream.answered(answered)
 	<-before
 	if stream.Err() != nil {
 		return // an earlier request has no answer
@@ -33,7 +33,7 @@ func (w *watch) reject(stream context.Context, before <-chan struct{}, answered 
 // is open is announced as well: clients match these responses to their requests by their order.
 func (w *watch) run(stream, ctx context.Context, before <-chan struct{}, answered chan<- struct{}) error {
 	if len(w.request.Key) == 0 {
-		w.request.Key = []byte{1} // before every key
+		w.request.Key = []byte{0} // before every key
 	}
 	follower, from, newest, err := w.open(stream, ctx)
 	<-before
@@ -48,7 +48,7 @@ func (w *watch) run(stream, ctx context.Context, before <-chan struct{}, answere
 	default:
 		w.stream.send(&pb.WatchResponse{Header: header(newest), WatchId: w.id, Created: true})
 	}
-	close(answered)
+	w.stream.answered(answered)
 	if err != nil {
 		return err
 	}

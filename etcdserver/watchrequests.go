@@ -11,12 +11,15 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Watch implements etcd's Watch service. Reading requests never waits for sending a response, because some clients send and receive in one
-// goroutine.
+// maxUnanswered is the maximum number of create requests of a stream without a response. At the limit, the server stops reading the stream.
+const maxUnanswered = 4096
+
+// Watch implements etcd's Watch service. Up to maxUnanswered, reading requests does not wait for sending a response, because some clients send
+// and receive in one goroutine.
 func (s *Server) Watch(to grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchResponse]) error {
 	ctx, stop := context.WithCancelCause(to.Context())
 	defer stop(nil)
-	w := &watchStream{server: s, to: to, stop: stop, watches: map[int64]*watch{}, ending: map[int64]*watch{}}
+	w := &watchStream{server: s, to: to, stop: stop, watches: map[int64]*watch{}, ending: map[int64]*watch{}, slots: make(chan struct{}, maxUnanswered)}
 	requests := make(chan error, 1)
 	go func() { requests <- w.receive(ctx) }() // ends with the stream's context
 	var err error
@@ -101,6 +104,11 @@ func (w *watchStream) requestProgress(ctx context.Context) {
 
 // create starts a watch. Responses to create requests keep their order.
 func (w *watchStream) create(ctx context.Context, r *pb.WatchCreateRequest) {
+	select {
+	case w.slots <- struct{}{}: // until the response
+	case <-ctx.Done():
+		return
+	}
 	before, answered := w.lastCreate, make(chan struct{})
 	w.lastCreate = answered
 	one := &watch{stream: w, request: r, finishCh: make(chan struct{})}

@@ -19,6 +19,7 @@ type watchStream struct {
 	to     grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchResponse]
 	stop   context.CancelCauseFunc // ends the stream
 	all    sync.WaitGroup          // all goroutines of the stream except the receiver
+	slots  chan struct{}           // one element per create request without a response
 
 	sendMu sync.Mutex // held during a send
 	newest int64      // newest revision sent with events
@@ -54,6 +55,12 @@ func (w *watchStream) send(r *pb.WatchResponse) bool {
 	w.sendMu.Lock()
 	defer w.sendMu.Unlock()
 	return w.sendLocked(r)
+}
+
+// answered records that a create request has its response.
+func (w *watchStream) answered(request chan<- struct{}) {
+	close(request)
+	<-w.slots
 }
 
 // sendEnd sends the last response of a watch. After it the client may reuse the watch's number.

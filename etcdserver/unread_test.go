@@ -1,0 +1,71 @@
+package etcdserver_test
+
+import (
+	"context"
+	"io"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+
+	"github.com/ashlar-dev/storage/etcdserver"
+	"github.com/ashlar-dev/storage/inmem"
+)
+
+// deafClient is a stream whose client requests watches and does not read.
+type deafClient struct {
+	grpc.ServerStream
+	ctx      context.Context
+	requests atomic.Int64
+	request  *pb.WatchCreateRequest
+}
+
+func (s *deafClient) Context() context.Context { return s.ctx }
+
+const manyRequests = 10_000
+
+func (s *deafClient) Recv() (*pb.WatchRequest, error) {
+	if s.requests.Add(1) > manyRequests {
+		<-s.ctx.Done()
+		return nil, io.EOF
+	}
+	return &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: s.request}}, nil
+}
+
+func (s *deafClient) Send(*pb.WatchResponse) error {
+	<-s.ctx.Done()
+	return s.ctx.Err()
+}
+
+// A client that does not read its responses does not make the server hold any number of them.
+func TestUnreadResponsesAreBounded(t *testing.T) {
+	t.Parallel()
+	for name, request := range map[string]*pb.WatchCreateRequest{
+		"rejected": {Key: []byte("k"), StartRevision: -1},
+		"accepted": {Key: []byte("k")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := inmem.New(nil)
+				defer b.Close()
+				s, err := etcdserver.New(b, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+				ctx, cancel := context.WithCancel(t.Context())
+				client := &deafClient{ctx: ctx, request: request}
+				ended := make(chan error, 1)
+				go func() { ended <- s.Watch(client) }()
+				synctest.Wait()
+				if n := client.requests.Load(); n >= manyRequests {
+					t.Errorf("the server has read %d requests without a response", n)
+				}
+				cancel()
+				<-ended
+			})
+		})
+	}
+}
