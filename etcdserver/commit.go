@@ -52,6 +52,8 @@ func (c *commit) run(ctx context.Context, s *Server) (int64, error) {
 	}
 	stored, err := s.commits.Commit(ctx, ops)
 	switch {
+	case errors.Is(err, storage.ErrInconsistent): // the commit may have succeeded, whatever else the error matches
+		return 0, err
 	case errors.Is(err, storage.ErrCASFailure), errors.Is(err, storage.ErrWrongUid):
 		return 0, errConcurrentChange
 	case err != nil:

@@ -144,10 +144,15 @@ func (c *Client[T]) Create(ctx context.Context, o Object[T]) (*Object[T], error)
 
 // existsError returns the error of a creation.
 func existsError(err error) error {
-	if errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid) {
+	if isConflict(err) {
 		return fmt.Errorf("%w: %w", ErrExists, err)
 	}
 	return err
+}
+
+// isConflict reports whether another writer was faster. If the outcome of a write is unknown, the writer may have been the write itself.
+func isConflict(err error) bool {
+	return (errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid)) && !errors.Is(err, storage.ErrInconsistent)
 }
 
 // store writes an object at its version.
@@ -214,7 +219,7 @@ func (c *Client[T]) Renew(ctx context.Context, id *resourcepb.ID) (*Object[T], e
 			return nil, fmt.Errorf("%w: renew %s: the resource has no time to live", storage.ErrInvalid, idString(id))
 		}
 		stored, err := c.store(ctx, o)
-		if !errors.Is(err, storage.ErrCASFailure) && !errors.Is(err, storage.ErrWrongUid) {
+		if !isConflict(err) {
 			return stored, err
 		}
 		if err := wait(ctx, pause); err != nil {
@@ -275,7 +280,7 @@ func (c *Client[T]) readModifyWrite(ctx context.Context, id *resourcepb.ID, init
 		if before == nil && id.GetUid() != "" && errors.Is(err, storage.ErrWrongUid) {
 			return nil, existsError(err)
 		}
-		if !errors.Is(err, storage.ErrCASFailure) && !errors.Is(err, storage.ErrWrongUid) {
+		if !isConflict(err) {
 			return stored, err
 		}
 		if err := wait(ctx, pause); err != nil {

@@ -130,7 +130,7 @@ func (tx *Tx) commit(transactor storage.Transactor, fnErr error) error {
 	results, err := transactor.Commit(tx.ctx, ops)
 	var op *storage.OpError
 	switch {
-	case errors.As(err, &op) && (errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid)):
+	case errors.As(err, &op) && isConflict(err):
 		return conflictError{err}
 	case err != nil && fnErr != nil && !errors.Is(err, storage.ErrTooLarge): // errors.Is must not find an unverified error
 		return fmt.Errorf("transaction: %w: cannot verify the error of its function: %s", err, fnErr.Error())

@@ -108,7 +108,7 @@ type keyVersion struct {
 // conflictOf returns the key that another writer changed first, if a commit was refused for that reason.
 func conflictOf(err error, keys []keyVersion) (keyVersion, bool) {
 	var op *storage.OpError
-	if !errors.As(err, &op) || !errors.Is(op.Err, storage.ErrCASFailure) && !errors.Is(op.Err, storage.ErrWrongUid) {
+	if !errors.As(err, &op) || errors.Is(err, storage.ErrInconsistent) || !errors.Is(op.Err, storage.ErrCASFailure) && !errors.Is(op.Err, storage.ErrWrongUid) {
 		return keyVersion{}, false
 	}
 	return keys[op.Index], true
