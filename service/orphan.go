@@ -47,7 +47,7 @@ func (s *Server) storeOrphan(ctx context.Context, res *resourcepb.Resource) (*re
 }
 
 // orphanStone returns the tombstone to write for an absent owner: a new tombstone, or the stored tombstone with a new generation. It is in the tenancy
-// of the child: nobody has checked that the caller may write in that of the owner, or that it exists.
+// of the child: the tenancy of the owner may not exist, and the caller may have no permission to write there.
 func (s *Server) orphanStone(ctx context.Context, owner *resourcepb.ID, tenancy *resourcepb.Tenancy) (*resourcepb.Resource, error) {
 	stone, err := newTombstone(owner)
 	if err != nil {

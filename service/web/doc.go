@@ -33,7 +33,8 @@
 //
 // partition, and namespace or ns, select the tenancy; the default of both is "default". Listings accept name_prefix, and limit and continue for
 // pages. consistent, or RequireConsistent, requests an answer that includes every acknowledged write. Parameters that the operation does not know,
-// and repeated ones, are rejected: a misspelt version must not delete unconditionally. The token is in the header x-consul-token, or in
+// and repeated ones, are rejected: a misspelt version must not delete unconditionally. So are changes with a conditional header such as
+// If-Match, because there are no entity tags. The token is in the header x-consul-token, or in
 // Authorization as a bearer token.
 //
 // # Errors
