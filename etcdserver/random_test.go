@@ -352,7 +352,7 @@ func knownDifference(request any, ours string) bool {
 
 func TestRandomRequestsAreAnsweredAsByEtcd(t *testing.T) {
 	t.Parallel()
-	count, seed := 3000, rand.Uint64()
+	count, seed := 1500, rand.Uint64()
 	if n, err := strconv.Atoi(os.Getenv("ASHLAR_RANDOM")); err == nil {
 		count = n
 	}
