@@ -5,7 +5,13 @@ package etcd_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/etcd"
@@ -181,6 +187,47 @@ func TestLostAnswerOfFailure(t *testing.T) {
 	<-trap.Sprung()
 	wantNext(t, r.events, upserted(first), upserted(second))
 	r.wantNoMore(t)
+}
+
+// Only a retained history proves that a write was not applied. The check for a compaction fails at first; then the history is compacted.
+func TestLostAnswerOfFailureThenCompacted(t *testing.T) {
+	t.Parallel()
+	server := env.StartEtcd(t) // not shared, because the test compacts it
+	client := server.Client(t)
+	var loseWrite, loseCheck atomic.Bool
+	lost := status.Error(codes.Internal, "the test loses the answer") // the client would repeat a read after Unavailable
+	b := openThrough(t, server, grpc.WithChainUnaryInterceptor(
+		func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			if err := invoke(ctx, method, req, reply, conn, opts...); err != nil {
+				return err
+			}
+			switch req := req.(type) {
+			case *pb.TxnRequest:
+				if !loseWrite.CompareAndSwap(true, false) {
+					return nil
+				}
+				if _, err := client.Put(ctx, "elsewhere", ""); err != nil { // a later revision, for the scan to read
+					return err
+				}
+				loseCheck.Store(true)
+				return lost
+			case *pb.RangeRequest:
+				if req.CountOnly && req.Revision != 0 && loseCheck.CompareAndSwap(true, false) {
+					compact(t, client)
+					return lost
+				}
+			}
+			return nil
+		}))
+	first := fixture.Write(t, b, service("lost-refusal"))
+	fixture.Write(t, b, at(first, first.Version))
+	loseWrite.Store(true)
+	if _, err := b.WriteCAS(fixture.Context(t), at(first, first.Version)); !errors.Is(err, storage.ErrInconsistent) {
+		t.Errorf("a stale write whose answer was lost: %v, want ErrInconsistent", err)
+	}
+	if loseWrite.Load() || loseCheck.Load() {
+		t.Error("no answer was lost")
+	}
 }
 
 func TestLostRequest(t *testing.T) {

@@ -176,42 +176,43 @@ func scan(ctx context.Context, c *conn, key []byte, from, until int64, each func
 	if from > until {
 		return nil
 	}
-	_, err := retry(ctx, c.retries, func(ctx context.Context) (struct{}, error) {
-		next, err := scanOnce(ctx, c, key, from, until, each)
-		from = next
+	next, stopped := from, false
+	_, err := retry(ctx, c.retries, func(ctx context.Context) (_ struct{}, err error) {
+		if next <= until && !stopped {
+			next, stopped, err = scanOnce(ctx, c, key, next, until, each)
+		}
+		// Attempts that failed may have read events, so the check is for all of them. Events that end the scan are true without it.
+		if err == nil && !stopped {
+			err = checkRetained(ctx, c, from-1)
+		}
 		return struct{}{}, err
 	})
 	return err
 }
 
-// scanOnce is one attempt of scan. It returns the start revision of the next attempt.
-func scanOnce(ctx context.Context, c *conn, key []byte, from, until int64, each func(int64, []*mvccpb.Event) bool) (next int64, err error) {
-	if from > until {
-		return from, nil
-	}
+// scanOnce is one attempt of scan. It returns the start revision of the next attempt, and whether each returned false.
+func scanOnce(ctx context.Context, c *conn, key []byte, from, until int64, each func(int64, []*mvccpb.Event) bool) (next int64, stopped bool, err error) {
 	s, err := openStream(ctx, c, key, nil, from)
 	if err != nil {
-		return from, err
+		return from, false, err
 	}
 	defer s.close()
 	next = from
-	for next <= until {
+	for next <= until && !stopped {
 		resp, err := s.await(ctx)
 		if err != nil {
-			return next, err
+			return next, false, err
 		}
 		if len(resp.Events) == 0 {
 			next = max(next, resp.Header.Revision+1)
 			continue
 		}
-		if !byRevision(resp.Events, func(rev int64, events []*mvccpb.Event) bool {
+		stopped = !byRevision(resp.Events, func(rev int64, events []*mvccpb.Event) bool {
 			next = rev + 1
 			return each(rev, events)
-		}) {
-			break
-		}
+		})
 	}
-	return next, checkRetained(ctx, c, from-1)
+	return next, stopped, nil
 }
 
 // addPrevious reads the previous values of deletions at rev that the server sent without them. A missing value does not prove a
