@@ -48,7 +48,7 @@ func failureKey(index string) string { return "\x00" + index }
 
 // open opens the copy. It returns when the copy is complete.
 func (i *informer) open(ctx context.Context, client resourcegrpc.ResourceServiceClient) (err error) {
-	i.store = clientstore.New(client, i.typ, i.tenancy)
+	i.store = clientstore.New(client, i.typ, i.tenancy, i.log.With("type", typeName(i.typ)))
 	i.copy, err = replica.Open(ctx, i.store, replica.Options[entry]{
 		Types:  []storage.UnversionedType{storage.UnversionedTypeFrom(i.typ)},
 		Decode: i.entryOf,

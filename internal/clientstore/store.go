@@ -5,6 +5,7 @@ package clientstore
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -23,11 +24,12 @@ type Store struct {
 	client  resourcegrpc.ResourceServiceClient
 	typ     *resourcepb.Type
 	tenancy *resourcepb.Tenancy // nil for all of the type's scope
+	log     *slog.Logger
 }
 
-// New returns a store of the resources of a type in a tenancy, nil for all tenancies.
-func New(client resourcegrpc.ResourceServiceClient, typ *resourcepb.Type, tenancy *resourcepb.Tenancy) *Store {
-	return &Store{client: client, typ: proto.CloneOf(typ), tenancy: proto.CloneOf(tenancy)}
+// New returns a store of the resources of a type in a tenancy, nil for all tenancies. Its watches report outages to log.
+func New(client resourcegrpc.ResourceServiceClient, typ *resourcepb.Type, tenancy *resourcepb.Tenancy, log *slog.Logger) *Store {
+	return &Store{client: client, typ: proto.CloneOf(typ), tenancy: proto.CloneOf(tenancy), log: log}
 }
 
 // Strong returns a context for calls that must not read old data.

@@ -56,6 +56,8 @@ type watch struct {
 	store        *Store
 	hasBookmarks bool
 	endCh        chan struct{} // closed by Close
+	openedAt     time.Time     // of the last stream; used by Next
+	isReported   bool          // the log has an outage that has not ended; used by Next
 
 	mu              sync.Mutex
 	stream          grpc.ServerStreamingClient[resourcepb.WatchEvent] // nil before the first one, and after an interruption
@@ -179,6 +181,10 @@ func (w *watch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 			w.fetchedEvent = nil
 			w.accept(ev)
 			w.mu.Unlock()
+			if w.isReported {
+				w.isReported = false
+				w.store.log.InfoContext(ctx, "the watch of a type continues")
+			}
 			return ev, nil
 		}
 		isOpen := w.stream != nil
@@ -192,7 +198,11 @@ func (w *watch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 			if err = w.fetch(ctx); err == nil {
 				continue
 			}
+			if time.Since(w.openedAt) > maxPause {
+				pause = 0 // it was not the failure of an attempt
+			}
 		} else if canResume {
+			w.openedAt = time.Now()
 			if err = w.open(ctx); err == nil {
 				continue
 			}
@@ -203,6 +213,10 @@ func (w *watch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 		case err != nil && isFinal(err), !canResume:
 			w.Close()
 			return nil, fmt.Errorf("%w: %w", storage.ErrWatchClosed, err)
+		}
+		if pause == maxPause && !w.isReported {
+			w.isReported = true
+			w.store.log.WarnContext(ctx, "cannot continue the watch of a type; retrying", "error", err)
 		}
 		w.sleep(ctx, pause)
 		pause = min(max(2*pause, minPause), maxPause)

@@ -2,6 +2,7 @@ package clientstore
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,7 +52,7 @@ func TestPausesBetweenEmptyStreams(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := &draining{limit: 12}
-		w, err := New(d, &resourcepb.Type{Group: "test", GroupVersion: "v1", Kind: "Thing"}, nil).
+		w, err := New(d, &resourcepb.Type{Group: "test", GroupVersion: "v1", Kind: "Thing"}, nil, slog.New(slog.DiscardHandler)).
 			WatchList(t.Context(), storage.UnversionedType{}, nil, "")
 		if err != nil {
 			t.Fatal(err)
