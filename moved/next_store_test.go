@@ -166,7 +166,9 @@ func TestRefusalsOfTheOldStore(t *testing.T) {
 // testRefusals tests the refusals of an old store in a database.
 func testRefusals(t *testing.T, kind string, url func(testing.TB) string) {
 	for name, run := range map[string]func(ctx context.Context, b *moved.Backend, now *resourcepb.Resource) error{
-		"a deletion": func(ctx context.Context, b *moved.Backend, now *resourcepb.Resource) error { return b.DeleteCAS(ctx, now.Id, now.Version) },
+		"a deletion": func(ctx context.Context, b *moved.Backend, now *resourcepb.Resource) error {
+			return b.DeleteCAS(ctx, now.Id, now.Version)
+		},
 		"a check": func(ctx context.Context, b *moved.Backend, now *resourcepb.Resource) error {
 			_, err := b.Commit(ctx, []storage.Op{{Check: now.Id, Version: now.Version}})
 			return err
