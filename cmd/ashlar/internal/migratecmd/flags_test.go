@@ -15,7 +15,7 @@ func TestCommandLines(t *testing.T) {
 	require.Equal(t, "ashlar migrate --from 'postgres://db/app?schema=a%27b' --to sqlite:///tmp/x%20y --live --mirror --cutover-when-lag-below 1s", f.resumeCommand())
 	require.Equal(t, "'it'\\''s'", shellQuote("it's"))
 	f.from = "dynamodb://table/app?region=eu-north-1&endpoint=http://127.0.0.1:8000&profile=me"
-	require.Contains(t, f.resumeCommand(), "--from 'dynamodb://table/app?endpoint=http%3A%2F%2F127.0.0.1%3A8000&region=eu-north-1' --to")
+	require.Contains(t, f.resumeCommand(), "--from 'dynamodb://table/app?endpoint=http%3A%2F%2F127.0.0.1%3A8000&profile=me&region=eu-north-1' --to")
 	f.from = "dynamodb://table?endpoint=http://me:secret@127.0.0.1:8000"
 	require.NotContains(t, f.resumeCommand(), "secret")
 	f.from = "dynamodb://table?endpoint=http://me:sec/ret@127.0.0.1:8000"
