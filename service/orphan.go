@@ -3,10 +3,7 @@ package service
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"strings"
 
 	"github.com/oklog/ulid/v2"
 
@@ -65,9 +62,6 @@ func (s *Server) orphanStone(ctx context.Context, owner *resourcepb.ID, tenancy 
 	return stone, nil
 }
 
-// errStoneConflict reports that another write or a deletion of a tombstone came first.
-var errStoneConflict = errors.New("another write of the tombstone came first")
-
 // storeWith writes a tombstone and creates a resource, in one transaction if the store has transactions.
 func (s *Server) storeWith(ctx context.Context, stone, res *resourcepb.Resource) (*resourcepb.Resource, error) {
 	if _, ok := storage.As[storage.Transactor](s.backend); !ok {
@@ -95,14 +89,4 @@ func conflictOf(err error) error {
 		return storage.ErrCASFailure
 	}
 	return err
-}
-
-// orphanTombstone returns the name of the tombstone of an absent owner. It derives from the key and the uid: a client may have invented the uid,
-// or have taken it from another resource, whose tombstone must stay.
-func orphanTombstone(owner *resourcepb.ID) string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{
-		owner.GetType().GetGroup(), owner.GetType().GetKind(), owner.GetTenancy().GetPartition(), owner.GetTenancy().GetNamespace(),
-		owner.GetName(), owner.GetUid(),
-	}, "\x00")))
-	return "tombstone-" + hex.EncodeToString(sum[:16])
 }

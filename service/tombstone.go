@@ -1,7 +1,6 @@
 package service
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -62,6 +61,16 @@ func tombstoneName(uid string) string {
 	return "tombstone-" + strings.ToLower(uid)
 }
 
+// orphanTombstone returns the name of the tombstone of an absent owner. It derives from the key and the uid: a client may have invented the uid,
+// or have taken it from another resource, whose tombstone must stay.
+func orphanTombstone(owner *resourcepb.ID) string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{
+		owner.GetType().GetGroup(), owner.GetType().GetKind(), owner.GetTenancy().GetPartition(), owner.GetTenancy().GetNamespace(),
+		owner.GetName(), owner.GetUid(),
+	}, "\x00")))
+	return "tombstone-" + hex.EncodeToString(sum[:16])
+}
+
 // Tombstone returns the id of the deleted resource of a tombstone.
 func Tombstone(res *resourcepb.Resource) (*resourcepb.ID, error) {
 	var t resourcepb.Tombstone
@@ -74,62 +83,10 @@ func Tombstone(res *resourcepb.Resource) (*resourcepb.ID, error) {
 	return t.GetOwner(), nil
 }
 
-// deleteLeavingTombstone deletes a resource at the version that was read and writes its tombstone in the same transaction.
-func (s *Server) deleteLeavingTombstone(ctx context.Context, res *resourcepb.Resource) (err error) {
-	defer func() { mutationOf(ctx).Deleted = err == nil }()
-	id, version := res.GetId(), res.GetVersion()
-	if isTombstone(id.GetType()) {
-		return s.deleteAt(ctx, id, version)
-	}
-	stone, err := newTombstone(id)
-	if err != nil {
-		return err
-	}
-	for {
-		err := s.deleteWith(ctx, id, version, stone)
-		if !errors.Is(err, errStoneConflict) {
-			return err
-		}
-		stored, err := s.readCurrent(ctx, storage.StrongConsistency, idIn(stone.GetId().GetTenancy(), &resourcepb.ID{Name: stone.GetId().GetName(), Type: TombstoneType}))
-		var damaged *storage.DamagedError
-		switch {
-		case errors.Is(err, storage.ErrNotFound):
-			continue // the reaper has deleted it meanwhile
-		case err != nil && !errors.As(err, &damaged):
-			return err
-		case isTombstoneOf(stored, id), stone.GetId().GetName() == orphanTombstone(id):
-			return s.deleteAt(ctx, id, version)
-		}
-		stone.Id.Name = orphanTombstone(id) // the tombstone is of another resource with the same uid
-	}
-}
-
-// deleteWith deletes a resource and writes its tombstone, in one transaction if the store has transactions.
-func (s *Server) deleteWith(ctx context.Context, id *resourcepb.ID, version string, stone *resourcepb.Resource) error {
-	if _, ok := storage.As[storage.Transactor](s.backend); !ok {
-		// Write the tombstone first: a crash between the two writes must not leave children that are never deleted. If the deletion fails, the
-		// tombstone remains for the next attempt; the reaper does not delete the children of an owner that is stored.
-		if _, err := s.commit(ctx, storage.Op{Write: stone}); alreadyExists(err) {
-			return errStoneConflict
-		} else if err != nil {
-			return err
-		}
-		return s.deleteAt(ctx, id, version)
-	}
-	_, err := s.commit(ctx, storage.Op{Delete: id, Version: version}, storage.Op{Write: stone})
-	if failed := (*storage.OpError)(nil); errors.As(err, &failed) && failed.Index == 1 && alreadyExists(failed.Err) {
-		return errStoneConflict
-	}
-	return err
-}
-
-// isTombstoneOf reports whether a tombstone, nil for none, is of the resource with an id.
-func isTombstoneOf(stone *resourcepb.Resource, id *resourcepb.ID) bool {
-	owner, err := Tombstone(stone)
-	return err == nil && owner.GetUid() == id.GetUid() && compareKeys(owner, id) == 0
-}
-
 // alreadyExists reports whether a creation failed because the resource exists.
 func alreadyExists(err error) bool {
 	return errors.Is(err, storage.ErrWrongUid) || errors.Is(err, storage.ErrCASFailure)
 }
+
+// errStoneConflict reports that another write or a deletion of a tombstone came first.
+var errStoneConflict = errors.New("another write of the tombstone came first")
