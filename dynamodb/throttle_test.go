@@ -16,6 +16,19 @@ func TestThrottledNeighbour(t *testing.T) {
 	s := dynamofake.New(t)
 	b := fixture.Open(t, s.URL())
 	res := fixture.Write(t, b, box("cold", nil))
+	const writes = 200
+	write := func(ctx context.Context) {
+		t.Helper()
+		for n := range writes {
+			var err error
+			if res, err = b.WriteCAS(ctx, res); err != nil {
+				t.Fatalf("write %d: %v", n, err)
+			}
+		}
+	}
+	began := time.Now()
+	write(t.Context())
+	alone := time.Since(began)
 	s.SetFaults(func(op string) dynamofake.Fault {
 		if op == "Query" {
 			return dynamofake.Fault{Code: "ThrottlingException"}
@@ -33,15 +46,10 @@ func TestThrottledNeighbour(t *testing.T) {
 	for s.Calls("Query") < 2*cap(lists) {
 		<-time.After(time.Millisecond)
 	}
-	// A limiter shared by all requests would allow about five writes a second here: 1,000 of them would take more than three minutes.
-	bound, stop := context.WithTimeout(ctx, 2*time.Minute)
+	// The bound follows the machine's speed. A limiter shared by all requests would allow about five writes a second.
+	bound, stop := context.WithTimeout(ctx, 10*alone+10*time.Second)
 	defer stop()
-	for n := range 1000 {
-		var err error
-		if res, err = b.WriteCAS(bound, res); err != nil {
-			t.Fatalf("write %d beside throttled lists: %v", n, err)
-		}
-	}
+	write(bound)
 	cancel()
 	for range cap(lists) {
 		if err := <-lists; err == nil {

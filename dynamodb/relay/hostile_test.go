@@ -41,17 +41,20 @@ func dial(t *testing.T, address, token string) wiregrpc.WatchesClient {
 	return wiregrpc.NewWatchesClient(conn)
 }
 
-// follow returns the first answer of a relay to a message.
-func follow(t *testing.T, client wiregrpc.WatchesClient, in *wire.FollowRequest) (*wire.FollowResponse, error) {
+// follow returns the first answer of a relay to a message. On a busy machine a process may lose its role as a relay, and takes it again.
+func follow(t *testing.T, client wiregrpc.WatchesClient, in *wire.FollowRequest) (out *wire.FollowResponse, err error) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(fixture.Context(t))
-	t.Cleanup(cancel)
-	call, err := client.Follow(ctx)
-	if err != nil {
-		return nil, err
-	}
-	_ = call.Send(in) // Recv has the reason of a failure
-	return call.Recv()
+	fixture.Eventually(t, "a relay answers", func() bool {
+		ctx, cancel := context.WithCancel(fixture.Context(t))
+		t.Cleanup(cancel)
+		var call grpc.BidiStreamingClient[wire.FollowRequest, wire.FollowResponse]
+		if call, err = client.Follow(ctx); err == nil {
+			_ = call.Send(in) // Recv has the reason of a failure
+			out, err = call.Recv()
+		}
+		return status.Code(err) != codes.Unavailable
+	})
+	return out, err
 }
 
 func openRequest(id *wire.Identity, position []byte) *wire.FollowRequest {
