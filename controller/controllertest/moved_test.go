@@ -49,22 +49,12 @@ func TestStoreMoves(t *testing.T) {
 			t.Fatal(err)
 		}
 		hasMoved.Store(true)
-		within(t, "a write after the move", func() bool {
+		fixture.Eventually(t, "a write after the move", func() bool {
 			return fixture.Stored(t, to, ID(itemType, "a")).GetMetadata()["done"] == "yes"
 		})
 		for _, text := range []string{"2", "3"} {
 			e.Put(ID(itemType, "a"), wrapperspb.String(text))
-			within(t, "a reconcile of "+text, func() bool { return seen.Load() == text })
+			fixture.Eventually(t, "a reconcile of "+text, func() bool { return seen.Load() == text })
 		}
 	})
-}
-
-// within waits for a condition, for less than the time of other tests: this one waits for what may never happen.
-func within(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("missing: ", what)
-		}
-	}
 }

@@ -1,11 +1,9 @@
 package controllertest
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,22 +14,11 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-type lockedBuffer struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.Write(p)
-}
-
 // A manager whose service cannot follow its store to another one logs that its copies are not updated any more.
 func TestManagerReportsThatTheStoreHasMoved(t *testing.T) {
 	t.Parallel()
 	Run(t, nil, func(e *Env) {
-		var log lockedBuffer
+		var log recorder
 		e.Put(ID(itemType, "a"), wrapperspb.String("1"))
 		e.Manager(&controller.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, controller.NewController("items", itemType).
 			WithPlacement(controller.PlacementEachServer).
