@@ -102,7 +102,7 @@ func (b *Backend) follow(ctx context.Context, from storage.Backend, move *storag
 	return next, nil
 }
 
-// checkIdentity returns an error if a store is not the target of a move. A URL can lead to another store than the one that the tool has filled: an empty
+// checkIdentity returns an error if a store is not the target of a move. A URL can lead to a store that the tool has not filled: an empty
 // one that was just created, or the old one again.
 func checkIdentity(ctx context.Context, next storage.Backend, move *storage.MovedError) error {
 	id, err := migrate.Identity(ctx, next)
@@ -112,7 +112,7 @@ func checkIdentity(ctx context.Context, next storage.Backend, move *storage.Move
 	case err != nil:
 		return err
 	case id != move.Identity:
-		return fmt.Errorf("%w: the store at the URL is not the one to which the data has moved", storage.ErrInvalid)
+		return fmt.Errorf("%w: the store at the URL is not the target of the move", storage.ErrInvalid)
 	}
 	return nil
 }
