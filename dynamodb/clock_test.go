@@ -160,7 +160,7 @@ func TestStoppedWriter(t *testing.T) {
 // nothing acknowledged, and a watch repeats nothing after its snapshot.
 func TestEmptyPagesBeforeData(t *testing.T) {
 	t.Parallel()
-	const writers, shards = 6, 20
+	const writers, shards = 6, 8
 	s := dynamofake.New(t)
 	s.SetShards(shards)
 	s.SetEmptyPages(4)

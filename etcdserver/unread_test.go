@@ -69,3 +69,67 @@ func TestUnreadResponsesAreBounded(t *testing.T) {
 		})
 	}
 }
+
+// lateReader is a stream whose client sends all of its requests before it reads a response.
+type lateReader struct {
+	grpc.ServerStream
+	ctx      context.Context
+	left     int
+	sentCh   chan struct{} // closed after the last request
+	received chan *pb.WatchResponse
+}
+
+func (s *lateReader) Context() context.Context { return s.ctx }
+
+func (s *lateReader) Recv() (*pb.WatchRequest, error) {
+	if s.left == 0 {
+		close(s.sentCh)
+		<-s.ctx.Done()
+		return nil, io.EOF
+	}
+	s.left--
+	return &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{Key: []byte("k")}}}, nil
+}
+
+func (s *lateReader) Send(r *pb.WatchResponse) error {
+	select {
+	case <-s.sentCh:
+		s.received <- r
+		return nil
+	case <-s.ctx.Done():
+		return s.ctx.Err()
+	}
+}
+
+// A client may send many requests before it reads a response, and gets the responses in order.
+func TestRequestsDoNotWaitForResponses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := inmem.New(nil)
+		defer b.Close()
+		s, err := etcdserver.New(b, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		const requests = 1000
+		client := &lateReader{ctx: ctx, left: requests, sentCh: make(chan struct{}), received: make(chan *pb.WatchResponse, requests)}
+		ended := make(chan error, 1)
+		go func() { ended <- s.Watch(client) }()
+		synctest.Wait()
+		if n := len(client.received); n != requests {
+			t.Errorf("the client has %d responses, expected %d", n, requests)
+		}
+		cancel()
+		<-ended
+		close(client.received)
+		next := int64(0)
+		for r := range client.received {
+			if !r.Created || r.WatchId != next {
+				t.Fatalf("response %d: %v", next, r)
+			}
+			next++
+		}
+	})
+}
