@@ -90,6 +90,7 @@ var defects = []defect{
 	{bug: "deletions have no state before", by: "Histories/Past", says: "neither New nor Old"},
 	{bug: "progress is ahead", by: "Load/Clients", says: "revisions rise|followers"},
 	{bug: "commits come in parts", by: "Histories/Past", says: "commits are followed as a whole"},
+	{bug: "a commit has several revisions", by: "Histories/Past", says: "a commit has one revision"},
 	{bug: "recalled events show the present", by: "Histories/Watches", says: "watches report the previous state"},
 	{bug: "listings at a revision show the present", by: "Histories/Past", says: "lists are one cut"},
 	{bug: "a token goes with its handle", by: "Histories/Past", says: "compacted"},

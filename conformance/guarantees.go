@@ -72,8 +72,8 @@ func Guarantees() []Guarantee {
 			"Strong reads and lists show every acknowledged write, and only written resources",
 			[]string{"Histories/Calls"}, []string{"reads show written states"}, []string{"reads show written states"},
 		}, {
-			"In a store with history, revisions rise in the order of commits and are never used again, and the newest is not older than any acknowledged change",
-			[]string{"Histories/Past"}, []string{"revisions rise"}, []string{"revisions rise", "swaps compare revisions"},
+			"In a store with history, the changes of a commit share a revision, revisions rise in the order of commits and are never used again, and the newest is not older than any acknowledged change",
+			[]string{"Histories/Past"}, []string{"revisions rise"}, []string{"revisions rise", "a commit has one revision", "swaps compare revisions"},
 		}, {
 			"The store is read as it was at a revision, in spans of the order of bytes, whole or in pages that any handle can continue",
 			[]string{"Histories/Past", "Historian/ScanBytes", "Historian/Spans", "Historian/BadInput", "Processes/Pages", "Processes/Revisions"}, []string{"the past stays"}, []string{"the past stays"},

@@ -86,6 +86,9 @@ func (f *modelFollower) accept(changes []history.Change, revision int64) {
 				failCheck("commits are followed as a whole", "change %d of %d of a commit, of revision %d: more is %v", i, len(commit), got.Revision, got.More)
 			}
 			checkChange(got, commit[j])
+			if got.Revision != changes[0].Revision {
+				failCheck("a commit has one revision", "changes of one commit have the revisions %d and %d", changes[0].Revision, got.Revision)
+			}
 			if got.Revision > revision {
 				failCheck("revisions rise", "a change of revision %d came with those up to %d", got.Revision, revision)
 			}

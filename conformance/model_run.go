@@ -128,6 +128,11 @@ func (m *modelRun) number() {
 		if err := compareRecords(got, *c.now); err != nil || got.Modified <= c.after || got.Modified > c.upTo {
 			failCheck(check, "a change between the revisions %d and %d: %v, %s", c.after, c.upTo, err, recordText(got))
 		}
+		for _, other := range changes[:i] {
+			if other.commit == c.commit && other.now != nil && other.now.Modified != got.Modified {
+				failCheck("a commit has one revision", "two resources that one commit wrote have the revisions %d and %d", other.now.Modified, got.Modified)
+			}
+		}
 	}
 	m.points = append(m.points, modelPoint{newest, len(m.store.changes)})
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// The reference computes the state at a revision from its log. Revision 1 is the empty store, and each change has the next
+// The reference computes the state at a revision from its log. Revision 1 is the empty store, and each change raises the
 // revision.
 
 var _ history.Historian = (*handle)(nil)

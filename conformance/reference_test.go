@@ -337,6 +337,9 @@ func (h *handle) apply(ops []storage.Op) []*resourcepb.Resource {
 	}
 	for i := range h.log[min(first, len(h.log)):] {
 		h.log[first+i].last = len(h.log)
+		if !h.has("a commit has several revisions") {
+			h.log[first+i].revision = h.log[len(h.log)-1].revision
+		}
 	}
 	h.loseDurability(first)
 	if h.compacted > 1 && h.has("a compaction goes back") {

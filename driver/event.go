@@ -22,9 +22,9 @@ type Event[P any] struct {
 	Size int
 	// At is the position of the event in the store's history, for Contains and Advance.
 	At P
-	// Revision is the event's number, CreateRevision the revision of the resource's creation, and Writes the number of changes
-	// since then, including this event. For a deletion, CreateRevision and Writes describe the last stored resource. All three are
-	// 0 if the driver is no Historian.
+	// Revision is the number of the event's commit, which all events of an Apply share. CreateRevision is the revision of the resource's
+	// creation, and Writes the number of changes since then, including this event. For a deletion, CreateRevision and Writes describe
+	// the last stored resource. All three are 0 if the driver is no Historian.
 	Revision, CreateRevision, Writes int64
 	// Commit is the same non-zero number for events that became visible atomically; these are adjacent. It is 0 for the only event
 	// of a commit, and if the source cannot know.

@@ -31,7 +31,8 @@ type Mutation struct {
 	Exclusive bool
 	// NewVersion is the version of the written resource, not empty and never used before for this key. Apply sets it.
 	NewVersion string
-	// Revision is the number of the change, or 0 if the mutation changed nothing. Apply of a Historian sets it.
+	// Revision is the number of the commit, or 0 if the mutation changed nothing. Apply of a Historian sets it, to the same number for
+	// all mutations that change something.
 	Revision int64
 	// Final reports that no further change up to Revision can appear. Apply of a Historian may set it for an exclusive mutation,
 	// to save the call of Historian.AwaitFinal.

@@ -41,7 +41,7 @@ func (c *change) modifies() bool { return c.write != nil || c.delete && c.before
 // errConcurrentChange reports that a key has changed since it was read. The commit had no effect.
 var errConcurrentChange = errors.New("it has changed since it was read")
 
-// run commits the changes and returns the revision of the last one.
+// run commits the changes and returns their revision.
 func (c *commit) run(ctx context.Context, s *Server) (int64, error) {
 	ops, err := c.ops(ctx, s)
 	if err != nil {
@@ -92,8 +92,7 @@ func (c *commit) ops(ctx context.Context, s *Server) (ops []storage.Op, err erro
 	return ops, nil
 }
 
-// revision finds the revision of a commit, which is the revision of its last change. The store may batch other commits into the same
-// transaction; their later changes do not count.
+// revision finds the revision of a commit, which its changes share.
 //
 // The search has a timeout even if the caller sets no deadline, because the follower waits while the database is unreachable.
 func (c *commit) revision(ctx context.Context, s *Server, stored []*resourcepb.Resource) (int64, error) {
@@ -123,15 +122,9 @@ func (c *commit) revision(ctx context.Context, s *Server, stored []*resourcepb.R
 		if err != nil {
 			return c.unknownRevision(ctx, s, err)
 		}
-		for _, batch := range splitCommits(changes) {
-			revision := int64(0)
-			for i := range batch {
-				if c.includes(&batch[i], stored) {
-					revision = batch[i].Revision
-				}
-			}
-			if revision > 0 {
-				return revision, nil
+		for i := range changes {
+			if c.includes(&changes[i], stored) {
+				return changes[i].Revision, nil
 			}
 		}
 	}
@@ -183,17 +176,6 @@ func isStored(res *resourcepb.Resource, stored []*resourcepb.Resource) bool {
 		return o != nil && o.GetVersion() == res.GetVersion() && o.GetId().GetName() == res.GetId().GetName() &&
 			proto.Equal(o.GetId().GetTenancy(), res.GetId().GetTenancy()) && o.GetId().GetType().GetKind() == res.GetId().GetType().GetKind()
 	})
-}
-
-// splitCommits splits changes by commit.
-func splitCommits(changes []history.Change) (all [][]history.Change) {
-	for begin, i := 0, 0; i < len(changes); i++ {
-		if !changes[i].More {
-			all = append(all, changes[begin:i+1])
-			begin = i + 1
-		}
-	}
-	return all
 }
 
 // changedKey returns the key of a change, or "" if the resource is not a key.

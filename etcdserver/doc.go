@@ -17,9 +17,9 @@
 // # Differences from etcd
 //
 //   - Revisions also count changes other than keys: leases, their renewals, and other resources in the same store.
-//   - The changes of one transaction may have several consecutive revisions, and the response has the last one. A watch gets them together,
-//     in one response, in no particular order.
-//   - The same applies to the deletions of a lease that ends, and of more keys than a transaction of the store allows.
+//   - A watch gets the changes of one transaction together, in one response, in no particular order.
+//   - The deletions of a lease that ends, and of more keys than a transaction of the store allows, may have several revisions, and the
+//     response has the last one.
 //   - Keys are UTF-8 without NUL, at most 762 bytes long, and no character crosses byte 254 or 508. Other keys are InvalidArgument. Ends of
 //     ranges may contain any bytes.
 //   - A transaction is Unimplemented if it changes something because a comparison of a range holds, or because the range is empty.

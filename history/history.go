@@ -9,10 +9,10 @@
 //
 // # Revisions
 //
-// A revision is the number of a change. Revisions increase in commit order and are never reused, also not after a restart or a
-// fail-over. Only a store restored from an older backup continues from the backup's revision. A new store has revision 1 (on
-// etcd, the revision of the cluster). The changes of one [storage.Transactor].Commit share a revision, or have consecutive ones. A
-// revision has no meaning in another store.
+// A revision is the number of a commit. Revisions increase in commit order, not always by one, and are never reused, also not after a
+// restart or a fail-over. Only a store restored from an older backup continues from the backup's revision. A new store has revision 1
+// (on etcd, the revision of the cluster). The changes of one [storage.Transactor].Commit share a revision. A revision has no meaning
+// in another store.
 //
 // An answer with a revision includes every change up to it. No change up to it can appear later.
 //

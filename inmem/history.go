@@ -98,7 +98,10 @@ func (s *store) PositionAt(_ context.Context, revision int64) (position, error) 
 	if revision > int64(s.at) {
 		return 0, fmt.Errorf("%w: the newest revision is %d, requested was %d", storage.ErrFutureRevision, s.at, revision)
 	}
-	return position(revision), s.checkRetained(position(revision))
+	if err := s.checkRetained(position(revision)); err != nil {
+		return 0, err
+	}
+	return s.history.lastCommit(position(revision)), nil
 }
 
 // AwaitFinal implements driver.Historian.
@@ -117,5 +120,8 @@ func (s *store) Compact(ctx context.Context, revision int64) error {
 	if revision > int64(s.at) {
 		return fmt.Errorf("%w: the newest revision is %d", storage.ErrFutureRevision, s.at)
 	}
-	return s.history.compact(ctx, position(revision))
+	if revision <= int64(s.history.from) {
+		return nil
+	}
+	return s.history.compact(ctx, s.history.lastCommit(position(revision)))
 }

@@ -17,8 +17,9 @@ type item struct {
 	resource *resourcepb.Resource // nil for a deletion
 	size     int
 
-	at, createPosition position // positions of this change and of the creation
-	writes             int64
+	at                       position // after this change
+	revision, createRevision int64    // of this change and of the creation
+	writes                   int64
 
 	// before is the previous item of the key, possibly a deletion. It is nil for the first change and when history no
 	// longer holds the previous item.
@@ -43,7 +44,7 @@ type owner struct {
 	uid string
 }
 
-// position is the number of changes made so far.
+// position is the number of changes made so far. The position after a transaction is the revision of its changes.
 type position = uint64
 
 // weight is the memory that an item takes when only history refers to it.
@@ -66,7 +67,7 @@ func (i *item) version() *driver.Version { return i.versionIn(&driver.Version{})
 func (i *item) versionIn(v *driver.Version) *driver.Version {
 	*v = driver.Version{
 		Key: i.key.Append(v.Key[:0]), Version: append(v.Version[:0], i.resource.Version...), Resource: i.resource,
-		CreateRevision: int64(i.createPosition), ModRevision: int64(i.at), Writes: i.writes,
+		CreateRevision: i.createRevision, ModRevision: i.revision, Writes: i.writes,
 	}
 	return v
 }

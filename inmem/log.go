@@ -61,7 +61,6 @@ func (h *history) record(it *item, ev *driver.Event[position]) {
 			h.bytes += before.weight()
 		}
 	}
-	h.trim()
 }
 
 func (h *history) full() bool { return len(h.events) > h.maxEvents || h.bytes > h.maxBytes }
@@ -86,15 +85,15 @@ func (h *history) await(ctx context.Context, condition func() bool) error {
 	return nil
 }
 
-// trim drops the oldest changes until the bounds hold, except those that a reader has not taken. It reslices, so its
-// cost does not depend on the number of changes that remain.
+// trim drops the oldest transactions until the bounds hold, except those that a reader has not taken. It reslices, so
+// its cost does not depend on the number of changes that remain. The last transaction must be complete.
 func (h *history) trim() {
 	if !h.full() {
 		return
 	}
 	taken := h.readPosition()
 	for h.full() && h.from < taken {
-		h.dropOldest()
+		h.dropUntil(position(h.events[0].Revision))
 	}
 }
 
@@ -105,6 +104,13 @@ func (h *history) readPosition() position {
 		taken = min(taken, r.at)
 	}
 	return taken
+}
+
+// dropUntil drops the changes up to a position.
+func (h *history) dropUntil(at position) {
+	for h.from < at {
+		h.dropOldest()
+	}
 }
 
 // dropOldest drops the oldest change and the item that it replaced. The item of the change itself stays while it is the
@@ -133,10 +139,16 @@ func (h *history) compact(ctx context.Context, until position) error {
 	if err := h.await(ctx, func() bool { return h.readPosition() >= until }); err != nil {
 		return fmt.Errorf("history was not compacted: watches have not read it up to revision %d: %w", until, err)
 	}
-	for h.from < until {
-		h.dropOldest()
-	}
+	h.dropUntil(until)
 	return nil
+}
+
+// lastCommit returns the position after the last transaction that is complete at a position, which history holds.
+func (h *history) lastCommit(at position) position {
+	for at > h.from && position(h.events[at-h.from-1].Revision) > at {
+		at--
+	}
+	return at
 }
 
 // addReader adds a reader. The caller must call leave, with the lock held, when the reader ends.
@@ -178,7 +190,7 @@ func (h *history) since(at position, limit int) []*driver.Event[position] {
 		bytes += weight(events[n])
 		n++
 	}
-	for 0 < n && n < len(events) && events[n].Commit != 0 && events[n].Commit == events[n-1].Commit {
+	for 0 < n && n < len(events) && events[n].Commit == events[n-1].Commit {
 		n++
 	}
 	// Copy, because dropOldest clears the entries that it drops.

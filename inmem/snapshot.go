@@ -74,7 +74,7 @@ func (b *Backend) Restore(ctx context.Context, r io.Reader) error {
 	s.at++ // so that earlier positions are compacted
 	s.reset()
 	for _, it := range items {
-		it.at, it.createPosition, it.writes = s.at, s.at, 1
+		it.at, it.revision, it.createRevision, it.writes = s.at, int64(s.at), int64(s.at), 1
 		s.load(it)
 	}
 	return nil

@@ -28,9 +28,9 @@ type store struct {
 	tree         *btree.BTreeG[*item] // for lists and history: it includes the deletions that history holds, and a copy is a cheap snapshot
 	itemsByOwner map[owner]map[*item]struct{}
 
-	at           position
-	commitNumber int64 // shared by the changes of the current transaction; 0 for a single change
-	history      history
+	at        position
+	commitEnd position // after the transaction that is being applied, or an earlier one
+	history   history
 
 	changeCh chan struct{} // closed by the next change; nil if no reader waits
 	restore  chan struct{} // closed by a restore
@@ -116,18 +116,22 @@ func (s *store) snapshotWithCount() (*btree.BTreeG[*item], int) {
 func (s *store) put(k key.Key, res *resourcepb.Resource, size int) *item {
 	s.at++
 	res.Version = strconv.FormatUint(s.at, 36) + s.epoch
-	it := &item{key: k, resource: res, size: size, at: s.at, createPosition: s.at, writes: 1}
+	revision := s.revision()
+	it := &item{key: k, resource: res, size: size, at: s.at, revision: revision, createRevision: revision, writes: 1}
 	if old := s.items[k]; old != nil {
-		it.createPosition, it.writes = old.createPosition, old.writes+1
+		it.createRevision, it.writes = old.createRevision, old.writes+1
 		s.unlink(old)
 	}
 	s.load(it)
 	s.history.record(it, &driver.Event[position]{
-		Key: k, Resource: res, Size: size, At: s.at, Commit: s.commitNumber,
-		Revision: int64(it.at), CreateRevision: int64(it.createPosition), Writes: it.writes,
+		Key: k, Resource: res, Size: size, At: s.at, Commit: revision,
+		Revision: revision, CreateRevision: it.createRevision, Writes: it.writes,
 	})
 	return it
 }
+
+// revision returns the revision of the change at the present position, which its whole transaction shares.
+func (s *store) revision() int64 { return int64(max(s.at, s.commitEnd)) }
 
 // load adds an item to the maps and the tree, without a change in history.
 func (s *store) load(it *item) {
@@ -156,11 +160,12 @@ func (s *store) remove(it *item) {
 	s.at++
 	s.unlink(it)
 	delete(s.items, it.key)
-	deletion := &item{key: it.key, at: s.at}
+	revision := s.revision()
+	deletion := &item{key: it.key, at: s.at, revision: revision}
 	s.setInTree(deletion)
 	s.history.record(deletion, &driver.Event[position]{
-		Key: it.key, Delete: true, Resource: it.resource, Size: it.size, At: s.at, Commit: s.commitNumber,
-		Revision: int64(s.at), CreateRevision: int64(it.createPosition), Writes: it.writes,
+		Key: it.key, Delete: true, Resource: it.resource, Size: it.size, At: s.at, Commit: revision,
+		Revision: revision, CreateRevision: it.createRevision, Writes: it.writes,
 	})
 }
 
@@ -179,8 +184,9 @@ func (s *store) unlink(it *item) {
 	}
 }
 
-// announce wakes the feeds. The caller holds the lock and has applied the whole transaction.
+// announce trims the history and wakes the feeds. The caller holds the lock and has applied the whole transaction.
 func (s *store) announce() {
+	s.history.trim()
 	if s.changeCh != nil {
 		close(s.changeCh)
 		s.changeCh = nil

@@ -31,25 +31,22 @@ func (s *store) Apply(ctx context.Context, mutations []driver.Mutation) error {
 		return refusal
 	}
 	changes, err := s.decide(mutations)
-	if err == nil && changes {
+	if err == nil && changes > 0 {
 		err = refusal
 	}
-	if err != nil || !changes {
+	if err != nil || changes == 0 {
 		return err
 	}
-	if len(mutations) > 1 {
-		s.commitNumber = int64(s.at) + 1
-		defer func() { s.commitNumber = 0 }()
-	}
+	s.commitEnd = s.at + position(changes)
 	for i := range mutations {
 		switch m := &mutations[i]; m.Verb {
 		case driver.Write:
 			m.NewVersion = s.put(m.Key, copies[i], codec.Size(copies[i])).resource.Version
-			m.Revision = int64(s.at)
+			m.Revision = int64(s.commitEnd)
 		case driver.Delete:
 			if it := s.items[m.Key]; it != nil && it.decisionState().Uid == m.Uid { // otherwise there is nothing to delete
 				s.remove(it)
-				m.Revision = int64(s.at)
+				m.Revision = int64(s.commitEnd)
 			}
 		}
 	}
@@ -57,14 +54,16 @@ func (s *store) Apply(ctx context.Context, mutations []driver.Mutation) error {
 	return nil
 }
 
-// decide reports whether the mutations change anything, or returns the first refusal. The caller holds the lock.
-func (s *store) decide(mutations []driver.Mutation) (changes bool, err error) {
+// decide returns the number of mutations that change something, or the first refusal. The caller holds the lock.
+func (s *store) decide(mutations []driver.Mutation) (changes int, err error) {
 	for i := range mutations {
 		does, err := mutations[i].Decide(s.items[mutations[i].Key].decisionState())
 		if err != nil {
-			return false, &storage.OpError{Index: i, Err: err}
+			return 0, &storage.OpError{Index: i, Err: err}
 		}
-		changes = changes || does
+		if does {
+			changes++
+		}
 	}
 	return changes, nil
 }

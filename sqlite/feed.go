@@ -181,7 +181,7 @@ func (c *conn) history(from position, f *driver.Filter, limit int) (events []*ev
 	}()
 	// The first row is the position itself, which proves that it belongs to this log. The zero position has no row.
 	end = from
-	if from != (position{}) && !(s.Step() && (position{s.ColumnInt64(0), s.ColumnInt64(1)}) == from && s.ColumnInt64(8) <= from.seq) {
+	if from != (position{}) && !(s.Step() && (position{s.ColumnInt64(0), s.ColumnInt64(1)}) == from && s.ColumnInt64(9) <= from.seq) {
 		if err := s.Err(); err != nil {
 			return nil, from, false, err
 		}
@@ -190,7 +190,7 @@ func (c *conn) history(from position, f *driver.Filter, limit int) (events []*ev
 	var last *event // event of the previous row, wanted or not
 	for rows, bytes := 0, 0; s.Step(); {
 		at := position{s.ColumnInt64(0), s.ColumnInt64(1)}
-		if at.seq != end.seq+1 || s.ColumnInt64(8) > from.seq {
+		if at.seq != end.seq+1 || s.ColumnInt64(9) > from.seq {
 			return nil, from, false, errRestored
 		}
 		if rows >= limit || bytes >= pageBytes {
@@ -224,14 +224,14 @@ func markCutCommit(last *event, events []*event, next position) []*event {
 // eventOf decodes a row of the log. It skips the resource of a row that the filter rejects. It fails only if the key is
 // unreadable.
 func eventOf(s *sqlite3.Stmt, f *driver.Filter) (ev *event, wanted bool, err error) {
-	k, err := key.Parse(s.ColumnRawBlob(6))
+	k, err := key.Parse(s.ColumnRawBlob(7))
 	if err != nil {
 		return nil, false, fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	version := position{s.ColumnInt64(0), s.ColumnInt64(1)}
 	ev = &event{
 		Key: k, At: version, Commit: version.tag,
-		Revision: version.revision(), CreateRevision: revision(s.ColumnInt64(4)), Writes: s.ColumnInt64(5),
+		Revision: revision(max(version.seq, s.ColumnInt64(4))), CreateRevision: revision(s.ColumnInt64(5)), Writes: s.ColumnInt64(6),
 	}
 	if f != nil && !f.Match(&k) {
 		return ev, false, nil
@@ -239,7 +239,7 @@ func eventOf(s *sqlite3.Stmt, f *driver.Filter) (ev *event, wanted bool, err err
 	if ev.Delete = s.ColumnType(2) != sqlite3.NULL; ev.Delete {
 		version = position{s.ColumnInt64(3), s.ColumnInt64(2)}
 	}
-	data := s.ColumnRawBlob(7)
+	data := s.ColumnRawBlob(8)
 	ev.Resource, ev.Damage = codec.DecodeOf(k, data, version.version())
 	ev.Size = len(data)
 	return ev, true, nil
@@ -308,7 +308,7 @@ func (s *source) committedRows(t *txn, batch []*request) committedBatch {
 		}
 		for i := range r.mutations {
 			if c := &r.mutations[i]; c.Verb == driver.Write {
-				rows = append(rows, row{c.at, c.createRevision, c.writes, c.Key, c.data})
+				rows = append(rows, row{c.at, c.last, c.created, c.writes, c.Key, c.data})
 			}
 		}
 	}

@@ -52,6 +52,15 @@ func (c *conn) positionOf(seq int64) (position, error) {
 	return m, nil
 }
 
+// completeRow returns the position of the newest row, up to a row of the readable range, at which no call is incomplete.
+func (c *conn) completeRow(seq int64, sp rowRange) (m position, err error) {
+	exists, err := c.queryRow("complete-row", func(s *sqlite3.Stmt) { m = position{s.ColumnInt64(0), s.ColumnInt64(1)} }, seq, sp.horizon)
+	if err == nil && !exists && sp.horizon > 0 {
+		err = errMissingRow
+	}
+	return m, err
+}
+
 // checkPosition returns an error unless the position belongs to this log and the store can be read at it.
 func (c *conn) checkPosition(at position, sp rowRange) error {
 	if at.seq > sp.newest.seq {
@@ -77,7 +86,7 @@ func (d *database) Revisions(ctx context.Context) (oldest, newest int64, err err
 }
 
 // PositionAt implements driver.Historian. Rows are numbered in the order of commits, so a missing higher number is in
-// the future.
+// the future. A number inside a call is no revision of a change, and shows the state before the call.
 func (d *database) PositionAt(ctx context.Context, rev int64) (at position, err error) {
 	err = d.inSnapshot(ctx, "read the log", func(c *conn) error {
 		sp, err := c.readableRange()
@@ -85,7 +94,7 @@ func (d *database) PositionAt(ctx context.Context, rev int64) (at position, err 
 			err = sp.check(seqOf(rev))
 		}
 		if err == nil {
-			at, err = c.positionOf(seqOf(rev))
+			at, err = c.completeRow(seqOf(rev), sp)
 		}
 		return err
 	})
@@ -110,7 +119,11 @@ func (d *database) Compact(ctx context.Context, rev int64) error {
 		case seqOf(rev) > sp.newest.seq:
 			return sp.check(seqOf(rev))
 		}
-		return c.exec("move-horizon", seqOf(rev))
+		end, err := c.completeRow(seqOf(rev), sp)
+		if err != nil || end.seq <= sp.horizon {
+			return err
+		}
+		return c.exec("move-horizon", end.seq)
 	})
 	for done := false; !done && err == nil; {
 		pruneErr := d.writeOutsideBatch(ctx, "prune the log", func(c *conn) error {
@@ -165,15 +178,15 @@ func (d *database) Before(ctx context.Context, events []*event) (versions []*dri
 // logRecord is a row of the log.
 type logRecord struct {
 	position
-	createRevision, writes, prev int64
-	data                         []byte
+	last, created, writes, prev int64
+	data                        []byte
 }
 
 // version returns the version that the row of a write stored.
 func (l *logRecord) version(key []byte) *driver.Version {
 	return &driver.Version{
 		Key: key, Version: l.appendVersion(nil), Data: l.data,
-		CreateRevision: revision(l.createRevision), ModRevision: l.revision(), Writes: l.writes,
+		CreateRevision: revision(l.created), ModRevision: revision(max(l.seq, l.last)), Writes: l.writes,
 	}
 }
 
@@ -181,9 +194,9 @@ func (l *logRecord) version(key []byte) *driver.Version {
 func (c *conn) readLogRecord(seq int64, data bool) (*logRecord, error) {
 	l := &logRecord{position: position{seq: seq}}
 	exists, err := c.queryRow("log-row", func(s *sqlite3.Stmt) {
-		l.tag, l.createRevision, l.writes, l.prev = s.ColumnInt64(0), s.ColumnInt64(1), s.ColumnInt64(2), s.ColumnInt64(3)
+		l.tag, l.last, l.created, l.writes, l.prev = s.ColumnInt64(0), s.ColumnInt64(1), s.ColumnInt64(2), s.ColumnInt64(3), s.ColumnInt64(4)
 		if data {
-			l.data = s.ColumnBlob(4, nil)
+			l.data = s.ColumnBlob(5, nil)
 		}
 	}, seq, data)
 	if err == nil && !exists {

@@ -18,7 +18,7 @@ import (
 // invariants holds a query for each rule about the tables of a store. It counts the violations.
 var invariants = map[string]string{
 	"resources without their row in the log": `SELECT count(*) FROM resources AS r WHERE NOT EXISTS
-		(SELECT 1 FROM log WHERE seq = r.seq AND tag = r.tag AND key = r.key AND data = r.data AND created = r.created AND writes = r.writes)`,
+		(SELECT 1 FROM log WHERE seq = r.seq AND tag = r.tag AND key = r.key AND data = r.data AND last = r.last AND created = r.created AND writes = r.writes)`,
 	"rows missing above the horizon": `SELECT max(seq) - followed - count(*) FILTER (WHERE seq > followed) FROM log, meta HAVING max(seq) > 0`,
 	"rows above the horizon without their previous row": `SELECT count(*) FROM log AS l, meta WHERE seq > horizon AND prev <> 0 AND NOT EXISTS
 		(SELECT 1 FROM log WHERE seq = l.prev AND key = l.key AND gone_tag IS NULL)`,
@@ -30,6 +30,9 @@ var invariants = map[string]string{
 		(SELECT 1 FROM log WHERE seq = g.seq AND key = g.key AND gone_tag IS NOT NULL)`,
 	"rows that history does not need": `SELECT count(*) FROM log AS l, meta WHERE seq < pruned AND NOT EXISTS
 		(SELECT 1 FROM resources WHERE key = l.key AND seq = l.seq) AND NOT EXISTS (SELECT 1 FROM log WHERE prev = l.seq AND seq >= pruned)`,
+	"calls above the horizon without their last row": `SELECT count(*) FROM log AS l, meta WHERE l.seq > horizon AND l.last > l.seq AND NOT EXISTS
+		(SELECT 1 FROM log WHERE seq = l.last AND last <= seq AND tag = l.tag)`,
+	"a horizon inside a call":        `SELECT count(*) FROM log, meta WHERE seq = horizon AND last > seq`,
 	"bounds of history out of order": `SELECT count(*) FROM meta WHERE pruned > followed OR followed > horizon OR horizon > (SELECT max(seq) FROM log)`,
 }
 

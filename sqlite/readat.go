@@ -122,14 +122,14 @@ func (r *historyRead) visitAll(from []byte, keysOnly bool, call visit) (err erro
 func (r *historyRead) stateOf(present *keyIterator, deleted *deletions, order int, keysOnly bool) (*driver.Version, error) {
 	if order <= 0 {
 		s := present.stmt
-		m, created := position{s.ColumnInt64(1), s.ColumnInt64(2)}, s.ColumnInt64(3)
+		m, created := position{s.ColumnInt64(1), s.ColumnInt64(2)}, s.ColumnInt64(4)
 		if m.seq <= r.at {
 			present.version = driver.Version{
 				Key: present.key, Version: m.appendVersion(present.version.Version[:0]),
-				CreateRevision: revision(created), ModRevision: m.revision(), Writes: s.ColumnInt64(4),
+				CreateRevision: revision(created), ModRevision: revision(s.ColumnInt64(3)), Writes: s.ColumnInt64(5),
 			}
 			if !keysOnly {
-				present.version.Data = s.ColumnRawBlob(5)
+				present.version.Data = s.ColumnRawBlob(6)
 			}
 			return &present.version, nil
 		}

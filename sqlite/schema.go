@@ -59,11 +59,12 @@ type meta struct {
 	store             cursor.StoreID
 	version           int
 	ownerIndexCurrent bool // the index of owners is the one that this program creates
+	hasCalls          bool // the tables have the last row of each call
 }
 
 // stale reports whether the tables are outdated and upgrade can update them.
 func (m meta) stale() bool {
-	return m.version == 1 || m.version == schemaVersion && !m.ownerIndexCurrent
+	return m.version == 1 || m.version == schemaVersion && !(m.ownerIndexCurrent && m.hasCalls)
 }
 
 func (c *conn) meta() (m meta, err error) {
@@ -79,7 +80,7 @@ func (c *conn) meta() (m meta, err error) {
 	_, err = c.queryRow("meta", func(s *sqlite3.Stmt) {
 		copy(m.store[:], s.ColumnRawBlob(0))
 		m.version = s.ColumnInt(1)
-		m.ownerIndexCurrent = s.ColumnBool(2)
+		m.ownerIndexCurrent, m.hasCalls = s.ColumnBool(2), s.ColumnBool(3)
 	})
 	return m, err
 }
@@ -187,7 +188,7 @@ func (c *conn) upgrade() (err error) {
 	if err != nil || !m.stale() {
 		return errors.Join(err, c.endTransaction())
 	}
-	for _, step := range c.upgrades(m.version) {
+	for _, step := range c.upgrades(m) {
 		if err := step(); err != nil {
 			return err
 		}
@@ -195,10 +196,16 @@ func (c *conn) upgrade() (err error) {
 	return c.exec("commit")
 }
 
-// upgrades returns the steps of an upgrade from a version.
-func (c *conn) upgrades(version int) []func() error {
-	if version == schemaVersion {
-		return []func() error{func() error { return c.script("upgrade-owner-index") }}
+// upgrades returns the steps of an upgrade.
+func (c *conn) upgrades(m meta) (steps []func() error) {
+	if m.version == schemaVersion {
+		if !m.ownerIndexCurrent {
+			steps = append(steps, func() error { return c.script("upgrade-owner-index") })
+		}
+		if !m.hasCalls {
+			steps = append(steps, func() error { return c.script("upgrade-calls") })
+		}
+		return steps
 	}
 	return []func() error{
 		func() error { return c.script("upgrade-set-aside") },
@@ -236,13 +243,13 @@ func (c *conn) buildChains() (err error) {
 		if deletion {
 			// The row of the deleted version may have been pruned.
 			if prev = rows.ColumnInt64(1); prev != l.seq {
-				row = chainEntry{seq: prev, createRevision: prev, writes: 1}
+				row = chainEntry{seq: prev, created: prev, writes: 1}
 			}
 			jump = row.step
 		} else {
-			row, jump = l.next(seq)
+			row, jump = l.next(seq, seq)
 		}
-		if err := c.exec("upgrade-link", seq, row.createRevision, row.writes, prev, jump, row.step, row.leap); err != nil {
+		if err := c.exec("upgrade-link", seq, row.created, row.writes, prev, jump, row.step, row.leap); err != nil {
 			return err
 		}
 		if l = row; deletion {

@@ -80,9 +80,9 @@ func TestStatementsAreValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	states := []*conn{connectTo(writeFile(t, newPath(t), "")), present}
-	for steps := range len(present.upgrades(1)) {
+	for steps := range len(present.upgrades(meta{version: 1})) {
 		c := connectTo(newOldStore(t).path)
-		for _, step := range c.upgrades(1)[:steps] {
+		for _, step := range c.upgrades(meta{version: 1})[:steps] {
 			if err := step(); err != nil {
 				t.Fatal(err)
 			}

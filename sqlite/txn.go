@@ -18,6 +18,7 @@ type txn struct {
 	chains     *chainCache
 	storeState               // now
 	before     position      // newest row of the log at the start of the transaction
+	callEnd    int64         // last row of the request that is being applied
 	tag        int64         // tag of all rows of the transaction; readers recognize a commit by it
 	now        int64         // start time in ms
 	at         int64         // time of the rows in ms, never before the time of an older row
@@ -73,15 +74,20 @@ func (t *txn) apply(r *request) (refused, err error) {
 	if refused, err := t.checkGuard(r.guard); refused != nil || err != nil {
 		return refused, err
 	}
+	t.callEnd = t.last.seq + 1
 	if len(r.mutations) == 1 {
 		refused, err := t.change(&r.mutations[0])
 		return operationError(0, refused), err
 	}
 	// Decide everything before the first change, so that nothing needs to be undone.
+	t.callEnd = t.last.seq
 	for i := range r.mutations {
-		refused, err := t.decide(&r.mutations[i])
+		changes, refused, err := t.decide(&r.mutations[i])
 		if refused != nil || err != nil {
 			return operationError(i, refused), err
+		}
+		if changes {
+			t.callEnd++
 		}
 	}
 	for i := range r.mutations {
@@ -92,6 +98,9 @@ func (t *txn) apply(r *request) (refused, err error) {
 		if refused != nil {
 			return nil, fmt.Errorf("an operation was refused after it was accepted: %w", refused)
 		}
+	}
+	if t.last.seq != t.callEnd {
+		return nil, fmt.Errorf("the newest row is %d after a request that ends at row %d", t.last.seq, t.callEnd)
 	}
 	return nil, nil
 }
@@ -104,13 +113,13 @@ func operationError(i int, refused error) error {
 	return &storage.OpError{Index: i, Err: refused}
 }
 
-func (t *txn) decide(c *mutation) (refused, err error) {
+func (t *txn) decide(c *mutation) (changes bool, refused, err error) {
 	s, err := t.decisionState(c.key)
 	if err != nil {
-		return nil, err
+		return false, nil, err
 	}
-	_, refused = c.Decide(s)
-	return refused, nil
+	changes, refused = c.Decide(s)
+	return changes, refused, nil
 }
 
 func (t *txn) change(c *mutation) (refused, err error) {
@@ -121,7 +130,8 @@ func (t *txn) change(c *mutation) (refused, err error) {
 	case driver.Delete:
 		return t.remove(c)
 	default:
-		return t.decide(c)
+		_, refused, err = t.decide(c)
+		return refused, err
 	}
 }
 
@@ -143,7 +153,7 @@ func (t *txn) write(c *mutation) (refused, err error) {
 		return nil, err
 	}
 	if !done {
-		if refused, err := t.decide(c); refused != nil || err != nil {
+		if _, refused, err := t.decide(c); refused != nil || err != nil {
 			return refused, err
 		}
 		// Only the owner or the group version differs.
@@ -154,10 +164,10 @@ func (t *txn) write(c *mutation) (refused, err error) {
 			return nil, errors.New("the stored row could not be replaced")
 		}
 	}
-	l, jump := old.next(next.seq)
-	err = t.conn.exec("log-write", next.seq, next.tag, t.at, l.createRevision, l.writes, old.seq, jump, c.key, c.data)
+	l, jump := old.next(next.seq, t.callEnd)
+	err = t.conn.exec("log-write", next.seq, next.tag, t.at, t.lastLater(next), l.created, l.writes, old.seq, jump, c.key, c.data)
 	t.chains.replace(given, next, l)
-	t.last, c.at, c.createRevision, c.writes = next, next, l.createRevision, l.writes
+	t.last, c.at, c.last, c.created, c.writes = next, next, t.callEnd, l.created, l.writes
 	t.bytes += int64(len(c.data))
 	return nil, err
 }
@@ -169,15 +179,23 @@ func (t *txn) put(statement string, next, given position, old chainEntry, c *mut
 	if c.owner != nil {
 		owner = c.owner
 	}
-	params := []any{next.seq, next.tag, c.groupVersion, c.data, c.key, c.Uid, given.seq, given.tag, owner, nil, nil, nil}
+	params := []any{next.seq, next.tag, c.groupVersion, c.data, c.key, c.Uid, given.seq, given.tag, owner, t.lastLater(next), nil, nil, nil}
 	if statement == "insert-resource" {
-		params = params[:9]
+		params = params[:10]
 	} else {
-		l, _ := old.next(next.seq)
-		params[9], params[10], params[11] = l.writes, l.step, l.leap
+		l, _ := old.next(next.seq, t.callEnd)
+		params[10], params[11], params[12] = l.writes, l.step, l.leap
 	}
 	err = t.conn.exec(statement, params...)
 	return err == nil && t.conn.db.Changes() == 1, err
+}
+
+// lastLater returns the last row of the request as a row of it stores it: 0 if it is that row.
+func (t *txn) lastLater(row position) int64 {
+	if row.seq == t.callEnd {
+		return 0
+	}
+	return t.callEnd
 }
 
 // entryOf returns the chain entry of a resource, or a zero entry unless it is stored at that version.
@@ -197,14 +215,15 @@ func (t *txn) remove(c *mutation) (refused, err error) {
 	next := position{t.last.seq + 1, t.tag}
 	given, valid := parseVersion(c.Version)
 	if valid {
-		if err := t.conn.exec("log-deletion", next.seq, next.tag, t.at, c.key, c.Uid, given.seq, given.tag); err != nil {
+		if err := t.conn.exec("log-deletion", next.seq, next.tag, t.at, c.key, c.Uid, given.seq, given.tag, t.lastLater(next)); err != nil {
 			return nil, err
 		}
 	}
 	if !valid || t.conn.db.Changes() == 0 {
-		return t.decide(c)
+		_, refused, err = t.decide(c)
+		return refused, err
 	}
-	t.last, c.at = next, next
+	t.last, c.at, c.last = next, next, t.callEnd
 	if err := t.conn.exec("insert-gone", c.key, next.seq); err != nil {
 		return nil, err
 	}
@@ -231,11 +250,12 @@ type mutation struct {
 	*driver.Mutation
 	key []byte
 	// These fields are set for writes only.
-	groupVersion   string
-	owner, data    []byte
-	createRevision int64 // set by the writer, like the fields below
-	writes         int64
-	at             position // of the change's row; zero if nothing was changed
+	groupVersion string
+	owner, data  []byte
+	created      int64 // set by the writer, like the fields below
+	writes       int64
+	at           position // of the change's row; zero if nothing was changed
+	last         int64    // row of the request
 }
 
 func newMutation(m *driver.Mutation) (c mutation, err error) {

@@ -225,7 +225,7 @@ func TestInterruptedUpgrade(t *testing.T) {
 		if err := c.exec("begin-immediate"); err != nil {
 			t.Fatal(err)
 		}
-		for _, step := range c.upgrades(1)[:steps] {
+		for _, step := range c.upgrades(meta{version: 1})[:steps] {
 			if err := step(); err != nil {
 				t.Fatal(err)
 			}

@@ -87,7 +87,7 @@ func (w *writer) apply(ctx context.Context, mutations []driver.Mutation) (err er
 			m.NewVersion = c.at.version()
 		}
 		if c.at.seq != 0 {
-			m.Revision = c.at.revision()
+			m.Revision = revision(c.last)
 		}
 	}
 	return nil

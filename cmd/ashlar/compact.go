@@ -19,7 +19,7 @@ func revisionsCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revisions [TYPE]",
 		Short: "Show the oldest and the newest revision of the store",
-		Long: `Show the oldest revision at which the store can be read, and the newest one. A revision is the number of a change. Changes before the
+		Long: `Show the oldest revision at which the store can be read, and the newest one. A revision is the number of a commit. Changes before the
 oldest revision have been deleted.
 
 The revisions are those of the whole store. TYPE, -n and -p matter only with --server: a server answers callers who may list that type there.`,

@@ -4,6 +4,7 @@ CREATE TABLE log (
     seq      INTEGER PRIMARY KEY,
     tag      INTEGER NOT NULL,
     written  INTEGER NOT NULL,           -- the time in ms
+    last     INTEGER NOT NULL DEFAULT 0, -- the last row of the same call, if it is a later one
     created  INTEGER NOT NULL DEFAULT 0,
     writes   INTEGER NOT NULL DEFAULT 1,
     prev     INTEGER NOT NULL DEFAULT 0, -- the row before of the same resource; 0: this one has created it

@@ -4,7 +4,8 @@ CREATE TABLE resources (
     key           BLOB PRIMARY KEY,
     seq           INTEGER NOT NULL,
     tag           INTEGER NOT NULL,
-    created       INTEGER NOT NULL DEFAULT 0, -- the row of the log by which the resource was created
+    last          INTEGER NOT NULL DEFAULT 0, -- the last row of the same call, if it is a later one
+    created       INTEGER NOT NULL DEFAULT 0, -- the last row of the call that created the resource
     writes        INTEGER NOT NULL DEFAULT 1, -- the rows from that one to the newest
     step          INTEGER NOT NULL DEFAULT 0, -- the newest of them whose count is divisible by 32
     leap          INTEGER NOT NULL DEFAULT 0, -- the newest of them whose count is divisible by 1024

@@ -1,2 +1,2 @@
 -- A row of the log. The data is optional because it may fill many pages.
-SELECT tag, created, writes, prev, iif(?2, data, x'') FROM log WHERE seq = ?1;
+SELECT tag, last, created, writes, prev, iif(?2, data, x'') FROM log WHERE seq = ?1;

@@ -1,2 +1,3 @@
 -- Appends the row of a write to the log.
-INSERT INTO log (seq, tag, written, created, writes, prev, jump, key, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9);
+INSERT INTO log (seq, tag, written, last, created, writes, prev, jump, key, data)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10);
