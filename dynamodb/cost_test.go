@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
@@ -43,15 +42,10 @@ func TestCosts(t *testing.T) {
 		Region: server.Region, BaseEndpoint: &server.Endpoint,
 		Credentials: credentials.NewStaticCredentialsProvider("emulator", "emulator", ""),
 	}
-	var mu sync.Mutex
-	total, transactions := 0.0, 0.0
-	client := awsdynamodb.NewFromConfig(cfg, onTransaction(func(units float64) { mu.Lock(); defer mu.Unlock(); transactions += units }))
-	// From time to time a handle reads the fence and the mark of the registry before a write: two strong reads of one unit, at most
-	// every 2.5 seconds. On a slow machine such reads are among the measured calls.
-	began, reads := time.Now(), 0 // before the first read of the fence, at opening
-	b, err := dynamodb.New(t.Context(), client, dynamodbstreams.NewFromConfig(cfg), &dynamodb.Options{
-		Table: server.Table, Prefix: server.Prefix(t),
-		Spent: func(units float64) { mu.Lock(); defer mu.Unlock(); total += units },
+	m := &meter{}
+	client := awsdynamodb.NewFromConfig(cfg, m.option)
+	b, err := dynamodb.New(t.Context(), awsdynamodb.NewFromConfig(cfg, m.option, m.ofBackend), dynamodbstreams.NewFromConfig(cfg), &dynamodb.Options{
+		Table: server.Table, Prefix: server.Prefix(t), Spent: m.addSpent,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -106,15 +100,13 @@ func TestCosts(t *testing.T) {
 		}},
 		{"WatchList of 2 small resources", func() {
 			for range 3 { // the first one starts the reader, whose ticks are more
-				mu.Lock()
-				total, transactions = 0, 0
-				mu.Unlock()
+				m.reset()
 				w, err := b.WatchList(t.Context(), storage.UnversionedType{Group: "test", Kind: "Few"}, tenancy, "")
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer w.Close()
-				fixture.Eventually(t, "the tick after the snapshot", func() bool { mu.Lock(); defer mu.Unlock(); return total >= 5 })
+				fixture.Eventually(t, "the tick after the snapshot", func() bool { total, _ := m.read(); return total >= 5 })
 			}
 		}},
 		{"Read of 1000 KiB, not compressible, strong", func() { read(t, b, storage.StrongConsistency, big) }},
@@ -122,9 +114,7 @@ func TestCosts(t *testing.T) {
 			for bucket := range byte(8) {
 				fixture.Write(t, b, few(2+bucket, "few-"))
 			}
-			mu.Lock()
-			total, transactions = 0, 0
-			mu.Unlock()
+			m.reset()
 			listKind("Few", 10)
 		}},
 		{"List of 1000, strong", func() {
@@ -133,21 +123,10 @@ func TestCosts(t *testing.T) {
 			}
 		}},
 	} {
-		mu.Lock()
-		total, transactions = 0, 0
-		mu.Unlock()
-		callBegan := time.Now()
+		m.reset()
 		c.do()
-		most := 2 + readsOfFence(callBegan)
-		mu.Lock()
+		total, transactions := m.read()
 		spent := unitsOf(total, transactions, byHand[c.call])
-		for n := 1; n <= most && reads+n <= readsOfFence(began); n++ {
-			if less := unitsOf(total-float64(n), transactions, byHand[c.call]); documented[c.call] == less {
-				reads += n
-				spent = less
-			}
-		}
-		mu.Unlock()
 		if documented[c.call] != spent {
 			t.Errorf("%s consumes %q units, the README says %q", c.call, spent, documented[c.call])
 		}
@@ -156,10 +135,8 @@ func TestCosts(t *testing.T) {
 	for call := range documented {
 		t.Errorf("the README's %q is not measured", call)
 	}
+	fixture.Eventually(t, "Spent has received all units", func() bool { m.mu.Lock(); defer m.mu.Unlock(); return m.spent == m.ofHandle })
 }
-
-// readsOfFence returns how many reads of the fence and the mark a handle makes at most since a time, without the pair at that time.
-func readsOfFence(since time.Time) int { return 2 * int(time.Since(since)/(2500*time.Millisecond)) }
 
 func read(t *testing.T, b storage.Backend, consistency storage.ReadConsistency, res *resourcepb.Resource) {
 	t.Helper()
@@ -181,20 +158,119 @@ func unitsOf(total, transactions, byHand float64) units {
 	return u
 }
 
-// onTransaction is an option of a client that reports the units of each TransactWriteItems.
-func onTransaction(spent func(units float64)) func(*awsdynamodb.Options) {
-	count := middleware.InitializeMiddlewareFunc("Transactions", func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
+// meter counts consumed units. From time to time, a handle reads the fence and the mark of the registry before a write: two strong reads of
+// one unit, which are no part of a call.
+type meter struct {
+	mu                  sync.Mutex
+	total, transactions float64 // since the reset, without those reads
+	ofHandle, spent     float64 // all units of the handle's requests, and those that Options.Spent received
+}
+
+func (m *meter) reset() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.total, m.transactions = 0, 0
+}
+
+func (m *meter) read() (total, transactions float64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.total, m.transactions
+}
+
+func (m *meter) addSpent(units float64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.spent += units
+}
+
+// option makes a client report to the meter.
+func (m *meter) option(o *awsdynamodb.Options) {
+	onResult(o, func(in, result any) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		units := consumed(result)
+		if _, ok := result.(*awsdynamodb.TransactWriteItemsOutput); ok {
+			m.transactions += units
+		}
+		m.total += units - permissionReads(in)
+	})
+}
+
+// ofBackend makes a client report to the meter what Options.Spent should receive.
+func (m *meter) ofBackend(o *awsdynamodb.Options) {
+	onResult(o, func(_, result any) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.ofHandle += consumed(result)
+	})
+}
+
+// onResult calls report with the input and the result of each call that succeeds.
+func onResult(o *awsdynamodb.Options, report func(in, result any)) {
+	name := fmt.Sprint("Report", len(o.APIOptions))
+	count := middleware.InitializeMiddlewareFunc(name, func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
 		out, metadata, err := next.HandleInitialize(ctx, in)
-		if answer, ok := out.Result.(*awsdynamodb.TransactWriteItemsOutput); ok && err == nil {
-			for i := range answer.ConsumedCapacity {
-				spent(aws.ToFloat64(answer.ConsumedCapacity[i].CapacityUnits))
-			}
+		if err == nil {
+			report(in.Parameters, out.Result)
 		}
 		return out, metadata, err
 	})
-	return func(o *awsdynamodb.Options) {
-		o.APIOptions = append(o.APIOptions, func(stack *middleware.Stack) error { return stack.Initialize.Add(count, middleware.Before) })
+	o.APIOptions = append(o.APIOptions, func(stack *middleware.Stack) error { return stack.Initialize.Add(count, middleware.Before) })
+}
+
+// consumed returns the units that an answer reports.
+func consumed(result any) float64 {
+	var all []types.ConsumedCapacity
+	one := func(c *types.ConsumedCapacity) {
+		if c != nil {
+			all = append(all, *c)
+		}
 	}
+	switch out := result.(type) {
+	case *awsdynamodb.GetItemOutput:
+		one(out.ConsumedCapacity)
+	case *awsdynamodb.PutItemOutput:
+		one(out.ConsumedCapacity)
+	case *awsdynamodb.UpdateItemOutput:
+		one(out.ConsumedCapacity)
+	case *awsdynamodb.DeleteItemOutput:
+		one(out.ConsumedCapacity)
+	case *awsdynamodb.QueryOutput:
+		one(out.ConsumedCapacity)
+	case *awsdynamodb.ScanOutput:
+		one(out.ConsumedCapacity)
+	case *awsdynamodb.BatchGetItemOutput:
+		all = out.ConsumedCapacity
+	case *awsdynamodb.TransactGetItemsOutput:
+		all = out.ConsumedCapacity
+	case *awsdynamodb.TransactWriteItemsOutput:
+		all = out.ConsumedCapacity
+	}
+	units := 0.0
+	for i := range all {
+		units += aws.ToFloat64(all[i].CapacityUnits)
+	}
+	return units
+}
+
+// permissionReads returns the units of a request's reads of the fence and of the mark.
+func permissionReads(in any) (units float64) {
+	var keys []map[string]types.AttributeValue
+	switch in := in.(type) {
+	case *awsdynamodb.GetItemInput:
+		keys = append(keys, in.Key)
+	case *awsdynamodb.BatchGetItemInput:
+		for _, of := range in.RequestItems {
+			keys = append(keys, of.Keys...)
+		}
+	}
+	for _, key := range keys {
+		if sk, ok := key["sk"].(*types.AttributeValueMemberB); ok && (string(sk.Value) == "fence" || string(sk.Value) == "store") {
+			units++
+		}
+	}
+	return units
 }
 
 // fill creates the resources of the largest list.

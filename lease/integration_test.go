@@ -114,7 +114,7 @@ func TestTenureSurvivesDeadConnectionToPostgres(t *testing.T) {
 	schema := server.Schema(t)
 	link := faultproxy.New(t, server.Addr)
 	b, direct := fixture.Open(t, server.At(t, link.Addr()).StoreURLIn(t, schema)), fixture.Open(t, server.StoreURLIn(t, schema))
-	e, err := lease.NewElector(b, system, "job", &lease.Options{TTL: 18 * time.Second}) // a busy machine needs seconds for the next heartbeat
+	e, err := lease.NewElector(b, system, "job", &lease.Options{TTL: 45 * time.Second}) // a busy machine needs many seconds for the next heartbeat
 	if err != nil {
 		t.Fatal(err)
 	}
