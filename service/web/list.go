@@ -6,6 +6,7 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -142,7 +143,11 @@ func (h *handler) answerTree(w http.ResponseWriter, r *request, root *resourcepb
 		return err
 	}
 	out := startList(w, h.stallTimeout, codecOf)
-	seen := map[string]bool{root.GetUid(): true} // a store may have a cycle of owners
+	type owned struct {
+		key key.Key
+		uid string
+	}
+	seen := map[owned]bool{{key.Of(root), root.GetUid()}: true} // a store may have a cycle of owners
 	owners := []*resourcepb.ID{root}
 	for generation := 1; len(owners) > 0; generation++ {
 		var next []*resourcepb.ID
@@ -158,12 +163,12 @@ func (h *handler) answerTree(w http.ResponseWriter, r *request, root *resourcepb
 					}
 				}
 				for _, res := range page.GetResources() {
-					if uid := res.GetId().GetUid(); !seen[uid] {
+					if one := (owned{key.Of(res.GetId()), res.GetId().GetUid()}); !seen[one] {
 						if len(seen) > maxTree {
 							out.end([2]string{"truncated", "true"})
 							return nil
 						}
-						seen[uid] = true
+						seen[one] = true
 						out.add([]*resourcepb.Resource{res})
 						next = append(next, res.GetId())
 					}

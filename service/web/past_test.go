@@ -235,6 +235,30 @@ func TestOwnedTree(t *testing.T) {
 	}
 }
 
+// The tree contains two resources with the same uid, and what they own.
+func TestOwnedTreeWithEqualUids(t *testing.T) {
+	t.Parallel()
+	s := memorySite(t, registry.NewOpen(registry.Type{}), nil)
+	id := func(name, uid string) *resourcepb.ID {
+		return &resourcepb.ID{
+			Type: &resourcepb.Type{Group: "demo", GroupVersion: "v1", Kind: "Album"}, Tenancy: &resourcepb.Tenancy{Partition: "default", Namespace: "default"}, Name: name, Uid: uid,
+		}
+	}
+	for _, res := range []*resourcepb.Resource{
+		{Id: id("a", "1")},
+		{Id: id("b", "2"), Owner: id("a", "1")}, {Id: id("c", "2"), Owner: id("a", "1")},
+		{Id: id("d", "3"), Owner: id("b", "2")}, {Id: id("e", "4"), Owner: id("c", "2")},
+	} {
+		_, err := s.backend.WriteCAS(t.Context(), res)
+		require.NoError(t, err)
+	}
+	var all []string
+	for _, res := range s.get("/demo/v1/Album/a/owned?depth=3").object(t)["resources"].([]any) {
+		all = append(all, res.(map[string]any)["id"].(map[string]any)["name"].(string))
+	}
+	require.Equal(t, []string{"b", "c", "d", "e"}, all)
+}
+
 // A watch returns server-sent events to a client that accepts them, and resumes after the last one that it has got.
 func TestServerSentEvents(t *testing.T) {
 	t.Parallel()
