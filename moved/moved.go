@@ -163,6 +163,9 @@ func call[T any](ctx context.Context, b *Backend, run func(ctx context.Context, 
 		case <-time.After(pause):
 			pause = min(2*pause, maxPause)
 		case <-waiting.Done():
+			if ctx.Err() != nil {
+				err = fmt.Errorf("%w: %w", err, ctx.Err())
+			}
 			return result, err
 		}
 	}

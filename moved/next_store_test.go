@@ -5,9 +5,12 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/inmem"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/migrate"
 	"github.com/ashlar-dev/storage/moved"
@@ -194,4 +197,31 @@ func testRefusals(t *testing.T, kind string, url func(testing.TB) string) {
 			}
 		})
 	}
+}
+
+// A call whose context ends while the store is closed for a move returns both reasons.
+func TestContextEndsDuringTheMove(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := inmem.New(nil)
+		store := moved.New(b, func(context.Context, *storage.MovedError) (storage.Backend, error) {
+			return nil, errors.New("there is no move")
+		})
+		defer store.Close()
+		mover, ok := storage.As[driver.Mover](storage.Backend(b))
+		if !ok {
+			t.Fatal("memory cannot be closed")
+		}
+		if err := mover.SetFence(t.Context(), new("")); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := store.WriteCAS(ctx, thing("a")); !errors.Is(err, storage.ErrFenced) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, expected ErrFenced and DeadlineExceeded", err)
+		}
+		if _, err := store.WriteCAS(t.Context(), thing("a")); !errors.Is(err, storage.ErrFenced) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, expected ErrFenced alone", err)
+		}
+	})
 }
