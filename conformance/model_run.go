@@ -130,7 +130,7 @@ func (m *modelRun) number() {
 		}
 		for _, other := range changes[:i] {
 			if other.commit == c.commit && other.now != nil && other.now.Modified != got.Modified {
-				failCheck("a commit has one revision", "two resources that one commit wrote have the revisions %d and %d", other.now.Modified, got.Modified)
+				failCheck("a commit has one revision", "a commit has the revisions %d and %d", other.now.Modified, got.Modified)
 			}
 		}
 	}

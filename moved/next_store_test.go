@@ -17,7 +17,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// move moves the store at a URL to the one at another.
+// move migrates a store to another URL.
 func move(t *testing.T, from, to string) {
 	t.Helper()
 	o := &migrate.Options{From: migrate.Name(from), To: migrate.Name(to), Live: true, CutoverLag: time.Hour}

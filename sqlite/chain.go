@@ -23,17 +23,18 @@ const (
 
 // chainEntry is the head of a chain: the newest row of a resource and the columns of table resources about it.
 type chainEntry struct {
-	seq, created, writes int64
-	step, leap           int64
+	seq              int64
+	creation, writes int64 // columns created and writes
+	step, leap       int64
 }
 
 // next returns the entry after another row of the resource, and the skip pointer of that row. last is the last row of
 // the same call.
 func (l chainEntry) next(seq, last int64) (n chainEntry, jump int64) {
 	if l.seq == 0 {
-		return chainEntry{seq: seq, created: last, writes: 1}, 0
+		return chainEntry{seq: seq, creation: last, writes: 1}, 0
 	}
-	n = chainEntry{seq, l.created, l.writes + 1, l.step, l.leap}
+	n = chainEntry{seq, l.creation, l.writes + 1, l.step, l.leap}
 	jump = l.step
 	if n.writes%stepEvery == 0 {
 		jump, n.step = l.leap, seq

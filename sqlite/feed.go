@@ -308,7 +308,7 @@ func (s *source) committedRows(t *txn, batch []*request) committedBatch {
 		}
 		for i := range r.mutations {
 			if c := &r.mutations[i]; c.Verb == driver.Write {
-				rows = append(rows, row{c.at, c.last, c.created, c.writes, c.Key, c.data})
+				rows = append(rows, row{c.at, c.last, c.creation, c.writes, c.Key, c.data})
 			}
 		}
 	}

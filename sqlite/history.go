@@ -178,15 +178,15 @@ func (d *database) Before(ctx context.Context, events []*event) (versions []*dri
 // logRecord is a row of the log.
 type logRecord struct {
 	position
-	last, created, writes, prev int64
-	data                        []byte
+	last, creation, writes, prev int64
+	data                         []byte
 }
 
 // version returns the version that the row of a write stored.
 func (l *logRecord) version(key []byte) *driver.Version {
 	return &driver.Version{
 		Key: key, Version: l.appendVersion(nil), Data: l.data,
-		CreateRevision: revision(l.created), ModRevision: revision(max(l.seq, l.last)), Writes: l.writes,
+		CreateRevision: revision(l.creation), ModRevision: revision(max(l.seq, l.last)), Writes: l.writes,
 	}
 }
 
@@ -194,7 +194,7 @@ func (l *logRecord) version(key []byte) *driver.Version {
 func (c *conn) readLogRecord(seq int64, data bool) (*logRecord, error) {
 	l := &logRecord{position: position{seq: seq}}
 	exists, err := c.queryRow("log-row", func(s *sqlite3.Stmt) {
-		l.tag, l.last, l.created, l.writes, l.prev = s.ColumnInt64(0), s.ColumnInt64(1), s.ColumnInt64(2), s.ColumnInt64(3), s.ColumnInt64(4)
+		l.tag, l.last, l.creation, l.writes, l.prev = s.ColumnInt64(0), s.ColumnInt64(1), s.ColumnInt64(2), s.ColumnInt64(3), s.ColumnInt64(4)
 		if data {
 			l.data = s.ColumnBlob(5, nil)
 		}

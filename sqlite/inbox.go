@@ -37,10 +37,10 @@ type committedBatch struct {
 
 // row is a row of the log for a write.
 type row struct {
-	at                    position
-	last, created, writes int64
-	key                   driver.Key
-	data                  []byte
+	at                     position
+	last, creation, writes int64
+	key                    driver.Key
+	data                   []byte
 }
 
 func (in *inbox) add(batches []committedBatch) {
@@ -94,7 +94,7 @@ func eventsAfter(batches []committedBatch, at position) (events []*event, end po
 func (r *row) event() *event {
 	ev := &event{
 		Key: r.key, At: r.at, Commit: r.at.tag, Size: len(r.data),
-		Revision: revision(r.last), CreateRevision: revision(r.created), Writes: r.writes,
+		Revision: revision(r.last), CreateRevision: revision(r.creation), Writes: r.writes,
 	}
 	ev.Resource, ev.Damage = codec.AdoptOf(r.key, r.data, r.at.version())
 	return ev

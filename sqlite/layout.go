@@ -22,7 +22,7 @@ const tagBytes = 6
 // revision returns the revision of a row. The empty store has revision 1. seqOf is the inverse.
 func (m position) revision() int64 { return revision(m.seq) }
 
-// The revision of a change is the one of the last row of its call.
+// revision returns the revision of a row number. A change has the revision of the last row of its call.
 func revision(seq int64) int64 { return seq + 1 }
 func seqOf(rev int64) int64    { return rev - 1 }
 

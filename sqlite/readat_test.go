@@ -190,7 +190,7 @@ func TestChainLookupIsShort(t *testing.T) {
 		rows[seq] = [2]int64{l.seq, jump}
 		l = next
 	}
-	if l.writes != length || l.created != 1 {
+	if l.writes != length || l.creation != 1 {
 		t.Fatalf("the chain ends with entry %+v", l)
 	}
 	for _, above := range []int64{0, 1, 31, 32, 33, 1023, 1024, 1025, 2048, 50_000, 98_303, 99_998, 99_999} {

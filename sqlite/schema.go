@@ -243,13 +243,13 @@ func (c *conn) buildChains() (err error) {
 		if deletion {
 			// The row of the deleted version may have been pruned.
 			if prev = rows.ColumnInt64(1); prev != l.seq {
-				row = chainEntry{seq: prev, created: prev, writes: 1}
+				row = chainEntry{seq: prev, creation: prev, writes: 1}
 			}
 			jump = row.step
 		} else {
 			row, jump = l.next(seq, seq)
 		}
-		if err := c.exec("upgrade-link", seq, row.created, row.writes, prev, jump, row.step, row.leap); err != nil {
+		if err := c.exec("upgrade-link", seq, row.creation, row.writes, prev, jump, row.step, row.leap); err != nil {
 			return err
 		}
 		if l = row; deletion {

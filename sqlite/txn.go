@@ -165,9 +165,9 @@ func (t *txn) write(c *mutation) (refused, err error) {
 		}
 	}
 	l, jump := old.next(next.seq, t.callEnd)
-	err = t.conn.exec("log-write", next.seq, next.tag, t.at, t.lastLater(next), l.created, l.writes, old.seq, jump, c.key, c.data)
+	err = t.conn.exec("log-write", next.seq, next.tag, t.at, t.endColumn(next), l.creation, l.writes, old.seq, jump, c.key, c.data)
 	t.chains.replace(given, next, l)
-	t.last, c.at, c.last, c.created, c.writes = next, next, t.callEnd, l.created, l.writes
+	t.last, c.at, c.last, c.creation, c.writes = next, next, t.callEnd, l.creation, l.writes
 	t.bytes += int64(len(c.data))
 	return nil, err
 }
@@ -179,7 +179,7 @@ func (t *txn) put(statement string, next, given position, old chainEntry, c *mut
 	if c.owner != nil {
 		owner = c.owner
 	}
-	params := []any{next.seq, next.tag, c.groupVersion, c.data, c.key, c.Uid, given.seq, given.tag, owner, t.lastLater(next), nil, nil, nil}
+	params := []any{next.seq, next.tag, c.groupVersion, c.data, c.key, c.Uid, given.seq, given.tag, owner, t.endColumn(next), nil, nil, nil}
 	if statement == "insert-resource" {
 		params = params[:10]
 	} else {
@@ -190,8 +190,8 @@ func (t *txn) put(statement string, next, given position, old chainEntry, c *mut
 	return err == nil && t.conn.db.Changes() == 1, err
 }
 
-// lastLater returns the last row of the request as a row of it stores it: 0 if it is that row.
-func (t *txn) lastLater(row position) int64 {
+// endColumn returns the value of the column last in a row of the present request: 0 in its last row.
+func (t *txn) endColumn(row position) int64 {
 	if row.seq == t.callEnd {
 		return 0
 	}
@@ -215,7 +215,7 @@ func (t *txn) remove(c *mutation) (refused, err error) {
 	next := position{t.last.seq + 1, t.tag}
 	given, valid := parseVersion(c.Version)
 	if valid {
-		if err := t.conn.exec("log-deletion", next.seq, next.tag, t.at, c.key, c.Uid, given.seq, given.tag, t.lastLater(next)); err != nil {
+		if err := t.conn.exec("log-deletion", next.seq, next.tag, t.at, c.key, c.Uid, given.seq, given.tag, t.endColumn(next)); err != nil {
 			return nil, err
 		}
 	}
@@ -252,7 +252,7 @@ type mutation struct {
 	// These fields are set for writes only.
 	groupVersion string
 	owner, data  []byte
-	created      int64 // set by the writer, like the fields below
+	creation     int64 // set by the writer, like the fields below
 	writes       int64
 	at           position // of the change's row; zero if nothing was changed
 	last         int64    // row of the request

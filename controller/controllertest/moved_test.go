@@ -16,8 +16,8 @@ import (
 	"github.com/ashlar-dev/storage/moved"
 )
 
-// A controller whose service follows its store to another one writes there: the copied resources have new versions, which no watch returns. It
-// sees later changes, too.
+// A controller continues after its store has moved, although no watch returns the new versions of the copied resources. It writes to the next
+// store and sees later changes.
 func TestStoreMoves(t *testing.T) {
 	t.Parallel()
 	from, to := inmem.New(nil), inmem.New(nil)
