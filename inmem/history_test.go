@@ -3,6 +3,7 @@ package inmem
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -159,4 +160,38 @@ func TestWriteWaitsForSpaceUntilDeadline(t *testing.T) {
 			t.Errorf("the read returned error %v, expected ErrNotFound", err)
 		}
 	})
+}
+
+// History begins between two transactions, whichever bound drops changes, and a revision inside a transaction shows the state before it.
+func TestHistoryBeginsBetweenTransactions(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	b := New(&Options{History: 4})
+	t.Cleanup(func() { _ = b.Close() }) // never fails
+	h, _ := storage.As[past.Historian](storage.Backend(b))
+	for i := range 5 {
+		var ops []storage.Op
+		for j := range 3 {
+			ops = append(ops, storage.Op{Write: newResource(fmt.Sprint(i, "-", j))})
+		}
+		if _, err := b.Commit(ctx, ops); err != nil {
+			t.Fatal(err)
+		}
+	}
+	oldest, newest, err := h.Revisions(ctx)
+	if err != nil || newest != 16 || oldest != 13 {
+		t.Fatalf("the revisions are %d to %d, %v, expected 13 to 16", oldest, newest, err)
+	}
+	for revision := oldest; revision <= newest; revision++ {
+		scan, err := h.Scan(ctx, past.Range{}, past.ScanOptions{Revision: revision})
+		if want := map[bool]int{false: 12, true: 15}[revision == newest]; err != nil || len(scan.Records) != want {
+			t.Errorf("at revision %d the store has %d resources, %v, expected %d", revision, len(scan.Records), err, want)
+		}
+	}
+	if err := h.Compact(ctx, newest-1); err != nil {
+		t.Fatal(err)
+	}
+	if oldest, _, err := h.Revisions(ctx); err != nil || oldest != 13 {
+		t.Errorf("the oldest revision is %d, %v, after a compaction inside a transaction, expected 13", oldest, err)
+	}
 }

@@ -97,3 +97,26 @@ func TestUpgradeCalls(t *testing.T) {
 	commitAll(t, other, "a", "c")
 	checkTables(t, path)
 }
+
+// Retention moves the horizon past whole transactions.
+func TestRetentionKeepsCallsWhole(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	s := open(t, path, &Options{RetentionRows: 1, minRetention: 1})
+	h, _ := storage.As[history.Historian](storage.Backend(s))
+	for oldest, calls := int64(0), 0; calls < 10; {
+		revision := commitAll(t, s, "a", "b", "c", "d", "e", "f", "g")
+		now, _, err := h.Revisions(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now == oldest {
+			continue
+		}
+		oldest, calls = now, calls+1
+		if (revision-oldest)%7 != 0 {
+			t.Errorf("the oldest revision is %d, the newest %d, although each commit makes 7 changes", oldest, revision)
+		}
+		checkTables(t, path)
+	}
+}
