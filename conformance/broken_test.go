@@ -89,6 +89,7 @@ var defects = []defect{
 	{bug: "before is one too early", by: "Histories/Past", says: "followers report the previous state"},
 	{bug: "deletions have no state before", by: "Histories/Past", says: "neither New nor Old"},
 	{bug: "progress is ahead", by: "Load/Clients", says: "revisions rise|followers"},
+	{bug: "progress ends inside a commit", by: "Historian/PartOfACommit", says: "came with those up to"},
 	{bug: "commits come in parts", by: "Histories/Past", says: "commits are followed as a whole"},
 	{bug: "a commit has several revisions", by: "Histories/Past", says: "a commit has one revision"},
 	{bug: "recalled events show the present", by: "Histories/Watches", says: "watches report the previous state"},

@@ -79,7 +79,7 @@ func Guarantees() []Guarantee {
 			[]string{"Histories/Past", "Historian/ScanBytes", "Historian/Spans", "Historian/BadInput", "Processes/Pages", "Processes/Revisions"}, []string{"the past stays"}, []string{"the past stays"},
 		}, {
 			"The changes after a revision result in the state at a later one: a follower reports every change once, with the previous state, and commits as a whole",
-			[]string{"Histories/Past", "Histories/Watches"}, []string{
+			[]string{"Histories/Past", "Histories/Watches", "Historian/PartOfACommit"}, []string{
 				"followers report every change once", "followers report the previous state", "commits are followed as a whole",
 			}, []string{
 				"followers report every change once", "followers report the previous state", "commits are followed as a whole",

@@ -17,6 +17,7 @@ import (
 var historianCases = topic{"Historian", []testCase{
 	{name: "ScanBytes", needs: needHistorian, run: historianScanBytes},
 	{name: "Spans", needs: needHistorian, run: historianSpans},
+	{name: "PartOfACommit", needs: needHistorian | needTransactor, run: historianPartOfACommit},
 	{name: "BadInput", needs: needHistorian, run: historianBadInput},
 	{name: "Compact", needs: needHistorian | needCompact, run: historianCompact},
 	{name: "CompactBesideReaders", needs: needHistorian | needCompact | needPager, run: historianCompactBeside},
@@ -66,6 +67,44 @@ func historianSpans(s *suite) {
 				got = append(got, r.Resource)
 			}
 			s.equalLists(fmt.Sprintf("from %v to %v", all[i].Id, all[j].Id), got, all[i:max(i, j)])
+		}
+	}
+}
+
+// historianPartOfACommit checks a follower whose range has only one key of a commit: the first, one in the middle, the last. The other keys have
+// another kind, so that a backend may filter them out.
+func historianPartOfACommit(s *suite) {
+	h := s.historian()
+	for _, at := range []int{0, 1, 2} {
+		var ops []storage.Op
+		for i := range 3 {
+			res := newThing(fmt.Sprintf("part-%d", at))
+			if i != at {
+				res.Id.Type.Kind, res.Id.Name = "Other", fmt.Sprintf("part-%d-%d", at, i)
+			}
+			ops = append(ops, storage.Op{Write: res})
+		}
+		before, keys := newestRevision(s, h), history.Range{From: ops[at].Write.Id, To: nextKey(ops[at].Write.Id)}
+		f, err := h.Follow(s.ctx, keys, before)
+		s.noError("Follow", err)
+		defer f.Close()
+		_, err = s.transactor().Commit(s.ctx, ops)
+		s.noError("Commit", err)
+		changes, revision := nextCommit(s, f)
+		if len(changes) != 1 {
+			s.Fatalf("%d changes came with revision %d, expected one: %+v", len(changes), revision, changes)
+		}
+		if more, last := followToNewest(s, f); len(more) > 0 || last < revision {
+			s.Fatalf("after revision %d, %d more commits and a bookmark at revision %d came", revision, len(more), last)
+		}
+		if records, _ := scanAll(s, h, keys, history.ScanOptions{Revision: revision}); len(records) != 1 {
+			s.Fatalf("a change came with revision %d, but the scan at that revision has %d records", revision, len(records))
+		}
+		again, err := h.Follow(s.ctx, keys, revision)
+		s.noError("Follow", err)
+		defer again.Close()
+		if repeated, _ := followToNewest(s, again); len(repeated) > 0 {
+			s.Fatalf("a follower from revision %d returned the change that had come with it: %+v", revision, repeated)
 		}
 	}
 }

@@ -306,10 +306,20 @@ func (f *follower) Next(ctx context.Context) ([]history.Change, int64, error) {
 		default:
 			f.begun[len(f.begun)-1].More = ev.More
 		}
+		if f.h.has("progress ends inside a commit") && f.endsOutside() {
+			revision--
+		}
 		changes := f.begun
 		f.begun = nil
 		return changes, revision, nil
 	}
+}
+
+// endsOutside reports whether the last change that the follower has read is outside its range.
+func (f *follower) endsOutside() bool {
+	f.h.mu.Lock()
+	defer f.h.mu.Unlock()
+	return f.passed > 0 && !f.inside(f.h.log[f.passed-1].key)
 }
 
 // compacted returns the error of a follower whose next change is compacted.

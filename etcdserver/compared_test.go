@@ -91,6 +91,33 @@ func TestTakenKeysAreWatchedTogether(t *testing.T) {
 	})
 }
 
+// The response with one change of a transaction has a revision at which the change can be read.
+func TestWatchOneKeyOfATransaction(t *testing.T) {
+	onEngines(t, func(t *testing.T, c *clientv3.Client) {
+		watches := map[string]clientv3.WatchChan{}
+		for _, key := range []string{"one/first", "one/last"} {
+			watches[key] = c.Watch(ctx(t), key, clientv3.WithCreatedNotify())
+			if created := <-watches[key]; !created.Created {
+				t.Fatal(created, created.Err())
+			}
+		}
+		r, err := c.Txn(ctx(t)).Then(clientv3.OpPut("one/first", ""), clientv3.OpPut("one/last", "")).Commit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for key, w := range watches {
+			changed := <-w
+			if len(changed.Events) != 1 || changed.Events[0].Kv.ModRevision != r.Header.Revision || changed.Header.Revision < r.Header.Revision {
+				t.Errorf("%s: a response of revision %d has %v, after a transaction at revision %d", key, changed.Header.Revision, changed.Events, r.Header.Revision)
+			}
+			got, err := c.Get(ctx(t), key, clientv3.WithRev(changed.Header.Revision))
+			if err != nil || got.Count != 1 {
+				t.Errorf("%s does not exist at revision %d, with which its change came, %v", key, changed.Header.Revision, err)
+			}
+		}
+	})
+}
+
 // Money that is transferred between accounts, which are deleted when they are empty, is neither created nor lost.
 func TestSoftwareTransactionalMemoryDeletesKeys(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {

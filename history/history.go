@@ -9,7 +9,7 @@
 //
 // # Revisions
 //
-// A revision is the number of a commit. Revisions increase in commit order, not always by one, and are never reused, also not after a
+// A revision is the number of a commit, on SQLite of one of the concurrent calls in a commit. Revisions increase in commit order, not always by one, and are never reused, also not after a
 // restart or a fail-over. Only a store restored from an older backup continues from the backup's revision. A new store has revision 1
 // (on etcd, the revision of the cluster). The changes of one [storage.Transactor].Commit share a revision. A revision has no meaning
 // in another store.
@@ -42,8 +42,8 @@ type Historian interface {
 	Swap(ctx context.Context, swap Swap) (SwapResult, error)
 	// Follow returns every change in a range after a revision, which must not be older than the oldest one.
 	Follow(ctx context.Context, keys Range, after int64) (Follower, error)
-	// Compact discards the history before a revision, which becomes the oldest one. It does nothing if the oldest revision is not
-	// smaller. Followers, watches and listings that still need the discarded history end with storage.ErrCompacted.
+	// Compact discards the history before a revision. The last commit up to it becomes the oldest revision. It does nothing if the
+	// oldest revision is not smaller. Followers, watches and listings that still need the discarded history end with storage.ErrCompacted.
 	Compact(ctx context.Context, revision int64) error
 }
 

@@ -63,6 +63,7 @@ type follower[P any] struct {
 	h             driver.Historian[P]
 	from, to      *driver.Key
 	pendingCommit []history.Change // the changes of an incomplete commit
+	revision      int64            // the last one that Next returned
 }
 
 // Next implements history.Follower.
@@ -73,7 +74,7 @@ func (f *follower[P]) Next(ctx context.Context) ([]history.Change, int64, error)
 		case err != nil:
 			return nil, 0, err
 		case d.Event == nil:
-			return nil, f.h.RevisionOf(d.At), nil
+			return nil, f.advance(d.At, 0), nil
 		}
 		if f.within(&d.Event.Key) {
 			f.pendingCommit = append(f.pendingCommit, changeOf(d))
@@ -83,9 +84,17 @@ func (f *follower[P]) Next(ctx context.Context) ([]history.Change, int64, error)
 		}
 		changes := f.pendingCommit
 		f.pendingCommit = nil
-		changes[len(changes)-1].More = false
-		return changes, f.h.RevisionOf(d.At), nil
+		last := &changes[len(changes)-1]
+		last.More = false
+		return changes, f.advance(d.At, last.Revision), nil
 	}
+}
+
+// advance returns the last revision whose changes in the range have all been returned. If the rest of a commit is outside the range, the feed
+// has a position inside the commit, also when it returns a bookmark, but the follower has returned everything up to the commit's revision.
+func (f *follower[P]) advance(at P, changed int64) int64 {
+	f.revision = max(f.revision, f.h.RevisionOf(at), changed)
+	return f.revision
 }
 
 func (f *follower[P]) within(k *driver.Key) bool {
