@@ -98,12 +98,32 @@ func (c *commit) ops(ctx context.Context, s *Server) (ops []storage.Op, err erro
 func (c *commit) revision(ctx context.Context, s *Server, stored []*resourcepb.Resource) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
 	defer cancel()
-	if key, one := c.singlePut(); one != nil { // the fastest way, if no other write followed
+	if key, found := c.firstPut(); found { // the fastest way, if no other write of the key followed
 		now, _, err := s.get(ctx, idAt(key))
 		if err == nil && now != nil && isStored(now.Resource, stored) {
 			return now.Modified, nil
 		}
 	}
+	revision, err := c.search(ctx, s, stored, c.after)
+	if errors.Is(err, storage.ErrCompacted) { // perhaps only what came before the commit was compacted
+		var oldest int64
+		if oldest, _, err = s.history.Revisions(ctx); err == nil {
+			revision, err = c.search(ctx, s, stored, oldest)
+		}
+	}
+	switch {
+	case errors.Is(err, storage.ErrCompacted):
+		_, newest, err := s.history.Revisions(ctx)
+		return newest, err
+	case err != nil:
+		return 0, fmt.Errorf("%w: the commit succeeded, but its revision is unknown: %w", storage.ErrInconsistent, err)
+	}
+	return revision, nil
+}
+
+// search finds the revision of the commit among the changes after a revision. It returns storage.ErrCompacted if the history no longer contains
+// the commit.
+func (c *commit) search(ctx context.Context, s *Server, stored []*resourcepb.Resource, after int64) (int64, error) {
 	var changing []string
 	for key, one := range c.keys {
 		if one.modifies() {
@@ -112,20 +132,28 @@ func (c *commit) revision(ctx context.Context, s *Server, stored []*resourcepb.R
 	}
 	span := history.Range{From: idAt(slices.Min(changing)), To: idAt(slices.Max(changing))}
 	span.To.Name += "\x01"
-	follower, err := s.history.Follow(ctx, span, c.after)
+	follower, err := s.history.Follow(ctx, span, after)
 	if err != nil {
-		return c.unknownRevision(ctx, s, err)
+		return 0, err
 	}
 	defer follower.Close()
+	if after > c.after { // the commit may be older
+		if err := follower.Bookmark(ctx); err != nil {
+			return 0, err
+		}
+	}
 	for {
 		changes, _, err := follower.Next(ctx)
 		if err != nil {
-			return c.unknownRevision(ctx, s, err)
+			return 0, err
 		}
 		for i := range changes {
 			if c.includes(&changes[i], stored) {
 				return changes[i].Revision, nil
 			}
+		}
+		if len(changes) == 0 && after > c.after {
+			return 0, storage.ErrCompacted
 		}
 	}
 }
@@ -146,28 +174,13 @@ func (c *commit) includes(ch *history.Change, stored []*resourcepb.Resource) boo
 	return ch.New == nil && ch.Old != nil && ch.Old.Modified == one.before.Modified
 }
 
-// unknownRevision returns the newest revision if the history that contained the commit is already compacted.
-func (c *commit) unknownRevision(ctx context.Context, s *Server, err error) (int64, error) {
-	if !errors.Is(err, storage.ErrCompacted) {
-		return 0, fmt.Errorf("%w: the commit succeeded, but its revision is unknown: %w", storage.ErrInconsistent, err)
+// firstPut returns a key that the commit puts, if there is one.
+func (c *commit) firstPut() (key string, found bool) {
+	i := slices.IndexFunc(c.order, func(key string) bool { return c.keys[key].write != nil })
+	if i < 0 {
+		return "", false
 	}
-	_, newest, err := s.history.Revisions(ctx)
-	return newest, err
-}
-
-// singlePut returns the changed key if the commit changes exactly one key, by a put.
-func (c *commit) singlePut() (string, *change) {
-	name, found := "", (*change)(nil)
-	for key, one := range c.keys {
-		if !one.modifies() {
-			continue
-		}
-		if found != nil || one.write == nil {
-			return "", nil
-		}
-		name, found = key, one
-	}
-	return name, found
+	return c.order[i], true
 }
 
 // isStored reports whether a resource is one of those that the commit stored.

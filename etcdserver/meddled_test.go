@@ -145,3 +145,42 @@ func TestAKeyIsCreatedWhileItIsDeleted(t *testing.T) {
 		})
 	}
 }
+
+// The response of a transaction has the revision of its changes, even if the revision before it is compacted at the same moment.
+func TestRevisionOfATransactionBesideACompaction(t *testing.T) {
+	t.Parallel()
+	for name, ops := range map[string][]clientv3.Op{
+		"puts":      {clientv3.OpPut("a", "now"), clientv3.OpPut("b", "now")},
+		"deletions": {clientv3.OpDelete("a"), clientv3.OpDelete("b")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, "mem:")
+			m := meddle(t, b)
+			writing, other := client(t, serve(t, m, nil)), client(t, serve(t, b, nil))
+			put(t, other, "a", "before")
+			put(t, other, "b", "before")
+			var before, after int64
+			change := func() { before = put(t, other, "other", "before") }
+			m.commits.Store(&change)
+			compact := func() {
+				after = put(t, other, "other", "after")
+				if _, err := other.Compact(ctx(t), before); err != nil {
+					t.Error(err)
+				}
+			}
+			m.committed.Store(&compact)
+			r, err := writing.Txn(ctx(t)).Then(ops...).Commit()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Header.Revision <= before || r.Header.Revision >= after {
+				t.Errorf("a transaction between the revisions %d and %d has %d", before, after, r.Header.Revision)
+			}
+			w := other.Watch(ctx(t), "", clientv3.WithPrefix(), clientv3.WithRev(r.Header.Revision))
+			if changes := <-w; len(changes.Events) == 0 || changes.Events[0].Kv.ModRevision != r.Header.Revision {
+				t.Errorf("a watch from the revision %d of the transaction begins with %v", r.Header.Revision, changes)
+			}
+		})
+	}
+}

@@ -50,7 +50,10 @@ func TestTransactionWhoseRevisionIsNotFoundEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		r, err := s.Txn(t.Context(), &pb.TxnRequest{Success: []*pb.RequestOp{putOp("a"), putOp("b")}})
+		if _, err := s.Txn(t.Context(), &pb.TxnRequest{Success: []*pb.RequestOp{putOp("a"), putOp("b")}}); err != nil {
+			t.Fatal(err)
+		}
+		r, err := s.Txn(t.Context(), &pb.TxnRequest{Success: []*pb.RequestOp{deleteOp("a", "c")}})
 		if !errors.Is(rpctypes.Error(err), rpctypes.ErrTimeout) {
 			t.Errorf("got %v, %v, expected ErrTimeout", r, err)
 		}
