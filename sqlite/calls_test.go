@@ -2,6 +2,8 @@ package sqlite
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/ashlar-dev/storage"
@@ -96,6 +98,55 @@ func TestUpgradeCalls(t *testing.T) {
 	commitAll(t, s, "a", "b", "d")
 	commitAll(t, other, "a", "c")
 	checkTables(t, path)
+}
+
+// A program of an earlier version can move the horizon into a transaction. The store can be read from the end of the transaction on.
+func TestHorizonInsideACall(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	s := open(t, path, nil)
+	first := commitAll(t, s, "a", "b", "c")
+	execSQL(t, openDirect(t, path), `UPDATE meta SET followed = 2, horizon = 2`)
+	h, _ := storage.As[history.Historian](storage.Backend(s))
+	for range 2 {
+		oldest, _, err := h.Revisions(t.Context())
+		if err != nil || oldest != first {
+			t.Fatalf("the oldest revision is %d, %v, expected %d", oldest, err, first)
+		}
+		if got := modifiedAt(t, s, oldest); len(got) != 3 || got["a"] != first {
+			t.Errorf("at the oldest revision %d the store contains %v", oldest, got)
+		}
+		if _, err := h.Follow(t.Context(), history.Range{}, oldest-1); !errors.Is(err, storage.ErrCompacted) {
+			t.Errorf("follow from revision %d, before the oldest: %v, expected ErrCompacted", oldest-1, err)
+		}
+		commitAll(t, s, "a")
+	}
+}
+
+// The upgrade of a damaged file fails with the way out, and changes nothing.
+func TestUpgradeDamagedCalls(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	s := open(t, path, nil)
+	commitAll(t, s, "a")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db := openDirect(t, path)
+	const declared, nullable = "data          BLOB NOT NULL", "data          BLOB"
+	declare := func(from, to string) {
+		execSQL(t, db, fmt.Sprintf(`PRAGMA writable_schema = ON;
+			UPDATE sqlite_schema SET sql = replace(sql, '%s', '%s') WHERE name = 'resources'; PRAGMA writable_schema = RESET`, from, to))
+	}
+	execSQL(t, db, `ALTER TABLE log DROP COLUMN last; ALTER TABLE resources DROP COLUMN last`)
+	declare(declared, nullable)
+	execSQL(t, db, `UPDATE resources SET data = NULL`)
+	declare(nullable, declared)
+	for range 2 {
+		if _, err := New(t.Context(), path, nil); err == nil || !strings.Contains(err.Error(), "only the program that wrote it can repair it") {
+			t.Errorf("opening a damaged file of an earlier version: %v", err)
+		}
+	}
 }
 
 // Retention moves the horizon past whole transactions.

@@ -54,7 +54,7 @@ func (c *conn) positionOf(seq int64) (position, error) {
 
 // completeRow returns the position of the newest row, up to a row of the readable range, at which no call is incomplete.
 func (c *conn) completeRow(seq int64, sp rowRange) (m position, err error) {
-	exists, err := c.queryRow("complete-row", func(s *sqlite3.Stmt) { m = position{s.ColumnInt64(0), s.ColumnInt64(1)} }, seq, sp.horizon)
+	exists, err := c.queryRow("complete-row", func(s *sqlite3.Stmt) { m = position{s.ColumnInt64(0), s.ColumnInt64(1)} }, seq)
 	if err == nil && !exists && sp.horizon > 0 {
 		err = errMissingRow
 	}

@@ -99,7 +99,8 @@ const (
 
 // The writer checks the end of the log after pruneEvery rows and deletes at most pruneStep rows in one transaction. That is more
 // than arrive in between, so pruning catches up, and too few to delay other writers. The newest pruneNever rows, or
-// pruneNeverBytes if the rows are large, stay regardless of retention, so a watch that keeps up is never cut off.
+// pruneNeverBytes if the rows are large, stay regardless of retention, so a watch that keeps up is never cut off. Only the rest of a call that
+// began before them may go with it.
 const (
 	pruneEvery = 256
 	pruneStep  = 4 * pruneEvery

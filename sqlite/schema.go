@@ -122,7 +122,7 @@ func (c *conn) prepare(ctx context.Context, lock *lockFile, create bool) (cursor
 		err := errors.Join(c.upgrade(), lock.unlock())
 		c.db.SetInterrupt(ctx)
 		if err != nil {
-			return m.store, fmt.Errorf("upgrade the tables: %w", err)
+			return m.store, fmt.Errorf("upgrade the tables: %w", upgradeError(err))
 		}
 		if m, err = c.meta(); err != nil {
 			return m.store, err
@@ -194,6 +194,15 @@ func (c *conn) upgrade() (err error) {
 		}
 	}
 	return c.exec("commit")
+}
+
+// upgradeError explains the error of an upgrade. To add a column, SQLite checks the values of the table, and reports a bad one as an error of
+// the statement.
+func upgradeError(err error) error {
+	if errors.Is(err, sqlite3.ERROR) || errors.Is(err, sqlite3.CORRUPT) {
+		return fmt.Errorf("the file is damaged, and only the program that wrote it can repair it, with fsck: %w", err)
+	}
+	return err
 }
 
 // upgrades returns the steps of an upgrade.
