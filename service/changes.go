@@ -148,6 +148,9 @@ func (c *changes) fetch() error {
 		if all[0].Revision > c.until {
 			break
 		}
+		for all[end-1].Revision > c.until { // a commit may have several revisions
+			end--
+		}
 		if err := c.addCommit(all[:end]); err != nil {
 			return err
 		}

@@ -18,6 +18,7 @@ var historyCases = topic{"History", []testCase{
 	{name: "Callers", rules: []int{1, 3}, run: historyCallers},
 	{name: "AsItWas", rules: []int{25}, run: historyAsItWas},
 	{name: "Changes", rules: []int{25}, run: historyChanges},
+	{name: "ConcurrentChanges", rules: []int{25}, run: historyConcurrentChanges},
 	{name: "Access", rules: []int{3, 25}, run: historyAccess},
 	{name: "Leaving", rules: []int{3, 25}, run: historyLeaving},
 }}

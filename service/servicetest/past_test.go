@@ -1,7 +1,10 @@
 package servicetest
 
 import (
+	"errors"
 	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -137,6 +140,42 @@ func historyChanges(s *suite) {
 	s.succeeds("Changes of everything", err)
 	if _, ok := storage.As[storage.Transactor](s.store); ok && (len(all) != 3 || !all[0].GetMore() || all[1].GetMore() || all[2].GetMore()) {
 		s.Errorf("Changes returned %v, expected a deletion and its tombstone as one commit, and a write", all)
+	}
+}
+
+// historyConcurrentChanges reads the changes of concurrent writes, which a database may commit together, in two parts that meet at each of their
+// revisions.
+func historyConcurrentChanges(s *suite) {
+	if _, ok := s.historian(); !ok {
+		return
+	}
+	const writes = 16
+	first, errs := s.newest(), make([]error, writes)
+	var writers sync.WaitGroup
+	for i := range writes {
+		writers.Go(func() {
+			_, errs[i] = s.Write(s.ctx, &resourcepb.WriteRequest{Resource: newThing(fmt.Sprint("concurrent-", i), "")})
+		})
+	}
+	writers.Wait()
+	s.succeeds("concurrent writes", errors.Join(errs...))
+	revisionsOf := func(after, until int64) (revisions []int64) {
+		changes, err := s.changes(s.ctx, &resourcepb.ChangesRequest{Type: thing, Tenancy: anywhere, After: after, Until: until})
+		s.succeeds("Changes", err)
+		for _, c := range changes {
+			revisions = append(revisions, c.GetRevision())
+		}
+		return revisions
+	}
+	all := revisionsOf(first, 0)
+	if len(all) != writes {
+		s.Fatalf("%d writes are %d changes, of the revisions %v", writes, len(all), all)
+	}
+	for _, middle := range all {
+		before, after := revisionsOf(first, middle), revisionsOf(middle, 0)
+		if last := before[len(before)-1]; last != middle || !slices.Equal(slices.Concat(before, after), all) {
+			s.Fatalf("up to revision %d the changes have the revisions %v, and then %v", middle, before, after)
+		}
 	}
 }
 
