@@ -109,9 +109,8 @@ func TestRulesDetectDefects(t *testing.T) {
 		t.Run(d.rule+"/"+d.defect, func(t *testing.T) {
 			t.Parallel()
 			h := tablestest.Harness{Harness: stores.Memory}
-			h.Timeout = 5 * time.Second
 			if d.rule == "S9" {
-				h.Harness, h.Timeout = stores.SQLite, time.Minute
+				h.Harness = stores.SQLite
 			}
 			if d.layer != nil {
 				h.Layer = func(b storage.Backend) storage.Backend { return d.layer(b) }
@@ -126,10 +125,15 @@ func TestRulesDetectDefects(t *testing.T) {
 					return &broken{d.store(s, another, all[0].(target)), s, another}, err
 				}
 			}
-			err := tablestest.Check(t, h, rules[d.rule])
-			if err == nil || !regexp.MustCompile(d.message).MatchString(err.Error()) {
-				t.Errorf("the rule returned %v, expected %q", err, d.message)
+			// Some rules report a defect when their time ends. A busy machine needs more of it to get that far.
+			var err error
+			for _, h.Timeout = range []time.Duration{5 * time.Second, time.Minute} {
+				err = tablestest.Check(t, h, rules[d.rule])
+				if err != nil && regexp.MustCompile(d.message).MatchString(err.Error()) {
+					return
+				}
 			}
+			t.Errorf("the rule returned %v, expected %q", err, d.message)
 		})
 	}
 	for name := range rules {
