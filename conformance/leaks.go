@@ -3,9 +3,8 @@ package conformance
 import (
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/leaks"
 )
 
 var leakCases = topic{"Leaks", []testCase{
@@ -18,19 +17,19 @@ func leakGoroutines(s *suite) {
 	useAll(s)
 	s.closeBackend(s.b)
 
-	before := goleak.IgnoreCurrent()
+	before, err := leaks.IgnoreCurrent()
+	s.noError("list the goroutines", err)
 	for range 2 {
 		s.open()
 		useAll(s)
 		s.closeBackend(s.b)
 	}
-	var err error
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	ctx, cancel := s.timeoutContext()
 	defer cancel()
 	for {
-		if err = goleak.Find(before); err == nil {
+		if err = leaks.Find(before); err == nil {
 			return
 		}
 		select {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/ashlar-dev/storage/internal/leaks"
 )
 
 // checkDeadlines compares the duration of every call with its deadline.
@@ -54,7 +56,7 @@ func checkBounds(r *run, before goleak.Option) (found []Violation) {
 		ignored = append(ignored, goleak.IgnoreAnyFunction(name))
 	}
 	for until := r.now() + min(r.o.Timeout, 20*time.Second); ; {
-		err := goleak.Find(ignored...) // looks for a while by itself
+		err := leaks.Find(ignored...) // looks for a while by itself
 		if err == nil {
 			return found
 		}

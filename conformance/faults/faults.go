@@ -12,6 +12,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/history"
+	"github.com/ashlar-dev/storage/internal/leaks"
 )
 
 // Run runs workers, followers and faults on the store of the harness and checks the result. It returns an error if the run was
@@ -28,7 +29,10 @@ func Run(ctx context.Context, h Harness, o Options) (*Report, error) {
 	}
 	var before goleak.Option
 	if !o.NoLeakCheck {
-		before = goleak.IgnoreCurrent()
+		var err error
+		if before, err = leaks.IgnoreCurrent(); err != nil {
+			return nil, err
+		}
 	}
 	err := openHandles(ctx, r)
 	if err == nil {

@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/ashlar-dev/storage/internal/leaks"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -20,15 +21,17 @@ func leavingNothing(s *suite) {
 	staying := s.watch(&resourcepb.WatchListRequest{Type: thing})
 	staying.snapshot()
 	s.comeAndGo(stored) // starts goroutines that are started once and kept
+	current, err := leaks.IgnoreCurrent()
+	s.succeeds("list the goroutines", err)
 	before := []goleak.Option{
-		goleak.IgnoreCurrent(),
+		current,
 		// Idle connections in a store client's pool. They end after some time; the case does not wait for them.
 		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
 		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
 	}
 	for range 2 {
 		s.comeAndGo(stored)
-		s.eventually("disconnected clients leave nothing behind", func() error { return goleak.Find(before...) })
+		s.eventually("disconnected clients leave nothing behind", func() error { return leaks.Find(before...) })
 	}
 	want := s.write(newThing("a", "after all"))
 	s.same("the next event of the stream that stays", staying.upsert("a"), want)

@@ -11,11 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/controller"
 	"github.com/ashlar-dev/storage/internal/freeze"
+	"github.com/ashlar-dev/storage/internal/leaks"
 	"github.com/ashlar-dev/storage/service"
 	"github.com/ashlar-dev/storage/service/registry"
 )
@@ -38,7 +37,10 @@ func serveProcess() {
 
 // runProcess runs the controllers until the standard input ends.
 func runProcess(url string) (err error) {
-	before := goleak.IgnoreCurrent()
+	before, err := leaks.IgnoreCurrent()
+	if err != nil {
+		return err
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -63,7 +65,7 @@ func runProcess(url string) (err error) {
 	if err := backend.Close(); err != nil {
 		return err
 	}
-	return goleak.Find(before)
+	return leaks.Find(before)
 }
 
 // leaseTTL is short, so that leases move often, but a machine that runs other tests as well can renew a lease in time.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/ashlar-dev/storage/internal/leaks"
 )
 
 // inMain is set while Main runs the tests, because only Main removes the shared containers.
@@ -35,7 +35,7 @@ func runMain(m *testing.M) int {
 		}
 	}
 	if code == 0 {
-		if err := leaks(); err != nil {
+		if err := awaitNoLeaks(); err != nil {
 			fmt.Fprintln(os.Stderr, "env: the tests passed but goroutines remain:", err)
 			code = 1
 		}
@@ -43,11 +43,11 @@ func runMain(m *testing.M) int {
 	return code
 }
 
-// leaks waits for ending goroutines before it returns an error.
-func leaks() error {
+// awaitNoLeaks waits for ending goroutines before it returns an error.
+func awaitNoLeaks() error {
 	deadline := time.Now().Add(20 * time.Second)
 	for {
-		err := goleak.Find()
+		err := leaks.Find()
 		if err == nil || time.Now().After(deadline) {
 			return err
 		}

@@ -1,0 +1,51 @@
+// Package leaks finds goroutines that a test leaves behind. It is goleak for programs whose stacks may have more than 100 frames, as in a call of
+// the AWS SDK. The runtime omits the frames in the middle, and goleak 1.3.0 panics at the line that reports it.
+package leaks
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// maxWait bounds the wait for the end of deep calls.
+const maxWait = 10 * time.Second
+
+// IgnoreCurrent returns an option that ignores all present goroutines, as goleak.IgnoreCurrent does.
+func IgnoreCurrent() (option goleak.Option, err error) {
+	err = whileDeep(func() error {
+		option = goleak.IgnoreCurrent()
+		return nil
+	})
+	return option, err
+}
+
+// Find returns an error that lists the other goroutines, as goleak.Find does.
+func Find(options ...goleak.Option) error {
+	return whileDeep(func() error { return goleak.Find(options...) })
+}
+
+// errDeep reports that a goroutine had a deep stack all the time.
+var errDeep = errors.New("the stack of a goroutine is too deep for goleak")
+
+// whileDeep calls a function until it does not panic because of a deep stack.
+func whileDeep(call func() error) error {
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		err := recoverDeep(call)
+		if !errors.Is(err, errDeep) || time.Since(began) > maxWait {
+			return err
+		}
+	}
+}
+
+// recoverDeep returns a panic of the function as errDeep.
+func recoverDeep(call func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", errDeep, p)
+		}
+	}()
+	return call()
+}
