@@ -9,10 +9,10 @@
 //
 // # Revisions
 //
-// A revision is the number of a commit, on SQLite of one of the concurrent calls in a commit. Revisions increase in commit order, not always by one, and are never reused, also not after a
-// restart or a fail-over. Only a store restored from an older backup continues from the backup's revision. A new store has revision 1
-// (on etcd, the revision of the cluster). The changes of one [storage.Transactor].Commit share a revision. A revision has no meaning
-// in another store.
+// A revision is the number of a commit, on SQLite of one of the concurrent calls in a commit. Revisions increase in commit order, not
+// always by one, and are never reused, also not after a restart or a fail-over. Only a store restored from an older backup continues
+// from the backup's revision. A new store has revision 1 (on etcd, the revision of the cluster). The changes of one
+// [storage.Transactor].Commit share a revision. A revision has no meaning in another store.
 //
 // An answer with a revision includes every change up to it. No change up to it can appear later.
 //

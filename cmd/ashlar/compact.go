@@ -69,8 +69,8 @@ func compactCommand(a *cli.App) *cobra.Command {
 		Use:   "compact REVISION | --keep NUMBER",
 		Short: "Delete the history before a revision",
 		Long: `Delete the history before a revision. The last commit up to it becomes the oldest revision. With --keep NUMBER
-the revision is the newest one minus NUMBER. Stored resources do not change. Watches and lists of other clients that need the deleted history must start again.
-If the store has already deleted as much, nothing changes.
+the revision is the newest one minus NUMBER. Stored resources do not change. Watches and lists of other clients
+that need the deleted history must start again. If the store has already deleted as much, nothing changes.
 
 On etcd this compacts the whole cluster, including all other stores and keys in it.`,
 		Example: `  ashlar compact 1200

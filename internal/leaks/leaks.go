@@ -32,9 +32,16 @@ var errDeep = errors.New("the stack of a goroutine is too deep for goleak")
 
 // whileDeep calls a function until it does not panic because of a deep stack.
 func whileDeep(call func() error) error {
-	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+	tick, deadline := time.NewTicker(10*time.Millisecond), time.After(maxWait)
+	defer tick.Stop()
+	for {
 		err := recoverDeep(call)
-		if !errors.Is(err, errDeep) || time.Since(began) > maxWait {
+		if !errors.Is(err, errDeep) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
 			return err
 		}
 	}
