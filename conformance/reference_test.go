@@ -271,7 +271,7 @@ func (h *handle) carryOut(ops []storage.Op) []*resourcepb.Resource {
 	}
 	first := len(h.log)
 	results := h.apply(ops)
-	if h.hidden == nil && h.sometimes("a list shows a later change first", 4) {
+	if h.hidden == nil && h.sometimes("a list shows a later change first", h.rarer(4, 40)) {
 		h.hidden = h.log[first:len(h.log):len(h.log)]
 		h.pause()
 		h.hidden = nil
