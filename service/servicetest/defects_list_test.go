@@ -321,6 +321,12 @@ var defects = []defect{
 		return but(c, func(c *resourcepb.Change) { c.Before = nil })
 	})},
 	{"deletions are not changes", "History/Changes", "shows 3 changes", withoutDeletions},
+	{"the last revision is ignored", "History/ConcurrentChanges", "up to revision", client(func(f *faulty) {
+		next := f.changes
+		f.changes = func(ctx context.Context, q *changesReq) (stream[resourcepb.Change], error) {
+			return next(ctx, but(q, func(q *changesReq) { q.Until = 0 }))
+		}
+	})},
 	{"callers are not checked", "History/Access", "shows", tokenless()},
 	{"historical pages disclose hidden resources", "History/Access", "a page is empty",
 		on(pastCalls, func(ctx context.Context, q *pastReq, _ *faulty, next method1[*pastReq, *pastRes]) (*pastRes, error) {
