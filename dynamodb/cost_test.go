@@ -159,7 +159,8 @@ func unitsOf(total, transactions, byHand float64) units {
 }
 
 // meter counts consumed units. From time to time, a handle reads the fence and the mark of the registry before a write: two strong reads of
-// one unit, which are no part of a call.
+// one unit, which are no part of a call. If that happens while a type is entered into the registry, the handle reads the entries again before
+// the next one.
 type meter struct {
 	mu                  sync.Mutex
 	total, transactions float64 // since the reset, without those reads
@@ -264,6 +265,8 @@ func permissionReads(in any) (units float64) {
 		for _, of := range in.RequestItems {
 			keys = append(keys, of.Keys...)
 		}
+	case *awsdynamodb.TransactGetItemsInput: // the mark, and the entries that it had confirmed before
+		return 2 * float64(len(in.TransactItems))
 	}
 	for _, key := range keys {
 		if sk, ok := key["sk"].(*types.AttributeValueMemberB); ok && (string(sk.Value) == "fence" || string(sk.Value) == "store") {
