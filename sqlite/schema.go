@@ -196,11 +196,11 @@ func (c *conn) upgrade() (err error) {
 	return c.exec("commit")
 }
 
-// upgradeError explains the error of an upgrade. To add a column, SQLite checks the values of the table, and reports a bad one as an error of
-// the statement.
+// upgradeError explains the error of an upgrade. To add a column, SQLite checks the values of the table. It reports a bad value as an error of
+// the statement, which may have other causes.
 func upgradeError(err error) error {
 	if errors.Is(err, sqlite3.ERROR) || errors.Is(err, sqlite3.CORRUPT) {
-		return fmt.Errorf("the file is damaged, and only the program that wrote it can repair it, with fsck: %w", err)
+		return fmt.Errorf("the file may be damaged; check it with fsck of the program that wrote it: %w", err)
 	}
 	return err
 }
