@@ -30,11 +30,12 @@ import (
 // answersFixture is a gRPC server with a resource of 1 MiB, and a client.
 type answersFixture struct {
 	*testing.T
-	answers *answers
-	stalled atomic.Int64
-	client  *grpc.ClientConn
-	id      *resourcepb.ID
-	data    *anypb.Any
+	answers   *answers
+	stalled   atomic.Int64
+	resources *service.Server // its calls have no timeout
+	client    *grpc.ClientConn
+	id        *resourcepb.ID
+	data      *anypb.Any
 }
 
 func newAnswersFixture(t *testing.T, total int64, timeout time.Duration) *answersFixture {
@@ -44,10 +45,10 @@ func newAnswersFixture(t *testing.T, total int64, timeout time.Duration) *answer
 		budget: newBudget(total, false), turns: newTurns(1, false), timeout: timeout, logger: slog.New(slog.DiscardHandler), countStalled: func() { f.stalled.Add(1) },
 	}
 	backend := inmem.New(nil)
-	resources := service.New(backend, registry.NewOpen(registry.Type{}), nil)
+	f.resources = service.New(backend, registry.NewOpen(registry.Type{}), nil)
 	server := grpc.NewServer(grpc.Creds(newHandshakes(insecure.NewCredentials())), grpc.StatsHandler(f.answers), grpc.ForceServerCodecV2(newSentCodec()),
 		grpc.ChainUnaryInterceptor(f.answers.unary), grpc.ChainStreamInterceptor(f.answers.stream))
-	resources.Register(server)
+	f.resources.Register(server)
 	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -70,7 +71,7 @@ func newAnswersFixture(t *testing.T, total int64, timeout time.Duration) *answer
 	}
 	f.data = data
 	f.id = &resourcepb.ID{Type: &resourcepb.Type{Group: "demo", GroupVersion: "v1", Kind: "Album"}, Name: "a"}
-	written, err := resources.Write(t.Context(), &resourcepb.WriteRequest{Resource: &resourcepb.Resource{Id: f.id, Data: data}})
+	written, err := f.resources.Write(t.Context(), &resourcepb.WriteRequest{Resource: &resourcepb.Resource{Id: f.id, Data: data}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,16 +286,15 @@ func TestTurns(t *testing.T) {
 // An answer to a client that compresses its requests counts, too, until it has been sent.
 func TestUnreadAnswersToCompressedRequests(t *testing.T) {
 	t.Parallel()
-	f := newAnswersFixture(t, 64<<20, time.Second)
+	f := newAnswersFixture(t, 64<<20, 100*time.Millisecond)
 	random := make([]byte, 1_000_000)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(random) // it never fails
 	data, err := anypb.New(wrapperspb.Bytes(random))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := resourcegrpc.NewResourceServiceClient(f.client)
 	id := &resourcepb.ID{Type: f.id.GetType(), Name: "random"}
-	if _, err := c.Write(t.Context(), &resourcepb.WriteRequest{Resource: &resourcepb.Resource{Id: id, Data: data}}, grpc.UseCompressor(gzip.Name)); err != nil {
+	if _, err := f.resources.Write(t.Context(), &resourcepb.WriteRequest{Resource: &resourcepb.Resource{Id: id, Data: data}}); err != nil {
 		t.Fatal(err)
 	}
 	f.open(resourcegrpc.ResourceService_Read_FullMethodName, &resourcepb.ReadRequest{Id: id}, grpc.UseCompressor(gzip.Name))
