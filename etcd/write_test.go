@@ -56,7 +56,7 @@ func TestRefusedComparisonThatHolds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := &refusing{}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			err := newTestHandle(t, server).Apply(ctx, creations(keys...))
 			if !errors.Is(err, storage.ErrInconsistent) || errors.Is(err, context.DeadlineExceeded) || server.txns.Load() != 1 {

@@ -27,13 +27,13 @@ func TestAnswersAreTrueWhileConnectionsBreak(t *testing.T) {
 		"postgres": func(t *testing.T) (*faultproxy.Proxy, string) {
 			server := env.Postgres(t)
 			p := faultproxy.New(t, server.Addr)
-			return p, server.At(t, p.Addr()).StoreURL(t, "timeout=2s")
+			return p, server.At(t, p.Addr()).StoreURL(t, "timeout=3s")
 		},
 		"etcd": func(t *testing.T) (*faultproxy.Proxy, string) {
 			server := env.StartEtcd(t)
 			p := faultproxy.New(t, server.Endpoint)
 			through := &env.EtcdServer{Container: server.Container, Endpoint: p.Addr()}
-			return p, through.StoreURL(t, "timeout=2s")
+			return p, through.StoreURL(t, "timeout=3s")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

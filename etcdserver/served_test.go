@@ -15,6 +15,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/etcdserver"
 	_ "github.com/ashlar-dev/storage/inmem"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	_ "github.com/ashlar-dev/storage/sqlite"
 )
 
@@ -53,7 +54,7 @@ func onEach(t *testing.T, engines map[string]func(t *testing.T) string, test fun
 
 func open(t *testing.T, url string) storage.Backend {
 	t.Helper()
-	b, err := storage.Open(t.Context(), url)
+	b, err := storage.Open(fixture.Context(t), url) // a context with a deadline: the timeout in the URL does not apply
 	if err != nil {
 		t.Fatal(err)
 	}

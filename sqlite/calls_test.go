@@ -143,7 +143,7 @@ func TestUpgradeDamagedCalls(t *testing.T) {
 	execSQL(t, db, `UPDATE resources SET data = NULL`)
 	declare(nullable, declared)
 	for range 2 {
-		if _, err := New(t.Context(), path, nil); err == nil || !strings.Contains(err.Error(), "the file may be damaged; check it with fsck") {
+		if _, err := New(t.Context(), path, nil); err == nil || !strings.Contains(err.Error(), "the file may be damaged: run fsck") {
 			t.Errorf("opening a damaged file of an earlier version: %v", err)
 		}
 	}

@@ -200,7 +200,7 @@ func (c *conn) upgrade() (err error) {
 // the statement, which may have other causes.
 func upgradeError(err error) error {
 	if errors.Is(err, sqlite3.ERROR) || errors.Is(err, sqlite3.CORRUPT) {
-		return fmt.Errorf("the file may be damaged; check it with fsck of the program that wrote it: %w", err)
+		return fmt.Errorf("the file may be damaged: run fsck with the version of ashlar that wrote it: %w", err)
 	}
 	return err
 }
