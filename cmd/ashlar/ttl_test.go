@@ -30,6 +30,8 @@ func TestServedTTL(t *testing.T) {
 	require.Equal(t, cli.ExitUsage, c.run("", "apply", "-f", "-", "--ttl", "-1s").code)
 
 	w := c.watch("*")
+	for w.next() != "synced" { // a watch that begins after the deletions does not return them
+	}
 	c.ok(configMap("a", "x"), "apply", "-f", "-", "--ttl", "100ms")
 	code, _ := s.send("PUT", "/api/core/v1/ConfigMap/b", "", `{"ttl":"0.1s","data":{"@type":"type.googleapis.com/google.protobuf.Struct","value":{}}}`)
 	require.Equal(t, 200, code)
