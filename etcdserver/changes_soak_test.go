@@ -19,6 +19,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 const (
@@ -86,7 +87,7 @@ func schemaOf(t *testing.T, store string) string {
 
 func manyChanges(t *testing.T, store string, changes int, size func(t *testing.T) int64) {
 	t.Helper()
-	c := client(t, serve(t, open(t, store), nil))
+	c := client(t, serve(t, fixture.Open(t, store), nil))
 	w := &changer{client: c, value: strings.Repeat("v", 500)}
 	var sizes []int64
 	var p99s []time.Duration

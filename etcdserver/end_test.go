@@ -6,6 +6,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // A closed server ends its clients' streams, even of clients that neither read nor send, so that they reconnect elsewhere.
@@ -14,7 +16,7 @@ func TestStreamsEndWithTheServer(t *testing.T) {
 	for name, url := range engines {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			address, s := start(t, open(t, url(t)), nil)
+			address, s := start(t, fixture.Open(t, url(t)), nil)
 			c := client(t, address)
 			watches := stream(t, c)
 			create(t, watches, &pb.WatchCreateRequest{Key: []byte("a")})

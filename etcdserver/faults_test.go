@@ -17,6 +17,7 @@ import (
 
 	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/internal/test/faultproxy"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // The responses to clients are true while the connections to the database break. An acknowledged write exists, and a watch has shown it
@@ -39,7 +40,7 @@ func TestAnswersAreTrueWhileConnectionsBreak(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, url := behind(t)
-			answersAreTrue(t, p, client(t, serve(t, open(t, url), nil)))
+			answersAreTrue(t, p, client(t, serve(t, fixture.Open(t, url), nil)))
 		})
 	}
 }

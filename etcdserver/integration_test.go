@@ -14,6 +14,7 @@ import (
 	"github.com/ashlar-dev/storage/etcdserver"
 	"github.com/ashlar-dev/storage/internal/test/dynamofake"
 	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	_ "github.com/ashlar-dev/storage/postgres"
 )
 
@@ -52,7 +53,7 @@ func TestEtcdItselfUnderHostileRequests(t *testing.T) {
 
 func TestDynamoDBIsRefused(t *testing.T) {
 	t.Parallel()
-	_, err := etcdserver.New(open(t, dynamofake.New(t).URL()), nil)
+	_, err := etcdserver.New(fixture.Open(t, dynamofake.New(t).URL()), nil)
 	if !errors.Is(err, storage.ErrInvalid) || !strings.Contains(err.Error(), "numbers its changes") {
 		t.Errorf("a store without revisions: %v", err)
 	}

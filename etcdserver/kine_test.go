@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // Tests of bugs that were found in kine, which also serves etcd's API on SQL databases. The tests of progress that overtakes events
@@ -19,11 +20,11 @@ import (
 // handles returns two handles of a new store. They are identical if only one process can use the store.
 func handles(t *testing.T, name, url string) (first, second storage.Backend) {
 	t.Helper()
-	first = open(t, url)
+	first = fixture.Open(t, url)
 	if name == "memory" {
 		return first, first
 	}
-	return first, open(t, url)
+	return first, fixture.Open(t, url)
 }
 
 // Kubernetes serves consistent reads from its cache: it requests the current revision and waits until its watch reports progress up to it.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/history"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -58,7 +59,7 @@ func (m *meddled) Follow(ctx context.Context, span history.Range, after int64) (
 // A lease that is reported as alive was not revoked up to the revision of the response.
 func TestALeaseLivesAtTheRevisionOfItsRenewal(t *testing.T) {
 	t.Parallel()
-	b := open(t, "mem:")
+	b := fixture.Open(t, "mem:")
 	m := meddle(t, b)
 	renewing, other := client(t, serve(t, m, nil)), client(t, serve(t, b, nil))
 	id := grant(t, other, 60)
@@ -85,7 +86,7 @@ func TestCompactionWhileAWatchBegins(t *testing.T) {
 	for name, ahead := range map[string]int64{"now": 0, "the future": 3} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := open(t, "mem:")
+			b := fixture.Open(t, "mem:")
 			m := meddle(t, b)
 			watching, other := client(t, serve(t, m, nil)), client(t, serve(t, b, nil))
 			at := put(t, other, "a", "before")
@@ -129,7 +130,7 @@ func TestAKeyIsCreatedWhileItIsDeleted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := open(t, "mem:")
+			b := fixture.Open(t, "mem:")
 			m := meddle(t, b)
 			deleting, other := client(t, serve(t, m, nil)), client(t, serve(t, b, nil))
 			creates := func() { put(t, other, "k", "") }
@@ -155,7 +156,7 @@ func TestRevisionOfATransactionBesideACompaction(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := open(t, "mem:")
+			b := fixture.Open(t, "mem:")
 			m := meddle(t, b)
 			writing, other := client(t, serve(t, m, nil)), client(t, serve(t, b, nil))
 			put(t, other, "a", "before")

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // side is a server under random requests. A revision is recorded as the number of its step.
@@ -362,7 +363,7 @@ func TestRandomRequestsAreAnsweredAsByEtcd(t *testing.T) {
 	t.Logf("the seed is %d", seed)
 	theirs := newSide(env.StartEtcd(t).Client(t))
 	engine := cmp.Or(os.Getenv("ASHLAR_ENGINE"), "memory")
-	ours := newSide(client(t, serve(t, open(t, aloneOn[engine](t)), nil)))
+	ours := newSide(client(t, serve(t, fixture.Open(t, aloneOn[engine](t)), nil)))
 	m := &maker{Rand: rand.New(rand.NewPCG(seed, 1)), leases: []int64{unknownLease}}
 	for id := int64(1); id <= 3; id++ {
 		for _, s := range []*side{theirs, ours} {

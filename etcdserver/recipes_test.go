@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // Locks and elections of etcd's client work, with sessions that keep their leases alive.
@@ -78,7 +79,7 @@ func TestTransfersAreAtomic(t *testing.T) {
 	for name, url := range engines {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := open(t, url(t))
+			b := fixture.Open(t, url(t))
 			transfers(t, client(t, serve(t, b, nil)), client(t, serve(t, b, nil)))
 		})
 	}
@@ -192,7 +193,7 @@ func TestDeletionOfManyKeys(t *testing.T) {
 	for name, url := range aloneOn {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := open(t, url(t))
+			b := fixture.Open(t, url(t))
 			transactor, ok := storage.As[storage.Transactor](b)
 			if !ok {
 				t.Fatal("the store has no transactions")

@@ -47,23 +47,9 @@ func onEach(t *testing.T, engines map[string]func(t *testing.T) string, test fun
 	for name, url := range engines {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, client(t, serve(t, open(t, url(t)), nil)))
+			test(t, client(t, serve(t, fixture.Open(t, url(t)), nil)))
 		})
 	}
-}
-
-func open(t *testing.T, url string) storage.Backend {
-	t.Helper()
-	b, err := storage.Open(fixture.Context(t), url) // a context with a deadline: the timeout in the URL does not apply
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return b
 }
 
 // serve serves a store and returns the address.

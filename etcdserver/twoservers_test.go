@@ -7,6 +7,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // The first server grants a lease, and the second renews it. It outlives the first server, does not end before its time to live has
@@ -27,7 +29,7 @@ func TestALeaseOutlivesTheServerThatGrantedIt(t *testing.T) {
 // outlivesItsServer returns false if the test itself renewed the lease too late.
 func outlivesItsServer(t *testing.T, store string, ttl time.Duration) bool {
 	t.Helper()
-	first, second := open(t, store), open(t, store)
+	first, second := fixture.Open(t, store), fixture.Open(t, store)
 	address, one := start(t, first, nil)
 	granting := client(t, address)
 	renewing := client(t, serve(t, second, nil))

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage/etcdserver"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // stream opens a stream of watches without the logic of etcd's client.
@@ -76,7 +77,7 @@ func TestProgressNeverOvertakesAnEvent(t *testing.T) {
 	for name, url := range engines {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := open(t, url(t))
+			b := fixture.Open(t, url(t))
 			// Writers use a different server than the watches.
 			writer := client(t, serve(t, b, nil))
 			c := client(t, serve(t, b, &etcdserver.Options{ProgressInterval: time.Millisecond}))
