@@ -132,10 +132,10 @@ func (h *resourceSet) read(caller, i int) error {
 	return err
 }
 
-// follow watches all measured resources, and reads the events until the benchmark ends.
+// follow watches all measured resources, and reads the events after the snapshot until the benchmark ends.
 func follow(b *testing.B, backend storage.Backend) { followNames(b, backend, 1, "") }
 
-// followNames opens watches of a name prefix, and reads their events until the benchmark ends.
+// followNames opens watches of a name prefix, and reads their events after the snapshot until the benchmark ends.
 func followNames(b *testing.B, backend storage.Backend, watches int, prefix string) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -145,18 +145,17 @@ func followNames(b *testing.B, backend storage.Backend, watches int, prefix stri
 		if err != nil {
 			b.Fatal(err)
 		}
+		for synced := false; !synced; { // the snapshot is not part of the measurement
+			ev, err := w.Next(ctx)
+			if err != nil {
+				b.Fatal(err)
+			}
+			synced = ev.GetEndOfSnapshot() != nil
+		}
 		running.Go(func() {
-			defer func() { w.Close() }()
+			defer w.Close()
 			for {
-				_, err := w.Next(ctx)
-				if errors.Is(err, storage.ErrCompacted) { // writes to memory without pause can outrun a watch
-					var again storage.Watch
-					if again, err = backend.WatchList(ctx, everything, anywhere, prefix); err == nil {
-						w.Close()
-						w = again
-					}
-				}
-				if err != nil {
+				if _, err := w.Next(ctx); err != nil {
 					if ctx.Err() == nil && !errors.Is(err, storage.ErrClosed) {
 						b.Error(err)
 					}
