@@ -86,28 +86,24 @@ func TestSilenceEndsBeforeTheWindow(t *testing.T) {
 // TestProofDoesNotGather requests polls of a feed that gathers. A notification does not end the pause, the request of a proof does.
 func TestProofDoesNotGather(t *testing.T) {
 	t.Parallel()
-	r := &run{source: &source{history: &history{}}, in: &inbox{signal: make(chan struct{})}} // only a waiting receiver gets the signal
-	r.next = pace{proofAt: time.Now(), requestAt: time.Now().Add(time.Hour), pollAt: time.Now().Add(time.Hour)}
-	done := make(chan error, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	t.Cleanup(cancel)
-	go func() { done <- r.await(ctx, 0, nil) }()
-	request := func() {
-		r.in.mu.Lock()
-		r.in.needsPoll = true
-		r.in.mu.Unlock()
-		select {
-		case r.in.signal <- struct{}{}:
-		case err := <-done:
-			t.Fatalf("a notification ended the pause: %v", err)
+	synctest.Test(t, func(t *testing.T) {
+		in := &inbox{signal: make(chan struct{}, 1)}
+		r := &run{source: &source{history: &history{}}, in: in}
+		r.next = pace{proofAt: time.Now(), requestAt: time.Now().Add(time.Hour), pollAt: time.Now().Add(time.Hour)}
+		done := make(chan error, 1)
+		go func() { done <- r.await(t.Context(), 0, nil) }()
+		for range 3 {
+			in.add(nil, true)
+			synctest.Wait() // a request that is read after the proof's would end the pause like the proof's
+			if len(done) > 0 {
+				t.Fatalf("a notification ended the pause: %v", <-done)
+			}
 		}
-	}
-	for range 3 {
-		request()
-	}
-	r.history.request(0)
-	request()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+		began := time.Now()
+		r.history.request(0)
+		in.add(nil, true)
+		if err := <-done; err != nil || time.Since(began) > 0 {
+			t.Errorf("after the request of a proof, the pause lasted for %v and ended with %v", time.Since(began), err)
+		}
+	})
 }

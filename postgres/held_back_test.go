@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ashlar-dev/storage"
@@ -95,25 +96,23 @@ func TestPausesWhileHeldBack(t *testing.T) {
 // signal would otherwise cause a useless poll.
 func TestLongPauseIsNotCutShort(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-	t.Cleanup(cancel)
-	r := &run{in: &inbox{signal: make(chan struct{})}} // only a waiting receiver gets the signal
-	tick, done := make(chan time.Time), make(chan error, 1)
-	go func() { done <- r.await(ctx, time.Hour, tick) }()
-	for range 3 {
-		r.in.mu.Lock()
-		r.in.needsPoll = true
-		r.in.mu.Unlock()
-		select {
-		case r.in.signal <- struct{}{}:
-		case <-done:
-			t.Fatal("the pause was cut short")
+	synctest.Test(t, func(t *testing.T) {
+		in := &inbox{signal: make(chan struct{}, 1)}
+		r := &run{in: in}
+		tick, done := make(chan time.Time), make(chan error, 1)
+		go func() { done <- r.await(t.Context(), time.Hour, tick) }()
+		for range 3 {
+			in.add(nil, true)
+			synctest.Wait()
+			if len(done) > 0 {
+				t.Fatalf("the pause was cut short: %v", <-done)
+			}
 		}
-	}
-	tick <- time.Now()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+		tick <- time.Now()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestPublishedIsOfThisHistory reads a page of history while a commit stalls. A change that the feed has published is final
