@@ -98,7 +98,7 @@ func TestLongPauseIsNotCutShort(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		in := &inbox{signal: make(chan struct{}, 1)}
-		r := &run{in: in}
+		r := &run{source: &source{history: &history{}}, in: in}
 		tick, done := make(chan time.Time), make(chan error, 1)
 		go func() { done <- r.await(t.Context(), time.Hour, tick) }()
 		for range 3 {
