@@ -142,7 +142,7 @@ func TestDamageDefects(t *testing.T) {
 					return &d.store
 				},
 				Replace: func(_ testing.TB, _ string, id *resourcepb.ID, data []byte) { replaceInFile(t, file, id, data) },
-				Timeout: 10 * time.Second, OneHandle: "a test", NoMover: "a test",
+				Timeout: time.Minute, OneHandle: "a test", NoMover: "a test",
 			}
 			h.complete(t)
 			r := checkCase(t.Context(), &h, "Damage/Garbage", caseNamed(t, "Damage/Garbage"))

@@ -68,7 +68,7 @@ func TestProcessDefects(t *testing.T) {
 	} {
 		t.Run(d.by+" "+d.bug, func(t *testing.T) {
 			t.Parallel()
-			h := Harness{Processes: true, Timeout: 10 * time.Second, URL: func(t testing.TB) string {
+			h := Harness{Processes: true, Timeout: time.Minute, URL: func(t testing.TB) string {
 				return "selfish://" + filepath.Join(t.TempDir(), "store.db") + "?bug=" + url.QueryEscape(d.bug)
 			}}
 			h.complete(t)

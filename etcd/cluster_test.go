@@ -102,13 +102,13 @@ func TestFollowerPartitioned(t *testing.T) {
 	defer cancel()
 	var calls sync.WaitGroup
 	calls.Go(func() {
-		got, err := behind.Read(ctx, storage.StrongConsistency, first.Id)
+		got, err := behind.Read(fixture.CallTimeout(t.Context(), t, 4*time.Second), storage.StrongConsistency, first.Id)
 		if !errors.Is(err, storage.ErrInconsistent) {
 			t.Errorf("strong read from a partitioned member: %v, %v; want ErrInconsistent", got, err)
 		}
 	})
 	calls.Go(func() {
-		list, err := behind.List(ctx, storage.StrongConsistency, serviceType, tenancy, "")
+		list, err := behind.List(fixture.CallTimeout(t.Context(), t, 4*time.Second), storage.StrongConsistency, serviceType, tenancy, "")
 		if !errors.Is(err, storage.ErrInconsistent) {
 			t.Errorf("strong list from a partitioned member: %v, %v; want ErrInconsistent", list, err)
 		}

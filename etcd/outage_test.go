@@ -91,7 +91,7 @@ func TestStalledConnection(t *testing.T) {
 func TestIdleCursor(t *testing.T) {
 	t.Parallel()
 	server := env.StartEtcd(t)
-	url := server.StoreURL(t, "outage=8s") // requests progress every two seconds
+	url := server.StoreURL(t, "outage=20s") // requests progress every five seconds
 	b := open(t, url)
 	w := fixture.WatchChanges(t, b)
 	start := w.Cursor()

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // refusing is a cluster where every comparison of a transaction fails. It stores only the given keys, at revision 1.
@@ -56,9 +56,7 @@ func TestRefusedComparisonThatHolds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := &refusing{}
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			defer cancel()
-			err := newTestHandle(t, server).Apply(ctx, creations(keys...))
+			err := newTestHandle(t, server).Apply(fixture.Context(t), creations(keys...))
 			if !errors.Is(err, storage.ErrInconsistent) || errors.Is(err, context.DeadlineExceeded) || server.txns.Load() != 1 {
 				t.Errorf("Apply returned %v after %d transactions, expected ErrInconsistent after 1", err, server.txns.Load())
 			}

@@ -26,7 +26,7 @@ func TestTargetIsFull(t *testing.T) {
 	t.Parallel()
 	disk := env.StartPostgresSmallDisk(t, 64)
 	from := fixture.Open(t, "mem://"+rand.Text())
-	to := fixture.Open(t, disk.StoreURL(t, "timeout=5s"))
+	to := fixture.Open(t, disk.StoreURL(t, "timeout=10s"))
 	all := make([]*resourcepb.Resource, 4000)
 	for i := range all {
 		all[i] = small(fmt.Sprintf("thing-%04d", i), strings.Repeat("x", 1000))

@@ -94,9 +94,7 @@ func usable(t *testing.T, b storage.Backend) bool {
 	t.Helper()
 	probe := "probe-" + strings.Map(func(r rune) rune { return 'a' + r%26 }, rand.Text())
 	within := func(call func(ctx context.Context) error) error {
-		ctx, cancel := context.WithTimeout(limited(t), 300*time.Millisecond)
-		defer cancel()
-		return call(ctx)
+		return call(fixture.CallTimeout(limited(t), t, 300*time.Millisecond))
 	}
 	err := within(func(ctx context.Context) error {
 		_, err := moverOf(t, b).WriteNote(ctx, probe, nil, "")

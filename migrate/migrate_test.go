@@ -345,7 +345,7 @@ func TestOneAtATime(t *testing.T) {
 	<-following
 	// A process that waits for heartbeats leaves the migration to the other one.
 	o := quick(Options{Live: true, CutoverLag: time.Hour})
-	o.takeover = 4 * journalEvery
+	o.takeover = 10 * journalEvery
 	if _, err := Run(limited(t), from, to, o); !errors.Is(err, ErrBusy) {
 		t.Errorf("got %v, expected ErrBusy", err)
 	}

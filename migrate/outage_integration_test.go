@@ -24,11 +24,11 @@ func TestDisconnectedTarget(t *testing.T) {
 	proxy := faultproxy.New(t, server.Addr)
 	schema := server.Schema(t)
 	from := fixture.Open(t, "mem://")
-	to := fixture.Open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema, "timeout=5s"))
+	to := fixture.Open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema, "timeout=10s"))
 	all := zoo(400)
 	fill(t, from, all)
 	reached := false
-	o := quick(Options{Live: true, CutoverLag: time.Hour, PageSize: 20, Batch: 10, Parallel: 2, Rate: 100, Timeout: 3 * time.Second})
+	o := quick(Options{Live: true, CutoverLag: time.Hour, PageSize: 20, Batch: 10, Parallel: 2, Rate: 100, Timeout: 6 * time.Second})
 	o.Progress = func(p Progress) {
 		if p.Work.Creations >= 20 && !reached {
 			reached = true

@@ -290,6 +290,7 @@ func TestFailedCutoverOpensTheSource(t *testing.T) {
 			}
 			write(t, from.Backend, small("open", "1"))
 			calm.Store(true)
+			o.Timeout = 0 // the default
 			if c.next == AbortFirst {
 				if err := Abort(limited(t), from.Backend, to.Backend); err != nil {
 					t.Fatal(err)

@@ -46,8 +46,7 @@ func TestWrongStore(t *testing.T) {
 				return storage.Open(ctx, wrong(t, old))
 			})
 			defer store.Close()
-			ctx, cancel := context.WithTimeout(fixture.Context(t), 3*time.Second)
-			defer cancel()
+			ctx := fixture.Context(t)
 			if res, err := store.Read(ctx, storage.StrongConsistency, written.Id); !errors.Is(err, storage.ErrMoved) {
 				t.Errorf("a read returned %v, %v, expected an error that says where the store is", res, err)
 			}
@@ -113,7 +112,7 @@ func TestCloseWhileFollowing(t *testing.T) {
 				if !errors.Is(err, end.want) {
 					t.Errorf("got %v, expected %v", err, end.want)
 				}
-			case <-time.After(10 * time.Second):
+			case <-time.After(fixture.Timeout):
 				t.Error("the call has not ended")
 			}
 			cancel()

@@ -11,10 +11,8 @@ import (
 )
 
 // checkDeadline checks that a call which waits for a lock fails with its context's error when the context ends.
-func checkDeadline(t *testing.T, call func(context.Context) error) {
+func checkDeadline(ctx context.Context, t *testing.T, call func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second/4)
-	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- call(ctx) }()
 	select {
@@ -34,7 +32,7 @@ func TestDeadlineWhileConnecting(t *testing.T) {
 	s.handle.options.Timeout = 2 * fixture.Timeout // the time a connection waits for a lock
 	f.refuseLocks.Store(true)
 	defer f.refuseLocks.Store(false)
-	checkDeadline(t, func(ctx context.Context) error {
+	checkDeadline(fixture.CallTimeout(t.Context(), t, time.Second/4), t, func(ctx context.Context) error {
 		_, err := s.Read(ctx, storage.StrongConsistency, idOf("a"))
 		return err
 	})
@@ -46,6 +44,8 @@ func TestFenceDeadline(t *testing.T) {
 	s := open(t, newPath(t), nil)
 	db := openDirect(t, s.Path())
 	execSQL(t, db, "BEGIN IMMEDIATE")
-	checkDeadline(t, func(ctx context.Context) error { return s.handle.SetFence(ctx, nil) })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second/4)
+	defer cancel()
+	checkDeadline(ctx, t, func(ctx context.Context) error { return s.handle.SetFence(ctx, nil) })
 	execSQL(t, db, "ROLLBACK")
 }

@@ -55,9 +55,7 @@ func TestDeadlineInQueue(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
 	file := lockAsOtherProcess(t, s)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
-	defer cancel()
-	_, err := s.WriteCAS(ctx, resource("timed-out", 1))
+	_, err := s.WriteCAS(fixture.CallTimeout(t.Context(), t, time.Second/2), resource("timed-out", 1))
 	if !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("got error %v, expected ErrInconsistent and the context's error", err)
 	}
@@ -163,8 +161,7 @@ func TestOtherProgramHoldsTransaction(t *testing.T) {
 		written <- err
 	}()
 	fixture.Eventually(t, "a writer that has found the transaction", s.handle.writer.busy.Load)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
-	defer cancel()
+	ctx := fixture.CallTimeout(t.Context(), t, time.Second/2)
 	if _, err := s.WriteCAS(ctx, resource("timed-out", 1)); !errors.Is(err, storage.ErrInconsistent) || !strings.Contains(err.Error(), "nothing was written, because another program") {
 		t.Fatalf("got error %v, expected ErrInconsistent and that another program holds a transaction", err)
 	}

@@ -38,7 +38,7 @@ func checkPorcupine(e *evidence) (found []Violation) {
 }
 
 const (
-	searchTime     = 30 * time.Second // the maximum for all windows of a round together
+	searchTime     = 2 * time.Minute // the maximum for all windows of a round together
 	minWindowCalls = 100
 )
 

@@ -10,23 +10,30 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/inmem"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // The same seed injects the same faults at the same times. Clients make the same calls as long as they get the same answers.
 func TestSeed(t *testing.T) {
-	one, again, other := planOf(t, 1), planOf(t, 1), planOf(t, 2)
-	n := min(len(one.faults), len(again.faults), len(other.faults))
-	if n < 5 {
-		t.Fatalf("only %d faults", n)
+	const n, created = 5, 3 // what is compared: what a run injects and creates at first
+	plan := func(seed uint64) (p plan) {
+		for lasts := 700 * time.Millisecond; len(p.faults) < n || len(p.uids) < created; lasts *= 2 {
+			if lasts > fixture.Timeout {
+				t.Fatalf("a run has injected %d faults and created %d resources", len(p.faults), len(p.uids))
+			}
+			p = planOf(t, seed, lasts)
+		}
+		return p
 	}
+	one, again, other := plan(1), plan(1), plan(2)
 	if !slices.Equal(one.faults[:n], again.faults[:n]) {
 		t.Errorf("the faults of two runs with the same seed differ:\n%q\n%q", one.faults[:n], again.faults[:n])
 	}
 	if slices.Equal(one.faults[:n], other.faults[:n]) {
 		t.Errorf("the faults of two runs with different seeds are the same: %q", one.faults[:n])
 	}
-	if common(one.uids, again.uids) < 3 {
+	if common(one.uids, again.uids) < created {
 		t.Errorf("two runs with the same seed do not create the same:\n%q\n%q", one.uids, again.uids)
 	}
 	if common(one.uids, other.uids) > 0 {
@@ -46,7 +53,7 @@ func common(a, b []string) (n int) {
 // plan is the faults that a run has had, in order, and the uids that its one client has made up.
 type plan struct{ faults, uids []string }
 
-func planOf(t *testing.T, seed uint64) (p plan) {
+func planOf(t *testing.T, seed uint64, lasts time.Duration) (p plan) {
 	t.Helper()
 	h := memoryHarness()
 	for i, kind := range []Kind{Cut, Delay, Pause, Restart} {
@@ -61,7 +68,7 @@ func planOf(t *testing.T, seed uint64) (p plan) {
 		b, err := open(ctx)
 		return &listening{b.(*inmem.Backend), &p.uids}, err
 	}
-	o := Options{For: 700 * time.Millisecond, Calm: 50 * time.Millisecond, AtOnce: 1, Workers: 1, Handles: 1, Seed: seed, NoLeakCheck: true}
+	o := Options{For: lasts, Calm: 50 * time.Millisecond, AtOnce: 1, Workers: 1, Handles: 1, Seed: seed, NoLeakCheck: true}
 	report, err := Run(t.Context(), h, o)
 	if err != nil || len(report.Violations) > 0 {
 		t.Fatal(err, report)

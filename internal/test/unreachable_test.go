@@ -1,7 +1,6 @@
 package test
 
 import (
-	"context"
 	"errors"
 	"net"
 	"strings"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // If the database is down, the error must name the address that refused the connection. The adapters report that in the same words.
@@ -28,9 +28,7 @@ func TestClosedPort(t *testing.T) {
 		"dynamodb": "dynamodb://table?region=us-east-1&endpoint=http://" + address,
 	} {
 		t.Run(scheme, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-			defer cancel()
-			b, err := storage.Open(ctx, rawURL)
+			b, err := storage.Open(fixture.CallTimeout(t.Context(), t, 3*time.Second), rawURL)
 			if b != nil || !errors.Is(err, storage.ErrInconsistent) {
 				t.Fatalf("Open returned %v and %v, expected no backend and ErrInconsistent", b, err)
 			}
