@@ -41,20 +41,37 @@ func dial(t *testing.T, address, token string) wiregrpc.WatchesClient {
 	return wiregrpc.NewWatchesClient(conn)
 }
 
-// follow returns the first answer of a relay to a message. On a busy machine a process may lose its role as a relay, and takes it again.
-func follow(t *testing.T, client wiregrpc.WatchesClient, in *wire.FollowRequest) (out *wire.FollowResponse, err error) {
+// answered repeats a call until a relay answers. On a busy machine a process may lose its role as a relay, and takes it again.
+func answered(t *testing.T, call func() error) (err error) {
 	t.Helper()
 	fixture.Eventually(t, "a relay answers", func() bool {
-		ctx, cancel := context.WithCancel(fixture.Context(t))
-		t.Cleanup(cancel)
-		var call grpc.BidiStreamingClient[wire.FollowRequest, wire.FollowResponse]
-		if call, err = client.Follow(ctx); err == nil {
-			_ = call.Send(in) // Recv has the reason of a failure
-			out, err = call.Recv()
-		}
+		err = call()
 		return status.Code(err) != codes.Unavailable
 	})
+	return err
+}
+
+// follow returns the first answer of a relay to a message.
+func follow(t *testing.T, client wiregrpc.WatchesClient, in *wire.FollowRequest) (out *wire.FollowResponse, err error) {
+	t.Helper()
+	err = answered(t, func() error {
+		ctx, cancel := context.WithCancel(fixture.Context(t))
+		t.Cleanup(cancel)
+		call, err := client.Follow(ctx)
+		if err != nil {
+			return err
+		}
+		_ = call.Send(in) // Recv has the reason of a failure
+		out, err = call.Recv()
+		return err
+	})
 	return out, err
+}
+
+// page returns the error of a relay's answer to a request for a page.
+func page(t *testing.T, client wiregrpc.WatchesClient, in *wire.PageRequest) error {
+	t.Helper()
+	return answered(t, func() error { _, err := client.Page(t.Context(), in); return err })
 }
 
 func openRequest(id *wire.Identity, position []byte) *wire.FollowRequest {
@@ -74,8 +91,9 @@ func TestHostileCallsOfARelay(t *testing.T) {
 
 	for _, token := range []string{"", "wrong"} {
 		stranger := dial(t, relay["address"], token)
-		_, probed := stranger.Probe(t.Context(), &wire.ProbeRequest{Process: strings.Repeat("x", 8<<20)})
-		_, paged := stranger.Page(t.Context(), &wire.PageRequest{})
+		large := &wire.ProbeRequest{Process: strings.Repeat("x", 8<<20)}
+		probed := answered(t, func() error { _, err := stranger.Probe(t.Context(), large); return err })
+		paged := page(t, stranger, &wire.PageRequest{})
 		_, followed := follow(t, stranger, openRequest(nil, nil))
 		for call, err := range map[string]error{"Probe": probed, "Page": paged, "Follow": followed} {
 			if status.Code(err) != codes.Unauthenticated {
@@ -107,10 +125,10 @@ func TestHostileCallsOfARelay(t *testing.T) {
 			t.Errorf("%s: got %v and %v, expected %v", c.name, out, err, c.want)
 		}
 	}
-	if _, err := client.Page(t.Context(), &wire.PageRequest{Identity: id, From: []byte{200}}); status.Code(err) != codes.InvalidArgument {
+	if err := page(t, client, &wire.PageRequest{Identity: id, From: []byte{200}}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("a page from a damaged position: got %v", err)
 	}
-	if _, err := client.Page(t.Context(), &wire.PageRequest{}); status.Code(err) != codes.FailedPrecondition {
+	if err := page(t, client, &wire.PageRequest{}); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("a page of no store: got %v", err)
 	}
 

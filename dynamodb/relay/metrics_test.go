@@ -18,9 +18,8 @@ func TestMetrics(t *testing.T) {
 	relay := open(t, s, true, func(o *dynamodb.Options) { o.Telemetry = ofRelay.Options })
 	subscriber := open(t, s, false, func(o *dynamodb.Options) { o.Telemetry = ofSubscriber.Options })
 	fixture.WatchChanges(t, subscriber)
-	if n := ofRelay.Total(t, telemetry.RelaySubscribers); n != 1 {
-		t.Errorf("the relay reports %v subscribers, expected 1", n)
-	}
+	// On a busy machine, the subscriber may lose its connection, and connects again.
+	fixture.Eventually(t, "the relay reports one subscriber", func() bool { return ofRelay.Total(t, telemetry.RelaySubscribers) == 1 })
 	if n := len(ofSubscriber.Values(t, telemetry.RelaySubscribers)); n > 0 {
 		t.Error("a handle that is no relay reports subscribers")
 	}
