@@ -336,10 +336,8 @@ func TestDeadlineDuringFenceRead(t *testing.T) {
 	patient := make(chan error, 1)
 	go func() { _, err := b.WriteCAS(t.Context(), box("b", nil)); patient <- err }()
 	<-reading
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // it must not end before the call begins
-	defer cancel()
 	hasty := make(chan error, 1)
-	go func() { _, err := b.WriteCAS(ctx, res); hasty <- err }()
+	go func() { _, err := b.WriteCAS(fixture.CallTimeout(t.Context(), t, time.Second), res); hasty <- err }()
 	select {
 	case err := <-hasty:
 		if !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, context.DeadlineExceeded) {

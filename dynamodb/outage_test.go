@@ -32,9 +32,7 @@ func TestPageWhileTheStreamIsThrottled(t *testing.T) {
 	}
 	left.Store(1 << 40)
 	other := handle(t, s) // opening may take longer than the call's deadline
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	_, err := other.ListPage(ctx, boxType, tenancy, "", storage.ListOptions{})
+	_, err := other.ListPage(fixture.CallTimeout(t.Context(), t, 200*time.Millisecond), boxType, tenancy, "", storage.ListOptions{})
 	if !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("during the throttling: %v", err)
 	}

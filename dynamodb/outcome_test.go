@@ -311,12 +311,10 @@ func TestStorms(t *testing.T) {
 					return err
 				},
 			} {
-				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-				err := do(ctx)
+				err := do(fixture.CallTimeout(t.Context(), t, 300*time.Millisecond))
 				if !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("%s: got %v, expected the deadline's and ErrInconsistent", call, err)
 				}
-				cancel()
 			}
 			s.SetFaults(nil)
 			stored, err := b.Read(t.Context(), storage.StrongConsistency, a.GetId())
@@ -403,27 +401,27 @@ func TestCommitRefusedThenLate(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
 	other := handle(t, s)
+	fixture.Write(t, other, boxIn(0, "first-")) // so the write of the blocker is no transaction
 	transport := &http.Transport{ResponseHeaderTimeout: time.Second}
 	t.Cleanup(transport.CloseIdleConnections)
 	b := handleThrough(t, s, func(o *awsdynamodb.Options) { o.HTTPClient = &http.Client{Transport: transport} })
-	res := fixture.Write(t, b, box("b", nil))
-	blocker := box("a", nil)
+	res := fixture.Write(t, b, boxIn(0, "b-"))
+	block := sync.OnceValue(func() *resourcepb.Resource { return fixture.Write(t, other, boxIn(0, "a-")) })
 	var attempts atomic.Int64
 	late, applied := make(chan struct{}), make(chan struct{})
 	s.SetGate(func(op string) {
 		if op != "TransactWriteItems" {
 			return
 		}
-		switch attempts.Add(1) {
-		case 1:
+		if attempts.Add(1) == 1 {
 			<-late
 			close(applied)
-		case 2:
-			blocker = fixture.Write(t, other, blocker)
+			return
 		}
+		block() // all later attempts wait for it
 	})
-	_, err := b.Commit(t.Context(), []storage.Op{{Check: box("a", nil).GetId()}, {Write: res}})
-	fixture.Remove(t, other, blocker)
+	_, err := b.Commit(t.Context(), []storage.Op{{Check: boxIn(0, "a-").GetId()}, {Write: res}})
+	fixture.Remove(t, other, block())
 	close(late)
 	<-applied
 	fixture.Write(t, handle(t, s, func(o *dynamodb.Options) { o.Prefix = "another" }), box("a", nil)) // arrives after it
