@@ -65,16 +65,33 @@ func TestCloseWhileAWatchWaitsForTheStream(t *testing.T) {
 	}
 }
 
-// brief bounds calls and outages in tests that wait for their end. It is long enough to open a store and a watch on a busy machine.
+// brief bounds calls and outages in tests that wait for their end.
 const brief = 3 * time.Second
+
+// briefWatch opens a watch of a new handle whose calls and outages are brief, and reads the snapshot. It repeats this after an error, because
+// a busy machine may need longer.
+func briefWatch(t *testing.T, s *dynamofake.Server) (w storage.Watch) {
+	t.Helper()
+	fixture.Eventually(t, "a watch is open", func() bool {
+		b, err := newHandle(t, s, func(o *dynamodb.Options) { o.Outage, o.Timeout = brief, brief })
+		if err == nil {
+			w, err = b.WatchList(fixture.Context(t), boxType, tenancy, "")
+		}
+		if err != nil {
+			return false
+		}
+		t.Cleanup(w.Close)
+		ev, err := w.Next(fixture.Context(t))
+		return err == nil && ev.GetEndOfSnapshot() != nil
+	})
+	return w
+}
 
 // The parts of a large resource cannot be read. The watch ends after the outage instead of staying silent for ever.
 func TestWatchWithoutParts(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
-	b := handle(t, s, func(o *dynamodb.Options) { o.Outage, o.Timeout = brief, brief })
-	w := watch(t, b)
-	afterSnapshot(t, w)
+	w := briefWatch(t, s)
 	s.SetFaults(func(op string) dynamofake.Fault {
 		if op == "BatchGetItem" {
 			return dynamofake.Fault{Code: "InternalServerError", Status: 500}
@@ -91,9 +108,7 @@ func TestWatchWithoutParts(t *testing.T) {
 func TestStreamThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
-	b := handle(t, s, func(o *dynamodb.Options) { o.Outage, o.Timeout = brief, brief })
-	w := watch(t, b)
-	afterSnapshot(t, w)
+	w := briefWatch(t, s)
 	testEnd := make(chan struct{})
 	t.Cleanup(func() { close(testEnd) })
 	s.SetGate(func(op string) {

@@ -2,6 +2,7 @@ package dynamodb_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -15,19 +16,20 @@ func TestThrottledNeighbour(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
 	b := fixture.Open(t, s.URL())
-	res := fixture.Write(t, b, box("cold", nil))
 	const writes = 200
-	write := func(ctx context.Context) {
-		t.Helper()
+	write := func(ctx context.Context, name string) (err error) {
+		res := box(name, nil)
 		for n := range writes {
-			var err error
 			if res, err = b.WriteCAS(ctx, res); err != nil {
-				t.Fatalf("write %d: %v", n, err)
+				return fmt.Errorf("write %d: %w", n, err)
 			}
 		}
+		return nil
 	}
 	began := time.Now()
-	write(t.Context())
+	if err := write(t.Context(), "alone"); err != nil {
+		t.Fatal(err)
+	}
 	alone := time.Since(began)
 	s.SetFaults(func(op string) dynamofake.Fault {
 		if op == "Query" {
@@ -46,10 +48,20 @@ func TestThrottledNeighbour(t *testing.T) {
 	for s.Calls("Query") < 2*cap(lists) {
 		<-time.After(time.Millisecond)
 	}
-	// The bound follows the machine's speed. A limiter shared by all requests would allow about five writes a second.
-	bound, stop := context.WithTimeout(ctx, 10*alone+10*time.Second)
-	defer stop()
-	write(bound)
+	// The bound follows the machine's speed. A limiter shared by all requests would allow about five writes a second, in each attempt. A stall
+	// of the machine slows down one.
+	var err error
+	for attempt := range 3 {
+		bound, stop := context.WithTimeout(ctx, 10*alone+10*time.Second)
+		err = write(bound, fmt.Sprint("beside-", attempt))
+		stop()
+		if err == nil {
+			break
+		}
+	}
+	if err != nil {
+		t.Error(err)
+	}
 	cancel()
 	for range cap(lists) {
 		if err := <-lists; err == nil {
