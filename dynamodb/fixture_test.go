@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -118,6 +119,19 @@ func closedWith(t testing.TB, w storage.Watch, targets ...error) {
 		}
 		return
 	}
+}
+
+// countRequests repeats a function that counts the requests of calls, until it returns no differences from the expected numbers. The renewal
+// of a handle's permission to write, every 15 seconds, adds requests to one attempt.
+func countRequests(t *testing.T, differences func() []string) {
+	t.Helper()
+	var found []string
+	for range 3 {
+		if found = differences(); len(found) == 0 {
+			return
+		}
+	}
+	t.Error(strings.Join(found, "\n"))
 }
 
 // journal records the results of successful writes: the versions of each name in order, and deletions as "deleted ".

@@ -131,6 +131,11 @@ func TestRefusedWrite(t *testing.T) {
 // deletion of a resource without an owner.
 func TestRequestsOfAWrite(t *testing.T) {
 	t.Parallel()
+	countRequests(t, func() []string { return requestsOfAWrite(t) })
+}
+
+// requestsOfAWrite returns the differences from the expected numbers of requests.
+func requestsOfAWrite(t *testing.T) (differences []string) {
 	s := dynamofake.New(t)
 	b := handle(t, s)
 	owner := fixture.Write(t, b, boxIn(0, "owner-"))
@@ -149,7 +154,7 @@ func TestRequestsOfAWrite(t *testing.T) {
 		before := all()
 		do()
 		if n := all() - before; n != want {
-			t.Errorf("%s: %d requests, expected %d", what, n, want)
+			differences = append(differences, fmt.Sprintf("%s: %d requests, expected %d", what, n, want))
 		}
 	}
 	fresh := boxIn(0, "fresh-")
@@ -163,6 +168,7 @@ func TestRequestsOfAWrite(t *testing.T) {
 	count("a deletion with an owner", 1, func() { fixture.Remove(t, b, owned) })
 	count("a deletion", 1, func() { fixture.Remove(t, b, owner) })
 	count("a creation over a tombstone", 2, func() { fixture.Write(t, b, boxIn(0, "owner-")) })
+	return differences
 }
 
 // Options.Spent receives every request that consumes units, including requests that enter a type, retire parts, close the store, or
