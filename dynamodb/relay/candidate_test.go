@@ -1,7 +1,6 @@
 package relay_test
 
 import (
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -24,18 +23,13 @@ func TestOnlyCandidateStartsAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	trust := "&relay-ca=" + url.QueryEscape(cert) + "&relay-token-file=" + url.QueryEscape(token)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	_ = free.Close()
-	publish(t, openDirectory(t, s), &resourcepb.Resource{Id: &resourcepb.ID{
+	directory, killed := openDirectory(t, s), &resourcepb.Resource{Id: &resourcepb.ID{
 		Uid: "killed", Name: "1", Tenancy: &resourcepb.Tenancy{}, Type: &resourcepb.Type{Group: "relay", GroupVersion: "v1", Kind: "Relay"},
-	}}, map[string]string{"process": "killed", "address": address, "key": hash})
-	if _, err := openURL(t, s, trust+"&relay-cert="+url.QueryEscape(cert)+"&relay-key="+url.QueryEscape(key)+"&relay-listen="+address+"&relay-advertise="+address); err != nil {
-		t.Fatal(err)
-	}
+	}}
+	openAtFreeAddress(t, s, func(address string) string {
+		killed = publish(t, directory, killed, map[string]string{"process": "killed", "address": address, "key": hash})
+		return trust + "&relay-cert=" + url.QueryEscape(cert) + "&relay-key=" + url.QueryEscape(key) + "&relay-advertise=" + address
+	})
 	b, err := openURL(t, s, trust+"&outage=20s")
 	if err != nil {
 		t.Fatal(err)

@@ -158,16 +158,11 @@ func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 func TestConnectionsThatLoseOneDirection(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	listen := free.Addr().String()
-	v := newValve(t, listen)
-	_ = free.Close()
-	if _, err := openURL(t, s, "&relay-listen="+listen+"&relay-advertise="+v.listener.Addr().String()); err != nil {
-		t.Fatal(err)
-	}
+	var v *valve
+	openAtFreeAddress(t, s, func(address string) string {
+		v = newValve(t, address)
+		return "&relay-advertise=" + v.listener.Addr().String()
+	})
 	open(t, s, true)
 	boxes := newSeries(t, open(t, s, false), open(t, s, false), open(t, s, false), open(t, s, false))
 	publishedRelays(t, openDirectory(t, s), 2)

@@ -29,6 +29,31 @@ func openURL(t *testing.T, s *dynamofake.Server, params string) (*dynamodb.Backe
 	return b, err
 }
 
+// closedAddress returns an address that refuses connections, until another socket gets its port.
+func closedAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	return l.Addr().String()
+}
+
+// openAtFreeAddress opens a store whose process listens at an address that the further parameters depend on. It repeats this with another
+// address after an error, because another socket may have got the port.
+func openAtFreeAddress(t *testing.T, s *dynamofake.Server, params func(address string) string) {
+	t.Helper()
+	fixture.Eventually(t, "the store is open", func() bool {
+		address := closedAddress(t)
+		_, err := openURL(t, s, params(address)+"&relay-listen="+address)
+		if err != nil {
+			t.Log(err)
+		}
+		return err == nil
+	})
+}
+
 // An address that other machines cannot reach must be advertised explicitly, and the parameters of relays need watch=relay.
 func TestParametersAreChecked(t *testing.T) {
 	t.Parallel()
@@ -68,12 +93,7 @@ func TestWatchWithoutRelays(t *testing.T) {
 func TestUnreachableProcessIsNoRelay(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = l.Close() // the address refuses connections
-	alone, err := openURL(t, s, "&relay-listen=127.0.0.1:0&relay-advertise="+l.Addr().String())
+	alone, err := openURL(t, s, "&relay-listen=127.0.0.1:0&relay-advertise="+closedAddress(t))
 	if err != nil {
 		t.Fatal(err)
 	}
