@@ -119,9 +119,8 @@ func cancelWaits(t *testing.T, server *env.PostgresServer, open ...*env.Postgres
 	var calls sync.WaitGroup
 	for name, call := range all {
 		calls.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-			defer cancel()
-			if version, err := call(ctx); !isInconsistent(err) {
+			version, err := call(fixture.CallTimeout(context.Background(), t, 10*time.Second))
+			if !isInconsistent(err) {
 				t.Errorf("%s: %q, %v; no standby has it, expected ErrInconsistent", name, version, err)
 			}
 		})

@@ -4,7 +4,6 @@ package postgres_test
 
 import (
 	"bytes"
-	"context"
 	"testing"
 	"time"
 
@@ -231,9 +230,7 @@ func TestStalledCommit(t *testing.T) {
 		expect(t, "watch beside the stalled transaction", w, fixture.Write(t, b, fixture.Resource("other"+unique(), "v")))
 	}
 	// A call at its deadline returns by itself.
-	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
-	defer cancel()
-	if err := b.DeleteCAS(short, held.Id, held.Version); !isInconsistent(err) {
+	if err := b.DeleteCAS(fixture.CallTimeout(ctx, t, 300*time.Millisecond), held.Id, held.Version); !isInconsistent(err) {
 		t.Errorf("a delete of the locked row: %v", err)
 	}
 	// A call that requires another version than the stored one is refused at once, whatever happens to the row.

@@ -68,9 +68,7 @@ func TestServerPaused(t *testing.T) {
 // callsFail opens a handle on a server that does not answer, or is no primary.
 func callsFail(t *testing.T, storeURL string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if _, err := storage.Open(ctx, storeURL); !errors.Is(err, storage.ErrInconsistent) {
+	if _, err := storage.Open(fixture.CallTimeout(context.Background(), t, 5*time.Second), storeURL); !errors.Is(err, storage.ErrInconsistent) {
 		t.Errorf("opened a store: %v", err)
 	}
 }
@@ -124,9 +122,7 @@ func TestFailOver(t *testing.T) {
 		proxy.Cut()
 		// While it is a standby, no call reads old data from it.
 		callsFail(t, storeURL)
-		short, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		if _, err := reader.Read(short, storage.StrongConsistency, stored.Id); !isInconsistent(err) {
+		if _, err := reader.Read(fixture.CallTimeout(ctx, t, time.Second), storage.StrongConsistency, stored.Id); !isInconsistent(err) {
 			t.Errorf("a strong read from the standby: %v", err)
 		}
 		pair.Promote(t)
@@ -168,9 +164,7 @@ func TestReadOnlyPrimary(t *testing.T) {
 	}
 	readOnly("on")
 	fixture.Eventually(t, "a write to be refused", func() bool {
-		short, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		_, err := b.WriteCAS(short, fixture.Resource("two"+unique(), "v"))
+		_, err := b.WriteCAS(fixture.CallTimeout(ctx, t, time.Second), fixture.Resource("two"+unique(), "v"))
 		if err != nil && !isInconsistent(err) {
 			t.Fatal(err)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -43,17 +44,16 @@ func TestListingBesideStalledCommit(t *testing.T) {
 	t.Cleanup(cancel)
 	_, b, _, commit := heldBack(t, ctx)
 	anywhere := &resourcepb.Tenancy{}
-	waiting, stop := context.WithTimeout(ctx, 300*time.Millisecond)
-	defer stop()
+	short := fixture.CallTimeout(ctx, t, 300*time.Millisecond)
 	strong := storage.ListOptions{Consistency: storage.StrongConsistency, Limit: 1}
-	if page, err := b.ListPage(waiting, everything, anywhere, "", strong); !errors.Is(err, storage.ErrInconsistent) {
+	if page, err := b.ListPage(short, everything, anywhere, "", strong); !errors.Is(err, storage.ErrInconsistent) {
 		t.Errorf("a strong page while a lower change may appear: %v, %v", page.Resources, err)
 	}
 	page, err := b.ListPage(ctx, everything, anywhere, "", storage.ListOptions{Consistency: storage.EventualConsistency, Limit: 1})
 	if err != nil || namesOf(page.Resources) != "before=" && namesOf(page.Resources) != "behind=" {
 		t.Fatalf("the first page: %v, %v", page.Resources, err)
 	}
-	waiting, stop = context.WithTimeout(ctx, 300*time.Millisecond)
+	waiting, stop := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer stop()
 	if _, newest, err := b.handle.Revisions(waiting); !errors.Is(err, storage.ErrInconsistent) {
 		t.Errorf("the newest revision is %d while a lower one may appear: %v", newest, err)

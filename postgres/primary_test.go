@@ -98,9 +98,7 @@ func TestPoolLeadsToStandby(t *testing.T) {
 	}
 	for name, call := range calls {
 		fixture.Eventually(t, name+" on a standby to name it", func() bool {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-			defer cancel()
-			err := call(ctx)
+			err := call(fixture.CallTimeout(context.Background(), t, time.Second))
 			if !isInconsistent(err) {
 				t.Fatalf("%s on a standby: %v, expected ErrInconsistent for lack of time", name, err)
 			}

@@ -95,9 +95,7 @@ func TestSynchronousStandby(t *testing.T) {
 	pair.Separate(t)
 	for name, call := range mutations(b, old) {
 		group.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 12*time.Second)
-			defer cancel()
-			version, err := call(ctx)
+			version, err := call(fixture.CallTimeout(context.Background(), t, 12*time.Second))
 			switch {
 			case err == nil:
 				t.Errorf("%s: acknowledged at %q, and no standby has it", name, version)

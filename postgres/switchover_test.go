@@ -189,9 +189,8 @@ func TestSwitchoverBehindPooler(t *testing.T) {
 	var group sync.WaitGroup
 	for name, call := range calls {
 		group.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-			defer cancel()
-			if err := call(ctx); !isInconsistent(err) && !(name == "bookmark" && errors.Is(err, context.DeadlineExceeded)) {
+			err := call(fixture.CallTimeout(context.Background(), t, 5*time.Second))
+			if !isInconsistent(err) && !(name == "bookmark" && errors.Is(err, context.DeadlineExceeded)) {
 				t.Errorf("%s on a standby: %v, expected ErrInconsistent", name, err)
 			}
 		})

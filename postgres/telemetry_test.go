@@ -129,9 +129,7 @@ func TestUnknownOutcomeIsReported(t *testing.T) {
 	if _, err := tx.Exec(ctx, b.handle.database.sql.withNames("select from $resources for update")); err != nil {
 		t.Fatal(err)
 	}
-	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
-	defer cancel()
-	if _, err := b.WriteCAS(short, written); !errors.Is(err, storage.ErrInconsistent) {
+	if _, err := b.WriteCAS(fixture.CallTimeout(ctx, t, 300*time.Millisecond), written); !errors.Is(err, storage.ErrInconsistent) {
 		t.Fatal(err)
 	}
 	if err := tx.Rollback(ctx); err != nil {
