@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ashlar-dev/storage/driver"
@@ -15,16 +16,18 @@ import (
 // not name a session that may be innocent.
 func TestStaleBlocker(t *testing.T) {
 	t.Parallel()
-	w := newWriter(&database{}, &currentInbox{}, nil)
-	ended, end := context.WithCancel(t.Context())
-	end()
-	res := fixture.Resource("name", "")
-	for age, isNamed := range map[time.Duration]bool{0: true, time.Hour: false} {
-		b := &noteBlocker{pid: 1, role: "role", foundAt: time.Now().Add(-age)}
-		w.blocker.Store(b)
-		err := w.Apply(ended, []driver.Mutation{{Verb: driver.Write, Key: key.Of(res.Id), Resource: res}})
-		if err == nil || strings.Contains(err.Error(), "role") != isNamed {
-			t.Errorf("%v after a session was found: %v, expected that the error names it: %t", age, err, isNamed)
+	synctest.Test(t, func(t *testing.T) { // no time passes by itself
+		w := newWriter(&database{}, &currentInbox{}, nil)
+		ended, end := context.WithCancel(t.Context())
+		end()
+		res := fixture.Resource("name", "")
+		for age, isNamed := range map[time.Duration]bool{0: true, time.Hour: false} {
+			b := &noteBlocker{pid: 1, role: "role", foundAt: time.Now().Add(-age)}
+			w.blocker.Store(b)
+			err := w.Apply(ended, []driver.Mutation{{Verb: driver.Write, Key: key.Of(res.Id), Resource: res}})
+			if err == nil || strings.Contains(err.Error(), "role") != isNamed {
+				t.Errorf("%v after a session was found: %v, expected that the error names it: %t", age, err, isNamed)
+			}
 		}
-	}
+	})
 }

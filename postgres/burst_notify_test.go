@@ -30,6 +30,7 @@ func TestReceiversPollDuringABurst(t *testing.T) {
 	server := env.Postgres(t)
 	url := server.StoreURL(t, "poll=1h")
 	reader, writer := openHandle(t, ctx, url), openHandle(t, ctx, url)
+	PrepareNotifications(t, writer)
 	w := fixture.WatchChanges(t, reader)
 	silenced(reader) // the window does not end
 	write := func(name string) {
@@ -54,6 +55,7 @@ func TestMarkedNotifications(t *testing.T) {
 	server := env.Postgres(t)
 	url := server.StoreURL(t, "poll=1h")
 	reader, writer := openHandle(t, ctx, url), openHandle(t, ctx, url)
+	PrepareNotifications(t, writer)
 	fixture.WatchChanges(t, reader)
 	fixture.Eventually(t, "the reader listens", func() bool { return reader.handle.notifier.listener.Load() != 0 })
 	conn := server.Connect(t)

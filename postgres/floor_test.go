@@ -9,6 +9,7 @@ import (
 
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -19,7 +20,7 @@ func TestFloorOfAnotherHistory(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
-	b := opened(t, ctx)
+	b := openHandle(t, ctx, env.Postgres(t).StoreURL(t, "pool_max_conns=1")) // otherwise the statement could use another session
 	var stored []*resourcepb.Resource
 	for _, name := range []string{"one", "two", "three", "four"} {
 		res, err := b.WriteCAS(ctx, named(name, "v"))
@@ -51,14 +52,16 @@ func TestFloorOfAnotherHistory(t *testing.T) {
 		}
 		ahead := func() {
 			t.Helper()
-			for _, conn := range b.handle.database.main.AcquireAllIdle(ctx) {
-				on := b.handle.database.sessions.of(conn.Conn())
-				if err := on.ask(ctx, conn.Conn(), b.handle.database.sql); err != nil {
-					t.Fatal(err)
-				}
-				on.floor += 1000
-				conn.Release()
+			conn, err := b.handle.database.main.Acquire(ctx)
+			if err != nil {
+				t.Fatal(err)
 			}
+			defer conn.Release()
+			on := b.handle.database.sessions.of(conn.Conn())
+			if err := on.ask(ctx, conn.Conn(), b.handle.database.sql); err != nil {
+				t.Fatal(err)
+			}
+			on.floor += 1000
 		}
 		ahead()
 		if err := b.handle.sender.send(ctx, ms, of.atomic); !isLate(err) || classify(err) != outcomeNotApplied || ms[0].isApplied {

@@ -81,7 +81,7 @@ func TestHalfSentCreation(t *testing.T) {
 	large := orderResource("one", "")
 	large.Data = &anypb.Any{TypeUrl: "example.com/t", Value: make([]byte, 1<<20-1000)}
 	done := w.freeze(t, func() error { _, err := w.frozen.WriteCAS(ctx, large); return err })
-	short, stop := context.WithTimeout(ctx, 3*time.Second)
+	short, stop := context.WithTimeout(ctx, 30*time.Second) // it would wait until resume
 	defer stop()
 	if _, err := w.other.WriteCAS(short, orderResource("one", "")); err != nil {
 		t.Errorf("a creation beside one that was sent in part: %v", err)
@@ -117,11 +117,12 @@ func TestHalfSentBatch(t *testing.T) {
 		}
 	}
 	done := w.freeze(t, func() error { return w.frozen.handle.carryOut(ctx, ms, func() {}) })
-	short, stop := context.WithTimeout(ctx, 3*time.Second)
-	defer stop()
 	for i := range 20 { // the server may execute what has arrived a moment later
 		createdResource(t, ctx, w.other, fmt.Sprint("other-", i))
-		if _, err := w.other.List(short, storage.StrongConsistency, orderType, &resourcepb.Tenancy{}, ""); err != nil {
+		short, stop := context.WithTimeout(ctx, 30*time.Second) // it would wait until resume
+		_, err := w.other.List(short, storage.StrongConsistency, orderType, &resourcepb.Tenancy{}, "")
+		stop()
+		if err != nil {
 			t.Fatalf("a list beside a batch that was sent in part: %v", err)
 		}
 	}

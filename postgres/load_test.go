@@ -16,6 +16,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
+	"github.com/ashlar-dev/storage/postgres"
 )
 
 // TestEveryVersionOnce runs 32 writers on 50 hot keys, over 4 handles, and 8 watches that must return every version once.
@@ -174,6 +175,7 @@ func TestNotify(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		postgres.PrepareNotifications(t, b)
 		var last string
 		for range 5 {
 			last = fixture.Write(t, b, fixture.Resource("one"+unique(), "v")).Version
@@ -193,6 +195,7 @@ func TestNotifyNewcomer(t *testing.T) {
 	server := env.Postgres(t)
 	schema := server.Schema(t)
 	b := fixture.Open(t, server.StoreURLIn(t, schema))
+	postgres.PrepareNotifications(t, b)
 	for range 3 {
 		fixture.Write(t, b, fixture.Resource("alone"+unique(), "v"))
 		newcomer, err := storage.Open(fixture.Context(t), server.StoreURLIn(t, schema, "poll=1h"))

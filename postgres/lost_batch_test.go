@@ -14,6 +14,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/internal/test/faultproxy"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
+	"github.com/ashlar-dev/storage/postgres"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -41,14 +42,16 @@ type halfDone struct {
 	good, bad  chan error // of the calls
 	badKey     *resourcepb.ID
 	badPayload []byte
+
+	startTimeout func(timeout time.Duration) // of the calls
 }
 
-// newHalfDone creates such a batch. timeout is the deadline of its calls. It is not visible from outside whether a write waits for
-// the write ahead, so on a busy machine it takes more than one attempt.
-func newHalfDone(t *testing.T, timeout time.Duration) *halfDone {
+// newHalfDone creates such a batch. It is not visible from outside whether a write waits for the write ahead, so on a busy machine it takes
+// more than one attempt.
+func newHalfDone(t *testing.T) *halfDone {
 	t.Helper()
 	for range 10 {
-		if h := tryHalfDone(t, timeout); h != nil {
+		if h := tryHalfDone(t); h != nil {
 			return h
 		}
 	}
@@ -58,7 +61,7 @@ func newHalfDone(t *testing.T, timeout time.Duration) *halfDone {
 
 // tryHalfDone returns nil if the writes were not sent together. A write of another key goes ahead, and its answer is held back, so
 // that later writes wait and are batched.
-func tryHalfDone(t *testing.T, timeout time.Duration) *halfDone {
+func tryHalfDone(t *testing.T) *halfDone {
 	t.Helper()
 	server := env.Postgres(t)
 	h := &halfDone{
@@ -67,6 +70,8 @@ func tryHalfDone(t *testing.T, timeout time.Duration) *halfDone {
 	}
 	direct := fixture.Open(t, server.StoreURLIn(t, h.schema))
 	through := fixture.Open(t, server.At(t, h.proxy.Addr()).StoreURLIn(t, h.schema))
+	var ctx context.Context
+	ctx, h.startTimeout = postgres.DelayedTimeout(t)
 	var group sync.WaitGroup
 	t.Cleanup(group.Wait)
 
@@ -87,8 +92,6 @@ func tryHalfDone(t *testing.T, timeout time.Duration) *halfDone {
 	h.held = h.proxy.HoldAnswer(payload)
 	begin := func(res *resourcepb.Resource, answer chan<- error) {
 		group.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), fixture.Timeout)
-			defer cancel()
 			_, err := through.WriteCAS(ctx, res)
 			answer <- err
 		})
@@ -123,7 +126,7 @@ func tryHalfDone(t *testing.T, timeout time.Duration) *halfDone {
 // repeated. The applied write must not be repeated.
 func TestLostBatchMeetsLock(t *testing.T) {
 	t.Parallel()
-	h := newHalfDone(t, fixture.Timeout)
+	h := newHalfDone(t)
 	lock := lockRow(t, h.server, h.schema, h.badKey)
 	h.held.Cut()
 	if err := <-h.good; err != nil {
@@ -143,12 +146,13 @@ func TestLostBatchMeetsLock(t *testing.T) {
 // known to be applied returns success.
 func TestLostBatchAtTheDeadline(t *testing.T) {
 	t.Parallel()
-	h := newHalfDone(t, 15*time.Second)
+	h := newHalfDone(t)
 	again := h.proxy.HoldAnswer(h.badPayload)
 	h.held.Cut()
 	sprung(t, again)
 	h.proxy.Stall()
 	defer h.proxy.Resume()
+	h.startTimeout(5 * time.Second)
 	if err := <-h.good; err != nil {
 		t.Errorf("the write that is known to be applied: %v", err)
 	}

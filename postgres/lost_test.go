@@ -18,6 +18,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/internal/test/faultproxy"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
+	"github.com/ashlar-dev/storage/postgres"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -247,9 +248,7 @@ func TestNoDatabase(t *testing.T) {
 		var group sync.WaitGroup
 		for name, call := range calls(through, stored) {
 			group.Go(func() {
-				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-				defer cancel()
-				if err := call(ctx); !isInconsistent(err) {
+				if err := call(fixture.CallTimeout(context.Background(), t, time.Second)); !isInconsistent(err) {
 					t.Errorf("the database %s, %s: %v", take.how, name, err)
 				}
 			})
@@ -263,12 +262,21 @@ func TestNoDatabase(t *testing.T) {
 	// In the middle of a call the outcome is unknown.
 	payload := "payload" + unique()
 	trap := proxy.HoldAnswer([]byte(payload))
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if _, err := through.WriteCAS(ctx, fixture.Resource("two", payload)); !isInconsistent(err) {
+	ctx, startTimeout := postgres.DelayedTimeout(t)
+	result := make(chan error, 1)
+	go func() {
+		_, err := through.WriteCAS(ctx, fixture.Resource("two", payload))
+		result <- err
+	}()
+	sprung(t, trap)
+	proxy.Stall() // no other connection resolves the outcome
+	fixture.Eventually(t, "the write to be applied", func() bool { return fixture.Stored(t, direct, fixture.ID("two")) != nil })
+	startTimeout(time.Second)
+	if err := <-result; !isInconsistent(err) {
 		t.Errorf("a write without an answer: %v", err)
 	}
 	trap.Cut()
+	proxy.Resume()
 	if got := read(t, direct, fixture.Resource("two", "").Id); !bytes.Equal(got.Data.Value, []byte(payload)) {
 		t.Errorf("it was applied: %v", got)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
+	"github.com/ashlar-dev/storage/postgres"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -96,6 +97,7 @@ func TestForeignNotes(t *testing.T) {
 			break
 		}
 	}
+	fixture.Eventually(t, "the session to be found", func() bool { return postgres.PinBlocker(b) })
 	withdraw()
 	text := fmt.Sprintf("server process %d of role %q", conn.PgConn().PID(), role)
 	for range writers {

@@ -292,7 +292,7 @@ func TestQuickUpdateKeepsTheBlocker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.blocker.Store(&noteBlocker{pid: int(conn.PgConn().PID()), foundAt: time.Now()})
+	h.blocker.Store(&noteBlocker{pid: int(conn.PgConn().PID()), foundAt: time.Now().Add(time.Hour)})
 	if err := h.sendQuick(ctx, []*mutation{m}); err != nil || m.isApplied || h.currentBlocker() == nil {
 		t.Errorf("blocked: applied: %t, %v, the blocker: %v", m.isApplied, err, h.currentBlocker())
 	}

@@ -134,6 +134,7 @@ func appearsLater(
 	draw(b)
 
 	var commit func()
+	waiting, startTimeout := DelayedTimeout(t)
 	committed := make(chan struct{})
 	gone := false
 	sends := func(sql []string) {
@@ -147,6 +148,7 @@ func appearsLater(
 			end := commit
 			time.AfterFunc(300*time.Millisecond, func() { end(); close(committed) })
 		}
+		startTimeout(10 * time.Second)
 	}
 	tr.sends.Store(&sends)
 	seen := false
@@ -199,10 +201,12 @@ func appearsLater(
 		}
 	default:
 		historian, _ := storage.As[past.Historian](b)
-		waiting, stop := context.WithTimeout(ctx, 10*time.Second)
-		defer stop()
-		defer func() { commit() }()
-		if scan, err := historian.Scan(waiting, past.Range{}, past.ScanOptions{}); err == nil && len(scan.Records) > 0 {
+		scan, err := historian.Scan(waiting, past.Range{}, past.ScanOptions{})
+		if commit == nil {
+			t.Fatalf("the scan ended before it read changes: %v", err)
+		}
+		defer commit()
+		if err == nil && len(scan.Records) > 0 {
 			t.Errorf("history is reported as final up to %d while a lower number is in flight", scan.Revision)
 		}
 	}

@@ -38,7 +38,8 @@ func TestRetention(t *testing.T) {
 	server := env.Postgres(t)
 	schema := server.Schema(t)
 	storeURL := server.StoreURLIn(t, schema)
-	b, other := openForgetful(t, storeURL, 6*time.Second), openForgetful(t, storeURL, 6*time.Second)
+	const retention = 20 * time.Second // the watch must not be that late
+	b, other := openForgetful(t, storeURL, retention), openForgetful(t, storeURL, retention)
 	w := fixture.WatchAll(t, b)
 	endOfSnapshot(t, w)
 	oldest := w.Cursor()

@@ -3,7 +3,6 @@
 package postgres_test
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
+	"github.com/ashlar-dev/storage/postgres"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -49,19 +49,18 @@ type callResult struct {
 	err     error
 }
 
-// stall stalls the disk, starts the calls with a timeout, and returns when all of them wait for the disk. awaitOutcomes waits for
+// stall stalls the disk, starts the calls, and returns when all of them wait for the disk. Their timeout starts then. awaitOutcomes waits for
 // the results.
 func (s *stalled) stall(timeout time.Duration) (awaitOutcomes func() map[string]callResult) {
 	s.t.Helper()
 	s.disk.Stall(s.t)
+	ctx, startTimeout := postgres.DelayedTimeout(s.t)
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	outcomes := map[string]callResult{}
 	for name, b := range s.handles {
 		call := mutations(b, s.old)[name]
 		group.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), timeout)
-			defer cancel()
 			version, err := call(ctx)
 			mu.Lock()
 			defer mu.Unlock()
@@ -77,7 +76,7 @@ func (s *stalled) stall(timeout time.Duration) (awaitOutcomes func() map[string]
 		}
 		return n >= len(s.handles)
 	})
-
+	startTimeout(timeout)
 	return func() map[string]callResult {
 		group.Wait()
 		return outcomes
