@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -141,8 +140,7 @@ func TestReadinessOnAFrozenPostgres(t *testing.T) {
 	t.Parallel()
 	server := env.StartPostgres(t)
 	s := serveStore(t, server.StoreURL(t), "--ready-timeout", "500ms")
-	code, text := s.get("/readyz")
-	require.Equal(t, http.StatusOK, code, text)
+	s.waitForAnswer(s.http, http.StatusOK, "ready\n")
 	server.Pause(t)
 	frozen := true
 	defer func() {
@@ -151,17 +149,14 @@ func TestReadinessOnAFrozenPostgres(t *testing.T) {
 		}
 	}()
 	for range 3 { // an earlier probe does not block a later one
-		code, text = s.get("/readyz")
+		code, text := s.get("/readyz")
 		require.Equal(t, http.StatusServiceUnavailable, code)
 		require.Equal(t, "not ready: the store does not answer\n", text)
 	}
-	code, _ = s.get("/healthz")
+	code, _ := s.get("/healthz")
 	require.Equal(t, http.StatusOK, code, "the process itself is well")
 	s.waitForLog(`"msg":"not ready"`)
 	frozen = false
 	server.Unpause(t)
-	require.Eventually(t, func() bool {
-		code, _ := s.get("/readyz")
-		return code == http.StatusOK
-	}, waitTimeout, 100*time.Millisecond)
+	s.waitForAnswer(s.http, http.StatusOK, "ready\n")
 }

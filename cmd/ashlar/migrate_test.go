@@ -112,31 +112,39 @@ func TestMigrateLive(t *testing.T) {
 	c.ok("", "apply", "-f", boutique)
 }
 
-// stopMigration starts a live migration, interrupts it in a phase, and returns its last message.
+// interruptingBuffer calls interrupt when a text is written, before the writer can continue.
+type interruptingBuffer struct {
+	bytes.Buffer
+	text      string
+	interrupt func()
+}
+
+func (b *interruptingBuffer) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte(b.text)) {
+		b.interrupt()
+	}
+	return b.Buffer.Write(p)
+}
+
+// stopMigration runs a live migration, interrupts it when it reports a phase, and returns its last message.
 func stopMigration(t *testing.T, c *runner, phase string, args ...string) (note string) {
 	t.Helper()
 	ctx, interrupt := context.WithTimeout(context.Background(), waitTimeout)
 	defer interrupt()
-	seen, out := io.Pipe()
-	exitCode := make(chan int, 1)
+	out := &interruptingBuffer{text: `"phase":"` + phase + `"`, interrupt: interrupt}
 	var errs bytes.Buffer
-	go func() {
-		exitCode <- run(ctx, c.app(strings.NewReader(""), out, &errs), append([]string{"migrate", "--live", "--json"}, args...))
-		_ = out.Close()
-	}()
-	for dec := json.NewDecoder(seen); ; {
+	code := run(ctx, c.app(strings.NewReader(""), out, &errs), append([]string{"migrate", "--live", "--json"}, args...))
+	require.Contains(t, out.String(), out.text)
+	for dec := json.NewDecoder(out); ; {
 		var object map[string]any
 		if dec.Decode(&object) != nil {
 			break
-		}
-		if object["phase"] == phase {
-			interrupt()
 		}
 		if text, ok := object["note"].(string); ok {
 			note = text
 		}
 	}
-	require.Equal(t, cli.ExitFailed, <-exitCode)
+	require.Equal(t, cli.ExitFailed, code)
 	require.Contains(t, errs.String(), "interrupted")
 	return note
 }

@@ -28,10 +28,14 @@ func TestOperatingPage(t *testing.T) {
 	}
 	require.Contains(t, script, "wait $server")
 	require.Equal(t, strings.Count(string(page), "\n```sh\n")*2, strings.Count(string(page), "\n```"), "the page has a block that the test does not run")
+	var listeners []net.Listener // they are closed together, so that their ports differ
 	for _, address := range []string{"127.0.0.1:8502", "127.0.0.1:8500", "127.0.0.1:9090", "127.0.0.1:8602", "127.0.0.1:8600", "127.0.0.1:9190"} {
 		l, err := net.Listen("tcp", "127.0.0.1:0") // a free port
 		require.NoError(t, err)
+		listeners = append(listeners, l)
 		script = strings.ReplaceAll(script, address, l.Addr().String())
+	}
+	for _, l := range listeners {
 		require.NoError(t, l.Close())
 	}
 	dir := t.TempDir()

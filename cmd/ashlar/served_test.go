@@ -56,7 +56,8 @@ func startServer(t *testing.T, store string, args ...string) *serverProcess {
 // startServerBy starts a server by a command that gets the server's command line as further arguments. nil starts it directly.
 func startServerBy(t *testing.T, by []string, store string, args ...string) *serverProcess {
 	t.Helper()
-	all := []string{"serve", "--store", store, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log-format", "json", "--log-level", "debug"}
+	all := []string{"serve", "--store", store, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log-format", "json", "--log-level", "debug",
+		"--ready-timeout", waitTimeout.String()} // a stall of the machine fails no probe
 	if !strings.Contains(strings.Join(args, " "), "--types") {
 		all = append(all, "--any-type")
 	}
@@ -168,6 +169,16 @@ func getText(t *testing.T, url string) (int, string) {
 	text, err := io.ReadAll(answer.Body)
 	require.NoError(t, err)
 	return answer.StatusCode, string(text)
+}
+
+// waitForAnswer waits until the readiness probe at an address returns a code and a text. A probe fails also if the machine stalls for
+// --ready-timeout.
+func (s *serverProcess) waitForAnswer(address string, code int, text string) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool {
+		gotCode, got := getText(s.t, "http://"+address+"/readyz")
+		return gotCode == code && got == text
+	}, waitTimeout, 10*time.Millisecond, "%d %s", code, text)
 }
 
 // metric returns the value of a metric.
@@ -288,7 +299,7 @@ func TestServeSecondSignal(t *testing.T) {
 func TestServeDrains(t *testing.T) {
 	t.Parallel()
 	store := fileURL(t)
-	s := serveStore(t, store)
+	s := serveStore(t, store, "--drain", "1h")
 	s.cli(t).ok("", "apply", "-f", boutique)
 	watch := rawWatch(t, s.grpc)
 	release := lockFile(t, store)

@@ -24,7 +24,7 @@ func saveTypes(t *testing.T, dir string, kinds ...string) {
 		protodesc.ToFileDescriptorProto(sourcecontextpb.File_google_protobuf_source_context_proto),
 	}})
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "app.binpb"), set, 0o600))
+	replaceFile(t, filepath.Join(dir, "app.binpb"), string(set))
 	text := "types:\n"
 	for _, kind := range kinds {
 		text += "  - {type: demo.v1." + kind + ", message: google.protobuf.SourceContext, scope: namespace}\n"

@@ -1,9 +1,9 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -78,11 +78,14 @@ func TestServeConnectionAge(t *testing.T) {
 // Probes are answered until the last request has been answered.
 func TestServeProbesEndLast(t *testing.T) {
 	t.Parallel()
-	s := serveStore(t, fileURL(t), "--admin", "127.0.0.1:0", "--drain", "1h")
+	store := fileURL(t)
+	s := serveStore(t, store, "--admin", "127.0.0.1:0", "--drain", "1h")
+	release := lockFile(t, store) // the request waits for the store
+	defer release()
 	conn, err := net.Dial("tcp", s.http)
 	require.NoError(t, err)
 	defer conn.Close()
-	_, err = fmt.Fprintf(conn, "PUT /api/demo/v1/Greeting/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", len(textOf))
+	_, err = fmt.Fprintf(conn, "PUT /api/demo/v1/Greeting/a HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(textOf), textOf)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		_, text := getText(t, "http://"+s.admin+"/metrics")
@@ -97,8 +100,11 @@ func TestServeProbesEndLast(t *testing.T) {
 		return err != nil
 	}, waitTimeout, 10*time.Millisecond)
 	s.notReady()
-	_, err = io.WriteString(conn, textOf)
+	release()
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	require.Equal(t, http.StatusOK, answer.StatusCode)
 	require.Equal(t, cli.ExitOK, s.end())
 }
 

@@ -43,7 +43,8 @@ func startEtcd(t *testing.T, store string, args ...string) *serverProcess {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	all := []string{"serve", "etcd", "--store", store, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log-format", "json"}
+	all := []string{"serve", "etcd", "--store", store, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log-format", "json",
+		"--ready-timeout", waitTimeout.String()} // a stall of the machine fails no probe
 	s := &serverProcess{t: t, cmd: exec.Command(self, append(all, args...)...), done: make(chan struct{})}
 	s.cond = sync.NewCond(&s.mu)
 	s.cmd.Env = append(os.Environ(), commandEnv...)
@@ -156,7 +157,7 @@ func TestServeEtcdDrainsLists(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	const keys = 20 // more than the buffers of the connection contain
-	s := serveEtcd(t, memoryURL(), "--log-level", "debug")
+	s := serveEtcd(t, memoryURL(), "--log-level", "debug", "--drain", "1h")
 	c := etcdClient(t, s, nil, grpc.WithStaticStreamWindowSize(1<<16)) // otherwise the window may grow until the list fits
 	for i := range keys {
 		_, err := c.Put(ctx, fmt.Sprintf("list/%02d", i), strings.Repeat("x", 1000<<10))

@@ -128,8 +128,8 @@ func TestServeEtcdByHTTP(t *testing.T) {
 
 func etcdByJSON(t *testing.T, c *etcdHTTP) {
 	t.Helper()
-	lease := c.post("/v3/lease/grant", `{"TTL":"30"}`)
-	require.Equal(t, "30", lease["TTL"])
+	lease := c.post("/v3/lease/grant", `{"TTL":"3000"}`)
+	require.Equal(t, "3000", lease["TTL"])
 	id := lease["ID"].(string)
 	c.post("/v3/kv/put", `{"key":"Zm9v","value":"YmFy","lease":"`+id+`"}`)
 	kv := c.post("/v3/kv/range", `{"key":"Zm9v","serializable":true}`)["kvs"].([]any)[0].(map[string]any)
@@ -137,7 +137,7 @@ func etcdByJSON(t *testing.T, c *etcdHTTP) {
 	require.Equal(t, id, kv["lease"])
 	revision := kv["mod_revision"].(string)
 	renewed := c.post("/v3/lease/keepalive", `{"ID":"`+id+`"}`)["result"].(map[string]any)
-	require.Equal(t, "30", renewed["TTL"])
+	require.Equal(t, "3000", renewed["TTL"])
 
 	watch := c.do(http.MethodPost, "/v3/watch", `{"create_request":{"key":"Zm9v","start_revision":"`+revision+`","prev_kv":true}}`)
 	defer watch.Body.Close()
@@ -252,7 +252,6 @@ func TestServeEtcdHTTPRequestTimeout(t *testing.T) {
 			conn, err := net.Dial("tcp", s.grpc)
 			require.NoError(t, err, name)
 			defer conn.Close()
-			require.NoError(t, conn.SetDeadline(time.Now().Add(waitTimeout/4)))
 			if name == "TLS" {
 				conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
 			}
@@ -262,6 +261,7 @@ func TestServeEtcdHTTPRequestTimeout(t *testing.T) {
 		}
 	}
 	for _, conn := range conns { // the servers wait at the same time
+		require.NoError(t, conn.SetDeadline(time.Now().Add(waitTimeout/4)))
 		_, err := io.ReadAll(conn)
 		require.False(t, errors.Is(err, os.ErrDeadlineExceeded), "the server at %s has not closed a connection with an incomplete request", conn.RemoteAddr())
 	}

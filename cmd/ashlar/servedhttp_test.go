@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	collectorpb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
@@ -152,15 +153,21 @@ func TestServeTraces(t *testing.T) {
 	}))
 	defer receiver.Close()
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL)
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "10") // milliseconds; spans that are sent at the end have a second
 	s := serveStore(t, fileURL(t))
 	s.cli(t).ok("", "list", "*")
 	s.send("GET", "/api/demo/v1/Greeting", "", "")
+	for _, name := range []string{"ashlar.resource.v1.ResourceService/List", "GET /api/", "list_page"} {
+		require.Eventually(t, func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return spans[name]
+		}, waitTimeout, 10*time.Millisecond, name)
+	}
 	s.signal(syscall.SIGTERM)
 	require.Equal(t, cli.ExitOK, s.end())
 	mu.Lock()
 	defer mu.Unlock()
-	require.Contains(t, spans, "ashlar.resource.v1.ResourceService/List")
-	require.Contains(t, spans, "list_page", "the span of the store")
 	for _, name := range []string{"list_page", "watch", "read", "scan"} { // of the store
 		delete(spans, name)
 	}

@@ -20,19 +20,15 @@ func TestServeReadyRequiresWrites(t *testing.T) {
 	store := fileURL(t)
 	writes := serveStore(t, store, "--admin", "127.0.0.1:0", "--write-probe", "1ms", "--ready-timeout", "1s")
 	reads := serveStore(t, store, "--admin", "127.0.0.1:0", "--write-probe", "0")
-	ready := func(s *serverProcess) (int, string) { return getText(t, "http://"+s.admin+"/readyz") }
-	code, text := ready(writes)
-	require.Equal(t, http.StatusOK, code, text)
+	writes.waitForAnswer(writes.admin, http.StatusOK, "ready\n")
 	before := writes.cli(t).ok("", "revisions", "-o", "name")
 	release := lockFile(t, store)
 	defer release()
-	code, text = ready(writes)
-	require.Equal(t, http.StatusServiceUnavailable, code)
-	require.Equal(t, "not ready: the store takes no writes\n", text)
-	code, text = ready(reads)
+	writes.waitForAnswer(writes.admin, http.StatusServiceUnavailable, "not ready: the store takes no writes\n")
+	code, text := getText(t, "http://"+reads.admin+"/readyz")
 	require.Equal(t, http.StatusOK, code, text)
 	release()
-	require.Eventually(t, func() bool { code, _ := ready(writes); return code == http.StatusOK }, waitTimeout, 10*time.Millisecond)
+	writes.waitForAnswer(writes.admin, http.StatusOK, "ready\n")
 	require.Equal(t, before, writes.cli(t).ok("", "revisions", "-o", "name"), "a probe changes no resource")
 }
 

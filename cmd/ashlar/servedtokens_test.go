@@ -69,11 +69,11 @@ tokens:
 	require.Contains(t, s.cli(t).with("--token", admin+"x").run("", "list", "*").err, "unknown token")
 
 	// An error in the file changes nothing, and the log names the line. The corrected file takes effect at once.
-	write(t, dir, "tokens.yaml", "nobody: {}\n")
+	replaceFile(t, file, "nobody: {}\n")
 	s.signal(syscall.SIGHUP)
 	require.Contains(t, s.waitForLog("not reloaded"), `tokens.yaml: line 1: unknown key \"nobody\"`)
 	all.ok("", "list", "*")
-	write(t, dir, "tokens.yaml", "anonymous: {rules: [{types: [core/*], may: [list]}]}\n")
+	replaceFile(t, file, "anonymous: {rules: [{types: [core/*], may: [list]}]}\n")
 	s.signal(syscall.SIGHUP)
 	s.waitForLog(`"msg":"reloaded"`)
 	require.Contains(t, all.run("", "list", "*").err, "unknown token")

@@ -130,7 +130,7 @@ func TestLimitedAnonymousCallsAreNotActive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	calls := &admission{tokens: tokens, limits: newLimits(1, 0), log: requestLog{logger: slog.New(slog.DiscardHandler)}}
+	calls := &admission{tokens: tokens, limits: newLimits(1.0/3600, 0), log: requestLog{logger: slog.New(slog.DiscardHandler)}}
 	call := &tap.Info{FullMethodName: resourcegrpc.ResourceService_Read_FullMethodName}
 	if _, err := calls.tap(t.Context(), call); err != nil {
 		t.Fatal(err)

@@ -112,9 +112,6 @@ func TestUnreadBodyIsNotExpected(t *testing.T) {
 	server := httptest.NewServer(boundBodies(t.Context(), bodies(nil, nil, nil), time.Hour))
 	t.Cleanup(server.Close)
 	conn := sendRaw(t, server, "/unread HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 10\r\n\r\n")
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
 	got, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)
