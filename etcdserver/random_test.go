@@ -296,7 +296,7 @@ func (s *side) noted(ctx context.Context, format func() string) string {
 
 // watched returns the changes of a range since a step, sorted within each step.
 func (s *side) watched(ctx context.Context, key, end []byte, since int, filters []pb.WatchCreateRequest_FilterType) string {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	w, err := pb.NewWatchClient(s.c.ActiveConnection()).Watch(ctx)
 	if err != nil {

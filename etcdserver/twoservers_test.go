@@ -1,6 +1,7 @@
 package etcdserver_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -42,7 +43,9 @@ func outlivesItsServer(t *testing.T, store string, ttl time.Duration) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := renewing.Watch(ctx(t), "leased", clientv3.WithFilterPut())
+	watchCtx, cancel := context.WithTimeout(t.Context(), 3*time.Minute+4*ttl) // the lease ends after about three times its ttl
+	defer cancel()
+	w := renewing.Watch(watchCtx, "leased", clientv3.WithFilterPut())
 	began := time.Now()
 	for closed := false; time.Since(began) < 2*ttl; {
 		asked := time.Now()

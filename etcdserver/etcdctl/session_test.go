@@ -126,7 +126,7 @@ var sessions = []session{
 		run("lease", "revoke", "%L"), run("get", "", "--prefix"), run("lease", "timetolive", "%L"), run("lease", "revoke", "%L"),
 		run("lease", "keep-alive", "--once", "%L"), run("lease", "list"),
 		{args: []string{"lease", "grant", "99999999999"}},
-		{args: []string{"lease", "grant", "2"}, mark: "S"},
+		{args: []string{"lease", "grant", "8"}, mark: "S"},
 		run("put", "s", "1", "--lease=%S"),
 		{args: []string{"watch", "s", "--rev=1"}, until: "DELETE"},
 	}},

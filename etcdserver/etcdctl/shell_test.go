@@ -21,7 +21,7 @@ import (
 )
 
 // timeout bounds the time of a command.
-const timeout = 2 * time.Minute
+const timeout = 3 * time.Minute
 
 // shell runs commands against one server. It stores values for later commands, and values that always differ between two servers.
 type shell struct {
@@ -42,7 +42,7 @@ func (s *shell) do(one step) answer {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), timeout)
 	defer cancel()
-	args := []string{"--endpoints=" + s.endpoint, "--command-timeout=20s"}
+	args := []string{"--endpoints=" + s.endpoint, "--command-timeout=2m"}
 	for _, arg := range one.args {
 		args = append(args, s.given(arg))
 	}

@@ -153,7 +153,7 @@ var cacheTests = []upstreamTest[*cached]{
 	{upstream: "RunSendInitialEventsBackwardCompatibility",
 		run: behindCache(storagetesting.RunSendInitialEventsBackwardCompatibility)},
 	{upstream: "RunWatchSemantics", untouched: true, alone: true, run: func(ctx context.Context, t *testing.T, c *cached) {
-		storagetesting.RunWatchSemantics(ctx, t, freshCache{c})
+		runWatchSemantics(ctx, t, freshCache{c})
 	}},
 	{upstream: "RunWatchSemanticInitialEventsExtended", untouched: true, alone: true,
 		run: func(ctx context.Context, t *testing.T, c *cached) {

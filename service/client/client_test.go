@@ -71,8 +71,12 @@ func newServer(t *testing.T, options ...grpc.ServerOption) *server {
 
 func (s *server) start() {
 	s.t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(s.t.Context(), "tcp", s.address)
-	require.NoError(s.t, err)
+	var l net.Listener
+	require.Eventually(s.t, func() (free bool) { // another process may have taken the port of a stopped server
+		var err error
+		l, err = (&net.ListenConfig{}).Listen(s.t.Context(), "tcp", s.address)
+		return err == nil
+	}, waitTimeout, 10*time.Millisecond)
 	s.address = l.Addr().String()
 	made := grpc.NewServer(s.options...)
 	s.grpc = made

@@ -69,12 +69,10 @@ func TestDamageIsReported(t *testing.T) {
 	if got := s.Stats(); got.Live || got.Relists != 0 {
 		t.Errorf("a store without a watch has %+v", got)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
 	view := func(ctx context.Context) error {
 		return s.View(ctx, func(*tables.View) error { return nil }, tables.Linearizable)
 	}
-	if err := view(ctx); !errors.Is(err, context.DeadlineExceeded) || !isDamage(err) {
+	if err := view(fixture.CallTimeout(t.Context(), t, 50*time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) || !isDamage(err) {
 		t.Errorf("a linearizable View returned %v, expected the deadline and the damage", err)
 	}
 	b.mu.Lock()

@@ -167,7 +167,7 @@ func history(w *world, prefix string, halfway func(context.Context) error) error
 	if err := runAll(w.ctx, clients...); err != nil {
 		return err
 	}
-	switch porcupine.CheckOperationsTimeout(model, ops, 20*time.Second) {
+	switch porcupine.CheckOperationsTimeout(model, ops, 2*time.Minute) {
 	case porcupine.Illegal:
 		return fmt.Errorf("a history is not serializable: %v", ops)
 	case porcupine.Unknown:
