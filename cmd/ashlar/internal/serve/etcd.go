@@ -86,15 +86,15 @@ const minEtcdPings = 5 * time.Second
 func (s *server) drainEtcd(keys *etcdserver.Server) {
 	s.config.Logger.Info("draining", "for", s.config.Drain)
 	s.beginDrain()
+	bound, cancel := context.WithTimeout(context.Background(), s.config.Drain)
+	defer cancel()
+	last, cancel := context.WithTimeout(context.Background(), s.config.Drain+drainGrace) // a client may read slowly after its call has returned
+	defer cancel()
 	s.handshakes.close()
 	stopped := s.stopGRPC()
-	bound, cancel := context.WithTimeout(context.Background(), s.config.Drain)
 	s.calls.wait(bound)
-	cancel()
 	keys.Close()
 	s.stopHealth()
-	last, cancel := context.WithTimeout(context.Background(), drainGrace)
-	defer cancel()
 	for _, h := range s.http {
 		if h.Shutdown(last) != nil {
 			_ = h.Close() // the time to shut down has passed
