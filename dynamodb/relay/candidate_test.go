@@ -30,7 +30,7 @@ func TestOnlyCandidateStartsAgain(t *testing.T) {
 		killed = publish(t, directory, killed, map[string]string{"process": "killed", "address": address, "key": hash})
 		return trust + "&relay-cert=" + url.QueryEscape(cert) + "&relay-key=" + url.QueryEscape(key) + "&relay-advertise=" + address
 	})
-	b, err := openURL(t, s, trust+"&outage=20s")
+	b, err := openURL(t, s, trust+"&outage=100s")
 	if err != nil {
 		t.Fatal(err)
 	}

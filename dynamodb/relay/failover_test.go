@@ -62,8 +62,8 @@ func (s *series) expect(t *testing.T, versions []string) {
 func TestRelayBehindItsSubscribers(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
-	relays := []*dynamodb.Backend{open(t, s, true), open(t, s, true)} // client-1 and client-2
-	boxes := newSeries(t, open(t, s, false), open(t, s, false), open(t, s, false))
+	relays := []*dynamodb.Backend{open(t, s, true, patient), open(t, s, true, patient)} // client-1 and client-2
+	boxes := newSeries(t, open(t, s, false, patient), open(t, s, false, patient), open(t, s, false, patient))
 	publishedRelays(t, openDirectory(t, s), 2)
 	boxes.expect(t, boxes.write(t, 2))
 	s.SetRefused("client-1")

@@ -58,11 +58,11 @@ func TestSubscribersSurviveTheLossOfRelays(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
 	s.SetShards(3)
-	first, second := open(t, s, true), open(t, s, true)
+	first, second := open(t, s, true, patient), open(t, s, true, patient)
 	var watches []storage.Watch
-	writer := open(t, s, false)
+	writer := open(t, s, false, patient)
 	for i := range 6 {
-		b := open(t, s, false)
+		b := open(t, s, false, patient)
 		w, err := b.WatchList(t.Context(), boxType, tenancy, "")
 		if err != nil {
 			t.Fatal(i, err)
@@ -99,7 +99,7 @@ func TestSubscribersSurviveTheLossOfRelays(t *testing.T) {
 		case 18:
 			s.Roll()
 		case 20:
-			first = open(t, s, true)
+			first = open(t, s, true, patient)
 		case 29:
 			s.Split(false)
 		case 30:
