@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage/conformance"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/internal/test/stores"
 )
 
@@ -23,6 +24,7 @@ func TestConformance(t *testing.T) {
 			inner := h.URL
 			h.URL = func(t testing.TB) string { return "cached-" + inner(t) }
 			h.NoMover = "tools move the inner store"
+			h.Timeout = fixture.Timeout        // a case gets five times as long
 			h.Backup, h.Processes = nil, false // the tests of faults kill processes
 			if name == "Memory" {
 				conformance.Run(t, h)
