@@ -68,9 +68,9 @@ func sameMachine(ctx context.Context, cli client.APIClient) bool {
 // the others the wait.
 var unreachable atomic.Pointer[error]
 
-// reachTimeout is how long a published port may refuse connections. Docker's proxy accepts them as soon as the container runs,
-// whether or not its server is ready.
-const reachTimeout = 20 * time.Second
+// reachTimeout is how long a published port may refuse connections. Without Docker's proxy, it does until the server in the container listens,
+// which takes more than 20 seconds on a slow machine.
+const reachTimeout = 2 * time.Minute
 
 // reach waits until a published port accepts connections.
 func reach(ctx context.Context, addr string) error {
@@ -92,15 +92,19 @@ func awaitAccept(ctx context.Context, addr string, timeout time.Duration) error 
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
+	var refusal error
 	for {
 		conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", addr)
 		if err == nil {
 			return conn.Close()
 		}
+		if refusal == nil || ctx.Err() == nil { // the last attempt ends with the context, and only reports that
+			refusal = err
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("no connection accepted at %s for %v: %w", addr, timeout, err)
+			return fmt.Errorf("no connection accepted at %s for %v: %w", addr, timeout, refusal)
 		}
 	}
 }
