@@ -12,7 +12,7 @@ import (
 func TestMain(m *testing.M) { stores.Main(m) }
 
 // The topics whose calls the copy answers or observes. Other calls pass through to the backend, in the same way over every backend, so they are tested
-// over memory only. The copy depends on a database only by the capabilities of its watches: those of SQLite, Postgres and etcd are the same.
+// over memory only. The copy depends on a database only by the capabilities of its watches. The watches of SQLite, Postgres and etcd have the same.
 var (
 	copyTopics = regexp.MustCompile(`^(Lists|Commit|Histories|Closing|Load)/`)
 	loadTopic  = regexp.MustCompile(`^Load/Clients$`)
