@@ -79,12 +79,12 @@ func (s source) Run(ctx context.Context, ready func(*streams.Position), publish 
 	defer cancel(nil)
 	var group sync.WaitGroup
 	err := s.Stream.Run(ctx, func(at *streams.Position) {
-		ready(at)
-		group.Go(func() {
+		group.Go(func() { // before the first watch opens, as in package backend
 			if moved := s.awaitMove(ctx); moved != nil {
 				cancel(moved)
 			}
 		})
+		ready(at)
 	}, publish)
 	cancel(nil)
 	group.Wait()

@@ -32,13 +32,14 @@ func (m *moveWatcher[P]) run(ctx context.Context, ready func(P), publish func(ev
 	err := m.source.Run(ctx,
 		func(at P) {
 			p.advance(at)
-			ready(at)
-			// A watch that resumes in a moved store still returns the changes before the move.
+			// A watch that resumes in a moved store still returns the changes before the move. The goroutine is started before the first watch
+			// opens, so that a later list of goroutines has no new one.
 			group.Go(func() {
 				if err := m.awaitMove(ctx, p); err != nil {
 					cancel(err)
 				}
 			})
+			ready(at)
 		},
 		func(events []*driver.Event[P], end P) {
 			publish(events, end)

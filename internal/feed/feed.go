@@ -107,17 +107,20 @@ func (f *Feed[P]) Start(ctx context.Context) (Mark[P], error) {
 	}
 	select {
 	case <-r.ready:
-		return Mark[P]{run: r, node: r.end()}, nil
-	default:
+	case <-r.endCh:
+	case <-ctx.Done():
 	}
+	// A run that was ready and has ended may still have changes to deliver: those before a move.
 	select {
 	case <-r.ready:
 		return Mark[P]{run: r, node: r.end()}, nil
+	default:
+	}
+	r.release()
+	select {
 	case <-r.endCh:
-		r.release()
 		return Mark[P]{}, r.err
-	case <-ctx.Done():
-		r.release()
+	default:
 		return Mark[P]{}, fmt.Errorf("%w: the feed of changes is not ready: %w", storage.ErrInconsistent, ctx.Err())
 	}
 }

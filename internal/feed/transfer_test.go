@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ashlar-dev/storage"
@@ -112,6 +113,32 @@ func TestClosedWhileItsRunEnds(t *testing.T) {
 				run.mu.Unlock()
 			}
 			f.Close()
+		}
+	})
+}
+
+// lateDone is a context whose Done returns when all other goroutines of the bubble wait or have ended.
+type lateDone struct{ context.Context }
+
+func (c lateDone) Done() <-chan struct{} {
+	synctest.Wait()
+	return c.Context.Done()
+}
+
+// A run that becomes ready and ends while Start is suspended has ended normally, and a watch can read what was before its end. The error would
+// send a reader to the next store without the changes of this one.
+func TestRunEndsWhileStartIsSuspended(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		l := newLine()
+		l.breakDown(&storage.MovedError{Target: "there"})
+		f := New(l, Options[int]{})
+		defer f.Close()
+		for range 64 { // a select of two closed channels takes each of them about as often
+			m, err := f.Start(lateDone{t.Context()})
+			if err != nil {
+				t.Fatalf("Start: %v", err)
+			}
+			m.Release()
 		}
 	})
 }
