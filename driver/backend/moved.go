@@ -32,8 +32,9 @@ func (m *moveWatcher[P]) run(ctx context.Context, ready func(P), publish func(ev
 	err := m.source.Run(ctx,
 		func(at P) {
 			p.advance(at)
-			// A watch that resumes in a moved store still returns the changes before the move. The goroutine is started before the first watch
-			// opens, so that a later list of goroutines has no new one.
+			// The goroutine is started before the first watch opens, so that a later list of goroutines has no new one. It may end the run of a
+			// moved store at once. A watch that resumes there still returns the changes before the move, because the feed starts watches on a run
+			// that was ready, even if it has ended.
 			group.Go(func() {
 				if err := m.awaitMove(ctx, p); err != nil {
 					cancel(err)

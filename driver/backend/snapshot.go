@@ -123,7 +123,7 @@ func (s *historySnapshot[P]) Next(ctx context.Context) (*resourcepb.Resource, er
 // readNext reads a later page. It retries while the database is unreachable.
 func (s *historySnapshot[P]) readNext(from []byte, memory []driver.Version) (page *snapshotRows, err error) {
 	limit := snapshotPage
-	err = s.b.feed.Persist(s.lifetime, nil, func(ctx context.Context) error {
+	err = s.b.feed.Persist(s.lifetime, func(ctx context.Context) error {
 		ctx, done := s.b.withTimeout(ctx)
 		defer done()
 		var failure error

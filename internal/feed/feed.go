@@ -110,18 +110,25 @@ func (f *Feed[P]) Start(ctx context.Context) (Mark[P], error) {
 	case <-r.endCh:
 	case <-ctx.Done():
 	}
-	// A run that was ready and has ended may still have changes to deliver: those before a move.
-	select {
-	case <-r.ready:
+	// A run that was ready and has ended may still have changes to deliver: those before a move. Its end is checked first, so a run that has ended
+	// without being ready is known not to become ready.
+	ended := isClosed(r.endCh)
+	if isClosed(r.ready) {
 		return Mark[P]{run: r, node: r.end()}, nil
-	default:
 	}
 	r.release()
-	select {
-	case <-r.endCh:
+	if ended {
 		return Mark[P]{}, r.err
+	}
+	return Mark[P]{}, fmt.Errorf("%w: the feed of changes is not ready: %w", storage.ErrInconsistent, ctx.Err())
+}
+
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
 	default:
-		return Mark[P]{}, fmt.Errorf("%w: the feed of changes is not ready: %w", storage.ErrInconsistent, ctx.Err())
+		return false
 	}
 }
 

@@ -10,8 +10,14 @@ import (
 )
 
 // Persist retries an operation of a watch while the database is unreachable: for the time of an outage, and until the watch's
-// lifetime or the feed ends. Discarded history ends it. After ended is closed, the next failure ends it with errRunEnded.
-func (f *Feed[P]) Persist(lifetime context.Context, ended <-chan struct{}, try func(ctx context.Context) error) error {
+// lifetime or the feed ends. Discarded history ends it.
+func (f *Feed[P]) Persist(lifetime context.Context, try func(ctx context.Context) error) error {
+	return f.persist(lifetime, nil, new(time.Time), try)
+}
+
+// persist is Persist for an operation that needs a run: after the run's end, which closes ended, the next failure returns errRunEnded. firstFailure
+// is the time of the first failure since the last success. The caller keeps it for the next run, so that an outage of several runs ends, too.
+func (f *Feed[P]) persist(lifetime context.Context, ended <-chan struct{}, firstFailure *time.Time, try func(ctx context.Context) error) error {
 	leave, ok := f.enter()
 	if !ok {
 		return storage.ErrClosed
@@ -20,11 +26,11 @@ func (f *Feed[P]) Persist(lifetime context.Context, ended <-chan struct{}, try f
 	ctx, cancel := context.WithCancel(f.lifetime)
 	defer cancel()
 	defer context.AfterFunc(lifetime, cancel)()
-	var firstFailure time.Time
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		err := try(ctx)
 		switch {
 		case err == nil:
+			*firstFailure = time.Time{}
 			return nil
 		case f.closed.Load():
 			return storage.ErrClosed
@@ -33,8 +39,8 @@ func (f *Feed[P]) Persist(lifetime context.Context, ended <-chan struct{}, try f
 		case errors.Is(err, storage.ErrCompacted), errors.Is(err, storage.ErrClosed):
 			return err
 		case firstFailure.IsZero():
-			firstFailure = time.Now()
-		case time.Since(firstFailure) > f.opts.Outage:
+			*firstFailure = time.Now()
+		case time.Since(*firstFailure) > f.opts.Outage:
 			return fmt.Errorf("the database was unreachable for %v: %w", f.opts.Outage, err)
 		}
 		select {

@@ -49,7 +49,7 @@ func (w *watch[P]) recall(ctx context.Context) error {
 
 // readPrevious looks up the previous states of some changes, or of the first of them. Its error ends the watch.
 func (w *watch[P]) readPrevious(events []*driver.Event[P], ends []int) (r previousBatch[P], err error) {
-	err = w.persist(nil, func(ctx context.Context) error {
+	err = w.feed.Persist(w.lifetime, func(ctx context.Context) error {
 		past, err := w.feed.opts.Before(ctx, events)
 		r = previousBatch[P]{events, past, ends[len(events)-1]}
 		events = events[:(len(events)+1)/2] // after a failure, fewer may arrive in time over a slow link

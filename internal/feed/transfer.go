@@ -29,10 +29,15 @@ func (w *watch[P]) leaveRun(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	m, err := w.feed.Start(ctx)
+	start, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(w.lifetime, cancel)()
+	m, err := w.feed.Start(start)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return ctx.Err() // the next call retries
+	case err != nil && w.lifetime.Err() != nil:
+		return nil // the watch was closed
 	case err != nil:
 		return w.end(closedWith(err))
 	case !w.enterRun(m.run):

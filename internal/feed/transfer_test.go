@@ -1,9 +1,11 @@
 package feed
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -139,6 +141,96 @@ func TestRunEndsWhileStartIsSuspended(t *testing.T) {
 				t.Fatalf("Start: %v", err)
 			}
 			m.Release()
+		}
+	})
+}
+
+// signaled is a context that reports when a select looks at its end.
+type signaled struct {
+	context.Context
+	reached chan<- struct{}
+}
+
+func (c signaled) Done() <-chan struct{} {
+	select {
+	case c.reached <- struct{}{}:
+	default:
+	}
+	return c.Context.Done()
+}
+
+// A run that becomes ready and ends while Start returns the error of its context was ready, so its end is no error of Start.
+func TestRunEndsWhileStartIsCanceled(t *testing.T) {
+	t.Parallel()
+	f := New(newLine(), Options[int]{})
+	r := &run[int]{feed: f, ready: make(chan struct{}), endCh: make(chan struct{})}
+	f.current = r
+	ctx, cancel := context.WithCancel(t.Context())
+	reached, started := make(chan struct{}, 1), make(chan error)
+	go func() {
+		_, err := f.Start(signaled{ctx, reached})
+		started <- err
+	}()
+	<-reached
+	r.mu.Lock()
+	cancel()
+	for stacks := make([]byte, 1<<20); !bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("feed.(*run[...]).release(")); {
+		runtime.Gosched() // until Start waits for r.mu
+	}
+	close(r.ready)
+	r.err = &storage.MovedError{Target: "there"}
+	close(r.endCh)
+	r.mu.Unlock()
+	if err := <-started; errors.Is(err, storage.ErrMoved) || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, expected the context's error", err)
+	}
+}
+
+// The database of a moved store fails, while its runs begin and end at once. A watch that has not read all of its history ends after the outage.
+func TestOutageOfMovedStore(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		l := newLine()
+		l.append("a")
+		l.failures = 1 << 30
+		l.breakDown(&storage.MovedError{Target: "there"})
+		f := New(l, Options[int]{Outage: 10 * time.Second})
+		defer f.Close()
+		w, err := f.Resume(t.Context(), all, 0, "0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if _, err := w.Next(ctx); !errors.Is(err, storage.ErrWatchClosed) || errors.Is(err, storage.ErrMoved) {
+			t.Errorf("got %v, expected ErrWatchClosed with the failure of the database", err)
+		}
+	})
+}
+
+// Close ends a Next that waits for the next run.
+func TestCloseBeforeSlowRun(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := &slowToStart{proving: newProving(), ends: make(chan struct{})}
+		f := New(s, Options[int]{})
+		defer f.Close()
+		w := watchFromNow(t, f, s.line, all)
+		s.ends <- struct{}{}
+		ended := make(chan error, 1)
+		go func() {
+			_, err := w.Next(context.WithoutCancel(t.Context()))
+			ended <- err
+		}()
+		<-time.After(time.Minute)
+		w.Close()
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, storage.ErrWatchClosed) {
+				t.Errorf("got %v, expected ErrWatchClosed", err)
+			}
+		default:
+			t.Error("Next continues after Close")
 		}
 	})
 }
