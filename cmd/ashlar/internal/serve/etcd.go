@@ -81,20 +81,22 @@ func (s *server) serveEtcd(ctx context.Context, keys *etcdserver.Server, clients
 // minEtcdPings is the minimum time between two pings of a client. It equals the limit of etcd's servers, which etcd's clients respect.
 const minEtcdPings = 5 * time.Second
 
-// drainEtcd stops the server. It accepts nothing new, waits until active calls end or the drain time has passed, and then ends watches with
-// Unavailable, so that clients continue elsewhere. It cuts off calls that are still running then.
+// drainEtcd stops the server. It accepts no new connection, waits until active calls end or the drain time has passed, and then ends watches with
+// Unavailable, so that clients continue elsewhere. It cuts off calls that are running, and answers that were not read, drainGrace after the drain
+// time, or stallTimeout after the end of the watches if that is earlier.
 func (s *server) drainEtcd(keys *etcdserver.Server) {
 	s.config.Logger.Info("draining", "for", s.config.Drain)
 	s.beginDrain()
 	bound, cancel := context.WithTimeout(context.Background(), s.config.Drain)
 	defer cancel()
-	last, cancel := context.WithTimeout(context.Background(), s.config.Drain+drainGrace) // a client may read slowly after its call has returned
-	defer cancel()
+	last, endLast := context.WithTimeout(context.Background(), s.config.Drain+drainGrace) // a client may read slowly after its call has returned
+	defer endLast()
 	s.handshakes.close()
 	stopped := s.stopGRPC()
 	s.calls.wait(bound)
-	keys.Close()
 	s.stopHealth()
+	keys.Close()
+	defer time.AfterFunc(stallTimeout, endLast).Stop() // a client that does not read its watch
 	for _, h := range s.http {
 		if h.Shutdown(last) != nil {
 			_ = h.Close() // the time to shut down has passed
