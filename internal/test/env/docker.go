@@ -140,7 +140,7 @@ func runOnce(ctx context.Context, s spec) (_ *Container, retry bool, err error) 
 		return c.ctr.Start(ctx)
 	})
 	if err == nil && s.wait {
-		if err = reach(ctx, c.Addr); err == nil {
+		if err = ports.reach(ctx, c.Addr, c.running); err == nil {
 			err = c.await(ctx)
 		}
 	}
@@ -193,7 +193,7 @@ func (c *Container) await(ctx context.Context) error {
 			return nil
 		}
 		if n%10 == 0 && !c.running(ctx) {
-			return fmt.Errorf("the container has ended; before that: %w", err)
+			return fmt.Errorf("%w; before that: %w", errEnded, err)
 		}
 		select {
 		case <-ctx.Done():

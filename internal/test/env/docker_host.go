@@ -4,6 +4,7 @@ package env
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -64,36 +65,46 @@ func sameMachine(ctx context.Context, cli client.APIClient) bool {
 	return err == nil && daemon.Info.Name == name
 }
 
-// unreachable is the reason why published ports cannot be reached from here. It holds for every container, so the first one spares
-// the others the wait.
-var unreachable atomic.Pointer[error]
+// publishedPorts knows whether this process can reach the ports that Docker publishes.
+type publishedPorts struct {
+	reached     atomic.Bool           // a port was reached, so the others can be
+	unreachable atomic.Pointer[error] // the reason why none can be reached: the first container spares the others the wait
+}
+
+var ports publishedPorts
 
 // reachTimeout is how long a published port may refuse connections. Without Docker's proxy, it does until the server in the container listens,
 // which takes more than 20 seconds on a slow machine.
 const reachTimeout = 2 * time.Minute
 
-// reach waits until a published port accepts connections.
-func reach(ctx context.Context, addr string) error {
-	if known := unreachable.Load(); known != nil {
+// reach waits until a published port accepts connections. It fails if the container has ended.
+func (p *publishedPorts) reach(ctx context.Context, addr string, running func(ctx context.Context) bool) error {
+	if known := p.unreachable.Load(); known != nil {
 		return *known
 	}
-	err := awaitAccept(ctx, addr, reachTimeout)
-	if err != nil {
+	err := awaitAccept(ctx, addr, reachTimeout, running)
+	switch {
+	case err == nil:
+		p.reached.Store(true)
+	case ctx.Err() == nil && !errors.Is(err, errEnded) && !p.reached.Load():
 		err = fmt.Errorf("no published port of Docker can be reached: %w; "+
 			"if the daemon has another address, name it in TESTCONTAINERS_HOST_OVERRIDE", err)
-		unreachable.CompareAndSwap(nil, &err)
+		p.unreachable.CompareAndSwap(nil, &err)
 	}
 	return err
 }
 
-// awaitAccept waits until an address accepts connections.
-func awaitAccept(ctx context.Context, addr string, timeout time.Duration) error {
+// errEnded reports the end of a container.
+var errEnded = errors.New("the container has ended")
+
+// awaitAccept waits until an address accepts connections. It fails if the container has ended.
+func awaitAccept(ctx context.Context, addr string, timeout time.Duration, running func(ctx context.Context) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	var refusal error
-	for {
+	for n := 1; ; n++ {
 		conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", addr)
 		if err == nil {
 			return conn.Close()
@@ -101,10 +112,13 @@ func awaitAccept(ctx context.Context, addr string, timeout time.Duration) error 
 		if refusal == nil || ctx.Err() == nil { // the last attempt ends with the context, and only reports that
 			refusal = err
 		}
+		if n%10 == 0 && !running(ctx) {
+			return fmt.Errorf("%w; before that: %w", errEnded, refusal)
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("no connection accepted at %s for %v: %w", addr, timeout, refusal)
+			return fmt.Errorf("no connection was accepted at %s: %w", addr, refusal)
 		}
 	}
 }

@@ -4,6 +4,7 @@ package env
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -20,13 +21,38 @@ func TestAccepted(t *testing.T) {
 	}
 	defer l.Close()
 	addr := l.Addr().String()
-	if err := awaitAccept(context.Background(), addr, time.Minute); err != nil {
+	if err := awaitAccept(context.Background(), addr, time.Minute, alive); err != nil {
 		t.Errorf("a listening address, %s: %v", addr, err)
 	}
 	addr = silent(t)
-	err = awaitAccept(context.Background(), addr, 300*time.Millisecond)
+	err = awaitAccept(context.Background(), addr, 300*time.Millisecond, alive)
 	if err == nil || !strings.Contains(err.Error(), addr) {
 		t.Errorf("an address without listener, %s: got %v, expected an error with the address", addr, err)
+	}
+}
+
+func alive(context.Context) bool { return true }
+
+// A container that ends, or whose start was canceled, says nothing about the ports of the others.
+func TestFailedContainerBlocksNoOther(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	canceled, cancel := context.WithCancel(context.Background())
+	cancel()
+	var p publishedPorts
+	if err := p.reach(canceled, silent(t), alive); err == nil {
+		t.Error("a port without listener was reached")
+	}
+	err = p.reach(context.Background(), silent(t), func(context.Context) bool { return false })
+	if !errors.Is(err, errEnded) {
+		t.Errorf("got %v, expected the end of the container", err)
+	}
+	if err := p.reach(context.Background(), l.Addr().String(), alive); err != nil {
+		t.Errorf("a listening address after two failures of others: %v", err)
 	}
 }
 
@@ -56,7 +82,7 @@ func silent(t *testing.T) string {
 func TestPublishedAt(t *testing.T) {
 	t.Parallel()
 	c := start(t, postgresSpec())
-	if err := awaitAccept(context.Background(), c.Addr, reachTimeout); err != nil {
+	if err := awaitAccept(context.Background(), c.Addr, reachTimeout, c.running); err != nil {
 		t.Error(err)
 	}
 }
