@@ -41,3 +41,23 @@ func TestCopyFollowsTheStore(t *testing.T) {
 	}
 	fixture.Write(t, c, res)
 }
+
+// A watch taken through a cache ends at a move if its reader keeps a copy, such as another cache.
+func TestCopyOfACacheFollowsTheStore(t *testing.T) {
+	from, to := inmem.New(nil), inmem.New(nil)
+	store := moved.New(from, func(context.Context, *storage.MovedError) (storage.Backend, error) { return to, nil })
+	inner := newCache(t, store, nil)
+	outer := newCache(t, inner, nil)
+	fixture.Write(t, outer, fixture.Resource("a", "1"))
+	o := &migrate.Options{From: "old", To: "new", Live: true, CutoverLag: time.Hour}
+	if _, err := migrate.Run(fixture.Context(t), from, to, o); err != nil {
+		t.Fatal(err)
+	}
+	fixture.Eventually(t, "the version of the new store", func() bool {
+		res, err := outer.Read(fixture.Context(t), storage.EventualConsistency, fixture.ID("a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Version == fixture.Stored(t, to, fixture.ID("a")).Version
+	})
+}

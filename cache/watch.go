@@ -72,6 +72,13 @@ func (w *watch) SkipDamage(of func(storage.UnversionedType) bool) {
 	}
 }
 
+// EndAtMove makes the inner watch end when its store has moved, if it can.
+func (w *watch) EndAtMove() {
+	if inner, ok := w.Watch.(interface{ EndAtMove() }); ok {
+		inner.EndAtMove()
+	}
+}
+
 // Next implements storage.Watch.
 func (w *watch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 	ev, err := w.Watch.Next(ctx)

@@ -203,14 +203,41 @@ func isRefusal(err error) bool {
 
 // DeleteCAS implements storage.Backend. A delete that changes nothing succeeds or is refused only in a store that has not moved.
 func (b *Backend) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
+	applied := false
 	_, err := call(ctx, b, func(ctx context.Context, store storage.Backend) (none struct{}, err error) {
-		if err = store.DeleteCAS(ctx, id, version); err == nil || isRefusal(err) {
-			err = cmp.Or(checkMoved(ctx, store), err)
+		err = store.DeleteCAS(ctx, id, version)
+		if err == nil || isRefusal(err) {
+			if unproven := checkMoved(ctx, store); unproven != nil {
+				applied = applied || err == nil
+				err = unproven
+			}
 		}
 		return none, err
 	})
-	return err
+	return uncertain(ctx, applied, err)
 }
+
+// uncertain returns the error of a call with deletions. A store may have applied them and moved since; the copies were not deleted then. The error
+// must not say that nothing was changed.
+func uncertain(ctx context.Context, applied bool, err error) error {
+	if !applied || err == nil {
+		return err
+	}
+	if isRefusal(err) || errors.Is(err, storage.ErrFenced) {
+		err = masked{err.Error(), ctx.Err()}
+	}
+	return fmt.Errorf("%w: the store may have applied the deletion before it moved: %w", storage.ErrInconsistent, err)
+}
+
+// masked is an error with the text of another one. It matches only its cause.
+type masked struct {
+	text  string
+	cause error
+}
+
+func (m masked) Error() string { return m.text }
+
+func (m masked) Unwrap() error { return m.cause }
 
 // List implements storage.Backend.
 func (b *Backend) List(ctx context.Context, consistency storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) ([]*resourcepb.Resource, error) {
@@ -238,32 +265,23 @@ func (b *Backend) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*re
 // Commit implements storage.Transactor. A transaction that may have changed nothing succeeds only in a store that has not moved. A result
 // with a written resource is true in any case: the store had not moved when it was written.
 func (b *Backend) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
-	unsure := false // a store that has moved since may have deleted resources
-	return call(ctx, b, func(ctx context.Context, store storage.Backend) ([]*resourcepb.Resource, error) {
+	applied := false
+	results, err := call(ctx, b, func(ctx context.Context, store storage.Backend) ([]*resourcepb.Resource, error) {
 		transactor, err := capability[storage.Transactor](store)
 		if err != nil {
 			return nil, err
 		}
 		results, err := transactor.Commit(ctx, ops)
-		switch wrote := slices.ContainsFunc(results, func(res *resourcepb.Resource) bool { return res != nil }); {
-		case err == nil && wrote:
-			return results, nil
-		case err == nil:
-			if err = checkMoved(ctx, store); err != nil {
-				unsure = unsure || slices.ContainsFunc(ops, func(op storage.Op) bool { return op.Delete != nil })
-				return nil, err
-			}
-			return results, nil
-		case isRefusal(err): // a transaction that changes nothing need not find the fence
-			if moved := checkMoved(ctx, store); moved != nil {
-				return nil, moved
+		wrote := slices.ContainsFunc(results, func(res *resourcepb.Resource) bool { return res != nil })
+		if err == nil && !wrote || isRefusal(err) { // a transaction that changes nothing need not find the fence
+			if unproven := checkMoved(ctx, store); unproven != nil {
+				applied = applied || err == nil && slices.ContainsFunc(ops, func(op storage.Op) bool { return op.Delete != nil })
+				return nil, unproven
 			}
 		}
-		if unsure && !errors.Is(err, storage.ErrFenced) {
-			return nil, fmt.Errorf("%w: the store may have applied the transaction before it moved; in the next store: %v", storage.ErrInconsistent, err)
-		}
-		return nil, err
+		return results, err
 	})
+	return results, uncertain(ctx, applied, err)
 }
 
 // MaxOps implements storage.Transactor. It is the number that every store supports.

@@ -1,9 +1,11 @@
 package moved
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/ashlar-dev/storage"
@@ -32,7 +34,7 @@ type watch struct {
 	current storage.Watch
 	skips   func(storage.UnversionedType) bool // of SkipDamage, nil for none
 	ends    bool                               // of EndAtMove
-	endErr  error                              // the final error of such a watch
+	endErr  error                              // the final error
 	closed  bool
 }
 
@@ -79,12 +81,31 @@ func (b *Backend) WatchList(ctx context.Context, typ storage.UnversionedType, te
 	})
 }
 
-// WatchFrom implements storage.Resumer. The cursor may be of an earlier store.
+// WatchFrom implements storage.Resumer. The cursor may be of an earlier store, or of one to which the present one has moved.
 func (b *Backend) WatchFrom(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix, cursor string) (storage.Watch, error) {
-	b.mu.Lock()
-	stores := append([]storage.Backend(nil), b.stores...)
-	b.mu.Unlock()
 	f := filter{typ, tenancy, namePrefix}
+	for {
+		b.mu.Lock()
+		stores := slices.Clone(b.stores)
+		b.mu.Unlock()
+		w, err := b.resume(ctx, f, stores, cursor)
+		if !errors.Is(err, storage.ErrCompacted) {
+			return w, err
+		}
+		present := stores[len(stores)-1]
+		err = cmp.Or(checkMoved(ctx, present), err)
+		move := (*storage.MovedError)(nil)
+		if !errors.As(err, &move) {
+			return nil, err
+		}
+		if _, err := b.follow(ctx, present, move); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// resume resumes a watch in the newest of the stores that knows the cursor.
+func (b *Backend) resume(ctx context.Context, f filter, stores []storage.Backend, cursor string) (storage.Watch, error) {
 	for i := len(stores) - 1; ; i-- {
 		w, err := f.resume(ctx, stores[i], cursor)
 		if err == nil {
@@ -142,6 +163,9 @@ func (w *watch) follow(ctx context.Context, from storage.Backend, move *storage.
 		return err
 	}
 	continued, err := w.filter.resume(ctx, following, move.Cursor)
+	if errors.Is(err, storage.ErrCompacted) {
+		return w.finish(fmt.Errorf("%w: %w", storage.ErrWatchClosed, err))
+	}
 	if err != nil {
 		return err
 	}
@@ -155,11 +179,20 @@ func (w *watch) follow(ctx context.Context, from storage.Backend, move *storage.
 // endAtMove ends the watch if EndAtMove was called, and returns its final error.
 func (w *watch) endAtMove() error {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.ends {
-		w.endErr = fmt.Errorf("%w: %w: %w", storage.ErrWatchClosed, storage.ErrCompacted, errVersions)
+	ends := w.ends
+	w.mu.Unlock()
+	if !ends {
+		return nil
 	}
-	return w.endErr
+	return w.finish(fmt.Errorf("%w: %w: %w", storage.ErrWatchClosed, storage.ErrCompacted, errVersions))
+}
+
+// finish makes an error the final one, and returns it.
+func (w *watch) finish(err error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.endErr = err
+	return err
 }
 
 // errVersions is the reason why a watch of a copy ends.
