@@ -65,6 +65,8 @@ type run[P any] struct {
 	mu            sync.Mutex
 	log           log[P]
 	watches       int
+	idleSince     time.Time                   // when the last watch was closed
+	idleTimer     *time.Timer                 // calls endIfIdle; nil if it was never needed
 	followers     map[*subscriber]struct{}    // watches that wait for the next node
 	pendingWake   struct{ events, bytes int } // published since the last wake-up of all followers
 	wakeScheduled bool                        // wakeDelayed is going to run
@@ -148,6 +150,7 @@ func (f *Feed[P]) acquire() (*run[P], error) {
 	r := f.current
 	r.mu.Lock()
 	r.watches++
+	r.stopIdleTimer()
 	r.mu.Unlock()
 	return r, nil
 }
@@ -166,6 +169,9 @@ func (f *Feed[P]) begin() *run[P] {
 		}
 		closed := f.closed.Load()
 		f.mu.Unlock()
+		r.mu.Lock()
+		r.stopIdleTimer()
+		r.mu.Unlock()
 		switch {
 		case closed:
 			err = storage.ErrClosed
@@ -259,11 +265,18 @@ func (r *run[P]) end() *node[P] {
 func (r *run[P]) release() {
 	r.mu.Lock()
 	r.watches--
-	idle := r.watches == 0
-	r.mu.Unlock()
+	defer r.mu.Unlock()
 	// A timer would retain the log of a closed feed.
-	if idle && r.feed.opts.IdleTimeout > 0 && !r.feed.closed.Load() {
-		time.AfterFunc(r.feed.opts.IdleTimeout, r.endIfIdle)
+	if r.watches == 0 && r.feed.opts.IdleTimeout > 0 && !r.feed.closed.Load() {
+		r.stopIdleTimer()
+		r.idleSince, r.idleTimer = time.Now(), time.AfterFunc(r.feed.opts.IdleTimeout, r.endIfIdle)
+	}
+}
+
+// stopIdleTimer stops the timer. The caller holds r.mu.
+func (r *run[P]) stopIdleTimer() {
+	if r.idleTimer != nil {
+		r.idleTimer.Stop()
 	}
 }
 
@@ -273,7 +286,8 @@ func (r *run[P]) endIfIdle() {
 	defer f.mu.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.watches == 0 {
+	// A watch may have been opened and closed since the timer has fired.
+	if r.watches == 0 && time.Since(r.idleSince) >= f.opts.IdleTimeout {
 		if f.current == r {
 			f.current = nil
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"sync"
 	"testing"
@@ -506,5 +507,82 @@ func TestIdleTimeout(t *testing.T) {
 		defer again.Close()
 		l.append("a")
 		wantVersion(t, again, 1)
+	})
+}
+
+// The idle timeout counts from the close of the last watch.
+func TestIdleTimeoutCountsFromTheLastClose(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		l := newLine()
+		f := New(l, Options[int]{IdleTimeout: time.Minute})
+		defer f.Close()
+		w := watchFromNow(t, f, l, all)
+		first := w.(*watch[int]).run
+		w.Close()
+		<-time.After(30 * time.Second)
+		w = watchFromNow(t, f, l, all)
+		<-time.After(29 * time.Second)
+		w.Close()
+		<-time.After(30 * time.Second)
+		synctest.Wait()
+		if isClosed(first.endCh) {
+			t.Fatal("the source ended after half of its idle timeout")
+		}
+		<-time.After(31 * time.Second)
+		synctest.Wait()
+		if !isClosed(first.endCh) {
+			t.Fatal("the source did not end")
+		}
+	})
+}
+
+// A Next that meets Close either returns an event, or leaves the cursor before it.
+func TestCloseDuringDelivery(t *testing.T) {
+	for _, first := range []string{"an event", "the end of the snapshot"} {
+		t.Run(first, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				l := newLine()
+				l.append("a")
+				var w storage.Watch
+				closing := func() { w.(*watch[int]).cancel() } // as Close begins
+				f := New(l, Options[int]{InSnapshot: "inside", OnDelivered: func(*driver.Event[int]) { closing() }})
+				defer f.Close()
+				before, after := "1", "2"
+				if first == "an event" {
+					w = watchFromNow(t, f, l, all)
+					l.append("a")
+				} else {
+					before, after = "inside", "1"
+					m, err := f.Start(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					w = f.Watch(m, all, &unsteady{SliceSnapshot(nil), []func() error{func() error { closing(); return io.EOF }}}, 1)
+				}
+				defer w.Close()
+				_, err := w.Next(t.Context())
+				want := after
+				if err != nil {
+					want = before
+				}
+				if got := w.Cursor(); got != want {
+					t.Errorf("Next returned %v and the cursor is %q, expected %q", err, got, want)
+				}
+			})
+		})
+	}
+}
+
+// A watch that is closed after its feed, without a call in between, reports both.
+func TestWatchClosedAfterFeed(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		l := newLine()
+		f := New(l, Options[int]{})
+		w := watchFromNow(t, f, l, all)
+		f.Close()
+		w.Close()
+		if _, err := w.Next(t.Context()); !errors.Is(err, storage.ErrClosed) || !errors.Is(err, storage.ErrWatchClosed) {
+			t.Errorf("got %v, expected ErrClosed and ErrWatchClosed", err)
+		}
 	})
 }

@@ -62,21 +62,20 @@ func (w *watch[P]) deliver(ctx context.Context) (delivery[P], error) {
 		if w.err != nil {
 			return delivery[P]{}, w.err
 		}
-		if w.lifetime.Err() != nil {
-			return delivery[P]{}, w.end(storage.ErrWatchClosed)
-		}
-		if w.feed.closed.Load() {
-			return delivery[P]{}, w.end(closedWith(storage.ErrClosed))
+		if w.lifetime.Err() != nil || w.feed.closed.Load() {
+			return delivery[P]{}, w.end(w.closedErr())
 		}
 		if err := ctx.Err(); err != nil {
 			return delivery[P]{}, err
 		}
 		d, err := w.step(ctx)
-		if d.kind != nothing || err != nil {
-			// A watch that was closed meanwhile drops the delivery.
-			if w.lifetime.Err() != nil {
-				return delivery[P]{}, w.end(storage.ErrWatchClosed)
-			}
+		switch {
+		case d.kind == change, d.kind == snapshotEnd:
+			return d, nil // the cursor has passed it, so this Next precedes a simultaneous Close
+		case d.kind == nothing && err == nil:
+		case w.lifetime.Err() != nil:
+			return delivery[P]{}, w.end(w.closedErr())
+		default:
 			return d, err
 		}
 	}
@@ -106,17 +105,21 @@ func (w *watch[P]) step(ctx context.Context) (d delivery[P], err error) {
 func (w *watch[P]) fromSnapshot(ctx context.Context) (d delivery[P], err error) {
 	ctx = w.joinCtx.join(ctx, w.lifetime)
 	res, err := w.snapshot.Next(ctx)
-	if damaged := (*storage.DamagedError)(nil); errors.As(err, &damaged) && w.skipsDamage(storage.UnversionedTypeFrom(damaged.ID.GetType())) {
+	damaged := (*storage.DamagedError)(nil)
+	if errors.As(err, &damaged) && w.skipsDamage(storage.UnversionedTypeFrom(damaged.ID.GetType())) {
 		return d, nil
 	}
 	switch {
 	case errors.Is(err, io.EOF):
 		w.closeSnapshot()
 		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.lifetime.Err() != nil {
+			return d, nil // closed: the cursor stays inside the snapshot
+		}
 		w.start = false
-		w.mu.Unlock()
 		return delivery[P]{kind: snapshotEnd}, nil
-	case err != nil && ctx.Err() != nil:
+	case err != nil && ctx.Err() != nil && damaged == nil: // the next call would continue behind a damaged resource
 		return d, ctx.Err()
 	case err != nil:
 		return d, w.end(closedWith(fmt.Errorf("read the snapshot: %w", err)))

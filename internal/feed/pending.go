@@ -33,6 +33,9 @@ func damageError(err error) error {
 func (w *watch[P]) advance(ev *driver.Event[P], held bool) (d delivery[P]) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.lifetime.Err() != nil {
+		return d // closed: the cursor stays before the event
+	}
 	if ev == nil {
 		w.at = w.feed.source.Merge(w.at, w.pendingEnd)
 		w.resumedFrom = ""

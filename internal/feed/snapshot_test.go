@@ -100,3 +100,20 @@ func TestSkipDamage(t *testing.T) {
 		}
 	})
 }
+
+// A Next whose context ends while a damaged resource arrives does not pass over the damage.
+func TestDamageAtTheDeadline(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		damage := &storage.DamagedError{ID: &resourcepb.ID{Type: &resourcepb.Type{Group: "g", Kind: "a"}}, Err: errors.New("damaged")}
+		w := watchSnapshot(t, newLine(), &unsteady{SliceSnapshot(nil), []func() error{func() error { cancel(); return damage }}})
+		defer w.Close()
+		_, err := w.Next(ctx)
+		if errors.Is(err, context.Canceled) {
+			_, err = w.Next(t.Context())
+		}
+		if damaged := (*storage.DamagedError)(nil); !errors.As(err, &damaged) {
+			t.Errorf("got %v, expected the damage", err)
+		}
+	})
+}

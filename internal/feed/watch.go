@@ -139,9 +139,17 @@ func (w *watch[P]) closeSnapshot() {
 // freeIfClosed frees the data of a closed watch, unless a running Next will do so.
 func (w *watch[P]) freeIfClosed() {
 	if w.lifetime.Err() != nil && w.next.TryLock() {
-		w.finish(storage.ErrWatchClosed)
+		w.finish(w.closedErr())
 		w.next.Unlock()
 	}
+}
+
+// closedErr is the error of a closed watch, or of a watch of a closed feed.
+func (w *watch[P]) closedErr() error {
+	if w.feed.closed.Load() {
+		return closedWith(storage.ErrClosed)
+	}
+	return storage.ErrWatchClosed
 }
 
 // Cursor implements storage.Watch.
@@ -160,8 +168,10 @@ func (w *watch[P]) Cursor() string {
 // Close implements storage.Watch.
 func (w *watch[P]) Close() {
 	w.once.Do(func() {
-		w.cancel()
-		r := w.currentRun()
+		w.mu.Lock()
+		w.cancel() // the watch has advanced to an event, and returns it, or does not advance any more
+		r := w.run
+		w.mu.Unlock()
 		r.unfollow(&w.subscriber)
 		r.release()
 		w.feed.open.remove(w.progress)
