@@ -5,7 +5,7 @@ package dynamodb_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/ashlar-dev/storage/internal/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }

@@ -3,7 +3,7 @@ package inmem_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/ashlar-dev/storage/internal/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }

@@ -5,14 +5,14 @@ package migrate
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/ashlar-dev/storage/internal/leaks"
 )
 
 func TestMain(m *testing.M) {
 	if child() {
 		return
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // kinds returns the kinds of stores under test. Without the tag integration, these are the stores that need no server.

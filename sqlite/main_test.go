@@ -5,12 +5,12 @@ import (
 	"path/filepath"
 	"testing"
 
-	"go.uber.org/goleak"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/conformance/faults"
+	"github.com/ashlar-dev/storage/internal/leaks"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 		run(os.Args[len(os.Args)-1])
 		return
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 func newPath(t testing.TB) string { return filepath.Join(t.TempDir(), "store.db") }

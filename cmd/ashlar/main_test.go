@@ -5,10 +5,10 @@ package main
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/ashlar-dev/storage/internal/leaks"
 )
 
 func TestMain(m *testing.M) {
 	actAsCommand()
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }

@@ -55,7 +55,7 @@ func checkBounds(r *run, before goleak.Option) (found []Violation) {
 	for _, name := range r.h.IgnoreGoroutines {
 		ignored = append(ignored, goleak.IgnoreAnyFunction(name))
 	}
-	for until := r.now() + min(r.o.Timeout, 20*time.Second); ; {
+	for until := r.now() + min(r.o.Timeout, time.Minute); ; {
 		err := leaks.Find(ignored...) // looks for a while by itself
 		if err == nil {
 			return found

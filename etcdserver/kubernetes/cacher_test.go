@@ -145,7 +145,7 @@ var cacheTests = []upstreamTest[*cached]{
 		run: behindCache(storagetesting.RunTestClusterScopedWatch)},
 	{upstream: "RunTestNamespaceScopedWatch", options: cacheOptions{indexed: true},
 		run: behindCache(storagetesting.RunTestNamespaceScopedWatch)},
-	{upstream: "RunTestWatchDispatchBookmarkEvents", run: func(ctx context.Context, t *testing.T, c *cached) {
+	{upstream: "RunTestWatchDispatchBookmarkEvents", hurried: true, run: func(ctx context.Context, t *testing.T, c *cached) {
 		storagetesting.RunTestWatchDispatchBookmarkEvents(ctx, t, c, true)
 	}},
 	{upstream: "RunTestOptionalWatchBookmarksWithCorrectResourceVersion", hurried: true,

@@ -12,15 +12,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/leaks"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // inBubble runs a test with a clock of its own, which advances when all goroutines of the test block. The test fails if they block for ever.
 func inBubble(t *testing.T, test func(t *testing.T)) {

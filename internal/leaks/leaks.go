@@ -5,6 +5,8 @@ package leaks
 import (
 	"errors"
 	"fmt"
+	"os"
+	"testing"
 	"time"
 
 	"go.uber.org/goleak"
@@ -25,6 +27,29 @@ func IgnoreCurrent() (option goleak.Option, err error) {
 // Find returns an error that lists the other goroutines, as goleak.Find does.
 func Find(options ...goleak.Option) error {
 	return whileDeep(func() error { return goleak.Find(options...) })
+}
+
+// Main runs the tests of a package as a TestMain, and fails if goroutines remain. It waits for them for a minute, because a goroutine that is
+// ending may be suspended on a busy machine.
+func Main(m *testing.M, options ...goleak.Option) {
+	code := m.Run()
+	if code == 0 {
+		if err := AwaitNone(time.Minute, options...); err != nil {
+			fmt.Fprintln(os.Stderr, "the tests passed, and goroutines remain:", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// AwaitNone repeats Find until no goroutine remains. It returns the last error after a time.
+func AwaitNone(limit time.Duration, options ...goleak.Option) error {
+	for began := time.Now(); ; {
+		err := Find(options...) // waits for a while by itself
+		if err == nil || time.Since(began) > limit {
+			return err
+		}
+	}
 }
 
 // errDeep reports that a goroutine had a deep stack all the time.

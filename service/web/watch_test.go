@@ -139,7 +139,7 @@ func withServerTimeout(t *testing.T, try func(seconds int) error) {
 		if err == nil {
 			return
 		}
-		require.Less(t, seconds, 16, "with timeouts of %d seconds: %v", seconds, err)
+		require.Less(t, seconds, 64, "with timeouts of %d seconds: %v", seconds, err)
 		t.Logf("with timeouts of %d seconds: %v, trying longer ones", seconds, err)
 	}
 }

@@ -35,23 +35,12 @@ func runMain(m *testing.M) int {
 		}
 	}
 	if code == 0 {
-		if err := awaitNoLeaks(); err != nil {
+		if err := leaks.AwaitNone(time.Minute); err != nil {
 			fmt.Fprintln(os.Stderr, "env: the tests passed but goroutines remain:", err)
 			code = 1
 		}
 	}
 	return code
-}
-
-// awaitNoLeaks waits for ending goroutines before it returns an error.
-func awaitNoLeaks() error {
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		err := leaks.Find()
-		if err == nil || time.Now().After(deadline) {
-			return err
-		}
-	}
 }
 
 // shared is a server that the tests of one binary share. The first request starts it.

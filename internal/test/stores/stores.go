@@ -10,12 +10,11 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/conformance"
 	"github.com/ashlar-dev/storage/conformance/faults"
 	"github.com/ashlar-dev/storage/inmem"
+	"github.com/ashlar-dev/storage/internal/leaks"
 	_ "github.com/ashlar-dev/storage/sqlite"
 )
 
@@ -49,7 +48,7 @@ var SQLite = conformance.Harness{
 // All has the harness of each adapter by its name.
 var All = map[string]conformance.Harness{"Memory": Memory, "SQLite": SQLite}
 
-var run = func(m *testing.M) { goleak.VerifyTestMain(m) }
+var run = func(m *testing.M) { leaks.Main(m) }
 
 // Main is the TestMain of a package whose tests use All. It fails if goroutines remain.
 func Main(m *testing.M) {
