@@ -201,7 +201,9 @@ func isRefusal(err error) bool {
 	return errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid)
 }
 
-// DeleteCAS implements storage.Backend. A delete that changes nothing succeeds or is refused only in a store that has not moved.
+// DeleteCAS implements storage.Backend. A delete that changes nothing succeeds or is refused only in a store that has not moved. If a deletion
+// succeeded in a store that has moved by then, the failure in the next store matches storage.ErrInconsistent, because the first one cannot be told
+// from one that changed nothing.
 func (b *Backend) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
 	applied := false
 	_, err := call(ctx, b, func(ctx context.Context, store storage.Backend) (none struct{}, err error) {
@@ -223,10 +225,11 @@ func uncertain(ctx context.Context, applied bool, err error) error {
 	if !applied || err == nil {
 		return err
 	}
-	if isRefusal(err) || errors.Is(err, storage.ErrFenced) {
-		err = masked{err.Error(), ctx.Err()}
+	cause := ctx.Err()
+	if errors.Is(err, storage.ErrClosed) {
+		cause = storage.ErrClosed
 	}
-	return fmt.Errorf("%w: the store may have applied the deletion before it moved: %w", storage.ErrInconsistent, err)
+	return fmt.Errorf("%w: the store may have applied the deletion before it moved: %w", storage.ErrInconsistent, masked{err.Error(), cause})
 }
 
 // masked is an error with the text of another one. It matches only its cause.

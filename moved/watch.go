@@ -187,10 +187,13 @@ func (w *watch) endAtMove() error {
 	return w.finish(fmt.Errorf("%w: %w: %w", storage.ErrWatchClosed, storage.ErrCompacted, errVersions))
 }
 
-// finish makes an error the final one, and returns it.
+// finish makes an error the final one, unless the watch was closed, and returns the final one.
 func (w *watch) finish(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.lifetime.Err() != nil {
+		return storage.ErrWatchClosed
+	}
 	w.endErr = err
 	return err
 }
@@ -198,10 +201,15 @@ func (w *watch) finish(err error) error {
 // errVersions is the reason why a watch of a copy ends.
 var errVersions = errors.New("the store has moved, and the versions have changed")
 
-// reason returns the error of a call that could not follow the store: that of a closed watch or backend, and that of a context that is over. The
+// reason returns the error of a call that could not follow the store: the final one, that of a closed watch or backend, and that of a context that is over. The
 // watch has consumed nothing, so the next call continues.
 func (w *watch) reason(ctx context.Context, err error) error {
+	w.mu.Lock()
+	final := w.endErr
+	w.mu.Unlock()
 	switch {
+	case final != nil:
+		return final
 	case w.b.lifetime.Err() != nil:
 		return fmt.Errorf("%w: %w", storage.ErrWatchClosed, storage.ErrClosed)
 	case w.lifetime.Err() != nil:

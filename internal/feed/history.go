@@ -34,7 +34,7 @@ func (w *watch[P]) readHistory(ctx context.Context) error {
 
 // readPage reads a page of history. Its error ends the watch, unless it is errRunEnded.
 func (w *watch[P]) readPage(history driver.History[P]) (p page[P], err error) {
-	err = w.feed.persist(w.lifetime, w.run.endCh, &w.firstFailure, func(ctx context.Context) error {
+	err = w.feed.persist(w.lifetime, w.run.endCh, &w.failing, func(ctx context.Context) error {
 		mark := w.run.end()
 		events, end, more, err := history.Page(ctx, w.feed.opts.Page)
 		p = page[P]{events, end, mark}

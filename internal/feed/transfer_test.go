@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -174,8 +175,8 @@ func TestRunEndsWhileStartIsCanceled(t *testing.T) {
 	<-reached
 	r.mu.Lock()
 	cancel()
-	for stacks := make([]byte, 1<<20); !bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("feed.(*run[...]).release(")); {
-		runtime.Gosched() // until Start waits for r.mu
+	for !waitsForRelease("TestRunEndsWhileStartIsCanceled") {
+		runtime.Gosched()
 	}
 	close(r.ready)
 	r.err = &storage.MovedError{Target: "there"}
@@ -184,6 +185,41 @@ func TestRunEndsWhileStartIsCanceled(t *testing.T) {
 	if err := <-started; errors.Is(err, storage.ErrMoved) || !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, expected the context's error", err)
 	}
+}
+
+// waitsForRelease reports whether a goroutine of a test is in release.
+func waitsForRelease(test string) bool {
+	stacks := make([]byte, 1<<20)
+	n := runtime.Stack(stacks, true)
+	for ; n == len(stacks); n = runtime.Stack(stacks, true) {
+		stacks = make([]byte, 2*len(stacks))
+	}
+	return slices.ContainsFunc(bytes.Split(stacks[:n], []byte("\n\n")), func(stack []byte) bool {
+		return bytes.Contains(stack, []byte(test)) && bytes.Contains(stack, []byte("feed.(*run[...]).release("))
+	})
+}
+
+// A pause of the reader between two failures is no outage.
+func TestPauseIsNoOutage(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := New(newLine(), Options[int]{})
+		defer f.Close()
+		ended, failing, failures := make(chan struct{}), &outage{}, 0
+		close(ended)
+		try := func(context.Context) error {
+			if failures++; failures < 3 {
+				return errors.New("stumbled")
+			}
+			return nil
+		}
+		if err := f.persist(t.Context(), ended, failing, try); !errors.Is(err, errRunEnded) {
+			t.Fatalf("got %v, expected errRunEnded", err)
+		}
+		<-time.After(time.Hour)
+		if err := f.persist(t.Context(), nil, failing, try); err != nil {
+			t.Errorf("two failures an hour apart: %v", err)
+		}
+	})
 }
 
 // The database of a moved store fails, while its runs begin and end at once. A watch that has not read all of its history ends after the outage.

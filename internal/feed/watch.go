@@ -28,22 +28,22 @@ type watch[P any] struct {
 	next sync.Mutex
 	err  error // the final error
 
-	snapshot     driver.Snapshot   // not nil while the watch is in its snapshot
-	joinCtx      joinedContext     // of the reads of the snapshot
-	inHistory    bool              // reads from history, not from the log
-	history      driver.History[P] // set while inHistory
-	reading      BackgroundCall[page[P]]
-	firstFailure time.Time          // of the reads of history since the last page that was read; used by reading
-	joinAt       *node[P]           // where to join the log after pending; nil if another page of history follows
-	lastNode     *node[P]           // the last passed node of the log
-	pending      []*driver.Event[P] // events of a page of history, or of the node after lastNode
-	pendingEnd   P                  // the position after pending
-	hasPending   bool               // pending and pendingEnd are set
-	heldEvent    *driver.Event[P]   // the next event, held until the next batch shows whether its commit continues
-	inCommit     bool               // the last returned event was not the last of its commit
-	atConfirmed  bool               // the run's source has confirmed at as a position in its history
-	runWakes     bool               // the run wakes this watch
-	lastMoved    time.Time          // time of the last move to another run
+	snapshot    driver.Snapshot   // not nil while the watch is in its snapshot
+	joinCtx     joinedContext     // of the reads of the snapshot
+	inHistory   bool              // reads from history, not from the log
+	history     driver.History[P] // set while inHistory
+	reading     BackgroundCall[page[P]]
+	failing     outage             // of the reads of history; used by reading
+	joinAt      *node[P]           // where to join the log after pending; nil if another page of history follows
+	lastNode    *node[P]           // the last passed node of the log
+	pending     []*driver.Event[P] // events of a page of history, or of the node after lastNode
+	pendingEnd  P                  // the position after pending
+	hasPending  bool               // pending and pendingEnd are set
+	heldEvent   *driver.Event[P]   // the next event, held until the next batch shows whether its commit continues
+	inCommit    bool               // the last returned event was not the last of its commit
+	atConfirmed bool               // the run's source has confirmed at as a position in its history
+	runWakes    bool               // the run wakes this watch
+	lastMoved   time.Time          // time of the last move to another run
 
 	recalls       atomic.Bool // previous states are requested
 	recalling     BackgroundCall[previousBatch[P]]

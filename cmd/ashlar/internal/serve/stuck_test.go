@@ -119,8 +119,8 @@ func TestDrainWithUnreadWatch(t *testing.T) {
 		synctest.Wait() // the window of the watch is full
 		began := time.Now()
 		s.drainEtcd(keys)
-		if after := time.Since(began); after > stallTimeout+cutOffTimeout {
-			t.Errorf("the server waited %v for a client that does not read", after)
+		if after := time.Since(began); after < stallTimeout || after > stallTimeout+cutOffTimeout {
+			t.Errorf("the server waited %v for a client that does not read, expected %v", after, stallTimeout)
 		}
 		if err := <-served; err != nil {
 			t.Error(err)
