@@ -13,7 +13,7 @@ import (
 	"github.com/ashlar-dev/storage/moved"
 )
 
-// A cache of a program that follows its store to another one has the versions of that store: a write at the version of an eventual read succeeds.
+// A cache follows its store to another one and then has the versions of that store. A write at the version of an eventual read succeeds.
 func TestCopyFollowsTheStore(t *testing.T) {
 	from, to := inmem.New(nil), inmem.New(nil)
 	store := moved.New(from, func(context.Context, *storage.MovedError) (storage.Backend, error) { return to, nil })

@@ -229,18 +229,18 @@ func uncertain(ctx context.Context, applied bool, err error) error {
 	if errors.Is(err, storage.ErrClosed) {
 		cause = storage.ErrClosed
 	}
-	return fmt.Errorf("%w: the store may have applied the deletion before it moved: %w", storage.ErrInconsistent, masked{err.Error(), cause})
+	return fmt.Errorf("%w: the store may have applied the deletion before it moved: %w", storage.ErrInconsistent, opaqueError{err.Error(), cause})
 }
 
-// masked is an error with the text of another one. It matches only its cause.
-type masked struct {
+// opaqueError keeps the text of an error and hides what the error matches. It matches only its cause.
+type opaqueError struct {
 	text  string
 	cause error
 }
 
-func (m masked) Error() string { return m.text }
+func (e opaqueError) Error() string { return e.text }
 
-func (m masked) Unwrap() error { return m.cause }
+func (e opaqueError) Unwrap() error { return e.cause }
 
 // List implements storage.Backend.
 func (b *Backend) List(ctx context.Context, consistency storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) ([]*resourcepb.Resource, error) {

@@ -201,8 +201,8 @@ func (w *watch) finish(err error) error {
 // errVersions is the reason why a watch of a copy ends.
 var errVersions = errors.New("the store has moved, and the versions have changed")
 
-// reason returns the error of a call that could not follow the store: the final one, that of a closed watch or backend, and that of a context that is over. The
-// watch has consumed nothing, so the next call continues.
+// reason returns the error of a call that could not follow the store. The final error comes first, then Close, then the end of the context. If
+// there is no final error, the watch has consumed nothing, and the next call continues.
 func (w *watch) reason(ctx context.Context, err error) error {
 	w.mu.Lock()
 	final := w.endErr

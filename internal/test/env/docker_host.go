@@ -67,7 +67,7 @@ func sameMachine(ctx context.Context, cli client.APIClient) bool {
 
 // publishedPorts knows whether this process can reach the ports that Docker publishes.
 type publishedPorts struct {
-	reached     atomic.Bool           // a port was reached, so the others can be
+	reachable   atomic.Bool           // a port accepted a connection, so the others can
 	unreachable atomic.Pointer[error] // the reason why none can be reached: the first container spares the others the wait
 }
 
@@ -85,8 +85,8 @@ func (p *publishedPorts) reach(ctx context.Context, addr string, running func(ct
 	err := awaitAccept(ctx, addr, reachTimeout, running)
 	switch {
 	case err == nil:
-		p.reached.Store(true)
-	case ctx.Err() == nil && !errors.Is(err, errEnded) && !p.reached.Load():
+		p.reachable.Store(true)
+	case ctx.Err() == nil && !errors.Is(err, errEnded) && !p.reachable.Load():
 		err = fmt.Errorf("no published port of Docker can be reached: %w; "+
 			"if the daemon has another address, name it in TESTCONTAINERS_HOST_OVERRIDE", err)
 		p.unreachable.CompareAndSwap(nil, &err)
