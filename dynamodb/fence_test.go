@@ -539,3 +539,42 @@ func TestClosedAgainWithLostAnswer(t *testing.T) {
 		t.Errorf("the fence is %+v, %v; expected the epoch %s", now, err, epoch)
 	}
 }
+
+// The answer to a write is lost while the store is being closed, and the next attempt finds it closed. The error does not say that nothing was changed.
+func TestClosedBeforeRepetition(t *testing.T) {
+	t.Parallel()
+	s := dynamofake.New(t)
+	freezer := dynamofake.NewFreezer("TransactWriteItems")
+	b, writer := handleThrough(t, s, freezer.Option), handle(t, s)
+	res := fixture.Write(t, writer, box("a", nil))
+	freezer.Freeze()
+	closing, shutting := startFence(t, b, "mem://there"), make(chan struct{})
+	go func() { freezer.Wait(); close(shutting) }()
+	advanceUntil(t, s, shutting)
+	repeated, closed := make(chan struct{}), make(chan struct{})
+	var lost, held atomic.Bool
+	s.SetFaults(func(op string) dynamofake.Fault {
+		return dynamofake.Fault{DropAnswer: op == "TransactWriteItems" && lost.CompareAndSwap(false, true)}
+	})
+	s.SetGate(func(op string) {
+		if op == "TransactWriteItems" && lost.Load() && held.CompareAndSwap(false, true) {
+			close(repeated)
+			<-closed
+		}
+	})
+	s.ForgetTokens()
+	written := make(chan error, 1)
+	go func() { _, err := writer.WriteCAS(t.Context(), res); written <- err }()
+	<-repeated
+	freezer.Thaw()
+	if err := <-closing; err != nil {
+		t.Fatal(err)
+	}
+	close(closed)
+	if err := <-written; !errors.Is(err, storage.ErrInconsistent) || errors.Is(err, storage.ErrFenced) {
+		t.Errorf("got %v, expected only ErrInconsistent", err)
+	}
+	if now, err := b.Read(t.Context(), storage.StrongConsistency, res.Id); err != nil || now.Version == res.Version {
+		t.Errorf("the first attempt was not applied: %v", err)
+	}
+}

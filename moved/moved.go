@@ -142,8 +142,8 @@ func call[T any](ctx context.Context, b *Backend, run func(ctx context.Context, 
 	for pause := 5 * time.Millisecond; ; {
 		store := b.Present()
 		result, err := run(ctx, store)
-		if !errors.Is(err, storage.ErrFenced) {
-			return result, err
+		if !errors.Is(err, storage.ErrFenced) || errors.Is(err, storage.ErrInconsistent) {
+			return result, err // a write with ErrInconsistent may have been applied before the store was closed
 		}
 		if move := (*storage.MovedError)(nil); errors.As(err, &move) {
 			if _, err := b.follow(ctx, store, move); err != nil {
@@ -198,12 +198,11 @@ func (b *Backend) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*reso
 
 // isRefusal reports whether an error describes the stored state.
 func isRefusal(err error) bool {
-	return errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid)
+	return (errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid)) && !errors.Is(err, storage.ErrInconsistent)
 }
 
 // DeleteCAS implements storage.Backend. A delete that changes nothing succeeds or is refused only in a store that has not moved. If a deletion
-// succeeded in a store that has moved by then, the failure in the next store matches storage.ErrInconsistent, because the first one cannot be told
-// from one that changed nothing.
+// succeeds and the store moves meanwhile, a failure in the next store matches storage.ErrInconsistent: the deletion may have been applied.
 func (b *Backend) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
 	applied := false
 	_, err := call(ctx, b, func(ctx context.Context, store storage.Backend) (none struct{}, err error) {
@@ -219,28 +218,17 @@ func (b *Backend) DeleteCAS(ctx context.Context, id *resourcepb.ID, version stri
 	return uncertain(ctx, applied, err)
 }
 
-// uncertain returns the error of a call with deletions. A store may have applied them and moved since; the copies were not deleted then. The error
-// must not say that nothing was changed.
+// uncertain returns the error of a call with deletions. A store may have applied the deletions before it moved, but the next store still has the
+// resources. The error must not say that nothing was changed.
 func uncertain(ctx context.Context, applied bool, err error) error {
 	if !applied || err == nil {
 		return err
 	}
-	cause := ctx.Err()
-	if errors.Is(err, storage.ErrClosed) {
-		cause = storage.ErrClosed
+	if over := ctx.Err(); over != nil && !errors.Is(err, over) {
+		err = fmt.Errorf("%w: %w", err, over)
 	}
-	return fmt.Errorf("%w: the store may have applied the deletion before it moved: %w", storage.ErrInconsistent, opaqueError{err.Error(), cause})
+	return driver.Uncertain(fmt.Errorf("the store may have applied the deletion before it moved: %w", err))
 }
-
-// opaqueError keeps the text of an error and hides what the error matches. It matches only its cause.
-type opaqueError struct {
-	text  string
-	cause error
-}
-
-func (e opaqueError) Error() string { return e.text }
-
-func (e opaqueError) Unwrap() error { return e.cause }
 
 // List implements storage.Backend.
 func (b *Backend) List(ctx context.Context, consistency storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) ([]*resourcepb.Resource, error) {

@@ -3,10 +3,12 @@ package moved_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/inmem"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/moved"
@@ -80,6 +82,66 @@ func TestAppliedDeletionIsNotRefused(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// lostAnswer is a store whose answer to a write is lost, because the store moves. The repeated write finds the closed store.
+type lostAnswer struct {
+	*inmem.Backend
+	move func()
+}
+
+func (l *lostAnswer) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
+	_, err := l.Backend.WriteCAS(ctx, res)
+	l.move()
+	if err == nil {
+		_, err = l.Backend.WriteCAS(ctx, res)
+	}
+	return nil, fmt.Errorf("%w: %w", storage.ErrInconsistent, err)
+}
+
+// A write that may have been applied is not sent again to the next store, where its own result would be a conflict.
+func TestLostAnswerOfMovedStore(t *testing.T) {
+	t.Parallel()
+	for name, isCreated := range map[string]bool{"create": true, "update": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			old, target := memoryURL(t), memoryURL(t)
+			first := fixture.Open(t, old).(*inmem.Backend)
+			res := thing("a")
+			if !isCreated {
+				res = fixture.Write(t, first, res)
+			}
+			store := moved.New(&lostAnswer{first, func() { move(t, old, target) }}, moved.Among(old, target))
+			defer store.Close()
+			_, err := store.WriteCAS(fixture.Context(t), res)
+			if !errors.Is(err, storage.ErrInconsistent) || errors.Is(err, storage.ErrCASFailure) {
+				t.Errorf("got %v, expected ErrInconsistent", err)
+			}
+		})
+	}
+}
+
+// slowFence is a store that does not answer the read of its fence in time.
+type slowFence struct {
+	*inmem.Backend
+	driver.Mover
+}
+
+func (*slowFence) Fence(context.Context) (driver.FenceState, error) {
+	return driver.FenceState{}, fmt.Errorf("%w: %w", storage.ErrInconsistent, context.DeadlineExceeded)
+}
+
+// An error for lack of time matches context.DeadlineExceeded if the deadline is not the caller's, too.
+func TestDeadlineAfterAppliedDeletion(t *testing.T) {
+	t.Parallel()
+	first := fixture.Open(t, memoryURL(t)).(*inmem.Backend)
+	res := fixture.Write(t, first, thing("a"))
+	store := moved.New(&slowFence{Backend: first}, moved.Among())
+	defer store.Close()
+	err := store.DeleteCAS(fixture.Context(t), res.Id, res.Version)
+	if !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, expected ErrInconsistent and DeadlineExceeded", err)
 	}
 }
 

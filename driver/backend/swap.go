@@ -104,7 +104,7 @@ func (h historian[P]) apply(ctx context.Context, k driver.Key, swap history.Swap
 		m.Version = stored.Resource.GetVersion()
 	}
 	one := []driver.Mutation{m}
-	switch err := singleError(h.b.driver.Apply(ctx, one)); {
+	switch err := singleError(h.b.apply(ctx, one)); {
 	case errors.Is(err, storage.ErrWrongUid) && (stored == nil || stored.Resource.GetId().GetUid() == m.Uid):
 		return history.SwapResult{}, storage.ErrCASFailure // another caller has created it since
 	case err != nil:

@@ -3,8 +3,10 @@ package backend_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
@@ -17,12 +19,13 @@ type contended struct {
 	stub
 	driver.Historian[uint64]
 	first func()
-	limit int // of the last ReadAt
+	err   error // of Apply
+	limit int   // of the last ReadAt
 }
 
 func (c *contended) Apply(context.Context, []driver.Mutation) error {
 	c.first()
-	return &storage.OpError{Err: storage.ErrCASFailure}
+	return c.err
 }
 
 func (c *contended) ReadAt(_ context.Context, q *driver.HistoryQuery[uint64], _ func(*driver.Version) error) (driver.HistoryPage[uint64], error) {
@@ -37,7 +40,7 @@ func TestContendedSwapIsNotRefused(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	attempts := 0
-	b := backend.New(&contended{first: func() {
+	b := backend.New(&contended{err: &storage.OpError{Err: storage.ErrCASFailure}, first: func() {
 		if attempts++; attempts == 3 {
 			cancel()
 		}
@@ -53,6 +56,24 @@ func TestContendedSwapIsNotRefused(t *testing.T) {
 	}
 	if attempts != 3 {
 		t.Errorf("Swap made %d attempts, expected 3", attempts)
+	}
+}
+
+// A swap that may have been applied is not repeated: the next attempt would find its own change and report a conflict.
+func TestUncertainSwapIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	attempts := 0
+	lost := fmt.Errorf("%w: %w", storage.ErrInconsistent, &storage.OpError{Err: storage.ErrCASFailure})
+	b := backend.New(&contended{err: lost, first: func() { attempts++ }}, backend.Options[uint64]{})
+	t.Cleanup(func() { _ = b.Close() }) // never fails
+	h, _ := storage.As[history.Historian](b)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := h.Swap(ctx, history.Swap{Write: resource()}); !errors.Is(err, storage.ErrInconsistent) || errors.Is(err, storage.ErrCASFailure) {
+		t.Errorf("Swap returned %v, expected only ErrInconsistent", err)
+	}
+	if attempts != 1 {
+		t.Errorf("Swap made %d attempts, expected 1", attempts)
 	}
 }
 

@@ -22,7 +22,7 @@ func (b *Backend[P]) WriteCAS(ctx context.Context, res *resourcepb.Resource) (_ 
 	}
 	defer call.end(&err)
 	one := []driver.Mutation{{Verb: driver.Write, Key: k, Uid: res.GetId().GetUid(), Version: res.GetVersion(), Resource: res}}
-	if err := b.driver.Apply(ctx, one); err != nil {
+	if err := b.apply(ctx, one); err != nil {
 		return nil, callError("write", k, singleError(err))
 	}
 	return result(&one[0]), nil
@@ -36,10 +36,25 @@ func (b *Backend[P]) DeleteCAS(ctx context.Context, id *resourcepb.ID, version s
 		return err
 	}
 	defer call.end(&err)
-	if err := b.driver.Apply(ctx, []driver.Mutation{{Verb: driver.Delete, Key: k, Uid: id.GetUid(), Version: version}}); err != nil {
+	if err := b.apply(ctx, []driver.Mutation{{Verb: driver.Delete, Key: k, Uid: id.GetUid(), Version: version}}); err != nil {
 		return callError("delete", k, singleError(err))
 	}
 	return nil
+}
+
+// apply applies mutations. If an attempt may have been applied, the refusal of a later attempt is not the outcome, and the error does not match it.
+func (b *Backend[P]) apply(ctx context.Context, mutations []driver.Mutation) error {
+	err := b.driver.Apply(ctx, mutations)
+	if errors.Is(err, storage.ErrInconsistent) && isRefusal(err) {
+		return driver.Uncertain(err)
+	}
+	return err
+}
+
+// isRefusal reports whether an error says that a write has changed nothing.
+func isRefusal(err error) bool {
+	var refused *storage.OpError
+	return errors.As(err, &refused) || errors.Is(err, storage.ErrFenced)
 }
 
 // singleError returns the error of the only mutation of an Apply.
@@ -62,7 +77,7 @@ func (b *Backend[P]) Commit(ctx context.Context, ops []storage.Op) (_ []*resourc
 	if len(ops) == 0 {
 		return nil, nil
 	}
-	if err := b.driver.Apply(ctx, all); err != nil {
+	if err := b.apply(ctx, all); err != nil {
 		var refused *storage.OpError
 		if errors.As(err, &refused) {
 			return nil, &storage.OpError{Index: refused.Index, Err: callError("commit", all[refused.Index].Key, refused.Err)}
