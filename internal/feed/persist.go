@@ -15,11 +15,23 @@ func (f *Feed[P]) Persist(lifetime context.Context, try func(ctx context.Context
 	return f.persist(lifetime, nil, &outage{}, try)
 }
 
-// outage has the times of the first and the last failure since the last success.
-type outage struct{ first, last time.Time }
+// outage counts how long an operation has failed since its last success.
+type outage struct {
+	lasted time.Duration
+	last   time.Time // of the last failure; zero if there is none
+}
 
-// maxGap is how long an outage continues, at least, while nobody tries to read.
-const maxGap = time.Minute
+// maxGap is the part of the time between two attempts that counts. A reader may pause for longer, and the database may answer meanwhile.
+const maxGap = time.Second
+
+// fail records the failure of an attempt that began at a time.
+func (o *outage) fail(began time.Time) {
+	now := time.Now()
+	if !o.last.IsZero() {
+		o.lasted += min(began.Sub(o.last), maxGap) + now.Sub(began)
+	}
+	o.last = now
+}
 
 // persist is Persist for an operation that needs a run: after the run's end, which closes ended, the next failure returns errRunEnded. The caller
 // keeps the outage for the next run, so that an outage of several runs ends, too.
@@ -32,10 +44,8 @@ func (f *Feed[P]) persist(lifetime context.Context, ended <-chan struct{}, faili
 	ctx, cancel := context.WithCancel(f.lifetime)
 	defer cancel()
 	defer context.AfterFunc(lifetime, cancel)()
-	if time.Since(failing.last) > max(f.opts.Outage, maxGap) {
-		*failing = outage{} // its reader has paused, and the database may have answered meanwhile
-	}
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, maxGap) {
+		began := time.Now()
 		err := try(ctx)
 		switch {
 		case err == nil:
@@ -47,12 +57,10 @@ func (f *Feed[P]) persist(lifetime context.Context, ended <-chan struct{}, faili
 			return storage.ErrWatchClosed
 		case errors.Is(err, storage.ErrCompacted), errors.Is(err, storage.ErrClosed):
 			return err
-		case failing.first.IsZero():
-			failing.first = time.Now()
-		case time.Since(failing.first) > f.opts.Outage:
+		}
+		if failing.fail(began); failing.lasted > f.opts.Outage {
 			return fmt.Errorf("the database was unreachable for %v: %w", f.opts.Outage, err)
 		}
-		failing.last = time.Now()
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():

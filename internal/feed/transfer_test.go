@@ -202,44 +202,56 @@ func waitsForRelease(test string) bool {
 // A pause of the reader between two failures is no outage.
 func TestPauseIsNoOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		f := New(newLine(), Options[int]{})
-		defer f.Close()
-		ended, failing, failures := make(chan struct{}), &outage{}, 0
-		close(ended)
-		try := func(context.Context) error {
-			if failures++; failures < 3 {
-				return errors.New("stumbled")
+		for _, pause := range []time.Duration{30 * time.Second, time.Hour} {
+			f := New(newLine(), Options[int]{Outage: 10 * time.Second})
+			defer f.Close()
+			ended, failing, failures := make(chan struct{}), &outage{}, 0
+			close(ended)
+			try := func(context.Context) error {
+				if failures++; failures < 3 {
+					return errors.New("stumbled")
+				}
+				return nil
 			}
-			return nil
-		}
-		if err := f.persist(t.Context(), ended, failing, try); !errors.Is(err, errRunEnded) {
-			t.Fatalf("got %v, expected errRunEnded", err)
-		}
-		<-time.After(time.Hour)
-		if err := f.persist(t.Context(), nil, failing, try); err != nil {
-			t.Errorf("two failures an hour apart: %v", err)
+			if err := f.persist(t.Context(), ended, failing, try); !errors.Is(err, errRunEnded) {
+				t.Fatalf("got %v, expected errRunEnded", err)
+			}
+			<-time.After(pause)
+			if err := f.persist(t.Context(), nil, failing, try); err != nil {
+				t.Errorf("two failures with %v between them: %v", pause, err)
+			}
 		}
 	})
 }
 
-// The database of a moved store fails, while its runs begin and end at once. A watch that has not read all of its history ends after the outage.
+// The database of a moved store fails, while its runs begin and end at once. A watch that has not read all of its history ends after the outage,
+// even if its reader pauses for longer than that between two calls.
 func TestOutageOfMovedStore(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		l := newLine()
-		l.append("a")
-		l.failures = 1 << 30
-		l.breakDown(&storage.MovedError{Target: "there"})
-		f := New(l, Options[int]{Outage: 10 * time.Second})
-		defer f.Close()
-		w, err := f.Resume(t.Context(), all, 0, "0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer w.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		if _, err := w.Next(ctx); !errors.Is(err, storage.ErrWatchClosed) || errors.Is(err, storage.ErrMoved) {
-			t.Errorf("got %v, expected ErrWatchClosed with the failure of the database", err)
+		for _, pause := range []time.Duration{0, 2 * time.Minute} {
+			l := newLine()
+			l.append("a")
+			l.failures = 1 << 30
+			l.breakDown(&storage.MovedError{Target: "there"})
+			f := New(l, Options[int]{Outage: 10 * time.Second})
+			defer f.Close()
+			w, err := f.Resume(t.Context(), all, 0, "0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close()
+			for range 60 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				_, err = w.Next(ctx)
+				cancel()
+				if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, storage.ErrWatchClosed) {
+					break
+				}
+				<-time.After(pause)
+			}
+			if !errors.Is(err, storage.ErrWatchClosed) || errors.Is(err, storage.ErrMoved) {
+				t.Errorf("pause %v: got %v, expected ErrWatchClosed with the failure of the database", pause, err)
+			}
 		}
 	})
 }
