@@ -21,8 +21,7 @@ var (
 	ErrWrongUid = errors.New("the stored resource has another uid")
 
 	// ErrInconsistent reports that the backend could not reach a required part (a primary, a quorum, the database) before the
-	// deadline. A read fails rather than return old data. A write may or may not have happened: read to find out. Its error matches neither
-	// ErrCASFailure nor ErrFenced. Retry later.
+	// deadline. A read fails rather than return old data. A write may or may not have happened: read to find out. Retry later.
 	ErrInconsistent = errors.New("the database could not give a consistent answer")
 
 	// ErrInvalid reports bad input. Nothing was sent to the database. Do not retry.

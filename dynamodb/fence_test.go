@@ -540,41 +540,65 @@ func TestClosedAgainWithLostAnswer(t *testing.T) {
 	}
 }
 
-// The answer to a write is lost while the store is being closed, and the next attempt finds it closed. The error does not say that nothing was changed.
+// The answer to a write is lost while the store is being closed, and the next attempt finds it closed. The result is the true outcome.
 func TestClosedBeforeRepetition(t *testing.T) {
 	t.Parallel()
-	s := dynamofake.New(t)
-	freezer := dynamofake.NewFreezer("TransactWriteItems")
-	b, writer := handleThrough(t, s, freezer.Option), handle(t, s)
-	res := fixture.Write(t, writer, box("a", nil))
-	freezer.Freeze()
-	closing, shutting := startFence(t, b, "mem://there"), make(chan struct{})
-	go func() { freezer.Wait(); close(shutting) }()
-	advanceUntil(t, s, shutting)
-	repeated, closed := make(chan struct{}), make(chan struct{})
-	var lost, held atomic.Bool
-	s.SetFaults(func(op string) dynamofake.Fault {
-		return dynamofake.Fault{DropAnswer: op == "TransactWriteItems" && lost.CompareAndSwap(false, true)}
-	})
-	s.SetGate(func(op string) {
-		if op == "TransactWriteItems" && lost.Load() && held.CompareAndSwap(false, true) {
-			close(repeated)
-			<-closed
-		}
-	})
-	s.ForgetTokens()
-	written := make(chan error, 1)
-	go func() { _, err := writer.WriteCAS(t.Context(), res); written <- err }()
-	<-repeated
-	freezer.Thaw()
-	if err := <-closing; err != nil {
-		t.Fatal(err)
-	}
-	close(closed)
-	if err := <-written; !errors.Is(err, storage.ErrInconsistent) || errors.Is(err, storage.ErrFenced) {
-		t.Errorf("got %v, expected only ErrInconsistent", err)
-	}
-	if now, err := b.Read(t.Context(), storage.StrongConsistency, res.Id); err != nil || now.Version == res.Version {
-		t.Errorf("the first attempt was not applied: %v", err)
+	for name, c := range map[string]struct {
+		fault     dynamofake.Fault
+		isApplied bool
+	}{
+		"Applied":    {dynamofake.Fault{DropAnswer: true}, true},
+		"NotApplied": {dynamofake.Fault{Code: "InternalServerError", Status: 500}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := dynamofake.New(t)
+			freezer := dynamofake.NewFreezer("TransactWriteItems")
+			b, writer := handleThrough(t, s, freezer.Option), handle(t, s)
+			res := fixture.Write(t, writer, box("a", nil))
+			freezer.Freeze()
+			closing, shutting := startFence(t, b, "mem://there"), make(chan struct{})
+			go func() { freezer.Wait(); close(shutting) }()
+			advanceUntil(t, s, shutting)
+			repeated, closed := make(chan struct{}), make(chan struct{})
+			var lost, held atomic.Bool
+			s.SetFaults(func(op string) dynamofake.Fault {
+				if op == "TransactWriteItems" && lost.CompareAndSwap(false, true) {
+					return c.fault
+				}
+				return dynamofake.Fault{}
+			})
+			s.SetGate(func(op string) {
+				if op == "TransactWriteItems" && lost.Load() && held.CompareAndSwap(false, true) {
+					close(repeated)
+					<-closed
+				}
+			})
+			s.ForgetTokens()
+			version, written := "", make(chan error, 1)
+			go func() {
+				stored, err := writer.WriteCAS(t.Context(), res)
+				version = stored.GetVersion()
+				written <- err
+			}()
+			<-repeated
+			freezer.Thaw()
+			if err := <-closing; err != nil {
+				t.Fatal(err)
+			}
+			close(closed)
+			err := <-written
+			switch {
+			case c.isApplied && err != nil:
+				t.Fatalf("got %v, expected success", err)
+			case !c.isApplied && (!errors.Is(err, storage.ErrFenced) || errors.Is(err, storage.ErrInconsistent)):
+				t.Errorf("got %v, expected only ErrFenced", err)
+			case !c.isApplied:
+				version = res.Version
+			}
+			if now, err := b.Read(t.Context(), storage.StrongConsistency, res.Id); err != nil || now.Version != version {
+				t.Errorf("the stored version is %q, expected %q: %v", now.GetVersion(), version, err)
+			}
+		})
 	}
 }

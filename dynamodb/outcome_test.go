@@ -120,6 +120,34 @@ func TestLostAnswerOfARetirement(t *testing.T) {
 	}
 }
 
+// The answer of a transaction is lost, its repetition is refused by its own changes, and the read that would prove this fails.
+func TestLostAnswerWithoutProof(t *testing.T) {
+	t.Parallel()
+	s := dynamofake.New(t)
+	b := handle(t, s)
+	first, second := fixture.Write(t, b, box("a", nil)), fixture.Write(t, b, box("b", nil))
+	s.ForgetTokens()
+	var lost, unreadable bool
+	s.SetFaults(func(op string) dynamofake.Fault {
+		switch {
+		case op == "TransactWriteItems" && !lost:
+			lost = true
+			return dynamofake.Fault{DropAnswer: true}
+		case (op == "GetItem" || op == "BatchGetItem") && lost:
+			unreadable = true
+			return dynamofake.Fault{Code: "AccessDeniedException"}
+		}
+		return dynamofake.Fault{}
+	})
+	_, err := b.Commit(t.Context(), []storage.Op{{Write: first}, {Write: second}})
+	if !errors.Is(err, storage.ErrInconsistent) {
+		t.Errorf("got %v, expected ErrInconsistent", err)
+	}
+	if !unreadable {
+		t.Error("no read was refused")
+	}
+}
+
 // The answer of a write is lost, and another writer continues before the SDK repeats it. The result is the true outcome.
 func TestLostAnswerOvertaken(t *testing.T) {
 	t.Parallel()

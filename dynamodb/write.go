@@ -156,6 +156,13 @@ func (c *commit) try(ctx context.Context) (again bool, err error) {
 		return true, nil
 	case request.HasCode(err, "ValidationException") && strings.Contains(err.Error(), "4 MB"):
 		return false, fmt.Errorf("%w: %w", storage.ErrTooLarge, err)
+	case maybe && c.guard == nil && errors.Is(err, storage.ErrFenced):
+		// A closed store applies no attempt any more; a guard may admit one.
+		applied, unknown := c.wasApplied(ctx)
+		if applied || unknown != nil {
+			return false, unknown
+		}
+		return false, err
 	case !errors.Is(err, errCondition):
 		if maybe && !errors.Is(err, storage.ErrInconsistent) {
 			err = request.Inconsistent(ctx, err)
@@ -175,6 +182,9 @@ func (c *commit) refusalError(ctx context.Context, reasons []types.CancellationR
 		s := &c.steps[i]
 		h, err := c.readConflict(ctx, s, reasons[i].Item)
 		if err != nil {
+			if maybe {
+				err = request.Inconsistent(ctx, err)
+			}
 			return false, err
 		}
 		if s.plan != nil {
@@ -403,12 +413,17 @@ func (c *commit) recallLast(ctx context.Context) (bool, error) {
 	if _, err := c.table.transact(ctx, recall); err != nil { // a put outside a transaction may overtake a prepared one
 		return false, request.Inconsistent(ctx, err)
 	}
+	return c.wasApplied(ctx)
+}
+
+// wasApplied reports whether an earlier attempt was applied. None may be applied later.
+func (c *commit) wasApplied(ctx context.Context) (bool, error) {
 	for i := range c.steps {
 		s := &c.steps[i]
 		if s.plan == nil {
 			continue
 		}
-		h, _, err := c.reader.get(ctx, storage.StrongConsistency, s.Key)
+		h, err := c.reader.head(ctx, storage.StrongConsistency, s.Key)
 		if err != nil {
 			return false, request.Inconsistent(ctx, err)
 		}
