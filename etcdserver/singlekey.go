@@ -139,6 +139,8 @@ func (t *singleKeyTxn) decide(ctx context.Context, s *Server, now keyState) (*pb
 		switch {
 		case answer != nil:
 			return answer, nil
+		case errors.Is(err, storage.ErrInconsistent): // the branch may have been applied, whatever else the error matches
+			return nil, err
 		case errors.Is(err, storage.ErrCompacted) && ctx.Err() == nil:
 			// The compared revision was compacted before the rest of the branch was read.
 			if other.record, other.revision, err = s.get(ctx, t.id); err != nil {

@@ -37,10 +37,10 @@ func (s *Server) sweep(ctx context.Context, r *pb.DeleteRangeRequest, revision i
 			return all, err
 		}
 		deleted, at, err := s.deleteAll(ctx, scan.Records, revision)
+		all.deletions, last = append(all.deletions, deleted...), max(last, at)
 		if err != nil {
 			return all, err
 		}
-		all.deletions, last = append(all.deletions, deleted...), max(last, at)
 		more, span = scan.More, scan.Rest
 	}
 	if len(all.deletions) == 0 {
@@ -68,8 +68,11 @@ func (s *Server) deleteAll(ctx context.Context, read []history.Record, at int64)
 	}
 	if len(read) > 1 {
 		last, err = batch.run(ctx, s)
-		if !errors.Is(err, errConcurrentChange) {
-			return slices.Collect(maps.Values(batch.keys)), last, err
+		switch {
+		case err == nil:
+			return slices.Collect(maps.Values(batch.keys)), last, nil
+		case !errors.Is(err, errConcurrentChange):
+			return nil, last, err
 		}
 	}
 	for _, key := range batch.order {

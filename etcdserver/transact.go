@@ -33,6 +33,8 @@ func (s *Server) transact(ctx context.Context, r *pb.TxnRequest) (*pb.TxnRespons
 		switch {
 		case err == nil:
 			return answer, nil
+		case errors.Is(err, storage.ErrInconsistent): // the transaction may have been applied, whatever else the error matches
+			return nil, err
 		case ctx.Err() != nil, !errors.Is(err, errConcurrentChange) && !errors.Is(err, storage.ErrCompacted):
 			return nil, err
 		case errors.Is(err, storage.ErrCompacted):

@@ -116,7 +116,7 @@ func TestUncertainWriteIsNotRefused(t *testing.T) {
 	s := &stub{}
 	b := backend.New(s, backend.Options[uint64]{})
 	t.Cleanup(func() { _ = b.Close() }) // never fails
-	for _, refusal := range []error{&storage.MovedError{Target: "there"}, storage.ErrFenced, &storage.OpError{Err: storage.ErrCASFailure}} {
+	for _, refusal := range []error{&storage.MovedError{Target: "there"}, storage.ErrFenced, storage.ErrCompacted, &storage.OpError{Err: storage.ErrCASFailure}} {
 		s.err = fmt.Errorf("%w: the handle was closed: %w: %w", storage.ErrInconsistent, storage.ErrClosed, refusal)
 		for _, name := range []string{"write", "delete", "commit"} {
 			err := calls(b)[name](t.Context())
@@ -124,7 +124,7 @@ func TestUncertainWriteIsNotRefused(t *testing.T) {
 				t.Errorf("%s: got %v, expected ErrInconsistent, ErrClosed and the text of the refusal", name, err)
 			}
 			var opErr *storage.OpError
-			if errors.Is(err, storage.ErrFenced) || errors.Is(err, storage.ErrCASFailure) || errors.As(err, &opErr) {
+			if errors.Is(err, storage.ErrFenced) || errors.Is(err, storage.ErrCompacted) || errors.Is(err, storage.ErrCASFailure) || errors.As(err, &opErr) {
 				t.Errorf("%s: %v matches the refusal", name, err)
 			}
 		}

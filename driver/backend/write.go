@@ -51,10 +51,10 @@ func (b *Backend[P]) apply(ctx context.Context, mutations []driver.Mutation) err
 	return err
 }
 
-// isRefusal reports whether an error says that a write has changed nothing.
+// isRefusal reports whether an error says that a write has changed nothing. ErrCompacted, of a search for the outcome, says so to callers that also read.
 func isRefusal(err error) bool {
 	var refused *storage.OpError
-	return errors.As(err, &refused) || errors.Is(err, storage.ErrFenced)
+	return errors.As(err, &refused) || errors.Is(err, storage.ErrFenced) || errors.Is(err, storage.ErrCompacted)
 }
 
 // singleError returns the error of the only mutation of an Apply.
