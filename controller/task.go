@@ -46,16 +46,24 @@ func (t *task) newClient(cause key.Key) client {
 	return client{t.client, &t.uncertain, cause, t.fence, t.endTenure}
 }
 
-// initialize calls the initializer until it succeeds or ctx ends.
+// initialize calls the initializer until it succeeds or ctx ends. Each attempt, and the first reconciles, find the writes of earlier attempts in
+// the cache.
 func (t *task) initialize(ctx context.Context) {
 	if t.controller.initializer == nil {
 		return
 	}
+	isDone := false
 	for pause := 50 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, time.Minute) {
-		c := t.newClient(key.Key{})
-		err := protect(func() error { return t.controller.initializer.Initialize(ctx, t.runtime(&c, t.log)) })
-		if err == nil {
+		err := t.uncertain.resolve(ctx, key.Key{})
+		if err == nil && isDone {
 			return
+		}
+		if err == nil {
+			c := t.newClient(key.Key{})
+			err = protect(func() error { return t.controller.initializer.Initialize(ctx, t.runtime(&c, t.log)) })
+		}
+		if isDone = isDone || err == nil; err == nil {
+			continue
 		}
 		t.log.ErrorContext(ctx, "the initializer failed; retrying", "error", err, "pause", pause)
 		sleep(ctx, pause)
