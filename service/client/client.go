@@ -262,7 +262,7 @@ func (b *Backend) translateError(ctx context.Context, err error) error {
 		}
 	}
 	if !reasoned {
-		kind = errorsByCode[s.Code()]
+		kind = errorOf(s)
 	}
 	switch {
 	case plainErrors[kind]:

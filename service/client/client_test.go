@@ -294,11 +294,14 @@ func TestLostAnswers(t *testing.T) {
 		"reset":    func(context.Context) error { return status.Error(codes.Internal, "stream terminated by RST_STREAM") },
 		"canceled": func(context.Context) error { return status.Error(codes.Canceled, "the proxy ends") },
 		"unknown":  func(context.Context) error { return status.Error(codes.Unknown, "the proxy is lost") },
+		"calm": func(context.Context) error {
+			return status.Error(codes.ResourceExhausted, "stream terminated by RST_STREAM with error code: ENHANCE_YOUR_CALM")
+		},
 	} {
 		lose.Store(&loss)
 		_, err := b.WriteCAS(ctx, album(name, "1"))
 		require.ErrorIs(t, err, storage.ErrInconsistent, name)
-		for _, definite := range []error{storage.ErrCASFailure, storage.ErrNotFound, storage.ErrInvalid} {
+		for _, definite := range []error{storage.ErrCASFailure, storage.ErrNotFound, storage.ErrInvalid, storage.ErrTooLarge} {
 			require.False(t, errors.Is(err, definite), "%s: %v", name, err)
 		}
 		lose.Store(nil)

@@ -2,8 +2,10 @@ package client
 
 import (
 	"errors"
+	"strings"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/ashlar-dev/storage"
 )
@@ -27,13 +29,22 @@ var errMismatch = errors.New("stored under another group version")
 
 // errorsByCode maps gRPC codes without a reason to the errors of a store.
 var errorsByCode = map[codes.Code]error{
-	codes.NotFound: storage.ErrNotFound, codes.InvalidArgument: storage.ErrInvalid, codes.ResourceExhausted: storage.ErrTooLarge,
-	codes.OutOfRange: storage.ErrCompacted, codes.Aborted: storage.ErrCASFailure,
+	codes.NotFound: storage.ErrNotFound, codes.InvalidArgument: storage.ErrInvalid, codes.OutOfRange: storage.ErrCompacted,
+	codes.Aborted: storage.ErrCASFailure,
+}
+
+// errorOf returns the error of a store for a status without a reason, or nil. ResourceExhausted is also the code of a stream that a proxy has
+// reset, perhaps after the call; only the text shows that gRPC refused a message for its size.
+func errorOf(s *status.Status) error {
+	if s.Code() == codes.ResourceExhausted && strings.Contains(s.Message(), "message larger than max") {
+		return storage.ErrTooLarge
+	}
+	return errorsByCode[s.Code()]
 }
 
 // ambiguousCodes are the codes that leave the outcome unknown: the connection broke, or the server failed during the call.
 var ambiguousCodes = map[codes.Code]bool{
-	codes.Unavailable: true, codes.Canceled: true, codes.Unknown: true, codes.Internal: true,
+	codes.Unavailable: true, codes.Canceled: true, codes.Unknown: true, codes.Internal: true, codes.ResourceExhausted: true,
 }
 
 // plainErrors are errors whose message the service takes from a compatible API. The store's own message replaces it.
