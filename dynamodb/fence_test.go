@@ -544,11 +544,14 @@ func TestClosedAgainWithLostAnswer(t *testing.T) {
 func TestClosedBeforeRepetition(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		fault     dynamofake.Fault
-		isApplied bool
+		fault dynamofake.Fault
+		later time.Duration
+		want  error
 	}{
-		"Applied":    {dynamofake.Fault{DropAnswer: true}, true},
-		"NotApplied": {dynamofake.Fault{Code: "InternalServerError", Status: 500}, false},
+		"Applied":    {fault: dynamofake.Fault{DropAnswer: true}},
+		"NotApplied": {fault: dynamofake.Fault{Code: "InternalServerError", Status: 500}, want: storage.ErrFenced},
+		// If it had been a deletion, its tombstone could have expired.
+		"NotAppliedLongAgo": {fault: dynamofake.Fault{Code: "InternalServerError", Status: 500}, later: 3 * time.Hour, want: storage.ErrInconsistent},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -561,7 +564,8 @@ func TestClosedBeforeRepetition(t *testing.T) {
 			go func() { freezer.Wait(); close(shutting) }()
 			advanceUntil(t, s, shutting)
 			repeated, closed := make(chan struct{}), make(chan struct{})
-			var lost, held atomic.Bool
+			reading, late := make(chan struct{}), make(chan struct{}) // the fence
+			var lost, held, isClosed, isRead atomic.Bool
 			s.SetFaults(func(op string) dynamofake.Fault {
 				if op == "TransactWriteItems" && lost.CompareAndSwap(false, true) {
 					return c.fault
@@ -572,6 +576,10 @@ func TestClosedBeforeRepetition(t *testing.T) {
 				if op == "TransactWriteItems" && lost.Load() && held.CompareAndSwap(false, true) {
 					close(repeated)
 					<-closed
+				}
+				if op == "GetItem" && isClosed.Load() && isRead.CompareAndSwap(false, true) {
+					close(reading)
+					<-late
 				}
 			})
 			s.ForgetTokens()
@@ -586,14 +594,16 @@ func TestClosedBeforeRepetition(t *testing.T) {
 			if err := <-closing; err != nil {
 				t.Fatal(err)
 			}
+			isClosed.Store(true)
 			close(closed)
+			<-reading
+			s.Advance(c.later)
+			close(late)
 			err := <-written
-			switch {
-			case c.isApplied && err != nil:
-				t.Fatalf("got %v, expected success", err)
-			case !c.isApplied && (!errors.Is(err, storage.ErrFenced) || errors.Is(err, storage.ErrInconsistent)):
-				t.Errorf("got %v, expected only ErrFenced", err)
-			case !c.isApplied:
+			if !errors.Is(err, c.want) || errors.Is(err, storage.ErrFenced) && errors.Is(err, storage.ErrInconsistent) {
+				t.Fatalf("got %v, expected only %v", err, c.want)
+			}
+			if c.want != nil {
 				version = res.Version
 			}
 			if now, err := b.Read(t.Context(), storage.StrongConsistency, res.Id); err != nil || now.Version != version {

@@ -157,12 +157,7 @@ func (c *commit) try(ctx context.Context) (again bool, err error) {
 	case request.HasCode(err, "ValidationException") && strings.Contains(err.Error(), "4 MB"):
 		return false, fmt.Errorf("%w: %w", storage.ErrTooLarge, err)
 	case maybe && c.guard == nil && errors.Is(err, storage.ErrFenced):
-		// A closed store applies no attempt any more; a guard may admit one.
-		applied, unknown := c.wasApplied(ctx)
-		if applied || unknown != nil {
-			return false, unknown
-		}
-		return false, err
+		return false, c.closedError(ctx, now, err)
 	case !errors.Is(err, errCondition):
 		if maybe && !errors.Is(err, storage.ErrInconsistent) {
 			err = request.Inconsistent(ctx, err)
@@ -170,6 +165,19 @@ func (c *commit) try(ctx context.Context) (again bool, err error) {
 		return false, err
 	}
 	return c.refusalError(ctx, reasons, maybe)
+}
+
+// closedError returns the error of a commit without a guard that was composed at a time and found a closed store: nil if an earlier attempt was
+// applied. None is applied any more.
+func (c *commit) closedError(ctx context.Context, composed time.Time, fenced error) error {
+	applied, err := c.wasApplied(ctx)
+	switch {
+	case applied || err != nil:
+		return err
+	case c.table.clock.Now().Sub(composed) > tombstoneTTL/2: // the tombstone that would show a deletion may have expired
+		return request.Inconsistent(ctx, fenced)
+	}
+	return fenced
 }
 
 // refusalError reads the stored state for each failed condition. The first reasons belong to the steps, in their order.
@@ -416,20 +424,25 @@ func (c *commit) recallLast(ctx context.Context) (bool, error) {
 	return c.wasApplied(ctx)
 }
 
-// wasApplied reports whether an earlier attempt was applied. None may be applied later.
+// wasApplied reports whether an earlier attempt was applied. None may be applied later. The read is a transaction: a plain one may return the state
+// before a transaction that was committed and has not reached all items yet.
 func (c *commit) wasApplied(ctx context.Context) (bool, error) {
 	for i := range c.steps {
 		s := &c.steps[i]
 		if s.plan == nil {
 			continue
 		}
-		h, err := c.reader.head(ctx, storage.StrongConsistency, s.Key)
+		stored, err := c.table.getAtomically(ctx, c.table.resource(s.Key))
 		if err != nil {
 			return false, request.Inconsistent(ctx, err)
 		}
-		if applied, err := s.plan.wasApplied(h, true); applied || err != nil {
-			return applied, err
+		var h *headItem
+		if stored[0] != nil {
+			if h, err = c.table.head(stored[0]); err != nil {
+				return false, request.Inconsistent(ctx, err)
+			}
 		}
+		return s.plan.wasApplied(h, true) // as for all other steps
 	}
 	return false, nil
 }
