@@ -8,6 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/queue"
 	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
@@ -54,7 +57,7 @@ func (t *task) initialize(ctx context.Context) {
 	}
 	isDone := false
 	for pause := 50 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, time.Minute) {
-		err := t.uncertain.resolve(ctx, key.Key{})
+		err := t.resolveInitial(ctx)
 		if err == nil && isDone {
 			return
 		}
@@ -68,6 +71,20 @@ func (t *task) initialize(ctx context.Context) {
 		t.log.ErrorContext(ctx, "the initializer failed; retrying", "error", err, "pause", pause)
 		sleep(ctx, pause)
 	}
+}
+
+// resolveInitial makes the cache include the writes of the initializer. Keys that can never be read do not keep the controller from its start.
+func (t *task) resolveInitial(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, t.controller.timeout)
+	defer cancel()
+	err := t.uncertain.resolve(ctx, key.Key{})
+	switch status.Code(err) {
+	case codes.InvalidArgument, codes.PermissionDenied, codes.FailedPrecondition, codes.DataLoss:
+		t.log.WarnContext(ctx, "the cache may lack a write of the initializer", "error", err)
+		t.uncertain.take(key.Key{})
+		return nil
+	}
+	return err
 }
 
 // enqueueAll queues all managed resources with low priority, and the delayed keys, whose resources may be deleted.
