@@ -316,6 +316,54 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
+// resetStream is a stream that a proxy resets at a message.
+type resetStream struct {
+	grpc.ServerStream
+	next *atomic.Pointer[status.Status]
+	sent *status.Status
+}
+
+func (r *resetStream) SendMsg(m any) error {
+	if s := r.next.Swap(nil); s != nil {
+		r.sent = s
+		return s.Err()
+	}
+	return r.ServerStream.SendMsg(m)
+}
+
+// A watch continues after a proxy has reset its stream.
+func TestWatchResumesAfterReset(t *testing.T) {
+	t.Parallel()
+	var reset atomic.Pointer[status.Status]
+	s := newServer(t, grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+		r := &resetStream{ServerStream: stream, next: &reset}
+		err := next(srv, r)
+		if r.sent != nil {
+			return r.sent.Err()
+		}
+		return err
+	}))
+	b, ctx := s.dial(t), timeoutContext(t)
+	w, err := b.WatchList(ctx, albums, shop, "")
+	require.NoError(t, err)
+	defer w.Close()
+	for { // to the end of the snapshot
+		ev, err := w.Next(ctx)
+		require.NoError(t, err)
+		if ev.GetEndOfSnapshot() != nil {
+			break
+		}
+	}
+	for name, code := range map[string]codes.Code{"calm": codes.ResourceExhausted, "broken": codes.Internal, "down": codes.Unavailable} {
+		reset.Store(status.New(code, "stream terminated by RST_STREAM"))
+		_, err := b.WriteCAS(ctx, album(name, "1"))
+		require.NoError(t, err)
+		ev, err := w.Next(ctx)
+		require.NoError(t, err, name)
+		require.Equal(t, name, ev.GetUpsert().GetResource().GetId().GetName())
+	}
+}
+
 // Reads that find no server are repeated, and writes are not: a repeated write could be applied twice.
 func TestReadsAreRepeated(t *testing.T) {
 	t.Parallel()

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/clientstore"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -154,10 +155,18 @@ func (w *watch) run(s *stream) {
 	}
 }
 
-// canResume reports whether another stream can continue after the error of one.
+// canResume reports whether another stream can continue after the error of one. A proxy that resets a stream causes Internal or ResourceExhausted.
 func canResume(err error) bool {
-	_, limited := retryDelay(err)
-	return limited || status.Code(err) == codes.Unavailable
+	if _, limited := retryDelay(err); limited {
+		return true
+	}
+	switch s := status.Convert(err); s.Code() {
+	case codes.Unavailable:
+		return true
+	case codes.Internal, codes.ResourceExhausted:
+		return clientstore.Reason(err) == "" && errorOf(s) == nil
+	}
+	return false
 }
 
 // closedError returns the error of a watch that cannot continue.
