@@ -112,18 +112,20 @@ func TestCancellationsAtAnyMoment(t *testing.T) {
 // The number of a watch is free after its end was sent.
 func TestNumbersOfWatchesThatEnded(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
-		s := stream(t, c)
-		for i := range 500 {
-			create(t, s, &pb.WatchCreateRequest{Key: []byte("a"), WatchId: 7})
-			if r := receive(t, s); !r.Created || r.Canceled {
-				t.Fatalf("turn %d: %v", i, r)
-			}
-			cancel := &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: 7}}
-			if err := s.Send(&pb.WatchRequest{RequestUnion: cancel}); err != nil {
-				t.Fatal(err)
-			}
-			if r := receive(t, s); r.Created || !r.Canceled {
-				t.Fatalf("turn %d: %v", i, r)
+		for range 20 { // streams, because the context of each limits the time of its turns
+			s := stream(t, c)
+			for i := range 25 {
+				create(t, s, &pb.WatchCreateRequest{Key: []byte("a"), WatchId: 7})
+				if r := receive(t, s); !r.Created || r.Canceled {
+					t.Fatalf("turn %d begins with %v", i, r)
+				}
+				cancel := &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: 7}}
+				if err := s.Send(&pb.WatchRequest{RequestUnion: cancel}); err != nil {
+					t.Fatal(err)
+				}
+				if r := receive(t, s); r.Created || !r.Canceled {
+					t.Fatalf("turn %d ends with %v", i, r)
+				}
 			}
 		}
 	})
