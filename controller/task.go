@@ -55,18 +55,22 @@ func (t *task) initialize(ctx context.Context) {
 	if t.controller.initializer == nil {
 		return
 	}
-	isDone := false
+	t.retryInitial(ctx, func() error {
+		if err := t.resolveInitial(ctx); err != nil {
+			return err
+		}
+		c := t.newClient(key.Key{})
+		return protect(func() error { return t.controller.initializer.Initialize(ctx, t.runtime(&c, t.log)) })
+	})
+	t.retryInitial(ctx, func() error { return t.resolveInitial(ctx) })
+}
+
+// retryInitial makes attempts at a part of the initialization until one succeeds or ctx ends.
+func (t *task) retryInitial(ctx context.Context, try func() error) {
 	for pause := 50 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, time.Minute) {
-		err := t.resolveInitial(ctx)
-		if err == nil && isDone {
-			return
-		}
+		err := try()
 		if err == nil {
-			c := t.newClient(key.Key{})
-			err = protect(func() error { return t.controller.initializer.Initialize(ctx, t.runtime(&c, t.log)) })
-		}
-		if isDone = isDone || err == nil; err == nil {
-			continue
+			return
 		}
 		t.log.ErrorContext(ctx, "the initializer failed; retrying", "error", err, "pause", pause)
 		sleep(ctx, pause)

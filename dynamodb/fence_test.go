@@ -589,14 +589,21 @@ func TestClosedBeforeRepetition(t *testing.T) {
 				version = stored.GetVersion()
 				written <- err
 			}()
-			<-repeated
+			await := func(step <-chan struct{}) {
+				select {
+				case <-step:
+				case err := <-written:
+					t.Fatalf("the write has ended too early: %v", err)
+				}
+			}
+			await(repeated)
 			freezer.Thaw()
 			if err := <-closing; err != nil {
 				t.Fatal(err)
 			}
 			isClosed.Store(true)
 			close(closed)
-			<-reading
+			await(reading)
 			s.Advance(c.later)
 			close(late)
 			err := <-written

@@ -42,7 +42,7 @@ func (b *Backend[P]) DeleteCAS(ctx context.Context, id *resourcepb.ID, version s
 	return nil
 }
 
-// apply applies mutations. If an attempt may have been applied, the refusal of a later attempt is not the outcome, and the error does not match it.
+// apply applies mutations. If an attempt may have been applied, the error does not match the refusal of a later attempt.
 func (b *Backend[P]) apply(ctx context.Context, mutations []driver.Mutation) error {
 	err := b.driver.Apply(ctx, mutations)
 	if errors.Is(err, storage.ErrInconsistent) && isRefusal(err) {
@@ -51,7 +51,8 @@ func (b *Backend[P]) apply(ctx context.Context, mutations []driver.Mutation) err
 	return err
 }
 
-// isRefusal reports whether an error says that a write has changed nothing. ErrCompacted, of a search for the outcome, says so to callers that also read.
+// isRefusal reports whether callers conclude from an error that a write has changed nothing. A caller that reads as well expects ErrCompacted from
+// the read.
 func isRefusal(err error) bool {
 	var refused *storage.OpError
 	return errors.As(err, &refused) || errors.Is(err, storage.ErrFenced) || errors.Is(err, storage.ErrCompacted)

@@ -17,8 +17,8 @@ func (f *Feed[P]) Persist(lifetime context.Context, try func(ctx context.Context
 
 // outage counts how long an operation has failed since its last success.
 type outage struct {
-	lasted time.Duration
-	last   time.Time // of the last failure; zero if there is none
+	duration time.Duration
+	last     time.Time // of the last failure; zero if there is none
 }
 
 // maxGap is the part of the time between two attempts that counts. A reader may pause for longer, and the database may answer meanwhile.
@@ -28,7 +28,7 @@ const maxGap = time.Second
 func (o *outage) fail(began time.Time) {
 	now := time.Now()
 	if !o.last.IsZero() {
-		o.lasted += min(began.Sub(o.last), maxGap) + now.Sub(began)
+		o.duration += min(began.Sub(o.last), maxGap) + now.Sub(began)
 	}
 	o.last = now
 }
@@ -58,7 +58,7 @@ func (f *Feed[P]) persist(lifetime context.Context, ended <-chan struct{}, faili
 		case errors.Is(err, storage.ErrCompacted), errors.Is(err, storage.ErrClosed):
 			return err
 		}
-		if failing.fail(began); failing.lasted > f.opts.Outage {
+		if failing.fail(began); failing.duration > f.opts.Outage {
 			return fmt.Errorf("the database was unreachable for %v: %w", f.opts.Outage, err)
 		}
 		select {

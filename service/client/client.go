@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -17,7 +16,6 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
-	"github.com/ashlar-dev/storage/service"
 )
 
 // Backend is a storage backend that calls a resource service.
@@ -255,12 +253,8 @@ func (b *Backend) translateError(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: %w", storage.ErrInconsistent, ended)
 	}
 	s := status.Convert(err)
-	kind, reasoned := error(nil), false
-	for _, detail := range s.Details() {
-		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == service.Domain {
-			kind, reasoned = errorsByReason[info.GetReason()], true
-		}
-	}
+	reason, reasoned := reasonOf(s)
+	kind := errorsByReason[reason]
 	if !reasoned {
 		kind = errorOf(s)
 	}

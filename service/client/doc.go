@@ -12,7 +12,7 @@
 //
 // A service differs from a store, and the backend shows these differences. A service chooses uids and generations, keeps owners as they
 // are, accepts no status with a write, marks resources with finalizers for deletion, and omits resources that the caller may not see. A
-// creation that is repeated after a lost answer is therefore not recognized by its uid: typed.Client.Create fails with typed.ErrExists, also
-// for its own resource. A service has no transactions, so package typed/tables needs a store, and reports no damage. Strong reads of a cache go to the server. Its history is
-// read by filters and keys, not by ranges, and it cannot be changed.
+// creation that is repeated after a lost answer is not recognized, because the service has chosen another uid: typed.Client.Create fails with
+// typed.ErrExists, even if the resource is its own. A service has no transactions, so package typed/tables needs a store, and reports no
+// damage. Strong reads of a cache go to the server. Its history is read by filters and keys, not by ranges, and it cannot be changed.
 package client

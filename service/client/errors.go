@@ -4,10 +4,12 @@ import (
 	"errors"
 	"strings"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/service"
 )
 
 // errorsByReason maps the service's reasons to the errors of a store.
@@ -33,8 +35,18 @@ var errorsByCode = map[codes.Code]error{
 	codes.Aborted: storage.ErrCASFailure,
 }
 
-// errorOf returns the error of a store for a status without a reason, or nil. ResourceExhausted is also the code of a stream that a proxy has
-// reset, perhaps after the call; only the text shows that gRPC refused a message for its size.
+// reasonOf returns the reason that the service has given for a status. given is false for a status of gRPC or of a proxy.
+func reasonOf(s *status.Status) (reason string, given bool) {
+	for _, detail := range s.Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == service.Domain {
+			return info.GetReason(), true
+		}
+	}
+	return "", false
+}
+
+// errorOf returns the error of a store for a status without a reason, or nil. ResourceExhausted has two causes: gRPC refused a message for its size,
+// or a proxy has reset the stream, perhaps after the call. Only the texts differ.
 func errorOf(s *status.Status) error {
 	if s.Code() == codes.ResourceExhausted && strings.Contains(s.Message(), "message larger than max") {
 		return storage.ErrTooLarge

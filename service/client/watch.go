@@ -15,7 +15,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/clientstore"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -164,7 +163,8 @@ func canResume(err error) bool {
 	case codes.Unavailable:
 		return true
 	case codes.Internal, codes.ResourceExhausted:
-		return clientstore.Reason(err) == "" && errorOf(s) == nil
+		_, given := reasonOf(s)
+		return !given && errorOf(s) == nil
 	}
 	return false
 }
