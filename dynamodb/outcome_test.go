@@ -148,6 +148,47 @@ func TestLostAnswerWithoutProof(t *testing.T) {
 	}
 }
 
+// The answer of a transaction is lost, and the process is suspended before it reads why the repetition was refused. The tombstone of its own deletion
+// has expired by then, so the refusal of the other operation is not the outcome.
+func TestLostAnswerAfterItsTombstone(t *testing.T) {
+	t.Parallel()
+	s := dynamofake.New(t)
+	b, other := handle(t, s), handle(t, s)
+	res := fixture.Write(t, b, box("a", nil))
+	s.ForgetTokens()
+	reading, late := make(chan struct{}), make(chan struct{})
+	var lost, repeated, isRefused, isRead atomic.Bool
+	s.SetFaults(func(op string) dynamofake.Fault {
+		return dynamofake.Fault{DropAnswer: op == "TransactWriteItems" && lost.CompareAndSwap(false, true)}
+	})
+	s.SetGate(func(op string) {
+		switch {
+		case op == "TransactWriteItems" && lost.Load() && repeated.CompareAndSwap(false, true):
+			fixture.Write(t, other, box("b", nil))
+			isRefused.Store(true)
+		case (op == "GetItem" || op == "BatchGetItem") && isRefused.Load() && isRead.CompareAndSwap(false, true):
+			close(reading)
+			<-late
+		}
+	})
+	done := make(chan error, 1)
+	go func() {
+		_, err := b.Commit(t.Context(), []storage.Op{{Delete: res.Id, Version: res.Version}, {Check: box("b", nil).Id}})
+		done <- err
+	}()
+	select {
+	case <-reading:
+	case err := <-done:
+		t.Fatalf("the transaction has ended too early: %v", err)
+	}
+	s.Advance(3 * time.Hour)
+	s.Expire('r')
+	close(late)
+	if err := <-done; !errors.Is(err, storage.ErrInconsistent) || errors.Is(err, storage.ErrCASFailure) {
+		t.Errorf("got %v, expected only ErrInconsistent", err)
+	}
+}
+
 // The answer of a write is lost, and another writer continues before the SDK repeats it. The result is the true outcome.
 func TestLostAnswerOvertaken(t *testing.T) {
 	t.Parallel()

@@ -67,6 +67,7 @@ type commit struct {
 	creates []typeBucket // of resources that do not exist yet
 
 	// State of the last attempt.
+	composedAt time.Time
 	token      [16]byte
 	recallable bool // it is conditional on not having been recalled
 }
@@ -114,6 +115,7 @@ func (c *commit) prepare(ctx context.Context, mutations []driver.Mutation) error
 // versionRings instead of those that it is conditional on; see plan.wasApplied.
 func (c *commit) try(ctx context.Context) (again bool, err error) {
 	now := c.table.clock.Now()
+	c.composedAt = now
 	for i := range c.steps {
 		if err := c.steps[i].compose(c.table, now); err != nil {
 			return false, err
@@ -157,7 +159,7 @@ func (c *commit) try(ctx context.Context) (again bool, err error) {
 	case request.HasCode(err, "ValidationException") && strings.Contains(err.Error(), "4 MB"):
 		return false, fmt.Errorf("%w: %w", storage.ErrTooLarge, err)
 	case maybe && c.guard == nil && errors.Is(err, storage.ErrFenced):
-		return false, c.closedError(ctx, now, err)
+		return false, c.closedError(ctx, err)
 	case !errors.Is(err, errCondition):
 		if maybe && !errors.Is(err, storage.ErrInconsistent) {
 			err = request.Inconsistent(ctx, err)
@@ -167,15 +169,10 @@ func (c *commit) try(ctx context.Context) (again bool, err error) {
 	return c.refusalError(ctx, reasons, maybe)
 }
 
-// closedError returns the error of a commit without a guard that was composed at a time and found a closed store: nil if an earlier attempt was
-// applied. None is applied any more.
-func (c *commit) closedError(ctx context.Context, composed time.Time, fenced error) error {
-	applied, err := c.wasApplied(ctx)
-	switch {
-	case applied || err != nil:
+// closedError returns the error of a commit without a guard that found a closed store: nil if an earlier attempt was applied. None is applied any more.
+func (c *commit) closedError(ctx context.Context, fenced error) error {
+	if applied, err := c.wasApplied(ctx); applied || err != nil {
 		return err
-	case c.table.clock.Now().Sub(composed) > tombstoneTTL/2: // the tombstone that would show a deletion may have expired
-		return request.Inconsistent(ctx, fenced)
 	}
 	return fenced
 }
@@ -208,6 +205,11 @@ func (c *commit) refusalError(ctx context.Context, reasons []types.CancellationR
 	}
 	if maybe && c.recallable {
 		if applied, err := c.recallLast(ctx); applied || err != nil {
+			return false, err
+		}
+	}
+	if maybe {
+		if err := c.checkAge(); err != nil {
 			return false, err
 		}
 	}
@@ -442,7 +444,19 @@ func (c *commit) wasApplied(ctx context.Context) (bool, error) {
 				return false, request.Inconsistent(ctx, err)
 			}
 		}
-		return s.plan.wasApplied(h, true) // as for all other steps
+		if applied, err := s.plan.wasApplied(h, true); applied || err != nil {
+			return applied, err
+		}
+		return false, c.checkAge() // the other steps have the same outcome
 	}
 	return false, nil
+}
+
+// checkAge returns an error if the tombstone of a resource that the last attempt has deleted, or created and another writer has deleted, may have
+// expired. Then the absence of the attempt's change proves nothing.
+func (c *commit) checkAge() error {
+	if took := c.table.clock.Now().Sub(c.composedAt); took > tombstoneTTL/2 {
+		return fmt.Errorf("%w: the write took %v, but deletions are known only for %v", storage.ErrInconsistent, took, tombstoneTTL)
+	}
+	return nil
 }
