@@ -8,9 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/queue"
 	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
@@ -77,18 +74,19 @@ func (t *task) retryInitial(ctx context.Context, try func() error) {
 	}
 }
 
-// resolveInitial makes the cache include the writes of the initializer. Keys that can never be read do not keep the controller from its start.
+// resolveInitial makes the cache include the writes of the initializer. A key that can never be read does not keep the controller from its start.
 func (t *task) resolveInitial(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, t.controller.timeout)
 	defer cancel()
-	err := t.uncertain.resolve(ctx, key.Key{})
-	switch status.Code(err) {
-	case codes.InvalidArgument, codes.PermissionDenied, codes.FailedPrecondition, codes.DataLoss:
+	for {
+		err := t.uncertain.resolve(ctx, key.Key{})
+		var unreadable *unreadableError
+		if !errors.As(err, &unreadable) || !unreadable.isLasting() {
+			return err
+		}
 		t.log.WarnContext(ctx, "the cache may lack a write of the initializer", "error", err)
-		t.uncertain.take(key.Key{})
-		return nil
+		t.uncertain.forget(key.Key{}, unreadable.key)
 	}
-	return err
 }
 
 // enqueueAll queues all managed resources with low priority, and the delayed keys, whose resources may be deleted.

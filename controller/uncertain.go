@@ -52,7 +52,35 @@ func (w *uncertainWrites) take(cause key.Key) map[key.Key]deletedRow {
 	return all
 }
 
-// resolve makes the cache include all writes of earlier reconciles of a resource. After an error the remaining keys stay.
+// forget removes a key of a cause.
+func (w *uncertainWrites) forget(cause, k key.Key) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.byCause[cause], k)
+}
+
+// unreadableError is the error of the read of an uncertain key.
+type unreadableError struct {
+	key key.Key
+	err error
+}
+
+func (e *unreadableError) Error() string {
+	return fmt.Sprintf("cannot read %v, which an earlier call has written: %v", e.key, e.err)
+}
+
+func (e *unreadableError) Unwrap() error { return e.err }
+
+// isLasting reports whether the same read will fail again. A store that has moved is no such failure.
+func (e *unreadableError) isLasting() bool {
+	switch status.Code(e.err) {
+	case codes.InvalidArgument, codes.PermissionDenied, codes.DataLoss:
+		return true
+	}
+	return clientstore.Reason(e.err) == "CONVERSION"
+}
+
+// resolve makes the cache include all writes of earlier reconciles of a resource. After an error, an *unreadableError, the remaining keys stay.
 func (w *uncertainWrites) resolve(ctx context.Context, cause key.Key) error {
 	all := w.take(cause)
 	for k, deleted := range all {
@@ -60,7 +88,7 @@ func (w *uncertainWrites) resolve(ctx context.Context, cause key.Key) error {
 			for k, deleted := range all {
 				w.add(cause, k, deleted)
 			}
-			return fmt.Errorf("cannot read %v, which an earlier reconcile has written: %w", k, err)
+			return &unreadableError{k, err}
 		}
 		delete(all, k)
 	}
