@@ -354,7 +354,7 @@ func TestWatchResumesAfterReset(t *testing.T) {
 			break
 		}
 	}
-	for name, code := range map[string]codes.Code{"calm": codes.ResourceExhausted, "broken": codes.Internal, "down": codes.Unavailable} {
+	for name, code := range map[string]codes.Code{"calm": codes.ResourceExhausted, "broken": codes.Internal, "down": codes.Unavailable, "ended": codes.Canceled, "odd": codes.Unknown} {
 		reset.Store(status.New(code, "stream terminated by RST_STREAM"))
 		_, err := b.WriteCAS(ctx, album(name, "1"))
 		require.NoError(t, err)

@@ -154,19 +154,15 @@ func (w *watch) run(s *stream) {
 	}
 }
 
-// canResume reports whether another stream can continue after the error of one. A proxy that resets a stream causes Internal or ResourceExhausted.
+// canResume reports whether another stream can continue after the error of one: the server has refused it for too many calls, or the connection is
+// broken, perhaps by a proxy.
 func canResume(err error) bool {
-	if _, limited := retryDelay(err); limited {
+	if _, limited := retryDelay(err); limited || status.Code(err) == codes.Unavailable {
 		return true
 	}
-	switch s := status.Convert(err); s.Code() {
-	case codes.Unavailable:
-		return true
-	case codes.Internal, codes.ResourceExhausted:
-		_, given := reasonOf(s)
-		return !given && errorOf(s) == nil
-	}
-	return false
+	s := status.Convert(err)
+	_, given := reasonOf(s)
+	return ambiguousCodes[s.Code()] && !given && errorOf(s) == nil
 }
 
 // closedError returns the error of a watch that cannot continue.
