@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -37,7 +38,7 @@ func TestChangedFiles(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(t *testing.T, path, backup string)
 		file   string // suffix of the changed file
-		event  string
+		event  string // regular expression
 		after  string // names in the store after it was closed and opened again
 	}{
 		"a backup moved over the file": {
@@ -54,8 +55,8 @@ func TestChangedFiles(t *testing.T) {
 		"all files deleted": {
 			func(t *testing.T, path, _ string) { removeFiles(t, path, path+"-wal", path+"-shm") }, "", "deleted", "",
 		},
-		"-shm deleted": {
-			func(t *testing.T, path, _ string) { removeFiles(t, path+"-shm") }, "-shm", "deleted", "new old ",
+		"-shm deleted": { // the feed's first read of the fence may be opening its connection, which creates the file anew
+			func(t *testing.T, path, _ string) { removeFiles(t, path+"-shm") }, "-shm", "(deleted|replaced)", "new old ",
 		},
 		"-wal replaced": {
 			func(t *testing.T, path, _ string) {
@@ -83,9 +84,10 @@ func TestChangedFiles(t *testing.T) {
 			w := fixture.WatchChanges(t, s)
 			wantUpsert(t, w, fixture.Write(t, s, resource("new", 1))) // the feed has its connection
 			c.change(t, path, backup)
+			message := regexp.MustCompile(regexp.QuoteMeta(path+c.file) + " was " + c.event)
 			check := func(call string, err error) {
 				t.Helper()
-				if !errors.Is(err, errReplaced) || !strings.Contains(err.Error(), path+c.file+" was "+c.event) {
+				if !errors.Is(err, errReplaced) || !message.MatchString(err.Error()) {
 					t.Errorf("%s: got error %v, expected one that names %s and says %q", call, err, path+c.file, c.event)
 				}
 			}
